@@ -1,0 +1,35 @@
+"""tickwheel: a timer for very many deadlines.
+
+A hierarchical timing wheel in Rust (the design of Apache Kafka's request timer), used from Python:
+
+>>> from tickwheel import SystemTimer
+>>> with SystemTimer("demo") as timer:
+...     task = timer.after(20, print, "20 ms have passed")
+...     _ = task.cancel()
+"""
+
+from tickwheel._native import (
+    SystemTimer,
+    TaskBatch,
+    TickwheelError,
+    Timer,
+    TimerClosed,
+    TimerForked,
+    TimerFull,
+    TimerRejected,
+    TimerTask,
+    __version__,
+)
+
+__all__ = [
+    "SystemTimer",
+    "TaskBatch",
+    "TickwheelError",
+    "Timer",
+    "TimerClosed",
+    "TimerForked",
+    "TimerFull",
+    "TimerRejected",
+    "TimerTask",
+    "__version__",
+]

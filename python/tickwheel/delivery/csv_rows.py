@@ -1,0 +1,121 @@
+"""CSV with a header row: comma, double quotes, rows that may run over lines (RFC 4180), in UTF-8.
+
+- An empty cell is absent, except in a payload. A payload that is JSON stays JSON, any other is text.
+- A row that can't be read is given up at its first line, and reading goes on with the next: a quote that is never
+  closed costs one line and does not swallow the file.
+- With a header that can't be used, every row is a bad record and says why.
+"""
+
+import csv
+from collections import deque
+from collections.abc import Iterator
+from typing import BinaryIO
+
+import msgspec
+
+from tickwheel.delivery.errors import BadRecord
+from tickwheel.delivery.lines import MAX_RECORD, Line, read_lines
+from tickwheel.delivery.message import Columns, Fields
+from tickwheel.delivery.record import Record
+from tickwheel.delivery.times import number_or_text
+
+
+def read_csv(source: str, stream: BinaryIO, columns: Columns) -> Iterator[Record]:
+    """The records of `stream`, each as soon as its row is complete."""
+    csv.field_size_limit(max(csv.field_size_limit(), MAX_RECORD))  # of the whole process; the default is 128 KiB
+    header: list[str] | BadRecord | None = None
+    for number, data, row in _rows(read_lines(stream)):
+        if header is None:
+            header = _header(row, columns)
+            if not isinstance(row, BadRecord):
+                continue
+        try:
+            yield Record(source, number, data, _fields(header, row, columns))
+        except BadRecord as bad:
+            yield Record(source, number, data, bad)
+
+
+def _rows(lines: Iterator[Line]) -> Iterator[tuple[int, bytes, list[str] | BadRecord]]:
+    again: deque[Line] = deque()  # lines that a row took before it turned out to be broken
+    taken: list[Line] = []
+
+    def texts() -> Iterator[str]:
+        size = 0
+        while (line := again.popleft() if again else next(lines, None)) is not None:
+            taken.append(line)
+            size += line.size
+            if len(taken) > 1 and size > MAX_RECORD:
+                raise BadRecord("a quoted cell does not end", f"a row of at most {MAX_RECORD:,} bytes")
+            yield line.text()
+
+    while True:
+        taken.clear()
+        try:
+            row: list[str] | BadRecord = next(csv.reader(texts(), strict=True))
+        except StopIteration:
+            return
+        except csv.Error as error:
+            row = BadRecord(f"not a row of CSV: {error}", "RFC 4180: commas, quotes doubled inside quotes")
+        except BadRecord as bad:
+            row = bad
+        if isinstance(row, BadRecord):
+            again.extendleft(reversed(taken[1:]))
+            del taken[1:]
+        if row:
+            yield taken[0].number, b"".join(line.data for line in taken).rstrip(b"\r\n"), row
+
+
+def _header(row: list[str] | BadRecord, columns: Columns) -> list[str] | BadRecord:
+    if isinstance(row, BadRecord):
+        return BadRecord(f"the header can't be read: {row.reason}", row.allowed)
+    missing = [name for name in dict.fromkeys([columns.name("id"), *columns.named()]) if name not in row]
+    if missing:
+        return BadRecord(f"the header has no column {', '.join(missing)}", f"of this file: {', '.join(row)[:200]}")
+    if len(set(row)) < len(row):
+        return BadRecord("the header names a column twice", "each name once")
+    return row
+
+
+def _fields(header: list[str] | BadRecord, row: list[str] | BadRecord, columns: Columns) -> Fields:
+    for part in (row, header):
+        if isinstance(part, BadRecord):
+            raise part
+    assert isinstance(header, list)
+    assert isinstance(row, list)
+    if len(row) != len(header):
+        raise BadRecord(f"the row has {len(row)} cells", f"{len(header)}, as the header")
+    cells = dict(zip(header, row, strict=True))
+    if cells.get("op") == "cancel":
+        cells = {name: cell for name, cell in cells.items() if cell}
+    payload, base64 = cells.get(columns.name("payload")), cells.get("payload_base64")
+    if base64 == "" and payload is not None:
+        base64 = None
+    elif payload == "" and base64 is not None:
+        payload = None
+    known = columns.known()
+    return Fields(
+        id=cells.get(columns.name("id")) or None,
+        key=cells.get(columns.name("key")) or None,
+        due=_number(cells.get(columns.name("due"))),
+        delay_ms=_number(cells.get("delay_ms")),
+        op=cells.get("op") or None,
+        payload=None if payload is None else _json(payload),
+        payload_base64=base64,
+        others={name: _json_text(cell) for name, cell in cells.items() if name not in known},
+    )
+
+
+def _number(cell: str | None) -> int | str | None:
+    return number_or_text(cell) if cell else None
+
+
+def _json(cell: str) -> msgspec.Raw:
+    try:
+        raw = msgspec.json.decode(cell, type=msgspec.Raw)
+    except (msgspec.DecodeError, RecursionError):
+        return _json_text(cell)
+    return msgspec.Raw(bytes(raw).replace(b"\n", b" ").replace(b"\r", b" "))  # white space; out again it is one line
+
+
+def _json_text(cell: str) -> msgspec.Raw:
+    return msgspec.Raw(msgspec.json.encode(cell))

@@ -1,0 +1,69 @@
+"""NDJSON: one JSON object a line. A blank line is no record; a name that stands twice in an object is an error."""
+
+import json
+from collections.abc import Iterator
+from typing import BinaryIO
+
+import msgspec
+
+from tickwheel.delivery.errors import BadRecord
+from tickwheel.delivery.lines import Line, read_lines
+from tickwheel.delivery.message import Columns, Fields
+from tickwheel.delivery.record import Record
+
+_ALLOWED = "one JSON object a line, each name once"
+
+_object = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_value = msgspec.json.Decoder()
+# Counts the names of an object, repeated ones too; and looks into strings, which `msgspec.Raw` does not.
+_count = json.JSONDecoder(object_pairs_hook=len, parse_int=str, parse_float=str)
+
+
+def read_ndjson(source: str, stream: BinaryIO, columns: Columns) -> Iterator[Record]:
+    """The records of `stream`, each as soon as its line is there."""
+    for line in read_lines(stream):
+        data = line.data.rstrip(b"\r\n")
+        if not data.strip():
+            continue
+        try:
+            yield Record(source, line.number, data, fields_of(line, columns))
+        except BadRecord as bad:
+            yield Record(source, line.number, data, bad)
+
+
+def fields_of(line: Line, columns: Columns) -> Fields:
+    """The fields of a line that holds an object. Errors: `BadRecord`.
+
+    >>> fields_of(Line(1, b'{"id": "a", "due": 5}', 21), Columns()).due
+    5
+    """
+    text = line.text().replace("\r", " ").strip()  # in JSON a return is white space; out again it must not split a line
+    try:
+        values = _object.decode(text.encode())
+        names = _count.decode(text)
+        fields = _fields(values, columns)
+    except (msgspec.DecodeError, json.JSONDecodeError) as error:
+        raise BadRecord(f"not a JSON object: {error}", _ALLOWED) from None
+    except RecursionError:
+        raise BadRecord("the JSON is nested too deep", "a few hundred levels") from None
+    if names != len(values):
+        raise BadRecord("a name stands twice in the object", _ALLOWED)
+    return fields
+
+
+def _fields(values: dict[str, msgspec.Raw], columns: Columns) -> Fields:
+    def value(name: str) -> object:
+        raw = values.get(name)
+        return None if raw is None else _value.decode(raw)
+
+    known = columns.known()
+    return Fields(
+        id=value(columns.name("id")),
+        key=value(columns.name("key")),
+        due=value(columns.name("due")),
+        delay_ms=value("delay_ms"),
+        op=value("op"),
+        payload=values.get(columns.name("payload")),
+        payload_base64=value("payload_base64"),
+        others={name: raw for name, raw in values.items() if name not in known},
+    )

@@ -1,0 +1,234 @@
+"""`tickwheel trace`: seven tasks walk through a real wheel, step by step (the walk-through of seed 002).
+
+Tick 1000 ms, three buckets a level, seven tasks one second apart. `walk` makes the steps; `run` shows them. What a step
+says is read off the wheel's snapshots before and after it: where a task went is looked up, not calculated. Times are
+milliseconds; those of this walk are counted from 1970 in UTC, so that they can be shown as a time of day.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tickwheel import TimerTask
+from tickwheel.testing import ManualTimer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from rich.console import Console
+
+    from tickwheel._native import ArmedBucket, Snapshot
+
+TICK_MS = 1000
+WHEEL_SIZE = 3
+START_MS = 1_675_752_020_558
+DELAYS_MS = (1000, 2000, 3000, 4000, 5000, 6000, 7000)
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """What one level says to an entry: whether its expiration lies in `[from_ms, until_ms)`."""
+
+    level: int
+    from_ms: int
+    until_ms: int
+    covered: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where an entry is after a step, and the levels it passed on its way up.
+
+    `virtual_id` is `expiration // tick`. `arms` says that this entry put its bucket into the bucket queue; if not, the
+    bucket was armed already.
+    """
+
+    level: int
+    bucket: int
+    virtual_id: int
+    from_ms: int
+    until_ms: int
+    arms: bool
+    asked: tuple[Coverage, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One task and where it went; without a `placement` it expired and ran."""
+
+    task: str
+    expiration_ms: int
+    placement: Placement | None
+
+
+@dataclass(frozen=True, slots=True)
+class ClockMove:
+    """The current time of one level before and after an advance; equal when a full tick has not passed."""
+
+    level: int
+    from_ms: int
+    to_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Flush:
+    """A bucket that was due, and its entries after they were added again."""
+
+    bucket: ArmedBucket
+    entries: tuple[Entry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of the walk: the wheel after it, and what changed.
+
+    An add has `added` and perhaps `new_levels`. An advance has `now_ms`, then its two phases: `clocks`, `flushed`.
+    `expired` names all tasks that have run so far, in order.
+    """
+
+    name: str
+    snapshot: Snapshot
+    expired: tuple[str, ...] = ()
+    added: Entry | None = None
+    new_levels: tuple[int, ...] = ()
+    now_ms: int | None = None
+    clocks: tuple[ClockMove, ...] = ()
+    flushed: tuple[Flush, ...] = ()
+
+
+def walk() -> Iterator[Step]:
+    """Add the seven tasks, then advance to the head of the bucket queue until it is empty.
+
+    >>> [step.name for step in walk()][:2]
+    ['start', 'add task-1']
+    """
+    with ManualTimer("trace", tick_ms=TICK_MS, wheel_size=WHEEL_SIZE, start_ms=START_MS, precision="tick") as timer:
+        expired: list[str] = []
+        expirations_ms: dict[str, int] = {}
+        before = timer.snapshot()
+        yield Step("start", before)
+        for number, delay_ms in enumerate(DELAYS_MS, start=1):
+            name = f"task-{number}"
+            task = TimerTask(delay_ms, expired.append, name, name=name)
+            timer.add(task)
+            expirations_ms[name] = next(int(due_ms) for due_ms, pending in timer.pending() if pending is task)
+            after = timer.snapshot()
+            yield Step(
+                f"add {name}",
+                after,
+                tuple(expired),
+                added=_entry(name, expirations_ms, before, after),
+                new_levels=tuple(level["level"] for level in after["levels"][len(before["levels"]) :]),
+            )
+            before = after
+        while before["queue"]:
+            now_ms = before["queue"][0]["expiration_ms"]
+            timer.advance_to(now_ms)
+            after = timer.snapshot()
+            yield Step(
+                f"advance to {now_ms}",
+                after,
+                tuple(expired),
+                now_ms=now_ms,
+                clocks=_clocks(before, after),
+                flushed=_flushed(expirations_ms, before, after),
+            )
+            before = after
+
+
+def document() -> dict[str, Any]:
+    """Give the walk as plain data, in the shape of `tests/data/seven_tasks.json` and with what changed in each step."""
+    return {
+        "tick_ms": TICK_MS,
+        "wheel_size": WHEEL_SIZE,
+        "start_ms": START_MS,
+        "steps": [_plain(step) for step in walk()],
+    }
+
+
+def run(as_json: bool, console: Console | None = None) -> None:
+    """Print the walk to `console`, by default standard output: as text and tables, or as JSON.
+
+    Errors: `ImportError` for the text without rich, which comes with `tickwheel[cli]`; JSON needs nothing.
+    """
+    if as_json:
+        file = sys.stdout if console is None else console.file
+        file.write(json.dumps(document(), indent=1) + "\n")
+        return
+    from rich.console import Console
+
+    from tickwheel._trace_view import show
+
+    show(walk(), console or Console())
+
+
+def _plain(step: Step) -> dict[str, Any]:
+    plain: dict[str, Any] = {"step": step.name}
+    if step.added is not None:
+        plain["expiration_ms"] = step.added.expiration_ms
+    if step.now_ms is not None:
+        plain["now_ms"] = step.now_ms
+    plain |= {key: step.snapshot[key] for key in ("levels", "queue", "size")}
+    plain["expired"] = list(step.expired)
+    if step.added is not None:
+        plain["added"] = dataclasses.asdict(step.added)
+        plain["new_levels"] = list(step.new_levels)
+    if step.now_ms is not None:
+        plain["clocks"] = [dataclasses.asdict(clock) for clock in step.clocks]
+        plain["flushed"] = [dataclasses.asdict(flush) for flush in step.flushed]
+    return plain
+
+
+def _clocks(before: Snapshot, after: Snapshot) -> tuple[ClockMove, ...]:
+    return tuple(
+        ClockMove(new["level"], old["current_time_ms"], new["current_time_ms"])
+        for old, new in zip(before["levels"], after["levels"], strict=True)
+    )
+
+
+def _flushed(expirations_ms: Mapping[str, int], before: Snapshot, after: Snapshot) -> tuple[Flush, ...]:
+    """Find the buckets that left the bucket queue, and where the tasks that were in them are now.
+
+    Of buckets that expire together the queue gives out the highest level first.
+    """
+    flushed = []
+    for armed in sorted(before["queue"], key=lambda armed: (armed["expiration_ms"], -armed["level"])):
+        if armed not in after["queue"]:
+            tasks = before["levels"][armed["level"] - 1]["buckets"][armed["bucket"]]["tasks"]
+            flushed.append(Flush(armed, tuple(_entry(task, expirations_ms, before, after) for task in tasks)))
+    return tuple(flushed)
+
+
+def _entry(task: str, expirations_ms: Mapping[str, int], before: Snapshot, after: Snapshot) -> Entry:
+    expiration_ms = expirations_ms[task]
+    return Entry(task, expiration_ms, _placement(task, expiration_ms, before, after))
+
+
+def _placement(task: str, expiration_ms: int, before: Snapshot, after: Snapshot) -> Placement | None:
+    """Look for the task in every bucket of `after`; the levels below the one that has it were asked and said no."""
+    asked = []
+    for level in after["levels"]:
+        from_ms, until_ms = level["covers_ms"]
+        asked.append(Coverage(level["level"], from_ms, until_ms, from_ms <= expiration_ms < until_ms))
+        for index, bucket in enumerate(level["buckets"]):
+            if task in bucket["tasks"]:
+                armed: ArmedBucket = {
+                    "expiration_ms": bucket["expiration_ms"],
+                    "level": level["level"],
+                    "bucket": index,
+                }
+                return Placement(
+                    level=level["level"],
+                    bucket=index,
+                    virtual_id=expiration_ms // level["tick_ms"],
+                    from_ms=bucket["expiration_ms"],
+                    until_ms=bucket["expiration_ms"] + level["tick_ms"],
+                    # Of the tasks that found the bucket unarmed, only the first armed it.
+                    arms=armed not in before["queue"] and bucket["tasks"][0] == task,
+                    asked=tuple(asked),
+                )
+    return None

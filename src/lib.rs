@@ -1,0 +1,49 @@
+//! A timer for very many deadlines: a hierarchical timing wheel with exact instants and exact cancel.
+//!
+//! Adding and cancelling are O(1) whatever the delay, nothing is done while nothing is due, a task is never early, and
+//! `cancel` says for certain whether the task will run. The design is that of Apache Kafka's request timer; what differs,
+//! and why, is in `docs/design.md`.
+//!
+//! ```
+//! use std::time::Duration;
+//! use tickwheel::{Config, SystemTimer};
+//!
+//! let timer = SystemTimer::new("demo", Config::default())?;
+//! let reminder = timer.after(Duration::from_secs(60), || println!("a minute has passed"))?;
+//! assert!(reminder.cancel());
+//! # Ok::<(), tickwheel::Error>(())
+//! ```
+//!
+//! [`SystemTimer`] runs closures on a thread of its own. [`Timer`] is the same without threads, for a program that has
+//! its own: it says when to wake, and what to run. Both hold any number of tasks behind one lock.
+//!
+//! The way of a task: `add` → wheel → bucket queue → front → executor → callback, driven by the reaper.
+
+mod clock;
+mod config;
+mod error;
+mod executor;
+mod front;
+mod queue;
+mod reaper;
+mod schedule;
+mod snapshot;
+mod stats;
+mod sync;
+mod system;
+mod timer;
+mod wheel;
+
+#[cfg(feature = "python")]
+mod python;
+
+pub use clock::{Clock, LIMIT_MS, LIMIT_US};
+pub use config::Config;
+pub use error::Error;
+pub use executor::{Executor, Released};
+pub use schedule::{Claimed, Precision, Progress};
+pub use snapshot::{ArmedBucket, BucketSnapshot, LevelSnapshot, Snapshot};
+pub use stats::Stats;
+pub use system::{Callback, SystemTimer, Task};
+pub use timer::{Pending, Timer, When};
+pub use wheel::Handle;

@@ -1,0 +1,299 @@
+//! Wheel, bucket queue and front together: what is pending, and in what order it is released.
+//!
+//! Still no lock, no clock and no thread: every call says what time it is, so every rule of time can be tested here.
+//! An entry goes wheel → front → released → claimed, and can be taken out on the way until it is claimed (T9).
+//!
+//! Why the order of T6 holds: what stands in the front expires before the current tick of level 1 has ended, all that is
+//! in the wheel expires later. A bucket is flushed whole, with all others that expire with it, before anything is
+//! released; and an add never moves the levels past an armed bucket (T16). So the head of the front is the head of all.
+
+use crate::front::{Front, Key};
+use crate::queue::BucketQueue;
+use crate::wheel::{Armed, Entry, Handle, Place, Placed, Wheel};
+
+/// When a task is released (T5).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Precision {
+    /// Once its instant has passed, to the microsecond, whatever the tick.
+    #[default]
+    Exact,
+    /// When its bucket is flushed, as in Kafka: up to one tick early, with the fewest wake-ups.
+    Tick,
+}
+
+/// What one advance did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Buckets that were due.
+    pub buckets: u64,
+    /// Tasks that were released to the executor.
+    pub released: u64,
+}
+
+impl Progress {
+    /// Whether nothing was due.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.buckets == 0 && self.released == 0
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Schedule<T> {
+    pub(crate) wheel: Wheel<T>,
+    pub(crate) queue: BucketQueue,
+    pub(crate) front: Front,
+    precision: Precision,
+    next_number: u64,
+    /// Entries that wait on the executor's queue.
+    released: usize,
+    /// The expiration of the buckets that were flushed last; others that expire with them come before any release.
+    flushed_ms: Option<u64>,
+    /// Buffers of `flush`, kept for their memory.
+    arm: Vec<Armed>,
+    leave: Vec<u32>,
+}
+
+/// A claimed task: the caller runs it now, nobody else ever will.
+#[derive(Debug)]
+pub struct Claimed<T> {
+    /// The task.
+    pub task: T,
+    /// The number that came with it.
+    pub tag: u32,
+    /// When it was due.
+    pub due_us: u64,
+}
+
+impl<T> Schedule<T> {
+    pub(crate) fn new(tick_ms: u64, sizes: &[u32], start_ms: u64, precision: Precision) -> Self {
+        Self {
+            wheel: Wheel::new(tick_ms, sizes, start_ms),
+            queue: BucketQueue::default(),
+            front: Front::default(),
+            precision,
+            next_number: 0,
+            released: 0,
+            flushed_ms: None,
+            arm: Vec::new(),
+            leave: Vec::new(),
+        }
+    }
+
+    /// Tasks not yet released.
+    pub(crate) fn len(&self) -> usize {
+        self.wheel.slab.len() - self.released
+    }
+
+    /// Tasks that wait on the executor's queue.
+    pub(crate) fn released(&self) -> usize {
+        self.released
+    }
+
+    /// Adds a task; returns its handle, and the instant at which the reaper must be awake because of it. O(levels).
+    pub(crate) fn add(&mut self, now_us: u64, due_us: u64, task: T, tag: u32) -> (Handle, u64) {
+        self.catch_up(now_us / 1000);
+        self.next_number += 1;
+        let (handle, placed) = self.wheel.insert(due_us, self.next_number, task, tag);
+        let wake_us = match placed {
+            Placed::Front => {
+                self.push_front(handle.slot);
+                self.ready_us(due_us)
+            }
+            Placed::Arm(armed) => {
+                self.queue.push(armed);
+                self.wake_for(armed, due_us)
+            }
+            Placed::InArmed(armed) => self.wake_for(armed, due_us),
+        };
+        (handle, wake_us)
+    }
+
+    /// Takes a task out that has not been claimed. O(1); where the front is swept, amortized.
+    pub(crate) fn remove(&mut self, handle: Handle) -> Option<T> {
+        let (task, place) = self.wheel.remove(handle)?;
+        if place == Place::RELEASED {
+            self.released -= 1;
+        } else if place == Place::FRONT {
+            let slab = &self.wheel.slab;
+            self.front.cancelled(|key| slab.get(key.handle()).is_some());
+        }
+        Some(task)
+    }
+
+    /// Whether the task has neither been claimed nor taken out.
+    pub(crate) fn is_live(&self, handle: Handle) -> bool {
+        self.wheel.slab.get(handle).is_some()
+    }
+
+    /// Takes a released task, to run it.
+    pub(crate) fn claim(&mut self, handle: Handle) -> Option<Claimed<T>> {
+        let entry = self.wheel.slab.get(handle)?;
+        debug_assert!(entry.place == Place::RELEASED, "only what was released can be claimed");
+        let (tag, due_us) = (entry.tag, entry.due_us);
+        let task = self.wheel.slab.remove(handle)?;
+        self.released -= 1;
+        Some(Claimed { task, tag, due_us })
+    }
+
+    /// What tag and task a released handle has.
+    pub(crate) fn peek(&self, handle: Handle) -> Option<(&T, u32)> {
+        self.wheel.slab.get(handle).and_then(|entry| Some((entry.task()?, entry.tag)))
+    }
+
+    /// One bounded step of an advance to `now_us`: about `limit` entries are moved or released. Released handles are
+    /// appended to `out`, in order. Returns whether there is more to do.
+    pub(crate) fn step(&mut self, now_us: u64, limit: usize, out: &mut Vec<Handle>, progress: &mut Progress) -> bool {
+        let mut left = limit;
+        loop {
+            if self.wheel.is_flushing() {
+                let read = self.flush(left);
+                left -= read;
+                if self.wheel.is_flushing() {
+                    return true;
+                }
+            }
+            let due = self.queue.peek().filter(|head| head.expiration_ms <= now_us / 1000);
+            if let Some(head) = due
+                && (self.flushed_ms == Some(head.expiration_ms) || self.front.len() == 0)
+            {
+                self.open(head);
+                progress.buckets += 1;
+            } else {
+                let released = self.release(now_us, left, out);
+                progress.released += released as u64;
+                left -= released;
+                match due {
+                    _ if left == 0 => return true,
+                    // Nothing in the front is due before this bucket any more.
+                    Some(head) => {
+                        self.open(head);
+                        progress.buckets += 1;
+                    }
+                    None => return false,
+                }
+            }
+            left = left.saturating_sub(1);
+            if left == 0 {
+                return true;
+            }
+        }
+    }
+
+    /// When there is next something to do; `Some(0)` in the middle of a bucket. Empty buckets at the head are dropped.
+    pub(crate) fn next_wake_us(&mut self) -> Option<u64> {
+        if self.wheel.is_flushing() {
+            return Some(0);
+        }
+        let front = self.first_ready_us();
+        let bucket = self.head().map(|head| self.wake_for(head, self.wheel.earliest_us(head)));
+        front.into_iter().chain(bucket).min()
+    }
+
+    /// As [`Schedule::next_wake_us`], but with a stop at every bucket: what steps a manual clock.
+    pub(crate) fn next_event_us(&mut self) -> Option<u64> {
+        let front = self.first_ready_us();
+        let bucket = self.head().map(|head| head.expiration_ms * 1000);
+        front.into_iter().chain(bucket).min()
+    }
+
+    /// The live entries of one page, as (due instant, add number, handle, task, tag); `None` past the last page.
+    pub(crate) fn page(&self, index: usize) -> Option<impl Iterator<Item = (Handle, &Entry<T>, &T)>> {
+        self.wheel.slab.page(index)
+    }
+
+    /// T16: before an add the levels move up to now, but at most to one tick before the earliest armed bucket.
+    fn catch_up(&mut self, now_ms: u64) {
+        if self.wheel.is_flushing() {
+            return;
+        }
+        let limit = self.queue.peek().map_or(u64::MAX, |head| head.expiration_ms.saturating_sub(self.wheel.tick_ms()));
+        self.wheel.advance(now_ms.min(limit));
+    }
+
+    fn open(&mut self, head: Armed) {
+        self.queue.pop();
+        self.wheel.advance(head.expiration_ms);
+        self.wheel.open(head);
+        self.flushed_ms = Some(head.expiration_ms);
+    }
+
+    fn flush(&mut self, limit: usize) -> usize {
+        let (mut arm, mut leave) = (std::mem::take(&mut self.arm), std::mem::take(&mut self.leave));
+        let read = self.wheel.flush(limit, &mut arm, &mut leave);
+        for armed in arm.drain(..) {
+            self.queue.push(armed);
+        }
+        for slot in leave.drain(..) {
+            self.push_front(slot);
+        }
+        (self.arm, self.leave) = (arm, leave);
+        read
+    }
+
+    fn release(&mut self, now_us: u64, limit: usize, out: &mut Vec<Handle>) -> usize {
+        let mut count = 0;
+        while count < limit
+            && let Some(key) = self.first()
+            && self.ready_us(key.due_us) <= now_us
+        {
+            self.front.pop(false);
+            self.wheel.slab.at_mut(key.slot).place = Place::RELEASED;
+            self.released += 1;
+            out.push(key.handle());
+            count += 1;
+        }
+        count
+    }
+
+    fn push_front(&mut self, slot: u32) {
+        let entry = self.wheel.slab.at(slot);
+        let (due_us, number, generation) = (entry.due_us, entry.number, entry.generation());
+        self.front.push(Key { due_us, number, slot, generation });
+    }
+
+    /// The head of the front; dead keys on the way are dropped.
+    fn first(&mut self) -> Option<Key> {
+        while let Some(key) = self.front.peek() {
+            if self.wheel.slab.get(key.handle()).is_some() {
+                return Some(key);
+            }
+            self.front.pop(true);
+        }
+        None
+    }
+
+    /// The head of the bucket queue; empty buckets on the way are dropped (T9).
+    fn head(&mut self) -> Option<Armed> {
+        while let Some(head) = self.queue.peek() {
+            if !self.wheel.is_empty(head) {
+                return Some(head);
+            }
+            self.queue.pop();
+            self.wheel.disarm(head);
+        }
+        None
+    }
+
+    fn first_ready_us(&mut self) -> Option<u64> {
+        self.first().map(|key| self.ready_us(key.due_us))
+    }
+
+    /// When what stands in the front may be released.
+    fn ready_us(&self, due_us: u64) -> u64 {
+        match self.precision {
+            Precision::Exact => due_us,
+            Precision::Tick => 0,
+        }
+    }
+
+    /// When a bucket needs the reaper. One on level 1 holds nothing before its earliest instant, and nothing else expires
+    /// with it when it is the head of the queue: a lone timer costs one wake-up, not two.
+    fn wake_for(&self, armed: Armed, earliest_us: u64) -> u64 {
+        if armed.level == 1 && self.precision == Precision::Exact {
+            earliest_us
+        } else {
+            armed.expiration_ms * 1000
+        }
+    }
+}

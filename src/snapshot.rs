@@ -1,0 +1,105 @@
+//! The whole timer at one moment, as plain data (T14).
+
+use crate::schedule::Schedule;
+use crate::timer::Timer;
+use crate::wheel::Armed;
+
+/// One bucket and its tasks, in order of add.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BucketSnapshot<X> {
+    /// When it expires; `None` while it is not armed.
+    pub expiration_ms: Option<u64>,
+    /// Its tasks, as the caller of [`Timer::snapshot`] sees them.
+    pub tasks: Vec<X>,
+}
+
+/// One level; level 1 has the finest tick.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LevelSnapshot<X> {
+    /// Counts from 1.
+    pub level: usize,
+    /// Its tick.
+    pub tick_ms: u64,
+    /// Tick times size.
+    pub interval_ms: u64,
+    /// The time it was made at.
+    pub start_ms: u64,
+    /// The time it stands at, a multiple of its tick.
+    pub current_time_ms: u64,
+    /// What it covers, half open.
+    pub covers_ms: (u64, u64),
+    /// Its buckets, from 0.
+    pub buckets: Vec<BucketSnapshot<X>>,
+}
+
+/// A bucket in the bucket queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ArmedBucket {
+    /// When it expires.
+    pub expiration_ms: u64,
+    /// Its level, from 1.
+    pub level: usize,
+    /// Its number there, from 0.
+    pub bucket: usize,
+}
+
+/// Levels, bucket queue and front.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Snapshot<X> {
+    /// The levels, the finest first.
+    pub levels: Vec<LevelSnapshot<X>>,
+    /// The armed buckets by expiration, then level.
+    pub queue: Vec<ArmedBucket>,
+    /// Tasks not yet released.
+    pub size: usize,
+    /// What has left the wheel and waits, as (due instant in microseconds, task), in order.
+    pub front: Vec<(u64, X)>,
+}
+
+impl<T> Timer<T> {
+    /// Everything at one moment; `see` turns a task and its tag into what the snapshot shows.
+    ///
+    /// For debugging: holds the lock all the while, O(pending).
+    pub fn snapshot<X>(&self, see: impl FnMut(&T, u32) -> X) -> Snapshot<X> {
+        take(&self.lock().schedule, see)
+    }
+}
+
+pub(crate) fn take<T, X>(schedule: &Schedule<T>, mut see: impl FnMut(&T, u32) -> X) -> Snapshot<X> {
+    let slab = &schedule.wheel.slab;
+    let mut task = |slot: u32| {
+        let entry = slab.at(slot);
+        see(entry.task().expect("a bucket holds only slots in use"), entry.tag)
+    };
+    let levels = schedule.wheel.levels().enumerate().map(|(index, (level, buckets))| LevelSnapshot {
+        level: index + 1,
+        tick_ms: level.tick_ms,
+        interval_ms: level.interval_ms,
+        start_ms: level.start_ms,
+        current_time_ms: level.current_ms,
+        covers_ms: (level.current_ms, level.end_ms()),
+        buckets: buckets
+            .into_iter()
+            .map(|(expiration_ms, slots)| BucketSnapshot {
+                expiration_ms,
+                tasks: slots.into_iter().map(&mut task).collect(),
+            })
+            .collect(),
+    });
+    let levels = levels.collect();
+    let keys = schedule.front.sorted();
+    let alive = keys.into_iter().filter(|key| slab.get(key.handle()).is_some());
+    let front = alive.map(|key| (key.due_us, task(key.slot))).collect();
+    let queue = schedule.queue.sorted().into_iter().map(ArmedBucket::from).collect();
+    Snapshot { levels, queue, size: schedule.len(), front }
+}
+
+impl From<Armed> for ArmedBucket {
+    fn from(armed: Armed) -> Self {
+        Self {
+            expiration_ms: armed.expiration_ms,
+            level: usize::from(armed.level),
+            bucket: armed.bucket as usize,
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! `SystemTimer`: a timer with its reaper and one worker thread, for Rust programs.
+//!
+//! Callbacks run one after another on the thread `executor-<name>`, in the order of T6; a slow one never stops the wheel.
+//! One that panics reports itself through the panic hook, and the next one runs (T10).
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::error::Error;
+use crate::executor::{self, Released};
+use crate::reaper;
+use crate::stats::Stats;
+use crate::sync::{self, JoinHandle, Mutex, Sender, unbounded};
+use crate::timer::{Pending, Timer, When};
+use crate::wheel::Handle;
+
+/// What a task of a [`SystemTimer`] runs.
+pub type Callback = Box<dyn FnOnce() + Send>;
+
+/// A timer that runs closures when they are due.
+///
+/// Dropped, it lives on until nothing is pending; [`SystemTimer::shutdown`] ends it at once.
+///
+/// ```
+/// use std::time::Duration;
+/// let timer = tickwheel::SystemTimer::new("demo", tickwheel::Config::default())?;
+/// let (tell, told) = std::sync::mpsc::channel();
+/// timer.after(Duration::from_millis(5), move || tell.send("five").unwrap())?;
+/// let hour = timer.after(Duration::from_secs(3600), || unreachable!())?;
+/// assert_eq!(told.recv().unwrap(), "five");
+/// assert!(hour.cancel());
+/// assert!(timer.shutdown(None).is_empty());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct SystemTimer {
+    timer: Arc<Timer<Callback>>,
+    queue: Mutex<Option<Sender<Released>>>,
+    reaper: Mutex<Option<JoinHandle<()>>>,
+    worker: Mutex<Option<JoinHandle<()>>>,
+    #[cfg(not(tickwheel_model))]
+    worker_id: std::thread::ThreadId,
+}
+
+/// A task that was added to a [`SystemTimer`].
+#[derive(Clone)]
+pub struct Task {
+    timer: Weak<Timer<Callback>>,
+    handle: Handle,
+}
+
+impl Task {
+    /// Takes the task off its timer; `true` exactly when it is certain that it will not run (T9). O(1).
+    #[expect(clippy::must_use_candidate, reason = "often called for its effect alone")]
+    pub fn cancel(&self) -> bool {
+        self.timer.upgrade().is_some_and(|timer| timer.cancel(self.handle).is_some())
+    }
+}
+
+impl SystemTimer {
+    /// Starts a timer on the system's monotonic clock, with the threads `reaper-<name>` and `executor-<name>`.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for settings that are not allowed, or where the system gives no thread.
+    pub fn new(name: &str, config: Config) -> Result<Self, Error> {
+        Self::on_clock(name, config, Clock::monotonic(0))
+    }
+
+    pub(crate) fn on_clock(name: &str, config: Config, clock: Clock) -> Result<Self, Error> {
+        let timer = Arc::new(Timer::new(config, clock)?);
+        let (queue, released) = unbounded();
+        let no_thread = |error| Error::invalid(format!("the system gave no thread for the timer: {error}"));
+        let worker = {
+            let timer = Arc::clone(&timer);
+            let run = |callback: Callback| drop(catch_unwind(AssertUnwindSafe(callback)));
+            sync::spawn(format!("executor-{name}"), move || executor::work(&timer, &released, run))
+        };
+        let worker = worker.map_err(no_thread)?;
+        let reaper = {
+            let (timer, mut queue) = (Arc::clone(&timer), queue.clone());
+            sync::spawn(format!("reaper-{name}"), move || reaper::run(&timer, &mut queue))
+        };
+        Ok(Self {
+            timer,
+            #[cfg(not(tickwheel_model))]
+            worker_id: worker.thread().id(),
+            queue: Mutex::new(Some(queue)),
+            reaper: Mutex::new(Some(reaper.map_err(no_thread)?)),
+            worker: Mutex::new(Some(worker)),
+        })
+    }
+
+    /// Runs `callback` once, after `delay`. O(levels).
+    ///
+    /// # Errors
+    /// [`Error::Closed`], [`Error::Full`], or [`Error::Invalid`] for a delay out of range.
+    pub fn after(&self, delay: Duration, callback: impl FnOnce() + Send + 'static) -> Result<Task, Error> {
+        let delay_us = u64::try_from(delay.as_nanos().div_ceil(1000)).unwrap_or(u64::MAX);
+        let handle = self.timer.add(When::AfterUs(delay_us), Box::new(callback), 0)?;
+        Ok(Task { timer: Arc::downgrade(&self.timer), handle })
+    }
+
+    /// Tasks not yet released.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.timer.len()
+    }
+
+    /// Whether nothing is pending.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.timer.is_empty()
+    }
+
+    /// The counters.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.timer.stats()
+    }
+
+    /// Accepts no more, runs what is due by now, and returns the rest, in order (T11).
+    ///
+    /// `timeout` bounds the wait for callbacks; what has not started by then counts as pending. From inside a callback it
+    /// waits for nothing.
+    #[expect(clippy::must_use_candidate, reason = "often called for its effect alone")]
+    pub fn shutdown(&self, timeout: Option<Duration>) -> Vec<Pending<Callback>> {
+        self.timer.close();
+        if let Some(reaper) = self.reaper.lock().take() {
+            reaper.join().expect("the reaper does not panic");
+        }
+        if let Some(mut queue) = self.queue.lock().take() {
+            self.timer.advance(&mut queue);
+        }
+        let inside = self.is_worker();
+        let now_us = self.timer.clock().now_us();
+        let limit_us = match timeout {
+            _ if inside => now_us,
+            Some(timeout) => now_us.saturating_add(u64::try_from(timeout.as_micros()).unwrap_or(u64::MAX)),
+            None => u64::MAX,
+        };
+        let finished = self.timer.wait_idle(0, limit_us);
+        let unfinished = self.timer.drain();
+        if finished
+            && !inside
+            && let Some(worker) = self.worker.lock().take()
+        {
+            worker.join().expect("the worker catches panics");
+        }
+        unfinished
+    }
+
+    #[cfg(not(tickwheel_model))]
+    fn is_worker(&self) -> bool {
+        std::thread::current().id() == self.worker_id
+    }
+
+    #[cfg(tickwheel_model)]
+    fn is_worker(&self) -> bool {
+        false
+    }
+}
+
+impl fmt::Debug for SystemTimer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SystemTimer").field("pending", &self.len()).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Task {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Task").field("handle", &self.handle).finish_non_exhaustive()
+    }
+}
+
+impl Drop for SystemTimer {
+    fn drop(&mut self) {
+        self.timer.abandon();
+    }
+}
+
+#[cfg(all(test, tickwheel_model))]
+mod model;

@@ -1,0 +1,461 @@
+//! `Timer`: wheel, queue and front under one lock; add, cancel, advance.
+//!
+//! The ground rules (`docs/concurrency.md` has the proof):
+//!
+//! - `state` guards all that is pending. Nothing foreign runs under it: tasks are moved out and dropped after it. It is
+//!   held for one operation, or for a step of about [`STEP`] entries of a long one.
+//! - `advancing` is the token of the one advancer. Add and cancel never take it. Order: `bulk`, `advancing`, `state`.
+//! - The reaper sleeps on `wake`, with `state` let go in the same step, after it wrote down until when. An add that must
+//!   run earlier than that sees it under the lock and wakes it: no wake-up is lost, none is wasted.
+//! - A released task stays in its slot until the executor claims it, under the lock. A cancel takes it out of the same
+//!   slot under the same lock. So exactly one of them gets it (T9).
+
+use crate::clock::{Clock, LIMIT_MS, LIMIT_US};
+use crate::config::Config;
+use crate::error::Error;
+use crate::executor::{Executor, Released};
+use crate::schedule::{Claimed, Progress, Schedule};
+use crate::stats::{Histogram, Stats};
+use crate::sync::{self, Condvar, Mutex, MutexGuard};
+use crate::wheel::{Handle, Place};
+
+/// How many entries a long operation moves before it lets the lock go.
+pub(crate) const STEP: usize = 1000;
+
+/// When a task is to run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum When {
+    /// So many microseconds from now.
+    AfterUs(u64),
+    /// At this instant of the timer's clock, in microseconds; one in the past is now.
+    AtUs(u64),
+}
+
+/// A pending task: what [`Timer::pending`] lists and [`Timer::drain`] takes out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pending<T> {
+    /// When it is due, in microseconds of the timer's clock.
+    pub due_us: u64,
+    /// Its add number, which orders tasks that are due together.
+    pub number: u64,
+    /// The number that came with it.
+    pub tag: u32,
+    /// The task.
+    pub task: T,
+}
+
+/// What the reaper found when it stopped waiting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wait {
+    /// Something is due.
+    Work,
+    /// The time that was given ran out.
+    TimedOut,
+    /// The timer was closed, or abandoned and is empty: there is nothing to wait for any more.
+    Stop,
+}
+
+/// Until when the reaper sleeps; an add before that wakes it, unless it may not wake before `floor_us` anyway.
+#[derive(Debug, Clone, Copy)]
+struct Sleep {
+    until_us: u64,
+    floor_us: u64,
+}
+
+/// All that the lock guards.
+#[derive(Debug)]
+pub(crate) struct State<T> {
+    pub(crate) schedule: Schedule<T>,
+    max_pending: Option<usize>,
+    is_closed: bool,
+    /// Nobody can add any more, but what is pending still runs.
+    is_abandoned: bool,
+    sleep: Option<Sleep>,
+    /// Callbacks that were claimed and have not finished.
+    pub(crate) running: usize,
+    pub(crate) stats: Stats,
+    lateness: Histogram,
+}
+
+/// Very many deadlines under one lock, without threads of its own: someone advances it, and runs what is released.
+///
+/// [`crate::SystemTimer`] is the ready-made one. `T` is the task; `tag` a number that comes back with it.
+///
+/// ```
+/// use tickwheel::{Clock, Config, Timer, When};
+/// let timer = Timer::new(Config::default(), Clock::manual(0)).unwrap();
+/// let five = timer.add(When::AfterUs(5_000), "five", 0).unwrap();
+/// timer.add(When::AfterUs(9_000), "nine", 0).unwrap();
+/// assert_eq!(timer.cancel(five), Some("five"));
+/// timer.clock().set_us(9_000);
+/// let mut released = Vec::new();
+/// timer.advance(&mut |batch: tickwheel::Released| released.extend(batch.handles));
+/// assert_eq!(timer.claim(released[0]).unwrap().task, "nine");
+/// ```
+#[derive(Debug)]
+pub struct Timer<T> {
+    clock: Clock,
+    slack_us: u64,
+    state: Mutex<State<T>>,
+    /// The reaper, or whoever waits in `advance_clock`, sleeps here.
+    wake: Condvar,
+    /// Whoever waits for the callbacks to finish sleeps here.
+    idle: Condvar,
+    advancing: Mutex<()>,
+    /// Held by an `add_many` in steps, and by `close`: a batch goes in whole or not at all.
+    pub(crate) bulk: Mutex<()>,
+}
+
+impl<T> Timer<T> {
+    /// A timer that stands where its clock does.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for settings that are not allowed.
+    pub fn new(config: Config, clock: Clock) -> Result<Self, Error> {
+        config.check()?;
+        Config::check_start(clock.now_ms())?;
+        let schedule = Schedule::new(config.tick_ms, &config.wheel_sizes, clock.now_ms(), config.precision);
+        let state = State {
+            schedule,
+            max_pending: config.max_pending,
+            is_closed: false,
+            is_abandoned: false,
+            sleep: None,
+            running: 0,
+            stats: Stats::default(),
+            lateness: Histogram::default(),
+        };
+        Ok(Self {
+            clock,
+            slack_us: config.slack_us,
+            state: Mutex::new(state),
+            wake: Condvar::new(),
+            idle: Condvar::new(),
+            advancing: Mutex::new(()),
+            bulk: Mutex::new(()),
+        })
+    }
+
+    /// The timer's clock.
+    #[must_use]
+    pub fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    /// Tasks not yet released.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.lock().schedule.len()
+    }
+
+    /// Whether every task has been released.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Schedules a task (T3). O(levels); never runs anything.
+    ///
+    /// # Errors
+    /// [`Error::Closed`], [`Error::Full`], or [`Error::Invalid`] for an instant out of range. The task is dropped then.
+    pub fn add(&self, when: When, task: T, tag: u32) -> Result<Handle, Error> {
+        let mut state = self.lock();
+        match state.admit(&self.clock, when, 1) {
+            Ok(due) => {
+                let (handle, wakes) = state.add(due, task, tag);
+                drop(state);
+                self.wake_if(wakes);
+                Ok(handle)
+            }
+            Err(error) => {
+                drop(state);
+                drop(task); // after the lock: its destructor is foreign code
+                Err(error)
+            }
+        }
+    }
+
+    /// Moves a task that has not been claimed; it takes a new number in the order of T6. `Ok(None)` if it was.
+    ///
+    /// # Errors
+    /// [`Error::Closed`], or [`Error::Invalid`] for an instant out of range; the task stays where it is then.
+    pub fn reschedule(&self, handle: Handle, when: When) -> Result<Option<Handle>, Error> {
+        let mut state = self.lock();
+        let due = state.admit(&self.clock, when, 0)?;
+        let moved = state.reschedule(handle, due);
+        drop(state);
+        Ok(moved.map(|(handle, wakes)| {
+            self.wake_if(wakes);
+            handle
+        }))
+    }
+
+    /// Takes a task out; `Some` exactly when it will never be claimed (T9). O(1).
+    pub fn cancel(&self, handle: Handle) -> Option<T> {
+        let mut state = self.lock();
+        let task = state.cancel(handle);
+        let wakes = state.wakes_when_abandoned();
+        drop(state);
+        self.wake_if(wakes);
+        task
+    }
+
+    /// Takes a released task in order to run it; `None` if it was cancelled. Call [`Timer::finish`] after it ran.
+    pub fn claim(&self, handle: Handle) -> Option<Claimed<T>> {
+        let mut state = self.lock();
+        state.claim(handle, self.clock.now_us())
+    }
+
+    /// Says that so many claimed tasks have run.
+    pub fn finish(&self, count: usize) {
+        self.finish_locked(&mut self.lock(), count);
+    }
+
+    /// As [`Timer::finish`], for a caller who holds the lock.
+    pub(crate) fn finish_locked(&self, state: &mut State<T>, count: usize) {
+        state.running -= count;
+        if state.is_closed && state.is_idle(0) {
+            self.idle.notify_all();
+        }
+    }
+
+    /// Advances to now (T4): flushes what is due and hands what is released to the executor, in steps, in order.
+    pub fn advance(&self, executor: &mut impl Executor) -> Progress {
+        let _token = self.advancing.lock();
+        let now_us = self.clock.now_us();
+        let mut progress = Progress::default();
+        loop {
+            let mut handles = Vec::new();
+            let mut state = self.lock();
+            let more = state.schedule.step(now_us, STEP, &mut handles, &mut progress);
+            sync::unlock_fair(state);
+            if !handles.is_empty() {
+                executor.execute(Released { handles, more });
+            }
+            if !more {
+                return progress;
+            }
+        }
+    }
+
+    /// Waits until something is due, at the longest to `limit_us`, and not less than `floor_us`.
+    pub(crate) fn wait_for_work(&self, floor_us: u64, limit_us: u64) -> Wait {
+        let mut state = self.lock();
+        loop {
+            if state.is_closed || (state.is_abandoned && state.schedule.len() == 0) {
+                return Wait::Stop;
+            }
+            let next_us = state.schedule.next_wake_us().map(|next_us| next_us.max(floor_us));
+            let now_us = self.clock.now_us();
+            if next_us.is_some_and(|next_us| next_us <= now_us) {
+                return Wait::Work;
+            }
+            if limit_us <= now_us {
+                return Wait::TimedOut;
+            }
+            let until_us = next_us.unwrap_or(u64::MAX).min(limit_us);
+            state.sleep = Some(Sleep { until_us, floor_us });
+            let deadline = (until_us < u64::MAX).then(|| self.clock.instant_of(until_us)).flatten();
+            state = sync::wait(&self.wake, state, deadline);
+            state.sleep = None;
+            state.stats.wake_ups += 1;
+        }
+    }
+
+    /// The least time between two wake-ups.
+    pub(crate) fn slack_us(&self) -> u64 {
+        self.slack_us
+    }
+
+    /// Accepts no more, and ends the reaper (T11). What is pending stays.
+    pub fn close(&self) {
+        let _whole_batches = self.bulk.lock();
+        self.lock().is_closed = true;
+        self.wake.notify_all();
+    }
+
+    /// Says that nobody can add any more: the reaper ends once nothing is pending.
+    pub fn abandon(&self) {
+        self.lock().is_abandoned = true;
+        self.wake.notify_all();
+    }
+
+    /// After `close`: waits until no released task is left and only `own` callbacks run, at the longest to `limit_us`.
+    pub fn wait_idle(&self, own: usize, limit_us: u64) -> bool {
+        let mut state = self.lock();
+        loop {
+            if state.is_idle(own) {
+                return true;
+            }
+            if self.clock.now_us() >= limit_us {
+                return false;
+            }
+            let deadline = (limit_us < u64::MAX).then(|| self.clock.instant_of(limit_us)).flatten();
+            state = sync::wait(&self.idle, state, deadline);
+        }
+    }
+
+    /// Takes out all that has not been claimed, in order, in steps.
+    pub fn drain(&self) -> Vec<Pending<T>> {
+        let mut drained = Vec::new();
+        for page in 0.. {
+            let mut state = self.lock();
+            let Some(entries) = state.schedule.page(page) else { break };
+            let found: Vec<_> =
+                entries.map(|(handle, entry, _)| (handle, entry.due_us, entry.number, entry.tag)).collect();
+            for (handle, due_us, number, tag) in found {
+                if let Some(task) = state.schedule.remove(handle) {
+                    drained.push(Pending { due_us, number, tag, task });
+                }
+            }
+            let is_idle = state.is_idle(0);
+            sync::unlock_fair(state);
+            if is_idle {
+                self.idle.notify_all();
+            }
+        }
+        drained.sort_unstable_by_key(|pending| (pending.due_us, pending.number));
+        drained
+    }
+
+    /// The handles of what is to come before `before_us`, in order, at most `limit`. O(pending), in steps: each was
+    /// pending at some moment of the call.
+    #[must_use]
+    pub fn pending(&self, before_us: u64, limit: usize) -> Vec<Pending<Handle>> {
+        let mut found = Vec::new();
+        for page in 0.. {
+            let state = self.lock();
+            let Some(entries) = state.schedule.page(page) else { break };
+            let waiting = entries.filter(|(_, entry, _)| entry.place != Place::RELEASED && entry.due_us < before_us);
+            found.extend(waiting.map(|(task, entry, _)| Pending {
+                due_us: entry.due_us,
+                number: entry.number,
+                tag: entry.tag,
+                task,
+            }));
+            sync::unlock_fair(state);
+        }
+        found.sort_unstable_by_key(|pending| (pending.due_us, pending.number));
+        found.truncate(limit);
+        found
+    }
+
+    /// The counters.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.lock().stats()
+    }
+
+    /// The next instant at which a manual clock has something to do.
+    pub fn next_event_us(&self) -> Option<u64> {
+        self.lock().schedule.next_event_us()
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State<T>> {
+        self.state.lock()
+    }
+
+    /// The lock, for callers who must not wait for it as others do.
+    #[cfg(feature = "python")]
+    pub(crate) fn state(&self) -> &Mutex<State<T>> {
+        &self.state
+    }
+
+    pub(crate) fn wake_if(&self, wakes: bool) {
+        if wakes {
+            self.wake.notify_all();
+        }
+    }
+}
+
+/// An instant that was checked and may be added.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Due {
+    pub(crate) now_us: u64,
+    pub(crate) due_us: u64,
+}
+
+impl<T> State<T> {
+    /// Checks that `count` more tasks may come in, and where in time. Nothing has changed if not.
+    pub(crate) fn admit(&self, clock: &Clock, when: When, count: usize) -> Result<Due, Error> {
+        if self.is_closed {
+            return Err(Error::Closed);
+        }
+        let now_us = clock.now_us();
+        let due_us = match when {
+            When::AfterUs(delay_us) => clock.now_up_us().saturating_add(delay_us),
+            When::AtUs(due_us) => due_us.max(now_us),
+        };
+        if due_us >= LIMIT_US {
+            return Err(Error::invalid(format!(
+                "a task must be due before {LIMIT_MS} ms (2^52) on the timer's clock, got {} ms: leave the task out to \
+                 wait for ever",
+                due_us / 1000
+            )));
+        }
+        match self.max_pending {
+            Some(max_pending) if count > max_pending.saturating_sub(self.schedule.wheel.slab.len()) && count > 0 => {
+                Err(Error::Full { max_pending })
+            }
+            _ => Ok(Due { now_us, due_us }),
+        }
+    }
+
+    /// Adds a task that was admitted; says whether the reaper must be woken, once the lock is let go.
+    pub(crate) fn add(&mut self, due: Due, task: T, tag: u32) -> (Handle, bool) {
+        self.stats.added += 1;
+        let (handle, wake_us) = self.schedule.add(due.now_us, due.due_us, task, tag);
+        (handle, self.wakes(wake_us))
+    }
+
+    pub(crate) fn reschedule(&mut self, handle: Handle, due: Due) -> Option<(Handle, bool)> {
+        let tag = self.schedule.wheel.slab.get(handle)?.tag;
+        let task = self.schedule.remove(handle)?;
+        self.stats.moved += 1;
+        let (handle, wake_us) = self.schedule.add(due.now_us, due.due_us, task, tag);
+        Some((handle, self.wakes(wake_us)))
+    }
+
+    pub(crate) fn cancel(&mut self, handle: Handle) -> Option<T> {
+        let task = self.schedule.remove(handle)?;
+        self.stats.cancelled += 1;
+        Some(task)
+    }
+
+    /// An abandoned timer that has become empty has to be told, or its reaper would wait for a due time.
+    pub(crate) fn wakes_when_abandoned(&self) -> bool {
+        self.is_abandoned && self.schedule.len() == 0
+    }
+
+    pub(crate) fn claim(&mut self, handle: Handle, now_us: u64) -> Option<Claimed<T>> {
+        let claimed = self.schedule.claim(handle)?;
+        self.running += 1;
+        self.stats.expired += 1;
+        self.lateness.record(now_us.saturating_sub(claimed.due_us));
+        Some(claimed)
+    }
+
+    pub(crate) fn stats(&self) -> Stats {
+        Stats {
+            cascaded: self.schedule.wheel.cascaded.clone(),
+            pending: self.schedule.len(),
+            executor_depth: self.schedule.released(),
+            running: self.running,
+            lateness_us: self.lateness.classes(),
+            ..self.stats.clone()
+        }
+    }
+
+    fn is_idle(&self, own: usize) -> bool {
+        self.schedule.released() == 0 && self.running <= own
+    }
+
+    /// Whether a task that needs the reaper at `wake_us` must wake it; says yes once until it sleeps again.
+    fn wakes(&mut self, wake_us: u64) -> bool {
+        let wakes = self.sleep.is_some_and(|sleep| wake_us.max(sleep.floor_us) < sleep.until_us);
+        if wakes {
+            self.sleep = None;
+        }
+        wakes
+    }
+}

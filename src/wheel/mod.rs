@@ -1,0 +1,222 @@
+//! The levels together: insert, remove, advance. The data structure alone: no lock, no clock, no thread.
+//!
+//! The wheel does not push: [`Wheel::insert`] returns what it armed, [`Wheel::flush`] what it armed and what left it. The
+//! caller keeps the queue of armed buckets and the front, and tells the wheel where the clock stands.
+//!
+//! Example (Kafka's own; unit 1, size 3, start 0): level 1 covers `[0, 3)`, level 2 `[0, 9)`, level 3 `[0, 27)`. A task
+//! that expires at 4 goes to level 2, bucket 1, `[3, 6)`; when that bucket expires at 3, level 1 covers `[3, 6)`, and the
+//! task cascades to its bucket 1, `[4, 5)`.
+
+mod bucket;
+mod level;
+mod slab;
+
+use bucket::{Arrays, Bucket, TOMBSTONE};
+use level::Level;
+pub use slab::Handle;
+pub(crate) use slab::{Entry, Slab};
+
+/// Where an entry stands: in the array of a bucket, or past the wheel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Place(u32);
+
+impl Place {
+    /// It has left the wheel and waits for its instant.
+    pub(crate) const FRONT: Self = Self(u32::MAX);
+    /// It was released and waits on the executor's queue.
+    pub(crate) const RELEASED: Self = Self(u32::MAX - 1);
+
+    pub(crate) fn is_in_wheel(self) -> bool {
+        self.0 < Self::RELEASED.0
+    }
+}
+
+/// A bucket that entered, or has to enter, the bucket queue. Levels count from 1, buckets from 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Armed {
+    pub(crate) expiration_ms: u64,
+    pub(crate) level: u8,
+    pub(crate) bucket: u32,
+}
+
+/// Where [`Wheel::insert`] put an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Placed {
+    /// Nowhere: it is for the front.
+    Front,
+    /// In a bucket of this level that was armed already.
+    InArmed(Armed),
+    /// In a bucket that must now enter the queue.
+    Arm(Armed),
+}
+
+/// A due bucket on its way out: its array, and how far it has been read.
+#[derive(Debug)]
+struct Flushing {
+    array: u32,
+    position: u32,
+    level: usize,
+}
+
+#[derive(Debug)]
+pub(crate) struct Wheel<T> {
+    pub(crate) slab: Slab<T>,
+    arrays: Arrays,
+    levels: Vec<Level>,
+    /// One size per level, the last one repeating.
+    sizes: Vec<u32>,
+    flushing: Option<Flushing>,
+    /// How many entries left each level for a lower one or for the front.
+    pub(crate) cascaded: Vec<u64>,
+}
+
+impl<T> Wheel<T> {
+    pub(crate) fn new(tick_ms: u64, sizes: &[u32], start_ms: u64) -> Self {
+        Self {
+            slab: Slab::new(),
+            arrays: Arrays::default(),
+            levels: vec![Level::new(tick_ms, sizes[0], start_ms)],
+            sizes: sizes.to_vec(),
+            flushing: None,
+            cascaded: vec![0],
+        }
+    }
+
+    /// The finest tick.
+    pub(crate) fn tick_ms(&self) -> u64 {
+        self.levels[0].tick_ms
+    }
+
+    /// Takes a task in and places it on the lowest level that covers it (T3). O(levels).
+    pub(crate) fn insert(&mut self, due_us: u64, number: u64, task: T, tag: u32) -> (Handle, Placed) {
+        let handle = self.slab.insert(due_us, number, task, tag);
+        (handle, self.place(handle.slot))
+    }
+
+    /// Takes the task out, wherever it stands; `None` for a stale handle. O(1).
+    pub(crate) fn remove(&mut self, handle: Handle) -> Option<(T, Place)> {
+        let entry = self.slab.get(handle)?;
+        let (place, position) = (entry.place, entry.position);
+        if place.is_in_wheel() {
+            self.arrays.remove(place.0, position);
+        }
+        self.slab.remove(handle).map(|task| (task, place))
+    }
+
+    /// Moves every level up to `now_ms`, going up only while a level really moved (T4).
+    pub(crate) fn advance(&mut self, now_ms: u64) {
+        for level in &mut self.levels {
+            if !level.advance(now_ms) {
+                break;
+            }
+        }
+    }
+
+    /// Takes a bucket that has come out of the queue apart: its entries leave by [`Wheel::flush`].
+    pub(crate) fn open(&mut self, armed: Armed) {
+        debug_assert!(self.flushing.is_none(), "one bucket at a time");
+        let bucket = std::mem::replace(self.bucket_mut(armed), Bucket::NEW);
+        let level = usize::from(armed.level) - 1;
+        self.flushing = bucket.array.map(|array| Flushing { array, position: 0, level });
+    }
+
+    pub(crate) fn is_flushing(&self) -> bool {
+        self.flushing.is_some()
+    }
+
+    /// Adds up to `limit` entries of the opened bucket again. Newly armed buckets and slots for the front are appended
+    /// to `arm` and `front`. Returns how many positions it read; fewer than `limit` means that the bucket is empty now.
+    pub(crate) fn flush(&mut self, limit: usize, arm: &mut Vec<Armed>, front: &mut Vec<u32>) -> usize {
+        let Some(mut flushing) = self.flushing.take() else { return 0 };
+        for read in 0..limit {
+            let Some(slot) = self.arrays.get(flushing.array, flushing.position) else {
+                self.arrays.free(flushing.array);
+                return read;
+            };
+            flushing.position += 1;
+            if slot == TOMBSTONE {
+                continue;
+            }
+            self.cascaded[flushing.level] += 1;
+            // From here on a cancel finds it in its new place.
+            match self.place(slot) {
+                Placed::Front => front.push(slot),
+                Placed::Arm(armed) => arm.push(armed),
+                Placed::InArmed(_) => {}
+            }
+        }
+        self.flushing = Some(flushing);
+        limit
+    }
+
+    /// Whether an armed bucket has nothing left in it.
+    pub(crate) fn is_empty(&self, armed: Armed) -> bool {
+        self.bucket(armed).array.is_none_or(|array| self.arrays.is_empty(array))
+    }
+
+    /// Disarms a bucket that was taken out of the queue because it is empty.
+    pub(crate) fn disarm(&mut self, armed: Armed) {
+        let bucket = self.bucket_mut(armed);
+        bucket.expiration_ms = None;
+        bucket.earliest_us = u64::MAX;
+    }
+
+    /// The earliest instant that an armed bucket may hold.
+    pub(crate) fn earliest_us(&self, armed: Armed) -> u64 {
+        self.bucket(armed).earliest_us
+    }
+
+    /// The levels as they stand, with the slots of each bucket: what a snapshot shows.
+    pub(crate) fn levels(&self) -> impl Iterator<Item = (&Level, Vec<(Option<u64>, Vec<u32>)>)> {
+        self.levels.iter().map(|level| {
+            let slots = |bucket: &Bucket| bucket.array.map_or(Vec::new(), |array| self.arrays.live(array).collect());
+            (level, level.buckets.iter().map(|bucket| (bucket.expiration_ms, slots(bucket))).collect())
+        })
+    }
+
+    fn place(&mut self, slot: u32) -> Placed {
+        let entry = self.slab.at_mut(slot);
+        let (due_us, expiration_ms) = (entry.due_us, entry.expiration_ms());
+        if expiration_ms < self.levels[0].current_ms.saturating_add(self.levels[0].tick_ms) {
+            entry.place = Place::FRONT;
+            return Placed::Front;
+        }
+        let level = self.level_for(expiration_ms);
+        let (index, bucket_ms) = self.levels[level].bucket_of(expiration_ms);
+        let bucket = &mut self.levels[level].buckets[index as usize];
+        let array = *bucket.array.get_or_insert_with(|| self.arrays.make());
+        bucket.earliest_us = bucket.earliest_us.min(due_us);
+        let armed = Armed { expiration_ms: bucket_ms, level: level as u8 + 1, bucket: index };
+        let is_armed = bucket.expiration_ms == Some(bucket_ms);
+        debug_assert!(is_armed || bucket.expiration_ms.is_none(), "an armed bucket left the range of its level");
+        bucket.expiration_ms = Some(bucket_ms);
+        self.arrays.push(array, slot, &mut self.slab);
+        if is_armed { Placed::InArmed(armed) } else { Placed::Arm(armed) }
+    }
+
+    /// The lowest level that covers an expiration; makes upper levels as needed.
+    fn level_for(&mut self, expiration_ms: u64) -> usize {
+        if let Some(level) = self.levels.iter().position(|level| expiration_ms < level.end_ms()) {
+            return level;
+        }
+        loop {
+            let below = &self.levels[self.levels.len() - 1];
+            let size = self.sizes[self.levels.len().min(self.sizes.len() - 1)];
+            let level = Level::new(below.interval_ms, size, below.current_ms);
+            let covers = expiration_ms < level.end_ms();
+            self.levels.push(level);
+            self.cascaded.push(0);
+            if covers {
+                return self.levels.len() - 1;
+            }
+        }
+    }
+
+    fn bucket(&self, armed: Armed) -> &Bucket {
+        &self.levels[usize::from(armed.level) - 1].buckets[armed.bucket as usize]
+    }
+
+    fn bucket_mut(&mut self, armed: Armed) -> &mut Bucket {
+        &mut self.levels[usize::from(armed.level) - 1].buckets[armed.bucket as usize]
+    }
+}

@@ -1,0 +1,288 @@
+//! Entries by index and generation, in pages.
+//!
+//! A handle is a slot and its generation; a slot that is freed takes the next generation, so an old handle finds
+//! nothing. Pages are fixed, so no add pays for a copy of millions, and an empty page is given back (one is kept
+//! spare). A page that comes back starts above every generation it has handed out; a slot whose generations are used up
+//! is retired. Insert, look-up and remove are O(1).
+//!
+//! Example: the first entry gets slot 0, generation 0. Removed, its slot comes back as slot 0, generation 1.
+
+use super::Place;
+
+const PAGE_BITS: u32 = 10;
+const PAGE: usize = 1 << PAGE_BITS;
+const NO_SLOT: u32 = u32::MAX;
+
+/// Names one scheduled occurrence of a task; stale once that has run or was cancelled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Handle {
+    pub(crate) slot: u32,
+    pub(crate) generation: u32,
+}
+
+impl Handle {
+    /// The handle as one number, to keep it in an atomic; [`Handle::from_bits`] reads it.
+    #[must_use]
+    pub fn to_bits(self) -> u64 {
+        u64::from(self.generation) << 32 | u64::from(self.slot)
+    }
+
+    /// The inverse of [`Handle::to_bits`].
+    #[must_use]
+    pub fn from_bits(bits: u64) -> Self {
+        Self { slot: bits as u32, generation: (bits >> 32) as u32 }
+    }
+}
+
+/// One scheduled occurrence of a task: 40 bytes where `T` is one pointer that is never null.
+#[derive(Debug)]
+pub(crate) struct Entry<T> {
+    /// When it is due, in microseconds of the timer's clock.
+    pub(crate) due_us: u64,
+    /// The add number: with the due instant, the order of T6.
+    pub(crate) number: u64,
+    /// `None` in a free slot.
+    task: Option<T>,
+    generation: u32,
+    /// Where it stands now.
+    pub(crate) place: Place,
+    /// Its position in the array of its bucket; in a free slot, the next free slot of the page.
+    pub(crate) position: u32,
+    /// A number that the owner gave with the task.
+    pub(crate) tag: u32,
+}
+
+#[derive(Debug)]
+struct Page<T> {
+    entries: Vec<Entry<T>>,
+    free: u32,
+    live: u32,
+    /// The generation that a slot starts with when the page is made again.
+    base: u32,
+    /// Whether the page stands in `open`.
+    is_open: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct Slab<T> {
+    pages: Vec<Page<T>>,
+    /// Pages with room, the one to use next at the end.
+    open: Vec<u32>,
+    /// An empty page that kept its memory.
+    spare: Option<u32>,
+    len: usize,
+}
+
+impl<T> Slab<T> {
+    pub(crate) fn new() -> Self {
+        Self { pages: Vec::new(), open: Vec::new(), spare: None, len: 0 }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Takes a free slot for a task; the caller places it.
+    pub(crate) fn insert(&mut self, due_us: u64, number: u64, task: T, tag: u32) -> Handle {
+        let index = self.open.last().copied().unwrap_or_else(|| self.open_page());
+        let page = &mut self.pages[index as usize];
+        if page.entries.capacity() == 0 {
+            page.entries.reserve_exact(PAGE);
+        }
+        let (offset, generation) = if page.free == NO_SLOT {
+            let offset = page.entries.len() as u32;
+            let generation = page.base;
+            page.entries.push(Entry {
+                due_us,
+                number,
+                task: Some(task),
+                generation,
+                place: Place::FRONT,
+                position: 0,
+                tag,
+            });
+            (offset, generation)
+        } else {
+            let offset = page.free;
+            let entry = &mut page.entries[offset as usize];
+            page.free = entry.position;
+            (entry.due_us, entry.number, entry.task, entry.tag) = (due_us, number, Some(task), tag);
+            (offset, entry.generation)
+        };
+        page.live += 1;
+        if page.free == NO_SLOT && page.entries.len() == PAGE {
+            page.is_open = false;
+            self.open.pop();
+        }
+        if self.spare == Some(index) {
+            self.spare = None;
+        }
+        self.len += 1;
+        Handle { slot: index << PAGE_BITS | offset, generation }
+    }
+
+    /// Frees the slot and moves the task out; `None` for a stale handle.
+    pub(crate) fn remove(&mut self, handle: Handle) -> Option<T> {
+        let index = handle.slot >> PAGE_BITS;
+        let offset = handle.slot & (PAGE as u32 - 1);
+        let page = self.pages.get_mut(index as usize)?;
+        let entry = page.entries.get_mut(offset as usize)?;
+        if entry.generation != handle.generation {
+            return None;
+        }
+        let task = entry.task.take()?;
+        // The last generation is never handed out, so a base of u32::MAX marks a page with nothing left to give.
+        entry.generation += 1;
+        if entry.generation < u32::MAX {
+            entry.position = page.free;
+            page.free = offset;
+            if !page.is_open {
+                page.is_open = true;
+                self.open.push(index);
+            }
+        }
+        page.live -= 1;
+        self.len -= 1;
+        if page.live == 0 {
+            self.give_back(index);
+        }
+        Some(task)
+    }
+
+    /// The entry, if the handle is still good.
+    pub(crate) fn get(&self, handle: Handle) -> Option<&Entry<T>> {
+        let page = self.pages.get((handle.slot >> PAGE_BITS) as usize)?;
+        let entry = page.entries.get((handle.slot as usize) & (PAGE - 1))?;
+        (entry.generation == handle.generation && entry.task.is_some()).then_some(entry)
+    }
+
+    /// The entry in a slot that a bucket or the front points at, hence in use.
+    pub(crate) fn at_mut(&mut self, slot: u32) -> &mut Entry<T> {
+        &mut self.pages[(slot >> PAGE_BITS) as usize].entries[slot as usize & (PAGE - 1)]
+    }
+
+    /// As [`Slab::at_mut`], to read.
+    pub(crate) fn at(&self, slot: u32) -> &Entry<T> {
+        &self.pages[(slot >> PAGE_BITS) as usize].entries[slot as usize & (PAGE - 1)]
+    }
+
+    /// The entries in use in one page, with their handles; `None` past the last page. A page is a step of a long walk.
+    pub(crate) fn page(&self, index: usize) -> Option<impl Iterator<Item = (Handle, &Entry<T>, &T)>> {
+        let page = self.pages.get(index)?;
+        Some(page.entries.iter().enumerate().filter_map(move |(offset, entry)| {
+            let slot = (index << PAGE_BITS | offset) as u32;
+            let task = entry.task.as_ref()?;
+            Some((Handle { slot, generation: entry.generation }, entry, task))
+        }))
+    }
+
+    fn open_page(&mut self) -> u32 {
+        let index = self.pages.len() as u32;
+        assert!(index < 1 << (32 - PAGE_BITS), "a timer holds at most 2^32 tasks");
+        self.pages.push(Page { entries: Vec::new(), free: NO_SLOT, live: 0, base: 0, is_open: true });
+        self.open.push(index);
+        index
+    }
+
+    /// An empty page becomes the spare one; if there is one already, its memory goes back.
+    fn give_back(&mut self, index: u32) {
+        if self.spare.is_none() {
+            self.spare = Some(index);
+            return;
+        }
+        let page = &mut self.pages[index as usize];
+        page.base = page.entries.iter().map(|entry| entry.generation).max().unwrap_or(0).max(page.base);
+        page.entries = Vec::new();
+        page.free = NO_SLOT;
+        if page.base == u32::MAX && page.is_open {
+            page.is_open = false;
+            self.open.retain(|open| *open != index);
+        } else if page.base < u32::MAX && !page.is_open {
+            page.is_open = true;
+            self.open.push(index);
+        }
+    }
+}
+
+impl<T> Entry<T> {
+    /// The instant rounded down to a millisecond: what the wheel sorts by.
+    pub(crate) fn expiration_ms(&self) -> u64 {
+        self.due_us / 1000
+    }
+
+    /// The generation of its slot.
+    pub(crate) fn generation(&self) -> u32 {
+        self.generation
+    }
+
+    /// The task; `None` in a free slot.
+    pub(crate) fn task(&self) -> Option<&T> {
+        self.task.as_ref()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_takes_forty_bytes() {
+        assert_eq!(size_of::<Entry<Box<u8>>>(), 40);
+    }
+
+    #[test]
+    fn a_freed_slot_comes_back_with_the_next_generation() {
+        let mut slab = Slab::new();
+        let first = slab.insert(1, 1, 'a', 0);
+        assert_eq!(slab.remove(first), Some('a'));
+        assert_eq!(slab.remove(first), None);
+        let second = slab.insert(1, 1, 'b', 0);
+        assert_eq!((second.slot, second.generation), (0, 1));
+        assert!(slab.get(first).is_none());
+        assert!(slab.get(second).is_some());
+    }
+
+    #[test]
+    fn a_slab_that_shrank_hands_out_no_old_generation() {
+        let mut slab = Slab::new();
+        let old: Vec<_> = (0..4 * PAGE).map(|i| slab.insert(0, 0, i, 0)).collect();
+        for handle in &old {
+            slab.remove(*handle).unwrap();
+        }
+        assert_eq!(slab.len(), 0);
+        let kept: usize = slab.pages.iter().map(|page| page.entries.capacity()).sum();
+        assert_eq!(kept, PAGE, "all pages but the spare one are given back");
+        let new: Vec<_> = (0..4 * PAGE).map(|i| slab.insert(0, 0, i, 0)).collect();
+        assert!(old.iter().all(|handle| slab.get(*handle).is_none()));
+        assert!(new.iter().all(|handle| slab.get(*handle).is_some()));
+    }
+
+    #[test]
+    fn a_slot_is_retired_when_its_generations_are_used_up() {
+        let mut slab = Slab::new();
+        let first = slab.insert(0, 0, 'a', 0);
+        slab.pages[0].entries[0].generation = u32::MAX - 1;
+        let last = Handle { generation: u32::MAX - 1, ..first };
+        assert_eq!(slab.remove(last), Some('a'));
+        assert_eq!(slab.insert(0, 0, 'b', 0).slot, 1);
+    }
+
+    #[test]
+    fn a_page_with_a_retired_slot_is_not_made_again_below_its_generations() {
+        let mut slab = Slab::new();
+        let handles: Vec<_> = (0..3 * PAGE).map(|i| slab.insert(0, 0, i, 0)).collect();
+        slab.pages[1].entries[7].generation = u32::MAX - 1;
+        for handle in handles {
+            slab.remove(handle);
+        }
+        slab.remove(Handle { slot: (PAGE + 7) as u32, generation: u32::MAX - 1 });
+        let again: Vec<_> = (0..3 * PAGE).map(|i| slab.insert(0, 0, i, 0)).collect();
+        assert!(again.iter().all(|handle| handle.slot as usize / PAGE != 1));
+    }
+
+    #[test]
+    fn a_handle_survives_as_a_number() {
+        let handle = Handle { slot: 7, generation: 9 };
+        assert_eq!(Handle::from_bits(handle.to_bits()), handle);
+    }
+}
