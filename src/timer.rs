@@ -40,7 +40,9 @@ pub struct Pending<T> {
     pub number: u64,
     /// The number that came with it.
     pub tag: u32,
-    /// The task.
+    /// Its handle; stale once it was taken out.
+    pub handle: Handle,
+    /// The task, where it was taken out.
     pub task: T,
 }
 
@@ -67,6 +69,8 @@ struct Sleep {
 pub(crate) struct State<T> {
     pub(crate) schedule: Schedule<T>,
     max_pending: Option<usize>,
+    /// Room that a batch on its way in has kept.
+    reserved: usize,
     is_closed: bool,
     /// Nobody can add any more, but what is pending still runs.
     is_abandoned: bool,
@@ -118,6 +122,7 @@ impl<T> Timer<T> {
         let state = State {
             schedule,
             max_pending: config.max_pending,
+            reserved: 0,
             is_closed: false,
             is_abandoned: false,
             sleep: None,
@@ -305,7 +310,7 @@ impl<T> Timer<T> {
                 entries.map(|(handle, entry, _)| (handle, entry.due_us, entry.number, entry.tag)).collect();
             for (handle, due_us, number, tag) in found {
                 if let Some(task) = state.schedule.remove(handle) {
-                    drained.push(Pending { due_us, number, tag, task });
+                    drained.push(Pending { due_us, number, tag, handle, task });
                 }
             }
             let is_idle = state.is_idle(0);
@@ -318,20 +323,21 @@ impl<T> Timer<T> {
         drained
     }
 
-    /// The handles of what is to come before `before_us`, in order, at most `limit`. O(pending), in steps: each was
+    /// What is to come before `before_us`, in order, at most `limit`. O(pending), in steps: each was
     /// pending at some moment of the call.
     #[must_use]
-    pub fn pending(&self, before_us: u64, limit: usize) -> Vec<Pending<Handle>> {
+    pub fn pending(&self, before_us: u64, limit: usize) -> Vec<Pending<()>> {
         let mut found = Vec::new();
         for page in 0.. {
             let state = self.lock();
             let Some(entries) = state.schedule.page(page) else { break };
             let waiting = entries.filter(|(_, entry, _)| entry.place != Place::RELEASED && entry.due_us < before_us);
-            found.extend(waiting.map(|(task, entry, _)| Pending {
+            found.extend(waiting.map(|(handle, entry, _)| Pending {
                 due_us: entry.due_us,
                 number: entry.number,
                 tag: entry.tag,
-                task,
+                handle,
+                task: (),
             }));
             sync::unlock_fair(state);
         }
@@ -394,7 +400,7 @@ impl<T> State<T> {
             )));
         }
         match self.max_pending {
-            Some(max_pending) if count > max_pending.saturating_sub(self.schedule.wheel.slab.len()) && count > 0 => {
+            Some(max_pending) if count > 0 && count > max_pending.saturating_sub(self.taken()) => {
                 Err(Error::Full { max_pending })
             }
             _ => Ok(Due { now_us, due_us }),
@@ -422,6 +428,18 @@ impl<T> State<T> {
         Some(task)
     }
 
+    /// Takes out a task that the executor refused.
+    #[cfg(feature = "python")]
+    pub(crate) fn refuse(&mut self, handle: Handle) -> Option<T> {
+        self.schedule.remove(handle)
+    }
+
+    /// Keeps room for the rest of a batch that goes in by steps; `admit` counts it as taken.
+    #[cfg(feature = "python")]
+    pub(crate) fn reserve(&mut self, count: usize) {
+        self.reserved = count;
+    }
+
     /// An abandoned timer that has become empty has to be told, or its reaper would wait for a due time.
     pub(crate) fn wakes_when_abandoned(&self) -> bool {
         self.is_abandoned && self.schedule.len() == 0
@@ -444,6 +462,11 @@ impl<T> State<T> {
             lateness_us: self.lateness.classes(),
             ..self.stats.clone()
         }
+    }
+
+    /// What `max_pending` counts: what is pending, what waits for the executor, and what a batch has kept.
+    fn taken(&self) -> usize {
+        self.schedule.wheel.slab.len() + self.reserved
     }
 
     fn is_idle(&self, own: usize) -> bool {

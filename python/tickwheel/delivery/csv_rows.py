@@ -96,7 +96,7 @@ def _fields(header: list[str] | BadRecord, row: list[str] | BadRecord, columns: 
     return Fields(
         id=cells.get(columns.name("id")) or None,
         key=cells.get(columns.name("key")) or None,
-        due=_number(cells.get(columns.name("due"))),
+        due=number_or_text(cells.get(columns.name("due")) or "") or None,
         delay_ms=_number(cells.get("delay_ms")),
         op=cells.get("op") or None,
         payload=None if payload is None else _json(payload),
@@ -105,8 +105,11 @@ def _fields(header: list[str] | BadRecord, row: list[str] | BadRecord, columns: 
     )
 
 
-def _number(cell: str | None) -> int | str | None:
-    return number_or_text(cell) if cell else None
+def _number(cell: str | None) -> object:
+    try:
+        return msgspec.json.decode(cell) if cell else None
+    except msgspec.MsgspecError:
+        return cell
 
 
 def _json(cell: str) -> msgspec.Raw:

@@ -1,4 +1,4 @@
-"""Lines of a byte stream, one by one as they come, bounded in memory; the records of every text format are made of them.
+"""Lines of a byte stream, each as soon as it is there, bounded in memory: what records of text formats are made of.
 
 A line ends with a newline, which it keeps. Of one that is longer than `MAX_RECORD` only the beginning is kept, and
 its `size` tells. A byte order mark at the start of the stream is dropped.

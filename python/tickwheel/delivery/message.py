@@ -94,7 +94,8 @@ def check(fields: Fields, columns: Columns, now_ns: int | None) -> Message | Can
         return Message(id_, key, due_ms, _payload(fields, columns), delay_ms)
     if fields.op != "cancel":
         raise BadRecord("op is not known", 'op: "cancel", or no op at all for a message')
-    if {fields.due, fields.delay_ms, fields.payload, fields.payload_base64} != {None} or fields.others:
+    more = (fields.due, fields.delay_ms, fields.payload, fields.payload_base64)
+    if fields.others or any(value is not None for value in more):
         raise BadRecord("a cancel has more than id and key", 'op: "cancel" with id, key and nothing else')
     return Cancel(id_, key)
 

@@ -11,19 +11,20 @@ from tickwheel.delivery.lines import Line, read_lines
 from tickwheel.delivery.message import Columns, Fields
 from tickwheel.delivery.record import Record
 
+_WHITE_SPACE = b" \t\r\n"
 _ALLOWED = "one JSON object a line, each name once"
 
 _object = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _value = msgspec.json.Decoder()
-# Counts the names of an object, repeated ones too; and looks into strings, which `msgspec.Raw` does not.
+# Counts the names of the outermost object, repeated ones too, of which msgspec keeps the last without a word.
 _count = json.JSONDecoder(object_pairs_hook=len, parse_int=str, parse_float=str)
 
 
 def read_ndjson(source: str, stream: BinaryIO, columns: Columns) -> Iterator[Record]:
     """The records of `stream`, each as soon as its line is there."""
     for line in read_lines(stream):
-        data = line.data.rstrip(b"\r\n")
-        if not data.strip():
+        data = line.data.strip(_WHITE_SPACE)
+        if not data:
             continue
         try:
             yield Record(source, line.number, data, fields_of(line, columns))
@@ -37,10 +38,10 @@ def fields_of(line: Line, columns: Columns) -> Fields:
     >>> fields_of(Line(1, b'{"id": "a", "due": 5}', 21), Columns()).due
     5
     """
-    text = line.text().replace("\r", " ").strip()  # in JSON a return is white space; out again it must not split a line
+    text = line.text().replace("\r", " ")  # in JSON a return is white space; out again it must not split a line
     try:
         values = _object.decode(text.encode())
-        names = _count.decode(text)
+        names = _count.decode(text.strip())
         fields = _fields(values, columns)
     except (msgspec.DecodeError, json.JSONDecodeError) as error:
         raise BadRecord(f"not a JSON object: {error}", _ALLOWED) from None

@@ -1,0 +1,21 @@
+"""The command `tickwheel`: starts `tickwheel.commands`, or says what to install when its libraries are not there."""
+
+import sys
+
+_LIBRARIES = {"click", "rich", "msgspec"}
+
+
+def main() -> None:
+    """Run the command line. Ends the process."""
+    try:
+        from tickwheel.commands import tickwheel
+
+        tickwheel(prog_name="tickwheel")
+    except ModuleNotFoundError as error:
+        if error.name not in _LIBRARIES:
+            raise
+        sys.exit(f"tickwheel: {error.name} is not installed: run pip install 'tickwheel[delivery]'")
+
+
+if __name__ == "__main__":
+    main()

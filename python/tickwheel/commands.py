@@ -1,0 +1,126 @@
+"""The subcommands and their options; what they do is elsewhere, and imported when it is asked for.
+
+Standard output holds deliveries only, all that is for people goes to standard error. Wrong usage ends with exit code 2,
+other codes are those of `tickwheel.delivery.ending`.
+"""
+
+import math
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from tickwheel import __version__
+
+_SWITCH_S = 0.0005  # how long the reading thread may keep the timer's waiting; the interpreter's default is 5 ms
+
+
+def _speed(_ctx: click.Context, _param: click.Parameter, value: str | None) -> float | None:
+    """Within what keeps every due time in the timer's range."""
+    if value is None:
+        return None
+    try:
+        speed = float(value)
+    except ValueError:
+        speed = math.nan
+    if not 0.1 <= speed <= 1e9:
+        raise click.BadParameter(f"{value!r} is not a speed: it may be 0.1 to 1000000000, and 1 is the recorded pace.")
+    return speed
+
+
+def _time(_ctx: click.Context, _param: click.Parameter, value: str | None) -> int | None:
+    """In epoch milliseconds, by the rule for due times."""
+    from tickwheel.delivery.errors import BadRecord
+    from tickwheel.delivery.times import due_from, number_or_text
+
+    try:
+        return None if value is None else due_from(number_or_text(value), "the time")
+    except BadRecord as bad:
+        raise click.BadParameter(str(bad)) from bad
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="tickwheel")
+def tickwheel() -> None:
+    """A timer for very many deadlines, and delayed delivery built on it."""
+
+
+@tickwheel.command()
+@click.option("--json", "as_json", is_flag=True, help="Print the states as JSON.")
+def trace(as_json: bool) -> None:
+    """Show a timing wheel at work, step by step."""
+    import tickwheel.trace
+
+    tickwheel.trace.run(as_json=as_json, console=None)
+
+
+@tickwheel.command()
+@click.argument("inputs", metavar="INPUT...", nargs=-1, required=True)
+@click.option("--to", metavar="SINK", default="-", show_default=True, help="Destination: - or file:PATH (appended).")
+@click.option(
+    "--dead-letters",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Append bad records to FILE as NDJSON; by default they go to standard error.",
+)
+@click.option("--id", "id_", metavar="NAME", help="Column with the id, if it is not 'id'.")
+@click.option("--key", metavar="NAME", help="Column with the key, if it is not 'key'.")
+@click.option("--due", metavar="NAME", help="Column with the due time, if it is not 'due'.")
+@click.option("--payload", metavar="NAME", help="Column with the payload; without one, the other columns.")
+@click.option("--speed", callback=_speed, metavar="N", help="Replay recorded times N times faster, from the first one.")
+@click.option("--from", "from_ms", callback=_time, metavar="TIME", help="With --speed: replay from TIME on.")
+@click.option(
+    "--summary",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the counts to FILE.",
+)
+def deliver(
+    inputs: Sequence[str],
+    to: str,
+    dead_letters: Path | None,
+    id_: str | None,
+    key: str | None,
+    due: str | None,
+    payload: str | None,
+    speed: float | None,
+    from_ms: int | None,
+    summary: Path | None,
+) -> None:
+    """Deliver each message of INPUT at its due time.
+
+    INPUT is a file (.ndjson, .jsonl or .csv), a folder of them, or - for NDJSON on standard input. A message has an id,
+    a due time (RFC 3339 with an offset, or epoch milliseconds) or delay_ms, and may have a key and a payload.
+    """
+    from tickwheel.delivery import (
+        Columns,
+        DeadLetters,
+        Job,
+        WrongUsage,
+        check_outputs,
+        find_sources,
+        open_sink,
+        path_of,
+        run,
+    )
+    from tickwheel.delivery.ending import exit_code, tell, write_summary
+    from tickwheel.delivery.progress import reporter
+
+    if from_ms is not None and speed is None:
+        raise click.UsageError("--from TIME needs --speed N: without it messages are due by the wall clock.")
+    console = Console(stderr=True)
+    report = reporter(console, live=to != "-" or not sys.stdout.isatty())
+    try:
+        sources = find_sources(inputs)
+        check_outputs({"--to": path_of(to), "--dead-letters": dead_letters, "--summary": summary}, sources)
+        letters = DeadLetters.to_file(dead_letters) if dead_letters else DeadLetters(report.say)
+        job = Job(sources, open_sink(to), letters, Columns(id_, key, due, payload), speed, from_ms)
+    except WrongUsage as error:
+        raise click.UsageError(str(error)) from error
+    sys.setswitchinterval(_SWITCH_S)
+    result = run(job, report)
+    tell(console, result)
+    written = summary is None or write_summary(console, summary, result)
+    sys.exit(exit_code(result, summary_written=written))

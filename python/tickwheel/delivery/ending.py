@@ -1,0 +1,75 @@
+"""How a run ends: the counts, what was not delivered and how to go on, and the exit code.
+
+0: all well. 1: delivered, but there are dead letters. 2 (not from here): wrong usage. 3: reading, sending or writing
+the summary failed. 130: stopped by Ctrl-C.
+"""
+
+from pathlib import Path
+
+import msgspec
+from rich.console import Console
+from rich.table import Table
+
+from tickwheel.delivery.job import Result
+from tickwheel.delivery.summary import Summary
+
+_SHOWN = 3
+_ALWAYS = {"accepted", "delivered", "duplicates", "cancelled", "dead_letters"}
+
+
+def tell(console: Console, result: Result) -> None:
+    """Print how it ended."""
+    console.print(_table(result.summary))
+    if result.interrupted:
+        _say(console, "Stopped by Ctrl-C.")
+    if result.failure:
+        _say(console, f"Failed: {result.failure}.")
+    if result.not_delivered:
+        names = ", ".join(message.id for message in result.not_delivered[:_SHOWN])
+        more = f" and {len(result.not_delivered) - _SHOWN:,} more" if len(result.not_delivered) > _SHOWN else ""
+        _say(console, f"Not delivered: {names}{more}. Nothing is stored, so they are not kept.")
+    if result.stopped_at:
+        _say(console, f"The input was read up to {result.stopped_at}, the rest was not.")
+    if result.not_delivered or result.stopped_at:
+        _say(
+            console, "To go on, run again with what is missing at the destination: what is given again goes out again."
+        )
+
+
+def write_summary(console: Console, path: Path, result: Result) -> bool:
+    """Whether the counts could be written to `path`; if not, it has been said."""
+    text = msgspec.json.format(msgspec.json.encode(result.summary.as_dict())) + b"\n"
+    try:
+        path.write_bytes(text)
+    except OSError as error:
+        _say(console, f"Failed: the summary can't be written to {path}: {error.strerror}.")
+        return False
+    return True
+
+
+def exit_code(result: Result, *, summary_written: bool) -> int:
+    """For `sys.exit`."""
+    if result.interrupted:
+        return 130
+    if result.failure or not summary_written:
+        return 3
+    return 1 if result.summary.dead_letters else 0
+
+
+def _table(summary: Summary) -> Table:
+    table = Table.grid(padding=(0, 2))
+    table.add_column()
+    table.add_column(justify="right")
+    for name, value in summary.as_dict().items():
+        words = name.replace("_", " ")
+        if isinstance(value, int):
+            if value or name in _ALWAYS:
+                table.add_row(words, f"{value:,}")
+        else:
+            for rank, lateness_ms in value.items():
+                table.add_row(f"lateness {rank}", "-" if lateness_ms is None else f"{lateness_ms:.3f} ms")
+    return table
+
+
+def _say(console: Console, text: str) -> None:
+    console.print(text, markup=False, highlight=False, soft_wrap=True)

@@ -1,0 +1,75 @@
+"""What to read: files, folders and standard input, in a fixed order; the suffix says the format.
+
+A folder stands for all files in it and below, by name; what begins with a dot or an underscore is left out, as
+Spark does. Standard input (`-`) is NDJSON and may never end.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from tickwheel.delivery.csv_rows import read_csv
+from tickwheel.delivery.errors import DeliveryFailed, WrongUsage
+from tickwheel.delivery.message import Columns
+from tickwheel.delivery.ndjson import read_ndjson
+from tickwheel.delivery.record import Record
+
+_READERS = {".ndjson": read_ndjson, ".jsonl": read_ndjson, ".csv": read_csv}
+_STDIN = 0
+
+
+class Source(NamedTuple):
+    """One stream of records; `path` is `None` for standard input."""
+
+    name: str
+    path: Path | None
+
+
+def find_sources(inputs: Sequence[str]) -> list[Source]:
+    """Every file that the inputs stand for, in their order. Errors: `WrongUsage`, before anything is read."""
+    if inputs.count("-") > 1:
+        raise WrongUsage("standard input (-) is given twice: it can be read once only")
+    return [source for given in inputs for source in _expand(given)]
+
+
+def read(sources: Sequence[Source], columns: Columns) -> Iterator[Record]:
+    """The records of all sources, one source after the other. Errors: `DeliveryFailed` where a file can't be read."""
+    for source in sources:
+        try:
+            if source.path is None:
+                # Not sys.stdin: a thread that waits in its lock would abort the interpreter's exit.
+                with open(_STDIN, "rb", closefd=False) as stream:
+                    yield from read_ndjson(source.name, stream, columns)
+            else:
+                with source.path.open("rb") as stream:
+                    yield from _READERS[source.path.suffix.lower()](source.name, stream, columns)
+        except OSError as error:
+            raise DeliveryFailed(f"{source.name} can't be read: {error.strerror}") from error
+
+
+def _expand(given: str) -> list[Source]:
+    if given == "-":
+        return [Source("-", None)]
+    path = Path(given)
+    if not path.is_dir():
+        return [_source(path)]
+    found = [_source(file) for file in sorted(path.rglob("*")) if file.is_file() and not _is_hidden(file, path)]
+    if not found:
+        raise WrongUsage(f"{given} holds no files: give a folder with {', '.join(_READERS)} files")
+    return found
+
+
+def _source(path: Path) -> Source:
+    if path.suffix.lower() == ".parquet":
+        raise WrongUsage(f"{path}: Parquet can't be read yet: convert it to {', '.join(_READERS)}")
+    if path.suffix.lower() not in _READERS:
+        raise WrongUsage(
+            f"{path}: the suffix says the format, and may be {', '.join(_READERS)}: rename it, or pipe it to -"
+        )
+    if not path.exists():
+        raise WrongUsage(f"{path} does not exist: give files, folders, or - for standard input")
+    return Source(str(path), path)
+
+
+def _is_hidden(file: Path, folder: Path) -> bool:
+    return any(part.startswith((".", "_")) for part in file.relative_to(folder).parts)

@@ -1,0 +1,143 @@
+//! What comes in from Python, checked (T13): times, sizes, arrays of int64.
+
+use pyo3::buffer::PyBuffer;
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyFloat, PyInt, PyString};
+
+use super::arrow;
+use crate::clock::LIMIT_MS;
+
+/// A finite number of milliseconds below 2^52. Ints below 2^52 are exact in a float.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Ms(pub(super) f64);
+
+impl Ms {
+    /// In whole microseconds, rounded up; zero and less is 0.
+    pub(super) fn to_us(self) -> u64 {
+        let whole = self.0.trunc();
+        let rest_us = ((self.0 - whole) * 1000.0).ceil();
+        // Saturating: a negative number becomes 0, and the limit was checked.
+        (whole as u64).saturating_mul(1000).saturating_add(rest_us as u64)
+    }
+
+    /// As Python shows it: an int where it is whole.
+    pub(super) fn to_python<'py>(self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        if self.0.fract() == 0.0 && self.0.abs() < LIMIT_MS as f64 {
+            return Ok((self.0 as i64).into_pyobject(py)?.into_any());
+        }
+        Ok(PyFloat::new(py, self.0).into_any())
+    }
+}
+
+/// Reads a time; `what` is the argument's name.
+pub(super) fn ms(value: &Bound<'_, PyAny>, what: &str) -> PyResult<Ms> {
+    if let Ok(float) = value.cast::<PyFloat>() {
+        return finite(float.value(), what);
+    }
+    let int = whole(value, what, "an int or a finite float", "pass milliseconds, as in 20 or 0.5")?;
+    match int.extract::<i64>() {
+        Ok(int) if int < LIMIT_MS as i64 => Ok(Ms(int as f64)),
+        // Any int too small for i64 is as much in the past as the smallest.
+        Err(_) if int.lt(0)? => Ok(Ms(i64::MIN as f64)),
+        _ => Err(too_far(what, int.repr()?.to_string_lossy().as_ref())),
+    }
+}
+
+/// A whole number in a range; `what` is the argument's name, `hint` says what to do.
+pub(super) fn int_in(value: &Bound<'_, PyAny>, what: &str, low: u64, high: u64, hint: &str) -> PyResult<u64> {
+    let int = whole(value, what, "an int", hint)?;
+    match int.extract::<u64>() {
+        Ok(int) if (low..=high).contains(&int) => Ok(int),
+        _ => Err(PyValueError::new_err(format!("{what} must be from {low} to {high}, got {}: {hint}", int.repr()?))),
+    }
+}
+
+/// One size for every level, or a sequence of them.
+pub(super) fn wheel_sizes(value: &Bound<'_, PyAny>) -> PyResult<Vec<u32>> {
+    let size = |value: &Bound<'_, PyAny>| -> PyResult<u32> {
+        let hint = "use 20, or one size per level as in (60, 60, 12)";
+        Ok(int_in(value, "wheel_size", 2, 65_536, hint)? as u32)
+    };
+    if value.is_instance_of::<PyString>() || value.try_iter().is_err() {
+        return Ok(vec![size(value)?]);
+    }
+    let sizes = value.try_iter()?.map(|item| size(&item?)).collect::<PyResult<Vec<_>>>()?;
+    if sizes.is_empty() {
+        return Err(PyValueError::new_err("wheel_size must name at least one level, got none: use 20"));
+    }
+    Ok(sizes)
+}
+
+/// Something that can be called.
+pub(super) fn callable(value: &Bound<'_, PyAny>, what: &str) -> PyResult<()> {
+    if value.is_callable() {
+        return Ok(());
+    }
+    Err(PyTypeError::new_err(format!("{what} must be callable, got {}: pass a function, or a lambda", shown(value))))
+}
+
+/// The values of any buffer or Arrow array of int64, copied.
+pub(super) fn int64s(value: &Bound<'_, PyAny>, what: &str) -> PyResult<Vec<i64>> {
+    if value.hasattr("__arrow_c_array__")? {
+        return arrow::int64s(value, what);
+    }
+    let buffer = PyBuffer::<i64>::get(value).map_err(|error| {
+        PyTypeError::new_err(format!(
+            "{what} must be a buffer or an Arrow array of int64, got {} ({error}): use array.array('q', ...), \
+             numpy.asarray(..., 'int64') or pyarrow.array(..., 'int64')",
+            shown(value)
+        ))
+    })?;
+    if buffer.dimensions() != 1 {
+        let dimensions = buffer.dimensions();
+        return Err(PyValueError::new_err(format!("{what} must have one dimension, got {dimensions}: flatten it first")));
+    }
+    buffer.to_vec(value.py())
+}
+
+/// A delay in milliseconds from an array, in microseconds; zero and less is due now.
+pub(super) fn delay_us(delay_ms: i64, index: usize) -> PyResult<u64> {
+    let delay_ms = u64::try_from(delay_ms).unwrap_or(0);
+    if delay_ms >= LIMIT_MS {
+        return Err(too_far(&format!("delays_ms[{index}]"), &delay_ms.to_string()));
+    }
+    Ok(delay_ms * 1000)
+}
+
+fn finite(value: f64, what: &str) -> PyResult<Ms> {
+    if !value.is_finite() {
+        let text = format!("{what} must be finite, got {value}: leave the task out to wait for ever").to_lowercase();
+        return Err(PyValueError::new_err(text));
+    }
+    if value >= LIMIT_MS as f64 {
+        return Err(too_far(what, &value.to_string()));
+    }
+    Ok(Ms(value))
+}
+
+fn too_far(what: &str, given: &str) -> PyErr {
+    PyValueError::new_err(format!("{what} must be below 2^52 ms (142,000 years), got {given}: leave it out to wait for ever"))
+}
+
+/// An int, or what says by `__index__` that it is one; a bool is not.
+fn whole<'py>(value: &Bound<'py, PyAny>, what: &str, allowed: &str, hint: &str) -> PyResult<Bound<'py, PyInt>> {
+    if !value.is_instance_of::<PyBool>() {
+        if let Ok(int) = value.cast::<PyInt>() {
+            return Ok(int.clone());
+        }
+        if value.hasattr("__index__")? {
+            return Ok(value.call_method0("__index__")?.cast_into::<PyInt>()?);
+        }
+    }
+    Err(PyTypeError::new_err(format!("{what} must be {allowed}, got {}: {hint}", shown(value))))
+}
+
+/// Type and value, for an error message.
+fn shown(value: &Bound<'_, PyAny>) -> String {
+    let name = value.get_type().name().map_or_else(|_| "object".to_owned(), |name| name.to_string());
+    let repr = value.repr().map_or_else(|_| "?".to_owned(), |repr| repr.to_string());
+    let short: String = repr.chars().take(60).collect();
+    let dots = if short.len() < repr.len() { "..." } else { "" };
+    format!("{name} {short}{dots}")
+}

@@ -1,0 +1,182 @@
+//! `TaskBatch`: many deadlines with one callback and no Python object each (T18).
+//!
+//! Every entry is a reference to the batch, its tag the index. The batch knows the handle of each, and lets go of its
+//! callback when none is left.
+
+use std::sync::Arc;
+
+use pyo3::exceptions::{PyIndexError, PyTypeError};
+use pyo3::gc::{PyTraverseError, PyVisit};
+use pyo3::prelude::*;
+
+use super::args;
+use super::border::{self, GilCell, Own};
+use super::shared::{self, NO_INDEX, Shared};
+use crate::error::Error;
+use crate::timer::{Due, STEP, When};
+use crate::wheel::Handle;
+
+#[pyclass(frozen, weakref, module = "tickwheel")]
+pub(super) struct TaskBatch {
+    shared: Own<Shared>,
+    cell: GilCell<Content>,
+}
+
+struct Content {
+    callback: Option<Py<PyAny>>,
+    handles: Vec<Handle>,
+    /// How many are still to run.
+    left: usize,
+}
+
+#[pymethods]
+impl TaskBatch {
+    fn __len__(&self, py: Python<'_>) -> usize {
+        self.cell.with(py, |content| content.left)
+    }
+
+    #[pyo3(signature = (index, /))]
+    fn cancel(&self, py: Python<'_>, index: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let index = self.index(py, index)?;
+        Ok(self.cancel_these(py, &[index])? == 1)
+    }
+
+    #[pyo3(signature = (indices, /))]
+    fn cancel_many(&self, py: Python<'_>, indices: &Bound<'_, PyAny>) -> PyResult<usize> {
+        let numbers = match args::int64s(indices, "indices") {
+            Ok(numbers) => numbers.iter().map(|number| self.checked(py, *number)).collect::<PyResult<Vec<_>>>()?,
+            Err(_) => indices.try_iter()?.map(|index| self.index(py, &index?)).collect::<PyResult<Vec<_>>>()?,
+        };
+        self.cancel_these(py, &numbers)
+    }
+
+    fn cancel_all(&self, py: Python<'_>) -> PyResult<usize> {
+        let count = self.cell.with(py, |content| content.handles.len());
+        self.cancel_these(py, &(0..count).collect::<Vec<_>>())
+    }
+
+    fn __reduce__(&self) -> PyResult<()> {
+        Err(shared::not_picklable("TaskBatch"))
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> String {
+        let (left, all) = self.cell.with(py, |content| (content.left, content.handles.len()));
+        format!("<TaskBatch {left} of {all} to run>")
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.cell.try_with(|content| visit.call(&content.callback)).unwrap_or(Ok(()))
+    }
+
+    fn __clear__(&self) {
+        drop(self.cell.try_with(|content| content.callback.take()));
+    }
+}
+
+impl TaskBatch {
+    /// Adds one timer per delay, in steps, all or nothing.
+    pub(super) fn add<'py>(
+        py: Python<'py>,
+        shared: &Arc<Shared>,
+        delays_ms: &[i64],
+        callback: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, Self>> {
+        args::callable(callback, "callback")?;
+        if delays_ms.len() >= NO_INDEX as usize {
+            let count = delays_ms.len();
+            return Err(PyTypeError::new_err(format!("a batch holds at most 2^32 - 2 timers, got {count}: split it")));
+        }
+        let delays_us: Vec<u64> = delays_ms
+            .iter()
+            .enumerate()
+            .map(|(index, delay_ms)| args::delay_us(*delay_ms, index))
+            .collect::<PyResult<_>>()?;
+        let content = Content {
+            callback: Some(callback.clone().unbind()),
+            handles: Vec::with_capacity(delays_us.len()),
+            left: delays_us.len(),
+        };
+        let batch = Bound::new(py, Self { shared: Own::new(Arc::clone(shared)), cell: GilCell::new(content) })?;
+        shared.check_process(py)?;
+        let whole = border::lock(py, &shared.timer.bulk);
+        let start = Self::reserve(py, shared, &delays_us).map_err(|error| shared.error(py, &error))?;
+        let mut left = delays_us.len();
+        for (step, delays_us) in delays_us.chunks(STEP).enumerate() {
+            // References are made before the lock is taken, with the GIL.
+            let mut tasks: Vec<_> = delays_us.iter().map(|_| batch.clone().into_any().unbind()).collect();
+            left -= tasks.len();
+            let mut wakes = false;
+            let mut state = border::lock(py, shared.timer.state());
+            state.reserve(left);
+            let handles: Vec<_> = delays_us
+                .iter()
+                .enumerate()
+                .filter_map(|(offset, delay_us)| {
+                    let due = Due { now_us: start.now_us, due_us: start.due_us + delay_us };
+                    let (handle, wakes_now) = state.add(due, tasks.pop()?, (step * STEP + offset) as u32);
+                    wakes |= wakes_now;
+                    Some(handle)
+                })
+                .collect();
+            batch.get().cell.with(py, |content| content.handles.extend(handles));
+            drop(state);
+            shared.timer.wake_if(wakes);
+        }
+        drop(whole);
+        Ok(batch)
+    }
+
+    /// Checks the whole batch, and keeps room for it. The instant from which its delays count.
+    fn reserve(py: Python<'_>, shared: &Shared, delays_us: &[u64]) -> Result<Due, Error> {
+        let mut state = border::lock(py, shared.timer.state());
+        let clock = shared.timer.clock();
+        let longest_us = delays_us.iter().copied().max().unwrap_or(0);
+        let due = state.admit(clock, When::AfterUs(longest_us), delays_us.len())?;
+        state.reserve(delays_us.len());
+        Ok(Due { due_us: due.due_us - longest_us, ..due })
+    }
+
+    /// What to call for a group that expires together.
+    pub(super) fn callback(&self, py: Python<'_>) -> Option<Py<PyAny>> {
+        self.cell.with(py, |content| content.callback.as_ref().map(|callback| callback.clone_ref(py)))
+    }
+
+    /// So many are no longer on the timer; the last one takes the callback along.
+    pub(super) fn left_timer(&self, py: Python<'_>, count: usize) {
+        let callback = self.cell.with(py, |content| {
+            content.left -= count;
+            if content.left == 0 { content.callback.take() } else { None }
+        });
+        drop(callback);
+    }
+
+    fn cancel_these(&self, py: Python<'_>, indices: &[usize]) -> PyResult<usize> {
+        let mut count = 0;
+        for indices in indices.chunks(STEP) {
+            let mut state = self.shared.lock(py)?;
+            let tasks: Vec<_> = self.cell.with(py, |content| {
+                indices.iter().filter_map(|index| state.cancel(content.handles[*index])).collect()
+            });
+            let wakes = state.wakes_when_abandoned();
+            drop(state);
+            self.shared.timer.wake_if(wakes);
+            self.left_timer(py, tasks.len());
+            count += tasks.len();
+        }
+        Ok(count)
+    }
+
+    fn index(&self, py: Python<'_>, index: &Bound<'_, PyAny>) -> PyResult<usize> {
+        let number = index.extract::<i64>().map_err(|_| {
+            PyTypeError::new_err(format!("an index of a batch must be an int, got {index}: pass its position in delays_ms"))
+        })?;
+        self.checked(py, number)
+    }
+
+    fn checked(&self, py: Python<'_>, number: i64) -> PyResult<usize> {
+        let count = self.cell.with(py, |content| content.handles.len());
+        usize::try_from(number).ok().filter(|index| *index < count).ok_or_else(|| {
+            PyIndexError::new_err(format!("the batch has timers 0 to {}, got {number}", count.saturating_sub(1)))
+        })
+    }
+}

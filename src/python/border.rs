@@ -1,0 +1,128 @@
+//! The border between native locks and the GIL, in one place.
+//!
+//! - [`lock`] takes a native lock without waiting for it while the GIL is held (border rule 2).
+//! - [`GilCell`] is for what the GIL guards: state of a Python object, touched only in short stretches in which the GIL is
+//!   not let go and no Python code runs.
+//! - [`Own`] keeps a timer alive, but leaks it in a forked child, where its lock may be held by nobody (border rule 7).
+//! - [`attached_by_reaper`] counts what must never happen (border rule 3).
+
+use std::cell::Cell;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use parking_lot::{Mutex, MutexGuard};
+use pyo3::prelude::*;
+use pyo3::sync::MutexExt;
+
+/// Takes a native lock with the GIL held: tries; if it is taken, waits for it detached, lets it go again, and tries once
+/// more. A thread that waits for the GIL while it holds the lock would stop the reaper for as long, so only after several
+/// rounds is it taken that way.
+pub(super) fn lock<'a, T: Send>(py: Python<'_>, mutex: &'a Mutex<T>) -> MutexGuard<'a, T> {
+    for _ in 0..8 {
+        if let Some(guard) = mutex.try_lock() {
+            return guard;
+        }
+        py.detach(|| drop(mutex.lock()));
+    }
+    mutex.lock_py_attached(py)
+}
+
+/// A value that the GIL guards. The lock inside is never waited for: only a thread that holds the GIL takes it, and
+/// gives it back before it lets the GIL go.
+#[derive(Debug, Default)]
+pub(super) struct GilCell<T>(Mutex<T>);
+
+impl<T> GilCell<T> {
+    pub(super) fn new(value: T) -> Self {
+        Self(Mutex::new(value))
+    }
+
+    /// Runs `f` on the value. `f` must neither run Python code nor drop a Python object: move it out instead.
+    pub(super) fn with<R>(&self, _py: Python<'_>, f: impl FnOnce(&mut T) -> R) -> R {
+        f(&mut self.0.lock())
+    }
+
+    /// For the garbage collector, which has no token. `None` leaves the object out, which only keeps it alive.
+    pub(super) fn try_with<R>(&self, f: impl FnOnce(&mut T) -> R) -> Option<R> {
+        self.0.try_lock().map(|mut value| f(&mut value))
+    }
+}
+
+/// Counts forks, in the child. A timer that was made before the last fork belongs to the parent.
+static FORKS: AtomicU32 = AtomicU32::new(0);
+
+/// The number of forks between the first process and this one.
+pub(super) fn fork_epoch() -> u32 {
+    // Relaxed: it changes only in the child of a fork, while that has a single thread.
+    FORKS.load(Ordering::Relaxed)
+}
+
+/// Registered with `os.register_at_fork`.
+#[pyfunction]
+pub(super) fn _after_fork_in_child() {
+    FORKS.fetch_add(1, Ordering::Relaxed);
+}
+
+/// What belongs to one process.
+pub(super) trait OfProcess {
+    /// The [`fork_epoch`] it was made in.
+    fn epoch(&self) -> u32;
+}
+
+/// A share in something of one process; dropped in a forked child, it is leaked.
+#[derive(Debug)]
+pub(super) struct Own<T: OfProcess>(Option<Arc<T>>);
+
+impl<T: OfProcess> Own<T> {
+    pub(super) fn new(shared: Arc<T>) -> Self {
+        Self(Some(shared))
+    }
+
+    pub(super) fn share(&self) -> Arc<T> {
+        Arc::clone(self.0.as_ref().expect("taken only by drop"))
+    }
+}
+
+impl<T: OfProcess> Deref for Own<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.0.as_ref().expect("taken only by drop")
+    }
+}
+
+impl<T: OfProcess> Drop for Own<T> {
+    fn drop(&mut self) {
+        if let Some(shared) = self.0.take()
+            && shared.epoch() != fork_epoch()
+        {
+            std::mem::forget(shared);
+        }
+    }
+}
+
+thread_local! {
+    static IS_REAPER: Cell<bool> = const { Cell::new(false) };
+}
+
+static ATTACHED_BY_REAPER: AtomicU64 = AtomicU64::new(0);
+
+/// Marks this thread as one that must never attach.
+pub(super) fn this_thread_is_a_reaper() {
+    IS_REAPER.set(true);
+}
+
+/// The only way in which code of this crate attaches: counts it where the reaper does.
+pub(super) fn attach<R>(f: impl for<'py> FnOnce(Python<'py>) -> R) -> R {
+    if IS_REAPER.get() {
+        ATTACHED_BY_REAPER.fetch_add(1, Ordering::Relaxed);
+    }
+    Python::attach(f)
+}
+
+/// How often a reaper took the GIL since the process started: 0, or border rule 3 is broken.
+#[pyfunction]
+pub(super) fn _attached_by_reaper() -> u64 {
+    ATTACHED_BY_REAPER.load(Ordering::Relaxed)
+}

@@ -1,0 +1,79 @@
+//! The exceptions, and the one place where a Rust error becomes one.
+
+use pyo3::create_exception;
+use pyo3::exceptions::{PyException, PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyTuple, PyType};
+
+use crate::error::Error;
+
+create_exception!(tickwheel, TickwheelError, PyException, "The root of every error that only tickwheel raises.");
+
+/// The exceptions that are a `RuntimeError` too, so they cannot be made by the macro, which knows one base.
+static TIMER_ERRORS: PyOnceLock<[Py<PyType>; 4]> = PyOnceLock::new();
+
+const NAMES: [(&str, &str); 4] = [
+    ("TimerClosed", "The timer was shut down: it takes no more tasks."),
+    ("TimerForked", "The timer belongs to the parent process: its threads did not survive the fork."),
+    ("TimerFull", "The add would pass max_pending; nothing was added."),
+    ("TimerRejected", "The executor refused a task that was due: it did not run and may be added again."),
+];
+
+fn timer_errors(py: Python<'_>) -> PyResult<&[Py<PyType>; 4]> {
+    TIMER_ERRORS.get_or_try_init(py, || {
+        let bases = PyTuple::new(py, [py.get_type::<TickwheelError>(), py.get_type::<PyRuntimeError>()])?;
+        let make = |(name, doc): (&str, &str)| -> PyResult<Py<PyType>> {
+            let namespace = PyDict::new(py);
+            namespace.set_item("__doc__", doc)?;
+            namespace.set_item("__module__", "tickwheel")?;
+            Ok(py.get_type::<PyType>().call1((name, &bases, namespace))?.cast_into::<PyType>()?.unbind())
+        };
+        let [closed, forked, full, rejected] = NAMES;
+        Ok([make(closed)?, make(forked)?, make(full)?, make(rejected)?])
+    })
+}
+
+fn raise(py: Python<'_>, which: usize, text: String) -> PyErr {
+    match timer_errors(py) {
+        Ok(errors) => PyErr::from_type(errors[which].bind(py).clone(), text),
+        Err(error) => error,
+    }
+}
+
+pub(super) fn closed(py: Python<'_>, timer: &str) -> PyErr {
+    raise(py, 0, format!("timer '{timer}' was shut down and takes no more tasks: make a new one"))
+}
+
+pub(super) fn forked(py: Python<'_>, timer: &str) -> PyErr {
+    let text = format!(
+        "timer '{timer}' belongs to the parent process, its threads did not survive the fork: make a new one in the child"
+    );
+    raise(py, 1, text)
+}
+
+pub(super) fn rejected(py: Python<'_>, timer: &str, why: &str) -> PyErr {
+    let text = format!(
+        "the executor of timer '{timer}' refused a task that was due ({why}): it did not run; add it again on a timer \
+         whose executor is open"
+    );
+    raise(py, 3, text)
+}
+
+/// Maps the core's error.
+pub(super) fn from_core(py: Python<'_>, timer: &str, error: &Error) -> PyErr {
+    match error {
+        Error::Closed => closed(py, timer),
+        Error::Full { .. } => raise(py, 2, format!("timer '{timer}' is full: {error}")),
+        Error::Invalid(text) => PyValueError::new_err(text.to_string()),
+    }
+}
+
+pub(super) fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    let py = module.py();
+    module.add("TickwheelError", py.get_type::<TickwheelError>())?;
+    for (error, (name, _)) in timer_errors(py)?.iter().zip(NAMES) {
+        module.add(name, error)?;
+    }
+    Ok(())
+}

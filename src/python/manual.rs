@@ -1,0 +1,186 @@
+//! `ManualTimer`: the same wheel on a clock that moves only when told (T15).
+//!
+//! No threads: callbacks run in the calling thread while the clock stands at the moment of their release.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyList;
+
+use super::args;
+use super::border::{GilCell, Own};
+use super::run::{self, Line};
+use super::shared::Shared;
+use super::timer::{self, Settings, Timer};
+use super::worker::Target;
+use crate::clock::{Clock, LIMIT_MS};
+use crate::executor::Released;
+
+#[pyclass(frozen, extends = Timer, subclass, module = "tickwheel.testing")]
+pub(super) struct ManualTimer {
+    shared: Own<Shared>,
+    is_advancing: AtomicBool,
+    /// Released and not yet run: what a `KeyboardInterrupt` left behind.
+    line: GilCell<Line>,
+}
+
+#[pymethods]
+impl ManualTimer {
+    #[new]
+    #[pyo3(signature = (
+        name=None, *, tick_ms=None, wheel_size=None, start_ms=None, precision=None, max_pending=None, on_error=None
+    ))]
+    #[expect(clippy::too_many_arguments, reason = "they are the keyword arguments of the Python class")]
+    fn new<'py>(
+        py: Python<'py>,
+        name: Option<&Bound<'py, PyAny>>,
+        tick_ms: Option<&Bound<'py, PyAny>>,
+        wheel_size: Option<&Bound<'py, PyAny>>,
+        start_ms: Option<&Bound<'py, PyAny>>,
+        precision: Option<&Bound<'py, PyAny>>,
+        max_pending: Option<&Bound<'py, PyAny>>,
+        on_error: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<PyClassInitializer<Self>> {
+        let clock = Clock::manual(start_ms.map_or(Ok(0), timer::start_ms)?);
+        let manual = "manual".into_pyobject(py)?.into_any();
+        let name = name.unwrap_or(&manual);
+        let settings = Settings { name, tick_ms, wheel_size, precision, slack_us: None, max_pending, on_error };
+        let shared = Arc::new(settings.build(clock, Target::Own)?);
+        let manual = Self {
+            shared: Own::new(Arc::clone(&shared)),
+            is_advancing: AtomicBool::new(false),
+            line: GilCell::default(),
+        };
+        Ok(PyClassInitializer::from(Timer::new(&shared)).add_subclass(manual))
+    }
+
+    #[pyo3(signature = (ms, /))]
+    fn advance(&self, ms: &Bound<'_, PyAny>) -> PyResult<usize> {
+        let by = args::ms(ms, "ms")?;
+        if by.0 < 0.0 {
+            return Err(PyValueError::new_err(format!("a clock never goes back, got {} ms: pass 0 or more", by.0)));
+        }
+        let now_us = self.shared.timer.clock().now_us();
+        self.advance_until(ms.py(), now_us.saturating_add(by.to_us()))
+    }
+
+    #[pyo3(signature = (now_ms, /))]
+    fn advance_to(&self, now_ms: &Bound<'_, PyAny>) -> PyResult<usize> {
+        let to = args::ms(now_ms, "now_ms")?;
+        let now_us = self.shared.timer.clock().now_us();
+        if to.to_us() < now_us || to.0 < 0.0 {
+            return Err(PyValueError::new_err(format!(
+                "a clock never goes back, got {} ms where it reads {} ms: pass a later instant",
+                to.0,
+                now_us as f64 / 1000.0
+            )));
+        }
+        self.advance_until(now_ms.py(), to.to_us())
+    }
+
+    fn run_next(&self, py: Python<'_>) -> PyResult<bool> {
+        let _token = self.start(py)?;
+        if self.run_line(py)? > 0 {
+            return Ok(true);
+        }
+        let Some(event_us) = self.next_event_us(py) else { return Ok(false) };
+        self.step_to(py, event_us)?;
+        Ok(true)
+    }
+
+    #[pyo3(signature = (timeout_ms=None))]
+    fn shutdown<'py>(&self, py: Python<'py>, timeout_ms: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyList>> {
+        timeout_ms.map(|timeout_ms| args::ms(timeout_ms, "timeout_ms")).transpose()?;
+        let shared = &*self.shared;
+        shared.check_process(py)?;
+        if let Some(done) = shared.unfinished.with(py, |list| list.as_ref().map(|list| list.clone_ref(py))) {
+            let done = done.bind(py);
+            return Ok(done.get_slice(0, done.len()));
+        }
+        py.detach(|| shared.timer.close());
+        // Inside a callback it runs nothing: what has not started is still pending.
+        let result = match self.start(py) {
+            Ok(_token) => self.run_line(py).and_then(|_| self.step_to(py, shared.timer.clock().now_us())).map(drop),
+            Err(_) => Ok(()),
+        };
+        let unfinished = timer::keep_unfinished(py, shared, &shared.drain(py))?;
+        result.map(|()| unfinished)
+    }
+}
+
+/// Held by the one advance that is under way.
+struct Token<'a>(&'a AtomicBool);
+
+impl Drop for Token<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
+
+impl ManualTimer {
+    fn start(&self, py: Python<'_>) -> PyResult<Token<'_>> {
+        self.shared.check_process(py)?;
+        if self.is_advancing.swap(true, Ordering::Acquire) {
+            return Err(PyRuntimeError::new_err(format!(
+                "timer '{}' is advancing already: a callback can't move the clock that it runs on",
+                self.shared.name
+            )));
+        }
+        Ok(Token(&self.is_advancing))
+    }
+
+    fn advance_until(&self, py: Python<'_>, to_us: u64) -> PyResult<usize> {
+        if to_us >= LIMIT_MS * 1000 {
+            return Err(PyValueError::new_err(format!(
+                "a clock must stay below 2^52 ms, got {} ms: start it lower",
+                to_us / 1000
+            )));
+        }
+        let _token = self.start(py)?;
+        let clock = self.shared.timer.clock();
+        let mut count = self.run_line(py)?;
+        while let Some(event_us) = self.next_event_us(py).filter(|event_us| *event_us <= to_us) {
+            count += self.step_to(py, event_us)?;
+        }
+        clock.set_us(to_us);
+        Ok(count)
+    }
+
+    fn next_event_us(&self, py: Python<'_>) -> Option<u64> {
+        py.detach(|| self.shared.timer.next_event_us())
+    }
+
+    /// Moves the clock to an instant at which something happens, and runs what is released there.
+    fn step_to(&self, py: Python<'_>, now_us: u64) -> PyResult<usize> {
+        let mut released = Vec::new();
+        py.detach(|| {
+            self.shared.timer.clock().set_us(now_us);
+            self.shared.timer.advance(&mut |batch: Released| released.push(batch));
+        });
+        self.line.with(py, |line| released.into_iter().for_each(|batch| line.append(batch)));
+        self.run_line(py)
+    }
+
+    fn run_line(&self, py: Python<'_>) -> PyResult<usize> {
+        let mut line = self.line.with(py, std::mem::take);
+        let mut count = 0;
+        while let Some(unit) = run::next_unit(py, &self.shared, &mut line, None, 0) {
+            count += unit.len();
+            let result = run::run(py, &self.shared, &unit, true);
+            run::finish(py, &self.shared, unit.len());
+            if let Err(error) = result {
+                self.line.with(py, |kept| *kept = line);
+                return Err(error);
+            }
+        }
+        Ok(count)
+    }
+}
+
+impl Drop for ManualTimer {
+    fn drop(&mut self) {
+        timer::drop_pending(&self.shared);
+    }
+}

@@ -1,0 +1,43 @@
+//! The bindings: `tickwheel._native`. The eight border rules they keep are in `docs/design.md`.
+//!
+//! `border` has the locks and the GIL, `args` and `arrow` what comes in, `shared` what a timer, its tasks and its threads
+//! have in common, `task` and `batch` what is scheduled, `run` and `worker` what runs it, `timer`, `system` and `manual`
+//! the classes, `sight` what they show.
+
+mod args;
+mod arrow;
+mod batch;
+mod border;
+mod errors;
+mod manual;
+mod run;
+mod shared;
+mod sight;
+mod system;
+mod task;
+mod timer;
+mod worker;
+
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+/// The timer, in Rust. Import its names from `tickwheel`.
+#[pymodule(gil_used = true)]
+fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    let py = module.py();
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    errors::add_to(module)?;
+    module.add_class::<task::TimerTask>()?;
+    module.add_class::<batch::TaskBatch>()?;
+    module.add_class::<timer::Timer>()?;
+    module.add_class::<system::SystemTimer>()?;
+    module.add_class::<manual::ManualTimer>()?;
+    module.add_function(wrap_pyfunction!(border::_attached_by_reaper, module)?)?;
+    module.add("_live", PyDict::new(py))?;
+    let at_exit = wrap_pyfunction!(shared::_shutdown_at_exit, module)?;
+    py.import("atexit")?.call_method1("register", (at_exit,))?;
+    let options = PyDict::new(py);
+    options.set_item("after_in_child", wrap_pyfunction!(border::_after_fork_in_child, module)?)?;
+    py.import("os")?.getattr("register_at_fork")?.call((), Some(&options))?;
+    Ok(())
+}

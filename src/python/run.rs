@@ -1,0 +1,207 @@
+//! Runs what was released: claims each task right before its callback, with the GIL held for callbacks only.
+//!
+//! Consecutive timers of one batch are one group and one call (T18); another task due in between splits it. A run is
+//! bounded in number and in time, then others get the GIL (T8).
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::Receiver;
+use pyo3::exceptions::{PyKeyboardInterrupt, PySystemExit};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyMemoryView};
+
+use super::batch::TaskBatch;
+use super::border;
+use super::shared::{self, Inside, NO_INDEX, Shared, Task};
+use super::task::{Run, TimerTask};
+use crate::executor::Released;
+use crate::timer::{STEP, State};
+use crate::wheel::Handle;
+
+/// After so many callbacks, or so long, a run lets others have the GIL.
+const MOST_CALLBACKS: u32 = 64;
+const LONGEST: Duration = Duration::from_millis(1);
+
+/// How long a run may go on.
+pub(super) struct Budget {
+    callbacks: u32,
+    until: Instant,
+}
+
+impl Budget {
+    pub(super) fn new() -> Self {
+        Self { callbacks: MOST_CALLBACKS, until: Instant::now() + LONGEST }
+    }
+
+    /// Counts a callback; `false` when it was the last.
+    pub(super) fn go_on(&mut self) -> bool {
+        self.callbacks = self.callbacks.saturating_sub(1);
+        self.callbacks > 0 && Instant::now() < self.until
+    }
+}
+
+/// What was released and has not been claimed, in order.
+#[derive(Default)]
+pub(super) struct Line {
+    pub(super) handles: VecDeque<Handle>,
+    /// More of the same advance is on its way.
+    more: bool,
+}
+
+impl Line {
+    pub(super) fn of(handles: impl IntoIterator<Item = Handle>) -> Self {
+        Self { handles: handles.into_iter().collect(), more: false }
+    }
+
+    pub(super) fn append(&mut self, released: Released) {
+        self.handles.extend(released.handles);
+        self.more = released.more;
+    }
+}
+
+/// Claimed: to be run now.
+pub(super) enum Unit {
+    Task(Task, Handle),
+    /// Timers of one batch: a reference to it for each, and their indices.
+    Group(Vec<Task>, Vec<i64>),
+}
+
+impl Unit {
+    /// How many claims it stands for.
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::Task(..) => 1,
+            Self::Group(tasks, _) => tasks.len(),
+        }
+    }
+}
+
+/// Says that `finished` claims have run, and claims the next unit of the line; `None` if the rest of it was cancelled.
+/// `queue` is where more of the line comes from while it says that there is more.
+pub(super) fn next_unit(
+    py: Python<'_>,
+    shared: &Shared,
+    line: &mut Line,
+    queue: Option<&Receiver<Released>>,
+    finished: usize,
+) -> Option<Unit> {
+    let mut state = border::lock(py, shared.timer.state());
+    shared.timer.finish_locked(&mut state, finished);
+    let mut unit = claim_first(&mut state, shared, line)?;
+    if let Unit::Group(tasks, indices) = &mut unit {
+        while extend_group(&mut state, shared, line, tasks, indices) {
+            drop(state);
+            if line.handles.is_empty() && line.more {
+                match queue.and_then(|queue| py.detach(|| queue.recv()).ok()) {
+                    Some(released) => line.append(released),
+                    None => line.more = false,
+                }
+            }
+            state = border::lock(py, shared.timer.state());
+        }
+    }
+    drop(state);
+    match &unit {
+        Unit::Task(task, handle) => shared::forget(py, task, *handle),
+        Unit::Group(tasks, _) => batch_of(py, tasks).get().left_timer(py, tasks.len()),
+    }
+    Some(unit)
+}
+
+/// Says that so many claims have run.
+pub(super) fn finish(py: Python<'_>, shared: &Shared, count: usize) {
+    if count > 0 {
+        let mut state = border::lock(py, shared.timer.state());
+        shared.timer.finish_locked(&mut state, count);
+    }
+}
+
+fn claim_first(state: &mut State<Task>, shared: &Shared, line: &mut Line) -> Option<Unit> {
+    while let Some(handle) = line.handles.pop_front() {
+        if let Some(claimed) = state.claim(handle, shared.timer.clock().now_us()) {
+            return Some(match claimed.tag {
+                NO_INDEX => Unit::Task(claimed.task, handle),
+                index => Unit::Group(vec![claimed.task], vec![i64::from(index)]),
+            });
+        }
+    }
+    None
+}
+
+/// Claims on while the next in line belong to the same batch, at most [`STEP`]. Whether the group may go on after that.
+fn extend_group(
+    state: &mut State<Task>,
+    shared: &Shared,
+    line: &mut Line,
+    tasks: &mut Vec<Task>,
+    indices: &mut Vec<i64>,
+) -> bool {
+    let now_us = shared.timer.clock().now_us();
+    for _ in 0..STEP {
+        let Some(handle) = line.handles.front().copied() else { return line.more };
+        match state.schedule.peek(handle) {
+            Some((task, tag)) if tag == NO_INDEX || !task.is(&tasks[0]) => return false,
+            _ => line.handles.pop_front(),
+        };
+        if let Some(claimed) = state.claim(handle, now_us) {
+            tasks.push(claimed.task);
+            indices.push(i64::from(claimed.tag));
+        }
+    }
+    true
+}
+
+fn batch_of<'a, 'py>(py: Python<'py>, tasks: &'a [Task]) -> &'a Bound<'py, TaskBatch> {
+    tasks[0].bind(py).cast().expect("only a batch is added with an index")
+}
+
+/// How many of the handles at the head of a line belong in one call: 1, or a group. For executors that claim later.
+pub(super) fn unit_len(state: &State<Task>, handles: &[Handle]) -> usize {
+    let peek = |handle: &Handle| state.schedule.peek(*handle);
+    match handles.first().and_then(peek) {
+        Some((batch, tag)) if tag != NO_INDEX => {
+            // One that was cancelled changes nothing.
+            let belongs = |handle: &&Handle| peek(handle).is_none_or(|(task, tag)| tag != NO_INDEX && task.is(batch));
+            handles.iter().take_while(belongs).count()
+        }
+        _ => 1,
+    }
+}
+
+/// Runs a unit's callback. What it raises goes to `on_error` (T10); with `propagate`, `KeyboardInterrupt` and
+/// `SystemExit` go to the caller instead.
+pub(super) fn run(py: Python<'_>, shared: &Shared, unit: &Unit, propagate: bool) -> PyResult<()> {
+    let inside = Inside::enter(shared);
+    let (task, result) = match unit {
+        Unit::Task(task, _) => {
+            let task = task.bind(py);
+            let result = match task.cast::<TimerTask>().map(|task| task.get().start(py)) {
+                Ok(Run::Callback(Some(callback), args)) => shared::call(py, &callback, args.as_ref()),
+                _ => task.call_method0("run"),
+            };
+            (task, result)
+        }
+        Unit::Group(tasks, indices) => (tasks[0].bind(py), call_group(py, batch_of(py, tasks), indices)),
+    };
+    drop(inside);
+    match result {
+        Err(error) if propagate && is_exit(py, &error) => Err(error),
+        Err(error) => {
+            shared.report(py, task, error);
+            Ok(())
+        }
+        Ok(_) => Ok(()),
+    }
+}
+
+fn call_group<'py>(py: Python<'py>, batch: &Bound<'py, TaskBatch>, indices: &[i64]) -> PyResult<Bound<'py, PyAny>> {
+    let Some(callback) = batch.get().callback(py) else { return Ok(py.None().into_bound(py)) };
+    let bytes: Vec<u8> = indices.iter().flat_map(|index| index.to_ne_bytes()).collect();
+    let view = PyMemoryView::from(&PyBytes::new(py, &bytes))?;
+    callback.bind(py).call1((view.call_method1("cast", ("q",))?,))
+}
+
+fn is_exit(py: Python<'_>, error: &PyErr) -> bool {
+    error.is_instance_of::<PyKeyboardInterrupt>(py) || error.is_instance_of::<PySystemExit>(py)
+}

@@ -1,0 +1,286 @@
+//! What a Python timer, its tasks and its threads share.
+//!
+//! Tasks in the native timer are strong references to `TimerTask` or `TaskBatch`: a pending task is alive because its
+//! timer is, and the timer does not show it to the garbage collector (border rule 8).
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+use crossbeam_channel::Sender;
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PyTuple};
+
+use super::batch::TaskBatch;
+use super::border::{self, GilCell, OfProcess, fork_epoch};
+use super::errors;
+use super::task::TimerTask;
+use super::worker::Target;
+use crate::executor::Released;
+use crate::timer::{Pending, State, Timer as Core};
+use crate::wheel::Handle;
+
+/// The tag of an entry that is a task of its own; any other tag is an index in a batch.
+pub(super) const NO_INDEX: u32 = u32::MAX;
+
+pub(super) type Task = Py<PyAny>;
+
+pub(super) struct Shared {
+    pub(super) timer: Arc<Core<Task>>,
+    pub(super) name: String,
+    pub(super) on_error: Option<Py<PyAny>>,
+    pub(super) target: Target,
+    epoch: u32,
+    /// What shutdown found pending.
+    pub(super) unfinished: GilCell<Option<Py<PyList>>>,
+    /// Held by the one thread that shuts down.
+    pub(super) ending: Mutex<()>,
+    pub(super) threads: Threads,
+}
+
+/// The threads of a `SystemTimer`; a `ManualTimer` has none.
+#[derive(Default)]
+pub(super) struct Threads {
+    pub(super) reaper: Mutex<Option<JoinHandle<()>>>,
+    /// The worker ends when this and the reaper's copy are gone.
+    pub(super) queue: Mutex<Option<Sender<Released>>>,
+    pub(super) worker: Done,
+    /// Held by the one caller of `advance_clock` who waits.
+    pub(super) driving: Mutex<()>,
+}
+
+/// Set once, at the end of a thread that Python started.
+#[derive(Default)]
+pub(super) struct Done {
+    is_running: Mutex<bool>,
+    ended: Condvar,
+}
+
+impl Done {
+    pub(super) fn start(&self) {
+        *self.is_running.lock() = true;
+    }
+
+    pub(super) fn end(&self) {
+        *self.is_running.lock() = false;
+        self.ended.notify_all();
+    }
+
+    /// Call it detached.
+    pub(super) fn wait(&self) {
+        let mut is_running = self.is_running.lock();
+        while *is_running {
+            self.ended.wait(&mut is_running);
+        }
+    }
+}
+
+impl OfProcess for Shared {
+    fn epoch(&self) -> u32 {
+        self.epoch
+    }
+}
+
+impl Shared {
+    pub(super) fn new(timer: Core<Task>, name: String, on_error: Option<Py<PyAny>>, target: Target) -> Self {
+        Self {
+            timer: Arc::new(timer),
+            name,
+            on_error,
+            target,
+            epoch: fork_epoch(),
+            unfinished: GilCell::new(None),
+            ending: Mutex::new(()),
+            threads: Threads::default(),
+        }
+    }
+
+    pub(super) fn is_forked(&self) -> bool {
+        self.epoch != fork_epoch()
+    }
+
+    /// Read before any lock: in a forked child it may be held by a thread that is not there (border rule 7).
+    pub(super) fn check_process(&self, py: Python<'_>) -> PyResult<()> {
+        if self.is_forked() {
+            return Err(errors::forked(py, &self.name));
+        }
+        Ok(())
+    }
+
+    /// All that is pending, under the lock.
+    pub(super) fn lock<'a>(&'a self, py: Python<'_>) -> PyResult<MutexGuard<'a, State<Task>>> {
+        self.check_process(py)?;
+        Ok(border::lock(py, self.timer.state()))
+    }
+
+    pub(super) fn error(&self, py: Python<'_>, error: &crate::error::Error) -> PyErr {
+        errors::from_core(py, &self.name, error)
+    }
+
+    /// Tells the user of an exception that nobody else will see (T10).
+    pub(super) fn report(&self, py: Python<'_>, task: &Bound<'_, PyAny>, error: PyErr) {
+        match &self.on_error {
+            None => error.write_unraisable(py, Some(task)),
+            Some(on_error) => {
+                let on_error = on_error.bind(py);
+                if let Err(error) = on_error.call1((task, error.into_value(py))) {
+                    error.write_unraisable(py, Some(on_error));
+                }
+            }
+        }
+    }
+
+    /// Takes tasks out that the executor refused, and tells the user once for each, or once for a batch.
+    pub(super) fn reject(&self, py: Python<'_>, handles: &[Handle], why: &str) {
+        let mut told: Option<Task> = None;
+        for handle in handles {
+            let Ok(mut state) = self.lock(py) else { return };
+            let task = state.refuse(*handle);
+            self.timer.finish_locked(&mut state, 0);
+            drop(state);
+            let Some(task) = task else { continue };
+            let is_told = told.as_ref().is_some_and(|told| told.is(&task));
+            forget(py, &task, *handle);
+            if !is_told && !is_exiting_silently(py, self) {
+                self.report(py, task.bind(py), errors::rejected(py, &self.name, why));
+            }
+            told = Some(task);
+        }
+    }
+
+    /// Takes out all that is left, detached, and lets the tasks know.
+    pub(super) fn drain(&self, py: Python<'_>) -> Vec<Pending<Task>> {
+        let drained = py.detach(|| self.timer.drain());
+        for pending in &drained {
+            forget(py, &pending.task, pending.handle);
+        }
+        drained
+    }
+}
+
+/// Once the main thread has ended, executors of the standard library refuse everything: the rest is dropped without a
+/// message (T11), unless the user asked for one.
+fn is_exiting_silently(py: Python<'_>, shared: &Shared) -> bool {
+    let main_is_alive = || -> PyResult<bool> {
+        py.import("threading")?.call_method0("main_thread")?.call_method0("is_alive")?.extract()
+    };
+    shared.on_error.is_none() && !main_is_alive().unwrap_or(false)
+}
+
+/// A task was taken out of its slot.
+pub(super) fn forget(py: Python<'_>, task: &Task, handle: Handle) {
+    let task = task.bind(py);
+    if let Ok(task) = task.cast::<TimerTask>() {
+        task.get().left_timer(py, handle);
+    } else if let Ok(batch) = task.cast::<TaskBatch>() {
+        batch.get().left_timer(py, 1);
+    }
+}
+
+/// How a task appears where tasks are listed: itself, or `(batch, index)` (T18).
+pub(super) fn listed<'py>(py: Python<'py>, task: &Task, tag: u32) -> PyResult<Bound<'py, PyAny>> {
+    if tag == NO_INDEX {
+        return Ok(task.bind(py).clone());
+    }
+    Ok((task, tag).into_pyobject(py)?.into_any())
+}
+
+thread_local! {
+    /// The timers whose callbacks run on this thread, by address.
+    static RUNNING: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Marks this thread as inside a callback of the timer while it lives.
+pub(super) struct Inside;
+
+impl Inside {
+    pub(super) fn enter(shared: &Shared) -> Self {
+        RUNNING.with_borrow_mut(|running| running.push(std::ptr::from_ref(shared) as usize));
+        Self
+    }
+
+    pub(super) fn is(shared: &Shared) -> bool {
+        RUNNING.with_borrow(|running| running.contains(&(std::ptr::from_ref(shared) as usize)))
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        RUNNING.with_borrow_mut(|running| running.pop());
+    }
+}
+
+/// Timers whose threads run, by address, for the exit hook: a Python dict, since a native lock around it might be held
+/// by nobody in a forked child.
+#[pyclass(frozen, module = "tickwheel._native")]
+pub(super) struct Live(border::Own<Shared>);
+
+static EXITED: AtomicBool = AtomicBool::new(false);
+
+fn live(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+    Ok(py.import("tickwheel._native")?.getattr("_live")?.cast_into()?)
+}
+
+/// Lists a timer for the exit hook.
+pub(super) fn register(py: Python<'_>, shared: &Arc<Shared>) -> PyResult<()> {
+    if EXITED.load(Ordering::Relaxed) {
+        return Err(errors::closed(py, &shared.name));
+    }
+    live(py)?.set_item(Arc::as_ptr(shared) as usize, Py::new(py, Live(border::Own::new(Arc::clone(shared))))?)
+}
+
+pub(super) fn unregister(py: Python<'_>, shared: &Arc<Shared>) {
+    // At exit the module may be gone already, and the list with it.
+    let _ = live(py).and_then(|live| live.del_item(Arc::as_ptr(shared) as usize));
+}
+
+/// The exit hook: stops every timer, joins the callback that runs, and drops the rest (T11, border rule 7).
+#[pyfunction]
+pub(super) fn _shutdown_at_exit(py: Python<'_>) -> PyResult<()> {
+    EXITED.store(true, Ordering::Relaxed);
+    let timers: Vec<Bound<'_, Live>> =
+        live(py)?.values().iter().map(|live| live.cast_into().map_err(PyErr::from)).collect::<PyResult<_>>()?;
+    for live in timers {
+        let shared = live.get().0.share();
+        if shared.is_forked() {
+            std::mem::forget(shared);
+            continue;
+        }
+        end_threads(py, &shared);
+        drop(shared.drain(py));
+        py.detach(|| shared.threads.worker.wait());
+    }
+    Ok(())
+}
+
+/// Accepts no more, joins the reaper, and lets the worker end once it has nothing left. Does not wait for callbacks.
+pub(super) fn end_threads(py: Python<'_>, shared: &Shared) {
+    py.detach(|| {
+        shared.timer.close();
+        if let Some(reaper) = shared.threads.reaper.lock().take() {
+            // A reaper that panicked has said so already.
+            let _ = reaper.join();
+        }
+        shared.threads.queue.lock().take();
+    });
+}
+
+/// Why a timer, a task or a batch cannot be pickled (T12).
+pub(super) fn not_picklable(what: &str) -> PyErr {
+    pyo3::exceptions::PyTypeError::new_err(format!(
+        "cannot pickle a {what}: its threads and what is pending belong to this process; make one where it is used"
+    ))
+}
+
+pub(super) fn call<'py>(
+    py: Python<'py>,
+    callback: &Py<PyAny>,
+    args: Option<&Py<PyTuple>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    match args {
+        None => callback.bind(py).call0(),
+        Some(args) => callback.bind(py).call1(args.bind(py).clone()),
+    }
+}

@@ -1,0 +1,187 @@
+//! `SystemTimer`: the timer with a reaper and an executor.
+
+use std::sync::Arc;
+
+use crossbeam_channel::unbounded;
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use pyo3::sync::MutexExt;
+use pyo3::types::PyList;
+
+use super::args::{self, Ms};
+use super::border::{self, Own};
+use super::errors;
+use super::shared::{self, Inside, Shared};
+use super::timer::{self, Settings, Timer};
+use super::worker::{self, Target};
+use crate::clock::Clock;
+use crate::reaper;
+use crate::timer::Wait;
+
+/// How long a wait goes on before it looks whether Ctrl-C was pressed.
+const SLICE_US: u64 = 50_000;
+
+#[pyclass(frozen, extends = Timer, subclass, module = "tickwheel")]
+pub(super) struct SystemTimer {
+    shared: Own<Shared>,
+    has_reaper: bool,
+}
+
+#[pymethods]
+impl SystemTimer {
+    #[new]
+    #[pyo3(signature = (
+        name, tick_ms=None, wheel_size=None, start_ms=None, *, reaper=true, executor=None,
+        precision=None, slack_us=None, max_pending=None, on_error=None
+    ))]
+    #[expect(clippy::too_many_arguments, reason = "they are the keyword arguments of the Python class")]
+    fn new<'py>(
+        py: Python<'py>,
+        name: &Bound<'py, PyAny>,
+        tick_ms: Option<&Bound<'py, PyAny>>,
+        wheel_size: Option<&Bound<'py, PyAny>>,
+        start_ms: Option<&Bound<'py, PyAny>>,
+        reaper: bool,
+        executor: Option<&Bound<'py, PyAny>>,
+        precision: Option<&Bound<'py, PyAny>>,
+        slack_us: Option<&Bound<'py, PyAny>>,
+        max_pending: Option<&Bound<'py, PyAny>>,
+        on_error: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<PyClassInitializer<Self>> {
+        let clock = match start_ms {
+            Some(start_ms) => Clock::monotonic(timer::start_ms(start_ms)?),
+            None => Clock::monotonic_us(py.import("time")?.call_method0("monotonic_ns")?.extract::<u64>()? / 1000),
+        };
+        let target = Target::from_python(executor)?;
+        let settings = Settings { name, tick_ms, wheel_size, precision, slack_us, max_pending, on_error };
+        let shared = Arc::new(settings.build(clock, target)?);
+        start_threads(py, &shared, reaper)?;
+        let system = Self { shared: Own::new(Arc::clone(&shared)), has_reaper: reaper };
+        Ok(PyClassInitializer::from(Timer::new(&shared)).add_subclass(system))
+    }
+
+    #[pyo3(signature = (timeout_ms, /))]
+    fn advance_clock(&self, py: Python<'_>, timeout_ms: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let timeout = args::ms(timeout_ms, "timeout_ms")?;
+        let shared = &*self.shared;
+        shared.check_process(py)?;
+        if self.has_reaper {
+            return Err(PyRuntimeError::new_err(format!(
+                "timer '{}' has a reaper that drives its clock: make it with reaper=False to drive it yourself",
+                shared.name
+            )));
+        }
+        let clock = shared.timer.clock();
+        let limit_us = clock.now_us().saturating_add(timeout.to_us());
+        loop {
+            let slice_us = limit_us.min(clock.now_us().saturating_add(SLICE_US));
+            let wait = py.detach(|| {
+                let _one_driver = shared.threads.driving.lock();
+                shared.timer.wait_for_work(0, slice_us)
+            });
+            match wait {
+                Wait::Stop => return Err(errors::closed(py, &shared.name)),
+                Wait::Work => {
+                    let progress = py.detach(|| {
+                        let mut queue = shared.threads.queue.lock().clone()?;
+                        Some(shared.timer.advance(&mut queue))
+                    });
+                    return progress.map(|progress| !progress.is_idle()).ok_or_else(|| errors::closed(py, &shared.name));
+                }
+                Wait::TimedOut if slice_us == limit_us => return Ok(false),
+                Wait::TimedOut => py.check_signals()?,
+            }
+        }
+    }
+
+    #[pyo3(signature = (timeout_ms=None))]
+    fn shutdown<'py>(&self, py: Python<'py>, timeout_ms: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyList>> {
+        let timeout = timeout_ms.map(|timeout_ms| args::ms(timeout_ms, "timeout_ms")).transpose()?;
+        let shared = &*self.shared;
+        shared.check_process(py)?;
+        let is_inside = Inside::is(shared) || shared.target.is_loop_of_this_thread(py);
+        let ending = if is_inside { shared.ending.try_lock() } else { Some(shared.ending.lock_py_attached(py)) };
+        // Inside a callback, another thread is at it already and will return what is left.
+        let Some(_ending) = ending else { return Ok(PyList::empty(py)) };
+        if let Some(done) = shared.unfinished.with(py, |list| list.as_ref().map(|list| list.clone_ref(py))) {
+            let done = done.bind(py);
+            return Ok(done.get_slice(0, done.len()));
+        }
+        self.finish(py, timeout, is_inside)
+    }
+}
+
+impl SystemTimer {
+    /// T11: accept no more, advance once more, let what is due finish, hand back the rest.
+    fn finish<'py>(&self, py: Python<'py>, timeout: Option<Ms>, is_inside: bool) -> PyResult<Bound<'py, PyList>> {
+        let shared = &*self.shared;
+        let clock = shared.timer.clock();
+        let limit_us = match timeout {
+            _ if is_inside => 0,
+            Some(timeout) => clock.now_us().saturating_add(timeout.to_us()),
+            None => u64::MAX,
+        };
+        let queue = py.detach(|| shared.threads.queue.lock().clone());
+        shared::end_threads(py, shared);
+        let mut is_idle = py.detach(|| {
+            if let Some(mut queue) = queue {
+                shared.timer.advance(&mut queue);
+            }
+            shared.timer.wait_idle(0, clock.now_us())
+        });
+        let mut interrupt = None;
+        while !is_idle && interrupt.is_none() && clock.now_us() < limit_us {
+            let slice_us = limit_us.min(clock.now_us().saturating_add(SLICE_US));
+            is_idle = py.detach(|| shared.timer.wait_idle(0, slice_us));
+            interrupt = py.check_signals().err();
+        }
+        let drained = shared.drain(py);
+        let unfinished = timer::keep_unfinished(py, shared, &drained)?;
+        drop(drained);
+        if is_idle && !is_inside {
+            py.detach(|| shared.threads.worker.wait());
+        }
+        interrupt.map_or(Ok(unfinished), Err)
+    }
+}
+
+/// A timer that nobody holds lives until it is empty; without a reaper nothing could run any more, and it ends.
+impl Drop for SystemTimer {
+    fn drop(&mut self) {
+        if self.shared.is_forked() {
+            return;
+        }
+        if self.has_reaper {
+            border::attach(|py| {
+                py.detach(|| {
+                    self.shared.timer.abandon();
+                    self.shared.threads.queue.lock().take();
+                });
+            });
+        } else {
+            border::attach(|py| shared::end_threads(py, &self.shared));
+            timer::drop_pending(&self.shared);
+        }
+    }
+}
+
+fn start_threads(py: Python<'_>, shared: &Arc<Shared>, has_reaper: bool) -> PyResult<()> {
+    let (queue, released) = unbounded();
+    *shared.threads.queue.lock() = Some(queue.clone());
+    shared::register(py, shared)?;
+    worker::start(py, shared, released).inspect_err(|_| shared::unregister(py, shared))?;
+    if has_reaper {
+        let (core, mut queue) = (Arc::clone(&shared.timer), queue);
+        let body = move || {
+            border::this_thread_is_a_reaper();
+            reaper::run(&core, &mut queue);
+        };
+        let name = format!("reaper-{}", shared.name.replace('\0', " "));
+        let thread = std::thread::Builder::new().name(name).spawn(body).map_err(|error| {
+            shared.threads.queue.lock().take();
+            PyRuntimeError::new_err(format!("the system gave no thread for timer '{}': {error}", shared.name))
+        })?;
+        *shared.threads.reaper.lock() = Some(thread);
+    }
+    Ok(())
+}

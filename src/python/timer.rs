@@ -1,0 +1,292 @@
+//! `Timer`: what `SystemTimer` and `ManualTimer` have in common.
+
+use std::sync::Arc;
+
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyList, PyString, PyTuple};
+
+use super::args::{self, Ms};
+use super::batch::TaskBatch;
+use super::border::{self, Own};
+use super::shared::{self, Shared, Task};
+use super::sight;
+use super::task::TimerTask;
+use super::worker::Target;
+use crate::clock::{Clock, LIMIT_MS};
+use crate::config::Config;
+use crate::schedule::Precision;
+use crate::timer::{Pending, STEP, Timer as Core, When};
+
+#[pyclass(frozen, subclass, weakref, module = "tickwheel")]
+pub(super) struct Timer {
+    pub(super) shared: Own<Shared>,
+}
+
+/// The settings that both timers take.
+pub(super) struct Settings<'a, 'py> {
+    pub(super) name: &'a Bound<'py, PyAny>,
+    pub(super) tick_ms: Option<&'a Bound<'py, PyAny>>,
+    pub(super) wheel_size: Option<&'a Bound<'py, PyAny>>,
+    pub(super) precision: Option<&'a Bound<'py, PyAny>>,
+    pub(super) slack_us: Option<&'a Bound<'py, PyAny>>,
+    pub(super) max_pending: Option<&'a Bound<'py, PyAny>>,
+    pub(super) on_error: Option<&'a Bound<'py, PyAny>>,
+}
+
+impl Settings<'_, '_> {
+    /// Checks them, and makes the native timer.
+    pub(super) fn build(&self, clock: Clock, target: Target) -> PyResult<Shared> {
+        let py = self.name.py();
+        let name = text(self.name, "name", "it names the timer's threads and its errors")?;
+        let defaults = Config::default();
+        let config = Config {
+            tick_ms: match self.tick_ms {
+                Some(tick_ms) => args::int_in(tick_ms, "tick_ms", 1, LIMIT_MS - 1, "use 1 for a millisecond")?,
+                None => defaults.tick_ms,
+            },
+            wheel_sizes: self.wheel_size.map_or(Ok(defaults.wheel_sizes), args::wheel_sizes)?,
+            precision: match self.precision.map(|precision| (precision, precision.extract::<&str>())) {
+                None | Some((_, Ok("exact"))) => Precision::Exact,
+                Some((_, Ok("tick"))) => Precision::Tick,
+                Some((given, _)) => {
+                    let given = given.repr()?;
+                    return Err(PyValueError::new_err(format!(
+                        "precision must be 'exact' or 'tick', got {given}: 'tick' is up to one tick early, as in Kafka"
+                    )));
+                }
+            },
+            slack_us: match self.slack_us {
+                Some(slack_us) => {
+                    let hint = "use 100 for at most 10,000 wake-ups a second";
+                    args::int_in(slack_us, "slack_us", 0, LIMIT_MS - 1, hint)?
+                }
+                None => defaults.slack_us,
+            },
+            max_pending: match self.max_pending {
+                Some(bound) => {
+                    Some(args::int_in(bound, "max_pending", 1, u64::MAX, "leave it out for no bound")? as usize)
+                }
+                None => None,
+            },
+        };
+        if let Some(on_error) = self.on_error {
+            args::callable(on_error, "on_error")?;
+        }
+        let core = Core::new(config, clock).map_err(|error| super::errors::from_core(py, &name, &error))?;
+        Ok(Shared::new(core, name, self.on_error.map(|on_error| on_error.clone().unbind()), target))
+    }
+}
+
+/// Where a clock starts: an int of milliseconds.
+pub(super) fn start_ms(start_ms: &Bound<'_, PyAny>) -> PyResult<u64> {
+    args::int_in(start_ms, "start_ms", 0, LIMIT_MS - 1, "leave it out for the default clock")
+}
+
+fn text(value: &Bound<'_, PyAny>, what: &str, hint: &str) -> PyResult<String> {
+    let text = value.cast::<PyString>().map_err(|_| {
+        let given = value.get_type().name().map_or_else(|_| String::new(), |name| name.to_string());
+        PyTypeError::new_err(format!("{what} must be text, got {given}: {hint}"))
+    })?;
+    Ok(text.to_string())
+}
+
+#[pymethods]
+impl Timer {
+    #[getter]
+    fn name(&self) -> &str {
+        &self.shared.name
+    }
+
+    #[getter]
+    fn unfinished<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        match self.unfinished_list(py) {
+            Some(list) => Ok(list.bind(py).get_slice(0, list.bind(py).len())),
+            None => Ok(PyList::empty(py)),
+        }
+    }
+
+    fn now_ms(&self, py: Python<'_>) -> PyResult<u64> {
+        self.shared.check_process(py)?;
+        Ok(self.shared.timer.clock().now_ms())
+    }
+
+    fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
+        Ok(self.shared.lock(py)?.schedule.len())
+    }
+
+    /// A timer is not a container: an empty one is true.
+    fn __bool__(&self) -> bool {
+        true
+    }
+
+    #[pyo3(signature = (task, /))]
+    fn add(&self, task: &Bound<'_, PyAny>) -> PyResult<()> {
+        let task = task.cast::<TimerTask>().map_err(|_| {
+            let given = task.get_type().name().map_or_else(|_| String::new(), |name| name.to_string());
+            PyTypeError::new_err(format!(
+                "add takes a TimerTask, got {given}: use after(delay_ms, callback) for a plain callable"
+            ))
+        })?;
+        let delay = task.get().delay(task.py())?;
+        TimerTask::schedule(task, &self.shared.share(), When::AfterUs(delay.to_us()))
+    }
+
+    #[pyo3(signature = (delay_ms, callback, /, *args))]
+    fn after<'py>(
+        &self,
+        delay_ms: &Bound<'py, PyAny>,
+        callback: &Bound<'py, PyAny>,
+        args: &Bound<'py, PyTuple>,
+    ) -> PyResult<Bound<'py, TimerTask>> {
+        let delay = args::ms(delay_ms, "delay_ms")?;
+        let task = TimerTask::one_shot(delay_ms.py(), delay, callback, args)?;
+        TimerTask::schedule(&task, &self.shared.share(), When::AfterUs(delay.to_us()))?;
+        Ok(task)
+    }
+
+    #[pyo3(signature = (due_ms, callback, /, *args))]
+    fn at<'py>(
+        &self,
+        due_ms: &Bound<'py, PyAny>,
+        callback: &Bound<'py, PyAny>,
+        args: &Bound<'py, PyTuple>,
+    ) -> PyResult<Bound<'py, TimerTask>> {
+        let py = due_ms.py();
+        let due = args::ms(due_ms, "due_ms")?;
+        self.shared.check_process(py)?;
+        let now_ms = self.shared.timer.clock().now_us() as f64 / 1000.0;
+        let task = TimerTask::one_shot(py, Ms((due.0 - now_ms).max(0.0)), callback, args)?;
+        TimerTask::schedule(&task, &self.shared.share(), When::AtUs(due.to_us()))?;
+        Ok(task)
+    }
+
+    #[pyo3(signature = (delays_ms, callback, /))]
+    fn add_many<'py>(
+        &self,
+        delays_ms: &Bound<'py, PyAny>,
+        callback: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, TaskBatch>> {
+        let delays_ms = args::int64s(delays_ms, "delays_ms")?;
+        TaskBatch::add(callback.py(), &self.shared.share(), &delays_ms, callback)
+    }
+
+    #[pyo3(signature = (tasks, /))]
+    fn cancel_many(&self, tasks: &Bound<'_, PyAny>) -> PyResult<usize> {
+        let py = tasks.py();
+        let shared = self.shared.share();
+        let mut list = Vec::new();
+        for task in tasks.try_iter()? {
+            let task = task?.cast_into::<TimerTask>().map_err(|error| {
+                PyTypeError::new_err(format!("cancel_many takes TimerTasks ({error}): cancel a batch by its own cancel_many"))
+            })?;
+            if let Some((other, _)) = task.get().on(py)
+                && !Arc::ptr_eq(&other, &shared)
+            {
+                let text = format!("a task is on timer '{}', not on '{}': nothing was cancelled", other.name, shared.name);
+                return Err(PyValueError::new_err(text));
+            }
+            list.push(task);
+        }
+        let mut count = 0;
+        for step in list.chunks(STEP) {
+            let mut state = shared.lock(py)?;
+            let cancel = |task: &Bound<'_, TimerTask>| {
+                let (on, handle) = task.get().on(py)?;
+                let entry = Arc::ptr_eq(&on, &shared).then(|| state.cancel(handle)).flatten()?;
+                Some((entry, handle))
+            };
+            let cancelled: Vec<_> = step.iter().map(cancel).collect();
+            let wakes = state.wakes_when_abandoned();
+            drop(state);
+            shared.timer.wake_if(wakes);
+            for (task, cancelled) in step.iter().zip(cancelled) {
+                if let Some((_, handle)) = cancelled {
+                    task.get().ended(py, handle);
+                    count += 1;
+                }
+            }
+        }
+        Ok(count)
+    }
+
+    #[pyo3(signature = (*, before_ms=None, limit=None))]
+    fn pending<'py>(
+        &self,
+        py: Python<'py>,
+        before_ms: Option<&Bound<'py, PyAny>>,
+        limit: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Vec<(f64, Bound<'py, PyAny>)>> {
+        let before_us = before_ms.map_or(Ok(u64::MAX), |ms| Ok::<_, PyErr>(args::ms(ms, "before_ms")?.to_us()))?;
+        let hint = "leave it out for all";
+        let limit = limit.map_or(Ok(u64::MAX), |limit| args::int_in(limit, "limit", 0, u64::MAX, hint))?;
+        sight::pending(py, &self.shared, before_us, usize::try_from(limit).unwrap_or(usize::MAX))
+    }
+
+    fn snapshot<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        sight::snapshot(py, &self.shared)
+    }
+
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        sight::stats(py, &self.shared)
+    }
+
+    fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(slf: &Bound<'_, Self>, _exception: &Bound<'_, PyTuple>) -> PyResult<()> {
+        slf.call_method0("shutdown").map(drop)
+    }
+
+    fn __reduce__(slf: &Bound<'_, Self>) -> PyResult<()> {
+        Err(shared::not_picklable(slf.get_type().name()?.to_str()?))
+    }
+
+    fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
+        let this = slf.get();
+        let class = slf.get_type().name()?;
+        if this.shared.is_forked() {
+            return Ok(format!("<{class} '{}' of the parent process>", this.shared.name));
+        }
+        let count = this.shared.lock(slf.py())?.schedule.len();
+        Ok(format!("<{class} '{}' {count} pending>", this.shared.name))
+    }
+}
+
+impl Timer {
+    pub(super) fn new(shared: &Arc<Shared>) -> Self {
+        Self { shared: Own::new(Arc::clone(shared)) }
+    }
+
+    pub(super) fn unfinished_list(&self, py: Python<'_>) -> Option<Py<PyList>> {
+        self.shared.unfinished.with(py, |list| list.as_ref().map(|list| list.clone_ref(py)))
+    }
+}
+
+/// Keeps what shutdown found pending, in order, and returns it.
+pub(super) fn keep_unfinished<'py>(
+    py: Python<'py>,
+    shared: &Shared,
+    drained: &[Pending<Task>],
+) -> PyResult<Bound<'py, PyList>> {
+    let list = PyList::empty(py);
+    for pending in drained {
+        list.append(shared::listed(py, &pending.task, pending.tag)?)?;
+    }
+    let kept = list.get_slice(0, list.len()).unbind();
+    let old = shared.unfinished.with(py, |unfinished| unfinished.replace(kept));
+    drop(old);
+    Ok(list)
+}
+
+/// A timer that nobody drives any more: what is pending can never run, so it is dropped.
+pub(super) fn drop_pending(shared: &Own<Shared>) {
+    if !shared.is_forked() {
+        border::attach(|py| {
+            py.detach(|| shared.timer.close());
+            drop(shared.drain(py));
+        });
+    }
+}

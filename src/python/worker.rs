@@ -1,0 +1,262 @@
+//! The executor's thread: the only one of a timer with a Python thread state, and it keeps it (border rule 3).
+//!
+//! Attached while callbacks run, detached while it waits. By default it runs them itself; a foreign executor or loop is
+//! fed from it: one `submit` per task, or one `call_soon_threadsafe` per batch (T8). Python starts it as a daemon thread,
+//! so it has a name, shows up in debuggers and profilers, and is ended by the exit hook, not by `threading`.
+
+use std::sync::Arc;
+
+use crossbeam_channel::{Receiver, TryRecvError};
+use parking_lot::Mutex;
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use super::border::{self, GilCell, Own, attach};
+use super::run::{self, Budget, Line};
+use super::shared::{self, Shared};
+use crate::executor::Released;
+use crate::timer::STEP;
+use crate::wheel::Handle;
+
+/// Where callbacks run.
+pub(super) enum Target {
+    /// On the worker's own thread.
+    Own,
+    /// A `concurrent.futures.Executor` of threads.
+    Pool(Py<PyAny>),
+    /// An asyncio loop.
+    Loop(Py<PyAny>),
+}
+
+impl Target {
+    pub(super) fn from_python(executor: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
+        let Some(executor) = executor else { return Ok(Self::Own) };
+        if executor.hasattr("call_soon_threadsafe")? {
+            return Ok(Self::Loop(executor.clone().unbind()));
+        }
+        let refuse = |why: &str| {
+            let given = executor.get_type().name().map_or_else(|_| String::new(), |name| name.to_string());
+            PyTypeError::new_err(format!(
+                "executor must be a concurrent.futures.Executor of threads or an asyncio loop, got {given}{why}: leave it \
+                 out for a thread of the timer's own"
+            ))
+        };
+        if !executor.hasattr("submit")? {
+            return Err(refuse(""));
+        }
+        // Looked up, not imported: who has one has imported its module.
+        let modules = executor.py().import("sys")?.getattr("modules")?.cast_into::<PyDict>()?;
+        if let Some(module) = modules.get_item("concurrent.futures.process")?
+            && executor.is_instance(&module.getattr("ProcessPoolExecutor")?)?
+        {
+            return Err(refuse(", which runs tasks in other processes"));
+        }
+        Ok(Self::Pool(executor.clone().unbind()))
+    }
+
+    /// Whether this thread runs the loop: waiting for its callbacks here would wait for ever.
+    pub(super) fn is_loop_of_this_thread(&self, py: Python<'_>) -> bool {
+        let Self::Loop(event_loop) = self else { return false };
+        let running = py.import("asyncio").and_then(|asyncio| asyncio.call_method0("_get_running_loop"));
+        running.is_ok_and(|running| running.is(event_loop))
+    }
+}
+
+/// The thread's body, handed to `threading.Thread`.
+#[pyclass(frozen, module = "tickwheel._native")]
+pub(super) struct Worker(Mutex<Option<Body>>);
+
+struct Body {
+    shared: Own<Shared>,
+    queue: Receiver<Released>,
+}
+
+#[pymethods]
+impl Worker {
+    fn __call__(&self, py: Python<'_>) {
+        let Some(Body { shared, queue }) = self.0.lock().take() else { return };
+        let shared = shared.share();
+        match &shared.target {
+            Target::Own => run_here(py, &shared, &queue),
+            target => feed(py, &shared, &queue, target),
+        }
+        shared::unregister(py, &shared);
+        shared.threads.worker.end();
+    }
+}
+
+/// Starts the thread `executor-<name>`.
+pub(super) fn start(py: Python<'_>, shared: &Arc<Shared>, queue: Receiver<Released>) -> PyResult<()> {
+    let body = Body { shared: Own::new(Arc::clone(shared)), queue };
+    let options = PyDict::new(py);
+    options.set_item("target", Py::new(py, Worker(Mutex::new(Some(body))))?)?;
+    options.set_item("name", format!("executor-{}", shared.name))?;
+    options.set_item("daemon", true)?;
+    let thread = py.import("threading")?.getattr("Thread")?.call((), Some(&options))?;
+    shared.threads.worker.start();
+    thread.call_method0("start").inspect_err(|_| shared.threads.worker.end())?;
+    Ok(())
+}
+
+fn run_here(py: Python<'_>, shared: &Shared, queue: &Receiver<Released>) {
+    let mut line = Line::default();
+    let mut finished = 0;
+    let mut budget = Budget::new();
+    loop {
+        if line.handles.is_empty() {
+            let released = match queue.try_recv() {
+                Ok(released) => Ok(released),
+                Err(TryRecvError::Disconnected) => break,
+                Err(TryRecvError::Empty) => {
+                    run::finish(py, shared, std::mem::take(&mut finished));
+                    let released = py.detach(|| queue.recv());
+                    budget = Budget::new();
+                    released
+                }
+            };
+            let Ok(released) = released else { break };
+            line.append(released);
+            continue;
+        }
+        let unit = run::next_unit(py, shared, &mut line, Some(queue), std::mem::take(&mut finished));
+        let Some(unit) = unit else { continue };
+        finished = unit.len();
+        // Not propagated: nobody stands above this thread.
+        let _ = run::run(py, shared, &unit, false);
+        drop(unit);
+        if !budget.go_on() {
+            py.detach(|| ());
+            budget = Budget::new();
+        }
+    }
+    run::finish(py, shared, finished);
+}
+
+fn feed(py: Python<'_>, shared: &Arc<Shared>, queue: &Receiver<Released>, target: &Target) {
+    // A whole advance at a time, so that a group is not cut where a step of the reaper ended.
+    let whole_advance = || -> Option<Vec<Handle>> {
+        let mut released = queue.recv().ok()?;
+        let mut handles = std::mem::take(&mut released.handles);
+        while released.more {
+            released = queue.recv().ok()?;
+            handles.append(&mut released.handles);
+        }
+        Some(handles)
+    };
+    while let Some(handles) = py.detach(whole_advance) {
+        match target {
+            Target::Loop(event_loop) => {
+                submit(py, shared, event_loop, "call_soon_threadsafe", &handles, Some(event_loop));
+            }
+            Target::Pool(pool) => {
+                let mut budget = Budget::new();
+                for unit in split(py, shared, &handles) {
+                    submit(py, shared, pool, "submit", unit, None);
+                    if !budget.go_on() {
+                        py.detach(|| ());
+                        budget = Budget::new();
+                    }
+                }
+            }
+            Target::Own => unreachable!("runs them itself"),
+        }
+    }
+}
+
+/// Cuts a line into units without claiming them.
+fn split<'a>(py: Python<'_>, shared: &Shared, handles: &'a [Handle]) -> Vec<&'a [Handle]> {
+    let mut units = Vec::new();
+    let mut rest = handles;
+    while !rest.is_empty() {
+        let state = border::lock(py, shared.timer.state());
+        for _ in 0..STEP {
+            if rest.is_empty() {
+                break;
+            }
+            let (unit, after) = rest.split_at(run::unit_len(&state, rest));
+            units.push(unit);
+            rest = after;
+        }
+    }
+    units
+}
+
+fn submit(
+    py: Python<'_>,
+    shared: &Arc<Shared>,
+    executor: &Py<PyAny>,
+    method: &str,
+    handles: &[Handle],
+    event_loop: Option<&Py<PyAny>>,
+) {
+    let due = Due {
+        shared: Own::new(Arc::clone(shared)),
+        line: GilCell::new(Line::of(handles.iter().copied())),
+        event_loop: event_loop.map(|event_loop| event_loop.clone_ref(py)),
+    };
+    let result = Bound::new(py, due).and_then(|due| {
+        let result = executor.bind(py).call_method1(method, (&due,));
+        if result.is_err() {
+            drop(due.get().take(py));
+        }
+        result
+    });
+    if let Err(error) = result {
+        shared.reject(py, handles, &error.to_string());
+    }
+}
+
+/// What a foreign executor is given: it claims when it is called. Dropped unrun, its tasks were rejected.
+#[pyclass(frozen, module = "tickwheel._native")]
+pub(super) struct Due {
+    shared: Own<Shared>,
+    line: GilCell<Line>,
+    /// Where to go on when a turn of the loop has been long enough.
+    event_loop: Option<Py<PyAny>>,
+}
+
+impl Due {
+    fn take(&self, py: Python<'_>) -> Line {
+        self.line.with(py, std::mem::take)
+    }
+}
+
+#[pymethods]
+impl Due {
+    fn __call__(slf: &Bound<'_, Self>) -> PyResult<()> {
+        let (py, this) = (slf.py(), slf.get());
+        let shared = this.shared.share();
+        shared.check_process(py)?;
+        let mut line = this.take(py);
+        let mut budget = Budget::new();
+        let mut result = Ok(());
+        while result.is_ok()
+            && let Some(unit) = run::next_unit(py, &shared, &mut line, None, 0)
+        {
+            result = run::run(py, &shared, &unit, this.event_loop.is_some());
+            run::finish(py, &shared, unit.len());
+            if this.event_loop.is_some() && !budget.go_on() {
+                break;
+            }
+        }
+        if !line.handles.is_empty()
+            && let Some(event_loop) = &this.event_loop
+        {
+            this.line.with(py, |kept| *kept = line);
+            event_loop.bind(py).call_method1("call_soon", (slf,))?;
+        }
+        result
+    }
+}
+
+impl Drop for Due {
+    fn drop(&mut self) {
+        let line = self.line.try_with(std::mem::take).unwrap_or_default();
+        if line.handles.is_empty() || self.shared.is_forked() {
+            return;
+        }
+        let handles: Vec<_> = line.handles.into_iter().collect();
+        attach(|py| self.shared.reject(py, &handles, "it dropped the task without running it"));
+    }
+}

@@ -1,0 +1,82 @@
+"""Whatever comes in ends as a message, a cancel, or a dead letter with a reason; and every record is accounted for."""
+
+import io
+import json
+from collections.abc import Callable, Iterator
+from typing import BinaryIO
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tickwheel.delivery import BadRecord, Columns, DeadLetters, Message
+from tickwheel.delivery.csv_rows import read_csv
+from tickwheel.delivery.message import check
+from tickwheel.delivery.ndjson import read_ndjson
+from tickwheel.delivery.record import Record
+from tickwheel.delivery.sinks import Delivery
+from tickwheel.delivery.sinks.file import line
+
+Reader = Callable[[str, BinaryIO, Columns], Iterator[Record]]
+
+values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text()
+    | st.sampled_from(["cancel", "AA==", "2026-01-31T08:00:00Z"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=5,
+)
+names = st.sampled_from(["id", "key", "due", "delay_ms", "op", "payload", "payload_base64", "x"])
+near_misses = st.dictionaries(names, values, max_size=5).map(lambda value: json.dumps(value).encode())
+ndjson = st.lists(near_misses | st.binary(max_size=40), max_size=4).map(b"\n".join) | st.binary(max_size=200)
+cells = st.text(st.sampled_from('ab5,"\r\n- é'), max_size=12).map(str.encode)
+rows = st.lists(cells, max_size=5).map(b"\n".join)
+csvs = st.sampled_from([b"", b"id,due\n", b"id,due,payload\n", b"id,delay_ms,op,x\n"]).flatmap(
+    lambda header: (rows | st.binary(max_size=200)).map(lambda body: header + body)
+)
+
+
+def outcomes(reader: Reader, data: bytes) -> list[Record]:
+    records = list(reader("any", io.BytesIO(data), Columns()))
+    letters: list[str] = []
+    for record in records:
+        try:
+            item = check(record.fields(), Columns(), now_ns=0)
+        except BadRecord as bad:
+            DeadLetters(letters.append).put(record, bad)
+            letter = json.loads(letters[-1])
+            assert letter["reason"]
+            assert letter["allowed"]
+            assert letter["line"] == record.line
+        else:
+            if isinstance(item, Message):
+                written = line(Delivery(item, 0, 0.0))
+                assert written.count(b"\n") == 1
+                assert b"\r" not in written
+                assert json.loads(written)["id"] == item.id
+    return records
+
+
+@given(ndjson)
+def test_any_bytes_as_ndjson_end_as_a_message_or_a_dead_letter__D2(data: bytes) -> None:
+    records = outcomes(read_ndjson, data)
+    with_something = [
+        n for n, text in enumerate(data.split(b"\n"), 1) if text.removeprefix(b"\xef\xbb\xbf").strip(b" \t\r")
+    ]
+    assert set(with_something) - {record.line for record in records} <= {1}  # the first may be a byte order mark
+    assert len({record.line for record in records}) == len(records)
+
+
+@given(csvs)
+def test_any_bytes_as_csv_end_as_a_message_or_a_dead_letter__D2(data: bytes) -> None:
+    records = outcomes(read_csv, data)
+    lines = [record.line for record in records]
+    assert lines == sorted(set(lines))
+
+
+@pytest.mark.parametrize("reader", [read_ndjson, read_csv])
+def test_no_bytes_are_no_records__D2(reader: Reader) -> None:
+    assert outcomes(reader, b"") == []

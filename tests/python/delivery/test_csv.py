@@ -1,0 +1,125 @@
+import io
+
+import msgspec
+import pytest
+
+from tickwheel.delivery import BadRecord, Cancel, Columns, Message
+from tickwheel.delivery.csv_rows import read_csv
+from tickwheel.delivery.lines import MAX_RECORD
+from tickwheel.delivery.message import check
+
+
+def parse(text: str | bytes, columns: Columns | None = None) -> list[tuple[int, Message | Cancel | BadRecord]]:
+    columns = columns or Columns()
+    found: list[tuple[int, Message | Cancel | BadRecord]] = []
+    for record in read_csv("test", io.BytesIO(text.encode() if isinstance(text, str) else text), columns):
+        try:
+            found.append((record.line, check(record.fields(), columns, now_ns=0)))
+        except BadRecord as bad:
+            found.append((record.line, bad))
+    return found
+
+
+def reasons(text: str | bytes, columns: Columns | None = None) -> dict[int, str]:
+    return {line: item.reason for line, item in parse(text, columns) if isinstance(item, BadRecord)}
+
+
+def test_a_row_is_a_message__D1() -> None:
+    text = "id,key,due,payload\r\na,k,5,x\r\n\r\nb,,1970-01-01T00:00:00.006Z,y\r\n"
+    assert parse(text) == [
+        (2, Message("a", "k", 5, msgspec.Raw(b'"x"'))),
+        (4, Message("b", None, 6, msgspec.Raw(b'"y"'))),
+    ]
+
+
+def test_without_a_payload_column_the_other_columns_are_the_payload__D1() -> None:
+    [(_, message)] = parse('id,due,x,y\na,5,1.50,"é"\n')
+    assert isinstance(message, Message)
+    assert bytes(message.payload) == '{"x":"1.50","y":"é"}'.encode()
+
+
+@pytest.mark.parametrize(
+    ("cell", "payload"),
+    [
+        ("text", b'"text"'),
+        ("1.50", b"1.50"),
+        ("NaN", b'"NaN"'),
+        ("", b'""'),
+        ('"{""a"": [1,\r\n2]}"', b'{"a": [1,  2]}'),
+        ('"two\nlines"', b'"two\\nlines"'),
+    ],
+)
+def test_a_payload_that_is_json_stays_json_and_is_one_line__D1(cell: str, payload: bytes) -> None:
+    [(_, message)] = parse(f"id,due,payload\na,5,{cell}\n")
+    assert isinstance(message, Message)
+    assert bytes(message.payload) == payload
+
+
+def test_a_row_has_either_payload_or_base64__D1() -> None:
+    text = "id,due,payload,payload_base64\na,5,,/w==\nb,5,x,\nc,5,,\nd,5,x,/w==\n"
+    (_, a), (_, b), (_, c), (_, d) = parse(text)
+    assert isinstance(a, Message)
+    assert isinstance(b, Message)
+    assert isinstance(c, Message)
+    assert isinstance(d, BadRecord)
+    assert [a.payload, bytes(b.payload), bytes(c.payload)] == [b"\xff", b'"x"', b'""']
+
+
+def test_delays_and_cancels_come_in_columns_too__D7() -> None:
+    text = "id,due,delay_ms,op,x\na,,1.5,,\nb,,,cancel,\nc,,,cancel,1\nd,,soon,,\n"
+    (_, a), (_, b), (_, c), (_, d) = parse(text)
+    assert isinstance(a, Message)
+    assert a.due_ms == 2
+    assert b == Cancel("b", None)
+    assert isinstance(c, BadRecord)
+    assert isinstance(d, BadRecord)
+
+
+def test_a_row_that_is_broken_costs_itself_only__D2() -> None:
+    text = 'id,due,x\na,5\nb,5,1,2\nc,5,"open\nd,5,1\ne,5,"shut"x\nf,5,1\n'.encode() + b"g,5,\xff\nh,5,1\n"
+    assert reasons(text) == {
+        2: "the row has 2 cells",
+        3: "the row has 4 cells",
+        4: "not a row of CSV: ',' expected after '\"'",
+        6: "not a row of CSV: ',' expected after '\"'",
+        8: "byte 5 of the line is not UTF-8",
+    }
+    assert [item.id for _, item in parse(text) if isinstance(item, Message)] == ["d", "f", "h"]
+
+
+def test_a_quote_that_is_never_closed_does_not_swallow_the_file__D2() -> None:
+    text = 'id,due,x\na,5,"open\n' + "".join(f"m{i},5,{'x' * 1000}\n" for i in range(3000))
+    assert len(text) > MAX_RECORD
+    found = parse(text)
+    assert [item.reason for _, item in found if isinstance(item, BadRecord)] == ["a quoted cell does not end"]
+    assert len(found) == 3001
+    assert list(reasons('id,due,x\na,5,"open\nb,5,1\n')) == [2]
+
+
+@pytest.mark.parametrize(
+    ("text", "columns", "reason"),
+    [
+        ("name,due\na,5\nb,5\n", Columns(), "the header has no column id"),
+        ("id,due\na,5\nb,5\n", Columns(key="tail"), "the header has no column tail"),
+        ("id,due,x,x\na,5,1,2\nb,5,1,2\n", Columns(), "the header names a column twice"),
+    ],
+)
+def test_with_a_header_that_can_not_be_used_every_row_says_so__D2(text: str, columns: Columns, reason: str) -> None:
+    assert reasons(text, columns) == {2: reason, 3: reason}
+
+
+def test_a_header_that_can_not_be_read_is_a_dead_letter_itself__D2() -> None:
+    assert reasons(b"id,du\xffe\na,5\n") == {
+        1: "the header can't be read: byte 6 of the line is not UTF-8",
+        2: "the header can't be read: byte 6 of the line is not UTF-8",
+    } or reasons(b"id,du\xffe\na,5\n").keys() == {1, 2}
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_name__D1() -> None:
+    [(_, message)] = parse(b"\xef\xbb\xbfid,due\na,5\n")
+    assert isinstance(message, Message)
+
+
+def test_an_empty_file_holds_nothing__D1() -> None:
+    assert parse("") == []
+    assert parse("id,due\n") == []
