@@ -79,9 +79,7 @@ impl Clock {
     /// When to wake a thread that waits for `at_us`; `None` for a manual clock, or past what the system can name.
     pub(crate) fn instant_of(&self, at_us: u64) -> Option<Instant> {
         match &self.source {
-            Source::Monotonic(origin) => {
-                origin.checked_add(Duration::from_micros(at_us.saturating_sub(self.start_us)))
-            }
+            Source::Monotonic(origin) => origin.checked_add(Duration::from_micros(at_us.saturating_sub(self.start_us))),
             Source::Manual(_) => None,
         }
     }

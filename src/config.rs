@@ -46,7 +46,9 @@ impl Config {
             )));
         }
         if self.wheel_sizes.is_empty() {
-            return Err(Error::invalid("wheel_size must name at least one level, got none: use 20 for 20 buckets a level"));
+            return Err(Error::invalid(
+                "wheel_size must name at least one level, got none: use 20 for 20 buckets a level",
+            ));
         }
         if let Some(size) = self.wheel_sizes.iter().find(|size| !(2..=65_536).contains(*size)) {
             return Err(Error::invalid(format!(

@@ -122,6 +122,7 @@ impl<T> Schedule<T> {
     }
 
     /// Whether the task has neither been claimed nor taken out.
+    #[cfg(feature = "python")]
     pub(crate) fn is_live(&self, handle: Handle) -> bool {
         self.wheel.slab.get(handle).is_some()
     }
@@ -137,6 +138,7 @@ impl<T> Schedule<T> {
     }
 
     /// What tag and task a released handle has.
+    #[cfg(feature = "python")]
     pub(crate) fn peek(&self, handle: Handle) -> Option<(&T, u32)> {
         self.wheel.slab.get(handle).and_then(|entry| Some((entry.task()?, entry.tag)))
     }
@@ -290,10 +292,6 @@ impl<T> Schedule<T> {
     /// When a bucket needs the reaper. One on level 1 holds nothing before its earliest instant, and nothing else expires
     /// with it when it is the head of the queue: a lone timer costs one wake-up, not two.
     fn wake_for(&self, armed: Armed, earliest_us: u64) -> u64 {
-        if armed.level == 1 && self.precision == Precision::Exact {
-            earliest_us
-        } else {
-            armed.expiration_ms * 1000
-        }
+        if armed.level == 1 && self.precision == Precision::Exact { earliest_us } else { armed.expiration_ms * 1000 }
     }
 }

@@ -71,18 +71,19 @@ pub(crate) fn take<T, X>(schedule: &Schedule<T>, mut see: impl FnMut(&T, u32) ->
         let entry = slab.at(slot);
         see(entry.task().expect("a bucket holds only slots in use"), entry.tag)
     };
-    let levels = schedule.wheel.levels().enumerate().map(|(index, (level, buckets))| LevelSnapshot {
+    let levels = schedule.wheel.levels().iter().enumerate().map(|(index, level)| LevelSnapshot {
         level: index + 1,
         tick_ms: level.tick_ms,
         interval_ms: level.interval_ms,
         start_ms: level.start_ms,
         current_time_ms: level.current_ms,
         covers_ms: (level.current_ms, level.end_ms()),
-        buckets: buckets
-            .into_iter()
-            .map(|(expiration_ms, slots)| BucketSnapshot {
-                expiration_ms,
-                tasks: slots.into_iter().map(&mut task).collect(),
+        buckets: level
+            .buckets
+            .iter()
+            .map(|bucket| BucketSnapshot {
+                expiration_ms: bucket.expiration_ms,
+                tasks: schedule.wheel.slots(bucket).map(&mut task).collect(),
             })
             .collect(),
     });
@@ -96,10 +97,6 @@ pub(crate) fn take<T, X>(schedule: &Schedule<T>, mut see: impl FnMut(&T, u32) ->
 
 impl From<Armed> for ArmedBucket {
     fn from(armed: Armed) -> Self {
-        Self {
-            expiration_ms: armed.expiration_ms,
-            level: usize::from(armed.level),
-            bucket: armed.bucket as usize,
-        }
+        Self { expiration_ms: armed.expiration_ms, level: usize::from(armed.level), bucket: armed.bucket as usize }
     }
 }

@@ -9,7 +9,7 @@ mod real {
 
     pub(crate) use crossbeam_channel::{Receiver, Sender, unbounded};
     pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard};
-    pub(crate) use std::thread::JoinHandle;
+    pub(crate) use std::thread::{JoinHandle, ThreadId, current as current_thread};
 
     /// Waits for a notification, at the longest until `deadline`. The lock is let go while it waits.
     pub(crate) fn wait<'a, T>(
@@ -37,13 +37,13 @@ mod real {
 }
 
 #[cfg(tickwheel_model)]
-#[expect(missing_debug_implementations, reason = "only for the model checker")]
 mod model {
+    use std::sync::PoisonError;
     use std::time::Instant;
 
     pub(crate) use shuttle::sync::MutexGuard;
     pub(crate) use shuttle::sync::mpsc::{Receiver, Sender, channel as unbounded};
-    pub(crate) use shuttle::thread::JoinHandle;
+    pub(crate) use shuttle::thread::{JoinHandle, ThreadId, current as current_thread};
 
     /// A model has no time: it waits until it is notified, so a lost wake-up shows as a deadlock.
     pub(crate) fn wait<'a, T>(
@@ -51,7 +51,7 @@ mod model {
         guard: MutexGuard<'a, T>,
         _deadline: Option<Instant>,
     ) -> MutexGuard<'a, T> {
-        condvar.0.wait(guard).expect("no test panics under a lock")
+        condvar.0.wait(guard).unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn unlock_fair<T>(guard: MutexGuard<'_, T>) {
@@ -62,6 +62,7 @@ mod model {
         shuttle::thread::Builder::new().name(name).spawn(body)
     }
 
+    /// As `parking_lot`'s it knows no poison: after a panic it is the first report that counts.
     #[derive(Debug, Default)]
     pub(crate) struct Mutex<T>(shuttle::sync::Mutex<T>);
 
@@ -71,7 +72,7 @@ mod model {
         }
 
         pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
-            self.0.lock().expect("no test panics under a lock")
+            self.0.lock().unwrap_or_else(PoisonError::into_inner)
         }
     }
 
@@ -83,14 +84,8 @@ mod model {
             Self::default()
         }
 
-        pub(crate) fn notify_one(&self) -> bool {
-            self.0.notify_one();
-            true
-        }
-
-        pub(crate) fn notify_all(&self) -> usize {
+        pub(crate) fn notify_all(&self) {
             self.0.notify_all();
-            0
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::executor::{self, Released};
 use crate::reaper;
 use crate::stats::Stats;
-use crate::sync::{self, JoinHandle, Mutex, Sender, unbounded};
+use crate::sync::{self, JoinHandle, Mutex, Sender, ThreadId, unbounded};
 use crate::timer::{Pending, Timer, When};
 use crate::wheel::Handle;
 
@@ -27,7 +27,7 @@ pub type Callback = Box<dyn FnOnce() + Send>;
 ///
 /// ```
 /// use std::time::Duration;
-/// let timer = tickwheel::SystemTimer::new("demo", tickwheel::Config::default())?;
+/// let timer = tickwheel::SystemTimer::new("demo", &tickwheel::Config::default())?;
 /// let (tell, told) = std::sync::mpsc::channel();
 /// timer.after(Duration::from_millis(5), move || tell.send("five").unwrap())?;
 /// let hour = timer.after(Duration::from_secs(3600), || unreachable!())?;
@@ -41,8 +41,7 @@ pub struct SystemTimer {
     queue: Mutex<Option<Sender<Released>>>,
     reaper: Mutex<Option<JoinHandle<()>>>,
     worker: Mutex<Option<JoinHandle<()>>>,
-    #[cfg(not(tickwheel_model))]
-    worker_id: std::thread::ThreadId,
+    worker_id: ThreadId,
 }
 
 /// A task that was added to a [`SystemTimer`].
@@ -65,11 +64,11 @@ impl SystemTimer {
     ///
     /// # Errors
     /// [`Error::Invalid`] for settings that are not allowed, or where the system gives no thread.
-    pub fn new(name: &str, config: Config) -> Result<Self, Error> {
+    pub fn new(name: &str, config: &Config) -> Result<Self, Error> {
         Self::on_clock(name, config, Clock::monotonic(0))
     }
 
-    pub(crate) fn on_clock(name: &str, config: Config, clock: Clock) -> Result<Self, Error> {
+    pub(crate) fn on_clock(name: &str, config: &Config, clock: Clock) -> Result<Self, Error> {
         let timer = Arc::new(Timer::new(config, clock)?);
         let (queue, released) = unbounded();
         let no_thread = |error| Error::invalid(format!("the system gave no thread for the timer: {error}"));
@@ -85,7 +84,6 @@ impl SystemTimer {
         };
         Ok(Self {
             timer,
-            #[cfg(not(tickwheel_model))]
             worker_id: worker.thread().id(),
             queue: Mutex::new(Some(queue)),
             reaper: Mutex::new(Some(reaper.map_err(no_thread)?)),
@@ -125,7 +123,6 @@ impl SystemTimer {
     ///
     /// `timeout` bounds the wait for callbacks; what has not started by then counts as pending. From inside a callback it
     /// waits for nothing.
-    #[expect(clippy::must_use_candidate, reason = "often called for its effect alone")]
     pub fn shutdown(&self, timeout: Option<Duration>) -> Vec<Pending<Callback>> {
         self.timer.close();
         if let Some(reaper) = self.reaper.lock().take() {
@@ -152,14 +149,8 @@ impl SystemTimer {
         unfinished
     }
 
-    #[cfg(not(tickwheel_model))]
     fn is_worker(&self) -> bool {
-        std::thread::current().id() == self.worker_id
-    }
-
-    #[cfg(tickwheel_model)]
-    fn is_worker(&self) -> bool {
-        false
+        sync::current_thread().id() == self.worker_id
     }
 }
 

@@ -87,7 +87,7 @@ pub(crate) struct State<T> {
 ///
 /// ```
 /// use tickwheel::{Clock, Config, Timer, When};
-/// let timer = Timer::new(Config::default(), Clock::manual(0)).unwrap();
+/// let timer = Timer::new(&Config::default(), Clock::manual(0)).unwrap();
 /// let five = timer.add(When::AfterUs(5_000), "five", 0).unwrap();
 /// timer.add(When::AfterUs(9_000), "nine", 0).unwrap();
 /// assert_eq!(timer.cancel(five), Some("five"));
@@ -115,7 +115,7 @@ impl<T> Timer<T> {
     ///
     /// # Errors
     /// [`Error::Invalid`] for settings that are not allowed.
-    pub fn new(config: Config, clock: Clock) -> Result<Self, Error> {
+    pub fn new(config: &Config, clock: Clock) -> Result<Self, Error> {
         config.check()?;
         Config::check_start(clock.now_ms())?;
         let schedule = Schedule::new(config.tick_ms, &config.wheel_sizes, clock.now_ms(), config.precision);
@@ -199,6 +199,7 @@ impl<T> Timer<T> {
     pub fn cancel(&self, handle: Handle) -> Option<T> {
         let mut state = self.lock();
         let task = state.cancel(handle);
+        self.finish_locked(&mut state, 0); // it may be the last that a shutdown waits for
         let wakes = state.wakes_when_abandoned();
         drop(state);
         self.wake_if(wakes);

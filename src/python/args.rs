@@ -91,7 +91,9 @@ pub(super) fn int64s(value: &Bound<'_, PyAny>, what: &str) -> PyResult<Vec<i64>>
     })?;
     if buffer.dimensions() != 1 {
         let dimensions = buffer.dimensions();
-        return Err(PyValueError::new_err(format!("{what} must have one dimension, got {dimensions}: flatten it first")));
+        return Err(PyValueError::new_err(format!(
+            "{what} must have one dimension, got {dimensions}: flatten it first"
+        )));
     }
     buffer.to_vec(value.py())
 }
@@ -117,7 +119,9 @@ fn finite(value: f64, what: &str) -> PyResult<Ms> {
 }
 
 fn too_far(what: &str, given: &str) -> PyErr {
-    PyValueError::new_err(format!("{what} must be below 2^52 ms (142,000 years), got {given}: leave it out to wait for ever"))
+    PyValueError::new_err(format!(
+        "{what} must be below 2^52 ms (142,000 years), got {given}: leave it out to wait for ever"
+    ))
 }
 
 /// An int, or what says by `__index__` that it is one; a bool is not.

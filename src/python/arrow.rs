@@ -72,8 +72,7 @@ pub(super) fn int64s(value: &Bound<'_, PyAny>, what: &str) -> PyResult<Vec<i64>>
         let validity = (*array.buffers).cast::<u8>();
         let values = (*array.buffers.add(1)).cast::<i64>();
         let is_valid = |index: usize| *validity.add(index / 8) >> (index % 8) & 1 == 1;
-        let has_nulls =
-            array.null_count != 0 && !validity.is_null() && !(offset..offset + length).all(is_valid);
+        let has_nulls = array.null_count != 0 && !validity.is_null() && !(offset..offset + length).all(is_valid);
         (std::slice::from_raw_parts(values.add(offset), length), has_nulls)
     };
     if has_nulls {

@@ -154,9 +154,9 @@ impl TaskBatch {
         let mut count = 0;
         for indices in indices.chunks(STEP) {
             let mut state = self.shared.lock(py)?;
-            let tasks: Vec<_> = self.cell.with(py, |content| {
-                indices.iter().filter_map(|index| state.cancel(content.handles[*index])).collect()
-            });
+            let tasks: Vec<_> = self
+                .cell
+                .with(py, |content| indices.iter().filter_map(|index| state.cancel(content.handles[*index])).collect());
             let wakes = state.wakes_when_abandoned();
             drop(state);
             self.shared.timer.wake_if(wakes);
@@ -168,7 +168,9 @@ impl TaskBatch {
 
     fn index(&self, py: Python<'_>, index: &Bound<'_, PyAny>) -> PyResult<usize> {
         let number = index.extract::<i64>().map_err(|_| {
-            PyTypeError::new_err(format!("an index of a batch must be an int, got {index}: pass its position in delays_ms"))
+            PyTypeError::new_err(format!(
+                "an index of a batch must be an int, got {index}: pass its position in delays_ms"
+            ))
         })?;
         self.checked(py, number)
     }

@@ -118,6 +118,7 @@ pub(super) fn attach<R>(f: impl for<'py> FnOnce(Python<'py>) -> R) -> R {
     if IS_REAPER.get() {
         ATTACHED_BY_REAPER.fetch_add(1, Ordering::Relaxed);
     }
+    #[expect(clippy::disallowed_methods, reason = "this is the one place")]
     Python::attach(f)
 }
 

@@ -4,6 +4,8 @@
 //! have in common, `task` and `batch` what is scheduled, `run` and `worker` what runs it, `timer`, `system` and `manual`
 //! the classes, `sight` what they show.
 
+#![expect(clippy::unused_self, reason = "Python calls a method with self, used or not")]
+
 mod args;
 mod arrow;
 mod batch;

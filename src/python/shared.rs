@@ -208,7 +208,7 @@ impl Inside {
 
 impl Drop for Inside {
     fn drop(&mut self) {
-        RUNNING.with_borrow_mut(|running| running.pop());
+        RUNNING.with_borrow_mut(Vec::pop);
     }
 }
 

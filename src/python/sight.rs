@@ -29,7 +29,10 @@ pub(super) fn snapshot<'py>(py: Python<'py>, shared: &Shared) -> PyResult<Bound<
         for bucket in &level.buckets {
             let tasks = bucket.tasks.iter().map(label).collect::<PyResult<Vec<_>>>()?;
             let expiration_ms = bucket.expiration_ms.map_or(-1, u64::cast_signed);
-            buckets.append(dict(py, [("expiration_ms", expiration_ms.into_bound_py_any(py)?), ("tasks", tasks.into_bound_py_any(py)?)])?)?;
+            buckets.append(dict(
+                py,
+                [("expiration_ms", expiration_ms.into_bound_py_any(py)?), ("tasks", tasks.into_bound_py_any(py)?)],
+            )?)?;
         }
         levels.append(dict(
             py,

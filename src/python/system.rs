@@ -86,7 +86,9 @@ impl SystemTimer {
                         let mut queue = shared.threads.queue.lock().clone()?;
                         Some(shared.timer.advance(&mut queue))
                     });
-                    return progress.map(|progress| !progress.is_idle()).ok_or_else(|| errors::closed(py, &shared.name));
+                    return progress
+                        .map(|progress| !progress.is_idle())
+                        .ok_or_else(|| errors::closed(py, &shared.name));
                 }
                 Wait::TimedOut if slice_us == limit_us => return Ok(false),
                 Wait::TimedOut => py.check_signals()?,

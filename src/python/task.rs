@@ -72,9 +72,9 @@ impl TimerTask {
             }
         }
         let name = name.map(|name| {
-            name.cast::<PyString>().map(|name| name.clone().unbind()).map_err(|_| {
-                PyTypeError::new_err(format!("name must be text, got {name}: it is what snapshots show"))
-            })
+            name.cast::<PyString>()
+                .map(|name| name.clone().unbind())
+                .map_err(|_| PyTypeError::new_err(format!("name must be text, got {name}: it is what snapshots show")))
         });
         let content = Content {
             delay: Some(delay),
@@ -229,8 +229,7 @@ impl TimerTask {
                 }
             };
             let moved = handle.and_then(|handle| state.reschedule(handle, due));
-            let (handle, wakes) =
-                moved.unwrap_or_else(|| state.add(due, slf.clone().into_any().unbind(), NO_INDEX));
+            let (handle, wakes) = moved.unwrap_or_else(|| state.add(due, slf.clone().into_any().unbind(), NO_INDEX));
             let old = this.cell.with(py, |content| content.on.replace((Own::new(Arc::clone(shared)), handle)));
             drop(state);
             drop(old);
@@ -285,9 +284,8 @@ impl TimerTask {
     /// It was cancelled; a one-shot task can never run again.
     pub(super) fn ended(&self, py: Python<'_>, handle: Handle) {
         self.left_timer(py, handle);
-        let taken = self.cell.with(py, |content| {
-            content.is_one_shot.then(|| (content.callback.take(), content.args.take()))
-        });
+        let taken =
+            self.cell.with(py, |content| content.is_one_shot.then(|| (content.callback.take(), content.args.take())));
         drop(taken);
     }
 

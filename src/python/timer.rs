@@ -73,7 +73,7 @@ impl Settings<'_, '_> {
         if let Some(on_error) = self.on_error {
             args::callable(on_error, "on_error")?;
         }
-        let core = Core::new(config, clock).map_err(|error| super::errors::from_core(py, &name, &error))?;
+        let core = Core::new(&config, clock).map_err(|error| super::errors::from_core(py, &name, &error))?;
         Ok(Shared::new(core, name, self.on_error.map(|on_error| on_error.clone().unbind()), target))
     }
 }
@@ -99,10 +99,10 @@ impl Timer {
     }
 
     #[getter]
-    fn unfinished<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+    fn unfinished<'py>(&self, py: Python<'py>) -> Bound<'py, PyList> {
         match self.unfinished_list(py) {
-            Some(list) => Ok(list.bind(py).get_slice(0, list.bind(py).len())),
-            None => Ok(PyList::empty(py)),
+            Some(list) => list.bind(py).get_slice(0, list.bind(py).len()),
+            None => PyList::empty(py),
         }
     }
 
@@ -178,12 +178,15 @@ impl Timer {
         let mut list = Vec::new();
         for task in tasks.try_iter()? {
             let task = task?.cast_into::<TimerTask>().map_err(|error| {
-                PyTypeError::new_err(format!("cancel_many takes TimerTasks ({error}): cancel a batch by its own cancel_many"))
+                PyTypeError::new_err(format!(
+                    "cancel_many takes TimerTasks ({error}): cancel a batch by its own cancel_many"
+                ))
             })?;
             if let Some((other, _)) = task.get().on(py)
                 && !Arc::ptr_eq(&other, &shared)
             {
-                let text = format!("a task is on timer '{}', not on '{}': nothing was cancelled", other.name, shared.name);
+                let text =
+                    format!("a task is on timer '{}', not on '{}': nothing was cancelled", other.name, shared.name);
                 return Err(PyValueError::new_err(text));
             }
             list.push(task);

@@ -166,12 +166,14 @@ impl<T> Wheel<T> {
         self.bucket(armed).earliest_us
     }
 
-    /// The levels as they stand, with the slots of each bucket: what a snapshot shows.
-    pub(crate) fn levels(&self) -> impl Iterator<Item = (&Level, Vec<(Option<u64>, Vec<u32>)>)> {
-        self.levels.iter().map(|level| {
-            let slots = |bucket: &Bucket| bucket.array.map_or(Vec::new(), |array| self.arrays.live(array).collect());
-            (level, level.buckets.iter().map(|bucket| (bucket.expiration_ms, slots(bucket))).collect())
-        })
+    /// The levels as they stand, the finest first.
+    pub(crate) fn levels(&self) -> &[Level] {
+        &self.levels
+    }
+
+    /// The slots of a bucket, in order of add.
+    pub(crate) fn slots(&self, bucket: &Bucket) -> impl Iterator<Item = u32> {
+        bucket.array.into_iter().flat_map(|array| self.arrays.live(array))
     }
 
     fn place(&mut self, slot: u32) -> Placed {

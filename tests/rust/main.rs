@@ -1,1 +1,12 @@
-fn main(){}
+//! The crate from outside: rules of time, order and exactness, on the manual clock; and the threads.
+
+#![expect(non_snake_case, reason = "a test name ends with the rule it holds up, as in __t9")]
+
+mod edges;
+mod golden;
+mod layout;
+mod levels;
+mod order;
+mod scenarios;
+mod support;
+mod system;

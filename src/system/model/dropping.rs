@@ -1,0 +1,72 @@
+//! A timer that nobody holds any more: it lives until it is empty, then both threads end.
+
+use std::sync::Arc;
+
+use super::super::SystemTimer;
+use super::{Books, FAR, NOW, RUNS, SOON, SOON_US, every, join, pass_time, sample, spawn, system, timer, with_reaper};
+use crate::sync::JoinHandle;
+use crate::timer::When;
+
+/// Takes the threads out of a timer, to see that they end by themselves.
+fn threads(timer: &SystemTimer) -> [JoinHandle<()>; 2] {
+    let (reaper, worker) = (timer.reaper.lock().take(), timer.worker.lock().take());
+    [reaper.expect("it has a reaper"), worker.expect("it has a worker")]
+}
+
+#[test]
+fn an_abandoned_timer_that_is_empty_ends_its_reaper() {
+    every(|| {
+        let timer = timer::<()>();
+        let (reaper, _released) = with_reaper(&timer);
+        timer.abandon();
+        join([reaper]);
+    });
+}
+
+#[test]
+fn an_abandoned_timer_ends_its_reaper_when_the_last_task_is_cancelled() {
+    every(|| {
+        let timer = timer();
+        let task = timer.add(When::AfterUs(SOON_US), (), 0).unwrap();
+        let (reaper, _released) = with_reaper(&timer);
+        let canceller = {
+            let timer = Arc::clone(&timer);
+            spawn(move || assert!(timer.cancel(task).is_some()))
+        };
+        timer.abandon();
+        join([reaper, canceller]);
+    });
+}
+
+#[test]
+fn a_timer_that_was_dropped_runs_what_is_pending_and_ends() {
+    sample(RUNS, || {
+        let (books, timer) = (Books::of(2), system());
+        let (threads, core) = (threads(&timer), Arc::clone(&timer.timer));
+        books.add(&timer, 0, NOW);
+        books.add(&timer, 1, SOON);
+        let time = spawn(move || pass_time(&core, SOON_US));
+        drop(timer);
+        join(threads);
+        join([time]);
+        assert!(books.ran(0) && books.ran(1));
+        books.close();
+    });
+}
+
+#[test]
+fn a_timer_that_was_dropped_ends_when_its_last_task_is_cancelled() {
+    sample(RUNS, || {
+        let (books, timer) = (Books::of(2), system());
+        let threads = threads(&timer);
+        let tasks = [0, 1].map(|task| books.add(&timer, task, FAR).unwrap());
+        let cancellers = [0, 1].map(|task| {
+            let (books, added) = (books.clone(), tasks[task].clone());
+            spawn(move || books.cancel(task, &added))
+        });
+        drop(timer);
+        join(threads);
+        join(cancellers);
+        books.close();
+    });
+}

@@ -1,0 +1,144 @@
+//! A shutdown against everything else: every task is accounted for once, and both threads end.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use super::super::SystemTimer;
+use super::{Books, FAR, NOW, RUNS, SOON, SOON_US, every, join, pass_time, sample, spawn, system, timer, with_reaper};
+use crate::sync::JoinHandle;
+use crate::timer::When;
+
+fn shut_down(books: &Books, timer: &Arc<SystemTimer>, timeout: Option<Duration>) -> JoinHandle<()> {
+    let (books, timer) = (books.clone(), Arc::clone(timer));
+    spawn(move || books.shutdown(&timer, timeout))
+}
+
+#[test]
+fn a_close_is_heard_by_a_reaper_about_to_sleep__t11() {
+    every(|| {
+        let timer = timer();
+        timer.add(When::AfterUs(SOON_US), 1, 0).unwrap();
+        let (reaper, released) = with_reaper(&timer);
+        timer.close();
+        join([reaper]);
+        assert!(released.recv().is_err(), "nothing was due");
+        assert_eq!(timer.drain().len(), 1);
+    });
+}
+
+#[test]
+fn a_shutdown_ends_both_threads_whatever_they_are_about_to_do__t11() {
+    sample(RUNS, || {
+        let (books, timer) = (Books::of(2), system());
+        books.add(&timer, 0, FAR);
+        books.add(&timer, 1, NOW);
+        books.shutdown(&timer, None);
+        assert!(books.ran(1), "what is due by then runs");
+        books.close();
+    });
+}
+
+/// Adds, cancels, moves of the clock and shutdowns, all at once.
+fn everything_at_once(books: &Books, shutdowns: &[Option<Duration>]) -> Arc<SystemTimer> {
+    let timer = system();
+    let due = books.add(&timer, 0, NOW).unwrap();
+    let soon = books.add(&timer, 1, SOON).unwrap();
+    let adder = {
+        let (books, timer) = (books.clone(), Arc::clone(&timer));
+        spawn(move || {
+            books.add(&timer, 2, NOW);
+            books.add(&timer, 3, FAR);
+        })
+    };
+    let canceller = {
+        let books = books.clone();
+        spawn(move || {
+            books.cancel(0, &due);
+            books.cancel(1, &soon);
+        })
+    };
+    let time = {
+        let timer = Arc::clone(&timer);
+        spawn(move || pass_time(&timer.timer, SOON_US))
+    };
+    let shutdowns: Vec<_> = shutdowns.iter().map(|timeout| shut_down(books, &timer, *timeout)).collect();
+    join(shutdowns.into_iter().chain([adder, canceller, time]));
+    timer
+}
+
+#[test]
+fn a_shutdown_amid_adds_cancels_and_fires_accounts_for_each_task_once__t11() {
+    sample(RUNS, || {
+        let books = Books::of(4);
+        everything_at_once(&books, &[None]);
+        books.close();
+    });
+}
+
+#[test]
+fn two_shutdowns_at_once_account_for_each_task_once__t11() {
+    sample(RUNS, || {
+        let books = Books::of(4);
+        everything_at_once(&books, &[None, None]);
+        books.close();
+    });
+}
+
+#[test]
+fn a_shutdown_that_waits_returns_once_another_has_taken_the_rest__t11() {
+    sample(RUNS, || {
+        let (books, timer) = (Books::of(2), system());
+        books.add(&timer, 0, NOW);
+        books.add(&timer, 1, NOW);
+        join([None, Some(Duration::ZERO)].map(|timeout| shut_down(&books, &timer, timeout)));
+        if let Some(worker) = timer.worker.lock().take() {
+            join([worker]);
+        }
+        books.close();
+    });
+}
+
+#[test]
+fn a_shutdown_that_does_not_wait_shares_the_tasks_out_with_the_worker__t11() {
+    sample(RUNS, || {
+        let books = Books::of(4);
+        let timer = everything_at_once(&books, &[Some(Duration::ZERO)]);
+        if let Some(worker) = timer.worker.lock().take() {
+            join([worker]);
+        }
+        books.close();
+    });
+}
+
+#[test]
+fn a_cancel_of_the_last_task_in_line_lets_a_shutdown_return__t11() {
+    sample(RUNS, || {
+        let (books, timer) = (Books::of(1), system());
+        let task = books.add(&timer, 0, NOW).unwrap();
+        let shutdown = shut_down(&books, &timer, None);
+        books.cancel(0, &task);
+        join([shutdown]);
+        books.close();
+    });
+}
+
+#[test]
+fn a_shutdown_from_a_callback_joins_nothing_and_another_one_waits_for_it__t11() {
+    sample(RUNS, || {
+        let (books, timer) = (Books::of(2), system());
+        books.add(&timer, 0, FAR);
+        let from_inside = Arc::new(Mutex::new(Vec::new()));
+        let task = {
+            let (inside, from_inside, books) = (Arc::downgrade(&timer), Arc::clone(&from_inside), books.clone());
+            timer.after(NOW, move || {
+                books.called(1);
+                let unfinished = inside.upgrade().map_or(Vec::new(), |timer| timer.shutdown(None));
+                from_inside.lock().unwrap().extend(unfinished);
+            })
+        };
+        task.unwrap();
+        join([shut_down(&books, &timer, None)]);
+        Books::look_through(std::mem::take(&mut from_inside.lock().unwrap()));
+        books.close();
+    });
+}

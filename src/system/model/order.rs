@@ -1,0 +1,98 @@
+//! The order of release while others add, cancel and advance: an earlier task is never behind a later one.
+
+use std::sync::{Arc, Mutex};
+
+use super::{RUNS, advance, join, pass_time, sample, spawn, timer, with_reaper};
+use crate::sync::unbounded;
+use crate::timer::{STEP, When};
+
+#[test]
+fn a_bucket_flushed_in_steps_loses_nothing_and_keeps_the_order__t6_t9() {
+    let count = STEP as u64 + 2;
+    sample(200, move || {
+        let timer = timer();
+        let handles: Vec<_> = {
+            let mut state = timer.lock();
+            // One bucket of level 2, [20, 40), more than one step long; what was added last is due first.
+            let due = |task: u64| When::AtUs(25_000 + count - task);
+            let mut add = |task| {
+                let due = state.admit(timer.clock(), due(task), 1).unwrap();
+                state.add(due, task, 0).0
+            };
+            (0..count).map(&mut add).collect()
+        };
+        timer.clock().set_us(40_000);
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let advancer = {
+            let (timer, order) = (Arc::clone(&timer), Arc::clone(&order));
+            spawn(move || {
+                let handles = advance(&timer);
+                // All under one lock, as a group is claimed: a thousand turns would only dilute the sample.
+                let mut state = timer.lock();
+                let claimed = handles.into_iter().filter_map(|handle| state.claim(handle, 40_000));
+                order.lock().unwrap().extend(claimed.map(|claimed| (claimed.due_us, claimed.task)));
+            })
+        };
+        let mut cancelled = 0;
+        for task in [0, STEP - 1, STEP, count as usize - 1] {
+            cancelled += u64::from(timer.cancel(handles[task]).is_some());
+        }
+        // Added in the middle of the flush, due now: it overtakes nothing.
+        timer.add(When::AtUs(0), count, 0).unwrap();
+        join([advancer]);
+        let mut order = std::mem::take(&mut *order.lock().unwrap());
+        for handle in advance(&timer) {
+            order.extend(timer.claim(handle).map(|claimed| (claimed.due_us, claimed.task)));
+        }
+        assert!(order.is_sorted());
+        assert_eq!(order.len() as u64 + cancelled, count + 1);
+    });
+}
+
+#[test]
+fn two_who_advance_hand_over_in_order__t6() {
+    sample(RUNS, || {
+        let timer = timer();
+        let handles = [0, 1_000, 2_000, 2_500].map(|due_us| timer.add(When::AtUs(due_us), (), 0).unwrap());
+        let (queue, released) = unbounded();
+        let advancers = [1_000, 3_000].map(|now_us| {
+            let (timer, mut queue) = (Arc::clone(&timer), queue.clone());
+            spawn(move || {
+                timer.clock().set_us(now_us);
+                timer.advance(&mut queue);
+            })
+        });
+        drop(queue);
+        join(advancers);
+        let mut order = Vec::new();
+        while let Ok(batch) = released.recv() {
+            order.extend(batch.handles);
+        }
+        assert_eq!(order, handles);
+    });
+}
+
+#[test]
+fn adds_while_the_reaper_advances_overtake_nothing__t6_t16() {
+    sample(RUNS, || {
+        let timer = timer();
+        let (reaper, released) = with_reaper(&timer);
+        let first = timer.add(When::AtUs(25_000), (), 0).unwrap();
+        let time = {
+            let timer = Arc::clone(&timer);
+            spawn(move || [15_000, 20_000, 26_000].into_iter().for_each(|now_us| pass_time(&timer, now_us)))
+        };
+        // By another way: the first came in on level 2, this one on level 1 if the clock has moved.
+        let second = timer.add(When::AtUs(25_000), (), 0).unwrap();
+        let third = timer.add(When::AfterUs(0), (), 0).unwrap();
+        join([time]);
+        let mut order = Vec::new();
+        while order.len() < 3 {
+            order.extend(released.recv().unwrap().handles);
+        }
+        timer.close();
+        join([reaper]);
+        order.retain(|handle| *handle != third);
+        assert_eq!(order, [first, second]);
+    });
+}

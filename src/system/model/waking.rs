@@ -1,0 +1,113 @@
+//! An add against a reaper that is about to sleep: no wake-up is lost, and none is wasted.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::{RUNS, every, join, sample, spawn, timer, with_reaper};
+use crate::timer::{Timer, Wait, When};
+
+const HOUR_US: u64 = 3_600_000_000;
+const SECOND_US: u64 = 1_000_000;
+
+/// Runs every interleaving and returns the most wake-ups that any of them counted.
+fn most_wake_ups(body: impl Fn(Arc<Timer<u32>>) + Send + Sync + 'static) -> u64 {
+    let most = Arc::new(AtomicU64::new(0));
+    let seen = Arc::clone(&most);
+    every(move || {
+        let timer = timer();
+        body(Arc::clone(&timer));
+        seen.fetch_max(timer.stats().wake_ups, Ordering::Relaxed);
+    });
+    most.load(Ordering::Relaxed)
+}
+
+#[test]
+fn an_add_is_heard_by_a_reaper_with_nothing_to_wait_for() {
+    every(|| {
+        let timer = timer();
+        let (reaper, released) = with_reaper(&timer);
+        timer.add(When::AtUs(0), 1, 0).unwrap();
+        assert_eq!(released.recv().unwrap().handles.len(), 1);
+        timer.close();
+        join([reaper]);
+    });
+}
+
+#[test]
+fn an_add_is_heard_by_a_reaper_that_waits_for_a_far_task() {
+    every(|| {
+        let timer = timer();
+        timer.add(When::AfterUs(HOUR_US), 1, 0).unwrap();
+        let (reaper, released) = with_reaper(&timer);
+        let soon = timer.add(When::AtUs(0), 2, 0).unwrap();
+        assert_eq!(released.recv().unwrap().handles, [soon]);
+        timer.close();
+        join([reaper]);
+    });
+}
+
+fn several_adders(adders: u64) {
+    let timer = timer();
+    let (reaper, released) = with_reaper(&timer);
+    let threads: Vec<_> = (0..adders)
+        .map(|task| {
+            let timer = Arc::clone(&timer);
+            spawn(move || drop(timer.add(When::AtUs(0), task, 0)))
+        })
+        .collect();
+    let mut heard = 0;
+    while heard < adders {
+        heard += released.recv().unwrap().handles.len() as u64;
+    }
+    join(threads);
+    timer.close();
+    join([reaper]);
+}
+
+#[test]
+fn each_of_several_adders_is_heard() {
+    sample(RUNS, || several_adders(2));
+    sample(RUNS, || several_adders(4));
+}
+
+#[test]
+fn of_adds_in_the_future_only_one_that_becomes_the_earliest_wakes() {
+    let add_second = |due_us| {
+        most_wake_ups(move |timer| {
+            timer.add(When::AfterUs(HOUR_US), 1, 0).unwrap();
+            let (reaper, _released) = with_reaper(&timer);
+            timer.add(When::AfterUs(due_us), 2, 0).unwrap();
+            timer.close(); // one more wake-up
+            join([reaper]);
+        })
+    };
+    assert_eq!(add_second(SECOND_US), 2);
+    assert_eq!(add_second(2 * HOUR_US), 1);
+}
+
+#[test]
+fn before_its_floor_a_sleeper_is_woken_once_at_the_most__t5() {
+    let most = most_wake_ups(|timer| {
+        let sleeper = Arc::clone(&timer);
+        let sleeper = spawn(move || assert_eq!(sleeper.wait_for_work(100, u64::MAX), Wait::Stop));
+        // The first moves the end of the sleep to the floor; nothing can move it before that.
+        timer.add(When::AtUs(5), 1, 0).unwrap();
+        timer.add(When::AtUs(0), 2, 0).unwrap();
+        timer.close(); // one more wake-up
+        join([sleeper]);
+    });
+    assert_eq!(most, 2);
+}
+
+#[test]
+fn a_move_forward_is_heard__t7() {
+    every(|| {
+        let timer = timer();
+        let far = timer.add(When::AfterUs(HOUR_US), 1, 0).unwrap();
+        let (reaper, released) = with_reaper(&timer);
+        let soon = timer.reschedule(far, When::AtUs(0)).unwrap().expect("it was pending");
+        assert_eq!(released.recv().unwrap().handles, [soon]);
+        timer.close();
+        join([reaper]);
+    });
+}

@@ -1,0 +1,56 @@
+//! Imports point one way (docs/design.md): a lower module never names an upper one.
+
+use std::fs;
+use std::path::Path;
+
+/// What each module of the core may use of the crate; a module is named by its file or folder in `src`.
+const MAY_USE: &[(&str, &[&str])] = &[
+    ("clock.rs", &[]),
+    ("error.rs", &[]),
+    ("stats.rs", &[]),
+    ("sync.rs", &[]),
+    ("wheel", &[]),
+    ("queue.rs", &["wheel"]),
+    ("front.rs", &["wheel"]),
+    ("schedule.rs", &["front", "queue", "wheel"]),
+    ("config.rs", &["clock", "error", "schedule"]),
+    ("timer.rs", &["clock", "config", "error", "executor", "schedule", "stats", "sync", "wheel"]),
+    ("snapshot.rs", &["schedule", "timer", "wheel"]),
+    ("executor.rs", &["sync", "timer", "wheel"]),
+    ("reaper.rs", &["executor", "timer"]),
+    ("system.rs", &["clock", "config", "error", "executor", "reaper", "stats", "sync", "timer", "wheel"]),
+];
+
+fn sources(path: &Path) -> Vec<String> {
+    if path.is_dir() {
+        return fs::read_dir(path).unwrap().flat_map(|entry| sources(&entry.unwrap().path())).collect();
+    }
+    vec![fs::read_to_string(path).unwrap()]
+}
+
+#[test]
+fn a_module_uses_only_what_lies_below_it() {
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let known: Vec<_> = MAY_USE.iter().map(|(file, _)| file.trim_end_matches(".rs")).collect();
+    for (file, allowed) in MAY_USE {
+        let own = file.trim_end_matches(".rs");
+        for source in sources(&src.join(file)) {
+            for used in source.split("crate::").skip(1) {
+                let name: String = used.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+                let is_fine = name == own || allowed.contains(&name.as_str()) || !known.contains(&name.as_str());
+                assert!(is_fine, "{file} uses crate::{name}");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_core_module_has_a_place_in_the_order() {
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    for entry in fs::read_dir(src).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        let is_known = MAY_USE.iter().any(|(file, _)| *file == name);
+        let is_outside = ["lib.rs", "python", "system"].contains(&name.as_str());
+        assert!(is_known || is_outside, "src/{name} is not in the list above");
+    }
+}

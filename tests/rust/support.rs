@@ -1,0 +1,94 @@
+//! What the tests share: a timer that is stepped by hand, and a small random generator.
+
+use tickwheel::{Clock, Config, Handle, Precision, Released, Snapshot, Timer, When};
+
+/// A timer of numbered tasks on a manual clock.
+pub(crate) struct Manual {
+    pub(crate) timer: Timer<u32>,
+}
+
+impl Manual {
+    pub(crate) fn new(tick_ms: u64, sizes: &[u32], start_ms: u64, precision: Precision) -> Self {
+        let config = Config { tick_ms, wheel_sizes: sizes.to_vec(), precision, ..Config::default() };
+        Self { timer: Timer::new(&config, Clock::manual(start_ms)).expect("good settings") }
+    }
+
+    /// Tick 1, the default size 20, start 0, exact.
+    pub(crate) fn standard() -> Self {
+        Self::new(1, &[20], 0, Precision::Exact)
+    }
+
+    pub(crate) fn after_ms(&self, delay_ms: u64, id: u32) -> Handle {
+        self.timer.add(When::AfterUs(delay_ms * 1000), id, 0).expect("in range")
+    }
+
+    pub(crate) fn now_us(&self) -> u64 {
+        self.timer.clock().now_us()
+    }
+
+    /// Sets the clock and advances once, as a reaper that wakes at that moment would; what ran, in order.
+    pub(crate) fn wake_at_us(&self, now_us: u64) -> Vec<u32> {
+        self.timer.clock().set_us(now_us);
+        let mut handles = Vec::new();
+        self.timer.advance(&mut |batch: Released| handles.extend(batch.handles));
+        let run = |handle: Handle| {
+            let claimed = self.timer.claim(handle)?;
+            self.timer.finish(1);
+            Some(claimed.task)
+        };
+        handles.into_iter().filter_map(run).collect()
+    }
+
+    /// Moves the clock on from event to event; what ran, and when.
+    pub(crate) fn step_to_us(&self, to_us: u64) -> Vec<(u64, u32)> {
+        let mut ran = Vec::new();
+        while let Some(event_us) = self.timer.next_event_us().filter(|event_us| *event_us <= to_us) {
+            let ids = self.wake_at_us(event_us);
+            ran.extend(ids.into_iter().map(|id| (self.now_us(), id)));
+        }
+        self.timer.clock().set_us(to_us);
+        ran
+    }
+
+    pub(crate) fn snapshot(&self) -> Snapshot<u32> {
+        self.timer.snapshot(|id, _| *id)
+    }
+
+    /// The level (from 1) and bucket of a task; `None` if it is in no bucket.
+    pub(crate) fn place_of(&self, id: u32) -> Option<(usize, usize)> {
+        self.snapshot().levels.iter().find_map(|level| {
+            let bucket = level.buckets.iter().position(|bucket| bucket.tasks.contains(&id))?;
+            Some((level.level, bucket))
+        })
+    }
+}
+
+/// `SplitMix64` (Steele, Lea and Flood, 2014): small, and good enough to choose test cases.
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// From 0 up to, not including, `end`.
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+
+    pub(crate) fn between(&mut self, low: u64, high: u64) -> u64 {
+        low + self.below(high - low + 1)
+    }
+
+    pub(crate) fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len() as u64) as usize]
+    }
+}
