@@ -143,6 +143,9 @@ class Timer:
     def now_ms(self) -> int:
         """The timer's clock, rounded down to a millisecond."""
 
+    def now_us(self) -> int:
+        """The timer's clock, rounded down to a microsecond."""
+
     def __len__(self) -> int:
         """How many tasks are not yet released to the executor."""
 
@@ -203,8 +206,8 @@ class SystemTimer(Timer):
     native thread drives the clock; with `False` call `advance_clock`. `executor`: where callbacks run: by default one
     thread, `executor-<name>`; or a `concurrent.futures.Executor` of threads; or an asyncio loop. `precision`: `"exact"`
     to the microsecond, or `"tick"`, as in Kafka: up to one tick early, fewest wake-ups. `slack_us`: the least time
-    between two wake-ups. `max_pending`: a bound, passed by no add (`TimerFull`). `on_error(task, exception)` gets what a callback
-    raises; by default `sys.unraisablehook`. After Kafka's `SystemTimer`.
+    between two wake-ups. `max_pending`: a bound, passed by no add (`TimerFull`). `on_error(task, exception)` gets what
+    a callback raises; by default `sys.unraisablehook`. After Kafka's `SystemTimer`.
 
     >>> with SystemTimer("demo") as timer:
     ...     task = timer.after(60_000, print, "a minute has passed")

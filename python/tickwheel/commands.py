@@ -5,6 +5,7 @@ other codes are those of `tickwheel.delivery.ending`.
 """
 
 import math
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ from rich.console import Console
 
 from tickwheel import __version__
 
+_STDOUT = 1
 _SWITCH_S = 0.0005  # how long the reading thread may keep the timer's waiting; the interpreter's default is 5 ms
 
 
@@ -111,7 +113,7 @@ def deliver(
     if from_ms is not None and speed is None:
         raise click.UsageError("--from TIME needs --speed N: without it messages are due by the wall clock.")
     console = Console(stderr=True)
-    report = reporter(console, live=to != "-" or not sys.stdout.isatty())
+    report = reporter(console, live=to != "-" or not os.isatty(_STDOUT))
     try:
         sources = find_sources(inputs)
         check_outputs({"--to": path_of(to), "--dead-letters": dead_letters, "--summary": summary}, sources)

@@ -111,6 +111,11 @@ impl Timer {
         Ok(self.shared.timer.clock().now_ms())
     }
 
+    fn now_us(&self, py: Python<'_>) -> PyResult<u64> {
+        self.shared.check_process(py)?;
+        Ok(self.shared.timer.clock().now_us())
+    }
+
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
         Ok(self.shared.lock(py)?.schedule.len())
     }

@@ -104,6 +104,9 @@ fn four_levels_of_twenty_cover_160_seconds__t2() {
     assert_eq!(wheel.snapshot().levels.len(), 4);
     wheel.after_ms(160_000, 1);
     assert_eq!(wheel.snapshot().levels.len(), 5);
+    let wheel = Manual::standard();
+    wheel.after_ms(160_000, 0);
+    assert_eq!(wheel.snapshot().levels.len(), 5, "a new level does not cover its end either");
 }
 
 #[test]

@@ -204,7 +204,7 @@ class Deliverer:
 
     def _watch(self) -> None:
         assert self._clock is not None
-        if self._clock.read_again():
+        if self._clock.was_stepped():
             self._place_again(self._clock)
         self._after(_WATCH_MS, self._watch)
 

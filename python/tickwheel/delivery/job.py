@@ -11,8 +11,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tickwheel import SystemTimer
-from tickwheel.delivery.clock import ReplayClock, TimerClock, WallClock
+from tickwheel import SystemTimer, Timer
+from tickwheel.delivery.clock import ReplayClock, WallClock
 from tickwheel.delivery.dead_letters import DeadLetters
 from tickwheel.delivery.deliverer import Deliverer
 from tickwheel.delivery.errors import BadRecord, DeliveryFailed
@@ -57,7 +57,7 @@ def run(job: Job, reporter: Reporter) -> Result:
     """Run it to its end. Call it in the main thread, which gets the Ctrl-C."""
     timer = SystemTimer("deliver", on_error=lambda _task, error: deliverer.fail(error))
     deliverer = Deliverer(timer, job.sink)
-    reading = _Reading(job, deliverer, TimerClock(timer))
+    reading = _Reading(job, deliverer, timer)
     failure, interrupted = None, False
     with reporter:
         try:
@@ -82,28 +82,31 @@ def run(job: Job, reporter: Reporter) -> Result:
 class _Reading(threading.Thread):
     """Reads until the input ends or `stop`; a daemon, as it may wait for standard input for ever."""
 
-    def __init__(self, job: Job, deliverer: Deliverer, timer_clock: TimerClock) -> None:
+    def __init__(self, job: Job, deliverer: Deliverer, timer: Timer) -> None:
         super().__init__(name="reader-deliver", daemon=True)
         self._job = job
         self._deliverer = deliverer
-        self._timer_clock = timer_clock
-        self._stopped = threading.Event()
+        self._timer = timer
+        self._taking = threading.Lock()  # guards `_stopped`: held while a record is taken, not while waiting for one
+        self._stopped = False
         self.stopped_at: str | None = "its start"
 
     def stop(self) -> None:
-        """Accept nothing more, and don't wait for what is being read."""
-        self._stopped.set()
+        """From now on nothing is accepted or written; does not wait for what is being read."""
+        with self._taking:
+            self._stopped = True
 
     def run(self) -> None:
         """In the thread; every error ends the run by the deliverer."""
         try:
             if self._job.speed is None:
-                self._deliverer.start(WallClock(self._timer_clock))
+                self._deliverer.start(WallClock(self._timer))
             for record in read(self._job.sources, self._job.columns):
-                if self._stopped.is_set():
-                    return
-                self.stopped_at = f"line {record.line} of {record.source}"
-                self._take(record)
+                with self._taking:
+                    if self._stopped:
+                        return
+                    self.stopped_at = f"line {record.line} of {record.source}"
+                    self._take(record)
             self.stopped_at = None
             if self._job.speed is not None:
                 self._deliverer.start(self._replay(self._job.speed))
@@ -126,4 +129,4 @@ class _Reading(threading.Thread):
     def _replay(self, speed: float) -> ReplayClock:
         from_ms = self._job.from_ms if self._job.from_ms is not None else self._deliverer.first_due_ms()
         head_start_ms = _PLACING_MS * self._deliverer.summary.accepted
-        return ReplayClock(self._timer_clock, speed, from_ms or 0, head_start_ms)
+        return ReplayClock(self._timer, speed, from_ms or 0, head_start_ms)

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from tickwheel.delivery import Columns, Delivery, Message
-from tickwheel.delivery.clock import ReplayClock, TimerClock, WallClock
+from tickwheel.delivery.clock import ReplayClock, WallClock
 from tickwheel.delivery.deliverer import Deliverer
 from tickwheel.testing import ManualTimer
 
@@ -43,18 +43,17 @@ class Desk:
         self.timer = ManualTimer(start_ms=5_000)
         self.step_ms = 0
         self.sink = RememberingSink()
-        self.timer_clock = TimerClock(self.timer, lambda: self.timer.now_ms() * 1_000_000)
         self.deliverer = Deliverer(self.timer, self.sink, self.wall_ns)
 
     def wall_ns(self) -> int:
         return (START_MS + self.timer.now_ms() - 5_000 + self.step_ms) * 1_000_000
 
     def start(self) -> "Desk":
-        self.deliverer.start(WallClock(self.timer_clock, self.wall_ns))
+        self.deliverer.start(WallClock(self.timer, self.wall_ns))
         return self
 
     def start_replay(self, speed: float, from_ms: int) -> None:
-        self.deliverer.start(ReplayClock(self.timer_clock, speed, from_ms))
+        self.deliverer.start(ReplayClock(self.timer, speed, from_ms))
 
     def accept(self, id_: str, after_ms: int = 0, *, key: str | None = None, payload: bytes = b"1") -> None:
         self.deliverer.accept(Message(id_, key, START_MS + after_ms, msgspec.Raw(payload)))
@@ -65,7 +64,7 @@ def desk() -> Desk:
     return Desk()
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def new_desk() -> Callable[[], Desk]:
     """For a property, which needs a fresh one for each example."""
     return Desk

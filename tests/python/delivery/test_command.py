@@ -1,0 +1,222 @@
+"""`tickwheel deliver` in this process: what it reads, what it writes, what it says, and its exit codes."""
+
+import importlib.abc
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+import tickwheel
+from tickwheel import cli
+from tickwheel.commands import tickwheel as command
+
+pytestmark = pytest.mark.usefixtures("switch_interval")
+
+Deliver = Callable[..., Result]
+
+
+@pytest.fixture
+def deliver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Deliver:
+    """Runs `tickwheel deliver ARGS --to file:out.ndjson` in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*args: str, to: str = "file:out.ndjson") -> Result:
+        return CliRunner().invoke(command, ["deliver", *args, "--to", to], catch_exceptions=False)
+
+    return run
+
+
+def out(name: str = "out.ndjson") -> list[dict[str, Any]]:
+    return [json.loads(line) for line in Path(name).read_bytes().splitlines()]
+
+
+def test_ndjson_is_delivered__D11(deliver: Deliver) -> None:
+    Path("in.ndjson").write_text('{"id": "b", "key": "k", "delay_ms": 40}\n{"id": "a", "due": 5, "payload": 1.50}\n')
+    result = deliver("in.ndjson", "--summary", "s.json")
+    assert result.exit_code == 0
+    assert [line["id"] for line in out()] == ["a", "b"]
+    assert all(line["lateness_ms"] >= 0 for line in out())
+    assert all(line["delivered_at"] >= line["due"] for line in out())
+    assert b'"payload":1.50,' in Path("out.ndjson").read_bytes()
+    assert result.stdout == "", "standard output is for deliveries"
+    summary = json.loads(Path("s.json").read_text())
+    assert (summary["accepted"], summary["delivered"], summary["not_delivered"]) == (2, 2, 0)
+    assert summary["lateness_ms"]["max"] == max(line["lateness_ms"] for line in out())
+
+
+def test_csv_is_delivered_by_the_columns_that_are_named__D11(deliver: Deliver) -> None:
+    Path("in.csv").write_text("flight,tail,at,body\nUA1,N1,5,x\n")
+    result = deliver("in.csv", "--id", "flight", "--key", "tail", "--due", "at", "--payload", "body")
+    assert result.exit_code == 0
+    assert [(line["id"], line["key"], line["payload"]) for line in out()] == [("UA1", "N1", "x")]
+
+
+def test_a_folder_stands_for_its_files__D11(deliver: Deliver) -> None:
+    Path("in/deep").mkdir(parents=True)
+    Path("in/b.csv").write_text("id,due\nb,5\n")
+    Path("in/a.jsonl").write_text('{"id": "a", "due": 5}\n')
+    Path("in/deep/c.NDJSON").write_text('{"id": "c", "due": 5}\n')
+    Path("in/_SUCCESS").write_text("")
+    Path("in/.hidden").write_text("")
+    assert deliver("in").exit_code == 0
+    assert [line["id"] for line in out()] == ["a", "b", "c"]
+
+
+def test_bad_records_are_dead_letters_and_the_rest_goes_on__D2(deliver: Deliver) -> None:
+    lines = [b'{"id": "a", "due": 5}', b"nope", b'{"id": "\xff"}', b'{"id": "a", "due": 6}', b'{"id": "b", "due": 5}']
+    Path("in.ndjson").write_bytes(b"\n".join(lines))
+    Path("dead.ndjson").write_text('{"line": "of an earlier run"}\n')
+    result = deliver("in.ndjson", "--dead-letters", "dead.ndjson")
+    assert result.exit_code == 1
+    assert [line["id"] for line in out()] == ["a", "b"]
+    earlier, *letters = out("dead.ndjson")
+    assert earlier == {"line": "of an earlier run"}
+    assert [list(letter) for letter in letters] == [["source", "line", "reason", "allowed", "record"]] * 3
+    assert [(letter["source"], letter["line"], letter["record"]) for letter in letters] == [
+        ("in.ndjson", 2, "nope"),
+        ("in.ndjson", 3, {"base64": "eyJpZCI6ICL/In0="}),
+        ("in.ndjson", 4, '{"id": "a", "due": 6}'),
+    ]
+    assert "dead letters 3" in " ".join(result.stderr.split())
+
+
+def test_without_a_file_dead_letters_go_to_standard_error_whole__D2(deliver: Deliver) -> None:
+    record = '{"id": "a", "x": "' + "long " * 200 + '[red]"}'
+    Path("in.ndjson").write_text(record)
+    result = deliver("in.ndjson")
+    assert result.exit_code == 1
+    letter = json.loads(result.stderr.splitlines()[0])
+    assert (letter["reason"], letter["record"]) == ("due is missing", record)
+
+
+def test_duplicates_and_cancels_are_counted__D7(deliver: Deliver) -> None:
+    Path("in.csv").write_text(
+        "id,due,delay_ms,op\na,5,,\na,5,,\nb,,86400000,\nb,,,cancel\nc,,,cancel\nc,5,,\nd,,,cancel\n"
+    )
+    assert deliver("in.csv", "--summary", "s.json").exit_code == 0
+    assert [line["id"] for line in out()] == ["a"]
+    summary = json.loads(Path("s.json").read_text())
+    assert (summary["accepted"], summary["duplicates"], summary["cancelled"], summary["cancels_unknown"]) == (
+        3,
+        1,
+        2,
+        1,
+    )
+
+
+def test_a_replay_starts_at_the_first_due_time_and_keeps_the_gaps__D11(deliver: Deliver) -> None:
+    Path("in.ndjson").write_text(
+        '{"id": "b", "due": "2013-11-27T09:00:00Z"}\n{"id": "a", "due": "2013-11-27T08:00:00Z"}\n'
+        '{"id": "c", "delay_ms": 5}\n'
+    )
+    result = deliver("in.ndjson", "--speed", "36000")
+    a, b = out()
+    assert (a["id"], b["id"], a["due"]) == ("a", "b", "2013-11-27T08:00:00.000Z")
+    sent = [float(line["delivered_at"][-7:-1]) - line["lateness_ms"] / 1000 for line in (a, b)]
+    assert (sent[1] - sent[0]) % 60 == pytest.approx(0.1, abs=0.01)
+    assert result.exit_code == 1, "a delay can't be replayed"
+
+
+def test_a_replay_from_a_time_begins_there__D11(deliver: Deliver) -> None:
+    Path("in.ndjson").write_text('{"id": "a", "due": 1000}\n{"id": "b", "due": 61000}\n')
+    assert deliver("in.ndjson", "--speed", "1000", "--from", "1970-01-01T00:01:00Z").exit_code == 0
+    assert [line["id"] for line in out()] == ["a", "b"]
+    assert out()[0]["lateness_ms"] >= 59
+
+
+def test_nothing_to_deliver_is_fine__D11(deliver: Deliver) -> None:
+    Path("in.ndjson").write_text("\n\n")
+    assert deliver("in.ndjson").exit_code == 0
+    assert deliver("in.ndjson", "--speed", "5").exit_code == 0
+    assert out() == []
+
+
+@pytest.mark.parametrize(
+    ("args", "to", "message"),
+    [
+        ([], "-", "Missing argument 'INPUT...'"),
+        (["none.ndjson"], "-", "none.ndjson does not exist"),
+        (["in.txt"], "-", "the suffix says the format, and may be .ndjson, .jsonl, .csv"),
+        (["in.parquet"], "-", "Parquet can't be read yet"),
+        (["empty"], "-", "empty holds no files"),
+        (["-", "-"], "-", "standard input (-) is given twice"),
+        (["in.ndjson"], "out.ndjson", "write file:out.ndjson"),
+        (["in.ndjson"], "file:in.ndjson", "--to: in.ndjson is an input too"),
+        (["in.ndjson"], "file:empty", "--to: empty is a folder"),
+        (["in.ndjson"], "file:none/out", "--to: there is no folder none"),
+        (["in.ndjson", "--summary", "none/s.json"], "-", "--summary: there is no folder none"),
+        (["in.ndjson", "--dead-letters", "x"], "file:./x", "--dead-letters: x is the file of --to too"),
+        (["in.ndjson", "--from", "5"], "-", "--from TIME needs --speed N"),
+        (["in.ndjson", "--speed", "5", "--from", "2020-01-01T00:00:00"], "-", "the time has no zone"),
+        (["in.ndjson", "--speed", "nan"], "-", "'nan' is not a speed"),
+        (["in.ndjson", "--speed", "0"], "-", "'0' is not a speed"),
+        (["in.ndjson", "--speed", "fast"], "-", "'fast' is not a speed"),
+    ],
+)
+def test_wrong_usage_says_what_to_do_and_ends_with_2__D2(
+    deliver: Deliver, args: list[str], to: str, message: str
+) -> None:
+    Path("in.ndjson").write_text('{"id": "a", "due": 5}\n')
+    Path("empty").mkdir()
+    result = deliver(*args, to=to)
+    assert result.exit_code == 2
+    assert message in " ".join(result.stderr.split())
+    assert not Path("out.ndjson").exists()
+
+
+def test_a_full_disk_ends_the_run_with_3_and_says_what_is_missing__D2(deliver: Deliver) -> None:
+    Path("in.ndjson").write_text('{"id": "a", "due": 5}\n{"id": "b", "delay_ms": 86400000}\n')
+    result = deliver("in.ndjson", "--summary", "s.json", to="file:/dev/full")
+    assert result.exit_code == 3
+    assert "Failed: the destination takes no more: No space left on device" in result.stderr
+    assert "Not delivered: a, b." in result.stderr
+    assert json.loads(Path("s.json").read_text())["not_delivered"] == 2
+
+
+def test_dead_letters_that_can_not_be_written_end_the_run_with_3__D2(deliver: Deliver) -> None:
+    Path("in.ndjson").write_text('nope\n{"id": "b", "delay_ms": 86400000}\n')
+    result = deliver("in.ndjson", "--dead-letters", "/dev/full")
+    assert result.exit_code == 3
+    assert "the dead letters can't be written: No space left on device" in result.stderr
+    assert "The input was read up to line 1 of in.ndjson" in result.stderr
+
+
+def test_a_summary_that_can_not_be_written_ends_with_3__D2(deliver: Deliver) -> None:
+    Path("in.ndjson").write_text('{"id": "a", "due": 5}\n')
+    result = deliver("in.ndjson", "--summary", "/dev/full")
+    assert result.exit_code == 3
+    assert "the summary can't be written to /dev/full: No space left on device" in result.stderr
+
+
+def test_the_version_is_told() -> None:
+    assert CliRunner().invoke(command, ["--version"]).stdout == f"tickwheel, version {tickwheel.__version__}\n"
+
+
+def test_trace_is_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    import tickwheel.trace
+
+    calls: list[dict[str, Any]] = []
+    monkeypatch.setattr(tickwheel.trace, "run", lambda **how: calls.append(how))
+    assert CliRunner().invoke(command, ["trace", "--json"]).exit_code == 0
+    assert calls == [{"as_json": True, "console": None}]
+
+
+@pytest.mark.parametrize("library", ["click", "rich", "msgspec"])
+def test_a_missing_library_says_what_to_install(library: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Missing(importlib.abc.MetaPathFinder):
+        def find_spec(self, name: str, *_: object) -> None:
+            if name == library:
+                raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+    monkeypatch.setattr(sys, "argv", ["tickwheel", "deliver", "-"])
+    monkeypatch.setattr(sys, "meta_path", [Missing(), *sys.meta_path])
+    for name in list(sys.modules):
+        if name.split(".")[0] == library or name.startswith(("tickwheel.commands", "tickwheel.delivery")):
+            monkeypatch.delitem(sys.modules, name)
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == f"tickwheel: {library} is not installed: run pip install 'tickwheel[delivery]'"

@@ -1,0 +1,128 @@
+"""`tickwheel deliver` as a process: standard input and output, Ctrl-C, a reader that goes away."""
+
+import contextlib
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.timeout(30)
+
+Process = subprocess.Popen[bytes]
+COMMAND = [sys.executable, "-m", "tickwheel.cli", "deliver", "-"]
+
+
+@contextlib.contextmanager
+def running(
+    stdout: int = subprocess.PIPE, stderr: int = subprocess.PIPE, env: Mapping[str, str] | None = None
+) -> Iterator[Process]:
+    """The command, with a pipe to its standard input; ended with the block, whatever happens in it."""
+    with subprocess.Popen(COMMAND, stdin=subprocess.PIPE, stdout=stdout, stderr=stderr, env=env) as started:
+        try:
+            yield started
+        finally:
+            started.kill()
+
+
+@pytest.fixture
+def process() -> Iterator[Process]:
+    with running() as started:
+        yield started
+
+
+def give(process: Process, *records: dict[str, Any]) -> None:
+    assert process.stdin is not None
+    process.stdin.write(b"".join(json.dumps(record).encode() + b"\n" for record in records))
+    process.stdin.flush()
+
+
+def take(process: Process) -> dict[str, Any]:
+    assert process.stdout is not None
+    found: dict[str, Any] = json.loads(process.stdout.readline())
+    return found
+
+
+def test_what_comes_on_a_pipe_is_delivered_while_the_pipe_is_open__D11(process: Process) -> None:
+    give(process, {"id": "a", "due": 5})
+    assert take(process)["id"] == "a"
+    give(process, {"id": "c", "delay_ms": 100}, {"id": "b", "delay_ms": 0})
+    assert [take(process)["id"], take(process)["id"]] == ["b", "c"]
+    out, err = process.communicate()
+    assert (out, process.returncode) == (b"", 0)
+    assert b"delivered" in err
+
+
+def test_ctrl_c_stops_cleanly_and_says_what_was_not_delivered__D13(process: Process) -> None:
+    give(process, *({"id": f"later {n}", "delay_ms": 86_400_000} for n in range(5)), {"id": "now", "due": 5})
+    assert take(process)["id"] == "now"
+    process.send_signal(signal.SIGINT)
+    assert process.stderr is not None
+    err = process.stderr.read().decode()  # the pipe to it is still open: it does not wait for more
+    assert process.wait() == 130
+    assert "Stopped by Ctrl-C." in err
+    assert "Not delivered: later 0, later 1, later 2 and 2 more. Nothing is stored" in err
+    assert "The input was read up to line 6 of -" in err
+    assert "To go on, run again" in err
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("after_counts", [False, True])
+def test_the_second_ctrl_c_ends_a_run_whose_output_hangs__D13(after_counts: bool) -> None:
+    reading, writing = os.pipe()  # that nobody reads
+    with running(stdout=writing) as process:
+        os.close(writing)
+        feeder = threading.Thread(target=give, args=(process, *({"id": str(n), "due": 5} for n in range(5_000))))
+        feeder.start()
+        os.read(reading, 1)  # it has begun to write, and soon can't
+        feeder.join()
+        process.send_signal(signal.SIGINT)
+        assert process.stderr is not None
+        assert b"stopping" in process.stderr.readline()
+        if after_counts:  # they come though the output hangs
+            while b"Stopped by Ctrl-C." not in process.stderr.readline():
+                pass
+        process.send_signal(signal.SIGINT)
+        assert process.wait() == -signal.SIGINT
+    os.close(reading)
+
+
+def test_a_reader_that_went_away_ends_the_run_though_the_input_is_open__D2(process: Process) -> None:
+    assert process.stdout is not None
+    process.stdout.close()
+    give(process, {"id": "a", "due": 5})
+    assert process.stderr is not None
+    err = process.stderr.read().decode()
+    assert process.wait() == 3
+    assert "Failed: the destination takes no more: Broken pipe" in err
+    assert "Not delivered: a." in err
+    assert "Traceback" not in err
+    assert "Exception ignored" not in err
+
+
+def test_a_terminal_gets_a_progress_bar_and_a_pipe_does_not__D13() -> None:
+    main, side = pty.openpty()
+    with running(stderr=side, env=os.environ | {"TERM": "xterm", "COLUMNS": "60"}) as process:
+        os.close(side)
+        give(process, {"id": "a", "delay_ms": 300})
+        process.communicate()
+    shown = b""
+    try:
+        while chunk := os.read(main, 4096):
+            shown += chunk
+    except OSError:  # how a terminal says that it is over
+        pass
+    os.close(main)
+    assert b"1/1" in shown
+    assert b"\x1b[" in shown
+    with running() as process:
+        give(process, {"id": "a", "delay_ms": 300})
+        _, err = process.communicate()
+    assert b"1/1" not in err
+    assert b"\x1b[" not in err

@@ -1,0 +1,60 @@
+"""The examples in the documents are tests: what they show is what happens."""
+
+import ast
+import doctest
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+TEXTS = ["README.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))]
+STUB = ROOT / "python/tickwheel/_native.pyi"
+MODULES = sorted((ROOT / "python/tickwheel").rglob("*.py"))
+TIMER_RULES = [f"T{number}" for number in range(1, 20)]
+
+
+def names():
+    return vars(importlib.import_module("tickwheel")) | vars(importlib.import_module("tickwheel.testing"))
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_the_examples_of_a_document_hold(name):
+    failed, tried = doctest.testfile(str(ROOT / name), module_relative=False, globs=names())
+    assert failed == 0
+    if name == "README.md":
+        assert tried > 3
+
+
+def test_the_examples_of_the_stub_hold():
+    tried = 0
+    for node in ast.walk(ast.parse(STUB.read_text())):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef) and (text := ast.get_docstring(node)):
+            example = doctest.DocTestParser().get_doctest(text, names(), node.name, str(STUB), node.lineno)
+            runner = doctest.DocTestRunner()
+            runner.run(example)
+            assert runner.failures == 0
+            tried += runner.tries
+    assert tried > 3
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
+def test_the_examples_of_a_module_hold(path):
+    module = ".".join(path.relative_to(ROOT / "python").with_suffix("").parts).removesuffix(".__init__")
+    assert doctest.testmod(importlib.import_module(module)).failed == 0
+
+
+def test_every_link_of_a_document_leads_somewhere():
+    for document in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
+        for target in document.read_text().split("](")[1:]:
+            path = target.split(")")[0].split("#")[0]
+            if path and "://" not in path:
+                assert (document.parent / path).exists(), f"{document.name} links to {path}"
+
+
+def test_every_rule_of_the_timer_has_a_test_named_after_it():
+    sources = [path.read_text() for path in (ROOT / "tests").rglob("test_*.py")]
+    sources += [path.read_text() for path in (*(ROOT / "tests/rust").glob("*.rs"), *(ROOT / "src").rglob("*.rs"))]
+    tags = {tag.upper() for source in sources for tag in re.findall(r"(?<=_)_?([tT]\d+)(?=\W|_)", source)}
+    assert [rule for rule in TIMER_RULES if rule not in tags] == []
