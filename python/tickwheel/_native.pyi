@@ -1,7 +1,7 @@
 """The timer, in Rust. Import these names from `tickwheel` and `tickwheel.testing`, not from here.
 
 All times are milliseconds on the timer's own monotonic clock (never the wall clock), and names say so. A delay is an
-int or a finite float; inside, instants are kept to the microsecond. Rules in brackets are those of `docs/guarantees.md`.
+int or a finite float; inside, instants are kept to the microsecond. Rules in brackets: see `docs/guarantees.md`.
 """
 
 import asyncio
@@ -100,7 +100,7 @@ class TimerTask:
     """
 
     def __init__(
-        self, delay_ms: float, callback: Callable[..., object] | None = None, /, *args: Any, name: str | None = None
+        self, delay_ms: float, callback: Callable[..., object] | None = None, *args: Any, name: str | None = None
     ) -> None: ...
     @property
     def delay_ms(self) -> float: ...
@@ -122,10 +122,10 @@ class TaskBatch:
     def __len__(self) -> int:
         """How many of the batch are still to run."""
 
-    def cancel(self, index: int, /) -> bool:
+    def cancel(self, index: int) -> bool:
         """Cancel the timer with this index; as `TimerTask.cancel`. `IndexError` outside the batch."""
 
-    def cancel_many(self, indices: Iterable[int] | Int64s, /) -> int:
+    def cancel_many(self, indices: Iterable[int] | Int64s) -> int:
         """Cancel these; returns how many will certainly not run."""
 
     def cancel_all(self) -> int:
@@ -149,29 +149,29 @@ class Timer:
     def __len__(self) -> int:
         """How many tasks are not yet released to the executor."""
 
-    def add(self, task: TimerTask, /) -> None:
+    def add(self, task: TimerTask) -> None:
         """Schedule `task` in `task.delay_ms`; one that is pending here is moved. O(levels), never runs a callback.
 
         Errors: `TimerClosed`, `TimerForked`, `TimerFull`, `ValueError` if it is pending on another timer.
         """
 
-    def after(self, delay_ms: float, callback: Callable[..., object], /, *args: Any) -> TimerTask:
+    def after(self, delay_ms: float, callback: Callable[..., object], *args: Any) -> TimerTask:
         """Run `callback(*args)` once, in `delay_ms` milliseconds; returns the task, for `cancel()`.
 
         The task lets go of its callback once it can never run again. Errors: as `add`, and as `TimerTask`.
         """
 
-    def at(self, due_ms: float, callback: Callable[..., object], /, *args: Any) -> TimerTask:
+    def at(self, due_ms: float, callback: Callable[..., object], *args: Any) -> TimerTask:
         """As `after`, at an instant of the timer's own clock (see `now_ms`); an instant in the past is due at once."""
 
-    def add_many(self, delays_ms: Int64s, callback: Callable[[memoryview], object], /) -> TaskBatch:
+    def add_many(self, delays_ms: Int64s, callback: Callable[[memoryview], object]) -> TaskBatch:
         """Add one timer per int64 of a buffer or Arrow array, at one Python call per group that expires together.
 
         `callback(indices)` gets a memoryview of int64 in order of expiry. All or nothing: `ValueError` for nulls and
         delays out of range, `TimerFull` where `max_pending` would be passed. About 50 bytes a timer.
         """
 
-    def cancel_many(self, tasks: Iterable[TimerTask], /) -> int:
+    def cancel_many(self, tasks: Iterable[TimerTask]) -> int:
         """Cancel these tasks; returns how many will certainly not run."""
 
     def pending(self, *, before_ms: float | None = None, limit: int | None = None) -> list[tuple[float, Any]]:
@@ -229,7 +229,7 @@ class SystemTimer(Timer):
         max_pending: int | None = None,
         on_error: Callable[[Any, BaseException], object] | None = None,
     ) -> Self: ...
-    def advance_clock(self, timeout_ms: float, /) -> bool:
+    def advance_clock(self, timeout_ms: float) -> bool:
         """Only with `reaper=False`: wait at most so long for something to do, and do it.
 
         Returns whether any bucket was due or any task was released: `while timer.advance_clock(2000): pass` drains it.
@@ -263,13 +263,13 @@ class ManualTimer(Timer):
         max_pending: int | None = None,
         on_error: Callable[[Any, BaseException], object] | None = None,
     ) -> Self: ...
-    def advance(self, ms: float, /) -> int:
+    def advance(self, ms: float) -> int:
         """Move the clock by `ms`, running what comes due on the way; returns how many tasks ran.
 
         Errors: `ValueError` for a negative time, `RuntimeError` for an advance inside an advance.
         """
 
-    def advance_to(self, now_ms: float, /) -> int:
+    def advance_to(self, now_ms: float) -> int:
         """Move the clock to this instant; as `advance`."""
 
     def run_next(self) -> bool:

@@ -16,6 +16,7 @@ use crate::error::Error;
 use crate::timer::{Due, STEP, When};
 use crate::wheel::Handle;
 
+/// What `add_many` returns: many deadlines with one callback and no Python object each.
 #[pyclass(frozen, weakref, module = "tickwheel")]
 pub(super) struct TaskBatch {
     shared: Own<Shared>,
@@ -31,17 +32,20 @@ struct Content {
 
 #[pymethods]
 impl TaskBatch {
+    /// How many of the batch are still to run.
     fn __len__(&self, py: Python<'_>) -> usize {
         self.cell.with(py, |content| content.left)
     }
 
-    #[pyo3(signature = (index, /))]
+    /// Cancel the timer with this index; as `TimerTask.cancel`. `IndexError` outside the batch.
+    #[pyo3(signature = (index))]
     fn cancel(&self, py: Python<'_>, index: &Bound<'_, PyAny>) -> PyResult<bool> {
         let index = self.index(py, index)?;
         Ok(self.cancel_these(py, &[index])? == 1)
     }
 
-    #[pyo3(signature = (indices, /))]
+    /// Cancel these; returns how many will certainly not run.
+    #[pyo3(signature = (indices))]
     fn cancel_many(&self, py: Python<'_>, indices: &Bound<'_, PyAny>) -> PyResult<usize> {
         let numbers = match args::int64s(indices, "indices") {
             Ok(numbers) => numbers.iter().map(|number| self.checked(py, *number)).collect::<PyResult<Vec<_>>>()?,
@@ -50,6 +54,7 @@ impl TaskBatch {
         self.cancel_these(py, &numbers)
     }
 
+    /// Cancel all that is left; returns how many will certainly not run.
     fn cancel_all(&self, py: Python<'_>) -> PyResult<usize> {
         let count = self.cell.with(py, |content| content.handles.len());
         self.cancel_these(py, &(0..count).collect::<Vec<_>>())

@@ -18,6 +18,19 @@ use super::worker::Target;
 use crate::clock::{Clock, LIMIT_MS};
 use crate::executor::Released;
 
+/// The same wheel on a clock that moves only when told: deterministic, no threads.
+///
+/// Callbacks run in the calling thread while the clock stands at the moment of their release. What they raise goes to
+/// `on_error`; `KeyboardInterrupt` and `SystemExit` reach the caller, and the rest runs at the next advance. After
+/// Kafka's `MockTimer`.
+///
+/// >>> timer = ManualTimer()
+/// >>> _ = timer.after(5, print, "five")
+/// >>> timer.advance(4), len(timer)
+/// (0, 1)
+/// >>> timer.advance(1)
+/// five
+/// 1
 #[pyclass(frozen, extends = Timer, subclass, module = "tickwheel.testing")]
 pub(super) struct ManualTimer {
     shared: Own<Shared>,
@@ -29,9 +42,13 @@ pub(super) struct ManualTimer {
 #[pymethods]
 impl ManualTimer {
     #[new]
-    #[pyo3(signature = (
-        name=None, *, tick_ms=None, wheel_size=None, start_ms=None, precision=None, max_pending=None, on_error=None
-    ))]
+    #[pyo3(
+        signature = (
+            name=None, *, tick_ms=None, wheel_size=None, start_ms=None, precision=None, max_pending=None, on_error=None
+        ),
+        text_signature = "(name='manual', *, tick_ms=1, wheel_size=20, start_ms=0, precision='exact', \
+            max_pending=None, on_error=None)"
+    )]
     #[expect(clippy::too_many_arguments, reason = "they are the keyword arguments of the Python class")]
     fn new<'py>(
         py: Python<'py>,
@@ -56,7 +73,10 @@ impl ManualTimer {
         Ok(PyClassInitializer::from(Timer::new(&shared)).add_subclass(manual))
     }
 
-    #[pyo3(signature = (ms, /))]
+    /// Move the clock by `ms`, running what comes due on the way; returns how many tasks ran.
+    ///
+    /// Errors: `ValueError` for a negative time, `RuntimeError` for an advance inside an advance.
+    #[pyo3(signature = (ms))]
     fn advance(&self, ms: &Bound<'_, PyAny>) -> PyResult<usize> {
         let by = args::ms(ms, "ms")?;
         if by.0 < 0.0 {
@@ -66,7 +86,8 @@ impl ManualTimer {
         self.advance_until(ms.py(), now_us.saturating_add(by.to_us()))
     }
 
-    #[pyo3(signature = (now_ms, /))]
+    /// Move the clock to this instant; as `advance`.
+    #[pyo3(signature = (now_ms))]
     fn advance_to(&self, now_ms: &Bound<'_, PyAny>) -> PyResult<usize> {
         let to = args::ms(now_ms, "now_ms")?;
         let now_us = self.shared.timer.clock().now_us();
@@ -80,6 +101,7 @@ impl ManualTimer {
         self.advance_until(now_ms.py(), to.to_us())
     }
 
+    /// Move the clock to the next bucket or instant, a cascade included; `False` if nothing is pending.
     fn run_next(&self, py: Python<'_>) -> PyResult<bool> {
         let _token = self.start(py)?;
         if self.run_line(py)? > 0 {
@@ -90,6 +112,10 @@ impl ManualTimer {
         Ok(true)
     }
 
+    /// Stop: accept no more, run what is due by now, and return the tasks still pending, in order [T11].
+    ///
+    /// `timeout_ms` bounds the wait for callbacks; what has not started by then counts as pending. Inside one of the
+    /// timer's own callbacks it waits for nothing. The list stays in `unfinished`; calling twice is fine.
     #[pyo3(signature = (timeout_ms=None))]
     fn shutdown<'py>(&self, py: Python<'py>, timeout_ms: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyList>> {
         timeout_ms.map(|timeout_ms| args::ms(timeout_ms, "timeout_ms")).transpose()?;

@@ -59,12 +59,12 @@ pub(super) struct Done {
 }
 
 impl Done {
-    pub(super) fn start(&self) {
-        *self.is_running.lock() = true;
+    pub(super) fn start(&self, py: Python<'_>) {
+        *border::lock(py, &self.is_running) = true;
     }
 
-    pub(super) fn end(&self) {
-        *self.is_running.lock() = false;
+    pub(super) fn end(&self, py: Python<'_>) {
+        *border::lock(py, &self.is_running) = false;
         self.ended.notify_all();
     }
 

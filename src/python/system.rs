@@ -21,6 +21,20 @@ use crate::timer::Wait;
 /// How long a wait goes on before it looks whether Ctrl-C was pressed.
 const SLICE_US: u64 = 50_000;
 
+/// A timer for very many deadlines, on a hierarchical timing wheel; O(1) add and cancel.
+///
+/// `tick_ms`: the finest tick. `wheel_size`: buckets per level, or a sequence with one size per level, the last one
+/// repeating. `start_ms`: what its clock reads at the start; by default the system's monotonic clock. `reaper`: a
+/// native thread drives the clock; with `False` call `advance_clock`. `executor`: where callbacks run: by default one
+/// thread, `executor-<name>`; or a `concurrent.futures.Executor` of threads; or an asyncio loop. `precision`: `"exact"`
+/// to the microsecond, or `"tick"`, as in Kafka: up to one tick early, fewest wake-ups. `slack_us`: the least time
+/// between two wake-ups. `max_pending`: a bound, passed by no add (`TimerFull`). `on_error(task, exception)` gets what
+/// a callback raises; by default `sys.unraisablehook`. After Kafka's `SystemTimer`.
+///
+/// >>> with SystemTimer("demo") as timer:
+/// ...     task = timer.after(60_000, print, "a minute has passed")
+/// ...     task.cancel()
+/// True
 #[pyclass(frozen, extends = Timer, subclass, module = "tickwheel")]
 pub(super) struct SystemTimer {
     shared: Own<Shared>,
@@ -30,10 +44,14 @@ pub(super) struct SystemTimer {
 #[pymethods]
 impl SystemTimer {
     #[new]
-    #[pyo3(signature = (
-        name, tick_ms=None, wheel_size=None, start_ms=None, *, reaper=true, executor=None,
-        precision=None, slack_us=None, max_pending=None, on_error=None
-    ))]
+    #[pyo3(
+        signature = (
+            name, tick_ms=None, wheel_size=None, start_ms=None, *, reaper=true, executor=None,
+            precision=None, slack_us=None, max_pending=None, on_error=None
+        ),
+        text_signature = "(name, tick_ms=1, wheel_size=20, start_ms=None, *, reaper=True, executor=None, \
+            precision='exact', slack_us=100, max_pending=None, on_error=None)"
+    )]
     #[expect(clippy::too_many_arguments, reason = "they are the keyword arguments of the Python class")]
     fn new<'py>(
         py: Python<'py>,
@@ -60,7 +78,11 @@ impl SystemTimer {
         Ok(PyClassInitializer::from(Timer::new(&shared)).add_subclass(system))
     }
 
-    #[pyo3(signature = (timeout_ms, /))]
+    /// Only with `reaper=False`: wait at most so long for something to do, and do it.
+    ///
+    /// Returns whether any bucket was due or any task was released: `while timer.advance_clock(2000): pass` drains it.
+    /// Errors: `RuntimeError` with a reaper, `TimerClosed`, `TimerForked`.
+    #[pyo3(signature = (timeout_ms))]
     fn advance_clock(&self, py: Python<'_>, timeout_ms: &Bound<'_, PyAny>) -> PyResult<bool> {
         let timeout = args::ms(timeout_ms, "timeout_ms")?;
         let shared = &*self.shared;
@@ -96,6 +118,10 @@ impl SystemTimer {
         }
     }
 
+    /// Stop: accept no more, run what is due by now, and return the tasks still pending, in order [T11].
+    ///
+    /// `timeout_ms` bounds the wait for callbacks; what has not started by then counts as pending. Inside one of the
+    /// timer's own callbacks it waits for nothing. The list stays in `unfinished`; calling twice is fine.
     #[pyo3(signature = (timeout_ms=None))]
     fn shutdown<'py>(&self, py: Python<'py>, timeout_ms: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyList>> {
         let timeout = timeout_ms.map(|timeout_ms| args::ms(timeout_ms, "timeout_ms")).transpose()?;

@@ -16,6 +16,12 @@ use super::shared::{self, NO_INDEX, Shared};
 use crate::timer::When;
 use crate::wheel::Handle;
 
+/// Something to run after a delay: a callable with arguments, or a subclass with `run()`.
+///
+/// `delay_ms`: milliseconds from the moment of `add`, int or finite float; zero or less is due at once.
+/// `name` is for people: snapshots and error messages show it. A task may be added again, also from its own
+/// callback; adding one that is pending moves it. Errors: `ValueError` and `TypeError` for a bad delay or callback.
+/// After Kafka's `TimerTask`.
 #[pyclass(frozen, subclass, weakref, module = "tickwheel")]
 pub(super) struct TimerTask {
     cell: GilCell<Content>,
@@ -45,12 +51,12 @@ pub(super) enum Run {
 impl TimerTask {
     /// Takes whatever the `__init__` of a subclass takes; ours fills it in.
     #[new]
-    #[pyo3(signature = (*_args, **_kwargs))]
+    #[pyo3(signature = (*_args, **_kwargs), text_signature = "(delay_ms, callback=None, *args, name=None)")]
     fn new(_args: &Bound<'_, PyTuple>, _kwargs: Option<&Bound<'_, PyDict>>) -> Self {
         Self { cell: GilCell::default() }
     }
 
-    #[pyo3(signature = (delay_ms, callback=None, /, *args, name=None))]
+    #[pyo3(signature = (delay_ms, callback=None, *args, name=None))]
     fn __init__(
         slf: &Bound<'_, Self>,
         delay_ms: &Bound<'_, PyAny>,
@@ -104,6 +110,7 @@ impl TimerTask {
         self.cell.with(py, |content| content.name.as_ref().map(|name| name.clone_ref(py)))
     }
 
+    /// Called when the task is due; by default `callback(*args)`. Override it in a subclass.
     fn run<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let clone = |content: &mut Content| {
             let args = content.args.as_ref().map(|args| args.clone_ref(py));
@@ -117,6 +124,10 @@ impl TimerTask {
         shared::call(py, &callback, args.as_ref())
     }
 
+    /// Take the task off its timer; `True` exactly when it is certain that it will not run [T9]. O(1).
+    ///
+    /// `False` for a task that was never added, was cancelled before, is running or has run. The timer's reference
+    /// to the task is dropped at once. Errors: `TimerForked`.
     fn cancel(&self, py: Python<'_>) -> PyResult<bool> {
         loop {
             let Some((shared, _)) = self.on(py) else { return Ok(false) };

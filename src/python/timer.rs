@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString, PyTuple};
 
@@ -18,6 +19,7 @@ use crate::config::Config;
 use crate::schedule::Precision;
 use crate::timer::{Pending, STEP, Timer as Core, When};
 
+/// What `SystemTimer` and `tickwheel.testing.ManualTimer` have in common; not made by itself.
 #[pyclass(frozen, subclass, weakref, module = "tickwheel")]
 pub(super) struct Timer {
     pub(super) shared: Own<Shared>,
@@ -99,6 +101,7 @@ impl Timer {
     }
 
     #[getter]
+    /// What `shutdown` found pending, in order; empty before it.
     fn unfinished<'py>(&self, py: Python<'py>) -> Bound<'py, PyList> {
         match self.unfinished_list(py) {
             Some(list) => list.bind(py).get_slice(0, list.bind(py).len()),
@@ -106,16 +109,19 @@ impl Timer {
         }
     }
 
+    /// The timer's clock, rounded down to a millisecond.
     fn now_ms(&self, py: Python<'_>) -> PyResult<u64> {
         self.shared.check_process(py)?;
         Ok(self.shared.timer.clock().now_ms())
     }
 
+    /// The timer's clock, rounded down to a microsecond.
     fn now_us(&self, py: Python<'_>) -> PyResult<u64> {
         self.shared.check_process(py)?;
         Ok(self.shared.timer.clock().now_us())
     }
 
+    /// How many tasks are not yet released to the executor.
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
         Ok(self.shared.lock(py)?.schedule.len())
     }
@@ -125,7 +131,10 @@ impl Timer {
         true
     }
 
-    #[pyo3(signature = (task, /))]
+    /// Schedule `task` in `task.delay_ms`; one that is pending here is moved. O(levels), never runs a callback.
+    ///
+    /// Errors: `TimerClosed`, `TimerForked`, `TimerFull`, `ValueError` if it is pending on another timer.
+    #[pyo3(signature = (task))]
     fn add(&self, task: &Bound<'_, PyAny>) -> PyResult<()> {
         let task = task.cast::<TimerTask>().map_err(|_| {
             let given = task.get_type().name().map_or_else(|_| String::new(), |name| name.to_string());
@@ -137,7 +146,10 @@ impl Timer {
         TimerTask::schedule(task, &self.shared.share(), When::AfterUs(delay.to_us()))
     }
 
-    #[pyo3(signature = (delay_ms, callback, /, *args))]
+    /// Run `callback(*args)` once, in `delay_ms` milliseconds; returns the task, for `cancel()`.
+    ///
+    /// The task lets go of its callback once it can never run again. Errors: as `add`, and as `TimerTask`.
+    #[pyo3(signature = (delay_ms, callback, *args))]
     fn after<'py>(
         &self,
         delay_ms: &Bound<'py, PyAny>,
@@ -150,7 +162,8 @@ impl Timer {
         Ok(task)
     }
 
-    #[pyo3(signature = (due_ms, callback, /, *args))]
+    /// As `after`, at an instant of the timer's own clock (see `now_ms`); an instant in the past is due at once.
+    #[pyo3(signature = (due_ms, callback, *args))]
     fn at<'py>(
         &self,
         due_ms: &Bound<'py, PyAny>,
@@ -166,7 +179,11 @@ impl Timer {
         Ok(task)
     }
 
-    #[pyo3(signature = (delays_ms, callback, /))]
+    /// Add one timer per int64 of a buffer or Arrow array, at one Python call per group that expires together.
+    ///
+    /// `callback(indices)` gets a memoryview of int64 in order of expiry. All or nothing: `ValueError` for nulls and
+    /// delays out of range, `TimerFull` where `max_pending` would be passed. About 50 bytes a timer.
+    #[pyo3(signature = (delays_ms, callback))]
     fn add_many<'py>(
         &self,
         delays_ms: &Bound<'py, PyAny>,
@@ -176,7 +193,8 @@ impl Timer {
         TaskBatch::add(callback.py(), &self.shared.share(), &delays_ms, callback)
     }
 
-    #[pyo3(signature = (tasks, /))]
+    /// Cancel these tasks; returns how many will certainly not run.
+    #[pyo3(signature = (tasks))]
     fn cancel_many(&self, tasks: &Bound<'_, PyAny>) -> PyResult<usize> {
         let py = tasks.py();
         let shared = self.shared.share();
@@ -218,6 +236,9 @@ impl Timer {
         Ok(count)
     }
 
+    /// What is to come, in order, as `(due_ms, task)`, `due_ms` on the timer's clock; of a batch `(batch, index)`.
+    ///
+    /// Each was pending at some moment of the call. O(pending), in short steps.
     #[pyo3(signature = (*, before_ms=None, limit=None))]
     fn pending<'py>(
         &self,
@@ -231,10 +252,12 @@ impl Timer {
         sight::pending(py, &self.shared, before_us, usize::try_from(limit).unwrap_or(usize::MAX))
     }
 
+    /// Levels, buckets, queue, size and front at one moment, for debugging: holds the timer's lock, O(pending).
     fn snapshot<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         sight::snapshot(py, &self.shared)
     }
 
+    /// Counters and the lateness histogram.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         sight::stats(py, &self.shared)
     }
@@ -250,6 +273,13 @@ impl Timer {
 
     fn __reduce__(slf: &Bound<'_, Self>) -> PyResult<()> {
         Err(shared::not_picklable(slf.get_type().name()?.to_str()?))
+    }
+
+    /// What a timer refers to, but for what is pending: that is alive because the timer is (border rule 8).
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.shared.on_error)?;
+        visit.call(self.shared.target.object())?;
+        self.shared.unfinished.try_with(|list| visit.call(&*list)).unwrap_or(Ok(()))
     }
 
     fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {

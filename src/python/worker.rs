@@ -55,6 +55,14 @@ impl Target {
         Ok(Self::Pool(executor.clone().unbind()))
     }
 
+    /// The executor that the user gave.
+    pub(super) fn object(&self) -> Option<&Py<PyAny>> {
+        match self {
+            Self::Own => None,
+            Self::Pool(executor) | Self::Loop(executor) => Some(executor),
+        }
+    }
+
     /// Whether this thread runs the loop: waiting for its callbacks here would wait for ever.
     pub(super) fn is_loop_of_this_thread(&self, py: Python<'_>) -> bool {
         let Self::Loop(event_loop) = self else { return false };
@@ -82,7 +90,7 @@ impl Worker {
             target => feed(py, &shared, &queue, target),
         }
         shared::unregister(py, &shared);
-        shared.threads.worker.end();
+        shared.threads.worker.end(py);
     }
 }
 
@@ -94,8 +102,8 @@ pub(super) fn start(py: Python<'_>, shared: &Arc<Shared>, queue: Receiver<Releas
     options.set_item("name", format!("executor-{}", shared.name))?;
     options.set_item("daemon", true)?;
     let thread = py.import("threading")?.getattr("Thread")?.call((), Some(&options))?;
-    shared.threads.worker.start();
-    thread.call_method0("start").inspect_err(|_| shared.threads.worker.end())?;
+    shared.threads.worker.start(py);
+    thread.call_method0("start").inspect_err(|_| shared.threads.worker.end(py))?;
     Ok(())
 }
 
