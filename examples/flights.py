@@ -213,7 +213,12 @@ def bytes_of(record: str | dict[str, str]) -> bytes:
 def check_summary(
     summary: dict[str, Any], delivered: list[dict[str, Any]], dead_letters: list[dict[str, Any]]
 ) -> list[str]:
-    counted = {"accepted": len(delivered), "delivered": len(delivered), "duplicates": 0, "cancelled": 0}
+    counted: dict[str, object] = {
+        "accepted": len(delivered),
+        "delivered": len(delivered),
+        "duplicates": 0,
+        "cancelled": 0,
+    }
     counted |= {"dead_letters": len(dead_letters), "lateness_ms": percentiles(delivered)}
     return [f"summary: {name} is {summary[name]}, counted {n}" for name, n in counted.items() if summary[name] != n]
 

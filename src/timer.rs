@@ -353,7 +353,12 @@ impl<T> Timer<T> {
         self.lock().stats()
     }
 
-    /// The next instant at which a manual clock has something to do.
+    /// When to advance next, at the latest, so that nothing is late; 0 for at once, `None` if nothing is pending.
+    pub fn next_wake_us(&self) -> Option<u64> {
+        self.lock().schedule.next_wake_us()
+    }
+
+    /// As [`Timer::next_wake_us`], but with a stop at every bucket that is due: what steps a manual clock.
     pub fn next_event_us(&self) -> Option<u64> {
         self.lock().schedule.next_event_us()
     }

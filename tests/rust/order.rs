@@ -92,3 +92,21 @@ fn an_add_between_the_steps_of_a_long_advance_keeps_its_place__t6() {
     assert!(steps > 2, "the advance was cut into steps");
     assert_eq!(ran, (0..5_000).chain([9_999]).collect::<Vec<_>>());
 }
+
+#[test]
+fn a_lone_timer_costs_one_wake_up__t5() {
+    let wheel = Manual::new(1000, &[20], 0, Precision::Exact);
+    wheel.timer.add(When::AtUs(5_900_000), 0, 0).unwrap();
+    assert_eq!(wheel.timer.next_wake_us(), Some(5_900_000), "not at 5 s, when its bucket expires");
+    assert_eq!(wheel.wake_at_us(5_900_000), [0]);
+    assert_eq!(wheel.timer.next_wake_us(), None);
+}
+
+#[test]
+fn a_bucket_above_level_1_wakes_when_it_expires__t5() {
+    let wheel = Manual::standard();
+    wheel.after_ms(39, 0); // level 2, [20, 40)
+    wheel.wake_at_us(2_000);
+    wheel.after_ms(19, 1); // level 1, 21
+    assert_eq!(wheel.reap_to_us(50_000), [(21_000, 1), (39_000, 0)]);
+}

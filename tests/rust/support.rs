@@ -41,9 +41,18 @@ impl Manual {
 
     /// Moves the clock on from event to event; what ran, and when.
     pub(crate) fn step_to_us(&self, to_us: u64) -> Vec<(u64, u32)> {
+        self.follow(to_us, Timer::next_event_us)
+    }
+
+    /// Moves the clock as a reaper does that is always on time; what ran, and when.
+    pub(crate) fn reap_to_us(&self, to_us: u64) -> Vec<(u64, u32)> {
+        self.follow(to_us, Timer::next_wake_us)
+    }
+
+    fn follow(&self, to_us: u64, next_us: impl Fn(&Timer<u32>) -> Option<u64>) -> Vec<(u64, u32)> {
         let mut ran = Vec::new();
-        while let Some(event_us) = self.timer.next_event_us().filter(|event_us| *event_us <= to_us) {
-            let ids = self.wake_at_us(event_us);
+        while let Some(next_us) = next_us(&self.timer).filter(|next_us| *next_us <= to_us) {
+            let ids = self.wake_at_us(next_us);
             ran.extend(ids.into_iter().map(|id| (self.now_us(), id)));
         }
         self.timer.clock().set_us(to_us);
