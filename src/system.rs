@@ -128,6 +128,7 @@ impl SystemTimer {
         if let Some(reaper) = self.reaper.lock().take() {
             reaper.join().expect("the reaper does not panic");
         }
+        // Locked until the block ends: a second shutdown waits here until what is due is on the queue.
         if let Some(mut queue) = self.queue.lock().take() {
             self.timer.advance(&mut queue);
         }
@@ -138,7 +139,7 @@ impl SystemTimer {
             Some(timeout) => now_us.saturating_add(u64::try_from(timeout.as_micros()).unwrap_or(u64::MAX)),
             None => u64::MAX,
         };
-        let finished = self.timer.wait_idle(0, limit_us);
+        let finished = self.timer.wait_idle(limit_us);
         let unfinished = self.timer.drain();
         if finished
             && !inside

@@ -199,11 +199,19 @@ impl<T> Timer<T> {
     pub fn cancel(&self, handle: Handle) -> Option<T> {
         let mut state = self.lock();
         let task = state.cancel(handle);
-        self.finish_locked(&mut state, 0); // it may be the last that a shutdown waits for
-        let wakes = state.wakes_when_abandoned();
+        self.settle(state);
+        task
+    }
+
+    /// Lets the lock go after tasks were taken out, and tells who may have waited for that: a shutdown for the last
+    /// released one, the reaper of an abandoned timer for the last of all.
+    pub(crate) fn settle(&self, state: MutexGuard<'_, State<T>>) {
+        if state.is_closed && state.is_idle() {
+            self.idle.notify_all();
+        }
+        let wakes = state.is_abandoned && state.schedule.len() == 0;
         drop(state);
         self.wake_if(wakes);
-        task
     }
 
     /// Takes a released task in order to run it; `None` if it was cancelled. Call [`Timer::finish`] after it ran.
@@ -220,7 +228,7 @@ impl<T> Timer<T> {
     /// As [`Timer::finish`], for a caller who holds the lock.
     pub(crate) fn finish_locked(&self, state: &mut State<T>, count: usize) {
         state.running -= count;
-        if state.is_closed && state.is_idle(0) {
+        if state.is_closed && state.is_idle() {
             self.idle.notify_all();
         }
     }
@@ -286,11 +294,11 @@ impl<T> Timer<T> {
         self.wake.notify_all();
     }
 
-    /// After `close`: waits until no released task is left and only `own` callbacks run, at the longest to `limit_us`.
-    pub fn wait_idle(&self, own: usize, limit_us: u64) -> bool {
+    /// After `close`: waits until no released task is left and no callback runs, at the longest to `limit_us`.
+    pub fn wait_idle(&self, limit_us: u64) -> bool {
         let mut state = self.lock();
         loop {
-            if state.is_idle(own) {
+            if state.is_idle() {
                 return true;
             }
             if self.clock.now_us() >= limit_us {
@@ -314,11 +322,10 @@ impl<T> Timer<T> {
                     drained.push(Pending { due_us, number, tag, handle, task });
                 }
             }
-            let is_idle = state.is_idle(0);
-            sync::unlock_fair(state);
-            if is_idle {
+            if state.is_idle() {
                 self.idle.notify_all();
             }
+            sync::unlock_fair(state);
         }
         drained.sort_unstable_by_key(|pending| (pending.due_us, pending.number));
         drained
@@ -388,6 +395,11 @@ pub(crate) struct Due {
 }
 
 impl<T> State<T> {
+    #[cfg(feature = "python")]
+    pub(crate) fn is_closed(&self) -> bool {
+        self.is_closed
+    }
+
     /// Checks that `count` more tasks may come in, and where in time. Nothing has changed if not.
     pub(crate) fn admit(&self, clock: &Clock, when: When, count: usize) -> Result<Due, Error> {
         if self.is_closed {
@@ -446,11 +458,6 @@ impl<T> State<T> {
         self.reserved = count;
     }
 
-    /// An abandoned timer that has become empty has to be told, or its reaper would wait for a due time.
-    pub(crate) fn wakes_when_abandoned(&self) -> bool {
-        self.is_abandoned && self.schedule.len() == 0
-    }
-
     pub(crate) fn claim(&mut self, handle: Handle, now_us: u64) -> Option<Claimed<T>> {
         let claimed = self.schedule.claim(handle)?;
         self.running += 1;
@@ -475,8 +482,8 @@ impl<T> State<T> {
         self.schedule.wheel.slab.len() + self.reserved
     }
 
-    fn is_idle(&self, own: usize) -> bool {
-        self.schedule.released() == 0 && self.running <= own
+    fn is_idle(&self) -> bool {
+        self.schedule.released() == 0 && self.running == 0
     }
 
     /// Whether a task that needs the reaper at `wake_us` must wake it; says yes once until it sleeps again.

@@ -1,9 +1,9 @@
 //! What comes in from Python, checked (T13): times, sizes, arrays of int64.
 
 use pyo3::buffer::PyBuffer;
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyFloat, PyInt, PyString};
+use pyo3::types::{PyBool, PyByteArray, PyBytes, PyFloat, PyInt, PyMemoryView, PySequence, PyString};
 
 use super::arrow;
 use crate::clock::LIMIT_MS;
@@ -13,10 +13,15 @@ use crate::clock::LIMIT_MS;
 pub(super) struct Ms(pub(super) f64);
 
 impl Ms {
-    /// In whole microseconds, rounded up; zero and less is 0.
+    /// In whole microseconds, rounded up; zero and less is 0. A float that is the nearest to a whole microsecond means
+    /// it: 399.999 is 399,999 us, although the float is a trifle more.
     pub(super) fn to_us(self) -> u64 {
         let whole = self.0.trunc();
-        let rest_us = ((self.0 - whole) * 1000.0).ceil();
+        let rest_us = (self.0 - whole) * 1000.0;
+        let nearest_us = rest_us.round();
+        #[expect(clippy::float_cmp, reason = "whether it is the very float that is written so")]
+        let means_nearest = whole + nearest_us / 1000.0 == self.0;
+        let rest_us = if means_nearest { nearest_us } else { rest_us.ceil() };
         // Saturating: a negative number becomes 0, and the limit was checked.
         (whole as u64).saturating_mul(1000).saturating_add(rest_us as u64)
     }
@@ -40,7 +45,7 @@ pub(super) fn ms(value: &Bound<'_, PyAny>, what: &str) -> PyResult<Ms> {
         Ok(int) if int < LIMIT_MS as i64 => Ok(Ms(int as f64)),
         // Any int too small for i64 is as much in the past as the smallest.
         Err(_) if int.lt(0)? => Ok(Ms(i64::MIN as f64)),
-        _ => Err(too_far(what, int.repr()?.to_string_lossy().as_ref())),
+        _ => Err(too_far(what, &number(&int))),
     }
 }
 
@@ -49,20 +54,19 @@ pub(super) fn int_in(value: &Bound<'_, PyAny>, what: &str, low: u64, high: u64, 
     let int = whole(value, what, "an int", hint)?;
     match int.extract::<u64>() {
         Ok(int) if (low..=high).contains(&int) => Ok(int),
-        _ => Err(PyValueError::new_err(format!("{what} must be from {low} to {high}, got {}: {hint}", int.repr()?))),
+        _ => Err(PyValueError::new_err(format!("{what} must be from {low} to {high}, got {}: {hint}", number(&int)))),
     }
 }
 
 /// One size for every level, or a sequence of them.
 pub(super) fn wheel_sizes(value: &Bound<'_, PyAny>) -> PyResult<Vec<u32>> {
-    let size = |value: &Bound<'_, PyAny>| -> PyResult<u32> {
-        let hint = "use 20, or one size per level as in (60, 60, 12)";
-        Ok(int_in(value, "wheel_size", 2, 65_536, hint)? as u32)
-    };
-    if value.is_instance_of::<PyString>() || value.try_iter().is_err() {
-        return Ok(vec![size(value)?]);
-    }
-    let sizes = value.try_iter()?.map(|item| size(&item?)).collect::<PyResult<Vec<_>>>()?;
+    let hint = "use 20, or one size per level as in (60, 60, 12)";
+    let size = |value: &Bound<'_, PyAny>| -> PyResult<u32> { Ok(int_in(value, "wheel_size", 2, 65_536, hint)? as u32) };
+    let is_text = value.is_instance_of::<PyString>()
+        || value.is_instance_of::<PyBytes>()
+        || value.is_instance_of::<PyByteArray>();
+    let Some(sizes) = value.cast::<PySequence>().ok().filter(|_| !is_text) else { return Ok(vec![size(value)?]) };
+    let sizes = sizes.try_iter()?.map(|item| size(&item?)).collect::<PyResult<Vec<_>>>()?;
     if sizes.is_empty() {
         return Err(PyValueError::new_err("wheel_size must name at least one level, got none: use 20"));
     }
@@ -82,20 +86,50 @@ pub(super) fn int64s(value: &Bound<'_, PyAny>, what: &str) -> PyResult<Vec<i64>>
     if value.hasattr("__arrow_c_array__")? {
         return arrow::int64s(value, what);
     }
-    let buffer = PyBuffer::<i64>::get(value).map_err(|error| {
+    let refuse = |why: &str| {
         PyTypeError::new_err(format!(
-            "{what} must be a buffer or an Arrow array of int64, got {} ({error}): use array.array('q', ...), \
+            "{what} must be a buffer or an Arrow array of int64, got {}{why}: use array.array('q', ...), \
              numpy.asarray(..., 'int64') or pyarrow.array(..., 'int64')",
             shown(value)
         ))
-    })?;
-    if buffer.dimensions() != 1 {
-        let dimensions = buffer.dimensions();
+    };
+    let view = PyMemoryView::from(value).map_err(|_| refuse(""))?;
+    let format: String = view.getattr("format")?.extract()?;
+    let order = if cfg!(target_endian = "little") { '<' } else { '>' };
+    let is_int64 = matches!(format.trim_start_matches(['@', '=', order]), "q" | "l")
+        && view.getattr("itemsize")?.extract::<usize>()? == 8;
+    if !is_int64 {
+        return Err(refuse(&format!(" (format '{format}')")));
+    }
+    let dimensions: usize = view.getattr("ndim")?.extract()?;
+    if dimensions != 1 {
         return Err(PyValueError::new_err(format!(
             "{what} must have one dimension, got {dimensions}: flatten it first"
         )));
     }
-    buffer.to_vec(value.py())
+    if view.len()? == 0 {
+        // An empty buffer may point anywhere, which PyBuffer takes for a bad alignment.
+        return Ok(Vec::new());
+    }
+    PyBuffer::<i64>::get(value).map_err(|error| refuse(&format!(" ({error})")))?.to_vec(value.py())
+}
+
+/// A position in a batch of `count`.
+pub(super) fn index(value: &Bound<'_, PyAny>, count: usize) -> PyResult<usize> {
+    let int = whole(value, "an index of a batch", "an int", "pass its position in delays_ms")?;
+    int.extract::<usize>().ok().filter(|index| *index < count).ok_or_else(|| no_timer(count, &number(&int)))
+}
+
+/// As [`index`], for a number that was read already.
+pub(super) fn index_of(given: i64, count: usize) -> PyResult<usize> {
+    usize::try_from(given).ok().filter(|index| *index < count).ok_or_else(|| no_timer(count, &given.to_string()))
+}
+
+fn no_timer(count: usize, given: &str) -> PyErr {
+    if count == 0 {
+        return PyIndexError::new_err(format!("the batch is empty, got index {given}"));
+    }
+    PyIndexError::new_err(format!("the batch has timers 0 to {}, got {given}", count - 1))
 }
 
 /// A delay in milliseconds from an array, in microseconds; zero and less is due now.
@@ -109,8 +143,8 @@ pub(super) fn delay_us(delay_ms: i64, index: usize) -> PyResult<u64> {
 
 fn finite(value: f64, what: &str) -> PyResult<Ms> {
     if !value.is_finite() {
-        let text = format!("{what} must be finite, got {value}: leave the task out to wait for ever").to_lowercase();
-        return Err(PyValueError::new_err(text));
+        let text = format!("{what} must be finite, got {value}: {}", instead(what));
+        return Err(PyValueError::new_err(text.to_lowercase()));
     }
     if value >= LIMIT_MS as f64 {
         return Err(too_far(what, &value.to_string()));
@@ -118,10 +152,17 @@ fn finite(value: f64, what: &str) -> PyResult<Ms> {
     Ok(Ms(value))
 }
 
+/// What to do instead of a time without end.
+fn instead(what: &str) -> &'static str {
+    match what {
+        "delay_ms" | "due_ms" => "leave the task out to wait for ever",
+        _ if what.starts_with("delays_ms") => "leave the task out to wait for ever",
+        _ => "pass a finite number of milliseconds",
+    }
+}
+
 fn too_far(what: &str, given: &str) -> PyErr {
-    PyValueError::new_err(format!(
-        "{what} must be below 2^52 ms (142,000 years), got {given}: leave it out to wait for ever"
-    ))
+    PyValueError::new_err(format!("{what} must be below 2^52 ms (142,000 years), got {given}: {}", instead(what)))
 }
 
 /// An int, or what says by `__index__` that it is one; a bool is not.
@@ -135,6 +176,11 @@ fn whole<'py>(value: &Bound<'py, PyAny>, what: &str, allowed: &str, hint: &str) 
         }
     }
     Err(PyTypeError::new_err(format!("{what} must be {allowed}, got {}: {hint}", shown(value))))
+}
+
+/// An int, for an error message.
+fn number(int: &Bound<'_, PyInt>) -> String {
+    int.repr().map_or_else(|_| "an int too long to print".to_owned(), |repr| repr.to_string())
 }
 
 /// Type and value, for an error message.

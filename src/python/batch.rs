@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use pyo3::exceptions::{PyIndexError, PyTypeError};
+use pyo3::exceptions::PyTypeError;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 
@@ -40,24 +40,24 @@ impl TaskBatch {
     /// Cancel the timer with this index; as `TimerTask.cancel`. `IndexError` outside the batch.
     #[pyo3(signature = (index))]
     fn cancel(&self, py: Python<'_>, index: &Bound<'_, PyAny>) -> PyResult<bool> {
-        let index = self.index(py, index)?;
+        let index = args::index(index, self.count(py))?;
         Ok(self.cancel_these(py, &[index])? == 1)
     }
 
     /// Cancel these; returns how many will certainly not run.
     #[pyo3(signature = (indices))]
     fn cancel_many(&self, py: Python<'_>, indices: &Bound<'_, PyAny>) -> PyResult<usize> {
+        let count = self.count(py);
         let numbers = match args::int64s(indices, "indices") {
-            Ok(numbers) => numbers.iter().map(|number| self.checked(py, *number)).collect::<PyResult<Vec<_>>>()?,
-            Err(_) => indices.try_iter()?.map(|index| self.index(py, &index?)).collect::<PyResult<Vec<_>>>()?,
+            Ok(numbers) => numbers.iter().map(|number| args::index_of(*number, count)).collect::<PyResult<Vec<_>>>()?,
+            Err(_) => indices.try_iter()?.map(|index| args::index(&index?, count)).collect::<PyResult<Vec<_>>>()?,
         };
         self.cancel_these(py, &numbers)
     }
 
     /// Cancel all that is left; returns how many will certainly not run.
     fn cancel_all(&self, py: Python<'_>) -> PyResult<usize> {
-        let count = self.cell.with(py, |content| content.handles.len());
-        self.cancel_these(py, &(0..count).collect::<Vec<_>>())
+        self.cancel_these(py, &(0..self.count(py)).collect::<Vec<_>>())
     }
 
     fn __reduce__(&self) -> PyResult<()> {
@@ -128,6 +128,7 @@ impl TaskBatch {
             shared.timer.wake_if(wakes);
         }
         drop(whole);
+        batch.get().left_timer(py, 0); // an empty one is done already
         Ok(batch)
     }
 
@@ -162,28 +163,14 @@ impl TaskBatch {
             let tasks: Vec<_> = self
                 .cell
                 .with(py, |content| indices.iter().filter_map(|index| state.cancel(content.handles[*index])).collect());
-            let wakes = state.wakes_when_abandoned();
-            drop(state);
-            self.shared.timer.wake_if(wakes);
+            self.shared.timer.settle(state);
             self.left_timer(py, tasks.len());
             count += tasks.len();
         }
         Ok(count)
     }
 
-    fn index(&self, py: Python<'_>, index: &Bound<'_, PyAny>) -> PyResult<usize> {
-        let number = index.extract::<i64>().map_err(|_| {
-            PyTypeError::new_err(format!(
-                "an index of a batch must be an int, got {index}: pass its position in delays_ms"
-            ))
-        })?;
-        self.checked(py, number)
-    }
-
-    fn checked(&self, py: Python<'_>, number: i64) -> PyResult<usize> {
-        let count = self.cell.with(py, |content| content.handles.len());
-        usize::try_from(number).ok().filter(|index| *index < count).ok_or_else(|| {
-            PyIndexError::new_err(format!("the batch has timers 0 to {}, got {number}", count.saturating_sub(1)))
-        })
+    fn count(&self, py: Python<'_>) -> usize {
+        self.cell.with(py, |content| content.handles.len())
     }
 }

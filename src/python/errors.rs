@@ -15,8 +15,11 @@ static TIMER_ERRORS: PyOnceLock<[Py<PyType>; 4]> = PyOnceLock::new();
 
 const NAMES: [(&str, &str); 4] = [
     ("TimerClosed", "The timer was shut down: it takes no more tasks."),
-    ("TimerForked", "The timer belongs to the parent process: its threads did not survive the fork."),
-    ("TimerFull", "The add would pass max_pending; nothing was added."),
+    (
+        "TimerForked",
+        "The timer belongs to the parent process, its threads did not survive the fork: make a new one in the child.",
+    ),
+    ("TimerFull", "The add would pass `max_pending`; nothing was added."),
     ("TimerRejected", "The executor refused a task that was due: it did not run and may be added again."),
 ];
 

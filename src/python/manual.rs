@@ -11,6 +11,7 @@ use pyo3::types::PyList;
 
 use super::args;
 use super::border::{GilCell, Own};
+use super::errors;
 use super::run::{self, Line};
 use super::shared::Shared;
 use super::timer::{self, Settings, Timer};
@@ -127,7 +128,7 @@ impl ManualTimer {
         }
         py.detach(|| shared.timer.close());
         // Inside a callback it runs nothing: what has not started is still pending.
-        let result = match self.start(py) {
+        let result = match self.token(py) {
             Ok(_token) => self.run_line(py).and_then(|_| self.step_to(py, shared.timer.clock().now_us())).map(drop),
             Err(_) => Ok(()),
         };
@@ -147,6 +148,14 @@ impl Drop for Token<'_> {
 
 impl ManualTimer {
     fn start(&self, py: Python<'_>) -> PyResult<Token<'_>> {
+        let token = self.token(py)?;
+        if self.shared.lock(py)?.is_closed() {
+            return Err(errors::closed(py, &self.shared.name));
+        }
+        Ok(token)
+    }
+
+    fn token(&self, py: Python<'_>) -> PyResult<Token<'_>> {
         self.shared.check_process(py)?;
         if self.is_advancing.swap(true, Ordering::Acquire) {
             return Err(PyRuntimeError::new_err(format!(

@@ -63,8 +63,17 @@ impl Line {
 /// Claimed: to be run now.
 pub(super) enum Unit {
     Task(Task, Handle),
-    /// Timers of one batch: a reference to it for each, and their indices.
-    Group(Vec<Task>, Vec<i64>),
+    /// Timers of one batch.
+    Group(Group),
+}
+
+/// Timers of one batch that expire together.
+pub(super) struct Group {
+    /// A reference to the batch for each.
+    tasks: Vec<Task>,
+    indices: Vec<i64>,
+    /// Taken along, since the batch lets go of it with its last timer.
+    callback: Option<Py<PyAny>>,
 }
 
 impl Unit {
@@ -72,7 +81,7 @@ impl Unit {
     pub(super) fn len(&self) -> usize {
         match self {
             Self::Task(..) => 1,
-            Self::Group(tasks, _) => tasks.len(),
+            Self::Group(group) => group.tasks.len(),
         }
     }
 }
@@ -89,8 +98,8 @@ pub(super) fn next_unit(
     let mut state = border::lock(py, shared.timer.state());
     shared.timer.finish_locked(&mut state, finished);
     let mut unit = claim_first(&mut state, shared, line)?;
-    if let Unit::Group(tasks, indices) = &mut unit {
-        while extend_group(&mut state, shared, line, tasks, indices) {
+    if let Unit::Group(group) = &mut unit {
+        while extend_group(&mut state, shared, line, group) {
             drop(state);
             if line.handles.is_empty() && line.more {
                 match queue.and_then(|queue| py.detach(|| queue.recv()).ok()) {
@@ -102,9 +111,13 @@ pub(super) fn next_unit(
         }
     }
     drop(state);
-    match &unit {
+    match &mut unit {
         Unit::Task(task, handle) => shared::forget(py, task, *handle),
-        Unit::Group(tasks, _) => batch_of(py, tasks).get().left_timer(py, tasks.len()),
+        Unit::Group(group) => {
+            let batch = batch_of(py, group).clone();
+            group.callback = batch.get().callback(py);
+            batch.get().left_timer(py, group.tasks.len());
+        }
     }
     Some(unit)
 }
@@ -122,7 +135,9 @@ fn claim_first(state: &mut State<Task>, shared: &Shared, line: &mut Line) -> Opt
         if let Some(claimed) = state.claim(handle, shared.timer.clock().now_us()) {
             return Some(match claimed.tag {
                 NO_INDEX => Unit::Task(claimed.task, handle),
-                index => Unit::Group(vec![claimed.task], vec![i64::from(index)]),
+                index => {
+                    Unit::Group(Group { tasks: vec![claimed.task], indices: vec![i64::from(index)], callback: None })
+                }
             });
         }
     }
@@ -130,30 +145,24 @@ fn claim_first(state: &mut State<Task>, shared: &Shared, line: &mut Line) -> Opt
 }
 
 /// Claims on while the next in line belong to the same batch, at most [`STEP`]. Whether the group may go on after that.
-fn extend_group(
-    state: &mut State<Task>,
-    shared: &Shared,
-    line: &mut Line,
-    tasks: &mut Vec<Task>,
-    indices: &mut Vec<i64>,
-) -> bool {
+fn extend_group(state: &mut State<Task>, shared: &Shared, line: &mut Line, group: &mut Group) -> bool {
     let now_us = shared.timer.clock().now_us();
     for _ in 0..STEP {
         let Some(handle) = line.handles.front().copied() else { return line.more };
         match state.schedule.peek(handle) {
-            Some((task, tag)) if tag == NO_INDEX || !task.is(&tasks[0]) => return false,
+            Some((task, tag)) if tag == NO_INDEX || !task.is(&group.tasks[0]) => return false,
             _ => line.handles.pop_front(),
         };
         if let Some(claimed) = state.claim(handle, now_us) {
-            tasks.push(claimed.task);
-            indices.push(i64::from(claimed.tag));
+            group.tasks.push(claimed.task);
+            group.indices.push(i64::from(claimed.tag));
         }
     }
     true
 }
 
-fn batch_of<'a, 'py>(py: Python<'py>, tasks: &'a [Task]) -> &'a Bound<'py, TaskBatch> {
-    tasks[0].bind(py).cast().expect("only a batch is added with an index")
+fn batch_of<'a, 'py>(py: Python<'py>, group: &'a Group) -> &'a Bound<'py, TaskBatch> {
+    group.tasks[0].bind(py).cast().expect("only a batch is added with an index")
 }
 
 /// How many of the handles at the head of a line belong in one call: 1, or a group. For executors that claim later.
@@ -182,7 +191,7 @@ pub(super) fn run(py: Python<'_>, shared: &Shared, unit: &Unit, propagate: bool)
             };
             (task, result)
         }
-        Unit::Group(tasks, indices) => (tasks[0].bind(py), call_group(py, batch_of(py, tasks), indices)),
+        Unit::Group(group) => (group.tasks[0].bind(py), call_group(py, group)),
     };
     drop(inside);
     match result {
@@ -195,11 +204,14 @@ pub(super) fn run(py: Python<'_>, shared: &Shared, unit: &Unit, propagate: bool)
     }
 }
 
-fn call_group<'py>(py: Python<'py>, batch: &Bound<'py, TaskBatch>, indices: &[i64]) -> PyResult<Bound<'py, PyAny>> {
-    let Some(callback) = batch.get().callback(py) else { return Ok(py.None().into_bound(py)) };
-    let bytes: Vec<u8> = indices.iter().flat_map(|index| index.to_ne_bytes()).collect();
-    let view = PyMemoryView::from(&PyBytes::new(py, &bytes))?;
-    callback.bind(py).call1((view.call_method1("cast", ("q",))?,))
+fn call_group<'py>(py: Python<'py>, group: &Group) -> PyResult<Bound<'py, PyAny>> {
+    let bytes: Vec<u8> = group.indices.iter().flat_map(|index| index.to_ne_bytes()).collect();
+    let view = PyMemoryView::from(&PyBytes::new(py, &bytes))?.call_method1("cast", ("q",))?;
+    match &group.callback {
+        Some(callback) => callback.bind(py).call1((view,)),
+        // Only the garbage collector takes it away, from a batch that nobody can reach.
+        None => Ok(py.None().into_bound(py)),
+    }
 }
 
 fn is_exit(py: Python<'_>, error: &PyErr) -> bool {

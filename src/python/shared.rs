@@ -125,8 +125,10 @@ impl Shared {
             None => error.write_unraisable(py, Some(task)),
             Some(on_error) => {
                 let on_error = on_error.bind(py);
-                if let Err(error) = on_error.call1((task, error.into_value(py))) {
-                    error.write_unraisable(py, Some(on_error));
+                let context = error.clone_ref(py);
+                if let Err(failure) = on_error.call1((task, error.into_value(py))) {
+                    failure.set_context(py, Some(context));
+                    failure.write_unraisable(py, Some(on_error));
                 }
             }
         }
@@ -138,8 +140,7 @@ impl Shared {
         for handle in handles {
             let Ok(mut state) = self.lock(py) else { return };
             let task = state.refuse(*handle);
-            self.timer.finish_locked(&mut state, 0);
-            drop(state);
+            self.timer.settle(state);
             let Some(task) = task else { continue };
             let is_told = told.as_ref().is_some_and(|told| told.is(&task));
             forget(py, &task, *handle);

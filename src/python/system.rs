@@ -155,12 +155,12 @@ impl SystemTimer {
             if let Some(mut queue) = queue {
                 shared.timer.advance(&mut queue);
             }
-            shared.timer.wait_idle(0, clock.now_us())
+            shared.timer.wait_idle(clock.now_us())
         });
         let mut interrupt = None;
         while !is_idle && interrupt.is_none() && clock.now_us() < limit_us {
             let slice_us = limit_us.min(clock.now_us().saturating_add(SLICE_US));
-            is_idle = py.detach(|| shared.timer.wait_idle(0, slice_us));
+            is_idle = py.detach(|| shared.timer.wait_idle(slice_us));
             interrupt = py.check_signals().err();
         }
         let drained = shared.drain(py);

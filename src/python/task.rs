@@ -139,9 +139,7 @@ impl TimerTask {
                 continue;
             }
             let task = state.cancel(handle);
-            let wakes = state.wakes_when_abandoned();
-            drop(state);
-            shared.timer.wake_if(wakes);
+            shared.timer.settle(state);
             if task.is_some() {
                 self.ended(py, handle);
             }

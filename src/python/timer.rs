@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::{PyNotImplementedError, PyTypeError, PyValueError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString, PyTuple};
@@ -223,9 +223,7 @@ impl Timer {
                 Some((entry, handle))
             };
             let cancelled: Vec<_> = step.iter().map(cancel).collect();
-            let wakes = state.wakes_when_abandoned();
-            drop(state);
-            shared.timer.wake_if(wakes);
+            shared.timer.settle(state);
             for (task, cancelled) in step.iter().zip(cancelled) {
                 if let Some((_, handle)) = cancelled {
                     task.get().ended(py, handle);
@@ -260,6 +258,16 @@ impl Timer {
     /// Counters and the lateness histogram.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         sight::stats(py, &self.shared)
+    }
+
+    /// Stop: accept no more, run what is due by now, and return the tasks still pending, in order [T11].
+    ///
+    /// `timeout_ms` bounds the wait for callbacks; what has not started by then counts as pending. Inside one of the
+    /// timer's own callbacks it waits for nothing. The list stays in `unfinished`; calling twice is fine.
+    #[pyo3(signature = (timeout_ms=None))]
+    fn shutdown(&self, timeout_ms: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+        let _ = timeout_ms;
+        Err(PyNotImplementedError::new_err("a Timer is not made by itself: use SystemTimer or ManualTimer"))
     }
 
     fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {

@@ -1,6 +1,5 @@
 """The examples in the documents are tests: what they show is what happens."""
 
-import ast
 import doctest
 import importlib
 import re
@@ -10,7 +9,6 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 TEXTS = ["README.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))]
-STUB = ROOT / "python/tickwheel/_native.pyi"
 MODULES = sorted((ROOT / "python/tickwheel").rglob("*.py"))
 TIMER_RULES = [f"T{number}" for number in range(1, 20)]
 
@@ -25,18 +23,6 @@ def test_the_examples_of_a_document_hold(name):
     assert failed == 0
     if name == "README.md":
         assert tried > 3
-
-
-def test_the_examples_of_the_stub_hold():
-    tried = 0
-    for node in ast.walk(ast.parse(STUB.read_text())):
-        if isinstance(node, ast.ClassDef | ast.FunctionDef) and (text := ast.get_docstring(node)):
-            example = doctest.DocTestParser().get_doctest(text, names(), node.name, str(STUB), node.lineno)
-            runner = doctest.DocTestRunner()
-            runner.run(example)
-            assert runner.failures == 0
-            tried += runner.tries
-    assert tried > 3
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)

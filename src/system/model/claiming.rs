@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use super::{Books, NOW, RUNS, advance, count, every, join, pass_time, sample, spawn, system, timer};
+use super::{Books, NOW, RUNS, advance, count, every, join, look_through, pass_time, sample, spawn, system, timer};
 use crate::timer::{Timer, When};
 use crate::wheel::Handle;
 
@@ -61,7 +61,9 @@ fn a_task_that_is_moved_while_it_is_claimed_runs_once_per_add__t7() {
             2
         };
         join([worker]);
-        advance(&timer).into_iter().for_each(|handle| claim(&timer, handle, &claimed));
+        for handle in advance(&timer) {
+            claim(&timer, handle, &claimed);
+        }
         assert_eq!(claimed.load(Ordering::Relaxed), added);
     });
     assert!(seen.0.load(Ordering::Relaxed) > 0, "the move never won");
@@ -86,7 +88,7 @@ fn a_cancel_meets_the_advance_and_the_claim_anywhere_on_the_way__t9() {
             spawn(move || [2, 20, 25].iter().for_each(|now_ms| pass_time(&timer.timer, now_ms * 1000)))
         };
         join([canceller, time]);
-        books.shutdown(&timer, None);
+        look_through(timer.shutdown(None));
         (0..3).for_each(|task| count(if books.ran(task) { &ran } else { &cancelled }));
         books.close();
     });
@@ -101,7 +103,7 @@ fn a_task_that_is_due_now_runs_unless_its_cancel_says_so__t9() {
         let task = books.add(&timer, 0, NOW).unwrap();
         books.cancel(0, &task);
         books.cancel(0, &task);
-        books.shutdown(&timer, None);
+        look_through(timer.shutdown(None));
         books.close();
     });
 }

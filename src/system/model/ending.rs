@@ -1,16 +1,19 @@
 //! A shutdown against everything else: every task is accounted for once, and both threads end.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::super::SystemTimer;
-use super::{Books, FAR, NOW, RUNS, SOON, SOON_US, every, join, pass_time, sample, spawn, system, timer, with_reaper};
-use crate::sync::JoinHandle;
+use super::{
+    Books, FAR, NOW, RUNS, SOON, SOON_US, every, join, look_through, pass_time, sample, spawn, system, timer,
+    with_reaper,
+};
+use crate::sync::{JoinHandle, Mutex};
 use crate::timer::When;
 
-fn shut_down(books: &Books, timer: &Arc<SystemTimer>, timeout: Option<Duration>) -> JoinHandle<()> {
-    let (books, timer) = (books.clone(), Arc::clone(timer));
-    spawn(move || books.shutdown(&timer, timeout))
+fn shut_down(timer: &Arc<SystemTimer>, timeout: Option<Duration>) -> JoinHandle<()> {
+    let timer = Arc::clone(timer);
+    spawn(move || look_through(timer.shutdown(timeout)))
 }
 
 #[test]
@@ -32,7 +35,7 @@ fn a_shutdown_ends_both_threads_whatever_they_are_about_to_do__t11() {
         let (books, timer) = (Books::of(2), system());
         books.add(&timer, 0, FAR);
         books.add(&timer, 1, NOW);
-        books.shutdown(&timer, None);
+        look_through(timer.shutdown(None));
         assert!(books.ran(1), "what is due by then runs");
         books.close();
     });
@@ -61,7 +64,7 @@ fn everything_at_once(books: &Books, shutdowns: &[Option<Duration>]) -> Arc<Syst
         let timer = Arc::clone(&timer);
         spawn(move || pass_time(&timer.timer, SOON_US))
     };
-    let shutdowns: Vec<_> = shutdowns.iter().map(|timeout| shut_down(books, &timer, *timeout)).collect();
+    let shutdowns: Vec<_> = shutdowns.iter().map(|timeout| shut_down(&timer, *timeout)).collect();
     join(shutdowns.into_iter().chain([adder, canceller, time]));
     timer
 }
@@ -85,12 +88,30 @@ fn two_shutdowns_at_once_account_for_each_task_once__t11() {
 }
 
 #[test]
+fn each_of_two_shutdowns_returns_after_what_was_due_has_run__t11() {
+    sample(RUNS, || {
+        let (books, timer) = (Books::of(2), system());
+        books.add(&timer, 0, NOW);
+        books.add(&timer, 1, FAR);
+        let shutdown = || {
+            let (books, timer) = (books.clone(), Arc::clone(&timer));
+            spawn(move || {
+                look_through(timer.shutdown(None));
+                assert!(books.ran(0));
+            })
+        };
+        join([shutdown(), shutdown()]);
+        books.close();
+    });
+}
+
+#[test]
 fn a_shutdown_that_waits_returns_once_another_has_taken_the_rest__t11() {
     sample(RUNS, || {
         let (books, timer) = (Books::of(2), system());
         books.add(&timer, 0, NOW);
         books.add(&timer, 1, NOW);
-        join([None, Some(Duration::ZERO)].map(|timeout| shut_down(&books, &timer, timeout)));
+        join([None, Some(Duration::ZERO)].map(|timeout| shut_down(&timer, timeout)));
         if let Some(worker) = timer.worker.lock().take() {
             join([worker]);
         }
@@ -115,7 +136,7 @@ fn a_cancel_of_the_last_task_in_line_lets_a_shutdown_return__t11() {
     sample(RUNS, || {
         let (books, timer) = (Books::of(1), system());
         let task = books.add(&timer, 0, NOW).unwrap();
-        let shutdown = shut_down(&books, &timer, None);
+        let shutdown = shut_down(&timer, None);
         books.cancel(0, &task);
         join([shutdown]);
         books.close();
@@ -133,12 +154,12 @@ fn a_shutdown_from_a_callback_joins_nothing_and_another_one_waits_for_it__t11() 
             timer.after(NOW, move || {
                 books.called(1);
                 let unfinished = inside.upgrade().map_or(Vec::new(), |timer| timer.shutdown(None));
-                from_inside.lock().unwrap().extend(unfinished);
+                from_inside.lock().extend(unfinished);
             })
         };
         task.unwrap();
-        join([shut_down(&books, &timer, None)]);
-        Books::look_through(std::mem::take(&mut from_inside.lock().unwrap()));
+        join([shut_down(&timer, None)]);
+        look_through(std::mem::take(&mut from_inside.lock()));
         books.close();
     });
 }

@@ -1,9 +1,9 @@
 //! The order of release while others add, cancel and advance: an earlier task is never behind a later one.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use super::{RUNS, advance, join, pass_time, sample, spawn, timer, with_reaper};
-use crate::sync::unbounded;
+use crate::sync::{Mutex, unbounded};
 use crate::timer::{STEP, When};
 
 #[test]
@@ -30,7 +30,7 @@ fn a_bucket_flushed_in_steps_loses_nothing_and_keeps_the_order__t6_t9() {
                 // All under one lock, as a group is claimed: a thousand turns would only dilute the sample.
                 let mut state = timer.lock();
                 let claimed = handles.into_iter().filter_map(|handle| state.claim(handle, 40_000));
-                order.lock().unwrap().extend(claimed.map(|claimed| (claimed.due_us, claimed.task)));
+                order.lock().extend(claimed.map(|claimed| (claimed.due_us, claimed.task)));
             })
         };
         let mut cancelled = 0;
@@ -40,7 +40,7 @@ fn a_bucket_flushed_in_steps_loses_nothing_and_keeps_the_order__t6_t9() {
         // Added in the middle of the flush, due now: it overtakes nothing.
         timer.add(When::AtUs(0), count, 0).unwrap();
         join([advancer]);
-        let mut order = std::mem::take(&mut *order.lock().unwrap());
+        let mut order = std::mem::take(&mut *order.lock());
         for handle in advance(&timer) {
             order.extend(timer.claim(handle).map(|claimed| (claimed.due_us, claimed.task)));
         }

@@ -1,0 +1,172 @@
+"""Runs a script in a process of its own: what breaks a border hangs or aborts, and must not take pytest along.
+
+The script gets the names of `PRELUDE`. It has to end by itself, within its time, with the return code and the stderr
+that are expected (by default 0 and nothing). One that hangs prints where every thread stands.
+"""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+PRELUDE = '''
+import array, asyncio, collections, contextlib, ctypes, faulthandler, gc, os, random, signal, sys, threading, time
+import warnings, weakref
+from concurrent.futures import ThreadPoolExecutor
+
+from tickwheel import (
+    SystemTimer, TickwheelError, TimerClosed, TimerForked, TimerFull, TimerRejected, TimerTask, _native
+)
+from tickwheel.testing import ManualTimer
+
+faulthandler.enable()  # says where every thread stands at SIGABRT, which the harness sends when the time is up
+
+
+def nop(*_):
+    pass
+
+
+def wait_until(condition, limit=15, what="the condition"):
+    end = time.monotonic() + limit
+    while not condition():
+        assert time.monotonic() < end, f"waited {limit} s in vain for {what}"
+        time.sleep(0.001)
+
+
+def ms(count, value):
+    return array.array("q", [value]) * count
+
+
+class Ticker(threading.Thread):
+    """Counts in pure Python: it moves exactly while it gets the GIL."""
+
+    def __init__(self):
+        super().__init__(daemon=True)
+        self.ticks = 0
+        self.start()
+        time.sleep(0.05)
+        ticks, start = self.ticks, time.perf_counter()
+        time.sleep(0.1)
+        self.per_second = (self.ticks - ticks) / (time.perf_counter() - start)
+
+    def run(self):
+        while True:
+            self.ticks += 1
+
+    def share(self, call):
+        """What part of its full speed it keeps while `call` runs, and how long that takes."""
+        ticks, start = self.ticks, time.perf_counter()
+        call()
+        ticks, seconds = self.ticks - ticks, time.perf_counter() - start
+        return ticks / (self.per_second * seconds), seconds
+
+
+@contextlib.contextmanager
+def loop_in_a_thread():
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    yield loop
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+    loop.close()
+
+
+def native_threads():
+    return len(os.listdir("/proc/self/task"))
+
+
+def tid_of(name):
+    """The native thread with this name; a thread gives itself its name, so it may take a moment."""
+    end = time.monotonic() + 5
+    while time.monotonic() < end:
+        for tid in os.listdir("/proc/self/task"):
+            with contextlib.suppress(OSError), open(f"/proc/self/task/{tid}/comm") as comm:
+                if comm.read().strip() == name[:15]:
+                    return int(tid)
+    raise AssertionError(f"no thread {name}")
+
+
+def freeze_reaper_with_lock(seconds=1):
+    """Makes a timer, and puts its reaper to sleep in the middle of a cascade, while it holds the native lock.
+
+    The signal's handler is libc's own `sleep`, which gets the number of the signal: 1 second for SIGHUP.
+    """
+    libc = ctypes.CDLL(None)
+    assert seconds == signal.SIGHUP
+    libc.signal(seconds, libc.sleep)
+    for _ in range(12):
+        timer = SystemTimer("frozen", wheel_size=4, start_ms=0)
+        batch = timer.add_many(ms(200_000, 367), nop)  # base 4: 1 1 2 3 3
+        tasks = [timer.after(3_600_000, nop) for _ in range(10)]
+        tid = tid_of("reaper-frozen")
+        while sum(timer.stats()["cascaded"]) < 20_000:
+            pass
+        time.sleep(0.0003)  # the reaper is now among the others of its 200,000
+        libc.tgkill(os.getpid(), tid, seconds)
+        asked = threading.Event()
+        threading.Thread(target=lambda last=tasks.pop(), asked=asked: (last.cancel(), asked.set()), daemon=True).start()
+        if not asked.wait(0.1):
+            return timer, batch, tasks
+        time.sleep(seconds)
+        timer.shutdown(0)
+    raise AssertionError("the reaper was never caught with the lock")
+
+
+def reap(pid, limit=15):
+    """The exit code of a child, or `hung`."""
+    end = time.monotonic() + limit
+    while time.monotonic() < end:
+        done, status = os.waitpid(pid, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.002)
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    return "hung"
+
+
+class SlowEnd:
+    """Left to the very end of the interpreter, it keeps it in its finalization for a while."""
+
+    def __init__(self, sleep=time.sleep):
+        self.sleep = sleep
+
+    def __del__(self):
+        self.sleep(0.3)
+'''
+
+
+def run_script(code: str, *, timeout: float = 30, rc: int = 0, stderr: str | None = "") -> str:
+    """Runs `code`, checks how it ends, and returns what it printed. `stderr=None`: whatever it says there."""
+    script = PRELUDE + textwrap.dedent(code)
+    arguments = [
+        sys.executable,
+        "-W",
+        "error",
+        "-W",
+        "ignore:This process:DeprecationWarning",  # 3.12 and later, of a fork with threads: just what is tested here
+        "-c",
+        script,
+    ]
+    process = subprocess.Popen(
+        arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+    )
+    try:
+        out, err = process.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGABRT)
+        time.sleep(0.5)
+        os.killpg(process.pid, signal.SIGKILL)
+        out, err = process.communicate()
+        raise AssertionError(f"hung for {timeout} s\n{out.decode()[-3000:]}\n{err.decode()[-6000:]}") from None
+    finally:
+        with contextlib.suppress(ProcessLookupError):  # a forked child that hangs outlives its parent
+            os.killpg(process.pid, signal.SIGKILL)
+    told = f"rc {process.returncode}\n--- stdout\n{out.decode()[-3000:]}\n--- stderr\n{err.decode()[-6000:]}"
+    assert process.returncode == rc, told
+    assert stderr is None or err.decode() == stderr, told
+    return out.decode()

@@ -1,0 +1,379 @@
+"""Where callbacks run (T8), what fails there (T10), and a shutdown from everywhere (T11)."""
+
+import pytest
+
+from borders.harness import run_script
+
+
+def test_a_pool_gets_one_submit_per_task_and_one_per_group_of_a_batch__T8():
+    run_script(
+        """
+class Counting(ThreadPoolExecutor):
+    submits = 0
+
+    def submit(self, *arguments, **options):
+        self.submits += 1
+        return super().submit(*arguments, **options)
+
+with Counting(2) as pool, SystemTimer("x", executor=pool) as timer:
+    threads = set()
+    for i in range(300):
+        timer.after(i % 20, lambda: threads.add(threading.current_thread().name))
+    wait_until(lambda: not len(timer) and not timer.stats()["executor_depth"] and not timer.stats()["running"])
+    assert pool.submits == 300 and all(name.startswith("ThreadPoolExecutor") for name in threads), threads
+    groups = []
+    timer.add_many(ms(500, 20), lambda view: groups.append(len(view)))
+    wait_until(lambda: sum(groups) == 500)
+    assert pool.submits == 300 + len(groups) and len(groups) <= 2
+"""
+    )
+
+
+def test_a_pool_that_refuses_is_told_of_once_per_task_which_may_be_added_again__T10():
+    run_script(
+        """
+pool = ThreadPoolExecutor(1)
+errors, ran = [], []
+timer = SystemTimer("x", executor=pool, on_error=lambda task, error: errors.append((task, error)))
+tasks = [TimerTask(5, ran.append, i) for i in range(100)]
+pool.shutdown()
+for task in tasks:
+    timer.add(task)
+batch = timer.add_many(ms(50, 5), ran.extend)
+wait_until(lambda: len(errors) >= 101)
+time.sleep(0.05)
+refused = [task for task, _ in errors]
+assert sorted(map(id, refused)) == sorted(map(id, [*tasks, batch])) and ran == []
+assert {type(error) for _, error in errors} == {TimerRejected} and "refused" in str(errors[0][1])
+assert not tasks[0].cancel() and len(batch) == 0 and timer.stats()["executor_depth"] == 0
+with SystemTimer("other") as other:
+    for task in tasks:
+        other.add(task)
+    wait_until(lambda: len(ran) == 100)
+timer.add(tasks[0])
+wait_until(lambda: len(errors) == 102)
+assert timer.shutdown() == []
+"""
+    )
+
+
+def test_a_pool_that_cancels_its_futures_loses_nothing_in_silence__T10():
+    run_script(
+        """
+pool = ThreadPoolExecutor(1)
+ran, rejected = [], []
+timer = SystemTimer("x", executor=pool, on_error=lambda task, error: rejected.append((task, type(error))))
+running, gate = threading.Event(), threading.Event()
+timer.after(0, lambda: (running.set(), gate.wait()))
+running.wait()
+tasks = [TimerTask(0, ran.append, i) for i in range(100)]
+for task in tasks:
+    timer.add(task)
+wait_until(lambda: timer.stats()["executor_depth"] == 100)
+assert tasks[7].cancel()
+wait_until(lambda: pool._work_queue.qsize() == 100)
+pool.shutdown(wait=False, cancel_futures=True)
+wait_until(lambda: len(rejected) == 99)
+assert [task for task, _ in rejected] == tasks[:7] + tasks[8:] and {kind for _, kind in rejected} == {TimerRejected}
+gate.set()
+timer.after(0, nop)
+wait_until(lambda: len(rejected) == 100)
+assert timer.shutdown() == [] and ran == []
+"""
+    )
+
+
+def test_a_loop_is_called_once_per_batch_and_its_turns_are_bounded__T8():
+    run_script(
+        """
+async def main():
+    loop = asyncio.get_running_loop()
+    calls, run, longest, turns = [], 0, 0, 0
+    threadsafe = loop.call_soon_threadsafe
+    loop.call_soon_threadsafe = lambda *arguments: (calls.append(1), threadsafe(*arguments))[1]
+    timer = SystemTimer("x", executor=loop)
+    ran = []
+
+    def work(i):
+        nonlocal run, longest
+        ran.append((i, threading.get_ident()))
+        run += 1
+        longest = max(longest, run)
+
+    at = timer.now_ms() + 500
+    for i in range(5_000):
+        timer.at(at, work, i)
+    assert timer.now_ms() < at
+    while len(ran) < 5_000:
+        await asyncio.sleep(0)  # one turn of the loop
+        run = 0
+        turns += len(ran) > 0
+    assert ran == [(i, threading.get_ident()) for i in range(5_000)]
+    assert len(calls) <= 3, len(calls)
+    assert longest <= 256 and turns >= 5_000 / 256, (longest, turns)
+    slow = []
+    for i in range(20):
+        timer.at(timer.now_ms() + 20, lambda: slow.append(time.sleep(0.005)))
+    turns = 0
+    while len(slow) < 20:
+        await asyncio.sleep(0)
+        turns += 0 < len(slow) < 20
+    assert turns >= 15, turns  # bounded in time too
+    assert timer.shutdown() == []
+
+asyncio.run(main())
+"""
+    )
+
+
+def test_a_closed_loop_rejects__T10():
+    run_script(
+        """
+errors, ran = [], []
+loop = asyncio.new_event_loop()
+timer = SystemTimer("x", executor=loop, on_error=lambda task, error: errors.append((task, type(error))))
+waiting = [TimerTask(0, ran.append, i) for i in range(30)]
+for task in waiting:
+    timer.add(task)
+wait_until(lambda: timer.stats()["executor_depth"] == 30)
+time.sleep(0.1)
+loop.close()  # what it was given and never ran
+wait_until(lambda: len(errors) == 30)
+late = [TimerTask(0, ran.append, i) for i in range(30)]
+for task in late:
+    timer.add(task)
+wait_until(lambda: len(errors) == 60)
+assert [task for task, _ in errors] == waiting + late and {kind for _, kind in errors} == {TimerRejected}
+with SystemTimer("other") as other:
+    for task in waiting + late:
+        other.add(task)
+    wait_until(lambda: len(ran) == 60)
+assert timer.shutdown() == []
+"""
+    )
+
+
+def test_interrupts_go_to_on_error_on_the_timers_own_thread_and_a_pool_and_to_the_loop_itself__T10():
+    run_script(
+        """
+def interrupt(kind):
+    raise kind
+
+with ThreadPoolExecutor(1) as pool:
+    for executor in (None, pool):
+        errors, ran = [], []
+        with SystemTimer("x", executor=executor, on_error=lambda task, error: errors.append(type(error))) as timer:
+            for kind in (KeyboardInterrupt, SystemExit, ValueError):
+                timer.after(0, interrupt, kind)
+                timer.after(0, ran.append, 1)
+            wait_until(lambda: len(ran) == 3)
+        assert errors == [KeyboardInterrupt, SystemExit, ValueError]
+
+loop = asyncio.new_event_loop()
+errors, ran = [], []
+timer = SystemTimer("x", executor=loop, on_error=lambda task, error: errors.append(type(error)))
+at = timer.now_ms() + 50
+for kind in (KeyboardInterrupt, ValueError, SystemExit):
+    timer.at(at, interrupt, kind)
+    timer.at(at, ran.append, kind)
+raised = []
+loop.call_later(1, loop.stop)
+for _ in range(3):
+    try:
+        loop.run_forever()
+    except (KeyboardInterrupt, SystemExit) as error:
+        raised.append(type(error))
+assert raised == [KeyboardInterrupt, SystemExit] and errors == [ValueError]
+assert ran == [KeyboardInterrupt, ValueError, SystemExit]
+assert timer.shutdown() == [] and timer.stats()["running"] == 0
+loop.close()
+"""
+    )
+
+
+def test_a_failing_callback_or_on_error_stops_nothing__T10():
+    run_script(
+        """
+said = []
+sys.unraisablehook = lambda unraisable: said.append(type(unraisable.exc_value))
+with loop_in_a_thread() as loop, ThreadPoolExecutor(1) as pool:
+    for executor in (None, pool, loop):
+        for on_error in (None, lambda task, error: 1 / 0):
+            said.clear()
+            ran = []
+            with SystemTimer("x", executor=executor, on_error=on_error) as timer:
+                for i in range(50):
+                    timer.after(i % 5, lambda: ran[10**9])
+                    timer.after(i % 5, ran.append, i)
+                wait_until(lambda: len(ran) == 50 and len(said) == 50)
+            assert set(said) == {IndexError if on_error is None else ZeroDivisionError}, set(said)
+sys.unraisablehook = sys.__unraisablehook__
+"""
+    )
+
+
+@pytest.mark.parametrize("executor", ["None", "pool", "loop"])
+def test_a_shutdown_inside_a_callback_returns_at_once_with_what_has_not_started__T11(executor):
+    run_script(
+        f"""
+with loop_in_a_thread() as loop, ThreadPoolExecutor(1) as pool:
+    before = native_threads()
+    timer = SystemTimer("x", executor={executor})
+    done, started, ran, result = threading.Event(), threading.Event(), [], []
+
+    def end():
+        started.wait()
+        start = time.perf_counter()
+        result.append(timer.shutdown())
+        result.append(time.perf_counter() - start)
+        result.append(timer.shutdown(timeout_ms=60_000))
+        done.set()
+
+    timer.after(0, end)
+    wait_until(lambda: timer.stats()["running"] == 1)
+    due = [timer.after(0, ran.append, i) for i in range(20)]
+    wait_until(lambda: timer.stats()["executor_depth"] == 20)
+    far = timer.after(60_000, nop)
+    started.set()
+    assert done.wait(10)
+    assert result[0] == result[2] == due + [far] and result[1] < 1, result
+    assert timer.unfinished == due + [far] == timer.shutdown() and ran == []
+    wait_until(lambda: native_threads() == before or {executor} is pool and native_threads() == before + 1)
+    assert not any(task.cancel() for task in due)
+    with SystemTimer("next") as other:
+        task = TimerTask(0, ran.append, 1)
+        other.add(task)
+        wait_until(lambda: ran == [1])
+"""
+    )
+
+
+def test_a_shutdown_inside_the_thread_of_the_loop_does_not_wait_for_itself__T11():
+    run_script(
+        """
+async def main():
+    timer = SystemTimer("x", executor=asyncio.get_running_loop())
+    ran = []
+    due = [timer.after(0, ran.append, i) for i in range(5)]
+    wait_until(lambda: timer.stats()["executor_depth"] == 5)
+    start = time.perf_counter()
+    unfinished = timer.shutdown()
+    assert time.perf_counter() - start < 1
+    assert unfinished == due == timer.unfinished and ran == []
+    await asyncio.sleep(0.05)
+    assert ran == []
+
+asyncio.run(main())
+"""
+    )
+
+
+def test_a_shutdown_in_another_thread_meets_one_inside_a_callback__T11():
+    run_script(
+        """
+for executor in (None, ThreadPoolExecutor(1)):
+    timer = SystemTimer("x", executor=executor)
+    running, inner = threading.Event(), []
+    outer = []
+
+    def end():
+        running.set()
+        time.sleep(0.2)  # the other one waits for this callback by now
+        inner.append(timer.shutdown())
+
+    timer.after(0, end)
+    left = timer.after(60_000, nop)
+    running.wait()
+    outer.append(timer.shutdown())
+    assert outer == [[left]] and inner == [[]], (outer, inner)
+"""
+    )
+
+
+def test_a_shutdown_whose_time_runs_out_returns_what_has_not_started__T11():
+    run_script(
+        """
+with loop_in_a_thread() as loop, ThreadPoolExecutor(1) as pool:
+    for executor in (None, pool, loop):
+        timer = SystemTimer("x", executor=executor)
+        gate, ran = threading.Event(), []
+        timer.after(0, gate.wait)
+        wait_until(lambda: timer.stats()["running"] == 1)
+        due = [timer.after(0, ran.append, i) for i in range(10)]
+        start = time.perf_counter()
+        assert timer.shutdown(200) == due and 0.19 < time.perf_counter() - start < 1
+        gate.set()
+        time.sleep(0.05)
+        assert ran == [] and timer.unfinished == due
+        with SystemTimer("next") as other:
+            again = TimerTask(0, ran.append, 1)
+            other.add(again)
+"""
+    )
+
+
+@pytest.mark.parametrize("pending", ["", "timer.after(3_600_000, nop)", "timer.add_many(ms(10, 3_600_000), nop)"])
+def test_ctrl_c_ends_advance_clock_promptly_and_loses_nothing__rule4(pending):
+    run_script(
+        f"""
+timer = SystemTimer("x", reaper=False)
+{pending}
+count = len(timer)
+threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+start = time.perf_counter()
+try:
+    timer.advance_clock(60_000)
+    raise AssertionError
+except KeyboardInterrupt:
+    assert time.perf_counter() - start < 1.5
+assert len(timer) == count
+assert len(timer.shutdown()) == count
+"""
+    )
+
+
+@pytest.mark.parametrize("executor", ["None", "ThreadPoolExecutor(1)"])
+def test_ctrl_c_ends_a_shutdown_promptly_and_unfinished_holds_what_was_pending__rule4_T11(executor):
+    run_script(
+        f"""
+timer = SystemTimer("x", executor={executor})
+running, gate, ran = threading.Event(), threading.Event(), []
+timer.after(0, lambda: (running.set(), gate.wait()))
+running.wait()
+due = [timer.after(0, ran.append, i) for i in range(5)]
+far = [timer.after(60_000 + i, nop) for i in range(5)]
+wait_until(lambda: timer.stats()["executor_depth"] == 5)
+threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+start = time.perf_counter()
+try:
+    timer.shutdown()
+    raise AssertionError
+except KeyboardInterrupt:
+    assert time.perf_counter() - start < 1.5
+assert timer.unfinished == due + far == timer.shutdown()
+gate.set()
+time.sleep(0.05)
+assert ran == []
+"""
+    )
+
+
+def test_ctrl_c_ends_a_shutdown_that_waits_for_another_threads_shutdown__rule4():
+    run_script(
+        """
+timer = SystemTimer("x")
+running, gate = threading.Event(), threading.Event()
+timer.after(0, lambda: (running.set(), gate.wait(8)))
+running.wait()
+threading.Thread(target=timer.shutdown).start()
+time.sleep(0.1)
+threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+start = time.perf_counter()
+try:
+    timer.shutdown()
+except KeyboardInterrupt:
+    pass
+assert time.perf_counter() - start < 1.5, time.perf_counter() - start
+gate.set()
+"""
+    )
