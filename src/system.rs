@@ -13,9 +13,10 @@ use crate::config::Config;
 use crate::error::Error;
 use crate::executor::{self, Released};
 use crate::reaper;
+use crate::state::When;
 use crate::stats::Stats;
 use crate::sync::{self, JoinHandle, Mutex, Sender, ThreadId, unbounded};
-use crate::timer::{Pending, Timer, When};
+use crate::timer::{Pending, Timer};
 use crate::wheel::Handle;
 
 /// What a task of a [`SystemTimer`] runs.

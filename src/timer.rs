@@ -10,26 +10,18 @@
 //! - A released task stays in its slot until the executor claims it, under the lock. A cancel takes it out of the same
 //!   slot under the same lock. So exactly one of them gets it (T9).
 
-use crate::clock::{Clock, LIMIT_MS, LIMIT_US};
+use crate::clock::Clock;
 use crate::config::Config;
 use crate::error::Error;
 use crate::executor::{Executor, Released};
-use crate::schedule::{Claimed, Progress, Schedule};
-use crate::stats::{Histogram, Stats};
+use crate::schedule::{Claimed, Progress};
+use crate::state::{State, When};
+use crate::stats::Stats;
 use crate::sync::{self, Condvar, Mutex, MutexGuard};
 use crate::wheel::{Handle, Place};
 
 /// How many entries a long operation moves before it lets the lock go.
 pub(crate) const STEP: usize = 1000;
-
-/// When a task is to run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum When {
-    /// So many microseconds from now.
-    AfterUs(u64),
-    /// At this instant of the timer's clock, in microseconds; one in the past is now.
-    AtUs(u64),
-}
 
 /// A pending task: what [`Timer::pending`] lists and [`Timer::drain`] takes out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,30 +47,6 @@ pub(crate) enum Wait {
     TimedOut,
     /// The timer was closed, or abandoned and is empty: there is nothing to wait for any more.
     Stop,
-}
-
-/// Until when the reaper sleeps; an add before that wakes it, unless it may not wake before `floor_us` anyway.
-#[derive(Debug, Clone, Copy)]
-struct Sleep {
-    until_us: u64,
-    floor_us: u64,
-}
-
-/// All that the lock guards.
-#[derive(Debug)]
-pub(crate) struct State<T> {
-    pub(crate) schedule: Schedule<T>,
-    max_pending: Option<usize>,
-    /// Room that a batch on its way in has kept.
-    reserved: usize,
-    is_closed: bool,
-    /// Nobody can add any more, but what is pending still runs.
-    is_abandoned: bool,
-    sleep: Option<Sleep>,
-    /// Callbacks that were claimed and have not finished.
-    pub(crate) running: usize,
-    pub(crate) stats: Stats,
-    lateness: Histogram,
 }
 
 /// Very many deadlines under one lock, without threads of its own: someone advances it, and runs what is released.
@@ -118,18 +86,7 @@ impl<T> Timer<T> {
     pub fn new(config: &Config, clock: Clock) -> Result<Self, Error> {
         config.check()?;
         Config::check_start(clock.now_ms())?;
-        let schedule = Schedule::new(config.tick_ms, &config.wheel_sizes, clock.now_ms(), config.precision);
-        let state = State {
-            schedule,
-            max_pending: config.max_pending,
-            reserved: 0,
-            is_closed: false,
-            is_abandoned: false,
-            sleep: None,
-            running: 0,
-            stats: Stats::default(),
-            lateness: Histogram::default(),
-        };
+        let state = State::new(config, clock.now_ms());
         Ok(Self {
             clock,
             slack_us: config.slack_us,
@@ -206,10 +163,10 @@ impl<T> Timer<T> {
     /// Lets the lock go after tasks were taken out, and tells who may have waited for that: a shutdown for the last
     /// released one, the reaper of an abandoned timer for the last of all.
     pub(crate) fn settle(&self, state: MutexGuard<'_, State<T>>) {
-        if state.is_closed && state.is_idle() {
+        if state.is_finished() {
             self.idle.notify_all();
         }
-        let wakes = state.is_abandoned && state.schedule.len() == 0;
+        let wakes = state.is_orphan();
         drop(state);
         self.wake_if(wakes);
     }
@@ -227,8 +184,8 @@ impl<T> Timer<T> {
 
     /// As [`Timer::finish`], for a caller who holds the lock.
     pub(crate) fn finish_locked(&self, state: &mut State<T>, count: usize) {
-        state.running -= count;
-        if state.is_closed && state.is_idle() {
+        state.finish(count);
+        if state.is_finished() {
             self.idle.notify_all();
         }
     }
@@ -256,7 +213,7 @@ impl<T> Timer<T> {
     pub(crate) fn wait_for_work(&self, floor_us: u64, limit_us: u64) -> Wait {
         let mut state = self.lock();
         loop {
-            if state.is_closed || (state.is_abandoned && state.schedule.len() == 0) {
+            if state.needs_no_reaper() {
                 return Wait::Stop;
             }
             let next_us = state.schedule.next_wake_us().map(|next_us| next_us.max(floor_us));
@@ -268,11 +225,10 @@ impl<T> Timer<T> {
                 return Wait::TimedOut;
             }
             let until_us = next_us.unwrap_or(u64::MAX).min(limit_us);
-            state.sleep = Some(Sleep { until_us, floor_us });
+            state.sleeps(until_us, floor_us);
             let deadline = (until_us < u64::MAX).then(|| self.clock.instant_of(until_us)).flatten();
             state = sync::wait(&self.wake, state, deadline);
-            state.sleep = None;
-            state.stats.wake_ups += 1;
+            state.woke();
         }
     }
 
@@ -322,7 +278,7 @@ impl<T> Timer<T> {
                     drained.push(Pending { due_us, number, tag, handle, task });
                 }
             }
-            if state.is_idle() {
+            if state.is_finished() {
                 self.idle.notify_all();
             }
             sync::unlock_fair(state);
@@ -384,114 +340,5 @@ impl<T> Timer<T> {
         if wakes {
             self.wake.notify_all();
         }
-    }
-}
-
-/// An instant that was checked and may be added.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Due {
-    pub(crate) now_us: u64,
-    pub(crate) due_us: u64,
-}
-
-impl<T> State<T> {
-    #[cfg(feature = "python")]
-    pub(crate) fn is_closed(&self) -> bool {
-        self.is_closed
-    }
-
-    /// Checks that `count` more tasks may come in, and where in time. Nothing has changed if not.
-    pub(crate) fn admit(&self, clock: &Clock, when: When, count: usize) -> Result<Due, Error> {
-        if self.is_closed {
-            return Err(Error::Closed);
-        }
-        let now_us = clock.now_us();
-        let due_us = match when {
-            When::AfterUs(delay_us) => clock.now_up_us().saturating_add(delay_us),
-            When::AtUs(due_us) => due_us.max(now_us),
-        };
-        if due_us >= LIMIT_US {
-            return Err(Error::invalid(format!(
-                "a task must be due before {LIMIT_MS} ms (2^52) on the timer's clock, got {} ms: leave the task out to \
-                 wait for ever",
-                due_us / 1000
-            )));
-        }
-        match self.max_pending {
-            Some(max_pending) if count > 0 && count > max_pending.saturating_sub(self.taken()) => {
-                Err(Error::Full { max_pending })
-            }
-            _ => Ok(Due { now_us, due_us }),
-        }
-    }
-
-    /// Adds a task that was admitted; says whether the reaper must be woken, once the lock is let go.
-    pub(crate) fn add(&mut self, due: Due, task: T, tag: u32) -> (Handle, bool) {
-        self.stats.added += 1;
-        let (handle, wake_us) = self.schedule.add(due.now_us, due.due_us, task, tag);
-        (handle, self.wakes(wake_us))
-    }
-
-    pub(crate) fn reschedule(&mut self, handle: Handle, due: Due) -> Option<(Handle, bool)> {
-        let tag = self.schedule.wheel.slab.get(handle)?.tag;
-        let task = self.schedule.remove(handle)?;
-        self.stats.moved += 1;
-        let (handle, wake_us) = self.schedule.add(due.now_us, due.due_us, task, tag);
-        Some((handle, self.wakes(wake_us)))
-    }
-
-    pub(crate) fn cancel(&mut self, handle: Handle) -> Option<T> {
-        let task = self.schedule.remove(handle)?;
-        self.stats.cancelled += 1;
-        Some(task)
-    }
-
-    /// Takes out a task that the executor refused.
-    #[cfg(feature = "python")]
-    pub(crate) fn refuse(&mut self, handle: Handle) -> Option<T> {
-        self.schedule.remove(handle)
-    }
-
-    /// Keeps room for the rest of a batch that goes in by steps; `admit` counts it as taken.
-    #[cfg(feature = "python")]
-    pub(crate) fn reserve(&mut self, count: usize) {
-        self.reserved = count;
-    }
-
-    pub(crate) fn claim(&mut self, handle: Handle, now_us: u64) -> Option<Claimed<T>> {
-        let claimed = self.schedule.claim(handle)?;
-        self.running += 1;
-        self.stats.expired += 1;
-        self.lateness.record(now_us.saturating_sub(claimed.due_us));
-        Some(claimed)
-    }
-
-    pub(crate) fn stats(&self) -> Stats {
-        Stats {
-            cascaded: self.schedule.wheel.cascaded.clone(),
-            pending: self.schedule.len(),
-            executor_depth: self.schedule.released(),
-            running: self.running,
-            lateness_us: self.lateness.classes(),
-            ..self.stats.clone()
-        }
-    }
-
-    /// What `max_pending` counts: what is pending, what waits for the executor, and what a batch has kept.
-    fn taken(&self) -> usize {
-        self.schedule.wheel.slab.len() + self.reserved
-    }
-
-    fn is_idle(&self) -> bool {
-        self.schedule.released() == 0 && self.running == 0
-    }
-
-    /// Whether a task that needs the reaper at `wake_us` must wake it; says yes once until it sleeps again.
-    fn wakes(&mut self, wake_us: u64) -> bool {
-        let wakes = self.sleep.is_some_and(|sleep| wake_us.max(sleep.floor_us) < sleep.until_us);
-        if wakes {
-            self.sleep = None;
-        }
-        wakes
     }
 }

@@ -13,7 +13,8 @@ use super::args;
 use super::border::{self, GilCell, Own};
 use super::shared::{self, NO_INDEX, Shared};
 use crate::error::Error;
-use crate::timer::{Due, STEP, When};
+use crate::state::{Due, When};
+use crate::timer::STEP;
 use crate::wheel::Handle;
 
 /// What `add_many` returns: many deadlines with one callback and no Python object each.

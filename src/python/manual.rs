@@ -13,8 +13,9 @@ use super::args;
 use super::border::{GilCell, Own};
 use super::errors;
 use super::run::{self, Line};
+use super::settings::{self, Settings};
 use super::shared::Shared;
-use super::timer::{self, Settings, Timer};
+use super::timer::{self, Timer};
 use super::worker::Target;
 use crate::clock::{Clock, LIMIT_MS};
 use crate::executor::Released;
@@ -61,7 +62,7 @@ impl ManualTimer {
         max_pending: Option<&Bound<'py, PyAny>>,
         on_error: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<PyClassInitializer<Self>> {
-        let clock = Clock::manual(start_ms.map_or(Ok(0), timer::start_ms)?);
+        let clock = Clock::manual(start_ms.map_or(Ok(0), settings::start_ms)?);
         let manual = "manual".into_pyobject(py)?.into_any();
         let name = name.unwrap_or(&manual);
         let settings = Settings { name, tick_ms, wheel_size, precision, slack_us: None, max_pending, on_error };
@@ -149,7 +150,7 @@ impl Drop for Token<'_> {
 impl ManualTimer {
     fn start(&self, py: Python<'_>) -> PyResult<Token<'_>> {
         let token = self.token(py)?;
-        if self.shared.lock(py)?.is_closed() {
+        if self.shared.lock(py)?.is_closed {
             return Err(errors::closed(py, &self.shared.name));
         }
         Ok(token)

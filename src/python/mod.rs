@@ -1,6 +1,6 @@
 //! The bindings: `tickwheel._native`. The eight border rules they keep are in `docs/design.md`.
 //!
-//! `border` has the locks and the GIL, `args` and `arrow` what comes in, `shared` what a timer, its tasks and its threads
+//! `border` has the locks and the GIL, `args`, `arrow` and `settings` what comes in, `shared` what a timer, its tasks and its threads
 //! have in common, `task` and `batch` what is scheduled, `run` and `worker` what runs it, `timer`, `system` and `manual`
 //! the classes, `sight` what they show.
 
@@ -13,6 +13,7 @@ mod border;
 mod errors;
 mod manual;
 mod run;
+mod settings;
 mod shared;
 mod sight;
 mod system;

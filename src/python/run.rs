@@ -16,7 +16,8 @@ use super::border;
 use super::shared::{self, Inside, NO_INDEX, Shared, Task};
 use super::task::{Run, TimerTask};
 use crate::executor::Released;
-use crate::timer::{STEP, State};
+use crate::state::State;
+use crate::timer::STEP;
 use crate::wheel::Handle;
 
 /// After so many callbacks, or so long, a run lets others have the GIL.

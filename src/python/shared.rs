@@ -19,7 +19,8 @@ use super::errors;
 use super::task::TimerTask;
 use super::worker::Target;
 use crate::executor::Released;
-use crate::timer::{Pending, State, Timer as Core};
+use crate::state::State;
+use crate::timer::{Pending, Timer as Core};
 use crate::wheel::Handle;
 
 /// The tag of an entry that is a task of its own; any other tag is an index in a batch.

@@ -11,8 +11,9 @@ use pyo3::types::PyList;
 use super::args::{self, Ms};
 use super::border::{self, Own};
 use super::errors;
+use super::settings::{self, Settings};
 use super::shared::{self, Inside, Shared};
-use super::timer::{self, Settings, Timer};
+use super::timer::{self, Timer};
 use super::worker::{self, Target};
 use crate::clock::Clock;
 use crate::reaper;
@@ -67,7 +68,7 @@ impl SystemTimer {
         on_error: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<PyClassInitializer<Self>> {
         let clock = match start_ms {
-            Some(start_ms) => Clock::monotonic(timer::start_ms(start_ms)?),
+            Some(start_ms) => Clock::monotonic(settings::start_ms(start_ms)?),
             None => Clock::monotonic_us(py.import("time")?.call_method0("monotonic_ns")?.extract::<u64>()? / 1000),
         };
         let target = Target::from_python(executor)?;

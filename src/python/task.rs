@@ -13,7 +13,7 @@ use pyo3::types::{PyDict, PyString, PyTuple};
 use super::args::{self, Ms};
 use super::border::{GilCell, Own};
 use super::shared::{self, NO_INDEX, Shared};
-use crate::timer::When;
+use crate::state::When;
 use crate::wheel::Handle;
 
 /// Something to run after a delay: a callable with arguments, or a subclass with `run()`.

@@ -14,11 +14,12 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("front.rs", &["wheel"]),
     ("schedule.rs", &["front", "queue", "wheel"]),
     ("config.rs", &["clock", "error", "schedule"]),
-    ("timer.rs", &["clock", "config", "error", "executor", "schedule", "stats", "sync", "wheel"]),
+    ("state.rs", &["clock", "config", "error", "schedule", "stats", "wheel"]),
+    ("timer.rs", &["clock", "config", "error", "executor", "schedule", "state", "stats", "sync", "wheel"]),
     ("snapshot.rs", &["schedule", "timer", "wheel"]),
     ("executor.rs", &["sync", "timer", "wheel"]),
     ("reaper.rs", &["executor", "timer"]),
-    ("system.rs", &["clock", "config", "error", "executor", "reaper", "stats", "sync", "timer", "wheel"]),
+    ("system.rs", &["clock", "config", "error", "executor", "reaper", "state", "stats", "sync", "timer", "wheel"]),
 ];
 
 fn sources(path: &Path) -> Vec<String> {

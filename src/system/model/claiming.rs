@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use super::{Books, NOW, RUNS, advance, count, every, join, look_through, pass_time, sample, spawn, system, timer};
-use crate::timer::{Timer, When};
+use crate::state::When;
+use crate::timer::Timer;
 use crate::wheel::Handle;
 
 /// Claims, and counts what it got.

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::super::SystemTimer;
 use super::{Books, FAR, NOW, RUNS, SOON, SOON_US, every, join, pass_time, sample, spawn, system, timer, with_reaper};
+use crate::state::When;
 use crate::sync::JoinHandle;
-use crate::timer::When;
 
 /// Takes the threads out of a timer, to see that they end by themselves.
 fn threads(timer: &SystemTimer) -> [JoinHandle<()>; 2] {

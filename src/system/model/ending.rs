@@ -8,8 +8,8 @@ use super::{
     Books, FAR, NOW, RUNS, SOON, SOON_US, every, join, look_through, pass_time, sample, spawn, system, timer,
     with_reaper,
 };
+use crate::state::When;
 use crate::sync::{JoinHandle, Mutex};
-use crate::timer::When;
 
 fn shut_down(timer: &Arc<SystemTimer>, timeout: Option<Duration>) -> JoinHandle<()> {
     let timer = Arc::clone(timer);

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use super::{RUNS, advance, join, pass_time, sample, spawn, timer, with_reaper};
+use crate::state::When;
 use crate::sync::{Mutex, unbounded};
-use crate::timer::{STEP, When};
+use crate::timer::STEP;
 
 #[test]
 fn a_bucket_flushed_in_steps_loses_nothing_and_keeps_the_order__t6_t9() {

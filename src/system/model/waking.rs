@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{RUNS, every, join, sample, spawn, timer, with_reaper};
-use crate::timer::{Timer, Wait, When};
+use crate::state::When;
+use crate::timer::{Timer, Wait};
 
 const HOUR_US: u64 = 3_600_000_000;
 const SECOND_US: u64 = 1_000_000;

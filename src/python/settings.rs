@@ -1,0 +1,81 @@
+//! The settings that both timers take, checked and turned into a native timer (T13).
+
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyString;
+
+use super::args;
+use super::shared::Shared;
+use super::worker::Target;
+use crate::clock::{Clock, LIMIT_MS};
+use crate::config::Config;
+use crate::schedule::Precision;
+use crate::timer::Timer as Core;
+
+/// The settings that both timers take.
+pub(super) struct Settings<'a, 'py> {
+    pub(super) name: &'a Bound<'py, PyAny>,
+    pub(super) tick_ms: Option<&'a Bound<'py, PyAny>>,
+    pub(super) wheel_size: Option<&'a Bound<'py, PyAny>>,
+    pub(super) precision: Option<&'a Bound<'py, PyAny>>,
+    pub(super) slack_us: Option<&'a Bound<'py, PyAny>>,
+    pub(super) max_pending: Option<&'a Bound<'py, PyAny>>,
+    pub(super) on_error: Option<&'a Bound<'py, PyAny>>,
+}
+
+impl Settings<'_, '_> {
+    /// Checks them, and makes the native timer.
+    pub(super) fn build(&self, clock: Clock, target: Target) -> PyResult<Shared> {
+        let py = self.name.py();
+        let name = text(self.name, "name", "it names the timer's threads and its errors")?;
+        let defaults = Config::default();
+        let config = Config {
+            tick_ms: match self.tick_ms {
+                Some(tick_ms) => args::int_in(tick_ms, "tick_ms", 1, LIMIT_MS - 1, "use 1 for a millisecond")?,
+                None => defaults.tick_ms,
+            },
+            wheel_sizes: self.wheel_size.map_or(Ok(defaults.wheel_sizes), args::wheel_sizes)?,
+            precision: match self.precision.map(|precision| (precision, precision.extract::<&str>())) {
+                None | Some((_, Ok("exact"))) => Precision::Exact,
+                Some((_, Ok("tick"))) => Precision::Tick,
+                Some((given, _)) => {
+                    let given = given.repr()?;
+                    return Err(PyValueError::new_err(format!(
+                        "precision must be 'exact' or 'tick', got {given}: 'tick' is up to one tick early, as in Kafka"
+                    )));
+                }
+            },
+            slack_us: match self.slack_us {
+                Some(slack_us) => {
+                    let hint = "use 100 for at most 10,000 wake-ups a second";
+                    args::int_in(slack_us, "slack_us", 0, LIMIT_MS - 1, hint)?
+                }
+                None => defaults.slack_us,
+            },
+            max_pending: match self.max_pending {
+                Some(bound) => {
+                    Some(args::int_in(bound, "max_pending", 1, u64::MAX, "leave it out for no bound")? as usize)
+                }
+                None => None,
+            },
+        };
+        if let Some(on_error) = self.on_error {
+            args::callable(on_error, "on_error")?;
+        }
+        let core = Core::new(&config, clock).map_err(|error| super::errors::from_core(py, &name, &error))?;
+        Ok(Shared::new(core, name, self.on_error.map(|on_error| on_error.clone().unbind()), target))
+    }
+}
+
+/// Where a clock starts: an int of milliseconds.
+pub(super) fn start_ms(start_ms: &Bound<'_, PyAny>) -> PyResult<u64> {
+    args::int_in(start_ms, "start_ms", 0, LIMIT_MS - 1, "leave it out for the default clock")
+}
+
+fn text(value: &Bound<'_, PyAny>, what: &str, hint: &str) -> PyResult<String> {
+    let text = value.cast::<PyString>().map_err(|_| {
+        let given = value.get_type().name().map_or_else(|_| String::new(), |name| name.to_string());
+        PyTypeError::new_err(format!("{what} must be text, got {given}: {hint}"))
+    })?;
+    Ok(text.to_string())
+}

@@ -1,0 +1,191 @@
+//! What the timer's lock guards: the schedule, and who waits for what. No lock and no thread in here.
+
+use crate::clock::{Clock, LIMIT_MS, LIMIT_US};
+use crate::config::Config;
+use crate::error::Error;
+use crate::schedule::{Claimed, Schedule};
+use crate::stats::{Histogram, Stats};
+use crate::wheel::Handle;
+
+/// When a task is to run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum When {
+    /// So many microseconds from now.
+    AfterUs(u64),
+    /// At this instant of the timer's clock, in microseconds; one in the past is now.
+    AtUs(u64),
+}
+
+/// Until when the reaper sleeps; an add before that wakes it, unless it may not wake before `floor_us` anyway.
+#[derive(Debug, Clone, Copy)]
+struct Sleep {
+    until_us: u64,
+    floor_us: u64,
+}
+
+/// All that the lock guards.
+#[derive(Debug)]
+pub(crate) struct State<T> {
+    pub(crate) schedule: Schedule<T>,
+    max_pending: Option<usize>,
+    /// Room that a batch on its way in has kept.
+    reserved: usize,
+    pub(crate) is_closed: bool,
+    /// Nobody can add any more, but what is pending still runs.
+    pub(crate) is_abandoned: bool,
+    sleep: Option<Sleep>,
+    /// Callbacks that were claimed and have not finished.
+    running: usize,
+    stats: Stats,
+    lateness: Histogram,
+}
+
+/// An instant that was checked and may be added.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Due {
+    pub(crate) now_us: u64,
+    pub(crate) due_us: u64,
+}
+
+impl<T> State<T> {
+    pub(crate) fn new(config: &Config, start_ms: u64) -> Self {
+        Self {
+            schedule: Schedule::new(config.tick_ms, &config.wheel_sizes, start_ms, config.precision),
+            max_pending: config.max_pending,
+            reserved: 0,
+            is_closed: false,
+            is_abandoned: false,
+            sleep: None,
+            running: 0,
+            stats: Stats::default(),
+            lateness: Histogram::default(),
+        }
+    }
+
+    /// Checks that `count` more tasks may come in, and where in time. Nothing has changed if not.
+    pub(crate) fn admit(&self, clock: &Clock, when: When, count: usize) -> Result<Due, Error> {
+        if self.is_closed {
+            return Err(Error::Closed);
+        }
+        let now_us = clock.now_us();
+        let due_us = match when {
+            When::AfterUs(delay_us) => clock.now_up_us().saturating_add(delay_us),
+            When::AtUs(due_us) => due_us.max(now_us),
+        };
+        if due_us >= LIMIT_US {
+            return Err(Error::invalid(format!(
+                "a task must be due before {LIMIT_MS} ms (2^52) on the timer's clock, got {} ms: leave the task out to \
+                 wait for ever",
+                due_us / 1000
+            )));
+        }
+        match self.max_pending {
+            Some(max_pending) if count > 0 && count > max_pending.saturating_sub(self.taken()) => {
+                Err(Error::Full { max_pending })
+            }
+            _ => Ok(Due { now_us, due_us }),
+        }
+    }
+
+    /// Adds a task that was admitted; says whether the reaper must be woken, once the lock is let go.
+    pub(crate) fn add(&mut self, due: Due, task: T, tag: u32) -> (Handle, bool) {
+        self.stats.added += 1;
+        let (handle, wake_us) = self.schedule.add(due.now_us, due.due_us, task, tag);
+        (handle, self.wakes(wake_us))
+    }
+
+    pub(crate) fn reschedule(&mut self, handle: Handle, due: Due) -> Option<(Handle, bool)> {
+        let tag = self.schedule.wheel.slab.get(handle)?.tag;
+        let task = self.schedule.remove(handle)?;
+        self.stats.moved += 1;
+        let (handle, wake_us) = self.schedule.add(due.now_us, due.due_us, task, tag);
+        Some((handle, self.wakes(wake_us)))
+    }
+
+    pub(crate) fn cancel(&mut self, handle: Handle) -> Option<T> {
+        let task = self.schedule.remove(handle)?;
+        self.stats.cancelled += 1;
+        Some(task)
+    }
+
+    /// Takes out a task that the executor refused.
+    #[cfg(feature = "python")]
+    pub(crate) fn refuse(&mut self, handle: Handle) -> Option<T> {
+        self.schedule.remove(handle)
+    }
+
+    /// Keeps room for the rest of a batch that goes in by steps; `admit` counts it as taken.
+    #[cfg(feature = "python")]
+    pub(crate) fn reserve(&mut self, count: usize) {
+        self.reserved = count;
+    }
+
+    pub(crate) fn claim(&mut self, handle: Handle, now_us: u64) -> Option<Claimed<T>> {
+        let claimed = self.schedule.claim(handle)?;
+        self.running += 1;
+        self.stats.expired += 1;
+        self.lateness.record(now_us.saturating_sub(claimed.due_us));
+        Some(claimed)
+    }
+
+    pub(crate) fn stats(&self) -> Stats {
+        Stats {
+            cascaded: self.schedule.wheel.cascaded.clone(),
+            pending: self.schedule.len(),
+            executor_depth: self.schedule.released(),
+            running: self.running,
+            lateness_us: self.lateness.classes(),
+            ..self.stats.clone()
+        }
+    }
+
+    /// What `max_pending` counts: what is pending, what waits for the executor, and what a batch has kept.
+    fn taken(&self) -> usize {
+        self.schedule.wheel.slab.len() + self.reserved
+    }
+
+    /// So many claimed tasks have run.
+    pub(crate) fn finish(&mut self, count: usize) {
+        self.running -= count;
+    }
+
+    /// Whether a shutdown that waits for the released tasks may go on.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.is_closed && self.is_idle()
+    }
+
+    /// Whether no task is released and none runs.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.schedule.released() == 0 && self.running == 0
+    }
+
+    /// Whether nothing is left for the reaper to wait for.
+    pub(crate) fn needs_no_reaper(&self) -> bool {
+        self.is_closed || self.is_orphan()
+    }
+
+    /// Whether nobody can add any more, and nothing is pending.
+    pub(crate) fn is_orphan(&self) -> bool {
+        self.is_abandoned && self.schedule.len() == 0
+    }
+
+    /// The reaper is about to sleep.
+    pub(crate) fn sleeps(&mut self, until_us: u64, floor_us: u64) {
+        self.sleep = Some(Sleep { until_us, floor_us });
+    }
+
+    /// The reaper is awake.
+    pub(crate) fn woke(&mut self) {
+        self.sleep = None;
+        self.stats.wake_ups += 1;
+    }
+
+    /// Whether a task that needs the reaper at `wake_us` must wake it; says yes once until it sleeps again.
+    fn wakes(&mut self, wake_us: u64) -> bool {
+        let wakes = self.sleep.is_some_and(|sleep| wake_us.max(sleep.floor_us) < sleep.until_us);
+        if wakes {
+            self.sleep = None;
+        }
+        wakes
+    }
+}
