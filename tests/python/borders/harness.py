@@ -23,6 +23,7 @@ from tickwheel import (
 from tickwheel.testing import ManualTimer
 
 faulthandler.enable()  # says where every thread stands at SIGABRT, which the harness sends when the time is up
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell that starts pytest with `&` has it ignored
 
 
 def nop(*_):

@@ -181,6 +181,38 @@ for turn in range(12):
     )
 
 
+@pytest.mark.parametrize("count", [1, 3, 5, 8, 20])
+def test_a_child_may_have_many_timers_of_its_own_however_many_sleep_in_its_parent__rule7_T12(count):
+    """The prefork server. No lock or queue of the whole process may remember the threads that stayed behind."""
+    run_script(
+        f"""
+timers = [SystemTimer(f"parent-{{i}}") for i in range({count})]
+for timer in timers:
+    timer.after(3_600_000, nop)
+time.sleep(0.05)
+
+def child():
+    own = [SystemTimer(f"child-{{i}}") for i in range(20)]
+    for turn in range(5):
+        ran = [threading.Event() for _ in own]
+        for timer, event in zip(own, ran):
+            timer.after(1, event.set)
+        if not all(event.wait(3) for event in ran):
+            os._exit(9)  # a wake-up was lost
+    sys.exit(0)
+
+codes = []
+for turn in range(6):
+    pid = os.fork()
+    if pid == 0:
+        child()
+    codes.append(reap(pid, 5))
+assert codes == [0] * 6, codes
+""",
+        timeout=60,
+    )
+
+
 @pytest.mark.parametrize("executor", ["None", "ThreadPoolExecutor(1)"])
 @pytest.mark.parametrize("end", ["os._exit(0)", "sys.exit(0)", "return"])
 def test_a_child_forked_by_a_callback_does_not_go_on_with_its_parents_tasks__rule7_T12(end, executor):
