@@ -14,7 +14,7 @@ use crate::wheel::Handle;
 pub struct Released {
     /// Claim each with [`Timer::claim`].
     pub handles: Vec<Handle>,
-    /// Whether more of the same advance is on its way.
+    /// Whether more of the same advance is on its way; the last batch of it says no, and may be empty.
     pub more: bool,
 }
 

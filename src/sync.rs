@@ -1,96 +1,114 @@
 //! The locks, threads and channel of this crate, or the model checker's in their place.
 //!
 //! Built with `--cfg tickwheel_model`, every one of them is shuttle's, which tries out interleavings (see
-//! `docs/concurrency.md`). Nothing outside this file may name `parking_lot`, `crossbeam_channel` or `std::thread`.
+//! `docs/concurrency.md`). Nothing outside this file may name `std::sync::Mutex`, `crossbeam_channel` or `std::thread`.
+//!
+//! Why the standard library's locks: on Linux each is one futex and nothing else. `parking_lot` keeps all sleeping
+//! threads of the process in one table; a forked child inherits it, with threads in it that it does not have, and timers
+//! that the child made crashed when the table grew (T12; `test_rule7_fork.py`).
+
+#![cfg_attr(not(tickwheel_model), expect(clippy::disallowed_types, reason = "this is where they are wrapped"))]
 
 #[cfg(not(tickwheel_model))]
-mod real {
-    use std::time::Instant;
-
+mod imp {
     pub(crate) use crossbeam_channel::{Receiver, Sender, unbounded};
-    pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard};
-    pub(crate) use std::thread::{JoinHandle, ThreadId, current as current_thread};
+    pub(crate) use std::sync::atomic::{AtomicUsize, Ordering};
+    pub(crate) use std::sync::{Condvar, Mutex, MutexGuard};
+    pub(crate) use std::thread::{Builder, JoinHandle, ThreadId, current as current_thread, yield_now};
+}
 
-    /// Waits for a notification, at the longest until `deadline`. The lock is let go while it waits.
-    pub(crate) fn wait<'a, T>(
-        condvar: &Condvar,
-        mut guard: MutexGuard<'a, T>,
-        deadline: Option<Instant>,
-    ) -> MutexGuard<'a, T> {
-        match deadline {
-            Some(deadline) => {
-                condvar.wait_until(&mut guard, deadline);
-            }
-            None => condvar.wait(&mut guard),
+#[cfg(tickwheel_model)]
+mod imp {
+    pub(crate) use shuttle::sync::atomic::{AtomicUsize, Ordering};
+    pub(crate) use shuttle::sync::mpsc::{Receiver, Sender, channel as unbounded};
+    pub(crate) use shuttle::sync::{Condvar, Mutex, MutexGuard};
+    pub(crate) use shuttle::thread::{Builder, JoinHandle, ThreadId, current as current_thread, yield_now};
+}
+
+use std::sync::{PoisonError, TryLockError};
+use std::time::{Duration, Instant};
+
+use imp::{AtomicUsize, Builder, Ordering, yield_now};
+pub(crate) use imp::{JoinHandle, MutexGuard, Receiver, Sender, ThreadId, current_thread, unbounded};
+
+/// How often a thread gives way to those who wait for a lock that it wants back.
+const GIVE_WAY: usize = 100;
+
+/// A lock without poison: after a panic it is the first report that counts.
+#[derive(Debug, Default)]
+pub(crate) struct Mutex<T> {
+    inner: imp::Mutex<T>,
+    /// Threads that wait for it. Relaxed: only a hint to whoever lets it go in the middle of long work.
+    waiting: AtomicUsize,
+}
+
+impl<T> Mutex<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self { inner: imp::Mutex::new(value), waiting: AtomicUsize::new(0) }
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+        if let Some(guard) = self.try_lock() {
+            return guard;
         }
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        let guard = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
         guard
     }
 
-    /// Lets a lock go in the middle of long work: whoever waits for it gets it first.
-    pub(crate) fn unlock_fair<T>(guard: MutexGuard<'_, T>) {
-        MutexGuard::unlock_fair(guard);
+    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        match self.inner.try_lock() {
+            Ok(guard) => Some(guard),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
-    pub(crate) fn spawn(name: String, body: impl FnOnce() + Send + 'static) -> std::io::Result<JoinHandle<()>> {
-        std::thread::Builder::new().name(name).spawn(body)
-    }
-}
-
-#[cfg(tickwheel_model)]
-mod model {
-    use std::sync::PoisonError;
-    use std::time::Instant;
-
-    pub(crate) use shuttle::sync::MutexGuard;
-    pub(crate) use shuttle::sync::mpsc::{Receiver, Sender, channel as unbounded};
-    pub(crate) use shuttle::thread::{JoinHandle, ThreadId, current as current_thread};
-
-    /// A model has no time: it waits until it is notified, so a lost wake-up shows as a deadlock.
-    pub(crate) fn wait<'a, T>(
-        condvar: &Condvar,
-        guard: MutexGuard<'a, T>,
-        _deadline: Option<Instant>,
-    ) -> MutexGuard<'a, T> {
-        condvar.0.wait(guard).unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn unlock_fair<T>(guard: MutexGuard<'_, T>) {
+    /// Lets the lock go in the middle of long work, and gives way to those who wait for it, within bounds.
+    pub(crate) fn unlock_fair(&self, guard: MutexGuard<'_, T>) {
         drop(guard);
-    }
-
-    pub(crate) fn spawn(name: String, body: impl FnOnce() + Send + 'static) -> std::io::Result<JoinHandle<()>> {
-        shuttle::thread::Builder::new().name(name).spawn(body)
-    }
-
-    /// As `parking_lot`'s it knows no poison: after a panic it is the first report that counts.
-    #[derive(Debug, Default)]
-    pub(crate) struct Mutex<T>(shuttle::sync::Mutex<T>);
-
-    impl<T> Mutex<T> {
-        pub(crate) fn new(value: T) -> Self {
-            Self(shuttle::sync::Mutex::new(value))
-        }
-
-        pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
-            self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        let mut left = GIVE_WAY;
+        while left > 0 && self.waiting.load(Ordering::Relaxed) > 0 {
+            yield_now();
+            left -= 1;
         }
     }
 
-    #[derive(Debug, Default)]
-    pub(crate) struct Condvar(shuttle::sync::Condvar);
+    /// The lock as pyo3 knows it.
+    #[cfg(feature = "python")]
+    pub(crate) fn inner(&self) -> &imp::Mutex<T> {
+        &self.inner
+    }
+}
 
-    impl Condvar {
-        pub(crate) fn new() -> Self {
-            Self::default()
-        }
+/// Where threads wait for what a [`Mutex`] guards.
+#[derive(Debug, Default)]
+pub(crate) struct Condvar(imp::Condvar);
 
-        pub(crate) fn notify_all(&self) {
-            self.0.notify_all();
+impl Condvar {
+    pub(crate) fn new() -> Self {
+        Self::default()
+    }
+
+    pub(crate) fn notify_all(&self) {
+        self.0.notify_all();
+    }
+
+    /// Waits for a notification, at the longest until `deadline`. The lock is let go while it waits.
+    ///
+    /// A model has no time: there it waits until it is notified, so a lost wake-up shows as a deadlock.
+    pub(crate) fn wait<'a, T>(&self, guard: MutexGuard<'a, T>, deadline: Option<Instant>) -> MutexGuard<'a, T> {
+        match deadline {
+            Some(deadline) if !cfg!(tickwheel_model) => {
+                let left: Duration = deadline.saturating_duration_since(Instant::now());
+                self.0.wait_timeout(guard, left).unwrap_or_else(PoisonError::into_inner).0
+            }
+            _ => self.0.wait(guard).unwrap_or_else(PoisonError::into_inner),
         }
     }
 }
 
-#[cfg(tickwheel_model)]
-pub(crate) use model::*;
-#[cfg(not(tickwheel_model))]
-pub(crate) use real::*;
+pub(crate) fn spawn(name: String, body: impl FnOnce() + Send + 'static) -> std::io::Result<JoinHandle<()>> {
+    Builder::new().name(name).spawn(body)
+}

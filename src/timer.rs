@@ -17,7 +17,7 @@ use crate::executor::{Executor, Released};
 use crate::schedule::{Claimed, Progress};
 use crate::state::{State, When};
 use crate::stats::Stats;
-use crate::sync::{self, Condvar, Mutex, MutexGuard};
+use crate::sync::{Condvar, Mutex, MutexGuard};
 use crate::wheel::{Handle, Place};
 
 /// How many entries a long operation moves before it lets the lock go.
@@ -195,12 +195,15 @@ impl<T> Timer<T> {
         let _token = self.advancing.lock();
         let now_us = self.clock.now_us();
         let mut progress = Progress::default();
+        let mut is_announced = false;
         loop {
             let mut handles = Vec::new();
             let mut state = self.lock();
             let more = state.schedule.step(now_us, STEP, &mut handles, &mut progress);
-            sync::unlock_fair(state);
-            if !handles.is_empty() {
+            self.state.unlock_fair(state);
+            // Who was told that there is more is also told when there was not.
+            if !handles.is_empty() || (is_announced && !more) {
+                is_announced = more;
                 executor.execute(Released { handles, more });
             }
             if !more {
@@ -227,7 +230,7 @@ impl<T> Timer<T> {
             let until_us = next_us.unwrap_or(u64::MAX).min(limit_us);
             state.sleeps(until_us, floor_us);
             let deadline = (until_us < u64::MAX).then(|| self.clock.instant_of(until_us)).flatten();
-            state = sync::wait(&self.wake, state, deadline);
+            state = self.wake.wait(state, deadline);
             state.woke();
         }
     }
@@ -261,7 +264,7 @@ impl<T> Timer<T> {
                 return false;
             }
             let deadline = (limit_us < u64::MAX).then(|| self.clock.instant_of(limit_us)).flatten();
-            state = sync::wait(&self.idle, state, deadline);
+            state = self.idle.wait(state, deadline);
         }
     }
 
@@ -281,7 +284,7 @@ impl<T> Timer<T> {
             if state.is_finished() {
                 self.idle.notify_all();
             }
-            sync::unlock_fair(state);
+            self.state.unlock_fair(state);
         }
         drained.sort_unstable_by_key(|pending| (pending.due_us, pending.number));
         drained
@@ -303,7 +306,7 @@ impl<T> Timer<T> {
                 handle,
                 task: (),
             }));
-            sync::unlock_fair(state);
+            self.state.unlock_fair(state);
         }
         found.sort_unstable_by_key(|pending| (pending.due_us, pending.number));
         found.truncate(limit);

@@ -8,12 +8,13 @@
 
 use std::cell::Cell;
 use std::ops::Deref;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError};
 
-use parking_lot::{Mutex, MutexGuard};
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
+
+use crate::sync::{Mutex, MutexGuard};
 
 /// Takes a native lock with the GIL held: tries; if it is taken, waits for it detached, lets it go again, and tries once
 /// more. A thread that waits for the GIL while it holds the lock would stop the reaper for as long, so only after several
@@ -25,7 +26,7 @@ pub(super) fn lock<'a, T: Send>(py: Python<'_>, mutex: &'a Mutex<T>) -> MutexGua
         }
         py.detach(|| drop(mutex.lock()));
     }
-    mutex.lock_py_attached(py)
+    mutex.inner().lock_py_attached(py).unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A value that the GIL guards. The lock inside is never waited for: only a thread that holds the GIL takes it, and

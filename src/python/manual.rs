@@ -119,21 +119,21 @@ impl ManualTimer {
     /// `timeout_ms` bounds the wait for callbacks; what has not started by then counts as pending. Inside one of the
     /// timer's own callbacks it waits for nothing. The list stays in `unfinished`; calling twice is fine.
     #[pyo3(signature = (timeout_ms=None))]
-    fn shutdown<'py>(&self, py: Python<'py>, timeout_ms: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyList>> {
+    fn shutdown<'py>(slf: &Bound<'py, Self>, timeout_ms: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyList>> {
         timeout_ms.map(|timeout_ms| args::ms(timeout_ms, "timeout_ms")).transpose()?;
-        let shared = &*self.shared;
+        let (py, this, base) = (slf.py(), slf.get(), slf.as_super().get());
+        let shared = &*this.shared;
         shared.check_process(py)?;
-        if let Some(done) = shared.unfinished.with(py, |list| list.as_ref().map(|list| list.clone_ref(py))) {
-            let done = done.bind(py);
-            return Ok(done.get_slice(0, done.len()));
+        if let Some(done) = base.unfinished_list(py) {
+            return Ok(done);
         }
         py.detach(|| shared.timer.close());
         // Inside a callback it runs nothing: what has not started is still pending.
-        let result = match self.token(py) {
-            Ok(_token) => self.run_line(py).and_then(|_| self.step_to(py, shared.timer.clock().now_us())).map(drop),
+        let result = match this.token(py) {
+            Ok(_token) => this.run_line(py).and_then(|_| this.step_to(py, shared.timer.clock().now_us())).map(drop),
             Err(_) => Ok(()),
         };
-        let unfinished = timer::keep_unfinished(py, shared, &shared.drain(py))?;
+        let unfinished = base.keep_unfinished(py)?;
         result.map(|()| unfinished)
     }
 }
@@ -205,6 +205,7 @@ impl ManualTimer {
         while let Some(unit) = run::next_unit(py, &self.shared, &mut line, None, 0) {
             count += unit.len();
             let result = run::run(py, &self.shared, &unit, true);
+            self.shared.check_process(py)?; // the callback may have forked, and this may be the child
             run::finish(py, &self.shared, unit.len());
             if let Err(error) = result {
                 self.line.with(py, |kept| *kept = line);

@@ -2,7 +2,7 @@
 //!
 //! `border` has the locks and the GIL, `args`, `arrow` and `settings` what comes in, `shared` what a timer, its tasks and its threads
 //! have in common, `task` and `batch` what is scheduled, `run` and `worker` what runs it, `timer`, `system` and `manual`
-//! the classes, `sight` what they show.
+//! the classes, `sight` what they show, `gate` and `exit` how they end.
 
 #![expect(clippy::unused_self, reason = "Python calls a method with self, used or not")]
 
@@ -11,6 +11,8 @@ mod arrow;
 mod batch;
 mod border;
 mod errors;
+mod exit;
+mod gate;
 mod manual;
 mod run;
 mod settings;
@@ -22,7 +24,7 @@ mod timer;
 mod worker;
 
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyList};
 
 /// The timer, in Rust. Import its names from `tickwheel`.
 #[pymodule(gil_used = true)]
@@ -37,7 +39,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<manual::ManualTimer>()?;
     module.add_function(wrap_pyfunction!(border::_attached_by_reaper, module)?)?;
     module.add("_live", PyDict::new(py))?;
-    let at_exit = wrap_pyfunction!(shared::_shutdown_at_exit, module)?;
+    module.add("_ending", PyList::empty(py))?;
+    let at_exit = wrap_pyfunction!(exit::_shutdown_at_exit, module)?;
     py.import("atexit")?.call_method1("register", (at_exit,))?;
     let options = PyDict::new(py);
     options.set_item("after_in_child", wrap_pyfunction!(border::_after_fork_in_child, module)?)?;

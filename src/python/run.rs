@@ -123,9 +123,9 @@ pub(super) fn next_unit(
     Some(unit)
 }
 
-/// Says that so many claims have run.
+/// Says that so many claims have run. In a child that a callback forked there is nobody to tell.
 pub(super) fn finish(py: Python<'_>, shared: &Shared, count: usize) {
-    if count > 0 {
+    if count > 0 && !shared.is_forked() {
         let mut state = border::lock(py, shared.timer.state());
         shared.timer.finish_locked(&mut state, count);
     }
@@ -194,15 +194,16 @@ pub(super) fn run(py: Python<'_>, shared: &Shared, unit: &Unit, propagate: bool)
         }
         Unit::Group(group) => (group.tasks[0].bind(py), call_group(py, group)),
     };
-    drop(inside);
-    match result {
+    let result = match result {
         Err(error) if propagate && is_exit(py, &error) => Err(error),
         Err(error) => {
             shared.report(py, task, error);
             Ok(())
         }
         Ok(_) => Ok(()),
-    }
+    };
+    drop(inside); // on_error is a callback of the timer too
+    result
 }
 
 fn call_group<'py>(py: Python<'py>, group: &Group) -> PyResult<Bound<'py, PyAny>> {

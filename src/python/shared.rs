@@ -5,13 +5,9 @@
 
 use std::cell::RefCell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 
-use crossbeam_channel::Sender;
-use parking_lot::{Condvar, Mutex, MutexGuard};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyTuple};
+use pyo3::types::PyTuple;
 
 use super::batch::TaskBatch;
 use super::border::{self, GilCell, OfProcess, fork_epoch};
@@ -20,11 +16,15 @@ use super::task::TimerTask;
 use super::worker::Target;
 use crate::executor::Released;
 use crate::state::State;
+use crate::sync::{JoinHandle, Mutex, MutexGuard, Sender};
 use crate::timer::{Pending, Timer as Core};
 use crate::wheel::Handle;
 
 /// The tag of an entry that is a task of its own; any other tag is an index in a batch.
 pub(super) const NO_INDEX: u32 = u32::MAX;
+
+/// How long a wait goes on before it looks whether Ctrl-C was pressed.
+pub(super) const SLICE_US: u64 = 50_000;
 
 pub(super) type Task = Py<PyAny>;
 
@@ -34,10 +34,6 @@ pub(super) struct Shared {
     pub(super) on_error: Option<Py<PyAny>>,
     pub(super) target: Target,
     epoch: u32,
-    /// What shutdown found pending.
-    pub(super) unfinished: GilCell<Option<Py<PyList>>>,
-    /// Held by the one thread that shuts down.
-    pub(super) ending: Mutex<()>,
     pub(super) threads: Threads,
 }
 
@@ -47,35 +43,10 @@ pub(super) struct Threads {
     pub(super) reaper: Mutex<Option<JoinHandle<()>>>,
     /// The worker ends when this and the reaper's copy are gone.
     pub(super) queue: Mutex<Option<Sender<Released>>>,
-    pub(super) worker: Done,
+    /// A `threading.Thread`.
+    pub(super) worker: GilCell<Option<Py<PyAny>>>,
     /// Held by the one caller of `advance_clock` who waits.
     pub(super) driving: Mutex<()>,
-}
-
-/// Set once, at the end of a thread that Python started.
-#[derive(Default)]
-pub(super) struct Done {
-    is_running: Mutex<bool>,
-    ended: Condvar,
-}
-
-impl Done {
-    pub(super) fn start(&self, py: Python<'_>) {
-        *border::lock(py, &self.is_running) = true;
-    }
-
-    pub(super) fn end(&self, py: Python<'_>) {
-        *border::lock(py, &self.is_running) = false;
-        self.ended.notify_all();
-    }
-
-    /// Call it detached.
-    pub(super) fn wait(&self) {
-        let mut is_running = self.is_running.lock();
-        while *is_running {
-            self.ended.wait(&mut is_running);
-        }
-    }
 }
 
 impl OfProcess for Shared {
@@ -86,16 +57,7 @@ impl OfProcess for Shared {
 
 impl Shared {
     pub(super) fn new(timer: Core<Task>, name: String, on_error: Option<Py<PyAny>>, target: Target) -> Self {
-        Self {
-            timer: Arc::new(timer),
-            name,
-            on_error,
-            target,
-            epoch: fork_epoch(),
-            unfinished: GilCell::new(None),
-            ending: Mutex::new(()),
-            threads: Threads::default(),
-        }
+        Self { timer: Arc::new(timer), name, on_error, target, epoch: fork_epoch(), threads: Threads::default() }
     }
 
     pub(super) fn is_forked(&self) -> bool {
@@ -145,10 +107,37 @@ impl Shared {
             let Some(task) = task else { continue };
             let is_told = told.as_ref().is_some_and(|told| told.is(&task));
             forget(py, &task, *handle);
-            if !is_told && !is_exiting_silently(py, self) {
+            if !is_told {
                 self.report(py, task.bind(py), errors::rejected(py, &self.name, why));
             }
             told = Some(task);
+        }
+    }
+
+    /// Accepts no more, joins the reaper, and lets the worker end once it has nothing left. Does not wait for callbacks.
+    pub(super) fn end_threads(&self, py: Python<'_>) {
+        py.detach(|| {
+            self.timer.close();
+            if let Some(reaper) = self.threads.reaper.lock().take() {
+                // A reaper that panicked has said so already.
+                let _ = reaper.join();
+            }
+            self.threads.queue.lock().take();
+        });
+    }
+
+    /// Waits until nothing is released or running, at the longest to `limit_us`, looking for Ctrl-C now and then.
+    pub(super) fn wait_idle(&self, py: Python<'_>, limit_us: u64) -> PyResult<bool> {
+        let clock = self.timer.clock();
+        loop {
+            let slice_us = limit_us.min(clock.now_us().saturating_add(SLICE_US));
+            if py.detach(|| self.timer.wait_idle(slice_us)) {
+                return Ok(true);
+            }
+            if slice_us == limit_us {
+                return Ok(false);
+            }
+            py.check_signals()?;
         }
     }
 
@@ -160,15 +149,6 @@ impl Shared {
         }
         drained
     }
-}
-
-/// Once the main thread has ended, executors of the standard library refuse everything: the rest is dropped without a
-/// message (T11), unless the user asked for one.
-fn is_exiting_silently(py: Python<'_>, shared: &Shared) -> bool {
-    let main_is_alive = || -> PyResult<bool> {
-        py.import("threading")?.call_method0("main_thread")?.call_method0("is_alive")?.extract()
-    };
-    shared.on_error.is_none() && !main_is_alive().unwrap_or(false)
 }
 
 /// A task was taken out of its slot.
@@ -212,61 +192,6 @@ impl Drop for Inside {
     fn drop(&mut self) {
         RUNNING.with_borrow_mut(Vec::pop);
     }
-}
-
-/// Timers whose threads run, by address, for the exit hook: a Python dict, since a native lock around it might be held
-/// by nobody in a forked child.
-#[pyclass(frozen, module = "tickwheel._native")]
-pub(super) struct Live(border::Own<Shared>);
-
-static EXITED: AtomicBool = AtomicBool::new(false);
-
-fn live(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
-    Ok(py.import("tickwheel._native")?.getattr("_live")?.cast_into()?)
-}
-
-/// Lists a timer for the exit hook.
-pub(super) fn register(py: Python<'_>, shared: &Arc<Shared>) -> PyResult<()> {
-    if EXITED.load(Ordering::Relaxed) {
-        return Err(errors::closed(py, &shared.name));
-    }
-    live(py)?.set_item(Arc::as_ptr(shared) as usize, Py::new(py, Live(border::Own::new(Arc::clone(shared))))?)
-}
-
-pub(super) fn unregister(py: Python<'_>, shared: &Arc<Shared>) {
-    // At exit the module may be gone already, and the list with it.
-    let _ = live(py).and_then(|live| live.del_item(Arc::as_ptr(shared) as usize));
-}
-
-/// The exit hook: stops every timer, joins the callback that runs, and drops the rest (T11, border rule 7).
-#[pyfunction]
-pub(super) fn _shutdown_at_exit(py: Python<'_>) -> PyResult<()> {
-    EXITED.store(true, Ordering::Relaxed);
-    let timers: Vec<Bound<'_, Live>> =
-        live(py)?.values().iter().map(|live| live.cast_into().map_err(PyErr::from)).collect::<PyResult<_>>()?;
-    for live in timers {
-        let shared = live.get().0.share();
-        if shared.is_forked() {
-            std::mem::forget(shared);
-            continue;
-        }
-        end_threads(py, &shared);
-        drop(shared.drain(py));
-        py.detach(|| shared.threads.worker.wait());
-    }
-    Ok(())
-}
-
-/// Accepts no more, joins the reaper, and lets the worker end once it has nothing left. Does not wait for callbacks.
-pub(super) fn end_threads(py: Python<'_>, shared: &Shared) {
-    py.detach(|| {
-        shared.timer.close();
-        if let Some(reaper) = shared.threads.reaper.lock().take() {
-            // A reaper that panicked has said so already.
-            let _ = reaper.join();
-        }
-        shared.threads.queue.lock().take();
-    });
 }
 
 /// Why a timer, a task or a batch cannot be pickled (T12).

@@ -2,25 +2,22 @@
 
 use std::sync::Arc;
 
-use crossbeam_channel::unbounded;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
-use pyo3::sync::MutexExt;
 use pyo3::types::PyList;
 
 use super::args::{self, Ms};
 use super::border::{self, Own};
 use super::errors;
+use super::gate::Gate;
 use super::settings::{self, Settings};
-use super::shared::{self, Inside, Shared};
+use super::shared::{Inside, SLICE_US, Shared};
 use super::timer::{self, Timer};
 use super::worker::{self, Target};
 use crate::clock::Clock;
 use crate::reaper;
+use crate::sync::{self, unbounded};
 use crate::timer::Wait;
-
-/// How long a wait goes on before it looks whether Ctrl-C was pressed.
-const SLICE_US: u64 = 50_000;
 
 /// A timer for very many deadlines, on a hierarchical timing wheel; O(1) add and cancel.
 ///
@@ -40,6 +37,8 @@ const SLICE_US: u64 = 50_000;
 pub(super) struct SystemTimer {
     shared: Own<Shared>,
     has_reaper: bool,
+    /// Held by the one thread that shuts down.
+    ending: Gate,
 }
 
 #[pymethods]
@@ -75,7 +74,7 @@ impl SystemTimer {
         let settings = Settings { name, tick_ms, wheel_size, precision, slack_us, max_pending, on_error };
         let shared = Arc::new(settings.build(clock, target)?);
         start_threads(py, &shared, reaper)?;
-        let system = Self { shared: Own::new(Arc::clone(&shared)), has_reaper: reaper };
+        let system = Self { shared: Own::new(Arc::clone(&shared)), has_reaper: reaper, ending: Gate::default() };
         Ok(PyClassInitializer::from(Timer::new(&shared)).add_subclass(system))
     }
 
@@ -124,25 +123,30 @@ impl SystemTimer {
     /// `timeout_ms` bounds the wait for callbacks; what has not started by then counts as pending. Inside one of the
     /// timer's own callbacks it waits for nothing. The list stays in `unfinished`; calling twice is fine.
     #[pyo3(signature = (timeout_ms=None))]
-    fn shutdown<'py>(&self, py: Python<'py>, timeout_ms: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyList>> {
+    fn shutdown<'py>(slf: &Bound<'py, Self>, timeout_ms: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyList>> {
         let timeout = timeout_ms.map(|timeout_ms| args::ms(timeout_ms, "timeout_ms")).transpose()?;
-        let shared = &*self.shared;
-        shared.check_process(py)?;
-        let is_inside = Inside::is(shared) || shared.target.is_loop_of_this_thread(py);
-        let ending = if is_inside { shared.ending.try_lock() } else { Some(shared.ending.lock_py_attached(py)) };
+        let (py, this, base) = (slf.py(), slf.get(), slf.as_super().get());
+        this.shared.check_process(py)?;
+        let is_inside = Inside::is(&this.shared) || this.shared.target.is_loop_of_this_thread(py);
+        let pass = if is_inside { this.ending.try_enter(py) } else { Some(this.ending.enter(py)?) };
         // Inside a callback, another thread is at it already and will return what is left.
-        let Some(_ending) = ending else { return Ok(PyList::empty(py)) };
-        if let Some(done) = shared.unfinished.with(py, |list| list.as_ref().map(|list| list.clone_ref(py))) {
-            let done = done.bind(py);
-            return Ok(done.get_slice(0, done.len()));
+        let Some(_pass) = pass else { return Ok(PyList::empty(py)) };
+        match base.unfinished_list(py) {
+            Some(done) => Ok(done),
+            None => this.finish(py, base, timeout, is_inside),
         }
-        self.finish(py, timeout, is_inside)
     }
 }
 
 impl SystemTimer {
     /// T11: accept no more, advance once more, let what is due finish, hand back the rest.
-    fn finish<'py>(&self, py: Python<'py>, timeout: Option<Ms>, is_inside: bool) -> PyResult<Bound<'py, PyList>> {
+    fn finish<'py>(
+        &self,
+        py: Python<'py>,
+        base: &Timer,
+        timeout: Option<Ms>,
+        is_inside: bool,
+    ) -> PyResult<Bound<'py, PyList>> {
         let shared = &*self.shared;
         let clock = shared.timer.clock();
         let limit_us = match timeout {
@@ -151,26 +155,20 @@ impl SystemTimer {
             None => u64::MAX,
         };
         let queue = py.detach(|| shared.threads.queue.lock().clone());
-        shared::end_threads(py, shared);
-        let mut is_idle = py.detach(|| {
+        shared.end_threads(py);
+        py.detach(|| {
             if let Some(mut queue) = queue {
                 shared.timer.advance(&mut queue);
             }
-            shared.timer.wait_idle(clock.now_us())
         });
-        let mut interrupt = None;
-        while !is_idle && interrupt.is_none() && clock.now_us() < limit_us {
-            let slice_us = limit_us.min(clock.now_us().saturating_add(SLICE_US));
-            is_idle = py.detach(|| shared.timer.wait_idle(slice_us));
-            interrupt = py.check_signals().err();
+        // Interrupted, it waits no longer, but keeps what is left all the same.
+        let finished = shared.wait_idle(py, limit_us);
+        let unfinished = base.keep_unfinished(py)?;
+        if finished? && !is_inside {
+            let worker = shared.threads.worker.with(py, |worker| worker.as_ref().map(|worker| worker.clone_ref(py)));
+            worker.map(|worker| worker.call_method0(py, "join")).transpose()?;
         }
-        let drained = shared.drain(py);
-        let unfinished = timer::keep_unfinished(py, shared, &drained)?;
-        drop(drained);
-        if is_idle && !is_inside {
-            py.detach(|| shared.threads.worker.wait());
-        }
-        interrupt.map_or(Ok(unfinished), Err)
+        Ok(unfinished)
     }
 }
 
@@ -188,7 +186,7 @@ impl Drop for SystemTimer {
                 });
             });
         } else {
-            border::attach(|py| shared::end_threads(py, &self.shared));
+            border::attach(|py| self.shared.end_threads(py));
             timer::drop_pending(&self.shared);
         }
     }
@@ -197,8 +195,7 @@ impl Drop for SystemTimer {
 fn start_threads(py: Python<'_>, shared: &Arc<Shared>, has_reaper: bool) -> PyResult<()> {
     let (queue, released) = unbounded();
     *shared.threads.queue.lock() = Some(queue.clone());
-    shared::register(py, shared)?;
-    worker::start(py, shared, released).inspect_err(|_| shared::unregister(py, shared))?;
+    worker::start(py, shared, released)?;
     if has_reaper {
         let (core, mut queue) = (Arc::clone(&shared.timer), queue);
         let body = move || {
@@ -206,7 +203,7 @@ fn start_threads(py: Python<'_>, shared: &Arc<Shared>, has_reaper: bool) -> PyRe
             reaper::run(&core, &mut queue);
         };
         let name = format!("reaper-{}", shared.name.replace('\0', " "));
-        let thread = std::thread::Builder::new().name(name).spawn(body).map_err(|error| {
+        let thread = sync::spawn(name, body).map_err(|error| {
             shared.threads.queue.lock().take();
             PyRuntimeError::new_err(format!("the system gave no thread for timer '{}': {error}", shared.name))
         })?;

@@ -9,17 +9,19 @@ use pyo3::types::{PyList, PyTuple};
 
 use super::args::{self, Ms};
 use super::batch::TaskBatch;
-use super::border::{self, Own};
-use super::shared::{self, Shared, Task};
+use super::border::{self, GilCell, Own};
+use super::shared::{self, Shared};
 use super::sight;
 use super::task::TimerTask;
 use crate::state::When;
-use crate::timer::{Pending, STEP};
+use crate::timer::STEP;
 
 /// What `SystemTimer` and `tickwheel.testing.ManualTimer` have in common; not made by itself.
 #[pyclass(frozen, subclass, weakref, module = "tickwheel")]
 pub(super) struct Timer {
-    pub(super) shared: Own<Shared>,
+    shared: Own<Shared>,
+    /// What shutdown found pending.
+    unfinished: GilCell<Option<Py<PyList>>>,
 }
 
 #[pymethods]
@@ -32,10 +34,7 @@ impl Timer {
     #[getter]
     /// What `shutdown` found pending, in order; empty before it.
     fn unfinished<'py>(&self, py: Python<'py>) -> Bound<'py, PyList> {
-        match self.unfinished_list(py) {
-            Some(list) => list.bind(py).get_slice(0, list.bind(py).len()),
-            None => PyList::empty(py),
-        }
+        self.unfinished_list(py).unwrap_or_else(|| PyList::empty(py))
     }
 
     /// The timer's clock, rounded down to a millisecond.
@@ -216,7 +215,7 @@ impl Timer {
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.shared.on_error)?;
         visit.call(self.shared.target.object())?;
-        self.shared.unfinished.try_with(|list| visit.call(&*list)).unwrap_or(Ok(()))
+        self.unfinished.try_with(|list| visit.call(&*list)).unwrap_or(Ok(()))
     }
 
     fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
@@ -232,28 +231,26 @@ impl Timer {
 
 impl Timer {
     pub(super) fn new(shared: &Arc<Shared>) -> Self {
-        Self { shared: Own::new(Arc::clone(shared)) }
+        Self { shared: Own::new(Arc::clone(shared)), unfinished: GilCell::new(None) }
     }
 
-    pub(super) fn unfinished_list(&self, py: Python<'_>) -> Option<Py<PyList>> {
-        self.shared.unfinished.with(py, |list| list.as_ref().map(|list| list.clone_ref(py)))
+    /// A copy of what shutdown found pending; `None` before it.
+    pub(super) fn unfinished_list<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyList>> {
+        let list = self.unfinished.with(py, |list| list.as_ref().map(|list| list.clone_ref(py)))?.into_bound(py);
+        Some(list.get_slice(0, list.len()))
     }
-}
 
-/// Keeps what shutdown found pending, in order, and returns it.
-pub(super) fn keep_unfinished<'py>(
-    py: Python<'py>,
-    shared: &Shared,
-    drained: &[Pending<Task>],
-) -> PyResult<Bound<'py, PyList>> {
-    let list = PyList::empty(py);
-    for pending in drained {
-        list.append(shared::listed(py, &pending.task, pending.tag)?)?;
+    /// Takes out what is left, keeps it, in order, and returns it.
+    pub(super) fn keep_unfinished<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let list = PyList::empty(py);
+        for pending in self.shared.drain(py) {
+            list.append(shared::listed(py, &pending.task, pending.tag)?)?;
+        }
+        let kept = list.get_slice(0, list.len()).unbind();
+        let old = self.unfinished.with(py, |unfinished| unfinished.replace(kept));
+        drop(old);
+        Ok(list)
     }
-    let kept = list.get_slice(0, list.len()).unbind();
-    let old = shared.unfinished.with(py, |unfinished| unfinished.replace(kept));
-    drop(old);
-    Ok(list)
 }
 
 /// A timer that nobody drives any more: what is pending can never run, so it is dropped.

@@ -7,14 +7,14 @@
 use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, TryRecvError};
-use parking_lot::Mutex;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use super::border::{self, GilCell, Own, attach};
+use super::exit;
 use super::run::{self, Budget, Line};
-use super::shared::{self, Shared};
+use super::shared::{Inside, Shared};
 use crate::executor::Released;
 use crate::timer::STEP;
 use crate::wheel::Handle;
@@ -73,9 +73,10 @@ impl Target {
 
 /// The thread's body, handed to `threading.Thread`.
 #[pyclass(frozen, module = "tickwheel._native")]
-pub(super) struct Worker(Mutex<Option<Body>>);
+pub(super) struct Worker(GilCell<Option<Body>>);
 
 struct Body {
+    id: u64,
     shared: Own<Shared>,
     queue: Receiver<Released>,
 }
@@ -83,27 +84,35 @@ struct Body {
 #[pymethods]
 impl Worker {
     fn __call__(&self, py: Python<'_>) {
-        let Some(Body { shared, queue }) = self.0.lock().take() else { return };
+        let Some(Body { id, shared, queue }) = self.0.with(py, Option::take) else { return };
         let shared = shared.share();
+        let inside = Inside::enter(&shared);
         match &shared.target {
             Target::Own => run_here(py, &shared, &queue),
             target => feed(py, &shared, &queue, target),
         }
-        shared::unregister(py, &shared);
-        shared.threads.worker.end(py);
+        drop(inside);
+        if shared.is_forked() {
+            std::mem::forget((shared, queue)); // the parent's
+            return;
+        }
+        // At exit the module may be gone already, and its lists with it.
+        let _ = exit::leave(py, id);
     }
 }
 
 /// Starts the thread `executor-<name>`.
 pub(super) fn start(py: Python<'_>, shared: &Arc<Shared>, queue: Receiver<Released>) -> PyResult<()> {
-    let body = Body { shared: Own::new(Arc::clone(shared)), queue };
+    let id = exit::new_id();
+    let body = Body { id, shared: Own::new(Arc::clone(shared)), queue };
     let options = PyDict::new(py);
-    options.set_item("target", Py::new(py, Worker(Mutex::new(Some(body))))?)?;
+    options.set_item("target", Py::new(py, Worker(GilCell::new(Some(body))))?)?;
     options.set_item("name", format!("executor-{}", shared.name))?;
     options.set_item("daemon", true)?;
     let thread = py.import("threading")?.getattr("Thread")?.call((), Some(&options))?;
-    shared.threads.worker.start(py);
-    thread.call_method0("start").inspect_err(|_| shared.threads.worker.end(py))?;
+    exit::register(py, id, shared, &thread)?;
+    thread.call_method0("start").inspect_err(|_| exit::unregister(py, id))?;
+    shared.threads.worker.with(py, |worker| *worker = Some(thread.unbind()));
     Ok(())
 }
 
@@ -133,6 +142,9 @@ fn run_here(py: Python<'_>, shared: &Shared, queue: &Receiver<Released>) {
         // Not propagated: nobody stands above this thread.
         let _ = run::run(py, shared, &unit, false);
         drop(unit);
+        if shared.is_forked() {
+            return; // the callback forked, and this is the child: what is left is the parent's
+        }
         if !budget.go_on() {
             py.detach(|| ());
             budget = Budget::new();
@@ -240,6 +252,7 @@ impl Due {
         let mut budget = Budget::new();
         let mut result = Ok(());
         while result.is_ok()
+            && !shared.is_forked()
             && let Some(unit) = run::next_unit(py, &shared, &mut line, None, 0)
         {
             result = run::run(py, &shared, &unit, this.event_loop.is_some());
@@ -249,6 +262,7 @@ impl Due {
             }
         }
         if !line.handles.is_empty()
+            && !shared.is_forked()
             && let Some(event_loop) = &this.event_loop
         {
             this.line.with(py, |kept| *kept = line);

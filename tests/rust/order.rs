@@ -110,3 +110,19 @@ fn a_bucket_above_level_1_wakes_when_it_expires__t5() {
     wheel.after_ms(19, 1); // level 1, 21
     assert_eq!(wheel.reap_to_us(50_000), [(21_000, 1), (39_000, 0)]);
 }
+
+#[test]
+fn the_last_batch_of_an_advance_says_that_there_is_no_more__t8() {
+    for count in [1, 999, 1000, 1001, 3000] {
+        let wheel = Manual::standard();
+        for id in 0..count {
+            wheel.after_ms(5, id);
+        }
+        wheel.timer.clock().set_us(5_000);
+        let mut batches = Vec::new();
+        wheel.timer.advance(&mut |batch: Released| batches.push((batch.handles.len(), batch.more)));
+        let (released, more): (Vec<_>, Vec<_>) = batches.into_iter().unzip();
+        assert_eq!(released.iter().sum::<usize>(), count as usize);
+        assert_eq!(more.iter().position(|more| !more), Some(more.len() - 1), "{count} tasks: {more:?}");
+    }
+}

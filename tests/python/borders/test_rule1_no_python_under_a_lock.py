@@ -292,22 +292,22 @@ def test_tasks_may_be_listed_while_destructors_of_others_use_the_timer__rule1():
 timer = SystemTimer("x", start_ms=0)
 for _ in range(500):
     timer.after(60_000, nop)
-timer.add_many(ms(500, 60_000), nop)
-gc.set_threshold(1, 1, 1)
+timer.add_many(ms(3_000, 60_000), nop)  # more tuples than the interpreter keeps in stock
+gc.set_threshold(1, 10_000, 10_000)
 
 def litter():
     cycle = [Trap(timer)]
     cycle.append(cycle)
 
 add = lambda: timer.add_many(ms(5, 60_000), nop)
-for call in (timer.snapshot, timer.pending, timer.stats, timer.__repr__, add) * 10:
+for call in (timer.snapshot, timer.pending, timer.stats, timer.__repr__, add) * 4:
     gc.disable()
     litter()
     gc.enable()  # and so it starts at the first list or tuple that the call makes
     call()
 gc.set_threshold(700, 10, 10)
 gc.collect()
-assert len(Trap.drops) == 50
+assert len(Trap.drops) == 20
 timer.shutdown()
 """
     )

@@ -1,0 +1,120 @@
+//! The end of the interpreter (T11, border rule 7): every timer is stopped and its threads are joined before Python
+//! finalizes, since a native thread that comes back into a finalizing interpreter aborts the process.
+//!
+//! The list of timers with threads is a Python dict, guarded by the GIL: a native lock might be held by nobody in a
+//! forked child. A timer leaves it when its thread has ended for Python too, not when our part of the thread has.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyList};
+
+use super::border::Own;
+use super::errors;
+use super::shared::Shared;
+use super::worker::Target;
+
+/// A timer whose threads run, and its Python thread.
+#[pyclass(frozen, module = "tickwheel._native")]
+pub(super) struct Live {
+    shared: Own<Shared>,
+    thread: Py<PyAny>,
+}
+
+static EXITED: AtomicBool = AtomicBool::new(false);
+static NEXT_ID: AtomicU64 = AtomicU64::new(0);
+
+pub(super) fn new_id() -> u64 {
+    NEXT_ID.fetch_add(1, Ordering::Relaxed)
+}
+
+/// Timers with threads, by id.
+fn live(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+    Ok(py.import("tickwheel._native")?.getattr("_live")?.cast_into()?)
+}
+
+/// Threads that have done their work, and have not quite ended.
+fn ending(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
+    Ok(py.import("tickwheel._native")?.getattr("_ending")?.cast_into()?)
+}
+
+/// Lists a timer before its thread starts.
+pub(super) fn register(py: Python<'_>, id: u64, shared: &Arc<Shared>, thread: &Bound<'_, PyAny>) -> PyResult<()> {
+    if EXITED.load(Ordering::Relaxed) {
+        return Err(errors::closed(py, &shared.name));
+    }
+    if matches!(shared.target, Target::Pool(_)) {
+        before_pools_close(py)?;
+    }
+    let entry = Live { shared: Own::new(Arc::clone(shared)), thread: thread.clone().unbind() };
+    live(py)?.set_item(id, Py::new(py, entry)?)
+}
+
+/// The thread did not start.
+pub(super) fn unregister(py: Python<'_>, id: u64) {
+    let _ = live(py).and_then(|live| live.del_item(id));
+}
+
+/// The thread has done its work, and is about to end; those that have ended are forgotten.
+pub(super) fn leave(py: Python<'_>, id: u64) -> PyResult<()> {
+    let live = live(py)?;
+    let Some(entry) = live.get_item(id)? else { return Ok(()) };
+    let ending = ending(py)?;
+    for thread in ending.get_slice(0, ending.len()) {
+        if !thread.call_method0("is_alive")?.extract::<bool>()? {
+            ending.call_method1("remove", (thread,))?;
+        }
+    }
+    ending.append(&entry.cast_into::<Live>()?.get().thread)?;
+    live.del_item(id)
+}
+
+/// The exit hook: stops every timer, waits for the callback that runs, and drops the rest.
+#[pyfunction]
+pub(super) fn _shutdown_at_exit(py: Python<'_>) -> PyResult<()> {
+    EXITED.store(true, Ordering::Relaxed);
+    stop(py, |_| true)
+}
+
+/// Executors of the standard library close before the exit hooks run, and refuse what comes then. Timers that feed one
+/// close before that. `threading` has no public hook so early; without this one, refusals at exit would be told of.
+fn before_pools_close(py: Python<'_>) -> PyResult<()> {
+    static REGISTERED: PyOnceLock<()> = PyOnceLock::new();
+    if REGISTERED.get(py).is_none()
+        && let Ok(register) = py.import("threading")?.getattr("_register_atexit")
+    {
+        register.call1((wrap_pyfunction!(_shutdown_pool_timers_at_exit, py)?,))?;
+        let _ = REGISTERED.set(py, ());
+    }
+    Ok(())
+}
+
+#[pyfunction]
+fn _shutdown_pool_timers_at_exit(py: Python<'_>) -> PyResult<()> {
+    stop(py, |shared| matches!(shared.target, Target::Pool(_)))
+}
+
+fn stop(py: Python<'_>, concerns: impl Fn(&Shared) -> bool) -> PyResult<()> {
+    for entry in live(py)?.copy()?.values() {
+        let entry = entry.cast_into::<Live>()?;
+        let shared = &entry.get().shared;
+        if !shared.is_forked() && concerns(shared) {
+            shared.end_threads(py);
+            drop(shared.drain(py));
+            shared.wait_idle(py, u64::MAX)?;
+            join(entry.get().thread.bind(py))?;
+        }
+    }
+    let ending = ending(py)?;
+    ending.get_slice(0, ending.len()).iter().try_for_each(|thread| join(&thread))
+}
+
+/// Waits for a thread, detached; in the child of a fork it is over already.
+fn join(thread: &Bound<'_, PyAny>) -> PyResult<()> {
+    if thread.call_method0("is_alive")?.extract()? {
+        thread.call_method0("join")?;
+    }
+    Ok(())
+}
