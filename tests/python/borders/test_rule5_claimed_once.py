@@ -141,6 +141,7 @@ def move():
     for _ in range(30):
         for task in random.sample(tasks, 100):
             timer.add(task)
+        time.sleep(0.001)  # some fire meanwhile, some do not
 
 threads = [threading.Thread(target=move) for _ in range(4)]
 for thread in threads:
