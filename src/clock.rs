@@ -9,6 +9,8 @@
 //! assert_eq!(clock.now_ms(), 1_500);
 //! ```
 
+#![forbid(unsafe_code)]
+
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 

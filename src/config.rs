@@ -1,5 +1,7 @@
 //! The settings of a timer, checked once (T13).
 
+#![forbid(unsafe_code)]
+
 use crate::clock::LIMIT_MS;
 use crate::error::Error;
 use crate::schedule::Precision;

@@ -1,5 +1,7 @@
 //! The one public error: what was given, what is allowed, and what to do.
 
+#![forbid(unsafe_code)]
+
 use std::borrow::Cow;
 use std::fmt;
 

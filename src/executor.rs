@@ -3,6 +3,8 @@
 //! What is handed over are handles, in order; the tasks stay in the timer until the executor claims them one by one,
 //! each right before it runs. That is what makes a cancel exact (T9).
 
+#![forbid(unsafe_code)]
+
 use std::sync::Arc;
 
 use crate::sync::{Receiver, Sender};

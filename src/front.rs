@@ -6,6 +6,8 @@
 //!
 //! Example: keys 3, 5, 4 come in; 3 and 5 join the queue, 4 the heap; out they come as 3, 4, 5.
 
+#![forbid(unsafe_code)]
+
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 

@@ -6,6 +6,8 @@
 //! Example: tick 1000, size 3 with the seven tasks of seed 002: levels 1, 2 and 3 each have a bucket at 21; level 3's
 //! comes out first, level 1's last, and only then the one at 22.
 
+#![forbid(unsafe_code)]
+
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 

@@ -4,6 +4,8 @@
 //! wake-up the next one comes no sooner than `slack_us` later, so a dense second costs a bounded number of them (T5). It
 //! never runs a task and never drops one; with Python on top it never takes the GIL.
 
+#![forbid(unsafe_code)]
+
 use crate::executor::Executor;
 use crate::timer::{Timer, Wait};
 

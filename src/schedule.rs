@@ -7,6 +7,8 @@
 //! in the wheel expires later. A bucket is flushed whole, with all others that expire with it, before anything is
 //! released; and an add never moves the levels past an armed bucket (T16). So the head of the front is the head of all.
 
+#![forbid(unsafe_code)]
+
 use crate::front::{Front, Key};
 use crate::queue::BucketQueue;
 use crate::wheel::{Armed, Entry, Handle, Place, Placed, Wheel};

@@ -1,5 +1,7 @@
 //! The whole timer at one moment, as plain data (T14).
 
+#![forbid(unsafe_code)]
+
 use crate::schedule::Schedule;
 use crate::timer::Timer;
 use crate::wheel::Armed;

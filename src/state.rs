@@ -1,5 +1,7 @@
 //! What the timer's lock guards: the schedule, and who waits for what. No lock and no thread in here.
 
+#![forbid(unsafe_code)]
+
 use crate::clock::{Clock, LIMIT_MS, LIMIT_US};
 use crate::config::Config;
 use crate::error::Error;

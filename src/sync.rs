@@ -7,6 +7,7 @@
 //! threads of the process in one table; a forked child inherits it, with threads in it that it does not have, and timers
 //! that the child made crashed when the table grew (T12; `test_rule7_fork.py`).
 
+#![forbid(unsafe_code)]
 #![cfg_attr(not(tickwheel_model), expect(clippy::disallowed_types, reason = "this is where they are wrapped"))]
 
 #[cfg(not(tickwheel_model))]

@@ -3,6 +3,8 @@
 //! Callbacks run one after another on the thread `executor-<name>`, in the order of T6; a slow one never stops the wheel.
 //! One that panics reports itself through the panic hook, and the next one runs (T10).
 
+#![forbid(unsafe_code)]
+
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};

@@ -10,6 +10,8 @@
 //! - A released task stays in its slot until the executor claims it, under the lock. A cancel takes it out of the same
 //!   slot under the same lock. So exactly one of them gets it (T9).
 
+#![forbid(unsafe_code)]
+
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::error::Error;

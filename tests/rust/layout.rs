@@ -55,3 +55,13 @@ fn every_core_module_has_a_place_in_the_order() {
         assert!(is_known || is_outside, "src/{name} is not in the list above");
     }
 }
+
+#[test]
+fn the_core_forbids_unsafe_code() {
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    for (name, _) in MAY_USE {
+        let path = src.join(name);
+        let file = if path.is_dir() { path.join("mod.rs") } else { path };
+        assert!(fs::read_to_string(file).unwrap().contains("#![forbid(unsafe_code)]"), "{name}");
+    }
+}
