@@ -6,7 +6,7 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
-use super::args::{self, Ms};
+use super::args;
 use super::border::{self, Own};
 use super::errors;
 use super::gate::Gate;
@@ -131,39 +131,35 @@ impl SystemTimer {
         let pass = if is_inside { this.ending.try_enter(py) } else { Some(this.ending.enter(py)?) };
         // Inside a callback, another thread is at it already and will return what is left.
         let Some(_pass) = pass else { return Ok(PyList::empty(py)) };
-        match base.unfinished_list(py) {
-            Some(done) => Ok(done),
-            None => this.finish(py, base, timeout, is_inside),
-        }
+        let limit_us = match timeout {
+            _ if is_inside => 0,
+            Some(timeout) => this.shared.timer.clock().now_us().saturating_add(timeout.to_us()),
+            None => u64::MAX,
+        };
+        this.finish(py, base, limit_us, is_inside)
     }
 }
 
 impl SystemTimer {
-    /// T11: accept no more, advance once more, let what is due finish, hand back the rest.
+    /// T11: accept no more, advance once more, let what is due finish, hand back the rest. The second time only what
+    /// still runs is left to wait for.
     fn finish<'py>(
         &self,
         py: Python<'py>,
         base: &Timer,
-        timeout: Option<Ms>,
+        limit_us: u64,
         is_inside: bool,
     ) -> PyResult<Bound<'py, PyList>> {
         let shared = &*self.shared;
-        let clock = shared.timer.clock();
-        let limit_us = match timeout {
-            _ if is_inside => 0,
-            Some(timeout) => clock.now_us().saturating_add(timeout.to_us()),
-            None => u64::MAX,
-        };
-        let queue = py.detach(|| shared.threads.queue.lock().clone());
-        shared.end_threads(py);
-        py.detach(|| {
-            if let Some(mut queue) = queue {
-                shared.timer.advance(&mut queue);
-            }
-        });
+        let unfinished = base.unfinished_list(py);
+        if unfinished.is_none() {
+            let queue = py.detach(|| shared.threads.queue.lock().clone());
+            shared.end_threads(py);
+            py.detach(|| queue.map(|mut queue| shared.timer.advance(&mut queue)));
+        }
         // Interrupted, it waits no longer, but keeps what is left all the same.
         let finished = shared.wait_idle(py, limit_us);
-        let unfinished = base.keep_unfinished(py)?;
+        let unfinished = unfinished.map_or_else(|| base.keep_unfinished(py), Ok)?;
         if finished? && !is_inside {
             let worker = shared.threads.worker.with(py, |worker| worker.as_ref().map(|worker| worker.clone_ref(py)));
             worker.map(|worker| worker.call_method0(py, "join")).transpose()?;

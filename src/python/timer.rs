@@ -202,8 +202,16 @@ impl Timer {
         slf
     }
 
-    #[pyo3(signature = (*_exception))]
-    fn __exit__(slf: &Bound<'_, Self>, _exception: &Bound<'_, PyTuple>) -> PyResult<()> {
+    #[pyo3(signature = (exc_type, _exc, _traceback, /))]
+    fn __exit__(
+        slf: &Bound<'_, Self>,
+        exc_type: &Bound<'_, PyAny>,
+        _exc: &Bound<'_, PyAny>,
+        _traceback: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        if slf.get().shared.is_forked() && !exc_type.is_none() {
+            return Ok(()); // a child that leaves its parent's block by sys.exit gets its exit
+        }
         slf.call_method0("shutdown").map(drop)
     }
 

@@ -350,7 +350,7 @@ try:
     raise AssertionError
 except KeyboardInterrupt:
     assert time.perf_counter() - start < 1.5
-assert timer.unfinished == due + far == timer.shutdown()
+assert timer.unfinished == due + far == timer.shutdown(0)
 gate.set()
 time.sleep(0.05)
 assert ran == []
@@ -376,4 +376,25 @@ except KeyboardInterrupt:
 assert time.perf_counter() - start < 1.5, time.perf_counter() - start
 gate.set()
 """
+    )
+
+
+def test_a_shutdown_after_one_inside_a_callback_waits_for_that_callback__T11():
+    run_script(
+        """
+    shut, go, done = threading.Event(), threading.Event(), []
+
+    def callback():
+        timer.shutdown()
+        shut.set()
+        assert go.wait(10)
+        done.append(True)
+
+    timer = SystemTimer("x")
+    timer.after(0, callback)
+    assert shut.wait(10)
+    assert timer.shutdown(20) == [] and not done
+    threading.Timer(0.05, go.set).start()
+    assert timer.shutdown() == [] and done
+    """
     )

@@ -277,3 +277,16 @@ assert reap(pid) == 0
 assert len(grand) == 0
 """
     )
+
+
+def test_a_child_that_leaves_its_parents_block_by_sys_exit_gets_its_exit__rule7_T12():
+    run_script(
+        """
+    with SystemTimer("x") as timer:
+        child = os.fork()
+        if child == 0:
+            sys.exit(7)
+        _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 7
+    """
+    )
