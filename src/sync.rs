@@ -29,6 +29,8 @@ mod imp {
 use std::sync::{PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
+#[cfg(feature = "python")]
+pub(crate) use crossbeam_channel::TryRecvError;
 use imp::{AtomicUsize, Builder, Ordering, yield_now};
 pub(crate) use imp::{JoinHandle, MutexGuard, Receiver, Sender, ThreadId, current_thread, unbounded};
 

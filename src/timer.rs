@@ -272,12 +272,24 @@ impl<T> Timer<T> {
 
     /// Takes out all that has not been claimed, in order, in steps.
     pub fn drain(&self) -> Vec<Pending<T>> {
+        self.drain_where(|_| true)
+    }
+
+    /// As [`Timer::drain`], but leaves what waits on the executor's queue to the executor.
+    #[cfg(feature = "python")]
+    pub(crate) fn drain_unreleased(&self) -> Vec<Pending<T>> {
+        self.drain_where(|place| place != Place::RELEASED)
+    }
+
+    fn drain_where(&self, goes: impl Fn(Place) -> bool) -> Vec<Pending<T>> {
         let mut drained = Vec::new();
         for page in 0.. {
             let mut state = self.lock();
             let Some(entries) = state.schedule.page(page) else { break };
-            let found: Vec<_> =
-                entries.map(|(handle, entry, _)| (handle, entry.due_us, entry.number, entry.tag)).collect();
+            let found: Vec<_> = entries
+                .filter(|(_, entry, _)| goes(entry.place))
+                .map(|(handle, entry, _)| (handle, entry.due_us, entry.number, entry.tag))
+                .collect();
             for (handle, due_us, number, tag) in found {
                 if let Some(task) = state.schedule.remove(handle) {
                     drained.push(Pending { due_us, number, tag, handle, task });

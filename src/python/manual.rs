@@ -10,12 +10,12 @@ use pyo3::prelude::*;
 use pyo3::types::PyList;
 
 use super::args;
-use super::border::{GilCell, Own};
+use super::border::{self, GilCell, Own};
 use super::errors;
 use super::run::{self, Line};
 use super::settings::{self, Settings};
 use super::shared::Shared;
-use super::timer::{self, Timer};
+use super::timer::Timer;
 use super::worker::Target;
 use crate::clock::{Clock, LIMIT_MS};
 use crate::executor::Released;
@@ -218,6 +218,12 @@ impl ManualTimer {
 
 impl Drop for ManualTimer {
     fn drop(&mut self) {
-        timer::drop_pending(&self.shared);
+        // Nobody can move its clock any more, so what is pending can never run.
+        if !self.shared.is_forked() {
+            border::attach(|py| {
+                py.detach(|| self.shared.timer.close());
+                drop(self.shared.drain(py));
+            });
+        }
     }
 }

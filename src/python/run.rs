@@ -6,7 +6,6 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::Receiver;
 use pyo3::exceptions::{PyKeyboardInterrupt, PySystemExit};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyMemoryView};
@@ -17,6 +16,7 @@ use super::shared::{self, Inside, NO_INDEX, Shared, Task};
 use super::task::{Run, TimerTask};
 use crate::executor::Released;
 use crate::state::State;
+use crate::sync::Receiver;
 use crate::timer::STEP;
 use crate::wheel::Handle;
 

@@ -143,7 +143,15 @@ impl Shared {
 
     /// Takes out all that is left, detached, and lets the tasks know.
     pub(super) fn drain(&self, py: Python<'_>) -> Vec<Pending<Task>> {
-        let drained = py.detach(|| self.timer.drain());
+        Self::forget_all(py, py.detach(|| self.timer.drain()))
+    }
+
+    /// As [`Shared::drain`], but leaves what was released to the executor.
+    pub(super) fn drain_unreleased(&self, py: Python<'_>) -> Vec<Pending<Task>> {
+        Self::forget_all(py, py.detach(|| self.timer.drain_unreleased()))
+    }
+
+    fn forget_all(py: Python<'_>, drained: Vec<Pending<Task>>) -> Vec<Pending<Task>> {
         for pending in &drained {
             forget(py, &pending.task, pending.handle);
         }

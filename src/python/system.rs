@@ -12,7 +12,7 @@ use super::errors;
 use super::gate::Gate;
 use super::settings::{self, Settings};
 use super::shared::{Inside, SLICE_US, Shared};
-use super::timer::{self, Timer};
+use super::timer::Timer;
 use super::worker::{self, Target};
 use crate::clock::Clock;
 use crate::reaper;
@@ -168,23 +168,25 @@ impl SystemTimer {
     }
 }
 
-/// A timer that nobody holds lives until it is empty; without a reaper nothing could run any more, and it ends.
+/// A timer that nobody holds lives until it is empty. Without a reaper nothing more can come due: what was released
+/// still runs, the rest is dropped.
 impl Drop for SystemTimer {
     fn drop(&mut self) {
-        if self.shared.is_forked() {
+        let shared = &self.shared;
+        if shared.is_forked() {
             return;
         }
-        if self.has_reaper {
-            border::attach(|py| {
+        border::attach(|py| {
+            if self.has_reaper {
                 py.detach(|| {
-                    self.shared.timer.abandon();
-                    self.shared.threads.queue.lock().take();
+                    shared.timer.abandon();
+                    shared.threads.queue.lock().take();
                 });
-            });
-        } else {
-            border::attach(|py| self.shared.end_threads(py));
-            timer::drop_pending(&self.shared);
-        }
+            } else {
+                shared.end_threads(py);
+                drop(shared.drain_unreleased(py));
+            }
+        });
     }
 }
 

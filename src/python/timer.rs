@@ -9,7 +9,7 @@ use pyo3::types::{PyList, PyTuple};
 
 use super::args::{self, Ms};
 use super::batch::TaskBatch;
-use super::border::{self, GilCell, Own};
+use super::border::{GilCell, Own};
 use super::shared::{self, Shared};
 use super::sight;
 use super::task::TimerTask;
@@ -258,15 +258,5 @@ impl Timer {
         let old = self.unfinished.with(py, |unfinished| unfinished.replace(kept));
         drop(old);
         Ok(list)
-    }
-}
-
-/// A timer that nobody drives any more: what is pending can never run, so it is dropped.
-pub(super) fn drop_pending(shared: &Own<Shared>) {
-    if !shared.is_forked() {
-        border::attach(|py| {
-            py.detach(|| shared.timer.close());
-            drop(shared.drain(py));
-        });
     }
 }

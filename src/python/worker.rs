@@ -6,7 +6,6 @@
 
 use std::sync::Arc;
 
-use crossbeam_channel::{Receiver, TryRecvError};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -16,6 +15,7 @@ use super::exit;
 use super::run::{self, Budget, Line};
 use super::shared::{Inside, Shared};
 use crate::executor::Released;
+use crate::sync::{Receiver, TryRecvError};
 use crate::timer::STEP;
 use crate::wheel::Handle;
 

@@ -351,3 +351,23 @@ with SystemTimer("x") as timer:
     wait_until(lambda: watch() is None)
 """
     )
+
+
+def test_what_was_released_still_runs_when_nobody_holds_a_timer_without_a_reaper__rule8_T11():
+    run_script(
+        """
+    before = native_threads()
+    running, gate, ran = threading.Event(), threading.Event(), []
+    timer = SystemTimer("x", reaper=False)
+    timer.after(0, lambda: (running.set(), gate.wait(10)))
+    timer.after(0, ran.append, "released")
+    far = timer.after(60_000, ran.append, "far")
+    timer.advance_clock(1000)
+    assert running.wait(10) and timer.stats()["executor_depth"] == 1
+    del timer
+    assert not far.cancel()
+    gate.set()
+    wait_until(lambda: native_threads() == before, what="its threads to end")
+    assert ran == ["released"]
+    """
+    )
