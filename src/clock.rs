@@ -56,13 +56,13 @@ impl Clock {
     /// Now, rounded down to a microsecond.
     #[must_use]
     pub fn now_us(&self) -> u64 {
-        self.start_us_plus(|elapsed| elapsed.as_micros())
+        self.start_us_plus(|elapsed| elapsed.subsec_micros())
     }
 
     /// Now, rounded up to a microsecond: what a delay counts from.
     #[must_use]
     pub fn now_up_us(&self) -> u64 {
-        self.start_us_plus(|elapsed| elapsed.as_nanos().div_ceil(1000))
+        self.start_us_plus(|elapsed| elapsed.subsec_nanos().div_ceil(1000))
     }
 
     /// Now, rounded down to a millisecond.
@@ -86,11 +86,12 @@ impl Clock {
         }
     }
 
-    fn start_us_plus(&self, in_us: impl Fn(Duration) -> u128) -> u64 {
+    fn start_us_plus(&self, rest_us: impl Fn(Duration) -> u32) -> u64 {
         match &self.source {
             Source::Monotonic(origin) => {
-                let elapsed = u64::try_from(in_us(origin.elapsed())).unwrap_or(u64::MAX);
-                self.start_us.saturating_add(elapsed)
+                let elapsed = origin.elapsed();
+                let whole_us = elapsed.as_secs().saturating_mul(1_000_000);
+                self.start_us.saturating_add(whole_us).saturating_add(rest_us(elapsed).into())
             }
             Source::Manual(now) => now.load(Ordering::Relaxed),
         }

@@ -99,9 +99,17 @@ impl SystemTimer {
     /// # Errors
     /// [`Error::Closed`], [`Error::Full`], or [`Error::Invalid`] for a delay out of range.
     pub fn after(&self, delay: Duration, callback: impl FnOnce() + Send + 'static) -> Result<Task, Error> {
-        let delay_us = u64::try_from(delay.as_nanos().div_ceil(1000)).unwrap_or(u64::MAX);
-        let handle = self.timer.add(When::AfterUs(delay_us), Box::new(callback), 0)?;
+        let handle = self.add(delay, Box::new(callback))?;
         Ok(Task { timer: Arc::downgrade(&self.timer), handle })
+    }
+
+    pub(crate) fn add(&self, delay: Duration, callback: Callback) -> Result<Handle, Error> {
+        let delay_us = u64::try_from(delay.as_nanos().div_ceil(1000)).unwrap_or(u64::MAX);
+        self.timer.add(When::AfterUs(delay_us), callback, 0)
+    }
+
+    pub(crate) fn cancel(&self, handle: Handle) -> bool {
+        self.timer.cancel(handle).is_some()
     }
 
     /// Tasks not yet released.
@@ -120,6 +128,12 @@ impl SystemTimer {
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.timer.stats()
+    }
+
+    /// The timer's clock.
+    #[must_use]
+    pub fn clock(&self) -> &Clock {
+        self.timer.clock()
     }
 
     /// Accepts no more, runs what is due by now, and returns the rest, in order (T11).

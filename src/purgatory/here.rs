@@ -1,0 +1,94 @@
+//! Which operations this thread is trying right now.
+//!
+//! A thread that is inside an operation's `try_complete` must not mark that operation for itself, or a `try_complete`
+//! that checks its own key would never end (P6). And what completes inside one is told of only after the outermost has
+//! returned, when the purgatory holds no operation's lock on this thread any more.
+
+use std::cell::RefCell;
+
+use crate::sync::thread_local;
+
+struct Try {
+    /// The operation, by address.
+    operation: usize,
+    is_won: bool,
+}
+
+struct Here {
+    /// The outermost first.
+    tries: Vec<Try>,
+    /// Whether endings were deferred.
+    owes: bool,
+}
+
+thread_local! {
+    static HERE: RefCell<Here> = const { RefCell::new(Here { tries: Vec::new(), owes: false }) };
+}
+
+/// What happened during a try.
+pub(super) struct Tried {
+    /// This thread completed the operation.
+    pub(super) is_won: bool,
+    /// It was tried inside the try of another one.
+    pub(super) is_inside: bool,
+    /// It was the outermost, and endings were deferred.
+    pub(super) owes: bool,
+}
+
+/// Who tells of a completion.
+pub(super) enum Teller {
+    /// The try of that operation, which this thread is in the middle of.
+    Try,
+    /// The outermost try.
+    Outermost,
+    /// Whoever asks.
+    Caller,
+}
+
+/// This thread tries an operation from now on; `false` if it is trying that one already.
+pub(super) fn enter(operation: usize) -> bool {
+    HERE.with(|here| {
+        let tries = &mut here.borrow_mut().tries;
+        let is_new = tries.iter().all(|earlier| earlier.operation != operation);
+        if is_new {
+            tries.push(Try { operation, is_won: false });
+        }
+        is_new
+    })
+}
+
+/// It tries the innermost one no longer.
+pub(super) fn leave() -> Tried {
+    HERE.with(|here| {
+        let Here { tries, owes } = &mut *here.borrow_mut();
+        let is_won = tries.pop().is_some_and(|last| last.is_won);
+        let is_inside = !tries.is_empty();
+        Tried { is_won, is_inside, owes: !is_inside && std::mem::take(owes) }
+    })
+}
+
+/// Whether this thread is trying that operation.
+pub(super) fn is_trying(operation: usize) -> bool {
+    HERE.with(|here| here.borrow().tries.iter().any(|earlier| earlier.operation == operation))
+}
+
+/// This thread has completed that operation.
+pub(super) fn won(operation: usize) -> Teller {
+    HERE.with(|here| {
+        let Here { tries, owes } = &mut *here.borrow_mut();
+        if let Some(own) = tries.iter_mut().find(|earlier| earlier.operation == operation) {
+            own.is_won = true;
+            return Teller::Try;
+        }
+        if tries.is_empty() {
+            return Teller::Caller;
+        }
+        *owes = true;
+        Teller::Outermost
+    })
+}
+
+/// An ending was deferred to the outermost try.
+pub(super) fn owes() {
+    HERE.with(|here| here.borrow_mut().owes = true);
+}

@@ -1,0 +1,83 @@
+//! What the protocol needs to know of operations, and of the side it is called from.
+//!
+//! The protocol is written once, for Rust and for Python. [`Kind`] says what an operation is on that side, [`Host`] how
+//! to take a lock there, how to run the user's methods, and how to reach the timer.
+
+use std::hash::Hash;
+use std::sync::Arc;
+
+use super::Purgatory;
+use super::operation::Life;
+use crate::sync::{Mutex, MutexGuard};
+
+/// A kind of operations.
+pub(crate) trait Kind: Sized + 'static {
+    /// What an operation waits for. The list of a key owns it, so it is dropped when nobody waits for it any more.
+    type Key: Eq + Hash + Send + 'static;
+    /// A reference to an operation.
+    type Op: Send + 'static;
+    /// What takes an operation off the timer.
+    type Deadline: Send + 'static;
+    /// What surrounds a purgatory: its timer above all.
+    type Home: Send + Sync + 'static;
+
+    fn life(op: &Self::Op) -> &Life<Self>;
+}
+
+/// How an operation was completed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// By an event, in time.
+    Event,
+    /// Its time ran out.
+    Expiry,
+}
+
+/// What came of one call of `try_complete`.
+pub(crate) enum Attempt<E> {
+    Ran,
+    /// A stranger holds the operation's own lock.
+    Locked,
+    Failed(E),
+}
+
+/// The side that the protocol is called from.
+pub(crate) trait Host<K: Kind> {
+    type Error;
+
+    fn lock<'a, T: Send>(&self, mutex: &'a Mutex<T>) -> MutexGuard<'a, T>;
+
+    fn share(&self, op: &K::Op) -> K::Op;
+
+    /// Calls `try_complete`, under the operation's own lock if it has one, without waiting for that.
+    fn attempt(&self, op: &K::Op) -> Attempt<Self::Error>;
+
+    /// Puts the operation on the timer, if this purgatory uses one. Called with the operation's watch locked, so it runs
+    /// nothing foreign.
+    fn arm(&self, home: &K::Home, op: &K::Op) -> Result<Option<K::Deadline>, Self::Error>;
+
+    /// Takes it off the timer; `false` if its time has run out and the expiry is on its way. Called as `arm` is.
+    fn disarm(&self, home: &K::Home, op: &K::Op, deadline: &K::Deadline) -> bool;
+
+    /// Has the operation checked again a little later, from the timer's executor; `false` if the timer is closed.
+    /// Then it calls [`Purgatory::check_again`] with one try more.
+    fn check_later(&self, purgatory: &Arc<Purgatory<K>>, op: &K::Op, tries: u32) -> bool;
+
+    /// Lets other threads go first, the longer the more often this one has tried in a row.
+    fn give_way(&self, rounds: u32);
+
+    /// Calls `on_complete`, and `on_expiration` after an expiry. `home` is where it waited, if it did: there it is known
+    /// whom to tell of a failure.
+    fn end(&self, op: &K::Op, cause: Cause, home: Option<&K::Home>);
+
+    /// Keeps an ending until the outermost `try_complete` of this thread has returned.
+    fn defer(&self, op: &K::Op, cause: Cause, purgatory: Option<Arc<Purgatory<K>>>);
+
+    /// Ends what was kept, in order.
+    fn end_deferred(&self);
+
+    /// Tells of an error that the caller will not see.
+    fn report(&self, home: &K::Home, op: &K::Op, error: Self::Error);
+
+    fn now_us(&self, home: &K::Home) -> u64;
+}

@@ -1,0 +1,375 @@
+//! The purgatory: operations that wait for an event on a key, or for their deadline, whichever comes first.
+//!
+//! After Kafka's `DelayedOperationPurgatory`. `README.md` in this folder has the protocol: who may hold what, why no event
+//! is lost and nothing deadlocks. `operation` completes once, `watchers` knows who waits on a key, this file brings them
+//! together, `kind` is what it needs of its side, and `native` is the side of Rust programs.
+
+#![forbid(unsafe_code)]
+
+mod here;
+mod kind;
+mod native;
+mod operation;
+mod watchers;
+
+use std::sync::Arc;
+
+pub(crate) use kind::{Attempt, Cause, Host, Kind};
+pub use native::{DelayedOperation, DelayedOperationPurgatory, Operation, PurgatoryStats};
+pub(crate) use operation::Life;
+
+use crate::sync::{AtomicU64, AtomicUsize, Ordering};
+use here::Teller;
+use operation::{Left, Watch};
+pub(crate) use watchers::Few;
+use watchers::{Walk, Watchers};
+
+/// The longest time until a check that was put off is tried again, as a power of two of milliseconds.
+const LONGEST_DELAY_BITS: u32 = 4;
+
+/// How often at most a thread gives way before it tries a marked operation again.
+const MOST_YIELDS: u32 = 100;
+
+/// A purgatory, whichever side it is used from.
+pub(crate) struct Purgatory<K: Kind> {
+    pub(crate) home: K::Home,
+    watchers: Watchers<K>,
+    counters: Counters,
+}
+
+/// Relaxed: they are for people.
+#[derive(Default)]
+struct Counters {
+    arrived: AtomicU64,
+    cancelled: AtomicU64,
+    completed: AtomicU64,
+    expired: AtomicU64,
+    delayed: AtomicUsize,
+    waited_us: AtomicU64,
+}
+
+/// What a purgatory counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) waiting: u64,
+    pub(crate) delayed: usize,
+    pub(crate) keys: usize,
+    pub(crate) watched: usize,
+    pub(crate) completed: u64,
+    pub(crate) expired: u64,
+    pub(crate) cancelled: u64,
+    pub(crate) waited_us: u64,
+}
+
+/// Why an operation cannot be watched.
+#[derive(Debug)]
+pub(crate) enum Refused<E> {
+    /// It waits already, here or in another purgatory.
+    Waiting,
+    /// The purgatory was shut down.
+    Closed,
+    /// Its `try_complete`, or the timer.
+    Failed(E),
+}
+
+/// What came of a check.
+struct Checked<E> {
+    /// This call completed it.
+    is_won: bool,
+    failure: Option<E>,
+}
+
+impl<K: Kind> Purgatory<K> {
+    pub(crate) fn new(home: K::Home) -> Self {
+        Self { home, watchers: Watchers::new(), counters: Counters::default() }
+    }
+
+    /// Tries once; watches under every key; tries once more; puts it on the timer (P2). `true` if this call completed it.
+    pub(crate) fn try_complete_else_watch<H: Host<K>>(
+        self: &Arc<Self>,
+        host: &H,
+        op: &K::Op,
+        keys: Few<K::Key>,
+    ) -> Result<bool, Refused<H::Error>> {
+        let Some(round) = self.begin(host, op)? else { return Ok(false) };
+        let watched = self.watch(host, op, round, keys);
+        if watched.is_err() {
+            withdraw(host, op, round);
+        }
+        watched
+    }
+
+    /// The rest of it. Where it fails, the caller takes the operation out again.
+    fn watch<H: Host<K>>(
+        self: &Arc<Self>,
+        host: &H,
+        op: &K::Op,
+        round: u32,
+        keys: Few<K::Key>,
+    ) -> Result<bool, Refused<H::Error>> {
+        let life = K::life(op);
+        // Not so any more where someone else completed it or took it out.
+        let is_mine = |watch: &Watch<K>| watch.round == round && watch.purgatory.is_some() && life.is_open();
+        if self.try_for_caller(host, op)? {
+            return Ok(true);
+        }
+        for key in keys {
+            let mut watch = host.lock(&life.watch);
+            if !is_mine(&watch) {
+                return Ok(false);
+            }
+            let place = self.watchers.add(host, key, || host.share(op)).ok_or(Refused::Closed)?;
+            watch.places.push(place);
+        }
+        if self.try_for_caller(host, op)? {
+            return Ok(true);
+        }
+        let mut watch = host.lock(&life.watch);
+        if is_mine(&watch) {
+            watch.deadline = host.arm(&self.home, op).map_err(Refused::Failed)?;
+            self.counters.delayed.fetch_add(usize::from(watch.deadline.is_some()), Ordering::Relaxed);
+        }
+        Ok(false)
+    }
+
+    /// Tries every operation that watches the key; how many this call completed (P3).
+    pub(crate) fn check_and_complete<H: Host<K>>(self: &Arc<Self>, host: &H, key: &K::Key) -> usize {
+        let mut walk = Walk::default();
+        let mut count = 0;
+        let mut more = true;
+        while more {
+            let step;
+            (step, more) = self.watchers.walk(host, key, &mut walk);
+            for op in step {
+                let checked = self.check(host, &op, 0);
+                count += usize::from(checked.is_won);
+                if let Some(error) = checked.failure {
+                    host.report(&self.home, &op, error);
+                }
+            }
+        }
+        count
+    }
+
+    /// Takes out the key's operations that are not complete and are not being completed (P4), in order of arrival.
+    pub(crate) fn cancel_for_key<H: Host<K>>(&self, host: &H, key: &K::Key) -> Vec<K::Op> {
+        let mut walk = Walk::default();
+        let mut cancelled = Vec::new();
+        let mut more = true;
+        while more {
+            let step;
+            (step, more) = self.watchers.walk(host, key, &mut walk);
+            cancelled.extend(step.into_iter().filter(|op| cancel(host, op)));
+        }
+        cancelled
+    }
+
+    pub(crate) fn counts<H: Host<K>>(&self, host: &H) -> Counts {
+        let (keys, watched) = self.watchers.count(host);
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let Counters { arrived, cancelled, completed, expired, delayed: _, waited_us } = &self.counters;
+        let (cancelled, completed, expired) = (load(cancelled), load(completed), load(expired));
+        Counts {
+            waiting: load(arrived).saturating_sub(cancelled + completed + expired),
+            delayed: self.delayed(),
+            keys,
+            watched,
+            completed,
+            expired,
+            cancelled,
+            waited_us: load(waited_us),
+        }
+    }
+
+    /// Operations on the timer.
+    pub(crate) fn delayed(&self) -> usize {
+        self.counters.delayed.load(Ordering::Relaxed)
+    }
+
+    /// Lets nobody in any more, and takes out all that wait, in order of arrival.
+    pub(crate) fn close<H: Host<K>>(&self, host: &H) -> Vec<K::Op> {
+        let mut waiting = self.watchers.close(host);
+        waiting.retain(|op| cancel(host, op));
+        waiting.sort_by_cached_key(|op| host.lock(&K::life(op).watch).number);
+        waiting
+    }
+
+    /// The check that [`Host::check_later`] put off.
+    pub(crate) fn check_again<H: Host<K>>(self: &Arc<Self>, host: &H, op: &K::Op, tries: u32) {
+        K::life(op).is_put_off.swap(false, Ordering::AcqRel);
+        if let Some(error) = self.check(host, op, tries).failure {
+            host.report(&self.home, op, error);
+        }
+    }
+
+    /// Says where the operation waits from now on; `None` if it is complete.
+    fn begin<H: Host<K>>(self: &Arc<Self>, host: &H, op: &K::Op) -> Result<Option<u32>, Refused<H::Error>> {
+        let life = K::life(op);
+        let mut watch = host.lock(&life.watch);
+        // Who completes it from here on takes the lock after that, and finds where it waits.
+        if life.is_completed() {
+            return Ok(None);
+        }
+        if watch.purgatory.is_some() {
+            return Err(Refused::Waiting);
+        }
+        watch.purgatory = Some(Arc::clone(self));
+        watch.round = watch.round.wrapping_add(1);
+        watch.number = self.counters.arrived.fetch_add(1, Ordering::Relaxed);
+        watch.since_us = host.now_us(&self.home);
+        life.reopen();
+        Ok(Some(watch.round))
+    }
+
+    /// One of the two tries of a watching call: what it raises reaches the caller (P8).
+    fn try_for_caller<H: Host<K>>(self: &Arc<Self>, host: &H, op: &K::Op) -> Result<bool, Refused<H::Error>> {
+        let checked = self.check(host, op, 0);
+        checked.failure.map_or(Ok(checked.is_won), |error| Err(Refused::Failed(error)))
+    }
+
+    /// Tries an operation, and again while there are marks; or marks it for the thread that tries it now (P6).
+    fn check<H: Host<K>>(self: &Arc<Self>, host: &H, op: &K::Op, tries: u32) -> Checked<H::Error> {
+        let life = K::life(op);
+        if !here::enter(life.address()) {
+            return Checked { is_won: false, failure: None };
+        }
+        let failure = if life.hold_or_mark() { self.try_while_marked(host, op, tries) } else { None };
+        let tried = here::leave();
+        if tried.is_won {
+            self.end(host, op, tried.is_inside);
+        }
+        if tried.owes {
+            host.end_deferred();
+        }
+        Checked { is_won: tried.is_won, failure }
+    }
+
+    /// For the thread that holds the operation. Returns what failed last.
+    fn try_while_marked<H: Host<K>>(self: &Arc<Self>, host: &H, op: &K::Op, tries: u32) -> Option<H::Error> {
+        let life = K::life(op);
+        let mut failure = None;
+        for round in 0.. {
+            if life.is_open() {
+                match host.attempt(op) {
+                    Attempt::Ran => {}
+                    Attempt::Locked => self.put_off(host, op, tries),
+                    Attempt::Failed(error) => {
+                        if let Some(earlier) = failure.replace(error) {
+                            host.report(&self.home, op, earlier);
+                        }
+                    }
+                }
+            }
+            if life.let_go() {
+                break;
+            }
+            host.give_way(round);
+            life.unmark();
+        }
+        failure
+    }
+
+    /// Tells that a try completed the operation; inside another one, once that is over.
+    fn end<H: Host<K>>(self: &Arc<Self>, host: &H, op: &K::Op, is_inside: bool) {
+        if is_inside {
+            here::owes();
+            host.defer(op, Cause::Event, Some(Arc::clone(self)));
+        } else {
+            host.end(op, Cause::Event, Some(&self.home));
+        }
+    }
+
+    /// A stranger holds the operation's own lock. Nobody waits for that; the operation is checked again a little later.
+    fn put_off<H: Host<K>>(self: &Arc<Self>, host: &H, op: &K::Op, tries: u32) {
+        let life = K::life(op);
+        // One that is on its way clears this before it tries, so it sees what led to this check too.
+        if !life.is_put_off.swap(true, Ordering::AcqRel) && !host.check_later(self, op, tries) {
+            life.is_put_off.swap(false, Ordering::AcqRel);
+            // Without a timer there is no later: this thread goes on trying.
+            life.mark();
+        }
+    }
+}
+
+/// Completes an operation, unless somebody else has: `true` for one caller ever (P1).
+pub(crate) fn force_complete<K: Kind, H: Host<K>>(host: &H, op: &K::Op) -> bool {
+    let is_inside = here::is_trying(K::life(op).address());
+    complete(host, op, Cause::Event, is_inside)
+}
+
+/// An operation's time has run out.
+pub(crate) fn expire<K: Kind, H: Host<K>>(host: &H, op: &K::Op) -> bool {
+    complete(host, op, Cause::Expiry, true)
+}
+
+fn complete<K: Kind, H: Host<K>>(host: &H, op: &K::Op, cause: Cause, for_the_purgatory: bool) -> bool {
+    let life = K::life(op);
+    if !life.win(for_the_purgatory) {
+        return false;
+    }
+    let left = host.lock(&life.watch).take();
+    let purgatory = left.map(|left| {
+        let since_us = left.since_us;
+        let purgatory = undo(host, op, left);
+        let Counters { completed, expired, waited_us, .. } = &purgatory.counters;
+        let count = if cause == Cause::Event { completed } else { expired };
+        count.fetch_add(1, Ordering::Relaxed);
+        waited_us.fetch_add(host.now_us(&purgatory.home).saturating_sub(since_us), Ordering::Relaxed);
+        purgatory
+    });
+    match here::won(life.address()) {
+        Teller::Try => {}
+        Teller::Outermost => host.defer(op, cause, purgatory),
+        Teller::Caller => host.end(op, cause, purgatory.as_ref().map(|purgatory| &purgatory.home)),
+    }
+    true
+}
+
+/// Takes an operation out of its purgatory: `true` if from now on only the caller may complete it (P4).
+pub(crate) fn cancel<K: Kind, H: Host<K>>(host: &H, op: &K::Op) -> bool {
+    let life = K::life(op);
+    let mut watch = host.lock(&life.watch);
+    let Some(purgatory) = watch.purgatory.clone().filter(|_| life.is_open()) else { return false };
+    if let Some(deadline) = watch.deadline.take() {
+        if !host.disarm(&purgatory.home, op, &deadline) {
+            watch.deadline = Some(deadline);
+            return false; // it is being expired
+        }
+        purgatory.counters.delayed.fetch_sub(1, Ordering::Relaxed);
+    }
+    // Where somebody completes it at this moment, he takes it out.
+    let left = if life.withdraw() { watch.take() } else { None };
+    drop(watch);
+    take_out(host, op, left)
+}
+
+/// Undoes a watching call that failed.
+fn withdraw<K: Kind, H: Host<K>>(host: &H, op: &K::Op, round: u32) {
+    let life = K::life(op);
+    let mut watch = host.lock(&life.watch);
+    // Whoever completed it meanwhile takes it out.
+    let is_mine = watch.round == round && watch.purgatory.is_some() && life.withdraw();
+    let left = if is_mine { watch.take() } else { None };
+    drop(watch);
+    take_out(host, op, left);
+}
+
+fn take_out<K: Kind, H: Host<K>>(host: &H, op: &K::Op, left: Option<Left<K>>) -> bool {
+    let Some(left) = left else { return false };
+    undo(host, op, left).counters.cancelled.fetch_add(1, Ordering::Relaxed);
+    true
+}
+
+/// Takes an operation off the timer and off every list; returns where it waited.
+fn undo<K: Kind, H: Host<K>>(host: &H, op: &K::Op, left: Left<K>) -> Arc<Purgatory<K>> {
+    let Left { purgatory, places, deadline, .. } = left;
+    if let Some(deadline) = deadline {
+        // Where its expiry is on its way, that finds it completed.
+        host.disarm(&purgatory.home, op, &deadline);
+        purgatory.counters.delayed.fetch_sub(1, Ordering::Relaxed);
+    }
+    for place in places {
+        purgatory.watchers.remove(host, place);
+    }
+    purgatory
+}

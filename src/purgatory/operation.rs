@@ -1,0 +1,132 @@
+//! An operation's life: completed once, tried by one thread at a time, and where it waits.
+
+use std::sync::Arc;
+
+use super::Purgatory;
+use super::kind::Kind;
+use super::watchers::{Few, Place};
+use crate::sync::{AtomicBool, AtomicU8, Mutex, Ordering};
+
+/// What became of it. Moves once to `COMPLETED`, and stays there (P1).
+const OPEN: u8 = 0;
+/// Taken out by a cancel: whoever still tries it for the purgatory comes too late. Watched again, it is open again.
+const WITHDRAWN: u8 = 1;
+const COMPLETED: u8 = 2;
+
+/// Whether a thread tries it (P6).
+const IDLE: u8 = 0;
+const BUSY: u8 = 1;
+/// Busy, and there was a further event: the thread that holds it tries once more.
+const MARKED: u8 = 2;
+
+/// What the protocol keeps in every operation.
+pub(crate) struct Life<K: Kind> {
+    outcome: AtomicU8,
+    trying: AtomicU8,
+    /// Whether it is to be checked again a little later, as a stranger held its lock.
+    pub(super) is_put_off: AtomicBool,
+    pub(super) watch: Mutex<Watch<K>>,
+}
+
+/// Where an operation waits. A watching call adds to it, and who completes or cancels takes it all.
+pub(super) struct Watch<K: Kind> {
+    /// `None` where it does not wait. A purgatory that nobody holds lives until all in it are complete.
+    pub(super) purgatory: Option<Arc<Purgatory<K>>>,
+    /// Which watching call it is, so that one that was overtaken adds nothing more.
+    pub(super) round: u32,
+    pub(super) places: Few<Place>,
+    pub(super) deadline: Option<K::Deadline>,
+    /// Its number among the arrivals of its purgatory.
+    pub(super) number: u64,
+    pub(super) since_us: u64,
+}
+
+impl<K: Kind> Life<K> {
+    pub(crate) fn new() -> Self {
+        let watch = Watch { purgatory: None, round: 0, places: Few::new(), deadline: None, number: 0, since_us: 0 };
+        Self {
+            outcome: AtomicU8::new(OPEN),
+            trying: AtomicU8::new(IDLE),
+            is_put_off: AtomicBool::new(false),
+            watch: Mutex::new(watch),
+        }
+    }
+
+    pub(crate) fn is_completed(&self) -> bool {
+        self.outcome.load(Ordering::Acquire) == COMPLETED
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.outcome.load(Ordering::Acquire) == OPEN
+    }
+
+    /// Its address, which names it on this thread.
+    pub(super) fn address(&self) -> usize {
+        std::ptr::from_ref(self) as usize
+    }
+
+    /// The one step that decides who completes it. A cancel has overtaken those who still try it or expire it; anybody
+    /// else may complete what a cancel has handed out.
+    pub(super) fn win(&self, for_the_purgatory: bool) -> bool {
+        let step = |from| self.outcome.compare_exchange(from, COMPLETED, Ordering::AcqRel, Ordering::Acquire);
+        match step(OPEN) {
+            Err(WITHDRAWN) if !for_the_purgatory => step(WITHDRAWN).is_ok() || step(OPEN).is_ok(),
+            first => first.is_ok(),
+        }
+    }
+
+    /// The same step against it: after it, only the caller may complete it.
+    pub(super) fn withdraw(&self) -> bool {
+        self.outcome.compare_exchange(OPEN, WITHDRAWN, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    /// It is watched again.
+    pub(super) fn reopen(&self) {
+        let _ = self.outcome.compare_exchange(WITHDRAWN, OPEN, Ordering::AcqRel, Ordering::Acquire);
+    }
+
+    /// Holds it for trying; or leaves a mark for the thread that does, and returns `false`.
+    pub(super) fn hold_or_mark(&self) -> bool {
+        let mut now = self.trying.load(Ordering::Relaxed);
+        loop {
+            // A mark on a mark is written too: the holder must see what this thread did before it.
+            let next = if now == IDLE { BUSY } else { MARKED };
+            match self.trying.compare_exchange(now, next, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => return now == IDLE,
+                Err(found) => now = found,
+            }
+        }
+    }
+
+    /// Lets it go, unless it was marked.
+    pub(super) fn let_go(&self) -> bool {
+        self.trying.compare_exchange(BUSY, IDLE, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// Marks what this thread holds, so that it tries once more.
+    pub(super) fn mark(&self) {
+        self.trying.swap(MARKED, Ordering::AcqRel);
+    }
+
+    /// Takes the mark away, right before it is tried once more.
+    pub(super) fn unmark(&self) {
+        self.trying.swap(BUSY, Ordering::AcqRel);
+    }
+}
+
+impl<K: Kind> Watch<K> {
+    /// Leaves it waiting nowhere; what it held is for the caller to undo, without the lock.
+    pub(super) fn take(&mut self) -> Option<Left<K>> {
+        let purgatory = self.purgatory.take()?;
+        let places = std::mem::take(&mut self.places);
+        Some(Left { purgatory, places, deadline: self.deadline.take(), since_us: self.since_us })
+    }
+}
+
+/// What a watch held.
+pub(super) struct Left<K: Kind> {
+    pub(super) purgatory: Arc<Purgatory<K>>,
+    pub(super) places: Few<Place>,
+    pub(super) deadline: Option<K::Deadline>,
+    pub(super) since_us: u64,
+}

@@ -1,0 +1,210 @@
+//! Who waits on a key: a list of operations for each, in the order in which they came.
+//!
+//! The keys are spread over shards, each behind a lock of its own, so that threads with different keys seldom meet. A
+//! shard's lock guards the lists of its keys and is held for one entry, or for a step of [`STEP`] of them; nothing
+//! foreign but a key's `Hash` and `Eq` runs under it. A list that has become empty is taken away with its key.
+//!
+//! A place names its list by a number, so leaving it needs no hash and no comparison of keys.
+
+use std::collections::BTreeMap;
+use std::hash::BuildHasher;
+
+use hashbrown::HashTable;
+use smallvec::{SmallVec, smallvec};
+
+use super::kind::{Host, Kind};
+use crate::sync::Mutex;
+use crate::timer::STEP;
+
+#[cfg(not(tickwheel_model))]
+type Hashing = std::hash::RandomState;
+/// A model must run the same every time.
+#[cfg(tickwheel_model)]
+type Hashing = std::hash::BuildHasherDefault<std::hash::DefaultHasher>;
+
+/// A list that most often has one item.
+pub(crate) type Few<T> = SmallVec<[T; 1]>;
+
+/// Enough for the threads of a large machine; a power of two.
+const SHARDS: usize = 64;
+
+/// Tables up to this size keep their memory.
+const SMALL: usize = 64;
+
+/// A place on a key's list.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place {
+    /// Of the key.
+    hash: u64,
+    list: u64,
+    /// Its number among the places of its shard.
+    number: u64,
+}
+
+/// All lists.
+pub(crate) struct Watchers<K: Kind> {
+    shards: Vec<Mutex<Shard<K>>>,
+    hashing: Hashing,
+}
+
+struct Shard<K: Kind> {
+    lists: HashTable<List<K>>,
+    /// Rises with every place, so a list is in order of arrival and a walk knows where it began.
+    next: u64,
+    places: usize,
+    is_closed: bool,
+}
+
+/// The operations that wait on a key.
+struct List<K: Kind> {
+    key: K::Key,
+    hash: u64,
+    /// The number of its first place, which no other list ever has.
+    id: u64,
+    waiting: Waiting<K::Op>,
+}
+
+/// Most keys have one.
+enum Waiting<Op> {
+    One(u64, Op),
+    Many(BTreeMap<u64, Op>),
+}
+
+enum Taken<K: Kind> {
+    Op(K::Op),
+    List(List<K>),
+}
+
+/// How far a walk along a key's list has come.
+#[derive(Debug, Default)]
+pub(crate) struct Walk {
+    from: u64,
+    /// What came after the walk began does not belong to it.
+    until: Option<u64>,
+}
+
+impl<K: Kind> Watchers<K> {
+    pub(crate) fn new() -> Self {
+        Self { shards: (0..SHARDS).map(|_| Mutex::new(Shard::new())).collect(), hashing: Hashing::default() }
+    }
+
+    fn shard(&self, hash: u64) -> &Mutex<Shard<K>> {
+        // The table in it uses the lowest and the highest bits.
+        &self.shards[(hash >> 32) as usize & (SHARDS - 1)]
+    }
+
+    /// Puts an operation at the end of the key's list; `None` once closed. O(log n) in the length of the list.
+    pub(crate) fn add<H: Host<K>>(&self, host: &H, key: K::Key, op: impl FnOnce() -> K::Op) -> Option<Place> {
+        let hash = self.hashing.hash_one(&key);
+        let mut shard = host.lock(self.shard(hash));
+        if shard.is_closed {
+            return None;
+        }
+        let number = shard.next;
+        shard.next += 1;
+        shard.places += 1;
+        let mut place = Place { hash, list: number, number };
+        if let Some(list) = shard.lists.find_mut(hash, |list| list.key == key) {
+            list.waiting.push(number, op());
+            place.list = list.id;
+        } else {
+            let list = List { key, hash, id: number, waiting: Waiting::One(number, op()) };
+            shard.lists.insert_unique(hash, list, |list| list.hash);
+        }
+        Some(place)
+    }
+
+    /// Takes an operation off a list, and the list away with the last. O(log n) in its length.
+    pub(crate) fn remove<H: Host<K>>(&self, host: &H, place: Place) {
+        let mut shard = host.lock(self.shard(place.hash));
+        let removed = shard.take(place);
+        drop(shard);
+        drop(removed); // after the lock: destructors are foreign code
+    }
+
+    /// The next operations on a key's list, at most [`STEP`], and whether there may be more.
+    pub(crate) fn walk<H: Host<K>>(&self, host: &H, key: &K::Key, walk: &mut Walk) -> (Few<K::Op>, bool) {
+        let hash = self.hashing.hash_one(key);
+        let shard = host.lock(self.shard(hash));
+        let until = *walk.until.get_or_insert(shard.next);
+        let Some(list) = shard.lists.find(hash, |list| list.key == *key) else { return (Few::new(), false) };
+        match &list.waiting {
+            Waiting::One(number, op) if (walk.from..until).contains(number) => (smallvec![host.share(op)], false),
+            Waiting::One(..) => (Few::new(), false),
+            Waiting::Many(waiting) => {
+                let range = waiting.range(walk.from..until).take(STEP);
+                let step: Vec<_> = range.map(|(number, op)| (number + 1, host.share(op))).collect();
+                walk.from = step.last().map_or(until, |(next, _)| *next);
+                let more = step.len() == STEP;
+                (step.into_iter().map(|(_, op)| op).collect(), more)
+            }
+        }
+    }
+
+    /// Takes nobody in any more; all that wait, once for each of their places.
+    pub(crate) fn close<H: Host<K>>(&self, host: &H) -> Vec<K::Op> {
+        let mut all = Vec::new();
+        for shard in &self.shards {
+            let mut shard = host.lock(shard);
+            shard.is_closed = true;
+            for list in &shard.lists {
+                match &list.waiting {
+                    Waiting::One(_, op) => all.push(host.share(op)),
+                    Waiting::Many(waiting) => all.extend(waiting.values().map(|op| host.share(op))),
+                }
+            }
+        }
+        all
+    }
+
+    /// Keys with a list, and places on all lists.
+    pub(crate) fn count<H: Host<K>>(&self, host: &H) -> (usize, usize) {
+        let count = |shard: &Mutex<Shard<K>>| {
+            let shard = host.lock(shard);
+            (shard.lists.len(), shard.places)
+        };
+        self.shards
+            .iter()
+            .map(count)
+            .fold((0, 0), |(keys, places), (more_keys, more)| (keys + more_keys, places + more))
+    }
+}
+
+impl<K: Kind> Shard<K> {
+    fn new() -> Self {
+        Self { lists: HashTable::new(), next: 0, places: 0, is_closed: false }
+    }
+
+    /// Takes an operation off its list, and the list away with the last: for the caller to drop.
+    fn take(&mut self, place: Place) -> Option<Taken<K>> {
+        let mut found = self.lists.find_entry(place.hash, |list| list.id == place.list).ok()?;
+        self.places -= 1;
+        if let Waiting::Many(waiting) = &mut found.get_mut().waiting
+            && waiting.len() > 1
+        {
+            return waiting.remove(&place.number).map(Taken::Op);
+        }
+        let (list, _) = found.remove();
+        let (len, capacity) = (self.lists.len(), self.lists.capacity());
+        if capacity > SMALL && len < capacity / 8 {
+            // Memory follows what is waiting; each shrink is paid for by the removals before it.
+            self.lists.shrink_to(capacity / 4, |list| list.hash);
+        }
+        Some(Taken::List(list))
+    }
+}
+
+impl<Op> Waiting<Op> {
+    fn push(&mut self, number: u64, op: Op) {
+        match self {
+            Self::Many(waiting) => {
+                waiting.insert(number, op);
+            }
+            Self::One(..) => {
+                if let Self::One(first, earlier) = std::mem::replace(self, Self::Many(BTreeMap::new())) {
+                    *self = Self::Many(BTreeMap::from([(first, earlier), (number, op)]));
+                }
+            }
+        }
+    }
+}
