@@ -18,6 +18,15 @@ pub enum When {
     AtUs(u64),
 }
 
+/// Whether `max_pending` can refuse an add (T17).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Room {
+    /// What users add.
+    IfAny,
+    /// What the library adds for a task that was let in already.
+    Always,
+}
+
 /// Until when the reaper sleeps; an add before that wakes it, unless it may not wake before `floor_us` anyway.
 #[derive(Debug, Clone, Copy)]
 struct Sleep {

@@ -15,7 +15,7 @@ use crate::config::Config;
 use crate::error::Error;
 use crate::executor::{self, Released};
 use crate::reaper;
-use crate::state::When;
+use crate::state::{Room, When};
 use crate::stats::Stats;
 use crate::sync::{self, JoinHandle, Mutex, Sender, ThreadId, unbounded};
 use crate::timer::{Pending, Timer};
@@ -99,13 +99,13 @@ impl SystemTimer {
     /// # Errors
     /// [`Error::Closed`], [`Error::Full`], or [`Error::Invalid`] for a delay out of range.
     pub fn after(&self, delay: Duration, callback: impl FnOnce() + Send + 'static) -> Result<Task, Error> {
-        let handle = self.add(delay, Box::new(callback))?;
+        let handle = self.add(delay, Box::new(callback), Room::IfAny)?;
         Ok(Task { timer: Arc::downgrade(&self.timer), handle })
     }
 
-    pub(crate) fn add(&self, delay: Duration, callback: Callback) -> Result<Handle, Error> {
+    pub(crate) fn add(&self, delay: Duration, callback: Callback, room: Room) -> Result<Handle, Error> {
         let delay_us = u64::try_from(delay.as_nanos().div_ceil(1000)).unwrap_or(u64::MAX);
-        self.timer.add(When::AfterUs(delay_us), callback, 0)
+        self.timer.add_with(When::AfterUs(delay_us), callback, 0, room)
     }
 
     pub(crate) fn cancel(&self, handle: Handle) -> bool {

@@ -17,7 +17,7 @@ use crate::config::Config;
 use crate::error::Error;
 use crate::executor::{Executor, Released};
 use crate::schedule::{Claimed, Progress};
-use crate::state::{State, When};
+use crate::state::{Room, State, When};
 use crate::stats::Stats;
 use crate::sync::{Condvar, Mutex, MutexGuard};
 use crate::wheel::{Handle, Place};
@@ -123,8 +123,12 @@ impl<T> Timer<T> {
     /// # Errors
     /// [`Error::Closed`], [`Error::Full`], or [`Error::Invalid`] for an instant out of range. The task is dropped then.
     pub fn add(&self, when: When, task: T, tag: u32) -> Result<Handle, Error> {
+        self.add_with(when, task, tag, Room::IfAny)
+    }
+
+    pub(crate) fn add_with(&self, when: When, task: T, tag: u32, room: Room) -> Result<Handle, Error> {
         let mut state = self.lock();
-        match state.admit(&self.clock, when, 1) {
+        match state.admit(&self.clock, when, usize::from(room == Room::IfAny)) {
             Ok(due) => {
                 let (handle, wakes) = state.add(due, task, tag);
                 drop(state);

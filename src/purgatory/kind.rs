@@ -59,9 +59,9 @@ pub(crate) trait Host<K: Kind> {
     /// Takes it off the timer; `false` if its time has run out and the expiry is on its way. Called as `arm` is.
     fn disarm(&self, home: &K::Home, op: &K::Op, deadline: &K::Deadline) -> bool;
 
-    /// Has the operation checked again a little later, from the timer's executor; `false` if the timer is closed.
-    /// Then it calls [`Purgatory::check_again`] with one try more.
-    fn check_later(&self, purgatory: &Arc<Purgatory<K>>, op: &K::Op, tries: u32) -> bool;
+    /// Has the operation checked again a little later, from the timer's executor, by [`Purgatory::check_again`] with one
+    /// try more. No bound of the timer refuses that.
+    fn check_later(&self, purgatory: &Arc<Purgatory<K>>, op: &K::Op, tries: u32) -> Result<(), Self::Error>;
 
     /// Lets other threads go first, the longer the more often this one has tried in a row.
     fn give_way(&self, rounds: u32);

@@ -13,6 +13,7 @@ mod operation;
 mod watchers;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 pub(crate) use kind::{Attempt, Cause, Host, Kind};
 pub use native::{DelayedOperation, DelayedOperationPurgatory, Operation, PurgatoryStats};
@@ -24,11 +25,8 @@ use operation::{Left, Watch};
 pub(crate) use watchers::Few;
 use watchers::{Walk, Watchers};
 
-/// The longest time until a check that was put off is tried again, as a power of two of milliseconds.
-const LONGEST_DELAY_BITS: u32 = 4;
-
 /// How often at most a thread gives way before it tries a marked operation again.
-const MOST_YIELDS: u32 = 100;
+pub(crate) const MOST_YIELDS: u32 = 100;
 
 /// A purgatory, whichever side it is used from.
 pub(crate) struct Purgatory<K: Kind> {
@@ -283,12 +281,20 @@ impl<K: Kind> Purgatory<K> {
     fn put_off<H: Host<K>>(self: &Arc<Self>, host: &H, op: &K::Op, tries: u32) {
         let life = K::life(op);
         // One that is on its way clears this before it tries, so it sees what led to this check too.
-        if !life.is_put_off.swap(true, Ordering::AcqRel) && !host.check_later(self, op, tries) {
+        if life.is_put_off.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        if let Err(error) = host.check_later(self, op, tries) {
             life.is_put_off.swap(false, Ordering::AcqRel);
-            // Without a timer there is no later: this thread goes on trying.
-            life.mark();
+            // The timer was shut down. The operation goes on waiting, and the next check tries it again.
+            host.report(&self.home, op, error);
         }
     }
+}
+
+/// How long a check is put off: a millisecond, then twice as long each time, at most 16.
+pub(crate) fn put_off_for(tries: u32) -> Duration {
+    Duration::from_millis(1 << tries.min(4))
 }
 
 /// Completes an operation, unless somebody else has: `true` for one caller ever (P1).

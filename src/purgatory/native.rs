@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use super::{Attempt, Cause, Few, Host, Kind, Life, Purgatory, Refused};
 use crate::error::Error;
+use crate::state::Room;
 use crate::sync::{Mutex, MutexGuard, thread_local, yield_now};
 use crate::system::SystemTimer;
 use crate::wheel::Handle;
@@ -336,17 +337,18 @@ impl<O: DelayedOperation> Host<Native<O>> for Rust {
         let expire = move || {
             super::expire(&Rust, &expired);
         };
-        home.timer.add(op.0.delay, Box::new(expire)).map(Some).map_err(Failure::Timer)
+        home.timer.add(op.0.delay, Box::new(expire), Room::IfAny).map(Some).map_err(Failure::Timer)
     }
 
     fn disarm(&self, home: &Home, _op: &Operation<O>, deadline: &Handle) -> bool {
         home.timer.cancel(*deadline)
     }
 
-    fn check_later(&self, purgatory: &Arc<Purgatory<Native<O>>>, op: &Operation<O>, tries: u32) -> bool {
+    fn check_later(&self, purgatory: &Arc<Purgatory<Native<O>>>, op: &Operation<O>, tries: u32) -> Result<(), Failure> {
         let (later, op) = (Arc::clone(purgatory), op.clone());
-        let delay = Duration::from_millis(1 << tries.min(super::LONGEST_DELAY_BITS));
-        purgatory.home.timer.after(delay, move || later.check_again(&Rust, &op, tries + 1)).is_ok()
+        let check = move || later.check_again(&Rust, &op, tries + 1);
+        let delay = super::put_off_for(tries);
+        purgatory.home.timer.add(delay, Box::new(check), Room::Always).map(drop).map_err(Failure::Timer)
     }
 
     fn give_way(&self, rounds: u32) {

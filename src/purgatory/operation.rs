@@ -103,11 +103,6 @@ impl<K: Kind> Life<K> {
         self.trying.compare_exchange(BUSY, IDLE, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// Marks what this thread holds, so that it tries once more.
-    pub(super) fn mark(&self) {
-        self.trying.swap(MARKED, Ordering::AcqRel);
-    }
-
     /// Takes the mark away, right before it is tried once more.
     pub(super) fn unmark(&self) {
         self.trying.swap(BUSY, Ordering::AcqRel);

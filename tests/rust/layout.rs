@@ -20,7 +20,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("executor.rs", &["sync", "timer", "wheel"]),
     ("reaper.rs", &["executor", "timer"]),
     ("system.rs", &["clock", "config", "error", "executor", "reaper", "state", "stats", "sync", "timer", "wheel"]),
-    ("purgatory", &["error", "sync", "system", "timer", "wheel"]),
+    ("purgatory", &["error", "state", "sync", "system", "timer", "wheel"]),
 ];
 
 fn sources(path: &Path) -> Vec<String> {
