@@ -41,6 +41,9 @@ mod wheel;
 #[cfg(feature = "python")]
 mod python;
 
+#[cfg(all(test, tickwheel_model))]
+mod model;
+
 pub use clock::{Clock, LIMIT_MS, LIMIT_US};
 pub use config::Config;
 pub use error::Error;

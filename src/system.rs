@@ -112,6 +112,10 @@ impl SystemTimer {
         self.timer.cancel(handle).is_some()
     }
 
+    pub(crate) fn is_closed(&self) -> bool {
+        self.timer.lock().is_closed
+    }
+
     /// Tasks not yet released.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -9,6 +9,8 @@ A hierarchical timing wheel in Rust (the design of Apache Kafka's request timer)
 """
 
 from tickwheel._native import (
+    DelayedOperation,
+    DelayedOperationPurgatory,
     SystemTimer,
     TaskBatch,
     TickwheelError,
@@ -22,6 +24,8 @@ from tickwheel._native import (
 )
 
 __all__ = [
+    "DelayedOperation",
+    "DelayedOperationPurgatory",
     "SystemTimer",
     "TaskBatch",
     "TickwheelError",

@@ -5,7 +5,7 @@ int or a finite float; inside, instants are kept to the microsecond. Rules in br
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Hashable, Iterable, Sequence
 from concurrent.futures import Executor
 from types import TracebackType
 from typing import Any, Literal, Protocol, Self, TypeAlias, TypedDict
@@ -18,6 +18,10 @@ class _ArrowArray(Protocol):
     def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]: ...
 
 Int64s: TypeAlias = Buffer | _ArrowArray
+
+class _Lock(Protocol):
+    def acquire(self, blocking: bool = ..., /) -> bool: ...
+    def release(self) -> None: ...
 
 class TickwheelError(Exception):
     """The root of every error that only tickwheel raises."""
@@ -274,3 +278,162 @@ class ManualTimer(Timer):
 
     def run_next(self) -> bool:
         """Move the clock to the next bucket or instant, a cascade included; `False` if nothing is pending."""
+
+class PurgatoryStats(TypedDict):
+    """Counters of a purgatory."""
+
+    waiting: int
+    delayed: int
+    watched: int
+    keys: int
+    completed: int
+    expired: int
+    cancelled: int
+    waited_ms: float
+
+class DelayedOperation(TimerTask):
+    """Something that waits for an event or for its deadline, whichever comes first. Subclass it.
+
+    `delay_ms`: when to give up, counted from the call that watches it, int or finite float. `lock`: an object with
+    `acquire(blocking)` and `release()`, best a `threading.RLock`, to be held around `try_complete`; nobody ever
+    waits for it: while a stranger holds it, the check is put off by a few milliseconds. A subclass gives
+    `try_complete()`, and `on_complete()` and `on_expiration()` as it needs them. An operation is completed once;
+    make one for each wait. After Kafka's `DelayedOperation`.
+
+    >>> class Reply(DelayedOperation):
+    ...     text = None
+    ...     def try_complete(self):
+    ...         return self.text is not None and self.force_complete()
+    ...     def on_complete(self):
+    ...         print("reply:", self.text)
+    >>> reply = Reply(500)
+    >>> with DelayedOperationPurgatory("calls") as calls:
+    ...     _ = calls.try_complete_else_watch(reply, ["call 1"])
+    ...     reply.text = "pong"
+    ...     calls.check_and_complete("call 1")
+    reply: pong
+    1
+    """
+
+    def __init__(self, delay_ms: float, lock: _Lock | None = None) -> None: ...
+    @property
+    def is_completed(self) -> bool:
+        """Whether it is complete, in time or not."""
+
+    def try_complete(self) -> bool:
+        """Check whether what it waits for is there, and if so return `self.force_complete()`. Override it.
+
+        Called by one thread at a time, with the operation's `lock` held if it has one, and by no lock of the
+        purgatory.
+        """
+
+    def on_complete(self) -> None:
+        """Called once when it is complete, in time or not. Override it.
+
+        What it raises goes to `on_error`.
+        """
+
+    def on_expiration(self) -> None:
+        """Called after `on_complete` when its time ran out, also if that raised. Override it."""
+
+    def force_complete(self) -> bool:
+        """Complete it, unless it is complete; `True` for exactly one caller ever [P1].
+
+        Takes it off the timer and off every key, then calls `on_complete`; called from inside `try_complete`, that
+        runs right after it, when its lock has been let go. Errors: `TimerForked`.
+        """
+
+    def cancel(self) -> bool:
+        """Take it off its timer and off every key; `True` exactly when the purgatory will neither complete nor expire
+        it.
+
+        It may be completed by hand then, or be watched again. Errors: `TimerForked`.
+        """
+
+    def run(self) -> None:
+        """Called when its time has run out. Not to be overridden."""
+
+    def _when_ended(self, waiter: Callable[[bool | None], object]) -> None: ...
+
+class DelayedOperationPurgatory:
+    """Where operations wait for an event on a key, or for their deadline, whichever comes first.
+
+    `timer`: where the deadlines are put, a `SystemTimer` or a `ManualTimer`; by default one of its own.
+    `timer_enabled`: with `False` no deadline is set, and operations wait until an event. `on_error(operation,
+    exception)` gets what their methods raise where no caller sees it; by default the timer's. Keys are any hashable
+    value. `len` is the number of operations that wait. After Kafka's `DelayedOperationPurgatory`; see
+    `DelayedOperation` for an example.
+    """
+
+    def __new__(
+        cls,
+        name: str,
+        timer: Timer | None = None,
+        timer_enabled: bool = True,
+        *,
+        on_error: Callable[[Any, BaseException], object] | None = None,
+    ) -> Self: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def timer(self) -> Timer:
+        """The timer that its deadlines are on."""
+
+    @property
+    def watched(self) -> int:
+        """Places on the lists of all keys: an operation under three keys has three [P4]."""
+
+    @property
+    def num_delayed(self) -> int:
+        """Operations on the timer [P4]."""
+
+    @property
+    def unfinished(self) -> list[Any]:
+        """What `shutdown` found waiting, in order of arrival; empty before it."""
+
+    def __len__(self) -> int: ...
+    def __bool__(self) -> Literal[True]: ...
+    def try_complete_else_watch(self, operation: DelayedOperation, keys: Iterable[Hashable]) -> bool:
+        """Try `operation`; if it is not complete, watch it under every key, try it once more, and set its deadline
+        [P2].
+
+        Returns `True` only if this call completed it. Equal keys count once. Errors: `ValueError` without a key, or
+        for an operation that waits already; `TypeError` for a key that is not hashable; what its `try_complete`
+        raises; as `add` of the timer. It is watched nowhere then.
+        """
+
+    def check_and_complete(self, key: Hashable) -> int:
+        """Try every operation that watches `key`; returns how many this call completed [P3]. An unknown key is 0.
+
+        What one raises goes to `on_error`, and the rest is tried all the same. O(operations under the key).
+        """
+
+    def cancel_for_key(self, key: Hashable) -> list[Any]:
+        """Take out the key's operations that are neither complete nor being completed, and return them in order [P4].
+
+        They are off the timer and off all their keys; the caller may complete them, or watch them again.
+        """
+
+    def wait(self, operation: DelayedOperation, keys: Iterable[Hashable]) -> Coroutine[Any, Any, bool]:
+        """Watch `operation` and wait for it, from asyncio: `True` if it completed in time, `False` if it expired.
+
+        Cancelled, it takes the operation out; an operation that is taken out cancels it. Errors: as
+        `try_complete_else_watch`.
+        """
+
+    def stats(self) -> PurgatoryStats:
+        """Counters: `waiting`, `delayed`, `watched`, `keys`, `completed`, `expired`, `cancelled`, and `waited_ms`: how
+        long those that completed or expired have waited, taken together.
+        """
+
+    def shutdown(self, timeout_ms: float | None = None) -> list[Any]:
+        """Stop: let nobody in any more, and return the operations that still wait, in order of arrival.
+
+        They are off the timer and off all keys, and stay in `unfinished`. A timer of its own is shut down first, as
+        its `shutdown` says, so what is due by now expires; a timer that was given goes on. Calling twice is fine.
+        """
+
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None, /
+    ) -> None: ...

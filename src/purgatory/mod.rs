@@ -23,6 +23,8 @@ use crate::sync::{AtomicU64, AtomicUsize, Ordering};
 use here::Teller;
 use operation::{Left, Watch};
 pub(crate) use watchers::Few;
+#[cfg(feature = "python")]
+pub(crate) use watchers::shrink;
 use watchers::{Walk, Watchers};
 
 /// How often at most a thread gives way before it tries a marked operation again.
@@ -90,11 +92,10 @@ impl<K: Kind> Purgatory<K> {
         keys: Few<K::Key>,
     ) -> Result<bool, Refused<H::Error>> {
         let Some(round) = self.begin(host, op)? else { return Ok(false) };
-        let watched = self.watch(host, op, round, keys);
-        if watched.is_err() {
-            withdraw(host, op, round);
-        }
-        watched
+        let unfinished = Unfinished { host, op, round };
+        let watched = self.watch(host, op, round, keys)?;
+        std::mem::forget(unfinished);
+        Ok(watched)
     }
 
     /// The rest of it. Where it fails, the caller takes the operation out again.
@@ -112,12 +113,18 @@ impl<K: Kind> Purgatory<K> {
             return Ok(true);
         }
         for key in keys {
+            let hash = self.watchers.hash(&key);
             let mut watch = host.lock(&life.watch);
             if !is_mine(&watch) {
                 return Ok(false);
             }
-            let place = self.watchers.add(host, key, || host.share(op)).ok_or(Refused::Closed)?;
-            watch.places.push(place);
+            let (place, spare) = self.watchers.add(host, hash, key, || host.share(op));
+            watch.places.extend(place);
+            drop(watch);
+            drop(spare); // after the lock: a destructor is foreign code
+            if place.is_none() {
+                return Err(Refused::Closed);
+            }
         }
         if self.try_for_caller(host, op)? {
             return Ok(true);
@@ -138,7 +145,7 @@ impl<K: Kind> Purgatory<K> {
         while more {
             let step;
             (step, more) = self.watchers.walk(host, key, &mut walk);
-            for op in step {
+            for (_, op) in step {
                 let checked = self.check(host, &op, 0);
                 count += usize::from(checked.is_won);
                 if let Some(error) = checked.failure {
@@ -157,7 +164,10 @@ impl<K: Kind> Purgatory<K> {
         while more {
             let step;
             (step, more) = self.watchers.walk(host, key, &mut walk);
-            cancelled.extend(step.into_iter().filter(|op| cancel(host, op)));
+            // One that was taken out meanwhile may wait again, elsewhere.
+            let is_there = |place| move |watch: &Watch<K>| watch.is_in(self) && watch.places.contains(&place);
+            let taken = step.into_iter().filter(|(place, op)| cancel_if(host, op, is_there(*place)));
+            cancelled.extend(taken.map(|(_, op)| op));
         }
         cancelled
     }
@@ -187,7 +197,7 @@ impl<K: Kind> Purgatory<K> {
     /// Lets nobody in any more, and takes out all that wait, in order of arrival.
     pub(crate) fn close<H: Host<K>>(&self, host: &H) -> Vec<K::Op> {
         let mut waiting = self.watchers.close(host);
-        waiting.retain(|op| cancel(host, op));
+        waiting.retain(|op| cancel_if(host, op, |watch| watch.is_in(self)));
         waiting.sort_by_cached_key(|op| host.lock(&K::life(op).watch).number);
         waiting
     }
@@ -215,6 +225,8 @@ impl<K: Kind> Purgatory<K> {
         watch.round = watch.round.wrapping_add(1);
         watch.number = self.counters.arrived.fetch_add(1, Ordering::Relaxed);
         watch.since_us = host.now_us(&self.home);
+        // A check that was put off elsewhere may have been lost with the timer there.
+        life.is_put_off.swap(false, Ordering::AcqRel);
         life.reopen();
         Ok(Some(watch.round))
     }
@@ -333,9 +345,15 @@ fn complete<K: Kind, H: Host<K>>(host: &H, op: &K::Op, cause: Cause, for_the_pur
 
 /// Takes an operation out of its purgatory: `true` if from now on only the caller may complete it (P4).
 pub(crate) fn cancel<K: Kind, H: Host<K>>(host: &H, op: &K::Op) -> bool {
+    cancel_if(host, op, |_| true)
+}
+
+/// As [`cancel`], if the operation waits where it should.
+fn cancel_if<K: Kind, H: Host<K>>(host: &H, op: &K::Op, is_there: impl FnOnce(&Watch<K>) -> bool) -> bool {
     let life = K::life(op);
     let mut watch = host.lock(&life.watch);
-    let Some(purgatory) = watch.purgatory.clone().filter(|_| life.is_open()) else { return false };
+    let is_meant = life.is_open() && is_there(&watch);
+    let Some(purgatory) = watch.purgatory.clone().filter(|_| is_meant) else { return false };
     if let Some(deadline) = watch.deadline.take() {
         if !host.disarm(&purgatory.home, op, &deadline) {
             watch.deadline = Some(deadline);
@@ -347,6 +365,39 @@ pub(crate) fn cancel<K: Kind, H: Host<K>>(host: &H, op: &K::Op) -> bool {
     let left = if life.withdraw() { watch.take() } else { None };
     drop(watch);
     take_out(host, op, left)
+}
+
+/// Whether an operation is open, and waits nowhere.
+#[cfg(feature = "python")]
+pub(crate) fn is_idle<K: Kind, H: Host<K>>(host: &H, op: &K::Op) -> bool {
+    let life = K::life(op);
+    let watch = host.lock(&life.watch);
+    watch.purgatory.is_none() && !life.is_completed()
+}
+
+/// The operation was taken off its timer by other means than the purgatory's, if `is_off` still says so.
+#[cfg(feature = "python")]
+pub(crate) fn lost_deadline<K: Kind, H: Host<K>>(host: &H, op: &K::Op, is_off: impl FnOnce() -> bool) {
+    let mut watch = host.lock(&K::life(op).watch);
+    if is_off()
+        && watch.deadline.take().is_some()
+        && let Some(purgatory) = &watch.purgatory
+    {
+        purgatory.counters.delayed.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A watching call on its way. Dropped before its end, by an error or a panic, it takes the operation out again.
+struct Unfinished<'a, K: Kind, H: Host<K>> {
+    host: &'a H,
+    op: &'a K::Op,
+    round: u32,
+}
+
+impl<K: Kind, H: Host<K>> Drop for Unfinished<'_, K, H> {
+    fn drop(&mut self) {
+        withdraw(self.host, self.op, self.round);
+    }
 }
 
 /// Undoes a watching call that failed.

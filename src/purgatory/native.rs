@@ -23,7 +23,7 @@ use crate::wheel::Handle;
 /// None of its methods runs under a lock of the purgatory; all may call back into it, on any key. One that panics
 /// reports itself through the panic hook, and the next one runs. After Kafka's `DelayedOperation`.
 pub trait DelayedOperation: Sized + Send + Sync + 'static {
-    /// What it waits for; equal keys are one key.
+    /// What it waits for; equal keys are one key. Its `Eq` runs under a lock of the purgatory, so it must not call back.
     type Key: Eq + Hash + Send + 'static;
 
     /// Checks whether what it waits for is there, and if so returns `this.force_complete()`.
@@ -242,10 +242,10 @@ impl<O: DelayedOperation> DelayedOperationPurgatory<O> {
     }
 }
 
-/// Nobody can check a key any more. Operations with a deadline still wait for that; without one, nothing can come.
+/// Nobody can check a key any more. Operations with a deadline still wait for that; without a timer nothing can come.
 impl<O: DelayedOperation> Drop for DelayedOperationPurgatory<O> {
     fn drop(&mut self) {
-        if !self.0.home.timer_enabled {
+        if !self.0.home.timer_enabled || self.0.home.timer.is_closed() {
             self.0.close(&Rust);
         }
     }
@@ -341,7 +341,8 @@ impl<O: DelayedOperation> Host<Native<O>> for Rust {
     }
 
     fn disarm(&self, home: &Home, _op: &Operation<O>, deadline: &Handle) -> bool {
-        home.timer.cancel(*deadline)
+        // A timer that was shut down has let go of its tasks: no expiry comes any more.
+        home.timer.cancel(*deadline) || home.timer.is_closed()
     }
 
     fn check_later(&self, purgatory: &Arc<Purgatory<Native<O>>>, op: &Operation<O>, tries: u32) -> Result<(), Failure> {

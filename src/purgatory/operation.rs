@@ -68,10 +68,14 @@ impl<K: Kind> Life<K> {
     /// The one step that decides who completes it. A cancel has overtaken those who still try it or expire it; anybody
     /// else may complete what a cancel has handed out.
     pub(super) fn win(&self, for_the_purgatory: bool) -> bool {
-        let step = |from| self.outcome.compare_exchange(from, COMPLETED, Ordering::AcqRel, Ordering::Acquire);
-        match step(OPEN) {
-            Err(WITHDRAWN) if !for_the_purgatory => step(WITHDRAWN).is_ok() || step(OPEN).is_ok(),
-            first => first.is_ok(),
+        let mut now = OPEN;
+        loop {
+            match self.outcome.compare_exchange(now, COMPLETED, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return true,
+                Err(COMPLETED) => return false,
+                Err(WITHDRAWN) if for_the_purgatory => return false,
+                Err(found) => now = found, // taken out, or watched again, at this very moment
+            }
         }
     }
 
@@ -110,6 +114,10 @@ impl<K: Kind> Life<K> {
 }
 
 impl<K: Kind> Watch<K> {
+    pub(super) fn is_in(&self, purgatory: &Purgatory<K>) -> bool {
+        self.purgatory.as_ref().is_some_and(|own| std::ptr::eq(Arc::as_ptr(own), purgatory))
+    }
+
     /// Leaves it waiting nowhere; what it held is for the caller to undo, without the lock.
     pub(super) fn take(&mut self) -> Option<Left<K>> {
         let purgatory = self.purgatory.take()?;

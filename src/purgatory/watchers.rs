@@ -1,8 +1,9 @@
 //! Who waits on a key: a list of operations for each, in the order in which they came.
 //!
 //! The keys are spread over shards, each behind a lock of its own, so that threads with different keys seldom meet. A
-//! shard's lock guards the lists of its keys and is held for one entry, or for a step of [`STEP`] of them; nothing
-//! foreign but a key's `Hash` and `Eq` runs under it. A list that has become empty is taken away with its key.
+//! shard's lock guards the lists of its keys and is held for one entry, or for a step of [`STEP`] of them, and once for
+//! all of them where the purgatory is closed; nothing foreign but a key's `Eq` runs under it. A list that has become
+//! empty is taken away with its key.
 //!
 //! A place names its list by a number, so leaving it needs no hash and no comparison of keys.
 
@@ -32,7 +33,7 @@ const SHARDS: usize = 64;
 const SMALL: usize = 64;
 
 /// A place on a key's list.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Place {
     /// Of the key.
     hash: u64,
@@ -93,25 +94,38 @@ impl<K: Kind> Watchers<K> {
         &self.shards[(hash >> 32) as usize & (SHARDS - 1)]
     }
 
-    /// Puts an operation at the end of the key's list; `None` once closed. O(log n) in the length of the list.
-    pub(crate) fn add<H: Host<K>>(&self, host: &H, key: K::Key, op: impl FnOnce() -> K::Op) -> Option<Place> {
-        let hash = self.hashing.hash_one(&key);
+    /// The key's `Hash` is foreign code, so it runs before any lock is taken.
+    pub(crate) fn hash(&self, key: &K::Key) -> u64 {
+        self.hashing.hash_one(key)
+    }
+
+    /// Puts an operation at the end of the key's list; no place once closed. O(log n) in the length of the list.
+    ///
+    /// A key that no list has use for comes back: its destructor is foreign code, and the caller holds a lock.
+    pub(crate) fn add<H: Host<K>>(
+        &self,
+        host: &H,
+        hash: u64,
+        key: K::Key,
+        op: impl FnOnce() -> K::Op,
+    ) -> (Option<Place>, Option<K::Key>) {
         let mut shard = host.lock(self.shard(hash));
         if shard.is_closed {
-            return None;
+            return (None, Some(key));
         }
         let number = shard.next;
-        shard.next += 1;
-        shard.places += 1;
-        let mut place = Place { hash, list: number, number };
-        if let Some(list) = shard.lists.find_mut(hash, |list| list.key == key) {
+        let known = shard.lists.find_mut(hash, |list| list.key == key); // may panic: nothing has changed yet
+        let (id, spare) = if let Some(list) = known {
             list.waiting.push(number, op());
-            place.list = list.id;
+            (list.id, Some(key))
         } else {
             let list = List { key, hash, id: number, waiting: Waiting::One(number, op()) };
             shard.lists.insert_unique(hash, list, |list| list.hash);
-        }
-        Some(place)
+            (number, None)
+        };
+        shard.next += 1;
+        shard.places += 1;
+        (Some(Place { hash, list: id, number }), spare)
     }
 
     /// Takes an operation off a list, and the list away with the last. O(log n) in its length.
@@ -122,21 +136,22 @@ impl<K: Kind> Watchers<K> {
         drop(removed); // after the lock: destructors are foreign code
     }
 
-    /// The next operations on a key's list, at most [`STEP`], and whether there may be more.
-    pub(crate) fn walk<H: Host<K>>(&self, host: &H, key: &K::Key, walk: &mut Walk) -> (Few<K::Op>, bool) {
-        let hash = self.hashing.hash_one(key);
+    /// The next operations on a key's list, at most [`STEP`], with their places there, and whether there may be more.
+    pub(crate) fn walk<H: Host<K>>(&self, host: &H, key: &K::Key, walk: &mut Walk) -> (Few<(Place, K::Op)>, bool) {
+        let hash = self.hash(key);
         let shard = host.lock(self.shard(hash));
         let until = *walk.until.get_or_insert(shard.next);
         let Some(list) = shard.lists.find(hash, |list| list.key == *key) else { return (Few::new(), false) };
+        let share = |number: &u64, op: &K::Op| (Place { hash, list: list.id, number: *number }, host.share(op));
         match &list.waiting {
-            Waiting::One(number, op) if (walk.from..until).contains(number) => (smallvec![host.share(op)], false),
+            Waiting::One(number, op) if (walk.from..until).contains(number) => (smallvec![share(number, op)], false),
             Waiting::One(..) => (Few::new(), false),
             Waiting::Many(waiting) => {
                 let range = waiting.range(walk.from..until).take(STEP);
-                let step: Vec<_> = range.map(|(number, op)| (number + 1, host.share(op))).collect();
-                walk.from = step.last().map_or(until, |(next, _)| *next);
+                let step: Few<_> = range.map(|(number, op)| share(number, op)).collect();
+                walk.from = step.last().map_or(until, |(place, _)| place.number + 1);
                 let more = step.len() == STEP;
-                (step.into_iter().map(|(_, op)| op).collect(), more)
+                (step, more)
             }
         }
     }
@@ -185,12 +200,16 @@ impl<K: Kind> Shard<K> {
             return waiting.remove(&place.number).map(Taken::Op);
         }
         let (list, _) = found.remove();
-        let (len, capacity) = (self.lists.len(), self.lists.capacity());
-        if capacity > SMALL && len < capacity / 8 {
-            // Memory follows what is waiting; each shrink is paid for by the removals before it.
-            self.lists.shrink_to(capacity / 4, |list| list.hash);
-        }
+        shrink(&mut self.lists, |list| list.hash);
         Some(Taken::List(list))
+    }
+}
+
+/// Gives memory back after a removal: it follows what is in the table. Each shrink is paid for by the removals before it.
+pub(crate) fn shrink<T>(table: &mut HashTable<T>, hash: impl Fn(&T) -> u64) {
+    let capacity = table.capacity();
+    if capacity > SMALL && table.len() < capacity / 8 {
+        table.shrink_to(capacity / 4, hash);
     }
 }
 

@@ -55,6 +55,15 @@ pub(super) fn forked(py: Python<'_>, timer: &str) -> PyErr {
     raise(py, 1, text)
 }
 
+pub(super) fn operation_forked(py: Python<'_>) -> PyErr {
+    let text = "this operation belongs to the parent process, where it may be waited for: make a new one in the child";
+    raise(py, 1, text.to_owned())
+}
+
+pub(super) fn purgatory_closed(py: Python<'_>, name: &str) -> PyErr {
+    raise(py, 0, format!("purgatory '{name}' was shut down and takes no more operations: make a new one"))
+}
+
 pub(super) fn rejected(py: Python<'_>, timer: &str, why: &str) -> PyErr {
     let text = format!(
         "the executor of timer '{timer}' refused a task that was due ({why}): it did not run; add it again on a timer \

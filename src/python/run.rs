@@ -12,6 +12,7 @@ use pyo3::types::{PyBytes, PyMemoryView};
 
 use super::batch::TaskBatch;
 use super::border;
+use super::operation;
 use super::shared::{self, Inside, NO_INDEX, Shared, Task};
 use super::task::{Run, TimerTask};
 use crate::executor::Released;
@@ -187,12 +188,14 @@ pub(super) fn run(py: Python<'_>, shared: &Shared, unit: &Unit, propagate: bool)
         Unit::Task(task, _) => {
             let task = task.bind(py);
             let result = match task.cast::<TimerTask>().map(|task| task.get().start(py)) {
-                Ok(Run::Callback(Some(callback), args)) => shared::call(py, &callback, args.as_ref()),
-                _ => task.call_method0("run"),
+                Ok(Run::Callback(Some(callback), args)) => shared::call(py, &callback, args.as_ref()).map(drop),
+                // Straight from the claim, with the GIL never let go in between: no cancel finds it off the timer and open.
+                Ok(Run::Expiry) => operation::expire(task),
+                _ => task.call_method0("run").map(drop),
             };
             (task, result)
         }
-        Unit::Group(group) => (group.tasks[0].bind(py), call_group(py, group)),
+        Unit::Group(group) => (group.tasks[0].bind(py), call_group(py, group).map(drop)),
     };
     let result = match result {
         Err(error) if propagate && is_exit(py, &error) => Err(error),
@@ -200,7 +203,7 @@ pub(super) fn run(py: Python<'_>, shared: &Shared, unit: &Unit, propagate: bool)
             shared.report(py, task, error);
             Ok(())
         }
-        Ok(_) => Ok(()),
+        Ok(()) => Ok(()),
     };
     drop(inside); // on_error is a callback of the timer too
     result
@@ -216,6 +219,6 @@ fn call_group<'py>(py: Python<'py>, group: &Group) -> PyResult<Bound<'py, PyAny>
     }
 }
 
-fn is_exit(py: Python<'_>, error: &PyErr) -> bool {
+pub(super) fn is_exit(py: Python<'_>, error: &PyErr) -> bool {
     error.is_instance_of::<PyKeyboardInterrupt>(py) || error.is_instance_of::<PySystemExit>(py)
 }

@@ -72,7 +72,7 @@ pub(super) fn start_ms(start_ms: &Bound<'_, PyAny>) -> PyResult<u64> {
     args::int_in(start_ms, "start_ms", 0, LIMIT_MS - 1, "leave it out for the default clock")
 }
 
-fn text(value: &Bound<'_, PyAny>, what: &str, hint: &str) -> PyResult<String> {
+pub(super) fn text(value: &Bound<'_, PyAny>, what: &str, hint: &str) -> PyResult<String> {
     let text = value.cast::<PyString>().map_err(|_| {
         let given = value.get_type().name().map_or_else(|_| String::new(), |name| name.to_string());
         PyTypeError::new_err(format!("{what} must be text, got {given}: {hint}"))

@@ -12,6 +12,7 @@ use pyo3::types::PyTuple;
 use super::batch::TaskBatch;
 use super::border::{self, GilCell, OfProcess, fork_epoch};
 use super::errors;
+use super::operation;
 use super::task::TimerTask;
 use super::worker::Target;
 use crate::executor::Released;
@@ -84,17 +85,7 @@ impl Shared {
 
     /// Tells the user of an exception that nobody else will see (T10).
     pub(super) fn report(&self, py: Python<'_>, task: &Bound<'_, PyAny>, error: PyErr) {
-        match &self.on_error {
-            None => error.write_unraisable(py, Some(task)),
-            Some(on_error) => {
-                let on_error = on_error.bind(py);
-                let context = error.clone_ref(py);
-                if let Err(failure) = on_error.call1((task, error.into_value(py))) {
-                    failure.set_context(py, Some(context));
-                    failure.write_unraisable(py, Some(on_error));
-                }
-            }
-        }
+        report(py, self.on_error.as_ref(), task, error);
     }
 
     /// Takes tasks out that the executor refused, and tells the user once for each, or once for a batch.
@@ -107,6 +98,7 @@ impl Shared {
             let Some(task) = task else { continue };
             let is_told = told.as_ref().is_some_and(|told| told.is(&task));
             forget(py, &task, *handle);
+            operation::lost_deadline(py, task.bind(py));
             if !is_told {
                 self.report(py, task.bind(py), errors::rejected(py, &self.name, why));
             }
@@ -154,8 +146,24 @@ impl Shared {
     fn forget_all(py: Python<'_>, drained: Vec<Pending<Task>>) -> Vec<Pending<Task>> {
         for pending in &drained {
             forget(py, &pending.task, pending.handle);
+            operation::lost_deadline(py, pending.task.bind(py));
         }
         drained
+    }
+}
+
+/// Tells `on_error`; without one, `sys.unraisablehook`.
+pub(super) fn report(py: Python<'_>, on_error: Option<&Py<PyAny>>, task: &Bound<'_, PyAny>, error: PyErr) {
+    match on_error {
+        None => error.write_unraisable(py, Some(task)),
+        Some(on_error) => {
+            let on_error = on_error.bind(py);
+            let context = error.clone_ref(py);
+            if let Err(failure) = on_error.call1((task, error.into_value(py))) {
+                failure.set_context(py, Some(context));
+                failure.write_unraisable(py, Some(on_error));
+            }
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use pyo3::types::{PyDict, PyString, PyTuple};
 use super::args::{self, Ms};
 use super::border::{GilCell, Own};
 use super::shared::{self, NO_INDEX, Shared};
-use crate::state::When;
+use crate::state::{Room, When};
 use crate::wheel::Handle;
 
 /// Something to run after a delay: a callable with arguments, or a subclass with `run()`.
@@ -34,16 +34,27 @@ struct Content {
     callback: Option<Py<PyAny>>,
     args: Option<Py<PyTuple>>,
     name: Option<Py<PyString>>,
-    /// Its class has a `run` of its own.
-    overrides_run: bool,
+    runs: Runs,
     /// Made by `after` or `at`: lets go of its callback once it can never run again (T19).
     is_one_shot: bool,
     on: Option<(Own<Shared>, Handle)>,
 }
 
+/// What a task does when it is due.
+#[derive(Default, Clone, Copy, PartialEq, Eq)]
+enum Runs {
+    #[default]
+    Callback,
+    /// Its class has a `run` of its own.
+    Method,
+    /// A `DelayedOperation`.
+    Expiry,
+}
+
 /// What to call when a task is due.
 pub(super) enum Run {
     Method,
+    Expiry,
     Callback(Option<Py<PyAny>>, Option<Py<PyTuple>>),
 }
 
@@ -53,7 +64,7 @@ impl TimerTask {
     #[new]
     #[pyo3(signature = (*_args, **_kwargs), text_signature = "(delay_ms, callback=None, *args, name=None)")]
     fn new(_args: &Bound<'_, PyTuple>, _kwargs: Option<&Bound<'_, PyDict>>) -> Self {
-        Self { cell: GilCell::default() }
+        Self::empty()
     }
 
     #[pyo3(signature = (delay_ms, callback=None, *args, name=None))]
@@ -87,17 +98,10 @@ impl TimerTask {
             callback: callback.map(|callback| callback.clone().unbind()),
             args: (!args.is_empty()).then(|| args.clone().unbind()),
             name: name.transpose()?,
-            overrides_run,
-            is_one_shot: false,
-            on: None,
+            runs: if overrides_run { Runs::Method } else { Runs::Callback },
+            ..Content::default()
         };
-        let this = slf.get();
-        if this.cell.with(py, |old| old.on.is_some()) {
-            return Err(PyValueError::new_err("this task is pending: cancel it before it is initialized again"));
-        }
-        let old = this.cell.with(py, |old| std::mem::replace(old, content));
-        drop(old);
-        Ok(())
+        slf.get().initialize(py, content)
     }
 
     #[getter]
@@ -128,7 +132,7 @@ impl TimerTask {
     ///
     /// `False` for a task that was never added, was cancelled before, is running or has run. The timer's reference
     /// to the task is dropped at once. Errors: `TimerForked`.
-    fn cancel(&self, py: Python<'_>) -> PyResult<bool> {
+    pub(super) fn cancel(&self, py: Python<'_>) -> PyResult<bool> {
         loop {
             let Some((shared, _)) = self.on(py) else { return Ok(false) };
             let mut state = shared.lock(py)?;
@@ -184,6 +188,25 @@ impl TimerTask {
 }
 
 impl TimerTask {
+    /// For a subclass of ours: to be filled in by its `__init__`.
+    pub(super) fn empty() -> Self {
+        Self { cell: GilCell::default() }
+    }
+
+    /// Makes it the deadline of a `DelayedOperation`.
+    pub(super) fn initialize_expiry(&self, py: Python<'_>, delay: Ms) -> PyResult<()> {
+        self.initialize(py, Content { delay: Some(delay), runs: Runs::Expiry, ..Content::default() })
+    }
+
+    fn initialize(&self, py: Python<'_>, content: Content) -> PyResult<()> {
+        if self.cell.with(py, |old| old.on.is_some()) {
+            return Err(PyValueError::new_err("this task is pending: cancel it before it is initialized again"));
+        }
+        let old = self.cell.with(py, |old| std::mem::replace(old, content));
+        drop(old);
+        Ok(())
+    }
+
     /// A one-shot task for `after` and `at`.
     pub(super) fn one_shot<'py>(
         py: Python<'py>,
@@ -208,8 +231,13 @@ impl TimerTask {
         })
     }
 
-    /// Puts the task on a timer, or moves it there (T7).
+    /// Puts the task on a timer, or moves it there (T7). Runs no Python code, so a native lock may be held.
     pub(super) fn schedule(slf: &Bound<'_, Self>, shared: &Arc<Shared>, when: When) -> PyResult<()> {
+        Self::schedule_with(slf, shared, when, Room::IfAny)
+    }
+
+    /// As `schedule`; a task of the library's own finds room always.
+    pub(super) fn schedule_with(slf: &Bound<'_, Self>, shared: &Arc<Shared>, when: When, room: Room) -> PyResult<()> {
         let py = slf.py();
         let this = slf.get();
         loop {
@@ -223,14 +251,15 @@ impl TimerTask {
                 }
                 on => on.map(|(_, handle)| handle).filter(|handle| state.schedule.is_live(*handle)),
             };
-            let can_run = this.cell.with(py, |content| content.overrides_run || content.callback.is_some());
+            let can_run = this.cell.with(py, |content| content.runs != Runs::Callback || content.callback.is_some());
             if !can_run {
                 drop(state);
                 return Err(PyValueError::new_err(
                     "this task was made by after() or at() and has ended: make a TimerTask to add it again",
                 ));
             }
-            let due = match state.admit(shared.timer.clock(), when, usize::from(handle.is_none())) {
+            let count = usize::from(handle.is_none() && room == Room::IfAny);
+            let due = match state.admit(shared.timer.clock(), when, count) {
                 Ok(due) => due,
                 Err(error) => {
                     drop(state);
@@ -249,12 +278,11 @@ impl TimerTask {
 
     /// What to call; a one-shot task lets go of it.
     pub(super) fn start(&self, py: Python<'_>) -> Run {
-        self.cell.with(py, |content| {
-            if content.overrides_run {
-                Run::Method
-            } else if content.is_one_shot {
-                Run::Callback(content.callback.take(), content.args.take())
-            } else {
+        self.cell.with(py, |content| match content.runs {
+            Runs::Method => Run::Method,
+            Runs::Expiry => Run::Expiry,
+            Runs::Callback if content.is_one_shot => Run::Callback(content.callback.take(), content.args.take()),
+            Runs::Callback => {
                 let args = content.args.as_ref().map(|args| args.clone_ref(py));
                 Run::Callback(content.callback.as_ref().map(|callback| callback.clone_ref(py)), args)
             }

@@ -10,6 +10,7 @@ use pyo3::types::{PyList, PyTuple};
 use super::args::{self, Ms};
 use super::batch::TaskBatch;
 use super::border::{GilCell, Own};
+use super::operation;
 use super::shared::{self, Shared};
 use super::sight;
 use super::task::TimerTask;
@@ -155,6 +156,7 @@ impl Timer {
             for (task, cancelled) in step.iter().zip(cancelled) {
                 if let Some((_, handle)) = cancelled {
                     task.get().ended(py, handle);
+                    operation::lost_deadline(py, task.as_any());
                     count += 1;
                 }
             }
@@ -240,6 +242,11 @@ impl Timer {
 impl Timer {
     pub(super) fn new(shared: &Arc<Shared>) -> Self {
         Self { shared: Own::new(Arc::clone(shared)), unfinished: GilCell::new(None) }
+    }
+
+    /// What it shares with its tasks.
+    pub(super) fn shared(&self) -> Arc<Shared> {
+        self.shared.share()
     }
 
     /// A copy of what shutdown found pending; `None` before it.

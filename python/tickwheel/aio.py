@@ -1,0 +1,35 @@
+"""Waiting from asyncio: what `DelayedOperationPurgatory.wait` does."""
+
+import asyncio
+import contextlib
+from collections.abc import Hashable, Iterable
+
+from tickwheel._native import DelayedOperation, DelayedOperationPurgatory
+
+__all__: list[str] = []
+
+
+async def wait(purgatory: DelayedOperationPurgatory, operation: DelayedOperation, keys: Iterable[Hashable]) -> bool:
+    """Watch `operation` and wait for it; whether it completed in time."""
+    loop = asyncio.get_running_loop()
+    ended: asyncio.Future[bool] = loop.create_future()
+
+    def settle(in_time: bool | None) -> None:
+        if ended.done():
+            return
+        if in_time is None:
+            ended.cancel("the operation was taken out of its purgatory")
+        else:
+            ended.set_result(in_time)
+
+    def tell(in_time: bool | None) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody waits any more
+            loop.call_soon_threadsafe(settle, in_time)
+
+    purgatory.try_complete_else_watch(operation, keys)
+    try:
+        operation._when_ended(tell)
+        return await ended
+    except BaseException:
+        operation.cancel()
+        raise

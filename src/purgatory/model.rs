@@ -1,0 +1,239 @@
+//! Model tests of the protocol, on `crate::model`: the real purgatory, with operations and a timer made for it.
+//!
+//! - The timer is a list of what was armed or put off. [`fire`] and [`check_put_off`] are what its threads would do.
+//! - What an operation waits for are `std`'s atomics: no switch of threads there, so that there are fewer interleavings.
+//!   It happens before each step of the protocol that reads or writes anything shared.
+//! - A panic would be caught like one of `try_complete`: operations write down, and the test's own thread judges.
+
+mod adding;
+mod ending;
+mod marks;
+mod native;
+mod strangers;
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use smallvec::smallvec;
+
+use super::{Attempt, Cause, Few, Host, Kind, Life, Purgatory};
+use crate::model::count;
+use crate::sync::{self, Mutex, MutexGuard, ThreadId, thread_local, yield_now};
+
+type Pool = Arc<Purgatory<Model>>;
+
+struct Model;
+
+/// An operation and what became of it.
+#[derive(Clone)]
+struct Op(Arc<Inner>);
+
+struct Inner {
+    life: Life<Model>,
+    try_complete: Box<dyn Fn(&Op) + Send + Sync>,
+    own_lock: OwnLock,
+    completed: AtomicU32,
+    expired: AtomicU32,
+}
+
+/// Re-entrant, and never waited for.
+#[derive(Default)]
+struct OwnLock(Mutex<Option<(ThreadId, u32)>>);
+
+impl OwnLock {
+    fn enter(&self) -> bool {
+        let own = sync::current_thread().id();
+        let mut holder = self.0.lock();
+        match &mut *holder {
+            None => *holder = Some((own, 1)),
+            Some((thread, depth)) if *thread == own => *depth += 1,
+            Some(_) => return false,
+        }
+        true
+    }
+
+    fn leave(&self) {
+        let mut holder = self.0.lock();
+        *holder = holder.take().filter(|(_, depth)| *depth > 1).map(|(thread, depth)| (thread, depth - 1));
+    }
+}
+
+impl Op {
+    fn new(try_complete: impl Fn(&Op) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(Inner {
+            life: Life::new(),
+            try_complete: Box::new(try_complete),
+            own_lock: OwnLock::default(),
+            completed: AtomicU32::new(0),
+            expired: AtomicU32::new(0),
+        }))
+    }
+
+    /// Completes once all events are there.
+    fn after(events: &[&Event]) -> Self {
+        let events: Vec<_> = events.iter().map(|event| (*event).clone()).collect();
+        Self::new(move |op| {
+            if events.iter().all(Event::is_there) {
+                op.force_complete();
+            }
+        })
+    }
+
+    fn force_complete(&self) -> bool {
+        super::force_complete(&Side, self)
+    }
+
+    fn cancel(&self) -> bool {
+        super::cancel(&Side, self)
+    }
+
+    fn completed(&self) -> u32 {
+        self.0.completed.load(Ordering::Relaxed)
+    }
+
+    fn expired(&self) -> u32 {
+        self.0.expired.load(Ordering::Relaxed)
+    }
+}
+
+/// What an operation waits for.
+#[derive(Clone, Default)]
+struct Event(Arc<AtomicBool>);
+
+impl Event {
+    fn happens(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    fn is_there(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// The timer of a model: what waits for its deadline, and the checks that were put off.
+#[derive(Default)]
+struct Home {
+    armed: Mutex<Vec<Op>>,
+    put_off: Mutex<VecDeque<(Op, u32)>>,
+}
+
+impl Kind for Model {
+    type Key = u8;
+    type Op = Op;
+    type Deadline = ();
+    type Home = Home;
+
+    fn life(op: &Op) -> &Life<Self> {
+        &op.0.life
+    }
+}
+
+struct Side;
+
+thread_local! {
+    static DEFERRED: RefCell<VecDeque<(Op, Cause)>> = const { RefCell::new(VecDeque::new()) };
+}
+
+impl Host<Model> for Side {
+    type Error = ();
+
+    fn lock<'a, T: Send>(&self, mutex: &'a Mutex<T>) -> MutexGuard<'a, T> {
+        mutex.lock()
+    }
+
+    fn share(&self, op: &Op) -> Op {
+        op.clone()
+    }
+
+    fn attempt(&self, op: &Op) -> Attempt<()> {
+        if !op.0.own_lock.enter() {
+            return Attempt::Locked;
+        }
+        (op.0.try_complete)(op);
+        op.0.own_lock.leave();
+        Attempt::Ran
+    }
+
+    fn arm(&self, home: &Home, op: &Op) -> Result<Option<()>, ()> {
+        home.armed.lock().push(op.clone());
+        Ok(Some(()))
+    }
+
+    fn disarm(&self, home: &Home, op: &Op, (): &()) -> bool {
+        let mut armed = home.armed.lock();
+        let found = armed.iter().position(|other| Arc::ptr_eq(&other.0, &op.0));
+        found.map(|index| armed.swap_remove(index)).is_some()
+    }
+
+    fn check_later(&self, purgatory: &Pool, op: &Op, tries: u32) -> Result<(), ()> {
+        purgatory.home.put_off.lock().push_back((op.clone(), tries));
+        Ok(())
+    }
+
+    fn give_way(&self, _rounds: u32) {
+        yield_now();
+    }
+
+    fn end(&self, op: &Op, cause: Cause, _home: Option<&Home>) {
+        count(&op.0.completed);
+        if cause == Cause::Expiry {
+            count(&op.0.expired);
+        }
+    }
+
+    fn defer(&self, op: &Op, cause: Cause, _purgatory: Option<Pool>) {
+        DEFERRED.with(|deferred| deferred.borrow_mut().push_back((op.clone(), cause)));
+    }
+
+    fn end_deferred(&self) {
+        while let Some((op, cause)) = DEFERRED.with(|deferred| deferred.borrow_mut().pop_front()) {
+            self.end(&op, cause, None);
+        }
+    }
+
+    fn report(&self, _home: &Home, _op: &Op, _error: ()) {}
+
+    fn now_us(&self, _home: &Home) -> u64 {
+        0
+    }
+}
+
+fn purgatory() -> Pool {
+    Arc::new(Purgatory::new(Home::default()))
+}
+
+/// Whether this call completed it; `None` where the purgatory lets nobody in.
+fn watch(purgatory: &Pool, op: &Op, keys: &[u8]) -> Option<bool> {
+    let keys: Few<u8> = keys.iter().copied().collect();
+    purgatory.try_complete_else_watch(&Side, op, keys).ok()
+}
+
+/// The deadlines of all that is armed pass: the timer lets go of them, one by one, then expires each.
+fn fire(purgatory: &Pool) {
+    loop {
+        let next = purgatory.home.armed.lock().pop();
+        let Some(op) = next else { return };
+        super::expire(&Side, &op);
+    }
+}
+
+/// The next check that was put off is due; `false` if there is none.
+fn check_put_off(purgatory: &Pool) -> bool {
+    let next = purgatory.home.put_off.lock().pop_front();
+    let Some((op, tries)) = next else { return false };
+    purgatory.check_again(&Side, &op, tries + 1);
+    true
+}
+
+/// Nobody waits, nothing is on any list, and nothing on the timer.
+fn assert_empty(purgatory: &Pool) {
+    let counts = purgatory.counts(&Side);
+    assert_eq!((counts.waiting, counts.watched, counts.keys, counts.delayed), (0, 0, 0, 0), "{counts:?}");
+    assert!(purgatory.home.armed.lock().is_empty(), "a deadline was left behind");
+}
+
+fn one<T>(item: T) -> Few<T> {
+    smallvec![item]
+}

@@ -1,0 +1,237 @@
+//! `DelayedOperation`: what waits in a purgatory.
+
+use pyo3::exceptions::{PyNotImplementedError, PyTypeError};
+use pyo3::gc::{PyTraverseError, PyVisit};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+
+use super::args;
+use super::border::{GilCell, fork_epoch};
+use super::errors;
+use super::side::{PyOperations, Side};
+use super::task::TimerTask;
+use crate::purgatory::{self, Cause, Life};
+
+/// Something that waits for an event or for its deadline, whichever comes first. Subclass it.
+///
+/// `delay_ms`: when to give up, counted from the call that watches it, int or finite float. `lock`: an object with
+/// `acquire(blocking)` and `release()`, best a `threading.RLock`, to be held around `try_complete`; nobody ever
+/// waits for it: while a stranger holds it, the check is put off by a few milliseconds. A subclass gives
+/// `try_complete()`, and `on_complete()` and `on_expiration()` as it needs them. An operation is completed once;
+/// make one for each wait. After Kafka's `DelayedOperation`.
+///
+/// >>> class Reply(DelayedOperation):
+/// ...     text = None
+/// ...     def try_complete(self):
+/// ...         return self.text is not None and self.force_complete()
+/// ...     def on_complete(self):
+/// ...         print("reply:", self.text)
+/// >>> reply = Reply(500)
+/// >>> with DelayedOperationPurgatory("calls") as calls:
+/// ...     _ = calls.try_complete_else_watch(reply, ["call 1"])
+/// ...     reply.text = "pong"
+/// ...     calls.check_and_complete("call 1")
+/// reply: pong
+/// 1
+#[pyclass(frozen, extends = TimerTask, subclass, module = "tickwheel")]
+pub(super) struct DelayedOperation {
+    pub(super) life: Life<PyOperations>,
+    content: GilCell<Content>,
+    /// The process it was made in: in a child of that, its native lock may be held by nobody.
+    epoch: u32,
+}
+
+#[derive(Default)]
+struct Content {
+    lock: Option<Py<PyAny>>,
+    /// Whom to tell how it ended: `True` in time, `False` expired, `None` taken out.
+    waiters: Vec<Py<PyAny>>,
+    /// How it ended, once all has been told.
+    ended: Option<Cause>,
+}
+
+#[pymethods]
+impl DelayedOperation {
+    /// Takes whatever the `__init__` of a subclass takes; ours fills it in.
+    #[new]
+    #[pyo3(signature = (*_args, **_kwargs), text_signature = "(delay_ms, lock=None)")]
+    fn new(_args: &Bound<'_, PyTuple>, _kwargs: Option<&Bound<'_, PyDict>>) -> PyClassInitializer<Self> {
+        let operation = Self { life: Life::new(), content: GilCell::default(), epoch: fork_epoch() };
+        PyClassInitializer::from(TimerTask::empty()).add_subclass(operation)
+    }
+
+    #[pyo3(signature = (delay_ms, lock=None))]
+    fn __init__(slf: &Bound<'_, Self>, delay_ms: &Bound<'_, PyAny>, lock: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+        let py = slf.py();
+        let delay = args::ms(delay_ms, "delay_ms")?;
+        let (class, base) = (slf.get_type(), py.get_type::<Self>());
+        let overrides = |name: &Bound<'_, pyo3::types::PyString>| -> PyResult<bool> {
+            Ok(!class.is(&base) && !class.getattr(name)?.is(&base.getattr(name)?))
+        };
+        if !overrides(intern!(py, "try_complete"))? {
+            return Err(PyTypeError::new_err(
+                "a DelayedOperation needs a try_complete() that says whether what it waits for is there: subclass it, and \
+                 return self.force_complete() from there",
+            ));
+        }
+        if overrides(intern!(py, "run"))? {
+            return Err(PyTypeError::new_err(
+                "a DelayedOperation has no run() of its own, its deadline calls on_expiration(): override that",
+            ));
+        }
+        if let Some(lock) = lock
+            && !(lock.hasattr(intern!(py, "acquire"))? && lock.hasattr(intern!(py, "release"))?)
+        {
+            let given = lock.get_type().name()?;
+            return Err(PyTypeError::new_err(format!(
+                "lock must have acquire(blocking) and release(), got {given}: pass a threading.RLock(), or leave it out"
+            )));
+        }
+        slf.as_super().get().initialize_expiry(py, delay)?;
+        let lock = lock.map(|lock| lock.clone().unbind());
+        let old = slf.get().content.with(py, |content| std::mem::replace(&mut content.lock, lock));
+        drop(old);
+        Ok(())
+    }
+
+    /// Check whether what it waits for is there, and if so return `self.force_complete()`. Override it.
+    ///
+    /// Called by one thread at a time, with the operation's `lock` held if it has one, and by no lock of the
+    /// purgatory.
+    fn try_complete(slf: &Bound<'_, Self>) -> PyResult<bool> {
+        let class = slf.get_type().qualname()?;
+        Err(PyNotImplementedError::new_err(format!("{class} has no try_complete(): override it")))
+    }
+
+    /// Called once when it is complete, in time or not. Override it.
+    ///
+    /// What it raises goes to `on_error`.
+    fn on_complete(&self) {}
+
+    /// Called after `on_complete` when its time ran out, also if that raised. Override it.
+    fn on_expiration(&self) {}
+
+    /// Complete it, unless it is complete; `True` for exactly one caller ever [P1].
+    ///
+    /// Takes it off the timer and off every key, then calls `on_complete`; called from inside `try_complete`, that
+    /// runs right after it, when its lock has been let go. Errors: `TimerForked`.
+    fn force_complete(slf: &Bound<'_, Self>) -> PyResult<bool> {
+        slf.get().check_process(slf.py())?;
+        let side = Side::new(slf.py());
+        let is_won = purgatory::force_complete(&side, slf.as_unbound());
+        side.over(is_won)
+    }
+
+    /// Whether it is complete, in time or not.
+    #[getter]
+    fn is_completed(&self) -> bool {
+        self.life.is_completed()
+    }
+
+    /// Take it off its timer and off every key; `True` exactly when the purgatory will neither complete nor expire
+    /// it.
+    ///
+    /// It may be completed by hand then, or be watched again. Errors: `TimerForked`.
+    fn cancel(slf: &Bound<'_, Self>) -> PyResult<bool> {
+        let (py, this) = (slf.py(), slf.get());
+        this.check_process(py)?;
+        if purgatory::cancel(&Side::new(py), slf.as_unbound()) {
+            return this.tell_cancelled(py).map(|()| true);
+        }
+        // One that waits in no purgatory may have been added to a timer by itself.
+        Ok(!this.life.is_completed() && slf.as_super().get().cancel(py)?)
+    }
+
+    /// Called when its time has run out. Not to be overridden.
+    fn run(slf: &Bound<'_, Self>) -> PyResult<()> {
+        expire(slf.as_any())
+    }
+
+    /// Has `waiter` called with how it ends: `True` in time, `False` expired, `None` taken out; at once if it has
+    /// ended, or waits nowhere.
+    fn _when_ended(slf: &Bound<'_, Self>, waiter: &Bound<'_, PyAny>) -> PyResult<()> {
+        let (py, this) = (slf.py(), slf.get());
+        this.check_process(py)?;
+        let ended = this.content.with(py, |content| {
+            if content.ended.is_none() {
+                content.waiters.push(waiter.clone().unbind());
+            }
+            content.ended
+        });
+        match ended {
+            Some(cause) => waiter.call1((cause == Cause::Event,)).map(drop),
+            // Whoever takes it out after this tells the waiter.
+            None if purgatory::is_idle(&Side::new(py), slf.as_unbound()) => this.tell_cancelled(py),
+            None => Ok(()),
+        }
+    }
+
+    fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
+        let (class, this) = (slf.get_type().name()?, slf.get());
+        let state = if this.life.is_completed() {
+            " completed"
+        } else if this.epoch != fork_epoch() {
+            " of the parent process"
+        } else if purgatory::is_idle(&Side::new(slf.py()), slf.as_unbound()) {
+            ""
+        } else {
+            " waiting"
+        };
+        Ok(format!("<{class}{state}>"))
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        let visited = self.content.try_with(|content| {
+            visit.call(&content.lock)?;
+            content.waiters.iter().try_for_each(|waiter| visit.call(waiter))
+        });
+        visited.unwrap_or(Ok(()))
+    }
+
+    fn __clear__(&self) {
+        let taken = self.content.try_with(std::mem::take);
+        drop(taken);
+    }
+}
+
+impl DelayedOperation {
+    pub(super) fn lock(&self, py: Python<'_>) -> Option<Py<PyAny>> {
+        self.content.with(py, |content| content.lock.as_ref().map(|lock| lock.clone_ref(py)))
+    }
+
+    /// It has ended so; returns whom to tell.
+    pub(super) fn ended(&self, py: Python<'_>, cause: Cause) -> Vec<Py<PyAny>> {
+        self.content.with(py, |content| {
+            content.ended = Some(cause);
+            std::mem::take(&mut content.waiters)
+        })
+    }
+
+    /// It was taken out of its purgatory.
+    pub(super) fn tell_cancelled(&self, py: Python<'_>) -> PyResult<()> {
+        let waiters = self.content.with(py, |content| std::mem::take(&mut content.waiters));
+        waiters.into_iter().try_for_each(|waiter| waiter.call1(py, (py.None(),)).map(drop))
+    }
+
+    pub(super) fn check_process(&self, py: Python<'_>) -> PyResult<()> {
+        if self.epoch == fork_epoch() { Ok(()) } else { Err(errors::operation_forked(py)) }
+    }
+}
+
+/// The operation's time has run out.
+pub(super) fn expire(task: &Bound<'_, PyAny>) -> PyResult<()> {
+    let op = task.cast::<DelayedOperation>()?;
+    op.get().check_process(op.py())?;
+    let side = Side::new(op.py());
+    purgatory::expire(&side, op.as_unbound());
+    side.over(())
+}
+
+/// A task was taken off its timer, by the timer; an operation waits on without a deadline.
+pub(super) fn lost_deadline(py: Python<'_>, task: &Bound<'_, PyAny>) {
+    if let Ok(op) = task.cast::<DelayedOperation>() {
+        let is_off = || op.as_super().get().on(py).is_none();
+        purgatory::lost_deadline(&Side::new(py), op.as_unbound(), is_off);
+    }
+}

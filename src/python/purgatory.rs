@@ -1,0 +1,325 @@
+//! `DelayedOperationPurgatory`: where operations wait for an event on a key, or for their deadline.
+
+use std::sync::Arc;
+
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::gc::{PyTraverseError, PyVisit};
+use pyo3::prelude::*;
+use pyo3::types::{PyByteArray, PyBytes, PyDict, PyList, PyString};
+
+use super::args;
+use super::border::{GilCell, Own, attach};
+use super::errors;
+use super::keys::{Key, Keys};
+use super::operation::DelayedOperation;
+use super::settings;
+use super::shared::not_picklable;
+use super::side::{Core, Home, Side};
+use super::system::SystemTimer;
+use super::timer::Timer;
+use crate::purgatory::{Few, Refused};
+
+/// Where operations wait for an event on a key, or for their deadline, whichever comes first.
+///
+/// `timer`: where the deadlines are put, a `SystemTimer` or a `ManualTimer`; by default one of its own.
+/// `timer_enabled`: with `False` no deadline is set, and operations wait until an event. `on_error(operation,
+/// exception)` gets what their methods raise where no caller sees it; by default the timer's. Keys are any hashable
+/// value. `len` is the number of operations that wait. After Kafka's `DelayedOperationPurgatory`; see
+/// `DelayedOperation` for an example.
+#[pyclass(frozen, subclass, weakref, module = "tickwheel")]
+pub(super) struct DelayedOperationPurgatory {
+    core: Own<Core>,
+    /// Held, so that it takes new deadlines.
+    timer: Py<Timer>,
+    owns_timer: bool,
+    /// What shutdown found waiting.
+    unfinished: GilCell<Option<Py<PyList>>>,
+}
+
+#[pymethods]
+impl DelayedOperationPurgatory {
+    #[new]
+    #[pyo3(
+        signature = (name, timer=None, timer_enabled=true, *, on_error=None),
+        text_signature = "(name, timer=None, timer_enabled=True, *, on_error=None)"
+    )]
+    fn new<'py>(
+        name: &Bound<'py, PyAny>,
+        timer: Option<&Bound<'py, PyAny>>,
+        timer_enabled: bool,
+        on_error: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Self> {
+        let py = name.py();
+        let text = settings::text(name, "name", "it names the purgatory in errors, and its timer")?;
+        if let Some(on_error) = on_error {
+            args::callable(on_error, "on_error")?;
+        }
+        let owns_timer = timer.is_none();
+        let timer = if let Some(timer) = timer {
+            timer.cast::<Timer>().cloned().map_err(|_| {
+                let given = timer.get_type().name().map_or_else(|_| String::new(), |name| name.to_string());
+                PyTypeError::new_err(format!(
+                    "timer must be a SystemTimer or a ManualTimer, got {given}: leave it out for one of its own"
+                ))
+            })?
+        } else {
+            let options = PyDict::new(py);
+            options.set_item("on_error", on_error)?;
+            py.get_type::<SystemTimer>().call((name,), Some(&options))?.cast_into::<Timer>()?
+        };
+        let shared = timer.get().shared();
+        shared.check_process(py)?;
+        let home = Home {
+            name: text,
+            shared: Own::new(shared),
+            timer_enabled,
+            on_error: on_error.map(|on_error| on_error.clone().unbind()),
+            keys: Arc::new(Keys::default()),
+        };
+        let core = Own::new(Arc::new(Core::new(home)));
+        Ok(Self { core, timer: timer.unbind(), owns_timer, unfinished: GilCell::default() })
+    }
+
+    #[getter]
+    fn name(&self) -> &str {
+        &self.core.home.name
+    }
+
+    /// The timer that its deadlines are on.
+    #[getter]
+    fn timer<'py>(&self, py: Python<'py>) -> Bound<'py, Timer> {
+        self.timer.bind(py).clone()
+    }
+
+    /// Places on the lists of all keys: an operation under three keys has three [P4].
+    #[getter]
+    fn watched(&self, py: Python<'_>) -> PyResult<usize> {
+        self.check_process(py)?;
+        Ok(self.core.counts(&Side::new(py)).watched)
+    }
+
+    /// Operations on the timer [P4].
+    #[getter]
+    fn num_delayed(&self, py: Python<'_>) -> PyResult<usize> {
+        self.check_process(py)?;
+        Ok(self.core.delayed())
+    }
+
+    /// What `shutdown` found waiting, in order of arrival; empty before it.
+    #[getter]
+    fn unfinished<'py>(&self, py: Python<'py>) -> Bound<'py, PyList> {
+        self.unfinished_list(py).unwrap_or_else(|| PyList::empty(py))
+    }
+
+    /// How many operations wait.
+    fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
+        self.check_process(py)?;
+        Ok(self.core.counts(&Side::new(py)).waiting as usize)
+    }
+
+    /// A purgatory is not a container: an empty one is true.
+    fn __bool__(&self) -> bool {
+        true
+    }
+
+    /// Try `operation`; if it is not complete, watch it under every key, try it once more, and set its deadline
+    /// [P2].
+    ///
+    /// Returns `True` only if this call completed it. Equal keys count once. Errors: `ValueError` without a key, or
+    /// for an operation that waits already; `TypeError` for a key that is not hashable; what its `try_complete`
+    /// raises; as `add` of the timer. It is watched nowhere then.
+    #[pyo3(signature = (operation, keys))]
+    fn try_complete_else_watch(&self, operation: &Bound<'_, PyAny>, keys: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let py = operation.py();
+        self.check_process(py)?;
+        let operation = operation.cast::<DelayedOperation>().map_err(|_| {
+            let given = operation.get_type().name().map_or_else(|_| String::new(), |name| name.to_string());
+            PyTypeError::new_err(format!("operation must be a DelayedOperation, got {given}: subclass that"))
+        })?;
+        operation.get().check_process(py)?;
+        operation.as_super().get().delay(py)?;
+        let keys = self.hold(keys)?;
+        let side = Side::new(py);
+        let watched = self.core.share().try_complete_else_watch(&side, operation.as_unbound(), keys);
+        side.over(())?;
+        watched.map_err(|refused| match refused {
+            Refused::Waiting => PyValueError::new_err(
+                "this operation waits in a purgatory already: make a new one for each wait, or cancel() it first",
+            ),
+            Refused::Closed => errors::purgatory_closed(py, self.name()),
+            Refused::Failed(error) => error,
+        })
+    }
+
+    /// Try every operation that watches `key`; returns how many this call completed [P3]. An unknown key is 0.
+    ///
+    /// What one raises goes to `on_error`, and the rest is tried all the same. O(operations under the key).
+    #[pyo3(signature = (key))]
+    fn check_and_complete(&self, key: &Bound<'_, PyAny>) -> PyResult<usize> {
+        let py = key.py();
+        self.check_process(py)?;
+        let Some(key) = self.core.home.keys.find(key)? else { return Ok(0) };
+        let side = Side::new(py);
+        let count = self.core.share().check_and_complete(&side, &key);
+        side.over(count)
+    }
+
+    /// Take out the key's operations that are neither complete nor being completed, and return them in order [P4].
+    ///
+    /// They are off the timer and off all their keys; the caller may complete them, or watch them again.
+    #[pyo3(signature = (key))]
+    fn cancel_for_key<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
+        let py = key.py();
+        self.check_process(py)?;
+        let Some(key) = self.core.home.keys.find(key)? else { return Ok(PyList::empty(py)) };
+        listed(py, self.core.cancel_for_key(&Side::new(py), &key))
+    }
+
+    /// Watch `operation` and wait for it, from asyncio: `True` if it completed in time, `False` if it expired.
+    ///
+    /// Cancelled, it takes the operation out; an operation that is taken out cancels it. Errors: as
+    /// `try_complete_else_watch`.
+    #[pyo3(signature = (operation, keys))]
+    fn wait<'py>(
+        slf: &Bound<'py, Self>,
+        operation: &Bound<'py, PyAny>,
+        keys: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        slf.py().import("tickwheel.aio")?.call_method1("wait", (slf, operation, keys))
+    }
+
+    /// Counters: `waiting`, `delayed`, `watched`, `keys`, `completed`, `expired`, `cancelled`, and `waited_ms`: how
+    /// long those that completed or expired have waited, taken together.
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        self.check_process(py)?;
+        let counts = self.core.counts(&Side::new(py));
+        let stats = PyDict::new(py);
+        stats.set_item("waiting", counts.waiting)?;
+        stats.set_item("delayed", counts.delayed)?;
+        stats.set_item("watched", counts.watched)?;
+        stats.set_item("keys", counts.keys)?;
+        stats.set_item("completed", counts.completed)?;
+        stats.set_item("expired", counts.expired)?;
+        stats.set_item("cancelled", counts.cancelled)?;
+        stats.set_item("waited_ms", counts.waited_us as f64 / 1000.0)?;
+        Ok(stats)
+    }
+
+    /// Stop: let nobody in any more, and return the operations that still wait, in order of arrival.
+    ///
+    /// They are off the timer and off all keys, and stay in `unfinished`. A timer of its own is shut down first, as
+    /// its `shutdown` says, so what is due by now expires; a timer that was given goes on. Calling twice is fine.
+    #[pyo3(signature = (timeout_ms=None))]
+    fn shutdown<'py>(&self, py: Python<'py>, timeout_ms: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyList>> {
+        timeout_ms.map(|timeout_ms| args::ms(timeout_ms, "timeout_ms")).transpose()?;
+        self.check_process(py)?;
+        if self.owns_timer {
+            self.timer.bind(py).call_method1("shutdown", (timeout_ms,))?;
+        }
+        let found = self.core.close(&Side::new(py));
+        let found = listed(py, found)?;
+        match self.unfinished_list(py) {
+            Some(earlier) if found.is_empty() => Ok(earlier),
+            _ => {
+                let kept = found.get_slice(0, found.len()).unbind();
+                let old = self.unfinished.with(py, |unfinished| unfinished.replace(kept));
+                drop(old);
+                Ok(found)
+            }
+        }
+    }
+
+    fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    #[pyo3(signature = (exc_type, _exc, _traceback, /))]
+    fn __exit__(
+        slf: &Bound<'_, Self>,
+        exc_type: &Bound<'_, PyAny>,
+        _exc: &Bound<'_, PyAny>,
+        _traceback: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        if slf.get().core.home.shared.is_forked() && !exc_type.is_none() {
+            return Ok(()); // a child that leaves its parent's block by sys.exit gets its exit
+        }
+        slf.call_method0("shutdown").map(drop)
+    }
+
+    fn __reduce__(&self) -> PyResult<()> {
+        Err(not_picklable("DelayedOperationPurgatory"))
+    }
+
+    /// Operations that wait are alive because they wait, as pending tasks are (border rule 8).
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.timer)?;
+        visit.call(&self.core.home.on_error)?;
+        self.unfinished.try_with(|list| visit.call(&*list)).unwrap_or(Ok(()))
+    }
+
+    fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
+        let this = slf.get();
+        let class = slf.get_type().name()?;
+        if this.core.home.shared.is_forked() {
+            return Ok(format!("<{class} '{}' of the parent process>", this.name()));
+        }
+        Ok(format!("<{class} '{}' {} waiting>", this.name(), this.__len__(slf.py())?))
+    }
+}
+
+impl DelayedOperationPurgatory {
+    fn check_process(&self, py: Python<'_>) -> PyResult<()> {
+        self.core.home.shared.check_process(py)
+    }
+
+    /// The keys of an operation, each once.
+    fn hold(&self, keys: &Bound<'_, PyAny>) -> PyResult<Few<Key>> {
+        let refuse = || {
+            let given = keys.get_type().name().map_or_else(|_| String::new(), |name| name.to_string());
+            PyTypeError::new_err(format!("keys must be a collection of keys, got {given}: for one key pass [key]"))
+        };
+        let is_one = keys.is_instance_of::<PyString>()
+            || keys.is_instance_of::<PyBytes>()
+            || keys.is_instance_of::<PyByteArray>();
+        if is_one {
+            return Err(refuse());
+        }
+        let mut held = Few::new();
+        for key in keys.try_iter().map_err(|_| refuse())? {
+            let key = self.core.home.keys.hold(&key?)?;
+            if !held.contains(&key) {
+                held.push(key);
+            }
+        }
+        if held.is_empty() {
+            return Err(PyValueError::new_err(
+                "an operation needs at least one key to wait for, got none: name what completes it",
+            ));
+        }
+        Ok(held)
+    }
+
+    /// A copy of what shutdown found waiting; `None` before it.
+    fn unfinished_list<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyList>> {
+        let list = self.unfinished.with(py, |list| list.as_ref().map(|list| list.clone_ref(py)))?.into_bound(py);
+        Some(list.get_slice(0, list.len()))
+    }
+}
+
+/// Operations that were taken out, whoever waits for them told.
+fn listed(py: Python<'_>, operations: Vec<Py<DelayedOperation>>) -> PyResult<Bound<'_, PyList>> {
+    for operation in &operations {
+        operation.get().tell_cancelled(py)?;
+    }
+    PyList::new(py, operations)
+}
+
+/// Nobody can check a key any more. Operations with a deadline still wait for that; without one, nothing can come.
+impl Drop for DelayedOperationPurgatory {
+    fn drop(&mut self) {
+        let home = &self.core.home;
+        if !home.timer_enabled && !home.shared.is_forked() {
+            attach(|py| drop(self.core.close(&Side::new(py))));
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! The purgatory's protocol from Python: locks are taken as `border` says, and the user's methods are called.
+//!
+//! All of it runs with the GIL held. Where the protocol calls `arm` and `disarm` a native lock is held too, and they run
+//! no Python code.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+
+use super::args::Ms;
+use super::border::{self, OfProcess, Own};
+use super::keys::{Key, Keys};
+use super::operation::DelayedOperation;
+use super::run;
+use super::shared::Shared;
+use super::task::TimerTask;
+use crate::purgatory::{self, Attempt, Cause, Host, Kind, Life, MOST_YIELDS, Purgatory};
+use crate::state::{Room, When};
+use crate::sync::{Mutex, MutexGuard, yield_now};
+
+/// Operations that are Python objects.
+pub(super) struct PyOperations;
+
+pub(super) type Core = Purgatory<PyOperations>;
+
+/// What surrounds a Python purgatory.
+pub(super) struct Home {
+    pub(super) name: String,
+    pub(super) shared: Own<Shared>,
+    pub(super) timer_enabled: bool,
+    pub(super) on_error: Option<Py<PyAny>>,
+    pub(super) keys: Arc<Keys>,
+}
+
+impl Kind for PyOperations {
+    type Key = Key;
+    type Op = Py<DelayedOperation>;
+    /// Where it is on the timer the task itself knows.
+    type Deadline = ();
+    type Home = Home;
+
+    fn life(op: &Py<DelayedOperation>) -> &Life<Self> {
+        &op.get().life
+    }
+}
+
+impl OfProcess for Core {
+    fn epoch(&self) -> u32 {
+        self.home.shared.epoch()
+    }
+}
+
+/// An ending that has to wait for the outermost try.
+type Deferred = (Py<DelayedOperation>, Cause, Option<Arc<Core>>);
+
+thread_local! {
+    static DEFERRED: RefCell<VecDeque<Deferred>> = const { RefCell::new(VecDeque::new()) };
+}
+
+/// One call into the protocol.
+pub(super) struct Side<'py> {
+    py: Python<'py>,
+    /// A `KeyboardInterrupt` or `SystemExit`, kept until the call is over, so that nothing is left half done.
+    exit: RefCell<Option<PyErr>>,
+}
+
+impl<'py> Side<'py> {
+    pub(super) fn new(py: Python<'py>) -> Self {
+        Self { py, exit: RefCell::new(None) }
+    }
+
+    /// The call's result, unless it is to be left by an exit.
+    pub(super) fn over<T>(self, result: T) -> PyResult<T> {
+        self.exit.into_inner().map_or(Ok(result), Err)
+    }
+
+    /// Tells of an error that the caller does not see (P8).
+    fn tell(&self, home: Option<&Home>, op: &Py<DelayedOperation>, error: PyErr) {
+        if run::is_exit(self.py, &error) {
+            let earlier = self.exit.replace(Some(error));
+            drop(earlier);
+            return;
+        }
+        let op = op.bind(self.py).as_any();
+        match home {
+            Some(Home { on_error: Some(on_error), .. }) => super::shared::report(self.py, Some(on_error), op, error),
+            Some(home) => home.shared.report(self.py, op, error),
+            None => super::shared::report(self.py, None, op, error),
+        }
+    }
+
+    fn try_complete(&self, op: &Py<DelayedOperation>) -> PyResult<()> {
+        let said = op.bind(self.py).call_method0(intern!(self.py, "try_complete"))?;
+        if said.is_truthy()? && !op.get().life.is_completed() {
+            let said = said.repr()?;
+            return Err(PyRuntimeError::new_err(format!(
+                "try_complete returned {said}, but the operation is not complete: return self.force_complete()"
+            )));
+        }
+        Ok(())
+    }
+}
+
+impl Host<PyOperations> for Side<'_> {
+    type Error = PyErr;
+
+    fn lock<'a, T: Send>(&self, mutex: &'a Mutex<T>) -> MutexGuard<'a, T> {
+        border::lock(self.py, mutex)
+    }
+
+    fn share(&self, op: &Py<DelayedOperation>) -> Py<DelayedOperation> {
+        op.clone_ref(self.py)
+    }
+
+    fn attempt(&self, op: &Py<DelayedOperation>) -> Attempt<PyErr> {
+        let Some(lock) = op.get().lock(self.py) else {
+            return self.try_complete(op).map_or_else(Attempt::Failed, |()| Attempt::Ran);
+        };
+        let lock = lock.bind(self.py);
+        let is_taken = lock.call_method1(intern!(self.py, "acquire"), (false,)).and_then(|taken| taken.is_truthy());
+        match is_taken {
+            Err(error) => return Attempt::Failed(error),
+            Ok(false) => return Attempt::Locked,
+            Ok(true) => {}
+        }
+        let tried = self.try_complete(op);
+        let released = lock.call_method0(intern!(self.py, "release"));
+        tried.and(released.map(drop)).map_or_else(Attempt::Failed, |()| Attempt::Ran)
+    }
+
+    fn arm(&self, home: &Home, op: &Py<DelayedOperation>) -> PyResult<Option<()>> {
+        if !home.timer_enabled {
+            return Ok(None);
+        }
+        let task = op.bind(self.py).as_super();
+        let delay = task.get().delay(self.py)?;
+        TimerTask::schedule(task, &home.shared.share(), When::AfterUs(delay.to_us())).map(Some)
+    }
+
+    fn disarm(&self, _home: &Home, op: &Py<DelayedOperation>, (): &()) -> bool {
+        // A claimed one is complete before anybody else gets the GIL (see `run`), so what is open is not being expired.
+        // In a forked child there is nothing to take it off.
+        let _ = op.bind(self.py).as_super().get().cancel(self.py);
+        true
+    }
+
+    fn check_later(&self, purgatory: &Arc<Core>, op: &Py<DelayedOperation>, tries: u32) -> PyResult<()> {
+        let check = CheckAgain { purgatory: Own::new(Arc::clone(purgatory)), op: op.clone_ref(self.py), tries };
+        let check = Bound::new(self.py, check)?.into_any();
+        let delay = purgatory::put_off_for(tries);
+        let task = TimerTask::one_shot(self.py, Ms(delay.as_secs_f64() * 1000.0), &check, &PyTuple::empty(self.py))?;
+        let when = When::AfterUs(delay.as_micros() as u64);
+        TimerTask::schedule_with(&task, &purgatory.home.shared.share(), when, Room::Always)
+    }
+
+    fn give_way(&self, rounds: u32) {
+        if rounds > 0 {
+            self.py.detach(|| (0..rounds.min(MOST_YIELDS)).for_each(|_| yield_now()));
+        }
+    }
+
+    fn end(&self, op: &Py<DelayedOperation>, cause: Cause, home: Option<&Home>) {
+        let object = op.bind(self.py);
+        let call = |name| {
+            if let Err(error) = object.call_method0(name) {
+                self.tell(home, op, error);
+            }
+        };
+        call(intern!(self.py, "on_complete"));
+        if cause == Cause::Expiry {
+            call(intern!(self.py, "on_expiration"));
+        }
+        for waiter in op.get().ended(self.py, cause) {
+            if let Err(error) = waiter.call1(self.py, (cause == Cause::Event,)) {
+                self.tell(home, op, error);
+            }
+        }
+    }
+
+    fn defer(&self, op: &Py<DelayedOperation>, cause: Cause, purgatory: Option<Arc<Core>>) {
+        DEFERRED.with_borrow_mut(|deferred| deferred.push_back((op.clone_ref(self.py), cause, purgatory)));
+    }
+
+    fn end_deferred(&self) {
+        while let Some((op, cause, purgatory)) = DEFERRED.with_borrow_mut(VecDeque::pop_front) {
+            self.end(&op, cause, purgatory.as_ref().map(|purgatory| &purgatory.home));
+        }
+    }
+
+    fn report(&self, home: &Home, op: &Py<DelayedOperation>, error: PyErr) {
+        self.tell(Some(home), op, error);
+    }
+
+    fn now_us(&self, home: &Home) -> u64 {
+        home.shared.timer.clock().now_us()
+    }
+}
+
+/// A check that was put off, as a stranger held the operation's lock.
+#[pyclass(frozen, module = "tickwheel._native")]
+struct CheckAgain {
+    purgatory: Own<Core>,
+    op: Py<DelayedOperation>,
+    tries: u32,
+}
+
+#[pymethods]
+impl CheckAgain {
+    fn __call__(&self, py: Python<'_>) -> PyResult<()> {
+        let side = Side::new(py);
+        self.purgatory.share().check_again(&side, &self.op, self.tries + 1);
+        side.over(())
+    }
+
+    /// What a list of pending tasks shows.
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        Ok(format!("<check again {}>", self.op.bind(py).repr()?))
+    }
+}
