@@ -13,7 +13,7 @@
 #[cfg(not(tickwheel_model))]
 mod imp {
     pub(crate) use crossbeam_channel::{Receiver, Sender, unbounded};
-    pub(crate) use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+    pub(crate) use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
     pub(crate) use std::sync::{Condvar, Mutex, MutexGuard};
     pub(crate) use std::thread::{Builder, JoinHandle, ThreadId, current as current_thread, yield_now};
     pub(crate) use std::thread_local;
@@ -21,7 +21,7 @@ mod imp {
 
 #[cfg(tickwheel_model)]
 mod imp {
-    pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+    pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
     pub(crate) use shuttle::sync::mpsc::{Receiver, Sender, channel as unbounded};
     pub(crate) use shuttle::sync::{Condvar, Mutex, MutexGuard};
     pub(crate) use shuttle::thread::{Builder, JoinHandle, ThreadId, current as current_thread, yield_now};
@@ -35,8 +35,8 @@ use std::time::{Duration, Instant};
 pub(crate) use crossbeam_channel::TryRecvError;
 use imp::Builder;
 pub(crate) use imp::{
-    AtomicBool, AtomicU8, AtomicU64, AtomicUsize, JoinHandle, MutexGuard, Ordering, Receiver, Sender, ThreadId,
-    current_thread, thread_local, unbounded, yield_now,
+    AtomicBool, AtomicU8, AtomicUsize, JoinHandle, MutexGuard, Ordering, Receiver, Sender, ThreadId, current_thread,
+    thread_local, unbounded, yield_now,
 };
 
 /// How often a thread gives way to those who wait for a lock that it wants back.

@@ -99,11 +99,11 @@ impl SystemTimer {
     /// # Errors
     /// [`Error::Closed`], [`Error::Full`], or [`Error::Invalid`] for a delay out of range.
     pub fn after(&self, delay: Duration, callback: impl FnOnce() + Send + 'static) -> Result<Task, Error> {
-        let handle = self.add(delay, Box::new(callback), Room::IfAny)?;
+        let (handle, _) = self.add(delay, Box::new(callback), Room::IfAny)?;
         Ok(Task { timer: Arc::downgrade(&self.timer), handle })
     }
 
-    pub(crate) fn add(&self, delay: Duration, callback: Callback, room: Room) -> Result<Handle, Error> {
+    pub(crate) fn add(&self, delay: Duration, callback: Callback, room: Room) -> Result<(Handle, u64), Error> {
         let delay_us = u64::try_from(delay.as_nanos().div_ceil(1000)).unwrap_or(u64::MAX);
         self.timer.add_with(When::AfterUs(delay_us), callback, 0, room)
     }

@@ -123,17 +123,18 @@ impl<T> Timer<T> {
     /// # Errors
     /// [`Error::Closed`], [`Error::Full`], or [`Error::Invalid`] for an instant out of range. The task is dropped then.
     pub fn add(&self, when: When, task: T, tag: u32) -> Result<Handle, Error> {
-        self.add_with(when, task, tag, Room::IfAny)
+        self.add_with(when, task, tag, Room::IfAny).map(|(handle, _)| handle)
     }
 
-    pub(crate) fn add_with(&self, when: When, task: T, tag: u32, room: Room) -> Result<Handle, Error> {
+    /// As [`Timer::add`]; says also what the clock read.
+    pub(crate) fn add_with(&self, when: When, task: T, tag: u32, room: Room) -> Result<(Handle, u64), Error> {
         let mut state = self.lock();
         match state.admit(&self.clock, when, usize::from(room == Room::IfAny)) {
             Ok(due) => {
                 let (handle, wakes) = state.add(due, task, tag);
                 drop(state);
                 self.wake_if(wakes);
-                Ok(handle)
+                Ok((handle, due.now_us))
             }
             Err(error) => {
                 drop(state);

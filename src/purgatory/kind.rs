@@ -3,7 +3,7 @@
 //! The protocol is written once, for Rust and for Python. [`Kind`] says what an operation is on that side, [`Host`] how
 //! to take a lock there, how to run the user's methods, and how to reach the timer.
 
-use std::hash::Hash;
+use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 
 use super::Purgatory;
@@ -14,6 +14,12 @@ use crate::sync::{Mutex, MutexGuard};
 pub(crate) trait Kind: Sized + 'static {
     /// What an operation waits for. The list of a key owns it, so it is dropped when nobody waits for it any more.
     type Key: Eq + Hash + Send + 'static;
+    /// What hashes it.
+    type Hashing: BuildHasher + Default + Send + Sync;
+
+    /// Over how many locks the keys are spread; a power of two.
+    const SHARDS: usize;
+
     /// A reference to an operation.
     type Op: Send + 'static;
     /// What takes an operation off the timer.
@@ -31,6 +37,13 @@ pub(crate) enum Cause {
     Event,
     /// Its time ran out.
     Expiry,
+}
+
+/// An operation that starts to wait.
+pub(crate) struct Armed<K: Kind> {
+    /// `None` if it waits until an event.
+    pub(crate) deadline: Option<K::Deadline>,
+    pub(crate) now_us: u64,
 }
 
 /// What came of one call of `try_complete`.
@@ -52,9 +65,9 @@ pub(crate) trait Host<K: Kind> {
     /// Calls `try_complete`, under the operation's own lock if it has one, without waiting for that.
     fn attempt(&self, op: &K::Op) -> Attempt<Self::Error>;
 
-    /// Puts the operation on the timer, if this purgatory uses one. Called with the operation's watch locked, so it runs
-    /// nothing foreign.
-    fn arm(&self, home: &K::Home, op: &K::Op) -> Result<Option<K::Deadline>, Self::Error>;
+    /// Puts the operation on the timer, if this purgatory uses one; and says what time it is. Called with the operation's
+    /// watch locked, so it runs nothing foreign.
+    fn arm(&self, home: &K::Home, op: &K::Op) -> Result<Armed<K>, Self::Error>;
 
     /// Takes it off the timer; `false` if its time has run out and the expiry is on its way. Called as `arm` is.
     fn disarm(&self, home: &K::Home, op: &K::Op, deadline: &K::Deadline) -> bool;

@@ -13,13 +13,13 @@ mod operation;
 mod watchers;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering}; // a model needs no switch of threads at a counter
 use std::time::Duration;
 
-pub(crate) use kind::{Attempt, Cause, Host, Kind};
+pub(crate) use kind::{Armed, Attempt, Cause, Host, Kind};
 pub use native::{DelayedOperation, DelayedOperationPurgatory, Operation, PurgatoryStats};
 pub(crate) use operation::Life;
 
-use crate::sync::{AtomicU64, AtomicUsize, Ordering};
 use here::Teller;
 use operation::{Left, Watch};
 pub(crate) use watchers::Few;
@@ -91,9 +91,9 @@ impl<K: Kind> Purgatory<K> {
         op: &K::Op,
         keys: Few<K::Key>,
     ) -> Result<bool, Refused<H::Error>> {
-        let Some(round) = self.begin(host, op)? else { return Ok(false) };
-        let unfinished = Unfinished { host, op, round };
-        let watched = self.watch(host, op, round, keys)?;
+        let Some(number) = self.begin(host, op)? else { return Ok(false) };
+        let unfinished = Unfinished { purgatory: self, host, op, number };
+        let watched = self.watch(host, op, number, keys)?;
         std::mem::forget(unfinished);
         Ok(watched)
     }
@@ -103,12 +103,12 @@ impl<K: Kind> Purgatory<K> {
         self: &Arc<Self>,
         host: &H,
         op: &K::Op,
-        round: u32,
+        number: u64,
         keys: Few<K::Key>,
     ) -> Result<bool, Refused<H::Error>> {
         let life = K::life(op);
         // Not so any more where someone else completed it or took it out.
-        let is_mine = |watch: &Watch<K>| watch.round == round && watch.purgatory.is_some() && life.is_open();
+        let is_mine = |watch: &Watch<K>| watch.is(self, number) && life.is_open();
         if self.try_for_caller(host, op)? {
             return Ok(true);
         }
@@ -131,7 +131,8 @@ impl<K: Kind> Purgatory<K> {
         }
         let mut watch = host.lock(&life.watch);
         if is_mine(&watch) {
-            watch.deadline = host.arm(&self.home, op).map_err(Refused::Failed)?;
+            let armed = host.arm(&self.home, op).map_err(Refused::Failed)?;
+            (watch.deadline, watch.since_us) = (armed.deadline, armed.now_us);
             self.counters.delayed.fetch_add(usize::from(watch.deadline.is_some()), Ordering::Relaxed);
         }
         Ok(false)
@@ -211,7 +212,7 @@ impl<K: Kind> Purgatory<K> {
     }
 
     /// Says where the operation waits from now on; `None` if it is complete.
-    fn begin<H: Host<K>>(self: &Arc<Self>, host: &H, op: &K::Op) -> Result<Option<u32>, Refused<H::Error>> {
+    fn begin<H: Host<K>>(self: &Arc<Self>, host: &H, op: &K::Op) -> Result<Option<u64>, Refused<H::Error>> {
         let life = K::life(op);
         let mut watch = host.lock(&life.watch);
         // Who completes it from here on takes the lock after that, and finds where it waits.
@@ -222,19 +223,29 @@ impl<K: Kind> Purgatory<K> {
             return Err(Refused::Waiting);
         }
         watch.purgatory = Some(Arc::clone(self));
-        watch.round = watch.round.wrapping_add(1);
         watch.number = self.counters.arrived.fetch_add(1, Ordering::Relaxed);
-        watch.since_us = host.now_us(&self.home);
+        watch.since_us = u64::MAX; // until it has been tried twice it has not waited
         // A check that was put off elsewhere may have been lost with the timer there.
         life.is_put_off.swap(false, Ordering::AcqRel);
         life.reopen();
-        Ok(Some(watch.round))
+        Ok(Some(watch.number))
     }
 
     /// One of the two tries of a watching call: what it raises reaches the caller (P8).
     fn try_for_caller<H: Host<K>>(self: &Arc<Self>, host: &H, op: &K::Op) -> Result<bool, Refused<H::Error>> {
         let checked = self.check(host, op, 0);
         checked.failure.map_or(Ok(checked.is_won), |error| Err(Refused::Failed(error)))
+    }
+
+    /// Undoes a watching call that failed.
+    fn withdraw<H: Host<K>>(self: &Arc<Self>, host: &H, op: &K::Op, number: u64) {
+        let life = K::life(op);
+        let mut watch = host.lock(&life.watch);
+        // Whoever completed it meanwhile takes it out.
+        let is_mine = watch.is(self, number) && life.withdraw();
+        let left = if is_mine { watch.take() } else { None };
+        drop(watch);
+        take_out(host, op, left);
     }
 
     /// Tries an operation, and again while there are marks; or marks it for the thread that tries it now (P6).
@@ -389,26 +400,16 @@ pub(crate) fn lost_deadline<K: Kind, H: Host<K>>(host: &H, op: &K::Op, is_off: i
 
 /// A watching call on its way. Dropped before its end, by an error or a panic, it takes the operation out again.
 struct Unfinished<'a, K: Kind, H: Host<K>> {
+    purgatory: &'a Arc<Purgatory<K>>,
     host: &'a H,
     op: &'a K::Op,
-    round: u32,
+    number: u64,
 }
 
 impl<K: Kind, H: Host<K>> Drop for Unfinished<'_, K, H> {
     fn drop(&mut self) {
-        withdraw(self.host, self.op, self.round);
+        self.purgatory.withdraw(self.host, self.op, self.number);
     }
-}
-
-/// Undoes a watching call that failed.
-fn withdraw<K: Kind, H: Host<K>>(host: &H, op: &K::Op, round: u32) {
-    let life = K::life(op);
-    let mut watch = host.lock(&life.watch);
-    // Whoever completed it meanwhile takes it out.
-    let is_mine = watch.round == round && watch.purgatory.is_some() && life.withdraw();
-    let left = if is_mine { watch.take() } else { None };
-    drop(watch);
-    take_out(host, op, left);
 }
 
 fn take_out<K: Kind, H: Host<K>>(host: &H, op: &K::Op, left: Option<Left<K>>) -> bool {
@@ -430,3 +431,6 @@ fn undo<K: Kind, H: Host<K>>(host: &H, op: &K::Op, left: Left<K>) -> Arc<Purgato
     }
     purgatory
 }
+
+#[cfg(all(test, tickwheel_model))]
+mod model;

@@ -16,8 +16,6 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use smallvec::smallvec;
-
 use super::{Attempt, Cause, Few, Host, Kind, Life, Purgatory};
 use crate::model::count;
 use crate::sync::{self, Mutex, MutexGuard, ThreadId, thread_local, yield_now};
@@ -33,7 +31,7 @@ struct Op(Arc<Inner>);
 struct Inner {
     life: Life<Model>,
     try_complete: Box<dyn Fn(&Op) + Send + Sync>,
-    own_lock: OwnLock,
+    own_lock: Option<OwnLock>,
     completed: AtomicU32,
     expired: AtomicU32,
 }
@@ -62,23 +60,36 @@ impl OwnLock {
 
 impl Op {
     fn new(try_complete: impl Fn(&Op) + Send + Sync + 'static) -> Self {
+        Self::with(None, try_complete)
+    }
+
+    fn with(own_lock: Option<OwnLock>, try_complete: impl Fn(&Op) + Send + Sync + 'static) -> Self {
         Self(Arc::new(Inner {
             life: Life::new(),
             try_complete: Box::new(try_complete),
-            own_lock: OwnLock::default(),
+            own_lock,
             completed: AtomicU32::new(0),
             expired: AtomicU32::new(0),
         }))
     }
 
     /// Completes once all events are there.
-    fn after(events: &[&Event]) -> Self {
-        let events: Vec<_> = events.iter().map(|event| (*event).clone()).collect();
-        Self::new(move |op| {
-            if events.iter().all(Event::is_there) {
-                op.force_complete();
-            }
-        })
+    fn after(events: &[Event]) -> Self {
+        Self::new(once_there(events))
+    }
+
+    /// The same, with a lock of its own.
+    fn locked_after(events: &[Event]) -> Self {
+        Self::with(Some(OwnLock::default()), once_there(events))
+    }
+
+    /// Takes its own lock, without waiting.
+    fn enter(&self) -> bool {
+        self.0.own_lock.as_ref().is_none_or(OwnLock::enter)
+    }
+
+    fn leave(&self) {
+        self.0.own_lock.iter().for_each(OwnLock::leave);
     }
 
     fn force_complete(&self) -> bool {
@@ -95,6 +106,15 @@ impl Op {
 
     fn expired(&self) -> u32 {
         self.0.expired.load(Ordering::Relaxed)
+    }
+}
+
+fn once_there(events: &[Event]) -> impl Fn(&Op) + Send + Sync + 'static {
+    let events = events.to_vec();
+    move |op| {
+        if events.iter().all(Event::is_there) {
+            op.force_complete();
+        }
     }
 }
 
@@ -148,11 +168,11 @@ impl Host<Model> for Side {
     }
 
     fn attempt(&self, op: &Op) -> Attempt<()> {
-        if !op.0.own_lock.enter() {
+        if !op.enter() {
             return Attempt::Locked;
         }
         (op.0.try_complete)(op);
-        op.0.own_lock.leave();
+        op.leave();
         Attempt::Ran
     }
 
@@ -232,8 +252,4 @@ fn assert_empty(purgatory: &Pool) {
     let counts = purgatory.counts(&Side);
     assert_eq!((counts.waiting, counts.watched, counts.keys, counts.delayed), (0, 0, 0, 0), "{counts:?}");
     assert!(purgatory.home.armed.lock().is_empty(), "a deadline was left behind");
-}
-
-fn one<T>(item: T) -> Few<T> {
-    smallvec![item]
 }

@@ -11,7 +11,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Attempt, Cause, Few, Host, Kind, Life, Purgatory, Refused};
+use super::{Armed, Attempt, Cause, Few, Host, Kind, Life, Purgatory, Refused};
 use crate::error::Error;
 use crate::state::Room;
 use crate::sync::{Mutex, MutexGuard, thread_local, yield_now};
@@ -265,8 +265,17 @@ struct Home {
     timer_enabled: bool,
 }
 
+#[cfg(not(tickwheel_model))]
+type Hashing = std::hash::RandomState;
+/// A model must run the same every time.
+#[cfg(tickwheel_model)]
+type Hashing = std::hash::BuildHasherDefault<std::hash::DefaultHasher>;
+
 impl<O: DelayedOperation> Kind for Native<O> {
     type Key = O::Key;
+    type Hashing = Hashing;
+    /// Enough for the threads of a large machine.
+    const SHARDS: usize = 64;
     type Op = Operation<O>;
     type Deadline = Handle;
     type Home = Home;
@@ -329,15 +338,16 @@ impl<O: DelayedOperation> Host<Native<O>> for Rust {
         }
     }
 
-    fn arm(&self, home: &Home, op: &Operation<O>) -> Result<Option<Handle>, Failure> {
+    fn arm(&self, home: &Home, op: &Operation<O>) -> Result<Armed<Native<O>>, Failure> {
         if !home.timer_enabled {
-            return Ok(None);
+            return Ok(Armed { deadline: None, now_us: home.timer.clock().now_us() });
         }
         let expired = op.clone();
         let expire = move || {
             super::expire(&Rust, &expired);
         };
-        home.timer.add(op.0.delay, Box::new(expire), Room::IfAny).map(Some).map_err(Failure::Timer)
+        let added = home.timer.add(op.0.delay, Box::new(expire), Room::IfAny);
+        added.map(|(handle, now_us)| Armed { deadline: Some(handle), now_us }).map_err(Failure::Timer)
     }
 
     fn disarm(&self, home: &Home, _op: &Operation<O>, deadline: &Handle) -> bool {

@@ -32,18 +32,17 @@ pub(crate) struct Life<K: Kind> {
 pub(super) struct Watch<K: Kind> {
     /// `None` where it does not wait. A purgatory that nobody holds lives until all in it are complete.
     pub(super) purgatory: Option<Arc<Purgatory<K>>>,
-    /// Which watching call it is, so that one that was overtaken adds nothing more.
-    pub(super) round: u32,
     pub(super) places: Few<Place>,
     pub(super) deadline: Option<K::Deadline>,
-    /// Its number among the arrivals of its purgatory.
+    /// Which arrival of that purgatory it is; a watching call that was overtaken adds nothing more.
     pub(super) number: u64,
+    /// Since when it waits, or for ever.
     pub(super) since_us: u64,
 }
 
 impl<K: Kind> Life<K> {
     pub(crate) fn new() -> Self {
-        let watch = Watch { purgatory: None, round: 0, places: Few::new(), deadline: None, number: 0, since_us: 0 };
+        let watch = Watch { purgatory: None, places: Few::new(), deadline: None, number: 0, since_us: 0 };
         Self {
             outcome: AtomicU8::new(OPEN),
             trying: AtomicU8::new(IDLE),
@@ -114,6 +113,11 @@ impl<K: Kind> Life<K> {
 }
 
 impl<K: Kind> Watch<K> {
+    /// Whether it still waits as it did when it arrived.
+    pub(super) fn is(&self, purgatory: &Arc<Purgatory<K>>, number: u64) -> bool {
+        self.number == number && self.purgatory.as_ref().is_some_and(|found| Arc::ptr_eq(found, purgatory))
+    }
+
     pub(super) fn is_in(&self, purgatory: &Purgatory<K>) -> bool {
         self.purgatory.as_ref().is_some_and(|own| std::ptr::eq(Arc::as_ptr(own), purgatory))
     }

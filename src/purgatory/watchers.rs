@@ -17,17 +17,8 @@ use super::kind::{Host, Kind};
 use crate::sync::Mutex;
 use crate::timer::STEP;
 
-#[cfg(not(tickwheel_model))]
-type Hashing = std::hash::RandomState;
-/// A model must run the same every time.
-#[cfg(tickwheel_model)]
-type Hashing = std::hash::BuildHasherDefault<std::hash::DefaultHasher>;
-
 /// A list that most often has one item.
 pub(crate) type Few<T> = SmallVec<[T; 1]>;
-
-/// Enough for the threads of a large machine; a power of two.
-const SHARDS: usize = 64;
 
 /// Tables up to this size keep their memory.
 const SMALL: usize = 64;
@@ -45,7 +36,7 @@ pub(crate) struct Place {
 /// All lists.
 pub(crate) struct Watchers<K: Kind> {
     shards: Vec<Mutex<Shard<K>>>,
-    hashing: Hashing,
+    hashing: K::Hashing,
 }
 
 struct Shard<K: Kind> {
@@ -86,12 +77,12 @@ pub(crate) struct Walk {
 
 impl<K: Kind> Watchers<K> {
     pub(crate) fn new() -> Self {
-        Self { shards: (0..SHARDS).map(|_| Mutex::new(Shard::new())).collect(), hashing: Hashing::default() }
+        Self { shards: (0..K::SHARDS).map(|_| Mutex::new(Shard::new())).collect(), hashing: K::Hashing::default() }
     }
 
     fn shard(&self, hash: u64) -> &Mutex<Shard<K>> {
         // The table in it uses the lowest and the highest bits.
-        &self.shards[(hash >> 32) as usize & (SHARDS - 1)]
+        &self.shards[(hash >> 32) as usize & (K::SHARDS - 1)]
     }
 
     /// The key's `Hash` is foreign code, so it runs before any lock is taken.

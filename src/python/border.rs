@@ -32,21 +32,23 @@ pub(super) fn lock<'a, T: Send>(py: Python<'_>, mutex: &'a Mutex<T>) -> MutexGua
 /// A value that the GIL guards. The lock inside is never waited for: only a thread that holds the GIL takes it, and
 /// gives it back before it lets the GIL go.
 #[derive(Debug, Default)]
-pub(super) struct GilCell<T>(Mutex<T>);
+#[expect(clippy::disallowed_types, reason = "there is nobody who waits, and is to be counted")]
+pub(super) struct GilCell<T>(std::sync::Mutex<T>);
 
 impl<T> GilCell<T> {
+    #[expect(clippy::disallowed_types, reason = "as above")]
     pub(super) fn new(value: T) -> Self {
-        Self(Mutex::new(value))
+        Self(std::sync::Mutex::new(value))
     }
 
     /// Runs `f` on the value. `f` must neither run Python code nor drop a Python object: move it out instead.
     pub(super) fn with<R>(&self, _py: Python<'_>, f: impl FnOnce(&mut T) -> R) -> R {
-        f(&mut self.0.lock())
+        f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// For the garbage collector, which has no token. `None` leaves the object out, which only keeps it alive.
     pub(super) fn try_with<R>(&self, f: impl FnOnce(&mut T) -> R) -> Option<R> {
-        self.0.try_lock().map(|mut value| f(&mut value))
+        self.0.try_lock().ok().map(|mut value| f(&mut value))
     }
 }
 
@@ -80,8 +82,12 @@ impl<T: OfProcess> Own<T> {
         Self(Some(shared))
     }
 
+    pub(super) fn arc(&self) -> &Arc<T> {
+        self.0.as_ref().expect("taken only by drop")
+    }
+
     pub(super) fn share(&self) -> Arc<T> {
-        Arc::clone(self.0.as_ref().expect("taken only by drop"))
+        Arc::clone(self.arc())
     }
 }
 
@@ -89,7 +95,7 @@ impl<T: OfProcess> Deref for Own<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        self.0.as_ref().expect("taken only by drop")
+        self.arc()
     }
 }
 

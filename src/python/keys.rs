@@ -12,14 +12,19 @@ use hashbrown::HashTable;
 use pyo3::prelude::*;
 
 use super::border::{GilCell, attach};
-use crate::purgatory::shrink;
+use crate::purgatory::{Few, shrink};
 
-/// A key that somebody waits for, or is about to. Dropped by the last, the table forgets it.
+/// A key's number. One that is held stays what it is; dropped by the last holder, the table forgets it.
 pub(super) struct Key {
     id: u64,
-    hash: u64,
-    keys: Arc<Keys>,
+    /// `None` where it was only looked up.
+    held: Option<(u64, Arc<Keys>)>,
 }
+
+/// Hashes the number of a key. Numbers are given in turn, so their low bits spread well; the table wants the highest
+/// bits to differ too.
+#[derive(Default)]
+pub(super) struct KeyHasher(u64);
 
 /// All keys of a purgatory.
 #[derive(Default)]
@@ -32,7 +37,7 @@ struct Table {
 }
 
 struct Entry {
-    /// What Python says.
+    /// Of what Python says.
     hash: u64,
     /// Never used again.
     id: u64,
@@ -51,30 +56,30 @@ enum Step {
 impl Keys {
     /// The key's number, given to it if it has none. Errors: what `__hash__` or `__eq__` raise.
     pub(super) fn hold(self: &Arc<Self>, key: &Bound<'_, PyAny>) -> PyResult<Key> {
-        let held = self.look_up(key, true)?;
-        Ok(held.expect("a key that is not found is put in"))
+        let hash = mixed(key.hash()?);
+        let id = self.look_up(key, hash, true)?.expect("a key that is not found is put in");
+        Ok(Key { id, held: Some((hash, Arc::clone(self))) })
     }
 
     /// The key's number, if it has one. Errors: as `hold`.
-    pub(super) fn find(self: &Arc<Self>, key: &Bound<'_, PyAny>) -> PyResult<Option<Key>> {
-        self.look_up(key, false)
+    pub(super) fn find(&self, key: &Bound<'_, PyAny>) -> PyResult<Option<Key>> {
+        let id = self.look_up(key, mixed(key.hash()?), false)?;
+        Ok(id.map(|id| Key { id, held: None }))
     }
 
-    fn look_up(self: &Arc<Self>, key: &Bound<'_, PyAny>, puts_in: bool) -> PyResult<Option<Key>> {
+    fn look_up(&self, key: &Bound<'_, PyAny>, hash: u64, holds: bool) -> PyResult<Option<u64>> {
         let py = key.py();
-        let hash = key.hash()? as u64;
-        let mut unequal: Vec<u64> = Vec::new();
+        let mut unequal: Few<u64> = Few::new();
         loop {
-            let step = self.0.with(py, |table| table.step(key, hash, &unequal, puts_in));
-            match step {
-                Step::Found(id) => return Ok(Some(Key { id, hash, keys: Arc::clone(self) })),
+            match self.0.with(py, |table| table.step(key, hash, &unequal, holds)) {
+                Step::Found(id) => return Ok(Some(id)),
                 Step::Unknown => return Ok(None),
                 Step::Compare(id, object) => {
                     // Anything may happen in here, also to the table.
                     if !object.bind(py).eq(key)? {
                         unequal.push(id);
-                    } else if self.0.with(py, |table| table.take_hold(hash, id)) {
-                        return Ok(Some(Key { id, hash, keys: Arc::clone(self) }));
+                    } else if self.0.with(py, |table| table.is_still_there(hash, id, holds)) {
+                        return Ok(Some(id));
                     }
                 }
             }
@@ -82,18 +87,22 @@ impl Keys {
     }
 }
 
+/// Python's hash of a small int is the int: mixed, so that the table finds differences in its high bits too.
+fn mixed(hash: isize) -> u64 {
+    (hash as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
 impl Table {
-    fn step(&mut self, key: &Bound<'_, PyAny>, hash: u64, unequal: &[u64], puts_in: bool) -> Step {
-        let py = key.py();
-        if let Some(same) = self.entries.find_mut(hash, |entry| entry.object.is(key)) {
-            same.uses += 1;
-            return Step::Found(same.id);
+    fn step(&mut self, key: &Bound<'_, PyAny>, hash: u64, unequal: &[u64], holds: bool) -> Step {
+        let may_be = |entry: &Entry| entry.hash == hash && !unequal.contains(&entry.id);
+        if let Some(entry) = self.entries.find_mut(hash, may_be) {
+            if entry.object.is(key) {
+                entry.uses += usize::from(holds);
+                return Step::Found(entry.id);
+            }
+            return Step::Compare(entry.id, entry.object.clone_ref(key.py()));
         }
-        let is_open = |entry: &Entry| entry.hash == hash && !unequal.contains(&entry.id);
-        if let Some(entry) = self.entries.find(hash, is_open) {
-            return Step::Compare(entry.id, entry.object.clone_ref(py));
-        }
-        if !puts_in {
+        if !holds {
             return Step::Unknown;
         }
         let id = self.next_id;
@@ -103,8 +112,9 @@ impl Table {
         Step::Found(id)
     }
 
-    fn take_hold(&mut self, hash: u64, id: u64) -> bool {
-        self.entries.find_mut(hash, |entry| entry.id == id).map(|entry| entry.uses += 1).is_some()
+    fn is_still_there(&mut self, hash: u64, id: u64, holds: bool) -> bool {
+        let entry = self.entries.find_mut(hash, |entry| entry.id == id);
+        entry.map(|entry| entry.uses += usize::from(holds)).is_some()
     }
 
     /// Gives one use up. The last one's entry is for the caller to drop.
@@ -134,11 +144,27 @@ impl Hash for Key {
     }
 }
 
+impl Hasher for KeyHasher {
+    fn write(&mut self, _bytes: &[u8]) {
+        unreachable!("a key hashes its number")
+    }
+
+    fn write_u64(&mut self, id: u64) {
+        self.0 = id ^ (mixed(id as isize) << 57);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
 impl Drop for Key {
     fn drop(&mut self) {
-        attach(|py| {
-            let gone = self.keys.0.with(py, |table| table.let_go(self.hash, self.id));
-            drop(gone);
-        });
+        if let Some((hash, keys)) = self.held.take() {
+            attach(|py| {
+                let gone = keys.0.with(py, |table| table.let_go(hash, self.id));
+                drop(gone);
+            });
+        }
     }
 }

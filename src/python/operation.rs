@@ -1,5 +1,7 @@
 //! `DelayedOperation`: what waits in a purgatory.
 
+use std::sync::OnceLock;
+
 use pyo3::exceptions::{PyNotImplementedError, PyTypeError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::intern;
@@ -37,6 +39,7 @@ use crate::purgatory::{self, Cause, Life};
 #[pyclass(frozen, extends = TimerTask, subclass, module = "tickwheel")]
 pub(super) struct DelayedOperation {
     pub(super) life: Life<PyOperations>,
+    pub(super) lock: OnceLock<Py<PyAny>>,
     content: GilCell<Content>,
     /// The process it was made in: in a child of that, its native lock may be held by nobody.
     epoch: u32,
@@ -44,9 +47,9 @@ pub(super) struct DelayedOperation {
 
 #[derive(Default)]
 struct Content {
-    lock: Option<Py<PyAny>>,
     /// Whom to tell how it ended: `True` in time, `False` expired, `None` taken out.
-    waiters: Vec<Py<PyAny>>,
+    #[expect(clippy::box_collection, reason = "most operations have none: 8 bytes in each, not 24")]
+    waiters: Option<Box<Vec<Py<PyAny>>>>,
     /// How it ended, once all has been told.
     ended: Option<Cause>,
 }
@@ -57,7 +60,8 @@ impl DelayedOperation {
     #[new]
     #[pyo3(signature = (*_args, **_kwargs), text_signature = "(delay_ms, lock=None)")]
     fn new(_args: &Bound<'_, PyTuple>, _kwargs: Option<&Bound<'_, PyDict>>) -> PyClassInitializer<Self> {
-        let operation = Self { life: Life::new(), content: GilCell::default(), epoch: fork_epoch() };
+        let operation =
+            Self { life: Life::new(), lock: OnceLock::new(), content: GilCell::default(), epoch: fork_epoch() };
         PyClassInitializer::from(TimerTask::empty()).add_subclass(operation)
     }
 
@@ -89,9 +93,10 @@ impl DelayedOperation {
             )));
         }
         slf.as_super().get().initialize_expiry(py, delay)?;
-        let lock = lock.map(|lock| lock.clone().unbind());
-        let old = slf.get().content.with(py, |content| std::mem::replace(&mut content.lock, lock));
-        drop(old);
+        if let Some(lock) = lock {
+            // Initialized twice, it keeps the first.
+            let _ = slf.get().lock.set(lock.clone().unbind());
+        }
         Ok(())
     }
 
@@ -155,7 +160,7 @@ impl DelayedOperation {
         this.check_process(py)?;
         let ended = this.content.with(py, |content| {
             if content.ended.is_none() {
-                content.waiters.push(waiter.clone().unbind());
+                content.waiters.get_or_insert_default().push(waiter.clone().unbind());
             }
             content.ended
         });
@@ -182,9 +187,9 @@ impl DelayedOperation {
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(self.lock.get())?;
         let visited = self.content.try_with(|content| {
-            visit.call(&content.lock)?;
-            content.waiters.iter().try_for_each(|waiter| visit.call(waiter))
+            content.waiters.iter().flat_map(|waiters| waiters.iter()).try_for_each(|waiter| visit.call(waiter))
         });
         visited.unwrap_or(Ok(()))
     }
@@ -195,22 +200,24 @@ impl DelayedOperation {
     }
 }
 
-impl DelayedOperation {
-    pub(super) fn lock(&self, py: Python<'_>) -> Option<Py<PyAny>> {
-        self.content.with(py, |content| content.lock.as_ref().map(|lock| lock.clone_ref(py)))
+impl Content {
+    fn take_waiters(&mut self) -> Vec<Py<PyAny>> {
+        self.waiters.take().map_or_else(Vec::new, |waiters| *waiters)
     }
+}
 
+impl DelayedOperation {
     /// It has ended so; returns whom to tell.
     pub(super) fn ended(&self, py: Python<'_>, cause: Cause) -> Vec<Py<PyAny>> {
         self.content.with(py, |content| {
             content.ended = Some(cause);
-            std::mem::take(&mut content.waiters)
+            content.take_waiters()
         })
     }
 
     /// It was taken out of its purgatory.
     pub(super) fn tell_cancelled(&self, py: Python<'_>) -> PyResult<()> {
-        let waiters = self.content.with(py, |content| std::mem::take(&mut content.waiters));
+        let waiters = self.content.with(py, Content::take_waiters);
         waiters.into_iter().try_for_each(|waiter| waiter.call1(py, (py.None(),)).map(drop))
     }
 

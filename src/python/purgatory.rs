@@ -140,7 +140,7 @@ impl DelayedOperationPurgatory {
         operation.as_super().get().delay(py)?;
         let keys = self.hold(keys)?;
         let side = Side::new(py);
-        let watched = self.core.share().try_complete_else_watch(&side, operation.as_unbound(), keys);
+        let watched = self.core.arc().try_complete_else_watch(&side, operation.as_unbound(), keys);
         side.over(())?;
         watched.map_err(|refused| match refused {
             Refused::Waiting => PyValueError::new_err(
@@ -160,7 +160,7 @@ impl DelayedOperationPurgatory {
         self.check_process(py)?;
         let Some(key) = self.core.home.keys.find(key)? else { return Ok(0) };
         let side = Side::new(py);
-        let count = self.core.share().check_and_complete(&side, &key);
+        let count = self.core.arc().check_and_complete(&side, &key);
         side.over(count)
     }
 
@@ -285,11 +285,18 @@ impl DelayedOperationPurgatory {
             return Err(refuse());
         }
         let mut held = Few::new();
-        for key in keys.try_iter().map_err(|_| refuse())? {
-            let key = self.core.home.keys.hold(&key?)?;
+        let mut hold = |key: &Bound<'_, PyAny>| -> PyResult<()> {
+            let key = self.core.home.keys.hold(key)?;
             if !held.contains(&key) {
                 held.push(key);
             }
+            Ok(())
+        };
+        if let Ok(list) = keys.cast::<PyList>() {
+            // Without an iterator object.
+            list.iter().try_for_each(|key| hold(&key))?;
+        } else {
+            keys.try_iter().map_err(|_| refuse())?.try_for_each(|key| hold(&key?))?;
         }
         if held.is_empty() {
             return Err(PyValueError::new_err(

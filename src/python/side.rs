@@ -5,6 +5,7 @@
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 
 use pyo3::exceptions::PyRuntimeError;
@@ -14,12 +15,12 @@ use pyo3::types::PyTuple;
 
 use super::args::Ms;
 use super::border::{self, OfProcess, Own};
-use super::keys::{Key, Keys};
+use super::keys::{Key, KeyHasher, Keys};
 use super::operation::DelayedOperation;
 use super::run;
 use super::shared::Shared;
 use super::task::TimerTask;
-use crate::purgatory::{self, Attempt, Cause, Host, Kind, Life, MOST_YIELDS, Purgatory};
+use crate::purgatory::{self, Armed, Attempt, Cause, Host, Kind, Life, MOST_YIELDS, Purgatory};
 use crate::state::{Room, When};
 use crate::sync::{Mutex, MutexGuard, yield_now};
 
@@ -39,6 +40,9 @@ pub(super) struct Home {
 
 impl Kind for PyOperations {
     type Key = Key;
+    type Hashing = BuildHasherDefault<KeyHasher>;
+    /// The GIL lets one thread at a time come here.
+    const SHARDS: usize = 1;
     type Op = Py<DelayedOperation>;
     /// Where it is on the timer the task itself knows.
     type Deadline = ();
@@ -118,7 +122,7 @@ impl Host<PyOperations> for Side<'_> {
     }
 
     fn attempt(&self, op: &Py<DelayedOperation>) -> Attempt<PyErr> {
-        let Some(lock) = op.get().lock(self.py) else {
+        let Some(lock) = op.get().lock.get() else {
             return self.try_complete(op).map_or_else(Attempt::Failed, |()| Attempt::Ran);
         };
         let lock = lock.bind(self.py);
@@ -133,13 +137,14 @@ impl Host<PyOperations> for Side<'_> {
         tried.and(released.map(drop)).map_or_else(Attempt::Failed, |()| Attempt::Ran)
     }
 
-    fn arm(&self, home: &Home, op: &Py<DelayedOperation>) -> PyResult<Option<()>> {
+    fn arm(&self, home: &Home, op: &Py<DelayedOperation>) -> PyResult<Armed<PyOperations>> {
         if !home.timer_enabled {
-            return Ok(None);
+            return Ok(Armed { deadline: None, now_us: self.now_us(home) });
         }
         let task = op.bind(self.py).as_super();
         let delay = task.get().delay(self.py)?;
-        TimerTask::schedule(task, &home.shared.share(), When::AfterUs(delay.to_us())).map(Some)
+        let now_us = TimerTask::schedule_with(task, home.shared.arc(), When::AfterUs(delay.to_us()), Room::IfAny)?;
+        Ok(Armed { deadline: Some(()), now_us })
     }
 
     fn disarm(&self, _home: &Home, op: &Py<DelayedOperation>, (): &()) -> bool {
@@ -155,7 +160,7 @@ impl Host<PyOperations> for Side<'_> {
         let delay = purgatory::put_off_for(tries);
         let task = TimerTask::one_shot(self.py, Ms(delay.as_secs_f64() * 1000.0), &check, &PyTuple::empty(self.py))?;
         let when = When::AfterUs(delay.as_micros() as u64);
-        TimerTask::schedule_with(&task, &purgatory.home.shared.share(), when, Room::Always)
+        TimerTask::schedule_with(&task, purgatory.home.shared.arc(), when, Room::Always).map(drop)
     }
 
     fn give_way(&self, rounds: u32) {

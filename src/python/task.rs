@@ -233,11 +233,11 @@ impl TimerTask {
 
     /// Puts the task on a timer, or moves it there (T7). Runs no Python code, so a native lock may be held.
     pub(super) fn schedule(slf: &Bound<'_, Self>, shared: &Arc<Shared>, when: When) -> PyResult<()> {
-        Self::schedule_with(slf, shared, when, Room::IfAny)
+        Self::schedule_with(slf, shared, when, Room::IfAny).map(drop)
     }
 
-    /// As `schedule`; a task of the library's own finds room always.
-    pub(super) fn schedule_with(slf: &Bound<'_, Self>, shared: &Arc<Shared>, when: When, room: Room) -> PyResult<()> {
+    /// As `schedule`; a task of the library's own finds room always. Returns what the clock read.
+    pub(super) fn schedule_with(slf: &Bound<'_, Self>, shared: &Arc<Shared>, when: When, room: Room) -> PyResult<u64> {
         let py = slf.py();
         let this = slf.get();
         loop {
@@ -272,7 +272,7 @@ impl TimerTask {
             drop(state);
             drop(old);
             shared.timer.wake_if(wakes);
-            return Ok(());
+            return Ok(due.now_us);
         }
     }
 
