@@ -11,6 +11,7 @@ A hierarchical timing wheel in Rust (the design of Apache Kafka's request timer)
 from tickwheel._native import (
     DelayedOperation,
     DelayedOperationPurgatory,
+    OperationCancelled,
     SystemTimer,
     TaskBatch,
     TickwheelError,
@@ -26,6 +27,7 @@ from tickwheel._native import (
 __all__ = [
     "DelayedOperation",
     "DelayedOperationPurgatory",
+    "OperationCancelled",
     "SystemTimer",
     "TaskBatch",
     "TickwheelError",

@@ -38,6 +38,9 @@ class TimerFull(TickwheelError, RuntimeError):
 class TimerRejected(TickwheelError, RuntimeError):
     """The executor refused a task that was due: it did not run and may be added again."""
 
+class OperationCancelled(TickwheelError, RuntimeError):
+    """The operation was taken out of its purgatory before it was complete; who waits for it gets this."""
+
 class BucketSnapshot(TypedDict):
     """One bucket: when it expires (-1: not armed) and the names of its tasks, in order of add."""
 
@@ -296,9 +299,10 @@ class DelayedOperation(TimerTask):
 
     `delay_ms`: when to give up, counted from the call that watches it, int or finite float. `lock`: an object with
     `acquire(blocking)` and `release()`, best a `threading.RLock`, to be held around `try_complete`; nobody ever
-    waits for it: while a stranger holds it, the check is put off by a few milliseconds. A subclass gives
-    `try_complete()`, and `on_complete()` and `on_expiration()` as it needs them. An operation is completed once;
-    make one for each wait. After Kafka's `DelayedOperation`.
+    waits for it: while a stranger holds it, the check is put off by a few milliseconds. `name` is for people. A
+    subclass gives `try_complete()`, and `on_complete()` and `on_expiration()` as it needs them. They run in the
+    thread that checks or completes it, and for an expiry where the timer's callbacks run. An operation is completed
+    once; make one for each wait. After Kafka's `DelayedOperation`.
 
     >>> class Reply(DelayedOperation):
     ...     text = None
@@ -315,10 +319,14 @@ class DelayedOperation(TimerTask):
     1
     """
 
-    def __init__(self, delay_ms: float, lock: _Lock | None = None) -> None: ...
+    def __init__(self, delay_ms: float, lock: _Lock | None = None, *, name: str | None = None) -> None: ...
     @property
     def is_completed(self) -> bool:
         """Whether it is complete, in time or not."""
+
+    @property
+    def is_expired(self) -> bool:
+        """Whether it is complete because its time ran out; `on_complete` may ask already."""
 
     def try_complete(self) -> bool:
         """Check whether what it waits for is there, and if so return `self.force_complete()`. Override it.
@@ -397,9 +405,10 @@ class DelayedOperationPurgatory:
         """Try `operation`; if it is not complete, watch it under every key, try it once more, and set its deadline
         [P2].
 
-        Returns `True` only if this call completed it. Equal keys count once. Errors: `ValueError` without a key, or
-        for an operation that waits already; `TypeError` for a key that is not hashable; what its `try_complete`
-        raises; as `add` of the timer. It is watched nowhere then.
+        Returns `True` only if this call completed it. `keys` is a collection: for one key that is a tuple pass `[key]`.
+        Equal keys count once. Errors: `ValueError` without a key, or for an operation that waits already; `TypeError`
+        for a key that is not hashable; what its `try_complete` raises; as `add` of the timer. It is watched nowhere
+        then.
         """
 
     def check_and_complete(self, key: Hashable) -> int:
@@ -417,8 +426,9 @@ class DelayedOperationPurgatory:
     def wait(self, operation: DelayedOperation, keys: Iterable[Hashable]) -> Coroutine[Any, Any, bool]:
         """Watch `operation` and wait for it, from asyncio: `True` if it completed in time, `False` if it expired.
 
-        Cancelled, it takes the operation out; an operation that is taken out cancels it. Errors: as
-        `try_complete_else_watch`.
+        Cancelled, it takes the operation out. Errors: `OperationCancelled` if somebody else takes it out; as
+        `try_complete_else_watch`. The operation's own methods run in the loop's thread only if the timer's executor is
+        the loop and all checks are made there.
         """
 
     def stats(self) -> PurgatoryStats:

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import Hashable, Iterable
 
-from tickwheel._native import DelayedOperation, DelayedOperationPurgatory
+from tickwheel._native import DelayedOperation, DelayedOperationPurgatory, OperationCancelled
 
 __all__: list[str] = []
 
@@ -18,7 +18,8 @@ async def wait(purgatory: DelayedOperationPurgatory, operation: DelayedOperation
         if ended.done():
             return
         if in_time is None:
-            ended.cancel("the operation was taken out of its purgatory")
+            text = f"{operation!r} was taken out of {purgatory!r} before it was complete"
+            ended.set_exception(OperationCancelled(text))
         else:
             ended.set_result(in_time)
 

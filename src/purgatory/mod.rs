@@ -333,7 +333,7 @@ pub(crate) fn expire<K: Kind, H: Host<K>>(host: &H, op: &K::Op) -> bool {
 
 fn complete<K: Kind, H: Host<K>>(host: &H, op: &K::Op, cause: Cause, for_the_purgatory: bool) -> bool {
     let life = K::life(op);
-    if !life.win(for_the_purgatory) {
+    if !life.win(cause, for_the_purgatory) {
         return false;
     }
     let left = host.lock(&life.watch).take();

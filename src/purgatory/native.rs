@@ -74,6 +74,12 @@ impl<O: DelayedOperation> Operation<O> {
         self.0.life.is_completed()
     }
 
+    /// Whether it is complete because its time ran out. `on_complete` may ask already.
+    #[must_use]
+    pub fn is_expired(&self) -> bool {
+        self.0.life.is_expired()
+    }
+
     /// Takes it off the timer and off every key: `true` if it waited, and nobody but the caller will complete it.
     #[expect(clippy::must_use_candidate, reason = "often called for its effect alone")]
     pub fn cancel(&self) -> bool {

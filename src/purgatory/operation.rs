@@ -3,15 +3,17 @@
 use std::sync::Arc;
 
 use super::Purgatory;
-use super::kind::Kind;
+use super::kind::{Cause, Kind};
 use super::watchers::{Few, Place};
 use crate::sync::{AtomicBool, AtomicU8, Mutex, Ordering};
 
-/// What became of it. Moves once to `COMPLETED`, and stays there (P1).
+/// What became of it. Moves once to one of the last two, and stays there (P1).
 const OPEN: u8 = 0;
 /// Taken out by a cancel: whoever still tries it for the purgatory comes too late. Watched again, it is open again.
 const WITHDRAWN: u8 = 1;
+/// Completed, by an event or by its time.
 const COMPLETED: u8 = 2;
+const EXPIRED: u8 = 3;
 
 /// Whether a thread tries it (P6).
 const IDLE: u8 = 0;
@@ -52,7 +54,11 @@ impl<K: Kind> Life<K> {
     }
 
     pub(crate) fn is_completed(&self) -> bool {
-        self.outcome.load(Ordering::Acquire) == COMPLETED
+        matches!(self.outcome.load(Ordering::Acquire), COMPLETED | EXPIRED)
+    }
+
+    pub(crate) fn is_expired(&self) -> bool {
+        self.outcome.load(Ordering::Acquire) == EXPIRED
     }
 
     pub(super) fn is_open(&self) -> bool {
@@ -66,12 +72,13 @@ impl<K: Kind> Life<K> {
 
     /// The one step that decides who completes it. A cancel has overtaken those who still try it or expire it; anybody
     /// else may complete what a cancel has handed out.
-    pub(super) fn win(&self, for_the_purgatory: bool) -> bool {
+    pub(super) fn win(&self, cause: Cause, for_the_purgatory: bool) -> bool {
+        let ended = if cause == Cause::Event { COMPLETED } else { EXPIRED };
         let mut now = OPEN;
         loop {
-            match self.outcome.compare_exchange(now, COMPLETED, Ordering::AcqRel, Ordering::Acquire) {
+            match self.outcome.compare_exchange(now, ended, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => return true,
-                Err(COMPLETED) => return false,
+                Err(COMPLETED | EXPIRED) => return false,
                 Err(WITHDRAWN) if for_the_purgatory => return false,
                 Err(found) => now = found, // taken out, or watched again, at this very moment
             }

@@ -11,9 +11,9 @@ use crate::error::Error;
 create_exception!(tickwheel, TickwheelError, PyException, "The root of every error that only tickwheel raises.");
 
 /// The exceptions that are a `RuntimeError` too, so they cannot be made by the macro, which knows one base.
-static TIMER_ERRORS: PyOnceLock<[Py<PyType>; 4]> = PyOnceLock::new();
+static TIMER_ERRORS: PyOnceLock<[Py<PyType>; 5]> = PyOnceLock::new();
 
-const NAMES: [(&str, &str); 4] = [
+const NAMES: [(&str, &str); 5] = [
     ("TimerClosed", "The timer was shut down: it takes no more tasks."),
     (
         "TimerForked",
@@ -21,9 +21,13 @@ const NAMES: [(&str, &str); 4] = [
     ),
     ("TimerFull", "The add would pass `max_pending`; nothing was added."),
     ("TimerRejected", "The executor refused a task that was due: it did not run and may be added again."),
+    (
+        "OperationCancelled",
+        "The operation was taken out of its purgatory before it was complete; who waits for it gets this.",
+    ),
 ];
 
-fn timer_errors(py: Python<'_>) -> PyResult<&[Py<PyType>; 4]> {
+fn timer_errors(py: Python<'_>) -> PyResult<&[Py<PyType>; 5]> {
     TIMER_ERRORS.get_or_try_init(py, || {
         let bases = PyTuple::new(py, [py.get_type::<TickwheelError>(), py.get_type::<PyRuntimeError>()])?;
         let make = |(name, doc): (&str, &str)| -> PyResult<Py<PyType>> {
@@ -32,8 +36,8 @@ fn timer_errors(py: Python<'_>) -> PyResult<&[Py<PyType>; 4]> {
             namespace.set_item("__module__", "tickwheel")?;
             Ok(py.get_type::<PyType>().call1((name, &bases, namespace))?.cast_into::<PyType>()?.unbind())
         };
-        let [closed, forked, full, rejected] = NAMES;
-        Ok([make(closed)?, make(forked)?, make(full)?, make(rejected)?])
+        let [closed, forked, full, rejected, cancelled] = NAMES;
+        Ok([make(closed)?, make(forked)?, make(full)?, make(rejected)?, make(cancelled)?])
     })
 }
 

@@ -19,9 +19,10 @@ use crate::purgatory::{self, Cause, Life};
 ///
 /// `delay_ms`: when to give up, counted from the call that watches it, int or finite float. `lock`: an object with
 /// `acquire(blocking)` and `release()`, best a `threading.RLock`, to be held around `try_complete`; nobody ever
-/// waits for it: while a stranger holds it, the check is put off by a few milliseconds. A subclass gives
-/// `try_complete()`, and `on_complete()` and `on_expiration()` as it needs them. An operation is completed once;
-/// make one for each wait. After Kafka's `DelayedOperation`.
+/// waits for it: while a stranger holds it, the check is put off by a few milliseconds. `name` is for people. A
+/// subclass gives `try_complete()`, and `on_complete()` and `on_expiration()` as it needs them. They run in the
+/// thread that checks or completes it, and for an expiry where the timer's callbacks run. An operation is completed
+/// once; make one for each wait. After Kafka's `DelayedOperation`.
 ///
 /// >>> class Reply(DelayedOperation):
 /// ...     text = None
@@ -58,15 +59,20 @@ struct Content {
 impl DelayedOperation {
     /// Takes whatever the `__init__` of a subclass takes; ours fills it in.
     #[new]
-    #[pyo3(signature = (*_args, **_kwargs), text_signature = "(delay_ms, lock=None)")]
+    #[pyo3(signature = (*_args, **_kwargs), text_signature = "(delay_ms, lock=None, *, name=None)")]
     fn new(_args: &Bound<'_, PyTuple>, _kwargs: Option<&Bound<'_, PyDict>>) -> PyClassInitializer<Self> {
         let operation =
             Self { life: Life::new(), lock: OnceLock::new(), content: GilCell::default(), epoch: fork_epoch() };
         PyClassInitializer::from(TimerTask::empty()).add_subclass(operation)
     }
 
-    #[pyo3(signature = (delay_ms, lock=None))]
-    fn __init__(slf: &Bound<'_, Self>, delay_ms: &Bound<'_, PyAny>, lock: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+    #[pyo3(signature = (delay_ms, lock=None, *, name=None))]
+    fn __init__(
+        slf: &Bound<'_, Self>,
+        delay_ms: &Bound<'_, PyAny>,
+        lock: Option<&Bound<'_, PyAny>>,
+        name: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
         let py = slf.py();
         let delay = args::ms(delay_ms, "delay_ms")?;
         let (class, base) = (slf.get_type(), py.get_type::<Self>());
@@ -92,7 +98,7 @@ impl DelayedOperation {
                 "lock must have acquire(blocking) and release(), got {given}: pass a threading.RLock(), or leave it out"
             )));
         }
-        slf.as_super().get().initialize_expiry(py, delay)?;
+        slf.as_super().get().initialize_expiry(py, delay, name)?;
         if let Some(lock) = lock {
             // Initialized twice, it keeps the first.
             let _ = slf.get().lock.set(lock.clone().unbind());
@@ -132,6 +138,12 @@ impl DelayedOperation {
     #[getter]
     fn is_completed(&self) -> bool {
         self.life.is_completed()
+    }
+
+    /// Whether it is complete because its time ran out; `on_complete` may ask already.
+    #[getter]
+    fn is_expired(&self) -> bool {
+        self.life.is_expired()
     }
 
     /// Take it off its timer and off every key; `True` exactly when the purgatory will neither complete nor expire
@@ -174,7 +186,10 @@ impl DelayedOperation {
 
     fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
         let (class, this) = (slf.get_type().name()?, slf.get());
-        let state = if this.life.is_completed() {
+        let name = slf.as_super().get().name(slf.py()).map_or_else(String::new, |name| format!(" '{name}'"));
+        let state = if this.life.is_expired() {
+            " expired"
+        } else if this.life.is_completed() {
             " completed"
         } else if this.epoch != fork_epoch() {
             " of the parent process"
@@ -183,7 +198,7 @@ impl DelayedOperation {
         } else {
             " waiting"
         };
-        Ok(format!("<{class}{state}>"))
+        Ok(format!("<{class}{name}{state}>"))
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
-use pyo3::types::{PyByteArray, PyBytes, PyDict, PyList, PyString};
+use pyo3::types::{PyByteArray, PyBytes, PyDict, PyList, PyString, PyTuple};
 
 use super::args;
 use super::border::{GilCell, Own, attach};
@@ -125,9 +125,10 @@ impl DelayedOperationPurgatory {
     /// Try `operation`; if it is not complete, watch it under every key, try it once more, and set its deadline
     /// [P2].
     ///
-    /// Returns `True` only if this call completed it. Equal keys count once. Errors: `ValueError` without a key, or
-    /// for an operation that waits already; `TypeError` for a key that is not hashable; what its `try_complete`
-    /// raises; as `add` of the timer. It is watched nowhere then.
+    /// Returns `True` only if this call completed it. `keys` is a collection: for one key that is a tuple pass `[key]`.
+    /// Equal keys count once. Errors: `ValueError` without a key, or for an operation that waits already; `TypeError`
+    /// for a key that is not hashable; what its `try_complete` raises; as `add` of the timer. It is watched nowhere
+    /// then.
     #[pyo3(signature = (operation, keys))]
     fn try_complete_else_watch(&self, operation: &Bound<'_, PyAny>, keys: &Bound<'_, PyAny>) -> PyResult<bool> {
         let py = operation.py();
@@ -177,8 +178,9 @@ impl DelayedOperationPurgatory {
 
     /// Watch `operation` and wait for it, from asyncio: `True` if it completed in time, `False` if it expired.
     ///
-    /// Cancelled, it takes the operation out; an operation that is taken out cancels it. Errors: as
-    /// `try_complete_else_watch`.
+    /// Cancelled, it takes the operation out. Errors: `OperationCancelled` if somebody else takes it out; as
+    /// `try_complete_else_watch`. The operation's own methods run in the loop's thread only if the timer's executor is
+    /// the loop and all checks are made there.
     #[pyo3(signature = (operation, keys))]
     fn wait<'py>(
         slf: &Bound<'py, Self>,
@@ -280,7 +282,8 @@ impl DelayedOperationPurgatory {
         };
         let is_one = keys.is_instance_of::<PyString>()
             || keys.is_instance_of::<PyBytes>()
-            || keys.is_instance_of::<PyByteArray>();
+            || keys.is_instance_of::<PyByteArray>()
+            || (keys.is_instance_of::<PyTuple>() && keys.hasattr("_fields")?); // a named tuple is one key
         if is_one {
             return Err(refuse());
         }

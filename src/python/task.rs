@@ -88,16 +88,11 @@ impl TimerTask {
                 ));
             }
         }
-        let name = name.map(|name| {
-            name.cast::<PyString>()
-                .map(|name| name.clone().unbind())
-                .map_err(|_| PyTypeError::new_err(format!("name must be text, got {name}: it is what snapshots show")))
-        });
         let content = Content {
             delay: Some(delay),
             callback: callback.map(|callback| callback.clone().unbind()),
             args: (!args.is_empty()).then(|| args.clone().unbind()),
-            name: name.transpose()?,
+            name: name.map(name_of).transpose()?,
             runs: if overrides_run { Runs::Method } else { Runs::Callback },
             ..Content::default()
         };
@@ -110,7 +105,7 @@ impl TimerTask {
     }
 
     #[getter]
-    fn name(&self, py: Python<'_>) -> Option<Py<PyString>> {
+    pub(super) fn name(&self, py: Python<'_>) -> Option<Py<PyString>> {
         self.cell.with(py, |content| content.name.as_ref().map(|name| name.clone_ref(py)))
     }
 
@@ -194,8 +189,9 @@ impl TimerTask {
     }
 
     /// Makes it the deadline of a `DelayedOperation`.
-    pub(super) fn initialize_expiry(&self, py: Python<'_>, delay: Ms) -> PyResult<()> {
-        self.initialize(py, Content { delay: Some(delay), runs: Runs::Expiry, ..Content::default() })
+    pub(super) fn initialize_expiry(&self, py: Python<'_>, delay: Ms, name: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+        let name = name.map(name_of).transpose()?;
+        self.initialize(py, Content { delay: Some(delay), name, runs: Runs::Expiry, ..Content::default() })
     }
 
     fn initialize(&self, py: Python<'_>, content: Content) -> PyResult<()> {
@@ -350,4 +346,9 @@ impl TimerTask {
         }
         Ok(())
     }
+}
+
+fn name_of(name: &Bound<'_, PyAny>) -> PyResult<Py<PyString>> {
+    let text = name.cast::<PyString>().map(|name| name.clone().unbind());
+    text.map_err(|_| PyTypeError::new_err(format!("name must be text, got {name}: it is what snapshots show")))
 }

@@ -41,6 +41,7 @@ def test_tickwheel_exports_exactly_these_names() -> None:
     names = [
         "DelayedOperation",
         "DelayedOperationPurgatory",
+        "OperationCancelled",
         "SystemTimer",
         "TaskBatch",
         "TickwheelError",
@@ -75,7 +76,7 @@ def test_the_version_is_the_packages() -> None:
 
 def test_the_errors_are_one_tree() -> None:
     assert tickwheel.TickwheelError.__bases__ == (Exception,)
-    for name in ("TimerClosed", "TimerForked", "TimerFull", "TimerRejected"):
+    for name in ("OperationCancelled", "TimerClosed", "TimerForked", "TimerFull", "TimerRejected"):
         assert getattr(tickwheel, name).__bases__ == (tickwheel.TickwheelError, RuntimeError)
 
 
