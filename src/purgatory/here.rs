@@ -1,8 +1,9 @@
-//! Which operations this thread is trying right now.
+//! Which operations this thread is trying right now, and which keys it is checking.
 //!
 //! A thread that is inside an operation's `try_complete` must not mark that operation for itself, or a `try_complete`
 //! that checks its own key would never end (P6). And what completes inside one is told of only after the outermost has
-//! returned, when the purgatory holds no operation's lock on this thread any more.
+//! returned, when the purgatory holds no operation's lock on this thread any more. A check of a key from inside a try of
+//! that same check is left to the latter, or n operations that check their own key would be tried n! times.
 
 use std::cell::RefCell;
 
@@ -14,15 +15,27 @@ struct Try {
     is_won: bool,
 }
 
+/// A check of a key.
+struct Check {
+    /// The key, by the address of its purgatory and its hash. Where two have the same hash, one is checked once too often.
+    key: (usize, u64),
+    /// How many tries it is inside of.
+    depth: usize,
+    /// It was asked for again from inside.
+    again: bool,
+}
+
 struct Here {
     /// The outermost first.
     tries: Vec<Try>,
+    checks: Vec<Check>,
     /// Whether endings were deferred.
     owes: bool,
 }
 
 thread_local! {
-    static HERE: RefCell<Here> = const { RefCell::new(Here { tries: Vec::new(), owes: false }) };
+    static HERE: RefCell<Here> =
+        const { RefCell::new(Here { tries: Vec::new(), checks: Vec::new(), owes: false }) };
 }
 
 /// What happened during a try.
@@ -60,7 +73,7 @@ pub(super) fn enter(operation: usize) -> bool {
 /// It tries the innermost one no longer.
 pub(super) fn leave() -> Tried {
     HERE.with(|here| {
-        let Here { tries, owes } = &mut *here.borrow_mut();
+        let Here { tries, owes, .. } = &mut *here.borrow_mut();
         let is_won = tries.pop().is_some_and(|last| last.is_won);
         let is_inside = !tries.is_empty();
         Tried { is_won, is_inside, owes: !is_inside && std::mem::take(owes) }
@@ -75,7 +88,7 @@ pub(super) fn is_trying(operation: usize) -> bool {
 /// This thread has completed that operation.
 pub(super) fn won(operation: usize) -> Teller {
     HERE.with(|here| {
-        let Here { tries, owes } = &mut *here.borrow_mut();
+        let Here { tries, owes, .. } = &mut *here.borrow_mut();
         if let Some(own) = tries.iter_mut().find(|earlier| earlier.operation == operation) {
             own.is_won = true;
             return Teller::Try;
@@ -91,4 +104,47 @@ pub(super) fn won(operation: usize) -> Teller {
 /// An ending was deferred to the outermost try.
 pub(super) fn owes() {
     HERE.with(|here| here.borrow_mut().owes = true);
+}
+
+/// This thread checks a key while it lives.
+pub(super) struct Checking;
+
+impl Checking {
+    /// `None` inside a try of a check of that same key; which then goes on once more.
+    pub(super) fn enter(purgatory: usize, hash: u64) -> Option<Self> {
+        HERE.with(|here| {
+            let Here { tries, checks, .. } = &mut *here.borrow_mut();
+            let (key, depth) = ((purgatory, hash), tries.len());
+            if let Some(outer) = checks.iter_mut().rev().find(|outer| outer.key == key && outer.depth < depth) {
+                outer.again = true;
+                return None;
+            }
+            checks.push(Check { key, depth, again: false });
+            Some(Self)
+        })
+    }
+
+    /// It is over; or, if it was asked for again from inside, returned to go on.
+    pub(super) fn leave(self) -> Option<Self> {
+        let goes_on = HERE.with(|here| {
+            let checks = &mut here.borrow_mut().checks;
+            let goes_on = checks.last_mut().is_some_and(|last| std::mem::take(&mut last.again));
+            if !goes_on {
+                checks.pop();
+            }
+            goes_on
+        });
+        if goes_on {
+            return Some(self);
+        }
+        std::mem::forget(self);
+        None
+    }
+}
+
+/// A key's `Eq` panicked, or the last pass completed nothing.
+impl Drop for Checking {
+    fn drop(&mut self) {
+        HERE.with(|here| here.borrow_mut().checks.pop());
+    }
 }

@@ -20,7 +20,7 @@ pub(crate) use kind::{Armed, Attempt, Cause, Host, Kind};
 pub use native::{DelayedOperation, DelayedOperationPurgatory, Operation, PurgatoryStats};
 pub(crate) use operation::Life;
 
-use here::Teller;
+use here::{Checking, Teller};
 use operation::{Left, Watch};
 pub(crate) use watchers::Few;
 #[cfg(feature = "python")]
@@ -139,13 +139,31 @@ impl<K: Kind> Purgatory<K> {
     }
 
     /// Tries every operation that watches the key; how many this call completed (P3).
+    ///
+    /// Inside a try of a check of that same key it is left to the latter, which goes over the key once more, and again as
+    /// long as that completes anything.
     pub(crate) fn check_and_complete<H: Host<K>>(self: &Arc<Self>, host: &H, key: &K::Key) -> usize {
+        let hash = self.watchers.hash(key);
+        let Some(mut checking) = Checking::enter(Arc::as_ptr(self) as usize, hash) else { return 0 };
+        let mut count = self.check_all(host, hash, key);
+        while let Some(goes_on) = checking.leave() {
+            checking = goes_on;
+            let more = self.check_all(host, hash, key);
+            count += more;
+            if more == 0 {
+                break;
+            }
+        }
+        count
+    }
+
+    fn check_all<H: Host<K>>(self: &Arc<Self>, host: &H, hash: u64, key: &K::Key) -> usize {
         let mut walk = Walk::default();
         let mut count = 0;
         let mut more = true;
         while more {
             let step;
-            (step, more) = self.watchers.walk(host, key, &mut walk);
+            (step, more) = self.watchers.walk(host, hash, key, &mut walk);
             for (_, op) in step {
                 let checked = self.check(host, &op, 0);
                 count += usize::from(checked.is_won);
@@ -159,12 +177,13 @@ impl<K: Kind> Purgatory<K> {
 
     /// Takes out the key's operations that are not complete and are not being completed (P4), in order of arrival.
     pub(crate) fn cancel_for_key<H: Host<K>>(&self, host: &H, key: &K::Key) -> Vec<K::Op> {
+        let hash = self.watchers.hash(key);
         let mut walk = Walk::default();
         let mut cancelled = Vec::new();
         let mut more = true;
         while more {
             let step;
-            (step, more) = self.watchers.walk(host, key, &mut walk);
+            (step, more) = self.watchers.walk(host, hash, key, &mut walk);
             // One that was taken out meanwhile may wait again, elsewhere.
             let is_there = |place| move |watch: &Watch<K>| watch.is_in(self) && watch.places.contains(&place);
             let taken = step.into_iter().filter(|(place, op)| cancel_if(host, op, is_there(*place)));

@@ -13,10 +13,11 @@ mod strangers;
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use super::{Attempt, Cause, Few, Host, Kind, Life, Purgatory};
+use super::{Armed, Attempt, Cause, Few, Host, Kind, Life, Purgatory};
 use crate::model::count;
 use crate::sync::{self, Mutex, MutexGuard, ThreadId, thread_local, yield_now};
 
@@ -141,6 +142,8 @@ struct Home {
 
 impl Kind for Model {
     type Key = u8;
+    type Hashing = BuildHasherDefault<DefaultHasher>;
+    const SHARDS: usize = 2;
     type Op = Op;
     type Deadline = ();
     type Home = Home;
@@ -154,6 +157,8 @@ struct Side;
 
 thread_local! {
     static DEFERRED: RefCell<VecDeque<(Op, Cause)>> = const { RefCell::new(VecDeque::new()) };
+    /// What happens while this thread gives way.
+    static MEANWHILE: RefCell<Option<Box<dyn Fn()>>> = const { RefCell::new(None) };
 }
 
 impl Host<Model> for Side {
@@ -176,9 +181,9 @@ impl Host<Model> for Side {
         Attempt::Ran
     }
 
-    fn arm(&self, home: &Home, op: &Op) -> Result<Option<()>, ()> {
+    fn arm(&self, home: &Home, op: &Op) -> Result<Armed<Model>, ()> {
         home.armed.lock().push(op.clone());
-        Ok(Some(()))
+        Ok(Armed { deadline: Some(()), now_us: 0 })
     }
 
     fn disarm(&self, home: &Home, op: &Op, (): &()) -> bool {
@@ -193,6 +198,7 @@ impl Host<Model> for Side {
     }
 
     fn give_way(&self, _rounds: u32) {
+        MEANWHILE.with(|meanwhile| meanwhile.borrow().iter().for_each(|happens| happens()));
         yield_now();
     }
 

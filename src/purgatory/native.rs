@@ -272,7 +272,7 @@ struct Home {
 }
 
 #[cfg(not(tickwheel_model))]
-type Hashing = std::hash::RandomState;
+type Hashing = hashbrown::DefaultHashBuilder;
 /// A model must run the same every time.
 #[cfg(tickwheel_model)]
 type Hashing = std::hash::BuildHasherDefault<std::hash::DefaultHasher>;

@@ -128,8 +128,13 @@ impl<K: Kind> Watchers<K> {
     }
 
     /// The next operations on a key's list, at most [`STEP`], with their places there, and whether there may be more.
-    pub(crate) fn walk<H: Host<K>>(&self, host: &H, key: &K::Key, walk: &mut Walk) -> (Few<(Place, K::Op)>, bool) {
-        let hash = self.hash(key);
+    pub(crate) fn walk<H: Host<K>>(
+        &self,
+        host: &H,
+        hash: u64,
+        key: &K::Key,
+        walk: &mut Walk,
+    ) -> (Few<(Place, K::Op)>, bool) {
         let shard = host.lock(self.shard(hash));
         let until = *walk.until.get_or_insert(shard.next);
         let Some(list) = shard.lists.find(hash, |list| list.key == *key) else { return (Few::new(), false) };

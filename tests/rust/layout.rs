@@ -23,7 +23,11 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("purgatory", &["error", "state", "sync", "system", "timer", "wheel"]),
 ];
 
+/// Without the model tests, which stand outside.
 fn sources(path: &Path) -> Vec<String> {
+    if path.file_stem().is_some_and(|name| name == "model") {
+        return vec![];
+    }
     if path.is_dir() {
         return fs::read_dir(path).unwrap().flat_map(|entry| sources(&entry.unwrap().path())).collect();
     }
@@ -52,7 +56,7 @@ fn every_core_module_has_a_place_in_the_order() {
     for entry in fs::read_dir(src).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
         let is_known = MAY_USE.iter().any(|(file, _)| *file == name);
-        let is_outside = ["lib.rs", "python", "system"].contains(&name.as_str());
+        let is_outside = ["lib.rs", "model.rs", "python", "system"].contains(&name.as_str());
         assert!(is_known || is_outside, "src/{name} is not in the list above");
     }
 }

@@ -7,6 +7,7 @@ mod golden;
 mod layout;
 mod levels;
 mod order;
+mod purgatory;
 mod scenarios;
 mod support;
 mod system;

@@ -1,0 +1,153 @@
+//! A watching call against events, completion by other means, and shutdown (P2, P5).
+
+use std::sync::Arc;
+
+use super::{Event, Op, Pool, Side, assert_empty, fire, purgatory, watch};
+use crate::model::{RUNS, every, join, sample, spawn};
+use crate::sync::{JoinHandle, Mutex};
+
+fn check(pool: &Pool, event: &Event, key: u8) -> JoinHandle<()> {
+    let (pool, event) = (Arc::clone(pool), event.clone());
+    spawn(move || {
+        event.happens();
+        pool.check_and_complete(&Side, &key);
+    })
+}
+
+/// Watches under `keys` while, for each of them, an event happens and its key is checked: it is complete afterwards.
+fn watched_while_events_happen(keys: &[u8]) {
+    let (pool, events) = (purgatory(), keys.iter().map(|_| Event::default()).collect::<Vec<_>>());
+    let op = Op::after(&events);
+    let checks: Vec<_> = keys.iter().zip(&events).map(|(key, event)| check(&pool, event, *key)).collect();
+    watch(&pool, &op, keys);
+    join(checks);
+    assert_eq!(op.completed(), 1);
+    assert_empty(&pool);
+}
+
+/// The event's thread begins in the middle of the first try, which has looked already.
+#[test]
+fn an_event_between_the_two_tries_is_not_lost__p2() {
+    sample(RUNS, || {
+        let (pool, event, checking) = (purgatory(), Event::default(), Arc::new(Mutex::new(None)));
+        let (pool_there, checking_there) = (Arc::downgrade(&pool), Arc::clone(&checking));
+        let op = Op::new(move |op| {
+            if event.is_there() {
+                op.force_complete();
+            } else if let Some(pool) = pool_there.upgrade() {
+                checking_there.lock().get_or_insert_with(|| check(&pool, &event, 1));
+            }
+        });
+        watch(&pool, &op, &[1]);
+        join(checking.lock().take());
+        assert_eq!(op.completed(), 1);
+        assert_empty(&pool);
+    });
+}
+
+#[test]
+fn an_event_at_any_time_of_the_watching_call_is_not_lost__p2() {
+    sample(RUNS, || watched_while_events_happen(&[1]));
+}
+
+#[test]
+fn events_on_several_keys_while_they_are_added_are_not_lost__p2() {
+    sample(RUNS, || watched_while_events_happen(&[1, 2]));
+    sample(RUNS / 2, || watched_while_events_happen(&[1, 2, 3]));
+}
+
+#[test]
+fn what_is_completed_while_keys_are_added_is_on_no_list_once_that_returned__p5() {
+    sample(RUNS, || {
+        let pool = purgatory();
+        let op = Op::after(&[Event::default()]);
+        let completer = {
+            let (pool, op) = (Arc::clone(&pool), op.clone());
+            spawn(move || {
+                assert!(op.force_complete());
+                // Though the watching call may be anywhere.
+                let counts = pool.counts(&Side);
+                assert_eq!((counts.watched, counts.delayed, counts.keys), (0, 0, 0));
+            })
+        };
+        assert_eq!(watch(&pool, &op, &[1, 2]), Some(false));
+        join([completer]);
+        assert_empty(&pool);
+    });
+}
+
+#[test]
+fn what_expires_as_soon_as_it_is_armed_is_on_no_list_afterwards__p2() {
+    every(|| {
+        let pool = purgatory();
+        let op = Op::after(&[Event::default()]);
+        let timer = {
+            let pool = Arc::clone(&pool);
+            spawn(move || fire(&pool))
+        };
+        assert_eq!(watch(&pool, &op, &[1]), Some(false));
+        join([timer]);
+        assert_eq!(op.expired(), u32::from(pool.home.armed.lock().is_empty()));
+        fire(&pool);
+        assert_eq!((op.completed(), op.expired()), (1, 1));
+        assert_empty(&pool);
+    });
+}
+
+#[test]
+fn a_shutdown_returns_what_it_finds_and_refuses_the_rest__p4() {
+    sample(RUNS, || {
+        let pool = purgatory();
+        let op = Op::after(&[Event::default()]);
+        let watcher = {
+            let (pool, op) = (Arc::clone(&pool), op.clone());
+            spawn(move || match watch(&pool, &op, &[1, 2]) {
+                // Whoever was let in is returned; it has been, or will be.
+                Some(false) => {}
+                None => assert!(!op.cancel(), "who was refused waits nowhere"),
+                Some(true) => panic!("nothing happened"),
+            })
+        };
+        let found = pool.close(&Side);
+        join([watcher]);
+        assert!(found.len() <= 1, "once, though it has two keys");
+        assert_empty(&pool);
+        assert_eq!(op.completed(), 0);
+        assert!(op.force_complete(), "it is its holder's");
+    });
+}
+
+#[test]
+fn two_who_watch_one_operation_put_it_in_one_place__p2() {
+    sample(RUNS, || {
+        let pools = [purgatory(), purgatory()];
+        let op = Op::after(&[Event::default()]);
+        let watchers = pools.clone().map(|pool| {
+            let op = op.clone();
+            spawn(move || _ = watch(&pool, &op, &[1]))
+        });
+        join(watchers);
+        let watched = pools.each_ref().map(|pool| pool.counts(&Side).watched);
+        assert_eq!(watched.iter().sum::<usize>(), 1, "{watched:?}");
+        assert!(op.force_complete());
+        pools.iter().for_each(assert_empty);
+    });
+}
+
+#[test]
+fn a_watching_call_that_was_overtaken_adds_nothing_more__p2() {
+    sample(RUNS, || {
+        let pool = purgatory();
+        let op = Op::after(&[Event::default()]);
+        let watcher = {
+            let (pool, op) = (Arc::clone(&pool), op.clone());
+            spawn(move || _ = watch(&pool, &op, &[1, 2]))
+        };
+        op.cancel();
+        let is_here = watch(&pool, &op, &[3]).is_some();
+        join([watcher]);
+        assert_eq!(pool.counts(&Side).watched, if is_here { 1 } else { 2 });
+        op.cancel();
+        assert_empty(&pool);
+    });
+}

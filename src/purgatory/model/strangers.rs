@@ -1,0 +1,79 @@
+//! A check meets the operation's own lock in the hands of a stranger: it is put off, and the event is not lost (P6).
+
+use std::sync::Arc;
+
+use super::{Event, Op, Pool, Side, assert_empty, check_put_off, purgatory, watch};
+use crate::model::{RUNS, every, join, sample, spawn};
+use crate::sync::{JoinHandle, yield_now};
+
+/// Holds the lock for a while, if it can have it.
+fn stranger(op: &Op) -> JoinHandle<()> {
+    let op = op.clone();
+    spawn(move || {
+        if op.enter() {
+            yield_now();
+            op.leave();
+        }
+    })
+}
+
+/// The timer's executor, for so many checks.
+fn executor(pool: &Pool, checks: usize) -> JoinHandle<()> {
+    let pool = Arc::clone(pool);
+    spawn(move || {
+        for _ in 0..checks {
+            check_put_off(&pool);
+        }
+    })
+}
+
+fn check(pool: &Pool, event: Event) -> JoinHandle<()> {
+    let pool = Arc::clone(pool);
+    spawn(move || {
+        event.happens();
+        pool.check_and_complete(&Side, &1);
+    })
+}
+
+fn lock_held_by_a_stranger(checks: usize) {
+    let (pool, events) = (purgatory(), (0..checks).map(|_| Event::default()).collect::<Vec<_>>());
+    let op = Op::locked_after(&events);
+    watch(&pool, &op, &[1]);
+    let others = [stranger(&op), executor(&pool, 2)];
+    join(events.into_iter().map(|event| check(&pool, event)).chain(others).collect::<Vec<_>>());
+    // The stranger is gone; no event happens any more. What was put off is due.
+    while check_put_off(&pool) {}
+    assert_eq!(op.completed(), 1);
+    assert_empty(&pool);
+}
+
+#[test]
+fn an_event_that_meets_a_strangers_lock_is_not_lost__p6() {
+    sample(RUNS, || lock_held_by_a_stranger(1));
+}
+
+#[test]
+fn nor_is_one_that_comes_while_a_check_is_put_off__p6() {
+    sample(RUNS, || lock_held_by_a_stranger(2));
+}
+
+#[test]
+fn a_check_that_was_lost_with_its_timer_holds_nothing_up_elsewhere__p6() {
+    every(|| {
+        let (pool, other, event) = (purgatory(), purgatory(), Event::default());
+        let op = Op::locked_after(&[event.clone()]);
+        let held = op.clone();
+        // The lock is another thread's from here on.
+        join([spawn(move || assert!(held.enter()))]);
+        watch(&pool, &op, &[1]);
+        assert_eq!(pool.home.put_off.lock().drain(..).count(), 1, "it was put off; now the timer is shut down");
+        assert!(op.cancel());
+        watch(&other, &op, &[1]);
+        event.happens();
+        other.check_and_complete(&Side, &1);
+        op.0.own_lock.iter().for_each(|own_lock| *own_lock.0.lock() = None);
+        while check_put_off(&other) {}
+        assert_eq!(op.completed(), 1);
+        assert_empty(&other);
+    });
+}

@@ -1,0 +1,177 @@
+//! The purgatory from outside. What its tests share: an operation of closures, a lock of its own, and a watchdog.
+//!
+//! They wait for events, with a time limit. Interleavings one by one are for the model tests (docs/concurrency.md).
+
+mod deadlines;
+mod failing;
+mod kafka;
+mod leaving;
+mod locks;
+mod nesting;
+mod sequences;
+mod threads;
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use tickwheel::{Config, DelayedOperation, DelayedOperationPurgatory, Operation, SystemTimer};
+
+const HOUR: Duration = Duration::from_secs(3600);
+const PATIENCE: Duration = Duration::from_secs(60);
+
+type Purgatory = DelayedOperationPurgatory<Wait>;
+type Op = Operation<Wait>;
+/// What a method does beside its work.
+type Call<A> = Option<Box<dyn Fn(A) + Send + Sync>>;
+type CallOnOp = Option<Box<dyn Fn(&Op) + Send + Sync>>;
+
+/// Complete once it is ready; what else its methods do is up to the test.
+#[derive(Default)]
+struct Wait {
+    is_ready: AtomicBool,
+    tries: AtomicU32,
+    completed: AtomicU32,
+    expired: AtomicU32,
+    own_lock: Option<Arc<OwnLock>>,
+    on_try: CallOnOp,
+    on_complete: Call<()>,
+    on_expiration: Call<()>,
+}
+
+impl DelayedOperation for Wait {
+    type Key = u32;
+
+    fn try_complete(this: &Op) -> bool {
+        this.tries.fetch_add(1, Ordering::Relaxed);
+        this.on_try.iter().for_each(|call| call(this));
+        this.is_ready.load(Ordering::Acquire) && this.force_complete()
+    }
+
+    fn on_complete(&self) {
+        self.completed.fetch_add(1, Ordering::AcqRel);
+        self.on_complete.iter().for_each(|call| call(()));
+    }
+
+    fn on_expiration(&self) {
+        self.expired.fetch_add(1, Ordering::AcqRel);
+        self.on_expiration.iter().for_each(|call| call(()));
+    }
+
+    fn locked(&self, attempt: &mut dyn FnMut()) -> bool {
+        if let Some(own_lock) = &self.own_lock {
+            return own_lock.try_with(attempt);
+        }
+        attempt();
+        true
+    }
+}
+
+impl Wait {
+    fn ready(&self) {
+        self.is_ready.store(true, Ordering::Release);
+    }
+
+    /// How often it was completed, and how often expired.
+    fn ended(&self) -> (u32, u32) {
+        (self.completed.load(Ordering::Acquire), self.expired.load(Ordering::Acquire))
+    }
+}
+
+fn wait() -> Op {
+    wait_with(Wait::default())
+}
+
+fn wait_with(wait: Wait) -> Op {
+    Operation::new(HOUR, wait)
+}
+
+fn purgatory() -> (Arc<SystemTimer>, Arc<Purgatory>) {
+    on_timer(&Config::default())
+}
+
+fn on_timer(config: &Config) -> (Arc<SystemTimer>, Arc<Purgatory>) {
+    let timer = Arc::new(SystemTimer::new("purgatory", config).unwrap());
+    (Arc::clone(&timer), Arc::new(DelayedOperationPurgatory::new(timer, true)))
+}
+
+/// Watches what is not complete.
+fn watch(purgatory: &Purgatory, op: &Op, keys: impl IntoIterator<Item = u32>) {
+    assert_eq!(purgatory.try_complete_else_watch(op, keys), Ok(false));
+}
+
+fn is_same(one: &Op, other: &Op) -> bool {
+    std::ptr::eq(&raw const **one, &raw const **other)
+}
+
+/// Nobody waits, nothing is on any list, and nothing on the timer.
+fn assert_empty(timer: &SystemTimer, purgatory: &Purgatory) {
+    let stats = purgatory.stats();
+    let left = (stats.waiting, stats.watched, stats.keys, stats.delayed, timer.len());
+    assert_eq!(left, (0, 0, 0, 0, 0), "(waiting, watched, keys, delayed, on the timer)");
+}
+
+/// A re-entrant lock that nobody waits for.
+#[derive(Default)]
+struct OwnLock {
+    /// The number of the thread that holds it; 0 for none.
+    holder: AtomicU64,
+}
+
+impl OwnLock {
+    fn try_with(&self, work: &mut dyn FnMut()) -> bool {
+        let own = thread_number();
+        let is_outermost = match self.holder.compare_exchange(0, own, Ordering::Acquire, Ordering::Relaxed) {
+            Ok(_) => true,
+            Err(holder) if holder == own => false,
+            Err(_) => return false,
+        };
+        let worked = catch_unwind(AssertUnwindSafe(work));
+        if is_outermost {
+            self.holder.store(0, Ordering::Release);
+        }
+        worked.unwrap_or_else(|payload| resume_unwind(payload));
+        true
+    }
+
+    fn is_free(&self) -> bool {
+        self.holder.load(Ordering::Acquire) == 0
+    }
+}
+
+fn thread_number() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    thread_local! { static OWN: u64 = NEXT.fetch_add(1, Ordering::Relaxed); }
+    OWN.with(|own| *own)
+}
+
+fn spawn<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+    thread::Builder::new().name("test".to_owned()).spawn(body).unwrap()
+}
+
+fn join<T>(threads: impl IntoIterator<Item = JoinHandle<T>>) -> Vec<T> {
+    let join = |thread: JoinHandle<T>| thread.join().unwrap_or_else(|payload| resume_unwind(payload));
+    threads.into_iter().map(join).collect()
+}
+
+/// Runs what must not hang.
+fn within(limit: Duration, body: impl FnOnce() + Send + 'static) {
+    let (tell, told) = mpsc::channel();
+    let thread = spawn(move || {
+        body();
+        tell.send(()).unwrap();
+    });
+    assert_ne!(told.recv_timeout(limit), Err(mpsc::RecvTimeoutError::Timeout), "it hangs: not over after {limit:?}");
+    join([thread]);
+}
+
+/// Gives way until it is so.
+fn until(is_so: impl Fn() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < end, "not so after {PATIENCE:?}");
+        thread::yield_now();
+    }
+}

@@ -1,0 +1,186 @@
+//! Methods that call back into the purgatory: what counts at once, and what is told later (P6).
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Weak, mpsc};
+
+use super::{Op, OwnLock, PATIENCE, Purgatory, Wait, assert_empty, purgatory, wait, wait_with, watch, within};
+
+#[test]
+fn what_completes_inside_a_try_is_told_once_no_lock_of_an_operation_is_held__p6() {
+    let (timer, purgatory) = purgatory();
+    let locks = [Arc::new(OwnLock::default()), Arc::new(OwnLock::default())];
+    let (tell, told) = mpsc::channel();
+    let told_of = |name: &'static str| {
+        let (tell, locks) = (tell.clone(), locks.clone());
+        move |()| tell.send((name, locks.iter().all(|lock| lock.is_free()))).unwrap()
+    };
+    let inner = wait_with(Wait {
+        own_lock: Some(Arc::clone(&locks[1])),
+        on_complete: Some(Box::new(told_of("inner"))),
+        ..Wait::default()
+    });
+    let third = wait_with(Wait { on_complete: Some(Box::new(told_of("third"))), ..Wait::default() });
+    watch(&purgatory, &inner, [2]);
+    watch(&purgatory, &third, [3]);
+    let (there, by_hand, in_try) = (Arc::downgrade(&purgatory), third.clone(), tell.clone());
+    let on_try = move |op: &Op| {
+        if op.is_ready.load(Ordering::Acquire) {
+            let purgatory: Arc<Purgatory> = there.upgrade().unwrap();
+            assert_eq!(purgatory.check_and_complete(&2), 1, "it counts at once");
+            assert!(by_hand.force_complete() && by_hand.is_completed());
+            assert_eq!(purgatory.watched(), 1, "and is off its lists at once");
+            in_try.send(("the try is over", true)).unwrap();
+        }
+    };
+    let outer = wait_with(Wait {
+        own_lock: Some(Arc::clone(&locks[0])),
+        on_try: Some(Box::new(on_try)),
+        on_complete: Some(Box::new(told_of("outer"))),
+        ..Wait::default()
+    });
+    watch(&purgatory, &outer, [1]);
+    inner.ready();
+    outer.ready();
+    assert_eq!(purgatory.check_and_complete(&1), 1);
+    let order: Vec<_> = told.try_iter().collect();
+    assert_eq!(order, [("the try is over", true), ("outer", true), ("inner", true), ("third", true)]);
+    assert_empty(&timer, &purgatory);
+}
+
+#[test]
+fn told_inside_a_try_though_the_outer_one_completes_nothing__p6() {
+    let (timer, purgatory) = purgatory();
+    let inner = wait();
+    watch(&purgatory, &inner, [2]);
+    inner.ready();
+    let there = Arc::downgrade(&purgatory);
+    let on_try = move |_: &Op| _ = there.upgrade().unwrap().check_and_complete(&2);
+    let outer = wait_with(Wait { on_try: Some(Box::new(on_try)), ..Wait::default() });
+    watch(&purgatory, &outer, [1]);
+    assert_eq!((inner.ended(), outer.ended()), ((1, 0), (0, 0)));
+    assert!(outer.cancel());
+    assert_empty(&timer, &purgatory);
+}
+
+#[test]
+fn a_try_that_checks_its_own_key_is_not_tried_inside_itself__p6() {
+    let (timer, purgatory) = purgatory();
+    let there = Arc::downgrade(&purgatory);
+    let on_try = move |_: &Op| assert_eq!(there.upgrade().unwrap().check_and_complete(&1), 0);
+    let op = wait_with(Wait { on_try: Some(Box::new(on_try)), ..Wait::default() });
+    watch(&purgatory, &op, [1]);
+    assert_eq!(op.tries.load(Ordering::Relaxed), 2);
+    op.ready();
+    assert_eq!(purgatory.check_and_complete(&1), 1);
+    assert_eq!((op.tries.load(Ordering::Relaxed), op.ended()), (3, (1, 0)));
+    assert_empty(&timer, &purgatory);
+}
+
+/// Without a bound a hundred would be tried 100! times.
+#[test]
+fn a_hundred_that_check_their_common_key_are_each_tried_a_few_times__p6() {
+    const COUNT: usize = 100;
+    let (timer, purgatory) = purgatory();
+    let check_own_key = || {
+        let there = Arc::downgrade(&purgatory);
+        let on_try = move |_: &Op| _ = there.upgrade().unwrap().check_and_complete(&1);
+        wait_with(Wait { on_try: Some(Box::new(on_try)), ..Wait::default() })
+    };
+    let ops: Vec<_> = (0..COUNT).map(|_| check_own_key()).collect();
+    for op in &ops {
+        watch(&purgatory, op, [1]);
+    }
+    let tries = || ops.iter().map(|op| op.tries.load(Ordering::Relaxed) as usize).sum::<usize>();
+    let before = tries();
+    assert_eq!(purgatory.check_and_complete(&1), 0);
+    assert_eq!(tries() - before, 2 * COUNT, "once, and once more as it was asked for again");
+    for op in &ops {
+        op.ready();
+    }
+    assert_eq!(purgatory.check_and_complete(&1), COUNT);
+    assert_empty(&timer, &purgatory);
+}
+
+/// What a try makes true for one that the check has passed already is not lost.
+#[test]
+fn what_a_try_makes_true_for_an_earlier_one_is_found_by_the_same_check__p6() {
+    let (timer, purgatory) = purgatory();
+    let first = wait();
+    watch(&purgatory, &first, [1]);
+    let (there, earlier) = (Arc::downgrade(&purgatory), first.clone());
+    let is_armed = Arc::new(AtomicU32::new(0));
+    let armed = Arc::clone(&is_armed);
+    let on_try = move |_: &Op| {
+        if armed.load(Ordering::Acquire) == 1 {
+            earlier.ready();
+            assert_eq!(there.upgrade().unwrap().check_and_complete(&1), 0, "left to the check that is under way");
+        }
+    };
+    let second = wait_with(Wait { on_try: Some(Box::new(on_try)), ..Wait::default() });
+    watch(&purgatory, &second, [1]);
+    is_armed.store(1, Ordering::Release);
+    assert_eq!(purgatory.check_and_complete(&1), 1);
+    assert_eq!((first.ended(), second.ended()), ((1, 0), (0, 0)));
+    assert!(second.cancel());
+    assert_empty(&timer, &purgatory);
+}
+
+#[test]
+fn taken_out_inside_its_own_try_it_is_not_completed_by_that__p4() {
+    let (timer, purgatory) = purgatory();
+    let there: Weak<Purgatory> = Arc::downgrade(&purgatory);
+    let on_try = move |op: &Op| {
+        if op.is_ready.load(Ordering::Acquire) {
+            assert_eq!(there.upgrade().unwrap().cancel_for_key(&1).len(), 1);
+            assert!(!op.force_complete(), "it is the canceller's, once the try is over");
+        }
+    };
+    let op = wait_with(Wait { on_try: Some(Box::new(on_try)), ..Wait::default() });
+    watch(&purgatory, &op, [1]);
+    op.ready();
+    assert_eq!(purgatory.check_and_complete(&1), 0);
+    assert_empty(&timer, &purgatory);
+    assert_eq!(op.ended(), (0, 0));
+    assert!(op.force_complete());
+}
+
+#[test]
+fn a_completion_may_watch_another_under_the_same_key__p6() {
+    within(PATIENCE, || {
+        let (timer, purgatory) = purgatory();
+        let (next, there) = (wait(), Arc::downgrade(&purgatory));
+        let successor = next.clone();
+        let on_complete = move |()| watch(&there.upgrade().unwrap(), &successor, [1]);
+        let op = wait_with(Wait { on_complete: Some(Box::new(on_complete)), ..Wait::default() });
+        watch(&purgatory, &op, [1]);
+        op.ready();
+        assert_eq!(purgatory.check_and_complete(&1), 1, "what came after the check began is not its business");
+        assert_eq!(purgatory.watched(), 1);
+        next.ready();
+        assert_eq!(purgatory.check_and_complete(&1), 1);
+        assert_empty(&timer, &purgatory);
+    });
+}
+
+/// Each completion completes the next, by its key.
+#[test]
+fn a_chain_of_completions_runs_to_its_end__p6() {
+    const LONG: u32 = 500;
+    within(PATIENCE, || {
+        let (timer, purgatory) = purgatory();
+        let told = Arc::new(AtomicU32::new(0));
+        for key in 0..LONG {
+            let (there, told) = (Arc::downgrade(&purgatory), Arc::clone(&told));
+            let on_complete = move |()| {
+                told.fetch_add(1, Ordering::Relaxed);
+                there.upgrade().unwrap().check_and_complete(&(key + 1));
+            };
+            let op = wait_with(Wait { on_complete: Some(Box::new(on_complete)), ..Wait::default() });
+            watch(&purgatory, &op, [key]);
+            op.ready();
+        }
+        assert_eq!(purgatory.check_and_complete(&0), 1, "the others were completed by the calls inside");
+        assert_eq!(told.load(Ordering::Relaxed), LONG);
+        assert_empty(&timer, &purgatory);
+    });
+}
