@@ -18,8 +18,9 @@ async def wait(purgatory: DelayedOperationPurgatory, operation: DelayedOperation
         if ended.done():
             return
         if in_time is None:
-            text = f"{operation!r} was taken out of {purgatory!r} before it was complete"
+            text = f"{type(operation).__name__} was taken out of purgatory '{purgatory.name}' before it was complete"
             ended.set_exception(OperationCancelled(text))
+            ended.exception()  # where nobody waits any more, nobody is to be told that nobody was
         else:
             ended.set_result(in_time)
 
@@ -31,6 +32,8 @@ async def wait(purgatory: DelayedOperationPurgatory, operation: DelayedOperation
     try:
         operation._when_ended(tell)
         return await ended
+    except OperationCancelled:
+        raise  # it is somebody else's now
     except BaseException:
         operation.cancel()
         raise

@@ -7,18 +7,21 @@
 
 use std::cell::RefCell;
 
+use super::kind::Cause;
 use crate::sync::thread_local;
 
 struct Try {
     /// The operation, by address.
     operation: usize,
-    is_won: bool,
+    won: Option<Cause>,
 }
 
 /// A check of a key.
 struct Check {
-    /// The key, by the address of its purgatory and its hash. Where two have the same hash, one is checked once too often.
+    /// The key, by the address of its purgatory and its hash; keys of the same hash are told apart by their lists.
     key: (usize, u64),
+    /// The list that it goes over, by number.
+    list: Option<u64>,
     /// How many tries it is inside of.
     depth: usize,
     /// It was asked for again from inside.
@@ -40,8 +43,8 @@ thread_local! {
 
 /// What happened during a try.
 pub(super) struct Tried {
-    /// This thread completed the operation.
-    pub(super) is_won: bool,
+    /// How this thread completed the operation, if it did.
+    pub(super) won: Option<Cause>,
     /// It was tried inside the try of another one.
     pub(super) is_inside: bool,
     /// It was the outermost, and endings were deferred.
@@ -64,7 +67,7 @@ pub(super) fn enter(operation: usize) -> bool {
         let tries = &mut here.borrow_mut().tries;
         let is_new = tries.iter().all(|earlier| earlier.operation != operation);
         if is_new {
-            tries.push(Try { operation, is_won: false });
+            tries.push(Try { operation, won: None });
         }
         is_new
     })
@@ -74,9 +77,9 @@ pub(super) fn enter(operation: usize) -> bool {
 pub(super) fn leave() -> Tried {
     HERE.with(|here| {
         let Here { tries, owes, .. } = &mut *here.borrow_mut();
-        let is_won = tries.pop().is_some_and(|last| last.is_won);
+        let won = tries.pop().and_then(|last| last.won);
         let is_inside = !tries.is_empty();
-        Tried { is_won, is_inside, owes: !is_inside && std::mem::take(owes) }
+        Tried { won, is_inside, owes: !is_inside && std::mem::take(owes) }
     })
 }
 
@@ -86,11 +89,11 @@ pub(super) fn is_trying(operation: usize) -> bool {
 }
 
 /// This thread has completed that operation.
-pub(super) fn won(operation: usize) -> Teller {
+pub(super) fn won(operation: usize, cause: Cause) -> Teller {
     HERE.with(|here| {
         let Here { tries, owes, .. } = &mut *here.borrow_mut();
         if let Some(own) = tries.iter_mut().find(|earlier| earlier.operation == operation) {
-            own.is_won = true;
+            own.won = Some(cause);
             return Teller::Try;
         }
         if tries.is_empty() {
@@ -110,18 +113,36 @@ pub(super) fn owes() {
 pub(super) struct Checking;
 
 impl Checking {
-    /// `None` inside a try of a check of that same key; which then goes on once more.
-    pub(super) fn enter(purgatory: usize, hash: u64) -> Option<Self> {
+    /// `None` inside a try of a check of that same key; which then goes on once more. `list` looks for the key's list.
+    pub(super) fn enter(purgatory: usize, hash: u64, list: impl FnOnce() -> Option<u64>) -> Option<Self> {
+        let key = (purgatory, hash);
+        let is_outer = |check: &Check, depth| check.key == key && check.depth < depth;
+        let may_be_inside = HERE.with(|here| {
+            let Here { tries, checks, .. } = &*here.borrow();
+            checks.iter().any(|check| is_outer(check, tries.len()))
+        });
+        // It compares keys, which is foreign code.
+        let list = if may_be_inside { list() } else { None };
         HERE.with(|here| {
             let Here { tries, checks, .. } = &mut *here.borrow_mut();
-            let (key, depth) = ((purgatory, hash), tries.len());
-            if let Some(outer) = checks.iter_mut().rev().find(|outer| outer.key == key && outer.depth < depth) {
-                outer.again = true;
+            let depth = tries.len();
+            let mut outer = checks.iter_mut().rev().filter(|check| list.is_some() && is_outer(check, depth));
+            if let Some(same) = outer.find(|check| check.list == list) {
+                same.again = true;
                 return None;
             }
-            checks.push(Check { key, depth, again: false });
+            checks.push(Check { key, list, depth, again: false });
             Some(Self)
         })
+    }
+
+    /// It is about to try operations of that list.
+    pub(super) fn goes_over(list: Option<u64>) {
+        HERE.with(|here| {
+            if let Some(last) = here.borrow_mut().checks.last_mut() {
+                last.list = list;
+            }
+        });
     }
 
     /// It is over; or, if it was asked for again from inside, returned to go on.

@@ -76,6 +76,9 @@ pub(crate) trait Host<K: Kind> {
     /// try more. No bound of the timer refuses that.
     fn check_later(&self, purgatory: &Arc<Purgatory<K>>, op: &K::Op, tries: u32) -> Result<(), Self::Error>;
 
+    /// Whether this is still the process that the operations belong to; not in a child that a method forked.
+    fn is_here(&self) -> bool;
+
     /// Lets other threads go first, the longer the more often this one has tried in a row.
     fn give_way(&self, rounds: u32);
 

@@ -13,7 +13,7 @@ mod operation;
 mod watchers;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering}; // a model needs no switch of threads at a counter
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering}; // a model needs no switch of threads at a counter
 use std::time::Duration;
 
 pub(crate) use kind::{Armed, Attempt, Cause, Host, Kind};
@@ -35,6 +35,9 @@ pub(crate) struct Purgatory<K: Kind> {
     pub(crate) home: K::Home,
     watchers: Watchers<K>,
     counters: Counters,
+    /// Nobody can check a key any more.
+    #[cfg(feature = "python")]
+    is_abandoned: AtomicBool,
 }
 
 /// Relaxed: they are for people.
@@ -81,7 +84,13 @@ struct Checked<E> {
 
 impl<K: Kind> Purgatory<K> {
     pub(crate) fn new(home: K::Home) -> Self {
-        Self { home, watchers: Watchers::new(), counters: Counters::default() }
+        Self {
+            home,
+            watchers: Watchers::new(),
+            counters: Counters::default(),
+            #[cfg(feature = "python")]
+            is_abandoned: AtomicBool::new(false),
+        }
     }
 
     /// Tries once; watches under every key; tries once more; puts it on the timer (P2). `true` if this call completed it.
@@ -140,39 +149,44 @@ impl<K: Kind> Purgatory<K> {
 
     /// Tries every operation that watches the key; how many this call completed (P3).
     ///
-    /// Inside a try of a check of that same key it is left to the latter, which goes over the key once more, and again as
-    /// long as that completes anything.
+    /// Inside a try of a check of that same key it is left to the latter, which goes over the key once more: as often as
+    /// there are operations under it, and anew when that completed one.
     pub(crate) fn check_and_complete<H: Host<K>>(self: &Arc<Self>, host: &H, key: &K::Key) -> usize {
         let hash = self.watchers.hash(key);
-        let Some(mut checking) = Checking::enter(Arc::as_ptr(self) as usize, hash) else { return 0 };
-        let mut count = self.check_all(host, hash, key);
+        let list = || self.watchers.list(host, hash, key);
+        let Some(mut checking) = Checking::enter(Arc::as_ptr(self) as usize, hash, list) else { return 0 };
+        let (mut count, mut left) = self.check_all(host, hash, key);
         while let Some(goes_on) = checking.leave() {
             checking = goes_on;
-            let more = self.check_all(host, hash, key);
-            count += more;
-            if more == 0 {
+            if left == 0 {
                 break;
             }
+            let (more, tried) = self.check_all(host, hash, key);
+            count += more;
+            left = if more > 0 { tried } else { left - 1 };
         }
         count
     }
 
-    fn check_all<H: Host<K>>(self: &Arc<Self>, host: &H, hash: u64, key: &K::Key) -> usize {
+    /// Tries each once; how many that completed, and how many there were.
+    fn check_all<H: Host<K>>(self: &Arc<Self>, host: &H, hash: u64, key: &K::Key) -> (usize, usize) {
         let mut walk = Walk::default();
-        let mut count = 0;
+        let (mut count, mut tried) = (0, 0);
         let mut more = true;
-        while more {
+        while more && host.is_here() {
             let step;
             (step, more) = self.watchers.walk(host, hash, key, &mut walk);
-            for (_, op) in step {
+            Checking::goes_over(walk.list);
+            for (_, op) in step.into_iter().take_while(|_| host.is_here()) {
                 let checked = self.check(host, &op, 0);
+                tried += 1;
                 count += usize::from(checked.is_won);
                 if let Some(error) = checked.failure {
                     host.report(&self.home, &op, error);
                 }
             }
         }
-        count
+        (count, tried)
     }
 
     /// Takes out the key's operations that are not complete and are not being completed (P4), in order of arrival.
@@ -222,11 +236,21 @@ impl<K: Kind> Purgatory<K> {
         waiting
     }
 
+    /// Nobody can check a key any more: takes out what has no deadline either, and what loses it later.
+    #[cfg(feature = "python")]
+    pub(crate) fn abandon<H: Host<K>>(&self, host: &H) {
+        self.is_abandoned.store(true, Ordering::Relaxed);
+        for op in self.watchers.close(host) {
+            cancel_if(host, &op, |watch| watch.deadline.is_none());
+        }
+    }
+
     /// The check that [`Host::check_later`] put off.
-    pub(crate) fn check_again<H: Host<K>>(self: &Arc<Self>, host: &H, op: &K::Op, tries: u32) {
-        K::life(op).is_put_off.swap(false, Ordering::AcqRel);
-        if let Some(error) = self.check(host, op, tries).failure {
-            host.report(&self.home, op, error);
+    pub(crate) fn check_again<H: Host<K>>(self: &Arc<Self>, host: &H, put_off: &PutOff<K>) {
+        put_off.is_made.store(true, Ordering::Relaxed);
+        K::life(&put_off.op).is_put_off_no_more();
+        if let Some(error) = self.check(host, &put_off.op, put_off.tries + 1).failure {
+            host.report(&self.home, &put_off.op, error);
         }
     }
 
@@ -252,6 +276,11 @@ impl<K: Kind> Purgatory<K> {
 
     /// One of the two tries of a watching call: what it raises reaches the caller (P8).
     fn try_for_caller<H: Host<K>>(self: &Arc<Self>, host: &H, op: &K::Op) -> Result<bool, Refused<H::Error>> {
+        if here::is_trying(K::life(op).address()) {
+            // Cancelled and watched again inside its own try, which may have looked before the keys were watched.
+            K::life(op).mark();
+            return Ok(false);
+        }
         let checked = self.check(host, op, 0);
         checked.failure.map_or(Ok(checked.is_won), |error| Err(Refused::Failed(error)))
     }
@@ -275,13 +304,13 @@ impl<K: Kind> Purgatory<K> {
         }
         let failure = if life.hold_or_mark() { self.try_while_marked(host, op, tries) } else { None };
         let tried = here::leave();
-        if tried.is_won {
-            self.end(host, op, tried.is_inside);
+        if let Some(cause) = tried.won {
+            self.end(host, op, cause, tried.is_inside);
         }
         if tried.owes {
             host.end_deferred();
         }
-        Checked { is_won: tried.is_won, failure }
+        Checked { is_won: tried.won == Some(Cause::Event), failure }
     }
 
     /// For the thread that holds the operation. Returns what failed last.
@@ -310,12 +339,12 @@ impl<K: Kind> Purgatory<K> {
     }
 
     /// Tells that a try completed the operation; inside another one, once that is over.
-    fn end<H: Host<K>>(self: &Arc<Self>, host: &H, op: &K::Op, is_inside: bool) {
+    fn end<H: Host<K>>(self: &Arc<Self>, host: &H, op: &K::Op, cause: Cause, is_inside: bool) {
         if is_inside {
             here::owes();
-            host.defer(op, Cause::Event, Some(Arc::clone(self)));
+            host.defer(op, cause, Some(Arc::clone(self)));
         } else {
-            host.end(op, Cause::Event, Some(&self.home));
+            host.end(op, cause, Some(&self.home));
         }
     }
 
@@ -327,9 +356,30 @@ impl<K: Kind> Purgatory<K> {
             return;
         }
         if let Err(error) = host.check_later(self, op, tries) {
-            life.is_put_off.swap(false, Ordering::AcqRel);
+            life.is_put_off_no_more();
             // The timer was shut down. The operation goes on waiting, and the next check tries it again.
             host.report(&self.home, op, error);
+        }
+    }
+}
+
+/// A check that is on its way. Dropped without having been made, it no longer stands in for others.
+pub(crate) struct PutOff<K: Kind> {
+    pub(crate) op: K::Op,
+    tries: u32,
+    is_made: AtomicBool,
+}
+
+impl<K: Kind> PutOff<K> {
+    pub(crate) fn new(op: K::Op, tries: u32) -> Self {
+        Self { op, tries, is_made: AtomicBool::new(false) }
+    }
+}
+
+impl<K: Kind> Drop for PutOff<K> {
+    fn drop(&mut self) {
+        if !self.is_made.load(Ordering::Relaxed) {
+            K::life(&self.op).is_put_off_no_more();
         }
     }
 }
@@ -365,7 +415,7 @@ fn complete<K: Kind, H: Host<K>>(host: &H, op: &K::Op, cause: Cause, for_the_pur
         waited_us.fetch_add(host.now_us(&purgatory.home).saturating_sub(since_us), Ordering::Relaxed);
         purgatory
     });
-    match here::won(life.address()) {
+    match here::won(life.address(), cause) {
         Teller::Try => {}
         Teller::Outermost => host.defer(op, cause, purgatory),
         Teller::Caller => host.end(op, cause, purgatory.as_ref().map(|purgatory| &purgatory.home)),
@@ -405,15 +455,19 @@ pub(crate) fn is_idle<K: Kind, H: Host<K>>(host: &H, op: &K::Op) -> bool {
     watch.purgatory.is_none() && !life.is_completed()
 }
 
-/// The operation was taken off its timer by other means than the purgatory's, if `is_off` still says so.
+/// The operation may have been put on its timer or taken off by other means than the purgatory's: `now` says how it is.
 #[cfg(feature = "python")]
-pub(crate) fn lost_deadline<K: Kind, H: Host<K>>(host: &H, op: &K::Op, is_off: impl FnOnce() -> bool) {
+pub(crate) fn sync_deadline<K: Kind, H: Host<K>>(host: &H, op: &K::Op, now: impl FnOnce() -> Option<K::Deadline>) {
     let mut watch = host.lock(&K::life(op).watch);
-    if is_off()
-        && watch.deadline.take().is_some()
-        && let Some(purgatory) = &watch.purgatory
-    {
-        purgatory.counters.delayed.fetch_sub(1, Ordering::Relaxed);
+    let Some(purgatory) = watch.purgatory.clone() else { return };
+    let earlier = std::mem::replace(&mut watch.deadline, now());
+    let is_hopeless = watch.deadline.is_none() && purgatory.is_abandoned.load(Ordering::Relaxed);
+    let delayed = &purgatory.counters.delayed;
+    delayed.fetch_add(usize::from(watch.deadline.is_some()), Ordering::Relaxed);
+    delayed.fetch_sub(usize::from(earlier.is_some()), Ordering::Relaxed);
+    drop(watch);
+    if is_hopeless {
+        cancel(host, op);
     }
 }
 
@@ -427,7 +481,9 @@ struct Unfinished<'a, K: Kind, H: Host<K>> {
 
 impl<K: Kind, H: Host<K>> Drop for Unfinished<'_, K, H> {
     fn drop(&mut self) {
-        self.purgatory.withdraw(self.host, self.op, self.number);
+        if self.host.is_here() {
+            self.purgatory.withdraw(self.host, self.op, self.number);
+        }
     }
 }
 

@@ -17,9 +17,12 @@ use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use super::{Armed, Attempt, Cause, Few, Host, Kind, Life, Purgatory};
+use super::{Armed, Attempt, Cause, Few, Host, Kind, Life, Purgatory, PutOff};
 use crate::model::count;
 use crate::sync::{self, Mutex, MutexGuard, ThreadId, thread_local, yield_now};
+
+/// Of each kind, in a sample: there are more tests than of the timer, and each is small.
+const RUNS: usize = crate::model::RUNS / 2;
 
 type Pool = Arc<Purgatory<Model>>;
 
@@ -137,7 +140,7 @@ impl Event {
 #[derive(Default)]
 struct Home {
     armed: Mutex<Vec<Op>>,
-    put_off: Mutex<VecDeque<(Op, u32)>>,
+    put_off: Mutex<VecDeque<PutOff<Model>>>,
 }
 
 impl Kind for Model {
@@ -193,8 +196,12 @@ impl Host<Model> for Side {
     }
 
     fn check_later(&self, purgatory: &Pool, op: &Op, tries: u32) -> Result<(), ()> {
-        purgatory.home.put_off.lock().push_back((op.clone(), tries));
+        purgatory.home.put_off.lock().push_back(PutOff::new(op.clone(), tries));
         Ok(())
+    }
+
+    fn is_here(&self) -> bool {
+        true
     }
 
     fn give_way(&self, _rounds: u32) {
@@ -248,8 +255,8 @@ fn fire(purgatory: &Pool) {
 /// The next check that was put off is due; `false` if there is none.
 fn check_put_off(purgatory: &Pool) -> bool {
     let next = purgatory.home.put_off.lock().pop_front();
-    let Some((op, tries)) = next else { return false };
-    purgatory.check_again(&Side, &op, tries + 1);
+    let Some(put_off) = next else { return false };
+    purgatory.check_again(&Side, &put_off);
     true
 }
 

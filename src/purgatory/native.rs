@@ -11,7 +11,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Armed, Attempt, Cause, Few, Host, Kind, Life, Purgatory, Refused};
+use super::{Armed, Attempt, Cause, Few, Host, Kind, Life, Purgatory, PutOff, Refused};
 use crate::error::Error;
 use crate::state::Room;
 use crate::sync::{Mutex, MutexGuard, thread_local, yield_now};
@@ -362,10 +362,14 @@ impl<O: DelayedOperation> Host<Native<O>> for Rust {
     }
 
     fn check_later(&self, purgatory: &Arc<Purgatory<Native<O>>>, op: &Operation<O>, tries: u32) -> Result<(), Failure> {
-        let (later, op) = (Arc::clone(purgatory), op.clone());
-        let check = move || later.check_again(&Rust, &op, tries + 1);
+        let (later, put_off) = (Arc::clone(purgatory), PutOff::new(op.clone(), tries));
+        let check = move || later.check_again(&Rust, &put_off);
         let delay = super::put_off_for(tries);
         purgatory.home.timer.add(delay, Box::new(check), Room::Always).map(drop).map_err(Failure::Timer)
+    }
+
+    fn is_here(&self) -> bool {
+        true
     }
 
     fn give_way(&self, rounds: u32) {

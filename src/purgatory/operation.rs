@@ -95,6 +95,11 @@ impl<K: Kind> Life<K> {
         let _ = self.outcome.compare_exchange(WITHDRAWN, OPEN, Ordering::AcqRel, Ordering::Acquire);
     }
 
+    /// A read-modify-write: who makes the check sees all that happened before those who left it to that.
+    pub(super) fn is_put_off_no_more(&self) {
+        self.is_put_off.swap(false, Ordering::AcqRel);
+    }
+
     /// Holds it for trying; or leaves a mark for the thread that does, and returns `false`.
     pub(super) fn hold_or_mark(&self) -> bool {
         let mut now = self.trying.load(Ordering::Relaxed);
@@ -111,6 +116,11 @@ impl<K: Kind> Life<K> {
     /// Lets it go, unless it was marked.
     pub(super) fn let_go(&self) -> bool {
         self.trying.compare_exchange(BUSY, IDLE, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// Marks what this thread holds.
+    pub(super) fn mark(&self) {
+        self.trying.swap(MARKED, Ordering::AcqRel);
     }
 
     /// Takes the mark away, right before it is tried once more.

@@ -73,6 +73,8 @@ pub(crate) struct Walk {
     from: u64,
     /// What came after the walk began does not belong to it.
     until: Option<u64>,
+    /// The list, by number, that the last step was on.
+    pub(super) list: Option<u64>,
 }
 
 impl<K: Kind> Watchers<K> {
@@ -138,6 +140,7 @@ impl<K: Kind> Watchers<K> {
         let shard = host.lock(self.shard(hash));
         let until = *walk.until.get_or_insert(shard.next);
         let Some(list) = shard.lists.find(hash, |list| list.key == *key) else { return (Few::new(), false) };
+        walk.list = Some(list.id);
         let share = |number: &u64, op: &K::Op| (Place { hash, list: list.id, number: *number }, host.share(op));
         match &list.waiting {
             Waiting::One(number, op) if (walk.from..until).contains(number) => (smallvec![share(number, op)], false),
@@ -150,6 +153,12 @@ impl<K: Kind> Watchers<K> {
                 (step, more)
             }
         }
+    }
+
+    /// The number of the key's list.
+    pub(crate) fn list<H: Host<K>>(&self, host: &H, hash: u64, key: &K::Key) -> Option<u64> {
+        let shard = host.lock(self.shard(hash));
+        shard.lists.find(hash, |list| list.key == *key).map(|list| list.id)
     }
 
     /// Takes nobody in any more; all that wait, once for each of their places.

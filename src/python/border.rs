@@ -65,6 +65,7 @@ pub(super) fn fork_epoch() -> u32 {
 #[pyfunction]
 pub(super) fn _after_fork_in_child() {
     FORKS.fetch_add(1, Ordering::Relaxed);
+    super::exit::after_fork();
 }
 
 /// What belongs to one process.

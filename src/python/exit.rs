@@ -4,8 +4,10 @@
 //! The list of timers with threads is a Python dict, guarded by the GIL: a native lock might be held by nobody in a
 //! forked child. A timer leaves it when its thread has ended for Python too, not when our part of the thread has.
 
+use std::cell::Cell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -75,7 +77,70 @@ pub(super) fn leave(py: Python<'_>, id: u64) -> PyResult<()> {
 #[pyfunction]
 pub(super) fn _shutdown_at_exit(py: Python<'_>) -> PyResult<()> {
     EXITED.store(true, Ordering::Relaxed);
-    stop(py, |_| true)
+    let stopped = stop(py, |_| true);
+    end_calls(py);
+    stopped
+}
+
+/// Daemon threads go on while the interpreter finalizes, until they want the GIL: then it ends them, by unwinding their
+/// stacks, which aborts the process if there are native frames between two Python ones. So none is let into a call that
+/// runs the user's methods any more, and those inside are waited for.
+static NO_MORE_CALLS: AtomicBool = AtomicBool::new(false);
+/// Threads inside such a call.
+static INSIDE: AtomicUsize = AtomicUsize::new(0);
+/// A method that hangs must not keep the process.
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
+
+thread_local! {
+    /// How many such calls this thread is inside of.
+    static DEPTH: Cell<usize> = const { Cell::new(0) };
+    static IS_EXITING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// A call that runs the user's methods, from whatever thread.
+pub(super) struct Call;
+
+impl Call {
+    /// At the end of the interpreter it never returns, but to the thread that ends it.
+    pub(super) fn enter(py: Python<'_>) -> Self {
+        // Both sides hold the GIL, so nobody gets in after the hook has looked.
+        if NO_MORE_CALLS.load(Ordering::Relaxed) && !IS_EXITING.get() {
+            py.detach(|| {
+                loop {
+                    std::thread::park();
+                }
+            });
+        }
+        if DEPTH.replace(DEPTH.get() + 1) == 0 {
+            INSIDE.fetch_add(1, Ordering::Relaxed);
+        }
+        Self
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        if DEPTH.replace(DEPTH.get() - 1) == 1 {
+            INSIDE.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// In the child of a fork there is this thread alone.
+pub(super) fn after_fork() {
+    INSIDE.store(usize::from(DEPTH.get() > 0), Ordering::Relaxed);
+}
+
+fn end_calls(py: Python<'_>) {
+    IS_EXITING.set(true);
+    NO_MORE_CALLS.store(true, Ordering::Relaxed);
+    let own = usize::from(DEPTH.get() > 0);
+    py.detach(|| {
+        let until = Instant::now() + LONGEST_WAIT;
+        while INSIDE.load(Ordering::Relaxed) > own && Instant::now() < until {
+            std::thread::park_timeout(Duration::from_millis(1));
+        }
+    });
 }
 
 /// Executors of the standard library close before the exit hooks run, and refuse what comes then. Timers that feed one

@@ -45,11 +45,11 @@ struct Entry {
     object: Py<PyAny>,
 }
 
-/// One step of a look-up.
-enum Step {
+/// What a look at the table finds.
+enum Look {
     Found(u64),
-    /// Whether this one is equal, Python has to say.
-    Compare(u64, Py<PyAny>),
+    /// Keys of the same hash: whether one is equal, Python has to say.
+    Candidates(Few<(u64, Py<PyAny>)>),
     Unknown,
 }
 
@@ -69,20 +69,22 @@ impl Keys {
 
     fn look_up(&self, key: &Bound<'_, PyAny>, hash: u64, holds: bool) -> PyResult<Option<u64>> {
         let py = key.py();
-        let mut unequal: Few<u64> = Few::new();
+        let mut from = 0;
         loop {
-            match self.0.with(py, |table| table.step(key, hash, &unequal, holds)) {
-                Step::Found(id) => return Ok(Some(id)),
-                Step::Unknown => return Ok(None),
-                Step::Compare(id, object) => {
-                    // Anything may happen in here, also to the table.
-                    if !object.bind(py).eq(key)? {
-                        unequal.push(id);
-                    } else if self.0.with(py, |table| table.is_still_there(hash, id, holds)) {
-                        return Ok(Some(id));
-                    }
+            let (look, next) = self.0.with(py, |table| (table.look(key, hash, from, holds), table.next_id));
+            let candidates = match look {
+                Look::Found(id) => return Ok(Some(id)),
+                Look::Unknown => return Ok(None),
+                Look::Candidates(candidates) => candidates,
+            };
+            for (id, object) in candidates {
+                // Anything may happen in here, also to the table.
+                if object.bind(py).eq(key)? && self.0.with(py, |table| table.is_still_there(hash, id, holds)) {
+                    return Ok(Some(id));
                 }
             }
+            // None of those. What has come since has a higher number.
+            from = next;
         }
     }
 }
@@ -93,23 +95,24 @@ fn mixed(hash: isize) -> u64 {
 }
 
 impl Table {
-    fn step(&mut self, key: &Bound<'_, PyAny>, hash: u64, unequal: &[u64], holds: bool) -> Step {
-        let may_be = |entry: &Entry| entry.hash == hash && !unequal.contains(&entry.id);
-        if let Some(entry) = self.entries.find_mut(hash, may_be) {
-            if entry.object.is(key) {
-                entry.uses += usize::from(holds);
-                return Step::Found(entry.id);
-            }
-            return Step::Compare(entry.id, entry.object.clone_ref(key.py()));
+    fn look(&mut self, key: &Bound<'_, PyAny>, hash: u64, from: u64, holds: bool) -> Look {
+        if let Some(same) = self.entries.find_mut(hash, |entry| entry.object.is(key)) {
+            same.uses += usize::from(holds);
+            return Look::Found(same.id);
+        }
+        let others = self.entries.iter_hash(hash).filter(|entry| entry.hash == hash && entry.id >= from);
+        let others: Few<_> = others.map(|entry| (entry.id, entry.object.clone_ref(key.py()))).collect();
+        if !others.is_empty() {
+            return Look::Candidates(others);
         }
         if !holds {
-            return Step::Unknown;
+            return Look::Unknown;
         }
         let id = self.next_id;
         self.next_id += 1;
         let entry = Entry { hash, id, uses: 1, object: key.clone().unbind() };
         self.entries.insert_unique(hash, entry, |entry| entry.hash);
-        Step::Found(id)
+        Look::Found(id)
     }
 
     fn is_still_there(&mut self, hash: u64, id: u64, holds: bool) -> bool {

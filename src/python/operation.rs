@@ -11,6 +11,8 @@ use pyo3::types::{PyDict, PyTuple};
 use super::args;
 use super::border::{GilCell, fork_epoch};
 use super::errors;
+use super::exit::Call;
+use super::shared::not_picklable;
 use super::side::{PyOperations, Side};
 use super::task::TimerTask;
 use crate::purgatory::{self, Cause, Life};
@@ -129,6 +131,7 @@ impl DelayedOperation {
     /// runs right after it, when its lock has been let go. Errors: `TimerForked`.
     fn force_complete(slf: &Bound<'_, Self>) -> PyResult<bool> {
         slf.get().check_process(slf.py())?;
+        let _call = Call::enter(slf.py());
         let side = Side::new(slf.py());
         let is_won = purgatory::force_complete(&side, slf.as_unbound());
         side.over(is_won)
@@ -157,12 +160,12 @@ impl DelayedOperation {
             return this.tell_cancelled(py).map(|()| true);
         }
         // One that waits in no purgatory may have been added to a timer by itself.
-        Ok(!this.life.is_completed() && slf.as_super().get().cancel(py)?)
+        Ok(!this.life.is_completed() && slf.as_super().get().take_off(py)?)
     }
 
     /// Called when its time has run out. Not to be overridden.
     fn run(slf: &Bound<'_, Self>) -> PyResult<()> {
-        expire(slf.as_any())
+        expire(slf.as_any(), true)
     }
 
     /// Has `waiter` called with how it ends: `True` in time, `False` expired, `None` taken out; at once if it has
@@ -182,6 +185,10 @@ impl DelayedOperation {
             None if purgatory::is_idle(&Side::new(py), slf.as_unbound()) => this.tell_cancelled(py),
             None => Ok(()),
         }
+    }
+
+    fn __reduce__(&self) -> PyResult<()> {
+        Err(not_picklable("DelayedOperation"))
     }
 
     fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
@@ -230,10 +237,13 @@ impl DelayedOperation {
         })
     }
 
+    pub(super) fn take_waiters(&self, py: Python<'_>) -> Vec<Py<PyAny>> {
+        self.content.with(py, Content::take_waiters)
+    }
+
     /// It was taken out of its purgatory.
     pub(super) fn tell_cancelled(&self, py: Python<'_>) -> PyResult<()> {
-        let waiters = self.content.with(py, Content::take_waiters);
-        waiters.into_iter().try_for_each(|waiter| waiter.call1(py, (py.None(),)).map(drop))
+        self.take_waiters(py).into_iter().try_for_each(|waiter| waiter.call1(py, (py.None(),)).map(drop))
     }
 
     pub(super) fn check_process(&self, py: Python<'_>) -> PyResult<()> {
@@ -241,19 +251,20 @@ impl DelayedOperation {
     }
 }
 
-/// The operation's time has run out.
-pub(super) fn expire(task: &Bound<'_, PyAny>) -> PyResult<()> {
+/// The operation's time has run out. With `propagate`, `KeyboardInterrupt` and `SystemExit` go to the caller.
+pub(super) fn expire(task: &Bound<'_, PyAny>, propagate: bool) -> PyResult<()> {
     let op = task.cast::<DelayedOperation>()?;
     op.get().check_process(op.py())?;
-    let side = Side::new(op.py());
+    let side = Side::of_timer(op.py(), propagate);
     purgatory::expire(&side, op.as_unbound());
-    side.over(())
+    // A method may have forked; then this is the child, and whoever drives the timer finds that out.
+    if op.get().check_process(op.py()).is_ok() { side.over(()) } else { Ok(()) }
 }
 
-/// A task was taken off its timer, by the timer; an operation waits on without a deadline.
-pub(super) fn lost_deadline(py: Python<'_>, task: &Bound<'_, PyAny>) {
+/// A task was put on its timer or taken off, and not by its purgatory.
+pub(super) fn sync_deadline(py: Python<'_>, task: &Bound<'_, PyAny>) {
     if let Ok(op) = task.cast::<DelayedOperation>() {
-        let is_off = || op.as_super().get().on(py).is_none();
-        purgatory::lost_deadline(&Side::new(py), op.as_unbound(), is_off);
+        let now = || op.as_super().get().on(py).map(drop);
+        purgatory::sync_deadline(&Side::new(py), op.as_unbound(), now);
     }
 }

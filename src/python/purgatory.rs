@@ -10,6 +10,7 @@ use pyo3::types::{PyByteArray, PyBytes, PyDict, PyList, PyString, PyTuple};
 use super::args;
 use super::border::{GilCell, Own, attach};
 use super::errors;
+use super::exit::Call;
 use super::keys::{Key, Keys};
 use super::operation::DelayedOperation;
 use super::settings;
@@ -17,7 +18,7 @@ use super::shared::not_picklable;
 use super::side::{Core, Home, Side};
 use super::system::SystemTimer;
 use super::timer::Timer;
-use crate::purgatory::{Few, Refused};
+use crate::purgatory::{self, Few, Refused};
 
 /// Where operations wait for an event on a key, or for their deadline, whichever comes first.
 ///
@@ -140,8 +141,13 @@ impl DelayedOperationPurgatory {
         operation.get().check_process(py)?;
         operation.as_super().get().delay(py)?;
         let keys = self.hold(keys)?;
+        let _call = Call::enter(py);
         let side = Side::new(py);
         let watched = self.core.arc().try_complete_else_watch(&side, operation.as_unbound(), keys);
+        if side.exits() && purgatory::cancel(&side, operation.as_unbound()) {
+            // Another operation's ending raised it; who gets an exception has nothing to cancel.
+            operation.get().tell_cancelled(py)?;
+        }
         side.over(())?;
         watched.map_err(|refused| match refused {
             Refused::Waiting => PyValueError::new_err(
@@ -160,6 +166,7 @@ impl DelayedOperationPurgatory {
         let py = key.py();
         self.check_process(py)?;
         let Some(key) = self.core.home.keys.find(key)? else { return Ok(0) };
+        let _call = Call::enter(py);
         let side = Side::new(py);
         let count = self.core.arc().check_and_complete(&side, &key);
         side.over(count)
@@ -218,17 +225,13 @@ impl DelayedOperationPurgatory {
         if self.owns_timer {
             self.timer.bind(py).call_method1("shutdown", (timeout_ms,))?;
         }
-        let found = self.core.close(&Side::new(py));
-        let found = listed(py, found)?;
-        match self.unfinished_list(py) {
-            Some(earlier) if found.is_empty() => Ok(earlier),
-            _ => {
-                let kept = found.get_slice(0, found.len()).unbind();
-                let old = self.unfinished.with(py, |unfinished| unfinished.replace(kept));
-                drop(old);
-                Ok(found)
-            }
-        }
+        let found = listed(py, self.core.close(&Side::new(py)))?;
+        // What an earlier call found, or one that came in between, stays.
+        let kept = self
+            .unfinished
+            .with(py, |unfinished| unfinished.get_or_insert_with(|| PyList::empty(py).unbind()).clone_ref(py));
+        found.iter().try_for_each(|operation| kept.bind(py).append(operation))?;
+        Ok(kept.bind(py).get_slice(0, kept.bind(py).len()))
     }
 
     fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
@@ -252,10 +255,13 @@ impl DelayedOperationPurgatory {
         Err(not_picklable("DelayedOperationPurgatory"))
     }
 
-    /// Operations that wait are alive because they wait, as pending tasks are (border rule 8).
+    /// Operations that wait are alive because they wait, as pending tasks are (border rule 8); and they hold the core, so
+    /// as long as there are any, its `on_error` is needed too.
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.timer)?;
-        visit.call(&self.core.home.on_error)?;
+        if Arc::strong_count(self.core.arc()) == 1 {
+            visit.call(&self.core.home.on_error)?;
+        }
         self.unfinished.try_with(|list| visit.call(&*list)).unwrap_or(Ok(()))
     }
 
@@ -295,7 +301,7 @@ impl DelayedOperationPurgatory {
             }
             Ok(())
         };
-        if let Ok(list) = keys.cast::<PyList>() {
+        if let Ok(list) = keys.cast_exact::<PyList>() {
             // Without an iterator object.
             list.iter().try_for_each(|key| hold(&key))?;
         } else {
@@ -318,18 +324,17 @@ impl DelayedOperationPurgatory {
 
 /// Operations that were taken out, whoever waits for them told.
 fn listed(py: Python<'_>, operations: Vec<Py<DelayedOperation>>) -> PyResult<Bound<'_, PyList>> {
-    for operation in &operations {
-        operation.get().tell_cancelled(py)?;
-    }
+    // All of them before the first is called, which may watch one again.
+    let waiters: Vec<_> = operations.iter().flat_map(|operation| operation.get().take_waiters(py)).collect();
+    waiters.into_iter().try_for_each(|waiter| waiter.call1(py, (py.None(),)).map(drop))?;
     PyList::new(py, operations)
 }
 
 /// Nobody can check a key any more. Operations with a deadline still wait for that; without one, nothing can come.
 impl Drop for DelayedOperationPurgatory {
     fn drop(&mut self) {
-        let home = &self.core.home;
-        if !home.timer_enabled && !home.shared.is_forked() {
-            attach(|py| drop(self.core.close(&Side::new(py))));
+        if !self.core.home.shared.is_forked() {
+            attach(|py| self.core.abandon(&Side::new(py)));
         }
     }
 }

@@ -3,6 +3,7 @@
 //! Consecutive timers of one batch are one group and one call (T18); another task due in between splits it. A run is
 //! bounded in number and in time, then others get the GIL (T8).
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -12,6 +13,7 @@ use pyo3::types::{PyBytes, PyMemoryView};
 
 use super::batch::TaskBatch;
 use super::border;
+use super::exit::Call;
 use super::operation;
 use super::shared::{self, Inside, NO_INDEX, Shared, Task};
 use super::task::{Run, TimerTask};
@@ -180,23 +182,35 @@ pub(super) fn unit_len(state: &State<Task>, handles: &[Handle]) -> usize {
     }
 }
 
+thread_local! {
+    static PROPAGATES: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether a `KeyboardInterrupt` in the callback that runs on this thread reaches whoever drives the timer.
+pub(super) fn propagates() -> bool {
+    PROPAGATES.get()
+}
+
 /// Runs a unit's callback. What it raises goes to `on_error` (T10); with `propagate`, `KeyboardInterrupt` and
 /// `SystemExit` go to the caller instead.
 pub(super) fn run(py: Python<'_>, shared: &Shared, unit: &Unit, propagate: bool) -> PyResult<()> {
+    let _call = Call::enter(py);
     let inside = Inside::enter(shared);
+    let outer = PROPAGATES.replace(propagate);
     let (task, result) = match unit {
         Unit::Task(task, _) => {
             let task = task.bind(py);
             let result = match task.cast::<TimerTask>().map(|task| task.get().start(py)) {
                 Ok(Run::Callback(Some(callback), args)) => shared::call(py, &callback, args.as_ref()).map(drop),
                 // Straight from the claim, with the GIL never let go in between: no cancel finds it off the timer and open.
-                Ok(Run::Expiry) => operation::expire(task),
+                Ok(Run::Expiry) => operation::expire(task, propagate),
                 _ => task.call_method0("run").map(drop),
             };
             (task, result)
         }
         Unit::Group(group) => (group.tasks[0].bind(py), call_group(py, group).map(drop)),
     };
+    PROPAGATES.set(outer);
     let result = match result {
         Err(error) if propagate && is_exit(py, &error) => Err(error),
         Err(error) => {

@@ -98,7 +98,7 @@ impl Shared {
             let Some(task) = task else { continue };
             let is_told = told.as_ref().is_some_and(|told| told.is(&task));
             forget(py, &task, *handle);
-            operation::lost_deadline(py, task.bind(py));
+            operation::sync_deadline(py, task.bind(py));
             if !is_told {
                 self.report(py, task.bind(py), errors::rejected(py, &self.name, why));
             }
@@ -146,7 +146,7 @@ impl Shared {
     fn forget_all(py: Python<'_>, drained: Vec<Pending<Task>>) -> Vec<Pending<Task>> {
         for pending in &drained {
             forget(py, &pending.task, pending.handle);
-            operation::lost_deadline(py, pending.task.bind(py));
+            operation::sync_deadline(py, pending.task.bind(py));
         }
         drained
     }

@@ -11,16 +11,15 @@ use std::sync::Arc;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
 
-use super::args::Ms;
-use super::border::{self, OfProcess, Own};
+use super::border::{self, OfProcess, Own, fork_epoch};
+use super::errors;
 use super::keys::{Key, KeyHasher, Keys};
 use super::operation::DelayedOperation;
 use super::run;
 use super::shared::Shared;
 use super::task::TimerTask;
-use crate::purgatory::{self, Armed, Attempt, Cause, Host, Kind, Life, MOST_YIELDS, Purgatory};
+use crate::purgatory::{self, Armed, Attempt, Cause, Host, Kind, Life, MOST_YIELDS, Purgatory, PutOff};
 use crate::state::{Room, When};
 use crate::sync::{Mutex, MutexGuard, yield_now};
 
@@ -69,25 +68,49 @@ thread_local! {
 /// One call into the protocol.
 pub(super) struct Side<'py> {
     py: Python<'py>,
+    /// The process it was made in.
+    epoch: u32,
     /// A `KeyboardInterrupt` or `SystemExit`, kept until the call is over, so that nothing is left half done.
     exit: RefCell<Option<PyErr>>,
+    /// Whether somebody gets it.
+    propagates: bool,
 }
 
 impl<'py> Side<'py> {
     pub(super) fn new(py: Python<'py>) -> Self {
-        Self { py, exit: RefCell::new(None) }
+        Self::of_timer(py, true)
+    }
+
+    /// Where a timer calls: not every one has somebody who would get an exit.
+    pub(super) fn of_timer(py: Python<'py>, propagates: bool) -> Self {
+        Self { py, epoch: fork_epoch(), exit: RefCell::new(None), propagates }
+    }
+
+    pub(super) fn exits(&self) -> bool {
+        self.exit.borrow().is_some()
     }
 
     /// The call's result, unless it is to be left by an exit.
     pub(super) fn over<T>(self, result: T) -> PyResult<T> {
-        self.exit.into_inner().map_or(Ok(result), Err)
+        match self.exit.into_inner() {
+            Some(exit) => Err(exit),
+            None if self.epoch == fork_epoch() => Ok(result),
+            // A method forked, and this is the child.
+            None => Err(errors::operation_forked(self.py)),
+        }
     }
 
     /// Tells of an error that the caller does not see (P8).
     fn tell(&self, home: Option<&Home>, op: &Py<DelayedOperation>, error: PyErr) {
-        if run::is_exit(self.py, &error) {
-            let earlier = self.exit.replace(Some(error));
-            drop(earlier);
+        if self.epoch != fork_epoch() {
+            return; // a method forked, and this is the child: `over` says so
+        }
+        if self.propagates && run::is_exit(self.py, &error) {
+            let earlier = self.exit.take();
+            if earlier.is_some() {
+                error.set_context(self.py, earlier);
+            }
+            self.exit.replace(Some(error));
             return;
         }
         let op = op.bind(self.py).as_any();
@@ -96,6 +119,22 @@ impl<'py> Side<'py> {
             Some(home) => home.shared.report(self.py, op, error),
             None => super::shared::report(self.py, None, op, error),
         }
+    }
+
+    fn try_locked(&self, op: &Py<DelayedOperation>) -> Attempt<PyErr> {
+        let Some(lock) = op.get().lock.get() else {
+            return self.try_complete(op).map_or_else(Attempt::Failed, |()| Attempt::Ran);
+        };
+        let lock = lock.bind(self.py);
+        let is_taken = lock.call_method1(intern!(self.py, "acquire"), (false,)).and_then(|taken| taken.is_truthy());
+        match is_taken {
+            Err(error) => return Attempt::Failed(error),
+            Ok(false) => return Attempt::Locked,
+            Ok(true) => {}
+        }
+        let tried = self.try_complete(op);
+        let released = lock.call_method0(intern!(self.py, "release"));
+        tried.and(released.map(drop)).map_or_else(Attempt::Failed, |()| Attempt::Ran)
     }
 
     fn try_complete(&self, op: &Py<DelayedOperation>) -> PyResult<()> {
@@ -122,19 +161,16 @@ impl Host<PyOperations> for Side<'_> {
     }
 
     fn attempt(&self, op: &Py<DelayedOperation>) -> Attempt<PyErr> {
-        let Some(lock) = op.get().lock.get() else {
-            return self.try_complete(op).map_or_else(Attempt::Failed, |()| Attempt::Ran);
-        };
-        let lock = lock.bind(self.py);
-        let is_taken = lock.call_method1(intern!(self.py, "acquire"), (false,)).and_then(|taken| taken.is_truthy());
-        match is_taken {
-            Err(error) => return Attempt::Failed(error),
-            Ok(false) => return Attempt::Locked,
-            Ok(true) => {}
+        let attempt = self.try_locked(op);
+        if let Err(forked) = op.get().check_process(self.py) {
+            // The method forked, and this is the child.
+            return Attempt::Failed(forked);
         }
-        let tried = self.try_complete(op);
-        let released = lock.call_method0(intern!(self.py, "release"));
-        tried.and(released.map(drop)).map_or_else(Attempt::Failed, |()| Attempt::Ran)
+        attempt
+    }
+
+    fn is_here(&self) -> bool {
+        self.epoch == fork_epoch()
     }
 
     fn arm(&self, home: &Home, op: &Py<DelayedOperation>) -> PyResult<Armed<PyOperations>> {
@@ -150,15 +186,16 @@ impl Host<PyOperations> for Side<'_> {
     fn disarm(&self, _home: &Home, op: &Py<DelayedOperation>, (): &()) -> bool {
         // A claimed one is complete before anybody else gets the GIL (see `run`), so what is open is not being expired.
         // In a forked child there is nothing to take it off.
-        let _ = op.bind(self.py).as_super().get().cancel(self.py);
+        let _ = op.bind(self.py).as_super().get().take_off(self.py);
         true
     }
 
     fn check_later(&self, purgatory: &Arc<Core>, op: &Py<DelayedOperation>, tries: u32) -> PyResult<()> {
-        let check = CheckAgain { purgatory: Own::new(Arc::clone(purgatory)), op: op.clone_ref(self.py), tries };
+        let put_off = PutOff::new(op.clone_ref(self.py), tries);
+        let check = CheckAgain { purgatory: Own::new(Arc::clone(purgatory)), put_off };
         let check = Bound::new(self.py, check)?.into_any();
         let delay = purgatory::put_off_for(tries);
-        let task = TimerTask::one_shot(self.py, Ms(delay.as_secs_f64() * 1000.0), &check, &PyTuple::empty(self.py))?;
+        let task = TimerTask::internal(self.py, &check)?;
         let when = When::AfterUs(delay.as_micros() as u64);
         TimerTask::schedule_with(&task, purgatory.home.shared.arc(), when, Room::Always).map(drop)
     }
@@ -170,14 +207,19 @@ impl Host<PyOperations> for Side<'_> {
     }
 
     fn end(&self, op: &Py<DelayedOperation>, cause: Cause, home: Option<&Home>) {
+        if op.get().check_process(self.py).is_err() {
+            return; // a method forked, and this is the child
+        }
         let object = op.bind(self.py);
+        // One that was on a timer without a purgatory.
+        let _ = object.as_super().get().take_off(self.py);
         let call = |name| {
             if let Err(error) = object.call_method0(name) {
                 self.tell(home, op, error);
             }
         };
         call(intern!(self.py, "on_complete"));
-        if cause == Cause::Expiry {
+        if cause == Cause::Expiry && self.epoch == fork_epoch() {
             call(intern!(self.py, "on_expiration"));
         }
         for waiter in op.get().ended(self.py, cause) {
@@ -210,20 +252,19 @@ impl Host<PyOperations> for Side<'_> {
 #[pyclass(frozen, module = "tickwheel._native")]
 struct CheckAgain {
     purgatory: Own<Core>,
-    op: Py<DelayedOperation>,
-    tries: u32,
+    put_off: PutOff<PyOperations>,
 }
 
 #[pymethods]
 impl CheckAgain {
     fn __call__(&self, py: Python<'_>) -> PyResult<()> {
-        let side = Side::new(py);
-        self.purgatory.share().check_again(&side, &self.op, self.tries + 1);
+        let side = Side::of_timer(py, run::propagates());
+        self.purgatory.arc().check_again(&side, &self.put_off);
         side.over(())
     }
 
     /// What a list of pending tasks shows.
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
-        Ok(format!("<check again {}>", self.op.bind(py).repr()?))
+        Ok(format!("<check again {}>", self.put_off.op.bind(py).repr()?))
     }
 }

@@ -12,6 +12,7 @@ use pyo3::types::{PyDict, PyString, PyTuple};
 
 use super::args::{self, Ms};
 use super::border::{GilCell, Own};
+use super::operation;
 use super::shared::{self, NO_INDEX, Shared};
 use crate::state::{Room, When};
 use crate::wheel::Handle;
@@ -35,6 +36,8 @@ struct Content {
     args: Option<Py<PyTuple>>,
     name: Option<Py<PyString>>,
     runs: Runs,
+    /// Made by the library for itself: no user is to get it back.
+    is_internal: bool,
     /// Made by `after` or `at`: lets go of its callback once it can never run again (T19).
     is_one_shot: bool,
     on: Option<(Own<Shared>, Handle)>,
@@ -127,23 +130,12 @@ impl TimerTask {
     ///
     /// `False` for a task that was never added, was cancelled before, is running or has run. The timer's reference
     /// to the task is dropped at once. Errors: `TimerForked`.
-    pub(super) fn cancel(&self, py: Python<'_>) -> PyResult<bool> {
-        loop {
-            let Some((shared, _)) = self.on(py) else { return Ok(false) };
-            let mut state = shared.lock(py)?;
-            // It may have moved while this thread waited for the lock.
-            let Some((now_on, handle)) = self.on(py) else { return Ok(false) };
-            if !Arc::ptr_eq(&now_on, &shared) {
-                drop(state);
-                continue;
-            }
-            let task = state.cancel(handle);
-            shared.timer.settle(state);
-            if task.is_some() {
-                self.ended(py, handle);
-            }
-            return Ok(task.is_some());
+    fn cancel(slf: &Bound<'_, Self>) -> PyResult<bool> {
+        let is_off = slf.get().take_off(slf.py())?;
+        if is_off {
+            operation::sync_deadline(slf.py(), slf.as_any());
         }
+        Ok(is_off)
     }
 
     fn __reduce__(&self) -> PyResult<()> {
@@ -203,6 +195,26 @@ impl TimerTask {
         Ok(())
     }
 
+    /// Takes the task off its timer: `cancel` without a word to the purgatory.
+    pub(super) fn take_off(&self, py: Python<'_>) -> PyResult<bool> {
+        loop {
+            let Some((shared, _)) = self.on(py) else { return Ok(false) };
+            let mut state = shared.lock(py)?;
+            // It may have moved while this thread waited for the lock.
+            let Some((now_on, handle)) = self.on(py) else { return Ok(false) };
+            if !Arc::ptr_eq(&now_on, &shared) {
+                drop(state);
+                continue;
+            }
+            let task = state.cancel(handle);
+            shared.timer.settle(state);
+            if task.is_some() {
+                self.ended(py, handle);
+            }
+            return Ok(task.is_some());
+        }
+    }
+
     /// A one-shot task for `after` and `at`.
     pub(super) fn one_shot<'py>(
         py: Python<'py>,
@@ -219,6 +231,17 @@ impl TimerTask {
             ..Content::default()
         };
         Bound::new(py, Self { cell: GilCell::new(content) })
+    }
+
+    /// A one-shot task of the library's own.
+    pub(super) fn internal<'py>(py: Python<'py>, callback: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Self>> {
+        let task = Self::one_shot(py, Ms(0.0), callback, &PyTuple::empty(py))?;
+        task.get().cell.with(py, |content| content.is_internal = true);
+        Ok(task)
+    }
+
+    pub(super) fn is_internal(&self, py: Python<'_>) -> bool {
+        self.cell.with(py, |content| content.is_internal)
     }
 
     pub(super) fn delay(&self, py: Python<'_>) -> PyResult<Ms> {

@@ -72,7 +72,9 @@ impl Timer {
             ))
         })?;
         let delay = task.get().delay(task.py())?;
-        TimerTask::schedule(task, &self.shared.share(), When::AfterUs(delay.to_us()))
+        TimerTask::schedule(task, self.shared.arc(), When::AfterUs(delay.to_us()))?;
+        operation::sync_deadline(task.py(), task.as_any());
+        Ok(())
     }
 
     /// Run `callback(*args)` once, in `delay_ms` milliseconds; returns the task, for `cancel()`.
@@ -156,7 +158,7 @@ impl Timer {
             for (task, cancelled) in step.iter().zip(cancelled) {
                 if let Some((_, handle)) = cancelled {
                     task.get().ended(py, handle);
-                    operation::lost_deadline(py, task.as_any());
+                    operation::sync_deadline(py, task.as_any());
                     count += 1;
                 }
             }
@@ -223,8 +225,11 @@ impl Timer {
 
     /// What a timer refers to, but for what is pending: that is alive because the timer is (border rule 8).
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        visit.call(&self.shared.on_error)?;
-        visit.call(self.shared.target.object())?;
+        // While anything is pending or runs they are needed, whoever else is gone.
+        if self.shared.timer.state().try_lock().is_some_and(|state| state.is_empty()) {
+            visit.call(&self.shared.on_error)?;
+            visit.call(self.shared.target.object())?;
+        }
         self.unfinished.try_with(|list| visit.call(&*list)).unwrap_or(Ok(()))
     }
 
@@ -259,6 +264,10 @@ impl Timer {
     pub(super) fn keep_unfinished<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let list = PyList::empty(py);
         for pending in self.shared.drain(py) {
+            let task = pending.task.bind(py).cast::<TimerTask>();
+            if task.is_ok_and(|task| task.get().is_internal(py)) {
+                continue;
+            }
             list.append(shared::listed(py, &pending.task, pending.tag)?)?;
         }
         let kept = list.get_slice(0, list.len()).unbind();

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::{Event, Op, Pool, Side, assert_empty, fire, purgatory, watch};
-use crate::model::{RUNS, every, join, sample, spawn};
+use super::{Event, Op, Pool, RUNS, Side, assert_empty, fire, purgatory, watch};
+use crate::model::{every, join, sample, spawn};
 use crate::sync::{JoinHandle, Mutex};
 
 fn check(pool: &Pool, event: &Event, key: u8) -> JoinHandle<()> {

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::{Event, MEANWHILE, Op, Side, assert_empty, purgatory, watch};
-use crate::model::{RUNS, every, join, sample, spawn};
+use super::{Event, MEANWHILE, Op, RUNS, Side, assert_empty, purgatory, watch};
+use crate::model::{every, join, sample, spawn};
 
 /// Each thread makes its event happen, and then tries the operation, which waits for all of them.
 fn everyone_tries(threads: usize) {

@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use super::super::{DelayedOperation, DelayedOperationPurgatory, Operation};
-use super::Event;
+use super::{Event, RUNS};
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::model::{RUNS, count, join, sample, spawn};
+use crate::model::{count, join, sample, spawn};
 use crate::system::SystemTimer;
 
 #[derive(Default)]
@@ -44,7 +44,7 @@ fn purgatory() -> (Arc<SystemTimer>, Arc<DelayedOperationPurgatory<Wait>>) {
 fn at_its_very_deadline_it_is_completed_or_expires_or_is_cancelled__p1_p4() {
     let fates = Arc::new([const { AtomicU32::new(0) }; 3]);
     let seen = Arc::clone(&fates);
-    sample(RUNS / 2, move || {
+    sample(RUNS, move || {
         let (timer, purgatory) = purgatory();
         let op = Operation::new(Duration::ZERO, Wait::default());
         assert_eq!(purgatory.try_complete_else_watch(&op, [1, 2]), Ok(false));
@@ -71,7 +71,7 @@ fn at_its_very_deadline_it_is_completed_or_expires_or_is_cancelled__p1_p4() {
 
 #[test]
 fn watching_against_the_timers_shutdown_leaves_nothing_behind__p2() {
-    sample(RUNS / 2, || {
+    sample(RUNS, || {
         let (timer, purgatory) = purgatory();
         let op = Operation::new(Duration::from_secs(1), Wait::default());
         let ending = {

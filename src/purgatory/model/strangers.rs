@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::{Event, Op, Pool, Side, assert_empty, check_put_off, purgatory, watch};
-use crate::model::{RUNS, every, join, sample, spawn};
+use super::{Event, Op, Pool, RUNS, Side, assert_empty, check_put_off, purgatory, watch};
+use crate::model::{every, join, sample, spawn};
 use crate::sync::{JoinHandle, yield_now};
 
 /// Holds the lock for a while, if it can have it.

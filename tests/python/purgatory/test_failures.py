@@ -1,0 +1,243 @@
+"""P8: what the three methods raise goes to whom it belongs, and stops nothing else."""
+
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from purgatory.operations import EMPTY, Op, counts
+from tickwheel import DelayedOperationPurgatory, SystemTimer
+from tickwheel.testing import ManualTimer
+from timer.watching import until
+
+Told = list[tuple[Any, BaseException]]
+
+
+class Fails(Op):
+    """Raises in the methods that are named."""
+
+    def __init__(self, delay_ms: float = 1000, *, fails: tuple[str, ...] = ()) -> None:
+        super().__init__(delay_ms)
+        self.fails = fails
+
+    def fail(self, where: str) -> None:
+        if where in self.fails:
+            raise ValueError(where)
+
+    def try_complete(self) -> bool:
+        done = super().try_complete()
+        self.fail("try")
+        return done
+
+    def on_complete(self) -> None:
+        super().on_complete()
+        self.fail("complete")
+
+    def on_expiration(self) -> None:
+        super().on_expiration()
+        self.fail("expire")
+
+
+@pytest.fixture
+def told() -> Told:
+    return []
+
+
+@pytest.fixture
+def timer() -> ManualTimer:
+    return ManualTimer(on_error=lambda *_: pytest.fail("the timer was told, not the purgatory"))
+
+
+@pytest.fixture
+def purgatory(timer: ManualTimer, told: Told) -> DelayedOperationPurgatory:
+    return DelayedOperationPurgatory("failures", timer, on_error=lambda *error: told.append(error))
+
+
+def texts(told: Told) -> list[tuple[Any, str]]:
+    return [(operation, str(error)) for operation, error in told]
+
+
+def test_in_a_check_it_goes_to_on_error_and_the_rest_of_the_key_goes_on__P8(
+    purgatory: DelayedOperationPurgatory, told: Told
+) -> None:
+    operations = [Fails() for _ in range(5)]
+    for operation in operations:
+        purgatory.try_complete_else_watch(operation, ["key"])
+        operation.is_ready = True
+    operations[1].fails = operations[3].fails = ("try",)
+    operations[3].is_ready = False
+    assert purgatory.check_and_complete("key") == 4
+    assert texts(told) == [(operations[1], "try"), (operations[3], "try")]
+    assert told[0][1].__traceback__ is not None
+    assert [operation.log for operation in operations] == [["complete"]] * 3 + [[]] + [["complete"]]
+    assert counts(purgatory) == (1, 1, 1, 1)
+    operations[3].fails, operations[3].is_ready = (), True
+    assert purgatory.check_and_complete("key") == 1
+
+
+@pytest.mark.parametrize("at", [1, 2])
+def test_in_a_watching_call_it_reaches_the_caller_and_it_is_watched_nowhere__P8(
+    purgatory: DelayedOperationPurgatory, timer: ManualTimer, told: Told, at: int
+) -> None:
+    class FailsAt(Op):
+        def try_complete(self) -> bool:
+            super().try_complete()
+            if self.tries == at:
+                raise ValueError("mine")
+            return False
+
+    operation = FailsAt()
+    with pytest.raises(ValueError, match="mine"):
+        purgatory.try_complete_else_watch(operation, ["a", "b"])
+    assert (counts(purgatory), len(timer), told, operation.tries) == (EMPTY, 0, [], at)
+    assert not operation.is_completed
+    assert purgatory.try_complete_else_watch(operation, ["a"]) is False, "it may be watched again"
+    assert counts(purgatory) == (1, 1, 1, 1)
+
+
+def test_one_that_completed_and_then_raised_is_complete_and_the_caller_is_told__P1_P8(
+    purgatory: DelayedOperationPurgatory, timer: ManualTimer
+) -> None:
+    operation = Fails(fails=("try",))
+    operation.is_ready = True
+    with pytest.raises(ValueError, match="try"):
+        purgatory.try_complete_else_watch(operation, ["a"])
+    assert (operation.is_completed, operation.log) == (True, ["complete"])
+    assert (counts(purgatory), len(timer)) == (EMPTY, 0)
+
+
+@pytest.mark.parametrize("fails", [("complete",), ("expire",), ("complete", "expire")])
+def test_on_expiration_runs_even_if_on_complete_raised__P8(
+    purgatory: DelayedOperationPurgatory, timer: ManualTimer, told: Told, fails: tuple[str, ...]
+) -> None:
+    operation = Fails(5, fails=fails)
+    purgatory.try_complete_else_watch(operation, ["a"])
+    other = Op(5)
+    purgatory.try_complete_else_watch(other, ["a"])
+    timer.advance(5)
+    assert operation.log == other.log == ["complete", "expire"]
+    assert texts(told) == [(operation, where) for where in fails]
+    assert counts(purgatory) == EMPTY
+
+
+@pytest.mark.parametrize("how", ["check", "force", "watch"])
+def test_on_complete_that_raises_goes_to_on_error_and_the_operation_is_complete__P8(
+    purgatory: DelayedOperationPurgatory, timer: ManualTimer, told: Told, how: str
+) -> None:
+    operation = Fails(fails=("complete",))
+    operation.is_ready = how == "watch"
+    assert purgatory.try_complete_else_watch(operation, ["a"]) is (how == "watch")
+    operation.is_ready = True
+    if how == "check":
+        assert purgatory.check_and_complete("a") == 1
+    elif how == "force":
+        assert operation.force_complete() is True
+    assert texts(told) == [(operation, "complete")]
+    assert (counts(purgatory), len(timer)) == (EMPTY, 0)
+
+
+def test_on_error_that_raises_stops_nothing__P8(monkeypatch: pytest.MonkeyPatch) -> None:
+    def on_error(operation: object, error: BaseException) -> None:
+        raise OSError("the log is full")
+
+    unraisable: list[tuple[Any, BaseException | None]] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda args: unraisable.append((args.object, args.exc_value)))
+    timer = ManualTimer()
+    purgatory = DelayedOperationPurgatory("failures", timer, on_error=on_error)
+    operations = [Fails(5) for _ in range(3)]
+    for operation in operations:
+        purgatory.try_complete_else_watch(operation, ["key"])
+        operation.fails = ("try", "complete", "expire")
+    assert purgatory.check_and_complete("key") == 0
+    assert [(where, str(error)) for where, error in unraisable] == [(on_error, "the log is full")] * 3
+    timer.advance(5)
+    assert [operation.log for operation in operations] == [["complete", "expire"]] * 3
+    assert len(unraisable) == 9
+
+
+def test_without_on_error_the_timers_is_told__P8(told: Told) -> None:
+    timer = ManualTimer(on_error=lambda *error: told.append(error))
+    purgatory = DelayedOperationPurgatory("failures", timer)
+    operation = Fails(5, fails=("complete", "expire"))
+    purgatory.try_complete_else_watch(operation, ["a"])
+    timer.advance(5)
+    assert texts(told) == [(operation, "complete"), (operation, "expire")]
+
+
+def test_without_any_sys_unraisablehook_is_told__P8(monkeypatch: pytest.MonkeyPatch) -> None:
+    unraisable: list[tuple[Any, str]] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda args: unraisable.append((args.object, str(args.exc_value))))
+    with DelayedOperationPurgatory("failures") as purgatory:
+        operation = Fails(1, fails=("complete", "expire"))
+        purgatory.try_complete_else_watch(operation, ["a"])
+        until(lambda: len(unraisable) == 2)
+    assert unraisable == [(operation, "complete"), (operation, "expire")]
+
+
+def test_a_purgatory_of_its_own_timer_passes_on_error_to_it__P8(told: Told) -> None:
+    with DelayedOperationPurgatory("failures", on_error=lambda *error: told.append(error)) as purgatory:
+        task = purgatory.timer.after(0, lambda: 1 / 0)
+        until(lambda: told != [])
+    assert [(found, type(error)) for found, error in told] == [(task, ZeroDivisionError)]
+
+
+@pytest.mark.parametrize("answer", [True, 1, "yes"])
+def test_to_say_that_it_is_complete_when_it_is_not_is_an_error__P8(
+    purgatory: DelayedOperationPurgatory, told: Told, answer: object
+) -> None:
+    class Lies(Op):
+        def try_complete(self) -> Any:
+            return answer if self.is_ready else None
+
+    text = f"try_complete returned {answer!r}, but the operation is not complete: return self.force_complete()"
+    operation = Lies()
+    purgatory.try_complete_else_watch(operation, ["a"])
+    operation.is_ready = True
+    assert purgatory.check_and_complete("a") == 0
+    assert texts(told) == [(operation, text)]
+    assert type(told[0][1]) is RuntimeError
+    other = Lies()
+    other.is_ready = True
+    with pytest.raises(RuntimeError) as caught:
+        purgatory.try_complete_else_watch(other, ["b"])
+    assert str(caught.value) == text
+    assert counts(purgatory) == (1, 1, 1, 1)
+
+
+def test_a_check_that_was_put_off_tells_of_its_failure_too__P6_P8(
+    purgatory: DelayedOperationPurgatory, timer: ManualTimer, told: Told
+) -> None:
+    lock = threading.Lock()
+    operation = Fails()
+    Op.__init__(operation, 1000, lock)
+    purgatory.try_complete_else_watch(operation, ["a"])
+    operation.fails = ("try",)
+    with lock:
+        purgatory.check_and_complete("a")
+    timer.advance(1)
+    assert texts(told) == [(operation, "try")]
+    assert counts(purgatory) == (1, 1, 1, 1)
+
+
+def test_failures_on_the_timers_thread_do_not_end_it__P8(told: Told) -> None:
+    with SystemTimer("failures") as timer:
+        purgatory = DelayedOperationPurgatory("failures", timer, on_error=lambda *error: told.append(error))
+        operations = [Fails(number / 10, fails=("complete", "expire")) for number in range(50)]
+        for operation in operations:
+            purgatory.try_complete_else_watch(operation, ["a"])
+        until(lambda: len(told) == 100)
+        ran = threading.Event()
+        timer.after(0, ran.set)
+        assert ran.wait(20)
+    assert all(operation.log == ["complete", "expire"] for operation in operations)
+
+
+def test_what_nobody_waits_for_may_fail_too__P8(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It never was in a purgatory, so there is no `on_error` but the interpreter's."""
+    unraisable: list[str] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda args: unraisable.append(str(args.exc_value)))
+    operation = Fails(fails=("complete",))
+    call: Callable[[], bool] = operation.force_complete
+    assert (call(), call(), unraisable) == (True, False, ["complete"])
