@@ -165,12 +165,6 @@ impl<T> State<T> {
         self.is_closed && self.is_idle()
     }
 
-    /// Whether nothing is pending, released or running.
-    #[cfg(feature = "python")]
-    pub(crate) fn is_empty(&self) -> bool {
-        self.schedule.len() == 0 && self.is_idle()
-    }
-
     /// Whether no task is released and none runs.
     pub(crate) fn is_idle(&self) -> bool {
         self.schedule.released() == 0 && self.running == 0

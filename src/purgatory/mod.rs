@@ -51,6 +51,17 @@ struct Counters {
     waited_us: AtomicU64,
 }
 
+impl Counters {
+    fn waiting(&self) -> u64 {
+        let ended = load(&self.cancelled) + load(&self.completed) + load(&self.expired);
+        load(&self.arrived).saturating_sub(ended)
+    }
+}
+
+fn load(counter: &AtomicU64) -> u64 {
+    counter.load(Ordering::Relaxed)
+}
+
 /// What a purgatory counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Counts {
@@ -208,19 +219,24 @@ impl<K: Kind> Purgatory<K> {
 
     pub(crate) fn counts<H: Host<K>>(&self, host: &H) -> Counts {
         let (keys, watched) = self.watchers.count(host);
-        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let Counters { arrived, cancelled, completed, expired, delayed: _, waited_us } = &self.counters;
-        let (cancelled, completed, expired) = (load(cancelled), load(completed), load(expired));
         Counts {
-            waiting: load(arrived).saturating_sub(cancelled + completed + expired),
+            waiting: self.counters.waiting(),
             delayed: self.delayed(),
             keys,
             watched,
-            completed,
-            expired,
-            cancelled,
-            waited_us: load(waited_us),
+            completed: load(&self.counters.completed),
+            expired: load(&self.counters.expired),
+            cancelled: load(&self.counters.cancelled),
+            waited_us: load(&self.counters.waited_us),
         }
+    }
+
+    /// Whether no deadline can come, and no operation is ending. For the garbage collector, so it takes no lock; it changes
+    /// only with the GIL held.
+    #[cfg(feature = "python")]
+    pub(crate) fn is_quiet(this: &Arc<Self>) -> bool {
+        let holders = 1 + this.counters.waiting();
+        this.delayed() == 0 && Arc::strong_count(this) as u64 == holders
     }
 
     /// Operations on the timer.

@@ -68,6 +68,10 @@ pub(super) fn purgatory_closed(py: Python<'_>, name: &str) -> PyErr {
     raise(py, 0, format!("purgatory '{name}' was shut down and takes no more operations: make a new one"))
 }
 
+pub(super) fn exiting(py: Python<'_>) -> PyErr {
+    raise(py, 0, "the interpreter is exiting: nothing is watched or completed any more".to_owned())
+}
+
 pub(super) fn rejected(py: Python<'_>, timer: &str, why: &str) -> PyErr {
     let text = format!(
         "the executor of timer '{timer}' refused a task that was due ({why}): it did not run; add it again on a timer \

@@ -101,20 +101,16 @@ thread_local! {
 pub(super) struct Call;
 
 impl Call {
-    /// At the end of the interpreter it never returns, but to the thread that ends it.
-    pub(super) fn enter(py: Python<'_>) -> Self {
+    /// `None` at the end of the interpreter, but for the thread that ends it.
+    pub(super) fn enter(_py: Python<'_>) -> Option<Self> {
         // Both sides hold the GIL, so nobody gets in after the hook has looked.
         if NO_MORE_CALLS.load(Ordering::Relaxed) && !IS_EXITING.get() {
-            py.detach(|| {
-                loop {
-                    std::thread::park();
-                }
-            });
+            return None;
         }
         if DEPTH.replace(DEPTH.get() + 1) == 0 {
             INSIDE.fetch_add(1, Ordering::Relaxed);
         }
-        Self
+        Some(Self)
     }
 }
 

@@ -89,9 +89,11 @@ impl Keys {
     }
 }
 
-/// Python's hash of a small int is the int: mixed, so that the table finds differences in its high bits too.
+/// Python's hash of a small int is the int: mixed, so that every bit counts in the lowest and the highest ones, which are
+/// what the table looks at.
 fn mixed(hash: isize) -> u64 {
-    (hash as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    let product = u128::from(hash as u64) * 0x9e37_79b9_7f4a_7c15;
+    (product as u64) ^ (product >> 64) as u64
 }
 
 impl Table {
@@ -130,6 +132,13 @@ impl Table {
         let (entry, _) = found.remove();
         shrink(&mut self.entries, |entry| entry.hash);
         Some(entry)
+    }
+}
+
+impl Key {
+    /// Never given to another key of the table.
+    pub(super) fn id(&self) -> u64 {
+        self.id
     }
 }
 

@@ -131,7 +131,7 @@ impl DelayedOperation {
     /// runs right after it, when its lock has been let go. Errors: `TimerForked`.
     fn force_complete(slf: &Bound<'_, Self>) -> PyResult<bool> {
         slf.get().check_process(slf.py())?;
-        let _call = Call::enter(slf.py());
+        let Some(_call) = Call::enter(slf.py()) else { return Err(errors::exiting(slf.py())) };
         let side = Side::new(slf.py());
         let is_won = purgatory::force_complete(&side, slf.as_unbound());
         side.over(is_won)

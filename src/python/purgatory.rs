@@ -1,5 +1,6 @@
 //! `DelayedOperationPurgatory`: where operations wait for an event on a key, or for their deadline.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -19,6 +20,9 @@ use super::side::{Core, Home, Side};
 use super::system::SystemTimer;
 use super::timer::Timer;
 use crate::purgatory::{self, Few, Refused};
+
+/// So many keys are compared all with all; more are not.
+const MANY: usize = 16;
 
 /// Where operations wait for an event on a key, or for their deadline, whichever comes first.
 ///
@@ -141,7 +145,7 @@ impl DelayedOperationPurgatory {
         operation.get().check_process(py)?;
         operation.as_super().get().delay(py)?;
         let keys = self.hold(keys)?;
-        let _call = Call::enter(py);
+        let Some(_call) = Call::enter(py) else { return Err(errors::exiting(py)) };
         let side = Side::new(py);
         let watched = self.core.arc().try_complete_else_watch(&side, operation.as_unbound(), keys);
         if side.exits() && purgatory::cancel(&side, operation.as_unbound()) {
@@ -166,7 +170,7 @@ impl DelayedOperationPurgatory {
         let py = key.py();
         self.check_process(py)?;
         let Some(key) = self.core.home.keys.find(key)? else { return Ok(0) };
-        let _call = Call::enter(py);
+        let Some(_call) = Call::enter(py) else { return Ok(0) };
         let side = Side::new(py);
         let count = self.core.arc().check_and_complete(&side, &key);
         side.over(count)
@@ -255,11 +259,11 @@ impl DelayedOperationPurgatory {
         Err(not_picklable("DelayedOperationPurgatory"))
     }
 
-    /// Operations that wait are alive because they wait, as pending tasks are (border rule 8); and they hold the core, so
-    /// as long as there are any, its `on_error` is needed too.
+    /// Operations that wait for a deadline are alive because they do, as pending tasks are (border rule 8); and then
+    /// `on_error` is needed too, as it is while one ends.
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.timer)?;
-        if Arc::strong_count(self.core.arc()) == 1 {
+        if Core::is_quiet(self.core.arc()) {
             visit.call(&self.core.home.on_error)?;
         }
         self.unfinished.try_with(|list| visit.call(&*list)).unwrap_or(Ok(()))
@@ -293,11 +297,15 @@ impl DelayedOperationPurgatory {
         if is_one {
             return Err(refuse());
         }
-        let mut held = Few::new();
+        let (mut held, mut seen) = (Few::new(), HashSet::new());
         let mut hold = |key: &Bound<'_, PyAny>| -> PyResult<()> {
             let key = self.core.home.keys.hold(key)?;
-            if !held.contains(&key) {
+            let is_new = if held.len() < MANY { !held.contains(&key) } else { seen.insert(key.id()) };
+            if is_new {
                 held.push(key);
+            }
+            if held.len() == MANY {
+                seen.extend(held.iter().map(Key::id));
             }
             Ok(())
         };

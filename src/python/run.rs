@@ -194,7 +194,7 @@ pub(super) fn propagates() -> bool {
 /// Runs a unit's callback. What it raises goes to `on_error` (T10); with `propagate`, `KeyboardInterrupt` and
 /// `SystemExit` go to the caller instead.
 pub(super) fn run(py: Python<'_>, shared: &Shared, unit: &Unit, propagate: bool) -> PyResult<()> {
-    let _call = Call::enter(py);
+    let Some(_call) = Call::enter(py) else { return Ok(()) }; // dropped, as at exit all is that has not started
     let inside = Inside::enter(shared);
     let outer = PROPAGATES.replace(propagate);
     let (task, result) = match unit {

@@ -225,11 +225,8 @@ impl Timer {
 
     /// What a timer refers to, but for what is pending: that is alive because the timer is (border rule 8).
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        // While anything is pending or runs they are needed, whoever else is gone.
-        if self.shared.timer.state().try_lock().is_some_and(|state| state.is_empty()) {
-            visit.call(&self.shared.on_error)?;
-            visit.call(self.shared.target.object())?;
-        }
+        visit.call(&self.shared.on_error)?;
+        visit.call(self.shared.target.object())?;
         self.unfinished.try_with(|list| visit.call(&*list)).unwrap_or(Ok(()))
     }
 

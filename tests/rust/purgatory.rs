@@ -37,6 +37,8 @@ struct Wait {
     expired: AtomicU32,
     own_lock: Option<Arc<OwnLock>>,
     on_try: CallOnOp,
+    /// Where it was not ready.
+    after_try: CallOnOp,
     on_complete: Call<()>,
     on_expiration: Call<()>,
 }
@@ -47,7 +49,11 @@ impl DelayedOperation for Wait {
     fn try_complete(this: &Op) -> bool {
         this.tries.fetch_add(1, Ordering::Relaxed);
         this.on_try.iter().for_each(|call| call(this));
-        this.is_ready.load(Ordering::Acquire) && this.force_complete()
+        let is_ready = this.is_ready.load(Ordering::Acquire);
+        if !is_ready {
+            this.after_try.iter().for_each(|call| call(this));
+        }
+        is_ready && this.force_complete()
     }
 
     fn on_complete(&self) {

@@ -77,3 +77,21 @@ fn a_check_that_was_lost_with_its_timer_holds_nothing_up_elsewhere__p6() {
         assert_empty(&other);
     });
 }
+
+#[test]
+fn a_check_that_was_dropped_does_not_stand_in_for_the_next__p6() {
+    every(|| {
+        let (pool, event) = (purgatory(), Event::default());
+        let op = Op::locked_after(&[event.clone()]);
+        let held = op.clone();
+        join([spawn(move || assert!(held.enter()))]);
+        watch(&pool, &op, &[1]);
+        assert_eq!(pool.home.put_off.lock().drain(..).count(), 1, "it was put off, and is cancelled on the timer");
+        event.happens();
+        pool.check_and_complete(&Side, &1);
+        op.0.own_lock.iter().for_each(|own_lock| *own_lock.0.lock() = None);
+        while check_put_off(&pool) {}
+        assert_eq!(op.completed(), 1);
+        assert_empty(&pool);
+    });
+}

@@ -1,5 +1,8 @@
 """Border rule 7, the exit: with operations that wait and callbacks that run it ends without a crash or a word (T11)."""
 
+import subprocess
+import sys
+
 import pytest
 
 from purgatory.scripts import run_script
@@ -103,3 +106,38 @@ for _ in range(3):
 time.sleep(0.1)
 """
     )
+
+
+HOOK_BEFORE_THE_IMPORT = """
+import atexit, threading
+
+def stop():
+    go_on.set()
+    thread.join(10)
+    print(thread.is_alive())
+
+go_on = threading.Event()
+atexit.register(stop)
+from tickwheel import DelayedOperation, DelayedOperationPurgatory
+
+class Never(DelayedOperation):
+    def try_complete(self):
+        return False
+
+def work():
+    go_on.wait()
+    purgatory.check_and_complete("key")
+
+purgatory = DelayedOperationPurgatory("x")
+purgatory.try_complete_else_watch(Never(60_000), ["key"])
+thread = threading.Thread(target=work, daemon=True)
+thread.start()
+"""
+
+
+def test_an_exit_hook_that_waits_for_a_thread_which_uses_a_purgatory__rule7_T11():
+    """Hooks run in reverse order: one that was registered before the import runs after ours. Its thread has to end."""
+    process = subprocess.run(
+        [sys.executable, "-c", HOOK_BEFORE_THE_IMPORT], capture_output=True, text=True, timeout=40, check=False
+    )
+    assert (process.returncode, process.stdout, process.stderr) == (0, "False\n", "")

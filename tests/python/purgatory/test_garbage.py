@@ -179,6 +179,24 @@ system.shutdown()
     )
 
 
+def test_an_owner_whose_method_is_on_error_goes_with_what_only_an_event_could_end__rule8():
+    run_script(
+        """
+class Owner:
+    def __init__(self):
+        self.purgatory = DelayedOperationPurgatory("x", ManualTimer(), timer_enabled=False, on_error=self.failed)
+        self.purgatory.try_complete_else_watch(Op(), ["key"])
+
+    def failed(self, *_):
+        pass
+
+gone = weakref.ref(Owner())
+gc.collect()
+assert gone() is None, "nobody can check a key, and no deadline comes"
+"""
+    )
+
+
 def test_slots_dict_weakref_and_destructors_that_call_back_or_resurrect__rule8():
     run_script(
         """

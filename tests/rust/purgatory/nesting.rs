@@ -147,6 +147,48 @@ fn taken_out_inside_its_own_try_it_is_not_completed_by_that__p4() {
     assert!(op.force_complete());
 }
 
+/// The try that is running has looked already, so it does not count as one of the two of the watching call.
+#[test]
+fn watched_again_inside_its_own_try_it_is_tried_once_more__p2() {
+    let (timer, purgatory) = purgatory();
+    let (there, is_on) = (Arc::downgrade(&purgatory), Arc::new(AtomicBool::new(false)));
+    let moves = Arc::clone(&is_on);
+    let op = wait_with(Wait {
+        after_try: Some(Box::new(move |op| {
+            if moves.swap(false, Ordering::AcqRel) {
+                assert!(op.cancel());
+                op.ready(); // nobody checks the new key any more
+                watch(&there.upgrade().unwrap(), op, [2]);
+            }
+        })),
+        ..Wait::default()
+    });
+    watch(&purgatory, &op, [1]);
+    is_on.store(true, Ordering::Release);
+    assert_eq!(purgatory.check_and_complete(&1), 1);
+    assert_eq!(op.ended(), (1, 0));
+    assert_empty(&timer, &purgatory);
+}
+
+#[test]
+fn expired_inside_its_own_try_it_is_told_so__p1() {
+    let (timer, purgatory) = purgatory();
+    let (there, is_on) = (Arc::clone(&timer), Arc::new(AtomicBool::new(false)));
+    let expires = Arc::clone(&is_on);
+    let on_try = move |_: &Op| {
+        if expires.load(Ordering::Acquire) {
+            // What a timer that is shut down has not run may be run by hand.
+            there.shutdown(None).into_iter().for_each(|pending| (pending.task)());
+        }
+    };
+    let op = wait_with(Wait { on_try: Some(Box::new(on_try)), ..Wait::default() });
+    watch(&purgatory, &op, [1]);
+    is_on.store(true, Ordering::Release);
+    assert_eq!(purgatory.check_and_complete(&1), 0, "its time ran out: no event completed it");
+    assert_eq!((op.ended(), op.is_expired()), ((1, 1), true));
+    assert_empty(&timer, &purgatory);
+}
+
 #[test]
 fn a_completion_may_watch_another_under_the_same_key__p6() {
     within(PATIENCE, || {
