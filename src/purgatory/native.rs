@@ -1,22 +1,17 @@
 //! The purgatory as Rust programs use it, on a [`SystemTimer`].
 
-use std::any::Any;
-use std::cell::RefCell;
-use std::collections::{HashSet, VecDeque};
+use std::collections::HashSet;
 use std::fmt;
 use std::hash::Hash;
-use std::marker::PhantomData;
 use std::ops::Deref;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Armed, Attempt, Cause, Few, Host, Kind, Life, Purgatory, PutOff, Refused};
+use super::side::{Failure, Home, Native, Rust};
+use super::{Few, Life, Purgatory, Refused};
 use crate::error::Error;
-use crate::state::Room;
-use crate::sync::{Mutex, MutexGuard, thread_local, yield_now};
 use crate::system::SystemTimer;
-use crate::wheel::Handle;
 
 /// Something that waits for an event, or for its deadline.
 ///
@@ -45,12 +40,12 @@ pub trait DelayedOperation: Sized + Send + Sync + 'static {
 }
 
 /// An operation that may be watched: shared, and completed once.
-pub struct Operation<O: DelayedOperation>(Arc<Inner<O>>);
+pub struct Operation<O: DelayedOperation>(pub(super) Arc<Inner<O>>);
 
-struct Inner<O: DelayedOperation> {
-    life: Life<Native<O>>,
-    delay: Duration,
-    operation: O,
+pub(super) struct Inner<O: DelayedOperation> {
+    pub(super) life: Life<Native<O>>,
+    pub(super) delay: Duration,
+    pub(super) operation: O,
 }
 
 impl<O: DelayedOperation> Operation<O> {
@@ -260,141 +255,5 @@ impl<O: DelayedOperation> Drop for DelayedOperationPurgatory<O> {
 impl<O: DelayedOperation> fmt::Debug for DelayedOperationPurgatory<O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DelayedOperationPurgatory").field("stats", &self.stats()).finish_non_exhaustive()
-    }
-}
-
-/// Operations of Rust programs.
-struct Native<O>(PhantomData<O>);
-
-struct Home {
-    timer: Arc<SystemTimer>,
-    timer_enabled: bool,
-}
-
-#[cfg(not(tickwheel_model))]
-type Hashing = hashbrown::DefaultHashBuilder;
-/// A model must run the same every time.
-#[cfg(tickwheel_model)]
-type Hashing = std::hash::BuildHasherDefault<std::hash::DefaultHasher>;
-
-impl<O: DelayedOperation> Kind for Native<O> {
-    type Key = O::Key;
-    type Hashing = Hashing;
-    /// Enough for the threads of a large machine.
-    const SHARDS: usize = 64;
-    type Op = Operation<O>;
-    type Deadline = Handle;
-    type Home = Home;
-
-    fn life(op: &Operation<O>) -> &Life<Self> {
-        &op.0.life
-    }
-}
-
-/// The side of Rust programs: locks are taken as they are.
-struct Rust;
-
-enum Failure {
-    Timer(Error),
-    Panic(Box<dyn Any + Send>),
-}
-
-/// An ending that had to wait, whatever its operation is.
-trait Ends: Send + Sync {
-    fn end(&self, cause: Cause);
-}
-
-impl<O: DelayedOperation> Ends for Inner<O> {
-    fn end(&self, cause: Cause) {
-        // The panic hook has told of what panics here.
-        let _ = catch_unwind(AssertUnwindSafe(|| self.operation.on_complete()));
-        if cause == Cause::Expiry {
-            let _ = catch_unwind(AssertUnwindSafe(|| self.operation.on_expiration()));
-        }
-    }
-}
-
-thread_local! {
-    static DEFERRED: RefCell<VecDeque<(Arc<dyn Ends>, Cause)>> = const { RefCell::new(VecDeque::new()) };
-}
-
-impl<O: DelayedOperation> Host<Native<O>> for Rust {
-    type Error = Failure;
-
-    fn lock<'a, T: Send>(&self, mutex: &'a Mutex<T>) -> MutexGuard<'a, T> {
-        mutex.lock()
-    }
-
-    fn share(&self, op: &Operation<O>) -> Operation<O> {
-        op.clone()
-    }
-
-    fn attempt(&self, op: &Operation<O>) -> Attempt<Failure> {
-        let mut is_locked = true;
-        let attempt = catch_unwind(AssertUnwindSafe(|| {
-            is_locked = !op.locked(&mut || {
-                let said = O::try_complete(op);
-                debug_assert!(!said || op.is_completed(), "try_complete said yes: return this.force_complete()");
-            });
-        }));
-        match attempt {
-            Err(payload) => Attempt::Failed(Failure::Panic(payload)),
-            Ok(()) if is_locked => Attempt::Locked,
-            Ok(()) => Attempt::Ran,
-        }
-    }
-
-    fn arm(&self, home: &Home, op: &Operation<O>) -> Result<Armed<Native<O>>, Failure> {
-        if !home.timer_enabled {
-            return Ok(Armed { deadline: None, now_us: home.timer.clock().now_us() });
-        }
-        let expired = op.clone();
-        let expire = move || {
-            super::expire(&Rust, &expired);
-        };
-        let added = home.timer.add(op.0.delay, Box::new(expire), Room::IfAny);
-        added.map(|(handle, now_us)| Armed { deadline: Some(handle), now_us }).map_err(Failure::Timer)
-    }
-
-    fn disarm(&self, home: &Home, _op: &Operation<O>, deadline: &Handle) -> bool {
-        // A timer that was shut down has let go of its tasks: no expiry comes any more.
-        home.timer.cancel(*deadline) || home.timer.is_closed()
-    }
-
-    fn check_later(&self, purgatory: &Arc<Purgatory<Native<O>>>, op: &Operation<O>, tries: u32) -> Result<(), Failure> {
-        let (later, put_off) = (Arc::clone(purgatory), PutOff::new(op.clone(), tries));
-        let check = move || later.check_again(&Rust, &put_off);
-        let delay = super::put_off_for(tries);
-        purgatory.home.timer.add(delay, Box::new(check), Room::Always).map(drop).map_err(Failure::Timer)
-    }
-
-    fn is_here(&self) -> bool {
-        true
-    }
-
-    fn give_way(&self, rounds: u32) {
-        (0..rounds.min(super::MOST_YIELDS)).for_each(|_| yield_now());
-    }
-
-    fn end(&self, op: &Operation<O>, cause: Cause, _home: Option<&Home>) {
-        op.0.end(cause);
-    }
-
-    fn defer(&self, op: &Operation<O>, cause: Cause, _purgatory: Option<Arc<Purgatory<Native<O>>>>) {
-        let ends: Arc<dyn Ends> = Arc::clone(&op.0) as _;
-        DEFERRED.with(|deferred| deferred.borrow_mut().push_back((ends, cause)));
-    }
-
-    fn end_deferred(&self) {
-        while let Some((ends, cause)) = DEFERRED.with(|deferred| deferred.borrow_mut().pop_front()) {
-            ends.end(cause);
-        }
-    }
-
-    /// The panic hook has told of it.
-    fn report(&self, _home: &Home, _op: &Operation<O>, _error: Failure) {}
-
-    fn now_us(&self, home: &Home) -> u64 {
-        home.timer.clock().now_us()
     }
 }

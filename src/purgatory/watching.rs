@@ -1,0 +1,122 @@
+//! Watching: the call that lets an operation wait (P2).
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::leaving::take_out;
+use super::operation::Watch;
+use super::{Few, Host, Kind, Purgatory, Refused, here};
+
+impl<K: Kind> Purgatory<K> {
+    /// Tries once; watches under every key; tries once more; puts it on the timer (P2). `true` if this call completed it.
+    pub(crate) fn try_complete_else_watch<H: Host<K>>(
+        self: &Arc<Self>,
+        host: &H,
+        op: &K::Op,
+        keys: Few<K::Key>,
+    ) -> Result<bool, Refused<H::Error>> {
+        let Some(number) = self.begin(host, op)? else { return Ok(false) };
+        let unfinished = Unfinished { purgatory: self, host, op, number };
+        let watched = self.watch(host, op, number, keys)?;
+        std::mem::forget(unfinished);
+        Ok(watched)
+    }
+
+    /// The rest of it. Where it fails, the caller takes the operation out again.
+    fn watch<H: Host<K>>(
+        self: &Arc<Self>,
+        host: &H,
+        op: &K::Op,
+        number: u64,
+        keys: Few<K::Key>,
+    ) -> Result<bool, Refused<H::Error>> {
+        let life = K::life(op);
+        // Not so any more where someone else completed it or took it out.
+        let is_mine = |watch: &Watch<K>| watch.is(self, number) && life.is_open();
+        if self.try_for_caller(host, op)? {
+            return Ok(true);
+        }
+        for key in keys {
+            let hash = self.watchers.hash(&key);
+            let mut watch = host.lock(&life.watch);
+            if !is_mine(&watch) {
+                return Ok(false);
+            }
+            let (place, spare) = self.watchers.add(host, hash, key, || host.share(op));
+            watch.places.extend(place);
+            drop(watch);
+            drop(spare); // after the lock: a destructor is foreign code
+            if place.is_none() {
+                return Err(Refused::Closed);
+            }
+        }
+        if self.try_for_caller(host, op)? {
+            return Ok(true);
+        }
+        let mut watch = host.lock(&life.watch);
+        if is_mine(&watch) {
+            let armed = host.arm(&self.home, op).map_err(Refused::Failed)?;
+            (watch.deadline, watch.since_us) = (armed.deadline, armed.now_us);
+            self.counters.delayed.fetch_add(usize::from(watch.deadline.is_some()), Ordering::Relaxed);
+        }
+        Ok(false)
+    }
+
+    /// Says where the operation waits from now on; `None` if it is complete.
+    fn begin<H: Host<K>>(self: &Arc<Self>, host: &H, op: &K::Op) -> Result<Option<u64>, Refused<H::Error>> {
+        let life = K::life(op);
+        let mut watch = host.lock(&life.watch);
+        // Who completes it from here on takes the lock after that, and finds where it waits.
+        if life.is_completed() {
+            return Ok(None);
+        }
+        if watch.purgatory.is_some() {
+            return Err(Refused::Waiting);
+        }
+        watch.purgatory = Some(Arc::clone(self));
+        watch.number = self.counters.arrived.fetch_add(1, Ordering::Relaxed);
+        watch.since_us = u64::MAX; // until it has been tried twice it has not waited
+        // A check that was put off elsewhere may have been lost with the timer there.
+        life.is_put_off.swap(false, Ordering::AcqRel);
+        life.reopen();
+        Ok(Some(watch.number))
+    }
+
+    /// One of the two tries of a watching call: what it raises reaches the caller (P8).
+    fn try_for_caller<H: Host<K>>(self: &Arc<Self>, host: &H, op: &K::Op) -> Result<bool, Refused<H::Error>> {
+        if here::is_trying(K::life(op).address()) {
+            // Cancelled and watched again inside its own try, which may have looked before the keys were watched.
+            K::life(op).mark();
+            return Ok(false);
+        }
+        let checked = self.check(host, op, 0);
+        checked.failure.map_or(Ok(checked.is_won), |error| Err(Refused::Failed(error)))
+    }
+
+    /// Undoes a watching call that failed.
+    fn withdraw<H: Host<K>>(self: &Arc<Self>, host: &H, op: &K::Op, number: u64) {
+        let life = K::life(op);
+        let mut watch = host.lock(&life.watch);
+        // Whoever completed it meanwhile takes it out.
+        let is_mine = watch.is(self, number) && life.withdraw();
+        let left = if is_mine { watch.take() } else { None };
+        drop(watch);
+        take_out(host, op, left);
+    }
+}
+
+/// A watching call on its way. Dropped before its end, by an error or a panic, it takes the operation out again.
+struct Unfinished<'a, K: Kind, H: Host<K>> {
+    purgatory: &'a Arc<Purgatory<K>>,
+    host: &'a H,
+    op: &'a K::Op,
+    number: u64,
+}
+
+impl<K: Kind, H: Host<K>> Drop for Unfinished<'_, K, H> {
+    fn drop(&mut self) {
+        if self.host.is_here() {
+            self.purgatory.withdraw(self.host, self.op, self.number);
+        }
+    }
+}
