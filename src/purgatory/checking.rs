@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::here::{self, Checking};
-use super::watchers::Walk;
+use super::watchers::{Few, Place, Walk};
 use super::{Attempt, Cause, Host, Kind, Purgatory};
 
 /// What came of a check.
@@ -22,15 +22,19 @@ impl<K: Kind> Purgatory<K> {
     /// there are operations under it, and anew when that completed one.
     pub(crate) fn check_and_complete<H: Host<K>>(self: &Arc<Self>, host: &H, key: &K::Key) -> usize {
         let hash = self.watchers.hash(key);
-        let list = || self.watchers.list(host, hash, key);
-        let Some(mut checking) = Checking::enter(Arc::as_ptr(self) as usize, hash, list) else { return 0 };
-        let (mut count, mut left) = self.check_all(host, hash, key);
+        let place_of = |list| (Arc::as_ptr(self) as usize, hash, list);
+        let mut walk = Walk::default();
+        let first = self.watchers.walk(host, hash, key, &mut walk);
+        let Some(list) = walk.list else { return 0 };
+        let Some(mut checking) = Checking::enter(place_of(list)) else { return 0 };
+        let (mut count, mut left) = self.check_all(host, hash, key, walk, first);
         while let Some(goes_on) = checking.leave() {
             checking = goes_on;
-            if left == 0 {
-                break;
-            }
-            let (more, tried) = self.check_all(host, hash, key);
+            let mut walk = Walk::default();
+            let first = self.watchers.walk(host, hash, key, &mut walk);
+            let Some(list) = walk.list.filter(|_| left > 0) else { break };
+            Checking::goes_over(place_of(list));
+            let (more, tried) = self.check_all(host, hash, key, walk, first);
             count += more;
             left = if more > 0 { tried } else { left - 1 };
         }
@@ -38,14 +42,16 @@ impl<K: Kind> Purgatory<K> {
     }
 
     /// Tries each once; how many that completed, and how many there were.
-    fn check_all<H: Host<K>>(self: &Arc<Self>, host: &H, hash: u64, key: &K::Key) -> (usize, usize) {
-        let mut walk = Walk::default();
+    fn check_all<H: Host<K>>(
+        self: &Arc<Self>,
+        host: &H,
+        hash: u64,
+        key: &K::Key,
+        mut walk: Walk,
+        (mut step, mut more): (Few<(Place, K::Op)>, bool),
+    ) -> (usize, usize) {
         let (mut count, mut tried) = (0, 0);
-        let mut more = true;
-        while more && host.is_here() {
-            let step;
-            (step, more) = self.watchers.walk(host, hash, key, &mut walk);
-            Checking::goes_over(walk.list);
+        loop {
             for (_, op) in step.into_iter().take_while(|_| host.is_here()) {
                 let checked = self.check(host, &op, 0);
                 tried += 1;
@@ -54,8 +60,11 @@ impl<K: Kind> Purgatory<K> {
                     host.report(&self.home, &op, error);
                 }
             }
+            if !more || !host.is_here() {
+                return (count, tried);
+            }
+            (step, more) = self.watchers.walk(host, hash, key, &mut walk);
         }
-        (count, tried)
     }
 
     /// Tries an operation, and again while there are marks; or marks it for the thread that tries it now (P6).

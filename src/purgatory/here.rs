@@ -16,12 +16,12 @@ struct Try {
     won: Option<Cause>,
 }
 
+/// A key's list: the address of its purgatory, the key's hash, and the list's number, as keys may have the same hash.
+pub(super) type List = (usize, u64, u64);
+
 /// A check of a key.
 struct Check {
-    /// The key, by the address of its purgatory and its hash; keys of the same hash are told apart by their lists.
-    key: (usize, u64),
-    /// The list that it goes over, by number.
-    list: Option<u64>,
+    list: List,
     /// How many tries it is inside of.
     depth: usize,
     /// It was asked for again from inside.
@@ -113,31 +113,22 @@ pub(super) fn owes() {
 pub(super) struct Checking;
 
 impl Checking {
-    /// `None` inside a try of a check of that same key; which then goes on once more. `list` looks for the key's list.
-    pub(super) fn enter(purgatory: usize, hash: u64, list: impl FnOnce() -> Option<u64>) -> Option<Self> {
-        let key = (purgatory, hash);
-        let is_outer = |check: &Check, depth| check.key == key && check.depth < depth;
-        let may_be_inside = HERE.with(|here| {
-            let Here { tries, checks, .. } = &*here.borrow();
-            checks.iter().any(|check| is_outer(check, tries.len()))
-        });
-        // It compares keys, which is foreign code.
-        let list = if may_be_inside { list() } else { None };
+    /// `None` inside a try of a check of that same list; which then goes on once more.
+    pub(super) fn enter(list: List) -> Option<Self> {
         HERE.with(|here| {
             let Here { tries, checks, .. } = &mut *here.borrow_mut();
             let depth = tries.len();
-            let mut outer = checks.iter_mut().rev().filter(|check| list.is_some() && is_outer(check, depth));
-            if let Some(same) = outer.find(|check| check.list == list) {
-                same.again = true;
+            if let Some(outer) = checks.iter_mut().rev().find(|check| check.list == list && check.depth < depth) {
+                outer.again = true;
                 return None;
             }
-            checks.push(Check { key, list, depth, again: false });
+            checks.push(Check { list, depth, again: false });
             Some(Self)
         })
     }
 
-    /// It is about to try operations of that list.
-    pub(super) fn goes_over(list: Option<u64>) {
+    /// It goes on; by now the key may have another list.
+    pub(super) fn goes_over(list: List) {
         HERE.with(|here| {
             if let Some(last) = here.borrow_mut().checks.last_mut() {
                 last.list = list;

@@ -25,7 +25,7 @@ pub(crate) struct Home {
 }
 
 #[cfg(not(tickwheel_model))]
-type Hashing = hashbrown::DefaultHashBuilder;
+type Hashing = std::hash::RandomState;
 /// A model must run the same every time.
 #[cfg(tickwheel_model)]
 type Hashing = std::hash::BuildHasherDefault<std::hash::DefaultHasher>;

@@ -155,12 +155,6 @@ impl<K: Kind> Watchers<K> {
         }
     }
 
-    /// The number of the key's list.
-    pub(crate) fn list<H: Host<K>>(&self, host: &H, hash: u64, key: &K::Key) -> Option<u64> {
-        let shard = host.lock(self.shard(hash));
-        shard.lists.find(hash, |list| list.key == *key).map(|list| list.id)
-    }
-
     /// Takes nobody in any more; all that wait, once for each of their places.
     pub(crate) fn close<H: Host<K>>(&self, host: &H) -> Vec<K::Op> {
         let mut all = Vec::new();

@@ -13,7 +13,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyList};
 
-use super::border::Own;
+use super::border::{Own, fork_epoch};
 use super::errors;
 use super::shared::Shared;
 use super::worker::Target;
@@ -86,19 +86,19 @@ pub(super) fn _shutdown_at_exit(py: Python<'_>) -> PyResult<()> {
 /// stacks, which aborts the process if there are native frames between two Python ones. So none is let into a call that
 /// runs the user's methods any more, and those inside are waited for.
 static NO_MORE_CALLS: AtomicBool = AtomicBool::new(false);
-/// Threads inside such a call.
+/// Such calls under way.
 static INSIDE: AtomicUsize = AtomicUsize::new(0);
 /// A method that hangs must not keep the process.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
 thread_local! {
-    /// How many such calls this thread is inside of.
-    static DEPTH: Cell<usize> = const { Cell::new(0) };
     static IS_EXITING: Cell<bool> = const { Cell::new(false) };
 }
 
 /// A call that runs the user's methods, from whatever thread.
-pub(super) struct Call;
+pub(super) struct Call {
+    epoch: u32,
+}
 
 impl Call {
     /// `None` at the end of the interpreter, but for the thread that ends it.
@@ -107,33 +107,35 @@ impl Call {
         if NO_MORE_CALLS.load(Ordering::Relaxed) && !IS_EXITING.get() {
             return None;
         }
-        if DEPTH.replace(DEPTH.get() + 1) == 0 {
-            INSIDE.fetch_add(1, Ordering::Relaxed);
-        }
-        Some(Self)
+        count(|inside| inside + 1);
+        Some(Self { epoch: fork_epoch() })
     }
 }
 
 impl Drop for Call {
     fn drop(&mut self) {
-        if DEPTH.replace(DEPTH.get() - 1) == 1 {
-            INSIDE.fetch_sub(1, Ordering::Relaxed);
+        if self.epoch == fork_epoch() {
+            count(|inside| inside - 1);
         }
     }
 }
 
-/// In the child of a fork there is this thread alone.
+/// Only with the GIL held, so it needs no read-modify-write.
+fn count(next: impl FnOnce(usize) -> usize) {
+    INSIDE.store(next(INSIDE.load(Ordering::Relaxed)), Ordering::Relaxed);
+}
+
+/// In the child of a fork there is this thread alone, and what it is inside of counts no more.
 pub(super) fn after_fork() {
-    INSIDE.store(usize::from(DEPTH.get() > 0), Ordering::Relaxed);
+    INSIDE.store(0, Ordering::Relaxed);
 }
 
 fn end_calls(py: Python<'_>) {
     IS_EXITING.set(true);
     NO_MORE_CALLS.store(true, Ordering::Relaxed);
-    let own = usize::from(DEPTH.get() > 0);
     py.detach(|| {
         let until = Instant::now() + LONGEST_WAIT;
-        while INSIDE.load(Ordering::Relaxed) > own && Instant::now() < until {
+        while INSIDE.load(Ordering::Relaxed) > 0 && Instant::now() < until {
             std::thread::park_timeout(Duration::from_millis(1));
         }
     });

@@ -98,12 +98,16 @@ fn mixed(hash: isize) -> u64 {
 
 impl Table {
     fn look(&mut self, key: &Bound<'_, PyAny>, hash: u64, from: u64, holds: bool) -> Look {
-        if let Some(same) = self.entries.find_mut(hash, |entry| entry.object.is(key)) {
-            same.uses += usize::from(holds);
-            return Look::Found(same.id);
+        let mut others = Few::new();
+        for entry in self.entries.iter_hash_mut(hash).filter(|entry| entry.hash == hash) {
+            if entry.object.is(key) {
+                entry.uses += usize::from(holds);
+                return Look::Found(entry.id);
+            }
+            if entry.id >= from {
+                others.push((entry.id, entry.object.clone_ref(key.py())));
+            }
         }
-        let others = self.entries.iter_hash(hash).filter(|entry| entry.hash == hash && entry.id >= from);
-        let others: Few<_> = others.map(|entry| (entry.id, entry.object.clone_ref(key.py()))).collect();
         if !others.is_empty() {
             return Look::Candidates(others);
         }

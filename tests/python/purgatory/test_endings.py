@@ -251,6 +251,16 @@ def test_is_expired_says_how_it_ended_already_in_on_complete__P1(
     assert (expires.force_complete(), expires.cancel()) == (False, False)
 
 
+def test_who_waits_is_told_after_the_callbacks__P8(purgatory: DelayedOperationPurgatory, timer: ManualTimer) -> None:
+    in_time, expires = Op(10), Op(10)
+    for operation in (in_time, expires):
+        purgatory.try_complete_else_watch(operation, ["a"])
+        operation._when_ended(lambda how, operation=operation: operation.log.append(f"told {how}"))
+    in_time.force_complete()
+    timer.advance(10)
+    assert (in_time.log, expires.log) == (["complete", "told True"], ["complete", "expire", "told False"])
+
+
 def test_a_try_is_never_run_for_what_is_complete__P1(purgatory: DelayedOperationPurgatory) -> None:
     operations = [Op(), Op()]
     for operation in operations:

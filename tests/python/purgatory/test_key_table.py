@@ -2,13 +2,13 @@
 
 import gc
 import sys
-import threading
 import weakref
 from collections.abc import Callable
 
 import pytest
 
 from purgatory.operations import EMPTY, Op, counts, together
+from purgatory.scripts import run_script
 from tickwheel import DelayedOperationPurgatory
 from tickwheel.testing import ManualTimer
 
@@ -150,25 +150,28 @@ def test_keys_come_and_go_in_many_threads_and_no_event_is_lost__P3_P6() -> None:
     assert purgatory.stats()["completed"] == 2400
 
 
-def test_a_destructor_of_a_key_may_use_the_purgatory__P7(purgatory: DelayedOperationPurgatory) -> None:
-    class Last:
-        def __del__(self) -> None:
-            seen.append(
-                (
-                    purgatory.check_and_complete("other"),
-                    purgatory.try_complete_else_watch(fresh, ["fresh"]),
-                    threading.current_thread(),
-                )
-            )
+def test_a_destructor_of_a_key_may_use_the_purgatory__P7() -> None:
+    """In a process of its own: run under the table's lock, it would wait for that with the GIL in hand."""
+    run_script(
+        """
+purgatory = DelayedOperationPurgatory("table", ManualTimer())
+seen = []
 
-    seen: list[object] = []
-    other, fresh, operation = Op(), Op(), Op()
-    purgatory.try_complete_else_watch(other, ["other"])
-    other.is_ready = True
-    purgatory.try_complete_else_watch(operation, [Last()])
-    assert operation.cancel()
-    assert seen == [(1, False, threading.current_thread())]
-    assert counts(purgatory) == (1, 1, 1, 1)
+class Last:
+    def __del__(self):
+        seen.append(purgatory.check_and_complete("other"))
+        seen.append(purgatory.try_complete_else_watch(fresh, ["fresh"]))
+        seen.append(threading.current_thread())
+
+other, fresh, operation = Op(), Op(), Op()
+purgatory.try_complete_else_watch(other, ["other"])
+other.is_ready = True
+purgatory.try_complete_else_watch(operation, [Last()])
+assert operation.cancel()
+assert seen == [1, False, threading.current_thread()]
+assert counts(purgatory) == (1, 1, 1, 1)
+"""
+    )
 
 
 @pytest.mark.parametrize("end", ["cancel", "force_complete", "cancel_for_key", "check", "expire", "refused", "failed"])
