@@ -8,7 +8,7 @@ from tickwheel.testing import ManualTimer
 
 
 def test_each_end_is_counted_once_and_the_time_it_waited__P8() -> None:
-    timer = ManualTimer()
+    timer = ManualTimer(start_ms=7_000)
     purgatory = DelayedOperationPurgatory("counters", timer)
     completed, expires, cancelled, at_once = Op(100), Op(40), Op(100), Op(ready=True)
     for operation in (completed, expires, cancelled, at_once):
