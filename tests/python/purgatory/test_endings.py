@@ -1,6 +1,7 @@
 """P1, P6: when `on_complete` and `on_expiration` run, in what order, and with what held."""
 
 import threading
+import weakref
 from typing import Any
 
 import pytest
@@ -259,6 +260,22 @@ def test_who_waits_is_told_after_the_callbacks__P8(purgatory: DelayedOperationPu
     in_time.force_complete()
     timer.advance(10)
     assert (in_time.log, expires.log) == (["complete", "told True"], ["complete", "expire", "told False"])
+
+
+def test_who_waits_is_told_once_and_let_go__P8(purgatory: DelayedOperationPurgatory) -> None:
+    class Waiter:
+        def __call__(self, how: bool | None) -> None:
+            told.append(how)
+
+    told: list[bool | None] = []
+    operation, waiter = Op(), Waiter()
+    gone = weakref.ref(waiter)
+    purgatory.try_complete_else_watch(operation, ["a"])
+    operation._when_ended(waiter)
+    del waiter
+    assert gone() is not None
+    operation.force_complete()
+    assert (told, gone()) == ([True], None)
 
 
 def test_a_try_is_never_run_for_what_is_complete__P1(purgatory: DelayedOperationPurgatory) -> None:

@@ -147,6 +147,20 @@ def test_in_a_check_that_was_put_off_it_is_told_with_the_operation__P8_T10(
     assert [(found, type(error)) for found, error in told] == [(operation, exit_)]
 
 
+@pytest.mark.parametrize("exit_", EXITS)
+def test_in_a_check_that_was_put_off_it_reaches_who_advances_a_manual_timer__P8_T15(
+    purgatory: DelayedOperationPurgatory, timer: ManualTimer, told: Told, exit_: type[BaseException]
+) -> None:
+    lock = threading.Lock()
+    operation = Exits("try", exit_)
+    Op.__init__(operation, HOUR, lock, ready=True)
+    with lock:
+        purgatory.try_complete_else_watch(operation, ["a"])
+    with pytest.raises(exit_, match="try"):
+        timer.advance(1)
+    assert (operation.log, counts(purgatory), told) == (["complete"], EMPTY, [])
+
+
 def test_of_two_exits_in_one_check_the_other_is_not_lost__P8(purgatory: DelayedOperationPurgatory, told: Told) -> None:
     operations = [Exits("try", exit_) for exit_ in EXITS]
     for operation in operations:
