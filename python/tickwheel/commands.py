@@ -7,13 +7,17 @@ other codes are those of `tickwheel.delivery.ending`.
 import math
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 from rich.console import Console
 
 from tickwheel import __version__
+
+if TYPE_CHECKING:
+    from tickwheel.delivery.engine import Settings
 
 _STDOUT = 1
 _SWITCH_S = 0.0005  # how long the reading thread may keep the timer's waiting; the interpreter's default is 5 ms
@@ -43,6 +47,45 @@ def _time(_ctx: click.Context, _param: click.Parameter, value: str | None) -> in
         raise click.BadParameter(str(bad)) from bad
 
 
+_to = click.option(
+    "--to",
+    metavar="SINK",
+    default="-",
+    show_default=True,
+    help="Destination: - (standard output), file:PATH, python:MODULE:FUNCTION, http(s)://..., "
+    "sqlite:PATH?table=T, postgresql://...?table=T, kafka://BROKERS/TOPIC.",
+)
+
+
+def _delivery_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The options that `deliver` and `serve` share; they arrive in `_settings`."""
+    for option in reversed(
+        (
+            click.option("--order", type=click.Choice(["key", "global"]), default="key", show_default=True,
+                         help="In order per key, or all in one order, one at a time."),
+            click.option("--horizon", metavar="SECONDS", type=float, default=10, show_default=True,
+                         help="How far ahead messages are brought into memory."),
+            click.option("--max-attempts", metavar="N", type=int, default=5, show_default=True,
+                         help="How often one is tried, before it goes to the dead letters."),
+            click.option("--sink-timeout", metavar="SECONDS", type=float, default=30, show_default=True,
+                         help="When an attempt is given up that gets no answer."),
+            click.option("--keep-ids", metavar="DAYS", type=float, default=7, show_default=True,
+                         help="How long a message is known after its outcome, to find duplicates."),
+        )
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
+def _settings(
+    order: Literal["key", "global"], horizon: float, max_attempts: int, sink_timeout: float, keep_ids: float
+) -> "Settings":
+    from tickwheel.delivery.engine import Settings
+    from tickwheel.delivery.retry import Retry
+
+    return Settings(order, horizon, sink_timeout, keep_ids, Retry(max_attempts))
+
+
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="tickwheel")
 def tickwheel() -> None:
@@ -60,7 +103,13 @@ def trace(as_json: bool) -> None:
 
 @tickwheel.command()
 @click.argument("inputs", metavar="INPUT...", nargs=-1, required=True)
-@click.option("--to", metavar="SINK", default="-", show_default=True, help="Destination: - or file:PATH (appended).")
+@_to
+@click.option(
+    "--store",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Keep messages in FILE, made if needed: run again, and it goes on. By default a temporary one.",
+)
 @click.option(
     "--dead-letters",
     metavar="FILE",
@@ -71,6 +120,7 @@ def trace(as_json: bool) -> None:
 @click.option("--key", metavar="NAME", help="Column with the key, if it is not 'key'.")
 @click.option("--due", metavar="NAME", help="Column with the due time, if it is not 'due'.")
 @click.option("--payload", metavar="NAME", help="Column with the payload; without one, the other columns.")
+@_delivery_options
 @click.option("--speed", callback=_speed, metavar="N", help="Replay recorded times N times faster, from the first one.")
 @click.option("--from", "from_ms", callback=_time, metavar="TIME", help="With --speed: replay from TIME on.")
 @click.option(
@@ -82,6 +132,7 @@ def trace(as_json: bool) -> None:
 def deliver(
     inputs: Sequence[str],
     to: str,
+    store: Path | None,
     dead_letters: Path | None,
     id_: str | None,
     key: str | None,
@@ -90,25 +141,22 @@ def deliver(
     speed: float | None,
     from_ms: int | None,
     summary: Path | None,
+    **how: Any,
 ) -> None:
     """Deliver each message of INPUT at its due time.
 
     INPUT is a file (.ndjson, .jsonl or .csv), a folder of them, or - for NDJSON on standard input. A message has an id,
     a due time (RFC 3339 with an offset, or epoch milliseconds) or delay_ms, and may have a key and a payload.
     """
-    from tickwheel.delivery import (
-        Columns,
-        DeadLetters,
-        Job,
-        WrongUsage,
-        check_outputs,
-        find_sources,
-        open_sink,
-        path_of,
-        run,
-    )
+    from tickwheel.delivery import dead_letters as letters
     from tickwheel.delivery.ending import exit_code, tell, write_summary
+    from tickwheel.delivery.errors import WrongUsage
+    from tickwheel.delivery.job import Job, run
+    from tickwheel.delivery.message import Columns
+    from tickwheel.delivery.outputs import check_outputs
     from tickwheel.delivery.progress import reporter
+    from tickwheel.delivery.sinks import open_sink, path_of
+    from tickwheel.delivery.sources import find_sources
 
     if from_ms is not None and speed is None:
         raise click.UsageError("--from TIME needs --speed N: without it messages are due by the wall clock.")
@@ -116,13 +164,18 @@ def deliver(
     report = reporter(console, live=to != "-" or not os.isatty(_STDOUT))
     try:
         sources = find_sources(inputs)
-        check_outputs({"--to": path_of(to), "--dead-letters": dead_letters, "--summary": summary}, sources)
-        letters = DeadLetters.to_file(dead_letters) if dead_letters else DeadLetters(report.say)
-        job = Job(sources, open_sink(to), letters, Columns(id_, key, due, payload), speed, from_ms)
+        outputs = {"--to": path_of(to), "--store": store, "--dead-letters": dead_letters, "--summary": summary}
+        check_outputs(outputs, sources)
+        opener = open_sink(to)
+        put_letters = letters.to_file(dead_letters) if dead_letters else letters.to_people(report.say)
+        columns = Columns(id_, key, due, payload)
+        job = Job(sources, opener, put_letters, columns, _settings(**how), store, speed, from_ms)
+        sys.setswitchinterval(_SWITCH_S)
+        if store is None:
+            report.say("No --store: messages are kept in a temporary one, and gone if this run is stopped.")
+        result = run(job, report)
     except WrongUsage as error:
         raise click.UsageError(str(error)) from error
-    sys.setswitchinterval(_SWITCH_S)
-    result = run(job, report)
     tell(console, result)
     written = summary is None or write_summary(console, summary, result)
     sys.exit(exit_code(result, summary_written=written))

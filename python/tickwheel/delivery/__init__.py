@@ -1,35 +1,27 @@
 """Delayed delivery in one process: messages are handed to their destination at their due time, to the millisecond.
 
-This is what `tickwheel deliver` runs. It needs `pip install 'tickwheel[delivery]'`. Data flows one way: sources ->
-message -> deliverer (register, timer) -> sink. Rules in brackets are those of `docs/delivery.md`.
+This is what `tickwheel deliver` and `tickwheel serve` run, and `DeliveryQueue` in Python. It needs `pip install
+'tickwheel[delivery]'`. Rules in brackets are those of `docs/delivery.md`, which also shows how the parts work together.
 """
 
-from tickwheel.delivery.dead_letters import DeadLetters
-from tickwheel.delivery.errors import BadRecord, DeliveryFailed, WrongUsage
-from tickwheel.delivery.job import Job, Result, run
-from tickwheel.delivery.message import Cancel, Columns, Message
-from tickwheel.delivery.outputs import check_outputs
-from tickwheel.delivery.sinks import Delivery, Sink, open_sink, path_of
-from tickwheel.delivery.sources import Source, find_sources
+from tickwheel.delivery.errors import BadRecord, DeliveryFailed, StoreFailed, WrongUsage
+from tickwheel.delivery.items import Answer
+from tickwheel.delivery.message import Cancel, Message
+from tickwheel.delivery.queue import DeliveryQueue
+from tickwheel.delivery.sinks import Delivery
+from tickwheel.delivery.store.letters import Letter
 from tickwheel.delivery.summary import Summary
 
 __all__ = [
+    "Answer",
     "BadRecord",
     "Cancel",
-    "Columns",
-    "DeadLetters",
     "Delivery",
     "DeliveryFailed",
-    "Job",
+    "DeliveryQueue",
+    "Letter",
     "Message",
-    "Result",
-    "Sink",
-    "Source",
+    "StoreFailed",
     "Summary",
     "WrongUsage",
-    "check_outputs",
-    "find_sources",
-    "open_sink",
-    "path_of",
-    "run",
 ]

@@ -4,8 +4,11 @@ A last line that a crash cut off is ended first, so that it can't run together w
 operating system: once `write_lines` has returned, another process sees them, though they may not be on disk yet.
 """
 
+import errno
 import os
 from pathlib import Path
+
+_NO_DISK = {errno.EINVAL, errno.EROFS, errno.ENOTSUP}  # what pipes, terminals and /dev/null answer to a sync
 
 
 def open_to_append(path: Path) -> int:
@@ -22,3 +25,12 @@ def write_lines(fd: int, lines: bytes) -> None:
     left = memoryview(lines)
     while left:
         left = left[os.write(fd, left) :]
+
+
+def sync(fd: int) -> None:
+    """Have it on disk, where there is one. Errors: `OSError`."""
+    try:
+        os.fdatasync(fd)
+    except OSError as error:
+        if error.errno not in _NO_DISK:
+            raise

@@ -7,6 +7,7 @@ a few readings the best is taken. Example: wall 1,700,000,000,000 ms when the ti
 message due at 1,700,000,000,250 has the instant 5,250.
 """
 
+import math
 import time
 from collections.abc import Callable
 from typing import Protocol
@@ -26,6 +27,9 @@ class DueClock(Protocol):
 
     def late_ns(self, due_ms: int, wall_ns: int) -> int:
         """How late it is now; negative if it would be early. `wall_ns` is the wall clock now."""
+
+    def due_within(self, ms: float) -> int:
+        """What is due until then: the latest due time whose instant is at most so far ahead."""
 
     def was_stepped(self) -> bool:
         """Whether instants are off by a millisecond or more, so that `read_again` is called for."""
@@ -49,6 +53,10 @@ class WallClock:
     def late_ns(self, due_ms: int, wall_ns: int) -> int:
         """By the wall clock itself, not by the measurement."""
         return wall_ns - due_ms * _MS
+
+    def due_within(self, ms: float) -> int:
+        """By the wall clock as it is now."""
+        return (self._wall_ns() + round(ms * _MS)) // _MS
 
     def was_stepped(self) -> bool:
         """Whether the wall clock was, since it was last measured."""
@@ -81,6 +89,11 @@ class ReplayClock:
     def late_ns(self, due_ms: int, wall_ns: int) -> int:  # noqa: ARG002
         """In real time, against the replayed due time."""
         return self._timer.now_us() * _US - self._due_ns(due_ms)
+
+    def due_within(self, ms: float) -> int:
+        """In recorded time, so `speed` times as far; nothing before the start."""
+        ahead_ns = self._timer.now_us() * _US + round(ms * _MS) - self._start_ns
+        return self._from_ms + math.floor(ahead_ns / self._ns_per_ms)
 
     def was_stepped(self) -> bool:
         """A monotonic clock is not."""

@@ -2,7 +2,8 @@
 
 - An empty cell is absent, except in a payload. A payload that is JSON stays JSON, any other is text.
 - A row that can't be read is given up at its first line, and reading goes on with the next: a quote that is never
-  closed costs one line and does not swallow the file.
+  closed costs one line and does not swallow the file. What such rows took is read again, but in all not more than the
+  file has bytes (and `_PATIENCE` ahead): from there on a row that does not end is given up earlier.
 - With a header that can't be used, every row is a bad record and says why.
 """
 
@@ -15,9 +16,13 @@ import msgspec
 
 from tickwheel.delivery.errors import BadRecord
 from tickwheel.delivery.lines import MAX_RECORD, Line, read_lines
-from tickwheel.delivery.message import Columns, Fields
+from tickwheel.delivery.message import Columns, Fields, json_or_text, json_text
 from tickwheel.delivery.record import Record
 from tickwheel.delivery.times import number_or_text
+
+_PATIENCE = 2 * MAX_RECORD
+
+_decode_number = msgspec.json.Decoder(int | float).decode
 
 
 def read_csv(source: str, stream: BinaryIO, columns: Columns) -> Iterator[Record]:
@@ -38,13 +43,14 @@ def read_csv(source: str, stream: BinaryIO, columns: Columns) -> Iterator[Record
 def _rows(lines: Iterator[Line]) -> Iterator[tuple[int, bytes, list[str] | BadRecord]]:
     again: deque[Line] = deque()  # lines that a row took before it turned out to be broken
     taken: list[Line] = []
+    patience = _PATIENCE  # bytes that may be read again
 
     def texts() -> Iterator[str]:
-        size = 0
+        size, reach = 0, min(patience, MAX_RECORD)
         while (line := again.popleft() if again else next(lines, None)) is not None:
             taken.append(line)
             size += line.size
-            if len(taken) > 1 and size > MAX_RECORD:
+            if len(taken) > 1 and size > reach:
                 raise BadRecord("a quoted cell does not end", f"a row of at most {MAX_RECORD:,} bytes")
             yield line.text()
 
@@ -58,9 +64,11 @@ def _rows(lines: Iterator[Line]) -> Iterator[tuple[int, bytes, list[str] | BadRe
             row = BadRecord(f"not a row of CSV: {error}", "RFC 4180: commas, quotes doubled inside quotes")
         except BadRecord as bad:
             row = bad
-        if isinstance(row, BadRecord):
+        if isinstance(row, BadRecord) and len(taken) > 1:
+            patience -= sum(line.size for line in taken[1:])
             again.extendleft(reversed(taken[1:]))
             del taken[1:]
+        patience += taken[0].size
         if row:
             yield taken[0].number, b"".join(line.data for line in taken).rstrip(b"\r\n"), row
 
@@ -68,12 +76,7 @@ def _rows(lines: Iterator[Line]) -> Iterator[tuple[int, bytes, list[str] | BadRe
 def _header(row: list[str] | BadRecord, columns: Columns) -> list[str] | BadRecord:
     if isinstance(row, BadRecord):
         return BadRecord(f"the header can't be read: {row.reason}", row.allowed)
-    missing = [name for name in dict.fromkeys([columns.name("id"), *columns.named()]) if name not in row]
-    if missing:
-        return BadRecord(f"the header has no column {', '.join(missing)}", f"of this file: {', '.join(row)[:200]}")
-    if len(set(row)) < len(row):
-        return BadRecord("the header names a column twice", "each name once")
-    return row
+    return columns.fault("header", row) or row
 
 
 def _fields(header: list[str] | BadRecord, row: list[str] | BadRecord, columns: Columns) -> Fields:
@@ -99,26 +102,14 @@ def _fields(header: list[str] | BadRecord, row: list[str] | BadRecord, columns: 
         due=number_or_text(cells.get(columns.name("due")) or "") or None,
         delay_ms=_number(cells.get("delay_ms")),
         op=cells.get("op") or None,
-        payload=None if payload is None else _json(payload),
+        payload=None if payload is None else json_or_text(payload),
         payload_base64=base64,
-        others={name: _json_text(cell) for name, cell in cells.items() if name not in known},
+        others={name: json_text(cell) for name, cell in cells.items() if name not in known},
     )
 
 
 def _number(cell: str | None) -> object:
     try:
-        return msgspec.json.decode(cell) if cell else None
+        return _decode_number(cell) if cell else None
     except msgspec.MsgspecError:
         return cell
-
-
-def _json(cell: str) -> msgspec.Raw:
-    try:
-        raw = msgspec.json.decode(cell, type=msgspec.Raw)
-    except (msgspec.DecodeError, RecursionError):
-        return _json_text(cell)
-    return msgspec.Raw(bytes(raw).replace(b"\n", b" ").replace(b"\r", b" "))  # white space; out again it is one line
-
-
-def _json_text(cell: str) -> msgspec.Raw:
-    return msgspec.Raw(msgspec.json.encode(cell))

@@ -13,7 +13,6 @@ from rich.table import Table
 from tickwheel.delivery.job import Result
 from tickwheel.delivery.summary import Summary
 
-_SHOWN = 3
 _ALWAYS = {"accepted", "delivered", "duplicates", "cancelled", "dead_letters"}
 
 
@@ -24,16 +23,14 @@ def tell(console: Console, result: Result) -> None:
         _say(console, "Stopped by Ctrl-C.")
     if result.failure:
         _say(console, f"Failed: {result.failure}.")
-    if result.not_delivered:
-        names = ", ".join(message.id for message in result.not_delivered[:_SHOWN])
-        more = f" and {len(result.not_delivered) - _SHOWN:,} more" if len(result.not_delivered) > _SHOWN else ""
-        _say(console, f"Not delivered: {names}{more}. Nothing is stored, so they are not kept.")
+    left = result.summary.not_delivered
+    if left:
+        kept = f"in the store {result.store}" if result.store else "nowhere, as no --store was given"
+        _say(console, f"Not delivered: {left:,}, kept {kept}.")
     if result.stopped_at:
         _say(console, f"The input was read up to {result.stopped_at}, the rest was not.")
-    if result.not_delivered or result.stopped_at:
-        _say(
-            console, "To go on, run again with what is missing at the destination: what is given again goes out again."
-        )
+    if left or result.stopped_at:
+        _say(console, _how_to_go_on(result))
 
 
 def write_summary(console: Console, path: Path, result: Result) -> bool:
@@ -54,6 +51,12 @@ def exit_code(result: Result, *, summary_written: bool) -> int:
     if result.failure or not summary_written:
         return 3
     return 1 if result.summary.dead_letters else 0
+
+
+def _how_to_go_on(result: Result) -> str:
+    if result.store:
+        return "To go on, run the same command again."
+    return "To go on, run again with what is missing at the destination: what is given again goes out again."
 
 
 def _table(summary: Summary) -> Table:

@@ -1,132 +1,110 @@
-"""One run of `tickwheel deliver`: a thread reads and accepts, the timer delivers, the caller's thread looks after both.
+"""One run of `tickwheel deliver`: a thread reads, the engine delivers, the caller's thread looks after both.
 
 With a `speed` the whole input is read before the replay starts; otherwise delivery goes on while the input is read,
 which may never end. The run ends when the input has ended and all is delivered, at the first Ctrl-C, or when reading or
-sending fails; what was due by then is still sent. The second Ctrl-C ends the process on the spot.
+sending fails; what was due by then is still sent. The second Ctrl-C ends the process on the spot. What is left waits in
+the store for the next run.
 """
 
 import signal
-import threading
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from tickwheel import SystemTimer, Timer
 from tickwheel.delivery.clock import ReplayClock, WallClock
-from tickwheel.delivery.dead_letters import DeadLetters
-from tickwheel.delivery.deliverer import Deliverer
-from tickwheel.delivery.errors import BadRecord, DeliveryFailed
-from tickwheel.delivery.message import Cancel, Columns, Message, check
+from tickwheel.delivery.dead_letters import PutLetters
+from tickwheel.delivery.engine import Settings
+from tickwheel.delivery.errors import DeliveryFailed
+from tickwheel.delivery.message import Columns
 from tickwheel.delivery.progress import Reporter
-from tickwheel.delivery.record import Record
-from tickwheel.delivery.sinks import Sink
-from tickwheel.delivery.sources import Source, read
+from tickwheel.delivery.queue import Running
+from tickwheel.delivery.reading import Reading
+from tickwheel.delivery.sinks import SinkOpener
+from tickwheel.delivery.sources import Source
 from tickwheel.delivery.summary import Summary
 
 _LOOK_EVERY_S = 0.1
-_STOP_WITHIN_MS = 2000
-_PLACING_MS = 0.005  # to put one message on the timer
+_STOP_WITHIN_S = 2
+_HEAD_START_MS = 20  # to bring the first messages into memory
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What to deliver, and how. `from_ms` and `speed` are those of a replay; `from_ms=None`: the first due time."""
+    """What to deliver, and how. `from_ms` and `speed` are those of a replay; `from_ms=None`: the first due time that
+    waits. Without a `store` one is made for the run, and removed after it.
+    """
 
     sources: Sequence[Source]
-    sink: Sink
-    dead_letters: DeadLetters
+    opener: SinkOpener
+    put_letters: PutLetters
     columns: Columns
+    settings: Settings
+    store: Path | None
     speed: float | None
     from_ms: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """How a run ended: `failure` is for people, `not_delivered` is in order of acceptance; `stopped_at` is the last
-    record read, where the input was not read to its end.
+    """How a run ended: `failure` is for people; `stopped_at` is the last record read, where the input was not read to
+    its end; `store` is where what was not delivered waits, if it does.
     """
 
     summary: Summary
-    not_delivered: Sequence[Message]
     failure: str | None
     interrupted: bool
     stopped_at: str | None
+    store: Path | None
 
 
 def run(job: Job, reporter: Reporter) -> Result:
-    """Run it to its end. Call it in the main thread, which gets the Ctrl-C."""
-    timer = SystemTimer("deliver", on_error=lambda _task, error: deliverer.fail(error))
-    deliverer = Deliverer(timer, job.sink)
-    reading = _Reading(job, deliverer, timer)
-    failure, interrupted = None, False
+    """Run it to its end. Call it in the main thread, which gets the Ctrl-C. Errors: `WrongUsage`, `DeliveryFailed`."""
+    if job.store is not None:
+        return _run(job, job.store, reporter)
+    with TemporaryDirectory(prefix="tickwheel-", ignore_cleanup_errors=True) as folder:
+        return _run(job, Path(folder, "store.db"), reporter)
+
+
+def _run(job: Job, store: Path, reporter: Reporter) -> Result:
+    failure, interrupted, reading = None, False, None
+    try:
+        running = Running(store, job.opener, job.settings, job.put_letters, reporter.say)
+    except KeyboardInterrupt:
+        return Result(Summary(), None, interrupted=True, stopped_at="its start", store=job.store)
+    except DeliveryFailed as error:
+        return Result(Summary(), str(error), interrupted=False, stopped_at="its start", store=job.store)
+    engine = running.engine
     with reporter:
         try:
+            reading = Reading(job.sources, job.columns, engine, is_replay=job.speed is not None)
+            if job.speed is None:
+                running.start(WallClock(running.timer))
             reading.start()
-            while not deliverer.wait(_LOOK_EVERY_S):
-                reporter.show(deliverer.summary, reading=reading.is_alive())
-            reporter.show(deliverer.summary, reading=False)
+            while not reading.has_ended(_LOOK_EVERY_S):
+                reporter.show(engine.summary, reading=True)
+                engine.check()
+            if job.speed is not None:
+                running.start(_replay(job, running, job.speed))
+            while not engine.wait(_LOOK_EVERY_S):
+                reporter.show(engine.summary, reading=False)
+            reporter.show(engine.summary, reading=False)
         except KeyboardInterrupt:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
             interrupted = True
             reporter.say("stopping (Ctrl-C again ends at once)")
         except DeliveryFailed as error:
             failure = str(error)
-        reading.stop()
+        if reading is not None:
+            reading.stop()
         try:
-            deliverer.close(_STOP_WITHIN_MS if failure or interrupted else None)
+            running.close(_STOP_WITHIN_S if failure or interrupted else None)
         except DeliveryFailed as error:
             failure = failure or str(error)
-    return Result(deliverer.summary, deliverer.not_delivered(), failure, interrupted, reading.stopped_at)
+    stopped_at = reading.stopped_at if reading else "its start"
+    return Result(engine.summary, failure, interrupted, stopped_at, job.store)
 
 
-class _Reading(threading.Thread):
-    """Reads until the input ends or `stop`; a daemon, as it may wait for standard input for ever."""
-
-    def __init__(self, job: Job, deliverer: Deliverer, timer: Timer) -> None:
-        super().__init__(name="reader-deliver", daemon=True)
-        self._job = job
-        self._deliverer = deliverer
-        self._timer = timer
-        self._taking = threading.Lock()  # guards `_stopped`: held while a record is taken, not while waiting for one
-        self._stopped = False
-        self.stopped_at: str | None = "its start"
-
-    def stop(self) -> None:
-        """From now on nothing is accepted or written; does not wait for what is being read."""
-        with self._taking:
-            self._stopped = True
-
-    def run(self) -> None:
-        """In the thread; every error ends the run by the deliverer."""
-        try:
-            if self._job.speed is None:
-                self._deliverer.start(WallClock(self._timer))
-            for record in read(self._job.sources, self._job.columns):
-                with self._taking:
-                    if self._stopped:
-                        return
-                    self.stopped_at = f"line {record.line} of {record.source}"
-                    self._take(record)
-            self.stopped_at = None
-            if self._job.speed is not None:
-                self._deliverer.start(self._replay(self._job.speed))
-            self._deliverer.end_of_input()
-        except BaseException as error:
-            self._deliverer.fail(error)
-
-    def _take(self, record: Record) -> None:
-        now_ns = time.time_ns() if self._job.speed is None else None
-        try:
-            item = check(record.fields(), self._job.columns, now_ns)
-            if isinstance(item, Cancel):
-                self._deliverer.cancel(item)
-            else:
-                self._deliverer.accept(item)
-        except BadRecord as bad:
-            self._job.dead_letters.put(record, bad)
-            self._deliverer.summary.dead_letters += 1
-
-    def _replay(self, speed: float) -> ReplayClock:
-        from_ms = self._job.from_ms if self._job.from_ms is not None else self._deliverer.first_due_ms()
-        head_start_ms = _PLACING_MS * self._deliverer.summary.accepted
-        return ReplayClock(self._timer, speed, from_ms or 0, head_start_ms)
+def _replay(job: Job, running: Running, speed: float) -> ReplayClock:
+    from_ms = job.from_ms if job.from_ms is not None else running.engine.writer.first_due_ms
+    return ReplayClock(running.timer, speed, from_ms or 0, _HEAD_START_MS)

@@ -1,12 +1,13 @@
 """The one schema (rule D1): what a message is, whatever format it came in, and what makes a record not one.
 
-A reader of some format (`ndjson`, `csv_rows`) lays a record's values out as `Fields`; `check` makes them a `Message` or
-a `Cancel`, or raises `BadRecord`. Rules that hold for every format:
+A reader of some format (`ndjson`, `csv_rows`, `arrow_rows`) lays a record's values out as `Fields`; `check` makes them
+a `Message` or a `Cancel`, or raises `BadRecord`. Rules that hold for every format:
 
 - `due` and `delay_ms` exclude each other, and so do the payload and `payload_base64`.
 - Without a payload the other fields are the payload, as an object; with one, another field is an error. So no value is
   ever dropped.
-- JSON stays as it is, byte for byte, a `msgspec.Raw` on one line; a payload of other bytes is `bytes`.
+- JSON stays as it is, byte for byte, a `msgspec.Raw` on one line; a payload of other bytes is `bytes`. Where a format
+  has text only, what is not JSON becomes a JSON string.
 
 >>> fields = Fields(id="a1", due=5, others={"x": msgspec.Raw(b"1.50")})
 >>> message = check(fields, Columns(), now_ns=None)
@@ -17,7 +18,7 @@ a `Cancel`, or raises `BadRecord`. Rules that hold for every format:
 import binascii
 import math
 from base64 import b64decode
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -26,6 +27,9 @@ from tickwheel.delivery.times import MAX_DUE_MS, due_from
 
 MAX_PAYLOAD = 1 << 20
 """Bytes of one payload (D12)."""
+
+_decode_raw = msgspec.json.Decoder(msgspec.Raw).decode
+_encode = msgspec.json.Encoder().encode
 
 
 class Columns(msgspec.Struct, frozen=True):
@@ -48,6 +52,17 @@ class Columns(msgspec.Struct, frozen=True):
         """Every name with a meaning; all others are part of the payload."""
         return frozenset(map(self.name, ("id", "key", "due", "payload"))) | {"delay_ms", "op", "payload_base64"}
 
+    def fault(self, what: str, names: Sequence[str]) -> BadRecord | None:
+        """Why no record can be read under these names, if so; `what` is where they stand: the header, the schema."""
+        missing = [name for name in dict.fromkeys([self.name("id"), *self.named()]) if name not in names]
+        if missing:
+            return BadRecord(
+                f"the {what} has no column {', '.join(missing)}", f"of this file: {', '.join(names)[:200]}"
+            )
+        if len(set(names)) < len(names):
+            return BadRecord(f"the {what} names a column twice", "each name once")
+        return None
+
 
 class Fields(msgspec.Struct):
     """A record's values, not yet checked; `None` is absent."""
@@ -57,7 +72,7 @@ class Fields(msgspec.Struct):
     due: object = None
     delay_ms: object = None
     op: object = None
-    payload: msgspec.Raw | None = None
+    payload: msgspec.Raw | bytes | None = None
     payload_base64: object = None
     others: Mapping[str, msgspec.Raw] = {}
 
@@ -83,12 +98,34 @@ class Cancel(msgspec.Struct, frozen=True):
     key: str | None
 
 
+def json_or_text(text: str) -> msgspec.Raw:
+    """JSON as it is, on one line; any other text as a JSON string. Errors: `BadRecord`.
+
+    >>> bytes(json_or_text("[1.50]")), bytes(json_or_text("NaN"))
+    (b'[1.50]', b'"NaN"')
+    """
+    try:
+        raw = _decode_raw(text)
+    except msgspec.DecodeError:
+        return json_text(text)
+    except RecursionError:
+        raise BadRecord("the JSON is nested too deep", "a few hundred levels") from None
+    if "\n" in text or "\r" in text:  # white space, as inside a JSON string they are escaped
+        return msgspec.Raw(bytes(raw).replace(b"\n", b" ").replace(b"\r", b" "))
+    return raw
+
+
+def json_text(text: str) -> msgspec.Raw:
+    """Text as a JSON string."""
+    return msgspec.Raw(_encode(text))
+
+
 def check(fields: Fields, columns: Columns, now_ns: int | None) -> Message | Cancel:
     """The message or cancel that a record is. `now_ns`: the wall clock, that a `delay_ms` counts from; `None` in a
     replay, where there is nothing to count from. Errors: `BadRecord`.
     """
-    id_ = _text(fields.id, columns.name("id"))
-    key = None if fields.key is None else _text(fields.key, columns.name("key"))
+    id_ = _text(fields.id, columns, "id")
+    key = None if fields.key is None else _text(fields.key, columns, "key")
     if fields.op is None:
         due_ms, delay_ms = _due(fields, columns, now_ns)
         return Message(id_, key, due_ms, _payload(fields, columns), delay_ms)
@@ -100,8 +137,9 @@ def check(fields: Fields, columns: Columns, now_ns: int | None) -> Message | Can
     return Cancel(id_, key)
 
 
-def _text(value: object, name: str) -> str:
+def _text(value: object, columns: Columns, part: str) -> str:
     if not isinstance(value, str) or not value:
+        name = columns.name(part)
         state = "missing" if value is None else "empty" if value == "" else "not text"
         raise BadRecord(f"{name} is {state}", f"{name}: text, not empty")
     return value
@@ -109,13 +147,11 @@ def _text(value: object, name: str) -> str:
 
 def _due(fields: Fields, columns: Columns, now_ns: int | None) -> tuple[int, float | None]:
     name = columns.name("due")
-    either = f"{name}, or else delay_ms: one of them"
+    if (fields.due is None) == (fields.delay_ms is None):
+        given = f"{name} is missing" if fields.due is None else f"both {name} and delay_ms are given"
+        raise BadRecord(given, f"{name}, or else delay_ms: one of them")
     if fields.delay_ms is None:
-        if fields.due is None:
-            raise BadRecord(f"{name} is missing", either)
         return due_from(fields.due, name), None
-    if fields.due is not None:
-        raise BadRecord(f"both {name} and delay_ms are given", either)
     delay_ms = _delay(fields.delay_ms)
     if now_ns is None:
         raise BadRecord("delay_ms counts from acceptance, which a replay does not know", f"with --speed: {name}")
@@ -136,11 +172,11 @@ def _payload(fields: Fields, columns: Columns) -> msgspec.Raw | bytes:
     if fields.payload_base64 is not None:
         payload = _from_base64(fields.payload_base64)
     elif fields.payload is not None:
-        payload = fields.payload.copy()
+        payload = fields.payload if isinstance(fields.payload, bytes) else fields.payload.copy()
     elif columns.payload is not None:
         raise BadRecord(f"{name} is missing", f"{name}, as --payload says, or payload_base64")
     else:
-        members = (msgspec.json.encode(other) + b":" + bytes(raw) for other, raw in fields.others.items())
+        members = (_encode(other) + b":" + bytes(raw) for other, raw in fields.others.items())
         return _bounded(msgspec.Raw(b"{" + b",".join(members) + b"}"))
     if fields.others:
         names = ", ".join(fields.others)[:200]
@@ -162,7 +198,7 @@ def _base64_text(value: object) -> bytes:
 
 
 def _bounded(payload: msgspec.Raw | bytes) -> msgspec.Raw | bytes:
-    size = len(bytes(payload))
+    size = memoryview(payload).nbytes
     if size > MAX_PAYLOAD:
         raise BadRecord(f"the payload has {size:,} bytes", f"at most {MAX_PAYLOAD:,} bytes")
     return payload

@@ -4,15 +4,17 @@ A folder stands for all files in it and below, by name; what begins with a dot o
 Spark does. Standard input (`-`) is NDJSON and may never end.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple, cast
 
 from tickwheel.delivery.csv_rows import read_csv
 from tickwheel.delivery.errors import DeliveryFailed, WrongUsage
 from tickwheel.delivery.message import Columns
 from tickwheel.delivery.ndjson import read_ndjson
 from tickwheel.delivery.record import Record
+from tickwheel.delivery.resume import Watched, WatchedWhole, lines_taken
+from tickwheel.delivery.store.inputs import Progress
 
 _READERS = {".ndjson": read_ndjson, ".jsonl": read_ndjson, ".csv": read_csv}
 _STDIN = 0
@@ -32,19 +34,39 @@ def find_sources(inputs: Sequence[str]) -> list[Source]:
     return [source for given in inputs for source in _expand(given)]
 
 
-def read(sources: Sequence[Source], columns: Columns) -> Iterator[Record]:
-    """The records of all sources, one source after the other. Errors: `DeliveryFailed` where a file can't be read."""
-    for source in sources:
+class OpenSource:
+    """The records of a source, without those that an earlier run took, by what it noted (`before`, by name)."""
+
+    def __init__(self, source: Source, columns: Columns, before: Mapping[str, Progress]) -> None:
+        self.source = source
+        self._columns = columns
+        self._name = str(source.path.resolve()) if source.path else ""
+        self._before = before.get(self._name)
+        self._watched: Watched | WatchedWhole | None = None
+
+    def __iter__(self) -> Iterator[Record]:
+        """Once. Errors: `DeliveryFailed` where it can't be read."""
         try:
-            if source.path is None:
+            if self.source.path is None:
                 # Not sys.stdin: a thread that waits in its lock would abort the interpreter's exit.
                 with open(_STDIN, "rb", closefd=False) as stream:
-                    yield from read_ndjson(source.name, stream, columns)
+                    yield from read_ndjson(self.source.name, stream, self._columns)
             else:
-                with source.path.open("rb") as stream:
-                    yield from _READERS[source.path.suffix.lower()](source.name, stream, columns)
+                with self.source.path.open("rb") as stream:
+                    yield from self._of_file(self.source.path, stream)
         except OSError as error:
-            raise DeliveryFailed(f"{source.name} can't be read: {error.strerror}") from error
+            raise DeliveryFailed(f"{self.source.name} can't be read: {error.strerror}") from error
+
+    def progress(self, line: int) -> Progress | None:
+        """What to keep once the record of this line is taken, and all before it; `None` where there is no way back."""
+        return self._watched.progress(self._name, line) if self._watched else None
+
+    def _of_file(self, path: Path, stream: BinaryIO) -> Iterator[Record]:
+        taken = lines_taken(stream, self._before)
+        self._watched = watched = Watched(stream)
+        for record in _READERS[path.suffix.lower()](self.source.name, cast(BinaryIO, watched), self._columns):
+            if record.line > taken:
+                yield record
 
 
 def _expand(given: str) -> list[Source]:

@@ -1,28 +1,49 @@
-"""A deliverer on the manual clock, with a wall clock that a test may step and a sink that remembers."""
+"""An engine on the manual clock, with a wall clock that a test may step and a sink that remembers; no threads."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
-from tickwheel.delivery import Columns, Delivery, Message
+from tickwheel.delivery import Answer, Cancel, Delivery, Letter, Message
 from tickwheel.delivery.clock import ReplayClock, WallClock
-from tickwheel.delivery.deliverer import Deliverer
+from tickwheel.delivery.engine import Engine, Settings
+from tickwheel.delivery.items import Item, Look, Put
+from tickwheel.delivery.message import Columns
+from tickwheel.delivery.sender import Sender
+from tickwheel.delivery.sinks import Refusals, Sink, SinkSettings
 from tickwheel.testing import ManualTimer
 
 START_MS = 1_700_000_000_000
 
 
-class RememberingSink:
-    def __init__(self) -> None:
+class RememberingSink(Sink):
+    """Takes everything, unless a test says otherwise: `error` is raised, `refuses` is asked for each delivery."""
+
+    max_batch = 64
+
+    def __init__(self, has_already: Collection[int] = ()) -> None:
         self.groups: list[list[Delivery]] = []
-        self.error: OSError | None = None
+        self.attempts: list[Delivery] = []
+        self.error: Exception | None = None
+        self.refuses: Callable[[Delivery], str | None] = lambda delivery: None
+        self.has_already = set(has_already)
+        self.asked: list[int] | None = None
         self.closed = False
 
-    def send(self, deliveries: Sequence[Delivery]) -> None:
+    def send(self, deliveries: Sequence[Delivery]) -> Refusals:
+        self.attempts += deliveries
         if self.error is not None:
             raise self.error
-        self.groups.append(list(deliveries))
+        refusals = {place: why for place, it in enumerate(deliveries) if (why := self.refuses(it)) is not None}
+        self.groups.append([it for place, it in enumerate(deliveries) if place not in refusals])
+        return refusals
+
+    def arrived(self, suspects: Any, position: str | None) -> set[int]:
+        self.asked = sorted(suspects)
+        return self.has_already & set(suspects)
 
     def close(self) -> None:
         self.closed = True
@@ -37,37 +58,121 @@ class RememberingSink:
 
 
 class Desk:
-    """Wall and timer stand at `START_MS` and 5,000 ms; `step_ms` is how far the wall clock was stepped since."""
+    """Wall and timer stand at `START_MS` and 5,000 ms; `step_ms` is how far the wall clock was stepped since.
 
-    def __init__(self) -> None:
+    What runs in threads otherwise runs here in turn, whenever the clock moves or something is handed in.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        settings: Settings = Settings(),  # noqa: B008
+        *,
+        boot_ms: int = 0,
+        sink: RememberingSink | None = None,
+    ) -> None:
+        self.folder = folder
+        self.settings = settings
         self.timer = ManualTimer(start_ms=5_000)
+        self.boot_ms = boot_ms
         self.step_ms = 0
-        self.sink = RememberingSink()
-        self.deliverer = Deliverer(self.timer, self.sink, self.wall_ns)
+        self.sink = sink or RememberingSink()
+        self.letters: list[Letter] = []
+        self.failure: BaseException | None = None
+        self.opened: list[SinkSettings] = []
+        self.engine = Engine(
+            folder / "store.db",
+            self._open,
+            self.timer,
+            settings,
+            put_letters=self.letters.extend,
+            wall_ns=self.wall_ns,
+        )
+        writer = self.engine.writer
+        self.sender = Sender(self.engine.dispatcher, self.sink, gate=writer.gate, note_position=writer.note_position)
+
+    def _open(self, settings: SinkSettings) -> Sink:
+        self.opened.append(settings)
+        return self.sink
 
     def wall_ns(self) -> int:
-        return (START_MS + self.timer.now_ms() - 5_000 + self.step_ms) * 1_000_000
+        return (START_MS + self.boot_ms + self.timer.now_ms() - 5_000 + self.step_ms) * 1_000_000
 
     def start(self) -> "Desk":
-        self.deliverer.start(WallClock(self.timer, self.wall_ns))
+        self.engine.start(WallClock(self.timer, self.wall_ns))
+        self.pump()
         return self
 
     def start_replay(self, speed: float, from_ms: int) -> None:
-        self.deliverer.start(ReplayClock(self.timer, speed, from_ms))
+        self.engine.start(ReplayClock(self.timer, speed, from_ms))
+        self.pump()
 
-    def accept(self, id_: str, after_ms: int = 0, *, key: str | None = None, payload: bytes = b"1") -> None:
-        self.deliverer.accept(Message(id_, key, START_MS + after_ms, msgspec.Raw(payload)))
+    def hand_in(self, *items: Item) -> list[Answer]:
+        ticket = self.engine.writer.submit(items)
+        self.pump()
+        return ticket.result(0)
+
+    def accept(
+        self, id_: str, after_ms: int = 0, *, key: str | None = None, payload: bytes = b"1", delay_ms: int | None = None
+    ) -> Answer:
+        message = Message(id_, key, START_MS + after_ms, msgspec.Raw(payload), delay_ms)
+        return self.hand_in(Put.of(message))[0]
+
+    def cancel(self, id_: str, key: str | None = None) -> Answer:
+        return self.hand_in(Cancel(id_, key))[0]
+
+    def state(self, id_: str, key: str | None = None) -> Answer:
+        return self.hand_in(Look(id_, key))[0]
+
+    def pump(self) -> None:
+        """Until nothing is left to do at this moment."""
+        self.timer.advance(0)
+        while self.engine.writer.step() | self.sender.step(lambda sender: None, wait=False):
+            self.timer.advance(0)
+        self.engine.writer.step()
+
+    def advance(self, ms: int) -> None:
+        """Move the clock from one thing that is due to the next, at most half a second at once."""
+        end_ms = self.timer.now_ms() + ms
+        self.pump()
+        while self.timer.now_ms() < end_ms:
+            nearest = self.timer.pending(limit=1)
+            next_ms = min([end_ms, self.timer.now_ms() + 500, *(due for due, _ in nearest)])
+            self.timer.advance_to(max(next_ms, self.timer.now_ms() + 1))
+            self.pump()
+
+    def close(self) -> None:
+        self.engine.close(0)
+
+    def crash(self) -> None:
+        """As `kill -9`: what is not committed is gone."""
+        self.engine.store.close()
+
+    def again(self, *, after_ms: int = 0, settings: Settings | None = None) -> "Desk":
+        """A new process on the same store, so much later, with the same destination."""
+        boot_ms = self.wall_ns() // 1_000_000 - START_MS + after_ms
+        return Desk(self.folder, settings or self.settings, boot_ms=boot_ms, sink=RememberingSink(self.sink.has_already))
 
 
 @pytest.fixture
-def desk() -> Desk:
-    return Desk()
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    with_desk = Desk(tmp_path)
+    yield with_desk
+    with_desk.crash()
 
 
 @pytest.fixture(scope="session")
-def new_desk() -> Callable[[], Desk]:
-    """For a property, which needs a fresh one for each example."""
-    return Desk
+def new_desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Desk]]:
+    """For tests that need a fresh one, or several, or one with other settings."""
+    made: list[Desk] = []
+
+    def make(settings: Settings = Settings()) -> Desk:  # noqa: B008
+        made.append(Desk(tmp_path_factory.mktemp("desk"), settings))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.crash()
 
 
 @pytest.fixture

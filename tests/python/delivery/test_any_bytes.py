@@ -9,13 +9,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tickwheel.delivery import BadRecord, Columns, DeadLetters, Message
+from tickwheel.delivery import BadRecord, Message, dead_letters
 from tickwheel.delivery.csv_rows import read_csv
-from tickwheel.delivery.message import check
+from tickwheel.delivery.items import letter_of
+from tickwheel.delivery.message import Columns, check
 from tickwheel.delivery.ndjson import read_ndjson
 from tickwheel.delivery.record import Record
 from tickwheel.delivery.sinks import Delivery
-from tickwheel.delivery.sinks.file import line
+from tickwheel.delivery.sinks.lines import line_of
 
 Reader = Callable[[str, BinaryIO, Columns], Iterator[Record]]
 
@@ -44,19 +45,17 @@ quietly = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow]) 
 
 def outcomes(reader: Reader, data: bytes) -> list[Record]:
     records = list(reader("any", io.BytesIO(data), Columns()))
-    letters: list[str] = []
     for record in records:
         try:
             item = check(record.fields(), Columns(), now_ns=0)
         except BadRecord as bad:
-            DeadLetters(letters.append).put(record, bad)
-            letter = json.loads(letters[-1])
+            letter = json.loads(dead_letters.line_of(letter_of(record, bad)))
             assert letter["reason"]
             assert letter["allowed"]
             assert letter["line"] == record.line
         else:
             if isinstance(item, Message):
-                written = line(Delivery(item, 0, 0.0))
+                written = line_of(Delivery(1, item, 0, 0.0))
                 assert written.count(b"\n") == 1
                 assert b"\r" not in written
                 assert json.loads(written)["id"] == item.id

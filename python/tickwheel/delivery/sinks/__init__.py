@@ -1,29 +1,87 @@
 """Where messages go (rule D10): `open_sink` knows every kind of sink by how it is written; each kind is one file."""
 
+import importlib
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from tickwheel.delivery.errors import WrongUsage
+from tickwheel.delivery.sinks.addresses import shown
 from tickwheel.delivery.sinks.file import FileSink
-from tickwheel.delivery.sinks.sink import Delivery, Sink
+from tickwheel.delivery.sinks.python import sink_of_function
+from tickwheel.delivery.sinks.sink import Delivery, Refusals, Sink, SinkOpener, SinkSettings
 
-__all__ = ["Delivery", "FileSink", "Sink", "open_sink", "path_of"]
+__all__ = [
+    "Delivery",
+    "FileSink",
+    "Refusals",
+    "Sink",
+    "SinkOpener",
+    "SinkSettings",
+    "open_sink",
+    "path_of",
+    "sink_of_function",
+]
 
 
-def open_sink(spec: str) -> Sink:
-    """The sink that `--to` names. Errors: `WrongUsage` if there is no such sink, or it can't be opened."""
-    if spec == "-":
-        return FileSink.of_standard_output()
+class _Kind(NamedTuple):
+    """`module` has an `opener_of(spec)`; it is imported only when it is asked for, as it may need a `library`."""
+
+    form: str
+    module: str
+    library: str | None = None
+
+
+_HTTP = _Kind("http://HOST/PATH or https://HOST/PATH", "http", "urllib3")
+
+_KINDS = {
+    "python": _Kind("python:MODULE:FUNCTION", "python"),
+    "http": _HTTP,
+    "https": _HTTP,
+    "sqlite": _Kind("sqlite:PATH?table=T", "sqlite"),
+    "postgresql": _Kind("postgresql://USER:PASSWORD@HOST/DATABASE?table=T", "postgresql", "psycopg"),
+    "kafka": _Kind("kafka://BROKERS/TOPIC", "kafka", "confluent_kafka"),
+}
+
+
+def open_sink(spec: str) -> SinkOpener:
+    """What opens the sink that `--to` names. Errors: `WrongUsage` if there is no such sink; and, when it is opened,
+    `DeliveryFailed`, or for a file `WrongUsage`, if the destination can't be used.
+    """
+    if spec == "-" or path_of(spec) is not None:
+        return lambda _settings: _open_file(spec)
+    name, colon, _ = spec.partition(":")
+    kind = _KINDS.get(name) if colon else None
+    if kind is None:
+        forms = ", ".join(dict.fromkeys(kind.form for kind in _KINDS.values()))
+        hint = "" if colon else f": write file:{spec}"
+        raise WrongUsage(f"{shown(spec)} is not a destination: it may be - (standard output), file:PATH, {forms}{hint}")
+    opener: SinkOpener = _module(kind).opener_of(spec)
+    return opener
+
+
+def _module(kind: _Kind) -> Any:
+    try:
+        return importlib.import_module(f"tickwheel.delivery.sinks.{kind.module}")
+    except ImportError as error:
+        if kind.library is None:
+            raise
+        is_missing = isinstance(error, ModuleNotFoundError) and error.name == kind.library
+        problem = "is not installed" if is_missing else f"can't be imported ({error})"
+        extra = f"run pip install 'tickwheel[{kind.module}]'"
+        raise WrongUsage(f"{kind.library}, which {kind.form} needs, {problem}: {extra}") from error
+
+
+def path_of(spec: str) -> Path | None:
+    """The file that a file sink writes."""
+    kind, _, path = spec.partition(":")
+    return Path(path) if kind == "file" and path else None
+
+
+def _open_file(spec: str) -> Sink:
     path = path_of(spec)
     if path is None:
-        hint = "" if ":" in spec else f": write file:{spec}"
-        raise WrongUsage(f"{spec!r} is not a destination: it may be - (standard output) or file:PATH{hint}")
+        return FileSink.of_standard_output()
     try:
         return FileSink.of_path(path)
     except OSError as error:
         raise WrongUsage(f"{path} can't be written: {error.strerror}") from error
-
-
-def path_of(spec: str) -> Path | None:
-    """The file that a sink writes, if it writes one."""
-    kind, _, path = spec.partition(":")
-    return Path(path) if kind == "file" and path else None

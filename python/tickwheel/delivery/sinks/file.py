@@ -1,26 +1,28 @@
 """The sink for standard output and files: one NDJSON line a message, appended, at once, with no buffer of its own.
 
-A line: `id, key, due, payload` (or `payload_base64`), `delivered_at, lateness_ms, attempt, redelivered`; times are RFC
-3339 in UTC with milliseconds, and `lateness_ms` is rounded to the microsecond.
+A write that blocks, as the reader of a pipe is slow, waits: that is back-pressure, and cutting it off would cut a line.
+A write that fails ends the run, as trying again would be likely to fail for every message there is. What was written
+is synced to the disk before it counts as delivered.
 """
 
 import os
-from base64 import b64encode
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Self
+from typing import ClassVar, Self
 
-import msgspec
-
-from tickwheel.delivery.appending import open_to_append, write_lines
-from tickwheel.delivery.sinks.sink import Delivery
-from tickwheel.delivery.times import rfc_3339
+from tickwheel.delivery.appending import open_to_append, sync, write_lines
+from tickwheel.delivery.errors import DeliveryFailed
+from tickwheel.delivery.sinks.lines import line_of
+from tickwheel.delivery.sinks.sink import NONE_REFUSED, Delivery, Refusals, Sink
 
 _STDOUT = 1
 
 
-class FileSink:
+class FileSink(Sink):
     """Writes to a file descriptor, and closes it at the end if it opened it."""
+
+    max_batch: ClassVar[int] = 64  # so that the last one's time of sending is not stale
+    is_cut_off: ClassVar[bool] = False
 
     def __init__(self, fd: int, *, owned: bool) -> None:
         self._fd = fd
@@ -36,36 +38,23 @@ class FileSink:
         """What the file holds already is kept. Errors: `OSError`."""
         return cls(open_to_append(path), owned=True)
 
-    def send(self, deliveries: Sequence[Delivery]) -> None:
-        """One write for all of them. Errors: `OSError`."""
-        write_lines(self._fd, b"".join(map(line, deliveries)))
+    def send(self, deliveries: Sequence[Delivery]) -> Refusals:
+        """One write for all of them. Errors: `DeliveryFailed`."""
+        try:
+            write_lines(self._fd, b"".join(map(line_of, deliveries)))
+        except OSError as error:
+            part = f"the last {len(deliveries)} may be there in part"
+            raise DeliveryFailed(f"the destination takes no more: {error.strerror}; {part}") from error
+        return NONE_REFUSED
+
+    def sync(self) -> None:
+        """On disk, where there is one."""
+        try:
+            sync(self._fd)
+        except OSError as error:
+            raise DeliveryFailed(f"the destination can't be made durable: {error.strerror}") from error
 
     def close(self) -> None:
         """Errors: `OSError`, as some file systems tell only now that the disk is full."""
         if self._owned:
             os.close(self._fd)
-
-
-def line(delivery: Delivery) -> bytes:
-    """The NDJSON line of a delivery, with its newline."""
-    message = delivery.message
-    payload = (
-        {"payload_base64": b64encode(message.payload).decode()}
-        if isinstance(message.payload, bytes)
-        else {"payload": message.payload}
-    )
-    return (
-        msgspec.json.encode(
-            {
-                "id": message.id,
-                "key": message.key,
-                "due": rfc_3339(message.due_ms),
-                **payload,
-                "delivered_at": rfc_3339(delivery.delivered_at_ms),
-                "lateness_ms": round(delivery.lateness_ms, 3),
-                "attempt": delivery.attempt,
-                "redelivered": delivery.redelivered,
-            }
-        )
-        + b"\n"
-    )

@@ -1,0 +1,97 @@
+"""Parquet files, read a row group and a batch at a time; a record's line is its row, counted from 1.
+
+- In memory is one batch of at most `_ROWS` rows and about `_BYTES` bytes. It may be larger by `_STEP` rows, whose size
+  is known only once they are read: a small file may hold a large value that stands in every row.
+- A file that can't be opened is one dead letter, at line 1, and the other files go on (D2). A row group that turns out
+  to be broken is one dead letter at the row where reading stopped, which names the rows that are lost, and the next
+  row group goes on. An error of the operating system ends the run, as it does for other formats.
+
+pyarrow is loaded when the first Parquet file is named: `pip install 'tickwheel[parquet]'`.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from tickwheel.delivery.errors import BadRecord, WrongUsage
+from tickwheel.delivery.message import Columns
+from tickwheel.delivery.record import Record
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_STEP = 64
+_ROWS = 1024
+_BYTES = 4 << 20
+_BUFFER = 1 << 18  # read ahead of one column; without it the whole column of a row group would be
+_WHOLE = "a Parquet file, as it was written"
+
+
+def need_pyarrow() -> None:
+    """Errors: `WrongUsage` if pyarrow can't be loaded, before anything is read."""
+    try:
+        import pyarrow.parquet  # noqa: F401
+    except ImportError as error:
+        raise WrongUsage("pyarrow is not installed: run pip install 'tickwheel[parquet]'") from error
+
+
+def read_parquet(source: str, stream: BinaryIO, columns: Columns) -> Iterator[Record]:
+    """The records of a Parquet file. Errors: `OSError` if the file can't be read, `WrongUsage` without pyarrow."""
+    need_pyarrow()
+    from pyarrow import parquet
+
+    from tickwheel.delivery.arrow_rows import read_rows
+
+    try:
+        file = parquet.ParquetFile(stream, buffer_size=_BUFFER, page_checksum_verification=True)
+        groups = [file.metadata.row_group(group) for group in range(file.num_row_groups)]
+    except Exception as error:
+        yield Record(source, 1, b"", BadRecord(f"the file can't be read: {_reason(error)}", _WHOLE))
+        return
+    line = 0
+    for number, group in enumerate(groups):
+        end, reason = line + group.num_rows, "there are no more"
+        for batch in _batches(file, number, group):
+            if isinstance(batch, str):
+                reason = batch
+                break
+            for rows in read_rows(batch, columns):
+                for at, content in enumerate(rows.contents):
+                    line += 1
+                    yield Record(source, line, rows.data(at), content)
+        if line < end:
+            yield Record(source, line + 1, b"", BadRecord(f"rows {line + 1} to {end} can't be read: {reason}", _WHOLE))
+            line = end
+
+
+def _batches(file: Any, number: int, group: Any) -> "Iterator[pa.RecordBatch | str]":
+    """The row group in batches, or why it can't be read on. Read in small steps, as only what was read tells its size,
+    and handed on in large ones.
+    """
+    import pyarrow as pa
+
+    step = max(1, min(_STEP, _BYTES * group.num_rows // max(1, group.total_byte_size)))
+    taken: list[pa.RecordBatch] = []
+    size, reason = 0, None
+    steps = file.iter_batches(batch_size=step, row_groups=[number], use_threads=False)
+    while True:
+        try:
+            batch = next(steps, None)
+        except Exception as error:
+            batch, reason = None, _reason(error)
+        if batch is not None:
+            taken.append(batch)
+            size += batch.nbytes
+        if taken and (batch is None or len(taken) * step >= _ROWS or size >= _BYTES):
+            yield pa.concat_batches(taken)
+            taken, size = [], 0
+        if batch is None:
+            break
+    if reason is not None:
+        yield reason
+
+
+def _reason(error: Exception) -> str:
+    """Arrow's own words. What the operating system said is raised again, as it is not about the file's content."""
+    if isinstance(error, OSError) and error.errno is not None:
+        raise error
+    return " ".join(str(error).split())[:200]

@@ -1,0 +1,201 @@
+"""`DeliveryQueue`: durable delayed delivery inside a Python program (rule D11)."""
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
+from datetime import datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self
+
+import msgspec
+
+from tickwheel import SystemTimer
+from tickwheel.delivery.clock import DueClock, WallClock
+from tickwheel.delivery.engine import Engine, Settings
+from tickwheel.delivery.errors import WrongUsage
+from tickwheel.delivery.items import OTHER_CONTENT, Answer, Item, Look, Put
+from tickwheel.delivery.message import Cancel, Columns, Fields, Message, check
+from tickwheel.delivery.retry import Retry
+from tickwheel.delivery.sinks import Delivery, SinkOpener, open_sink, sink_of_function
+from tickwheel.delivery.store.letters import Letter
+from tickwheel.delivery.store.owner import Ownership
+from tickwheel.delivery.summary import Summary
+
+_CLOSE_WITHIN_S = 30.0
+_USUAL = Columns()
+
+
+class DeliveryQueue:
+    """Messages that come out at their due time, to the millisecond, in order per key, once, whatever crashes.
+
+    `store`: a file, made if it is not there; another process that has it is waited for. `to`: where messages go: an
+    address as for `tickwheel deliver --to`, or a function that is called with each `Delivery`, from up to 8 threads,
+    one at a time for a key. `order`: `"key"`, or `"global"` for one lane. `horizon_s`: how far ahead messages are
+    brought into memory. `max_attempts`, `sink_timeout_s`, `keep_ids_days`: as the options of the command.
+    `on_dead_letter` is called with each message that was given up, in the writer's thread.
+    Errors: `WrongUsage`, `StoreFailed`, `DeliveryFailed`. Close it, or use it as a context manager.
+
+    >>> import tempfile, threading
+    >>> arrived = threading.Event()
+    >>> def remind(delivery):
+    ...     print(delivery.message.id, bytes(delivery.message.payload).decode())
+    ...     arrived.set()
+    >>> with tempfile.TemporaryDirectory() as folder, DeliveryQueue(f"{folder}/reminders.db", to=remind) as queue:
+    ...     queue.put("tea", {"text": "the tea is ready"}, delay_ms=20)
+    ...     arrived.wait(10)
+    <Answer.ACCEPTED: 'accepted'>
+    tea {"text":"the tea is ready"}
+    True
+    """
+
+    def __init__(
+        self,
+        store: str | Path,
+        to: str | Callable[[Delivery], object],
+        *,
+        order: Literal["key", "global"] = "key",
+        horizon_s: float = 10.0,
+        max_attempts: int = 5,
+        sink_timeout_s: float = 30.0,
+        keep_ids_days: float = 7.0,
+        on_dead_letter: Callable[[Letter], object] | None = None,
+    ) -> None:
+        opener = open_sink(to) if isinstance(to, str) else sink_of_function(to)
+        settings = Settings(order, horizon_s, sink_timeout_s, keep_ids_days, Retry(max_attempts))
+
+        def put_letters(letters: Sequence[Letter]) -> None:
+            for letter in letters:
+                if on_dead_letter is not None:
+                    on_dead_letter(letter)
+
+        self._running = Running(Path(store), opener, settings, put_letters)
+        self._running.start(WallClock(self._running.timer))
+
+    def put(
+        self,
+        id: str,  # noqa: A002, the message's own name for it
+        payload: Any = None,
+        *,
+        due: datetime | str | int | None = None,
+        delay_ms: float | None = None,
+        key: str | None = None,
+    ) -> Answer:
+        """Accept a message, and return once it is on disk: `ACCEPTED`, `DUPLICATE`, or `CANCELLED` before it came.
+
+        `due`: RFC 3339 text, a `datetime` with a zone, or epoch milliseconds; or else `delay_ms` from now. `payload`:
+        `bytes`, or what JSON can hold. Errors: `BadRecord`, also for a known id with other content.
+        Costs a commit; `put_many` shares one.
+        """
+        [answer] = self.submit([message_from(id, payload, due=due, delay_ms=delay_ms, key=key)]).result()
+        if answer is Answer.OTHER_CONTENT:
+            raise OTHER_CONTENT
+        return answer
+
+    def put_many(self, messages: Iterable[Message]) -> list[Answer]:
+        """Accept messages in one or a few commits, and return once they are on disk; may answer `OTHER_CONTENT`."""
+        every = list(messages)
+        tickets = [self.submit(every[start : start + 1000]) for start in range(0, len(every), 1000)]
+        return [answer for ticket in tickets for answer in ticket.result()]
+
+    def cancel(self, id: str, key: str | None = None) -> Answer:  # noqa: A002
+        """Cancel a message (D7), and return once that is on disk.
+
+        `CANCELLED`: it does not go out, or was cancelled before. `DELIVERED`, `DEAD`: it is too late. `DELIVERING`: it
+        is being sent, or was tried. `UNKNOWN`: it has not come; when it comes it is cancelled.
+        """
+        [answer] = self.submit([Cancel(id, key)]).result()
+        return answer
+
+    def state(self, id: str, key: str | None = None) -> Answer:  # noqa: A002
+        """What has become of a message: as the answers of `cancel`, or `WAITING`."""
+        [answer] = self.submit([Look(id, key)]).result()
+        return answer
+
+    def submit(self, items: Sequence[Message | Cancel | Look]) -> "Future[list[Answer]]":
+        """Hand in many at once, without waiting: the future has an answer for each, in order, once they are on disk.
+
+        Waits while some thousand are queued. Errors: `DeliveryFailed` once delivery has failed, also in the future.
+        """
+        prepared: list[Item] = [Put.of(item) if isinstance(item, Message) else item for item in items]
+        return self._running.engine.writer.submit(prepared)
+
+    def wait_until_empty(self, timeout_s: float) -> bool:
+        """Whether nothing waits any more, within that time. Errors: `DeliveryFailed` once delivery has failed."""
+        return self._running.engine.wait(timeout_s)
+
+    @property
+    def summary(self) -> Summary:
+        """The counts as they stand; lateness once it is closed."""
+        return self._running.engine.summary
+
+    def __len__(self) -> int:
+        """How many messages wait."""
+        waiting: int = self._running.engine.store.waiting
+        return waiting
+
+    def close(self) -> None:
+        """Send what is due by now, commit, and stop; the rest stays in the store. Errors: `DeliveryFailed`."""
+        self._running.close(_CLOSE_WITHIN_S)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class Running:
+    """A store of one's own and an engine that runs on it, until `close`; nothing is due before `start`.
+
+    `waiting` is told once if another process has the store.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        opener: SinkOpener,
+        settings: Settings,
+        put_letters: Callable[[Sequence[Letter]], None],
+        waiting: Callable[[str], object] | None = None,
+    ) -> None:
+        self._owner = Ownership.of(path, waiting)
+        try:
+            self.timer = SystemTimer("deliver", on_error=lambda _task, error: self.engine.fail(error))
+            self.engine = Engine(path, opener, self.timer, settings, put_letters=put_letters)
+        except BaseException:
+            self._owner.release()
+            raise
+        self.engine.run()
+
+    def start(self, clock: DueClock) -> None:
+        """From now on things are due, by this clock."""
+        self.engine.start(clock)
+
+    def close(self, timeout_s: float | None) -> None:
+        """Errors: `DeliveryFailed`."""
+        try:
+            self.engine.close(timeout_s)
+        finally:
+            self._owner.release()
+
+
+def message_from(
+    id_: str, payload: Any, *, due: datetime | str | int | None, delay_ms: float | None, key: str | None
+) -> Message:
+    """A message from Python values, by the same rules as from a record (D1). Errors: `BadRecord`."""
+    if isinstance(due, datetime):
+        due = due.isoformat()
+    fields = Fields(id=id_, key=key, due=due, delay_ms=delay_ms)
+    if isinstance(payload, bytes):
+        fields.payload = payload
+    else:
+        try:
+            fields.payload = msgspec.Raw(msgspec.json.encode(payload))
+        except TypeError as error:
+            raise WrongUsage(f"the payload can't be written as JSON: {error}; give bytes instead") from error
+    message = check(fields, _USUAL, time.time_ns())
+    assert isinstance(message, Message)
+    return message

@@ -1,0 +1,89 @@
+"""The thread that reads the inputs of a run and hands their records in, each as it comes from a pipe, many from a file.
+
+How far it has read is committed with what it read. It doesn't wait for answers; where too much is queued, it is held.
+"""
+
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future
+from typing import Final
+
+from tickwheel.delivery.engine import Engine
+from tickwheel.delivery.errors import BadRecord
+from tickwheel.delivery.items import Answer, Item, Put, letter_of
+from tickwheel.delivery.message import Cancel, Columns, check
+from tickwheel.delivery.record import Record
+from tickwheel.delivery.sources import OpenSource, Source
+
+_TOGETHER: Final = 250
+
+
+class Reading(threading.Thread):
+    """Reads until the inputs end or `stop`; a daemon, as it may wait for standard input for ever."""
+
+    def __init__(self, sources: Sequence[Source], columns: Columns, engine: Engine, *, is_replay: bool) -> None:
+        super().__init__(name="reader-deliver", daemon=True)
+        self._sources = sources
+        self._columns = columns
+        self._engine = engine
+        self._is_replay = is_replay
+        self._taking = threading.Lock()  # guards `_stopped`: held while records are handed in, not while waiting
+        self._stopped = False
+        self._over = threading.Event()
+        self._last: Future[list[Answer]] | None = None
+        self.stopped_at: str | None = "its start"
+
+    def stop(self) -> None:
+        """From now on nothing is handed in; does not wait for what is being read."""
+        with self._taking:
+            self._stopped = True
+
+    def has_ended(self, timeout_s: float) -> bool:
+        """Whether all was read and is committed, or reading failed, within that time."""
+        return self._over.wait(timeout_s)
+
+    def run(self) -> None:
+        """In the thread; every error ends the run by the engine."""
+        try:
+            if self._read():
+                self.stopped_at = None
+        except BaseException as error:
+            self._engine.fail(error)
+        self._over.set()
+
+    def _read(self) -> bool:
+        """Whether it came to the end."""
+        for source in self._sources:
+            opened = OpenSource(source, self._columns, self._engine.inputs)
+            together = 1 if source.path is None else _TOGETHER
+            items: list[Item] = []
+            line = 0
+            for record in opened:
+                items.append(self._item(record))
+                line = record.line
+                if len(items) >= together:
+                    if not self._hand_in(items, opened, line):
+                        return False
+                    items = []
+            if items and not self._hand_in(items, opened, line):
+                return False
+        if self._last is not None:
+            self._last.result()  # all is on disk
+        return True
+
+    def _hand_in(self, items: list[Item], opened: OpenSource, line: int) -> bool:
+        progress = opened.progress(line)
+        with self._taking:
+            if self._stopped:
+                return False
+            self.stopped_at = f"line {line} of {opened.source.name}"
+            self._last = self._engine.writer.submit([*items, progress] if progress else items)
+        return True
+
+    def _item(self, record: Record) -> Item:
+        try:
+            found = check(record.fields(), self._columns, None if self._is_replay else time.time_ns())
+        except BadRecord as bad:
+            return letter_of(record, bad)
+        return found if isinstance(found, Cancel) else Put.of(found, record)

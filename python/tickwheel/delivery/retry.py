@@ -1,0 +1,21 @@
+"""When to try again (rule D6): exponential back-off with jitter, so that what failed together does not return together.
+
+Example: 200 ms, then 400, 800 and 1,600, each shortened by up to a half at random.
+"""
+
+import random
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """How often, and after what time."""
+
+    max_attempts: int = 5
+    first_ms: float = 200
+    longest_ms: float = 60_000
+
+    def delay_ms(self, attempt: int) -> float:
+        """The time between this attempt, counted from 1, and the next."""
+        whole_ms = min(self.first_ms * 2.0 ** min(attempt - 1, 60), self.longest_ms)
+        return whole_ms * random.uniform(0.5, 1)  # noqa: S311, nothing is kept secret by it

@@ -1,0 +1,165 @@
+"""The threads that hand messages to the sink, each with a sink of its own (rules D5, D6, D10).
+
+- A send that takes longer than the time-out is cut off: its messages count as failed, and a fresh thread with a fresh
+  sink takes the place of the one that hangs, which ends when its sink returns, and whose answer nobody hears.
+- Nothing is sent while too much is uncommitted: `gate` waits.
+- A sink that raises `DeliveryFailed` ends the run by `fail`; what it was given has no outcome then.
+"""
+
+import contextlib
+import threading
+from collections.abc import Callable, Sequence
+
+from tickwheel import Timer, TimerClosed, TimerTask
+from tickwheel.delivery.dispatcher import Dispatcher
+from tickwheel.delivery.errors import DeliveryFailed
+from tickwheel.delivery.sinks.sink import Delivery, Refusals, Sink, SinkOpener, SinkSettings
+
+_REASON_CHARS = 500
+
+
+class Sender:
+    """One sink and what is in its hands. `step` sends once; `Senders` has threads that call it."""
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        sink: Sink,
+        *,
+        gate: Callable[[], bool],
+        note_position: Callable[[str | None], None],
+    ) -> None:
+        self.sink = sink
+        self._dispatcher = dispatcher
+        self._gate = gate
+        self._note_position = note_position
+        self._flight = threading.Lock()  # guards the two below: who settles, the sender or the time-out
+        self._deliveries: Sequence[Delivery] = ()
+        self.is_cut_off = False
+
+    def step(self, watch: Callable[["Sender"], TimerTask | None], *, wait: bool = True) -> bool:
+        """Send what is ready; `False` if there is nothing. `watch` gives the time-out."""
+        entries = self._dispatcher.take(self.sink.max_batch, wait=wait)
+        if entries is None:
+            return False
+        if not self._gate():
+            return False
+        deliveries = self._dispatcher.stamp(entries)
+        if not deliveries:
+            return True
+        with self._flight:
+            self._deliveries = deliveries
+        guard = watch(self)
+        refusals = self._send(deliveries)
+        if guard is not None:
+            guard.cancel()
+        with self._flight:
+            if self.is_cut_off:
+                return False
+            self._deliveries = ()
+        position = self.sink.position()
+        self._dispatcher.settle(deliveries, refusals)
+        self._note_position(position)
+        return True
+
+    def cut_off(self, reason: str) -> bool:
+        """Count what is in its hands as failed, unless its sink has just returned."""
+        with self._flight:
+            if not self._deliveries:
+                return False
+            self.is_cut_off = True
+            deliveries, self._deliveries = self._deliveries, ()
+        self._dispatcher.settle(deliveries, dict.fromkeys(range(len(deliveries)), reason))
+        return True
+
+    def _send(self, deliveries: Sequence[Delivery]) -> Refusals:
+        try:
+            return self.sink.send(deliveries)
+        except DeliveryFailed:
+            raise
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}"[:_REASON_CHARS]
+            return dict.fromkeys(range(len(deliveries)), reason)
+
+
+class Senders:
+    """All of them. `gate` is called before each send; `note_position` gets how far the destination is."""
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        timer: Timer,
+        opener: SinkOpener,
+        settings: SinkSettings,
+        *,
+        gate: Callable[[], bool],
+        note_position: Callable[[str | None], None],
+        fail: Callable[[BaseException], None],
+    ) -> None:
+        self._dispatcher = dispatcher
+        self._timer = timer
+        self._opener = opener
+        self._settings = settings
+        self._gate = gate
+        self._note_position = note_position
+        self._fail = fail
+        self._lock = threading.Lock()
+        self._threads: dict[Sender, threading.Thread] = {}
+        self.first = opener(settings)
+
+    def start(self) -> None:
+        """One thread for the sink that is open, and more where it wants more."""
+        self._add(self.first)
+        for _ in range(self.first.threads - 1):
+            self._add(self._opener(self._settings))
+
+    def stop(self, timeout_s: float | None) -> bool:
+        """Let every sender end what it has in hand; whether all did within that time."""
+        with self._lock:
+            threads = list(self._threads.values())
+        self._dispatcher.stop(len(threads))
+        for thread in threads:
+            thread.join(timeout_s)
+        return not any(thread.is_alive() for thread in threads)
+
+    def sync(self) -> None:
+        """Make durable what was sent. Errors: `DeliveryFailed`."""
+        with self._lock:
+            sinks = [sender.sink for sender in self._threads]
+        for sink in sinks:
+            sink.sync()
+
+    def _add(self, sink: Sink) -> None:
+        sender = Sender(self._dispatcher, sink, gate=self._gate, note_position=self._note_position)
+        thread = threading.Thread(target=self._run, args=(sender,), name="sender-deliver", daemon=True)
+        with self._lock:
+            self._threads[sender] = thread
+        thread.start()
+
+    def _run(self, sender: Sender) -> None:
+        try:
+            while sender.step(self._watch):
+                pass
+        except BaseException as error:
+            self._fail(error)
+        try:
+            sender.sink.close()
+        except Exception as error:
+            if not sender.is_cut_off:
+                self._fail(DeliveryFailed(f"the destination failed at the end: {error}"))
+
+    def _watch(self, sender: Sender) -> TimerTask | None:
+        if not sender.sink.is_cut_off:
+            return None
+        with contextlib.suppress(TimerClosed):
+            return self._timer.after(self._settings.timeout_s * 1000, self._cut_off, sender)
+        return None
+
+    def _cut_off(self, sender: Sender) -> None:
+        if sender.cut_off(f"no answer within {self._settings.timeout_s:g} s"):
+            with self._lock:
+                self._threads.pop(sender)
+            try:
+                self._add(self._opener(self._settings))
+            except Exception as error:
+                self._fail(error)

@@ -1,0 +1,44 @@
+"""How an address is shown in an error (rule D10): never with a password.
+
+Drivers quote in their errors what they do not understand of an address, which may be the password. So what they say
+goes through `without`.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from urllib.parse import unquote
+
+_USER = re.compile(r"^([^:]*:/*)(.*)@", flags=re.DOTALL)  # up to the last @, as a password may hold anything
+_PASSWORD = re.compile(r"(password=)([^&]*)", flags=re.IGNORECASE)
+
+
+def shown(address: str) -> str:
+    """Quoted, shortened, without user and password.
+
+    >>> shown("postgresql://me:secret@db/shop?table=T&sslpassword=more")
+    "'postgresql://...@db/shop?table=T&sslpassword=...'"
+    """
+    return repr(_PASSWORD.sub(r"\1...", _USER.sub(r"\1...@", address))[:200])
+
+
+def secrets_in(address: str) -> list[str]:
+    """Each password in it, as it is written and as it is meant."""
+    users = [user.partition(":")[2] for _, user in _USER.findall(address)]
+    raw = [*users, *(password for _, password in _PASSWORD.findall(address))]
+    return [secret for part in raw for secret in (part, unquote(part))]
+
+
+def secrets_of(options: Mapping[str, object]) -> list[str]:
+    """The values of the options with a password."""
+    return [str(value) for name, value in options.items() if name.endswith("password") and value]
+
+
+def without(secrets: Iterable[str], text: str) -> str:
+    """The text, with dots for each secret.
+
+    >>> without(["secret"], "invalid token: secret%")
+    'invalid token: ...%'
+    """
+    for secret in sorted(filter(None, secrets), key=len, reverse=True):
+        text = text.replace(secret, "...")
+    return text

@@ -1,0 +1,46 @@
+"""How a delivery is written out (rule D11): one line of NDJSON, the same for files, standard output and webhooks.
+
+`id, key, due, payload` (or `payload_base64`), `delivered_at, lateness_ms, attempt, redelivered`; times are RFC 3339 in
+UTC with milliseconds, and `lateness_ms` is rounded to the microsecond.
+"""
+
+from base64 import b64encode
+
+import msgspec
+
+from tickwheel.delivery.message import Message
+from tickwheel.delivery.sinks.sink import Delivery
+from tickwheel.delivery.times import rfc_3339
+
+_encode = msgspec.json.Encoder().encode
+
+
+def record_of(message: Message) -> bytes:
+    """The message as it could be given again, without its newline (rule D1)."""
+    return _encode({"id": message.id, "key": message.key, "due": rfc_3339(message.due_ms), **_payload(message)})
+
+
+def line_of(delivery: Delivery) -> bytes:
+    """The line, with its newline."""
+    message = delivery.message
+    return (
+        _encode(
+            {
+                "id": message.id,
+                "key": message.key,
+                "due": rfc_3339(message.due_ms),
+                **_payload(message),
+                "delivered_at": rfc_3339(delivery.delivered_at_ms),
+                "lateness_ms": round(delivery.lateness_ms, 3),
+                "attempt": delivery.attempt,
+                "redelivered": delivery.redelivered,
+            }
+        )
+        + b"\n"
+    )
+
+
+def _payload(message: Message) -> dict[str, object]:
+    if isinstance(message.payload, bytes):
+        return {"payload_base64": b64encode(message.payload).decode()}
+    return {"payload": message.payload}

@@ -1,0 +1,265 @@
+r"""The sink `postgresql://...?table=T` (rule D10): a row of `T` for each message, exactly one, whatever crashes (D5).
+
+- One `send` is one transaction, as a rule one statement and one round trip: each `(store, seq)` goes into
+  `T_delivered`, and those that are new there into `T`. So a commit of which nobody knows whether it happened, as the
+  connection was lost, may be tried again.
+- `T` may be there already, with more columns, constraints and triggers. Rows that they refuse are found by halving the
+  batch, each half in a savepoint: a failed attempt of those messages alone. Any other error is one of all.
+- A payload goes in as `json`, not `jsonb`: it comes out as it went in, byte for byte, with its spaces, its order, its
+  1.50 and its \u0000, which `jsonb` refuses. What is not JSON in UTF-8 is in `payload_bytes`. PostgreSQL's text can't
+  hold the character NUL, so a message with one in its id or key is refused.
+- After a lost connection the next `send` opens a new one. The address is never shown with its password.
+"""
+
+import math
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any, ClassVar
+
+import psycopg
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict
+
+from tickwheel.delivery.errors import DeliveryFailed, WrongUsage
+from tickwheel.delivery.sinks.addresses import secrets_in, secrets_of, shown, without
+from tickwheel.delivery.sinks.sink import NONE_REFUSED, Delivery, Refusals, Sink, SinkOpener, SinkSettings
+from tickwheel.delivery.sinks.tables import OWN_SHARE, Old, payload_of, table_of
+
+FORM = "postgresql://USER:PASSWORD@HOST/DATABASE?table=T"
+
+_TYPES = {
+    "id": "text",
+    "key": "text",
+    "due": "timestamp with time zone",
+    "payload": "json",
+    "payload_bytes": "bytea",
+    "delivered_at": "timestamp with time zone",
+    "lateness_ms": "double precision",
+    "attempt": "integer",
+    "redelivered": "boolean",
+}
+_SENT = {**_TYPES, "payload": "text"}  # an array of json has no binary form here; it becomes json on the other side
+_DELIVERED_TYPES = {"store": "text", "seq": "bigint"}
+_NOT_NULL = {"id", "due", "delivered_at", "lateness_ms", "attempt", "redelivered"}
+
+# Classes of SQLSTATE: data, constraints, functions and triggers, limits.
+_OF_THE_ROW = {"21", "22", "23", "38", "39", "44", "54", "P0"}
+_SIZE_AT_ONCE = 16 << 20  # bytes of payload in one statement
+
+_DELETED_AT_ONCE = 10_000
+
+_SETTINGS = """
+    SELECT set_config('statement_timeout', %(timeout_ms)s, false),
+    set_config('idle_in_transaction_session_timeout', %(timeout_ms)s, false),
+    set_config('plan_cache_mode', 'force_custom_plan', false),
+    set_config('synchronous_commit', CASE s WHEN 'off' THEN 'on' ELSE s END, false)
+    FROM current_setting('synchronous_commit') AS s
+"""
+_COLUMNS_THERE = "SELECT attname FROM pg_attribute WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped"
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+_Row = tuple[Any, ...]  # seq, and the columns
+
+_PARTS = ", ".join(f"%({name})b::{kind}[]" for name, kind in {"seq": "bigint", **_SENT}.items())
+_INSERT = f"""
+    WITH old AS (DELETE FROM {{delivered}} WHERE store = %(store)s AND seq = ANY(%(old)s)),
+    new AS (
+        INSERT INTO {{delivered}} (store, seq) SELECT %(store)s, unnest(%(seq)b::bigint[])
+        ON CONFLICT (store, seq) DO NOTHING RETURNING seq
+    )
+    INSERT INTO {{table}} ({", ".join(_TYPES)})
+    SELECT {", ".join("payload::json" if name == "payload" else name for name in _TYPES)}
+    FROM unnest({_PARTS}) WITH ORDINALITY AS sent (seq, {", ".join(_TYPES)}, place) JOIN new USING (seq) ORDER BY place
+"""  # noqa: S608, made of the names above
+
+
+class PostgresqlSink(Sink):
+    """Writes to `table`, which it makes if it is not there. `options` are those of libpq, with the password."""
+
+    max_batch: ClassVar[int] = 256
+    threads: ClassVar[int] = 1
+
+    def __init__(self, options: dict[str, Any], names: list[str], settings: SinkSettings) -> None:
+        self._options = options
+        self._settings = settings
+        self._table = sql.Identifier(*names)
+        self._delivered = sql.Identifier(*names[:-1], f"{names[-1]}_delivered")
+        self._insert = sql.SQL(_INSERT).format(table=self._table, delivered=self._delivered)
+        self._old = Old()
+        self._connection: psycopg.Connection | None = None
+        try:
+            connection = self._open()
+            _make(connection, self._table, _TYPES, "")
+            _make(connection, self._delivered, _DELIVERED_TYPES, ", PRIMARY KEY (store, seq)")
+            self._write(connection, (), ())  # types and rights: better told now than with every message
+        except psycopg.Error as error:
+            self.close()
+            where = f"the table {'.'.join(names)} in {_where(options)}"
+            raise DeliveryFailed(f"{where} can't be used: {_told(error)}") from None
+        except BaseException:
+            self.close()
+            raise
+
+    def send(self, deliveries: Sequence[Delivery]) -> Refusals:
+        """One transaction. Errors: `psycopg.Error`, when none is known to have arrived."""
+        rows = [_row(delivery) for delivery in deliveries]
+        old = self._old.some()
+        with self._connected() as connection:
+            try:
+                if _size(rows) > _SIZE_AT_ONCE:
+                    refused = self._in_parts(connection, rows, old)
+                else:
+                    self._write(connection, rows, old)
+                    refused = NONE_REFUSED
+            except (psycopg.Error, UnicodeError) as error:
+                if not _is_of_the_row(error):
+                    raise
+                refused = self._in_parts(connection, rows, old)
+        self._old.forget(len(old))
+        self._old.note(row[0] for place, row in enumerate(rows) if place not in refused)
+        return refused
+
+    def arrived(self, suspects: Collection[int], position: str | None) -> Collection[int]:  # noqa: ARG002
+        """Looks them up, and deletes all others of this store, which are committed."""
+        store_id = self._settings.store_id
+        with self._connected() as connection:
+            select = sql.SQL("SELECT seq FROM {} WHERE store = %s").format(self._delivered)
+            there = {seq for (seq,) in connection.execute(select, (store_id,))}
+            found = there.intersection(suspects)
+            over = sorted(there - found)
+            with connection.transaction():
+                for start in range(0, len(over), _DELETED_AT_ONCE):
+                    self._write(connection, (), over[start : start + _DELETED_AT_ONCE])
+        return found
+
+    def close(self) -> None:
+        """What is not committed is not there."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    @contextmanager
+    def _connected(self) -> Iterator[psycopg.Connection]:
+        """A connection, which is not used again after an error that gets out of here."""
+        try:
+            yield self._open()
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self) -> psycopg.Connection:
+        if self._connection is None:
+            own_s = OWN_SHARE * self._settings.timeout_s
+            defaults = {
+                "connect_timeout": math.ceil(own_s),
+                "tcp_user_timeout": math.ceil(own_s * 1000),
+                "fallback_application_name": "tickwheel",
+            }
+            try:
+                options = {**defaults, **self._options, "client_encoding": "utf8"}
+                self._connection = psycopg.connect(**options, autocommit=True)
+                self._connection.execute(_SETTINGS, {"timeout_ms": str(math.ceil(own_s * 1000))})
+            except psycopg.Error as error:
+                raise psycopg.OperationalError(without(secrets_of(self._options), _told(error))) from None
+        return self._connection
+
+    def _write(self, connection: psycopg.Connection, rows: Sequence[_Row], old: Sequence[int]) -> None:
+        columns = zip(*rows, strict=True) if rows else [()] * (1 + len(_TYPES))
+        values = {name: list(column) for name, column in zip(("seq", *_TYPES), columns, strict=True)}
+        connection.execute(self._insert, {**values, "store": self._settings.store_id, "old": list(old)})
+
+    def _in_parts(self, connection: psycopg.Connection, rows: Sequence[_Row], old: Sequence[int]) -> Refusals:
+        refused: dict[int, str] = {}
+        with connection.transaction():
+            connection.execute("SET CONSTRAINTS ALL IMMEDIATE")  # deferred to the end they would refuse all
+            self._write(connection, (), old)
+            self._part(connection, rows, 0, refused)
+        return refused
+
+    def _part(self, connection: psycopg.Connection, rows: Sequence[_Row], start: int, refused: dict[int, str]) -> None:
+        if len(rows) == 1 or _size(rows) <= _SIZE_AT_ONCE:
+            try:
+                with connection.transaction():
+                    self._write(connection, rows, ())
+            except (psycopg.Error, UnicodeError) as error:
+                if not _is_of_the_row(error):
+                    raise
+                if len(rows) == 1:
+                    refused[start] = f"{type(error).__name__}: {_told(error)}"
+                    return
+            else:
+                return
+        half = len(rows) // 2
+        self._part(connection, rows[:half], start, refused)
+        self._part(connection, rows[half:], start + half, refused)
+
+
+def opener_of(spec: str) -> SinkOpener:
+    """Reads the address; nobody is called yet. Errors: `WrongUsage`, without the password."""
+    form, slashes, rest = spec.partition("//")
+    if form != "postgresql:" or not slashes:
+        raise WrongUsage(f"{shown(spec)} is no address of a database: write {FORM}")
+    if "#" in rest or rest.count("@") > ("@" in rest.partition("/")[0].partition("?")[0]):
+        raise WrongUsage(
+            f"{shown(spec)} can't be read without doubt: in a password, write @ as %40, / as %2F, ? as %3F, # as %23"
+        )
+    address, _, query = spec.partition("?")
+    given = query.split("&") if query else []
+    names = table_of("&".join(part for part in given if part.startswith("table=")), FORM, schema=True)
+    others = "&".join(part for part in given if not part.startswith("table="))
+    try:
+        options = conninfo_to_dict(f"{address}?{others}" if others else address)
+    except psycopg.Error as error:
+        # libpq shows the part it does not understand, which may be the password
+        told = without(secrets_in(spec), _told(error))
+        raise WrongUsage(f"{shown(spec)} is no address of a database: {told}: write {FORM}") from None
+    return lambda settings: PostgresqlSink(options, names, settings)
+
+
+def _row(delivery: Delivery) -> _Row:
+    message = delivery.message
+    return (
+        delivery.seq,
+        message.id,
+        message.key,
+        _EPOCH + timedelta(milliseconds=message.due_ms),
+        *payload_of(message),
+        _EPOCH + timedelta(milliseconds=delivery.delivered_at_ms),
+        delivery.lateness_ms,
+        delivery.attempt,
+        delivery.redelivered,
+    )
+
+
+def _size(rows: Sequence[_Row]) -> int:
+    return sum(len(row[4] or row[5] or "") for row in rows)
+
+
+def _is_of_the_row(error: Exception) -> bool:
+    """Not of the connection, the table, or the server: then trying the rows one by one would be of no use."""
+    if isinstance(error, psycopg.Error) and error.sqlstate is not None:
+        return error.sqlstate[:2] in _OF_THE_ROW
+    return isinstance(error, psycopg.DataError | UnicodeError)  # a NUL, or half a surrogate pair
+
+
+def _make(connection: psycopg.Connection, name: sql.Identifier, types: dict[str, str], key: str) -> None:
+    text = name.as_string(connection)
+    with connection.transaction():
+        connection.execute("SELECT pg_advisory_xact_lock(hashtext('tickwheel'))")  # two may start at a time
+        if connection.execute("SELECT to_regclass(%s)", (text,)).fetchone() == (None,):
+            columns = ", ".join(f"{name} {kind}{' NOT NULL' * (name in _NOT_NULL)}" for name, kind in types.items())
+            connection.execute(sql.SQL("CREATE TABLE {} ({})").format(name, sql.SQL(columns + key)))
+        there = {column for (column,) in connection.execute(_COLUMNS_THERE, (text,))}
+    missing = [column for column in types if column not in there]
+    if missing:
+        raise DeliveryFailed(f"the table {text} has no {', '.join(missing)}: add them, or name a new table")
+
+
+def _where(options: dict[str, Any]) -> str:
+    return f"{options.get('dbname', 'the default database')} at {options.get('host', 'the default host')}"
+
+
+def _told(error: BaseException) -> str:
+    return " ".join(str(error).split())

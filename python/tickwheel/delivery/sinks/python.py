@@ -1,0 +1,112 @@
+"""The sink `python:MODULE:FUNCTION` (rule D10): a function of the user's is called with each `Delivery`.
+
+- It is called from up to eight threads at a time, with the messages of one key one after another (D4).
+- When it returns, the message has arrived, whatever it returns. What it raises is a failed attempt (D6).
+- It must be an ordinary function: of a coroutine or a generator nothing would run before it is awaited or read.
+- `delivery.message.payload` is `msgspec.Raw` where it is JSON (`msgspec.json.decode` reads it), otherwise `bytes`.
+"""
+
+import importlib
+import inspect
+import os
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import ClassVar, TypeAlias
+
+from tickwheel.delivery.errors import WrongUsage
+from tickwheel.delivery.sinks.sink import NONE_REFUSED, Delivery, Refusals, Sink, SinkOpener
+
+FORM = "python:MODULE:FUNCTION"
+
+_LONGEST_REASON = 1000  # characters, as each is kept
+
+Function: TypeAlias = Callable[[Delivery], object]
+
+
+class PythonSink(Sink):
+    """Calls `function` in the thread that sends."""
+
+    max_batch: ClassVar[int] = 1
+    threads: ClassVar[int] = 8
+
+    def __init__(self, function: Function) -> None:
+        self._function = function
+
+    def send(self, deliveries: Sequence[Delivery]) -> Refusals:
+        """One call for each."""
+        refused = {}
+        for place, delivery in enumerate(deliveries):
+            reason = self._call(delivery)
+            if reason is not None:
+                refused[place] = reason
+        return refused or NONE_REFUSED
+
+    def _call(self, delivery: Delivery) -> str | None:
+        try:
+            result = self._function(delivery)
+        except BaseException as error:  # SystemExit too, or else the thread would end, and its keys stand still
+            return _reason(error)
+        if inspect.iscoroutine(result):
+            result.close()  # or else it warns that it was never awaited
+        if inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result):
+            return f"the function returned a {type(result).__name__}, which nobody runs: {_ORDINARY}"
+        return None
+
+
+def sink_of_function(function: Function) -> SinkOpener:
+    """A sink that calls this. Errors: `WrongUsage` if it can't be called, or would run nothing when it is."""
+    if not callable(function):
+        raise WrongUsage(f"{function!r} can't be called: name a function that takes one Delivery")
+    inner: object = function
+    while isinstance(inner, partial):
+        inner = inner.func
+    forms = [inner, getattr(inner, "__call__", None)]  # noqa: B004, an object's own method, which may be async
+    is_lazy = (inspect.iscoroutinefunction, inspect.isasyncgenfunction, inspect.isgeneratorfunction)
+    if any(is_one(form) for form in forms for is_one in is_lazy):
+        raise WrongUsage(f"{function!r} is a coroutine function or a generator: {_ORDINARY}")
+    return lambda _settings: PythonSink(function)
+
+
+def opener_of(spec: str) -> SinkOpener:
+    """Imports the function now. Errors: `WrongUsage`."""
+    _, _, path = spec.partition(":")
+    module_name, _, name = path.partition(":")
+    if not all(part.isidentifier() for part in module_name.split(".")) or not name.isidentifier():
+        raise WrongUsage(f"{spec!r} names no function: write {FORM}, as in python:shop.mail:send")
+    module = _module(module_name)
+    try:
+        function = getattr(module, name)
+    except AttributeError:
+        raise WrongUsage(f"the module {module_name} has no {name}: name a function that it defines") from None
+    if not callable(function):
+        raise WrongUsage(f"{name} of the module {module_name} can't be called: name a function that takes one Delivery")
+    return sink_of_function(function)
+
+
+_ORDINARY = "it must be an ordinary function, and may call asyncio.run"
+
+
+def _module(name: str) -> object:
+    here = os.getcwd()  # noqa: PTH109, text is what sys.path holds
+    if here not in sys.path and "" not in sys.path:
+        sys.path.insert(0, here)  # as with python -m
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
+            raise WrongUsage(f"there is no module {name}: looked in {here} and where Python is installed") from None
+        raise WrongUsage(f"the module {name} can't be imported: {_reason(error)}") from error
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt):
+            raise
+        raise WrongUsage(f"the module {name} can't be imported: {_reason(error)}") from error
+
+
+def _reason(error: BaseException) -> str:
+    try:
+        text = str(error)
+    except Exception:  # its own __str__ may fail
+        text = "its text can't be had"
+    name = type(error).__name__
+    return (f"{name}: {text}" if text else name)[:_LONGEST_REASON]

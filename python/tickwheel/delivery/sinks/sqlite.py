@@ -1,0 +1,163 @@
+"""The sink `sqlite:PATH?table=T` (rule D10): a row of `T` for each message, exactly one, whatever crashes (D5).
+
+- One `send` is one transaction: each `(store, seq)` goes into `T_delivered`, and those that are new there into `T`.
+  After a crash `arrived` says what is there, and what is sent once more all the same gets no second row.
+- `T` may be there already, with more columns, constraints and triggers. A row that they refuse is a failed attempt of
+  its message alone. Any other error is one of all, and the next `send` opens the file anew.
+- The file is in WAL mode, and each transaction is on disk when `send` returns (`synchronous=FULL`).
+"""
+
+import sqlite3
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import ClassVar
+
+from tickwheel.delivery.errors import DeliveryFailed, WrongUsage
+from tickwheel.delivery.sinks.sink import Delivery, Refusals, Sink, SinkOpener, SinkSettings
+from tickwheel.delivery.sinks.tables import COLUMNS, OWN_SHARE, Old, payload_of, table_of
+from tickwheel.delivery.times import rfc_3339
+
+FORM = "sqlite:PATH?table=T"
+
+_OF_THE_ROW = (sqlite3.IntegrityError, sqlite3.DataError, OverflowError, UnicodeError)
+
+
+class SqliteSink(Sink):
+    """Writes to `table`, which it makes if it is not there."""
+
+    max_batch: ClassVar[int] = 256
+    threads: ClassVar[int] = 1
+
+    def __init__(self, path: Path, table: str, settings: SinkSettings) -> None:
+        self._path = path
+        self._table = table
+        self._settings = settings
+        self._old = Old()
+        self._insert = f'INSERT INTO "{table}" ({", ".join(COLUMNS)}) VALUES ({", ".join("?" * len(COLUMNS))})'  # noqa: S608
+        self._note = f'INSERT INTO "{table}_delivered" (store, seq) VALUES (?, ?) ON CONFLICT (store, seq) DO NOTHING'  # noqa: S608
+        self._drop = f'DELETE FROM "{table}_delivered" WHERE store = ? AND seq = ?'  # noqa: S608
+        self._database: sqlite3.Connection | None = None
+        try:
+            _make(self._open(), path, table)
+            for statement in (self._insert, self._note, self._drop):  # told now if they can't work, as with a view
+                self._open().execute(f"EXPLAIN {statement}", (None,) * statement.count("?"))
+        except sqlite3.Error as error:
+            self.close()
+            told = f"{path} can't be used: {error}"
+            raise DeliveryFailed(f"{told}: name a SQLite file, or a new one, where it can be written") from error
+        except BaseException:
+            self.close()
+            raise
+
+    def send(self, deliveries: Sequence[Delivery]) -> Refusals:
+        """One transaction. Errors: `sqlite3.Error`, when none has arrived."""
+        database = self._open()
+        old = self._old.some()
+        try:
+            database.execute("BEGIN IMMEDIATE")
+            refused = self._write(database, deliveries)
+            database.executemany(self._drop, [(self._settings.store_id, seq) for seq in old])
+            database.execute("COMMIT")
+        except BaseException:
+            self.close()  # which rolls back, in whatever state it is
+            raise
+        self._old.forget(len(old))
+        self._old.note(delivery.seq for place, delivery in enumerate(deliveries) if place not in refused)
+        return refused
+
+    def arrived(self, suspects: Collection[int], position: str | None) -> Collection[int]:  # noqa: ARG002
+        """Looks them up, and deletes all others of this store, which are committed."""
+        database = self._open()
+        store_id = self._settings.store_id
+        rows = database.execute(f'SELECT seq FROM "{self._table}_delivered" WHERE store = ?', (store_id,))  # noqa: S608
+        there = {seq for (seq,) in rows}
+        found = there.intersection(suspects)
+        try:
+            database.execute("BEGIN IMMEDIATE")
+            database.executemany(self._drop, ((store_id, seq) for seq in there - found))
+            database.execute("COMMIT")
+        except BaseException:
+            self.close()
+            raise
+        return found
+
+    def close(self) -> None:
+        """What is not committed is not there."""
+        database, self._database = self._database, None
+        if database is not None:
+            database.close()
+
+    def _open(self) -> sqlite3.Connection:
+        if self._database is None:
+            database = sqlite3.connect(
+                self._path, timeout=OWN_SHARE * self._settings.timeout_s, isolation_level=None, check_same_thread=False
+            )
+            try:
+                mode = database.execute("PRAGMA journal_mode=WAL").fetchone()[0]
+                if mode != "wal":
+                    raise sqlite3.OperationalError(f"it can't be put into WAL mode, and stays in {mode}")
+                database.execute("PRAGMA synchronous=FULL")
+            except BaseException:
+                database.close()
+                raise
+            self._database = database
+        return self._database
+
+    def _write(self, database: sqlite3.Connection, deliveries: Sequence[Delivery]) -> Refusals:
+        refused: dict[int, str] = {}
+        for place, delivery in enumerate(deliveries):
+            seq = (self._settings.store_id, delivery.seq)
+            if database.execute(self._note, seq).rowcount == 0:
+                continue  # has its row
+            try:
+                database.execute(self._insert, _row(delivery))
+            except _OF_THE_ROW as error:
+                if not database.in_transaction:  # a constraint with ON CONFLICT ROLLBACK takes all with it
+                    raise
+                database.execute(self._drop, seq)
+                refused[place] = f"{type(error).__name__}: {error}"
+        return refused
+
+
+def opener_of(spec: str) -> SinkOpener:
+    """Reads the address; the file is opened later. Errors: `WrongUsage`."""
+    path, mark, query = spec.partition(":")[2].rpartition("?")
+    if not mark or not path or "\0" in path:
+        raise WrongUsage(f"{spec!r} names no file, or no table: write {FORM}")
+    (table,) = table_of(query, FORM)
+    return lambda settings: SqliteSink(Path(path).absolute(), table, settings)
+
+
+def _row(delivery: Delivery) -> tuple[object, ...]:
+    message = delivery.message
+    return (
+        message.id,
+        message.key,
+        rfc_3339(message.due_ms),
+        *payload_of(message),
+        rfc_3339(delivery.delivered_at_ms),
+        delivery.lateness_ms,
+        delivery.attempt,
+        delivery.redelivered,
+    )
+
+
+def _make(database: sqlite3.Connection, path: Path, table: str) -> None:
+    database.execute("BEGIN IMMEDIATE")
+    database.execute(
+        f'CREATE TABLE IF NOT EXISTS "{table}" (id TEXT NOT NULL, key TEXT, due TEXT NOT NULL, payload TEXT,'
+        " payload_bytes BLOB, delivered_at TEXT NOT NULL, lateness_ms REAL NOT NULL, attempt INTEGER NOT NULL,"
+        " redelivered INTEGER NOT NULL)"
+    )
+    database.execute(
+        f'CREATE TABLE IF NOT EXISTS "{table}_delivered" (store TEXT, seq INTEGER, PRIMARY KEY (store, seq))'
+        " WITHOUT ROWID"
+    )
+    database.execute("COMMIT")
+    for name, needed in ((table, COLUMNS), (f"{table}_delivered", ("store", "seq"))):
+        there = {row[1].lower() for row in database.execute(f'PRAGMA table_info("{name}")')}
+        missing = [column for column in needed if column not in there]
+        if missing:
+            raise DeliveryFailed(
+                f"the table {name} in {path} has no {', '.join(missing)}: add them, or name a new table"
+            )

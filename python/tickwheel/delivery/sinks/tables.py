@@ -1,0 +1,102 @@
+"""What the two SQL sinks share (rule D5): the columns of a delivery, the table's name, and which seqs are old.
+
+Beside the table `T` stands `T_delivered (store, seq)`, written in the same transaction. A seq that is there already has
+its row in `T`, so a message that is sent once more gets no second one. A seq is needed until the store has committed
+its outcome; see `Old`.
+"""
+
+import re
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from urllib.parse import parse_qsl
+
+from tickwheel.delivery.errors import WrongUsage
+from tickwheel.delivery.message import Message
+
+COLUMNS = (
+    "id",
+    "key",
+    "due",
+    "payload",
+    "payload_bytes",
+    "delivered_at",
+    "lateness_ms",
+    "attempt",
+    "redelivered",
+)
+
+LONGEST_NAME = 53
+"""PostgreSQL cuts names off after 63 bytes, and `_delivered` comes behind this one."""
+
+KEPT_S = 60.0
+"""How long a seq is kept after it was sent. Sending pauses while two groups of outcomes are uncommitted (D5)."""
+
+OWN_SHARE = 0.8
+"""Of the time-out, after which the database gives up: so that its own words are the reason, and nothing is cut off."""
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", flags=re.ASCII)
+_MOST_AT_ONCE = 512  # twice a batch, so that it keeps up, and one send never pays for all of a burst
+
+
+def table_of(query: str, form: str, *, schema: bool = False) -> list[str]:
+    """The parts of the name in `table=T`: one, or two where it has a `schema`. Errors: `WrongUsage`."""
+    given = parse_qsl(query, keep_blank_values=True)
+    if [name for name, _ in given] != ["table"]:
+        raise WrongUsage(f"a table is missing: write {form}, with one ?table=T and nothing else")
+    table = given[0][1]
+    names = table.split(".")
+    most = 2 if schema else 1
+    if len(names) > most or not all(_NAME.fullmatch(name) and len(name) <= LONGEST_NAME for name in names):
+        raise WrongUsage(
+            f"{table[:100]!r} is no name of a table: it may have letters, digits and _, not a digit first, and at most"
+            f" {LONGEST_NAME} of them" + (", and a schema and a dot before it" if schema else "")
+        )
+    return names
+
+
+def payload_of(message: Message) -> tuple[str | None, bytes | None]:
+    """As JSON text, or as bytes, for the columns of these names: JSON that is not UTF-8 can't be text either.
+
+    >>> payload_of(Message("a", None, 0, b"xyz"))
+    (None, b'xyz')
+    """
+    if not isinstance(message.payload, bytes):
+        raw = bytes(message.payload)
+        try:
+            return raw.decode(), None
+        except UnicodeDecodeError:
+            return None, raw
+    return None, message.payload
+
+
+class Old:
+    """The seqs that one sink has sent, oldest first: those of more than `KEPT_S` ago are not needed any more.
+
+    What was sent that long ago is committed in the store by now: nothing would be sent otherwise. So it is asked for
+    only when something is. In memory: 60 s of deliveries, some 100 bytes each.
+    """
+
+    def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._now_s = now_s
+        self._sent: deque[tuple[float, int]] = deque()
+
+    def note(self, seqs: Iterable[int]) -> None:
+        """These have been sent, and the transaction is committed."""
+        now_s = self._now_s()
+        self._sent.extend((now_s, seq) for seq in seqs)
+
+    def some(self) -> list[int]:
+        """Some that may be deleted; the same again until they are `forgotten`."""
+        before_s = self._now_s() - KEPT_S
+        old: list[int] = []
+        for sent_s, seq in self._sent:
+            if sent_s > before_s or len(old) == _MOST_AT_ONCE:
+                break
+            old.append(seq)
+        return old
+
+    def forget(self, count: int) -> None:
+        """The first so many have been deleted."""
+        for _ in range(count):
+            self._sent.popleft()

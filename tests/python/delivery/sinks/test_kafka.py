@@ -1,0 +1,257 @@
+"""Against the broker inside librdkafka, which speaks the real protocol on a real port, but keeps nothing."""
+
+import itertools
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import confluent_kafka
+import msgspec
+import pytest
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from delivery.sinks.making import MIB, ODD_IDS, batch, child_sending, delivery, kill_when_it_says, opened
+
+from tickwheel.delivery.errors import DeliveryFailed, WrongUsage
+from tickwheel.delivery.sinks import Sink, kafka, open_sink
+
+pytestmark = pytest.mark.timeout(120)
+
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Producer:
+    """Two brokers, which live as long as this producer."""
+    return Producer({"test.mock.num.brokers": 2, "log_level": 0})
+
+
+@pytest.fixture
+def spec(cluster: Producer) -> str:
+    """The address of a new, empty topic with four partitions."""
+    topic = f"topic{next(_numbers)}"
+    brokers = cluster.list_topics(topic, timeout=20).brokers.values()
+    while cluster.list_topics(topic, timeout=20).topics[topic].error is not None:
+        continue
+    return f"kafka://{','.join(f'{broker.host}:{broker.port}' for broker in brokers)}/{topic}"
+
+
+@pytest.fixture
+def sink(spec: str) -> Iterator[Sink]:
+    sink = opened(spec)
+    yield sink
+    sink.close()
+
+
+def records(spec: str) -> list[confluent_kafka.Message]:
+    """All there are, partition by partition."""
+    brokers, _, topic = spec.partition("//")[2].partition("/")
+    consumer = Consumer({"bootstrap.servers": brokers, "group.id": "test", "enable.partition.eof": True, "log_level": 0})
+    found = []
+    for partition in consumer.list_topics(topic, timeout=20).topics[topic].partitions:
+        consumer.assign([TopicPartition(topic, partition, 0)])
+        while (message := consumer.poll(20)) is not None and message.error() is None:
+            found.append(message)
+        assert message is not None
+        assert message.error().code() == KafkaError._PARTITION_EOF
+    consumer.close()
+    return found
+
+
+def headers(message: confluent_kafka.Message) -> dict[str, bytes]:
+    return dict(message.headers() or ())  # type: ignore[arg-type]
+
+
+def seqs(spec: str) -> list[int]:
+    return sorted(int(headers(message)["tickwheel-seq"]) for message in records(spec))
+
+
+@pytest.mark.parametrize(
+    "payload", [msgspec.Raw(b'{"x": 1.50}'), b"", b"\xff\0\n", msgspec.Raw(b'"\xff"'), b"\xff" * MIB]
+)
+def test_a_payload_comes_out_byte_for_byte__D1(spec: str, sink: Sink, payload: msgspec.Raw | bytes) -> None:
+    assert sink.send([delivery(5, "a", payload, redelivered=True)]) == {}
+    (message,) = records(spec)
+    assert (message.key(), message.value() or b"") == (b"k", bytes(payload))
+    assert headers(message) == {
+        "tickwheel-id": b"a",
+        "tickwheel-store": b"store",
+        "tickwheel-seq": b"5",
+        "tickwheel-due": b"2023-11-14T22:13:20.000Z",
+        "tickwheel-redelivered": b"true",
+    }
+
+
+def test_any_id_and_key_is_kept_as_it_is__D1(spec: str, sink: Sink) -> None:
+    odd = [*ODD_IDS, "nul\0byte"]
+    assert sink.send([delivery(seq, id_, key=id_) for seq, id_ in enumerate(odd)]) == {}
+    found = {(headers(message)["tickwheel-id"], message.key()) for message in records(spec)}
+    assert found == {(id_.encode(), id_.encode()) for id_ in odd}
+
+
+def test_no_key_is_no_key__D1(spec: str, sink: Sink) -> None:
+    assert sink.send([delivery(key=None), delivery(2, key="")]) == {}
+    assert {message.key() for message in records(spec)} == {None, b""}
+
+
+def test_records_of_one_key_are_in_order__D4(spec: str, sink: Sink) -> None:
+    for seq in range(20):
+        assert sink.send([delivery(seq, key="k"), delivery(100 + seq, key="l")]) == {}
+    for key, expected in ((b"k", range(20)), (b"l", range(100, 120))):
+        found = [int(headers(message)["tickwheel-seq"]) for message in records(spec) if message.key() == key]
+        assert found == list(expected)
+
+
+def test_a_refused_record_does_not_take_the_others_with_it__D6(
+    spec: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kafka, "_LARGEST", 5000)
+    sink = opened(spec)
+    given = batch(range(256))
+    given[3] = delivery(3, "half a pair \ud800")
+    given[200] = delivery(200, payload=b"x" * 6000)
+    refused = sink.send(given)
+    sink.close()
+    assert list(refused) == [3, 200]
+    assert refused[3].startswith("UnicodeEncodeError")
+    assert "MSG_SIZE_TOO_LARGE" in refused[200]
+    assert seqs(spec) == [seq for seq in range(256) if seq not in (3, 200)]
+
+
+def test_brokers_that_are_gone_fail_every_record_in_time__D6() -> None:
+    cluster = Producer({"test.mock.num.brokers": 1, "log_level": 0})
+    brokers = cluster.list_topics("t", timeout=20).brokers.values()
+    sink = opened(f"kafka://{','.join(f'{broker.host}:{broker.port}' for broker in brokers)}/t", timeout_s=1.5)
+    assert sink.send(batch([1])) == {}
+    del cluster, brokers
+    began_s = time.monotonic()
+    refused = sink.send(batch(range(10)))
+    assert time.monotonic() - began_s < 6
+    assert list(refused) == list(range(10))
+    assert "last heard: " in refused[0]
+    sink.close()
+
+
+class FatalProducer:
+    """Answers the first batch with an error after which a producer is of no use any more."""
+
+    made = 0
+
+    def __init__(self, _config: object) -> None:
+        FatalProducer.made += 1
+        self.answers: list[Any] = []
+
+    def produce(self, *_args: object, on_delivery: Any, **_more: object) -> None:
+        self.answers.append(on_delivery)
+
+    def poll(self, _timeout: float) -> int:
+        return 0
+
+    def flush(self, _timeout: float) -> int:
+        for answer in self.answers:
+            answer(KafkaError(KafkaError._FATAL, "out of order", fatal=True), None)
+        return 0
+
+
+def test_after_a_fatal_error_there_is_a_new_producer__D6(
+    spec: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kafka, "Producer", FatalProducer)
+    sink = opened(spec)
+    refused = sink.send(batch([1, 2]))
+    assert refused.keys() == {0, 1}
+    assert "out of order" in refused[0]
+    assert FatalProducer.made == 1
+    monkeypatch.undo()
+    assert sink.send(batch([1, 2])) == {}
+    sink.close()
+    assert seqs(spec) == [1, 2]
+
+
+def test_the_position_is_the_end_before_the_latest_send__D5(spec: str, sink: Sink) -> None:
+    empty = sink.position()
+    assert json.loads(empty or "") == {"0": 0, "1": 0, "2": 0, "3": 0}
+    sink.send(batch(range(10)))
+    assert sink.position() == empty  # these may not be known as delivered yet
+    sink.send([delivery(10, key="k")])
+    assert sum(json.loads(sink.position() or "").values()) == 10
+    again = opened(spec)
+    assert sum(json.loads(again.position() or "").values()) == 11
+    again.close()
+
+
+def test_after_a_crash_the_tail_says_what_has_arrived__D5(spec: str, sink: Sink) -> None:
+    sink.send([delivery(seq, key=f"k{seq}") for seq in range(50)])
+    sink.send([delivery(seq, key=f"k{seq}") for seq in range(50, 100)])
+    position = sink.position()  # after the first fifty
+    sink.send([delivery(seq, key=f"k{seq}") for seq in range(100, 120)])
+    again = opened(spec)
+    assert set(again.arrived(range(200), position)) == set(range(50, 120))
+    assert set(again.arrived([0, 60, 119, 120], position)) == {60, 119}
+    assert set(again.arrived([0, 60], json.dumps({"0": 0, "1": 0}))) == {0, 60}  # two partitions are new since
+    again.close()
+
+
+def test_killed_after_the_send_it_is_found__D5(spec: str) -> None:
+    before = opened(spec)
+    position = before.position()
+    before.close()
+    kill_when_it_says(child_sending(spec, range(100)), "sent")
+    sink = opened(spec)
+    assert set(sink.arrived(range(50, 200), position)) == set(range(50, 100))
+    sink.close()
+
+
+def test_what_others_wrote_is_not_ours__D5(spec: str, sink: Sink, cluster: Producer) -> None:
+    position = sink.position()
+    other = opened(spec, store_id="other")
+    other.send(batch(range(10)))
+    other.close()
+    topic = spec.rpartition("/")[2]
+    for odd in (None, {}, {"tickwheel-store": b"store"}, {"tickwheel-store": b"store", "tickwheel-seq": b"x\xff"}):
+        cluster.produce(topic, b"1", headers=odd)
+    cluster.flush(20)
+    sink.send(batch([3]))
+    assert list(sink.arrived(range(10), position)) == [3]
+
+
+def test_without_a_position_or_suspects_nothing_is_known__D5(spec: str, sink: Sink) -> None:
+    sink.send(batch(range(10)))
+    assert list(sink.arrived(range(10), None)) == []
+    assert list(sink.arrived([], sink.position())) == []
+
+
+def test_a_position_after_the_end_finds_nothing__D5(spec: str, sink: Sink) -> None:
+    """As when the topic was deleted and made anew."""
+    sink.send(batch(range(10)))
+    assert list(sink.arrived(range(10), json.dumps(dict.fromkeys(range(4), 1000)))) == []
+
+
+def test_a_topic_that_is_not_there_is_told__D10(spec: str) -> None:
+    with pytest.raises(DeliveryFailed, match="UNKNOWN_TOPIC_OR_PART"):
+        opened(f"{spec}-not-there")
+
+
+def test_brokers_that_are_not_there_are_told__D10() -> None:
+    with pytest.raises(DeliveryFailed, match=r"(?s)the topic t can't be used: .*last heard: .*refused"):
+        opened("kafka://127.0.0.1:1/t", timeout_s=1.0)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    ["kafka:", "kafka://", "kafka://host", "kafka://host/", "kafka:///topic", "kafka://host/a/b", "kafka://host/a b"]
+    + ["kafka://host/..", "kafka://host/t?x=y", "kafka://host:port/t", "kafka://a,,b/t", "kafka:host/t", "kafka://h/" + "t" * 250],
+)
+def test_an_address_that_is_none_is_wrong_usage__D10(spec: str) -> None:
+    with pytest.raises(WrongUsage, match="kafka://a:9092,b:9092/reminders"):
+        open_sink(spec)
+
+
+def test_a_user_in_the_address_is_refused_and_not_shown__D10() -> None:
+    with pytest.raises(WrongUsage) as error:
+        open_sink("kafka://me:s3cret@host/t")
+    assert "s3cret" not in str(error.value)
+
+
+def test_up_to_256_go_at_once_by_one_thread__D10(sink: Sink) -> None:
+    assert (sink.max_batch, sink.threads, sink.is_cut_off) == (256, 1, True)

@@ -1,0 +1,376 @@
+"""What is PostgreSQL's alone; the rest is in `test_sql.py`."""
+
+import itertools
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+
+import psycopg
+import pytest
+from delivery.sinks.making import batch, child_sending, delivery, opened
+
+from tickwheel.delivery.errors import DeliveryFailed, WrongUsage
+from tickwheel.delivery.sinks import Sink, open_sink
+
+pytestmark = pytest.mark.timeout(120)
+
+SECRET = "not-for-eyes"
+WRONG = "wr%20ng"
+
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def name() -> str:
+    return f"p{next(_numbers)}"
+
+
+@pytest.fixture
+def beside(postgres_url: str) -> Iterator[psycopg.Connection]:
+    """Another connection to the same database."""
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        yield connection
+
+
+@pytest.fixture
+def sink(postgres_url: str, name: str) -> Iterator[Sink]:
+    sink = opened(f"{postgres_url}&table={name}")
+    yield sink
+    sink.close()
+
+
+def ids(beside: psycopg.Connection, name: str) -> list[str]:
+    return [id_ for (id_,) in beside.execute(f"SELECT id FROM {name} ORDER BY ctid".encode())]
+
+
+def run(beside: psycopg.Connection, *statements: str) -> None:
+    for statement in statements:
+        beside.execute(statement.encode())
+
+
+def wait_in_the_middle(beside: psycopg.Connection, name: str, number: int) -> None:
+    """Each insert of the id `stop` waits while somebody holds the advisory lock of this number."""
+    run(
+        beside,
+        f"CREATE FUNCTION {name}_wait() RETURNS trigger LANGUAGE plpgsql AS"
+        f" $$ BEGIN PERFORM pg_advisory_xact_lock({number}); RETURN new; END $$",
+        f"CREATE TRIGGER wait BEFORE INSERT ON {name} FOR EACH ROW WHEN (new.id = 'id5') EXECUTE FUNCTION {name}_wait()",
+        f"SELECT pg_advisory_lock({number})",
+    )
+
+
+def waiting_backend(beside: psycopg.Connection, number: int) -> int:
+    """Its process, as soon as there is one that waits."""
+    while True:
+        select = "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND objid = %s AND NOT granted"
+        row = beside.execute(select, (number,)).fetchone()
+        if row is not None:
+            return int(row[0])
+
+
+def test_a_client_killed_in_the_middle_leaves_each_message_once__D5(
+    postgres_url: str, name: str, beside: psycopg.Connection
+) -> None:
+    spec = f"{postgres_url}&table={name}"
+    opened(spec).close()
+    wait_in_the_middle(beside, name, 71)
+    child = child_sending(spec, range(10))
+    waiting_backend(beside, 71)
+    child.kill()
+    child.communicate()
+    sink = opened(spec)
+    assert list(sink.arrived(range(10), None)) == []
+    run(beside, "SELECT pg_advisory_unlock(71)")  # now its backend, which did not notice, goes on and may commit
+    assert sink.send(batch(range(12))) == {}
+    sink.close()
+    assert ids(beside, name) == [f"id{seq}" for seq in range(12)]
+
+
+def test_a_connection_lost_in_the_middle_fails_them_all_and_the_next_send_reconnects__D6(
+    name: str, sink: Sink, beside: psycopg.Connection
+) -> None:
+    wait_in_the_middle(beside, name, 72)
+    errors: list[BaseException] = []
+
+    def send() -> None:
+        try:
+            sink.send(batch(range(10)))
+        except psycopg.Error as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    beside.execute("SELECT pg_terminate_backend(%s)", (waiting_backend(beside, 72),))
+    thread.join()
+    run(beside, "SELECT pg_advisory_unlock(72)")
+    assert len(errors) == 1
+    assert ids(beside, name) == []
+    assert sink.send(batch(range(10))) == {}
+    assert ids(beside, name) == [f"id{seq}" for seq in range(10)]
+
+
+def test_a_connection_lost_between_sends_is_opened_again__D6(name: str, sink: Sink, beside: psycopg.Connection) -> None:
+    run(beside, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'tickwheel'")
+    with pytest.raises(psycopg.OperationalError):
+        sink.send(batch([1]))
+    assert sink.send(batch([1])) == {}
+    assert ids(beside, name) == ["id1"]
+
+
+class LosesAnswers:
+    """A proxy before the server: once `is_losing`, what the client sends still gets there, and no answer comes back."""
+
+    def __init__(self, folder: Path, server: str) -> None:
+        self.server = server
+        self.is_losing = threading.Event()
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind(str(folder / ".s.PGSQL.5432"))
+        self.listener.listen()
+        self.threads: list[threading.Thread] = []
+        self._start(self._accept)
+
+    def _start(self, function: Callable[..., None], *args: object) -> None:
+        thread = threading.Thread(target=function, args=args)
+        self.threads.append(thread)
+        thread.start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self.listener.accept()
+            except OSError:
+                return
+            server = socket.socket(socket.AF_UNIX)
+            server.connect(self.server)
+            self._start(self._copy, client, server, False)
+            self._start(self._copy, server, client, True)
+
+    def _copy(self, source: socket.socket, target: socket.socket, is_answer: bool) -> None:
+        with closing(source):
+            while data := source.recv(65536):
+                if is_answer and self.is_losing.is_set():
+                    break
+                target.sendall(data)
+            with suppress(OSError):  # the other direction was first
+                target.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
+        for thread in self.threads:
+            thread.join()
+
+
+def test_a_commit_whose_answer_is_lost_may_be_tried_again__D5(
+    postgres_url: str, name: str, beside: psycopg.Connection, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    import shutil
+    import tempfile
+
+    folder = Path(tempfile.mkdtemp(prefix="tw-px-"))
+    real = postgres_url.partition("host=")[2]
+    proxy = LosesAnswers(folder, f"{real}/.s.PGSQL.5432")
+    sink = opened(f"{postgres_url.replace(real, str(folder))}&table={name}")
+    sink.send(batch([0]))
+    proxy.is_losing.set()
+    with pytest.raises(psycopg.OperationalError):
+        sink.send(batch(range(1, 50)))
+    proxy.is_losing.clear()
+    assert sink.send(batch(range(1, 60))) == {}
+    assert ids(beside, name) == [f"id{seq}" for seq in range(60)]
+    sink.close()
+    proxy.close()
+    shutil.rmtree(folder)
+
+
+def test_a_statement_that_waits_too_long_fails_them_all__D6(
+    postgres_url: str, name: str, beside: psycopg.Connection
+) -> None:
+    sink = opened(f"{postgres_url}&table={name}", timeout_s=0.3)
+    with beside.transaction():
+        run(beside, f"LOCK TABLE {name}")
+        with pytest.raises(psycopg.errors.QueryCanceled):
+            sink.send(batch([1]))
+    assert sink.send(batch([1])) == {}
+    sink.close()
+    assert ids(beside, name) == ["id1"]
+
+
+def test_a_nul_in_an_id_or_key_is_refused_with_the_reason__D6(name: str, sink: Sink, beside: psycopg.Connection) -> None:
+    refused = sink.send([delivery(1), delivery(2, "a\0b"), delivery(3), delivery(4, key="\0")])
+    assert list(refused) == [1, 3]
+    assert all("0x00" in reason for reason in refused.values())
+    assert ids(beside, name) == ["id1", "id3"]
+
+
+@pytest.mark.parametrize("when", ["", "DEFERRABLE INITIALLY DEFERRED"])
+def test_a_constraint_refuses_its_rows_alone_now_or_at_the_end__D6(
+    name: str, sink: Sink, beside: psycopg.Connection, when: str
+) -> None:
+    run(beside, f"ALTER TABLE {name} ADD CONSTRAINT {name}_once UNIQUE (id) {when}")
+    given = [delivery(seq, f"id{seq % 100}") for seq in range(104)]
+    refused = sink.send(given)
+    assert list(refused) == [100, 101, 102, 103]
+    assert all(f"{name}_once" in reason for reason in refused.values())
+    assert ids(beside, name) == [f"id{seq}" for seq in range(100)]
+
+
+def test_a_trigger_may_refuse_a_row__D6(name: str, sink: Sink, beside: psycopg.Connection) -> None:
+    run(
+        beside,
+        f"CREATE FUNCTION {name}_no() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'not this one'; END $$",
+        f"CREATE TRIGGER no BEFORE INSERT ON {name} FOR EACH ROW WHEN (new.id = 'id7') EXECUTE FUNCTION {name}_no()",
+    )
+    refused = sink.send(batch(range(20)))
+    assert list(refused) == [7]
+    assert "not this one" in refused[7]
+    assert len(ids(beside, name)) == 19
+
+
+def test_what_is_no_json_for_postgresql_is_refused_alone__D6(name: str, sink: Sink, beside: psycopg.Connection) -> None:
+    import msgspec
+
+    refused = sink.send([delivery(1), delivery(2, payload=msgspec.Raw(b"{oops")), delivery(3)])
+    assert list(refused) == [1]
+    assert "invalid input syntax for type json" in refused[1]
+    assert ids(beside, name) == ["id1", "id3"]
+
+
+def test_json_can_be_asked_for_its_parts__D10(name: str, sink: Sink, beside: psycopg.Connection) -> None:
+    sink.send([delivery()])
+    assert beside.execute(f"SELECT payload->>'x' FROM {name}".encode()).fetchall() == [("1.50",)]
+
+
+def test_a_commit_is_on_disk_even_where_the_default_is_otherwise__D5(
+    postgres_url: str, name: str, beside: psycopg.Connection
+) -> None:
+    spec = f"{postgres_url}&options=-c%20synchronous_commit%3Doff&table={name}"
+    opened(spec).close()
+    run(beside, f"ALTER TABLE {name} ADD COLUMN how text DEFAULT current_setting('synchronous_commit')")
+    sink = opened(spec)
+    sink.send(batch([1]))
+    sink.close()
+    assert beside.execute(f"SELECT how FROM {name}".encode()).fetchall() == [("on",)]
+
+
+def test_a_table_may_be_in_a_schema__D10(postgres_url: str, name: str, beside: psycopg.Connection) -> None:
+    run(beside, f'CREATE SCHEMA "S{name}"')
+    sink = opened(f"{postgres_url}&table=S{name}.t")
+    sink.send(batch([1]))
+    sink.close()
+    assert ids(beside, f'"S{name}".t') == ["id1"]
+    assert beside.execute(f'SELECT seq FROM "S{name}".t_delivered'.encode()).fetchall() == [(1,)]
+
+
+def test_whoever_may_only_write_can_use_tables_that_are_there__D10(
+    postgres_url: str, name: str, beside: psycopg.Connection
+) -> None:
+    opened(f"{postgres_url}&table={name}").close()
+    run(
+        beside,
+        f"CREATE ROLE {name}_writer LOGIN PASSWORD '{SECRET}'",
+        f"GRANT INSERT, SELECT ON {name} TO {name}_writer",
+        f"GRANT INSERT, SELECT, DELETE ON {name}_delivered TO {name}_writer",
+    )
+    url = postgres_url.replace("tick:", f"{name}_writer:")
+    sink = opened(f"{url}&table={name}")
+    assert sink.send(batch([1])) == {}
+    assert list(sink.arrived([1, 2], None)) == [1]
+    sink.close()
+    with pytest.raises(DeliveryFailed, match="permission denied"):
+        opened(f"{url}&table={name}_new")
+
+
+def test_several_may_start_on_a_new_table_at_a_time__D10(
+    postgres_url: str, name: str, beside: psycopg.Connection
+) -> None:
+    together = threading.Barrier(4)
+    failures: list[BaseException] = []
+
+    def start(number: int) -> None:
+        try:
+            together.wait()
+            sink = opened(f"{postgres_url}&table={name}", store_id=f"store{number}")
+            sink.send(batch([number]))
+            sink.close()
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=start, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert len(ids(beside, name)) == 4
+
+
+def everything_in(error: BaseException | None) -> str:
+    import traceback
+
+    return "".join(traceback.format_exception(error))
+
+
+def test_a_server_that_is_not_there_is_told_without_the_password__D10(tmp_path: Path) -> None:
+    with pytest.raises(DeliveryFailed) as error:
+        opened(f"postgresql://me:{SECRET}@/db?host={tmp_path}&table=t")
+    assert f"the table t in db at {tmp_path} can't be used: " in str(error.value)
+    assert SECRET not in everything_in(error.value)
+
+
+def test_a_wrong_password_is_not_shown__D10(postgres_url: str) -> None:
+    with pytest.raises(DeliveryFailed, match="password authentication failed") as error:
+        opened(f"{postgres_url.replace(SECRET, WRONG)}&table=t")
+    shown = everything_in(error.value)
+    assert "wr ng" not in shown
+    assert WRONG not in shown
+
+
+def test_a_lost_server_is_told_without_the_password__D10(sink: Sink, postgres_url: str) -> None:
+    sink.close()
+    sink._options["port"] = "1"  # type: ignore[attr-defined]
+    with pytest.raises(psycopg.OperationalError) as error:
+        sink.send([delivery()])
+    assert SECRET not in everything_in(error.value)
+    assert SECRET not in repr(vars(sink).get("_insert")) + repr(sink) + str(open_sink(f"{postgres_url}&table=t"))
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        "postgresql://me:s3%zzcret@host/db?table=t",
+        "postgresql://me:s3cret%@host/db?table=t",
+        "postgresql://me:s3%00cret@host/db?table=t",
+        "postgresql://me:s3@cret@host/db?table=t",
+        "postgresql://me:s3/cret@host/db?table=t",
+        "postgresql://me:s3?cret@host/db?table=t",
+        "postgresql://me:s3#cret@host/db?table=t",
+        "postgresql://me:s3cret@[host/db?table=t",
+        "postgresql://me:s3cret@host/db?tabel=t",
+        "postgresql://me:s3cret@host/db?table=t&nonsense=1",
+        "postgresql://me:s3cret@host/db",
+        "postgresql://host/db?password=s3%zz&table=t",
+        "postgresql://host/db?sslpassword=s3%zz&table=t",
+        "postgresql:me:s3cret@host/db?table=t",
+    ],
+)
+def test_an_address_that_is_none_is_wrong_usage_and_its_password_not_shown__D10(spec: str) -> None:
+    with pytest.raises(WrongUsage) as error:
+        open_sink(spec)
+    shown = everything_in(error.value)
+    assert "s3" not in shown
+    assert "cret" not in shown
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        "postgresql:///db?table=t",
+        "postgresql://h1:1,h2:2/db?target_session_attrs=primary&table=a.t",
+        "postgresql://me:p%40%2F%3F%23@[::1]:5433/db?table=t&sslmode=require",
+    ],
+)
+def test_what_libpq_knows_may_be_in_the_address__D10(spec: str) -> None:
+    assert callable(open_sink(spec))

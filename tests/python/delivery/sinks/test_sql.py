@@ -1,0 +1,345 @@
+"""What both SQL sinks promise, shown on a SQLite file and on a PostgreSQL server."""
+
+import itertools
+import json
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+import psycopg
+import pytest
+from delivery.sinks.making import MIB, ODD_IDS, batch, child_sending, delivery, kill_when_it_says, opened
+
+from tickwheel.delivery.errors import DeliveryFailed, WrongUsage
+from tickwheel.delivery.message import Message
+from tickwheel.delivery.sinks import Delivery, Sink, open_sink, tables
+from tickwheel.delivery.sinks.tables import KEPT_S, Old
+
+pytestmark = pytest.mark.timeout(120)
+
+
+class Table(Protocol):
+    """A table that is not there yet, and a way to look into its database beside the sink."""
+
+    spec: str
+    name: str
+
+    def ask(self, statement: str) -> list[tuple[Any, ...]]: ...
+
+
+class SqliteTable:
+    name = "t"
+
+    def __init__(self, path: Path) -> None:
+        self.spec = f"sqlite:{path}?table=t"
+        self.database = sqlite3.connect(path, isolation_level=None)
+
+    def ask(self, statement: str) -> list[tuple[Any, ...]]:
+        return self.database.execute(statement).fetchall()
+
+
+class PostgresTable:
+    numbers = itertools.count()
+
+    def __init__(self, url: str, connection: psycopg.Connection) -> None:
+        self.name = f"t{next(self.numbers)}"
+        self.spec = f"{url}&table={self.name}"
+        self.connection = connection
+
+    def ask(self, statement: str) -> list[tuple[Any, ...]]:
+        cursor = self.connection.execute(statement.encode())
+        return cursor.fetchall() if cursor.description else []
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def table(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Table]:
+    if request.param == "sqlite":
+        sqlite = SqliteTable(tmp_path / "out.db")
+        yield sqlite
+        sqlite.database.close()
+        return
+    url = request.getfixturevalue("postgres_url")
+    with psycopg.connect(url, autocommit=True) as connection:
+        yield PostgresTable(url, connection)
+
+
+@pytest.fixture
+def sink(table: Table) -> Iterator[Sink]:
+    sink = opened(table.spec)
+    yield sink
+    sink.close()
+
+
+def ids(table: Table) -> list[str]:
+    place = "rowid" if table.name == "t" else "ctid"
+    return [id_ for (id_,) in table.ask(f"SELECT id FROM {table.name} ORDER BY {place}")]
+
+
+def seqs(table: Table) -> list[tuple[str, int]]:
+    return table.ask(f"SELECT store, seq FROM {table.name}_delivered ORDER BY store, seq")  # type: ignore[return-value]
+
+
+def names(first: int, last: int) -> list[str]:
+    return [f"id{seq}" for seq in range(first, last + 1)]
+
+
+def test_every_message_is_a_row_in_the_order_given__D4(table: Table, sink: Sink) -> None:
+    assert sink.send(batch(range(256))) == {}
+    assert sink.send(batch([400, 300])) == {}
+    assert ids(table) == [*names(0, 255), "id400", "id300"]
+
+
+def test_what_is_sent_again_has_no_second_row__D5(table: Table, sink: Sink) -> None:
+    sink.send(batch(range(10)))
+    assert sink.send(batch(range(5, 15))) == {}
+    again = opened(table.spec)  # as after a crash
+    assert again.send(batch(range(20))) == {}
+    again.close()
+    assert ids(table) == names(0, 19)
+    assert seqs(table) == [("store", seq) for seq in range(20)]
+
+
+def test_two_stores_do_not_mix_up_their_numbers__D5(table: Table, sink: Sink) -> None:
+    other = opened(table.spec, store_id="other'; \U0001f600")
+    sink.send([delivery(1, "mine")])
+    other.send([delivery(1, "theirs")])
+    assert ids(table) == ["mine", "theirs"]
+    assert list(other.arrived([1, 2], None)) == [1]
+    assert list(sink.arrived([], None)) == []
+    assert seqs(table) == [("other'; \U0001f600", 1)]
+    other.close()
+
+
+def test_killed_in_the_middle_it_has_sent_all_or_nothing__D5(table: Table) -> None:
+    kill_when_it_says(child_sending(table.spec, range(100), stuck_at=60), "stuck")
+    sink = opened(table.spec)
+    assert ids(table) == []
+    assert list(sink.arrived(range(100), None)) == []
+    assert sink.send(batch(range(100))) == {}
+    sink.close()
+    assert ids(table) == names(0, 99)
+
+
+def test_killed_after_the_send_it_is_all_there__D5(table: Table) -> None:
+    kill_when_it_says(child_sending(table.spec, range(100)), "sent")
+    sink = opened(table.spec)
+    assert set(sink.arrived(range(50, 200), None)) == set(range(50, 100))
+    assert sink.send(batch(range(100, 110))) == {}
+    sink.close()
+    assert ids(table) == names(0, 109)
+
+
+def test_of_many_suspects_those_are_named_that_arrived__D5(table: Table, sink: Sink) -> None:
+    for start in range(0, 25_600, 256):
+        sink.send(batch(range(start, start + 256)))
+    found = sink.arrived(range(100, 90_000, 2), None)
+    assert set(found) == set(range(100, 25_600, 2))
+    assert seqs(table) == [("store", seq) for seq in range(100, 25_600, 2)]
+
+
+def test_what_is_asked_for_twice_is_found_twice__D5(table: Table, sink: Sink) -> None:
+    sink.send(batch(range(10)))
+    for _ in range(2):  # a second crash, before anything was committed
+        assert set(sink.arrived([3, 4, 50], None)) == {3, 4}
+        sink.close()
+    sink.send(batch([3, 4, 5]))
+    assert ids(table) == [*names(0, 9), "id5"]
+
+
+def test_what_was_sent_a_minute_ago_is_forgotten__D5(
+    table: Table, sink: Sink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sink.send(batch(range(10)))
+    sink.send(batch(range(10, 20)))
+    assert len(seqs(table)) == 20
+    monkeypatch.setattr(tables, "KEPT_S", 0.0)
+    sink.send(batch(range(20, 25)))
+    assert seqs(table) == [("store", seq) for seq in range(20, 25)]
+    sink.send(batch([25]))
+    assert seqs(table) == [("store", 25)]
+    assert ids(table) == names(0, 25)
+
+
+def test_only_what_this_sink_sent_itself_is_forgotten__D5(
+    table: Table, sink: Sink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = opened(table.spec)
+    before.send(batch(range(3)))
+    before.close()
+    monkeypatch.setattr(tables, "KEPT_S", 0.0)
+    sink.send(batch([3]))
+    sink.send(batch([4]))
+    assert [seq for _, seq in seqs(table)] == [0, 1, 2, 4]
+
+
+def test_the_old_come_in_order_a_part_at_a_time_and_not_too_early__D5() -> None:
+    now_s = 1000.0
+    old = Old(lambda: now_s)
+    old.note(range(600))
+    now_s += KEPT_S - 0.1
+    old.note([9999])
+    assert old.some() == []
+    now_s += 0.1
+    assert old.some() == old.some() == list(range(512))
+    old.forget(512)
+    assert old.some() == list(range(512, 600))
+    old.forget(88)
+    assert old.some() == []
+
+
+def test_the_columns_are_those_of_the_written_line__D11(table: Table, sink: Sink) -> None:
+    sink.send([delivery(1, "a", msgspec.Raw(b'{"x": 1.50}'), key=None), delivery(2, "b", b"\xff", redelivered=True, attempt=4)])
+    columns = "id, key, due, payload, payload_bytes, delivered_at, lateness_ms, attempt, redelivered"
+    (first, second) = table.ask(f"SELECT {columns} FROM {table.name} ORDER BY id")
+    assert (first[0], first[1], first[4], *first[6:]) == ("a", None, None, 1.25, 1, False)
+    assert (second[0], second[1], second[3], second[4], *second[6:]) == ("b", "k", None, b"\xff", 1.25, 4, True)
+    times = [text if isinstance(text, str) else text.astimezone().timestamp() for text in (first[2], first[5])]
+    assert times in (
+        ["2023-11-14T22:13:20.000Z", "2023-11-14T22:13:20.002Z"],
+        [1_700_000_000.000, 1_700_000_000.002],
+    )
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b'{"b":1, "a" :1.50,"a":2}',
+        b'"\\u0000 \\ud800"',
+        '"\U0001f600 \u00e4"'.encode(),
+        b"null",
+        b'""',
+        b"1e999999",
+        b"-0",
+        b"[" * 200 + b"]" * 200,
+        b'"' + b"x" * (MIB - 2) + b'"',
+    ],
+)
+def test_json_comes_out_byte_for_byte__D1(table: Table, sink: Sink, payload: bytes) -> None:
+    assert sink.send([delivery(payload=msgspec.Raw(payload))]) == {}
+    cast = "::text" if table.name != "t" else ""
+    assert table.ask(f"SELECT payload{cast}, payload_bytes FROM {table.name}") == [(payload.decode(), None)]
+
+
+@pytest.mark.parametrize("payload", [b"", b"\0", bytes(range(256)), b"\xff" * MIB, msgspec.Raw(b'"\xff"')])
+def test_other_bytes_come_out_byte_for_byte__D1(table: Table, sink: Sink, payload: msgspec.Raw | bytes) -> None:
+    assert sink.send([delivery(payload=payload)]) == {}
+    assert table.ask(f"SELECT payload, payload_bytes FROM {table.name}") == [(None, bytes(payload))]
+
+
+def test_any_id_and_key_is_kept_as_it_is__D1(table: Table, sink: Sink) -> None:
+    assert sink.send([delivery(seq, id_, key=id_) for seq, id_ in enumerate(ODD_IDS)]) == {}
+    assert table.ask(f"SELECT id, key FROM {table.name}") == [(id_, id_) for id_ in ODD_IDS]
+
+
+def test_a_batch_of_mebibytes_is_one_transaction_still__D8(table: Table, sink: Sink) -> None:
+    large = msgspec.Raw(b'"' + b"x" * (MIB - 2) + b'"')
+    given = [delivery(seq, payload=large) for seq in range(40)]
+    given[20] = delivery(20, id_="half a pair \ud800")
+    assert list(sink.send(given)) == [20]
+    assert ids(table) == [*names(0, 19), *names(21, 39)]
+
+
+def test_the_last_moment_there_is_can_be_written__D1(table: Table, sink: Sink) -> None:
+    last = Delivery(2**62, Message("a", None, 253_402_300_799_999, b""), 253_402_300_799_999, 0.0)
+    assert sink.send([last]) == {}
+    assert str(table.ask(f"SELECT due FROM {table.name}")[0][0]).startswith(("9999-12-31", "10000"))
+
+
+@pytest.mark.parametrize("place", [0, 3, 255])
+def test_one_refused_row_does_not_take_the_others_with_it__D6(table: Table, sink: Sink, place: int) -> None:
+    table.ask(f"CREATE UNIQUE INDEX ONCE_{table.name} ON {table.name} (id)")
+    sink.send([delivery(1000, "there already")])
+    given = batch(range(256))
+    given[place] = delivery(place, "there already")
+    refused = sink.send(given)
+    assert list(refused) == [place]
+    assert "unique" in refused[place].lower()
+    assert ids(table) == ["there already", *(one.message.id for one in given if one.seq != place)]
+    table.ask(f"DROP INDEX ONCE_{table.name}")
+    assert sink.send([given[place]]) == {}  # refused, it was not noted as delivered
+    assert len(ids(table)) == 257
+
+
+def test_a_batch_of_nothing_but_refused_rows_leaves_nothing__D6(table: Table, sink: Sink) -> None:
+    assert list(sink.send([delivery(seq, "half a pair \udfff") for seq in range(9)])) == list(range(9))
+    assert ids(table) == []
+    assert seqs(table) == []
+
+
+def test_a_table_of_the_users_with_more_columns_is_used__D10(table: Table) -> None:
+    types = "id TEXT, key TEXT, due {0}, payload {1}, payload_bytes {2}, delivered_at {0}, lateness_ms {3}, attempt INTEGER"
+    is_sqlite = table.name == "t"
+    kinds = ("TEXT", "TEXT", "BLOB", "REAL") if is_sqlite else ("timestamptz", "json", "bytea", "double precision")
+    boolean = "INTEGER" if is_sqlite else "boolean"
+    table.ask(f"CREATE TABLE {table.name} (mine INTEGER DEFAULT 7, {types.format(*kinds)}, redelivered {boolean})")
+    sink = opened(table.spec)
+    assert sink.send([delivery()]) == {}
+    sink.close()
+    assert table.ask(f"SELECT mine, id FROM {table.name}") == [(7, "id1")]
+
+
+def test_a_table_that_lacks_columns_is_told_which__D10(table: Table) -> None:
+    table.ask(f"CREATE TABLE {table.name} (id TEXT, due TEXT, payload TEXT, lateness_ms INTEGER, other INTEGER)")
+    with pytest.raises(DeliveryFailed) as error:
+        opened(table.spec)
+    assert "has no key, payload_bytes, delivered_at, attempt, redelivered:" in str(error.value)
+
+
+def test_a_table_beside_it_that_lacks_the_key_is_told_at_once__D5(table: Table) -> None:
+    table.ask(f"CREATE TABLE {table.name}_delivered (store TEXT, seq BIGINT)")
+    with pytest.raises(DeliveryFailed, match="ON CONFLICT"):
+        opened(table.spec)
+
+
+def test_what_was_there_stays_there__D10(table: Table, sink: Sink) -> None:
+    sink.send(batch([1]))
+    sink.close()
+    again = opened(table.spec)
+    again.send(batch([2]))
+    again.close()
+    assert ids(table) == names(1, 2)
+
+
+def test_a_closed_sink_opens_again_with_the_next_send__D6(table: Table, sink: Sink) -> None:
+    sink.close()
+    sink.close()
+    assert sink.send(batch([1])) == {}
+
+
+def test_a_lost_table_fails_them_all_and_the_sink_recovers__D6(table: Table, sink: Sink) -> None:
+    table.ask(f"ALTER TABLE {table.name} RENAME TO {table.name}_away")
+    with pytest.raises((sqlite3.Error, psycopg.Error)):
+        sink.send(batch(range(3)))
+    table.ask(f"ALTER TABLE {table.name}_away RENAME TO {table.name}")
+    assert seqs(table) == []
+    assert sink.send(batch(range(3))) == {}
+    assert ids(table) == names(0, 2)
+
+
+@pytest.mark.parametrize("form", ["sqlite:out.db{}", "postgresql://db/x{}"])
+@pytest.mark.parametrize(
+    "query",
+    ["", "?", "?table", "?table=", "?table=1t", "?table=a-b", "?table=t;--", '?table="t"', "?table=t%20t", "?table=a.b.c"]
+    + ["?table=\u00e4", "?table=t&table=u", "?table=" + "t" * 54, "?Table=t", "?table=t%00", "?table=.t", "?table=t."],
+)
+def test_a_table_name_that_is_none_is_wrong_usage__D10(form: str, query: str) -> None:
+    with pytest.raises(WrongUsage):
+        open_sink(form.format(query))
+
+
+def test_a_table_may_be_called_like_a_word_of_sql__D10(table: Table) -> None:
+    spec = table.spec.replace(f"table={table.name}", "table=Select")
+    sink = opened(spec)
+    assert sink.send([delivery()]) == {}
+    sink.close()
+    assert table.ask('SELECT id FROM "Select"') == [("id1",)]
+    table.ask('DROP TABLE "Select"')
+    table.ask('DROP TABLE "Select_delivered"')
+
+
+def test_up_to_256_go_in_one_transaction_by_one_thread__D10(sink: Sink) -> None:
+    assert (sink.max_batch, sink.threads, sink.is_cut_off) == (256, 1, True)
+    assert sink.position() is None
+    assert json.dumps(list(sink.arrived([], None))) == "[]"

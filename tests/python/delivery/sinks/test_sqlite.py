@@ -1,0 +1,155 @@
+"""What is SQLite's alone; the rest is in `test_sql.py`."""
+
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from delivery.sinks.making import batch, delivery, opened
+
+from tickwheel.delivery.errors import DeliveryFailed, WrongUsage
+from tickwheel.delivery.sinks import open_sink
+from tickwheel.delivery.sinks.sqlite import SqliteSink
+
+pytestmark = pytest.mark.timeout(60)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "out.db"
+
+
+@pytest.fixture
+def beside(path: Path) -> Iterator[sqlite3.Connection]:
+    """Another connection to the same file."""
+    connection = sqlite3.connect(path, isolation_level=None)
+    yield connection
+    connection.close()
+
+
+def count(beside: sqlite3.Connection, table: str = "t") -> int:
+    number: int = beside.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
+    return number
+
+
+def test_the_file_is_in_wal_mode_and_each_send_is_on_disk__D5(path: Path, beside: sqlite3.Connection) -> None:
+    sink = opened(f"sqlite:{path}?table=t")
+    assert isinstance(sink, SqliteSink)
+    assert beside.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    assert sink._open().execute("PRAGMA synchronous").fetchone() == (2,)
+    sink.close()
+    assert sink._open().execute("PRAGMA synchronous").fetchone() == (2,)  # also when it is opened anew
+    sink.close()
+
+
+def test_a_nul_in_an_id_is_kept__D1(path: Path, beside: sqlite3.Connection) -> None:
+    sink = opened(f"sqlite:{path}?table=t")
+    assert sink.send([delivery(1, "a\0b", key="\0")]) == {}
+    sink.close()
+    assert beside.execute("SELECT id, key FROM t").fetchall() == [("a\0b", "\0")]
+
+
+def test_a_locked_file_fails_them_all_in_time_and_the_next_send_goes_on__D6(
+    path: Path, beside: sqlite3.Connection
+) -> None:
+    sink = opened(f"sqlite:{path}?table=t", timeout_s=0.1)
+    beside.execute("BEGIN IMMEDIATE")
+    for _ in range(2):
+        with pytest.raises(sqlite3.OperationalError, match="locked"):
+            sink.send(batch(range(3)))
+    beside.execute("COMMIT")
+    assert sink.send(batch(range(3))) == {}
+    sink.close()
+    assert count(beside) == 3
+
+
+def test_a_full_disk_fails_them_all_and_the_next_send_goes_on__D6(path: Path, beside: sqlite3.Connection) -> None:
+    sink = opened(f"sqlite:{path}?table=t")
+    assert isinstance(sink, SqliteSink)
+    pages = sink._open().execute("PRAGMA page_count").fetchone()[0]
+    sink._open().execute(f"PRAGMA max_page_count={pages + 2}")
+    large = [delivery(seq, payload=b"x" * 5000) for seq in range(3)]
+    with pytest.raises(sqlite3.OperationalError, match="full"):
+        sink.send(large)
+    assert (count(beside), count(beside, "t_delivered")) == (0, 0)
+    assert sink.send(large) == {}
+    sink.close()
+    assert count(beside) == 3
+
+
+def test_a_trigger_may_refuse_a_row__D6(path: Path, beside: sqlite3.Connection) -> None:
+    sink = opened(f"sqlite:{path}?table=t")
+    beside.execute(
+        "CREATE TRIGGER no BEFORE INSERT ON t WHEN new.id = 'id2' BEGIN SELECT RAISE(ABORT, 'not this one'); END"
+    )
+    assert sink.send(batch(range(5))) == {2: "IntegrityError: not this one"}
+    sink.close()
+    assert (count(beside), count(beside, "t_delivered")) == (4, 4)
+
+
+def test_a_constraint_that_ends_the_transaction_is_the_reason_of_all__D6(
+    path: Path, beside: sqlite3.Connection
+) -> None:
+    opened(f"sqlite:{path}?table=t").close()
+    beside.execute("CREATE TRIGGER no BEFORE INSERT ON t WHEN new.id = 'id2' BEGIN SELECT RAISE(ROLLBACK, 'all out'); END")
+    sink = opened(f"sqlite:{path}?table=t")
+    with pytest.raises(sqlite3.IntegrityError, match="all out"):
+        sink.send(batch(range(5)))
+    assert (count(beside), count(beside, "t_delivered")) == (0, 0)
+    assert sink.send(batch([3, 4])) == {}
+    sink.close()
+
+
+def test_a_failed_send_has_not_forgotten_what_is_old__D5(
+    path: Path, beside: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tickwheel.delivery.sinks import tables
+
+    sink = opened(f"sqlite:{path}?table=t", timeout_s=0.1)
+    sink.send(batch([1]))
+    monkeypatch.setattr(tables, "KEPT_S", 0.0)
+    beside.execute("BEGIN IMMEDIATE")
+    with pytest.raises(sqlite3.OperationalError):
+        sink.send(batch([2]))
+    beside.execute("COMMIT")
+    sink.send(batch([2]))
+    sink.close()
+    assert beside.execute("SELECT seq FROM t_delivered").fetchall() == [(2,)]
+
+
+def test_a_file_that_is_no_database_is_told__D10(path: Path) -> None:
+    path.write_bytes(b"this is a letter, and not a database at all" * 100)
+    with pytest.raises(DeliveryFailed, match="not a database"):
+        opened(f"sqlite:{path}?table=t")
+
+
+def test_a_folder_that_is_not_there_is_told__D10(path: Path) -> None:
+    with pytest.raises(DeliveryFailed, match=f"{path}x/out.db can't be used: unable to open"):
+        opened(f"sqlite:{path}x/out.db?table=t")
+
+
+def test_a_view_is_told_at_once__D10(path: Path, beside: sqlite3.Connection) -> None:
+    opened(f"sqlite:{path}?table=t").close()
+    beside.execute("CREATE VIEW v AS SELECT * FROM t")
+    with pytest.raises(DeliveryFailed, match="cannot modify v because it is a view"):
+        opened(f"sqlite:{path}?table=v")
+
+
+@pytest.mark.parametrize("name", ["a?b.db", "a b\u00e4.db", ":memory:", "100%.db", "file:x?mode=ro"])
+def test_any_name_of_a_file_is_one__D10(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    sink = opened(f"sqlite:{name}?table=t")
+    sink.send(batch([1]))
+    monkeypatch.chdir("/")
+    sink.close()
+    sink.send(batch([2]))  # the folder was the current one when the sink was opened
+    sink.close()
+    beside = sqlite3.connect(tmp_path / name)
+    assert count(beside) == 2
+    beside.close()
+
+
+@pytest.mark.parametrize("spec", ["sqlite:", "sqlite:out.db", "sqlite:?table=t", "sqlite:a\0b?table=t"])
+def test_an_address_that_is_none_is_wrong_usage__D10(spec: str) -> None:
+    with pytest.raises(WrongUsage, match="sqlite:PATH"):
+        open_sink(spec)

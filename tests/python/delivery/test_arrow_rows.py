@@ -1,0 +1,466 @@
+"""Rows of Arrow batches as messages: every type of a column, and what is wrong with a row, a column or a batch."""
+
+import datetime as dt
+import decimal
+import json
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tickwheel.delivery.arrow_json import Unfit, json_cells
+from tickwheel.delivery.arrow_rows import MESSAGE_SCHEMA, Rows, read_rows, to_arrow
+from tickwheel.delivery.errors import BadRecord
+from tickwheel.delivery.lines import MAX_RECORD
+from tickwheel.delivery.message import MAX_PAYLOAD, Cancel, Columns, Message, check
+from tickwheel.delivery.times import MAX_DUE_MS
+
+Item = Message | Cancel | BadRecord
+
+
+def items(given_: Any, columns: Columns | None = None) -> list[Item]:
+    columns = columns or Columns()
+    found: list[Item] = []
+    for rows in read_rows(given_, columns):
+        for content in rows.contents:
+            try:
+                if isinstance(content, BadRecord):
+                    raise content
+                found.append(check(content, columns, now_ns=0))
+            except BadRecord as bad:
+                found.append(bad)
+    return found
+
+
+def batch(**columns: Any) -> Any:
+    arrays = {name: cells if isinstance(cells, pa.Array) else pa.array(cells) for name, cells in columns.items()}
+    return pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays))
+
+
+def message(**columns: Any) -> Message:
+    [item] = items(batch(**{"id": ["a"], "due": [5]} | columns))
+    assert isinstance(item, Message), item
+    return item
+
+
+def reason(**columns: Any) -> str:
+    [item] = items(batch(**{"id": ["a"], "due": [5]} | columns))
+    assert isinstance(item, BadRecord), item
+    assert item.allowed
+    return item.reason
+
+
+def payload(cells: Any) -> bytes:
+    kept = message(payload=cells).payload
+    assert isinstance(kept, msgspec.Raw)
+    return bytes(kept)
+
+
+def invalid_utf8(*cells: bytes | None) -> Any:
+    return pa.array(cells, pa.binary()).view(pa.string())
+
+
+def test_a_row_is_a_message_and_a_null_is_absent__D1() -> None:
+    given_ = batch(
+        id=["a", "b", "c"],
+        key=["k", None, None],
+        due=pa.array([5, 6, None], pa.timestamp("ms", "UTC")),
+        delay_ms=pa.array([None, None, 1.5]),
+        op=pa.array([None, None, None]),
+        payload=['{"x":  1.50}', None, "text"],
+    )
+    assert items(given_) == [
+        Message("a", "k", 5, msgspec.Raw(b'{"x":  1.50}')),
+        Message("b", None, 6, msgspec.Raw(b"{}")),
+        Message("c", None, 2, msgspec.Raw(b'"text"'), 1.5),
+    ]
+
+
+def test_a_table_reads_as_its_batches_do__D1() -> None:
+    one = batch(id=["a", "b"], due=[5, 6])
+    table = pa.Table.from_batches([one, one.slice(1), one.slice(2)])
+    assert [item.id for item in items(table) if isinstance(item, Message)] == ["a", "b", "b"]
+    assert items(table.slice(1)) == [items(one)[1]] * 2
+
+
+def test_the_caller_may_name_the_columns__D11() -> None:
+    columns = Columns(id="flight", key="tail", due="at", payload="body")
+    given_ = batch(flight=["a"], tail=["t"], at=[5], body=["1"])
+    assert items(given_, columns) == [Message("a", "t", 5, msgspec.Raw(b"1"))]
+
+
+@pytest.mark.parametrize(
+    "type_", [pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int8(), pa.large_string())]
+)
+def test_text_of_any_type_is_text__D1(type_: Any) -> None:
+    texts = pa.array(["é", None, "", "b", "é"]).cast(type_)
+    assert [
+        item.reason if isinstance(item, BadRecord) else item.id for item in items(batch(id=texts, due=[5] * 5))
+    ] == [
+        "é",
+        "id is missing",
+        "id is empty",
+        "b",
+        "é",
+    ]
+    keyed = items(batch(id=["a", "b"], key=texts.slice(0, 2), due=[5, 5]))
+    assert [item.key for item in keyed if isinstance(item, Message)] == ["é", None]
+    assert message(due=pa.array(["1970-01-01T00:00:00.005Z"]).cast(type_)).due_ms == 5
+    assert payload(pa.array(["[1]"]).cast(type_)) == b"[1]"
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        pa.array([7]),
+        pa.array([1.5]),
+        pa.array([b"a"]),
+        pa.array([True]),
+        pa.array([5], pa.duration("ms")),
+        pa.array([dt.date(2026, 1, 1)]),
+        pa.array([["a"]]),
+        pa.array([b"1" * 16], pa.uuid()),
+        invalid_utf8(b"\xff"),
+        invalid_utf8(b"\xff").dictionary_encode(),
+    ],
+)
+def test_an_id_or_key_that_is_not_text_is_a_bad_record_and_not_made_text__D2(cells: Any) -> None:
+    assert reason(id=cells) == "id is not text"
+    assert reason(key=cells) == "key is not text"
+    assert reason(payload_base64=cells) == "payload_base64 is not base64"
+    assert reason(op=cells) == "op is not known"
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "+01:30", "Mars/Phobos"])
+@pytest.mark.parametrize(
+    ("unit", "instant", "due_ms"),
+    [
+        ("s", 5, 5000),
+        ("ms", 5, 5),
+        ("us", 5000, 5),
+        ("us", 5001, 6),
+        ("ns", 5_000_000, 5),
+        ("ns", 5_000_001, 6),
+        ("ns", 0, 0),
+        ("us", MAX_DUE_MS * 1000, MAX_DUE_MS),
+    ],
+)
+def test_a_timestamp_is_an_instant_rounded_up_to_the_millisecond__D3(
+    unit: str, zone: str, instant: int, due_ms: int
+) -> None:
+    assert message(due=pa.array([instant], pa.timestamp(unit, zone))).due_ms == due_ms
+
+
+@pytest.mark.parametrize(
+    ("cells", "why"),
+    [
+        (pa.array([0], pa.timestamp("us")), "due has no zone: '1970-01-01T00:00:00.000000'"),
+        (pa.array([2**62], pa.timestamp("s")), "due is not a time"),
+        (pa.array([2**62], pa.timestamp("s", "UTC")), "due is out of range"),
+        (pa.array([-(2**63)], pa.timestamp("ns", "UTC")), "due is out of range"),
+        (pa.array([MAX_DUE_MS * 1000 + 1], pa.timestamp("us", "UTC")), "due is out of range"),
+        (pa.array([-1]), "due is out of range"),
+        (pa.array([MAX_DUE_MS + 1]), "due is out of range"),
+        (pa.array([2**64 - 1], pa.uint64()), "due is out of range"),
+        (pa.array([5.0]), "due is neither"),
+        (pa.array([True]), "due is neither"),
+        (pa.array([b"5"]), "due is neither"),
+        (pa.array([dt.date(2026, 1, 1)]), "due is neither"),
+        (pa.array([decimal.Decimal(5)]), "due is neither"),
+        (pa.array(["soon"]), "due is not a time"),
+        (pa.array(["2026-01-31T08:00:00"]), "due has no zone"),
+        (pa.array(["9" * 30]), "due is not a time"),
+        (pa.nulls(1), "due is missing"),
+    ],
+)
+def test_any_other_due_time_says_why__D2(cells: Any, why: str) -> None:
+    assert why in reason(due=cells)
+
+
+def test_a_due_time_without_a_zone_is_wrong_with_each_row_that_has_one__D2() -> None:
+    given_ = batch(id=["a", "b", "c"], due=pa.array([5, None, 6], pa.timestamp("ms")), delay_ms=[None, 1, None])
+    first, second, third = items(given_)
+    assert isinstance(first, BadRecord)
+    assert isinstance(second, Message)
+    assert isinstance(third, BadRecord)
+
+
+@pytest.mark.parametrize("type_", [pa.int64(), pa.int32(), pa.uint8()])
+def test_integers_and_digits_are_epoch_milliseconds__D1(type_: Any) -> None:
+    assert message(due=pa.array([5], type_)).due_ms == 5
+    assert message(due=["5"]).due_ms == 5
+    assert message(due=pa.array([5]).dictionary_encode()).due_ms == 5
+    assert message(due=pa.array([5001], pa.timestamp("us", "UTC")).dictionary_encode()).due_ms == 6
+
+
+def test_a_delay_is_a_number__D1() -> None:
+    nothing = pa.nulls(1)
+    assert message(due=nothing, delay_ms=[5]).delay_ms == 5
+    assert message(due=nothing, delay_ms=pa.array([1.5], pa.float32())).due_ms == 2
+    for cells in (
+        ["5"],
+        [True],
+        [float("nan")],
+        [float("inf")],
+        [decimal.Decimal(5)],
+        pa.array([5], pa.duration("ms")),
+    ):
+        assert reason(due=nothing, delay_ms=cells) == "delay_ms is not a number in range"
+
+
+def test_a_cancel_has_id_and_key_and_nulls_elsewhere__D7() -> None:
+    given_ = batch(id=["a", "b"], key=["k", None], due=pa.nulls(2), op=["cancel", "cancel"], x=[None, 1])
+    cancel, bad = items(given_)
+    assert cancel == Cancel("a", "k")
+    assert isinstance(bad, BadRecord)
+    assert bad.reason == "a cancel has more than id and key"
+
+
+@pytest.mark.parametrize("type_", [pa.string(), pa.binary(), pa.large_binary(), pa.binary_view()])
+@pytest.mark.parametrize(
+    ("cell", "kept"),
+    [
+        (b'{"b" : 1,  "a":{}}', b'{"b" : 1,  "a":{}}'),
+        (b" 1.50 ", b"1.50"),
+        (b"12345678901234567890123", b"12345678901234567890123"),
+        (b'"\\u00e9"', b'"\\u00e9"'),
+        ("é".encode(), '"é"'.encode()),
+        (b"NaN", b'"NaN"'),
+        (b"", b'""'),
+        (b"[1,\r\n2]", b"[1,  2]"),
+        (b"two\r\nlines", b'"two\\r\\nlines"'),
+    ],
+)
+def test_json_stays_as_it_is_on_one_line_and_other_text_is_a_string__D1(type_: Any, cell: bytes, kept: bytes) -> None:
+    assert payload(pa.array([cell]).cast(type_)) == kept
+    assert payload(pa.array([cell]).cast(type_).dictionary_encode() if type_ != pa.binary_view() else [cell]) == kept
+
+
+@pytest.mark.parametrize(
+    "cells", [pa.array([b"\xff\x00"]), pa.array([b"\xff\x00"], pa.binary(2)), invalid_utf8(b"\xff\x00")]
+)
+def test_other_bytes_stay_bytes__D1(cells: Any) -> None:
+    assert message(payload=cells).payload == b"\xff\x00"
+
+
+def test_a_payload_may_be_nested_too_deep__D2() -> None:
+    deep = "[" * 100_000 + "]" * 100_000
+    assert reason(payload=[deep]) == "payload can't be JSON: the JSON is nested too deep"
+
+
+def test_without_a_payload_column_the_other_columns_are_the_payload__D1() -> None:
+    given_ = batch(id=["a", "b"], due=[5, 5], x=["1.50", None], y=[1.5, None], z=[[1, None], None])
+    first, second = items(given_)
+    assert isinstance(first, Message)
+    assert isinstance(second, Message)
+    assert bytes(first.payload) == b'{"x":"1.50","y":1.5,"z":[1,null]}'
+    assert bytes(second.payload) == b"{}"
+    assert reason(payload=["1"], x=["2"]) == "fields beside the payload: x"
+    assert message(payload=["1"], x=pa.nulls(1)).payload == msgspec.Raw(b"1")
+
+
+LEAVES = [
+    (pa.array([True, None]), b"true"),
+    (pa.array([-1, None], pa.int8()), b"-1"),
+    (pa.array([2**64 - 1, None], pa.uint64()), b"18446744073709551615"),
+    (pa.array([1.5, None], pa.float16()), b"1.5"),
+    (pa.array(["é\n", None]), '"é\\n"'.encode()),
+    (pa.array([b"\xff\x00", None]), b'"/wA="'),
+    (pa.array([b"\xff\x00", None], pa.binary(2)), b'"/wA="'),
+    (pa.array([decimal.Decimal("-1.50"), None]), b"-1.50"),
+    (pa.array([decimal.Decimal("150E3"), None], pa.decimal128(10, -3)), b"1.50E+5"),
+    (pa.array([decimal.Decimal("0.0000001"), None], pa.decimal256(40, 7)), b"1E-7"),
+    (pa.array([dt.date(2026, 1, 31), None]), b'"2026-01-31"'),
+    (pa.array([dt.date(2026, 1, 31), None], pa.date64()), b'"2026-01-31"'),
+    (pa.array([dt.time(8, 0, 1), None], pa.time64("us")), b'"08:00:01.000000"'),
+    (pa.array([1, None], pa.timestamp("ns")), b'"1970-01-01T00:00:00.000000001"'),
+    (pa.array([1, None], pa.timestamp("s", "Europe/Berlin")), b'"1970-01-01T00:00:01Z"'),
+    (pa.array([1, None], pa.timestamp("s", "Mars/Phobos")), b'"1970-01-01T00:00:01Z"'),
+    (pa.array(["a", None]).dictionary_encode(), b'"a"'),
+    (pa.array([b"1" * 16, None], pa.uuid()), b'"MTExMTExMTExMTExMTExMQ=="'),
+    (pa.array(["[1]", None], pa.json_()), b'"[1]"'),
+    (pa.RunEndEncodedArray.from_arrays([1, 2], pa.array(["a", None])), b'"a"'),
+    (pa.array([{"a": 1, "b": None}, None]), b'{"a":1,"b":null}'),
+    (pa.array([{}, None], pa.struct([])), b"{}"),
+    (pa.array([[1, None, 2], None]), b"[1,null,2]"),
+    (pa.array([[], None], pa.large_list(pa.int8())), b"[]"),
+    (pa.array([[1, 2], None], pa.list_(pa.int8(), 2)), b"[1,2]"),
+    (pa.array([[1, 2], None], pa.list_view(pa.int8())), b"[1,2]"),
+    (pa.array([[("a", 1), ("b", None)], None], pa.map_(pa.string(), pa.int8())), b'{"a":1,"b":null}'),
+]
+
+
+@pytest.mark.parametrize(
+    ("array", "text"), LEAVES, ids=lambda value: str(value.type) if isinstance(value, pa.Array) else ""
+)
+def test_values_have_a_form_in_json_wherever_they_stand__D1(array: Any, text: bytes) -> None:
+    assert json_cells(array) == [text, None]
+    assert json_cells(array.slice(1)) == [None]
+    assert json_cells(array.slice(2)) == []
+    if text != b'"[1]"' and b"MTEx" not in text:  # pyarrow makes no struct of an extension by from_arrays and back
+        struct = pa.StructArray.from_arrays([array, array], names=["x", "y"])
+        assert json_cells(struct) == [b'{"x":' + text + b',"y":' + text + b"}", b'{"x":null,"y":null}']
+        assert json_cells(struct.slice(1)) == [b'{"x":null,"y":null}']
+    lists = pa.ListArray.from_arrays([0, 1, 1, 2], array)
+    assert json_cells(lists) == [b"[" + text + b"]", b"[]", b"[null]"]
+    assert json_cells(lists.slice(1)) == [b"[]", b"[null]"]
+    maps = pa.MapArray.from_arrays([0, 0, 1, 2], pa.array(["a", "b"]), array)
+    assert json_cells(maps) == [b"{}", b'{"a":' + text + b"}", b'{"b":null}']
+    assert json_cells(maps.slice(2)) == [b'{"b":null}']
+    assert bytes(message(x=array.slice(0, 1)).payload) == b'{"x":' + text + b"}"
+    assert json.loads(text) is not ...
+
+
+@pytest.mark.parametrize(
+    ("cells", "why"),
+    [
+        ([float("nan")], "nan is not finite"),
+        ([float("-inf")], "-inf is not finite"),
+        (pa.array([5], pa.duration("ms")), "a duration[ms] has no form in it"),
+        (pa.array([(1, 2, 3)], pa.month_day_nano_interval()), "a month_day_nano_interval has no form in it"),
+        (pa.array([2**62], pa.timestamp("s")), "a time out of range"),
+        (pa.array([2**62], pa.timestamp("s", "UTC")), "a time out of range"),
+        (pa.array([-(2**62)], pa.timestamp("us", "UTC")), "a time out of range"),
+        (pa.array([2**31 - 1], pa.int32()).cast(pa.date32()), "a time out of range"),
+        (invalid_utf8(b"\xff"), "the text is not UTF-8"),
+        (pa.array([[{"x": float("nan")}]]), "nan is not finite"),
+        (pa.array([[(1, 2)]], pa.map_(pa.int8(), pa.int8())), "a map has a key that is not text"),
+        (pa.array([[("a", 2), ("a", 3)]], pa.map_(pa.string(), pa.int8())), "a name stands twice in it"),
+        (pa.StructArray.from_arrays([pa.array([1]), pa.array([2])], names=["x", "x"]), "a name stands twice in it"),
+        (
+            pa.ListArray.from_arrays(pa.array([0, 2**31 - 2], pa.int32()), pa.nulls(2**31 - 2)),
+            "more than 524,288 items",
+        ),
+    ],
+)
+def test_what_has_no_form_in_json_is_a_bad_record__D2(cells: Any, why: str) -> None:
+    found = reason(x=cells)
+    assert found.startswith("x can't be JSON: ")
+    assert why in found
+    if not (isinstance(cells, pa.Array) and pa.types.is_string(cells.type)):
+        assert why in reason(payload=cells if isinstance(cells, pa.Array) else pa.array(cells))
+
+
+def test_one_value_without_a_form_costs_its_row_only__D2() -> None:
+    first, second, third = items(batch(id=["a", "b", "c"], due=[5, 5, 5], x=[1.5, float("nan"), None]))
+    assert isinstance(first, Message)
+    assert isinstance(second, BadRecord)
+    assert isinstance(third, Message)
+    huge = pa.ListArray.from_arrays([0, 1, 600_000, 600_001], pa.nulls(600_001))
+    assert [type(cell) for cell in json_cells(huge)] == [bytes, Unfit, bytes]
+
+
+@pytest.mark.parametrize(
+    ("given_", "columns", "why"),
+    [
+        (batch(name=["a", "b"], due=[5, 6]), Columns(), "the schema has no column id"),
+        (batch(id=["a", "b"], due=[5, 6]), Columns(payload="body"), "the schema has no column body"),
+        (
+            pa.RecordBatch.from_arrays([pa.array(["a", "b"])] * 2 + [pa.array([1, 2])], names=["id", "id", "due"]),
+            Columns(),
+            "the schema names a column twice",
+        ),
+        (pa.RecordBatch.from_arrays([pa.array(["a", "b"])] * 2, names=["id", ""]), Columns(key="x"), "no column x"),
+    ],
+)
+def test_with_a_schema_that_can_not_be_used_every_row_says_so__D2(given_: Any, columns: Columns, why: str) -> None:
+    found = items(given_, columns)
+    assert len(found) == 2
+    assert all(isinstance(item, BadRecord) and why in item.reason and item.allowed for item in found)
+
+
+def test_a_column_that_is_broken_is_not_read__D2() -> None:
+    offsets = pa.array([0, 10**9, 2], pa.int32()).buffers()[1]
+    broken = pa.Array.from_buffers(pa.string(), 2, [None, offsets, pa.py_buffer(b"ab")])
+    found = items(batch(id=["a", "b"], due=[5, 6], x=broken))
+    assert all(isinstance(item, BadRecord) and "the column x is broken" in item.reason for item in found)
+    places = pa.DictionaryArray.from_arrays(pa.array([0, 7], pa.int8()), pa.array(["a"]), safe=False)
+    found = items(pa.Table.from_batches([batch(id=["a", "b"], due=[5, 6], key=places)] * 2))
+    assert all(isinstance(item, BadRecord) and "the column key is broken" in item.reason for item in found)
+
+
+def test_what_is_broken_in_one_batch_is_not_held_against_the_next__D2() -> None:
+    places = pa.DictionaryArray.from_arrays(pa.array([7], pa.int8()), pa.array(["k"]), safe=False)
+    good = pa.DictionaryArray.from_arrays(pa.array([0], pa.int8()), pa.array(["k"]))
+    table = pa.Table.from_batches([batch(id=["a"], due=[5], key=places), batch(id=["b"], due=[5], key=good)])
+    assert [type(item) for item in items(table)] == [BadRecord, Message]
+
+
+def test_a_batch_is_laid_out_in_slices_that_are_bounded__D12() -> None:
+    def sizes(given_: Any) -> list[int]:
+        return [len(rows.contents) for rows in read_rows(given_, Columns())]
+
+    many = batch(id=[f"{at}" for at in range(3000)], due=[5] * 3000)
+    assert sizes(many) == [1024, 1024, 952]
+    large = batch(id=["a"] * 12, due=[5] * 12, payload=["x" * MAX_PAYLOAD] * 12)
+    assert max(sizes(large)) <= 4
+    assert sum(sizes(large)) == 12
+    nothing = pa.RecordBatch.from_arrays([pa.nulls(10**9)], names=["id"])
+    first = next(read_rows(nothing, Columns()))
+    assert len(first.contents) == 1024
+    assert sizes(batch(id=pa.array([], pa.string()))) == []
+
+
+def test_a_repeated_value_of_a_dictionary_stands_in_memory_once__D12() -> None:
+    text = "x" * 100_000
+    given_ = batch(
+        id=[f"{at}" for at in range(1000)],
+        due=[5] * 1000,
+        key=pa.DictionaryArray.from_arrays(pa.array([0] * 1000), pa.array([text, "unused"])),
+    )
+    [rows] = read_rows(given_, Columns())
+    keys = {id(content.key) for content in rows.contents if not isinstance(content, BadRecord)}
+    assert len(keys) == 1
+
+
+def data(given_: Any, columns: Columns | None = None) -> list[bytes]:
+    found: list[Rows] = list(read_rows(given_, columns or Columns()))
+    return [rows.data(at) for rows in found for at in range(len(rows.contents))]
+
+
+def test_a_dead_letter_shows_the_row_as_a_line_of_json__D2() -> None:
+    given_ = batch(
+        id=["a", None],
+        due=pa.array([5001, None], pa.timestamp("us", "UTC")),
+        payload=pa.array([b"\xff", b'{"x": 1.50}']),
+        x=[float("nan"), None],
+    )
+    assert data(given_) == [b'{"id":"a","due":6,"x":"nan","payload_base64":"/w=="}', b'{"payload":{"x": 1.50}}']
+    twice = pa.RecordBatch.from_arrays([pa.array(["a"]), pa.array([[1]])], names=["x", "x"])
+    assert data(twice) == [b'{"x":"a","x again":[1]}']
+    both = batch(id=["a"], due=[5], payload=[b"\xff"], payload_base64=["AA=="])
+    assert json.loads(data(both)[0])["payload"] == "/w=="
+
+
+def test_a_dead_letter_of_a_huge_row_is_cut__D12() -> None:
+    [shown] = data(batch(id=["a"], due=[5], payload=["é" * MAX_RECORD]))
+    assert len(shown) in (1023, 1024)
+    assert shown.decode().startswith('{"id":"a","due":5,"payload":"éé')
+    assert "has" in reason(payload=["x" * (MAX_PAYLOAD + 1)])
+
+
+raws = st.sampled_from([b"1", b'{"a": 1.50}', b'"text"', b"[]"]).map(msgspec.Raw)
+messages = st.builds(
+    Message,
+    id=st.text(min_size=1),
+    key=st.none() | st.text(min_size=1),
+    due_ms=st.integers(0, MAX_DUE_MS),
+    payload=raws | st.binary() | st.sampled_from([b"1", b"text"]),
+)
+delayed = st.builds(
+    lambda message, delay_ms: msgspec.structs.replace(message, due_ms=delay_ms, delay_ms=delay_ms),
+    messages,
+    st.integers(0, 10**9),
+)
+cancels = st.builds(Cancel, id=st.text(min_size=1), key=st.none() | st.text(min_size=1))
+
+
+@given(st.lists(messages | delayed | cancels))
+def test_what_is_written_in_the_schema_reads_back_the_same__D1(given_: list[Message | Cancel]) -> None:
+    written = to_arrow(given_)
+    assert written.schema == MESSAGE_SCHEMA
+    written.validate(full=True)
+    assert items(written) == given_
