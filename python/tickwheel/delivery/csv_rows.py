@@ -99,7 +99,7 @@ def _fields(header: list[str] | BadRecord, row: list[str] | BadRecord, columns: 
     return Fields(
         id=cells.get(columns.name("id")) or None,
         key=cells.get(columns.name("key")) or None,
-        due=number_or_text(cells.get(columns.name("due")) or "") or None,
+        due=number_or_text(due) if (due := cells.get(columns.name("due"))) else None,
         delay_ms=_number(cells.get("delay_ms")),
         op=cells.get("op") or None,
         payload=None if payload is None else json_or_text(payload),

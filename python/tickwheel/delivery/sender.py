@@ -8,14 +8,18 @@
 
 import contextlib
 import threading
+import time
 from collections.abc import Callable, Sequence
+from itertools import count
 
 from tickwheel import Timer, TimerClosed, TimerTask
 from tickwheel.delivery.dispatcher import Dispatcher
 from tickwheel.delivery.errors import DeliveryFailed
+from tickwheel.delivery.retry import Retry
 from tickwheel.delivery.sinks.sink import Delivery, Refusals, Sink, SinkOpener, SinkSettings
 
 _REASON_CHARS = 500
+_REOPEN = Retry(longest_ms=10_000)
 
 
 class Sender:
@@ -105,6 +109,7 @@ class Senders:
         self._fail = fail
         self._lock = threading.Lock()
         self._threads: dict[Sender, threading.Thread] = {}
+        self._is_stopping = threading.Event()
         self.first = opener(settings)
 
     def start(self) -> None:
@@ -115,11 +120,13 @@ class Senders:
 
     def stop(self, timeout_s: float | None) -> bool:
         """Let every sender end what it has in hand; whether all did within that time."""
+        self._is_stopping.set()
         with self._lock:
             threads = list(self._threads.values())
         self._dispatcher.stop(len(threads))
+        end_s = None if timeout_s is None else time.monotonic() + timeout_s
         for thread in threads:
-            thread.join(timeout_s)
+            thread.join(None if end_s is None else max(0, end_s - time.monotonic()))
         return not any(thread.is_alive() for thread in threads)
 
     def sync(self) -> None:
@@ -148,6 +155,15 @@ class Senders:
             if not sender.is_cut_off:
                 self._fail(DeliveryFailed(f"the destination failed at the end: {error}"))
 
+    def _replace(self) -> None:
+        """In a thread, as opening may take its time; what is due waits for it, and is not counted as tried."""
+        for attempt in count(1):
+            with contextlib.suppress(Exception):
+                self._add(self._opener(self._settings))
+                return
+            if self._is_stopping.wait(_REOPEN.delay_ms(attempt) / 1000):
+                return
+
     def _watch(self, sender: Sender) -> TimerTask | None:
         if not sender.sink.is_cut_off:
             return None
@@ -159,7 +175,4 @@ class Senders:
         if sender.cut_off(f"no answer within {self._settings.timeout_s:g} s"):
             with self._lock:
                 self._threads.pop(sender)
-            try:
-                self._add(self._opener(self._settings))
-            except Exception as error:
-                self._fail(error)
+            threading.Thread(target=self._replace, name="opener-deliver", daemon=True).start()

@@ -12,11 +12,12 @@ from tickwheel.delivery.csv_rows import read_csv
 from tickwheel.delivery.errors import DeliveryFailed, WrongUsage
 from tickwheel.delivery.message import Columns
 from tickwheel.delivery.ndjson import read_ndjson
+from tickwheel.delivery.parquet import need_pyarrow, read_parquet
 from tickwheel.delivery.record import Record
 from tickwheel.delivery.resume import Watched, WatchedWhole, lines_taken
 from tickwheel.delivery.store.inputs import Progress
 
-_READERS = {".ndjson": read_ndjson, ".jsonl": read_ndjson, ".csv": read_csv}
+_READERS = {".ndjson": read_ndjson, ".jsonl": read_ndjson, ".csv": read_csv, ".parquet": read_parquet}
 _STDIN = 0
 
 
@@ -63,8 +64,13 @@ class OpenSource:
 
     def _of_file(self, path: Path, stream: BinaryIO) -> Iterator[Record]:
         taken = lines_taken(stream, self._before)
-        self._watched = watched = Watched(stream)
-        for record in _READERS[path.suffix.lower()](self.source.name, cast(BinaryIO, watched), self._columns):
+        reader = _READERS[path.suffix.lower()]
+        if reader is read_parquet:
+            self._watched = WatchedWhole(stream)
+        else:
+            self._watched = Watched(stream)
+            stream = cast(BinaryIO, self._watched)
+        for record in reader(self.source.name, stream, self._columns):
             if record.line > taken:
                 yield record
 
@@ -82,14 +88,14 @@ def _expand(given: str) -> list[Source]:
 
 
 def _source(path: Path) -> Source:
-    if path.suffix.lower() == ".parquet":
-        raise WrongUsage(f"{path}: Parquet can't be read yet: convert it to {', '.join(_READERS)}")
     if path.suffix.lower() not in _READERS:
         raise WrongUsage(
             f"{path}: the suffix says the format, and may be {', '.join(_READERS)}: rename it, or pipe it to -"
         )
     if not path.exists():
         raise WrongUsage(f"{path} does not exist: give files, folders, or - for standard input")
+    if path.suffix.lower() == ".parquet":
+        need_pyarrow()
     return Source(str(path), path)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tickwheel.delivery import Answer, Cancel, Delivery, Letter, Message
+from tickwheel.delivery import Answer, Cancel, Delivery, DeliveryFailed, Letter, Message
 from tickwheel.delivery.clock import ReplayClock, WallClock
 from tickwheel.delivery.engine import Engine, Settings
 from tickwheel.delivery.items import Item, Look, Put
@@ -78,14 +78,14 @@ class Desk:
         self.step_ms = 0
         self.sink = sink or RememberingSink()
         self.letters: list[Letter] = []
-        self.failure: BaseException | None = None
+        self.letters_fail = False
         self.opened: list[SinkSettings] = []
         self.engine = Engine(
             folder / "store.db",
             self._open,
             self.timer,
             settings,
-            put_letters=self.letters.extend,
+            put_letters=self._put_letters,
             wall_ns=self.wall_ns,
         )
         writer = self.engine.writer
@@ -94,6 +94,11 @@ class Desk:
     def _open(self, settings: SinkSettings) -> Sink:
         self.opened.append(settings)
         return self.sink
+
+    def _put_letters(self, letters: Sequence[Letter]) -> None:
+        if self.letters_fail:
+            raise DeliveryFailed("no room for dead letters")
+        self.letters += letters
 
     def wall_ns(self) -> int:
         return (START_MS + self.boot_ms + self.timer.now_ms() - 5_000 + self.step_ms) * 1_000_000

@@ -15,6 +15,7 @@ from tickwheel.delivery.errors import BadRecord, WrongUsage
 from tickwheel.delivery.message import Columns, Message, check
 from tickwheel.delivery.parquet import need_pyarrow, read_parquet
 from tickwheel.delivery.record import Record
+from tickwheel.delivery.sources import OpenSource, find_sources
 
 
 def parquet(columns: dict[str, Any], **how: Any) -> bytes:
@@ -177,6 +178,36 @@ def test_the_first_rows_are_there_before_the_last_are_read__D12() -> None:
     stream = Counting(file)
     next(read_parquet("test.parquet", stream, Columns()))
     assert stream.taken < len(file) / 4
+
+
+def test_a_folder_may_hold_parquet_files_and_broken_ones_among_them__D11(tmp_path: Path) -> None:
+    (tmp_path / "a.parquet").write_bytes(parquet({"id": ["a", "b"], "due": [5, 6]}))
+    (tmp_path / "b.PARQUET").write_bytes(b"broken")
+    (tmp_path / "c.csv").write_bytes(b"id,due\nc,5\n")
+    found = [[*OpenSource(source, Columns(), {})] for source in find_sources([str(tmp_path)])]
+    assert [ids(records) for records in found] == [["a", "b"], [None], ["c"]]
+
+
+def test_a_file_is_read_on_where_an_earlier_run_stopped__D11(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    path.write_bytes(parquet({"id": ["a", "b", "c"], "due": [5, 6, 7]}))
+    [source] = find_sources([str(path)])
+    opened = OpenSource(source, Columns(), {})
+    assert len(list(opened)) == 3
+    progress = opened.progress(2)
+    assert progress is not None
+    before = {str(path.resolve()): progress}
+    assert ids(list(OpenSource(source, Columns(), before))) == ["c"]
+    path.write_bytes(parquet({"id": ["x", "b", "c"], "due": [5, 6, 7]}))
+    assert ids(list(OpenSource(source, Columns(), before))) == ["x", "b", "c"]
+
+
+def test_without_pyarrow_nothing_is_read_at_all__D2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    (tmp_path / "a.csv").write_bytes(b"id,due\n")
+    (tmp_path / "b.parquet").write_bytes(WHOLE)
+    with pytest.raises(WrongUsage, match="pyarrow is not installed"):
+        find_sources([str(tmp_path)])
 
 
 def test_without_pyarrow_the_error_says_what_to_install__D2(monkeypatch: pytest.MonkeyPatch) -> None:

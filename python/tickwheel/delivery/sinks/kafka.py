@@ -52,7 +52,7 @@ class KafkaSink(Sink):
             self._written: _Offsets = {partition: end for partition, (_, end) in self._bounds(consumer).items()}
         self._position = _text_of(self._written)
         self._producer: Producer | None = self._new_producer()
-        self._producer.poll(0)  # it connects now, and not when the first message is due
+        self._producer.list_topics(topic, timeout=self._own_s)  # or else it connects when the first message is due
 
     def send(self, deliveries: Sequence[Delivery]) -> Refusals:
         """Returns when each record has its answer. Errors: `KafkaException`, when none has arrived."""

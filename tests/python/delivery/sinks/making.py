@@ -1,5 +1,6 @@
 """Deliveries for the tests of sinks, and a child process that dies in the middle of one."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -59,10 +60,9 @@ time.sleep(600)
 def child_sending(spec: str, seqs: Sequence[int], stuck_at: int | None = None) -> subprocess.Popen[str]:
     """A process that sends these, and stops for ever at that place of them; ends only by being killed."""
     script = _CHILD.format(stuck_at=stuck_at, seqs=list(seqs))
-    tests = Path(__file__).parents[2]
-    return subprocess.Popen(
-        [sys.executable, "-c", script, spec], stdout=subprocess.PIPE, text=True, env={"PYTHONPATH": str(tests)}
-    )
+    path = os.pathsep.join(filter(None, (str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH"))))
+    environment = {**os.environ, "PYTHONPATH": path}
+    return subprocess.Popen([sys.executable, "-c", script, spec], stdout=subprocess.PIPE, text=True, env=environment)
 
 
 def kill_when_it_says(child: subprocess.Popen[str], word: str) -> None:

@@ -1,0 +1,193 @@
+"""D6: what fails is tried again by back-off, in order, without holding up others, and ends in the dead letters."""
+
+import json
+import random
+import threading
+from collections import defaultdict
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tickwheel.delivery import Answer, Delivery, DeliveryFailed, DeliveryQueue
+from tickwheel.delivery.engine import Settings
+from tickwheel.delivery.retry import Retry
+
+Desk = Any  # of conftest.py
+
+
+def attempts_of(desk: Desk, id_: str) -> list[int]:
+    return [delivery.attempt for delivery in desk.sink.attempts if delivery.message.id == id_]
+
+
+def test_a_refused_message_is_tried_again_and_its_attempts_are_counted__D6(desk: Desk) -> None:
+    desk.sink.refuses = lambda delivery: "not now" if delivery.attempt < 3 else None
+    desk.start().accept("a")
+    desk.advance(2_000)
+    assert attempts_of(desk, "a") == [1, 2, 3]
+    assert [delivery.attempt for delivery in desk.sink.sent] == [3]
+    assert desk.engine.summary.delivered == 1
+
+
+def test_the_back_off_doubles_and_is_shortened_at_random__D6() -> None:
+    retry = Retry(first_ms=200, longest_ms=1_000)
+    delays = [[retry.delay_ms(attempt) for _ in range(200)] for attempt in (1, 2, 3, 4, 100)]
+    assert [max(each) <= whole for each, whole in zip(delays, [200, 400, 800, 1_000, 1_000], strict=True)] == [True] * 5
+    assert [min(each) >= whole / 2 for each, whole in zip(delays, [200, 400, 800, 1_000, 1_000], strict=True)] == [
+        True
+    ] * 5
+    assert all(max(each) > 1.5 * min(each) for each in delays)
+
+
+def test_between_attempts_the_back_off_passes_on_the_wheel__D6(desk: Desk) -> None:
+    desk.sink.refuses = lambda delivery: "no"
+    desk.start().accept("a")
+    moments = []
+    for _ in range(3_100):
+        before = len(desk.sink.attempts)
+        desk.advance(1)
+        moments += [desk.timer.now_ms() - 5_000] * (len(desk.sink.attempts) - before)
+    gaps = [after - before for before, after in pairwise(moments)]
+    bounds = [(100, 200), (200, 400), (400, 800), (800, 1600)]
+    assert [least <= gap <= most + 1 for gap, (least, most) in zip(gaps, bounds, strict=True)] == [True] * 4
+
+
+def test_after_the_last_attempt_it_is_a_dead_letter_and_the_key_goes_on__D6(desk: Desk) -> None:
+    desk.sink.refuses = lambda delivery: "broken <b>" if delivery.message.id == "a" else None
+    desk.start()
+    desk.accept("a", key="k", payload=b'{"x": 1.50}')
+    desk.accept("b", key="k")
+    desk.advance(60_000)
+    desk.pump()
+    assert attempts_of(desk, "a") == [1, 2, 3, 4, 5]
+    assert desk.sink.ids == ["b"]
+    [letter] = desk.letters
+    assert (letter.source, letter.reason) == ("delivery", "gave up after 5 attempts: broken <b>")
+    assert json.loads(letter.record) == {
+        "id": "a", "key": "k", "due": "2023-11-14T22:13:20.000Z", "payload": {"x": 1.5}
+    }  # fmt: skip
+    summary = desk.engine.summary
+    assert (summary.delivered, summary.dead_letters, summary.undeliverable, summary.not_delivered) == (1, 1, 1, 0)
+    assert desk.state("a", "k") is Answer.DEAD
+    assert desk.accept("a", key="k", payload=b'{"x": 1.50}') is Answer.DUPLICATE
+
+
+def test_a_dead_letter_that_could_not_be_written_out_is_written_by_the_next_run__D2(desk: Desk) -> None:
+    desk.sink.refuses = lambda delivery: "no"
+    desk.letters_fail = True
+    desk.start().accept("a")
+    with pytest.raises(DeliveryFailed, match="no room"):
+        desk.advance(60_000)
+    desk.crash()
+    later = desk.again().start()
+    assert [json.loads(letter.record)["id"] for letter in later.letters] == ["a"]
+    assert later.sink.attempts == []
+    later.close()
+    assert desk.again().start().letters == [], "once"
+
+
+@pytest.mark.parametrize("max_attempts", [1, 2])
+def test_the_number_of_attempts_can_be_set__D6(new_desk: Callable[..., Desk], max_attempts: int) -> None:
+    desk = new_desk(Settings(retry=Retry(max_attempts)))
+    desk.sink.refuses = lambda delivery: "no"
+    desk.start().accept("a")
+    desk.advance(10_000)
+    assert attempts_of(desk, "a") == list(range(1, max_attempts + 1))
+
+
+def test_an_exception_of_the_sink_is_a_failed_attempt_of_all_it_had__D6(desk: Desk) -> None:
+    desk.start()
+    for id_ in ("a", "b"):
+        desk.accept(id_, 10)
+    desk.sink.error = ValueError("the receiver is out")
+    desk.advance(10)
+    desk.sink.error = None
+    desk.advance(1_000)
+    assert sorted(desk.sink.ids) == ["a", "b"]
+    assert [delivery.attempt for delivery in desk.sink.sent] == [2, 2]
+
+
+def test_the_last_error_of_a_sink_is_told__D6(new_desk: Callable[..., Desk]) -> None:
+    desk = new_desk(Settings(retry=Retry(1)))
+    desk.sink.error = ValueError("the receiver is out")
+    desk.start().accept("a")
+    desk.advance(1)
+    desk.pump()
+    assert [letter.reason for letter in desk.letters] == ["gave up after 1 attempts: ValueError: the receiver is out"]
+
+
+def test_a_failing_message_holds_up_its_own_key_alone__D4(desk: Desk) -> None:
+    desk.sink.refuses = lambda delivery: "no" if delivery.message.id == "a" and delivery.attempt < 4 else None
+    desk.start()
+    for id_, key, after_ms in [("a", "k", 0), ("b", "k", 1), ("c", "l", 2), ("d", None, 3)]:
+        desk.accept(id_, after_ms, key=key)
+    desk.advance(10)
+    assert desk.sink.ids == ["c", "d"]
+    desk.advance(10_000)
+    assert desk.sink.ids == ["c", "d", "a", "b"]
+
+
+def test_with_a_global_order_everything_waits_for_the_one_before__D4(new_desk: Callable[..., Desk]) -> None:
+    desk = new_desk(Settings(order="global"))
+    desk.sink.refuses = lambda delivery: "no" if delivery.message.id == "a" and delivery.attempt < 3 else None
+    desk.start()
+    for id_, key, after_ms in [("c", None, 12), ("a", "k", 10), ("b", "l", 11)]:
+        desk.accept(id_, after_ms, key=key)
+    desk.advance(20)
+    assert desk.sink.ids == []
+    desk.advance(10_000)
+    assert desk.sink.ids == ["a", "b", "c"]
+
+
+def test_a_third_of_all_attempts_fails_and_every_key_stays_in_order__D4(desk: Desk) -> None:
+    rng = random.Random(7)
+    desk.sink.refuses = lambda delivery: "at random" if rng.random() < 1 / 3 else None
+    desk.start()
+    expected = defaultdict(list)
+    for number in range(300):
+        key, after_ms = f"key {number % 7}", rng.randrange(500)
+        desk.accept(str(number), after_ms, key=key)
+        expected[key].append((after_ms, number))
+    desk.advance(120_000)
+    arrived = defaultdict(list)
+    for delivery in desk.sink.sent:
+        arrived[delivery.message.key].append(int(delivery.message.id))
+    given_up = {int(json.loads(letter.record)["id"]) for letter in desk.letters}
+    assert {key: [number for _, number in sorted(each) if number not in given_up] for key, each in expected.items()} == (
+        arrived
+    )
+    assert len(desk.sink.sent) + len(given_up) == 300
+
+
+def test_a_cancel_of_what_is_being_tried_does_not_promise_anything__D7(desk: Desk) -> None:
+    desk.sink.refuses = lambda delivery: "no" if delivery.attempt < 3 else None
+    desk.start().accept("a")
+    desk.advance(1)
+    assert desk.cancel("a") is Answer.DELIVERING
+    assert desk.state("a") is Answer.DELIVERING
+    desk.advance(10_000)
+    assert desk.sink.ids == ["a"]
+    assert desk.cancel("a") is Answer.DELIVERED
+
+
+@pytest.mark.timeout(30)
+def test_a_sink_that_hangs_is_cut_off_and_a_fresh_one_goes_on__D6(tmp_path: Path) -> None:
+    sent: list[str] = []
+    held, done = threading.Event(), threading.Event()
+
+    def send(delivery: Delivery) -> None:
+        if delivery.message.id == "hangs" and delivery.attempt == 1:
+            held.wait(60)
+        sent.append(f"{delivery.message.id} {delivery.attempt}")
+        if delivery.message.id == "after":
+            done.set()
+
+    with DeliveryQueue(tmp_path / "store.db", to=send, sink_timeout_s=0.05) as queue:
+        queue.put("hangs", key="k", due=1)
+        queue.put("after", key="k", due=2)
+        assert done.wait(20)
+        assert sent == ["hangs 2", "after 1"]
+        held.set()
+    assert queue.summary.delivered == 2
