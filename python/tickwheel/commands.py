@@ -56,6 +56,13 @@ _to = click.option(
     "sqlite:PATH?table=T, postgresql://...?table=T, kafka://BROKERS/TOPIC.",
 )
 
+_dead_letters = click.option(
+    "--dead-letters",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Append bad records to FILE as NDJSON; by default they go to standard error.",
+)
+
 
 def _delivery_options(command: Callable[..., None]) -> Callable[..., None]:
     """The options that `deliver` and `serve` share; they arrive in `_settings`."""
@@ -110,12 +117,7 @@ def trace(as_json: bool) -> None:
     type=click.Path(path_type=Path),
     help="Keep messages in FILE, made if needed: run again, and it goes on. By default a temporary one.",
 )
-@click.option(
-    "--dead-letters",
-    metavar="FILE",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Append bad records to FILE as NDJSON; by default they go to standard error.",
-)
+@_dead_letters
 @click.option("--id", "id_", metavar="NAME", help="Column with the id, if it is not 'id'.")
 @click.option("--key", metavar="NAME", help="Column with the key, if it is not 'key'.")
 @click.option("--due", metavar="NAME", help="Column with the due time, if it is not 'due'.")
@@ -179,3 +181,74 @@ def deliver(
     tell(console, result)
     written = summary is None or write_summary(console, summary, result)
     sys.exit(exit_code(result, summary_written=written))
+
+
+@tickwheel.command()
+@click.option(
+    "--store",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="Keep messages in FILE, made if needed. Another process that has it is waited for.",
+)
+@_to
+@click.option(
+    "--listen", metavar="HOST:PORT", default="127.0.0.1:7400", show_default=True, help="Where HTTP is served."
+)
+@click.option(
+    "--flight", metavar="HOST:PORT", default="127.0.0.1:7401", show_default=True, help="Where Arrow Flight is served."
+)
+@click.option(
+    "--token-file",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Let in only who gives the token in FILE. Needed to listen elsewhere than on loopback.",
+)
+@click.option(
+    "--max-payload",
+    metavar="BYTES",
+    type=int,
+    default=1 << 20,
+    show_default=True,
+    help="Bytes of one payload, at most.",
+)
+@_dead_letters
+@_delivery_options
+def serve(
+    store: Path,
+    to: str,
+    listen: str,
+    flight: str,
+    token_file: Path | None,
+    max_payload: int,
+    dead_letters: Path | None,
+    **how: Any,
+) -> None:
+    """Take messages over HTTP and Arrow Flight, and deliver each at its due time, until a signal comes.
+
+    Messages are as for deliver, and are answered once they are on disk.
+    """
+    from tickwheel.delivery import dead_letters as letters
+    from tickwheel.delivery.ending import tell
+    from tickwheel.delivery.errors import WrongUsage
+    from tickwheel.delivery.outputs import check_outputs
+    from tickwheel.delivery.progress import reporter
+    from tickwheel.delivery.serve.door import Address, read_token
+    from tickwheel.delivery.serve.run import Service
+    from tickwheel.delivery.serve.run import serve as run
+    from tickwheel.delivery.sinks import open_sink, path_of
+
+    console = Console(stderr=True)
+    say = reporter(console, live=False).say
+    try:
+        check_outputs({"--to": path_of(to), "--store": store, "--dead-letters": dead_letters}, ())
+        addresses = Address.of("--listen", listen), Address.of("--flight", flight)
+        token = read_token(token_file) if token_file else None
+        put_letters = letters.to_file(dead_letters) if dead_letters else letters.to_people(say)
+        service = Service(store, open_sink(to), put_letters, _settings(**how), *addresses, token, max_payload)
+        sys.setswitchinterval(_SWITCH_S)
+        ended = run(service, say)
+    except WrongUsage as error:
+        raise click.UsageError(str(error)) from error
+    tell(console, ended.result)
+    ended.exit()

@@ -43,6 +43,7 @@ T = TypeVar("T")
 
 _MAX_ITEMS = MAX_PAYLOAD // 2  # as an item is two bytes at least, with its comma
 _encode = msgspec.json.Encoder().encode
+_NUMBER = re.compile(r"-?\d+(\.\d+)?(E[+-]\d+)?", flags=re.ASCII)
 _ISO_8601 = re.compile(r"\d{4}-\d\d-\d\d(T\d\d:\d\d:\d\d(\.\d+)?)?|\d\d:\d\d:\d\d(\.\d+)?", flags=re.ASCII)
 
 
@@ -55,8 +56,7 @@ def json_cells(array: pa.Array) -> list[Cell]:
     for is_kind, convert in _KINDS:
         if is_kind(array.type):
             return convert(array)
-    why = f"a {str(array.type)[:60]} has no form in it"
-    return [Unfit(why, _shown(array[at])) if valid else None for at, valid in enumerate(array.is_valid().to_pylist())]
+    return _unfit(array, f"a {_shown(array.type)[:60]} has no form in it")
 
 
 def is_text(type_: pa.DataType) -> bool:
@@ -100,11 +100,16 @@ def _text_or_bytes(cell: bytes) -> str | bytes:
         return cell
 
 
-def _shown(scalar: pa.Scalar) -> str:
+def _unfit(array: pa.Array, why: str) -> list[Cell]:
+    valid = array.is_valid().to_pylist()
+    return [Unfit(why, _shown(array[at])) if is_valid else None for at, is_valid in enumerate(valid)]
+
+
+def _shown(thing: pa.Scalar | pa.DataType) -> str:
     try:
-        return str(scalar)[:1000]
-    except (ValueError, OverflowError):  # out of Python's range
-        return f"a {scalar.type}"
+        return str(thing)[:1000]
+    except (ValueError, OverflowError):  # out of Python's range, or with a name that is not UTF-8
+        return "value that can't be shown"
 
 
 def _each(convert: Callable[[Any], Cell]) -> Callable[[pa.Array], list[Cell]]:
@@ -128,7 +133,11 @@ def _text(value: str | bytes) -> Cell:
 
 
 def _decimals(array: pa.Array) -> list[Cell]:
-    return [None if text is None else text.encode() for text in array.cast(pa.string()).to_pylist()]
+    return [None if text is None else _decimal(text) for text in array.cast(pa.string()).to_pylist()]
+
+
+def _decimal(text: str) -> Cell:
+    return text.encode() if _NUMBER.fullmatch(text) else Unfit("a decimal out of range", text)
 
 
 def _times(array: pa.Array) -> list[Cell]:
@@ -147,7 +156,10 @@ def _times(array: pa.Array) -> list[Cell]:
 
 
 def _structs(array: pa.Array) -> list[Cell]:
-    names = [field.name for field in array.type]
+    try:
+        names = [field.name for field in array.type]
+    except UnicodeDecodeError:
+        return _unfit(array, "a name in it is not UTF-8")
     keys = [_encode(name) for name in names]
     columns = [json_cells(array.field(at)) for at in range(len(names))]
     rows: Iterable[tuple[Cell, ...]] = zip(*columns, strict=True) if columns else repeat((), len(array))
@@ -176,7 +188,7 @@ def _maps(array: pa.Array) -> list[Cell]:
 def _by_halves(array: pa.Array, convert: Callable[[pa.Array], list[Cell]]) -> list[Cell]:
     """What is larger than a payload may be is not even looked at: a thousand million nulls need no room in Arrow."""
     if len(array) == 1:
-        return [Unfit(f"it has more than {_MAX_ITEMS:,} items", str(array.type)[:60])]
+        return [Unfit(f"it has more than {_MAX_ITEMS:,} items", _shown(array.type)[:60])]
     half = len(array) // 2
     return convert(array[:half]) + convert(array[half:])
 

@@ -7,7 +7,7 @@
 - A batch may come from anywhere: it is checked before it is read, and laid out by slices of at most `_ROWS` rows and
   about `_BYTES` bytes. What is wrong with the schema or a whole column is wrong with every row, and ends nothing.
 
-Columns become Python lists at once, never cell by cell: id, key, due and payload cost about 2 µs a row.
+Columns become Python lists at once, never cell by cell: id, key, due and payload cost about 1.5 µs a row.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -70,7 +70,11 @@ class Rows:
 
 def read_rows(given: pa.RecordBatch | pa.Table, columns: Columns) -> Iterator[Rows]:
     """All rows, in their order, laid out slice by slice."""
-    fault = columns.fault("schema", given.schema.names)
+    try:
+        fault = columns.fault("schema", given.schema.names)
+    except UnicodeDecodeError:
+        fault = BadRecord("the schema has a name that is not UTF-8", "names in UTF-8")
+        given = given.rename_columns([f"column {number}" for number in range(1, given.num_columns + 1)])
     for batch in [given] if isinstance(given, pa.RecordBatch) else given.to_batches():
         broken = {at: why for at, column in enumerate(batch.columns) if (why := _broken(column))}
         bad = fault

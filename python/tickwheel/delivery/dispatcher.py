@@ -18,7 +18,8 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from enum import Enum, auto
 from queue import Empty, SimpleQueue
-from typing import NamedTuple
+
+import msgspec
 
 from tickwheel import Timer, TimerClosed
 from tickwheel.delivery.clock import DueClock
@@ -42,7 +43,7 @@ class TakenBack(Enum):
     ABSENT = auto()  # not in memory
 
 
-class Settled(NamedTuple):
+class Settled(msgspec.Struct, frozen=True, gc=False):
     """An outcome, and for a dead letter the reason and the message."""
 
     done: Done
@@ -233,11 +234,12 @@ class Dispatcher:
     # --- All with the lock held ----------------------------------------------
 
     def _place(self, entries: Iterable[Entry]) -> None:
+        at, release = self._timer.at, self._release
         with contextlib.suppress(TimerClosed):  # then they are not sent, and stay in the store
             for entry in entries:
                 assert self._clock is not None
                 entry.state = State.WAITING
-                entry.task = self._timer.at(self._clock.instant_ms(entry.due_ms), self._release, entry)
+                entry.task = at(self._clock.instant_ms(entry.due_ms), release, entry)
 
     def _after(self, delay_ms: float, callback: Callable[[Entry], object], entry: Entry) -> None:
         with contextlib.suppress(TimerClosed):
@@ -266,7 +268,8 @@ class Dispatcher:
             if first is None or first.state is not State.WAITING or ready.flying is not None:
                 return
             entry = self.window.take(ready)
-            self.discard(entry)
+            if entry.task is not None:
+                self.discard(entry)
         entry.state = State.SENDING
         taken.append(entry)
 

@@ -1,7 +1,9 @@
 """What can be handed to the writer, and what it answers once that is on disk (rules D5, D7, D11)."""
 
 from enum import StrEnum
-from typing import NamedTuple, Self, TypeAlias
+from typing import Self, TypeAlias
+
+import msgspec
 
 from tickwheel.delivery.errors import BadRecord
 from tickwheel.delivery.message import Cancel, Message
@@ -29,7 +31,7 @@ class Answer(StrEnum):
     WAITING = "waiting"
 
 
-class Put(NamedTuple):
+class Put(msgspec.Struct, frozen=True):
     """A message to accept; with a `record`, a known name with other content becomes a dead letter."""
 
     incoming: Incoming
@@ -41,7 +43,7 @@ class Put(NamedTuple):
         return cls(Incoming.of(message), record)
 
 
-class Look(NamedTuple):
+class Look(msgspec.Struct, frozen=True, gc=False):
     """A question what has become of a message."""
 
     id: str

@@ -7,12 +7,12 @@ Before anything can be sent the store knows that it may be: `handed_until` is a 
 after. After a crash, what is due until then and still waits may have been sent (D5).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from tickwheel.delivery.clock import DueClock
 from tickwheel.delivery.dispatcher import Dispatcher
-from tickwheel.delivery.store import Store, Waiting
+from tickwheel.delivery.store import Incoming, Store, Waiting
 from tickwheel.delivery.window import Entry
 
 _ROWS: Final = 1_000
@@ -49,15 +49,19 @@ class Loader:
         self._clock = None
         self.is_behind = False
 
-    def admit(self, rows: Iterable[Waiting]) -> list[Entry]:
-        """These were just accepted: those that belong there come into memory."""
+    def admit(self, fresh: Mapping[int, Incoming]) -> list[Entry]:
+        """These were just accepted, by number: those that belong there come into memory."""
         admitted = []
         with self._dispatcher.lock:
-            for row in rows:
+            cursor = self._window.cursor
+            for seq, item in fresh.items() if cursor is not None else ():
+                message = item.message
+                row = Waiting(message.due_ms, seq, item.lane, item.size, redelivered=False)
                 entry, evicted = self._window.admit(row)
                 if evicted is not None:
                     self._dispatcher.discard(evicted)
                 if entry is not None:
+                    entry.message = message
                     admitted.append(entry)
         self._hand(admitted)
         return admitted

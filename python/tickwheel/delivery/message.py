@@ -26,7 +26,7 @@ from tickwheel.delivery.errors import BadRecord
 from tickwheel.delivery.times import MAX_DUE_MS, due_from
 
 MAX_PAYLOAD = 1 << 20
-"""Bytes of one payload (D12)."""
+"""Bytes of one payload (D12), where nothing else is said."""
 
 _decode_raw = msgspec.json.Decoder(msgspec.Raw).decode
 _encode = msgspec.json.Encoder().encode
@@ -77,7 +77,7 @@ class Fields(msgspec.Struct):
     others: Mapping[str, msgspec.Raw] = {}
 
 
-class Message(msgspec.Struct, frozen=True):
+class Message(msgspec.Struct, frozen=True, gc=False):
     """Something to deliver at `due_ms`, milliseconds since 1970; known by `(key, id)`.
 
     `delay_ms` is kept where the record gave it, as two records with the same delay have the same content (D5), though
@@ -91,7 +91,7 @@ class Message(msgspec.Struct, frozen=True):
     delay_ms: float | None = None
 
 
-class Cancel(msgspec.Struct, frozen=True):
+class Cancel(msgspec.Struct, frozen=True, gc=False):
     """A wish that the message `(key, id)` be not delivered (D7)."""
 
     id: str
@@ -120,7 +120,7 @@ def json_text(text: str) -> msgspec.Raw:
     return msgspec.Raw(_encode(text))
 
 
-def check(fields: Fields, columns: Columns, now_ns: int | None) -> Message | Cancel:
+def check(fields: Fields, columns: Columns, now_ns: int | None, max_payload: int = MAX_PAYLOAD) -> Message | Cancel:
     """The message or cancel that a record is. `now_ns`: the wall clock, that a `delay_ms` counts from; `None` in a
     replay, where there is nothing to count from. Errors: `BadRecord`.
     """
@@ -128,7 +128,7 @@ def check(fields: Fields, columns: Columns, now_ns: int | None) -> Message | Can
     key = None if fields.key is None else _text(fields.key, columns, "key")
     if fields.op is None:
         due_ms, delay_ms = _due(fields, columns, now_ns)
-        return Message(id_, key, due_ms, _payload(fields, columns), delay_ms)
+        return Message(id_, key, due_ms, _bounded(_payload(fields, columns), max_payload), delay_ms)
     if fields.op != "cancel":
         raise BadRecord("op is not known", 'op: "cancel", or no op at all for a message')
     more = (fields.due, fields.delay_ms, fields.payload, fields.payload_base64)
@@ -177,11 +177,11 @@ def _payload(fields: Fields, columns: Columns) -> msgspec.Raw | bytes:
         raise BadRecord(f"{name} is missing", f"{name}, as --payload says, or payload_base64")
     else:
         members = (_encode(other) + b":" + bytes(raw) for other, raw in fields.others.items())
-        return _bounded(msgspec.Raw(b"{" + b",".join(members) + b"}"))
+        return msgspec.Raw(b"{" + b",".join(members) + b"}")
     if fields.others:
         names = ", ".join(fields.others)[:200]
         raise BadRecord(f"fields beside the payload: {names}", f"only {', '.join(sorted(columns.known()))}")
-    return _bounded(payload)
+    return payload
 
 
 def _from_base64(value: object) -> bytes:
@@ -197,8 +197,8 @@ def _base64_text(value: object) -> bytes:
     return value.encode()
 
 
-def _bounded(payload: msgspec.Raw | bytes) -> msgspec.Raw | bytes:
+def _bounded(payload: msgspec.Raw | bytes, max_payload: int) -> msgspec.Raw | bytes:
     size = memoryview(payload).nbytes
-    if size > MAX_PAYLOAD:
-        raise BadRecord(f"the payload has {size:,} bytes", f"at most {MAX_PAYLOAD:,} bytes")
+    if size > max_payload:
+        raise BadRecord(f"the payload has {size:,} bytes", f"at most {max_payload:,} bytes")
     return payload

@@ -7,12 +7,11 @@ same name a duplicate, or not.
 
 from functools import lru_cache
 from hashlib import blake2b
-
-import msgspec
+from struct import Struct
 
 from tickwheel.delivery.message import Message
 
-_encode = msgspec.json.Encoder().encode
+_signed_64 = Struct("<q").unpack
 
 
 def name_of(key: str | None, id_: str) -> int:
@@ -21,8 +20,8 @@ def name_of(key: str | None, id_: str) -> int:
     >>> name_of(None, "a") != name_of("", "a")
     True
     """
-    text = b"\0" + id_.encode() if key is None else b"\1%d:" % len(key) + key.encode() + id_.encode()
-    return int.from_bytes(blake2b(text, digest_size=8).digest(), "little", signed=True)
+    text = f"\0{id_}" if key is None else f"{len(key)}:{key}{id_}"
+    return _number(text.encode())
 
 
 @lru_cache(4096)
@@ -30,11 +29,23 @@ def lane_of(key: str | None) -> int | None:
     """The number of a key's lane; `None` for no key, which waits for nobody."""
     if key is None:
         return None
-    return int.from_bytes(blake2b(key.encode(), digest_size=8, person=b"lane").digest(), "little", signed=True)
+    return _number(key.encode())
 
 
 def content_of(message: Message) -> bytes:
-    """16 bytes of the content: a delay as it was given, not the due time that came of it."""
-    when = message.due_ms if message.delay_ms is None else ["delay_ms", message.delay_ms]
-    what = message.payload if isinstance(message.payload, bytes) else ["json", message.payload]
-    return blake2b(_encode([when, what]), digest_size=16).digest()
+    """A digest of the content: a delay as it was given, not the due time that came of it.
+
+    15 bytes for JSON and 16 for other bytes, so that the two are never the same content.
+    """
+    payload = message.payload
+    if message.delay_ms is not None:
+        content = b"+%r %b" % (message.delay_ms, payload)
+    else:
+        content = b"%d %b" % (message.due_ms, payload)
+    return blake2b(content, digest_size=16 if isinstance(payload, bytes) else 15).digest()
+
+
+def _number(text: bytes) -> int:
+    number: int
+    [number] = _signed_64(blake2b(text, digest_size=8).digest())
+    return number

@@ -38,10 +38,11 @@ def fields_of(line: Line, columns: Columns) -> Fields:
     >>> fields_of(Line(1, b'{"id": "a", "due": 5}', 21), Columns()).due
     5
     """
-    text = line.text().replace("\r", " ")  # in JSON a return is white space; out again it must not split a line
+    text = line.text().strip(_WHITE_SPACE.decode())
     try:
-        values = _object.decode(text.encode())
-        names = _count.decode(text.strip())
+        names = _count.decode(text)  # refuses a return inside of text
+        # So a return is white space; out again it must not split a line.
+        values = _object.decode(text.replace("\r", " ").encode())
         fields = _fields(values, columns)
     except (msgspec.DecodeError, json.JSONDecodeError) as error:
         raise BadRecord(f"not a JSON object: {error}", _ALLOWED) from None

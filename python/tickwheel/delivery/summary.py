@@ -1,6 +1,6 @@
 """What became of everything (rule D11): counts, and the lateness of what was delivered.
 
-Always `resumed + accepted = delivered + cancelled + undeliverable + not_delivered`. The names beyond D11's: `resumed` was
+Always `resumed + accepted = delivered + cancelled + undeliverable + not_delivered`. Beyond D11: `resumed` was
 waiting in the store already; `undeliverable` was refused by its destination to the last attempt, `dead_letters` counts
 it too; `cancels_too_late` came when the message had gone out; the message of `cancels_unknown` did not come, they are
 remembered. Lateness is of this run, from the ledger; percentiles are nearest-rank: of 1, 2, 3 and 4 ms, p99 is 4.

@@ -5,6 +5,7 @@ A time always has a zone. What is finer than a millisecond is rounded up, so tha
 
 import re
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
 from tickwheel.delivery.errors import BadRecord
 
@@ -45,13 +46,14 @@ def number_or_text(text: str) -> int | str:
     return int(text) if _EPOCH_MS.fullmatch(text) else text
 
 
+@lru_cache(2048)  # what is written out together was due, and is sent, at few different times
 def rfc_3339(epoch_ms: int) -> str:
     """In UTC with milliseconds, as everything is written out.
 
     >>> rfc_3339(1)
     '1970-01-01T00:00:00.001Z'
     """
-    return (_EPOCH + timedelta(milliseconds=epoch_ms)).strftime("%Y-%m-%dT%H:%M:%S.") + f"{epoch_ms % 1000:03}Z"
+    return (_EPOCH + timedelta(milliseconds=epoch_ms)).isoformat(timespec="milliseconds")[:-6] + "Z"
 
 
 def _epoch_ms(text: str, name: str) -> int:

@@ -21,6 +21,8 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
+import msgspec
+
 from tickwheel import TimerTask
 from tickwheel.delivery.message import Message
 from tickwheel.delivery.store import Outcome, Position, Waiting
@@ -49,22 +51,22 @@ class State(Enum):
     OVER = auto()  # has its outcome, or went back to the store
 
 
-class Entry:
-    """A message in memory. `task` is its place on the timer, while it has one."""
+class Entry(msgspec.Struct, eq=False, gc=False):
+    """A message in memory. `task` is its place on the timer, while it has one.
 
-    __slots__ = ("attempt", "due_ms", "lane", "message", "outcome", "redelivered", "seq", "size", "state", "task")
+    The garbage collector does not look at it, as it would at every message in turn: whoever ends it cuts its ties.
+    """
 
-    def __init__(self, row: Waiting, lane: "Lane | None") -> None:
-        self.seq = row.seq
-        self.due_ms = row.due_ms
-        self.lane = lane
-        self.size = row.size
-        self.redelivered = row.redelivered
-        self.message: Message | None = None
-        self.attempt = 0
-        self.outcome: Outcome | None = None
-        self.state = State.HELD
-        self.task: TimerTask | None = None
+    seq: int
+    due_ms: int
+    lane: "Lane | None"
+    size: int
+    redelivered: bool
+    message: Message | None = None
+    attempt: int = 0
+    outcome: Outcome | None = None
+    state: State = State.HELD
+    task: TimerTask | None = None
 
     @property
     def position(self) -> Position:
@@ -100,10 +102,9 @@ class Lane:
         return self._heap[0][2] if self._heap else None
 
     def pop(self) -> Entry:
-        """Take the first one out."""
-        entry = self.first()
-        assert entry is not None
-        heapq.heappop(self._heap)
+        """Take the first one out, which there is."""
+        while (entry := heapq.heappop(self._heap)[2]).state is State.OVER:
+            pass
         self.leaves(entry)
         return entry
 
@@ -226,9 +227,10 @@ class Window:
 
     def take(self, lane: Lane) -> Entry:
         """Its first message flies."""
-        lane.flying = lane.pop()
-        self._look_after(lane)
-        return lane.flying
+        lane.flying = entry = lane.pop()
+        if lane.more_from is not None:
+            self._look_after(lane)
+        return entry
 
     def put_back(self, entry: Entry) -> None:
         """It does not fly after all, as it would be early."""
@@ -245,7 +247,8 @@ class Window:
                 lane.flying = None
             else:
                 lane.leaves(entry)
-                self._look_after(lane)
+                if lane.more_from is not None:
+                    self._look_after(lane)
 
     def forget(self, seq: int) -> None:
         """Its outcome is committed."""
@@ -270,7 +273,7 @@ class Window:
         number, lane = self._number(row), self._lane(row)
         if number is not None and lane is None:
             lane = self._lanes[number] = Lane(number)
-        entry = self._entries[row.seq] = Entry(row, lane)
+        entry = self._entries[row.seq] = Entry(row.seq, row.due_ms, lane, row.size, row.redelivered)
         self.size += entry.size
         if lane is not None:
             lane.push(entry)

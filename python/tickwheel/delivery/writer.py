@@ -21,17 +21,17 @@ from typing import Final
 
 from tickwheel.delivery.dispatcher import Dispatcher, Settled, TakenBack
 from tickwheel.delivery.items import OTHER_CONTENT, Answer, Item, Look, Put, letter_of
+from tickwheel.delivery.lateness import Lateness
 from tickwheel.delivery.loader import Loader
 from tickwheel.delivery.message import Cancel
 from tickwheel.delivery.sinks.lines import record_of
-from tickwheel.delivery.store import Done, Known, Outcome, Store, Waiting, inputs, letters, meta
+from tickwheel.delivery.store import Done, Incoming, Known, Outcome, Store, inputs, letters, meta
 from tickwheel.delivery.store.housekeeping import Checkpoints, Housekeeping
 from tickwheel.delivery.store.inputs import Progress
 from tickwheel.delivery.store.letters import Letter
 from tickwheel.delivery.summary import Summary
-from tickwheel.delivery.window import Entry
 
-_GROUP: Final = 1_500  # items in one transaction, so that it takes well under 50 ms
+_GROUP: Final = 600  # items in one transaction, so that it takes well under 50 ms
 _QUEUE: Final = 6_000  # items that wait for theirs
 _GATHER_S: Final = 0.02
 _GROUP_S: Final = 0.05
@@ -57,6 +57,7 @@ class Writer:
         wall_ns: Callable[[], int] = time.time_ns,
     ) -> None:
         self.summary = Summary()
+        self.lateness = Lateness()
         self.first_due_ms: int | None = store.first_due_ms()
         """Of what waits, until the loader is started."""
         self._store = store
@@ -198,7 +199,7 @@ class Writer:
         unwritten = self._write_letters()
         if settled:
             self._sync()
-        group = _Group(self._store, self._dispatcher, self.summary, now_ms)
+        group = _Group(self._store, self._dispatcher, self.summary, self.lateness, now_ms)
         with self._store.transaction():
             if unwritten:
                 letters.written(self._store.db, unwritten)
@@ -207,7 +208,7 @@ class Writer:
             if position is not None and settled:
                 meta.put(self._store.db, "position", position)
             letters.put(self._store.db, group.letters, now_ms)
-            entries = self._admit(group) + self._loader.load()
+            entries = self._loader.admit(group.fresh) + self._loader.load()
             more = self._housekeeping.step(now_ms, is_idle=not tickets and not settled)
         self._has_letters = self._has_letters or bool(group.letters)
         if self._checkpoints is not None and (tickets or settled):
@@ -220,12 +221,6 @@ class Writer:
         if more:
             self.wake()
         return more
-
-    def _admit(self, group: "_Group") -> list[Entry]:
-        entries = self._loader.admit(group.rows.values())
-        for entry in entries:
-            entry.message = group.fresh[entry.seq].incoming.message
-        return entries
 
     def _committed(self, settled: Sequence[Settled], group: "_Group") -> None:
         with self._dispatcher.lock:
@@ -267,14 +262,14 @@ class Writer:
 class _Group:
     """What one transaction does for tickets and outcomes; and what has to follow once it is committed."""
 
-    def __init__(self, store: Store, dispatcher: Dispatcher, summary: Summary, now_ms: int) -> None:
-        self.fresh: dict[int, Put] = {}
-        self.rows: dict[int, Waiting] = {}
+    def __init__(self, store: Store, dispatcher: Dispatcher, summary: Summary, lateness: Lateness, now_ms: int) -> None:
+        self.fresh: dict[int, Incoming] = {}
         self.letters: list[Letter] = []
         self.taken_back: list[int] = []
         self._store = store
         self._dispatcher = dispatcher
         self._summary = summary
+        self._lateness = lateness
         self._now_ms = now_ms
 
     def apply(self, items: Iterable[Item]) -> list[Answer]:
@@ -293,6 +288,7 @@ class _Group:
         for one in settled:
             if one.done.outcome is Outcome.DELIVERED:
                 self._summary.delivered += 1
+                self._lateness.add(one.done.lateness_us or 0)
             elif one.delivery is not None and one.reason is not None:
                 record = record_of(one.delivery.message)
                 self.letters.append(Letter("delivery", one.done.seq, one.reason, _ALLOWED, record))
@@ -313,31 +309,28 @@ class _Group:
         return None
 
     def _accept(self, puts: Sequence[Put]) -> list[Answer]:
-        answers = []
-        for put, (known, is_new) in zip(
-            puts, self._store.accept([put.incoming for put in puts], self._now_ms), strict=True
-        ):
-            if is_new:
-                answers.append(self._new(put, known))
-            elif known.content == put.incoming.content:
-                self._summary.duplicates += 1
-                answers.append(Answer.DUPLICATE)
+        answers, before = [], len(self.fresh)
+        for put, known in zip(puts, self._store.accept([put.incoming for put in puts], self._now_ms), strict=True):
+            if isinstance(known, int):
+                self.fresh[known] = put.incoming
+                answers.append(Answer.ACCEPTED)
+            elif known is None:
+                self._summary.accepted += 1
+                self._summary.cancelled += 1
+                answers.append(Answer.CANCELLED)
             else:
-                if put.record is not None:
-                    self.letters.append(letter_of(put.record, OTHER_CONTENT))
-                self._summary.dead_letters += put.record is not None
-                answers.append(Answer.OTHER_CONTENT)
+                answers.append(self._again(put, known))
+        self._summary.accepted += len(self.fresh) - before
         return answers
 
-    def _new(self, put: Put, known: Known) -> Answer:
-        self._summary.accepted += 1
-        if known.outcome is not None:
-            self._summary.cancelled += 1
-            return Answer.CANCELLED
-        item = put.incoming
-        self.fresh[known.seq] = put
-        self.rows[known.seq] = Waiting(known.due_ms, known.seq, item.lane, item.size, redelivered=False)
-        return Answer.ACCEPTED
+    def _again(self, put: Put, known: Known) -> Answer:
+        if known.content != put.incoming.content:
+            if put.record is not None:
+                self.letters.append(letter_of(put.record, OTHER_CONTENT))
+                self._summary.dead_letters += 1
+            return Answer.OTHER_CONTENT
+        self._summary.duplicates += 1
+        return Answer.DUPLICATE
 
     def _cancel(self, cancel: Cancel) -> Answer:
         known = self._store.find(cancel.key, cancel.id)
@@ -347,7 +340,7 @@ class _Group:
         answer = self._state(known)
         if answer is Answer.WAITING:
             if self._dispatcher.take_back(known.seq) in (TakenBack.TAKEN, TakenBack.ABSENT):
-                self.rows.pop(known.seq, None)
+                self.fresh.pop(known.seq, None)
                 self.taken_back.append(known.seq)
                 self._store.finish([Done(known.seq, known.due_ms, Outcome.CANCELLED, self._now_ms)])
                 self._summary.cancelled += 1

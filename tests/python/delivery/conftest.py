@@ -89,7 +89,7 @@ class Desk:
             wall_ns=self.wall_ns,
         )
         writer = self.engine.writer
-        self.sender = Sender(self.engine.dispatcher, self.sink, gate=writer.gate, note_position=writer.note_position)
+        self.sender = Sender(self.engine.dispatcher, self.sink, gate=lambda: True, note_position=writer.note_position)
 
     def _open(self, settings: SinkSettings) -> Sink:
         self.opened.append(settings)

@@ -6,7 +6,8 @@ from typing import BinaryIO
 
 import pytest
 
-from delivery.corpus.cases import CASES, OK, Case
+from delivery.corpus.cases import CASES
+from delivery.corpus.making import OK, Case
 from tickwheel.delivery.csv_rows import read_csv
 from tickwheel.delivery.errors import BadRecord
 from tickwheel.delivery.message import Columns, check

@@ -32,7 +32,11 @@ def ids(found: list[Record]) -> list[str | None]:
     return [None if isinstance(record.content, BadRecord) else str(record.content.id) for record in found]
 
 
-ROWS = {"id": [f"m{at}" for at in range(5000)], "due": list(range(5000)), "x": [f"{at}" * 9 for at in range(5000)]}
+ROWS: dict[str, list[Any]] = {
+    "id": [f"m{at}" for at in range(5000)],
+    "due": list(range(5000)),
+    "x": [f"{at}" * 9 for at in range(5000)],
+}
 
 
 def test_rows_are_records_and_their_line_is_the_row__D1() -> None:
@@ -106,14 +110,16 @@ def test_a_file_that_can_not_be_opened_is_one_dead_letter__D2(file: bytes) -> No
     assert record.content.allowed
 
 
-def test_a_broken_row_group_costs_its_own_rows_only__D2() -> None:
-    file = bytearray(parquet(ROWS, row_group_size=1300, compression="zstd", write_page_checksum=True))
+@pytest.mark.parametrize("compression", ["zstd", "none"])
+def test_a_broken_row_group_costs_its_own_rows_only__D2(compression: str) -> None:
+    file = bytearray(parquet(ROWS, row_group_size=1300, compression=compression, write_page_checksum=True))
     chunk = pq.ParquetFile(io.BytesIO(bytes(file))).metadata.row_group(1).column(2)
     file[chunk.dictionary_page_offset + chunk.total_compressed_size // 2] ^= 0xFF
     found = records(bytes(file))
     [bad] = [record for record in found if isinstance(record.content, BadRecord)]
     assert isinstance(bad.content, BadRecord)
     assert bad.content.reason.startswith(f"rows {bad.line} to 2600 can't be read: ")
+    assert "CRC" in bad.content.reason
     assert 1300 < bad.line <= 2600
     assert [id_ for id_ in ids(found) if id_] == ROWS["id"][: bad.line - 1] + ROWS["id"][2600:]
     assert [record.line for record in found] == [*range(1, bad.line + 1), *range(2601, 5001)]

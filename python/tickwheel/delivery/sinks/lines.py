@@ -15,6 +15,28 @@ from tickwheel.delivery.times import rfc_3339
 _encode = msgspec.json.Encoder().encode
 
 
+def _line_with(payload: str) -> type[msgspec.Struct]:
+    """A line whose payload has this name; a struct is written out faster than a dict."""
+    return msgspec.defstruct(
+        "Line",
+        [
+            ("id", str),
+            ("key", str | None),
+            ("due", str),
+            ("payload", msgspec.Raw | str, msgspec.field(name=payload)),
+            ("delivered_at", str),
+            ("lateness_ms", float),
+            ("attempt", int),
+            ("redelivered", bool),
+        ],
+        gc=False,
+    )
+
+
+_OfJson = _line_with("payload")
+_OfBytes = _line_with("payload_base64")
+
+
 def record_of(message: Message) -> bytes:
     """The message as it could be given again, without its newline (rule D1)."""
     return _encode({"id": message.id, "key": message.key, "due": rfc_3339(message.due_ms), **_payload(message)})
@@ -23,21 +45,22 @@ def record_of(message: Message) -> bytes:
 def line_of(delivery: Delivery) -> bytes:
     """The line, with its newline."""
     message = delivery.message
-    return (
-        _encode(
-            {
-                "id": message.id,
-                "key": message.key,
-                "due": rfc_3339(message.due_ms),
-                **_payload(message),
-                "delivered_at": rfc_3339(delivery.delivered_at_ms),
-                "lateness_ms": round(delivery.lateness_ms, 3),
-                "attempt": delivery.attempt,
-                "redelivered": delivery.redelivered,
-            }
-        )
-        + b"\n"
+    kind, payload = (
+        (_OfBytes, b64encode(message.payload).decode())
+        if isinstance(message.payload, bytes)
+        else (_OfJson, message.payload)
     )
+    line = kind(
+        message.id,
+        message.key,
+        rfc_3339(message.due_ms),
+        payload,
+        rfc_3339(delivery.delivered_at_ms),
+        round(delivery.lateness_ms, 3),
+        delivery.attempt,
+        delivery.redelivered,
+    )
+    return _encode(line) + b"\n"
 
 
 def _payload(message: Message) -> dict[str, object]:

@@ -11,7 +11,6 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import ClassVar, TypeAlias
 
 from tickwheel.delivery.errors import WrongUsage
@@ -58,10 +57,7 @@ def sink_of_function(function: Function) -> SinkOpener:
     """A sink that calls this. Errors: `WrongUsage` if it can't be called, or would run nothing when it is."""
     if not callable(function):
         raise WrongUsage(f"{function!r} can't be called: name a function that takes one Delivery")
-    inner: object = function
-    while isinstance(inner, partial):
-        inner = inner.func
-    forms = [inner, getattr(inner, "__call__", None)]  # noqa: B004, an object's own method, which may be async
+    forms = [function, getattr(function, "__call__", None)]  # noqa: B004, an object's own method, which may be async
     is_lazy = (inspect.iscoroutinefunction, inspect.isasyncgenfunction, inspect.isgeneratorfunction)
     if any(is_one(form) for form in forms for is_one in is_lazy):
         raise WrongUsage(f"{function!r} is a coroutine function or a generator: {_ORDINARY}")

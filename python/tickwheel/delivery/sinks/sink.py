@@ -16,7 +16,7 @@ import msgspec
 from tickwheel.delivery.message import Message
 
 
-class Delivery(msgspec.Struct, frozen=True):
+class Delivery(msgspec.Struct, frozen=True, gc=False):
     """A message on its way out: the wall clock when it was sent, and by how much that was late.
 
     `seq` numbers the messages of one store in order of acceptance, and stays the same when a message is sent again.

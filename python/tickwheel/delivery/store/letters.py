@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from tickwheel.delivery.store import meta
-from tickwheel.delivery.store.rows import insert
+from tickwheel.delivery.store.rows import Value, insert
 
 KEPT = 10_000
 """How many that were written out are kept, for the report."""
@@ -26,9 +26,8 @@ class Letter(NamedTuple):
 
 def put(db: sqlite3.Connection, letters: Sequence[Letter], at_ms: int) -> None:
     """To be written out after the commit."""
-    insert(
-        db, "INSERT INTO dead_letters (at_ms, source, line, reason, allowed, record)", [(at_ms, *it) for it in letters]
-    )
+    values: list[Value] = [value for letter in letters for value in (at_ms, *letter)]
+    insert(db, "INSERT INTO dead_letters (at_ms, source, line, reason, allowed, record)", values, 6)
 
 
 def unwritten(db: sqlite3.Connection, most: int = 1_000) -> tuple[list[Letter], int]:

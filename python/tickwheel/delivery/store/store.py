@@ -11,8 +11,9 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import IntEnum
+from itertools import chain
 from pathlib import Path
-from typing import NamedTuple, Self, TypeAlias
+from typing import Self, TypeAlias
 
 import msgspec
 
@@ -21,7 +22,7 @@ from tickwheel.delivery.message import Message
 from tickwheel.delivery.names import content_of, lane_of, name_of
 from tickwheel.delivery.store import meta
 from tickwheel.delivery.store.ids import Ids
-from tickwheel.delivery.store.rows import execute_many, insert, select_in
+from tickwheel.delivery.store.rows import Value, execute_many, insert, select_in
 from tickwheel.delivery.store.schema import connect
 
 Position: TypeAlias = tuple[int, int]
@@ -37,7 +38,7 @@ class Outcome(IntEnum):
     DEAD = 3
 
 
-class Incoming(NamedTuple):
+class Incoming(msgspec.Struct, frozen=True, gc=False):
     """A message on its way into the store, with what the store asks about it."""
 
     message: Message
@@ -54,7 +55,7 @@ class Incoming(NamedTuple):
         )
 
 
-class Known(NamedTuple):
+class Known(msgspec.Struct, frozen=True, gc=False):
     """A message that was accepted before; `outcome` is `None` while it waits."""
 
     seq: int
@@ -63,7 +64,7 @@ class Known(NamedTuple):
     outcome: Outcome | None
 
 
-class Waiting(NamedTuple):
+class Waiting(msgspec.Struct, frozen=True, gc=False):
     """A message that waits, without its text."""
 
     due_ms: int
@@ -78,7 +79,7 @@ class Waiting(NamedTuple):
         return self.due_ms, self.seq
 
 
-class Done(NamedTuple):
+class Done(msgspec.Struct, frozen=True, gc=False):
     """A message that has its outcome."""
 
     seq: int
@@ -103,6 +104,7 @@ class Store:
             self._next_seq: int = max(last_seq or 0, meta.get_int(self._db, "last_seq")) + 1
             self.waiting: int
             [(self.waiting,)] = self._db.execute("SELECT count(*) FROM waiting")
+            self._cancels: int
             [(self._cancels,)] = self._db.execute("SELECT count(*) FROM cancels")
 
     @property
@@ -124,30 +126,22 @@ class Store:
         """What is not committed is undone."""
         self._db.close()
 
-    def accept(self, incoming: Sequence[Incoming], now_ms: int) -> list[tuple[Known, bool]]:
-        """Take messages in, in this order; for each, as it is known now, and whether it is new.
-
-        One that was cancelled before it came is new and has its outcome.
+    def accept(self, incoming: Sequence[Incoming], now_ms: int) -> list[int | Known | None]:
+        """Take messages in, in this order; for each its new `seq`, or what is known of it already; `None` for one that
+        is new but was cancelled before it came.
         """
-        hits = self.ids.find([item.name for item in incoming])
-        fresh: dict[int, Incoming] = {}
-        answers = []
-        cancelled = []
-        for item in incoming:
-            seqs = hits.get(item.name)
-            if seqs and (known := self._same_name(seqs, item.message, fresh)):
-                answers.append((known, False))
-                continue
-            seq = self._next_seq
-            self._next_seq += 1
-            outcome = Outcome.CANCELLED if self._cancels and self._forget_cancel(item) else None
-            if outcome:
-                cancelled.append(Done(seq, item.message.due_ms, outcome, now_ms))
-            fresh[seq] = item
-            hits.setdefault(item.name, []).append(seq)
-            answers.append((Known(seq, item.message.due_ms, item.content, outcome), True))
-        self._write(fresh, {done.seq for done in cancelled})
-        self._write_outcomes(cancelled)
+        names = [item.name for item in incoming]
+        hits = self.ids.find(names)
+        if not hits and len(set(names)) == len(names):
+            new: Sequence[Incoming] = incoming
+            answers: list[int | Known | None] = list(range(self._next_seq, self._next_seq + len(new)))
+        else:
+            new, answers = self._sift(incoming, hits)
+        seqs = self._write(new)
+        if self._cancels:
+            for seq, item in zip(seqs, new, strict=True):
+                if self._was_cancelled(item, seq, now_ms):
+                    answers[answers.index(seq)] = None
         return answers
 
     def find(self, key: str | None, id_: str) -> Known | None:
@@ -182,7 +176,10 @@ class Store:
     def finish(self, done: Sequence[Done]) -> None:
         """These have their outcome."""
         gone = "DELETE FROM waiting WHERE (due_ms, seq) IN (SELECT column1, column2 FROM (VALUES {}))"
-        execute_many(self._db, gone, [(one.due_ms, one.seq) for one in done])
+        positions: list[Value] = []
+        for one in done:
+            positions += (one.due_ms, one.seq)
+        execute_many(self._db, gone, positions, 2)
         self.waiting -= len(done)
         self._write_outcomes(done)
         for one in done:
@@ -209,7 +206,7 @@ class Store:
     def mark_redelivered(self, positions: Sequence[Position]) -> None:
         """These were tried, and may have arrived."""
         mark = "UPDATE waiting SET redelivered = 1 WHERE (due_ms, seq) IN (SELECT column1, column2 FROM (VALUES {}))"
-        execute_many(self._db, mark, positions)
+        execute_many(self._db, mark, list(chain.from_iterable(positions)), 2)
 
     def is_waiting(self, known: Known) -> bool:
         """Whether it has no outcome that is written."""
@@ -248,53 +245,66 @@ class Store:
             for seq, id_, key, due_ms, payload in select_in(self._db, select, seqs)
         }
 
-    def _write(self, fresh: Mapping[int, Incoming], cancelled: Iterable[int]) -> None:
-        insert(
-            self._db,
-            "INSERT INTO messages (seq, name, due_ms, key, id, content, outcome)",
-            [
-                (
-                    seq,
-                    item.name,
-                    item.message.due_ms,
-                    item.message.key,
-                    item.message.id,
-                    item.content,
-                    Outcome.CANCELLED if seq in cancelled else None,
-                )
-                for seq, item in fresh.items()
-            ],
-        )
-        for seq, item in fresh.items():
-            self.ids.add(item.name, seq)
-        waiting = {seq: item for seq, item in fresh.items() if seq not in cancelled} if cancelled else fresh
-        insert(
-            self._db,
-            "INSERT INTO bodies (seq, payload)",
-            [(seq, _stored(item.message.payload)) for seq, item in waiting.items()],
-        )
-        insert(
-            self._db,
-            "INSERT INTO waiting (due_ms, seq, lane, size)",
-            sorted((item.message.due_ms, seq, item.lane, item.size) for seq, item in waiting.items()),
-        )
-        self.waiting += len(waiting)
+    def _sift(
+        self, incoming: Sequence[Incoming], hits: dict[int, list[int]]
+    ) -> tuple[list[Incoming], list[int | Known | None]]:
+        """Those that are new, and the answers to all; `hits` are messages whose names have the same numbers."""
+        new: list[Incoming] = []
+        answers: list[int | Known | None] = []
+        for item in incoming:
+            same = hits.setdefault(item.name, [])
+            known = next(filter(None, (self._same_name(seq, item, new) for seq in same)), None)
+            if known is None:
+                seq = self._next_seq + len(new)
+                same.append(seq)
+                new.append(item)
+            answers.append(known or seq)
+        return new, answers
+
+    def _same_name(self, seq: int, item: Incoming, new: Sequence[Incoming]) -> Known | None:
+        message = item.message
+        if seq < self._next_seq:
+            return self._known(seq, message.key, message.id)
+        other = new[seq - self._next_seq]
+        if (other.message.key, other.message.id) != (message.key, message.id):
+            return None
+        return Known(seq, other.message.due_ms, other.content, None)
+
+    def _write(self, incoming: Sequence[Incoming]) -> Sequence[int]:
+        """Messages that are all new; returns their numbers."""
+        if not incoming:
+            return []
+        seqs = range(self._next_seq, self._next_seq + len(incoming))
+        self._next_seq += len(incoming)
+        messages: list[Value] = []
+        bodies: list[Value] = []
+        for seq, item in zip(seqs, incoming, strict=True):
+            message = item.message
+            messages += (seq, item.name, message.due_ms, message.key, message.id, item.content)
+            bodies += (seq, _stored(message.payload))
+        waiting = sorted([(it.message.due_ms, seq, it.lane, it.size) for seq, it in zip(seqs, incoming, strict=True)])
+        insert(self._db, "INSERT INTO messages (seq, name, due_ms, key, id, content)", messages, 6)
+        insert(self._db, "INSERT INTO bodies (seq, payload)", bodies, 2)
+        insert(self._db, "INSERT INTO waiting (due_ms, seq, lane, size)", list(chain.from_iterable(waiting)), 4)
+        self.ids.add([item.name for item in incoming], seqs)
+        self.waiting += len(incoming)
+        return seqs
+
+    def _was_cancelled(self, item: Incoming, seq: int, now_ms: int) -> bool:
+        message = item.message
+        same = "name = ? AND id = ? AND key IS ?"
+        deleted = self._db.execute(f"DELETE FROM cancels WHERE {same}", (item.name, message.id, message.key))
+        if not deleted.rowcount:
+            return False
+        self._cancels -= deleted.rowcount
+        self.finish([Done(seq, message.due_ms, Outcome.CANCELLED, now_ms)])
+        return True
 
     def _write_outcomes(self, done: Sequence[Done]) -> None:
-        insert(
-            self._db,
-            "INSERT INTO ledger (seq, outcome, at_ms, lateness_us, attempts, redelivered)",
-            [(one.seq, one.outcome, one.at_ms, one.lateness_us, one.attempts, one.redelivered) for one in done],
-        )
-
-    def _same_name(self, seqs: Iterable[int], message: Message, fresh: Mapping[int, Incoming]) -> Known | None:
-        for seq in seqs:
-            if item := fresh.get(seq):
-                if (item.message.key, item.message.id) == (message.key, message.id):
-                    return Known(seq, item.message.due_ms, item.content, None)
-            elif known := self._known(seq, message.key, message.id):
-                return known
-        return None
+        values: list[Value] = []
+        for one in done:
+            values += (one.seq, one.outcome, one.at_ms, one.lateness_us, one.attempts, one.redelivered)
+        insert(self._db, "INSERT INTO ledger (seq, outcome, at_ms, lateness_us, attempts, redelivered)", values, 6)
 
     def _known(self, seq: int, key: str | None, id_: str) -> Known | None:
         row = self._db.execute(
@@ -302,20 +312,13 @@ class Store:
         ).fetchone()
         return Known(row[0], row[1], row[2], Outcome(row[3]) if row[3] else None) if row else None
 
-    def _forget_cancel(self, item: Incoming) -> bool:
-        deleted = self._db.execute(
-            "DELETE FROM cancels WHERE name = ? AND id = ? AND key IS ?", (item.name, item.message.id, item.message.key)
-        )
-        self._cancels -= deleted.rowcount
-        return deleted.rowcount > 0
-
     def _plan(self, where: str, values: Sequence[int]) -> list[Waiting]:
         rows = self._db.execute(f"SELECT due_ms, seq, lane, size, redelivered FROM waiting WHERE {where}", values)
         return [Waiting(due_ms, seq, lane, size, bool(again)) for due_ms, seq, lane, size, again in rows.fetchall()]
 
 
 def _stored(payload: msgspec.Raw | bytes) -> str | bytes:
-    return payload if isinstance(payload, bytes) else bytes(payload).decode()
+    return payload if isinstance(payload, bytes) else str(payload, "utf-8")
 
 
 def size_of(message: Message) -> int:

@@ -44,7 +44,8 @@ def postgres_url() -> Iterator[str]:
     secret = folder / "secret"
 
     def run(*command: str) -> None:
-        done = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **as_user)  # type: ignore[call-overload]
+        said = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+        done: subprocess.CompletedProcess[str] = subprocess.run(command, cwd=folder, **said, **as_user)  # type: ignore[call-overload]
         assert done.returncode == 0, done.stdout
 
     try:
@@ -52,7 +53,7 @@ def postgres_url() -> Iterator[str]:
         if user is not None:
             for path in (folder, secret):
                 os.chown(path, user.pw_uid, user.pw_gid)
-        run(initdb, "-D", str(data), "-U", "tick", "-A", "scram-sha-256", f"--pwfile={secret}", "-E", "UTF8", "--no-sync")
+        run(initdb, "-D", str(data), "-U", "tick", "-A", "scram-sha-256", f"--pwfile={secret}", "-EUTF8", "--no-sync")
         options = f"-c listen_addresses='' -k {folder} -c fsync=off -c max_connections=20"
         run(pg_ctl, "-D", str(data), "-w", "-t", "60", "-l", str(folder / "log"), "-o", options, "start")
         try:

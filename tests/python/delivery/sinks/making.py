@@ -11,7 +11,17 @@ import msgspec
 from tickwheel.delivery.message import Message
 from tickwheel.delivery.sinks import Delivery, Sink, SinkSettings, open_sink
 
-ODD_IDS = ["line\nbreak", "tab\there", "\U0001f600 \u00e4\u00f6", "'; DROP TABLE t; --", '"', "\\", "%s {} ?", "x" * 5000]
+ODD_IDS = [
+    "line\nbreak",
+    "tab\there",
+    "\U0001f600 \u00e4\u00f6",
+    "'; DROP TABLE t; --",
+    '"',
+    "\\",
+    "%s {} ?",
+    "x" * 5000,
+]
+JSON = msgspec.Raw(b'{"x": 1.50}')
 DUE_MS = 1_700_000_000_000
 MIB = 1 << 20
 
@@ -19,7 +29,7 @@ MIB = 1 << 20
 def delivery(
     seq: int = 1,
     id_: str | None = None,
-    payload: msgspec.Raw | bytes = msgspec.Raw(b'{"x": 1.50}'),
+    payload: msgspec.Raw | bytes = JSON,
     key: str | None = "k",
     *,
     redelivered: bool = False,

@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from delivery.sinks.making import MIB, ODD_IDS, batch, delivery, opened
 
 import tickwheel
+from delivery.sinks.making import MIB, ODD_IDS, batch, delivery, opened
 from tickwheel.delivery.errors import WrongUsage
 from tickwheel.delivery.sinks import open_sink
 from tickwheel.delivery.sinks.http import HttpSink, idempotency_key
@@ -57,7 +57,8 @@ class Hook(BaseHTTPRequestHandler):
         self.server.requests.append((self.command, self.path, dict(self.headers), body))
         self.server.answer(self.server, self)
 
-    do_POST = do_GET = do_PUT = handle_anything
+    do_POST = handle_anything  # noqa: N815, the base class calls it so
+    do_GET = handle_anything  # noqa: N815
 
     def reply(self, status: int, body: bytes = b"", **headers: str) -> None:
         self.send_response(status)
@@ -67,7 +68,7 @@ class Hook(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def log_message(self, format: str, *args: Any) -> None: ...
+    def log_message(self, *args: Any) -> None: ...
 
 
 @pytest.fixture
@@ -112,7 +113,8 @@ def test_any_id_arrives_and_none_gets_into_the_headers__D10(receiver: Receiver, 
     sink.close()
     ((_, _, headers, body),) = receiver.requests
     assert (json.loads(body)["id"], json.loads(body)["key"]) == (id_, id_)
-    assert set(headers) == {"Host", "Accept-Encoding", "Content-Length", "Content-Type", "Idempotency-Key", "User-Agent"}
+    usual = {"Host", "Accept-Encoding", "Content-Length", "Content-Type", "User-Agent"}
+    assert set(headers) == {*usual, "Idempotency-Key"}
 
 
 def test_a_payload_of_a_mebibyte_arrives__D10(receiver: Receiver) -> None:
@@ -134,8 +136,8 @@ def test_two_hundred_and_something_has_arrived__D10(receiver: Receiver, status: 
 
 @pytest.mark.parametrize("status", [400, 401, 404, 409, 413, 429, 500, 503])
 def test_another_status_is_a_failed_attempt_with_what_was_said__D6(receiver: Receiver, status: int) -> None:
-    headers = {"Retry-After": "0"}
-    receiver.answer = lambda server, hook: hook.reply(status, "schön\n\x1b[31m".encode() + b"\xff" + b"x" * 500, **headers)
+    said = "schön\n\x1b[31m".encode() + b"\xff" + b"x" * 500
+    receiver.answer = lambda server, hook: hook.reply(status, said, **{"Retry-After": "0"})
     sink = opened(receiver.url)
     refused = sink.send([delivery()])
     sink.close()
@@ -190,7 +192,24 @@ def test_an_endless_answer_is_not_read_to_its_end__D8(receiver: Receiver) -> Non
 
     receiver.answer = answer
     sink = opened(receiver.url)
+    began_s = time.monotonic()
     assert [sink.send([delivery(seq)]) for seq in range(2)] == [{}] * 2
+    assert time.monotonic() - began_s < 10  # and not until the time-out
+    sink.close()
+
+
+def test_the_rest_of_a_long_answer_is_not_taken_for_the_next_one__D6(receiver: Receiver) -> None:
+    def answer(_server: Receiver, hook: Hook) -> None:
+        hook.wfile.write(b"HTTP/1.1 500 No\r\nContent-Length: 70000\r\n\r\n" + b"x" * 65536)
+        if hook.rfile.readline():  # the next request, on the same connection
+            hook.wfile.write(b"x" * (70000 - 65536))
+        hook.close_connection = True
+
+    receiver.answer = answer
+    sink = opened(receiver.url)
+    assert list(sink.send([delivery(1)])) == [0]
+    receiver.answer = lambda server, hook: hook.reply(200)
+    assert sink.send([delivery(2)]) == {}
     sink.close()
 
 
@@ -286,12 +305,9 @@ def test_an_answer_that_is_not_http_is_a_failed_attempt__D6(receiver: Receiver, 
 
 def _certificate(folder: Path) -> tuple[Path, Path]:
     names = folder / "cert.pem", folder / "key.pem"
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
-        + ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1", "-out", names[0], "-keyout", names[1]],
-        check=True,
-        capture_output=True,
-    )
+    kind = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=localhost"
+    whose = ["-addext", "subjectAltName=IP:127.0.0.1", "-out", str(names[0]), "-keyout", str(names[1])]
+    subprocess.run(["openssl", *kind.split(), *whose], check=True, capture_output=True)
     return names
 
 
@@ -357,7 +373,9 @@ def test_a_user_in_the_address_is_refused_and_not_shown__D10(spec: str) -> None:
     assert "s3" not in str(error.value)
 
 
-@pytest.mark.parametrize("spec", ["https://host", "http://host:8080/@user/x?y=z@a", "http://[::1]:80/", "https://1.2.3.4/"])
+@pytest.mark.parametrize(
+    "spec", ["https://host", "http://host:8080/@user/x?y=z@a", "http://[::1]:80/", "https://1.2.3.4/"]
+)
 def test_ordinary_addresses_are_taken__D10(spec: str) -> None:
     assert callable(open_sink(spec))
 

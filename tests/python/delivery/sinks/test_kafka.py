@@ -10,8 +10,8 @@ import confluent_kafka
 import msgspec
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
-from delivery.sinks.making import MIB, ODD_IDS, batch, child_sending, delivery, kill_when_it_says, opened
 
+from delivery.sinks.making import MIB, ODD_IDS, batch, child_sending, delivery, kill_when_it_says, opened
 from tickwheel.delivery.errors import DeliveryFailed, WrongUsage
 from tickwheel.delivery.sinks import Sink, kafka, open_sink
 
@@ -109,9 +109,7 @@ def test_records_of_one_key_are_in_order__D4(spec: str, sink: Sink) -> None:
         assert found == list(expected)
 
 
-def test_a_refused_record_does_not_take_the_others_with_it__D6(
-    spec: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_refused_record_does_not_take_the_others_with_it__D6(spec: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kafka, "_LARGEST", 5000)
     sink = opened(spec)
     given = batch(range(256))
@@ -159,9 +157,7 @@ class FatalProducer:
         return 0
 
 
-def test_after_a_fatal_error_there_is_a_new_producer__D6(
-    spec: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_after_a_fatal_error_there_is_a_new_producer__D6(spec: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kafka, "Producer", FatalProducer)
     sink = opened(spec)
     refused = sink.send(batch([1, 2]))
@@ -245,8 +241,21 @@ def test_brokers_that_are_not_there_are_told__D10() -> None:
 
 @pytest.mark.parametrize(
     "spec",
-    ["kafka:", "kafka://", "kafka://host", "kafka://host/", "kafka:///topic", "kafka://host/a/b", "kafka://host/a b"]
-    + ["kafka://host/..", "kafka://host/t?x=y", "kafka://host:port/t", "kafka://a,,b/t", "kafka:host/t", "kafka://h/" + "t" * 250],
+    [
+        "kafka:",
+        "kafka://",
+        "kafka://host",
+        "kafka://host/",
+        "kafka:///topic",
+        "kafka://host/a/b",
+        "kafka://host/a b",
+        "kafka://host/..",
+        "kafka://host/t?x=y",
+        "kafka://host:port/t",
+        "kafka://a,,b/t",
+        "kafka:host/t",
+        "kafka://host/" + "t" * 250,
+    ],
 )
 def test_an_address_that_is_none_is_wrong_usage__D10(spec: str) -> None:
     with pytest.raises(WrongUsage, match="kafka://a:9092,b:9092/reminders"):

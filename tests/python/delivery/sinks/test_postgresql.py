@@ -9,8 +9,8 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from delivery.sinks.making import batch, child_sending, delivery, opened
 
+from delivery.sinks.making import batch, child_sending, delivery, opened
 from tickwheel.delivery.errors import DeliveryFailed, WrongUsage
 from tickwheel.delivery.sinks import Sink, open_sink
 
@@ -51,12 +51,13 @@ def run(beside: psycopg.Connection, *statements: str) -> None:
 
 
 def wait_in_the_middle(beside: psycopg.Connection, name: str, number: int) -> None:
-    """Each insert of the id `stop` waits while somebody holds the advisory lock of this number."""
+    """The insert of the id `id5` waits while somebody holds the advisory lock of this number."""
     run(
         beside,
         f"CREATE FUNCTION {name}_wait() RETURNS trigger LANGUAGE plpgsql AS"
         f" $$ BEGIN PERFORM pg_advisory_xact_lock({number}); RETURN new; END $$",
-        f"CREATE TRIGGER wait BEFORE INSERT ON {name} FOR EACH ROW WHEN (new.id = 'id5') EXECUTE FUNCTION {name}_wait()",
+        f"CREATE TRIGGER wait BEFORE INSERT ON {name} FOR EACH ROW WHEN (new.id = 'id5')"
+        f" EXECUTE FUNCTION {name}_wait()",
         f"SELECT pg_advisory_lock({number})",
     )
 
@@ -198,7 +199,9 @@ def test_a_statement_that_waits_too_long_fails_them_all__D6(
     assert ids(beside, name) == ["id1"]
 
 
-def test_a_nul_in_an_id_or_key_is_refused_with_the_reason__D6(name: str, sink: Sink, beside: psycopg.Connection) -> None:
+def test_a_nul_in_an_id_or_key_is_refused_with_the_reason__D6(
+    name: str, sink: Sink, beside: psycopg.Connection
+) -> None:
     refused = sink.send([delivery(1), delivery(2, "a\0b"), delivery(3), delivery(4, key="\0")])
     assert list(refused) == [1, 3]
     assert all("0x00" in reason for reason in refused.values())

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from delivery.sinks.making import batch, delivery, opened
 
+from delivery.sinks.making import batch, delivery, opened
 from tickwheel.delivery.errors import WrongUsage
 from tickwheel.delivery.sinks import Delivery, SinkSettings, open_sink, sink_of_function
 from tickwheel.delivery.sinks.python import PythonSink
@@ -158,10 +158,11 @@ def test_eight_threads_may_be_in_the_function_at_a_time__D10() -> None:
     together = threading.Barrier(PythonSink.threads)
     opener = sink_of_function(lambda one: together.wait(20))
     refusals: list[object] = []
-    threads = [
-        threading.Thread(target=lambda sink=opener(SinkSettings("store")): refusals.append(sink.send([delivery()])))
-        for _ in range(PythonSink.threads)
-    ]
+
+    def send() -> None:
+        refusals.append(opener(SinkSettings("store")).send([delivery()]))
+
+    threads = [threading.Thread(target=send) for _ in range(PythonSink.threads)]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from delivery.sinks.making import batch, delivery, opened
 
+from delivery.sinks.making import batch, delivery, opened
 from tickwheel.delivery.errors import DeliveryFailed, WrongUsage
 from tickwheel.delivery.sinks import open_sink
 from tickwheel.delivery.sinks.sqlite import SqliteSink
@@ -91,7 +91,9 @@ def test_a_constraint_that_ends_the_transaction_is_the_reason_of_all__D6(
     path: Path, beside: sqlite3.Connection
 ) -> None:
     opened(f"sqlite:{path}?table=t").close()
-    beside.execute("CREATE TRIGGER no BEFORE INSERT ON t WHEN new.id = 'id2' BEGIN SELECT RAISE(ROLLBACK, 'all out'); END")
+    beside.execute(
+        "CREATE TRIGGER no BEFORE INSERT ON t WHEN new.id = 'id2' BEGIN SELECT RAISE(ROLLBACK, 'all out'); END"
+    )
     sink = opened(f"sqlite:{path}?table=t")
     with pytest.raises(sqlite3.IntegrityError, match="all out"):
         sink.send(batch(range(5)))

@@ -1,0 +1,100 @@
+"""The ports of `tickwheel serve` and the threads behind them (rules D9, D11): one for HTTP, Flight has its own."""
+
+import asyncio
+import logging
+import socket
+import threading
+from contextlib import closing
+
+from tickwheel.delivery.engine import Engine
+from tickwheel.delivery.errors import WrongUsage
+from tickwheel.delivery.serve.door import Address, Door
+
+_REQUESTS_END_WITHIN_S = 5
+_STREAMS_END_WITHIN_S = 1
+_CONNECTIONS = 256  # each may have a body in memory
+
+
+class Doors:
+    """Both ports, open from the start, and the threads behind them. Errors: `WrongUsage` if one can't be opened."""
+
+    def __init__(self, listen: Address, flight: Address, token: bytes | None, max_payload: int, engine: Engine) -> None:
+        import uvicorn
+
+        from tickwheel.delivery.serve.flight import FlightDoor
+        from tickwheel.delivery.serve.http import app
+
+        door = Door(token, listen, flight)
+        logging.getLogger("uvicorn").setLevel(logging.ERROR)
+        self._server = uvicorn.Server(
+            uvicorn.Config(
+                app(engine, door, max_payload),
+                loop="asyncio",
+                http="h11",
+                ws="none",
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,
+                limit_concurrency=_CONNECTIONS,
+                timeout_graceful_shutdown=_REQUESTS_END_WITHIN_S,
+            )
+        )
+        self._socket = _listen(listen)
+        try:
+            with closing(_listen(flight)) as probe:  # says what is wrong, where Flight says that something is
+                port = probe.getsockname()[1]
+            location = flight.url("grpc", port)
+            self._flight = FlightDoor(location, engine.writer.submit, door, max_payload)
+        except BaseException:
+            self._socket.close()
+            raise
+        self.urls = f"{listen.url('http', self._socket.getsockname()[1])} and {location}"
+        self._over = threading.Event()
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._serve, name="http-serve", daemon=True)
+        self._thread.start()
+
+    def are_open(self, timeout_s: float) -> bool:
+        """Whether they still are after that time. Raises what ended them."""
+        self._over.wait(timeout_s)
+        if self._failure is not None:
+            raise self._failure
+        return not self._over.is_set()
+
+    def stop_requests(self) -> None:
+        """Close the HTTP port; requests that are under way get their answer, within some seconds."""
+        self._server.should_exit = True
+        self._thread.join(_REQUESTS_END_WITHIN_S + 1)
+
+    def stop_streams(self) -> bool:
+        """Close the Flight port; whether all streams have ended."""
+        return self._flight.stop(_STREAMS_END_WITHIN_S)
+
+    def _serve(self) -> None:
+        """Uvicorn leaves the signals alone in a thread that is not the main one."""
+        try:
+            asyncio.run(self._server.serve([self._socket]))
+        except BaseException as error:
+            self._failure = error
+        self._over.set()
+
+
+def _listen(address: Address) -> socket.socket:
+    family = socket.AF_INET6 if ":" in address.ip else socket.AF_INET
+    # Said to be TCP, as asyncio turns Nagle's algorithm off only then, which holds an answer up for 40 ms.
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # the one that took the port may have just died
+        if family == socket.AF_INET6:
+            listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        listening.bind((address.ip, address.port))
+        listening.listen(_CONNECTIONS)
+    except OSError as error:
+        listening.close()
+        raise WrongUsage(
+            f"{address.option} {address.host}:{address.port} can't be listened on: {error.strerror}; "
+            "name another, or port 0 for any that is free"
+        ) from error
+    return listening

@@ -1,0 +1,159 @@
+"""Batches of messages over Arrow Flight (rules D11, D12, S3): the fast way in.
+
+A client opens `do_exchange`, with any descriptor, and sends batches of D1's schema; each gets a batch of `ANSWERS` in
+return, row by row in order, once all of it is on disk. A row that can't be used is `bad record` with the reason, one
+whose key and id are known with other content is `other content`; both end nothing. What ends the stream:
+
+- `ArrowInvalid`: another schema, or a batch that is too large. Sending it again won't help.
+- `FlightUnauthenticatedError`: the token in the header `authorization: Bearer TOKEN`.
+- `FlightUnavailableError`: the server stops, or its delivery has failed. Later, send again what was not answered:
+  what was accepted is then answered as `duplicate`.
+"""
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+from pyarrow import flight, types
+
+from tickwheel.delivery.arrow_rows import MESSAGE_SCHEMA, read_rows
+from tickwheel.delivery.errors import BadRecord
+from tickwheel.delivery.items import OTHER_CONTENT, Answer, Item, Put
+from tickwheel.delivery.message import Cancel, Columns, Fields, check
+from tickwheel.delivery.serve.door import Door
+from tickwheel.delivery.serve.intake import Submit
+
+ANSWERS: Final = pa.schema([pa.field("answer", pa.string(), nullable=False), pa.field("reason", pa.string())])
+BAD: Final = "bad record"
+MAX_ROWS: Final = 10_000
+MAX_BYTES: Final = 64 << 20
+
+_USUAL = Columns()
+
+
+class FlightDoor(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no types
+    """Listens from the start, on `location`, at `port`. A thread of its own for each stream."""
+
+    def __init__(self, location: str, submit: Submit, door: Door, max_payload: int) -> None:
+        super().__init__(location, middleware={"token": _Token(door)})
+        self._submit = submit
+        self._max_payload = max_payload
+
+    def do_exchange(self, _context: Any, _descriptor: Any, reader: Any, writer: Any) -> None:
+        """One stream, until its client ends it."""
+        _check_schema(reader.schema)
+        writer.begin(ANSWERS)
+        for chunk in reader:
+            if chunk.data is not None:
+                writer.write_batch(self._answer(chunk.data))
+
+    def stop(self, timeout_s: float) -> bool:
+        """Take no more streams; whether those there were have ended within that time. Otherwise the process can't end
+        by itself, as there is no way to break one off.
+        """
+        closing = threading.Thread(target=self.shutdown, name="flight-serve", daemon=True)
+        closing.start()
+        closing.join(timeout_s)
+        return not closing.is_alive()
+
+    def _answer(self, batch: Any) -> Any:
+        size = batch.get_total_buffer_size()
+        if batch.num_rows > MAX_ROWS or size > MAX_BYTES:
+            raise pa.ArrowInvalid(
+                f"a batch has {batch.num_rows:,} rows and {size:,} bytes: it may have {MAX_ROWS:,} and {MAX_BYTES:,}; "
+                "send smaller ones"
+            )
+        now_ns = time.time_ns()
+        answers: list[str] = [BAD] * batch.num_rows
+        reasons: list[str | None] = [None] * batch.num_rows
+        tickets = []
+        start = 0
+        for rows in read_rows(batch, _USUAL):
+            items: dict[int, Item] = {}
+            for at, content in enumerate(rows.contents, start):
+                try:
+                    items[at] = self._item(content, now_ns)
+                except BadRecord as bad:
+                    reasons[at] = str(bad)
+            start += len(rows.contents)
+            if items:
+                tickets.append((items.keys(), self._hand_in([*items.values()])))
+        for places, ticket in tickets:
+            for at, answer in zip(places, _result(ticket), strict=True):
+                answers[at] = answer
+                if answer is Answer.OTHER_CONTENT:
+                    reasons[at] = str(OTHER_CONTENT)
+        return pa.record_batch([answers, reasons], schema=ANSWERS)
+
+    def _item(self, content: Fields | BadRecord, now_ns: int) -> Item:
+        if isinstance(content, BadRecord):
+            raise content
+        found = check(content, _USUAL, now_ns, self._max_payload)
+        return found if isinstance(found, Cancel) else Put.of(found)
+
+    def _hand_in(self, items: Sequence[Item]) -> Any:
+        try:
+            return self._submit(items)
+        except Exception as error:
+            raise flight.FlightUnavailableError(str(error)) from error
+
+
+def _result(ticket: Any) -> list[Answer]:
+    try:
+        answers: list[Answer] = ticket.result()
+    except Exception as error:
+        raise flight.FlightUnavailableError(str(error)) from error
+    return answers
+
+
+class _Token(flight.ServerMiddlewareFactory):  # type: ignore[misc]
+    """Asked before anything of a call is read."""
+
+    def __init__(self, door: Door) -> None:
+        super().__init__()
+        self._door = door
+
+    def start_call(self, _info: Any, headers: Mapping[str, Sequence[str | bytes]]) -> None:
+        given = headers.get("authorization", ())
+        reason = self._door.why_not(
+            [it.encode(errors="surrogateescape") if isinstance(it, str) else it for it in given]
+        )
+        if reason:
+            raise flight.FlightUnauthenticatedError(
+                f"{reason}: send the header authorization: Bearer TOKEN, the one in the server's --token-file"
+            )
+
+
+def _is_text(kind: Any) -> bool:
+    if types.is_dictionary(kind):
+        return _is_text(kind.value_type)
+    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
+
+
+def _is_time(kind: Any) -> bool:
+    return bool(types.is_timestamp(kind) and kind.tz is not None) or bool(types.is_integer(kind)) or _is_text(kind)
+
+
+def _check_schema(schema: Any) -> None:
+    """Columns of D1 in any order, `id` among them, of a type that can be read as D1's. Errors: `ArrowInvalid`."""
+    fault = _USUAL.fault("schema", schema.names)
+    problem = fault.reason if fault else ""
+    for field in schema:
+        fits = {"due": _is_time, "delay_ms": _is_number, "payload": _is_any}.get(field.name, _is_text)
+        if field.name not in MESSAGE_SCHEMA.names:
+            problem = problem or f"the schema has a column {field.name!r:.200}"
+        elif not (fits(field.type) or types.is_null(field.type)):
+            problem = problem or f"the column {field.name} is of type {str(field.type)[:200]}"
+    if problem:
+        allowed = ", ".join(f"{field.name} {field.type}" for field in MESSAGE_SCHEMA)
+        raise pa.ArrowInvalid(f"{problem}: it may have {allowed}; id, and of the others those that are needed")
+
+
+def _is_number(kind: Any) -> bool:
+    return bool(types.is_integer(kind) or types.is_floating(kind))
+
+
+def _is_any(_kind: Any) -> bool:
+    return True

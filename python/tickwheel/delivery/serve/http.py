@@ -1,0 +1,247 @@
+"""Messages over HTTP (rules D7, D11, D12): every answer to a message or a cancel comes after its commit.
+
+| request | answers |
+|---|---|
+| `POST /messages`, a message (D1) | 201 accepted; 200 duplicate, or cancelled before it came; 409 other content |
+| `POST /messages`, a cancel (D1) | 200 cancelled; 409 too late; 202 unknown, and remembered |
+| `DELETE /messages/{id}?key=K` | the same |
+| `GET /messages/{id}?key=K` | 200 with its state; 404 |
+| `GET /metrics` | 200, Prometheus's text format |
+| `GET /healthz` | 200; 503 once delivery has failed. Needs no token, and tells nothing else |
+
+Besides: 400, 401, 403 for web pages, 404, 405, 408, 413, 503. All is JSON: what became of a message is `id, key,
+state`, what was wrong is `reason, allowed`. An id is the rest of the path, percent-encoded, with slashes or without; in
+the query a + is a space, as in forms.
+"""
+
+import asyncio
+import contextlib
+import sqlite3
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TypeAlias
+from urllib.parse import parse_qsl, unquote_to_bytes
+
+import msgspec
+from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.applications import Starlette
+from starlette.convertors import Convertor, register_url_convertor
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from tickwheel.delivery.engine import Engine
+from tickwheel.delivery.errors import BadRecord
+from tickwheel.delivery.items import OTHER_CONTENT, Answer, Item, Look, Put
+from tickwheel.delivery.lines import Line
+from tickwheel.delivery.message import Cancel, Columns, Message, check
+from tickwheel.delivery.ndjson import fields_of
+from tickwheel.delivery.serve.door import Door
+from tickwheel.delivery.serve.intake import Intake
+from tickwheel.delivery.serve.metrics import renderer
+from tickwheel.delivery.times import rfc_3339
+
+_USUAL = Columns()
+_OVERHEAD = 1 << 16  # for the names and the id beside a payload in base64
+_BODY_WITHIN_S = 30
+_DISCARD_BYTES, _DISCARD_S = 1 << 26, 2  # of a body that is too large, so that its sender gets to read why
+_STATES: Mapping[Answer, int] = {
+    Answer.DUPLICATE: 200,
+    Answer.CANCELLED: 200,
+    Answer.UNKNOWN: 202,
+    Answer.DELIVERED: 409,
+    Answer.DELIVERING: 409,
+    Answer.DEAD: 409,
+}
+_AGAIN = "the same request again, later"
+_ROUTES = "POST /messages, GET or DELETE /messages/{id}?key=K, GET /metrics, GET /healthz"
+
+_Handler: TypeAlias = Callable[[Request], Awaitable[Response]]
+
+
+def app(engine: Engine, door: Door, max_payload: int) -> ASGIApp:
+    """The application, for one event loop. `max_payload`: bytes."""
+    messages = _Messages(engine, max_payload)
+    metrics = renderer(engine)
+    one_at_a_time = asyncio.Lock()
+
+    async def show_metrics(_request: Request) -> Response:
+        async with one_at_a_time:
+            try:
+                text = await asyncio.to_thread(metrics)
+            except sqlite3.Error as error:
+                raise _problem(503, f"the store can't be read: {error}", _AGAIN) from error
+        return Response(text, headers={"content-type": CONTENT_TYPE_LATEST})
+
+    async def show_health(_request: Request) -> Response:
+        try:
+            engine.check()
+        except BaseException:
+            return _json(503, {"status": "failed"})
+        return _json(200, {"status": "ok"})
+
+    register_url_convertor("any", _Any())
+    routes = [
+        Route("/messages", messages.post, methods=["POST"]),
+        Route("/messages/{id:any}", messages.one, methods=["GET", "DELETE"]),
+        Route("/metrics", show_metrics, methods=["GET"]),
+        Route("/healthz", show_health, methods=["GET"]),
+    ]
+    inner = Starlette(routes=routes, exception_handlers={HTTPException: _refuse, Exception: _broken})
+    inner.router.redirect_slashes = False
+    return _Guarded(inner, door)
+
+
+class _Messages:
+    def __init__(self, engine: Engine, max_payload: int) -> None:
+        self._intake = Intake(engine.writer.submit)
+        self._max_payload = max_payload
+
+    async def post(self, request: Request) -> Response:
+        body = await _body(request, 2 * self._max_payload + _OVERHEAD)
+        try:
+            fields = fields_of(Line(1, body, 0), _USUAL)  # of size 0, as its size is known to be allowed
+            item = check(fields, _USUAL, time.time_ns(), self._max_payload)
+        except BadRecord as bad:
+            raise _problem(400, bad.reason, bad.allowed) from None
+        if isinstance(item, Cancel):
+            return await self._cancel(item)
+        return await self._accept(item)
+
+    async def one(self, request: Request) -> Response:
+        id_, key = _name(request)
+        if request.method == "DELETE":
+            return await self._cancel(Cancel(id_, key))
+        answer = await self._ask(Look(id_, key))
+        return _state(404 if answer is Answer.UNKNOWN else 200, id_, key, answer)
+
+    async def _accept(self, message: Message) -> Response:
+        answer = await self._ask(Put.of(message))
+        if answer is Answer.OTHER_CONTENT:
+            raise _problem(409, OTHER_CONTENT.reason, OTHER_CONTENT.allowed)
+        if answer is Answer.ACCEPTED:
+            return _state(201, message.id, message.key, answer, due=rfc_3339(message.due_ms))
+        return _state(_STATES[answer], message.id, message.key, answer)
+
+    async def _cancel(self, cancel: Cancel) -> Response:
+        answer = await self._ask(cancel)
+        return _state(_STATES[answer], cancel.id, cancel.key, answer)
+
+    async def _ask(self, item: Item) -> Answer:
+        try:
+            return await self._intake.ask(item)
+        except Exception as error:
+            raise _problem(503, str(error), _AGAIN) from error
+
+
+class _Any(Convertor[str]):
+    """Starlette's own for the rest of a path does not take a newline."""
+
+    regex = "(?s:.*)"
+
+    def convert(self, value: str) -> str:
+        return value
+
+    def to_string(self, value: str) -> str:
+        return value
+
+
+class _Guarded:
+    """Nothing of a request is read, let alone done, before it is known who sends it."""
+
+    def __init__(self, inner: ASGIApp, door: Door) -> None:
+        self._inner = inner
+        self._door = door
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = scope["headers"]
+
+        def every(name: bytes) -> list[bytes]:
+            return [value for each, value in headers if each == name]
+
+        app = self._inner
+        if self._door.is_web_page(every(b"host"), every(b"origin")):
+            app = _json(403, _fault("this comes from a web page", "programs on this machine; or serve with a token"))
+        elif scope["path"] != "/healthz" and (reason := self._door.why_not(every(b"authorization"))):
+            fault = _fault(reason, "Authorization: Bearer TOKEN, the one in the server's --token-file")
+            app = _json(401, fault, {"www-authenticate": "Bearer"})
+        await app(scope, receive, send)
+
+
+async def _body(request: Request, limit: int) -> bytes:
+    """Errors: 413 for more than `limit` bytes, 408 for one that does not come to its end."""
+    length = request.headers.get("content-length", "0")
+    parts, size = [], 0
+    try:
+        async with asyncio.timeout(_BODY_WITHIN_S):
+            if int(length) <= limit:
+                async for part in request.stream():
+                    size += len(part)
+                    if size > limit:
+                        break
+                    parts.append(part)
+                else:
+                    return b"".join(parts)
+    except TimeoutError:
+        allowed = f"within {_BODY_WITHIN_S} s"
+        raise _problem(408, "the body has not come to its end", allowed, {"connection": "close"}) from None
+    except ClientDisconnect:
+        raise _problem(400, "the sender hung up in the middle of the body", "the whole body") from None
+    if "expect" not in request.headers:
+        await _discard(request)
+    raise _problem(413, "the body is too large", f"at most {limit:,} bytes", {"connection": "close"})
+
+
+async def _discard(request: Request) -> None:
+    size = 0
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_DISCARD_S):
+            while size < _DISCARD_BYTES:
+                event = await request.receive()
+                size += len(event.get("body", b""))
+                if not event.get("more_body"):
+                    return
+
+
+def _name(request: Request) -> tuple[str, str | None]:
+    """The id and key that the address names. Errors: 400."""
+    try:
+        _, _, name = request.scope["raw_path"].partition(b"/messages/")
+        id_ = unquote_to_bytes(name).decode()
+        query = request.scope["query_string"].decode("ascii")
+        given = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query), errors="strict", max_num_fields=2)
+    except ValueError as error:
+        raise _problem(400, f"the address can't be read: {error}", "UTF-8, percent-encoded, and ?key=K") from None
+    if [name for name, _ in given] not in ([], ["key"]) or not id_ or not all(value for _, value in given):
+        raise _problem(400, "the address names no message", "/messages/{id}, or /messages/{id}?key=K, neither empty")
+    return id_, given[0][1] if given else None
+
+
+def _state(status: int, id_: str, key: str | None, answer: Answer, **more: str) -> Response:
+    return _json(status, {"id": id_, "key": key, **more, "state": answer})
+
+
+def _problem(status: int, reason: str, allowed: str, headers: dict[str, str] | None = None) -> HTTPException:
+    return HTTPException(status, _fault(reason, allowed), headers)  # type: ignore[arg-type]  # `_refuse` takes it out
+
+
+def _fault(reason: str, allowed: str) -> dict[str, str]:
+    return {"reason": reason, "allowed": allowed}
+
+
+async def _refuse(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    fault: object = error.detail
+    if not isinstance(fault, dict):  # Starlette's own
+        fault = _fault(f"there is no {request.method} {request.url.path[:200]}", _ROUTES)
+    return _json(error.status_code, fault, error.headers)
+
+
+async def _broken(_request: Request, error: Exception) -> Response:
+    return _json(500, _fault(f"this server has an error: {type(error).__name__}: {error}", _AGAIN))
+
+
+def _json(status: int, value: object, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(msgspec.json.encode(value), status, headers, "application/json")

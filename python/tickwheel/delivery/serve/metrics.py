@@ -1,0 +1,92 @@
+"""What `GET /metrics` tells (rule D11), in Prometheus's text format; counters count from this process's start.
+
+What waits is asked of the store itself, over a connection that can only read. It counts to `MOST` and no further, so a
+scrape takes some 0.1 s at worst, and a `tickwheel_due` of that many is a lower bound. No label says anything about a
+key or an id: there are as many time series as are written here.
+"""
+
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Final, NamedTuple
+from urllib.parse import quote
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from tickwheel.delivery.engine import Engine
+from tickwheel.delivery.lateness import BOUNDS_US
+
+MOST: Final = 250_000
+WINDOWS_MS: Final = {"1m": 60_000, "1h": 3_600_000, "1d": 86_400_000}
+_COUNTERS: Final = {
+    "accepted": ("accepted", "Messages that were accepted."),
+    "delivered": ("delivered", "Messages that have arrived at their destination."),
+    "duplicates_dropped": ("duplicates", "Messages and cancels that were known already."),
+    "dead_letters": ("dead_letters", "Records that could not be read or delivered."),
+    "cancelled": ("cancelled", "Messages that were cancelled."),
+}
+
+
+class Waiting(NamedTuple):
+    """Of what waits: how long the first has been due, and how many are due by the end of each window."""
+
+    oldest_overdue_ms: int
+    due: dict[str, int]
+
+
+class EngineCollector(Collector):
+    """Reads an engine and its store whenever it is asked."""
+
+    def __init__(self, engine: Engine, wall_ns: Callable[[], int] = time.time_ns) -> None:
+        self._engine = engine
+        self._wall_ns = wall_ns
+
+    def collect(self) -> Iterator[Metric]:
+        """Every metric there is. Errors: `sqlite3.Error`."""
+        engine = self._engine
+        yield GaugeMetricFamily("tickwheel_messages_pending", "Messages that wait.", value=engine.store.waiting)
+        for name, (part, what) in _COUNTERS.items():
+            yield CounterMetricFamily(f"tickwheel_{name}", what, value=getattr(engine.summary, part))
+        counts, sum_us = engine.writer.lateness.read()
+        bounds = [*(str(bound / 1e6) for bound in BOUNDS_US), "+Inf"]
+        yield HistogramMetricFamily(
+            "tickwheel_lateness_seconds",
+            "How long after its due time a message was handed to its destination.",
+            buckets=[*zip(bounds, counts, strict=True)],
+            sum_value=sum_us / 1e6,
+        )
+        waiting = look(engine.store.path, self._wall_ns() // 1_000_000)
+        yield GaugeMetricFamily(
+            "tickwheel_oldest_overdue_seconds",
+            "How long the message has been due that waits longest.",
+            value=waiting.oldest_overdue_ms / 1000,
+        )
+        due = GaugeMetricFamily(
+            "tickwheel_due",
+            f"Messages due by the end of the window, overdue ones too; at most {MOST}.",
+            labels=["window"],
+        )
+        for window, count in waiting.due.items():
+            due.add_metric([window], count)
+        yield due
+
+
+def look(store: Path, now_ms: int) -> Waiting:
+    """What waits in the store; reads at most `MOST` rows for each window. Errors: `sqlite3.Error`."""
+    count = "SELECT count(*) FROM (SELECT 1 FROM waiting WHERE due_ms <= ? LIMIT ?)"
+    uri = f"file:{quote(str(store.absolute()))}?mode=ro"
+    with closing(sqlite3.connect(uri, uri=True)) as db:
+        [(first_ms,)] = db.execute("SELECT min(due_ms) FROM waiting")
+        due = {name: db.execute(count, (now_ms + ms, MOST)).fetchone()[0] for name, ms in WINDOWS_MS.items()}
+    return Waiting(max(0, now_ms - first_ms) if first_ms is not None else 0, due)
+
+
+def renderer(engine: Engine) -> Callable[[], bytes]:
+    """What gives the text. Errors of that: `sqlite3.Error`."""
+    registry = CollectorRegistry()
+    registry.register(EngineCollector(engine))
+    return lambda: generate_latest(registry)

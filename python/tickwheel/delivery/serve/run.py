@@ -1,0 +1,137 @@
+"""One run of `tickwheel serve`: it waits for its store, opens its ports only then, and serves until a signal (rule D9).
+
+    the store's lock -> engine -> ports -> delivery starts   ...   ports close -> what is due goes out -> the end
+
+SIGTERM and Ctrl-C end it cleanly, the second one on the spot; so does a failure of the store or of the destination.
+What was not delivered waits in the store for the next run, or for the process that waits already.
+"""
+
+import importlib
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NoReturn
+
+from tickwheel.delivery.clock import WallClock
+from tickwheel.delivery.dead_letters import PutLetters
+from tickwheel.delivery.engine import Settings
+from tickwheel.delivery.errors import DeliveryFailed, WrongUsage
+from tickwheel.delivery.job import Result
+from tickwheel.delivery.queue import Running
+from tickwheel.delivery.serve.door import Address, Door
+from tickwheel.delivery.serve.doors import Doors
+from tickwheel.delivery.sinks import SinkOpener
+from tickwheel.delivery.summary import Summary
+
+MAX_PAYLOAD_LIMIT: Final = 16 << 20
+
+_LOOK_EVERY_S = 0.1
+_STOP_WITHIN_S = 10
+_LIBRARIES = ("starlette", "uvicorn", "prometheus_client", "pyarrow.flight")
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """What to serve, and where. `max_payload`: bytes. Errors: `WrongUsage`."""
+
+    store: Path
+    opener: SinkOpener
+    put_letters: PutLetters
+    settings: Settings
+    listen: Address
+    flight: Address
+    token: bytes | None
+    max_payload: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.max_payload <= MAX_PAYLOAD_LIMIT:
+            raise WrongUsage(f"max-payload is {self.max_payload:,}: it may be 1 to {MAX_PAYLOAD_LIMIT:,} bytes")
+        Door(self.token, self.listen, self.flight)  # refuses what is open to other machines
+        need_libraries()
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How it ended; `is_stuck`: a stream is open that its client doesn't end, so the process has to be broken off."""
+
+    result: Result
+    code: int
+    is_stuck: bool
+
+    def exit(self) -> NoReturn:
+        """End the process."""
+        if self.is_stuck:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(self.code)
+        sys.exit(self.code)
+
+
+class _Stopped(BaseException):
+    """By a signal, wherever the main thread was."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__()
+        self.code = code
+
+
+def serve(service: Service, say: Callable[[str], object]) -> Ended:
+    """Serve until a signal comes, or delivery fails. Call it in the main thread. Errors: `WrongUsage`."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _stop)
+    running, doors, code, failure = None, None, 0, None
+    try:
+        running = Running(service.store, service.opener, service.settings, service.put_letters, say)
+        doors = Doors(service.listen, service.flight, service.token, service.max_payload, running.engine)
+        running.start(WallClock(running.timer))
+        say(f"listening on {doors.urls}")
+        while doors.are_open(_LOOK_EVERY_S):
+            running.engine.check()
+    except _Stopped as stopped:
+        code = stopped.code
+        say("stopping (again: at once)")
+    except WrongUsage:
+        if running is not None:
+            running.close(_STOP_WITHIN_S)
+        raise
+    except Exception as error:
+        failure = _failure(error)
+    is_stuck = False
+    if doors is not None:
+        doors.stop_requests()
+    try:
+        if running is not None:
+            running.close(_STOP_WITHIN_S)
+    except Exception as error:
+        failure = failure or _failure(error)
+    if doors is not None:
+        is_stuck = not doors.stop_streams()
+    summary = running.engine.summary if running is not None else Summary()
+    result = Result(summary, failure, interrupted=code == 130, stopped_at=None, store=service.store)
+    return Ended(result, 3 if failure else code, is_stuck)
+
+
+def need_libraries() -> None:
+    """Errors: `WrongUsage` if one is missing, before anything is waited for."""
+    for name in _LIBRARIES:
+        try:
+            importlib.import_module(name)
+        except ImportError as error:
+            raise WrongUsage(f"{name} can't be imported ({error}): run pip install 'tickwheel[serve]'") from error
+
+
+def _stop(number: int, _frame: object) -> None:
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, signal.SIG_DFL)
+    raise _Stopped(130 if number == signal.SIGINT else 0)
+
+
+def _failure(error: Exception) -> str:
+    if isinstance(error, DeliveryFailed):
+        return str(error)
+    traceback.print_exception(error)
+    return f"{type(error).__name__}: {error}"

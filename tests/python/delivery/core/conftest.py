@@ -1,0 +1,48 @@
+"""Desks with a store, a sink or settings of the test's own, and handles on what happens inside a commit."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tickwheel.delivery.engine import Settings
+
+Desk = Any  # of ../conftest.py
+
+
+@pytest.fixture
+def make_desk(tmp_path: Path, desk: Desk) -> Iterator[Callable[..., Desk]]:
+    """A desk with these settings, in a folder of its own."""
+    made: list[Desk] = []
+
+    def make(settings: Settings = Settings()) -> Desk:  # noqa: B008
+        folder = tmp_path / f"desk {len(made)}"
+        folder.mkdir()
+        made.append(type(desk)(folder, settings))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.crash()
+
+
+@pytest.fixture
+def during_commit() -> Callable[[Desk, Callable[[], object]], None]:
+    """Let something happen once, inside the writer's next transaction, right before it is committed."""
+
+    def arrange(desk: Desk, act: Callable[[], object]) -> None:
+        store = desk.engine.store
+        plain = store.transaction
+
+        @contextlib.contextmanager
+        def transaction() -> Iterator[None]:
+            store.transaction = plain
+            with plain():
+                yield
+                act()
+
+        store.transaction = transaction
+
+    return arrange

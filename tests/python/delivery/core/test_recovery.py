@@ -1,0 +1,242 @@
+"""A crash at every step: all arrives, again only what had no committed outcome, and then with a mark (rule D5)."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tickwheel.delivery import DeliveryFailed
+from tickwheel.delivery.engine import Settings
+from tickwheel.delivery.retry import Retry
+
+Desk = Any  # of ../conftest.py
+
+
+class Crash(Exception):
+    """The process is gone."""
+
+
+def crash_at(desk: Desk, transaction: int, *, is_committed: bool) -> None:
+    """The so-manieth transaction from now on is the last."""
+    store, plain, left = desk.engine.store, desk.engine.store.transaction, [transaction]
+
+    @contextlib.contextmanager
+    def dying() -> Iterator[None]:
+        left[0] -= 1
+        if left[0] > 0:
+            with plain():
+                yield
+        elif is_committed:
+            with plain():
+                yield
+            raise Crash
+        else:
+            with plain():
+                yield
+                raise Crash
+
+    store.transaction = dying
+
+
+def work(desk: Desk) -> list[str]:
+    """A few of everything; what was answered before it crashed."""
+    answered = []
+    for number in range(4):
+        desk.accept(f"k{number}", 5 * number, key="k")
+        answered.append(f"k{number}")
+        desk.accept(f"n{number}", 7 * number)
+        answered.append(f"n{number}")
+        desk.advance(4)
+    desk.advance(100)
+    return answered
+
+
+@pytest.mark.parametrize("is_committed", [False, True], ids=["before the commit", "after the commit"])
+@pytest.mark.parametrize("moment", range(1, 30, 2))
+def test_a_crash_at_any_commit_loses_nothing_and_marks_what_is_repeated__D5(
+    desk: Desk, moment: int, is_committed: bool
+) -> None:
+    desk.start()
+    crash_at(desk, moment, is_committed=is_committed)
+    answered: list[str] = []
+    accept = desk.accept
+
+    def noting(id_: str, *values: Any, **names: Any) -> Any:
+        answer = accept(id_, *values, **names)
+        answered.append(id_)
+        return answer
+
+    desk.accept = noting
+    with contextlib.suppress(Crash):
+        work(desk)
+        desk.close()
+    desk.crash()
+    committed = delivered_in(desk)
+    later = desk.again().start()
+    later.advance(200)
+    first, second = desk.sink.ids, later.sink.ids
+    assert set(answered) <= set(first + second), "something that was answered is lost"
+    assert committed.isdisjoint(second), "it was committed as delivered and came again"
+    repeated = set(first) & set(second)
+    assert repeated <= {it.message.id for it in later.sink.sent if it.redelivered}, "repeated without a mark"
+    of_key = [id_ for id_ in first + [id_ for id_ in second if id_ not in repeated] if id_.startswith("k")]
+    assert of_key == sorted(of_key)
+    later.close()
+
+
+def delivered_in(desk: Desk) -> set[str]:
+    import sqlite3
+
+    db = sqlite3.connect(desk.folder / "store.db")
+    rows = db.execute("SELECT id FROM ledger JOIN messages USING (seq) WHERE ledger.outcome = 1").fetchall()
+    db.close()
+    return {id_ for (id_,) in rows}
+
+
+def test_what_was_sent_but_not_settled_is_sent_again_with_a_mark__D5(desk: Desk) -> None:
+    desk.start().accept("a", 10)
+    desk.accept("later", 2_000_000)
+
+    def send(deliveries: Any) -> Any:
+        desk.sink.groups.append(list(deliveries))
+        raise Crash
+
+    desk.sink.send = send
+    with contextlib.suppress(Crash, DeliveryFailed):
+        desk.advance(10)
+    desk.crash()
+    later = desk.again().start()
+    later.advance(2_000_000)
+    assert [(it.message.id, it.redelivered) for it in later.sink.sent] == [("a", True), ("later", False)]
+    later.close()
+
+
+def test_what_is_beyond_the_horizon_is_never_marked__D5(desk: Desk) -> None:
+    desk.start()
+    desk.accept("near", 9_000)
+    for after_ms in (12_000, 60_000):
+        desk.accept(f"far {after_ms}", after_ms)
+    desk.crash()
+    later = desk.again().start()
+    later.crash()
+    last = later.again().start()
+    last.advance(61_000)
+    assert [(it.message.id, it.redelivered) for it in last.sink.sent if it.message.id != "near"] == [
+        ("far 12000", False),
+        ("far 60000", False),
+    ]
+    last.close()
+
+
+@pytest.mark.parametrize("crashes", [1, 2, 3])
+def test_a_mark_stays_through_crashes_until_it_was_delivered__D5(desk: Desk, crashes: int) -> None:
+    desk.start().accept("a", 5_000)
+    for _ in range(crashes):
+        desk.crash()
+        desk = desk.again().start()
+    desk.crash()
+    desk = desk.again()
+    desk.crash()  # before anything could be sent
+    desk = desk.again().start()
+    desk.accept("new", 5_000)
+    desk.advance(10_000)
+    assert {it.message.id: it.redelivered for it in desk.sink.sent} == {"a": True, "new": False}
+    desk.close()
+
+
+def test_after_a_clean_stop_nothing_is_marked_and_nobody_is_asked__D5(desk: Desk) -> None:
+    desk.start()
+    for number in range(5):
+        desk.accept(str(number), 10 * number)
+    desk.advance(20)
+    desk.close()
+    later = desk.again()
+    assert later.sink.asked == []
+    later.start().advance(100)
+    assert [(it.message.id, it.redelivered) for it in later.sink.sent] == [("3", False), ("4", False)]
+    later.close()
+
+
+def test_what_was_tried_before_a_clean_stop_is_marked__D5(make_desk: Callable[..., Desk]) -> None:
+    desk = make_desk(Settings(retry=Retry(first_ms=60_000)))
+    desk.sink.refuses = lambda delivery: "no" if delivery.message.id == "a" else None
+    desk.start().accept("a", 0)
+    desk.accept("b", 20)
+    desk.advance(10)
+    desk.close()
+    later = desk.again()
+    assert len(later.sink.asked) == 1
+    later.start().advance(100)
+    assert [(it.message.id, it.redelivered) for it in later.sink.sent] == [("a", True), ("b", False)]
+    later.close()
+
+
+@pytest.mark.parametrize("has", [[1], [2, 3], [1, 2, 3], [99]])
+def test_what_the_destination_has_is_not_sent_again__D5_D10(desk: Desk, has: list[int]) -> None:
+    desk.start()
+    for number in (1, 2, 3):
+        desk.accept(str(number), 10 * number, key="k")
+    desk.crash()
+    desk.sink.has_already = set(has)
+    later = desk.again()
+    assert later.sink.asked == [1, 2, 3]
+    known = set(has) & {1, 2, 3}
+    assert later.engine.summary.delivered == len(known)
+    later.start().advance(100)
+    assert later.sink.ids == [str(number) for number in (1, 2, 3) if number not in known]
+    assert all(it.redelivered for it in later.sink.sent)
+    assert later.engine.summary.not_delivered == 0
+    later.close()
+    last = later.again()
+    assert last.sink.asked == []
+    last.close()
+
+
+def test_only_a_position_from_before_what_was_committed_is_kept__D10(desk: Desk) -> None:
+    positions: list[str | None] = []
+
+    def with_positions(sink: Any, start: int) -> None:
+        sink.position = lambda: str(start + len(sink.attempts))
+        plain = sink.arrived
+        sink.arrived = lambda suspects, position: (positions.append(position), plain(suspects, position))[1]
+
+    with_positions(desk.sink, 0)
+    desk.start()
+    for number in range(3):
+        desk.accept(str(number), 10 * number)
+        desk.advance(10)
+    desk.accept("last", 5)
+    desk.timer.advance(50)
+    desk.sender.step(lambda _: None, wait=False)  # sent, and not committed
+    assert len(desk.sink.attempts) == 4
+    desk.crash()
+    sink = type(desk.sink)()
+    with_positions(sink, 100)
+    later = type(desk)(desk.folder, desk.settings, boot_ms=100, sink=sink)
+    later.crash()
+    assert positions[0] is not None
+    assert int(positions[0]) <= 3, "what was sent after the last commit comes before it, and would not be found"
+    sink = type(desk.sink)()
+    with_positions(sink, 200)
+    type(desk)(desk.folder, desk.settings, boot_ms=200, sink=sink).crash()
+    assert positions[1] == "100", "where the second run began"
+
+
+def test_a_sink_that_can_not_say_what_it_has_ends_the_start_and_changes_nothing__D5(desk: Desk) -> None:
+    desk.start().accept("a", 10)
+    desk.crash()
+    sink = type(desk.sink)()
+
+    def arrived(suspects: Any, position: Any) -> Any:
+        raise DeliveryFailed("can't be reached")
+
+    sink.arrived = arrived
+    with pytest.raises(DeliveryFailed, match="can't be reached"):
+        type(desk)(desk.folder, desk.settings, sink=sink)
+    assert sink.closed, "the sink was opened and is left open"
+    later = desk.again()
+    assert later.sink.asked == [1]
+    later.start().advance(100)
+    assert [it.redelivered for it in later.sink.sent] == [True]
+    later.close()

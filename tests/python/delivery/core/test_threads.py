@@ -1,0 +1,292 @@
+"""The real queue under many threads: every answer is definite and true, and nothing that was answered is lost."""
+
+import contextlib
+import os
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tickwheel.delivery import Answer, DeliveryFailed, DeliveryQueue, Message
+from tickwheel.delivery.engine import Settings
+from tickwheel.delivery.queue import Running
+from tickwheel.delivery.sinks import Sink, SinkSettings
+
+pytestmark = pytest.mark.timeout(60)
+
+JSON = msgspec.Raw(b"1")
+
+
+def in_threads(number: int, work: Callable[[int], object]) -> None:
+    """All at once, to their end; the first error is raised."""
+    errors: list[BaseException] = []
+    ready = threading.Barrier(number)
+
+    def run(place: int) -> None:
+        try:
+            ready.wait()
+            work(place)
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(place,)) for place in range(number)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
+
+
+def test_a_cancel_at_the_moment_of_sending_has_one_true_answer__D7(tmp_path: Path) -> None:
+    arrived: Counter[str] = Counter()
+    with DeliveryQueue(tmp_path / "store.db", to=lambda it: arrived.update([it.message.id])) as queue:
+        answers: dict[str, Answer] = {}
+
+        def work(place: int) -> None:
+            rng = random.Random(place)
+            for number in range(60):
+                id_ = f"{place} {number}"
+                queue.put(id_, delay_ms=rng.randrange(6), key=rng.choice([None, "k", f"key {place}"]))
+                key = None
+                answers[id_] = queue.cancel(id_, key)
+
+        in_threads(4, work)
+        assert queue.wait_until_empty(20)
+    assert set(answers.values()) <= {Answer.CANCELLED, Answer.DELIVERED, Answer.DELIVERING, Answer.UNKNOWN}
+    for id_, answer in answers.items():
+        if answer is not Answer.UNKNOWN:  # it has a key
+            assert arrived[id_] == (0 if answer is Answer.CANCELLED else 1), (id_, answer)
+    assert max(arrived.values()) == 1
+
+
+def test_one_of_many_who_cancel_the_same_message_decides_and_all_agree__D7(tmp_path: Path) -> None:
+    arrived: Counter[str] = Counter()
+    with DeliveryQueue(tmp_path / "store.db", to=lambda it: arrived.update([it.message.id])) as queue:
+        for round_ in range(40):
+            id_ = f"round {round_}"
+            queue.put(id_, delay_ms=2)
+            answers: list[Answer] = []
+            in_threads(3, lambda _, id_=id_, answers=answers: answers.append(queue.cancel(id_)))  # type: ignore[misc]
+            assert queue.wait_until_empty(20)
+            assert (Answer.CANCELLED in answers) == (arrived[id_] == 0), answers
+            if Answer.CANCELLED in answers:
+                assert set(answers) == {Answer.CANCELLED}
+
+
+def test_put_cancel_and_state_from_many_threads_agree_in_the_end__D5_D7(tmp_path: Path) -> None:
+    arrived: Counter[tuple[str | None, str]] = Counter()
+    answers: list[tuple[str | None, str, Answer]] = []
+    with DeliveryQueue(tmp_path / "store.db", to=lambda it: arrived.update([(it.message.key, it.message.id)])) as queue:
+
+        def work(place: int) -> None:
+            rng = random.Random(place)
+            for _ in range(80):
+                key, id_ = rng.choice([None, "k", "l"]), str(rng.randrange(40))
+                what = rng.random()
+                if what < 0.6:
+                    queue.put(id_, due=time.time_ns() // 1_000_000 // 100_000 * 100_000, key=key)
+                elif what < 0.8:
+                    answers.append((key, id_, queue.cancel(id_, key)))
+                else:
+                    queue.state(id_, key)
+
+        with contextlib.suppress(ValueError):
+            in_threads(4, work)
+        assert queue.wait_until_empty(20)
+        summary = queue.summary
+    assert max(arrived.values()) == 1
+    assert summary.accepted == summary.delivered + summary.cancelled
+    assert summary.delivered == len(arrived)
+    cancelled = {(key, id_) for key, id_, answer in answers if answer is Answer.CANCELLED}
+    assert cancelled.isdisjoint(arrived)
+
+
+def test_what_was_answered_while_it_was_closed_is_delivered_by_the_next__D5(tmp_path: Path) -> None:
+    arrived: Counter[str] = Counter()
+    accepted: list[str] = []
+    for round_ in range(5):
+        queue = DeliveryQueue(tmp_path / "store.db", to=lambda it: arrived.update([it.message.id]))
+        begun = threading.Semaphore(0)
+
+        def work(place: int, queue: DeliveryQueue = queue, round_: int = round_, begun: Any = begun) -> None:
+            if place == 0:
+                for _ in range(20):
+                    begun.acquire()
+                queue.close()
+                return
+            number = 0
+            while True:
+                id_ = f"{round_} {place} {number}"
+                try:
+                    answer = queue.put(id_, delay_ms=number % 20)
+                except RuntimeError:
+                    return
+                assert answer is Answer.ACCEPTED
+                accepted.append(id_)
+                begun.release()
+                number += 1
+
+        in_threads(4, work)
+    with DeliveryQueue(tmp_path / "store.db", to=lambda it: arrived.update([it.message.id])) as last:
+        assert last.wait_until_empty(20)
+    assert sorted(arrived) == sorted(accepted)
+    assert set(arrived.values()) == {1}
+
+
+class Hanging(Sink):
+    """Hangs until it is let go; eight threads."""
+
+    threads = 8
+
+    def __init__(self, held: threading.Event, entered: threading.Semaphore) -> None:
+        self._held, self._entered = held, entered
+
+    def send(self, deliveries: Any) -> Any:
+        self._entered.release()
+        self._held.wait(50)
+        return {}
+
+
+def running(path: Path, opener: Callable[[SinkSettings], Sink], settings: Settings = Settings()) -> Running:  # noqa: B008
+    from tickwheel.delivery.clock import WallClock
+
+    made = Running(path, opener, settings, lambda letters: None)
+    made.start(WallClock(made.timer))
+    return made
+
+
+def put(made: Running, *ids: str) -> None:
+    from tickwheel.delivery.items import Put
+
+    made.engine.writer.submit([Put.of(Message(id_, None, 5, JSON)) for id_ in ids]).result(10)
+
+
+def test_closing_waits_for_sinks_that_hang_only_so_long_in_all__D6_D13(tmp_path: Path) -> None:
+    held, entered = threading.Event(), threading.Semaphore(0)
+    made = running(tmp_path / "store.db", lambda settings: Hanging(held, entered))
+    put(made, *map(str, range(8)))
+    for _ in range(8):
+        assert entered.acquire(timeout=10)
+    began = time.monotonic()
+    made.close(0.5)
+    took_s = time.monotonic() - began
+    held.set()
+    assert took_s < 2, "each of the eight was waited for in turn"
+    redelivered = []
+    with DeliveryQueue(tmp_path / "store.db", to=lambda it: redelivered.append(it.redelivered)) as queue:
+        assert queue.wait_until_empty(10)
+    assert redelivered == [True] * 8
+
+
+def test_closing_a_file_with_messages_on_their_way_commits_them__D5_D13(tmp_path: Path) -> None:
+    out = tmp_path / "out.ndjson"
+    for round_ in range(3):
+        queue = DeliveryQueue(tmp_path / f"{round_}.db", to=f"file:{out}")
+        queue.put_many([Message(str(number), None, 5, JSON) for number in range(100)])
+        queue.close()
+        assert queue.summary.delivered > 0
+    lines = len(out.read_bytes().splitlines())
+    assert lines >= queue.summary.delivered
+
+
+def test_closing_sends_all_that_is_due_also_of_one_key__D13(tmp_path: Path) -> None:
+    arrived = []
+    queue = DeliveryQueue(tmp_path / "store.db", to=lambda it: arrived.append(it.message.id))
+    queue.put_many([Message(str(number), "k", 5, JSON) for number in range(50)])
+    queue.close()
+    assert len(arrived) == 50
+
+
+def test_closing_twice_is_no_error__D13(tmp_path: Path) -> None:
+    with DeliveryQueue(tmp_path / "store.db", to=lambda it: None) as queue:
+        queue.put("a", due=5)
+        queue.close()
+
+
+def test_when_a_sink_can_not_be_opened_nothing_is_left_behind__D9(tmp_path: Path) -> None:
+    opened = []
+
+    class Many(Hanging):
+        threads = 3
+
+    def opener(settings: SinkSettings) -> Sink:
+        if len(opened) == 2:
+            raise DeliveryFailed("no more connections")
+        opened.append(settings)
+        return Many(threading.Event(), threading.Semaphore(0))
+
+    with pytest.raises(DeliveryFailed, match="no more connections"):
+        Running(tmp_path / "store.db", opener, Settings(), lambda letters: None)
+    thread = threading.Thread(
+        target=lambda: DeliveryQueue(tmp_path / "store.db", to=lambda it: None).close(), daemon=True
+    )
+    thread.start()
+    thread.join(5)
+    assert not thread.is_alive(), "the store is still locked by a queue that never came to be"
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_child_does_not_touch_the_store__D9_D13(tmp_path: Path) -> None:
+    arrived: Counter[str] = Counter()
+    with DeliveryQueue(tmp_path / "store.db", to=lambda it: arrived.update([it.message.id])) as queue:
+        queue.put("before", due=5)
+        queue.put("later", delay_ms=3_000_000)
+        before = dict(queue._running.engine.store.db.execute("SELECT name, value FROM meta").fetchall())
+        reading, writing = os.pipe()
+        child = os.fork()
+        if not child:
+            said = b"nothing"
+            try:
+                queue.close()
+                said = b"closed"
+            except BaseException as error:
+                said = type(error).__name__.encode()
+            os.write(writing, said)
+            os._exit(0)
+        os.close(writing)
+        said = os.read(reading, 100).decode()
+        os.close(reading)
+        os.waitpid(child, 0)
+        queue.put("after", due=5)
+        import sqlite3
+
+        db = sqlite3.connect(tmp_path / "store.db")
+        after = dict(db.execute("SELECT name, value FROM meta").fetchall())
+        db.close()
+        assert after["handed_until_ms"] is not None, f"the child wrote to the store: it said {said}"
+        assert before["store_id"] == after["store_id"]
+        queue.cancel("later")
+        assert queue.wait_until_empty(10)
+    assert arrived == {"before": 1, "after": 1}
+    assert said in ("TimerForked", "RuntimeError", "WrongUsage")
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@pytest.mark.parametrize("what", ["put", "state", "wait"])
+def test_a_forked_child_gets_an_error_and_does_not_hang__D13(tmp_path: Path, what: str) -> None:
+    with DeliveryQueue(tmp_path / "store.db", to=lambda it: None) as queue:
+        queue.put("before", due=5)
+        child = os.fork()
+        if not child:
+            import signal
+
+            signal.alarm(3)
+            try:
+                if what == "put":
+                    queue.put("a", due=5)
+                elif what == "state":
+                    queue.state("a")
+                else:
+                    queue.wait_until_empty(1)
+            except BaseException:
+                os._exit(7)
+            os._exit(8)
+        _, status = os.waitpid(child, 0)
+        assert os.waitstatus_to_exitcode(status) in ((7,) if what != "wait" else (7, 8)), "it hung"

@@ -1,0 +1,142 @@
+"""`tickwheel serve` twice: its doors around an engine in this process, and the command as a process of its own."""
+
+import contextlib
+import http.client
+import json
+import queue
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from http.client import HTTPMessage
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from tickwheel.delivery import Delivery
+from tickwheel.delivery.clock import WallClock
+from tickwheel.delivery.engine import Settings
+from tickwheel.delivery.message import MAX_PAYLOAD
+from tickwheel.delivery.queue import Running
+from tickwheel.delivery.serve.door import Address
+from tickwheel.delivery.serve.doors import Doors
+from tickwheel.delivery.sinks import sink_of_function
+
+COMMAND = [sys.executable, "-m", "tickwheel.cli", "serve"]
+TOKEN = b"not-for-other-eyes"
+
+
+class Reply(NamedTuple):
+    status: int
+    body: Any
+    headers: HTTPMessage
+
+
+def ask(
+    port: int, method: str, path: str, body: object = None, headers: Mapping[str, str] | None = None, **more: Any
+) -> Reply:
+    """One request; what is not bytes goes as JSON, and JSON is read."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    data: Any = (
+        body if isinstance(body, bytes) or body is None or hasattr(body, "__next__") else json.dumps(body).encode()
+    )
+    try:
+        connection.request(method, path, data, dict(headers or {}), **more)
+        response = connection.getresponse()
+        text = response.read()
+        is_json = response.headers["content-type"] == "application/json"
+        return Reply(response.status, json.loads(text) if is_json and text else text.decode(), response.headers)
+    finally:
+        connection.close()
+
+
+class Hall:
+    """The doors in this process; what is delivered comes out of `arrived`."""
+
+    def __init__(self, folder: Path, *, token: bytes | None = None, max_payload: int = MAX_PAYLOAD) -> None:
+        self.arrived: queue.SimpleQueue[Delivery] = queue.SimpleQueue()
+        self.running = Running(
+            folder / "store.db", sink_of_function(self.arrived.put), Settings(), lambda letters: None
+        )
+        anywhere = Address.of("--listen", "127.0.0.1:0"), Address.of("--flight", "127.0.0.1:0")
+        self.doors = Doors(*anywhere, token, max_payload, self.running.engine)
+        self.running.start(WallClock(self.running.timer))
+        self.port, self.flight_port = map(int, re.findall(r":(\d+)", self.doors.urls))
+
+    def ask(self, method: str, path: str, body: object = None, **more: Any) -> Reply:
+        return ask(self.port, method, path, body, **more)
+
+    def close(self) -> None:
+        self.doors.stop_requests()
+        try:
+            self.running.close(5)
+        finally:
+            assert self.doors.stop_streams()
+
+
+@pytest.fixture(scope="module")
+def hall(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hall]:
+    opened = Hall(tmp_path_factory.mktemp("hall"))
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hall]:
+    """With a token, and payloads of at most 1,000 bytes."""
+    opened = Hall(tmp_path_factory.mktemp("guarded"), token=TOKEN, max_payload=1000)
+    yield opened
+    opened.close()
+
+
+class Server:
+    """The command as a process; its standard output is where messages go."""
+
+    def __init__(self, store: Path, *more: str, stdout: int = subprocess.PIPE) -> None:
+        ports = [] if "--listen" in more else ["--listen", "127.0.0.1:0"]
+        command = [*COMMAND, "--store", str(store), *ports, "--flight", "127.0.0.1:0", *more]
+        self.process = subprocess.Popen(command, stdout=stdout, stderr=subprocess.PIPE, text=True)
+        self.port = self.flight_port = 0
+
+    def says(self) -> str:
+        assert self.process.stderr is not None
+        return self.process.stderr.readline()
+
+    def listening(self) -> "Server":
+        line = self.says()
+        assert line.startswith("listening on http://127.0.0.1:"), line
+        self.port, self.flight_port = map(int, re.findall(r":(\d+)", line))
+        return self
+
+    def ask(self, method: str, path: str, body: object = None, **more: Any) -> Reply:
+        return ask(self.port, method, path, body, **more)
+
+    def delivered(self) -> dict[str, Any]:
+        assert self.process.stdout is not None
+        found: dict[str, Any] = json.loads(self.process.stdout.readline())
+        return found
+
+    def kill(self, number: int = signal.SIGKILL) -> int:
+        self.process.send_signal(number)
+        return self.process.wait()
+
+    def rest(self) -> tuple[int, str, str]:
+        """Its exit code, and what else it wrote."""
+        out, err = self.process.communicate(timeout=20)
+        return self.process.returncode, out, err
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., Server]]:
+    """Starts servers, that are ended after the test."""
+    with contextlib.ExitStack() as servers:
+
+        def start(store: Path, *more: str, **how: Any) -> Server:
+            server = Server(store, *more, **how)
+            servers.enter_context(server.process)
+            servers.callback(server.process.kill)
+            return server
+
+        yield start

@@ -1,0 +1,180 @@
+"""Which addresses may be listened on, what a token is, who gets in (rule D12)."""
+
+import hmac
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from tickwheel.commands import tickwheel
+from tickwheel.delivery import WrongUsage
+from tickwheel.delivery.serve.door import Address, Door, read_token
+
+TOKEN = b"not-for-other-eyes"
+
+
+@pytest.mark.parametrize(
+    ("text", "ip", "port"),
+    [
+        ("127.0.0.1:7400", "127.0.0.1", 7400),
+        ("127.1:0", "127.0.0.1", 0),
+        ("[::1]:7400", "::1", 7400),
+        ("localhost:65535", "127.0.0.1", 65535),
+    ],
+)
+def test_loopback_is_loopback_however_it_is_written__D12(text: str, ip: str, port: int) -> None:
+    address = Address.of("--listen", text)
+    assert (address.ip, address.port, address.is_loopback) == (ip, port, True)
+    Door(None, address)
+
+
+@pytest.mark.parametrize("text", ["0.0.0.0:1", "[::]:1", "192.0.2.1:1", "[2001:db8::1]:1", "[::ffff:0.0.0.0]:1", "0:1"])
+def test_what_others_can_reach_needs_a_token__D12(text: str) -> None:
+    address = Address.of("--flight", text)
+    with pytest.raises(WrongUsage, match=r"--flight .* other machines: use --token-file"):
+        Door(None, address)
+    Door(TOKEN, address)
+
+
+def test_one_address_that_others_can_reach_is_enough__D12() -> None:
+    with pytest.raises(WrongUsage, match="--flight"):
+        Door(None, Address.of("--listen", "127.0.0.1:1"), Address.of("--flight", "0.0.0.0:1"))
+
+
+@pytest.mark.parametrize("ips", [["10.0.0.1"], ["127.0.0.1", "10.0.0.1"], ["::1", "2001:db8::1"]])
+def test_a_name_is_loopback_only_if_all_its_addresses_are__D12(ips: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def found(*_: Any, **__: Any) -> list[Any]:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (ip, 1)) for ip in ips]
+
+    monkeypatch.setattr(socket, "getaddrinfo", found)
+    with pytest.raises(WrongUsage, match="--token-file"):
+        Door(None, Address.of("--listen", "trusty.example:7400"))
+
+
+def test_it_is_the_address_that_is_listened_on_that_was_looked_at__D12(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.7", 1))]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+    address = Address.of("--listen", "trusty.example:7400")
+    monkeypatch.undo()
+    assert address.url("http", 7400) == "http://127.0.0.7:7400"
+
+
+@pytest.mark.parametrize(
+    "text", ["7400", ":7400", "localhost", "localhost:", "localhost:http", "localhost:65536", "::1:7"]
+)
+def test_an_address_that_is_none_is_refused_with_the_form_of_one__D12(text: str) -> None:
+    with pytest.raises(WrongUsage, match=r"--listen .*127\.0\.0\.1:7400 or \[::1\]:7400"):
+        Address.of("--listen", text)
+
+
+@pytest.mark.parametrize("option", ["--listen", "--flight"])
+def test_the_command_refuses_a_public_address_without_a_token__D12(option: str, tmp_path: Path) -> None:
+    result = CliRunner().invoke(tickwheel, ["serve", "--store", str(tmp_path / "s.db"), option, "0.0.0.0:0"])
+    assert result.exit_code == 2
+    assert f"{option} 0.0.0.0:0 can be reached from other machines: use --token-file FILE" in result.output
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("more", [["--max-payload", "0"], ["--max-payload", "16777217"], ["--horizon", "0"]])
+def test_the_command_refuses_what_is_out_of_range_before_it_makes_a_store__D11(more: list[str], tmp_path: Path) -> None:
+    result = CliRunner().invoke(tickwheel, ["serve", "--store", str(tmp_path / "s.db"), *more])
+    assert (result.exit_code, list(tmp_path.iterdir())) == (2, [])
+    assert "it may be" in result.output
+
+
+def token_file(folder: Path, content: bytes, mode: int = 0o600) -> Path:
+    path = folder / "token"
+    path.write_bytes(content)
+    path.chmod(mode)
+    return path
+
+
+@pytest.mark.parametrize("end", [b"", b"\n", b"\r\n"])
+def test_a_token_is_its_line_without_the_end__D12(end: bytes, tmp_path: Path) -> None:
+    assert read_token(token_file(tmp_path, TOKEN + end)) == TOKEN
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\n",
+        b"fifteen-letters",
+        b"not for other eyes",
+        b"two-lines-of-it\nare-too-many",
+        b"x" * 4097,
+        b"\xff" * 20,
+    ],
+)
+def test_a_token_that_is_none_is_refused__D12(content: bytes, tmp_path: Path) -> None:
+    with pytest.raises(WrongUsage, match="no usable token: it may have 16 to 4096"):
+        read_token(token_file(tmp_path, content))
+
+
+@pytest.mark.parametrize("mode", [0o604, 0o602, 0o644, 0o601])
+def test_a_token_that_every_user_can_read_is_refused__D12(mode: int, tmp_path: Path) -> None:
+    with pytest.raises(WrongUsage, match="chmod 600"):
+        read_token(token_file(tmp_path, TOKEN, mode))
+
+
+def test_a_token_file_that_is_not_there_is_wrong_usage__D12(tmp_path: Path) -> None:
+    with pytest.raises(WrongUsage, match="can't be read: No such file"):
+        read_token(tmp_path / "token")
+
+
+@pytest.mark.parametrize("given", [b"Bearer " + TOKEN, b"bearer " + TOKEN, b"BEARER  " + TOKEN])
+def test_the_token_opens__D12(given: bytes) -> None:
+    assert Door(TOKEN).why_not([given]) is None
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        b"Bearer " + TOKEN[:-1],
+        b"Bearer " + TOKEN + b"x",
+        b"Bearer " + TOKEN.upper(),
+        b"Bearer ",
+        b"",
+        TOKEN,
+        b"Basic " + TOKEN,
+        b"Bearer \xff",
+    ],
+)
+def test_anything_else_does_not__D12(given: bytes) -> None:
+    assert Door(TOKEN).why_not([given]) == "the token is wrong"
+
+
+def test_none_or_two_tokens_do_not_open_either__D12() -> None:
+    assert Door(TOKEN).why_not([]) == "no token is given"
+    assert Door(TOKEN).why_not([b"Bearer " + TOKEN] * 2) == "there is more than one authorization header"
+
+
+def test_the_token_is_compared_in_constant_time__D12(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[tuple[bytes, bytes]] = []
+
+    def compare(a: bytes, b: bytes) -> bool:
+        compared.append((a, b))
+        return False
+
+    monkeypatch.setattr(hmac, "compare_digest", compare)
+    assert Door(TOKEN).why_not([b"Bearer " + TOKEN]) == "the token is wrong"
+    assert compared == [(TOKEN, TOKEN)]
+
+
+@pytest.mark.parametrize(
+    "host", [b"127.0.0.1:7400", b"localhost", b"LOCALHOST:1", b"[::1]:7400", b"[::1]", b"mine:7400"]
+)
+def test_a_program_on_this_machine_is_no_web_page__D12(host: bytes) -> None:
+    listen = Address("--listen", "mine", "127.0.0.1", 7400, is_loopback=True)
+    assert not Door(None, listen).is_web_page([host], [])
+    assert Door(None, listen).is_web_page([host], [b"https://evil.example"])
+
+
+@pytest.mark.parametrize(
+    "host", [b"evil.example", b"evil.example:7400", b"10.0.0.1:7400", b"localhost.evil.example", b""]
+)
+def test_a_name_that_somebody_points_at_loopback_does_not_get_in__D12(host: bytes) -> None:
+    assert Door(None).is_web_page([host], [])
+    assert not Door(TOKEN).is_web_page([host], [b"https://fine.example"])

@@ -1,0 +1,242 @@
+"""`POST`, `GET` and `DELETE` on messages, and what is no message (rules D7, D11, D12)."""
+
+import base64
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tickwheel.delivery import DeliveryFailed, StoreFailed
+
+from .conftest import TOKEN, Hall
+
+pytestmark = pytest.mark.timeout(30)
+FAR_MS = 4_000_000_000_000
+
+
+def test_a_message_is_accepted_and_delivered__D11(hall: Hall) -> None:
+    body = b'{"id": "accepted", "key": "k", "due": 86400000, "payload": {"n": 1.50}}'
+    reply = hall.ask("POST", "/messages", body)
+    due = "1970-01-02T00:00:00.000Z"
+    assert reply[:2] == (201, {"id": "accepted", "key": "k", "due": due, "state": "accepted"})
+    delivery = hall.arrived.get(timeout=10)
+    assert (delivery.message.id, delivery.message.key) == ("accepted", "k")
+    assert bytes(delivery.message.payload) == b'{"n": 1.50}'
+
+
+def test_the_same_again_is_a_duplicate_and_other_content_a_conflict__D5(hall: Hall) -> None:
+    message = {"id": "again", "due": FAR_MS}
+    assert hall.ask("POST", "/messages", message).status == 201
+    assert hall.ask("POST", "/messages", message)[:2] == (200, {"id": "again", "key": None, "state": "duplicate"})
+    reply = hall.ask("POST", "/messages", message | {"payload": 2})
+    assert reply.status == 409
+    assert reply.body["reason"] == "this key and id were accepted before with other content"
+    assert reply.body["allowed"] == "the same content again, or another id"
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (b"", "not a JSON object"),
+        (b"[1]", "not a JSON object"),
+        (b'{"id":"a","id":"a","due":1}', "a name stands twice"),
+        (b'{"id":"a"}', "due is missing"),
+        (b'{"due":1}', "id is missing"),
+        (b'{"id":"a","due":"2026-01-01T00:00:00"}', "due has no zone"),
+        (b'{"id":"a","due":1,"op":"delete"}', "op is not known"),
+        (b'{"id":"a\xff","due":1}', "is not UTF-8"),
+        (b"[" * 100_000, "nested too deep"),
+    ],
+)
+def test_a_bad_record_is_answered_with_what_is_wrong_and_what_is_allowed__D2(
+    body: bytes, reason: str, hall: Hall
+) -> None:
+    reply = hall.ask("POST", "/messages", body)
+    assert reply.status == 400
+    assert sorted(reply.body) == ["allowed", "reason"]
+    assert reason in reply.body["reason"]
+
+
+def test_a_cancel_is_answered_for_certain__D7(hall: Hall) -> None:
+    hall.ask("POST", "/messages", {"id": "c", "key": "k", "due": FAR_MS})
+    assert hall.ask("GET", "/messages/c?key=k")[:2] == (200, {"id": "c", "key": "k", "state": "waiting"})
+    assert hall.ask("DELETE", "/messages/c").status == 202  # of no key: another message
+    for _ in range(2):
+        assert hall.ask("DELETE", "/messages/c?key=k")[:2] == (200, {"id": "c", "key": "k", "state": "cancelled"})
+    assert hall.ask("GET", "/messages/c?key=k").body["state"] == "cancelled"
+
+
+def test_a_cancel_that_comes_too_late_says_so__D7(hall: Hall) -> None:
+    hall.ask("POST", "/messages", {"id": "late", "due": 1})
+    assert hall.arrived.get(timeout=10).message.id == "late"
+    deadline_s = time.monotonic() + 10
+    while hall.ask("GET", "/messages/late").body["state"] != "delivered":
+        assert time.monotonic() < deadline_s
+    assert hall.ask("DELETE", "/messages/late")[:2] == (409, {"id": "late", "key": None, "state": "delivered"})
+
+
+def test_a_cancel_of_what_has_not_come_is_remembered__D7(hall: Hall) -> None:
+    assert hall.ask("GET", "/messages/early").status == 404
+    assert hall.ask("DELETE", "/messages/early")[:2] == (202, {"id": "early", "key": None, "state": "unknown"})
+    assert hall.ask("POST", "/messages", {"id": "early", "due": 1})[:2] == (
+        200,
+        {"id": "early", "key": None, "state": "cancelled"},
+    )
+
+
+def test_a_cancel_may_be_posted_too__D1(hall: Hall) -> None:
+    hall.ask("POST", "/messages", {"id": "posted", "due": FAR_MS})
+    cancel = {"id": "posted", "op": "cancel"}
+    assert hall.ask("POST", "/messages", cancel)[:2] == (200, {"id": "posted", "key": None, "state": "cancelled"})
+
+
+@pytest.mark.parametrize(
+    ("path", "id_", "key"),
+    [
+        ("a/b", "a/b", None),
+        ("a%2Fb%2F?key=x%2Fy", "a/b/", "x/y"),
+        ("/a//b", "/a//b", None),
+        ("%C3%A9%20%3F?key=%E2%82%AC", "é ?", "€"),
+        ("line%0Aend%0A", "line\nend\n", None),
+        ("a+b?key=c+d", "a+b", "c d"),
+        ("%2E%2E?key=a%26b%3Dc", "..", "a&b=c"),
+    ],
+)
+def test_any_id_and_key_can_be_named__D11(path: str, id_: str, key: str | None, hall: Hall) -> None:
+    assert hall.ask("POST", "/messages", {"id": id_, "key": key, "due": FAR_MS}).status == 201
+    assert hall.ask("GET", f"/messages/{path}")[:2] == (200, {"id": id_, "key": key, "state": "waiting"})
+    assert hall.ask("DELETE", f"/messages/{path}").status == 200
+
+
+@pytest.mark.parametrize("path", ["", "?key=k", "a?key=", "a?kye=k", "a?key=k&key=l", "%FF", "a?key=%FF", "a?k"])
+def test_an_address_that_names_no_message_is_refused__D11(path: str, hall: Hall) -> None:
+    reply = hall.ask("DELETE", f"/messages/{path}")
+    assert reply.status == 400
+    assert sorted(reply.body) == ["allowed", "reason"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/", 404),
+        ("GET", "/message", 404),
+        ("POST", "/messages/a", 405),
+        ("GET", "/messages", 405),
+        ("PUT", "/messages/a", 405),
+        ("POST", "/metrics", 405),
+        ("DELETE", "/healthz", 405),
+    ],
+)
+def test_what_there_is_not_is_answered_with_what_there_is__D11(method: str, path: str, status: int, hall: Hall) -> None:
+    reply = hall.ask(method, path)
+    assert reply.status == status
+    assert reply.body == {
+        "reason": f"there is no {method} {path}",
+        "allowed": "POST /messages, GET or DELETE /messages/{id}?key=K, GET /metrics, GET /healthz",
+    }
+    assert (status == 405) == ("allow" in reply.headers)
+
+
+def chunks(size: int) -> Iterator[bytes]:
+    while size > 0:
+        yield b" " * min(size, 8192)
+        size -= 8192
+
+
+LIMIT = 2 * 1000 + 65536
+
+
+@pytest.mark.parametrize("size", [LIMIT + 1, 3_000_000])
+@pytest.mark.parametrize("chunked", [False, True])
+def test_a_body_that_is_too_large_is_refused__D12(size: int, chunked: bool, guarded: Hall) -> None:
+    token = {"authorization": "Bearer " + TOKEN.decode()}
+    body: Any = chunks(size) if chunked else b" " * size
+    reply = guarded.ask("POST", "/messages", body, headers=token, encode_chunked=chunked)
+    assert reply[:2] == (413, {"reason": "the body is too large", "allowed": f"at most {LIMIT:,} bytes"})
+    assert reply.headers["connection"] == "close"
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+def test_the_largest_body_is_read__D12(chunked: bool, guarded: Hall) -> None:
+    token = {"authorization": "Bearer " + TOKEN.decode()}
+    body: Any = chunks(LIMIT) if chunked else b" " * LIMIT
+    assert guarded.ask("POST", "/messages", body, headers=token, encode_chunked=chunked).status == 400
+
+
+def test_a_body_that_says_how_large_it_is_is_refused_before_it_is_sent__D12(guarded: Hall) -> None:
+    head = f"POST /messages HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {TOKEN.decode()}\r\nexpect: 100-continue\r\n"
+    with socket.create_connection(("127.0.0.1", guarded.port), timeout=10) as connection:
+        connection.sendall(f"{head}content-length: 999999999\r\n\r\n".encode())
+        assert connection.recv(4096).startswith(b"HTTP/1.1 413 ")
+
+
+@pytest.mark.parametrize("name", ["payload", "payload_base64"])
+def test_a_payload_is_bounded_by_the_option__D12(name: str, guarded: Hall) -> None:
+    token = {"authorization": "Bearer " + TOKEN.decode()}
+
+    def of(size: int) -> str:
+        return "x" * (size - 2) if name == "payload" else base64.b64encode(b"x" * size).decode()
+
+    def post(size: int) -> Any:
+        message = {"id": f"{name} {size}", "due": FAR_MS, name: of(size)}
+        return guarded.ask("POST", "/messages", message, headers=token)
+
+    assert post(1000).status == 201
+    reply = post(1001)
+    assert reply[:2] == (400, {"reason": "the payload has 1,001 bytes", "allowed": "at most 1,000 bytes"})
+
+
+@pytest.mark.parametrize("token", [None, "Bearer not-for-other-eyeS", f"Basic {TOKEN.decode()}", TOKEN.decode()])
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("POST", "/messages"), ("DELETE", "/messages/a"), ("GET", "/messages/a"), ("GET", "/metrics"), ("GET", "/x")],
+)
+def test_without_the_token_nothing_is_done_nor_told__D12(
+    method: str, path: str, token: str | None, guarded: Hall
+) -> None:
+    headers = {} if token is None else {"authorization": token}
+    reply = guarded.ask(method, path, {"id": "a", "due": 1}, headers=headers)
+    assert (reply.status, reply.headers["www-authenticate"]) == (401, "Bearer")
+    assert reply.body["allowed"] == "Authorization: Bearer TOKEN, the one in the server's --token-file"
+    assert TOKEN.decode() not in str(reply.body)
+    known = guarded.ask("GET", "/messages/a", headers={"authorization": "Bearer " + TOKEN.decode()})
+    assert (known.status, known.body["state"]) == (404, "unknown")
+
+
+def test_health_needs_no_token__D12(guarded: Hall) -> None:
+    assert guarded.ask("GET", "/healthz")[:2] == (200, {"status": "ok"})
+
+
+@pytest.mark.parametrize("headers", [{"origin": "https://evil.example"}, {"host": "evil.example:7400"}])
+def test_a_web_page_does_not_get_in__D12(headers: dict[str, str], hall: Hall) -> None:
+    assert hall.ask("POST", "/messages", {"id": "web", "due": 1}, headers=headers).status == 403
+    assert hall.ask("GET", "/messages/web", headers=headers).status == 403
+    assert hall.ask("GET", "/messages/web").status == 404
+
+
+@pytest.mark.parametrize("failure", [StoreFailed("the disk is full"), DeliveryFailed("the destination is gone")])
+def test_once_delivery_has_failed_everything_says_so__D11(failure: DeliveryFailed, tmp_path: Path) -> None:
+    hall = Hall(tmp_path)
+    try:
+        assert hall.ask("GET", "/healthz")[:2] == (200, {"status": "ok"})
+        hall.running.engine.fail(failure)
+        assert hall.ask("GET", "/healthz")[:2] == (503, {"status": "failed"})
+        for method, path in (("POST", "/messages"), ("DELETE", "/messages/a"), ("GET", "/messages/a")):
+            reply = hall.ask(method, path, {"id": "a", "due": 1})
+            assert (reply.status, reply.body["reason"]) == (503, str(failure))
+    finally:
+        with pytest.raises(type(failure), match=str(failure)):
+            hall.close()
+
+
+def test_requests_at_the_same_time_share_commits_and_get_each_their_own_answer__D11(hall: Hall) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    messages = [{"id": f"many {n % 30}", "due": FAR_MS, "payload": n % 30} for n in range(60)]
+    with ThreadPoolExecutor(16) as pool:
+        replies = list(pool.map(lambda message: hall.ask("POST", "/messages", message), messages))
+    assert [reply.body["id"] for reply in replies] == [message["id"] for message in messages]
+    assert sorted(reply.body["state"] for reply in replies) == ["accepted"] * 30 + ["duplicate"] * 30

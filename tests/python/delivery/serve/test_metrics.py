@@ -1,0 +1,136 @@
+"""What `GET /metrics` tells (rule D11): names, values after known traffic, and what it costs."""
+
+import sqlite3
+import time
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tickwheel.delivery.lateness import BOUNDS_US, Lateness
+from tickwheel.delivery.serve import metrics
+from tickwheel.delivery.store.schema import connect
+
+from .conftest import TOKEN, Hall
+
+pytestmark = pytest.mark.timeout(30)
+FAR_MS = 4_000_000_000_000
+
+
+def scrape(hall: Hall) -> dict[str, float]:
+    """By name, or by name and label."""
+    reply = hall.ask("GET", "/metrics")
+    assert reply.headers["content-type"].startswith("text/plain; version=")
+    return {
+        sample.name + "".join(f" {name}={value}" for name, value in sorted(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(reply.body)
+        for sample in family.samples
+    }
+
+
+def test_everything_is_counted_once__D11(tmp_path: Path) -> None:
+    hall = Hall(tmp_path)
+    try:
+        now_ms = round(time.time() * 1000)
+        for n in range(3):
+            hall.ask("POST", "/messages", {"id": f"now {n}", "due": 1})
+        for due_ms in (now_ms + 30_000, now_ms + 1_800_000, now_ms + 43_200_000, FAR_MS):
+            hall.ask("POST", "/messages", {"id": f"at {due_ms}", "due": due_ms})
+        hall.ask("POST", "/messages", {"id": f"at {FAR_MS}", "due": FAR_MS})
+        hall.ask("POST", "/messages", {"id": "cancelled", "due": FAR_MS})
+        hall.ask("DELETE", "/messages/cancelled")
+        for _ in range(3):
+            hall.arrived.get(timeout=10)
+        while hall.running.engine.summary.delivered < 3:
+            hall.ask("GET", "/healthz")
+        found = scrape(hall)
+        assert {name: value for name, value in found.items() if "lateness" not in name} == {
+            "tickwheel_messages_pending": 4,
+            "tickwheel_accepted_total": 8,
+            "tickwheel_delivered_total": 3,
+            "tickwheel_duplicates_dropped_total": 1,
+            "tickwheel_dead_letters_total": 0,
+            "tickwheel_cancelled_total": 1,
+            "tickwheel_oldest_overdue_seconds": 0,
+            "tickwheel_due window=1m": 1,
+            "tickwheel_due window=1h": 2,
+            "tickwheel_due window=1d": 3,
+        }
+        assert found["tickwheel_lateness_seconds_count"] == 3
+        assert found["tickwheel_lateness_seconds_sum"] == pytest.approx(3 * now_ms / 1000, abs=60)
+        assert found["tickwheel_lateness_seconds_bucket le=60.0"] == 0
+        assert found["tickwheel_lateness_seconds_bucket le=+Inf"] == 3
+    finally:
+        hall.close()
+
+
+def test_there_are_as_many_time_series_with_many_keys_as_with_none__D11(tmp_path: Path) -> None:
+    hall = Hall(tmp_path)
+    try:
+        before = sorted(scrape(hall))
+        for n in range(20):
+            hall.ask("POST", "/messages", {"id": f"id {n}", "key": f"key {n}", "due": FAR_MS})
+        assert sorted(scrape(hall)) == before
+    finally:
+        hall.close()
+
+
+def test_metrics_are_told_to_who_has_the_token__D12(guarded: Hall) -> None:
+    assert guarded.ask("GET", "/metrics").status == 401
+    assert guarded.ask("GET", "/metrics", headers={"authorization": f"Bearer {TOKEN.decode()}"}).status == 200
+
+
+def store_of(folder: Path, *due_ms: int) -> Path:
+    path = folder / "odd name?#%41.db"
+    db = connect(path)
+    db.executemany(
+        "INSERT INTO waiting (due_ms, seq, size) VALUES (?, ?, 1)", [(due, n) for n, due in enumerate(due_ms)]
+    )
+    db.close()
+    return path
+
+
+def test_how_long_the_oldest_has_been_due_and_how_many_are_due_soon__D11(tmp_path: Path) -> None:
+    path = store_of(tmp_path, 1_000, 8_000, 69_999, 70_000, 70_001, 3_610_000, 3_610_001)
+    assert metrics.look(path, 10_000) == (9_000, {"1m": 4, "1h": 6, "1d": 7})
+    assert metrics.look(path, 500) == (0, {"1m": 2, "1h": 5, "1d": 7})
+    assert metrics.look(store_of(tmp_path.parent), 10_000) == (0, {"1m": 0, "1h": 0, "1d": 0})
+
+
+def test_counting_stops_where_it_would_take_long__D11(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics, "MOST", 3)
+    path = store_of(tmp_path, *range(1_000, 1_010))
+    assert metrics.look(path, 0).due == {"1m": 3, "1h": 3, "1d": 3}
+
+
+def test_a_scrape_cannot_write__D12(tmp_path: Path) -> None:
+    with pytest.raises(sqlite3.OperationalError):
+        metrics.look(tmp_path / "none.db", 0)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_store_that_cannot_be_read_is_said_and_ends_nothing__D11(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hall = Hall(tmp_path)
+    try:
+        monkeypatch.setattr(
+            metrics, "look", lambda *_: (_ for _ in ()).throw(sqlite3.OperationalError("disk I/O error"))
+        )
+        reply = hall.ask("GET", "/metrics")
+        assert (reply.status, reply.body["reason"]) == (503, "the store can't be read: disk I/O error")
+        monkeypatch.undo()
+        assert hall.ask("GET", "/metrics").status == 200
+    finally:
+        hall.close()
+
+
+@pytest.mark.parametrize("bound_us", BOUNDS_US)
+def test_a_bound_belongs_to_its_bucket__D11(bound_us: int) -> None:
+    lateness = Lateness()
+    lateness.add(bound_us)
+    lateness.add(bound_us + 1)
+    counts, sum_us = lateness.read()
+    place = BOUNDS_US.index(bound_us)
+    assert (counts[:place], counts[place], counts[place + 1]) == ([0] * place, 1, 2)
+    assert (counts[-1], sum_us) == (2, 2 * bound_us + 1)

@@ -1,0 +1,170 @@
+"""`tickwheel serve` as a process: crashes, two on one store, signals, failures (rules D5, D9, D13)."""
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyarrow import flight
+
+from .conftest import Server
+
+pytestmark = pytest.mark.timeout(120)
+Start = Callable[..., Server]
+FAR_MS = 4_000_000_000_000
+
+
+def test_what_was_answered_is_delivered_though_the_server_is_killed_at_once__D11(tmp_path: Path, start: Start) -> None:
+    due_ms = round(time.time() * 1000) + 1_500  # later than the kill
+    first = start(tmp_path / "s.db").listening()
+    assert first.ask("POST", "/messages", {"id": "kept", "due": due_ms, "payload": 1}).status == 201
+    assert first.ask("POST", "/messages", {"id": "gone", "due": due_ms}).status == 201
+    assert first.ask("DELETE", "/messages/gone").status == 200
+    first.kill()
+    second = start(tmp_path / "s.db").listening()
+    assert second.delivered()["id"] == "kept"
+    assert second.ask("GET", "/messages/gone").body["state"] == "cancelled"
+    second.kill(signal.SIGTERM)
+    code, out, _ = second.rest()
+    assert (code, out) == (0, "")
+
+
+def test_the_second_waits_and_opens_its_port_when_the_first_dies__D9(tmp_path: Path, start: Start) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    first = start(tmp_path / "s.db", "--listen", f"127.0.0.1:{port}").listening()
+    second = start(tmp_path / "s.db", "--listen", f"127.0.0.1:{port}")  # were it to open it, that would fail
+    assert f"another process works with {tmp_path / 's.db'} (process {first.process.pid}): waiting" in second.says()
+    assert first.ask("POST", "/messages", {"id": "a", "delay_ms": 60_000}).status == 201
+    killed_s = time.monotonic()
+    first.kill()
+    second.listening()
+    assert time.monotonic() - killed_s < 1
+    assert second.port == port
+    assert second.ask("GET", "/messages/a").body["state"] == "waiting"
+
+
+def test_one_that_was_paused_and_goes_on_is_never_beside_the_second__D9(tmp_path: Path, start: Start) -> None:
+    first = start(tmp_path / "s.db").listening()
+    assert first.ask("POST", "/messages", {"id": "a", "delay_ms": 300}).status == 201
+    first.process.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, first.process.pid, os.WSTOPPED | os.WNOWAIT)
+    due_s = time.monotonic() + 0.4
+    second = start(tmp_path / "s.db")
+    assert "waiting" in second.says()
+    while time.monotonic() < due_s:  # the message is due, and nobody may send it
+        assert second.process.poll() is None
+    first.process.send_signal(signal.SIGCONT)
+    assert first.delivered()["id"] == "a"
+    while first.ask("GET", "/messages/a").body["state"] != "delivered":
+        pass  # until that is committed
+    first.kill()
+    second.listening()
+    assert second.ask("GET", "/messages/a").body["state"] == "delivered"
+    second.kill(signal.SIGTERM)
+    assert second.rest()[:2] == (0, "")
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+def test_a_signal_ends_it_cleanly_and_it_says_what_waits__D13(
+    number: int, code: int, tmp_path: Path, start: Start
+) -> None:
+    server = start(tmp_path / "s.db").listening()
+    server.ask("POST", "/messages", {"id": "far", "due": FAR_MS})
+    server.ask("POST", "/messages", {"id": "now", "due": 1})
+    assert server.delivered()["id"] == "now"
+    assert server.kill(number) == code
+    _, out, err = server.rest()
+    assert out == ""
+    assert f"Not delivered: 1, kept in the store {tmp_path / 's.db'}." in err
+    assert "Traceback" not in err
+    again = start(tmp_path / "s.db").listening()
+    assert again.ask("GET", "/messages/now").body["state"] == "delivered"
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+def test_a_signal_ends_it_while_it_waits__D9(number: int, code: int, tmp_path: Path, start: Start) -> None:
+    first = start(tmp_path / "s.db").listening()
+    second = start(tmp_path / "s.db")
+    assert "waiting" in second.says()
+    assert second.kill(number) == code
+    assert "Traceback" not in second.rest()[2]
+    assert first.ask("GET", "/healthz").status == 200
+
+
+def test_a_signal_ends_it_though_a_stream_is_open__D13(tmp_path: Path, start: Start) -> None:
+    server = start(tmp_path / "s.db").listening()
+    batch = pa.record_batch([["a"], [FAR_MS]], ["id", "due"])
+    with flight.connect(f"grpc://127.0.0.1:{server.flight_port}") as client:
+        options = flight.FlightCallOptions(timeout=30)
+        writer, reader = client.do_exchange(flight.FlightDescriptor.for_path("m"), options)
+        writer.begin(batch.schema)
+        writer.write_batch(batch)
+        assert reader.read_chunk().data["answer"].to_pylist() == ["accepted"]
+        assert server.kill(signal.SIGTERM) == 0
+        assert "Not delivered: 1" in server.rest()[2]
+        with pytest.raises(pa.ArrowException):
+            writer.close()
+
+
+def test_the_second_ctrl_c_ends_it_at_once__D13(tmp_path: Path, start: Start) -> None:
+    reading, writing = os.pipe()  # that nobody reads
+    server = start(tmp_path / "s.db", stdout=writing)
+    os.close(writing)
+    server.listening()
+    for n in range(2):
+        server.ask("POST", "/messages", {"id": str(n), "due": 1, "payload": "x" * 100_000})
+    os.read(reading, 1)  # it has begun to write, and soon can't
+    server.process.send_signal(signal.SIGINT)
+    assert server.says().startswith("stopping")
+    assert server.kill(signal.SIGINT) == -signal.SIGINT
+    os.close(reading)
+
+
+def test_a_destination_that_fails_ends_it_with_the_reason__D9(tmp_path: Path, start: Start) -> None:
+    reading, writing = os.pipe()
+    server = start(tmp_path / "s.db", stdout=writing)
+    os.close(writing)
+    server.listening()
+    os.close(reading)  # who reads is gone
+    assert server.ask("POST", "/messages", {"id": "a", "due": 1}).status == 201
+    code, _, err = server.rest()
+    assert code == 3
+    assert "Failed: the destination takes no more: Broken pipe" in err
+    assert "Not delivered: 1" in err
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("option", ["--listen", "--flight"])
+def test_a_port_that_is_taken_is_wrong_usage__D11(option: str, tmp_path: Path, start: Start) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        code, _, err = start(tmp_path / "s.db", option, address).rest()
+    assert code == 2
+    text = " ".join(err.split())
+    assert f"{option} {address} can't be listened on: Address already in use; name another, or port 0" in text
+
+
+def test_a_public_address_is_refused_before_anything_is_made__D12(tmp_path: Path, start: Start) -> None:
+    server = start(tmp_path / "s.db", "--flight", "0.0.0.0:0", stdout=subprocess.DEVNULL)
+    code, _, err = server.rest()
+    assert (code, list(tmp_path.iterdir())) == (2, [])
+    assert "use --token-file FILE" in " ".join(err.split())
+    assert "listening" not in err
+
+
+def test_with_a_token_it_serves_anywhere__D12(tmp_path: Path, start: Start) -> None:
+    token = tmp_path / "token"
+    token.touch(0o600)
+    token.write_text("sixteen-letters!\n")
+    server = start(tmp_path / "s.db", "--listen", "0.0.0.0:0", "--token-file", str(token))
+    line = server.says()
+    assert line.startswith("listening on http://0.0.0.0:"), line
+    server.port = int(line.split(":")[2].split()[0])
+    assert server.ask("GET", "/messages/a").status == 401
+    assert server.ask("GET", "/messages/a", headers={"authorization": "Bearer sixteen-letters!"}).status == 404
