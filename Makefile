@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(CURDIR)/$(VENV)/bin
 RUST := $(shell find src -name '*.rs') Cargo.toml Cargo.lock pyproject.toml
 # What the extras of pyproject.toml install, all of them.
-LIBRARIES := click confluent-kafka jinja2 matplotlib msgspec prometheus-client psycopg[binary] pyarrow rich starlette urllib3 uvicorn
+LIBRARIES := click confluent-kafka jinja2 matplotlib msgspec prometheus-client 'psycopg[binary]' pyarrow rich starlette urllib3 uvicorn
 MODEL := RUSTFLAGS="--cfg tickwheel_model" CARGO_TARGET_DIR=target/model
 
 .PHONY: help demo test check-tools rust-tests model python-tests soak lint bench clean

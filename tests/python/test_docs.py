@@ -11,6 +11,7 @@ ROOT = Path(__file__).parents[2]
 TEXTS = ["README.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))]
 MODULES = sorted((ROOT / "python/tickwheel").rglob("*.py"))
 RULES = [*(f"T{number}" for number in range(1, 20)), *(f"P{number}" for number in range(1, 9))]
+RULES += [f"D{number}" for number in range(1, 14)]
 
 
 def names():
@@ -42,5 +43,5 @@ def test_every_link_of_a_document_leads_somewhere():
 def test_every_rule_has_a_test_named_after_it():
     sources = [path.read_text() for path in (ROOT / "tests").rglob("test_*.py")]
     sources += [path.read_text() for path in (*(ROOT / "tests/rust").rglob("*.rs"), *(ROOT / "src").rglob("*.rs"))]
-    tags = {tag.upper() for source in sources for tag in re.findall(r"(?<=_)_?([tTpP]\d+)(?=\W|_)", source)}
+    tags = {tag.upper() for source in sources for tag in re.findall(r"(?<=_)_?([tTpPdD]\d+)(?=\W|_)", source)}
     assert [rule for rule in RULES if rule not in tags] == []

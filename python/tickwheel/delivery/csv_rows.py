@@ -10,12 +10,11 @@
 import csv
 from collections import deque
 from collections.abc import Iterator
-from typing import BinaryIO
 
 import msgspec
 
 from tickwheel.delivery.errors import BadRecord
-from tickwheel.delivery.lines import MAX_RECORD, Line, read_lines
+from tickwheel.delivery.lines import MAX_RECORD, Line, LineStream, read_lines
 from tickwheel.delivery.message import Columns, Fields, json_or_text, json_text
 from tickwheel.delivery.record import Record
 from tickwheel.delivery.times import number_or_text
@@ -25,8 +24,8 @@ _PATIENCE = 2 * MAX_RECORD
 _decode_number = msgspec.json.Decoder(int | float).decode
 
 
-def read_csv(source: str, stream: BinaryIO, columns: Columns) -> Iterator[Record]:
-    """The records of `stream`, each as soon as its row is complete."""
+def read_csv(source: str, stream: LineStream, columns: Columns, after: int = 0) -> Iterator[Record]:
+    """The records of `stream` after that line, each as soon as its row is complete."""
     csv.field_size_limit(max(csv.field_size_limit(), MAX_RECORD))  # of the whole process; the default is 128 KiB
     header: list[str] | BadRecord | None = None
     for number, data, row in _rows(read_lines(stream)):
@@ -34,6 +33,8 @@ def read_csv(source: str, stream: BinaryIO, columns: Columns) -> Iterator[Record
             header = _header(row, columns)
             if not isinstance(row, BadRecord):
                 continue
+        if number <= after:
+            continue
         try:
             yield Record(source, number, data, _fields(header, row, columns))
         except BadRecord as bad:

@@ -5,7 +5,7 @@ its `size` tells. A byte order mark at the start of the stream is dropped.
 """
 
 from collections.abc import Iterator
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple, Protocol
 
 from tickwheel.delivery.errors import BadRecord
 from tickwheel.delivery.message import MAX_PAYLOAD
@@ -39,7 +39,14 @@ class Line(NamedTuple):
             ) from None
 
 
-def read_lines(stream: BinaryIO) -> Iterator[Line]:
+class LineStream(Protocol):
+    """What is needed of a stream of bytes."""
+
+    def readline(self, limit: int = -1, /) -> bytes:
+        """A line with its end, or so many bytes of it; nothing at the end."""
+
+
+def read_lines(stream: LineStream) -> Iterator[Line]:
     """The lines of `stream`, each as soon as it is there."""
     number = 0
     while data := stream.readline(MAX_RECORD + 1):
@@ -51,7 +58,7 @@ def read_lines(stream: BinaryIO) -> Iterator[Line]:
         yield Line(number, data.removeprefix(_BYTE_ORDER_MARK) if number == 1 else data, size)
 
 
-def _skip_rest(stream: BinaryIO) -> int:
+def _skip_rest(stream: LineStream) -> int:
     skipped = 0
     while data := stream.readline(MAX_RECORD):
         skipped += len(data)

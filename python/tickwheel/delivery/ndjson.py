@@ -2,12 +2,11 @@
 
 import json
 from collections.abc import Iterator
-from typing import BinaryIO
 
 import msgspec
 
 from tickwheel.delivery.errors import BadRecord
-from tickwheel.delivery.lines import Line, read_lines
+from tickwheel.delivery.lines import Line, LineStream, read_lines
 from tickwheel.delivery.message import Columns, Fields
 from tickwheel.delivery.record import Record
 
@@ -20,11 +19,11 @@ _value = msgspec.json.Decoder()
 _count = json.JSONDecoder(object_pairs_hook=len, parse_int=str, parse_float=str)
 
 
-def read_ndjson(source: str, stream: BinaryIO, columns: Columns) -> Iterator[Record]:
-    """The records of `stream`, each as soon as its line is there."""
+def read_ndjson(source: str, stream: LineStream, columns: Columns, after: int = 0) -> Iterator[Record]:
+    """The records of `stream` after that line, each as soon as its line is there."""
     for line in read_lines(stream):
         data = line.data.strip(_WHITE_SPACE)
-        if not data:
+        if not data or line.number <= after:
             continue
         try:
             yield Record(source, line.number, data, fields_of(line, columns))

@@ -34,8 +34,8 @@ def need_pyarrow() -> None:
         raise WrongUsage("pyarrow is not installed: run pip install 'tickwheel[parquet]'") from error
 
 
-def read_parquet(source: str, stream: BinaryIO, columns: Columns) -> Iterator[Record]:
-    """The records of a Parquet file. Errors: `OSError` if the file can't be read, `WrongUsage` without pyarrow."""
+def read_parquet(source: str, stream: BinaryIO, columns: Columns, after: int = 0) -> Iterator[Record]:
+    """The records of a Parquet file after that row. Errors: `OSError` if the file can't be read, `WrongUsage` without pyarrow."""
     need_pyarrow()
     from pyarrow import parquet
 
@@ -57,8 +57,11 @@ def read_parquet(source: str, stream: BinaryIO, columns: Columns) -> Iterator[Re
             for rows in read_rows(batch, columns):
                 for at, content in enumerate(rows.contents):
                     line += 1
+                    if line <= after:
+                        continue
                     yield Record(source, line, rows.data(at), content)
-        if line < end:
+        if max(line, after) < end:
+            line = max(line, after)
             yield Record(source, line + 1, b"", BadRecord(f"rows {line + 1} to {end} can't be read: {reason}", _WHOLE))
             line = end
 

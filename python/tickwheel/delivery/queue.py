@@ -23,7 +23,9 @@ from tickwheel.delivery.store.owner import Ownership
 from tickwheel.delivery.summary import Summary
 
 _CLOSE_WITHIN_S = 30.0
-_SLACK_US = 300  # between two wake-ups: what is due within it goes out together, which saves half the work at high rates
+_SLACK_US = (
+    300  # between two wake-ups: what is due within it goes out together, which saves half the work at high rates
+)
 _USUAL = Columns()
 
 
@@ -164,7 +166,9 @@ class Running:
     ) -> None:
         self._owner = Ownership.of(path, waiting)
         try:
-            self.timer = SystemTimer("deliver", slack_us=_SLACK_US, on_error=lambda _task, error: self.engine.fail(error))
+            self.timer = SystemTimer(
+                "deliver", slack_us=_SLACK_US, on_error=lambda _task, error: self.engine.fail(error)
+            )
             self.engine = Engine(path, opener, self.timer, settings, put_letters=put_letters)
         except BaseException:
             self._owner.release()

@@ -6,18 +6,11 @@ passed over. Standard input has no past.
 """
 
 from hashlib import blake2b
-from typing import BinaryIO, Protocol
+from typing import BinaryIO
 
 from tickwheel.delivery.store.inputs import Progress
 
 _CHUNK = 1 << 20
-
-
-class Lines(Protocol):
-    """What the readers of text formats need of a stream."""
-
-    def readline(self, limit: int = -1, /) -> bytes:
-        """A line with its end, or so many bytes of it; nothing at the end."""
 
 
 class Watched:
@@ -28,7 +21,7 @@ class Watched:
         self._digest = blake2b(digest_size=16)
         self._size = 0
 
-    def readline(self, limit: int = -1) -> bytes:
+    def readline(self, limit: int = -1, /) -> bytes:
         """As of the stream."""
         data = self._stream.readline(limit)
         self._digest.update(data)

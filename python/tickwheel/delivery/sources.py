@@ -6,7 +6,7 @@ Spark does. Standard input (`-`) is NDJSON and may never end.
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, cast
+from typing import BinaryIO, NamedTuple
 
 from tickwheel.delivery.csv_rows import read_csv
 from tickwheel.delivery.errors import DeliveryFailed, WrongUsage
@@ -17,7 +17,8 @@ from tickwheel.delivery.record import Record
 from tickwheel.delivery.resume import Watched, WatchedWhole, lines_taken
 from tickwheel.delivery.store.inputs import Progress
 
-_READERS = {".ndjson": read_ndjson, ".jsonl": read_ndjson, ".csv": read_csv, ".parquet": read_parquet}
+_TEXT = {".ndjson": read_ndjson, ".jsonl": read_ndjson, ".csv": read_csv}
+_SUFFIXES = [*_TEXT, ".parquet"]
 _STDIN = 0
 
 
@@ -64,15 +65,12 @@ class OpenSource:
 
     def _of_file(self, path: Path, stream: BinaryIO) -> Iterator[Record]:
         taken = lines_taken(stream, self._before)
-        reader = _READERS[path.suffix.lower()]
-        if reader is read_parquet:
+        read_text = _TEXT.get(path.suffix.lower())
+        if read_text is None:
             self._watched = WatchedWhole(stream)
-        else:
-            self._watched = Watched(stream)
-            stream = cast(BinaryIO, self._watched)
-        for record in reader(self.source.name, stream, self._columns):
-            if record.line > taken:
-                yield record
+            return read_parquet(self.source.name, stream, self._columns, taken)
+        self._watched = watched = Watched(stream)
+        return read_text(self.source.name, watched, self._columns, taken)
 
 
 def _expand(given: str) -> list[Source]:
@@ -83,14 +81,14 @@ def _expand(given: str) -> list[Source]:
         return [_source(path)]
     found = [_source(file) for file in sorted(path.rglob("*")) if file.is_file() and not _is_hidden(file, path)]
     if not found:
-        raise WrongUsage(f"{given} holds no files: give a folder with {', '.join(_READERS)} files")
+        raise WrongUsage(f"{given} holds no files: give a folder with {', '.join(_SUFFIXES)} files")
     return found
 
 
 def _source(path: Path) -> Source:
-    if path.suffix.lower() not in _READERS:
+    if path.suffix.lower() not in _SUFFIXES:
         raise WrongUsage(
-            f"{path}: the suffix says the format, and may be {', '.join(_READERS)}: rename it, or pipe it to -"
+            f"{path}: the suffix says the format, and may be {', '.join(_SUFFIXES)}: rename it, or pipe it to -"
         )
     if not path.exists():
         raise WrongUsage(f"{path} does not exist: give files, folders, or - for standard input")

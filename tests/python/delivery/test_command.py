@@ -141,7 +141,7 @@ def test_nothing_to_deliver_is_fine__D11(deliver: Deliver) -> None:
         ([], "-", "Missing argument 'INPUT...'"),
         (["none.ndjson"], "-", "none.ndjson does not exist"),
         (["in.txt"], "-", "the suffix says the format, and may be .ndjson, .jsonl, .csv"),
-        (["in.parquet"], "-", "Parquet can't be read yet"),
+        (["in.parquet"], "-", "in.parquet does not exist"),
         (["empty"], "-", "empty holds no files"),
         (["-", "-"], "-", "standard input (-) is given twice"),
         (["in.ndjson"], "out.ndjson", "write file:out.ndjson"),

@@ -8,6 +8,7 @@ import pytest
 
 from tickwheel.delivery import DeliveryFailed, writer
 from tickwheel.delivery.dispatcher import Settled
+from tickwheel.delivery.sender import Sender
 from tickwheel.delivery.store import Done, Outcome
 
 Desk = Any  # of ../conftest.py
@@ -103,6 +104,8 @@ def test_a_sender_that_waits_goes_on_after_the_commit_and_ends_after_a_failure__
 def test_nothing_is_handed_to_the_sink_once_delivery_has_failed__D5(desk: Desk) -> None:
     desk.start().accept("a", 5)
     desk.timer.advance(5)
-    desk.engine.writer.fail(DeliveryFailed("no more"))
-    assert desk.sender.step(lambda _: None, wait=False) is False
+    failed = desk.engine.writer
+    failed.fail(DeliveryFailed("no more"))
+    sender = Sender(desk.engine.dispatcher, desk.sink, gate=failed.gate, note_position=failed.note_position)
+    assert sender.step(lambda _: None, wait=False) is False
     assert desk.sink.attempts == []

@@ -2,6 +2,7 @@
 
 import hmac
 import socket
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -178,3 +179,14 @@ def test_a_program_on_this_machine_is_no_web_page__D12(host: bytes) -> None:
 def test_a_name_that_somebody_points_at_loopback_does_not_get_in__D12(host: bytes) -> None:
     assert Door(None).is_web_page([host], [])
     assert not Door(TOKEN).is_web_page([host], [b"https://fine.example"])
+
+
+@pytest.mark.parametrize("name", ["starlette", "uvicorn", "prometheus_client", "pyarrow.flight"])
+def test_a_library_that_is_missing_is_named_with_what_to_install__D11(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, name, None)
+    result = CliRunner().invoke(tickwheel, ["serve", "--store", str(tmp_path / "s.db")])
+    assert (result.exit_code, list(tmp_path.iterdir())) == (2, [])
+    assert name in result.output
+    assert "pip install 'tickwheel[serve]'" in " ".join(result.output.split())

@@ -128,6 +128,7 @@ def test_an_address_that_names_no_message_is_refused__D11(path: str, hall: Hall)
         ("PUT", "/messages/a", 405),
         ("POST", "/metrics", 405),
         ("DELETE", "/healthz", 405),
+        ("GET", "/metrics/", 404),
     ],
 )
 def test_what_there_is_not_is_answered_with_what_there_is__D11(method: str, path: str, status: int, hall: Hall) -> None:

@@ -82,12 +82,11 @@ actions = st.lists(
 
 @contextlib.contextmanager
 def narrow(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Names share eight numbers, and three new ones are enough to freeze and to merge by slices of two."""
+    """Names share eight numbers, in all shards, and two new ones in a shard are enough to merge it."""
     with monkeypatch.context() as patch:
         plain = store.name_of
-        patch.setattr(store, "name_of", lambda key, id_: plain(key, id_) & 7)
-        patch.setattr(ids, "FREEZE_AT", 3)
-        patch.setattr(ids, "_SLICE", 2)
+        patch.setattr(store, "name_of", lambda key, id_: ((plain(key, id_) & 7) - 4) << 61)
+        patch.setattr(ids, "MERGE_AT", 2)
         yield
 
 
@@ -227,19 +226,18 @@ def test_a_crash_in_the_middle_of_a_merge_forgets_no_name__D5(
         db.close()
 
 
-def test_a_name_is_forgotten_by_memory_as_soon_as_its_merge_is_done(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(ids, "FREEZE_AT", 10)
-    monkeypatch.setattr(ids, "_SLICE", 4)
+def test_memory_holds_only_the_newest_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ids, "MERGE_AT", 5)
     stored = Store(tmp_path / "store.db")
-    for number in range(500):
+    most = 5 << ids.SHARD_BITS
+    for number in range(10 * most):
         with stored.transaction():
             stored.accept([incoming((None, str(number)), 5, 0)], 0)
             stored.ids.merge_some()
-        assert len(stored.ids._newest) + len(stored.ids._frozen) <= 20
+        assert len(stored.ids._newest) <= most
+        assert sum(map(len, stored.ids._shards)) == len(stored.ids._newest)
     [(rows,)] = stored.db.execute("SELECT count(*) FROM ids")
-    assert rows >= 480
+    assert rows + len(stored.ids._newest) == 10 * most
     stored.close()
 
 

@@ -27,8 +27,7 @@ class Clock:
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ids, "FREEZE_AT", 4)
-    monkeypatch.setattr(ids, "_SLICE", 3)
+    monkeypatch.setattr(ids, "MERGE_AT", 1)
     monkeypatch.setattr(housekeeping, "_OLD", 5)
     monkeypatch.setattr(housekeeping, "_BODIES", 4)
 
@@ -47,7 +46,7 @@ class Keeper:
         while more:
             with self.store.transaction():
                 more = self._housekeeping.step(now_ms, is_idle=True)
-        for _ in range(20):  # what is frozen gets merged
+        for _ in range(70):  # every shard gets merged
             with self.store.transaction():
                 self._housekeeping.step(now_ms, is_idle=True)
         self._clock.now_s += HOUR_S
@@ -106,8 +105,11 @@ def test_exactly_as_old_as_ids_are_kept_is_not_old_yet__D5(store: Store, incomin
     assert accept(store, old) == [True] * 12
 
 
-def test_with_few_messages_they_are_forgotten_in_time_too__D5(store: Store, incoming: Make) -> None:
-    few = several(incoming, "old", 2)  # never merged, as they are fewer than FREEZE_AT
+def test_with_few_messages_they_are_forgotten_in_time_too__D5(
+    store: Store, incoming: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ids, "MERGE_AT", 1_000)
+    few = several(incoming, "old", 2)  # too few to be merged
     accept(store, few)
     finish(store, few, 100)
     Keeper(store, keep_ids_ms=1000).tidy(50_000)

@@ -43,7 +43,7 @@ class Watched:
 
 @pytest.fixture
 def watched(store: Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched]:
-    monkeypatch.setattr(ids, "FREEZE_AT", 20)
+    monkeypatch.setattr(ids, "MERGE_AT", 1)
     found = Watched(store.path)
     store.db.set_trace_callback(found)
     yield found
@@ -72,7 +72,7 @@ def everything(store: Store, incoming: Make) -> None:
         assert store.is_waiting(known)
         store.finish([Done(seq, seq - 1, Outcome.DEAD, 100) for seq in range(1, 30)])
         store.mark_redelivered([(40, 41)])
-        for _ in range(3):
+        for _ in range(100):
             store.ids.merge_some()
 
 
