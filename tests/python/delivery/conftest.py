@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from delivery.postgres_server import postgres_url  # noqa: F401, a fixture
 
 from tickwheel.delivery import Answer, Cancel, Delivery, DeliveryFailed, Letter, Message
 from tickwheel.delivery.clock import ReplayClock, WallClock

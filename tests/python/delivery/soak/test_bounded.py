@@ -41,7 +41,8 @@ def fill(submit, due_ms):
 if what == "outage":  # accepted, but nothing was delivered: as after a crash and a day without the process
     running = Running(store, open_sink("file:/dev/null"), Settings(), to_people(print))
     from tickwheel.delivery.items import Put
-    fill(lambda every: running.engine.writer.submit([Put.of(m) for m in every]).result(), lambda n: now_ms - 86_400_000 + n)
+    submit = running.engine.writer.submit
+    fill(lambda every: submit([Put.of(m) for m in every]).result(), lambda n: now_ms - 86_400_000 + n)
     running.close(10)
 elif what == "year":
     with DeliveryQueue(store, to="file:/dev/null") as queue:

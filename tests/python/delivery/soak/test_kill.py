@@ -3,20 +3,24 @@
 The judge is what the destination holds; the ledger is read only to tell what was committed when the process died.
 """
 
+import contextlib
 import json
 import random
 import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
-from .load import Load, Name, Received, from_ndjson, make_load
+from delivery.soak.load import Load, Name, Received, from_ndjson, make_load
 
 pytestmark = pytest.mark.timeout(1200)
 
@@ -78,14 +82,52 @@ def kill_often(victim: Victim, rng: random.Random, kills: int, after_kill: Calla
 def test_a_file_has_every_message_and_repeats_only_what_was_not_committed__D5(
     tmp_path: Path, size: Size, seed: int
 ) -> None:
-    messages, kills = size(4_000, 100_000), size(6, 50)
-    load = make_load(messages, seed=seed, keys=messages // 20, span_ms=3_600_000)
     out = tmp_path / "out.ndjson"
     out.touch()
-    victim = Victim(tmp_path, f"file:{out}", load, seconds=size(5, 40), arrived=lambda: out.stat().st_size)
+    check_repeats(tmp_path, f"file:{out}", size, seed, lambda: out.stat().st_size, lambda: from_ndjson(out))
+
+
+def test_a_webhook_gets_every_message_and_again_only_what_was_not_committed__D5(
+    tmp_path: Path, size: Size, seed: int
+) -> None:
+    received: list[Received] = []
+
+    class Receiver(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True
+
+        def do_POST(self) -> None:
+            one = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            received.append(Received((one["key"], one["id"]), one["redelivered"], one["payload"]))
+            self.send_response(200)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+        def handle(self) -> None:
+            with contextlib.suppress(ConnectionError, ValueError):  # the other side was killed, in the middle of it
+                super().handle()
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Receiver) as server:
+        threading.Thread(target=server.serve_forever).start()
+        to = f"http://127.0.0.1:{server.server_port}/"
+        try:
+            check_repeats(tmp_path, to, size, seed, lambda: len(received), lambda: list(received))
+        finally:
+            server.shutdown()
+
+
+def check_repeats(
+    folder: Path, to: str, size: Size, seed: int, arrived: Callable[[], object], read: Callable[[], list[Received]]
+) -> None:
+    messages, kills = size(4_000, 100_000), size(6, 50)
+    load = make_load(messages, seed=seed, keys=messages // 20, span_ms=3_600_000)
+    victim = Victim(folder, to, load, seconds=size(5, 60), arrived=arrived)
     at_kill: list[int] = []
-    kill_often(victim, random.Random(seed), kills, lambda: at_kill.append(len(from_ndjson(out))))
-    received = from_ndjson(out)
+    kill_often(victim, random.Random(seed), kills, lambda: at_kill.append(len(read())))
+    received = read()
     assert load.problems(received, may_repeat=True) == []
     assert again_though_committed(received, victim.committed, at_kill) == []
     repeats = len(received) - len({one.name for one in received})
@@ -105,6 +147,24 @@ def again_though_committed(received: list[Received], committed: list[set[Name]],
 def test_a_database_has_each_message_once__D5_D10(tmp_path: Path, size: Size, seed: int) -> None:
     out = tmp_path / "out.db"
     check_sql(tmp_path, f"sqlite:{out}?table=arrived", size, seed, lambda select: ask_sqlite(out, select), "rowid")
+
+
+def test_a_database_server_has_each_message_once__D5_D10(
+    tmp_path: Path, size: Size, seed: int, postgres_url: str
+) -> None:
+    with psycopg.connect(postgres_url) as db:  # a table of the user's own, which tells the order of arrival
+        db.execute("""
+            CREATE TABLE arrived (
+                place bigserial, id text, key text, due timestamptz, payload json, payload_bytes bytea,
+                delivered_at timestamptz, lateness_ms double precision, attempt integer, redelivered boolean
+            )
+        """)
+
+    def ask(select: str) -> list[Any]:
+        with psycopg.connect(postgres_url) as db:
+            return db.execute(select.replace("payload", "payload::text")).fetchall()
+
+    check_sql(tmp_path, f"{postgres_url}&table=arrived", size, seed, ask, "place")
 
 
 Ask = Callable[[str], list[Any]]
