@@ -131,6 +131,13 @@ def trace(as_json: bool) -> None:
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write the counts to FILE.",
 )
+@click.option(
+    "--report",
+    "page",
+    metavar="PAGE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write a page to PAGE (HTML): counts, lateness, what is due next, dead letters.",
+)
 def deliver(
     inputs: Sequence[str],
     to: str,
@@ -143,6 +150,7 @@ def deliver(
     speed: float | None,
     from_ms: int | None,
     summary: Path | None,
+    page: Path | None,
     **how: Any,
 ) -> None:
     """Deliver each message of INPUT at its due time.
@@ -157,21 +165,31 @@ def deliver(
     from tickwheel.delivery.message import Columns
     from tickwheel.delivery.outputs import check_outputs
     from tickwheel.delivery.progress import reporter
+    from tickwheel.delivery.report import need_report, write_report
     from tickwheel.delivery.sinks import open_sink, path_of
     from tickwheel.delivery.sources import find_sources
+    from tickwheel.delivery.summary import Summary
 
     if from_ms is not None and speed is None:
         raise click.UsageError("--from TIME needs --speed N: without it messages are due by the wall clock.")
     console = Console(stderr=True)
     report = reporter(console, live=to != "-" or not os.isatty(_STDOUT))
+
+    def make_page(store: Path, counts: Summary) -> None:
+        if page is not None:
+            report.say(f"Making the report {page}.")
+            write_report(store, page, title=f"Delivery of {', '.join(inputs)}", summary=counts)
+
     try:
+        if page is not None:
+            need_report()
         sources = find_sources(inputs)
         outputs = {"--to": path_of(to), "--store": store, "--dead-letters": dead_letters, "--summary": summary}
-        check_outputs(outputs, sources)
+        check_outputs(outputs | {"--report": page}, sources)
         opener = open_sink(to)
         put_letters = letters.to_file(dead_letters) if dead_letters else letters.to_people(report.say)
         columns = Columns(id_, key, due, payload)
-        job = Job(sources, opener, put_letters, columns, _settings(**how), store, speed, from_ms)
+        job = Job(sources, opener, put_letters, columns, _settings(**how), store, speed, from_ms, make_page)
         sys.setswitchinterval(_SWITCH_S)
         if store is None:
             report.say("No --store: messages are kept in a temporary one, and gone if this run is stopped.")

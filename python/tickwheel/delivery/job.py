@@ -7,8 +7,8 @@ the store for the next run.
 """
 
 import signal
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -32,7 +32,8 @@ _HEAD_START_MS = 20  # to bring the first messages into memory
 @dataclass(frozen=True, slots=True)
 class Job:
     """What to deliver, and how. `from_ms` and `speed` are those of a replay; `from_ms=None`: the first due time that
-    waits. Without a `store` one is made for the run, and removed after it.
+    waits. Without a `store` one is made for the run, and removed after it; `at_end` is called before that, with the
+    store, which is closed, and the counts. It may raise `DeliveryFailed`.
     """
 
     sources: Sequence[Source]
@@ -43,6 +44,7 @@ class Job:
     store: Path | None
     speed: float | None
     from_ms: int | None
+    at_end: Callable[[Path, Summary], object] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +63,22 @@ class Result:
 def run(job: Job, reporter: Reporter) -> Result:
     """Run it to its end. Call it in the main thread, which gets the Ctrl-C. Errors: `WrongUsage`, `DeliveryFailed`."""
     if job.store is not None:
-        return _run(job, job.store, reporter)
+        return _run_and_end(job, job.store, reporter)
     with TemporaryDirectory(prefix="tickwheel-", ignore_cleanup_errors=True) as folder:
-        return _run(job, Path(folder, "store.db"), reporter)
+        return _run_and_end(job, Path(folder, "store.db"), reporter)
+
+
+def _run_and_end(job: Job, store: Path, reporter: Reporter) -> Result:
+    result = _run(job, store, reporter)
+    if job.at_end is None or not store.exists():
+        return result
+    try:
+        job.at_end(store, result.summary)
+    except DeliveryFailed as error:
+        return replace(result, failure=result.failure or str(error))
+    except KeyboardInterrupt:
+        return replace(result, interrupted=True)
+    return result
 
 
 def _run(job: Job, store: Path, reporter: Reporter) -> Result:

@@ -58,8 +58,8 @@ class Loader:
                 message = item.message
                 row = Waiting(message.due_ms, seq, item.lane, item.size, redelivered=False)
                 entry, evicted = self._window.admit(row)
-                if evicted is not None:
-                    self._dispatcher.discard(evicted)
+                for other in evicted:
+                    self._dispatcher.discard(other)
                 if entry is not None:
                     entry.message = message
                     admitted.append(entry)

@@ -8,8 +8,8 @@ it, and the writer moves it along.
   the store alone. So the first of a lane is in memory whenever any of it is, and a lane is never out of order.
 - Bounds: messages and bytes in all, and per lane. Reading ahead stops at four fifths of them; the rest is for messages
   that come later and are due before the cursor, and for lanes that ran empty.
-- Where there is no room for such a message, a later one of its lane goes back to the store (`more_from`), or the cursor
-  goes back to before it. Reading ahead again skips what is there already.
+- Where there is no room for such a message in its lane, the lane's last one goes back to the store (`more_from`); where
+  there is none at all, the latest tenth goes back, and the cursor with it. Reading ahead finds them again.
 
 Example: at most two per lane, cursor (50, 9). Key k has (10, 1) and (20, 2) in memory and (30, 3) in the store, so its
 `more_from` is (30, 3). A new message (15, 10) of k comes in between, (20, 2) goes back, `more_from` is (20, 2).
@@ -155,26 +155,28 @@ class Window:
         """Whether less than this share of the bounds is taken."""
         return len(self._entries) < share * self.bounds.messages and self.size < share * self.bounds.size
 
-    def admit(self, row: Waiting) -> tuple[Entry | None, Entry | None]:
-        """A message that was just accepted; returns its entry, if it comes into memory, and the one that made room."""
-        if self.cursor is None or row.position > self.cursor:
-            return None, None
+    def admit(self, row: Waiting) -> tuple[Entry | None, list[Entry]]:
+        """A message that was just accepted; returns its entry, if it comes into memory, and those that made room."""
+        position = row.position
+        if self.cursor is None or position > self.cursor:
+            return None, []
         lane = self._lane(row)
-        if lane is None:
-            if self.has_room(1):
-                return self._add(row), None
-            self.cursor = _before(row.position)
-            return None, None
-        if lane.more_from is not None and row.position >= lane.more_from:
-            return None, None
-        if self.has_room(1) and not self._is_full(lane):
-            return self._add(row), None
-        last = lane.last()
-        if last is None or row.position > last.position:
-            self._leave(lane, row.position)
-            return None, None
-        self._evict(last, lane)
-        return self._add(row), last
+        if lane is not None and lane.more_from is not None and position >= lane.more_from:
+            return None, []
+        if lane is not None and self._is_full(lane):
+            last = lane.last()
+            assert last is not None
+            if position > last.position:
+                self._leave(lane, position)
+                return None, []
+            self._leave(lane, last.position)
+            self._send_back(last)
+            return self._add(row), [last]
+        gone = [] if self.has_room(1) else self._make_room(position)
+        if not gone and not self.has_room(1):
+            self.cursor = _before(position)  # all that is in memory comes before it
+            return None, []
+        return self._add(row), gone
 
     def read_ahead(self, rows: Sequence[Waiting], until_ms: int, *, is_all: bool) -> list[Entry]:
         """Take in from the store what comes next after the cursor; `is_all`: there is no more until then."""
@@ -279,20 +281,33 @@ class Window:
             lane.push(entry)
         return entry
 
-    def _evict(self, entry: Entry, lane: Lane) -> None:
+    def _make_room(self, position: Position) -> list[Entry]:
+        """Send a tenth of the messages back to the store, the latest, if they come after this; the cursor with them."""
+        movable = (
+            e for e in self._entries.values() if e.state in (State.HELD, State.WAITING) and e.position > position
+        )
+        gone = heapq.nlargest(max(1, len(self._entries) // 10), movable, key=lambda entry: entry.position)
+        for entry in gone:
+            self._send_back(entry)
+        if gone:
+            self.cursor = _before(gone[-1].position)
+            for lane in self._lanes.values():
+                if lane.more_from is not None and lane.more_from > self.cursor:
+                    lane.more_from = None  # it will be read ahead again
+                    self._look_after(lane)
+        return gone
+
+    def _send_back(self, entry: Entry) -> None:
         entry.state = State.OVER
-        lane.remove(entry)
+        if entry.lane is not None:
+            entry.lane.remove(entry)
         del self._entries[entry.seq]
         self.size -= entry.size
-        self._leave(lane, entry.position)
+        self._tidy(entry.lane)
 
     def _leave(self, lane: Lane, position: Position) -> None:
-        if self._is_global:
-            assert self.cursor is not None
-            self.cursor = min(self.cursor, _before(position))
-        else:
-            lane.more_from = position
-            self._look_after(lane)
+        lane.more_from = position
+        self._look_after(lane)
 
     def _look_after(self, lane: Lane) -> None:
         if lane.more_from is not None and lane.count <= self.bounds.lane_messages // 2 and not self._is_full(lane):

@@ -1,5 +1,6 @@
 """The engine on the manual clock: when, in which order, once; cancels, replays, and a clock or sink that misbehaves."""
 
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -9,7 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tickwheel.delivery import Answer, DeliveryFailed, Message
+from tickwheel.delivery.engine import Settings as Delivering
 from tickwheel.delivery.items import Put
+from tickwheel.delivery.window import Bounds
 
 Desk = Any  # of conftest.py
 
@@ -290,3 +293,37 @@ def test_whatever_happens_each_message_has_one_outcome_and_none_is_early(
     assert summary.accepted == len(accepted) == summary.delivered + summary.cancelled
     assert all(delivery.lateness_ms >= 0 for delivery in desk.sink.sent)
     assert all(delivery.delivered_at_ms >= accepted[delivery.message.id] for delivery in desk.sink.sent)
+
+
+def test_when_memory_is_full_of_later_messages_an_earlier_one_is_on_time__D3_D8(new_desk: Callable[..., Desk]) -> None:
+    desk = new_desk(Delivering(bounds=Bounds(messages=4)))
+    desk.start()
+    desk.accept("second", 2_000, key="k")
+    for number in range(3):
+        desk.accept(f"later {number}", 3_000 + number)
+    desk.accept("keyless", 500)
+    desk.accept("first", 1_900, key="k")
+    desk.advance(5_000)
+    assert desk.sink.ids == ["keyless", "first", "second", "later 0", "later 1", "later 2"]
+    assert [delivery.lateness_ms for delivery in desk.sink.sent] == [0.0] * 6
+
+
+@pytest.mark.parametrize("bounds", [Bounds(messages=6, lane_messages=2), Bounds(6, lane_messages=1), Bounds(6)])
+def test_whatever_the_order_of_acceptance_a_small_memory_delivers_in_order_and_on_time__D4_D8(
+    new_desk: Callable[..., Desk], bounds: Bounds
+) -> None:
+    rng = random.Random(11)
+    desk = new_desk(Delivering(bounds=bounds))
+    desk.start()
+    expected = []
+    for number in range(400):
+        key, after_ms = rng.choice([None, "k", "l", "m"]), 1_000 + rng.randrange(8_000)
+        desk.accept(str(number), after_ms, key=key)
+        expected.append((key, after_ms, number))
+        assert len(desk.engine.dispatcher.window) <= 6
+    desk.advance(20_000)
+    for key in ("k", "l", "m"):
+        sent = [int(delivery.message.id) for delivery in desk.sink.sent if delivery.message.key == key]
+        assert sent == [number for of, _, number in sorted(expected, key=lambda one: one[1:]) if of == key]
+    assert len(desk.sink.sent) == 400
+    assert max(delivery.lateness_ms for delivery in desk.sink.sent) <= 1

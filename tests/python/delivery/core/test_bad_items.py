@@ -1,5 +1,8 @@
 """What one caller hands in, or one destination answers, ends nobody else's delivery (rules D2, D6, D7)."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -30,10 +33,8 @@ def queue(tmp_path: Path) -> Iterator[DeliveryQueue]:
 
 BAD = {
     "cancel of a lone surrogate": lambda queue: queue.cancel(LONE),
-    "cancel of a number": lambda queue: queue.cancel(5),
     "cancel with a key that is no text": lambda queue: queue.cancel("a", 5),
     "state of a lone surrogate": lambda queue: queue.state(LONE),
-    "state of nothing": lambda queue: queue.state(None),
     "a lone surrogate": lambda queue: queue.put(LONE, due=5),
     "a key of a lone surrogate": lambda queue: queue.put("a", due=5, key=LONE),
     "a due time that no integer of SQLite holds": lambda queue: queue.put_many([Message("a", None, 1 << 70, JSON)]),
@@ -51,7 +52,9 @@ def test_what_one_caller_gives_wrongly_is_that_callers_error_alone__D2(queue: De
     assert queue.wait_until_empty(10)
 
 
-def test_a_sinks_error_that_no_utf8_can_write_is_a_dead_letter_like_any_other__D6(make_desk: Callable[..., Desk]) -> None:
+def test_a_sinks_error_that_no_utf8_can_write_is_a_dead_letter_like_any_other__D6(
+    make_desk: Callable[..., Desk],
+) -> None:
     desk = make_desk(Settings(retry=Retry(1)))
     desk.sink.error = OSError("no such file: caf\udce9")
     desk.start().accept("a")
@@ -77,3 +80,16 @@ def test_a_sink_that_was_cut_off_is_not_heard_though_it_fails_for_good__D6(desk:
     desk.sender = Sender(desk.engine.dispatcher, fresh, gate=writer.gate, note_position=writer.note_position)
     desk.advance(1_000)
     assert [delivery.attempt for delivery in fresh.sent] == [2]
+
+
+def test_an_input_whose_name_is_not_utf8_is_read_like_any_other__D2_D11(tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / os.fsdecode(b"caf\xe9.ndjson")).write_text('{"id": "a", "due": 5}\nbroken\n')
+    options = ["--to", f"file:{tmp_path}/out", "--dead-letters", f"{tmp_path}/dead", "--store", f"{tmp_path}/store.db"]
+    command = [sys.executable, "-m", "tickwheel.cli", "deliver", str(folder), *options]
+    for _ in range(2):
+        done = subprocess.run(command, capture_output=True, timeout=25)
+        assert b"Traceback" not in done.stderr
+    assert len((tmp_path / "out").read_bytes().splitlines()) == 1
+    assert len((tmp_path / "dead").read_bytes().splitlines()) == 1

@@ -1,8 +1,9 @@
-"""Thousands of messages in a small memory: all come out, in order, and the bounds hold at every moment (rules D4, D8)."""
+"""Thousands of messages in a small memory: all come out, in order, and the bounds hold at every moment (D4, D8)."""
 
 import random
 from collections import defaultdict
 from collections.abc import Callable
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -58,7 +59,10 @@ def test_thousands_that_are_overdue_come_out_in_order_through_a_small_memory__D4
     wanted = defaultdict(list)
     every = []
     for number in range(1, 2_001):
-        key, due_ms = rng.choice([None, "hot", "hot", "hot", "a", "b", f"rare {number}"]), START_MS - rng.randrange(9_000)
+        key, due_ms = (
+            rng.choice([None, "hot", "hot", "hot", "a", "b", f"rare {number}"]),
+            START_MS - rng.randrange(9_000),
+        )
         wanted[key].append((due_ms, number))
         every.append(put(str(number), due_ms, key))
     desk.hand_in(*every[:1_000])
@@ -67,7 +71,9 @@ def test_thousands_that_are_overdue_come_out_in_order_through_a_small_memory__D4
     desk.advance(20_000)
     assert len(desk.sink.sent) == 2_000
     if order == "global":
-        assert [(it.message.due_ms, int(it.message.id)) for it in desk.sink.sent] == sorted(sum(wanted.values(), []))
+        assert [(it.message.due_ms, int(it.message.id)) for it in desk.sink.sent] == sorted(
+            chain.from_iterable(wanted.values())
+        )
     check_order(desk, wanted)
 
 
@@ -95,7 +101,9 @@ def test_a_key_that_always_fails_and_late_ones_that_come_before_others__D4_D8(ma
     assert all(delivery.lateness_ms >= 0 for delivery in desk.sink.sent)
 
 
-def test_other_keys_are_on_time_while_one_has_thousands_overdue_and_fails__D4_D8(make_desk: Callable[..., Desk]) -> None:
+def test_other_keys_are_on_time_while_one_has_thousands_overdue_and_fails__D4_D8(
+    make_desk: Callable[..., Desk],
+) -> None:
     desk = watched(make_desk(Settings(bounds=TINY, retry=Retry(1_000, 60_000, 60_000))))
     desk.sink.refuses = lambda delivery: "no" if delivery.message.key == "bad" else None
     desk.hand_in(*(put(f"bad {number}", START_MS - 5_000 + number, "bad") for number in range(1_500)))
@@ -109,7 +117,7 @@ def test_other_keys_are_on_time_while_one_has_thousands_overdue_and_fails__D4_D8
 
 
 def test_a_cancel_finds_what_is_in_memory_in_the_store_alone_or_went_back_there__D7_D8(
-    make_desk: Callable[..., Desk]
+    make_desk: Callable[..., Desk],
 ) -> None:
     desk = watched(make_desk(Settings(bounds=TINY)))
     desk.start()

@@ -48,8 +48,12 @@ def test_an_accept_on_a_full_disk_is_answered_with_advice_and_the_rest_is_kept__
     desk.start()
     assert desk.hand_in(put("before")) == [Answer.ACCEPTED]
     fill(desk)
-    tickets: list[Future[list[Answer]]] = [desk.engine.writer.submit([put(f"lost {n}") for n in range(800)]) for n in range(3)]
-    with pytest.raises(StoreFailed, match="full; make room on the disk and run again: nothing that was accepted is lost"):
+    tickets: list[Future[list[Answer]]] = [
+        desk.engine.writer.submit([put(f"lost {n}") for n in range(800)]) for n in range(3)
+    ]
+    with pytest.raises(
+        StoreFailed, match="full; make room on the disk and run again: nothing that was accepted is lost"
+    ):
         step(desk)
     for ticket in tickets:
         assert isinstance(ticket.exception(0), StoreFailed)
@@ -81,7 +85,7 @@ def test_an_outcome_that_found_no_room_is_sent_again_with_a_mark__D5(desk: Desk)
         desk.close()
     later = desk.again().start()
     later.advance(60_000)
-    assert sorted(later.sink.ids) == sorted(desk.sink.ids + ["far away"])
+    assert sorted(later.sink.ids) == sorted([*desk.sink.ids, "far away"])
     assert {it.message.id for it in later.sink.sent if not it.redelivered} == {"far away"}
     later.close()
 

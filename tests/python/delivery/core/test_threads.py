@@ -290,3 +290,17 @@ def test_a_forked_child_gets_an_error_and_does_not_hang__D13(tmp_path: Path, wha
             os._exit(8)
         _, status = os.waitpid(child, 0)
         assert os.waitstatus_to_exitcode(status) in ((7,) if what != "wait" else (7, 8)), "it hung"
+
+
+def test_a_queue_that_could_not_be_opened_leaves_no_thread__D13(tmp_path: Path) -> None:
+    def opener(settings: SinkSettings) -> Sink:
+        raise DeliveryFailed("can't be reached")
+
+    def threads() -> int:
+        return len(list(Path("/proc/self/task").iterdir()))  # those of Rust too
+
+    before = threads()
+    for number in range(5):
+        with pytest.raises(DeliveryFailed, match="can't be reached"):
+            Running(tmp_path / f"{number}.db", opener, Settings(), lambda letters: None)
+    assert threads() < before + 5

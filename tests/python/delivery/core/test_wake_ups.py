@@ -68,9 +68,7 @@ def test_a_cancel_lets_the_next_one_go_that_was_due_while_another_was_being_sent
 
 
 @pytest.mark.parametrize("number", [4, 7])
-def test_what_found_no_room_goes_on_as_soon_as_there_is_some__D8(
-    make_desk: Callable[..., Desk], number: int
-) -> None:
+def test_what_found_no_room_goes_on_as_soon_as_there_is_some__D8(make_desk: Callable[..., Desk], number: int) -> None:
     desk = make_desk(Settings(bounds=Bounds(messages=number)))
     desk.hand_in(*(put(str(one), -1, None) for one in range(50)))
     desk.engine.start(WallClock(desk.timer, desk.wall_ns))

@@ -97,3 +97,17 @@ def test_a_commit_that_fails_is_an_error_for_each_and_for_nobody_later__D11() ->
         assert await later[0] is Answer.DEAD
 
     asyncio.run(scene())
+
+
+def test_a_writer_that_takes_no_more_is_an_error_for_each_that_asks__D11() -> None:
+    def submit(_items: Sequence[Item]) -> "Future[list[Answer]]":
+        raise DeliveryFailed("the queue is closed")
+
+    async def scene() -> None:
+        intake = Intake(submit)
+        for _ in range(2):
+            async with asyncio.timeout(10):
+                found = await asyncio.gather(*looks(intake, "ab"), return_exceptions=True)
+            assert [str(error) for error in found] == ["the queue is closed"] * 2
+
+    asyncio.run(scene())

@@ -9,6 +9,8 @@ import pytest
 from tickwheel.delivery.message import Message
 from tickwheel.delivery.store import Incoming, Store
 
+JSON = msgspec.Raw(b"1")
+
 
 class Shelf:
     """Opens the store in one folder, again and again; closes what is open at the end."""
@@ -46,7 +48,7 @@ def store(shelf: Shelf) -> Store:
 @pytest.fixture
 def incoming() -> Callable[..., Incoming]:
     def make(
-        id_: str = "a", due_ms: int = 5, *, key: str | None = None, payload: msgspec.Raw | bytes = msgspec.Raw(b"1")
+        id_: str = "a", due_ms: int = 5, *, key: str | None = None, payload: msgspec.Raw | bytes = JSON
     ) -> Incoming:
         return Incoming.of(Message(id_, key, due_ms, payload))
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import msgspec
 import pytest
-from delivery.store.making import accept
 from hypothesis import given
 from hypothesis import strategies as st
 
+from delivery.store.making import accept
 from tickwheel.delivery.message import Message
 from tickwheel.delivery.names import content_of, lane_of, name_of
 from tickwheel.delivery.store import Done, Incoming, Outcome, Store
@@ -17,7 +17,23 @@ from tickwheel.delivery.store import Done, Incoming, Outcome, Store
 Shelf = Any  # of conftest.py
 Make = Callable[..., Incoming]
 
-ODD = ["\0", "a\0b", "a\0", "a", "'", '"; DROP TABLE messages; --', "%_?", "🦊", "é", "e\u0301", " a", "a ", "A", "\n", "ß"]
+ODD = [
+    "\0",
+    "a\0b",
+    "a\0",
+    "a",
+    "'",
+    '"; DROP TABLE messages; --',
+    "%_?",
+    "🦊",
+    "é",
+    "e\u0301",
+    " a",
+    "a ",
+    "A",
+    "\n",
+    "ß",
+]
 
 
 def test_odd_texts_are_names_of_their_own_as_id_and_as_key__D1(shelf: Shelf, incoming: Make) -> None:
@@ -101,13 +117,19 @@ def test_two_names_have_one_number_only_if_they_are_one__D1(
 
 
 def test_the_border_between_key_and_id_counts__D1() -> None:
-    assert len({name_of("a", "bc"), name_of("ab", "c"), name_of("abc", ""), name_of(None, "abc"), name_of("", "abc")}) == 5
+    assert (
+        len({name_of("a", "bc"), name_of("ab", "c"), name_of("abc", ""), name_of(None, "abc"), name_of("", "abc")}) == 5
+    )
     assert name_of("1:a", "b") != name_of("1", ":ab")
 
 
 def test_the_numbers_are_what_stores_on_disk_have__D5() -> None:
     # Changed numbers would make every known id unknown: give old stores a step in `schema.py` first.
-    assert (name_of(None, "a"), name_of("k", "a"), lane_of("k")) == (7546337611322360514, -3669530041402085989, 7193521810918036140)
+    assert (name_of(None, "a"), name_of("k", "a"), lane_of("k")) == (
+        7546337611322360514,
+        -3669530041402085989,
+        7193521810918036140,
+    )
     assert content_of(Message("a", None, 5, b"1")).hex() == "d63f547a6c5ca6dad1720a5738496a82"
 
 

@@ -117,13 +117,19 @@ def test_another_name_for_the_same_store_is_the_same_store__D9(tmp_path: Path) -
     (tmp_path / "folder").symlink_to("real")
     (tmp_path / "link.db").symlink_to(path)
     owner = Ownership.of(path)
-    for other in (tmp_path / "folder" / "store.db", tmp_path / "real" / ".." / "real" / "store.db", tmp_path / "link.db"):
+    for other in (
+        tmp_path / "folder" / "store.db",
+        tmp_path / "real" / ".." / "real" / "store.db",
+        tmp_path / "link.db",
+    ):
         with process(other) as second:
             assert "another process works with" in says(second), other
     owner.release()
 
 
-@pytest.mark.parametrize(("path", "why"), [("nowhere/store.db", "there is no folder"), (".", "is a folder: name a file")])
+@pytest.mark.parametrize(
+    ("path", "why"), [("nowhere/store.db", "there is no folder"), (".", "is a folder: name a file")]
+)
 def test_a_place_where_no_store_can_be_is_told__D9(tmp_path: Path, path: str, why: str) -> None:
     with pytest.raises(WrongUsage, match=why):
         Ownership.of(tmp_path / path)

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from delivery.store.making import accept as accept_in
 
+from delivery.store.making import accept as accept_in
 from tickwheel.delivery.store import Done, Incoming, Outcome, Store, housekeeping, ids
 from tickwheel.delivery.store.housekeeping import Housekeeping
 

@@ -1,0 +1,231 @@
+"""What the page tells of a store, in one read-only snapshot of it.
+
+Each answer is bounded: counts, at most so many rows, texts cut off in SQL. Names are as in the store; the page escapes.
+"""
+
+import contextlib
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from tickwheel.delivery.errors import StoreFailed, WrongUsage
+from tickwheel.delivery.names import lane_of
+from tickwheel.delivery.report.buckets import step_ms
+from tickwheel.delivery.report.lateness import Lateness, read_lateness
+from tickwheel.delivery.store import Outcome
+from tickwheel.delivery.summary import rank
+
+NEXT: Final = 20
+LETTERS: Final = 50
+KEYS: Final = 15
+ATTEMPTS: Final = 10
+"""So many and more are one row."""
+
+_SHOWN: Final = 120  # characters of a name
+_SHOWN_LONG: Final = 400  # of a reason, or of a record
+_TABLES: Final = ("messages", "waiting", "ledger", "dead_letters", "meta")
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Of what the store knows: `accepted = delivered + cancelled + undeliverable + waiting`.
+
+    A message is forgotten some days after its outcome (`--keep-ids`), a dead letter never: `dead_letters` are all there
+    were. `since_ms` is the oldest outcome that is known.
+    """
+
+    accepted: int
+    delivered: int
+    cancelled: int
+    undeliverable: int
+    dead_letters: int
+    waiting: int
+    overdue: int
+    redelivered: int
+    may_have_arrived: int
+    since_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """How many are due in each step, by its start; `later` are due after the last of them, up to `last_ms`."""
+
+    step_ms: int
+    due: Mapping[int, int]
+    later: int
+    last_ms: int
+    is_past: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Next:
+    """A message that waits."""
+
+    id: str
+    key: str | None
+    due_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """A dead letter, shortened."""
+
+    at_ms: int
+    source: str
+    line: int
+    reason: str
+    allowed: str
+    record: str
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A key, how many messages it has, and how many of them wait."""
+
+    key: str
+    messages: int
+    waiting: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """What took so many attempts (`ATTEMPTS`: or more), by outcome."""
+
+    attempts: int
+    delivered: int
+    given_up: int
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """Everything that the page shows, as it stood at `now_ms`."""
+
+    now_ms: int
+    counts: Counts
+    lateness: Lateness | None
+    forecast: Forecast | None
+    next: Sequence[Next]
+    letters: Sequence[Letter]
+    keys: Sequence[Key]
+    tried: Sequence[Tried]
+
+
+def look(store: Path, now_ms: int) -> Figures:
+    """Ask the store, which may be in use. Errors: `WrongUsage`, `StoreFailed`."""
+    if not store.is_file():
+        raise WrongUsage(f"there is no store {store}: name the file that was given to --store")
+    try:
+        with _reading(store) as db:
+            names = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+            if not set(_TABLES) <= set(names):
+                raise WrongUsage(f"{store} is not a store of tickwheel: name the file that was given to --store")
+            counts, tried = _outcomes(db, now_ms)
+            forecast = _forecast(db, now_ms, counts)
+            return Figures(now_ms, counts, read_lateness(db), forecast, _next(db), _letters(db), _keys(db), tried)
+    except sqlite3.Error as error:
+        raise StoreFailed.because(store, error) from error
+
+
+@contextlib.contextmanager
+def _reading(store: Path) -> Iterator[sqlite3.Connection]:
+    uri = f"{store.resolve().as_uri()}?mode=ro"
+    with contextlib.closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as db:
+        db.execute("PRAGMA temp_store = FILE")  # sorting takes disk, not memory
+        db.execute("BEGIN")
+        yield db
+
+
+def _outcomes(db: sqlite3.Connection, now_ms: int) -> tuple[Counts, Sequence[Tried]]:
+    rows = db.execute(
+        "SELECT outcome, min(attempts, ?), redelivered, count(*), min(at_ms) FROM ledger GROUP BY 1, 2, 3", (ATTEMPTS,)
+    ).fetchall()
+    by_outcome = {outcome: sum(row[3] for row in rows if row[0] == outcome) for outcome in Outcome}
+    [(waiting, overdue, again)] = db.execute(
+        "SELECT count(*), total(due_ms < ?), total(redelivered) FROM waiting", (now_ms,)
+    )
+    [(letters,)] = db.execute("SELECT max(n) FROM dead_letters")
+    counts = Counts(
+        accepted=sum(by_outcome.values()) + waiting,
+        delivered=by_outcome[Outcome.DELIVERED],
+        cancelled=by_outcome[Outcome.CANCELLED],
+        undeliverable=by_outcome[Outcome.DEAD],
+        dead_letters=letters or 0,
+        waiting=waiting,
+        overdue=int(overdue),
+        redelivered=sum(row[3] for row in rows if row[2] and row[0] == Outcome.DELIVERED),
+        may_have_arrived=int(again),
+        since_ms=min((row[4] for row in rows), default=None),
+    )
+    tried = {row[1]: [0, 0] for row in sorted(rows) if row[1] and row[0] != Outcome.CANCELLED}
+    for outcome, attempts, _, messages, _ in rows:
+        if attempts in tried and outcome != Outcome.CANCELLED:
+            tried[attempts][outcome == Outcome.DEAD] += messages
+    return counts, [Tried(attempts, *both) for attempts, both in sorted(tried.items())]
+
+
+def _forecast(db: sqlite3.Connection, now_ms: int, counts: Counts) -> Forecast | None:
+    """Of what is due from now on; if all is overdue, as after an outage or in a replay, of that."""
+    if not counts.waiting:
+        return None
+    [(first_ms, last_ms)] = db.execute("SELECT min(due_ms), max(due_ms) FROM waiting")
+    is_past = counts.overdue == counts.waiting
+    from_ms, waiting = (first_ms, counts.waiting) if is_past else (now_ms, counts.waiting - counts.overdue)
+    [(most_ms,)] = db.execute(  # one that is due in the year 9999 may not squeeze all others
+        "SELECT due_ms FROM waiting WHERE due_ms >= ? ORDER BY due_ms LIMIT 1 OFFSET ?", (from_ms, rank(0.95, waiting))
+    )
+    step = step_ms(from_ms, most_ms)
+    end_ms = (most_ms // step + 1) * step
+    due = db.execute(
+        "SELECT due_ms / ?, count(*) FROM waiting WHERE due_ms >= ? AND due_ms < ? GROUP BY 1", (step, from_ms, end_ms)
+    )
+    found = {bucket * step: messages for bucket, messages in due}
+    return Forecast(step, found, waiting - sum(found.values()), last_ms, is_past)
+
+
+def _next(db: sqlite3.Connection) -> Sequence[Next]:
+    rows = db.execute(
+        f"SELECT {_cut('id')}, {_cut('key')}, waiting.due_ms FROM waiting JOIN messages USING (seq) "
+        "ORDER BY waiting.due_ms, waiting.seq LIMIT ?",
+        (NEXT,),
+    )
+    return [Next(_text(id_), None if key is None else _text(key), due_ms) for id_, key, due_ms in rows]
+
+
+def _letters(db: sqlite3.Connection) -> Sequence[Letter]:
+    columns = ", ".join(_cut(name, _SHOWN_LONG) for name in ("reason", "allowed", "record"))
+    rows = db.execute(
+        f"SELECT at_ms, {_cut('source')}, line, {columns} FROM dead_letters ORDER BY n DESC LIMIT ?", (LETTERS,)
+    )
+    return [
+        Letter(at_ms, _text(source), line, *(_text(text, _SHOWN_LONG) for text in rest))
+        for at_ms, source, line, *rest in rows
+    ]
+
+
+def _keys(db: sqlite3.Connection) -> Sequence[Key]:
+    rows = db.execute(
+        "SELECT key, count(*) FROM messages WHERE key IS NOT NULL GROUP BY key ORDER BY 2 DESC, 1 LIMIT ?", (KEYS,)
+    ).fetchall()
+    lanes = [lane_of(key) for key, _ in rows]
+    marks = ", ".join("?" * len(lanes))
+    waiting = dict(db.execute(f"SELECT lane, count(*) FROM waiting WHERE lane IN ({marks}) GROUP BY lane", lanes))
+    return [
+        Key(_text(key.encode()), messages, waiting.get(lane, 0))
+        for lane, (key, messages) in zip(lanes, rows, strict=True)
+    ]
+
+
+def _cut(column: str, shown: int = _SHOWN) -> str:
+    """SQL for the first bytes of a text, enough for `shown` characters and a sign that there is more."""
+    return f"substr(CAST({column} AS BLOB), 1, {4 * (shown + 1)})"
+
+
+def _text(data: bytes, shown: int = _SHOWN) -> str:
+    """At most so many characters; control characters by their pictures, as ␀."""
+    text = data.decode("utf-8", "replace").translate(_PICTURES)
+    return text if len(text) <= shown else f"{text[:shown]}…"
+
+
+_PICTURES: Final = {code: 0x2400 + code for code in range(32)} | {127: 0x2421}
