@@ -23,9 +23,7 @@ from tickwheel.delivery.store.owner import Ownership
 from tickwheel.delivery.summary import Summary
 
 _CLOSE_WITHIN_S = 30.0
-_SLACK_US = (
-    300  # between two wake-ups: what is due within it goes out together, which saves half the work at high rates
-)
+_SLACK_US = 300  # between two wake-ups of the timer: what is due meanwhile goes out together, which saves work
 _USUAL = Columns()
 
 
