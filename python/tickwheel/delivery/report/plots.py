@@ -19,7 +19,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormat
 from tickwheel.delivery.report.buckets import name_of_step
 from tickwheel.delivery.report.lateness import BOUNDS_US, Lateness
 from tickwheel.delivery.report.queries import Forecast
-from tickwheel.delivery.times import MAX_DUE_MS
+from tickwheel.delivery.times import MAX_DUE_MS, rfc_3339
 
 SIZES: Final = {"wide": (7.2, 2.9), "narrow": (3.3, 2.7)}
 """In units of 100 CSS pixels at the size in which it is drawn."""
@@ -44,7 +44,8 @@ _STYLE: Final[dict[Any, Any]] = {
     "font.size": 8.5,  # points: 11.8 of the pixels above
     "text.color": _INK, "axes.labelcolor": _INK, "axes.edgecolor": _INK, "xtick.color": _INK, "ytick.color": _INK,
     "grid.color": _GRID, "axes.grid": True, "axes.axisbelow": True,
-    "axes.spines.top": False, "axes.spines.right": False, "figure.facecolor": "none", "axes.facecolor": "none", "figure.dpi": 72,
+    "axes.spines.top": False, "axes.spines.right": False,
+    "figure.facecolor": "none", "axes.facecolor": "none", "figure.dpi": 72,
     "axes.unicode_minus": False, "timezone": "UTC",
 }  # fmt: skip
 _LEAST_MS: Final = 0.001  # the ledger's unit; a logarithmic axis has no 0
@@ -65,7 +66,7 @@ def lateness_over_time(lateness: Lateness) -> Charts:
         for name, (colour, marker, line) in _LINES.items():
             values = [max(found[start][name], _LEAST_MS) if start in found else float("nan") for start in starts]
             axes.plot(middles, values, line, color=colour, marker=marker, markersize=3, linewidth=1.4, label=name)
-        _time_axis(axes, first, last + step, "delivered at (UTC)")
+        _time_axis(axes, first, last + step, "delivered at")
         _log_axis(axes, "y", "lateness (ms, log scale)")
         axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3, frameon=False, borderpad=0)
 
@@ -100,7 +101,7 @@ def due_next(forecast: Forecast) -> Charts:
     def draw(axes: Axes) -> None:
         starts = [_time(start) for start in forecast.due]
         axes.bar(starts, list(forecast.due.values()), 0.9 * step / _DAY_MS, align="edge", color=_BAR)
-        _time_axis(axes, first, last + step, "due at (UTC)")
+        _time_axis(axes, first, last + step, "due at")
         axes.yaxis.set_major_locator(MaxNLocator(5, integer=True))
         axes.yaxis.set_major_formatter(FuncFormatter(_plain))
         axes.set_ylim(0, max(forecast.due.values()) * 1.05)
@@ -133,11 +134,12 @@ def _svg(name: str, inches: Sequence[float], draw: Callable[[Axes], None]) -> st
 
 def _time_axis(axes: Axes, start_ms: int, end_ms: int, label: str) -> None:
     axes.set_xlim(_time(start_ms), _time(end_ms))
-    is_narrow = axes.get_figure(root=True).get_figwidth() < SIZES["wide"][0]
+    figure = axes.get_figure(root=True)
+    is_narrow = figure is not None and figure.get_figwidth() < SIZES["wide"][0]
     locator = AutoDateLocator(minticks=3, maxticks=5 if is_narrow else 8)  # type: ignore[no-untyped-call]
     axes.xaxis.set_major_locator(locator)
-    axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
-    axes.set_xlabel(label)
+    axes.xaxis.set_major_formatter(ConciseDateFormatter(locator, show_offset=False))  # type: ignore[no-untyped-call]
+    axes.set_xlabel(f"{label} (UTC, from {rfc_3339(start_ms)[:10]})")
 
 
 def _log_axis(axes: Axes, which: str, label: str) -> None:

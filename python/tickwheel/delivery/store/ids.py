@@ -15,7 +15,7 @@ from itertools import chain
 from typing import Final
 
 from tickwheel.delivery.store import meta
-from tickwheel.delivery.store.rows import insert, select_in
+from tickwheel.delivery.store.rows import execute_many, select_in
 
 SHARD_BITS: Final = 4
 MERGE_AT: Final = 3_000
@@ -58,7 +58,7 @@ class Ids:
         shard = self._shards[number]
         if len(shard) < MERGE_AT:
             return
-        insert(self._db, "INSERT OR IGNORE INTO ids", list(chain.from_iterable(sorted(shard))), 2)
+        execute_many(self._db, "INSERT OR IGNORE INTO ids VALUES {}", list(chain.from_iterable(sorted(shard))), 2)
         for name, _ in shard:
             del self._newest[name]
         self._shards[number] = []

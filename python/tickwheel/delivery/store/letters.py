@@ -27,7 +27,7 @@ class Letter(NamedTuple):
 def put(db: sqlite3.Connection, letters: Sequence[Letter], at_ms: int) -> None:
     """To be written out after the commit."""
     values: list[Value] = [value for letter in letters for value in (at_ms, *letter)]
-    insert(db, "INSERT INTO dead_letters (at_ms, source, line, reason, allowed, record)", values, 6)
+    insert(db, "dead_letters (at_ms, source, line, reason, allowed, record)", values, 6)
 
 
 def unwritten(db: sqlite3.Connection, most: int = 1_000) -> tuple[list[Letter], int]:

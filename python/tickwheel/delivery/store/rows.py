@@ -1,47 +1,62 @@
 """Many rows in one statement, so that SQLite works through them in C without the GIL.
 
-`executemany` and a loop over rows give the GIL away and wait for it again at every row, which under load takes ten times
-as long as the row itself. So what a transaction does to a table is one statement, whatever its number of rows.
+`executemany` and a loop over rows give the GIL away and wait for it again at every row, which takes ten times as long
+under load as the row itself. So what a transaction does to a table is one statement. Statements are prepared for a few
+numbers of rows only, as preparing takes five times as long as running, and filled up with rows of NULL: those match
+nothing, and in a table whose columns are NOT NULL `INSERT OR IGNORE` leaves them out.
 """
 
 import sqlite3
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 Value: TypeAlias = int | float | str | bytes | None
 
-_MOST_VALUES = 16_000  # of one statement; SQLite takes 32,766
+_SIZES: Final = (1, 4, 16, 64, 128, 256, 384, 512, 768, 1024, 1536, 2048)
+_NULLS: Final = [None] * (_SIZES[-1] * 8)
 
 
 def insert(db: sqlite3.Connection, into: str, values: Sequence[Value], width: int) -> None:
-    """`into` is a statement up to its VALUES, as `INSERT INTO t (a, b)`; `values` are those of all rows in turn."""
-    execute_many(db, f"{into} VALUES {{}}", values, width)
+    """`into` is as `t (a, b)`, some of them NOT NULL; `values` are those of all rows in turn, which are new."""
+    inserted = execute_many(db, f"INSERT OR IGNORE INTO {into} VALUES {{}}", values, width)
+    if inserted != len(values) // width:
+        raise sqlite3.IntegrityError(f"{into}: a row is there already")
 
 
-def execute_many(db: sqlite3.Connection, statement: str, values: Sequence[Value], width: int) -> None:
-    """Run `statement`, in which `{}` stands for a list of rows, for all rows."""
-    most = _MOST_VALUES // width * width
-    for start in range(0, len(values), most):
-        part = values[start : start + most]
-        db.execute(_with_rows(statement, len(part) // width, width), part)
+def execute_many(db: sqlite3.Connection, statement: str, values: Sequence[Value], width: int) -> int:
+    """Run `statement`, in which `{}` stands for a list of rows, for all rows; returns how many rows it changed."""
+    changed = 0
+    for part, size in _parts(values, width):
+        changed += db.execute(_with_rows(statement, size, width), part).rowcount
+    return changed
 
 
 def select_in(db: sqlite3.Connection, statement: str, values: Iterable[Value]) -> list[Any]:
     """The rows of `statement`, in which `{}` stands for a list of values, for all values."""
-    left, found = list(values), []
-    for start in range(0, len(left), _MOST_VALUES):
-        part = left[start : start + _MOST_VALUES]
-        found += db.execute(_with_values(statement, len(part)), part).fetchall()
+    found = []
+    for part, size in _parts(list(values), 1):
+        found += db.execute(_with_values(statement, size), part).fetchall()
     return found
 
 
-@lru_cache(64)
+def _parts(values: Sequence[Value], width: int) -> Iterable[tuple[Sequence[Value], int]]:
+    """The values in parts of as many rows as there are statements for, the last part filled up."""
+    most = _SIZES[-1] * width
+    for start in range(0, len(values), most):
+        part = values[start : start + most]
+        rows = len(part) // width
+        size = _SIZES[bisect_left(_SIZES, rows)]
+        yield [*part, *_NULLS[: (size - rows) * width]] if size > rows else part, size
+
+
+@lru_cache(256)
 def _with_rows(statement: str, size: int, width: int) -> str:
     row = f"({', '.join('?' * width)})"
     return statement.format(", ".join([row] * size))
 
 
-@lru_cache(64)
+@lru_cache(256)
 def _with_values(statement: str, size: int) -> str:
     return statement.format(", ".join("?" * size))

@@ -78,7 +78,7 @@ _STEPS: Sequence[str] = (
 def connect(path: Path) -> sqlite3.Connection:
     """Open the store, and make it or bring it up to date where needed. Errors: `WrongUsage`, `StoreFailed`."""
     try:
-        db = sqlite3.connect(path, isolation_level=None, cached_statements=64, check_same_thread=False)
+        db = sqlite3.connect(path, isolation_level=None, cached_statements=128, check_same_thread=False)
         _set_up(db, path)
     except sqlite3.Error as error:
         raise StoreFailed.because(path, error) from error

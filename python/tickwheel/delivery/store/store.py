@@ -283,9 +283,9 @@ class Store:
             messages += (seq, item.name, message.due_ms, message.key, message.id, item.content)
             bodies += (seq, _stored(message.payload))
         waiting = sorted([(it.message.due_ms, seq, it.lane, it.size) for seq, it in zip(seqs, incoming, strict=True)])
-        insert(self._db, "INSERT INTO messages (seq, name, due_ms, key, id, content)", messages, 6)
-        insert(self._db, "INSERT INTO bodies (seq, payload)", bodies, 2)
-        insert(self._db, "INSERT INTO waiting (due_ms, seq, lane, size)", list(chain.from_iterable(waiting)), 4)
+        insert(self._db, "messages (seq, name, due_ms, key, id, content)", messages, 6)
+        insert(self._db, "bodies (seq, payload)", bodies, 2)
+        insert(self._db, "waiting (due_ms, seq, lane, size)", list(chain.from_iterable(waiting)), 4)
         self.ids.add([item.name for item in incoming], seqs)
         self.waiting += len(incoming)
         return seqs
@@ -304,7 +304,7 @@ class Store:
         values: list[Value] = []
         for one in done:
             values += (one.seq, one.outcome, one.at_ms, one.lateness_us, one.attempts, one.redelivered)
-        insert(self._db, "INSERT INTO ledger (seq, outcome, at_ms, lateness_us, attempts, redelivered)", values, 6)
+        insert(self._db, "ledger (seq, outcome, at_ms, lateness_us, attempts, redelivered)", values, 6)
 
     def _known(self, seq: int, key: str | None, id_: str) -> Known | None:
         row = self._db.execute(
