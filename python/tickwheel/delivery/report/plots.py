@@ -136,7 +136,7 @@ def _time_axis(axes: Axes, start_ms: int, end_ms: int, label: str) -> None:
     axes.set_xlim(_time(start_ms), _time(end_ms))
     figure = axes.get_figure(root=True)
     is_narrow = figure is not None and figure.get_figwidth() < SIZES["wide"][0]
-    locator = AutoDateLocator(minticks=3, maxticks=5 if is_narrow else 8)  # type: ignore[no-untyped-call]
+    locator = AutoDateLocator(minticks=2, maxticks=5 if is_narrow else 8)  # type: ignore[no-untyped-call]
     axes.xaxis.set_major_locator(locator)
     axes.xaxis.set_major_formatter(ConciseDateFormatter(locator, show_offset=False))  # type: ignore[no-untyped-call]
     axes.set_xlabel(f"{label} (UTC, from {rfc_3339(start_ms)[:10]})")

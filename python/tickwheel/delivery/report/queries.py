@@ -15,7 +15,6 @@ from tickwheel.delivery.names import lane_of
 from tickwheel.delivery.report.buckets import step_ms
 from tickwheel.delivery.report.lateness import Lateness, read_lateness
 from tickwheel.delivery.store import Outcome
-from tickwheel.delivery.summary import rank
 
 NEXT: Final = 20
 LETTERS: Final = 50
@@ -23,6 +22,7 @@ KEYS: Final = 15
 ATTEMPTS: Final = 10
 """So many and more are one row."""
 
+_FAR: Final = 20  # what is due so many times later than nine of ten is not drawn: it would squeeze all others
 _SHOWN: Final = 120  # characters of a name
 _SHOWN_LONG: Final = 400  # of a reason, or of a record
 _TABLES: Final = ("messages", "waiting", "ledger", "dead_letters", "meta")
@@ -138,8 +138,12 @@ def _reading(store: Path) -> Iterator[sqlite3.Connection]:
 
 
 def _outcomes(db: sqlite3.Connection, now_ms: int) -> tuple[Counts, Sequence[Tried]]:
+    usual = f"outcome = {int(Outcome.DELIVERED)} AND attempts = 1 AND NOT redelivered"  # most are, and need no sorting
+    what = "outcome, min(attempts, ?), redelivered, count(*), min(at_ms)"
     rows = db.execute(
-        "SELECT outcome, min(attempts, ?), redelivered, count(*), min(at_ms) FROM ledger GROUP BY 1, 2, 3", (ATTEMPTS,)
+        f"SELECT {what} FROM ledger WHERE NOT ({usual}) GROUP BY 1, 2, 3 "
+        f"UNION ALL SELECT {what} FROM ledger WHERE {usual} HAVING count(*) > 0",
+        (ATTEMPTS, ATTEMPTS),
     ).fetchall()
     by_outcome = {outcome: sum(row[3] for row in rows if row[0] == outcome) for outcome in Outcome}
     [(waiting, overdue, again)] = db.execute(
@@ -172,9 +176,12 @@ def _forecast(db: sqlite3.Connection, now_ms: int, counts: Counts) -> Forecast |
     [(first_ms, last_ms)] = db.execute("SELECT min(due_ms), max(due_ms) FROM waiting")
     is_past = counts.overdue == counts.waiting
     from_ms, waiting = (first_ms, counts.waiting) if is_past else (now_ms, counts.waiting - counts.overdue)
-    [(most_ms,)] = db.execute(  # one that is due in the year 9999 may not squeeze all others
-        "SELECT due_ms FROM waiting WHERE due_ms >= ? ORDER BY due_ms LIMIT 1 OFFSET ?", (from_ms, rank(0.95, waiting))
+    [(most_ms,)] = db.execute(
+        "SELECT due_ms FROM waiting WHERE due_ms >= ? ORDER BY due_ms LIMIT 1 OFFSET ?",
+        (from_ms, int(0.9 * (waiting - 1))),
     )
+    if last_ms - from_ms <= _FAR * (most_ms - from_ms):
+        most_ms = last_ms
     step = step_ms(from_ms, most_ms)
     end_ms = (most_ms // step + 1) * step
     due = db.execute(
@@ -223,9 +230,15 @@ def _cut(column: str, shown: int = _SHOWN) -> str:
 
 
 def _text(data: bytes, shown: int = _SHOWN) -> str:
-    """At most so many characters; control characters by their pictures, as ␀."""
+    """At most so many characters; control characters as pictures (␀), and those for writing
+    from right to left as escapes, since they may make a name look like another.
+    """
     text = data.decode("utf-8", "replace").translate(_PICTURES)
     return text if len(text) <= shown else f"{text[:shown]}…"
 
 
-_PICTURES: Final = {code: 0x2400 + code for code in range(32)} | {127: 0x2421}
+_PICTURES: Final = (
+    {code: chr(0x2400 + code) for code in range(32)}
+    | {127: "\u2421"}
+    | {code: f"\\u{code:04x}" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))}
+)

@@ -159,3 +159,13 @@ def test_waiting_does_not_end_before_a_cancel_is_committed__D7(desk: Desk, durin
     during_commit(desk, lambda: ended.append(desk.engine.wait(0)))
     desk.cancel("a")
     assert ended == [False]
+
+
+def test_a_message_and_its_cancel_in_one_group_leave_nothing_to_send__D7(desk: Desk) -> None:
+    desk.start()
+    answers = desk.hand_in(put("a", 5), Cancel("a", "k"), put("b", 5), put("c", 5, None), Cancel("c", None))
+    assert answers == [Answer.ACCEPTED, Answer.CANCELLED, Answer.ACCEPTED, Answer.ACCEPTED, Answer.CANCELLED]
+    assert len(desk.engine.dispatcher.window) == 1
+    desk.advance(100)
+    assert desk.sink.ids == ["b"]
+    assert desk.engine.summary.not_delivered == 0

@@ -226,3 +226,20 @@ def test_a_crash_while_forgetting_leaves_all_or_nothing_of_a_step__D5(shelf: She
         messages, ledger = count(store, "messages"), count(store, "ledger")
         assert abs(messages - ledger) <= 1
         assert store.last_seq == 23
+
+
+def test_what_is_forgotten_while_it_is_busy_leaves_no_payload__D8(store: Store, incoming: Make) -> None:
+    old, young = several(incoming, "old", 7), several(incoming, "young", 7)
+    accept(store, old + young)
+    for _ in range(70):
+        accept(store, [])
+    finish(store, old, 100)
+    finish(store, young, 5_000)
+    clock = Clock()
+    keeper = Housekeeping(store, 1_000, clock)
+    for _ in range(5):
+        clock.now_s += HOUR_S
+        with store.transaction():
+            keeper.step(2_000, is_idle=False)
+    Keeper(store, 1_000).tidy(2_000)
+    assert count(store, "bodies") == 0
