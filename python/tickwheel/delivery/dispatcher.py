@@ -98,17 +98,20 @@ class Dispatcher:
                 return TakenBack.FLYING
             self.discard(entry)
             self.window.land(entry)
+            if entry.lane is not None:
+                self._offer(entry.lane)  # the next one may have been released already
             return TakenBack.TAKEN
 
     def state_of(self, seq: int) -> Answer:
         """Of a message that has no outcome in the store."""
         with self.lock:
             entry = self.window.get(seq)
-            if entry is None or entry.state in (State.HELD, State.WAITING):
+            if entry is None:
                 return Answer.WAITING
             if entry.state is State.OVER:
                 return Answer.DELIVERED if entry.outcome is Outcome.DELIVERED else Answer.DEAD
-            return Answer.DELIVERING
+            is_ready = entry.state in (State.HELD, State.WAITING, State.READY)
+            return Answer.WAITING if is_ready and not entry.attempt else Answer.DELIVERING
 
     def discard(self, entry: Entry) -> None:
         """Off the timer; with the lock held."""
@@ -221,7 +224,7 @@ class Dispatcher:
                     entry.state = State.RETRYING
                     self._after(self._retry_policy.delay_ms(delivery.attempt), self._retry, entry)
                     continue
-                entry.message, entry.outcome = None, settled[-1].done.outcome
+                entry.outcome = settled[-1].done.outcome
                 self.window.land(entry)
                 if entry.lane is not None:
                     self._offer(entry.lane)
@@ -266,6 +269,7 @@ class Dispatcher:
             ready.is_offered = False
             first = ready.first()
             if first is None or first.state is not State.WAITING or ready.flying is not None:
+                self.window.tidy(ready)
                 return
             entry = self.window.take(ready)
             if entry.task is not None:

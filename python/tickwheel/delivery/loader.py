@@ -70,7 +70,13 @@ class Loader:
         """What comes next, at most some thousand; `is_behind` tells whether there may be more."""
         if self._clock is None:
             return []
-        entries = self._refill() + self._read_ahead(self._clock)
+        with self._dispatcher.lock:
+            self._window.was_full = False
+        entries = self._refill()
+        ahead, may_be_more = self._read_ahead(self._clock)
+        entries += ahead
+        with self._dispatcher.lock:
+            self.is_behind = not self._window.was_full and (may_be_more or bool(self._window.needy))
         messages = self._store.messages([entry.seq for entry in entries])
         for entry in entries:
             entry.message = messages[entry.seq]
@@ -87,19 +93,18 @@ class Loader:
         with self._dispatcher.lock:
             return self._window.refill(numbers, rows, end)
 
-    def _read_ahead(self, clock: DueClock) -> list[Entry]:
+    def _read_ahead(self, clock: DueClock) -> tuple[list[Entry], bool]:
+        """The next ones, and whether there may be more."""
         with self._dispatcher.lock:
-            cursor, has_room = self._window.cursor, self._window.has_room()
+            cursor = self._window.cursor
+            self._window.was_full = self._window.was_full or not self._window.has_room()
         until_ms = clock.due_within(self._horizon_ms)
-        self.is_behind = False
-        if cursor is None or not has_room or cursor[0] > until_ms:
-            return []
+        if cursor is None or self._window.was_full or cursor[0] > until_ms:
+            return [], False
         rows = self._store.plan(cursor, until_ms, _ROWS)
         is_all = len(rows) < _ROWS
         with self._dispatcher.lock:
-            chosen = self._window.read_ahead(rows, until_ms, is_all=is_all)
-            self.is_behind = not is_all and self._window.has_room()
-        return chosen
+            return self._window.read_ahead(rows, until_ms, is_all=is_all), not is_all
 
     def _hand(self, entries: Iterable[Entry]) -> None:
         last_ms = max((entry.due_ms for entry in entries), default=-1)

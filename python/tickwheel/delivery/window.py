@@ -5,10 +5,10 @@ delivery, and of each key only the first few. Nothing here has a lock, a clock o
 it, and the writer moves it along.
 
 - All that waits at or before the cursor is in memory; except that of a lane with a `more_from`, all from there on is in
-  the store alone. So the first of a lane is in memory whenever any of it is, and a lane is never out of order.
+  the store alone. What waits in memory is at or before the cursor. So a lane is never out of order.
 - Bounds: messages and bytes in all, and per lane. Reading ahead stops at four fifths of them; the rest is for messages
   that come later and are due before the cursor, and for lanes that ran empty.
-- Where there is no room for such a message in its lane, the lane's last one goes back to the store (`more_from`); where
+- Where there is no room for such a message in its lane, the lane's last ones go back to the store (`more_from`); where
   there is none at all, the latest tenth goes back, and the cursor with it. Reading ahead finds them again.
 
 Example: at most two per lane, cursor (50, 9). Key k has (10, 1) and (20, 2) in memory and (30, 3) in the store, so its
@@ -18,16 +18,15 @@ Example: at most two per lane, cursor (50, 9). Key k has (10, 1) and (20, 2) in 
 import heapq
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from enum import Enum, auto
 from typing import Final
 
-import msgspec
+from tickwheel.delivery.lanes import Entry, Lane, State
+from tickwheel.delivery.store import Position, Waiting
 
-from tickwheel import TimerTask
-from tickwheel.delivery.message import Message
-from tickwheel.delivery.store import Outcome, Position, Waiting
+__all__ = ["Bounds", "Entry", "Lane", "State", "Window"]
 
 _LAST_SEQ: Final = (1 << 63) - 1
+_MOVABLE: Final = (State.HELD, State.WAITING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,91 +39,6 @@ class Bounds:
     lane_size: int = 4 << 20
 
 
-class State(Enum):
-    """Of a message in memory. Only a `HELD` or `WAITING` one can be taken back."""
-
-    HELD = auto()  # until it is committed
-    WAITING = auto()  # on the timer, or for its lane
-    READY = auto()  # for a sender
-    SENDING = auto()
-    RETRYING = auto()
-    OVER = auto()  # has its outcome, or went back to the store
-
-
-class Entry(msgspec.Struct, eq=False, gc=False):
-    """A message in memory. `task` is its place on the timer, while it has one.
-
-    The garbage collector does not look at it, as it would at every message in turn: whoever ends it cuts its ties.
-    """
-
-    seq: int
-    due_ms: int
-    lane: "Lane | None"
-    size: int
-    redelivered: bool
-    message: Message | None = None
-    attempt: int = 0
-    outcome: Outcome | None = None
-    state: State = State.HELD
-    task: TimerTask | None = None
-
-    @property
-    def position(self) -> Position:
-        """Where it stands in the order of delivery."""
-        return self.due_ms, self.seq
-
-
-class Lane:
-    """The messages of one key, at most one of them `flying`: being sent, or waiting to be tried again."""
-
-    __slots__ = ("_heap", "count", "due_until_ms", "flying", "is_offered", "more_from", "number", "size")
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.flying: Entry | None = None
-        self.more_from: Position | None = None
-        self.due_until_ms = -1
-        self.is_offered = False
-        self.count = 0
-        self.size = 0
-        self._heap: list[tuple[int, int, Entry]] = []
-
-    def push(self, entry: Entry) -> None:
-        """One more that waits."""
-        heapq.heappush(self._heap, (entry.due_ms, entry.seq, entry))
-        self.count += 1
-        self.size += entry.size
-
-    def first(self) -> Entry | None:
-        """The next to be sent."""
-        while self._heap and self._heap[0][2].state is State.OVER:
-            heapq.heappop(self._heap)
-        return self._heap[0][2] if self._heap else None
-
-    def pop(self) -> Entry:
-        """Take the first one out, which there is."""
-        while (entry := heapq.heappop(self._heap)[2]).state is State.OVER:
-            pass
-        self.leaves(entry)
-        return entry
-
-    def last(self) -> Entry | None:
-        """The one to be sent last. O(its messages)."""
-        live = (item for item in self._heap if item[2].state is not State.OVER)
-        return max(live, default=(0, 0, None))[2]
-
-    def remove(self, entry: Entry) -> None:
-        """Out of the heap at once, as it may come back. O(its messages)."""
-        self._heap = [item for item in self._heap if item[2] is not entry]
-        heapq.heapify(self._heap)
-        self.leaves(entry)
-
-    def leaves(self, entry: Entry) -> None:
-        """It waits here no more; what is `OVER` drops out of the heap later."""
-        self.count -= 1
-        self.size -= entry.size
-
-
 class Window:
     """Empty until `cursor` is set. `is_global`: everything is one lane (`--order global`)."""
 
@@ -133,6 +47,7 @@ class Window:
         self.cursor: Position | None = None
         self.size = 0
         self.needy: set[int] = set()  # lanes that may run empty though the store has more of them
+        self.was_full = False  # something was not read for want of room
         self._is_global = is_global
         self._entries: dict[int, Entry] = {}
         self._lanes: dict[int, Lane] = {}
@@ -151,9 +66,11 @@ class Window:
         """Those of which anything is in memory."""
         return self._lanes.values()
 
-    def has_room(self, share: float = 0.8) -> bool:
-        """Whether less than this share of the bounds is taken."""
-        return len(self._entries) < share * self.bounds.messages and self.size < share * self.bounds.size
+    def has_room(self, share: float = 0.8, size: int = 0) -> bool:
+        """Whether less than this share of the bounds is taken, with so many bytes more."""
+        return not self._entries or (
+            len(self._entries) < share * self.bounds.messages and self.size + size <= share * self.bounds.size
+        )
 
     def admit(self, row: Waiting) -> tuple[Entry | None, list[Entry]]:
         """A message that was just accepted; returns its entry, if it comes into memory, and those that made room."""
@@ -161,34 +78,34 @@ class Window:
         if self.cursor is None or position > self.cursor:
             return None, []
         lane = self._lane(row)
-        if lane is not None and lane.more_from is not None and position >= lane.more_from:
-            return None, []
-        if lane is not None and self._is_full(lane):
-            last = lane.last()
-            assert last is not None
-            if position > last.position:
-                self._leave(lane, position)
+        gone: list[Entry] = []
+        if lane is not None:
+            if lane.more_from is not None and position >= lane.more_from:
                 return None, []
-            self._leave(lane, last.position)
-            self._send_back(last)
-            return self._add(row), [last]
-        gone = [] if self.has_room(1) else self._make_room(position)
-        if not gone and not self.has_room(1):
-            self.cursor = _before(position)  # all that is in memory comes before it
-            return None, []
+            if not self._fits(lane, row):
+                gone = self._make_room_in(lane, row)
+                if not self._fits(lane, row):
+                    self._leave(lane, position)
+                    return None, gone
+        if not self.has_room(1, row.size):
+            gone += self._make_room(row)
+            if not self.has_room(1, row.size):
+                self._set_back(position)
+                return None, gone
         return self._add(row), gone
 
     def read_ahead(self, rows: Sequence[Waiting], until_ms: int, *, is_all: bool) -> list[Entry]:
         """Take in from the store what comes next after the cursor; `is_all`: there is no more until then."""
         chosen: list[Entry] = []
         for row in rows:
-            if not self.has_room():
+            if not self.has_room(size=row.size):
+                self.was_full = True
                 return chosen
             self.cursor = row.position
             if row.seq in self._entries:
                 continue
             lane = self._lane(row)
-            if lane is not None and (lane.more_from is not None or self._is_full(lane)):
+            if lane is not None and (lane.more_from is not None or not self._fits(lane, row)):
                 if lane.more_from is None:
                     self._leave(lane, row.position)
                 continue
@@ -198,10 +115,11 @@ class Window:
         return chosen
 
     def refill_from(self) -> tuple[list[int], Position] | None:
-        """The lanes to refill, and from where; `None` if there are none."""
+        """The lanes to refill, and from where; `None` if there are none, or there is no room."""
         lanes = [lane for number in self.needy if (lane := self._lanes.get(number)) and lane.more_from]
         self.needy = {lane.number for lane in lanes}
         if not lanes or not self.has_room(1):
+            self.was_full = self.was_full or bool(lanes)
             return None
         lanes = heapq.nsmallest(200, lanes, key=lambda lane: lane.more_from or (0, 0))
         return [lane.number for lane in lanes], min(lane.more_from or (0, 0) for lane in lanes)
@@ -216,15 +134,18 @@ class Window:
             lane = open_.get(row.lane or 0)
             if lane is None or lane.more_from is None or row.position < lane.more_from or row.seq in self._entries:
                 continue
-            if self._is_full(lane) or not self.has_room(1):
+            has_room = self.has_room(1, row.size)
+            if has_room and self._fits(lane, row):
+                chosen.append(self._add(row))
+            else:
+                self.was_full = self.was_full or not has_room
                 lane.more_from = row.position
                 del open_[lane.number]
-            else:
-                chosen.append(self._add(row))
         for lane in open_.values():
             lane.more_from = (end[0], end[1] + 1) if end < self.cursor else None
         for lane in lanes:
             self._look_after(lane)
+            self.tidy(lane)
         return chosen
 
     def take(self, lane: Lane) -> Entry:
@@ -235,41 +156,53 @@ class Window:
         return entry
 
     def put_back(self, entry: Entry) -> None:
-        """It does not fly after all, as it would be early."""
-        if entry.lane is not None:
-            entry.lane.flying = None
-            entry.lane.push(entry)
+        """It does not fly after all, as it would be early; where it has no place any more, it goes back to the store."""
+        lane = entry.lane
+        if lane is not None:
+            lane.flying = None
+        is_after_cursor = self.cursor is None or entry.position > self.cursor
+        if is_after_cursor or (lane is not None and lane.more_from is not None and entry.position >= lane.more_from):
+            entry.state = State.OVER
+            self.forget(entry.seq)
+        elif lane is not None:
+            lane.push(entry)
 
     def land(self, entry: Entry) -> None:
         """It has its outcome, and the next one of its lane may fly. Stays known until `forget`."""
         entry.state = State.OVER
+        entry.message = None
         lane = entry.lane
         if lane is not None:
             if lane.flying is entry:
                 lane.flying = None
             else:
-                lane.leaves(entry)
-                if lane.more_from is not None:
-                    self._look_after(lane)
+                lane.remove(entry)
+                self._look_after(lane)
 
     def forget(self, seq: int) -> None:
         """Its outcome is committed."""
         entry = self._entries.pop(seq, None)
         if entry is not None:
             self.size -= entry.size
-            self._tidy(entry.lane)
+            if entry.lane is not None:
+                self.tidy(entry.lane)
+
+    def tidy(self, lane: Lane) -> None:
+        """Let go of a lane of which nothing is left."""
+        if lane.is_empty and self._lanes.get(lane.number) is lane:
+            del self._lanes[lane.number]
+
+    def _number(self, row: Waiting) -> int | None:
+        return 0 if self._is_global else row.lane
 
     def _lane(self, row: Waiting) -> Lane | None:
         number = self._number(row)
         return None if number is None else self._lanes.get(number)
 
-    def _number(self, row: Waiting) -> int | None:
-        return 0 if self._is_global else row.lane
-
-    def _is_full(self, lane: Lane) -> bool:
-        if self._is_global:
-            return False
-        return lane.count >= self.bounds.lane_messages or (lane.count > 0 and lane.size >= self.bounds.lane_size)
+    def _fits(self, lane: Lane, row: Waiting) -> bool:
+        if self._is_global or not lane.count:
+            return True
+        return lane.count < self.bounds.lane_messages and lane.size + row.size <= self.bounds.lane_size
 
     def _add(self, row: Waiting) -> Entry:
         number, lane = self._number(row), self._lane(row)
@@ -281,44 +214,56 @@ class Window:
             lane.push(entry)
         return entry
 
-    def _make_room(self, position: Position) -> list[Entry]:
-        """Send a tenth of the messages back to the store, the latest, if they come after this; the cursor with them."""
-        movable = (
-            e for e in self._entries.values() if e.state in (State.HELD, State.WAITING) and e.position > position
-        )
-        gone = heapq.nlargest(max(1, len(self._entries) // 10), movable, key=lambda entry: entry.position)
-        for entry in gone:
-            self._send_back(entry)
-        if gone:
-            self.cursor = _before(gone[-1].position)
-            for lane in self._lanes.values():
-                if lane.more_from is not None and lane.more_from > self.cursor:
-                    lane.more_from = None  # it will be read ahead again
-                    self._look_after(lane)
+    def _make_room_in(self, lane: Lane, row: Waiting) -> list[Entry]:
+        """Send the lane's last ones back to the store, as many as it takes, if they come after this."""
+        gone = []
+        while not self._fits(lane, row) and (last := lane.last()) is not None and last.position > row.position:
+            self._leave(lane, last.position)
+            self._send_back(last)
+            gone.append(last)
         return gone
+
+    def _make_room(self, row: Waiting) -> list[Entry]:
+        """Send the latest tenth back to the store, more if it takes more, if they come after this; the cursor too."""
+        later = (entry for entry in self._entries.values() if entry.position > row.position)
+        movable = (it for it in later if it.state in _MOVABLE and (it.lane is None or it.lane.flying is not it))
+        latest_first = sorted(movable, key=lambda entry: entry.position, reverse=True)
+        gone: list[Entry] = []
+        for entry in latest_first:
+            if len(gone) * 10 >= self.bounds.messages and self.has_room(1, row.size):
+                break
+            self._send_back(entry)
+            gone.append(entry)
+        if gone:
+            self._set_back(gone[-1].position)
+        return gone
+
+    def _set_back(self, position: Position) -> None:
+        """The cursor goes back to before this; nothing that waits in memory is from there on."""
+        self.cursor = position[0], position[1] - 1
+        self.was_full = True
+        for lane in list(self._lanes.values()):
+            if lane.more_from is not None and lane.more_from > self.cursor:
+                lane.more_from = None  # it will be read ahead again
+                self._look_after(lane)
+                self.tidy(lane)
 
     def _send_back(self, entry: Entry) -> None:
         entry.state = State.OVER
-        if entry.lane is not None:
-            entry.lane.remove(entry)
+        entry.message = None
         del self._entries[entry.seq]
         self.size -= entry.size
-        self._tidy(entry.lane)
+        if entry.lane is not None:
+            entry.lane.remove(entry)
+            entry.lane.compact()  # it may come back, and must not be there twice
+            self.tidy(entry.lane)
 
     def _leave(self, lane: Lane, position: Position) -> None:
         lane.more_from = position
         self._look_after(lane)
 
     def _look_after(self, lane: Lane) -> None:
-        if lane.more_from is not None and lane.count <= self.bounds.lane_messages // 2 and not self._is_full(lane):
+        if lane.more_from is not None and lane.count <= self.bounds.lane_messages // 2:
             self.needy.add(lane.number)
         else:
             self.needy.discard(lane.number)
-
-    def _tidy(self, lane: Lane | None) -> None:
-        if lane is not None and not (lane.count or lane.flying or lane.more_from or lane.is_offered):
-            self._lanes.pop(lane.number, None)
-
-
-def _before(position: Position) -> Position:
-    return position[0], position[1] - 1

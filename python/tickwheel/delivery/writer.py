@@ -75,7 +75,8 @@ class Writer:
         self._settled: list[Settled] = []
         self._settled_since_s = 0.0
         self._position: str | None = None
-        self._is_committing = False
+        self._is_committing = False  # outcomes
+        self._is_busy = False  # anything
         self._is_woken = True
         self._is_stopping = False
         self._failure: BaseException | None = None
@@ -190,6 +191,7 @@ class Writer:
             settled, self._settled = self._settled, []
             self._queued -= size
             self._is_committing = bool(settled)
+            self._is_busy = True
             self._is_woken = False
             self._changed.notify_all()
             return tickets, settled, self._position
@@ -224,12 +226,15 @@ class Writer:
 
     def _committed(self, settled: Sequence[Settled], group: "_Group") -> None:
         with self._dispatcher.lock:
+            window = self._dispatcher.window
             for seq in chain((one.done.seq for one in settled), group.taken_back):
-                self._dispatcher.window.forget(seq)
+                window.forget(seq)
+            has_more_room = window.was_full and bool(settled or group.taken_back)
         if not self._loader.has_started:
             self.first_due_ms = self._store.first_due_ms()
         with self._changed:
-            self._is_committing = False
+            self._is_committing = self._is_busy = False
+            self._is_woken = self._is_woken or has_more_room
             self._changed.notify_all()
 
     def _write_letters(self) -> int | None:
@@ -255,7 +260,7 @@ class Writer:
             self.step()
 
     def _is_empty(self) -> bool:
-        idle = not (self._tickets or self._settled or self._is_committing or self._has_letters)
+        idle = not (self._tickets or self._settled or self._is_busy or self._has_letters)
         return idle and self._store.waiting == 0
 
 
@@ -346,6 +351,8 @@ class _Group:
                 self._summary.cancelled += 1
                 return Answer.CANCELLED
             answer = self._state(known)
+            if answer is Answer.WAITING:  # it was about to be sent, and would have been early
+                answer = Answer.DELIVERING
         if answer is Answer.CANCELLED:
             self._summary.duplicates += 1
         else:

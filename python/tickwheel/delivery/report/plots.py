@@ -14,7 +14,7 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+from matplotlib.ticker import EngFormatter, FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from tickwheel.delivery.report.buckets import name_of_step
 from tickwheel.delivery.report.lateness import BOUNDS_US, Lateness
@@ -51,6 +51,8 @@ _STYLE: Final[dict[Any, Any]] = {
 _LEAST_MS: Final = 0.001  # the ledger's unit; a logarithmic axis has no 0
 _DAY_MS: Final = 86_400_000
 
+_short: Final = EngFormatter(sep="")
+
 Charts = Mapping[str, str]
 
 
@@ -68,7 +70,7 @@ def lateness_over_time(lateness: Lateness) -> Charts:
             axes.plot(middles, values, line, color=colour, marker=marker, markersize=3, linewidth=1.4, label=name)
         _time_axis(axes, first, last + step, "delivered at")
         _log_axis(axes, "y", "lateness (ms, log scale)")
-        axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3, frameon=False, borderpad=0)
+        _figure(axes).legend(loc="outside upper left", ncols=3, frameon=False, borderpad=0)
 
     return _drawn("over-time", draw)
 
@@ -77,18 +79,15 @@ def lateness_by_size(lateness: Lateness) -> Charts:
     """A histogram with logarithmic axes, so that one message in a million is still seen."""
     used = [place for place, count in enumerate(lateness.by_size) if count]
     places = range(used[0], used[-1] + 1)
-    ends = [BOUNDS_US[place] / 1000 for place in places]
-    starts = [BOUNDS_US[place - 1] / 1000 if place else _LEAST_MS for place in places]
+    edges = [BOUNDS_US[place - 1] / 1000 if place else _LEAST_MS for place in (*places, places.stop)]
     counts = [lateness.by_size[place] for place in places]
 
     def draw(axes: Axes) -> None:
-        widths = [end - start for start, end in zip(starts, ends, strict=True)]
-        axes.set_xscale("log")
-        axes.bar(starts, counts, widths, align="edge", color=_BAR, edgecolor="none", linewidth=0)
-        axes.set_xlim(min(starts[0], ends[-1] / 100), ends[-1])
+        axes.stairs(counts, edges, baseline=0.1, fill=True, color=_BAR, linewidth=0)
         _log_axis(axes, "x", "lateness (ms, log scale)")
         _log_axis(axes, "y", "messages (log scale)")
-        axes.set_ylim(0.7, max(counts) * 2)
+        axes.set_xlim(min(edges[0], edges[-1] / 100), edges[-1])
+        axes.set_ylim(0.7, max(10, *counts) * 2)
 
     return _drawn("by-size", draw)
 
@@ -134,9 +133,7 @@ def _svg(name: str, inches: Sequence[float], draw: Callable[[Axes], None]) -> st
 
 def _time_axis(axes: Axes, start_ms: int, end_ms: int, label: str) -> None:
     axes.set_xlim(_time(start_ms), _time(end_ms))
-    figure = axes.get_figure(root=True)
-    is_narrow = figure is not None and figure.get_figwidth() < SIZES["wide"][0]
-    locator = AutoDateLocator(minticks=2, maxticks=5 if is_narrow else 8)  # type: ignore[no-untyped-call]
+    locator = AutoDateLocator(minticks=2, maxticks=5 if _is_narrow(axes) else 8)  # type: ignore[no-untyped-call]
     axes.xaxis.set_major_locator(locator)
     axes.xaxis.set_major_formatter(ConciseDateFormatter(locator, show_offset=False))  # type: ignore[no-untyped-call]
     axes.set_xlabel(f"{label} (UTC, from {rfc_3339(start_ms)[:10]})")
@@ -145,14 +142,26 @@ def _time_axis(axes: Axes, start_ms: int, end_ms: int, label: str) -> None:
 def _log_axis(axes: Axes, which: str, label: str) -> None:
     axis = axes.xaxis if which == "x" else axes.yaxis
     axes.set(**{f"{which}scale": "log", f"{which}label": label})
-    axis.set_major_locator(LogLocator(numticks=7))
+    axis.set_major_locator(LogLocator(numticks=5 if _is_narrow(axes) else 8))
     axis.set_major_formatter(FuncFormatter(_plain))
     axis.set_minor_formatter(NullFormatter())
 
 
 def _plain(value: float, _position: object) -> str:
-    """1,000 and 0.01 instead of powers."""
+    """0.01, 1,000 and 1M instead of powers."""
+    if value >= 100_000:
+        return _short(value)
     return f"{value:,.0f}" if value >= 1 else f"{value:g}"
+
+
+def _figure(axes: Axes) -> Figure:
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    return figure
+
+
+def _is_narrow(axes: Axes) -> bool:
+    return _figure(axes).get_figwidth() < SIZES["wide"][0]
 
 
 def _time(epoch_ms: int) -> float:

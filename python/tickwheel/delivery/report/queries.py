@@ -12,7 +12,7 @@ from typing import Final
 
 from tickwheel.delivery.errors import StoreFailed, WrongUsage
 from tickwheel.delivery.names import lane_of
-from tickwheel.delivery.report.buckets import step_ms
+from tickwheel.delivery.report.buckets import MOST, step_ms
 from tickwheel.delivery.report.lateness import Lateness, read_lateness
 from tickwheel.delivery.store import Outcome
 
@@ -178,12 +178,12 @@ def _forecast(db: sqlite3.Connection, now_ms: int, counts: Counts) -> Forecast |
     from_ms, waiting = (first_ms, counts.waiting) if is_past else (now_ms, counts.waiting - counts.overdue)
     [(most_ms,)] = db.execute(
         "SELECT due_ms FROM waiting WHERE due_ms >= ? ORDER BY due_ms LIMIT 1 OFFSET ?",
-        (from_ms, int(0.9 * (waiting - 1))),
+        (from_ms, min(max(1, int(0.9 * (waiting - 1))), waiting - 1)),
     )
     if last_ms - from_ms <= _FAR * (most_ms - from_ms):
         most_ms = last_ms
     step = step_ms(from_ms, most_ms)
-    end_ms = (most_ms // step + 1) * step
+    end_ms = (from_ms // step + MOST) * step
     due = db.execute(
         "SELECT due_ms / ?, count(*) FROM waiting WHERE due_ms >= ? AND due_ms < ? GROUP BY 1", (step, from_ms, end_ms)
     )

@@ -62,7 +62,9 @@ def test_a_lane_that_was_left_empty_does_not_take_a_new_one_with_it__D4() -> Non
 def test_after_the_cursor_went_back_nothing_overtakes_in_a_key__D4() -> None:
     window = opened(messages=4)
     add(window, row(10, 1, 1), row(30, 2, 1), row(31, 3, None), row(32, 4, None))
-    assert add(window, row(5, 5, 2)) == [None]  # no room: the cursor goes back to before it
+    add(window, row(5, 5, 2))  # no room: the cursor goes back, and the latest with it
+    assert window.cursor
+    assert window.cursor < (50, 9)
     [entry] = add(window, row(20, 6, 1))
     lane = lane_of(window)
     left_out = [] if entry else [(20, 6)]
@@ -74,21 +76,21 @@ def test_what_comes_between_the_cursor_and_the_rest_of_a_lane_is_not_lost__D4() 
     window = opened(messages=6, lane_messages=2)
     add(window, row(10, 1), row(20, 2), row(30, 3))  # the third is in the store alone
     add(window, *(row(40, seq, None) for seq in (4, 5, 6, 7)))
-    assert add(window, row(5, 8, 2)) == [None]
-    waiting = {(30, 3): row(30, 3), (5, 8): row(5, 8, 2), (25, 9): row(25, 9)}
-    if window.admit(row(25, 9))[0]:
-        del waiting[25, 9]
-    for seq in (4, 5, 6, 7):
-        entry = window.get(seq)
-        assert entry
-        window.land(entry)
-        window.forget(seq)
+    add(window, row(5, 8, 2))  # no room: the cursor goes back, and the latest with it
+    waiting = {(10, 1): row(10, 1), (20, 2): row(20, 2), (30, 3): row(30, 3)}
+    add(window, row(25, 9))
+    waiting[25, 9] = row(25, 9)
+    for seq in (4, 5, 6, 7, 8):
+        if entry := window.get(seq):
+            window.land(entry)
+            window.forget(seq)
     out = []
     for _ in range(20):
         advance(window, waiting, 1_000)
         for lane in [lane for lane in window.lanes() if lane.number == 1 and lane.first()]:
             entry = window.take(lane)
             out.append(entry.position)
+            del waiting[entry.position]
             window.land(entry)
             window.forget(entry.seq)
     assert out == [(10, 1), (20, 2), (25, 9), (30, 3)]

@@ -84,10 +84,10 @@ def nasty(desk: Desk) -> Desk:
         "<script>alert(1)</script>", "x" * 3000, "\u202emirrored", "\U0001f469\u200d\U0001f469", "a\0b\x1b[31m",
         "\"'><img src=x onerror=alert(1)>", "</style></svg>{{ 7 * 191 }}", "&lt;b&gt;",
     ]  # fmt: skip
-    desk.accept(*((name, name, NOW_MS + 60_000 * n) for n, name in enumerate(names)), (None, "far", 253_402_300_799_999))
+    desk.accept(
+        *((name, name, NOW_MS + 60_000 * n) for n, name in enumerate(names)), (None, "far", 253_402_300_799_999)
+    )
     desk.put_letters(*(Letter(name, 1, name, name, name.encode() + b"\xff") for name in names))
     for late_us in (0, 1, 90, 700_000_000_000, 10**13):
         desk.deliver(late_us)
     return desk
-
-

@@ -1,0 +1,122 @@
+"""`tickwheel deliver --report PAGE`: checked before anything is read, written at the end of every run (D11, D13)."""
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tickwheel.commands import tickwheel as command
+
+pytestmark = [pytest.mark.usefixtures("switch_interval"), pytest.mark.timeout(60)]
+
+Deliver = Callable[..., Result]
+
+
+@pytest.fixture
+def deliver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Deliver:
+    monkeypatch.chdir(tmp_path)
+    Path("in.ndjson").write_text('{"id": "<a>", "key": "k", "due": 5}\n{"id": "<a>", "key": "k", "due": 5}\nnope\n')
+
+    def run(*args: str) -> Result:
+        return CliRunner().invoke(command, ["deliver", *args, "--to", "file:out.ndjson"], catch_exceptions=False)
+
+    return run
+
+
+def test_a_run_ends_with_its_page_also_without_a_store_of_its_own__D11(deliver: Deliver) -> None:
+    result = deliver("in.ndjson", "--report", "page.html")
+    assert result.exit_code == 1
+    page = Path("page.html").read_text(encoding="utf-8")
+    assert "Delivery of in.ndjson" in page
+    rows = [row.split("</tr>")[0] for row in page.split("<tr>")]
+    [duplicates] = [row for row in rows if ">duplicates<" in row]
+    assert ">1<" in duplicates
+    assert "<bdi>nope</bdi>" in page
+    assert "Making the report page.html." in result.stderr
+    assert list(Path().glob("*.db*")) == []
+
+
+def test_the_page_tells_of_the_run_and_of_all_runs_on_the_store__D11(deliver: Deliver) -> None:
+    deliver("in.ndjson", "--store", "s.db")
+    Path("more.ndjson").write_text('{"id": "b", "due": 5}\n')
+    assert deliver("more.ndjson", "--store", "s.db", "--report", "page.html").exit_code == 0
+    rows = Path("page.html").read_text(encoding="utf-8").split("<tr>")
+    [accepted] = [row for row in rows if ">accepted<" in row]
+    assert accepted.index(">2<") < accepted.index(">1<")
+
+
+@pytest.mark.parametrize(
+    ("page", "message"),
+    [
+        ("nowhere/page.html", "there is no folder nowhere"),
+        ("in.ndjson", "an input"),
+        ("out.ndjson", "the file of --to"),
+    ],
+)
+def test_a_page_that_cant_be_is_wrong_usage_before_anything_is_read__D2(
+    deliver: Deliver, page: str, message: str
+) -> None:
+    before = Path("in.ndjson").read_bytes()
+    result = deliver("in.ndjson", "--store", "s.db", "--report", page)
+    assert result.exit_code == 2
+    assert "--report" in result.stderr
+    assert message in " ".join(result.stderr.split())
+    assert not Path("out.ndjson").exists()
+    assert not Path("s.db").exists()
+    assert Path("in.ndjson").read_bytes() == before
+
+
+@pytest.mark.parametrize("library", ["jinja2", "matplotlib"])
+def test_a_missing_library_is_wrong_usage_before_anything_is_read__D2(
+    deliver: Deliver, monkeypatch: pytest.MonkeyPatch, library: str
+) -> None:
+    for name in [name for name in sys.modules if name.split(".")[0] == library]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, library, None)
+    result = deliver("in.ndjson", "--report", "page.html")
+    assert result.exit_code == 2
+    said = " ".join(result.stderr.split())
+    assert f"--report: {library} is not installed: run pip install 'tickwheel[report]'" in said
+    assert not Path("out.ndjson").exists()
+
+
+def test_without_the_option_no_library_is_loaded__D11(tmp_path: Path) -> None:
+    (tmp_path / "in.ndjson").write_text('{"id": "a", "due": 5}\n')
+    script = (
+        "import sys; from tickwheel.commands import tickwheel\n"
+        "try: tickwheel(['deliver', 'in.ndjson', '--to', 'file:out.ndjson'])\n"
+        "finally: print(sorted({'matplotlib', 'jinja2', 'numpy'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=50)
+    assert done.stdout == "[]\n", done.stderr
+
+
+def test_a_page_that_cant_be_written_ends_the_run_with_3__D2(deliver: Deliver) -> None:
+    result = deliver("in.ndjson", "--report", "/dev/full", "--summary", "s.json")
+    assert result.exit_code == 3
+    assert "Failed: the report can't be written to /dev/full: No space left on device." in result.stderr
+    assert json.loads(Path("s.json").read_text())["delivered"] == 1
+
+
+def test_the_page_is_written_after_ctrl_c_too__D13(tmp_path: Path) -> None:
+    args = [sys.executable, "-m", "tickwheel.cli", "deliver", "-", "--report", "page.html"]
+    with subprocess.Popen(
+        args, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(b'{"id": "waits", "delay_ms": 86400000}\n{"id": "now", "due": 5}\n')
+        process.stdin.flush()
+        assert b'"now"' in process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=50)
+    assert process.returncode == 130, err
+    assert b"Traceback" not in err
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "1 message waiting" in page
+    assert "<bdi>waits</bdi>" in page
