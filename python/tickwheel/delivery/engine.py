@@ -18,7 +18,7 @@ from typing import Final, Literal
 from tickwheel import Timer, TimerClosed
 from tickwheel.delivery.clock import DueClock
 from tickwheel.delivery.dispatcher import Dispatcher
-from tickwheel.delivery.errors import StoreFailed, WrongUsage
+from tickwheel.delivery.errors import DeliveryFailed, StoreFailed, WrongUsage
 from tickwheel.delivery.loader import Loader
 from tickwheel.delivery.retry import Retry
 from tickwheel.delivery.sender import Senders
@@ -73,6 +73,7 @@ class Engine:
     ) -> None:
         self._timer = timer
         self._failure: BaseException | None = None
+        self._is_closed = False
         self._threads: list[threading.Thread] = []
         self.store = Store(path)
         try:
@@ -107,9 +108,14 @@ class Engine:
                 note_position=self.writer.note_position,
                 fail=self.fail,
             )
+        except BaseException:
+            self.store.close()
+            raise
+        try:
             self.summary.resumed = self.store.waiting
             self._recover(wall_ns() // 1_000_000)
         except BaseException:
+            self.senders.first.close()
             self.store.close()
             raise
 
@@ -127,10 +133,10 @@ class Engine:
 
     def run(self) -> None:
         """Start the threads."""
+        self.senders.start()
         thread = threading.Thread(target=self.writer.run, name="writer-deliver", daemon=True)
         self._threads.append(thread)
         thread.start()
-        self.senders.start()
 
     def fail(self, error: BaseException) -> None:
         """Send nothing more; `wait` raises `error`. The first call counts."""
@@ -155,6 +161,9 @@ class Engine:
         `timeout_s` bounds the wait for a sink that hangs; what is in its hands then counts as not delivered, and is
         sent again next time. Errors: `DeliveryFailed`, the first one there was.
         """
+        if self._is_closed:
+            return
+        self._is_closed = True
         self._timer.shutdown(None if timeout_s is None else timeout_s * 1000)
         all_ended = self.senders.stop(timeout_s)
         self.writer.stop()
@@ -167,6 +176,10 @@ class Engine:
                 self._note_the_end(is_clean=all_ended and self._failure is None)
         finally:
             self.store.close()
+            try:
+                self.senders.close()
+            except DeliveryFailed as error:
+                self._failure = self._failure or error
         self.check()
 
     def _recover(self, now_ms: int) -> None:

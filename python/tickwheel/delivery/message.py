@@ -28,6 +28,7 @@ from tickwheel.delivery.times import MAX_DUE_MS, due_from
 MAX_PAYLOAD = 1 << 20
 """Bytes of one payload (D12), where nothing else is said."""
 
+_ONE_LINE = str.maketrans("\r\n", "  ")  # white space; inside of a string JSON doesn't allow them
 _decode_raw = msgspec.json.Decoder(msgspec.Raw).decode
 _encode = msgspec.json.Encoder().encode
 
@@ -64,6 +65,9 @@ class Columns(msgspec.Struct, frozen=True):
         return None
 
 
+_USUAL = Columns()
+
+
 class Fields(msgspec.Struct):
     """A record's values, not yet checked; `None` is absent."""
 
@@ -96,6 +100,29 @@ class Cancel(msgspec.Struct, frozen=True, gc=False):
 
     id: str
     key: str | None
+
+
+def check_name(id_: object, key: object) -> None:
+    """Errors: `BadRecord` if no message can have this name."""
+    _text(id_, _USUAL, "id")
+    if key is not None:
+        _text(key, _USUAL, "key")
+
+
+def checked(message: Message) -> Message:
+    """A message that a program made, by the rules for records; JSON is put on one line. Errors: `BadRecord`."""
+    check_name(message.id, message.key)
+    due_from(message.due_ms, "due_ms")
+    payload = _bounded(message.payload, MAX_PAYLOAD)
+    if isinstance(payload, bytes):
+        return message
+    try:
+        text = str(payload, "utf-8")
+        _decode_raw(text)
+    except (UnicodeDecodeError, msgspec.DecodeError) as error:
+        raise BadRecord(f"the payload is not JSON: {error}", "JSON in UTF-8 as msgspec.Raw, or bytes") from None
+    one_line = text.translate(_ONE_LINE)
+    return message if one_line == text else msgspec.structs.replace(message, payload=msgspec.Raw(one_line.encode()))
 
 
 def json_or_text(text: str) -> msgspec.Raw:
@@ -142,6 +169,11 @@ def _text(value: object, columns: Columns, part: str) -> str:
         name = columns.name(part)
         state = "missing" if value is None else "empty" if value == "" else "not text"
         raise BadRecord(f"{name} is {state}", f"{name}: text, not empty")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        name = columns.name(part)
+        raise BadRecord(f"{name} has half of a surrogate pair", f"{name}: text that UTF-8 can write") from None
     return value
 
 

@@ -39,7 +39,7 @@ def content_of(message: Message) -> bytes:
     """
     payload = message.payload
     if message.delay_ms is not None:
-        content = b"+%r %b" % (message.delay_ms, payload)
+        content = b"+%r %b" % (float(message.delay_ms), payload)
     else:
         content = b"%d %b" % (message.due_ms, payload)
     return blake2b(content, digest_size=16 if isinstance(payload, bytes) else 15).digest()

@@ -1,5 +1,6 @@
 """`DeliveryQueue`: durable delayed delivery inside a Python program (rule D11)."""
 
+import contextlib
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
@@ -13,9 +14,9 @@ import msgspec
 from tickwheel import SystemTimer
 from tickwheel.delivery.clock import DueClock, WallClock
 from tickwheel.delivery.engine import Engine, Settings
-from tickwheel.delivery.errors import WrongUsage
+from tickwheel.delivery.errors import DeliveryFailed, WrongUsage
 from tickwheel.delivery.items import OTHER_CONTENT, Answer, Item, Look, Put
-from tickwheel.delivery.message import Cancel, Columns, Fields, Message, check
+from tickwheel.delivery.message import Cancel, Columns, Fields, Message, check, check_name, checked
 from tickwheel.delivery.retry import Retry
 from tickwheel.delivery.sinks import Delivery, SinkOpener, open_sink, sink_of_function
 from tickwheel.delivery.store.letters import Letter
@@ -116,9 +117,15 @@ class DeliveryQueue:
     def submit(self, items: Sequence[Message | Cancel | Look]) -> "Future[list[Answer]]":
         """Hand in many at once, without waiting: the future has an answer for each, in order, once they are on disk.
 
-        Waits while some thousand are queued. Errors: `DeliveryFailed` once delivery has failed, also in the future.
+        Waits while some thousand are queued. Errors: `BadRecord`, and then none is; `DeliveryFailed` once delivery has failed, also in the future.
         """
-        prepared: list[Item] = [Put.of(item) if isinstance(item, Message) else item for item in items]
+        prepared: list[Item] = []
+        for item in items:
+            if isinstance(item, Message):
+                prepared.append(Put.of(checked(item)))
+            else:
+                check_name(item.id, item.key)
+                prepared.append(item)
         return self._running.engine.writer.submit(prepared)
 
     def wait_until_empty(self, timeout_s: float) -> bool:
@@ -162,16 +169,21 @@ class Running:
         put_letters: Callable[[Sequence[Letter]], None],
         waiting: Callable[[str], object] | None = None,
     ) -> None:
+        path = path.resolve()
         self._owner = Ownership.of(path, waiting)
+        self.timer = SystemTimer("deliver", slack_us=_SLACK_US, on_error=lambda _, error: self.engine.fail(error))
         try:
-            self.timer = SystemTimer(
-                "deliver", slack_us=_SLACK_US, on_error=lambda _task, error: self.engine.fail(error)
-            )
             self.engine = Engine(path, opener, self.timer, settings, put_letters=put_letters)
+            try:
+                self.engine.run()
+            except BaseException:
+                with contextlib.suppress(DeliveryFailed):
+                    self.engine.close(0)
+                raise
         except BaseException:
+            self.timer.shutdown(0)
             self._owner.release()
             raise
-        self.engine.run()
 
     def start(self, clock: DueClock) -> None:
         """From now on things are due, by this clock."""

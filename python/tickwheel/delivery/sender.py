@@ -54,7 +54,12 @@ class Sender:
         with self._flight:
             self._deliveries = deliveries
         guard = watch(self)
-        refusals = self._send(deliveries)
+        try:
+            refusals = self._send(deliveries)
+        except DeliveryFailed:
+            if self.is_cut_off:  # nobody hears it any more
+                return False
+            raise
         if guard is not None:
             guard.cancel()
         with self._flight:
@@ -113,10 +118,17 @@ class Senders:
         self.first = opener(settings)
 
     def start(self) -> None:
-        """One thread for the sink that is open, and more where it wants more."""
-        self._add(self.first)
-        for _ in range(self.first.threads - 1):
-            self._add(self._opener(self._settings))
+        """One thread for the sink that is open, and more where it wants more. Errors: those of opening a sink."""
+        sinks = [self.first]
+        try:
+            while len(sinks) < self.first.threads:
+                sinks.append(self._opener(self._settings))
+        except BaseException:
+            for sink in sinks[1:]:
+                sink.close()
+            raise
+        for sink in sinks:
+            self._add(sink)
 
     def stop(self, timeout_s: float | None) -> bool:
         """Let every sender end what it has in hand; whether all did within that time."""
@@ -128,6 +140,19 @@ class Senders:
         for thread in threads:
             thread.join(None if end_s is None else max(0, end_s - time.monotonic()))
         return not any(thread.is_alive() for thread in threads)
+
+    def close(self) -> None:
+        """Close the sinks of all senders that have ended, once what they sent is synced. Errors: `DeliveryFailed`."""
+        with self._lock:
+            ended = [sender.sink for sender, thread in self._threads.items() if not thread.is_alive()]
+        errors = []
+        for sink in ended or [self.first]:
+            try:
+                sink.close()
+            except Exception as error:
+                errors.append(error)
+        if errors:
+            raise DeliveryFailed(f"the destination failed at the end: {errors[0]}")
 
     def sync(self) -> None:
         """Make durable what was sent. Errors: `DeliveryFailed`."""
@@ -149,11 +174,9 @@ class Senders:
                 pass
         except BaseException as error:
             self._fail(error)
-        try:
-            sender.sink.close()
-        except Exception as error:
-            if not sender.is_cut_off:
-                self._fail(DeliveryFailed(f"the destination failed at the end: {error}"))
+        if sender.is_cut_off:
+            with contextlib.suppress(Exception):
+                sender.sink.close()
 
     def _replace(self) -> None:
         """In a thread, as opening may take its time; what is due waits for it, and is not counted as tried."""

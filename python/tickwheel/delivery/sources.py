@@ -4,6 +4,7 @@ A folder stands for all files in it and below, by name; what begins with a dot o
 Spark does. Standard input (`-`) is NDJSON and may never end.
 """
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -42,7 +43,7 @@ class OpenSource:
     def __init__(self, source: Source, columns: Columns, before: Mapping[str, Progress]) -> None:
         self.source = source
         self._columns = columns
-        self._name = str(source.path.resolve()) if source.path else ""
+        self._name = _shown(source.path.resolve()) if source.path else ""
         self._before = before.get(self._name)
         self._watched: Watched | WatchedWhole | None = None
 
@@ -94,7 +95,12 @@ def _source(path: Path) -> Source:
         raise WrongUsage(f"{path} does not exist: give files, folders, or - for standard input")
     if path.suffix.lower() == ".parquet":
         need_pyarrow()
-    return Source(str(path), path)
+    return Source(_shown(path), path)
+
+
+def _shown(path: Path) -> str:
+    """As text that can be written, whatever bytes the name has."""
+    return os.fsencode(path).decode(errors="backslashreplace")
 
 
 def _is_hidden(file: Path, folder: Path) -> bool:

@@ -8,7 +8,7 @@ remembered. Lateness is of this run, from the ledger; percentiles are nearest-ra
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Final
 
 PERCENTILES: Final = {"p50": 0.5, "p99": 0.99, "p999": 0.999, "max": 1.0}
@@ -28,6 +28,11 @@ class Summary:
     cancels_too_late: int = 0
     cancels_unknown: int = 0
     lateness_ms: Mapping[str, float | None] = field(default_factory=lambda: percentiles([]))
+
+    def add(self, other: "Summary") -> None:
+        """Count what the other counted; not its lateness."""
+        for name in _COUNTS:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
 
     @property
     def not_delivered(self) -> int:
@@ -49,6 +54,9 @@ class Summary:
             "cancels_unknown": self.cancels_unknown,
             "lateness_ms": self.lateness_ms,
         }
+
+
+_COUNTS: Final = [part.name for part in fields(Summary) if part.name != "lateness_ms"]
 
 
 def percentiles(values: Sequence[float]) -> dict[str, float | None]:

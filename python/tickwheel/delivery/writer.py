@@ -201,7 +201,7 @@ class Writer:
         unwritten = self._write_letters()
         if settled:
             self._sync()
-        group = _Group(self._store, self._dispatcher, self.summary, self.lateness, now_ms)
+        group = _Group(self._store, self._dispatcher, now_ms)
         with self._store.transaction():
             if unwritten:
                 letters.written(self._store.db, unwritten)
@@ -225,6 +225,9 @@ class Writer:
         return more
 
     def _committed(self, settled: Sequence[Settled], group: "_Group") -> None:
+        self.summary.add(group.counts)
+        for lateness_us in group.lateness_us:
+            self.lateness.add(lateness_us)
         with self._dispatcher.lock:
             window = self._dispatcher.window
             for seq in chain((one.done.seq for one in settled), group.taken_back):
@@ -267,14 +270,14 @@ class Writer:
 class _Group:
     """What one transaction does for tickets and outcomes; and what has to follow once it is committed."""
 
-    def __init__(self, store: Store, dispatcher: Dispatcher, summary: Summary, lateness: Lateness, now_ms: int) -> None:
+    def __init__(self, store: Store, dispatcher: Dispatcher, now_ms: int) -> None:
         self.fresh: dict[int, Incoming] = {}
         self.letters: list[Letter] = []
+        self.counts = Summary()
+        self.lateness_us: list[int] = []
         self.taken_back: list[int] = []
         self._store = store
         self._dispatcher = dispatcher
-        self._summary = summary
-        self._lateness = lateness
         self._now_ms = now_ms
 
     def apply(self, items: Iterable[Item]) -> list[Answer]:
@@ -292,13 +295,13 @@ class _Group:
         self._store.finish([one.done for one in settled])
         for one in settled:
             if one.done.outcome is Outcome.DELIVERED:
-                self._summary.delivered += 1
-                self._lateness.add(one.done.lateness_us or 0)
+                self.counts.delivered += 1
+                self.lateness_us.append(one.done.lateness_us or 0)
             elif one.delivery is not None and one.reason is not None:
                 record = record_of(one.delivery.message)
                 self.letters.append(Letter("delivery", one.done.seq, one.reason, _ALLOWED, record))
-                self._summary.dead_letters += 1
-                self._summary.undeliverable += 1
+                self.counts.dead_letters += 1
+                self.counts.undeliverable += 1
 
     def _one(self, item: Item) -> Answer | None:
         match item:
@@ -308,7 +311,7 @@ class _Group:
                 return self._look(item)
             case Letter():
                 self.letters.append(item)
-                self._summary.dead_letters += 1
+                self.counts.dead_letters += 1
             case Progress():
                 inputs.put(self._store.db, item)
         return None
@@ -320,21 +323,21 @@ class _Group:
                 self.fresh[known] = put.incoming
                 answers.append(Answer.ACCEPTED)
             elif known is None:
-                self._summary.accepted += 1
-                self._summary.cancelled += 1
+                self.counts.accepted += 1
+                self.counts.cancelled += 1
                 answers.append(Answer.CANCELLED)
             else:
                 answers.append(self._again(put, known))
-        self._summary.accepted += len(self.fresh) - before
+        self.counts.accepted += len(self.fresh) - before
         return answers
 
     def _again(self, put: Put, known: Known) -> Answer:
         if known.content != put.incoming.content:
             if put.record is not None:
                 self.letters.append(letter_of(put.record, OTHER_CONTENT))
-                self._summary.dead_letters += 1
+                self.counts.dead_letters += 1
             return Answer.OTHER_CONTENT
-        self._summary.duplicates += 1
+        self.counts.duplicates += 1
         return Answer.DUPLICATE
 
     def _cancel(self, cancel: Cancel) -> Answer:
@@ -348,15 +351,15 @@ class _Group:
                 self.fresh.pop(known.seq, None)
                 self.taken_back.append(known.seq)
                 self._store.finish([Done(known.seq, known.due_ms, Outcome.CANCELLED, self._now_ms)])
-                self._summary.cancelled += 1
+                self.counts.cancelled += 1
                 return Answer.CANCELLED
             answer = self._state(known)
             if answer is Answer.WAITING:  # it was about to be sent, and would have been early
                 answer = Answer.DELIVERING
         if answer is Answer.CANCELLED:
-            self._summary.duplicates += 1
+            self.counts.duplicates += 1
         else:
-            self._summary.cancels_too_late += 1
+            self.counts.cancels_too_late += 1
         return answer
 
     def _look(self, look: Look) -> Answer:

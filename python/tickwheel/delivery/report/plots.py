@@ -136,7 +136,7 @@ def _time_axis(axes: Axes, start_ms: int, end_ms: int, label: str) -> None:
     locator = AutoDateLocator(minticks=2, maxticks=5 if _is_narrow(axes) else 8)  # type: ignore[no-untyped-call]
     axes.xaxis.set_major_locator(locator)
     axes.xaxis.set_major_formatter(ConciseDateFormatter(locator, show_offset=False))  # type: ignore[no-untyped-call]
-    axes.set_xlabel(f"{label} (UTC, from {rfc_3339(start_ms)[:10]})")
+    axes.set_xlabel(f"{label} (UTC, from {rfc_3339(start_ms)[:16]})")
 
 
 def _log_axis(axes: Axes, which: str, label: str) -> None:

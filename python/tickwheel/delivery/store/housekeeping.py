@@ -41,10 +41,12 @@ class Housekeeping:
         """A little of what there is to do; whether there is more."""
         self._store.ids.merge_some()
         more = self._collect(1 if is_idle else 2 * _BODIES)
-        if self._monotonic() >= self._next_prune_s:
-            if self._prune(now_ms - self._keep_ids_ms):
-                return True
-            self._next_prune_s = self._monotonic() + _PRUNE_EVERY_S
+        if self._monotonic() < self._next_prune_s:
+            return more
+        if self._prune(now_ms - self._keep_ids_ms):
+            return True
+        self._store.forget_cancels(now_ms - self._keep_ids_ms)
+        self._next_prune_s = self._monotonic() + _PRUNE_EVERY_S
         return more
 
     def _collect(self, least: int) -> bool:
@@ -64,23 +66,25 @@ class Housekeeping:
 
     def _prune(self, before_ms: int) -> bool:
         """Forget the oldest; whether there may be more."""
-        self._store.forget_cancels(before_ms)
         rows = self._db.execute("SELECT n, seq, at_ms FROM ledger ORDER BY n LIMIT ?", (_OLD,)).fetchall()
-        last = 0
+        last = last_seq = 0
         for n, seq, at_ms in rows:
-            if at_ms >= before_ms or seq > self._store.ids.merged_seq or n > self._collected:
+            if at_ms >= before_ms or n > self._collected:
                 break
-            last = n
+            last, last_seq = n, max(last_seq, seq)
         if not last:
             return False
+        if last_seq > self._store.ids.merged_seq:
+            self._store.ids.merge_all()
         old = "SELECT seq FROM ledger WHERE n <= ?"
         meta.put(self._db, "last_seq", self._store.last_seq)
         self._db.execute(
             f"DELETE FROM ids WHERE (name, seq) IN (SELECT name, seq FROM messages WHERE seq IN ({old}))", (last,)
         )
         self._db.execute(f"DELETE FROM messages WHERE seq IN ({old})", (last,))
-        self._db.execute("DELETE FROM ledger WHERE n <= ?", (last,))
-        return last == rows[-1][0] and len(rows) == _OLD
+        # Its very last row stays, as numbers go on from it.
+        self._db.execute("DELETE FROM ledger WHERE n <= ? AND n < (SELECT max(n) FROM ledger)", (last,))
+        return len(rows) == _OLD and last == rows[-1][0]
 
 
 class Checkpoints:

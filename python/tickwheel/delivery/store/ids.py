@@ -55,9 +55,17 @@ class Ids:
     def merge_some(self) -> None:
         """Move a shard to the table, if it is large enough. Call it in every transaction that adds."""
         number = max(range(len(self._shards)), key=lambda number: len(self._shards[number]))
+        if len(self._shards[number]) >= MERGE_AT:
+            self._merge(number)
+
+    def merge_all(self) -> None:
+        """Move them all to the table. O(names in memory)."""
+        for number, shard in enumerate(self._shards):
+            if shard:
+                self._merge(number)
+
+    def _merge(self, number: int) -> None:
         shard = self._shards[number]
-        if len(shard) < MERGE_AT:
-            return
         execute_many(self._db, "INSERT OR IGNORE INTO ids VALUES {}", list(chain.from_iterable(sorted(shard))), 2)
         for name, _ in shard:
             del self._newest[name]

@@ -26,8 +26,16 @@ class Letter(NamedTuple):
 
 def put(db: sqlite3.Connection, letters: Sequence[Letter], at_ms: int) -> None:
     """To be written out after the commit."""
-    values: list[Value] = [value for letter in letters for value in (at_ms, *letter)]
+    values: list[Value] = []
+    for letter in letters:
+        texts = map(_text, (letter.reason, letter.allowed))
+        values += (at_ms, _text(letter.source), letter.line, *texts, letter.record)
     insert(db, "dead_letters (at_ms, source, line, reason, allowed, record)", values, 6)
+
+
+def _text(text: str) -> str:
+    """Without what no UTF-8 can write, as the words of an error may hold."""
+    return text.encode(errors="backslashreplace").decode()
 
 
 def unwritten(db: sqlite3.Connection, most: int = 1_000) -> tuple[list[Letter], int]:

@@ -5,8 +5,10 @@ has it. A lease, by contrast, runs out while its owner sleeps, who then wakes up
 are refused, as their locks may be lost, or be those of one host alone; so are they for SQLite's own locks.
 """
 
+import contextlib
 import fcntl
 import os
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +20,7 @@ _NETWORK: Final = {
     "afs", "beegfs", "ceph", "cifs", "coda", "davfs", "fuse.ceph", "fuse.davfs", "fuse.gcsfuse", "fuse.glusterfs",
     "fuse.s3fs", "fuse.sshfs", "gfs2", "glusterfs", "gpfs", "lustre", "ncpfs", "nfs", "nfs4", "ocfs2", "smb3", "smbfs",
 }  # fmt: skip
+_OCTAL: Final = re.compile(r"\\([0-7]{3})")  # how a space is written, and a backslash
 _MOUNTS: Final = Path("/proc/self/mountinfo")
 
 
@@ -26,7 +29,6 @@ class Ownership:
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
-        self._pid = os.getpid()
         os.register_at_fork(after_in_child=self._close)
 
     @classmethod
@@ -35,7 +37,7 @@ class Ownership:
 
         Errors: `WrongUsage` for a network file system, `StoreFailed` if the folder can't be written.
         """
-        store = store.absolute()
+        store = store.resolve()
         if not store.parent.is_dir():
             raise WrongUsage(f"there is no folder {store.parent}: make it, or name another store")
         if store.is_dir():
@@ -53,8 +55,9 @@ class Ownership:
                 if waiting is not None:
                     waiting(f"another process works with {store}{_owner(fd)}: waiting for it to end")
                 fcntl.flock(fd, fcntl.LOCK_EX)
-            os.ftruncate(fd, 0)
-            os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+            with contextlib.suppress(OSError):  # on a full disk; it is for people alone
+                os.ftruncate(fd, 0)
+                os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
         except BaseException:
             os.close(fd)
             raise
@@ -88,7 +91,7 @@ def _kind_of(folder: Path, mounts: str) -> str:
     best, kind = -1, ""
     for line in mounts.splitlines():
         left, _, right = line.partition(" - ")
-        point = left.split(" ")[4].encode("latin-1", "replace").decode("unicode_escape")  # spaces are written \040
+        point = _OCTAL.sub(lambda found: chr(int(found[1], 8)), left.split(" ")[4])
         if folder.is_relative_to(point) and len(point) >= best:
             best, kind = len(point), right.split(" ")[0]
     return kind

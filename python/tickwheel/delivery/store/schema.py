@@ -78,10 +78,16 @@ _STEPS: Sequence[str] = (
 def connect(path: Path) -> sqlite3.Connection:
     """Open the store, and make it or bring it up to date where needed. Errors: `WrongUsage`, `StoreFailed`."""
     try:
-        db = sqlite3.connect(path, isolation_level=None, cached_statements=128, check_same_thread=False)
-        _set_up(db, path)
+        db = sqlite3.connect(path.absolute(), isolation_level=None, cached_statements=128, check_same_thread=False)
     except sqlite3.Error as error:
         raise StoreFailed.because(path, error) from error
+    try:
+        _set_up(db, path)
+    except BaseException as error:
+        db.close()
+        if isinstance(error, sqlite3.Error):
+            raise StoreFailed.because(path, error) from error
+        raise
     return db
 
 

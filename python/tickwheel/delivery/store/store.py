@@ -116,9 +116,14 @@ class Store:
     def transaction(self) -> Iterator[None]:
         """All or nothing. On disk when it has ended."""
         try:
-            self._db.execute("BEGIN IMMEDIATE")
-            yield
-            self._db.execute("COMMIT")
+            try:
+                self._db.execute("BEGIN IMMEDIATE")
+                yield
+                self._db.execute("COMMIT")
+            except BaseException:
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
+                raise
         except sqlite3.Error as error:
             raise StoreFailed.because(self.path, error) from error
 
@@ -323,4 +328,5 @@ def _stored(payload: msgspec.Raw | bytes) -> str | bytes:
 
 def size_of(message: Message) -> int:
     """Bytes that it takes in memory, near enough for the bounds of D8."""
-    return _ENTRY_BYTES + len(bytes(message.payload)) + len(message.id)
+    name = len(message.id.encode()) + (len(message.key.encode()) if message.key else 0)
+    return _ENTRY_BYTES + len(bytes(message.payload)) + name

@@ -133,12 +133,18 @@ def test_it_sees_what_is_committed_and_waits_for_nobody__D9(desk: Desk) -> None:
     assert look(desk.path, NOW_MS).counts.delivered == 2
 
 
-def test_the_store_is_not_changed__D5(desk: Desk) -> None:
+def test_the_store_is_not_changed_nor_its_log_that_a_crash_left__D5(desk: Desk, tmp_path: Path) -> None:
     desk.fill(1)
-    desk.store.close()
-    before = desk.path.read_bytes()
-    desk.page()
-    assert desk.path.read_bytes() == before
+    (tmp_path / "crashed").mkdir()
+    before = {}
+    for suffix in ("", "-wal"):
+        source = tmp_path / f"store.db{suffix}"
+        before[tmp_path / "crashed" / source.name] = source.read_bytes()
+    for path, data in before.items():
+        path.write_bytes(data)
+    write_report(tmp_path / "crashed" / "store.db", tmp_path / "page.html", title="x")
+    assert {path: path.read_bytes() for path in before} == before
+    assert all(before.values())
 
 
 @pytest.mark.parametrize("kind", ["missing", "folder", "other"])

@@ -84,7 +84,7 @@ def test_every_chart_is_whole_and_has_words__D11(nasty: Desk) -> None:
     labels = [value for name, value in outline.attributes if name == "aria-label"]
     assert len(labels) == page.count("<svg ") == 2 * 3
     assert all(len(label) > 60 for label in labels)
-    for axis in ("lateness (ms, log scale)", "messages (log scale)", "delivered at (UTC, from 2023-11-14)"):
+    for axis in ("lateness (ms, log scale)", "messages (log scale)", "delivered at (UTC, from 2023-11-14T22:13)"):
         assert outline.text.count(axis) >= 2
     assert "messages per " in outline.text
 
@@ -126,9 +126,9 @@ def test_one_of_each_is_enough_for_a_page__D11(desk: Desk) -> None:
     assert "2023-11-14T22:13:20.000Z" in outline.text
 
 
-@pytest.mark.parametrize("start_ms", [0, NOW_MS, NOW_MS + 12_345_678])
-@pytest.mark.parametrize("steps", [1, 2, 7, 25, 61])
-@pytest.mark.parametrize("step", [10, 1_000, 60_000, 10_800_000, 604_800_000, 31_536_000_000])
+@pytest.mark.parametrize("start_ms", [0, NOW_MS])
+@pytest.mark.parametrize("steps", [1, 2, 25, 60])
+@pytest.mark.parametrize("step", [10, 1_000, 60_000, 3_600_000, 10_800_000, 86_400_000, 31_536_000_000])
 def test_a_chart_of_any_span_has_a_few_times_on_its_axis__D11(start_ms: int, steps: int, step: int) -> None:
     first = start_ms // step * step
     due = {first: 1, first + (steps - 1) * step: 3}
