@@ -219,7 +219,8 @@ def check_order(delivered: list[dict[str, Any]]) -> list[str]:
 def check_times(prepared: Prepared, delivered: list[dict[str, Any]], speed: float, started_ms: float) -> list[str]:
     """Early is what says so itself, or was sent before its replayed due time, counted from the start of the replay.
 
-    The replay starts with the first that is still due. When the replay started is worked out from each message, and must come out the same and after the command began.
+    The replay starts with the first that is still due. When that was is worked out from each message, and must come out
+    the same and after the command began.
     """
     first_ms = min((prepared.expected[m["key"], m["id"]]["due_ms"] for m in delivered), default=0)
     due_after_ms = [(prepared.expected[m["key"], m["id"]]["due_ms"] - first_ms) / speed for m in delivered]

@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -56,6 +57,10 @@ def feed(submit: Submit, rate: int, seconds: float, *, keys: int = KEYS) -> list
     batch, number, start = round(rate * BATCH_S), 0, time.monotonic()
     answered_ms: list[float] = []
     tickets = []
+
+    def note(asked: float, _: object) -> None:
+        answered_ms.append((time.monotonic() - asked) * 1000)
+
     for tick in range(round(seconds / BATCH_S)):
         time.sleep(max(0, start + tick * BATCH_S - time.monotonic()))
         now_ms = time.time_ns() // 1_000_000
@@ -66,7 +71,7 @@ def feed(submit: Submit, rate: int, seconds: float, *, keys: int = KEYS) -> list
         number += batch
         asked = time.monotonic()
         ticket = submit(messages)
-        ticket.add_done_callback(lambda _, asked=asked: answered_ms.append((time.monotonic() - asked) * 1000))
+        ticket.add_done_callback(partial(note, asked))
         tickets.append(ticket)
     for ticket in tickets:
         ticket.result()
@@ -144,14 +149,17 @@ def measure(folder: Path, run: Callable[[], list[float]], wait: Callable[[], boo
     cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     answers, ranks = percentiles(answered_ms), percentiles(late)
     return Row(
-        len(late),
-        len(late) / max(fed_s, seconds),
-        *(ranks[name] or 0 for name in ("p50", "p99", "p999", "max")),
-        sum(ms < 0 for ms in late),
-        answers["p50"] or 0,
-        answers["max"] or 0,
-        cpu_s / took_s,
-        after.ru_maxrss / 1024,
+        messages=len(late),
+        per_second=len(late) / max(fed_s, seconds),
+        p50=ranks["p50"] or 0,
+        p99=ranks["p99"] or 0,
+        p999=ranks["p999"] or 0,
+        max=ranks["max"] or 0,
+        early=sum(ms < 0 for ms in late),
+        answer_p50=answers["p50"] or 0,
+        answer_max=answers["max"] or 0,
+        cpu=cpu_s / took_s,
+        mib=after.ru_maxrss / 1024,
     )
 
 

@@ -1,7 +1,7 @@
 """Messages in memory, and the lanes in which those of one key wait for each other (rule D4).
 
-Nothing here has a lock: `Window` owns them, and the dispatcher's lock guards all of it. A lane is a heap by position; an
-entry that leaves it from the middle stays there, without its message, until it comes up or such entries are the most.
+Nothing here has a lock: `Window` owns them, and the dispatcher's lock guards all of it. A lane is a heap by position;
+an entry that leaves it from the middle stays there, without its message, until it comes up or such are the most.
 """
 
 import heapq

@@ -35,7 +35,10 @@ def need_pyarrow() -> None:
 
 
 def read_parquet(source: str, stream: BinaryIO, columns: Columns, after: int = 0) -> Iterator[Record]:
-    """The records of a Parquet file after that row. Errors: `OSError` if the file can't be read, `WrongUsage` without pyarrow."""
+    """The records of a Parquet file after that row.
+
+    Errors: `OSError` if the file can't be read, `WrongUsage` without pyarrow.
+    """
     need_pyarrow()
     from pyarrow import parquet
 

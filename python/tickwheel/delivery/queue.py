@@ -117,7 +117,8 @@ class DeliveryQueue:
     def submit(self, items: Sequence[Message | Cancel | Look]) -> "Future[list[Answer]]":
         """Hand in many at once, without waiting: the future has an answer for each, in order, once they are on disk.
 
-        Waits while some thousand are queued. Errors: `BadRecord`, and then none is; `DeliveryFailed` once delivery has failed, also in the future.
+        Waits while some thousand are queued. Errors: `BadRecord`, and then none of them is; `DeliveryFailed` once
+        delivery has failed, also in the future.
         """
         prepared: list[Item] = []
         for item in items:

@@ -156,7 +156,7 @@ class Window:
         return entry
 
     def put_back(self, entry: Entry) -> None:
-        """It does not fly after all, as it would be early; where it has no place any more, it goes back to the store."""
+        """It does not fly after all, as it would be early; without a place any more, it goes back to the store."""
         lane = entry.lane
         if lane is not None:
             lane.flying = None

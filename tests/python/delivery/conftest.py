@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from delivery.postgres_server import postgres_url  # noqa: F401, a fixture
 
+from delivery.postgres_server import postgres_url  # noqa: F401, a fixture
 from tickwheel.delivery import Answer, Cancel, Delivery, DeliveryFailed, Letter, Message
 from tickwheel.delivery.clock import ReplayClock, WallClock
 from tickwheel.delivery.engine import Engine, Settings
@@ -157,7 +157,8 @@ class Desk:
     def again(self, *, after_ms: int = 0, settings: Settings | None = None) -> "Desk":
         """A new process on the same store, so much later, with the same destination."""
         boot_ms = self.wall_ns() // 1_000_000 - START_MS + after_ms
-        return Desk(self.folder, settings or self.settings, boot_ms=boot_ms, sink=RememberingSink(self.sink.has_already))
+        sink = RememberingSink(self.sink.has_already)
+        return Desk(self.folder, settings or self.settings, boot_ms=boot_ms, sink=sink)
 
 
 @pytest.fixture

@@ -59,7 +59,7 @@ def delivered(flights: ModuleType, prepared: Any) -> Delivered:
                 "payload": message["payload"],
                 "delivered_at": iso(flights, int(sent_ms)),
                 "lateness_ms": 1.0,
-                    "redelivered": False,
+                "redelivered": False,
             }
         )
     return copy.deepcopy(found)

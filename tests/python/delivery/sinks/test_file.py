@@ -83,7 +83,8 @@ def test_what_was_written_is_synced_and_what_has_no_disk_is_not__D5(
 
 
 def test_a_message_can_be_written_as_it_could_be_given_again__D1() -> None:
-    assert record_of(delivery().message) == b'{"id":"a","key":"k","due":"1970-01-01T00:00:00.001Z","payload":{"x": 1.50}}'
+    written = record_of(delivery().message)
+    assert written == b'{"id":"a","key":"k","due":"1970-01-01T00:00:00.001Z","payload":{"x": 1.50}}'
 
 
 def test_a_write_that_is_cut_short_goes_on__D2(monkeypatch: pytest.MonkeyPatch) -> None:
