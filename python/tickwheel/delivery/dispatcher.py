@@ -249,14 +249,10 @@ class Dispatcher:
             self._timer.after(delay_ms, callback, entry)
 
     def _offer(self, lane: Lane) -> None:
+        if lane.flying is not None or lane.is_offered:
+            return
         first = lane.first()
-        if (
-            first is not None
-            and first.state is State.WAITING
-            and lane.flying is None
-            and not lane.is_offered
-            and first.due_ms <= lane.due_until_ms
-        ):
+        if first is not None and first.due_ms <= lane.due_until_ms and first.state is State.WAITING:
             lane.is_offered = True
             self._ready.put(lane)
 
@@ -267,11 +263,10 @@ class Dispatcher:
                 return
         else:
             ready.is_offered = False
-            first = ready.first()
-            if first is None or first.state is not State.WAITING or ready.flying is not None:
-                self.window.tidy(ready)
+            first = self.window.take(ready)
+            if first is None:
                 return
-            entry = self.window.take(ready)
+            entry = first
             if entry.task is not None:
                 self.discard(entry)
         entry.state = State.SENDING

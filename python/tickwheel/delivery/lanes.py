@@ -84,12 +84,15 @@ class Lane:
             heapq.heappop(self._heap)
         return self._heap[0][2] if self._heap else None
 
-    def pop(self) -> Entry:
-        """Take the first one out, which there is."""
-        while (entry := heapq.heappop(self._heap)[2]).state is State.OVER:
-            pass
+    def fly(self) -> Entry | None:
+        """Its first message flies, if it is on the timer and no other does."""
+        entry = self.first()
+        if entry is None or entry.state is not State.WAITING or self.flying is not None:
+            return None
+        heapq.heappop(self._heap)
         self.count -= 1
         self.size -= entry.size
+        self.flying = entry
         return entry
 
     def last(self) -> Entry | None:

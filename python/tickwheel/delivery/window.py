@@ -79,7 +79,7 @@ class Window:
             return None, []
         lane = self._lane(row)
         gone: list[Entry] = []
-        if lane is not None:
+        if lane is not None and (lane.count or lane.more_from):
             if lane.more_from is not None and position >= lane.more_from:
                 return None, []
             if not self._fits(lane, row):
@@ -148,10 +148,12 @@ class Window:
             self.tidy(lane)
         return chosen
 
-    def take(self, lane: Lane) -> Entry:
-        """Its first message flies."""
-        lane.flying = entry = lane.pop()
-        if lane.more_from is not None:
+    def take(self, lane: Lane) -> Entry | None:
+        """Its first message flies, if it can."""
+        entry = lane.fly()
+        if entry is None:
+            self.tidy(lane)
+        elif lane.more_from is not None:
             self._look_after(lane)
         return entry
 

@@ -30,6 +30,15 @@ def lane_of(window: Window, number: int = 1) -> Lane:
     return next(lane for lane in window.lanes() if lane.number == number)
 
 
+def take(window: Window, lane: Lane) -> Entry:
+    """Let its first message fly, as if the timer had it."""
+    first = lane.first()
+    assert first
+    first.state = State.WAITING
+    assert window.take(lane) is first
+    return first
+
+
 def test_the_example_of_the_window_holds__D4_D8() -> None:
     window = opened(lane_messages=2)
     window.cursor = (50, 9)
@@ -47,7 +56,7 @@ def test_a_lane_that_was_left_empty_does_not_take_a_new_one_with_it__D4() -> Non
     first, second = add(window, row(10, 1), row(20, 2))
     assert first
     assert second
-    window.take(lane_of(window))
+    take(window, lane_of(window))
     window.land(first)  # delivered, not committed
     window.land(second)  # cancelled
     window.forget(2)
@@ -88,7 +97,7 @@ def test_what_comes_between_the_cursor_and_the_rest_of_a_lane_is_not_lost__D4() 
     for _ in range(20):
         advance(window, waiting, 1_000)
         for lane in [lane for lane in window.lanes() if lane.number == 1 and lane.first()]:
-            entry = window.take(lane)
+            entry = take(window, lane)
             out.append(entry.position)
             del waiting[entry.position]
             window.land(entry)
@@ -140,7 +149,7 @@ def test_cancelled_messages_behind_one_that_stays_are_not_kept_in_memory__D8() -
 def test_a_lane_goes_when_the_rest_of_it_was_cancelled_in_the_store__D8() -> None:
     window = opened(lane_messages=1)
     add(window, row(1, 1), row(2, 2))
-    entry = window.take(lane_of(window))
+    entry = take(window, lane_of(window))
     window.land(entry)
     window.forget(1)
     advance(window, {}, 1_000)  # the second was cancelled meanwhile
@@ -188,7 +197,7 @@ class World:
         for lane in self.window.lanes():
             first = lane.first()
             if first and lane.flying is None and self.rng.random() < 0.7:
-                self.flying.append(self.window.take(lane))
+                self.flying.append(take(self.window, lane))
         for entry in self.window:
             if entry.lane is None and entry.state is State.HELD and self.rng.random() < 0.7:
                 entry.state = State.READY
