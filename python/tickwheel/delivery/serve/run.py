@@ -91,6 +91,7 @@ def serve(service: Service, say: Callable[[str], object]) -> Ended:
         say(f"listening on {doors.urls}")
         while doors.are_open(_LOOK_EVERY_S):
             running.engine.check()
+        failure = "the HTTP server ended by itself"
     except _Stopped as stopped:
         code = stopped.code
         say("stopping (again: at once)")
