@@ -40,6 +40,14 @@ def test_every_link_of_a_document_leads_somewhere():
                 assert (document.parent / path).exists(), f"{document.name} links to {path}"
 
 
+def test_the_tests_that_show_what_delivery_promises_are_there():
+    table = (ROOT / "docs/delivery.md").read_text().split("## Guarantees")[1].split("##")[0]
+    named = [name for row in table.splitlines() for name in re.findall(r"`([^`]+)`", row.split("|")[-2] if row else "")]
+    folder = ROOT / "tests/python/delivery"
+    assert len(named) > 15
+    assert [name for name in named if not ((ROOT / name).exists() or (folder / name).exists())] == []
+
+
 def test_every_rule_has_a_test_named_after_it():
     sources = [path.read_text() for path in (ROOT / "tests").rglob("test_*.py")]
     sources += [path.read_text() for path in (*(ROOT / "tests/rust").rglob("*.rs"), *(ROOT / "src").rglob("*.rs"))]
