@@ -156,7 +156,7 @@ def deliver(
     """Deliver each message of INPUT at its due time.
 
     INPUT is a file (.ndjson, .jsonl, .csv or .parquet), a folder of them, or - for NDJSON on standard input. A message
-    has an id, a due time (RFC 3339 with an offset, or epoch milliseconds) or delay_ms, and may have a key and a payload.
+    has an id, a due time (RFC 3339 with an offset, or epoch milliseconds) or delay_ms, and perhaps a key and a payload.
     """
     from tickwheel.delivery import dead_letters as letters
     from tickwheel.delivery.ending import exit_code, tell, write_summary
