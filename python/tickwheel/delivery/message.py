@@ -121,8 +121,9 @@ def checked(message: Message) -> Message:
         _decode_raw(text)
     except (UnicodeDecodeError, msgspec.DecodeError) as error:
         raise BadRecord(f"the payload is not JSON: {error}", "JSON in UTF-8 as msgspec.Raw, or bytes") from None
-    one_line = text.translate(_ONE_LINE)
-    return message if one_line == text else msgspec.structs.replace(message, payload=msgspec.Raw(one_line.encode()))
+    if "\n" not in text and "\r" not in text:
+        return message
+    return msgspec.structs.replace(message, payload=msgspec.Raw(text.translate(_ONE_LINE).encode()))
 
 
 def json_or_text(text: str) -> msgspec.Raw:
