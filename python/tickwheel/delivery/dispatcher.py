@@ -200,8 +200,9 @@ class Dispatcher:
                 continue
             assert entry.message is not None
             entry.attempt += 1
+            late_ms = round(late_ns / _US) / 1000  # whole microseconds, so that all who round it agree
             deliveries.append(
-                Delivery(entry.seq, entry.message, wall_ns // _MS, late_ns / _MS, entry.attempt, entry.redelivered)
+                Delivery(entry.seq, entry.message, wall_ns // _MS, late_ms, entry.attempt, entry.redelivered)
             )
         if early:
             self._put_back(early)
