@@ -4,7 +4,8 @@
                              |
                           senders -> sink
 
-`open` makes ready, `start` lets things be due, `run` starts the threads, `close` ends it all in the right order.
+Making one opens store and sink and finds out what an earlier run, that crashed, has sent. `run` starts the threads,
+`start` lets things be due, `close` ends it all in the right order.
 """
 
 import contextlib

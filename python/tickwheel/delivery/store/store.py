@@ -144,8 +144,10 @@ class Store:
             new, answers = self._sift(incoming, hits)
         seqs = self._write(new)
         if self._cancels:
+            rows = select_in(self._db, "SELECT name FROM cancels WHERE name IN ({})", [item.name for item in new])
+            wanted = {name for (name,) in rows}
             for seq, item in zip(seqs, new, strict=True):
-                if self._was_cancelled(item, seq, now_ms):
+                if item.name in wanted and self._was_cancelled(item, seq, now_ms):
                     answers[answers.index(seq)] = None
         return answers
 
