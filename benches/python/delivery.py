@@ -8,6 +8,7 @@ milliseconds. `poll` asks a table of the same messages for what is due every 100
     python benches/python/delivery.py [--rate 20000]... [--seconds 20] [--check]
 """
 
+import gc
 import json
 import resource
 import sqlite3
@@ -182,6 +183,7 @@ def one_key(folder: Path, seconds: float) -> float:
 def main(rates: tuple[int, ...], seconds: float, *, polling: bool, check: bool) -> None:
     """Deliver at each rate, and print a table."""
     sys.setswitchinterval(0.0005)  # as the command does
+    gc.freeze()
     table = Table(title="Accepted durably, delivered to a file; milliseconds late")
     for name in ("how", "asked/s", *Row._fields):
         table.add_column(name.replace("_", " "), justify="right")

@@ -4,6 +4,7 @@ Standard output holds deliveries only, all that is for people goes to standard e
 other codes are those of `tickwheel.delivery.ending`.
 """
 
+import gc
 import math
 import os
 import sys
@@ -15,12 +16,24 @@ import click
 from rich.console import Console
 
 from tickwheel import __version__
+from tickwheel.analyze import analyze
 
 if TYPE_CHECKING:
-    from tickwheel.delivery.engine import Settings
+    from tickwheel.delivery.engine import Engine, Settings
+    from tickwheel.delivery.reading import Reader
 
 _STDOUT = 1
-_SWITCH_S = 0.0005  # how long the reading thread may keep the timer's waiting; the interpreter's default is 5 ms
+
+
+def _give_threads_their_turn() -> None:
+    """In a process that does nothing but deliver, no thread keeps the others waiting for long.
+
+    One that computes keeps the interpreter for 0.5 ms, not 5. The garbage collector no longer looks at what is there
+    by now: to look at all that was imported takes 20 ms, and every thread waits meanwhile.
+    """
+    sys.setswitchinterval(0.0005)
+    gc.collect()
+    gc.freeze()
 
 
 def _speed(_ctx: click.Context, _param: click.Parameter, value: str | None) -> float | None:
@@ -93,6 +106,23 @@ def _settings(
     return Settings(order, horizon, sink_timeout, keep_ids, Retry(max_attempts))
 
 
+def _no_others(*options: tuple[str, object]) -> None:
+    given = [name for name, value in options if value is not None]
+    if given:
+        raise click.UsageError(f"{', '.join(given)}: not with --deliverer, which has its own; see tickwheel serve.")
+
+
+def _spark() -> Any:
+    """The module that runs on Spark, which is imported only where it is asked for."""
+    from tickwheel.delivery.errors import WrongUsage
+
+    try:
+        import tickwheel.spark.run
+    except ImportError as error:
+        raise WrongUsage(f"{error.name} can't be imported ({error}): run pip install 'tickwheel[spark]'") from error
+    return tickwheel.spark.run
+
+
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="tickwheel")
 def tickwheel() -> None:
@@ -138,6 +168,41 @@ def trace(as_json: bool) -> None:
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write a page to PAGE (HTML): counts, lateness, what is due next, dead letters.",
 )
+@click.option(
+    "--engine",
+    type=click.Choice(["local", "spark"]),
+    default="local",
+    show_default=True,
+    help="Where what is far away waits: in the store, or in Spark (needs Java 17).",
+)
+@click.option(
+    "--checkpoint",
+    metavar="DIR",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="With --engine spark: where Spark keeps what it holds; by default beside the store.",
+)
+@click.option(
+    "--deliverer",
+    "deliverers",
+    metavar="HOST:PORT",
+    multiple=True,
+    help="With --engine spark: hand messages to the Flight port of a tickwheel serve, instead of delivering here. "
+    "Repeat it for more than one: each key belongs to one of them.",
+)
+@click.option(
+    "--token-file",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="With --deliverer: the token that they ask for.",
+)
+@click.option(
+    "--lead",
+    metavar="SECONDS",
+    type=click.FloatRange(1, 3600),
+    default=20,
+    show_default=True,
+    help="With --engine spark: how long before they are due messages leave Spark.",
+)
 def deliver(
     inputs: Sequence[str],
     to: str,
@@ -151,6 +216,11 @@ def deliver(
     from_ms: int | None,
     summary: Path | None,
     page: Path | None,
+    engine: str,
+    checkpoint: Path | None,
+    deliverers: Sequence[str],
+    token_file: Path | None,
+    lead: float,
     **how: Any,
 ) -> None:
     """Deliver each message of INPUT at its due time.
@@ -165,13 +235,19 @@ def deliver(
     from tickwheel.delivery.message import Columns
     from tickwheel.delivery.outputs import check_outputs
     from tickwheel.delivery.progress import reporter
+    from tickwheel.delivery.reading import Reading
     from tickwheel.delivery.report import need_report, write_report
+    from tickwheel.delivery.serve.door import read_token
     from tickwheel.delivery.sinks import open_sink, path_of
     from tickwheel.delivery.sources import find_sources
     from tickwheel.delivery.summary import Summary
 
     if from_ms is not None and speed is None:
         raise click.UsageError("--from TIME needs --speed N: without it messages are due by the wall clock.")
+    if engine == "local" and (checkpoint or deliverers or token_file):
+        raise click.UsageError("--checkpoint, --deliverer and --token-file are for --engine spark.")
+    if engine == "spark" and speed is not None:
+        raise click.UsageError("--speed is not for --engine spark, which holds messages by the wall clock.")
     console = Console(stderr=True)
     report = reporter(console, live=to != "-" or not os.isatty(_STDOUT))
 
@@ -189,8 +265,23 @@ def deliver(
         opener = open_sink(to)
         put_letters = letters.to_file(dead_letters) if dead_letters else letters.to_people(report.say)
         columns = Columns(id_, key, due, payload)
-        job = Job(sources, opener, put_letters, columns, _settings(**how), store, speed, from_ms, make_page)
-        sys.setswitchinterval(_SWITCH_S)
+        if deliverers:
+            _no_others(("--store", store), ("--dead-letters", dead_letters), ("--summary", summary), ("--report", page))
+            if engine != "spark" or checkpoint is None or to != "-":
+                raise click.UsageError("--deliverer needs --engine spark and --checkpoint DIR, and takes no --to.")
+            token = read_token(token_file) if token_file else None
+            feeding = _spark().Pipeline(sources, columns, checkpoint, round(lead * 1000), deliverers)
+            sys.exit(_spark().feed_others(feeding, token, report.say))
+        read: Callable[[Engine, Path], Reader]
+        if engine == "spark":
+            read = _spark().reader_of(sources, columns, checkpoint, round(lead * 1000))
+        else:
+
+            def read(engine: "Engine", _store: Path) -> "Reader":
+                return Reading(sources, columns, engine, is_replay=speed is not None)
+
+        job = Job(read, opener, put_letters, _settings(**how), store, speed, from_ms, make_page)
+        _give_threads_their_turn()
         if store is None:
             report.say("No --store: messages are kept in a temporary one, and gone if this run is stopped.")
         result = run(job, report)
@@ -264,9 +355,12 @@ def serve(
         token = read_token(token_file) if token_file else None
         put_letters = letters.to_file(dead_letters) if dead_letters else letters.to_people(say)
         service = Service(store, open_sink(to), put_letters, _settings(**how), *addresses, token, max_payload)
-        sys.setswitchinterval(_SWITCH_S)
+        _give_threads_their_turn()
         ended = run(service, say)
     except WrongUsage as error:
         raise click.UsageError(str(error)) from error
     tell(console, ended.result)
     ended.exit()
+
+
+tickwheel.add_command(analyze)

@@ -84,7 +84,7 @@ class Engine:
                 timer,
                 Window(settings.bounds, is_global=settings.order == "global"),
                 settings.retry,
-                report=lambda settled: self.writer.report(settled),
+                report=lambda done, dead: self.writer.report(done, dead),
                 wake=lambda: self.writer.wake(),
                 wall_ns=wall_ns,
             )

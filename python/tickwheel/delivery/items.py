@@ -8,6 +8,8 @@ import msgspec
 from tickwheel.delivery.errors import BadRecord
 from tickwheel.delivery.message import Cancel, Message
 from tickwheel.delivery.record import Record
+from tickwheel.delivery.sinks.lines import record_of
+from tickwheel.delivery.sinks.sink import Delivery
 from tickwheel.delivery.store import Incoming
 from tickwheel.delivery.store.inputs import Progress
 from tickwheel.delivery.store.letters import Letter
@@ -15,6 +17,7 @@ from tickwheel.delivery.store.letters import Letter
 OTHER_CONTENT = BadRecord(
     "this key and id were accepted before with other content", "the same content again, or another id"
 )
+_ALLOWED = "mend what the reason says, and give the record again under another id"
 
 
 class Answer(StrEnum):
@@ -31,7 +34,7 @@ class Answer(StrEnum):
     WAITING = "waiting"
 
 
-class Put(msgspec.Struct, frozen=True):
+class Put(msgspec.Struct, frozen=True, gc=False):
     """A message to accept; with a `record`, a known name with other content becomes a dead letter."""
 
     incoming: Incoming
@@ -50,7 +53,19 @@ class Look(msgspec.Struct, frozen=True, gc=False):
     key: str | None
 
 
-Item: TypeAlias = Put | Cancel | Look | Letter | Progress
+class Dropped(msgspec.Struct, frozen=True, gc=False):
+    """So many duplicates were dropped on the way here."""
+
+    count: int
+
+
+Item: TypeAlias = Put | Cancel | Look | Letter | Progress | Dropped
+
+
+def letter_of_delivery(delivery: Delivery, reason: str) -> Letter:
+    """The dead letter of a message that its destination did not take."""
+    reason = f"gave up after {delivery.attempt} attempts: {reason}"
+    return Letter("delivery", delivery.seq, reason, _ALLOWED, record_of(delivery.message))
 
 
 def letter_of(record: Record, bad: BadRecord) -> Letter:

@@ -1,4 +1,4 @@
-"""One run of `tickwheel deliver`: a thread reads, the engine delivers, the caller's thread looks after both.
+"""One run of `tickwheel deliver`: a reader hands in, the engine delivers, the caller's thread looks after both.
 
 With a `speed` the whole input is read before the replay starts; otherwise delivery goes on while the input is read,
 which may never end. The run ends when the input has ended and all is delivered, at the first Ctrl-C, or when reading or
@@ -7,21 +7,19 @@ the store for the next run.
 """
 
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tickwheel.delivery.clock import ReplayClock, WallClock
 from tickwheel.delivery.dead_letters import PutLetters
-from tickwheel.delivery.engine import Settings
+from tickwheel.delivery.engine import Engine, Settings
 from tickwheel.delivery.errors import DeliveryFailed
-from tickwheel.delivery.message import Columns
 from tickwheel.delivery.progress import Reporter
 from tickwheel.delivery.queue import Running
-from tickwheel.delivery.reading import Reading
+from tickwheel.delivery.reading import Reader
 from tickwheel.delivery.sinks import SinkOpener
-from tickwheel.delivery.sources import Source
 from tickwheel.delivery.summary import Summary
 
 _LOOK_EVERY_S = 0.1
@@ -31,15 +29,15 @@ _HEAD_START_MS = 20  # to bring the first messages into memory
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What to deliver, and how. `from_ms` and `speed` are those of a replay; `from_ms=None`: the first due time that
-    waits. Without a `store` one is made for the run, and removed after it; `at_end` is called before that, with the
-    store, which is closed, and the counts. It may raise `DeliveryFailed`.
+    """What to deliver, and how. `read` makes the reader, from the engine and the path of the store. `from_ms`
+    and `speed` are those of a replay; `from_ms=None`: the first due time that waits. Without a `store` one is made for
+    the run, and removed after it; `at_end` is called before that, with the store, which is closed, and the counts. It
+    may raise `DeliveryFailed`.
     """
 
-    sources: Sequence[Source]
+    read: Callable[[Engine, Path], Reader]
     opener: SinkOpener
     put_letters: PutLetters
-    columns: Columns
     settings: Settings
     store: Path | None
     speed: float | None
@@ -92,7 +90,7 @@ def _run(job: Job, store: Path, reporter: Reporter) -> Result:
     engine = running.engine
     with reporter:
         try:
-            reading = Reading(job.sources, job.columns, engine, is_replay=job.speed is not None)
+            reading = job.read(engine, store)
             if job.speed is None:
                 running.start(WallClock(running.timer))
             reading.start()

@@ -9,7 +9,6 @@ from enum import Enum, auto
 
 import msgspec
 
-from tickwheel import TimerTask
 from tickwheel.delivery.message import Message
 from tickwheel.delivery.store import Outcome, Position
 
@@ -25,8 +24,11 @@ class State(Enum):
     OVER = auto()  # has its outcome, or went back to the store
 
 
+HELD, WAITING, READY, SENDING, RETRYING, OVER = State  # CPython 3.11 takes 0.3 µs to find one by its class
+
+
 class Entry(msgspec.Struct, eq=False, gc=False):
-    """A message in memory. `task` is its place on the timer, while it has one.
+    """A message in memory.
 
     The garbage collector does not look at it, as it would at every message in turn: whoever ends it cuts its ties.
     """
@@ -39,8 +41,7 @@ class Entry(msgspec.Struct, eq=False, gc=False):
     message: Message | None = None
     attempt: int = 0
     outcome: Outcome | None = None
-    state: State = State.HELD
-    task: TimerTask | None = None
+    state: State = HELD
 
     @property
     def position(self) -> Position:
@@ -80,14 +81,18 @@ class Lane:
 
     def first(self) -> Entry | None:
         """The next to be sent."""
-        while self._heap and self._heap[0][2].state is State.OVER:
-            heapq.heappop(self._heap)
-        return self._heap[0][2] if self._heap else None
+        heap = self._heap
+        while heap:
+            entry = heap[0][2]
+            if entry.state is not OVER:
+                return entry
+            heapq.heappop(heap)
+        return None
 
     def fly(self) -> Entry | None:
         """Its first message flies, if it is on the timer and no other does."""
         entry = self.first()
-        if entry is None or entry.state is not State.WAITING or self.flying is not None:
+        if entry is None or entry.state is not WAITING or self.flying is not None:
             return None
         heapq.heappop(self._heap)
         self.count -= 1
@@ -97,7 +102,7 @@ class Lane:
 
     def last(self) -> Entry | None:
         """The one to be sent last. O(its messages)."""
-        live = (item for item in self._heap if item[2].state is not State.OVER)
+        live = (item for item in self._heap if item[2].state is not OVER)
         return max(live, default=(0, 0, None))[2]
 
     def remove(self, entry: Entry) -> None:
@@ -109,5 +114,5 @@ class Lane:
 
     def compact(self) -> None:
         """Drop what is `OVER`. O(its messages)."""
-        self._heap = [item for item in self._heap if item[2].state is not State.OVER]
+        self._heap = [item for item in self._heap if item[2].state is not OVER]
         heapq.heapify(self._heap)

@@ -22,17 +22,18 @@ class Lateness:
         self._counts = [0] * (len(BOUNDS_US) + 1)
         self._sum_us = 0
 
-    def add(self, lateness_us: int) -> None:
-        """A message was delivered so late."""
-        self._counts[bisect_left(BOUNDS_US, lateness_us)] += 1
-        self._sum_us += lateness_us
+    def add(self, lateness_us: Sequence[int]) -> None:
+        """Messages were delivered so late."""
+        counts = self._counts
+        for one_us in lateness_us:
+            counts[bisect_left(BOUNDS_US, one_us)] += 1
+        self._sum_us += sum(lateness_us)
 
     def read(self) -> tuple[Sequence[int], int]:
         """How many were at most so late, for each bound and for none at all; and the sum in microseconds.
 
         >>> lateness = Lateness()
-        >>> for late_us in (400, 500, 3_000):
-        ...     lateness.add(late_us)
+        >>> lateness.add([400, 500, 3_000])
         >>> counts, sum_us = lateness.read()
         >>> counts[0], counts[1], counts[2], counts[3], counts[-1], sum_us
         (2, 2, 2, 3, 3, 3900)

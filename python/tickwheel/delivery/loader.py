@@ -52,17 +52,18 @@ class Loader:
     def admit(self, fresh: Mapping[int, Incoming]) -> list[Entry]:
         """These were just accepted, by number: those that belong there come into memory."""
         admitted = []
+        evicted: list[Entry] = []
+        admit = self._window.admit
         with self._dispatcher.lock:
             cursor = self._window.cursor
             for seq, item in fresh.items() if cursor is not None else ():
                 message = item.message
-                row = Waiting(message.due_ms, seq, item.lane, item.size, redelivered=False)
-                entry, evicted = self._window.admit(row)
-                for other in evicted:
-                    self._dispatcher.discard(other)
+                entry = admit(Waiting(message.due_ms, seq, item.lane, item.size, redelivered=False), evicted)
                 if entry is not None:
                     entry.message = message
                     admitted.append(entry)
+            for entry in evicted:
+                self._dispatcher.discard(entry)
         self._hand(admitted)
         return admitted
 

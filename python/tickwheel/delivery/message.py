@@ -96,10 +96,14 @@ class Message(msgspec.Struct, frozen=True, gc=False):
 
 
 class Cancel(msgspec.Struct, frozen=True, gc=False):
-    """A wish that the message `(key, id)` be not delivered (D7)."""
+    """A wish that the message `(key, id)` be not delivered (D7).
+
+    `keep_days`: how long it is remembered at least, where its message has not come; otherwise as long as ids are.
+    """
 
     id: str
     key: str | None
+    keep_days: int = 0
 
 
 def check_name(id_: object, key: object) -> None:
@@ -109,11 +113,11 @@ def check_name(id_: object, key: object) -> None:
         _text(key, _USUAL, "key")
 
 
-def checked(message: Message) -> Message:
+def checked(message: Message, max_payload: int = MAX_PAYLOAD) -> Message:
     """A message that a program made, by the rules for records; JSON is put on one line. Errors: `BadRecord`."""
     check_name(message.id, message.key)
     due_from(message.due_ms, "due_ms")
-    payload = _bounded(message.payload, MAX_PAYLOAD)
+    payload = _bounded(message.payload, max_payload)
     if isinstance(payload, bytes):
         return message
     try:

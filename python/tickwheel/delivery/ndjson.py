@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from functools import lru_cache
 
 import msgspec
 
@@ -53,18 +54,26 @@ def fields_of(line: Line, columns: Columns) -> Fields:
 
 
 def _fields(values: dict[str, msgspec.Raw], columns: Columns) -> Fields:
-    def value(name: str) -> object:
-        raw = values.get(name)
-        return None if raw is None else _value.decode(raw)
-
-    known = columns.known()
+    get = values.get
+    id_, key, due, payload, known = _names(columns)
     return Fields(
-        id=value(columns.name("id")),
-        key=value(columns.name("key")),
-        due=value(columns.name("due")),
-        delay_ms=value("delay_ms"),
-        op=value("op"),
-        payload=values.get(columns.name("payload")),
-        payload_base64=value("payload_base64"),
+        id=_decoded(get(id_)),
+        key=_decoded(get(key)),
+        due=_decoded(get(due)),
+        delay_ms=_decoded(get("delay_ms")),
+        op=_decoded(get("op")),
+        payload=get(payload),
+        payload_base64=_decoded(get("payload_base64")),
         others={name: raw for name, raw in values.items() if name not in known},
     )
+
+
+@lru_cache(16)
+def _names(columns: Columns) -> tuple[str, str, str, str, frozenset[str]]:
+    """What to look for in every record."""
+    id_, key, due, payload = map(columns.name, ("id", "key", "due", "payload"))
+    return id_, key, due, payload, columns.known()
+
+
+def _decoded(raw: msgspec.Raw | None) -> object:
+    return None if raw is None else _value.decode(raw)

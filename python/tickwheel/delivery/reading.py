@@ -1,4 +1,4 @@
-"""The thread that reads the inputs of a run and hands their records in, each as it comes from a pipe, many from a file.
+"""What brings messages to a run; here a thread that reads files and hands in each record as it comes, or many at once.
 
 How far it has read is committed with what it read. It doesn't wait for answers; where too much is queued, it is held.
 """
@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future
-from typing import Final
+from typing import Final, Protocol
 
 from tickwheel.delivery.engine import Engine
 from tickwheel.delivery.errors import BadRecord
@@ -17,6 +17,23 @@ from tickwheel.delivery.record import Record
 from tickwheel.delivery.sources import OpenSource, Source
 
 _TOGETHER: Final = 250
+
+
+class Reader(Protocol):
+    """Hands in what there is, in threads of its own; an error ends the run by the engine."""
+
+    @property
+    def stopped_at(self) -> str | None:
+        """How far it came, for people; `None` when all is handed in."""
+
+    def start(self) -> None:
+        """Begin."""
+
+    def has_ended(self, timeout_s: float) -> bool:
+        """Whether all is handed in and committed, or it failed, within that time."""
+
+    def stop(self) -> None:
+        """From now on nothing is handed in."""
 
 
 class Reading(threading.Thread):

@@ -20,13 +20,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from tickwheel.delivery.lanes import Entry, Lane, State
+from tickwheel.delivery.lanes import HELD, OVER, WAITING, Entry, Lane
 from tickwheel.delivery.store import Position, Waiting
 
-__all__ = ["Bounds", "Entry", "Lane", "State", "Window"]
+__all__ = ["Bounds", "Entry", "Lane", "Window"]
 
 _LAST_SEQ: Final = (1 << 63) - 1
-_MOVABLE: Final = (State.HELD, State.WAITING)
+_MOVABLE: Final = (HELD, WAITING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Window:
         self.was_full = False  # something was not read for want of room
         self._is_global = is_global
         self._entries: dict[int, Entry] = {}
-        self._lanes: dict[int, Lane] = {}
+        self._lanes: dict[int | None, Lane] = {}  # of no key there is none
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -72,27 +72,26 @@ class Window:
             len(self._entries) < share * self.bounds.messages and self.size + size <= share * self.bounds.size
         )
 
-    def admit(self, row: Waiting) -> tuple[Entry | None, list[Entry]]:
-        """A message that was just accepted; returns its entry, if it comes into memory, and those that made room."""
-        position = row.position
+    def admit(self, row: Waiting, gone: list[Entry]) -> Entry | None:
+        """A message that was just accepted: its entry, if it comes into memory. What made room is added to `gone`."""
+        position = row.due_ms, row.seq
         if self.cursor is None or position > self.cursor:
-            return None, []
-        lane = self._lane(row)
-        gone: list[Entry] = []
+            return None
+        lane = self._lanes.get(self._number(row))
         if lane is not None and (lane.count or lane.more_from):
             if lane.more_from is not None and position >= lane.more_from:
-                return None, []
+                return None
             if not self._fits(lane, row):
-                gone = self._make_room_in(lane, row)
+                gone += self._make_room_in(lane, row)
                 if not self._fits(lane, row):
                     self._leave(lane, position)
-                    return None, gone
+                    return None
         if not self.has_room(1, row.size):
             gone += self._make_room(row)
             if not self.has_room(1, row.size):
                 self._set_back(position)
-                return None, gone
-        return self._add(row), gone
+                return None
+        return self._add(row)
 
     def read_ahead(self, rows: Sequence[Waiting], until_ms: int, *, is_all: bool) -> list[Entry]:
         """Take in from the store what comes next after the cursor; `is_all`: there is no more until then."""
@@ -104,7 +103,7 @@ class Window:
             self.cursor = row.position
             if row.seq in self._entries:
                 continue
-            lane = self._lane(row)
+            lane = self._lanes.get(self._number(row))
             if lane is not None and (lane.more_from is not None or not self._fits(lane, row)):
                 if lane.more_from is None:
                     self._leave(lane, row.position)
@@ -164,14 +163,14 @@ class Window:
             lane.flying = None
         is_after_cursor = self.cursor is None or entry.position > self.cursor
         if is_after_cursor or (lane is not None and lane.more_from is not None and entry.position >= lane.more_from):
-            entry.state = State.OVER
-            self.forget(entry.seq)
+            entry.state = OVER
+            self.forget([entry.seq])
         elif lane is not None:
             lane.push(entry)
 
     def land(self, entry: Entry) -> None:
         """It has its outcome, and the next one of its lane may fly. Stays known until `forget`."""
-        entry.state = State.OVER
+        entry.state = OVER
         entry.message = None
         lane = entry.lane
         if lane is not None:
@@ -181,13 +180,14 @@ class Window:
                 lane.remove(entry)
                 self._look_after(lane)
 
-    def forget(self, seq: int) -> None:
-        """Its outcome is committed."""
-        entry = self._entries.pop(seq, None)
-        if entry is not None:
-            self.size -= entry.size
-            if entry.lane is not None:
-                self.tidy(entry.lane)
+    def forget(self, seqs: Iterable[int]) -> None:
+        """Their outcome is committed."""
+        for seq in seqs:
+            entry = self._entries.pop(seq, None)
+            if entry is not None:
+                self.size -= entry.size
+                if entry.lane is not None and not entry.lane.count:
+                    self.tidy(entry.lane)
 
     def tidy(self, lane: Lane) -> None:
         """Let go of a lane of which nothing is left."""
@@ -197,18 +197,15 @@ class Window:
     def _number(self, row: Waiting) -> int | None:
         return 0 if self._is_global else row.lane
 
-    def _lane(self, row: Waiting) -> Lane | None:
-        number = self._number(row)
-        return None if number is None else self._lanes.get(number)
-
     def _fits(self, lane: Lane, row: Waiting) -> bool:
         if self._is_global or not lane.count:
             return True
         return lane.count < self.bounds.lane_messages and lane.size + row.size <= self.bounds.lane_size
 
     def _add(self, row: Waiting) -> Entry:
-        number, lane = self._number(row), self._lane(row)
-        if number is not None and lane is None:
+        number = self._number(row)
+        lane = self._lanes.get(number)
+        if lane is None and number is not None:
             lane = self._lanes[number] = Lane(number)
         entry = self._entries[row.seq] = Entry(row.seq, row.due_ms, lane, row.size, row.redelivered)
         self.size += entry.size
@@ -251,7 +248,7 @@ class Window:
                 self.tidy(lane)
 
     def _send_back(self, entry: Entry) -> None:
-        entry.state = State.OVER
+        entry.state = OVER
         entry.message = None
         del self._entries[entry.seq]
         self.size -= entry.size

@@ -4,9 +4,12 @@
     senders -> outcomes +--> one transaction --> +--> the window: new entries in, finished ones out
     loader (horizon) ---+                        +--> dead letters
 
-- A ticket is answered after the commit, all of it, in order. What waits for an answer starts a group at once; outcomes
-  alone, for which nobody waits, are gathered for 20 ms.
-- `gate` holds the senders while two groups of outcomes are uncommitted: one being written, and one that is 50 ms old.
+- A ticket is answered after the commit, all of it, in order; a large one after several. What waits for an answer
+  starts a group at once; outcomes alone, for which nobody waits, are gathered for 20 ms.
+- What was accepted is delivered in time before more is accepted: while the senders are behind, groups give way to them,
+  20 ms each at most, as what they wait for may be the destination.
+- `gate` holds the senders while two groups of outcomes are uncommitted: one being written, and one that is 50 ms old;
+  and while one has been written for 10 s, as SQL sinks forget what they were sent a minute ago.
 - What a sink has not synced does not count as delivered: `sync` comes before the transaction.
 - After an error every ticket gets it, and nothing more is taken. One of the store ends the thread; after one of a sink
   what was delivered before is still committed.
@@ -14,30 +17,51 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from itertools import chain, groupby
 from typing import Final
 
-from tickwheel.delivery.dispatcher import Dispatcher, Settled, TakenBack
-from tickwheel.delivery.items import OTHER_CONTENT, Answer, Item, Look, Put, letter_of
+from tickwheel.delivery.dispatcher import Dispatcher
+from tickwheel.delivery.group import Group
+from tickwheel.delivery.items import Answer, Item
 from tickwheel.delivery.lateness import Lateness
 from tickwheel.delivery.loader import Loader
-from tickwheel.delivery.message import Cancel
-from tickwheel.delivery.sinks.lines import record_of
-from tickwheel.delivery.store import Done, Incoming, Known, Outcome, Store, inputs, letters, meta
+from tickwheel.delivery.store import Done, Store, letters, meta
 from tickwheel.delivery.store.housekeeping import Checkpoints, Housekeeping
-from tickwheel.delivery.store.inputs import Progress
 from tickwheel.delivery.store.letters import Letter
 from tickwheel.delivery.summary import Summary
 
-_GROUP: Final = 600  # items in one transaction, so that it takes well under 50 ms
+_GROUP: Final = 192  # items in one transaction: senders share the interpreter with it, and a long one makes them late
 _QUEUE: Final = 6_000  # items that wait for theirs
 _GATHER_S: Final = 0.02
+_GIVE_WAY_S: Final = 0.02
 _GROUP_S: Final = 0.05
-_ALLOWED: Final = "mend what the reason says, and give the record again under another id"
+_STUCK_S: Final = 10.0
 
-Ticket = tuple[Sequence[Item], "Future[list[Answer]]"]
+
+class _Ticket:
+    """What was handed in together, and the answers so far."""
+
+    __slots__ = ("_taken", "answers", "future", "items")
+
+    def __init__(self, items: Sequence[Item]) -> None:
+        self.items = items
+        self.answers: list[Answer] = []
+        self.future: Future[list[Answer]] = Future()
+        self.future.set_running_or_notify_cancel()  # from now on its caller can't cancel it
+        self._taken = 0
+
+    def take(self, most: int) -> Sequence[Item]:
+        """The next of them."""
+        part = self.items[self._taken : self._taken + most]
+        self._taken += len(part)
+        return part
+
+    @property
+    def is_taken(self) -> bool:
+        """Whether that was all."""
+        return self._taken == len(self.items)
 
 
 class Writer:
@@ -70,10 +94,14 @@ class Writer:
         self._load_every_s = load_every_s
         self._wall_ns = wall_ns
         self._changed = threading.Condition()  # guards all below
-        self._tickets: list[Ticket] = []
+        self._tickets: deque[_Ticket] = deque()
+        self._begun: _Ticket | None = None  # the writer's own: what is left of it comes first
         self._queued = 0
-        self._settled: list[Settled] = []
-        self._settled_since_s = 0.0
+        self._done: list[Done] = []
+        self._dead: list[Letter] = []
+        self._done_since_s = 0.0
+        self._committing_since_s = 0.0
+        self._is_giving_way = False
         self._position: str | None = None
         self._is_committing = False  # outcomes
         self._is_busy = False  # anything
@@ -87,26 +115,28 @@ class Writer:
 
     def submit(self, items: Sequence[Item]) -> "Future[list[Answer]]":
         """Take these; answers to messages, cancels and looks come after the commit. Waits while much is queued."""
-        ticket: Future[list[Answer]] = Future()
-        ticket.set_running_or_notify_cancel()  # from now on its caller can't cancel it
+        ticket = _Ticket(items)
         with self._changed:
             self._changed.wait_for(lambda: self._queued < _QUEUE or self._failure or self._is_stopping)
             if self._failure is not None:
                 raise self._failure
             if self._is_stopping:
                 raise RuntimeError("the queue is closed: it takes no more messages")
-            self._tickets.append((items, ticket))
+            self._tickets.append(ticket)
             self._queued += len(items)
             self._changed.notify_all()
-        return ticket
+        return ticket.future
 
-    def report(self, settled: Sequence[Settled]) -> None:
-        """These have their outcome."""
+    def report(self, done: Sequence[Done], dead: Sequence[Letter] = ()) -> None:
+        """These have their outcome; the dead among them have a letter each."""
         with self._changed:
-            if not self._settled:
-                self._settled_since_s = time.monotonic()
+            if not self._done:
+                self._done_since_s = time.monotonic()
                 self._changed.notify_all()
-            self._settled += settled
+            elif self._is_giving_way:
+                self._changed.notify_all()
+            self._done += done
+            self._dead += dead
 
     def note_position(self, position: str | None) -> None:
         """How far the destination was when all that is reported by now had arrived."""
@@ -134,10 +164,10 @@ class Writer:
         """Take nothing more; who waits for an answer gets the error."""
         with self._changed:
             self._failure = self._failure or error
-            tickets, self._tickets = self._tickets, []
+            tickets, self._tickets = self._tickets, deque()
             self._changed.notify_all()
-        for _, ticket in tickets:
-            ticket.set_exception(error)
+        for ticket in tickets:
+            ticket.future.set_exception(error)
 
     def stop(self) -> None:
         """Commit what there is, and end `run`."""
@@ -152,6 +182,7 @@ class Writer:
         self._checkpoints = Checkpoints(self._store.path)
         try:
             while self._wait():
+                self._give_way()
                 self.step()
             self.finish()
         except BaseException as error:
@@ -161,78 +192,97 @@ class Writer:
 
     def step(self) -> bool:
         """Commit one group; whether there is more to do at once."""
-        tickets, settled, position = self._take()
+        group = self._take()
         try:
-            return self._commit(tickets, settled, position)
+            return self._commit(*group)
         except BaseException as error:
-            for _, ticket in tickets:
-                ticket.set_exception(error)
+            self._begun = None
+            for ticket, _ in group[0]:
+                ticket.future.set_exception(error)
             raise
 
     def _wait(self) -> bool:
         with self._changed:
             while not self._is_stopping:
-                if self._tickets or self._is_woken:
+                if self._tickets or self._begun or self._is_woken:
                     return True
                 wait_s = self._load_every_s
-                if self._settled:
-                    wait_s = self._settled_since_s + _GATHER_S - time.monotonic()
+                if self._done:
+                    wait_s = self._done_since_s + _GATHER_S - time.monotonic()
                 if wait_s <= 0 or not self._changed.wait(wait_s):
                     return True
             return False
 
-    def _take(self) -> tuple[list[Ticket], list[Settled], str | None]:
+    def _give_way(self) -> None:
         with self._changed:
-            size = count = 0
-            while count < len(self._tickets) and size < _GROUP:
-                size += len(self._tickets[count][0])
-                count += 1
-            tickets, self._tickets = self._tickets[:count], self._tickets[count:]
-            settled, self._settled = self._settled, []
+            self._is_giving_way = True
+            self._changed.wait_for(lambda: not self._dispatcher.is_behind or self._is_stopping, _GIVE_WAY_S)
+            self._is_giving_way = False
+
+    def _take(self) -> tuple[list[tuple[_Ticket, Sequence[Item]]], list[Done], list[Letter], str | None]:
+        """What goes into one group: parts of tickets; outcomes, and the letters of the dead; the sink's position."""
+        with self._changed:
+            parts = []
+            size = 0
+            while size < _GROUP and (ticket := self._begun or (self._tickets.popleft() if self._tickets else None)):
+                part = ticket.take(_GROUP - size)
+                parts.append((ticket, part))
+                size += len(part)
+                self._begun = None if ticket.is_taken else ticket
+            done, self._done = self._done, []
+            dead, self._dead = self._dead, []
             self._queued -= size
-            self._is_committing = bool(settled)
+            self._is_committing = bool(done)
+            self._committing_since_s = time.monotonic()
             self._is_busy = True
             self._is_woken = False
             self._changed.notify_all()
-            return tickets, settled, self._position
+            return parts, done, dead, self._position
 
-    def _commit(self, tickets: Sequence[Ticket], settled: Sequence[Settled], position: str | None) -> bool:
+    def _commit(
+        self,
+        parts: Sequence[tuple[_Ticket, Sequence[Item]]],
+        done: Sequence[Done],
+        dead: Sequence[Letter],
+        position: str | None,
+    ) -> bool:
         now_ms = self._wall_ns() // 1_000_000
         unwritten = self._write_letters()
-        if settled:
+        if done:
             self._sync()
-        group = _Group(self._store, self._dispatcher, now_ms)
+        group = Group(self._store, self._dispatcher, now_ms)
         with self._store.transaction():
             if unwritten:
                 letters.written(self._store.db, unwritten)
-            group.finish(settled)
-            answers = [group.apply(items) for items, _ in tickets]
-            if position is not None and settled:
+            group.finish(done, dead)
+            for ticket, items in parts:
+                ticket.answers += group.apply(items)
+            if position is not None and done:
                 meta.put(self._store.db, "position", position)
             letters.put(self._store.db, group.letters, now_ms)
             entries = self._loader.admit(group.fresh) + self._loader.load()
-            more = self._housekeeping.step(now_ms, is_idle=not tickets and not settled)
+            more = self._housekeeping.step(now_ms, is_idle=not parts and not done)
         self._has_letters = self._has_letters or bool(group.letters)
-        if self._checkpoints is not None and (tickets or settled):
+        if self._checkpoints is not None and (parts or done):
             self._checkpoints.after_commit(self._store.db)
-        self._committed(settled, group)
+        self._committed(done, group)
         self._dispatcher.place(entries)
-        for (_, ticket), answer in zip(tickets, answers, strict=True):
-            ticket.set_result(answer)
+        for ticket, _ in parts:
+            if ticket.is_taken:
+                ticket.future.set_result(ticket.answers)
         more = more or self._loader.is_behind or self._has_letters
         if more:
             self.wake()
-        return more
+        return more or self._begun is not None
 
-    def _committed(self, settled: Sequence[Settled], group: "_Group") -> None:
+    def _committed(self, done: Sequence[Done], group: Group) -> None:
         self.summary.add(group.counts)
-        for lateness_us in group.lateness_us:
-            self.lateness.add(lateness_us)
+        self.lateness.add(group.lateness_us)
+        over = [*(one.seq for one in done), *group.taken_back]
         with self._dispatcher.lock:
             window = self._dispatcher.window
-            for seq in chain((one.done.seq for one in settled), group.taken_back):
-                window.forget(seq)
-            has_more_room = window.was_full and bool(settled or group.taken_back)
+            window.forget(over)
+            has_more_room = window.was_full and bool(over)
         if not self._loader.has_started:
             self.first_due_ms = self._store.first_due_ms()
         with self._changed:
@@ -252,125 +302,17 @@ class Writer:
         return through
 
     def _is_behind(self) -> bool:
-        if not self._settled:
-            return False
-        return time.monotonic() - self._settled_since_s > (_GROUP_S if self._is_committing else 2 * _GROUP_S)
+        now_s = time.monotonic()
+        if self._is_committing and now_s - self._committing_since_s > _STUCK_S:
+            return True
+        return bool(self._done) and now_s - self._done_since_s > (_GROUP_S if self._is_committing else 2 * _GROUP_S)
 
     def finish(self) -> None:
         """The last groups: nothing more is loaded, and what was delivered is committed."""
         self._loader.stop()
-        while self._tickets or self._settled or self._has_letters:
+        while self._tickets or self._begun or self._done or self._has_letters:
             self.step()
 
     def _is_empty(self) -> bool:
-        idle = not (self._tickets or self._settled or self._is_busy or self._has_letters)
+        idle = not (self._tickets or self._begun or self._done or self._is_busy or self._has_letters)
         return idle and self._store.waiting == 0
-
-
-class _Group:
-    """What one transaction does for tickets and outcomes; and what has to follow once it is committed."""
-
-    def __init__(self, store: Store, dispatcher: Dispatcher, now_ms: int) -> None:
-        self.fresh: dict[int, Incoming] = {}
-        self.letters: list[Letter] = []
-        self.counts = Summary()
-        self.lateness_us: list[int] = []
-        self.taken_back: list[int] = []
-        self._store = store
-        self._dispatcher = dispatcher
-        self._now_ms = now_ms
-
-    def apply(self, items: Iterable[Item]) -> list[Answer]:
-        """Whatever a ticket asks for, in order; messages that follow each other at once."""
-        answers: list[Answer] = []
-        for kind, run in groupby(items, type):
-            if kind is Put:
-                answers += self._accept(list(run))  # type: ignore[arg-type]
-            else:
-                answers += [answer for item in run if (answer := self._one(item)) is not None]
-        return answers
-
-    def finish(self, settled: Sequence[Settled]) -> None:
-        """These have their outcome; a dead one becomes a letter."""
-        self._store.finish([one.done for one in settled])
-        for one in settled:
-            if one.done.outcome is Outcome.DELIVERED:
-                self.counts.delivered += 1
-                self.lateness_us.append(one.done.lateness_us or 0)
-            elif one.delivery is not None and one.reason is not None:
-                record = record_of(one.delivery.message)
-                self.letters.append(Letter("delivery", one.done.seq, one.reason, _ALLOWED, record))
-                self.counts.dead_letters += 1
-                self.counts.undeliverable += 1
-
-    def _one(self, item: Item) -> Answer | None:
-        match item:
-            case Cancel():
-                return self._cancel(item)
-            case Look():
-                return self._look(item)
-            case Letter():
-                self.letters.append(item)
-                self.counts.dead_letters += 1
-            case Progress():
-                inputs.put(self._store.db, item)
-        return None
-
-    def _accept(self, puts: Sequence[Put]) -> list[Answer]:
-        answers, before = [], len(self.fresh)
-        for put, known in zip(puts, self._store.accept([put.incoming for put in puts], self._now_ms), strict=True):
-            if isinstance(known, int):
-                self.fresh[known] = put.incoming
-                answers.append(Answer.ACCEPTED)
-            elif known is None:
-                self.counts.accepted += 1
-                self.counts.cancelled += 1
-                answers.append(Answer.CANCELLED)
-            else:
-                answers.append(self._again(put, known))
-        self.counts.accepted += len(self.fresh) - before
-        return answers
-
-    def _again(self, put: Put, known: Known) -> Answer:
-        if known.content != put.incoming.content:
-            if put.record is not None:
-                self.letters.append(letter_of(put.record, OTHER_CONTENT))
-                self.counts.dead_letters += 1
-            return Answer.OTHER_CONTENT
-        self.counts.duplicates += 1
-        return Answer.DUPLICATE
-
-    def _cancel(self, cancel: Cancel) -> Answer:
-        known = self._store.find(cancel.key, cancel.id)
-        if known is None:
-            self._store.remember_cancel(cancel.key, cancel.id, self._now_ms)
-            return Answer.UNKNOWN
-        answer = self._state(known)
-        if answer is Answer.WAITING:
-            if self._dispatcher.take_back(known.seq) in (TakenBack.TAKEN, TakenBack.ABSENT):
-                self.fresh.pop(known.seq, None)
-                self.taken_back.append(known.seq)
-                self._store.finish([Done(known.seq, known.due_ms, Outcome.CANCELLED, self._now_ms)])
-                self.counts.cancelled += 1
-                return Answer.CANCELLED
-            answer = self._state(known)
-            if answer is Answer.WAITING:  # it was about to be sent, and would have been early
-                answer = Answer.DELIVERING
-        if answer is Answer.CANCELLED:
-            self.counts.duplicates += 1
-        else:
-            self.counts.cancels_too_late += 1
-        return answer
-
-    def _look(self, look: Look) -> Answer:
-        known = self._store.find(look.key, look.id)
-        return Answer.UNKNOWN if known is None else self._state(known)
-
-    def _state(self, known: Known) -> Answer:
-        if known.outcome is Outcome.CANCELLED:
-            return Answer.CANCELLED
-        if known.outcome is Outcome.DEAD:
-            return Answer.DEAD
-        if not self._store.is_waiting(known):
-            return Answer.DELIVERED
-        return self._dispatcher.state_of(known.seq)

@@ -194,9 +194,11 @@ def columns() -> Columns:
 
 @pytest.fixture
 def switch_interval() -> Iterator[None]:
-    """The command sets it for its process, which here is the test's."""
+    """The command sets it for its process, which here is the test's, and takes what is there from the collector."""
+    import gc
     import sys
 
     before = sys.getswitchinterval()
     yield
     sys.setswitchinterval(before)
+    gc.unfreeze()

@@ -55,7 +55,7 @@ def outcomes(reader: Reader, data: bytes) -> list[Record]:
             assert letter["line"] == record.line
         else:
             if isinstance(item, Message):
-                written = line_of(Delivery(1, item, 0, 0.0))
+                written = line_of(Delivery(1, item, 0, 0))
                 assert written.count(b"\n") == 1
                 assert b"\r" not in written
                 assert json.loads(written)["id"] == item.id

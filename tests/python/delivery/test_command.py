@@ -150,6 +150,7 @@ def test_nothing_to_deliver_is_fine__D11(deliver: Deliver) -> None:
         (["in.ndjson"], "file:none/out", "--to: there is no folder none"),
         (["in.ndjson", "--summary", "none/s.json"], "-", "--summary: there is no folder none"),
         (["in.ndjson", "--dead-letters", "x"], "file:./x", "--dead-letters: x is the file of --to too"),
+        (["in.ndjson", "--store", "x"], "sqlite:./x?table=t", "--store: x is the file of --to too"),
         (["in.ndjson", "--from", "5"], "-", "--from TIME needs --speed N"),
         (["in.ndjson", "--speed", "5", "--from", "2020-01-01T00:00:00"], "-", "the time has no zone"),
         (["in.ndjson", "--speed", "nan"], "-", "'nan' is not a speed"),

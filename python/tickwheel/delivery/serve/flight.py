@@ -8,6 +8,9 @@ whose key and id are known with other content is `other content`; both end nothi
 - `FlightUnauthenticatedError`: the token in the header `authorization: Bearer TOKEN`.
 - `FlightUnavailableError`: the server stops, or its delivery has failed. Later, send again what was not answered:
   what was accepted is then answered as `duplicate`.
+
+With the descriptor's path `hand-off` the rows are those of `handed.py`, and a batch is answered as a whole, by a row of
+`TAKEN`, once all of it is on disk.
 """
 
 import threading
@@ -20,12 +23,15 @@ from pyarrow import flight, types
 
 from tickwheel.delivery.arrow_rows import MESSAGE_SCHEMA, read_rows
 from tickwheel.delivery.errors import BadRecord
+from tickwheel.delivery.handed import items_of
 from tickwheel.delivery.items import OTHER_CONTENT, Answer, Item, Put
 from tickwheel.delivery.message import Cancel, Columns, Fields, check
 from tickwheel.delivery.serve.door import Door
 from tickwheel.delivery.serve.intake import Submit
 
 ANSWERS: Final = pa.schema([pa.field("answer", pa.string(), nullable=False), pa.field("reason", pa.string())])
+HAND_OFF: Final = "hand-off"
+TAKEN: Final = pa.schema([pa.field("rows", pa.int64(), nullable=False)])
 BAD: Final = "bad record"
 MAX_ROWS: Final = 10_000
 MAX_BYTES: Final = 64 << 20
@@ -41,13 +47,18 @@ class FlightDoor(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has 
         self._submit = submit
         self._max_payload = max_payload
 
-    def do_exchange(self, _context: Any, _descriptor: Any, reader: Any, writer: Any) -> None:
+    def do_exchange(self, _context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
         """One stream, until its client ends it."""
-        _check_schema(reader.schema)
-        writer.begin(ANSWERS)
+        if descriptor.path == [HAND_OFF.encode()]:
+            schema, answer = TAKEN, self._take
+        else:
+            _check_schema(reader.schema)
+            schema, answer = ANSWERS, self._answer
+        writer.begin(schema)
         for chunk in reader:
             if chunk.data is not None:
-                writer.write_batch(self._answer(chunk.data))
+                _check_size(chunk.data)
+                writer.write_batch(answer(chunk.data))
 
     def stop(self, timeout_s: float) -> bool:
         """Take no more streams; whether those there were have ended within that time. Otherwise the process can't end
@@ -58,13 +69,15 @@ class FlightDoor(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has 
         closing.join(timeout_s)
         return not closing.is_alive()
 
+    def _take(self, batch: Any) -> Any:
+        try:
+            items = items_of(batch, self._max_payload)
+        except BadRecord as bad:
+            raise pa.ArrowInvalid(str(bad)) from bad
+        _result(self._hand_in(items))
+        return pa.record_batch([[batch.num_rows]], schema=TAKEN)
+
     def _answer(self, batch: Any) -> Any:
-        size = batch.get_total_buffer_size()
-        if batch.num_rows > MAX_ROWS or size > MAX_BYTES:
-            raise pa.ArrowInvalid(
-                f"a batch has {batch.num_rows:,} rows and {size:,} bytes: it may have {MAX_ROWS:,} and {MAX_BYTES:,}; "
-                "send smaller ones"
-            )
         now_ns = time.time_ns()
         answers: list[str] = [BAD] * batch.num_rows
         reasons: list[str | None] = [None] * batch.num_rows
@@ -134,6 +147,15 @@ def _is_text(kind: Any) -> bool:
 
 def _is_time(kind: Any) -> bool:
     return bool(types.is_timestamp(kind) and kind.tz is not None) or bool(types.is_integer(kind)) or _is_text(kind)
+
+
+def _check_size(batch: Any) -> None:
+    size = batch.get_total_buffer_size()
+    if batch.num_rows > MAX_ROWS or size > MAX_BYTES:
+        raise pa.ArrowInvalid(
+            f"a batch has {batch.num_rows:,} rows and {size:,} bytes: it may have {MAX_ROWS:,} and {MAX_BYTES:,}; "
+            "send smaller ones"
+        )
 
 
 def _check_schema(schema: Any) -> None:

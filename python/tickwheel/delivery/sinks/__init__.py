@@ -47,7 +47,7 @@ def open_sink(spec: str) -> SinkOpener:
     """What opens the sink that `--to` names. Errors: `WrongUsage` if there is no such sink; and, when it is opened,
     `DeliveryFailed`, or for a file `WrongUsage`, if the destination can't be used.
     """
-    if spec == "-" or path_of(spec) is not None:
+    if spec == "-" or _file_of(spec) is not None:
         return lambda _settings: _open_file(spec)
     name, colon, _ = spec.partition(":")
     kind = _KINDS.get(name) if colon else None
@@ -72,13 +72,19 @@ def _module(kind: _Kind) -> Any:
 
 
 def path_of(spec: str) -> Path | None:
-    """The file that a file sink writes."""
+    """The file that a sink writes, if it writes one."""
+    kind, _, rest = spec.partition(":")
+    path = rest.rpartition("?")[0] if kind == "sqlite" else ""
+    return Path(path) if path else _file_of(spec)
+
+
+def _file_of(spec: str) -> Path | None:
     kind, _, path = spec.partition(":")
     return Path(path) if kind == "file" and path else None
 
 
 def _open_file(spec: str) -> Sink:
-    path = path_of(spec)
+    path = _file_of(spec)
     if path is None:
         return FileSink.of_standard_output()
     try:

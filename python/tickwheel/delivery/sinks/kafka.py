@@ -1,7 +1,8 @@
 """The sink `kafka://BROKERS/TOPIC` (rule D10): a record for each message, its payload as it was given, its key as key.
 
 - The producer is idempotent and waits for all replicas (`acks=all`). Each record has its own answer: those that failed
-  are failed attempts of their messages alone. Headers: `tickwheel-id`, `-store`, `-seq`, `-due`, `-redelivered`.
+  are failed attempts of their messages alone. Headers: `tickwheel-id`, `-store`, `-seq`, `-due`, `-attempt`,
+  `-redelivered`.
 - Idempotence holds for what the producer sends again by itself, not for a new attempt. A record that ran into the
   time-out may have been written, or be on its way still: then it is there twice after the retry, or once though it is a
   dead letter; and the late copy may come behind later records of its key. A reader who minds remembers, per
@@ -13,7 +14,7 @@
 
 import re
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, ClassVar
@@ -30,10 +31,18 @@ from tickwheel.delivery.times import rfc_3339
 FORM = "kafka://BROKERS/TOPIC"
 
 _LARGEST = 64 << 20  # bytes of a record; what is too large is for the broker to say
+_TOGETHER = 1_000_000  # bytes of records in a request, of which a broker takes 1 MiB unless it is told otherwise
+_ON_ITS_WAY = 5  # requests to a broker; for so many the idempotent producer keeps the order when one is sent again
+_WAIT_SHARE = 0.9  # of the time-out: a sink that is cut off takes with it what keeps a late copy from coming last
+_LOOK_AGAIN_S = 0.1
 _BROKER = re.compile(r"[A-Za-z0-9._-]+(:\d{1,5})?|\[[0-9A-Fa-f:.]+\](:\d{1,5})?", flags=re.ASCII)
 _TOPIC = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}", flags=re.ASCII)
 
 _Offsets = dict[int, int]  # by partition: the next one
+_PASSING = {  # while a topic is new, or goes from one broker to another
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+}
 
 
 class KafkaSink(Sink):
@@ -47,7 +56,13 @@ class KafkaSink(Sink):
         self._settings = settings
         self._own_s = OWN_SHARE * settings.timeout_s
         self._last_error = ""
-        self._common = {"bootstrap.servers": brokers, "error_cb": self._note_error, "log_level": 0}
+        self._together = _TOGETHER
+        self._common = {
+            "bootstrap.servers": brokers,
+            "error_cb": self._note_error,
+            "log_level": 0,
+            "reconnect.backoff.max.ms": 1_000,  # who tries again, and when, is the deliverer's matter
+        }
         with self._reading() as consumer:
             self._written: _Offsets = {partition: end for partition, (_, end) in self._bounds(consumer).items()}
         self._position = _text_of(self._written)
@@ -57,30 +72,18 @@ class KafkaSink(Sink):
     def send(self, deliveries: Sequence[Delivery]) -> Refusals:
         """Returns when each record has its answer. Errors: `KafkaException`, when none has arrived."""
         self._position = _text_of(self._written)  # only now is all before it known as delivered
-        if self._producer is None:
-            self._producer = self._new_producer()
-        answers: dict[int, KafkaError | None] = {}
-        refused: dict[int, str] = {}
-        for place, delivery in enumerate(deliveries):
-            try:
-                self._producer.produce(
-                    self._topic,
-                    **_record(delivery, self._settings.store_id),
-                    on_delivery=partial(self._note_answer, answers, place),
-                )
-            except (KafkaException, BufferError, UnicodeError) as error:
-                refused[place] = f"{type(error).__name__}: {error}"
-        if self._producer.flush(self._settings.timeout_s):
-            self._producer.purge()
-            self._producer.flush(self._own_s)
-        is_fatal = False
-        for place in set(range(len(deliveries))) - refused.keys():
-            answer = answers.get(place, _NO_ANSWER)
-            if answer is not None:
-                refused[place] = self._told(answer)
-                is_fatal = is_fatal or answer.fatal()
-        if is_fatal or len(answers) + len(refused) < len(deliveries):
-            self._producer = None  # a new one goes on
+        refused, too_large = self._write(dict(enumerate(deliveries)))
+        if len(too_large) > 1:  # a request is refused as a whole, and by themselves they may be small enough
+            taken = 0
+            for place in too_large:
+                again, _ = self._write({place: deliveries[place]})
+                refused |= again
+                if not again:
+                    del refused[place]
+                    taken += 1
+            if taken:
+                self._together //= 4
+                self._producer = None
         return refused
 
     def position(self) -> str | None:
@@ -109,12 +112,46 @@ class KafkaSink(Sink):
         """Nothing is left: `send` waited for every answer."""
         self._producer = None
 
+    def _write(self, deliveries: Mapping[int, Delivery]) -> tuple[dict[int, str], list[int]]:
+        """Those that were refused, by place, and which of them with too many others."""
+        if self._producer is None:
+            self._producer = self._new_producer()
+        answers: dict[int, KafkaError | None] = {}
+        refused: dict[int, str] = {}
+        for place, delivery in deliveries.items():
+            try:
+                self._producer.produce(
+                    self._topic,
+                    **_record(delivery, self._settings.store_id),
+                    on_delivery=partial(self._note_answer, answers, place),
+                )
+            except (KafkaException, BufferError, UnicodeError) as error:
+                refused[place] = f"{type(error).__name__}: {error}"
+        if self._producer.flush(_WAIT_SHARE * self._settings.timeout_s):
+            self._producer.purge()
+            self._producer.flush(self._own_s)
+        is_fatal = False
+        too_large = []
+        for place in deliveries.keys() - refused.keys():
+            answer = answers.get(place, _NO_ANSWER)
+            if answer is None:
+                continue
+            refused[place] = self._told(answer)
+            is_fatal = is_fatal or answer.fatal()
+            if answer.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+                too_large.append(place)
+        if is_fatal or len(answers) + len(refused) < len(deliveries):
+            self._producer = None  # a new one goes on
+        return refused, too_large
+
     def _new_producer(self) -> Producer:
         return Producer(
             {
                 **self._common,
                 "enable.idempotence": True,
                 "acks": "all",
+                "max.in.flight.requests.per.connection": _ON_ITS_WAY,
+                "batch.size": self._together,
                 "delivery.timeout.ms": max(100, round(self._own_s * 1000)),
                 "message.max.bytes": _LARGEST,
             }
@@ -145,6 +182,16 @@ class KafkaSink(Sink):
 
     def _bounds(self, consumer: Consumer) -> dict[int, tuple[int, int]]:
         """By partition: the first offset that is there, and the next one to be written."""
+        until_s = time.monotonic() + self._own_s
+        while True:
+            try:
+                return self._bounds_now(consumer)
+            except KafkaException as error:
+                if error.args[0].code() not in _PASSING or time.monotonic() > until_s:
+                    raise
+                time.sleep(_LOOK_AGAIN_S)
+
+    def _bounds_now(self, consumer: Consumer) -> dict[int, tuple[int, int]]:
         topic = consumer.list_topics(self._topic, timeout=self._own_s).topics[self._topic]
         if topic.error is not None:
             raise KafkaException(topic.error)
@@ -215,6 +262,7 @@ def _record(delivery: Delivery, store_id: str) -> dict[str, Any]:
             "tickwheel-id": message.id.encode(),
             "tickwheel-store": store_id.encode(),
             "tickwheel-seq": b"%d" % delivery.seq,
+            "tickwheel-attempt": b"%d" % delivery.attempt,
             "tickwheel-due": rfc_3339(message.due_ms).encode(),
             "tickwheel-redelivered": b"true" if delivery.redelivered else b"false",
         },

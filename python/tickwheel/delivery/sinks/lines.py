@@ -1,7 +1,7 @@
 """How a delivery is written out (rule D11): one line of NDJSON, the same for files, standard output and webhooks.
 
 `id, key, due, payload` (or `payload_base64`), `delivered_at, lateness_ms, attempt, redelivered`; times are RFC 3339 in
-UTC with milliseconds, and `lateness_ms` is rounded to the microsecond.
+UTC with milliseconds, and `lateness_ms` is given to the microsecond.
 """
 
 from base64 import b64encode
@@ -56,7 +56,7 @@ def line_of(delivery: Delivery) -> bytes:
         rfc_3339(message.due_ms),
         payload,
         rfc_3339(delivery.delivered_at_ms),
-        round(delivery.lateness_ms, 3),
+        delivery.lateness_us / 1000,
         delivery.attempt,
         delivery.redelivered,
     )

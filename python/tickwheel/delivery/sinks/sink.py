@@ -17,7 +17,7 @@ from tickwheel.delivery.message import Message
 
 
 class Delivery(msgspec.Struct, frozen=True, gc=False):
-    """A message on its way out: the wall clock when it was sent, and by how much that was late.
+    """A message on its way out: the wall clock when it was sent, and by how much that was late, in whole microseconds.
 
     `seq` numbers the messages of one store in order of acceptance, and stays the same when a message is sent again.
     `attempt` counts from 1. `redelivered`: an earlier run may have sent it already, before it crashed (D5).
@@ -26,9 +26,14 @@ class Delivery(msgspec.Struct, frozen=True, gc=False):
     seq: int
     message: Message
     delivered_at_ms: int
-    lateness_ms: float
+    lateness_us: int
     attempt: int = 1
     redelivered: bool = False
+
+    @property
+    def lateness_ms(self) -> float:
+        """As it is written out, to the microsecond."""
+        return self.lateness_us / 1000
 
 
 class SinkSettings(msgspec.Struct, frozen=True):

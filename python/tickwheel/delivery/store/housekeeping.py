@@ -45,7 +45,7 @@ class Housekeeping:
             return more
         if self._prune(now_ms - self._keep_ids_ms):
             return True
-        self._store.forget_cancels(now_ms - self._keep_ids_ms)
+        self._store.forget_cancels(now_ms - self._keep_ids_ms, now_ms)
         self._next_prune_s = self._monotonic() + _PRUNE_EVERY_S
         return more
 

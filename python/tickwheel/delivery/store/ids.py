@@ -50,7 +50,7 @@ class Ids:
                 shards[name >> shift].append((name, seq))  # negative numbers count from the end
             else:  # two names with one number: one of them goes to the table at once
                 self._db.execute("INSERT OR IGNORE INTO ids VALUES (?, ?)", (name, seq))
-            self._last_seq = seq
+        self._last_seq = seqs[-1] if seqs else self._last_seq
 
     def merge_some(self) -> None:
         """Move a shard to the table, if it is large enough. Call it in every transaction that adds."""

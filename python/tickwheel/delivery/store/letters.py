@@ -26,11 +26,14 @@ class Letter(NamedTuple):
 
 def put(db: sqlite3.Connection, letters: Sequence[Letter], at_ms: int) -> None:
     """To be written out after the commit."""
+    if not letters:
+        return
+    [(last,)] = db.execute("SELECT ifnull(max(n), 0) FROM dead_letters")
     values: list[Value] = []
-    for letter in letters:
+    for n, letter in enumerate(letters, last + 1):
         texts = map(_text, (letter.reason, letter.allowed))
-        values += (at_ms, _text(letter.source), letter.line, *texts, letter.record)
-    insert(db, "dead_letters (at_ms, source, line, reason, allowed, record)", values, 6)
+        values += (n, at_ms, _text(letter.source), letter.line, *texts, letter.record)
+    insert(db, "dead_letters (n, at_ms, source, line, reason, allowed, record)", values, 7)
 
 
 def _text(text: str) -> str:

@@ -55,7 +55,8 @@ _STEPS: Sequence[str] = (
     );
     CREATE TABLE ids (name INTEGER NOT NULL, seq INTEGER NOT NULL, PRIMARY KEY (name, seq)) WITHOUT ROWID;
     CREATE TABLE cancels (
-        name INTEGER NOT NULL, key TEXT, id TEXT NOT NULL, at_ms INTEGER NOT NULL
+        name INTEGER NOT NULL, key TEXT, id TEXT NOT NULL, at_ms INTEGER NOT NULL,
+        until_ms INTEGER NOT NULL -- it is kept so long, even where ids are not
     );
     CREATE INDEX cancels_by_name ON cancels (name);
     CREATE TABLE inputs (source TEXT PRIMARY KEY, line INTEGER NOT NULL, size INTEGER NOT NULL, digest BLOB NOT NULL);

@@ -106,6 +106,8 @@ class Store:
             [(self.waiting,)] = self._db.execute("SELECT count(*) FROM waiting")
             self._cancels: int
             [(self._cancels,)] = self._db.execute("SELECT count(*) FROM cancels")
+            self._last_n: int
+            [(self._last_n,)] = self._db.execute("SELECT ifnull(max(n), 0) FROM ledger")
 
     @property
     def db(self) -> sqlite3.Connection:
@@ -159,8 +161,8 @@ class Store:
                 return known
         return None
 
-    def remember_cancel(self, key: str | None, id_: str, now_ms: int) -> None:
-        """For a message that is not known: when it comes it is cancelled (D7)."""
+    def remember_cancel(self, key: str | None, id_: str, now_ms: int, until_ms: int | None = None) -> None:
+        """For a message that is not known: when it comes it is cancelled (D7). It is kept until then at least."""
         name = name_of(key, id_)
         if (
             not self._cancels
@@ -168,12 +170,13 @@ class Store:
                 "SELECT 1 FROM cancels WHERE name = ? AND id = ? AND key IS ?", (name, id_, key)
             ).fetchone()
         ):
-            self._db.execute("INSERT INTO cancels VALUES (?, ?, ?, ?)", (name, key, id_, now_ms))
+            self._db.execute("INSERT INTO cancels VALUES (?, ?, ?, ?, ?)", (name, key, id_, now_ms, until_ms or 0))
             self._cancels += 1
 
-    def forget_cancels(self, before_ms: int) -> None:
-        """Those whose message has not come since then."""
-        self._cancels -= self._db.execute("DELETE FROM cancels WHERE at_ms < ?", (before_ms,)).rowcount
+    def forget_cancels(self, before_ms: int, now_ms: int) -> None:
+        """Those whose message has not come since then, and that need not be kept any longer."""
+        old = "DELETE FROM cancels WHERE at_ms < ? AND until_ms < ?"
+        self._cancels -= self._db.execute(old, (before_ms, now_ms)).rowcount
 
     @property
     def remembered_cancels(self) -> int:
@@ -189,9 +192,10 @@ class Store:
         execute_many(self._db, gone, positions, 2)
         self.waiting -= len(done)
         self._write_outcomes(done)
+        usual = Outcome.DELIVERED
         for one in done:
-            if one.outcome is not Outcome.DELIVERED:
-                self._db.execute("UPDATE messages SET outcome = ? WHERE seq = ?", (one.outcome, one.seq))
+            if one.outcome is not usual:
+                self._db.execute("UPDATE messages SET outcome = ? WHERE seq = ?", (int(one.outcome), one.seq))
 
     @property
     def last_seq(self) -> int:
@@ -285,14 +289,16 @@ class Store:
         self._next_seq += len(incoming)
         messages: list[Value] = []
         bodies: list[Value] = []
+        waiting: list[tuple[int, int, int | None, int]] = []
         for seq, item in zip(seqs, incoming, strict=True):
-            message = item.message
-            messages += (seq, item.name, message.due_ms, message.key, message.id, item.content)
-            bodies += (seq, _stored(message.payload))
-        waiting = sorted([(it.message.due_ms, seq, it.lane, it.size) for seq, it in zip(seqs, incoming, strict=True)])
+            message, due_ms, payload = item.message, item.message.due_ms, item.message.payload
+            messages += (seq, item.name, due_ms, message.key, message.id, bytearray(item.content))
+            bodies += (seq, bytearray(payload) if isinstance(payload, bytes) else str(payload, "utf-8"))
+            waiting.append((due_ms, seq, item.lane, item.size))
+        waiting.sort()
         insert(self._db, "messages (seq, name, due_ms, key, id, content)", messages, 6)
         insert(self._db, "bodies (seq, payload)", bodies, 2)
-        insert(self._db, "waiting (due_ms, seq, lane, size)", list(chain.from_iterable(waiting)), 4)
+        insert(self._db, "waiting (due_ms, seq, lane, size)", list(chain.from_iterable(waiting)), 4, key=2)
         self.ids.add([item.name for item in incoming], seqs)
         self.waiting += len(incoming)
         return seqs
@@ -309,9 +315,11 @@ class Store:
 
     def _write_outcomes(self, done: Sequence[Done]) -> None:
         values: list[Value] = []
-        for one in done:
-            values += (one.seq, one.outcome, one.at_ms, one.lateness_us, one.attempts, one.redelivered)
-        insert(self._db, "ledger (seq, outcome, at_ms, lateness_us, attempts, redelivered)", values, 6)
+        for n, one in enumerate(done, self._last_n + 1):
+            again = int(one.redelivered)
+            values += (n, one.seq, int(one.outcome), one.at_ms, one.lateness_us, one.attempts, again)
+        insert(self._db, "ledger (n, seq, outcome, at_ms, lateness_us, attempts, redelivered)", values, 7)
+        self._last_n += len(done)
 
     def _known(self, seq: int, key: str | None, id_: str) -> Known | None:
         row = self._db.execute(
@@ -324,11 +332,7 @@ class Store:
         return [Waiting(due_ms, seq, lane, size, bool(again)) for due_ms, seq, lane, size, again in rows.fetchall()]
 
 
-def _stored(payload: msgspec.Raw | bytes) -> str | bytes:
-    return payload if isinstance(payload, bytes) else str(payload, "utf-8")
-
-
 def size_of(message: Message) -> int:
     """Bytes that it takes in memory, near enough for the bounds of D8."""
-    name = len(message.id.encode()) + (len(message.key.encode()) if message.key else 0)
-    return _ENTRY_BYTES + len(bytes(message.payload)) + name
+    name = len(message.id) + (len(message.key) if message.key else 0)
+    return _ENTRY_BYTES + memoryview(message.payload).nbytes + name

@@ -1,4 +1,4 @@
-"""How much may be uncommitted: at most two groups of outcomes, then sending waits (rule D5)."""
+"""How much may be uncommitted: at most two groups of outcomes, then sending waits; who goes first (rules D3, D5)."""
 
 import threading
 from collections.abc import Callable
@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from tickwheel.delivery import DeliveryFailed, writer
-from tickwheel.delivery.dispatcher import Settled
 from tickwheel.delivery.sender import Sender
 from tickwheel.delivery.store import Done, Outcome
 
@@ -34,8 +33,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Seconds:
     return made
 
 
-def outcome(seq: int) -> list[Settled]:
-    return [Settled(Done(seq, 5, Outcome.DELIVERED, 5))]
+def outcome(seq: int) -> list[Done]:
+    return [Done(seq, 5, Outcome.DELIVERED, 5, 0)]
 
 
 def test_outcomes_that_are_not_committed_for_two_groups_time_hold_the_senders__D5(desk: Desk, clock: Seconds) -> None:
@@ -77,6 +76,27 @@ def test_while_a_group_is_being_committed_the_next_may_be_one_groups_time_old__D
     assert writer._is_behind()
 
 
+def test_a_commit_that_hangs_holds_the_senders_though_nothing_else_is_uncommitted__D5_D10(
+    desk: Desk, clock: Seconds, during_commit: Callable[..., None]
+) -> None:
+    """SQL sinks forget what they were sent a minute ago, which must be committed by then."""
+    desk.start()
+    writer = desk.engine.writer
+    seen = []
+
+    def act() -> None:
+        clock.now_s += 9
+        seen.append(writer._is_behind())
+        clock.now_s += 2
+        seen.append(writer._is_behind())
+
+    writer.report(outcome(1))
+    during_commit(desk, act)
+    writer.step()
+    assert seen == [False, True]
+    assert not writer._is_behind()
+
+
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize("how", ["commit", "failure"])
 def test_a_sender_that_waits_goes_on_after_the_commit_and_ends_after_a_failure__D5(
@@ -109,3 +129,36 @@ def test_nothing_is_handed_to_the_sink_once_delivery_has_failed__D5(desk: Desk) 
     sender = Sender(desk.engine.dispatcher, desk.sink, gate=failed.gate, note_position=failed.note_position)
     assert sender.step(lambda _: None, wait=False) is False
     assert desk.sink.attempts == []
+
+
+@pytest.mark.timeout(20)
+def test_more_is_accepted_only_when_the_senders_have_heard_of_what_is_due__D3(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tickwheel.delivery.writer._GIVE_WAY_S", 600)
+    desk.start()
+    for ms in range(1, 11):
+        desk.accept(str(ms), ms)
+    desk.timer.advance(10)  # ten moments have come
+    writer, dispatcher = desk.engine.writer, desk.engine.dispatcher
+    assert dispatcher.is_behind
+    thread = threading.Thread(target=writer._give_way)
+    thread.start()
+    while not writer._changed._waiters:
+        pass
+    assert desk.sender.step(lambda _: None, wait=False)
+    thread.join()
+    assert not dispatcher.is_behind
+
+
+@pytest.mark.timeout(20)
+def test_a_destination_that_hangs_does_not_keep_messages_from_being_accepted__D5(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tickwheel.delivery.writer._GIVE_WAY_S", 0.001)
+    desk.start()
+    for ms in range(1, 11):
+        desk.accept(str(ms), ms)
+    desk.timer.advance(10)
+    desk.engine.writer._give_way()
+    assert desk.engine.dispatcher.is_behind

@@ -33,7 +33,7 @@ def run_now(desk: Desk) -> None:
     writer = desk.engine.writer
     is_busy = True
     while is_busy:
-        is_busy = bool(writer._tickets or writer._settled or writer._is_woken)
+        is_busy = bool(writer._tickets or writer._done or writer._is_woken)
         if is_busy:
             writer.step()
         desk.timer.advance(0)

@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from tickwheel.delivery.lanes import State
 from tickwheel.delivery.store import Waiting
-from tickwheel.delivery.window import Bounds, Entry, Lane, State, Window
+from tickwheel.delivery.window import Bounds, Entry, Lane, Window
 
 LAST = (1 << 63) - 1
 Position = tuple[int, int]
@@ -23,7 +24,7 @@ def opened(cursor_ms: int = 1_000, *, is_global: bool = False, **bounds: int) ->
 
 
 def add(window: Window, *rows: Waiting) -> list[Entry | None]:
-    return [window.admit(one)[0] for one in rows]
+    return [window.admit(one, []) for one in rows]
 
 
 def lane_of(window: Window, number: int = 1) -> Lane:
@@ -59,9 +60,9 @@ def test_a_lane_that_was_left_empty_does_not_take_a_new_one_with_it__D4() -> Non
     take(window, lane_of(window))
     window.land(first)  # delivered, not committed
     window.land(second)  # cancelled
-    window.forget(2)
+    window.forget([2])
     [third] = add(window, row(30, 3))
-    window.forget(1)  # now the first is committed too
+    window.forget([1])  # now the first is committed too
     [fourth] = add(window, row(40, 4))
     assert third
     assert fourth
@@ -92,7 +93,7 @@ def test_what_comes_between_the_cursor_and_the_rest_of_a_lane_is_not_lost__D4() 
     for seq in (4, 5, 6, 7, 8):
         if entry := window.get(seq):
             window.land(entry)
-            window.forget(seq)
+            window.forget([seq])
     out = []
     for _ in range(20):
         advance(window, waiting, 1_000)
@@ -101,7 +102,7 @@ def test_what_comes_between_the_cursor_and_the_rest_of_a_lane_is_not_lost__D4() 
             out.append(entry.position)
             del waiting[entry.position]
             window.land(entry)
-            window.forget(entry.seq)
+            window.forget([entry.seq])
     assert out == [(10, 1), (20, 2), (25, 9), (30, 3)]
 
 
@@ -141,7 +142,7 @@ def test_cancelled_messages_behind_one_that_stays_are_not_kept_in_memory__D8() -
         [entry] = add(window, row(seq, seq))
         assert entry
         window.land(entry)
-        window.forget(seq)
+        window.forget([seq])
     assert len(window) == 1
     assert len(lane_of(window)._heap) < 1_000
 
@@ -151,7 +152,7 @@ def test_a_lane_goes_when_the_rest_of_it_was_cancelled_in_the_store__D8() -> Non
     add(window, row(1, 1), row(2, 2))
     entry = take(window, lane_of(window))
     window.land(entry)
-    window.forget(1)
+    window.forget([1])
     advance(window, {}, 1_000)  # the second was cancelled meanwhile
     assert list(window.lanes()) == []
 
@@ -176,7 +177,7 @@ class World:
         lane = self.rng.choice([None, 1, 1, 2, 3])
         one = row(self.now_ms + self.rng.randrange(-20, 60), self.seq, lane, self.rng.randrange(1, 40))
         self.waiting[one.position] = one
-        self.window.admit(one)
+        self.window.admit(one, [])
 
     def load(self) -> None:
         scan, window = self.rng.randrange(1, 8), self.window
@@ -228,7 +229,7 @@ class World:
         self.rng.shuffle(self.over)
         for entry in self.over:
             del self.waiting[entry.position]
-            self.window.forget(entry.seq)
+            self.window.forget([entry.seq])
         self.over = []
 
     def check(self) -> None:

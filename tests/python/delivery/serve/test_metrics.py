@@ -128,8 +128,8 @@ def test_a_store_that_cannot_be_read_is_said_and_ends_nothing__D11(
 @pytest.mark.parametrize("bound_us", BOUNDS_US)
 def test_a_bound_belongs_to_its_bucket__D11(bound_us: int) -> None:
     lateness = Lateness()
-    lateness.add(bound_us)
-    lateness.add(bound_us + 1)
+    lateness.add([bound_us])
+    lateness.add([bound_us + 1])
     counts, sum_us = lateness.read()
     place = BOUNDS_US.index(bound_us)
     assert (counts[:place], counts[place], counts[place + 1]) == ([0] * place, 1, 2)

@@ -36,7 +36,7 @@ def delivery(
     attempt: int = 1,
 ) -> Delivery:
     message = Message(id_ or f"id{seq}", key, DUE_MS, payload)
-    return Delivery(seq, message, DUE_MS + 2, 1.25, attempt, redelivered)
+    return Delivery(seq, message, DUE_MS + 2, 1250, attempt, redelivered)
 
 
 def batch(seqs: Sequence[int]) -> list[Delivery]:

@@ -18,7 +18,7 @@ JSON = msgspec.Raw(b'{"x": 1.50}')
 
 
 def delivery(id_: str = "a", payload: msgspec.Raw | bytes = JSON) -> Delivery:
-    return Delivery(1, Message(id_, "k", 1, payload), delivered_at_ms=1_700_000_000_002, lateness_ms=1.23456)
+    return Delivery(1, Message(id_, "k", 1, payload), delivered_at_ms=1_700_000_000_002, lateness_us=1235)
 
 
 def test_a_line_has_the_fields_of_the_spec_in_order__D11() -> None:

@@ -84,6 +84,7 @@ def test_a_payload_comes_out_byte_for_byte__D1(spec: str, sink: Sink, payload: m
         "tickwheel-id": b"a",
         "tickwheel-store": b"store",
         "tickwheel-seq": b"5",
+        "tickwheel-attempt": b"1",
         "tickwheel-due": b"2023-11-14T22:13:20.000Z",
         "tickwheel-redelivered": b"true",
     }
@@ -168,6 +169,33 @@ def test_after_a_fatal_error_there_is_a_new_producer__D6(spec: str, monkeypatch:
     assert sink.send(batch([1, 2])) == {}
     sink.close()
     assert seqs(spec) == [1, 2]
+
+
+class SilentProducer:
+    """No answer ever comes."""
+
+    def __init__(self, _config: object) -> None:
+        self.waited_s = 0.0
+
+    def produce(self, *_args: object, **_more: object) -> None: ...
+
+    def list_topics(self, *_args: object, **_more: object) -> None: ...
+
+    def flush(self, timeout_s: float) -> int:
+        self.waited_s += timeout_s
+        return 1
+
+    def purge(self) -> None:
+        assert self.waited_s < 10
+
+
+def test_answers_are_waited_for_less_long_than_until_the_sink_is_cut_off__D6(
+    spec: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What goes on is then the same producer, by whose numbers the brokers know a late copy."""
+    monkeypatch.setattr(kafka, "Producer", SilentProducer)
+    sink = opened(spec, timeout_s=10)
+    assert sink.send(batch([1, 2])).keys() == {0, 1}
 
 
 def test_the_position_is_the_end_before_the_latest_send__D5(spec: str, sink: Sink) -> None:
@@ -266,6 +294,80 @@ def test_a_user_in_the_address_is_refused_and_not_shown__D10() -> None:
     with pytest.raises(WrongUsage) as error:
         open_sink("kafka://me:s3cret@host/t")
     assert "s3cret" not in str(error.value)
+
+
+class Noting:
+    """Makes what it stands for, and notes by which settings."""
+
+    def __init__(self, real: Any) -> None:
+        self._real = real
+        self.settings: dict[str, object] = {}
+
+    def __call__(self, settings: dict[str, object]) -> Any:
+        self.settings = settings
+        return self._real(settings)
+
+
+def test_the_producer_keeps_the_order_when_it_sends_again_and_waits_for_all_replicas__D4_D10(
+    spec: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What seed 004 asks for. It has one request on its way at a time; five are as good with an idempotent producer,
+    which numbers what it sends, so that a broker refuses what comes before its turn.
+    """
+    producer = Noting(Producer)
+    monkeypatch.setattr(kafka, "Producer", producer)
+    opened(spec, timeout_s=30).close()
+    assert producer.settings["enable.idempotence"] is True
+    assert producer.settings["acks"] == "all"
+    assert producer.settings["max.in.flight.requests.per.connection"] == 5
+    assert producer.settings["delivery.timeout.ms"] == 24_000  # it sends again by itself within that time
+    assert not producer.settings.keys() & {"retries", "message.send.max.retries"}, "as often as it wants"
+
+
+def test_the_consumer_commits_nothing_by_itself__D5(spec: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As seed 004 has it, how far it is, is committed with the outcomes: in the store."""
+    consumer = Noting(Consumer)
+    monkeypatch.setattr(kafka, "Consumer", consumer)
+    opened(spec).close()
+    assert consumer.settings["enable.auto.commit"] is False
+    assert consumer.settings["allow.auto.create.topics"] is False
+
+
+class NewTopic:
+    """A consumer of a topic whose partitions have no leader yet, so often."""
+
+    def __init__(self, times: int, code: int) -> None:
+        self._times = times
+        self._code = code
+
+    def __call__(self, settings: dict[str, object]) -> Any:
+        real = Consumer(settings)
+
+        class Asked:
+            def __getattr__(_, name: str) -> Any:  # noqa: N805
+                return getattr(real, name)
+
+            def get_watermark_offsets(_, *args: Any, **more: Any) -> Any:  # noqa: N805
+                self._times -= 1
+                if self._times >= 0:
+                    raise confluent_kafka.KafkaException(KafkaError(self._code))
+                return real.get_watermark_offsets(*args, **more)
+
+        return Asked()
+
+
+def test_a_partition_that_changes_its_leader_is_waited_for__D10(spec: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when a topic was made this moment, or a broker was shut down."""
+    monkeypatch.setattr(kafka, "Consumer", NewTopic(3, KafkaError.NOT_LEADER_FOR_PARTITION))
+    sink = opened(spec)
+    assert sink.send(batch([1])) == {}
+    sink.close()
+    monkeypatch.setattr(kafka, "Consumer", NewTopic(1_000, KafkaError.LEADER_NOT_AVAILABLE))
+    with pytest.raises(DeliveryFailed, match="LEADER_NOT_AVAILABLE"):
+        opened(spec, timeout_s=0.5)
+    monkeypatch.setattr(kafka, "Consumer", NewTopic(1, KafkaError.TOPIC_AUTHORIZATION_FAILED))
+    with pytest.raises(DeliveryFailed, match="TOPIC_AUTHORIZATION_FAILED"):
+        opened(spec)
 
 
 def test_up_to_256_go_at_once_by_one_thread__D10(sink: Sink) -> None:

@@ -65,9 +65,10 @@ def test_a_file_that_can_not_be_opened_is_wrong_usage__D2(tmp_path: Path) -> Non
         open_sink(f"file:{tmp_path / 'none' / 'out.ndjson'}")(SinkSettings("store"))
 
 
-def test_the_path_of_a_file_sink_is_known_before_it_is_opened__D10() -> None:
+def test_the_file_that_a_sink_writes_is_known_before_it_is_opened__D10() -> None:
     assert path_of("file:a:b?c") == Path("a:b?c")
-    assert [path_of(spec) for spec in ("-", "file:", "sqlite:x?table=T", "https://host/")] == [None] * 4
+    assert path_of("sqlite:x?y?table=T") == Path("x?y")
+    assert [path_of(spec) for spec in ("-", "file:", "sqlite:x", "sqlite:?table=T", "https://host/")] == [None] * 5
 
 
 @pytest.mark.parametrize(

@@ -252,7 +252,7 @@ def test_a_batch_of_mebibytes_is_one_transaction_still__D8(table: Table, sink: S
 
 
 def test_the_last_moment_there_is_can_be_written__D1(table: Table, sink: Sink) -> None:
-    last = Delivery(2**62, Message("a", None, 253_402_300_799_999, b""), 253_402_300_799_999, 0.0)
+    last = Delivery(2**62, Message("a", None, 253_402_300_799_999, b""), 253_402_300_799_999, 0)
     assert sink.send([last]) == {}
     assert str(table.ask(f"SELECT due FROM {table.name}")[0][0]).startswith(("9999-12-31", "10000"))
 

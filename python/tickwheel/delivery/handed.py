@@ -1,0 +1,99 @@
+"""Messages that were read and checked elsewhere, on their way to a deliverer (rule S3): the rows of a hand-off.
+
+A row is one of three. What it lacks is null:
+
+| | `id`, `key` | `due_ms`, `delay_ms` | `payload`, `is_json` | `source`, `line` | `reason`, `allowed` |
+|---|---|---|---|---|---|
+| a message | its name | due; the delay too, if it gave one | what is delivered | where it stood | |
+| a cancel | its name | | | where it stood | |
+| a dead letter | | | the record as it stood | where it stood | why, and what is allowed |
+
+`copies` tells how many more of the message came, with the same content, and were dropped on the way.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final, TypeAlias
+
+import msgspec
+import pyarrow as pa
+
+from tickwheel.delivery.errors import BadRecord
+from tickwheel.delivery.items import Dropped, Item, Put, letter_of
+from tickwheel.delivery.message import MAX_PAYLOAD, Cancel, Fields, Message, check_name, checked
+from tickwheel.delivery.record import Record
+from tickwheel.delivery.sinks.lines import record_of
+
+HANDED: Final = pa.schema(
+    [
+        pa.field("id", pa.string()),
+        pa.field("key", pa.string()),
+        pa.field("due_ms", pa.int64()),
+        pa.field("delay_ms", pa.float64()),
+        pa.field("payload", pa.binary()),
+        pa.field("is_json", pa.bool_()),
+        pa.field("source", pa.string()),
+        pa.field("line", pa.int64()),
+        pa.field("reason", pa.string()),
+        pa.field("allowed", pa.string()),
+        pa.field("copies", pa.int32(), nullable=False),
+    ]
+)
+
+KEEP_CANCELS_DAYS: Final = 400
+"""A cancel comes at once, while its message may be held for so long (rule D7)."""
+
+Row: TypeAlias = tuple[Any, ...]
+
+
+def row_of(found: Message | Cancel | BadRecord, record: Record) -> Row:
+    """What a record turned out to be, as a row; of a cancel the payload is not kept."""
+    where = record.source, record.line
+    match found:
+        case Message():
+            is_json = isinstance(found.payload, msgspec.Raw)
+            payload = bytes(found.payload)
+            return (found.id, found.key, found.due_ms, found.delay_ms, payload, is_json, *where, None, None, 0)
+        case Cancel():
+            return (found.id, found.key, None, None, None, None, *where, None, None, 0)
+        case BadRecord():
+            letter = letter_of(record, found)
+            return (None, None, None, None, letter.record, None, *where, letter.reason, letter.allowed, 0)
+
+
+def batch_of(rows: Sequence[Row]) -> Any:
+    """Rows as an Arrow batch. O(rows)."""
+    columns = zip(*rows, strict=True) if rows else [()] * len(HANDED)
+    return pa.record_batch([pa.array(column, kind.type) for column, kind in zip(columns, HANDED, strict=True)], HANDED)
+
+
+def items_of(batch: Any, max_payload: int = MAX_PAYLOAD) -> list[Item]:
+    """What to hand to the writer, in order. A row that no deliverer can take becomes a dead letter. About 5 µs a row.
+
+    Errors: `BadRecord` if the batch is not one of `HANDED`.
+    """
+    if not batch.schema.equals(HANDED):
+        raise BadRecord(
+            f"the columns are {', '.join(batch.schema.names)[:200]}", f"those of a hand-off: {HANDED.names}"
+        )
+    items: list[Item] = []
+    dropped = 0
+    for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+        items.append(_item(row, max_payload))
+        dropped += row[-1]
+    return [*items, Dropped(dropped)] if dropped else items
+
+
+def _item(row: Row, max_payload: int) -> Item:
+    id_, key, due_ms, delay_ms, payload, is_json, source, line, reason, allowed, _ = row
+    source, line = source or "hand-off", line or 0
+    data = payload or b""
+    if reason is not None:
+        return letter_of(Record(source, line, data, Fields()), BadRecord(reason, allowed or ""))
+    try:
+        if due_ms is None:
+            check_name(id_, key)
+            return Cancel(id_, key, KEEP_CANCELS_DAYS)
+        message = checked(Message(id_, key, due_ms, msgspec.Raw(data) if is_json else data, delay_ms), max_payload)
+        return Put.of(message, Record(source, line, record_of(message), Fields()))
+    except BadRecord as bad:
+        return letter_of(Record(source, line, data, Fields()), bad)

@@ -1,0 +1,24 @@
+"""Delayed delivery on Spark (rules S1 to S8): the same job as in one process, for what outgrows it.
+
+    source -> parse -> hold -> hand off -> a deliverer
+
+Each is a function from DataFrame to DataFrame, to build a pipeline from; `tickwheel deliver --engine spark` is one.
+"""
+
+from tickwheel.spark.hand_off import HandOff
+from tickwheel.spark.hold import hold
+from tickwheel.spark.parse import parse_files, parse_lines, parse_rows
+from tickwheel.spark.session import HOLD_SETTINGS, laptop_session
+from tickwheel.spark.sources import read_files, read_kafka
+
+__all__ = [
+    "HOLD_SETTINGS",
+    "HandOff",
+    "hold",
+    "laptop_session",
+    "parse_files",
+    "parse_lines",
+    "parse_rows",
+    "read_files",
+    "read_kafka",
+]

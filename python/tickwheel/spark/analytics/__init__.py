@@ -1,0 +1,92 @@
+"""Analytics (rule S6): a batch job over ledgers of delivery, to Parquet and one HTML page with plots.
+
+    stores --slices--> LEDGER_MESSAGES --figures--> Parquet --> page
+
+`schemas` tells what is read and every figure's columns, `ledgers` reads, `figures` are functions from DataFrame to
+DataFrame, `page` shows them. `tickwheel analyze LEDGER... --out DIR` is `analyze` on a session of its own.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+import pyarrow.parquet as pq
+from pyspark import StorageLevel
+from pyspark.sql import SparkSession
+
+from tickwheel.delivery.errors import WrongUsage
+from tickwheel.delivery.report import need_report
+from tickwheel.spark.analytics.figures import FIGURES
+from tickwheel.spark.analytics.ledgers import SLICE, check_ledgers, look, of_ledgers, read_ledgers
+from tickwheel.spark.analytics.output import PAGE, check_out, replacing
+
+__all__ = ["FIGURES", "WRITTEN", "analyze", "check", "look", "read_ledgers"]
+
+WRITTEN: Final = {
+    "ledgers.parquet": "a ledger",
+    "outcomes.parquet": "a ledger and outcome",
+    "lateness.parquet": "all messages",
+    "lateness_by_minute.parquet": "a minute of delivery",
+    "lateness_by_key.parquet": "one of the 100 busiest or 100 latest keys",
+    "lateness_by_size.parquet": "a bar of the histogram",
+    "hot_keys.parquet": "one of the 100 keys with most messages",
+    "attempts.parquet": "a number of attempts and an outcome",
+    "repeats.parquet": "all messages",
+    "throughput.parquet": "a minute",
+    "due_forecast.parquet": "a minute, an hour, a day",
+}
+"""What an analysis writes beside its page, and what has a row there."""
+
+
+def check(ledgers: Sequence[Path], out: Path) -> None:
+    """What can be told before anything is read. Errors: `WrongUsage`, also where libraries of the page are missing."""
+    try:
+        need_report()
+    except WrongUsage as error:
+        raise WrongUsage(str(error).removeprefix("--report: ")) from error
+    check_ledgers(ledgers)
+    check_out(out, WRITTEN)
+
+
+def analyze(
+    session: SparkSession,
+    ledgers: Sequence[Path],
+    out: Path,
+    *,
+    say: Callable[[str], object] | None = None,
+    slice_rows: int = SLICE,
+    wall_ns: Callable[[], int] = time.time_ns,
+) -> Path:
+    """Write every figure and the page to the folder `out`, and return the page's path. `say` is told each step;
+    `slice_rows` is how many messages a task reads.
+
+    Ledgers may be in use, and are not changed. They are read once, and kept on Spark's local disk until the end. What
+    was in `out` before, from an analysis, is replaced when all is made. Errors: `WrongUsage`, `StoreFailed`,
+    `DeliveryFailed` if it can't be written, those of Spark.
+    """
+    from tickwheel.delivery.report.page import save
+    from tickwheel.spark.analytics.page import render
+    from tickwheel.spark.analytics.shown import collect
+
+    say = say or _say_nothing
+    check(ledgers, out)
+    as_of_ms = wall_ns() // 1_000_000
+    found = look(ledgers, slice_rows)
+    messages = read_ledgers(session, found).persist(StorageLevel.DISK_ONLY)
+    try:
+        with replacing(out, WRITTEN) as new:
+            say(f"Reading {sum(len(it.slices) for it in found):,} slices of up to {slice_rows:,} messages.")
+            (new / "ledgers.parquet").mkdir()
+            pq.write_table(of_ledgers(found, as_of_ms), new / "ledgers.parquet" / "part-0.parquet")
+            for name, figure in FIGURES.items():
+                say(f"Making {name}.parquet.")
+                figure(messages).write.parquet(f"file://{new.resolve()}/{name}.parquet")
+            say(f"Making {PAGE}.")
+            save(new / PAGE, render(collect(messages, new, as_of_ms), WRITTEN))
+    finally:
+        messages.unpersist()
+    return out / PAGE
+
+
+def _say_nothing(_line: str) -> None: ...

@@ -1,0 +1,185 @@
+"""The figures, each a function from `LEDGER_MESSAGES` to a DataFrame with the columns that `schemas` tells.
+
+They are lazy, and need nothing but their argument, so that one can be used by itself. Each is in order. Memory is that
+of Spark's sorting and grouping, which takes disk instead: no percentile keeps the values of a group in memory.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812, as everybody calls it
+
+from tickwheel.delivery.report.lateness import BOUNDS_US
+from tickwheel.delivery.summary import PERCENTILES
+
+KEYS: Final = 100
+"""How many keys a figure has."""
+
+OUTCOMES: Final = ("delivered", "cancelled", "undeliverable", "waiting")
+MINUTE_MS: Final = 60_000
+UNITS_MS: Final = {"minute": MINUTE_MS, "hour": 60 * MINUTE_MS, "day": 1440 * MINUTE_MS}
+
+
+def outcomes(messages: DataFrame) -> DataFrame:
+    """How it ended, by ledger."""
+    found = messages.groupBy("ledger", "outcome").agg(
+        _count().alias("messages"),
+        _count(F.col("redelivered")).alias("redelivered"),
+        F.min("at_ms").alias("first_ms"),
+        F.max("at_ms").alias("last_ms"),
+    )
+    return _ordered(found, "ledger", "outcome")
+
+
+def lateness(messages: DataFrame) -> DataFrame:
+    """Of all that was delivered; one row, also where nothing was."""
+    return percentiles(_late(messages))
+
+
+def lateness_over_time(messages: DataFrame, step_ms: int) -> DataFrame:
+    """By time of delivery."""
+    late = _late(messages).withColumn("start_ms", _start("at_ms", step_ms))
+    return _ordered(percentiles(late, "start_ms"), "start_ms")
+
+
+def lateness_by_key(messages: DataFrame, most: int = KEYS) -> DataFrame:
+    """Of the `most` busiest and the `most` latest keys, which may be the same."""
+    late = _late(messages).where(F.col("key").isNotNull())
+    keys = late.groupBy("key").agg(_count().alias("messages"), F.max("lateness_us").alias("max_us"))
+    busiest, latest = _first(keys, "messages", most, "busiest"), _first(keys, "max_us", most, "latest")
+    shown = busiest.join(latest, "key", "outer").select("key", "busiest", "latest")
+    found = percentiles(late.join(F.broadcast(shown.select("key")), "key"), "key").join(F.broadcast(shown), "key")
+    return _ordered(found, F.col("messages").desc(), "key")
+
+
+def lateness_by_size(messages: DataFrame) -> DataFrame:
+    """A histogram, in bars that end at 1, 2 or 5 times a power of ten, their ends included; the last has the rest."""
+    late = F.col("lateness_us")
+    place = sum(((late > bound).cast("int") for bound in BOUNDS_US[:-1]), start=F.lit(0))
+    ends = F.array(*(F.lit(bound / 1000) for bound in BOUNDS_US))
+    found = _late(messages).groupBy(place.alias("place")).agg(_count().alias("messages"))
+    return _ordered(found.select(ends[F.col("place")].alias("up_to_ms"), "messages"), "up_to_ms")
+
+
+def hot_keys(messages: DataFrame, most: int = KEYS) -> DataFrame:
+    """The keys with most messages, what became of these, and their share of all."""
+    keys = messages.groupBy("key").agg(
+        _count().alias("messages"),
+        *(_count(F.col("outcome") == one).alias(one) for one in OUTCOMES),
+        _count(F.col("attempts") > 1).alias("retried"),
+    )
+    every = keys.agg(F.sum("messages").alias("every"))
+    order = F.col("messages").desc(), F.col("key")
+    found = keys.where(F.col("key").isNotNull()).orderBy(*order).limit(most).crossJoin(F.broadcast(every))
+    share = (F.col("messages") / F.col("every")).alias("share")
+    return _ordered(found.select("key", "messages", share, "retried", *OUTCOMES), *order)
+
+
+def attempts(messages: DataFrame) -> DataFrame:
+    """How many messages took how many attempts, and how they ended."""
+    found = messages.where(F.col("attempts").isNotNull()).groupBy("attempts", "outcome")
+    counts = found.agg(_count().alias("messages"), _count(F.col("redelivered")).alias("redelivered"))
+    return _ordered(counts, "attempts", "outcome")
+
+
+def repeats(messages: DataFrame) -> DataFrame:
+    """What may have arrived twice, as far as ledgers tell; one row."""
+    is_delivered, is_waiting = F.col("outcome") == "delivered", F.col("outcome") == "waiting"
+    names = messages.groupBy("key", "id").agg(
+        _count().alias("ledgers"),
+        _count(is_delivered).alias("delivered"),
+        _count(is_delivered & F.col("redelivered")).alias("redelivered"),
+        _count(is_waiting & F.col("redelivered")).alias("may_have_arrived"),
+    )
+    return names.agg(
+        *(F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in ("redelivered", "may_have_arrived")),
+        _count(F.col("ledgers") > 1).alias("in_several_ledgers"),
+        _count(F.col("delivered") > 1).alias("delivered_by_several"),
+    )
+
+
+def throughput(messages: DataFrame, step_ms: int = MINUTE_MS) -> DataFrame:
+    """What ended, by the time of that."""
+    ended = messages.where(F.col("at_ms").isNotNull()).groupBy(_start("at_ms", step_ms).alias("start_ms"))
+    counts = ended.agg(
+        *(_count(F.col("outcome") == one).alias(one) for one in OUTCOMES[:-1]),
+        F.sum("attempts").alias("attempts"),
+    )
+    return _ordered(counts, "start_ms")
+
+
+def due(messages: DataFrame, step_ms: int) -> DataFrame:
+    """What waits, by due time."""
+    waiting = messages.where(F.col("outcome") == "waiting").groupBy(_start("due_ms", step_ms).alias("start_ms"))
+    return _ordered(waiting.agg(_count().alias("messages")), "start_ms")
+
+
+def due_forecast(messages: DataFrame) -> DataFrame:
+    """What waits, by minute, by hour and by day of its due time: each waits in one row of each unit."""
+    minutes = due(messages, MINUTE_MS)
+    steps = F.explode(F.create_map(*(F.lit(one) for pair in UNITS_MS.items() for one in pair))).alias("unit", "step_ms")
+    start = (F.col("start_ms") - F.pmod("start_ms", "step_ms")).alias("start_ms")
+    found = minutes.select("start_ms", "messages", steps).select("unit", "step_ms", start, "messages")
+    counts = found.groupBy("unit", "step_ms", "start_ms").agg(F.sum("messages").alias("messages"))
+    return _ordered(counts, "step_ms", "start_ms").select("unit", "start_ms", "messages")
+
+
+FIGURES: Final[Mapping[str, Callable[[DataFrame], DataFrame]]] = {
+    "outcomes": outcomes,
+    "lateness": lateness,
+    "lateness_by_minute": partial(lateness_over_time, step_ms=MINUTE_MS),
+    "lateness_by_key": lateness_by_key,
+    "lateness_by_size": lateness_by_size,
+    "hot_keys": hot_keys,
+    "attempts": attempts,
+    "repeats": repeats,
+    "throughput": throughput,
+    "due_forecast": due_forecast,
+}
+"""Each is written under its name. What comes from recorded timer events will be a table of its own beside this one, as
+its functions take another DataFrame.
+"""
+
+
+def percentiles(late: DataFrame, *by: str) -> DataFrame:
+    """`messages` and the percentiles of `lateness_us` by nearest rank, for each group; without `by` always one row.
+
+    Values that are alike are counted first. Then each is numbered in its group by sorting, and the ranks are looked up:
+    `tickwheel.delivery.summary.rank`, in the same arithmetic.
+    """
+    group = Window.partitionBy(*by)
+    so_far = group.orderBy("lateness_us").rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    alike = late.groupBy(*by, "lateness_us").agg(_count().alias("alike"))
+    ranked = alike.withColumn("through", F.sum("alike").over(so_far)).withColumn("count", F.sum("alike").over(group))
+    found = [
+        (F.min(F.when(F.col("through") >= F.ceil(F.lit(q) * F.col("count")), F.col("lateness_us"))) / 1000).alias(
+            f"{name}_ms"
+        )
+        for name, q in PERCENTILES.items()
+    ]
+    return ranked.groupBy(*by).agg(F.coalesce(F.sum("alike"), F.lit(0)).alias("messages"), *found)
+
+
+def _late(messages: DataFrame) -> DataFrame:
+    return messages.where((F.col("outcome") == "delivered") & F.col("lateness_us").isNotNull())
+
+
+def _start(column: str, step_ms: int) -> Column:
+    return F.col(column) - F.pmod(F.col(column), F.lit(step_ms))
+
+
+def _ordered(figure: DataFrame, *by: Column | str) -> DataFrame:
+    """In one partition; a figure is small, and to sort it over several Spark would make it twice."""
+    return figure.repartition(1).sortWithinPartitions(*by)
+
+
+def _count(condition: Column | None = None) -> Column:
+    return F.count(F.lit(1)) if condition is None else F.count_if(condition)
+
+
+def _first(keys: DataFrame, column: str, most: int, place: str) -> DataFrame:
+    """The keys with the largest values, and their places from 1."""
+    order: Sequence[Column] = (F.col(column).desc(), F.col("key"))
+    return keys.orderBy(*order).limit(most).select("key", F.row_number().over(Window.orderBy(*order)).alias(place))

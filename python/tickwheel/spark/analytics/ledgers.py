@@ -1,0 +1,221 @@
+"""Ledgers as a DataFrame (rule S6): each is a store's SQLite file, read in slices by the tasks that need them.
+
+A store may be in use. What it held when it was looked at is found again however long the reading takes: outcomes up to
+the last one of then, and as waiting what waits now or has ended since. A slice is read in a transaction of its own, a
+short one, since the deliverer's log can't start anew while one is open. What the deliverer forgets meanwhile
+(`--keep-ids` days after its outcome) is missed, and so is a ledger's last row once its message is forgotten.
+"""
+
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from tickwheel.delivery.errors import StoreFailed, WrongUsage
+from tickwheel.delivery.items import OTHER_CONTENT
+from tickwheel.delivery.store import Outcome
+from tickwheel.delivery.store.owner import refuse_network
+from tickwheel.spark.analytics.schemas import LEDGER_MESSAGES
+
+SLICE: Final = 100_000
+"""Messages that a task reads."""
+
+_BATCH: Final = 10_000
+_TABLES: Final = {"messages", "waiting", "ledger", "dead_letters", "meta"}
+_WAITING: Final = "waiting"
+_ENDED: Final = {
+    None: _WAITING,
+    int(Outcome.DELIVERED): "delivered",
+    int(Outcome.CANCELLED): "cancelled",
+    int(Outcome.DEAD): "undeliverable",
+}
+
+_OUTCOMES: Final = """
+    SELECT seq, key, id, due_ms, ledger.outcome, at_ms, lateness_us, attempts, redelivered
+    FROM ledger JOIN messages USING (seq) WHERE n > :after AND n <= :through
+"""
+_WAIT: Final = """
+    SELECT seq, key, id, waiting.due_ms, NULL, NULL, NULL, NULL, redelivered FROM waiting JOIN messages USING (seq)
+    WHERE (waiting.due_ms, seq) > (:after_ms, :after_seq) AND (waiting.due_ms, seq) <= (:through_ms, :through_seq)
+    AND seq <= :last_seq
+    UNION ALL
+    SELECT seq, key, id, due_ms, NULL, NULL, NULL, NULL, redelivered FROM ledger JOIN messages USING (seq)
+    WHERE n > :last_n AND (due_ms, seq) > (:after_ms, :after_seq) AND (due_ms, seq) <= (:through_ms, :through_seq)
+    AND seq <= :last_seq
+"""
+_NEXT_WAITING: Final = """
+    SELECT due_ms, seq FROM waiting WHERE (due_ms, seq) > (?, ?) ORDER BY due_ms, seq LIMIT 1 OFFSET ?
+"""
+_BEFORE_ALL: Final = (-(2**63), 0)
+_AFTER_ALL: Final = (2**63 - 1, 2**63 - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """What one task reads: a statement and its values, for the ledger with this number."""
+
+    ledger: int
+    path: Path
+    statement: str
+    values: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """A store as it stood when it was looked at, and the slices that its messages are read in.
+
+    `dead_letters` are all there ever were; `conflicts` those whose name was known with other content, of the last
+    10,000.
+    """
+
+    path: Path
+    store_id: str
+    dead_letters: int
+    conflicts: int
+    slices: Sequence[Slice]
+
+
+def check_ledgers(paths: Sequence[Path]) -> None:
+    """Errors: `WrongUsage` if one is missing, no store, or a copy of another one; `StoreFailed`."""
+    if not paths:
+        raise WrongUsage("no ledger is named: name the file that was given to --store")
+    found: dict[str, Path] = {}
+    for path in paths:
+        with reading(path) as db:
+            store_id = _store_id(db)
+        if store_id in found:
+            raise WrongUsage(f"{path} is the same store as {found[store_id]}, or a copy of it: name one of them")
+        found[store_id] = path
+
+
+def look(paths: Sequence[Path], slice_rows: int = SLICE) -> Sequence[Ledger]:
+    """Each ledger as it stands, cut into slices. Goes through what waits once. Errors: as `check_ledgers`."""
+    check_ledgers(paths)
+    return [_look(number, path, slice_rows) for number, path in enumerate(paths)]
+
+
+def read_ledgers(session: SparkSession, ledgers: Sequence[Ledger]) -> DataFrame:
+    """`LEDGER_MESSAGES` of them all. Each slice is a task, on the host that has the files; memory is that of a batch.
+
+    Errors, from the tasks: `StoreFailed`.
+    """
+    slices = [part for ledger in ledgers for part in ledger.slices]
+
+    def read(batches: Iterable[Any]) -> Iterator[Any]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from read_slice(slices[number])
+
+    numbers = session.range(0, len(slices), 1, max(1, len(slices)))
+    return numbers.mapInArrow(read, LEDGER_MESSAGES)
+
+
+def read_slice(part: Slice) -> Iterator[Any]:
+    """Arrow batches of `LEDGER_MESSAGES`, in one transaction. Errors: `StoreFailed`."""
+    with reading(part.path) as db:
+        cursor = db.execute(part.statement, part.values)
+        while rows := cursor.fetchmany(_BATCH):
+            seq, key, id_, due_ms, outcome, at_ms, late_us, attempts, redelivered = zip(*rows, strict=True)
+            columns = [
+                pa.array([part.ledger] * len(rows), pa.int32()),
+                pa.array(seq, pa.int64()),
+                pa.array(key, pa.string()),
+                pa.array(id_, pa.string()),
+                pa.array(due_ms, pa.int64()),
+                pa.array([_ENDED[one] for one in outcome], pa.string()),
+                pa.array(at_ms, pa.int64()),
+                pa.array(late_us, pa.int64()),
+                pa.array(attempts, pa.int32()),
+                pa.array(map(bool, redelivered), pa.bool_()),
+            ]
+            yield pa.record_batch(columns, LEDGER_MESSAGES.names)
+
+
+def of_ledgers(ledgers: Sequence[Ledger], as_of_ms: int) -> Any:
+    """What was read, a row for each, as an Arrow table."""
+    return pa.table(
+        {
+            "ledger": pa.array(range(len(ledgers)), pa.int32()),
+            "path": pa.array([name_of(it.path) for it in ledgers], pa.string()),
+            "store_id": pa.array([it.store_id for it in ledgers], pa.string()),
+            "as_of_ms": pa.array([as_of_ms] * len(ledgers), pa.int64()),
+            "dead_letters": pa.array([it.dead_letters for it in ledgers], pa.int64()),
+            "conflicts": pa.array([it.conflicts for it in ledgers], pa.int64()),
+        }
+    )
+
+
+def name_of(path: Path) -> str:
+    """A path as text, where it holds bytes that are none too."""
+    return os.fsencode(path).decode("utf-8", "replace")
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[sqlite3.Connection]:
+    """A transaction that writes nothing. Errors: `WrongUsage`, `StoreFailed`.
+
+    Beside a store that nobody uses SQLite makes a `-shm` and an empty `-wal` file, as it must for reading, and leaves
+    them to whoever writes next.
+    """
+    if not path.is_file():
+        raise WrongUsage(f"there is no store {path}: name the file that was given to --store")
+    refuse_network(path.resolve().parent)
+    try:
+        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, isolation_level=None)) as db:
+            db.text_factory = _text
+            db.execute("BEGIN")
+            tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+            if not tables >= _TABLES:
+                raise WrongUsage(_no_store(path))
+            yield db
+    except sqlite3.Error as error:
+        if getattr(error, "sqlite_errorname", None) == "SQLITE_NOTADB":
+            raise WrongUsage(_no_store(path)) from error
+        raise StoreFailed.because(path, error) from error
+
+
+def _no_store(path: Path) -> str:
+    return f"{path} is not a store of tickwheel: name the file that was given to --store"
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
+
+
+def _store_id(db: sqlite3.Connection) -> str:
+    [(store_id,)] = db.execute("SELECT value FROM meta WHERE name = 'store_id'")
+    return str(store_id)
+
+
+def _look(number: int, path: Path, slice_rows: int) -> Ledger:
+    with reading(path) as db:
+        [(first_n, last_n)] = db.execute("SELECT ifnull(min(n), 1), ifnull(max(n), 0) FROM ledger")
+        [(last_seq,)] = db.execute("SELECT ifnull(max(seq), 0) FROM messages")
+        [(letters,)] = db.execute("SELECT ifnull(max(n), 0) FROM dead_letters")
+        [(conflicts,)] = db.execute("SELECT count(*) FROM dead_letters WHERE reason = ?", (OTHER_CONTENT.reason,))
+        slices = [
+            Slice(number, path.resolve(), _OUTCOMES, {"after": after, "through": min(after + slice_rows, last_n)})
+            for after in range(first_n - 1, last_n, slice_rows)
+        ]
+        for (after_ms, after_seq), (through_ms, through_seq) in _positions(db, slice_rows):
+            values = {
+                "after_ms": after_ms, "after_seq": after_seq, "through_ms": through_ms, "through_seq": through_seq,
+                "last_n": last_n, "last_seq": last_seq,
+            }  # fmt: skip
+            slices.append(Slice(number, path.resolve(), _WAIT, values))
+        return Ledger(path, _store_id(db), letters, conflicts, slices)
+
+
+def _positions(db: sqlite3.Connection, slice_rows: int) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
+    """What waits, cut: after this position, through that one."""
+    after: tuple[int, int] = _BEFORE_ALL
+    while through := db.execute(_NEXT_WAITING, (*after, slice_rows - 1)).fetchone():
+        yield after, through
+        after = through
+    yield after, _AFTER_ALL

@@ -1,0 +1,52 @@
+"""Every table of the analysis, in one place: what is read from ledgers, and the figures that come of it (rule S6).
+
+Times are epoch milliseconds (UTC) and end in `_ms`; `start_ms` is the beginning of a step of time, from 1970 on.
+Lateness is in milliseconds to the microsecond. Percentiles are exact, by nearest rank, and as those of every summary
+they are of what was delivered with a known lateness; `messages` beside them says how many that were.
+
+| figure | one row for | columns |
+|---|---|---|
+| `ledgers` | a ledger | `ledger, path, store_id, as_of_ms, dead_letters, conflicts` |
+| `outcomes` | a ledger and outcome | `ledger, outcome, messages, redelivered, first_ms, last_ms` |
+| `lateness` | all | `messages, p50_ms, p99_ms, p999_ms, max_ms` |
+| `lateness_by_minute` | a minute of delivery | `start_ms`, and as `lateness` |
+| `lateness_by_key` | one of the busiest or latest keys | `key`, as `lateness`, `busiest, latest` |
+| `lateness_by_size` | a bar of a histogram | `up_to_ms, messages` |
+| `hot_keys` | one of the keys with most messages | `key, messages, share, retried`, and one for each outcome |
+| `attempts` | a number of attempts and an outcome | `attempts, outcome, messages, redelivered` |
+| `repeats` | all | `redelivered, may_have_arrived, in_several_ledgers, delivered_by_several` |
+| `throughput` | a minute | `start_ms, delivered, cancelled, undeliverable, attempts` |
+| `due_forecast` | a minute, an hour, a day | `unit, start_ms, messages` |
+
+- `ledger` is its place on the command line, from 0. `conflicts`: dead letters whose key and id were known with other
+  content, of the last 10,000 of a ledger.
+- `outcome` is `delivered`, `cancelled`, `undeliverable` (a dead letter after its last attempt) or `waiting`.
+- `redelivered`: marked, since a run that crashed may have delivered it already; `may_have_arrived`: so marked, and it
+  waits. `in_several_ledgers`: the same key and id was accepted by more than one deliverer. Duplicates that a deliverer
+  dropped are in no ledger: the summary of a run counts them.
+- `busiest` and `latest` are places, from 1, by number of messages and by `max_ms`; of equals the lesser key comes
+  first. `null`: not among them.
+- `share` is of all messages, those without a key too; `retried` took more than one attempt.
+- `throughput` counts what ended in that minute, and `attempts` what was tried for it. A minute in which nothing
+  happened has no row, here and elsewhere.
+"""
+
+from typing import Final
+
+from pyspark.sql.types import BooleanType, IntegerType, LongType, StringType, StructField, StructType
+
+LEDGER_MESSAGES: Final = StructType(
+    [
+        StructField("ledger", IntegerType(), nullable=False),
+        StructField("seq", LongType(), nullable=False),
+        StructField("key", StringType()),
+        StructField("id", StringType(), nullable=False),
+        StructField("due_ms", LongType(), nullable=False),
+        StructField("outcome", StringType(), nullable=False),
+        StructField("at_ms", LongType()),
+        StructField("lateness_us", LongType()),
+        StructField("attempts", IntegerType()),
+        StructField("redelivered", BooleanType(), nullable=False),
+    ]
+)
+"""Every message that the ledgers know; one that waits has no `at_ms`, `lateness_us` and `attempts`."""

@@ -1,0 +1,126 @@
+"""The hand-off (rule S3): what the hold releases goes to the deliverers over Arrow Flight, and is theirs once answered.
+
+A deliverer answers a batch when it is on its disk, and knows what it has taken, so sending one again does no harm. One
+that is down is waited for: the micro-batch takes longer, the query does not fail, and as its state is committed only
+after it, nothing leaves the hold before it is answered.
+"""
+
+import logging
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+from pyarrow import flight
+from pyspark.sql import DataFrame
+
+from tickwheel.delivery.handed import HANDED
+from tickwheel.delivery.retry import Retry
+from tickwheel.delivery.serve.flight import HAND_OFF
+from tickwheel.spark.hold import PARTITIONS
+from tickwheel.spark.parse import partition_of
+from tickwheel.spark.schemas import MESSAGES, TAKEN
+
+_ROWS: Final = 2_000
+_BYTES: Final = 16 << 20
+_ANSWER_WITHIN_S: Final = 60.0
+_AGAIN: Final = Retry(first_ms=100, longest_ms=5_000)
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class HandOff:
+    """A function for `foreachBatch`, with one action. `deliverers`: `HOST:PORT` of Flight, in a fixed order, as a key
+    belongs to one of them; `token` is what they ask for.
+    """
+
+    deliverers: Sequence[str]
+    token: bytes | None = None
+
+    def __call__(self, near: DataFrame, _batch_id: int) -> None:
+        """Hand these `MESSAGES` off, those of a key in due order, and return when all are taken."""
+        rows = near.select(*MESSAGES.names, partition_of(PARTITIONS).alias("partition"))
+        # The hold spreads a key's seconds over tasks; here one task has all of a key, as what is overdue has no timer
+        # to bring it into order.
+        in_order = rows.repartition("partition").sortWithinPartitions("due_ms", "source", "line")
+        in_order.mapInArrow(self._send_all, TAKEN).collect()
+
+    def _send_all(self, batches: Iterator[Any]) -> Iterator[Any]:
+        """In a worker: the rows of one task, in order, to whom they belong."""
+        ways = [_Way(deliverer, self.token) for deliverer in self.deliverers]
+        try:
+            sent = 0
+            for batch in batches:
+                table = pa.table(batch)
+                whose = table.column("partition").to_numpy() % len(ways)
+                for number, way in enumerate(ways):
+                    for part in _parts(table.filter(pa.array(whose == number)).select(HANDED.names)):
+                        way.send(part)
+                        sent += part.num_rows
+            yield pa.record_batch([[sent]], ["rows"])
+        finally:
+            for way in ways:
+                way.close()
+
+
+class _Way:
+    """A stream to one deliverer, opened when it is needed, and again whenever it breaks."""
+
+    def __init__(self, deliverer: str, token: bytes | None) -> None:
+        self._deliverer = deliverer
+        self._token = token
+        self._stream: tuple[Any, Any, Any] | None = None
+
+    def send(self, batch: Any) -> None:
+        """Return once it is taken. Errors: `ArrowInvalid`, `FlightUnauthenticatedError`, which waiting won't mend."""
+        attempt = 0
+        while True:
+            try:
+                _, writer, reader = self._open()
+                writer.write_batch(batch)
+                reader.read_chunk()
+                return
+            except (
+                flight.FlightUnavailableError,
+                flight.FlightTimedOutError,
+                flight.FlightInternalError,
+                OSError,
+                StopIteration,
+            ) as error:
+                self.close()
+                attempt += 1
+                _log.warning("the deliverer %s does not answer (%s): trying again", self._deliverer, error)
+                time.sleep(_AGAIN.delay_ms(attempt) / 1000)
+
+    def close(self) -> None:
+        """Whatever state it is in."""
+        if self._stream is None:
+            return
+        client, writer, _ = self._stream
+        self._stream = None
+        for end in (writer.close, client.close):
+            with suppress(pa.ArrowException, OSError):
+                end()
+
+    def _open(self) -> tuple[Any, Any, Any]:
+        if self._stream is None:
+            client = flight.connect(f"grpc://{self._deliverer}")
+            headers = [(b"authorization", b"Bearer " + self._token)] if self._token else []
+            options = flight.FlightCallOptions(headers=headers)
+            writer, reader = client.do_exchange(flight.FlightDescriptor.for_path(HAND_OFF), options)
+            self._stream = client, writer, reader
+            writer.begin(HANDED)
+        return self._stream
+
+
+def _parts(table: Any) -> Iterator[Any]:
+    """Batches that a deliverer takes: by number of rows, and smaller ones where rows are large."""
+    if not table.num_rows:
+        return
+    step = max(1, min(_ROWS, _BYTES * table.num_rows // max(1, table.nbytes)))
+    for start in range(0, table.num_rows, step):
+        [batch] = table.slice(start, step).combine_chunks().to_batches()
+        yield batch.cast(HANDED)

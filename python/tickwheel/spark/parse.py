@@ -1,0 +1,112 @@
+"""From what a source gives to `MESSAGES` (rules D1, D2): by the readers of one-process delivery, in the workers.
+
+A record that breaks the schema becomes a dead letter, a row like any other, and ends nothing.
+"""
+
+import io
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+from urllib.parse import unquote, urlsplit
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812, as everybody calls it
+
+from tickwheel.delivery.arrow_rows import read_rows
+from tickwheel.delivery.errors import BadRecord, DeliveryFailed, WrongUsage
+from tickwheel.delivery.handed import batch_of, row_of
+from tickwheel.delivery.message import Columns, check
+from tickwheel.delivery.ndjson import read_ndjson
+from tickwheel.delivery.record import Record
+from tickwheel.delivery.sources import OpenSource, Source
+from tickwheel.spark.schemas import MESSAGES
+
+_Batches: TypeAlias = Iterator[Any]  # of pyarrow.RecordBatch, which has no types
+
+_TOGETHER: Final = 2_000
+_USUAL: Final = Columns()
+
+
+def parse_lines(records: DataFrame, columns: Columns = _USUAL) -> DataFrame:
+    """`RECORDS` as `MESSAGES`: each value is one NDJSON record, as from Kafka."""
+    return records.select("value", "source", "line").mapInArrow(
+        Parse(partial(records_of_lines, columns), columns), MESSAGES
+    )
+
+
+def parse_files(paths: DataFrame, columns: Columns = _USUAL) -> DataFrame:
+    """`PATHS` as `MESSAGES`: files of .ndjson, .jsonl, .csv or .parquet, that every worker can open."""
+    return paths.select("path").mapInArrow(Parse(partial(records_of_files, columns), columns), MESSAGES)
+
+
+def parse_rows(rows: DataFrame, columns: Columns = _USUAL, source: str = "rows") -> DataFrame:
+    """Any DataFrame with D1's columns, by these names, as `MESSAGES`; other columns make up the payload.
+
+    A column `line` would be part of the payload like any other: rows of a DataFrame have no place of their own, so
+    what is accepted first among equals is Spark's choice.
+    """
+    return rows.mapInArrow(Parse(partial(records_of_rows, columns, source), columns), MESSAGES)
+
+
+@dataclass(frozen=True, slots=True)
+class Parse:
+    """What the workers do: `read` makes records of Arrow batches, and each becomes a row."""
+
+    read: Callable[[_Batches], Iterable[Record]]
+    columns: Columns
+
+    def __call__(self, batches: _Batches) -> _Batches:
+        """Batches of `MESSAGES`."""
+        found = (row_of(_found(record, self.columns), record) for record in self.read(batches))
+        while rows := [*islice(found, _TOGETHER)]:
+            yield batch_of(rows)
+
+
+def _found(record: Record, columns: Columns) -> Any:
+    try:
+        return check(record.fields(), columns, time.time_ns())
+    except BadRecord as bad:
+        return bad
+
+
+def records_of_lines(columns: Columns, batches: _Batches) -> Iterator[Record]:
+    """Of `RECORDS`."""
+    for batch in batches:
+        for value, source, line in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            data = value or b""
+            records = [*read_ndjson(source or "", io.BytesIO(data), columns)]
+            if len(records) == 1:
+                yield records[0]._replace(line=line or 0)
+            else:
+                bad = BadRecord(f"the value holds {len(records)} records", "one JSON object a value")
+                yield Record(source or "", line or 0, data, bad)
+
+
+def records_of_files(columns: Columns, batches: _Batches) -> Iterator[Record]:
+    """Of `PATHS`. A file that can't be read is a dead letter."""
+    for batch in batches:
+        for uri in batch.column(0).to_pylist():
+            path = Path(unquote(urlsplit(uri).path) if uri.startswith("file:") else uri)
+            try:
+                yield from OpenSource(Source(str(path), path), columns, {})
+            except (DeliveryFailed, WrongUsage) as error:
+                yield Record(
+                    str(path), 0, b"", BadRecord(str(error), "a file that can be read, in the format of its suffix")
+                )
+
+
+def records_of_rows(columns: Columns, source: str, batches: _Batches) -> Iterator[Record]:
+    """Of rows with D1's columns."""
+    for batch in batches:
+        for rows in read_rows(batch, columns):
+            for place, content in enumerate(rows.contents):
+                yield Record(source, 0, rows.data(place), content)
+
+
+def partition_of(count: int) -> Any:
+    """The column that says to which of `count` partitions a row of `MESSAGES` belongs: by its key, or else its id."""
+    return F.pmod(F.xxhash64(F.coalesce("key", "id")), F.lit(count)).cast("int")

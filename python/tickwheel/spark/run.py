@@ -1,0 +1,116 @@
+"""`tickwheel deliver --engine spark` (rule S1): a run like any other, whose reader is a streaming query on Spark.
+
+The engine is in this process, and gets what is near over Arrow Flight on loopback. With `--deliverer` it is elsewhere
+(rule S5), and this process only feeds it.
+"""
+
+import contextlib
+import secrets
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from tickwheel.delivery.engine import Engine
+from tickwheel.delivery.errors import DeliveryFailed
+from tickwheel.delivery.message import MAX_PAYLOAD, Columns
+from tickwheel.delivery.serve.door import Address, Door
+from tickwheel.delivery.serve.flight import FlightDoor
+from tickwheel.delivery.sources import Source
+from tickwheel.spark.feed import Pipeline, held
+from tickwheel.spark.hand_off import HandOff
+
+HERE: Final = "here"
+"""How the checkpoint names a deliverer that is the process itself, on whatever port."""
+
+_STREAMS_END_WITHIN_S: Final = 2
+
+
+def reader_of(
+    sources: Sequence[Source], columns: Columns, checkpoint: Path | None, lead_ms: int
+) -> "Callable[[Engine, Path], SparkReading]":
+    """What makes the reader of a run; the checkpoint is beside the store, unless it is given. Errors: `WrongUsage`."""
+    pipeline = Pipeline(sources, columns, checkpoint or Path(), lead_ms, [HERE])
+
+    def read(engine: Engine, store: Path) -> SparkReading:
+        beside = store.with_name(f"{store.name}.checkpoint")
+        return SparkReading(replace(pipeline, checkpoint=checkpoint or beside), engine)
+
+    return read
+
+
+class SparkReading(threading.Thread):
+    """A thread that looks after the query; the query's own threads are in a JVM."""
+
+    def __init__(self, pipeline: Pipeline, engine: Engine) -> None:
+        super().__init__(name="spark-deliver", daemon=True)
+        self._pipeline = pipeline
+        self._engine = engine
+        self._is_stopping = threading.Event()
+        self._over = threading.Event()
+        self.stopped_at: str | None = "its start"
+
+    def has_ended(self, timeout_s: float) -> bool:
+        """Whether all was handed off, or the query failed, within that time."""
+        return self._over.wait(timeout_s)
+
+    def stop(self) -> None:
+        """End the query, and wait for that."""
+        self._is_stopping.set()
+        if self.is_alive():
+            self.join()
+
+    def run(self) -> None:
+        """In the thread; every error ends the run by the engine."""
+        try:
+            with _door(self._engine) as (address, token):
+                if self._pipeline.feed(HandOff([address], token), self._is_stopping, self._check):
+                    self.stopped_at = None
+        except BaseException as error:
+            self._engine.fail(error)
+        self._over.set()
+
+    def _check(self, progress: Mapping[str, Any] | None) -> None:
+        self._engine.check()
+        if progress is not None:
+            self.stopped_at = f"micro-batch {progress['batchId']}"
+
+
+def feed_others(pipeline: Pipeline, token: bytes | None, say: Callable[[str], object]) -> int:
+    """Feed deliverers that run elsewhere until all is theirs, or a signal comes; the exit code. Call it in the main
+    thread. Errors: `WrongUsage`.
+    """
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    last = -1
+
+    def tell(progress: Mapping[str, Any] | None) -> None:
+        nonlocal last
+        if progress is not None and progress["batchId"] // 10 != last:  # every ten seconds or so
+            last = progress["batchId"] // 10
+            say(f"{held(progress):,} groups held; micro-batch {progress['batchId']}")
+
+    try:
+        if pipeline.feed(HandOff(pipeline.deliverers, token), stop, tell):
+            say("all was handed off")
+            return 0
+    except DeliveryFailed as error:
+        say(f"Failed: {error}; run it again to go on")
+        return 3
+    say(f"Stopped; run it again to go on from {pipeline.checkpoint}")
+    return 130
+
+
+@contextlib.contextmanager
+def _door(engine: Engine) -> Iterator[tuple[str, bytes]]:
+    """A port for the hand-off, on loopback and with a token of its own, as others may use this machine."""
+    token = secrets.token_hex(32).encode()
+    address = Address.of("--flight", "127.0.0.1:0")
+    door = FlightDoor(address.url("grpc", 0), engine.writer.submit, Door(token, address), MAX_PAYLOAD)
+    try:
+        yield f"{address.ip}:{door.port}", token
+    finally:
+        door.stop(_STREAMS_END_WITHIN_S)

@@ -1,0 +1,74 @@
+"""A Spark session with the settings that fit a laptop, and that the hold needs (rules S1, S2).
+
+On a cluster `spark-submit` makes the session; `HOLD_SETTINGS` are what it must be given there too.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from tickwheel.delivery.errors import WrongUsage
+
+JAVA: Final = 17
+
+HOLD_SETTINGS: Final[Mapping[str, str]] = {
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    # A micro-batch writes what it changed, not the whole state.
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+}
+"""What the hold needs, wherever it runs."""
+
+_LAPTOP: Final[Mapping[str, str]] = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.catalogImplementation": "in-memory",
+    "spark.sql.shuffle.partitions": "2",  # as many as there are cores; the state's are those of the first run
+    # The stack is deep, as Spark looks at the text of an error with a pattern when a query is stopped.
+    "spark.driver.extraJavaOptions": (
+        "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xss4m "
+        f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"
+    ),
+    "spark.sql.session.timeZone": "UTC",
+}
+_CORES: Final = 2
+_ATTEMPTS: Final = 4  # of a task, as a worker may be killed; Spark's local mode has one
+
+
+def laptop_session(name: str = "tickwheel", settings: Mapping[str, str] | None = None) -> SparkSession:
+    """A session in this process and a JVM beside it, on two cores; what `settings` say goes before all else.
+
+    Errors: `WrongUsage` where Java 17 is not found. Takes some seconds.
+    """
+    need_java()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    builder = SparkSession.builder.appName(name).master(f"local[{_CORES},{_ATTEMPTS}]")
+    for key, value in {**_LAPTOP, **HOLD_SETTINGS, **(settings or {})}.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+def need_java() -> None:
+    """Errors: `WrongUsage` if there is no Java, or one that Spark can't use."""
+    java = Path(os.environ["JAVA_HOME"], "bin", "java") if os.environ.get("JAVA_HOME") else Path("java")
+    try:
+        told = subprocess.run([java, "-version"], capture_output=True, text=True, check=True).stderr  # noqa: S603
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise WrongUsage(
+            f"Java {JAVA} is needed for Spark, and {java} can't be run: install it, or set JAVA_HOME"
+        ) from error
+    found = re.search(r'version "(\d+)', told)
+    if found is None or int(found[1]) < JAVA:
+        first = told.splitlines()[0] if told else "an unknown version"
+        raise WrongUsage(f"Java {JAVA} is needed for Spark, and {java} is {first}: install it, or set JAVA_HOME")

@@ -1,0 +1,224 @@
+"""The sink `kafka://BROKERS/TOPIC` against a real broker (rules D4 to D6, D10, S8)."""
+
+import json
+import random
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka
+import msgspec
+import pytest
+
+from delivery.sinks.making import batch, child_sending, delivery, kill_when_it_says, opened
+from delivery.soak.load import Name, Received, make_load
+from delivery.soak.test_kill import Victim, kill_often
+from tickwheel.delivery import DeliveryQueue, Message
+from tickwheel.delivery.errors import DeliveryFailed
+
+from .broker import Broker, headers
+
+pytestmark = pytest.mark.timeout(300)
+
+DUE_MS = 1_700_000_000_000
+
+
+@pytest.fixture
+def up(broker: Broker) -> Iterator[Broker]:
+    """For those that stop it or let it stand still: afterwards it is there for the others."""
+    yield broker
+    broker.go_on()
+
+
+def name_of(record: confluent_kafka.Message) -> Name:
+    key = record.key()
+    return None if key is None else bytes(key).decode(), headers(record)["tickwheel-id"].decode()
+
+
+def seqs_by_key(records: list[confluent_kafka.Message]) -> dict[bytes | None, list[int]]:
+    """In the order in which a reader of the partition has them. Fails if a key is in two partitions."""
+    found: dict[Any, list[int]] = defaultdict(list)
+    where: dict[Any, int | None] = {}
+    for record in records:
+        found[record.key()].append(int(headers(record)["tickwheel-seq"]))
+        assert where.setdefault(record.key(), record.partition()) == record.partition()
+    return found
+
+
+def first_of_each(seqs: list[int]) -> list[int]:
+    return [*dict.fromkeys(seqs)]
+
+
+def test_rows_arrive_each_once_as_they_were_given_and_in_order_per_key__D4_D5_D10(
+    broker: Broker, topic: str, tmp_path: Path
+) -> None:
+    rng = random.Random(8)
+    due_ms = time.time_ns() // 1_000_000 + 3_000  # when all are accepted: what is overdue goes out as it comes
+    messages = [
+        Message(f"m{n}", f"key {rng.randrange(30)}", due_ms + rng.randrange(500), msgspec.Raw(b'{"n": %d}' % n))
+        for n in range(3_000)
+    ]
+    odd = [Message("empty", None, DUE_MS, b""), Message("bytes", None, DUE_MS, b"\xff\0\n")]
+    with DeliveryQueue(tmp_path / "s.db", to=broker.new_topic(topic)) as queue:
+        queue.put_many([*messages, *odd])
+        assert time.time_ns() // 1_000_000 < due_ms
+        assert queue.wait_until_empty(120)
+        assert (queue.summary.delivered, queue.summary.dead_letters) == (3_002, 0)
+    records = broker.records(topic)
+    came = {name_of(record): record.value() for record in records}
+    assert len(records) == 3_002
+    assert came == {(it.key, it.id): bytes(it.payload) for it in [*messages, *odd]}
+    assert {record.partition() for record in records} == {0, 1, 2, 3}
+    order = defaultdict(list)
+    for n, message in enumerate(messages):
+        order[message.key].append((message.due_ms, n, message.id))
+    for key, expected in order.items():
+        found = [name_of(record)[1] for record in records if name_of(record)[0] == key]
+        assert found == [id_ for _, _, id_ in sorted(expected)]
+
+
+def test_killed_again_and_again_it_loses_nothing_and_does_not_repeat_what_is_in_the_topic__D5_D10(
+    broker: Broker, topic: str, tmp_path: Path
+) -> None:
+    """Whatever is there when it starts again is found in the tail: committed as delivered or not."""
+    seed = random.SystemRandom().randrange(1 << 32)
+    print(f"seed {seed}")
+    load = make_load(4_000, seed=seed, keys=200, span_ms=3_600_000)
+    to = broker.new_topic(topic)
+
+    def end() -> dict[int, int]:
+        return {it.partition() or 0: (it.offset() or 0) + 1 for it in broker.records(topic)}
+
+    def names(records: list[confluent_kafka.Message]) -> set[Name]:
+        return {name_of(record) for record in records}
+
+    victim = Victim(tmp_path, to, load, seconds=5, arrived=end)
+    at_kill: list[dict[int, int]] = []
+    kill_often(victim, random.Random(seed), 6, lambda: at_kill.append(end()))
+    records = broker.records(topic)
+    # What has no key may be repeated in another partition, so there only time tells which was first.
+    keyed = [it for it in records if it.key() is not None]
+    in_order = keyed + sorted((it for it in records if it.key() is None), key=lambda it: it.timestamp()[1])
+    received = [
+        Received(name_of(it), headers(it)["tickwheel-redelivered"] == b"true", json.loads(it.value() or b""))
+        for it in in_order
+    ]
+    assert load.problems(received, may_repeat=True) == []
+    only_in_the_topic = 0
+    for before, committed in zip(at_kill, victim.committed, strict=False):
+        there = names([it for it in records if (it.offset() or 0) < before.get(it.partition() or 0, 0)])
+        later = names([it for it in records if (it.offset() or 0) >= before.get(it.partition() or 0, 0)])
+        assert committed <= there, "committed as delivered, and not there"
+        assert not there & later, "sent again though it was in the topic"
+        only_in_the_topic += len(there - committed)
+    print(f"{len(victim.committed)} kills, {only_in_the_topic} were in the topic only")
+
+
+def test_killed_after_the_send_it_is_found_in_the_topic__D5(broker: Broker, topic: str) -> None:
+    to = broker.new_topic(topic)
+    before = opened(to)
+    position = before.position()
+    before.close()
+    kill_when_it_says(child_sending(to, range(100)), "sent")
+    sink = opened(to)
+    assert set(sink.arrived(range(50, 200), position)) == set(range(50, 100))
+    assert list(sink.arrived(range(50, 200), sink.position())) == []
+    sink.close()
+
+
+def test_the_tail_is_read_though_its_begin_was_deleted_and_transactions_left_gaps__D5(
+    broker: Broker, topic: str
+) -> None:
+    """A transaction's end is a record that no reader sees, also as the last one of a partition."""
+    to = broker.new_topic(topic, partitions=1)
+    sink = opened(to)
+    position = sink.position()
+    sink.send(batch(range(10)))
+    partition = confluent_kafka.TopicPartition(topic, 0, 5)
+    admin = broker.admin()
+    [deleted] = admin.delete_records([partition]).values()
+    deleted.result(30)
+    other = confluent_kafka.Producer({"bootstrap.servers": broker.address, "transactional.id": topic, "log_level": 0})
+    other.init_transactions(30)
+    for ends in (other.commit_transaction, other.abort_transaction):
+        other.begin_transaction()
+        other.produce(topic, b"other")
+        other.flush(30)
+        ends(30)
+    again = opened(to)
+    assert set(again.arrived(range(20), position)) == set(range(5, 10))
+    assert again.send(batch([11])) == {}
+    again.close()
+    sink.close()
+
+
+def test_a_broker_that_stands_still_fails_the_send_in_time_and_the_next_one_is_in_order__D4_D6(
+    up: Broker, topic: str
+) -> None:
+    """What was on its way may be there twice; nothing comes behind what was sent after it."""
+    sink = opened(up.new_topic(topic), timeout_s=3.0)
+    assert sink.send([delivery(seq, key=f"k{seq % 10}") for seq in range(10)]) == {}
+    up.pause()
+    refused = sink.send([delivery(seq, key=f"k{seq % 10}") for seq in range(10, 20)])
+    assert refused.keys() == set(range(10))
+    up.go_on()
+    for begin in (10, 20, 30):
+        rest = {seq: delivery(seq, key=f"k{seq % 10}") for seq in range(begin, begin + 10)}
+        while rest:  # until all of these have arrived, as the deliverer does it
+            given = [*rest.values()]
+            refused = sink.send(given)
+            rest = {given[place].seq: given[place] for place in refused}
+    sink.close()
+    found = seqs_by_key(up.records(topic))
+    assert len(found) == 10
+    for key, seqs in found.items():
+        n = int((key or b"")[1:])
+        assert first_of_each(seqs) == [n, n + 10, n + 20, n + 30]
+        assert len(seqs) - 4 <= 1, "one attempt had no answer"
+        assert seqs == sorted(seqs), "a late copy came behind later records"
+
+
+@pytest.mark.parametrize("how", ["shut down", "standing still"])
+def test_a_broker_that_is_away_for_a_while_gets_every_message_in_order__D4_D6(
+    up: Broker, topic: str, tmp_path: Path, how: str
+) -> None:
+    keys = 20
+    to = up.new_topic(topic)
+    with DeliveryQueue(tmp_path / "s.db", to=to, max_attempts=1_000, sink_timeout_s=1.0) as queue:
+        queue.put_many([Message(f"a{n}", f"key {n % keys}", DUE_MS + n, b"%d" % n) for n in range(200)])
+        assert queue.wait_until_empty(60)
+        up.stop() if how == "shut down" else up.pause()
+        queue.put_many([Message(f"b{n}", f"key {n % keys}", DUE_MS + n, b"%d" % n) for n in range(200)])
+        assert not queue.wait_until_empty(3), "it is away"
+        up.go_on()
+        assert queue.wait_until_empty(120)
+        assert (queue.summary.delivered, queue.summary.dead_letters) == (400, 0)
+    records = up.records(topic)
+    assert len({name_of(record) for record in records}) == 400
+    found = seqs_by_key(records)
+    assert len(found) == keys
+    assert all(seqs == sorted(seqs) for seqs in found.values()), "a late copy came behind later records"
+    assert any(int(headers(record)["tickwheel-attempt"]) > 1 for record in records)
+
+
+def test_small_records_are_taken_where_all_of_them_together_are_too_large__D6(broker: Broker, topic: str) -> None:
+    """A topic may allow less than what a producer puts into one request."""
+    sink = opened(broker.new_topic(topic, partitions=1, config={"max.message.bytes": "20000"}))
+    given = [delivery(seq, payload=b"x" * 1_000) for seq in range(100)]
+    given[30] = delivery(30, payload=b"x" * 30_000)
+    refused = sink.send(given)
+    assert list(refused) == [30]
+    assert "MSG_SIZE_TOO_LARGE" in refused[30]
+    assert sink.send([delivery(100)]) == {}
+    sink.close()
+    found = [int(headers(it)["tickwheel-seq"]) for it in broker.records(topic)]
+    assert found == [seq for seq in range(101) if seq != 30]
+
+
+def test_a_topic_that_is_not_there_is_told_and_not_made__D10(broker: Broker, topic: str) -> None:
+    """Though this broker would make one for whoever asks."""
+    with pytest.raises(DeliveryFailed, match="UNKNOWN_TOPIC_OR_PART"):
+        opened(f"kafka://{broker.address}/{topic}")
+    assert topic not in broker.admin().list_topics(timeout=30).topics

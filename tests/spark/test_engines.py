@@ -1,0 +1,123 @@
+"""One suite, two engines: the same job in one process and on Spark holds the same promises (rules D1 to D7, S1).
+
+The job runs once for each engine, as a command, on files with duplicates, cancels, broken records, and messages that
+are overdue, near, and far enough to be held. Then each promise is looked at by itself.
+"""
+
+import json
+import random
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.timeout(240)
+
+KEYS = 40
+MESSAGES = 3_000
+FAR_MS = {"local": 8_000, "spark": 40_000}  # after Spark has started
+
+
+@dataclass
+class Run:
+    """What was given, and what came of it."""
+
+    folder: Path
+    given: dict[tuple[str | None, str], dict[str, Any]] = field(default_factory=dict)
+    cancelled: set[tuple[str | None, str]] = field(default_factory=set)
+    duplicates: int = 0
+    broken: int = 0
+    code: int = -1
+    told: str = ""
+
+    @property
+    def out(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in (self.folder / "out").read_text().splitlines()]
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((self.folder / "summary.json").read_text())
+        return found
+
+
+def give(run: Run, far_ms: int, seed: int) -> None:
+    """Four files: messages, their duplicates and cancels among them, all of a key in one file, as D4 asks."""
+    rng = random.Random(seed)
+    now_ms = time.time_ns() // 1_000_000
+    lines: dict[int, list[str]] = defaultdict(list)
+    for number in range(MESSAGES):
+        key = None if rng.random() < 0.1 else f"key {rng.randrange(KEYS)}"
+        file = hash(key) % 4 if key else number % 4
+        due_ms = now_ms + rng.choice([-1_000, far_ms // 2, far_ms]) + rng.randrange(500)
+        record = {"id": f"m{number}", "key": key, "due": due_ms, "payload": {"n": number, "x": "é" * rng.randrange(50)}}
+        run.given[key, record["id"]] = record
+        lines[file].append(json.dumps(record))
+        if rng.random() < 0.05:
+            lines[file].append(json.dumps(record))
+            run.duplicates += 1
+        if rng.random() < 0.03 and due_ms >= now_ms + far_ms:
+            lines[file].append(json.dumps({"id": record["id"], "key": key, "op": "cancel"}))
+            run.cancelled.add((key, record["id"]))
+        if rng.random() < 0.01:
+            lines[file].append('{"id": "no due"}')
+            run.broken += 1
+    (run.folder / "in").mkdir()
+    for file, found in lines.items():
+        (run.folder / "in" / f"{file}.ndjson").write_text("\n".join(found) + "\n")
+
+
+@pytest.fixture(scope="module", params=["local", "spark"])
+def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    made = Run(tmp_path_factory.mktemp(request.param))
+    give(made, FAR_MS[request.param], seed=int(time.time()))
+    options = ["--lead", "3"] if request.param == "spark" else []
+    ended = subprocess.run(
+        [sys.executable, "-m", "tickwheel.cli", "deliver", "in", "--engine", request.param, *options,
+         "--to", "file:out", "--store", "s.db", "--dead-letters", "dead", "--summary", "summary.json"],
+        cwd=made.folder, check=False, capture_output=True, text=True, timeout=200, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    made.code, made.told = ended.returncode, ended.stdout + ended.stderr
+    return made
+
+
+def test_nothing_is_lost_and_each_comes_once_as_it_was_given__D1_D5(run: Run) -> None:
+    assert run.code == 1, run.told  # as there are dead letters
+    came = {(line["key"], line["id"]): line for line in run.out}
+    assert len(came) == len(run.out)
+    assert came.keys() == run.given.keys() - run.cancelled
+    assert all(line["payload"] == run.given[name]["payload"] for name, line in came.items())
+
+
+def test_nothing_is_early__D3(run: Run) -> None:
+    assert all(line["lateness_ms"] >= 0 for line in run.out)
+
+
+def test_the_messages_of_a_key_come_in_order_of_due_time_and_acceptance__D4(run: Run) -> None:
+    """Of those that are due after all were read; what is overdue goes out as it comes."""
+    first_ms = max(record["due"] for record in run.given.values()) - 500
+    orders: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    for line in run.out:
+        record = run.given[line["key"], line["id"]]
+        if line["key"] is not None and record["due"] >= first_ms:
+            orders[line["key"]].append((record["due"], record["payload"]["n"]))
+    assert len(orders) == KEYS
+    assert all(order == sorted(order) for order in orders.values())
+
+
+def test_duplicates_cancels_and_dead_letters_are_counted_each_once__D2_D5_D7(run: Run) -> None:
+    found = run.summary
+    assert found["accepted"] == MESSAGES
+    assert found["delivered"] == MESSAGES - len(run.cancelled)
+    assert found["cancelled"] == len(run.cancelled) > 0
+    assert found["duplicates"] == run.duplicates > 0
+    assert found["dead_letters"] == run.broken > 0
+    assert found["not_delivered"] == 0
+    letters = [json.loads(line) for line in (run.folder / "dead").read_text().splitlines()]
+    assert len(letters) == run.broken
+    assert {(letter["record"], letter["reason"]) for letter in letters} == {('{"id": "no due"}', "due is missing")}
+    assert all(letter["source"].endswith(".ndjson") and letter["line"] > 0 for letter in letters)

@@ -1,0 +1,85 @@
+"""The steps together in a real query, from a stream of rows; and the wheel in Spark's workers (rules S1, S2, S7)."""
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tickwheel.delivery import DeliveryQueue
+from tickwheel.delivery.serve.door import Address, Door
+from tickwheel.delivery.serve.flight import FlightDoor
+from tickwheel.spark import HandOff, hold, parse_rows
+from tickwheel.spark.feed import held, start
+
+pytestmark = pytest.mark.timeout(180)
+
+
+def test_a_stream_of_rows_is_held_handed_off_and_delivered_and_the_state_is_empty_then__S1_S2_S3(
+    session: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "in").mkdir()
+    now_ms = time.time_ns() // 1_000_000
+    rows = [{"id": f"m{n}", "key": f"k{n % 7}", "due": now_ms + 30_000 + n * 10, "what": n} for n in range(300)]
+    rows += [rows[0], {"id": "near", "due": 5}, {"id": None, "due": 5}]
+    (tmp_path / "in" / "rows.json").write_text("\n".join(map(json.dumps, rows)))
+    stream = session.readStream.schema("id STRING, key STRING, due BIGINT, what INT").json(str(tmp_path / "in"))
+    arrived: list[str] = []
+    address = Address.of("--flight", "127.0.0.1:0")
+    with DeliveryQueue(tmp_path / "s.db", to=lambda delivery: arrived.append(delivery.message.id)) as queue:
+        door = FlightDoor("grpc://127.0.0.1:0", queue._running.engine.writer.submit, Door(None, address), 1 << 20)
+        near = hold(parse_rows(stream), lead_ms=2_000)
+        query = start(near, HandOff([f"127.0.0.1:{door.port}"]), tmp_path / "checkpoint")
+        try:
+            seen = watch(query)
+            assert queue.wait_until_empty(60)
+        finally:
+            query.stop()
+            door.stop(5)
+        counts = queue.summary
+    assert max(seen) > 0, "something was held"
+    assert sorted(arrived) == sorted({row["id"] for row in rows if row["id"]})
+    assert (counts.duplicates, counts.dead_letters) == (1, 1)
+
+
+def watch(query: Any) -> list[int]:
+    """How many groups were held after each micro-batch, until nothing is."""
+    seen: dict[int, int] = {}
+    while not seen or len(seen) < 3 or seen[max(seen)]:
+        assert query.isActive, query.exception()
+        if (progress := query.lastProgress) is not None and progress["stateOperators"]:
+            seen[progress["batchId"]] = held(progress)
+        time.sleep(0.1)
+    return list(seen.values())
+
+
+def count_down(batches: Iterator[Any]) -> Iterator[Any]:
+    """In a worker: delays in, how many of them the wheel lets go within a second out, and who did it."""
+    import os
+    import sys
+
+    was_there = "tickwheel" in sys.modules
+    from tickwheel.testing import ManualTimer
+
+    for batch in batches:
+        timer, gone = ManualTimer(), []
+        for delay_ms in batch.column(0).to_pylist():
+            timer.after(delay_ms, gone.append, delay_ms)
+        timer.advance(1_000)
+        assert gone == sorted(gone)
+        yield pa.record_batch([[os.getpid()], [len(gone)], [was_there]], ["pid", "gone", "was_there"])
+
+
+def test_the_wheel_works_in_workers_that_are_forked_and_used_again__S7(session: Any) -> None:
+    found = []
+    for _ in range(3):
+        delays = session.range(0, 4_000, 1, numPartitions=2).selectExpr("pmod(id * 7919, 2000) as delay_ms")
+        found.append(delays.mapInArrow(count_down, "pid BIGINT, gone BIGINT, was_there BOOLEAN").collect())
+    assert [sum(row.gone for row in rows) for rows in found] == [2_002] * 3
+    before = {row.pid for rows in found[:-1] for row in rows}
+    again = [row for row in found[-1] if row.pid in before]
+    assert again, "workers are used again"
+    assert all(row.was_there for row in again), "and have imported it already"
