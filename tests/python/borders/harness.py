@@ -91,23 +91,47 @@ def tid_of(name):
     raise AssertionError(f"no thread {name}")
 
 
+class CpuAlarm(ctypes.Structure):
+    """Linux's `struct sigevent`: after 10 ms of a thread's own CPU time that same thread gets the signal."""
+
+    _fields_ = (
+        ("value", ctypes.c_void_p),
+        ("signal", ctypes.c_int),
+        ("notify", ctypes.c_int),
+        ("tid", ctypes.c_int),
+        ("rest", ctypes.c_char * 44),
+    )
+
+    def __init__(self, libc, tid, signal):
+        super().__init__(None, signal, 4, tid)  # 4: SIGEV_THREAD_ID
+        self.libc, self.timer = libc, ctypes.c_void_p()
+        clock = (~tid << 3) | 6  # as clock_getcpuclockid builds it, of one thread
+        assert libc.timer_create(clock, ctypes.byref(self), ctypes.byref(self.timer)) == 0
+        assert libc.timer_settime(self.timer, 0, (ctypes.c_long * 4)(0, 0, 0, 10_000_000), None) == 0
+
+    def wait(self, limit=20):
+        left, end = (ctypes.c_long * 4)(), time.monotonic() + limit
+        while self.libc.timer_gettime(self.timer, left) == 0 and any(left):
+            assert time.monotonic() < end, "the thread never used 10 ms"
+            time.sleep(0.001)
+        self.libc.timer_delete(self.timer)
+
+
 def freeze_reaper_with_lock(seconds=1):
     """Makes a timer, and puts its reaper to sleep in the middle of a cascade, while it holds the native lock.
 
-    The signal's handler is libc's own `sleep`, which gets the number of the signal: 1 second for SIGHUP.
+    The signal's handler is libc's own `sleep`, which gets the number of the signal: 1 second for SIGHUP. It comes by
+    the reaper's own CPU time, so it does not matter when this thread gets to run.
     """
     libc = ctypes.CDLL(None)
     assert seconds == signal.SIGHUP
     libc.signal(seconds, libc.sleep)
-    for _ in range(12):
+    for _ in range(12):  # now and then it is caught between two pieces of work, without the lock
         timer = SystemTimer("frozen", wheel_size=4, start_ms=0)
-        batch = timer.add_many(ms(200_000, 367), nop)  # base 4: 1 1 2 3 3
+        alarm = CpuAlarm(libc, tid_of("reaper-frozen"), seconds)
+        batch = timer.add_many(ms(600_000, 367), nop)  # base 4: 1 1 2 3 3
         tasks = [timer.after(3_600_000, nop) for _ in range(10)]
-        tid = tid_of("reaper-frozen")
-        while sum(timer.stats()["cascaded"]) < 20_000:
-            pass
-        time.sleep(0.0003)  # the reaper is now among the others of its 200,000
-        libc.tgkill(os.getpid(), tid, seconds)
+        alarm.wait()
         asked = threading.Event()
         threading.Thread(target=lambda last=tasks.pop(), asked=asked: (last.cancel(), asked.set()), daemon=True).start()
         if not asked.wait(0.1):
