@@ -94,6 +94,11 @@ impl Front {
         }
     }
 
+    /// What it takes of memory.
+    pub(crate) fn bytes(&self) -> usize {
+        (self.run.capacity() + self.stragglers.capacity()) * size_of::<Key>()
+    }
+
     /// Every key in order, the dead ones too. O(n log n).
     pub(crate) fn sorted(&self) -> Vec<Key> {
         let mut keys: Vec<_> = self.run.iter().copied().chain(self.stragglers.iter().map(|key| key.0)).collect();

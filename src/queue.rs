@@ -32,6 +32,11 @@ impl BucketQueue {
         self.heap.pop().map(|key| unpack(&key))
     }
 
+    /// What it takes of memory.
+    pub(crate) fn bytes(&self) -> usize {
+        self.heap.capacity() * size_of::<Reverse<(u64, Reverse<u8>, u32)>>()
+    }
+
     /// All armed buckets by expiration, then level, then bucket.
     pub(crate) fn sorted(&self) -> Vec<Armed> {
         let mut all: Vec<_> = self.heap.iter().map(unpack).collect();

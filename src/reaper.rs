@@ -7,7 +7,8 @@
 #![forbid(unsafe_code)]
 
 use crate::executor::Executor;
-use crate::timer::{Timer, Wait};
+use crate::state::Wait;
+use crate::timer::Timer;
 
 /// Drives the timer until it is closed, or abandoned and empty.
 pub(crate) fn run<T>(timer: &Timer<T>, executor: &mut impl Executor) {

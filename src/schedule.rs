@@ -65,6 +65,8 @@ pub struct Claimed<T> {
     pub tag: u32,
     /// When it was due.
     pub due_us: u64,
+    /// Its add number.
+    pub number: u64,
 }
 
 impl<T> Schedule<T> {
@@ -133,10 +135,10 @@ impl<T> Schedule<T> {
     pub(crate) fn claim(&mut self, handle: Handle) -> Option<Claimed<T>> {
         let entry = self.wheel.slab.get(handle)?;
         debug_assert!(entry.place == Place::RELEASED, "only what was released can be claimed");
-        let (tag, due_us) = (entry.tag, entry.due_us);
+        let (tag, due_us, number) = (entry.tag, entry.due_us, entry.number);
         let task = self.wheel.slab.remove(handle)?;
         self.released -= 1;
-        Some(Claimed { task, tag, due_us })
+        Some(Claimed { task, tag, due_us, number })
     }
 
     /// What tag and task a released handle has.
@@ -204,6 +206,11 @@ impl<T> Schedule<T> {
     /// The live entries of one page, as (due instant, add number, handle, task, tag); `None` past the last page.
     pub(crate) fn page(&self, index: usize) -> Option<impl Iterator<Item = (Handle, &Entry<T>, &T)>> {
         self.wheel.slab.page(index)
+    }
+
+    /// What it takes of memory, with 8 bytes for a task. O(pages and buckets).
+    pub(crate) fn bytes(&self) -> usize {
+        self.wheel.bytes() + self.queue.bytes() + self.front.bytes()
     }
 
     /// T16: before an add the levels move up to now, but at most to one tick before the earliest armed bucket.

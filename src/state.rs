@@ -2,10 +2,13 @@
 
 #![forbid(unsafe_code)]
 
+use std::ops::ControlFlow;
+
 use crate::clock::{Clock, LIMIT_MS, LIMIT_US};
 use crate::config::Config;
 use crate::error::Error;
-use crate::schedule::{Claimed, Schedule};
+use crate::events::{Event, EventKind, Recorded, Recorder};
+use crate::schedule::{Claimed, Progress, Schedule};
 use crate::stats::{Histogram, Stats};
 use crate::wheel::Handle;
 
@@ -25,6 +28,17 @@ pub(crate) enum Room {
     IfAny,
     /// What the library adds for a task that was let in already.
     Always,
+}
+
+/// Why the reaper waits no longer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wait {
+    /// Something is due.
+    Work,
+    /// The time that was given ran out.
+    TimedOut,
+    /// The timer was closed, or abandoned and is empty: there is nothing to wait for any more.
+    Stop,
 }
 
 /// Until when the reaper sleeps; an add before that wakes it, unless it may not wake before `floor_us` anyway.
@@ -49,6 +63,8 @@ pub(crate) struct State<T> {
     running: usize,
     stats: Stats,
     lateness: Histogram,
+    /// Present while somebody records.
+    recorder: Option<Box<Recorder>>,
 }
 
 /// An instant that was checked and may be added.
@@ -70,7 +86,28 @@ impl<T> State<T> {
             running: 0,
             stats: Stats::default(),
             lateness: Histogram::default(),
+            recorder: None,
         }
+    }
+
+    /// Begins to record; `false` if somebody does already.
+    pub(crate) fn record(&mut self, bound: usize) -> bool {
+        let starts = self.recorder.is_none();
+        if starts {
+            self.recorder = Some(Box::new(Recorder::new(bound)));
+            self.schedule.wheel.flushed = Some(Vec::new());
+        }
+        starts
+    }
+
+    pub(crate) fn take_recorded(&mut self, limit: usize) -> Recorded {
+        self.recorder.as_mut().map(|recorder| recorder.take(limit)).unwrap_or_default()
+    }
+
+    pub(crate) fn stop_recording(&mut self) -> Recorded {
+        let recorded = self.take_recorded(usize::MAX);
+        (self.recorder, self.schedule.wheel.flushed) = (None, None);
+        recorded
     }
 
     /// Checks that `count` more tasks may come in, and where in time. Nothing has changed if not.
@@ -102,18 +139,24 @@ impl<T> State<T> {
     pub(crate) fn add(&mut self, due: Due, task: T, tag: u32) -> (Handle, bool) {
         self.stats.added += 1;
         let (handle, wake_us) = self.schedule.add(due.now_us, due.due_us, task, tag);
+        self.tell_placed(EventKind::Added, due.now_us, handle, 0);
         (handle, self.wakes(wake_us))
     }
 
     pub(crate) fn reschedule(&mut self, handle: Handle, due: Due) -> Option<(Handle, bool)> {
-        let tag = self.schedule.wheel.slab.get(handle)?.tag;
+        let entry = self.schedule.wheel.slab.get(handle)?;
+        let (tag, number) = (entry.tag, entry.number);
         let task = self.schedule.remove(handle)?;
         self.stats.moved += 1;
         let (handle, wake_us) = self.schedule.add(due.now_us, due.due_us, task, tag);
+        self.tell_placed(EventKind::Moved, due.now_us, handle, number);
         Some((handle, self.wakes(wake_us)))
     }
 
-    pub(crate) fn cancel(&mut self, handle: Handle) -> Option<T> {
+    pub(crate) fn cancel(&mut self, clock: &Clock, handle: Handle) -> Option<T> {
+        if self.recorder.is_some() {
+            self.tell_cancelled(clock.now_us(), handle);
+        }
         let task = self.schedule.remove(handle)?;
         self.stats.cancelled += 1;
         Some(task)
@@ -136,7 +179,20 @@ impl<T> State<T> {
         self.running += 1;
         self.stats.expired += 1;
         self.lateness.record(now_us.saturating_sub(claimed.due_us));
+        if let Some(recorder) = &mut self.recorder {
+            let Claimed { due_us, number, .. } = claimed;
+            recorder.push(Event { at_us: now_us, number, due_us, other: 0, kind: EventKind::Expired, level: 0 });
+        }
         Some(claimed)
+    }
+
+    /// [`Schedule::step`], recorded.
+    pub(crate) fn step(&mut self, now_us: u64, limit: usize, out: &mut Vec<Handle>, progress: &mut Progress) -> bool {
+        let more = self.schedule.step(now_us, limit, out, progress);
+        if let (Some(recorder), Some(flushed)) = (&mut self.recorder, &mut self.schedule.wheel.flushed) {
+            flushed.drain(..).for_each(|flushed| recorder.push(flushed.event(now_us)));
+        }
+        more
     }
 
     pub(crate) fn stats(&self) -> Stats {
@@ -180,15 +236,52 @@ impl<T> State<T> {
         self.is_abandoned && self.schedule.len() == 0
     }
 
-    /// The reaper is about to sleep.
-    pub(crate) fn sleeps(&mut self, until_us: u64, floor_us: u64) {
+    /// Whether the reaper goes on to sleep, and until when: at the longest to `limit_us`, and not less than to `floor_us`.
+    pub(crate) fn may_sleep(&mut self, now_us: u64, floor_us: u64, limit_us: u64) -> ControlFlow<Wait, u64> {
+        if self.needs_no_reaper() {
+            return ControlFlow::Break(Wait::Stop);
+        }
+        let next_us = self.schedule.next_wake_us().map(|next_us| next_us.max(floor_us));
+        if next_us.is_some_and(|next_us| next_us <= now_us) {
+            return ControlFlow::Break(Wait::Work);
+        }
+        if limit_us <= now_us {
+            return ControlFlow::Break(Wait::TimedOut);
+        }
+        let until_us = next_us.unwrap_or(u64::MAX).min(limit_us);
         self.sleep = Some(Sleep { until_us, floor_us });
+        ControlFlow::Continue(until_us)
+    }
+
+    /// Whether an add has woken the reaper out of its sleep.
+    pub(crate) fn is_woken(&self) -> bool {
+        self.sleep.is_none()
     }
 
     /// The reaper is awake.
-    pub(crate) fn woke(&mut self) {
+    pub(crate) fn woke(&mut self, clock: &Clock) {
         self.sleep = None;
         self.stats.wake_ups += 1;
+        if let Some(recorder) = &mut self.recorder {
+            let at_us = clock.now_us();
+            recorder.push(Event { at_us, number: 0, due_us: 0, other: 0, kind: EventKind::Woke, level: 0 });
+        }
+    }
+
+    /// Records where an entry was put; of a move, also what number it had before.
+    fn tell_placed(&mut self, kind: EventKind, at_us: u64, handle: Handle, other: u64) {
+        let Some(recorder) = &mut self.recorder else { return };
+        if let Some(entry) = self.schedule.wheel.slab.get(handle) {
+            let level = self.schedule.wheel.level_of(entry);
+            recorder.push(Event { at_us, number: entry.number, due_us: entry.due_us, other, kind, level });
+        }
+    }
+
+    fn tell_cancelled(&mut self, at_us: u64, handle: Handle) {
+        if let (Some(recorder), Some(entry)) = (&mut self.recorder, self.schedule.wheel.slab.get(handle)) {
+            let (number, due_us) = (entry.number, entry.due_us);
+            recorder.push(Event { at_us, number, due_us, other: 0, kind: EventKind::Cancelled, level: 0 });
+        }
     }
 
     /// Whether a task that needs the reaper at `wake_us` must wake it; says yes once until it sleeps again.

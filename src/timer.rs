@@ -12,12 +12,15 @@
 
 #![forbid(unsafe_code)]
 
+use std::ops::ControlFlow;
+
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::error::Error;
+use crate::events::Recorded;
 use crate::executor::{Executor, Released};
 use crate::schedule::{Claimed, Progress};
-use crate::state::{Room, State, When};
+use crate::state::{Room, State, Wait, When};
 use crate::stats::Stats;
 use crate::sync::{Condvar, Mutex, MutexGuard};
 use crate::wheel::{Handle, Place};
@@ -38,17 +41,6 @@ pub struct Pending<T> {
     pub handle: Handle,
     /// The task, where it was taken out.
     pub task: T,
-}
-
-/// What the reaper found when it stopped waiting.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Wait {
-    /// Something is due.
-    Work,
-    /// The time that was given ran out.
-    TimedOut,
-    /// The timer was closed, or abandoned and is empty: there is nothing to wait for any more.
-    Stop,
 }
 
 /// Very many deadlines under one lock, without threads of its own: someone advances it, and runs what is released.
@@ -162,7 +154,7 @@ impl<T> Timer<T> {
     /// Takes a task out; `Some` exactly when it will never be claimed (T9). O(1).
     pub fn cancel(&self, handle: Handle) -> Option<T> {
         let mut state = self.lock();
-        let task = state.cancel(handle);
+        let task = state.cancel(&self.clock, handle);
         self.settle(state);
         task
     }
@@ -206,7 +198,7 @@ impl<T> Timer<T> {
         loop {
             let mut handles = Vec::new();
             let mut state = self.lock();
-            let more = state.schedule.step(now_us, STEP, &mut handles, &mut progress);
+            let more = state.step(now_us, STEP, &mut handles, &mut progress);
             self.state.unlock_fair(state);
             // Who was told that there is more is also told when there was not.
             if !handles.is_empty() || (is_announced && !more) {
@@ -223,22 +215,13 @@ impl<T> Timer<T> {
     pub(crate) fn wait_for_work(&self, floor_us: u64, limit_us: u64) -> Wait {
         let mut state = self.lock();
         loop {
-            if state.needs_no_reaper() {
-                return Wait::Stop;
-            }
-            let next_us = state.schedule.next_wake_us().map(|next_us| next_us.max(floor_us));
-            let now_us = self.clock.now_us();
-            if next_us.is_some_and(|next_us| next_us <= now_us) {
-                return Wait::Work;
-            }
-            if limit_us <= now_us {
-                return Wait::TimedOut;
-            }
-            let until_us = next_us.unwrap_or(u64::MAX).min(limit_us);
-            state.sleeps(until_us, floor_us);
+            let until_us = match state.may_sleep(self.clock.now_us(), floor_us, limit_us) {
+                ControlFlow::Continue(until_us) => until_us,
+                ControlFlow::Break(wait) => return wait,
+            };
             let deadline = (until_us < u64::MAX).then(|| self.clock.instant_of(until_us)).flatten();
             state = self.wake.wait(state, deadline);
-            state.woke();
+            state.woke(&self.clock);
         }
     }
 
@@ -336,6 +319,22 @@ impl<T> Timer<T> {
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.lock().stats()
+    }
+
+    /// Begins to record what happens from now on; `false` if it is being recorded already. Costs some ten nanoseconds an
+    /// event. At least `bound` events are kept until [`Timer::take_recorded`] fetches them, later ones are lost.
+    pub fn record(&self, bound: usize) -> bool {
+        self.lock().record(bound)
+    }
+
+    /// The oldest events that were not taken yet, in order: about `limit`, none if there are none.
+    pub fn take_recorded(&self, limit: usize) -> Recorded {
+        self.lock().take_recorded(limit)
+    }
+
+    /// Ends the recording, and hands over the rest of it. Take what there is first: this takes it in one go.
+    pub fn stop_recording(&self) -> Recorded {
+        self.lock().stop_recording()
     }
 
     /// When to advance next, at the latest, so that nothing is late; 0 for at once, `None` if nothing is pending.

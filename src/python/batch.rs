@@ -160,10 +160,11 @@ impl TaskBatch {
     fn cancel_these(&self, py: Python<'_>, indices: &[usize]) -> PyResult<usize> {
         let mut count = 0;
         for indices in indices.chunks(STEP) {
+            let clock = self.shared.timer.clock();
             let mut state = self.shared.lock(py)?;
-            let tasks: Vec<_> = self
-                .cell
-                .with(py, |content| indices.iter().filter_map(|index| state.cancel(content.handles[*index])).collect());
+            let tasks: Vec<_> = self.cell.with(py, |content| {
+                indices.iter().filter_map(|index| state.cancel(clock, content.handles[*index])).collect()
+            });
             self.shared.timer.settle(state);
             self.left_timer(py, tasks.len());
             count += tasks.len();

@@ -13,7 +13,7 @@ use super::args;
 use super::border::{self, GilCell, Own};
 use super::errors;
 use super::run::{self, Line};
-use super::settings::{self, Settings};
+use super::settings::{self, Settings, WheelSettings};
 use super::shared::Shared;
 use super::timer::Timer;
 use super::worker::Target;
@@ -65,7 +65,8 @@ impl ManualTimer {
         let clock = Clock::manual(start_ms.map_or(Ok(0), settings::start_ms)?);
         let manual = "manual".into_pyobject(py)?.into_any();
         let name = name.unwrap_or(&manual);
-        let settings = Settings { name, tick_ms, wheel_size, precision, slack_us: None, max_pending, on_error };
+        let wheel = WheelSettings { tick_ms, wheel_size, precision, slack_us: None };
+        let settings = Settings { name, wheel, max_pending, on_error };
         let shared = Arc::new(settings.build(clock, Target::Own)?);
         let manual = Self {
             shared: Own::new(Arc::clone(&shared)),

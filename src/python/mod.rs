@@ -2,7 +2,7 @@
 //!
 //! `border` has the locks and the GIL, `args`, `arrow` and `settings` what comes in, `shared` what a timer, its tasks and its threads
 //! have in common, `task` and `batch` what is scheduled, `run` and `worker` what runs it, `timer`, `system` and `manual`
-//! the classes, `sight` what they show, `gate` and `exit` how they end.
+//! the classes, `sight` what they show, `recording` what they record and how it is replayed, `gate` and `exit` how they end.
 
 #![expect(clippy::unused_self, reason = "Python calls a method with self, used or not")]
 
@@ -17,6 +17,7 @@ mod keys;
 mod manual;
 mod operation;
 mod purgatory;
+mod recording;
 mod run;
 mod settings;
 mod shared;
@@ -43,6 +44,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<manual::ManualTimer>()?;
     module.add_class::<operation::DelayedOperation>()?;
     module.add_class::<purgatory::DelayedOperationPurgatory>()?;
+    module.add_class::<recording::Replay>()?;
     module.add_function(wrap_pyfunction!(border::_attached_by_reaper, module)?)?;
     module.add("_live", PyDict::new(py))?;
     module.add("_ending", PyList::empty(py))?;

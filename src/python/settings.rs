@@ -12,13 +12,18 @@ use crate::config::Config;
 use crate::schedule::Precision;
 use crate::timer::Timer as Core;
 
-/// The settings that both timers take.
-pub(super) struct Settings<'a, 'py> {
-    pub(super) name: &'a Bound<'py, PyAny>,
+/// The settings of a wheel and of what drives it.
+pub(super) struct WheelSettings<'a, 'py> {
     pub(super) tick_ms: Option<&'a Bound<'py, PyAny>>,
     pub(super) wheel_size: Option<&'a Bound<'py, PyAny>>,
     pub(super) precision: Option<&'a Bound<'py, PyAny>>,
     pub(super) slack_us: Option<&'a Bound<'py, PyAny>>,
+}
+
+/// The settings that both timers take.
+pub(super) struct Settings<'a, 'py> {
+    pub(super) name: &'a Bound<'py, PyAny>,
+    pub(super) wheel: WheelSettings<'a, 'py>,
     pub(super) max_pending: Option<&'a Bound<'py, PyAny>>,
     pub(super) on_error: Option<&'a Bound<'py, PyAny>>,
 }
@@ -28,36 +33,14 @@ impl Settings<'_, '_> {
     pub(super) fn build(&self, clock: Clock, target: Target) -> PyResult<Shared> {
         let py = self.name.py();
         let name = text(self.name, "name", "it names the timer's threads and its errors")?;
-        let defaults = Config::default();
         let config = Config {
-            tick_ms: match self.tick_ms {
-                Some(tick_ms) => args::int_in(tick_ms, "tick_ms", 1, LIMIT_MS - 1, "use 1 for a millisecond")?,
-                None => defaults.tick_ms,
-            },
-            wheel_sizes: self.wheel_size.map_or(Ok(defaults.wheel_sizes), args::wheel_sizes)?,
-            precision: match self.precision.map(|precision| (precision, precision.extract::<&str>())) {
-                None | Some((_, Ok("exact"))) => Precision::Exact,
-                Some((_, Ok("tick"))) => Precision::Tick,
-                Some((given, _)) => {
-                    let given = given.repr()?;
-                    return Err(PyValueError::new_err(format!(
-                        "precision must be 'exact' or 'tick', got {given}: 'tick' is up to one tick early, as in Kafka"
-                    )));
-                }
-            },
-            slack_us: match self.slack_us {
-                Some(slack_us) => {
-                    let hint = "use 100 for at most 10,000 wake-ups a second";
-                    args::int_in(slack_us, "slack_us", 0, LIMIT_MS - 1, hint)?
-                }
-                None => defaults.slack_us,
-            },
             max_pending: match self.max_pending {
                 Some(bound) => {
                     Some(args::int_in(bound, "max_pending", 1, u64::MAX, "leave it out for no bound")? as usize)
                 }
                 None => None,
             },
+            ..config(&self.wheel)?
         };
         if let Some(on_error) = self.on_error {
             args::callable(on_error, "on_error")?;
@@ -65,6 +48,36 @@ impl Settings<'_, '_> {
         let core = Core::new(&config, clock).map_err(|error| super::errors::from_core(py, &name, &error))?;
         Ok(Shared::new(core, name, self.on_error.map(|on_error| on_error.clone().unbind()), target))
     }
+}
+
+/// The settings of a wheel, with the defaults for what was left out.
+pub(super) fn config(wheel: &WheelSettings<'_, '_>) -> PyResult<Config> {
+    let defaults = Config::default();
+    Ok(Config {
+        tick_ms: match wheel.tick_ms {
+            Some(tick_ms) => args::int_in(tick_ms, "tick_ms", 1, LIMIT_MS - 1, "use 1 for a millisecond")?,
+            None => defaults.tick_ms,
+        },
+        wheel_sizes: wheel.wheel_size.map_or(Ok(defaults.wheel_sizes), args::wheel_sizes)?,
+        precision: match wheel.precision.map(|precision| (precision, precision.extract::<&str>())) {
+            None | Some((_, Ok("exact"))) => Precision::Exact,
+            Some((_, Ok("tick"))) => Precision::Tick,
+            Some((given, _)) => {
+                let given = given.repr()?;
+                return Err(PyValueError::new_err(format!(
+                    "precision must be 'exact' or 'tick', got {given}: 'tick' is up to one tick early, as in Kafka"
+                )));
+            }
+        },
+        slack_us: match wheel.slack_us {
+            Some(slack_us) => {
+                let hint = "use 100 for at most 10,000 wake-ups a second";
+                args::int_in(slack_us, "slack_us", 0, LIMIT_MS - 1, hint)?
+            }
+            None => defaults.slack_us,
+        },
+        max_pending: None,
+    })
 }
 
 /// Where a clock starts: an int of milliseconds.

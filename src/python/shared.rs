@@ -4,6 +4,7 @@
 //! timer is, and the timer does not show it to the garbage collector (border rule 8).
 
 use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use pyo3::prelude::*;
@@ -13,6 +14,7 @@ use super::batch::TaskBatch;
 use super::border::{self, GilCell, OfProcess, fork_epoch};
 use super::errors;
 use super::operation;
+use super::run::Line;
 use super::task::TimerTask;
 use super::worker::Target;
 use crate::executor::Released;
@@ -36,6 +38,8 @@ pub(super) struct Shared {
     pub(super) target: Target,
     epoch: u32,
     pub(super) threads: Threads,
+    /// Where an asyncio loop is the executor: what one of its turns left to the next, in order.
+    pub(super) backlog: GilCell<VecDeque<Line>>,
 }
 
 /// The threads of a `SystemTimer`; a `ManualTimer` has none.
@@ -58,7 +62,15 @@ impl OfProcess for Shared {
 
 impl Shared {
     pub(super) fn new(timer: Core<Task>, name: String, on_error: Option<Py<PyAny>>, target: Target) -> Self {
-        Self { timer: Arc::new(timer), name, on_error, target, epoch: fork_epoch(), threads: Threads::default() }
+        Self {
+            timer: Arc::new(timer),
+            name,
+            on_error,
+            target,
+            epoch: fork_epoch(),
+            threads: Threads::default(),
+            backlog: GilCell::default(),
+        }
     }
 
     pub(super) fn is_forked(&self) -> bool {

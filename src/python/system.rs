@@ -10,14 +10,14 @@ use super::args;
 use super::border::{self, Own};
 use super::errors;
 use super::gate::Gate;
-use super::settings::{self, Settings};
+use super::settings::{self, Settings, WheelSettings};
 use super::shared::{Inside, SLICE_US, Shared};
 use super::timer::Timer;
 use super::worker::{self, Target};
 use crate::clock::Clock;
 use crate::reaper;
+use crate::state::Wait;
 use crate::sync::{self, unbounded};
-use crate::timer::Wait;
 
 /// A timer for very many deadlines, on a hierarchical timing wheel; O(1) add and cancel.
 ///
@@ -71,7 +71,8 @@ impl SystemTimer {
             None => Clock::monotonic_us(py.import("time")?.call_method0("monotonic_ns")?.extract::<u64>()? / 1000),
         };
         let target = Target::from_python(executor)?;
-        let settings = Settings { name, tick_ms, wheel_size, precision, slack_us, max_pending, on_error };
+        let wheel = WheelSettings { tick_ms, wheel_size, precision, slack_us };
+        let settings = Settings { name, wheel, max_pending, on_error };
         let shared = Arc::new(settings.build(clock, target)?);
         start_threads(py, &shared, reaper)?;
         let system = Self { shared: Own::new(Arc::clone(&shared)), has_reaper: reaper, ending: Gate::default() };

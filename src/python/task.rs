@@ -206,7 +206,7 @@ impl TimerTask {
                 drop(state);
                 continue;
             }
-            let task = state.cancel(handle);
+            let task = state.cancel(shared.timer.clock(), handle);
             shared.timer.settle(state);
             if task.is_some() {
                 self.ended(py, handle);

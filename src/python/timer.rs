@@ -11,6 +11,7 @@ use super::args::{self, Ms};
 use super::batch::TaskBatch;
 use super::border::{GilCell, Own};
 use super::operation;
+use super::recording::{self, Columns};
 use super::shared::{self, Shared};
 use super::sight;
 use super::task::TimerTask;
@@ -150,7 +151,7 @@ impl Timer {
             let mut state = shared.lock(py)?;
             let cancel = |task: &Bound<'_, TimerTask>| {
                 let (on, handle) = task.get().on(py)?;
-                let entry = Arc::ptr_eq(&on, &shared).then(|| state.cancel(handle)).flatten()?;
+                let entry = Arc::ptr_eq(&on, &shared).then(|| state.cancel(shared.timer.clock(), handle)).flatten()?;
                 Some((entry, handle))
             };
             let cancelled: Vec<_> = step.iter().map(cancel).collect();
@@ -190,6 +191,23 @@ impl Timer {
     /// Counters and the lateness histogram.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         sight::stats(py, &self.shared)
+    }
+
+    /// Begin to record what happens; keeps `bound` events until they are taken. For `tickwheel.recording`.
+    fn _record(&self, py: Python<'_>, bound: usize) -> PyResult<bool> {
+        Ok(self.shared.lock(py)?.record(bound))
+    }
+
+    /// The oldest events recorded and not yet taken, about `limit`, as columns.
+    fn _take_recorded<'py>(&self, py: Python<'py>, limit: usize) -> PyResult<Columns<'py>> {
+        self.shared.check_process(py)?;
+        Ok(recording::columns(py, || self.shared.timer.take_recorded(limit)))
+    }
+
+    /// End the recording; returns the rest, as columns.
+    fn _stop_recording<'py>(&self, py: Python<'py>) -> PyResult<Columns<'py>> {
+        self.shared.check_process(py)?;
+        Ok(recording::columns(py, || self.shared.timer.stop_recording()))
     }
 
     /// Stop: accept no more, run what is due by now, and return the tasks still pending, in order [T11].

@@ -4,6 +4,7 @@
 //! fed from it: one `submit` per task, or one `call_soon_threadsafe` per batch (T8). Python starts it as a daemon thread,
 //! so it has a name, shows up in debuggers and profilers, and is ended by the exit hook, not by `threading`.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use pyo3::exceptions::PyTypeError;
@@ -214,6 +215,7 @@ fn submit(
         shared: Own::new(Arc::clone(shared)),
         line: GilCell::new(Line::of(handles.iter().copied())),
         event_loop: event_loop.map(|event_loop| event_loop.clone_ref(py)),
+        has_backlog: GilCell::new(false),
     };
     let result = Bound::new(py, due).and_then(|due| {
         let result = executor.bind(py).call_method1(method, (&due,));
@@ -234,6 +236,8 @@ pub(super) struct Due {
     line: GilCell<Line>,
     /// Where to go on when a turn of the loop has been long enough.
     event_loop: Option<Py<PyAny>>,
+    /// It stands in the loop's line once more, for what its last turn left.
+    has_backlog: GilCell<bool>,
 }
 
 impl Due {
@@ -248,37 +252,69 @@ impl Due {
         let (py, this) = (slf.py(), slf.get());
         let shared = this.shared.share();
         shared.check_process(py)?;
-        let mut line = this.take(py);
+        let line = this.take(py);
+        let Some(event_loop) = &this.event_loop else { return run_line(py, &shared, line, None).0 };
+        // What an earlier turn left is due before this, and behind it in the loop's own line: it goes there (T6).
+        let goes_on = this.has_backlog.with(py, std::mem::take);
+        let mut lines = shared.backlog.with(py, |backlog| {
+            backlog.extend((!line.handles.is_empty()).then_some(line));
+            if goes_on || backlog.len() == 1 { std::mem::take(backlog) } else { VecDeque::new() }
+        });
         let mut budget = Budget::new();
         let mut result = Ok(());
-        while result.is_ok()
-            && !shared.is_forked()
-            && let Some(unit) = run::next_unit(py, &shared, &mut line, None, 0)
-        {
-            result = run::run(py, &shared, &unit, this.event_loop.is_some());
-            run::finish(py, &shared, unit.len());
-            if this.event_loop.is_some() && !budget.go_on() {
+        while let Some(line) = lines.pop_front() {
+            let rest;
+            (result, rest) = run_line(py, &shared, line, Some(&mut budget));
+            let is_over = result.is_err() || !rest.handles.is_empty();
+            if !rest.handles.is_empty() {
+                lines.push_front(rest);
+            }
+            if is_over {
                 break;
             }
         }
-        if !line.handles.is_empty()
-            && !shared.is_forked()
-            && let Some(event_loop) = &this.event_loop
-        {
-            this.line.with(py, |kept| *kept = line);
+        if !lines.is_empty() && !shared.is_forked() {
+            shared.backlog.with(py, |backlog| {
+                lines.append(backlog);
+                *backlog = lines;
+            });
+            this.has_backlog.with(py, |has_backlog| *has_backlog = true);
             event_loop.bind(py).call_method1("call_soon", (slf,))?;
         }
         result
     }
 }
 
+/// Runs a line until it is empty, a callback raises what ends the program, or the budget is used up; returns the rest.
+fn run_line(py: Python<'_>, shared: &Shared, mut line: Line, mut budget: Option<&mut Budget>) -> (PyResult<()>, Line) {
+    let in_loop = budget.is_some();
+    let mut result = Ok(());
+    while !shared.is_forked()
+        && let Some(unit) = run::next_unit(py, shared, &mut line, None, 0)
+    {
+        result = run::run(py, shared, &unit, in_loop);
+        run::finish(py, shared, unit.len());
+        if result.is_err() || !budget.as_mut().is_none_or(|budget| budget.go_on()) {
+            break;
+        }
+    }
+    (result, line)
+}
+
 impl Drop for Due {
     fn drop(&mut self) {
-        let line = self.line.try_with(std::mem::take).unwrap_or_default();
-        if line.handles.is_empty() || self.shared.is_forked() {
+        if self.shared.is_forked() {
             return;
         }
-        let handles: Vec<_> = line.handles.into_iter().collect();
+        let line = self.line.try_with(std::mem::take).unwrap_or_default();
+        let mut lines = VecDeque::from([line]);
+        if self.has_backlog.try_with(|has_backlog| *has_backlog).unwrap_or_default() {
+            lines.extend(self.shared.backlog.try_with(std::mem::take).unwrap_or_default());
+        }
+        let handles: Vec<_> = lines.into_iter().flat_map(|line| line.handles).collect();
+        if handles.is_empty() {
+            return;
+        }
         attach(|py| self.shared.reject(py, &handles, "it dropped the task without running it"));
     }
 }

@@ -89,6 +89,12 @@ impl Arrays {
         self.arrays[id as usize].slots.iter().copied().filter(|slot| *slot != TOMBSTONE)
     }
 
+    /// What they take of memory. O(arrays).
+    pub(crate) fn bytes(&self) -> usize {
+        let slots: usize = self.arrays.iter().map(|array| array.slots.capacity()).sum();
+        slots * size_of::<u32>() + self.arrays.capacity() * size_of::<Array>()
+    }
+
     /// Gives an emptied array's id back.
     pub(crate) fn free(&mut self, id: u32) {
         let array = &mut self.arrays[id as usize];

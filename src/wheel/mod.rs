@@ -13,6 +13,7 @@ mod bucket;
 mod level;
 mod slab;
 
+use crate::events::Flushed;
 use bucket::{Arrays, Bucket, TOMBSTONE};
 use level::Level;
 pub use slab::Handle;
@@ -58,6 +59,8 @@ struct Flushing {
     array: u32,
     position: u32,
     level: usize,
+    expiration_ms: u64,
+    entries: u64,
 }
 
 #[derive(Debug)]
@@ -70,6 +73,8 @@ pub(crate) struct Wheel<T> {
     flushing: Option<Flushing>,
     /// How many entries left each level for a lower one or for the front.
     pub(crate) cascaded: Vec<u64>,
+    /// Buckets that were flushed, for whoever records; `None` while nobody does.
+    pub(crate) flushed: Option<Vec<Flushed>>,
 }
 
 impl<T> Wheel<T> {
@@ -81,6 +86,7 @@ impl<T> Wheel<T> {
             sizes: sizes.to_vec(),
             flushing: None,
             cascaded: vec![0],
+            flushed: None,
         }
     }
 
@@ -119,7 +125,8 @@ impl<T> Wheel<T> {
         debug_assert!(self.flushing.is_none(), "one bucket at a time");
         let bucket = std::mem::replace(self.bucket_mut(armed), Bucket::NEW);
         let level = usize::from(armed.level) - 1;
-        self.flushing = bucket.array.map(|array| Flushing { array, position: 0, level });
+        let expiration_ms = armed.expiration_ms;
+        self.flushing = bucket.array.map(|array| Flushing { array, position: 0, level, expiration_ms, entries: 0 });
     }
 
     pub(crate) fn is_flushing(&self) -> bool {
@@ -133,6 +140,10 @@ impl<T> Wheel<T> {
         for read in 0..limit {
             let Some(slot) = self.arrays.get(flushing.array, flushing.position) else {
                 self.arrays.free(flushing.array);
+                if let Some(flushed) = &mut self.flushed {
+                    let Flushing { level, expiration_ms, entries, .. } = flushing;
+                    flushed.push(Flushed { expiration_ms, level: level as u8 + 1, entries });
+                }
                 return read;
             };
             flushing.position += 1;
@@ -140,6 +151,7 @@ impl<T> Wheel<T> {
                 continue;
             }
             self.cascaded[flushing.level] += 1;
+            flushing.entries += 1;
             // From here on a cancel finds it in its new place.
             match self.place(slot) {
                 Placed::Front => front.push(slot),
@@ -166,6 +178,21 @@ impl<T> Wheel<T> {
     /// The earliest instant that an armed bucket may hold.
     pub(crate) fn earliest_us(&self, armed: Armed) -> u64 {
         self.bucket(armed).earliest_us
+    }
+
+    /// On which level an entry stands, the finest being 1; 0 for the front. Right only just after it was placed.
+    pub(crate) fn level_of(&self, entry: &Entry<T>) -> u8 {
+        if !entry.place.is_in_wheel() {
+            return 0;
+        }
+        let expiration_ms = entry.expiration_ms();
+        self.levels.iter().take_while(|level| expiration_ms >= level.end_ms()).count() as u8 + 1
+    }
+
+    /// What it takes of memory, with 8 bytes for a task. O(pages and buckets).
+    pub(crate) fn bytes(&self) -> usize {
+        let buckets: usize = self.levels.iter().map(|level| level.buckets.len()).sum();
+        self.slab.bytes() + self.arrays.bytes() + buckets * size_of::<Bucket>()
     }
 
     /// The levels as they stand, the finest first.

@@ -176,6 +176,12 @@ impl<T> Slab<T> {
         }))
     }
 
+    /// What it takes of memory, with 8 bytes for a task, as for a pointer. O(pages).
+    pub(crate) fn bytes(&self) -> usize {
+        let entries: usize = self.pages.iter().map(|page| page.entries.capacity()).sum();
+        entries * size_of::<Entry<Box<()>>>() + self.pages.capacity() * size_of::<Page<T>>()
+    }
+
     fn open_page(&mut self) -> u32 {
         let index = self.pages.len() as u32;
         assert!(index < 1 << (32 - PAGE_BITS), "a timer holds at most 2^32 tasks");

@@ -8,6 +8,7 @@ mod layout;
 mod levels;
 mod order;
 mod purgatory;
+mod recording;
 mod scenarios;
 mod support;
 mod system;

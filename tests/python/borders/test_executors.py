@@ -128,6 +128,92 @@ asyncio.run(main())
     )
 
 
+IN_LINE = """
+def in_line(loop, timer, *batches):
+    \"\"\"Batch after batch is due and stands in the loop's own line; the loop does not run meanwhile.\"\"\"
+    calls = []
+    threadsafe = loop.call_soon_threadsafe
+    loop.call_soon_threadsafe = lambda *arguments: (calls.append(1), threadsafe(*arguments))[1]
+    for number, batch in enumerate(batches, 1):
+        for task in batch:
+            timer.add(task)
+        assert timer.advance_clock(5_000)
+        wait_until(lambda: len(calls) == number)
+"""
+
+
+def test_a_turn_that_was_cut_short_is_overtaken_by_nothing__T6_T8():
+    run_script(
+        IN_LINE
+        + """
+async def main():
+    loop = asyncio.get_running_loop()
+    timer = SystemTimer("x", reaper=False, executor=loop)
+    ran = []
+    in_line(loop, timer, *([TimerTask(0, ran.append, (batch, i)) for i in range(200)] for batch in range(3)))
+    turns = 0
+    while len(ran) < 600:
+        await asyncio.sleep(0)
+        turns += 1
+        if turns == 2:  # while two batches still wait, one more comes
+            in_line(loop, timer, [TimerTask(0, ran.append, (3, i)) for i in range(200)])
+    while len(ran) < 800:
+        await asyncio.sleep(0)
+    assert ran == [(batch, i) for batch in range(4) for i in range(200)]
+    assert timer.shutdown() == []
+
+asyncio.run(main())
+"""
+    )
+
+
+def test_a_loop_that_closes_between_two_turns_rejects_what_is_left_in_order__T10():
+    run_script(
+        IN_LINE
+        + """
+errors, ran = [], []
+loop = asyncio.new_event_loop()
+timer = SystemTimer("x", reaper=False, executor=loop, on_error=lambda task, error: errors.append((task, type(error))))
+tasks = [TimerTask(0, ran.append, i) for i in range(500)]
+in_line(loop, timer, tasks[:200], tasks[200:])
+loop.call_soon(loop.stop)
+loop.run_forever()  # one turn
+assert 0 < len(ran) < 200, len(ran)
+loop.close()
+assert [task for task, _ in errors] == tasks[len(ran):] and {kind for _, kind in errors} == {TimerRejected}
+assert timer.stats()["executor_depth"] == 0 and timer.shutdown() == []
+"""
+    )
+
+
+def test_a_callback_that_ends_the_loop_leaves_the_rest_in_order__T6_T10():
+    run_script(
+        IN_LINE
+        + """
+ran = []
+loop = asyncio.new_event_loop()
+timer = SystemTimer("x", reaper=False, executor=loop)
+tasks = [TimerTask(0, ran.append, i) for i in range(100)]
+tasks[10] = TimerTask(0, sys.exit, 7)
+tasks[19] = TimerTask(0, sys.exit, 8)
+in_line(loop, timer, tasks[:20], tasks[20:])
+for code in (7, 8):
+    try:
+        loop.run_forever()
+    except SystemExit as exit:
+        assert exit.code == code
+    else:
+        raise AssertionError("it did not reach the loop")
+wait_for = lambda: loop.stop() if len(ran) == 98 else loop.call_soon(wait_for)
+wait_for()
+loop.run_forever()
+assert ran == [i for i in range(100) if i not in (10, 19)]
+assert timer.shutdown() == []
+loop.close()
+"""
+    )
+
+
 def test_a_closed_loop_rejects__T10():
     run_script(
         """

@@ -1,0 +1,277 @@
+//! What another wheel would have done with the same traffic: recorded adds, moves and cancels, replayed in virtual time.
+//!
+//! It is the timer itself on a manual clock, with a reaper that needs no time to wake up and callbacks that need none to
+//! run. Between two events it sleeps, wakes and advances as the reaper's thread does, by the same code.
+//!
+//! At every microsecond a reaper that slept until then comes first, then the events, then a reaper that they woke. What
+//! was released is claimed only when time goes on, so that a callback may cancel what is due together with it.
+
+#![forbid(unsafe_code)]
+
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::error::Error;
+use crate::events::{Event, EventKind};
+use crate::executor::Released;
+use crate::state::{Room, Wait, When};
+use crate::stats::{Histogram, Stats};
+use crate::timer::Timer;
+use crate::wheel::Handle;
+
+/// Memory is looked at once in so many events: a look is O(pages and buckets).
+const LOOK_EVERY: u64 = 4096;
+
+/// Replays the events of one timer on a wheel of its own.
+///
+/// ```
+/// use tickwheel::{Config, Event, EventKind, Replay};
+/// let added = |at_us, number, due_us| Event { at_us, number, due_us, other: 0, kind: EventKind::Added, level: 0 };
+/// let mut replay = Replay::new(&Config::default())?;
+/// replay.feed(&[added(0, 1, 30_000), added(0, 2, 90_000)])?;
+/// let replayed = replay.finish(100_000);
+/// assert_eq!((replayed.stats.expired, replayed.stats.wake_ups), (2, 4));
+/// # Ok::<(), tickwheel::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Replay {
+    config: Config,
+    /// Made by the first event: it starts where that is.
+    run: Option<Run>,
+    unknown: u64,
+    seen: u64,
+}
+
+/// What came of a replay.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Replayed {
+    /// The counters of the timer that was replayed.
+    pub stats: Stats,
+    /// Buckets that were flushed, by level.
+    pub flushed: Vec<u64>,
+    /// How long before their instant tasks were released, as (upper bound in microseconds, tasks).
+    pub early_us: Vec<(u64, u64)>,
+    /// The longest of these.
+    pub max_early_us: u64,
+    /// The most tasks that were pending together.
+    pub peak_pending: usize,
+    /// The most memory that wheel, entries, queue and front took, with 8 bytes for a task.
+    pub peak_bytes: usize,
+    /// Moves and cancels of tasks that it didn't hold: they were added before the recording, or had expired by then.
+    pub unknown: u64,
+}
+
+#[derive(Debug)]
+struct Run {
+    timer: Timer<u64>,
+    floor_us: u64,
+    /// Until when the reaper sleeps.
+    until_us: u64,
+    handles: HashMap<u64, Handle>,
+    moved: u64,
+    /// Released, and not yet claimed, and when that was.
+    line: Vec<(Handle, u64)>,
+    flushed: Vec<u64>,
+    early_us: Histogram,
+    max_early_us: u64,
+    peak_pending: usize,
+    /// How many must be pending for the next look at memory.
+    next_look: usize,
+    peak_bytes: usize,
+}
+
+impl Replay {
+    /// A wheel with these settings; `max_pending` is left out of account.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for settings that are not allowed.
+    pub fn new(config: &Config) -> Result<Self, Error> {
+        config.check()?;
+        Ok(Self { config: Config { max_pending: None, ..config.clone() }, run: None, unknown: 0, seen: 0 })
+    }
+
+    /// Goes through some more events, in their order. O(levels) each.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a number that is added while a task has it, and for an instant out of range.
+    pub fn feed(&mut self, events: &[Event]) -> Result<(), Error> {
+        for event in events {
+            let run = match &mut self.run {
+                Some(run) => run,
+                none => none.insert(Run::new(&self.config, event.at_us)?),
+            };
+            if !run.replay(event)? {
+                self.unknown += 1;
+            }
+            self.seen += 1;
+            if self.seen.is_multiple_of(LOOK_EVERY) {
+                run.look();
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets the time go on to `until_us`, and says what came of it all.
+    #[must_use]
+    pub fn finish(self, until_us: u64) -> Replayed {
+        let unknown = self.unknown;
+        let Some(mut run) = self.run else { return Replayed { unknown, ..Replayed::default() } };
+        run.go_on(until_us);
+        run.claim_line();
+        run.look();
+        Replayed {
+            stats: run.stats(),
+            flushed: run.flushed,
+            early_us: run.early_us.classes(),
+            max_early_us: run.max_early_us,
+            peak_pending: run.peak_pending,
+            peak_bytes: run.peak_bytes,
+            unknown,
+        }
+    }
+}
+
+impl Run {
+    fn new(config: &Config, start_us: u64) -> Result<Self, Error> {
+        let timer = Timer::new(config, Clock::manual(start_us / 1000))?;
+        timer.lock().schedule.wheel.flushed = Some(Vec::new());
+        let mut run = Self {
+            timer,
+            floor_us: 0,
+            until_us: 0,
+            handles: HashMap::new(),
+            moved: 0,
+            line: Vec::new(),
+            flushed: Vec::new(),
+            early_us: Histogram::default(),
+            max_early_us: 0,
+            peak_pending: 0,
+            next_look: 1,
+            peak_bytes: 0,
+        };
+        run.serve();
+        Ok(run)
+    }
+
+    /// One event; `false` where it is about a task that isn't there.
+    fn replay(&mut self, event: &Event) -> Result<bool, Error> {
+        self.go_on(event.at_us);
+        match event.kind {
+            EventKind::Added => self.add(event).map(|()| true),
+            EventKind::Moved => self.move_to(event),
+            EventKind::Cancelled => Ok(self.cancel(event.number)),
+            EventKind::Expired | EventKind::Cascaded | EventKind::Woke => Ok(true),
+        }
+    }
+
+    fn add(&mut self, event: &Event) -> Result<(), Error> {
+        let number = event.number;
+        let (handle, _) = self.timer.add_with(When::AtUs(event.due_us), number, 0, Room::Always)?;
+        if self.handles.insert(number, handle).is_some() {
+            return Err(Error::invalid(format!(
+                "the number of an added task must be new, got {number} twice: replay one recording at a time"
+            )));
+        }
+        let pending = self.timer.len();
+        self.peak_pending = self.peak_pending.max(pending);
+        if pending >= self.next_look {
+            self.next_look = pending + pending / 64 + 1;
+            self.look();
+        }
+        Ok(())
+    }
+
+    /// To a timer a move is a removal and an add in one, and takes a new number; so it is here, where numbers are tasks.
+    fn move_to(&mut self, event: &Event) -> Result<bool, Error> {
+        let was_there = self.cancel(event.other);
+        self.moved += u64::from(was_there);
+        self.add(event).map(|()| was_there)
+    }
+
+    fn cancel(&mut self, number: u64) -> bool {
+        let handle = self.handles.remove(&number);
+        handle.is_some_and(|handle| self.timer.cancel(handle).is_some())
+    }
+
+    fn stats(&self) -> Stats {
+        let stats = self.timer.stats();
+        let (added, cancelled) = (stats.added - self.moved, stats.cancelled - self.moved);
+        Stats { added, moved: self.moved, cancelled, ..stats }
+    }
+
+    /// Does what the reaper does up to this instant, and at it.
+    fn go_on(&mut self, to_us: u64) {
+        if to_us <= self.timer.clock().now_us() {
+            return;
+        }
+        let is_woken = {
+            let mut state = self.timer.lock();
+            // Drops emptied buckets, as whoever steps a timer does at every step; the reaper's thread does when it wakes.
+            state.schedule.next_wake_us();
+            state.is_woken()
+        };
+        if is_woken {
+            self.wake();
+        }
+        while self.until_us <= to_us {
+            self.set_clock(self.until_us);
+            self.wake();
+        }
+        self.set_clock(to_us);
+    }
+
+    fn set_clock(&mut self, now_us: u64) {
+        if now_us > self.timer.clock().now_us() {
+            self.claim_line();
+            self.timer.clock().set_us(now_us);
+        }
+    }
+
+    fn wake(&mut self) {
+        self.timer.lock().woke(self.timer.clock());
+        self.serve();
+    }
+
+    /// Advances until there is nothing to do, and goes to sleep.
+    fn serve(&mut self) {
+        loop {
+            let now_us = self.timer.clock().now_us();
+            let next = self.timer.lock().may_sleep(now_us, self.floor_us, u64::MAX);
+            match next {
+                ControlFlow::Break(Wait::Work) => {}
+                ControlFlow::Continue(until_us) => return self.until_us = until_us,
+                ControlFlow::Break(_) => return self.until_us = u64::MAX,
+            }
+            self.floor_us = now_us.saturating_add(self.timer.slack_us());
+            let line = &mut self.line;
+            self.timer.advance(&mut |released: Released| {
+                line.extend(released.handles.into_iter().map(|handle| (handle, now_us)));
+            });
+            if let Some(flushed) = &mut self.timer.lock().schedule.wheel.flushed {
+                for bucket in flushed.drain(..) {
+                    let level = usize::from(bucket.level);
+                    self.flushed.resize(self.flushed.len().max(level), 0);
+                    self.flushed[level - 1] += 1;
+                }
+            }
+        }
+    }
+
+    /// Takes what was released, as the executor does; what was cancelled meanwhile is gone.
+    fn claim_line(&mut self) {
+        for (handle, released_us) in self.line.drain(..) {
+            let Some(claimed) = self.timer.claim(handle) else { continue };
+            self.timer.finish(1);
+            self.handles.remove(&claimed.task);
+            let early_us = claimed.due_us.saturating_sub(released_us);
+            self.early_us.record(early_us);
+            self.max_early_us = self.max_early_us.max(early_us);
+        }
+    }
+
+    fn look(&mut self) {
+        self.peak_bytes = self.peak_bytes.max(self.timer.lock().schedule.bytes());
+    }
+}

@@ -1,0 +1,202 @@
+//! What a timer records, and what a replay of it on any wheel tells: the same as that wheel itself.
+
+use tickwheel::{Config, Event, EventKind, Handle, Precision, Replay, Replayed, Stats, When};
+
+use crate::support::{Manual, Random};
+
+/// What the wheels of a test differ in.
+type Shape<'a> = (u64, &'a [u32], Precision);
+
+const SHAPES: [Shape<'static>; 10] = [
+    (1, &[20], Precision::Exact),
+    (1, &[20], Precision::Tick),
+    (5, &[20], Precision::Exact),
+    (5, &[20], Precision::Tick),
+    (1, &[2], Precision::Exact),
+    (1, &[64], Precision::Exact),
+    (1, &[256], Precision::Tick),
+    (10, &[256], Precision::Exact),
+    (10, &[4, 20], Precision::Tick),
+    (1000, &[60, 60, 12], Precision::Exact),
+];
+
+fn config((tick_ms, sizes, precision): Shape) -> Config {
+    Config { tick_ms, wheel_sizes: sizes.to_vec(), precision, slack_us: 0, ..Config::default() }
+}
+
+fn replay(shape: Shape, events: &[Event], until_us: u64) -> Replayed {
+    let mut replay = Replay::new(&config(shape)).unwrap();
+    events.chunks(7).for_each(|events| replay.feed(events).unwrap());
+    replay.finish(until_us)
+}
+
+fn event(at_us: u64, kind: EventKind, number: u64, due_us: u64) -> Event {
+    Event { at_us, number, due_us, other: 0, kind, level: 0 }
+}
+
+/// Random traffic on a wheel of its own, driven as a reaper does that is always on time; where it ended.
+fn traffic(wheel: &Manual, seed: u64, unit_us: u64) -> u64 {
+    let mut random = Random::new(seed);
+    let mut live: Vec<Handle> = Vec::new();
+    for id in 0..400 {
+        let step_us = random.pick(&[0, 0, 1, 3, 40, 900]) * unit_us;
+        if step_us > 0 {
+            wheel.reap_to_us(wheel.now_us() + step_us);
+        }
+        let when = When::AfterUs(random.pick(&[0, 1, 7, 30, 400, 9_000]) * unit_us + random.below(5) * unit_us);
+        match random.below(6) {
+            0..=2 => live.push(wheel.timer.add(when, id, 0).unwrap()),
+            3 => live.extend((0..5).map(|_| wheel.timer.add(when, id, 0).unwrap())),
+            4 if !live.is_empty() => {
+                drop(wheel.timer.cancel(live.swap_remove(random.below(live.len() as u64) as usize)))
+            }
+            _ if !live.is_empty() => {
+                let handle = live.swap_remove(random.below(live.len() as u64) as usize);
+                live.extend(wheel.timer.reschedule(handle, when).unwrap());
+            }
+            _ => {}
+        }
+    }
+    wheel.reap_to_us(wheel.now_us() + 2_000 * unit_us);
+    wheel.now_us()
+}
+
+/// What both know; a wheel that is stepped by hand never wakes up.
+fn counts(stats: &Stats) -> [u64; 4] {
+    [stats.added, stats.moved, stats.cancelled, stats.expired]
+}
+
+fn wheel(shape: Shape, start_ms: u64) -> Manual {
+    let (tick_ms, sizes, precision) = shape;
+    Manual::new(tick_ms, sizes, start_ms, precision)
+}
+
+#[test]
+fn a_recording_tells_what_the_counters_tell_and_so_does_its_replay() {
+    for seed in 0..30 {
+        let shape = SHAPES[seed as usize % SHAPES.len()];
+        let wheel = wheel(shape, 17 * seed);
+        assert!(wheel.timer.record(usize::MAX));
+        let until_us = traffic(&wheel, seed, 1000);
+        let recorded = wheel.timer.stop_recording();
+        let replayed = replay(shape, &recorded.chunks.concat(), until_us);
+        assert_eq!((counts(&replayed.stats), replayed.unknown), (counts(&wheel.timer.stats()), 0), "seed {seed}");
+        assert_eq!(replayed.stats.cascaded, wheel.timer.stats().cascaded, "seed {seed}");
+        let (told, stats) = (recorded.chunks.concat().into_iter().collect::<Stats>(), wheel.timer.stats());
+        assert_eq!((counts(&told), recorded.lost), (counts(&stats), 0), "seed {seed}");
+        let cascaded: Vec<_> =
+            told.cascaded.iter().copied().chain(std::iter::repeat(0)).take(stats.cascaded.len()).collect();
+        assert_eq!(cascaded, stats.cascaded, "seed {seed}");
+        assert!(stats.moved > 0 && stats.cancelled > 0 && stats.expired > 0, "a poor test: {stats:?}");
+    }
+}
+
+/// Adds, moves and cancels of one wheel, replayed on another, against that other wheel under the same traffic.
+#[test]
+fn a_replay_tells_what_another_wheel_would_have_done__t3_t4() {
+    let mut cascaded = 0;
+    for seed in 0..40 {
+        for unit_us in [1000, 137] {
+            let recorded = {
+                let wheel = wheel((1, &[20], Precision::Exact), 17 * seed);
+                wheel.timer.record(usize::MAX);
+                let until_us = traffic(&wheel, seed, unit_us);
+                (wheel.timer.stop_recording().chunks.concat(), until_us)
+            };
+            // In the order of tick precision a task may be gone before it is cancelled: there nothing was recorded.
+            for shape in SHAPES.into_iter().filter(|(.., precision)| *precision == Precision::Exact) {
+                let other = wheel(shape, 17 * seed);
+                let until_us = traffic(&other, seed, unit_us);
+                assert_eq!(until_us, recorded.1);
+                let (replayed, stats) = (replay(shape, &recorded.0, until_us), other.timer.stats());
+                let case = format!("seed {seed}, unit {unit_us}, {shape:?}");
+                assert_eq!(counts(&replayed.stats), counts(&stats), "{case}");
+                assert_eq!(replayed.stats.cascaded, stats.cascaded, "{case}");
+                assert_eq!((replayed.stats.pending, replayed.unknown), (stats.pending, 0), "{case}");
+                assert_eq!(replayed.max_early_us, 0, "{case}");
+                cascaded += stats.cascaded.iter().skip(1).sum::<u64>();
+            }
+        }
+    }
+    assert!(cascaded > 10_000, "a poor test: {cascaded}");
+}
+
+/// By hand: tick 5 and size 4, so level 1 covers 20 ms and level 2 has buckets of 20.
+#[test]
+fn a_replay_counts_wake_ups_and_flushes_and_tells_early_time__t5() {
+    let events = [(1, 12_000), (2, 13_000), (3, 47_000)].map(|(number, due)| event(0, EventKind::Added, number, due));
+    let exact = replay((5, &[4], Precision::Exact), &events, 100_000);
+    // Woken by the first add, and only by that; then at 12, 13, 40 (a cascade) and 47.
+    assert_eq!((exact.stats.wake_ups, exact.stats.expired, exact.flushed), (5, 3, vec![2, 1]));
+    assert_eq!((exact.stats.cascaded, exact.early_us, exact.max_early_us), (vec![3, 1], vec![(0, 3)], 0));
+    let tick = replay((5, &[4], Precision::Tick), &events, 100_000);
+    // At 10, 40 and 45: two tasks 2 and 3 ms early in one wake-up, one 2 ms early.
+    assert_eq!((tick.stats.wake_ups, tick.flushed, tick.max_early_us), (4, vec![2, 1], 3000));
+    assert_eq!(tick.early_us.iter().map(|(_, tasks)| tasks).sum::<u64>(), 3);
+}
+
+#[test]
+fn a_replay_has_no_more_wake_ups_than_the_slack_allows__t5() {
+    let events: Vec<_> = (0..1000).map(|us| event(0, EventKind::Added, us + 1, 50_000 + us)).collect();
+    let mut dense = Replay::new(&Config { slack_us: 100, ..config(SHAPES[0]) }).unwrap();
+    dense.feed(&events).unwrap();
+    let dense = dense.finish(100_000);
+    // The first add, the cascade of level 2 at 40, and eleven from 50.0 to 51.0 ms.
+    assert_eq!((dense.stats.expired, dense.stats.wake_ups), (1000, 13));
+    assert_eq!(replay(SHAPES[0], &events, 100_000).stats.wake_ups, 1002);
+}
+
+#[test]
+fn what_was_added_before_the_recording_is_counted_as_unknown() {
+    let events = [event(0, EventKind::Cancelled, 7, 9_000), event(5, EventKind::Added, 8, 9_000)];
+    let replayed = replay(SHAPES[0], &events, 10_000);
+    assert_eq!((replayed.unknown, replayed.stats.cancelled, replayed.stats.expired), (1, 0, 1));
+    let moved = Event { other: 7, ..event(0, EventKind::Moved, 8, 9_000) };
+    let replayed = replay(SHAPES[0], &[moved], 10_000);
+    assert_eq!((replayed.unknown, replayed.stats.added, replayed.stats.moved, replayed.stats.expired), (1, 1, 0, 1));
+}
+
+#[test]
+fn a_callback_may_cancel_what_is_due_together_with_it__t9() {
+    let wheel = Manual::standard();
+    wheel.timer.record(usize::MAX);
+    wheel.after_ms(5, 0);
+    let second = wheel.after_ms(5, 1);
+    wheel.timer.clock().set_us(5_000);
+    let mut released = Vec::new();
+    wheel.timer.advance(&mut |batch: tickwheel::Released| released.extend(batch.handles));
+    assert!(wheel.timer.claim(released[0]).is_some() && wheel.timer.cancel(second).is_some());
+    let replayed = replay(SHAPES[0], &wheel.timer.stop_recording().chunks.concat(), 6_000);
+    assert_eq!((replayed.stats.cancelled, replayed.stats.expired, replayed.unknown), (1, 1, 0));
+}
+
+#[test]
+fn a_number_that_is_added_twice_is_an_error() {
+    let twice = [event(0, EventKind::Added, 7, 9_000), event(0, EventKind::Added, 7, 9_000)];
+    let error = Replay::new(&config(SHAPES[0])).unwrap().feed(&twice).unwrap_err().to_string();
+    assert!(error.contains("got 7 twice: replay one recording at a time"), "{error}");
+}
+
+#[test]
+fn memory_is_seen_at_its_peak() {
+    let added: Vec<_> = (1..=100_000).map(|number| event(0, EventKind::Added, number, 3_600_000_000)).collect();
+    let cancelled: Vec<_> = (1..=100_000).map(|number| event(1, EventKind::Cancelled, number, 0)).collect();
+    let replayed = replay(SHAPES[0], &[added, cancelled].concat(), 2);
+    assert_eq!((replayed.peak_pending, replayed.stats.pending), (100_000, 0));
+    assert!((4_000_000..6_000_000).contains(&replayed.peak_bytes), "{}", replayed.peak_bytes);
+    let nothing = replay(SHAPES[0], &[], 5);
+    assert_eq!(nothing, Replayed::default());
+}
+
+#[test]
+fn a_timer_is_recorded_by_one_at_a_time() {
+    let wheel = Manual::standard();
+    assert!(wheel.timer.take_recorded(usize::MAX).chunks.is_empty());
+    assert!(wheel.timer.record(10) && !wheel.timer.record(10));
+    wheel.after_ms(5, 0);
+    assert_eq!(wheel.timer.take_recorded(usize::MAX).chunks.concat().len(), 1);
+    wheel.timer.stop_recording();
+    wheel.after_ms(5, 1);
+    assert!(wheel.timer.record(10));
+    assert!(wheel.timer.stop_recording().chunks.is_empty());
+}
