@@ -321,7 +321,7 @@ impl<T> Timer<T> {
         self.lock().stats()
     }
 
-    /// Begins to record what happens from now on; `false` if it is being recorded already. Costs some ten nanoseconds an
+    /// Begins to record what happens from now on; `false` if it is being recorded already. Costs some fifty nanoseconds an
     /// event. At least `bound` events are kept until [`Timer::take_recorded`] fetches them, later ones are lost.
     pub fn record(&self, bound: usize) -> bool {
         self.lock().record(bound)

@@ -200,6 +200,9 @@ class Timer:
         timer's own callbacks it waits for nothing. The list stays in `unfinished`; calling twice is fine.
         """
 
+    def _record(self, bound: int) -> bool: ...
+    def _take_recorded(self, limit: int) -> tuple[int, list[bytes], int]: ...
+    def _stop_recording(self) -> tuple[int, list[bytes], int]: ...
     def __enter__(self) -> Self: ...
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None, /
@@ -447,3 +450,44 @@ class DelayedOperationPurgatory:
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None, /
     ) -> None: ...
+
+class ReplayCounts(TypedDict):
+    """What came of a replay: the counters of `Stats`, and more (see `tickwheel.recording.replay`)."""
+
+    added: int
+    moved: int
+    cancelled: int
+    expired: int
+    pending: int
+    cascaded: list[int]
+    flushed: list[int]
+    wake_ups: int
+    early_us: list[tuple[int, int]]
+    max_early_us: int
+    peak_pending: int
+    peak_bytes: int
+    unknown: int
+
+class Replay:
+    """Recorded adds, moves and cancels once more, on a wheel of these settings, in virtual time.
+
+    `tick_ms`, `wheel_size`, `precision`, `slack_us`: as for `SystemTimer`. It is the timer itself, with a reaper that
+    needs no time to wake up.
+    """
+
+    def __init__(
+        self,
+        tick_ms: int = 1,
+        wheel_size: int | Sequence[int] = 20,
+        *,
+        precision: Literal["exact", "tick"] = "exact",
+        slack_us: int = 100,
+    ) -> None: ...
+    def feed(self, at_us: Int64s, kind: Int64s, number: Int64s, due_us: Int64s, other: Int64s) -> None:
+        """Go through more events: arrays of one length, `kind` from 0 to 5 as in `recording.KINDS`; O(levels) each.
+
+        Errors: `ValueError` for lengths that differ, an unknown kind, a negative number or one that is added twice.
+        """
+
+    def finish(self, until_us: int) -> ReplayCounts:
+        """Let the time go on to `until_us`, and say what came of it all; it takes no more events then."""

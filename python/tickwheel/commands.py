@@ -17,6 +17,7 @@ from rich.console import Console
 
 from tickwheel import __version__
 from tickwheel.analyze import analyze
+from tickwheel.simulate import simulate
 
 if TYPE_CHECKING:
     from tickwheel.delivery.engine import Engine, Settings
@@ -258,7 +259,7 @@ def deliver(
 
     try:
         if page is not None:
-            need_report()
+            need_report("--report")
         sources = find_sources(inputs)
         outputs = {"--to": path_of(to), "--store": store, "--dead-letters": dead_letters, "--summary": summary}
         check_outputs(outputs | {"--report": page}, sources)
@@ -274,7 +275,8 @@ def deliver(
             sys.exit(_spark().feed_others(feeding, token, report.say))
         read: Callable[[Engine, Path], Reader]
         if engine == "spark":
-            read = _spark().reader_of(sources, columns, checkpoint, round(lead * 1000))
+            beside = store.with_name(f"{store.name}.checkpoint") if store else None
+            read = _spark().reader_of(sources, columns, checkpoint or beside, round(lead * 1000))
         else:
 
             def read(engine: "Engine", _store: Path) -> "Reader":
@@ -364,3 +366,4 @@ def serve(
 
 
 tickwheel.add_command(analyze)
+tickwheel.add_command(simulate)

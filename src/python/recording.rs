@@ -35,8 +35,8 @@ pub(super) fn columns<'py>(py: Python<'py>, take: impl FnOnce() -> Recorded + Se
 
 /// Recorded adds, moves and cancels once more, on a wheel of these settings, in virtual time.
 ///
-/// `tick_ms`, `wheel_size`, `precision`, `slack_us`: as for `SystemTimer`. It is the timer itself, with a reaper that needs
-/// no time to wake up.
+/// `tick_ms`, `wheel_size`, `precision`, `slack_us`: as for `SystemTimer`. It is the timer itself, with a reaper that
+/// needs no time to wake up.
 #[pyclass(module = "tickwheel._native")]
 pub(super) struct Replay {
     /// `None` once it is finished.
@@ -60,7 +60,7 @@ impl Replay {
         Ok(Self { core: Some(Core::new(&config).map_err(|error| PyValueError::new_err(error.to_string()))?) })
     }
 
-    /// Go through more events: int64 arrays of the same length, `kind` by its number in `EVENT_KINDS`; O(levels) each.
+    /// Go through more events: arrays of one length, `kind` from 0 to 5 as in `recording.KINDS`; O(levels) each.
     ///
     /// Errors: `ValueError` for lengths that differ, an unknown kind, a negative number or one that is added twice.
     fn feed(

@@ -8,6 +8,7 @@ the store for the next run.
 
 import signal
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,7 +16,7 @@ from tempfile import TemporaryDirectory
 from tickwheel.delivery.clock import ReplayClock, WallClock
 from tickwheel.delivery.dead_letters import PutLetters
 from tickwheel.delivery.engine import Engine, Settings
-from tickwheel.delivery.errors import DeliveryFailed
+from tickwheel.delivery.errors import DeliveryFailed, WrongUsage
 from tickwheel.delivery.progress import Reporter
 from tickwheel.delivery.queue import Running
 from tickwheel.delivery.reading import Reader
@@ -108,6 +109,10 @@ def _run(job: Job, store: Path, reporter: Reporter) -> Result:
             reporter.say("stopping (Ctrl-C again ends at once)")
         except DeliveryFailed as error:
             failure = str(error)
+        except WrongUsage:  # of the reader; nothing is due yet
+            with suppress(DeliveryFailed):
+                running.close(_STOP_WITHIN_S)
+            raise
         if reading is not None:
             reading.stop()
         try:

@@ -43,7 +43,7 @@ class OpenSource:
     def __init__(self, source: Source, columns: Columns, before: Mapping[str, Progress]) -> None:
         self.source = source
         self._columns = columns
-        self._name = _shown(source.path.resolve()) if source.path else ""
+        self._name = shown(source.path.resolve()) if source.path else ""
         self._before = before.get(self._name)
         self._watched: Watched | WatchedWhole | None = None
 
@@ -95,10 +95,10 @@ def _source(path: Path) -> Source:
         raise WrongUsage(f"{path} does not exist: give files, folders, or - for standard input")
     if path.suffix.lower() == ".parquet":
         need_pyarrow()
-    return Source(_shown(path), path)
+    return Source(shown(path), path)
 
 
-def _shown(path: Path) -> str:
+def shown(path: Path) -> str:
     """As text that can be written, whatever bytes the name has."""
     return os.fsencode(path).decode(errors="backslashreplace")
 

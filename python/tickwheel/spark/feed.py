@@ -6,7 +6,6 @@ The checkpoint has what a later run needs to go on: which files were noted, what
 meanwhile. So what was read is not read again, and what is held is still held.
 """
 
-import json
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -15,12 +14,15 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from tickwheel.delivery.errors import DeliveryFailed, WrongUsage
 from tickwheel.delivery.message import Columns
 from tickwheel.delivery.sources import Source
+from tickwheel.spark.failing import failure
 from tickwheel.spark.hand_off import HandOff
 from tickwheel.spark.hold import PARTITIONS, SHARDS, hold
 from tickwheel.spark.parse import parse_files
@@ -31,11 +33,16 @@ _LOOK_EVERY_S: Final = 0.2
 _FILES_AT_ONCE: Final = 64
 _END_WITHIN_S: Final = 30.0
 _FORMAT: Final = 1
+_SHAPE: Final = "tickwheel.json"
+_INSTEAD: Final = "or name another checkpoint: what this one holds is lost, unless its files are given again"
 
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """What to read, and how; the checkpoint keeps the deliverers' names. Errors: `WrongUsage`, also without Java."""
+    """What to read, and how; the checkpoint keeps the deliverers' names.
+
+    Errors: `WrongUsage`, also without Java, and for a checkpoint that is not for this; nothing is written then.
+    """
 
     sources: Sequence[Source]
     columns: Columns
@@ -44,10 +51,8 @@ class Pipeline:
     deliverers: Sequence[str]
 
     def __post_init__(self) -> None:
-        for source in self.sources:
-            if source.path is None:
-                raise WrongUsage("--engine spark reads files: standard input (-) can't be read again after a crash")
-        need_java()
+        check_ways(self.sources)
+        check_shape(self.checkpoint, self._shape)
 
     def feed(
         self, hand_off: HandOff, stop: threading.Event, check: Callable[[Mapping[str, Any] | None], object]
@@ -55,21 +60,40 @@ class Pipeline:
         """Whether all was handed off before `stop` was set. `check` is called some times a second, with what the query
         says of its last micro-batch, and may raise. Errors: `DeliveryFailed`, `WrongUsage`.
         """
-        keep_shape(self.checkpoint, {"deliverers": [*self.deliverers]})
-        paths = list_files(self.checkpoint / "files", self.sources)
+        try:
+            keep_shape(self.checkpoint, self._shape)
+            paths = list_files(self.checkpoint / "files", self.sources)
+        except OSError as error:
+            raise DeliveryFailed(
+                f"the inputs can't be noted in the checkpoint {self.checkpoint}: {error.strerror} ({error.filename}); "
+                "the checkpoint must be writable, and the inputs must stay where they are"
+            ) from error
+        at = self.checkpoint / "query"
+        done_before = _micro_batches(at)
         try:
             session = laptop_session()
             try:
-                query = start(self._near(session, paths), hand_off, self.checkpoint / "query")
-                return _watch(query, stop, check)
+                return _watch(start(self._near(session, paths), hand_off, at), stop, check)
             finally:
                 session.stop()
-        except PySparkException as error:
-            raise DeliveryFailed(f"Spark failed: {_short(error)}") from error
+        except (PySparkException, Py4JError) as error:
+            is_resuming = bool(done_before) and _micro_batches(at) == done_before
+            raise failure(error, self.checkpoint, is_resuming=is_resuming) from error
+
+    @property
+    def _shape(self) -> Mapping[str, object]:
+        return {"deliverers": [*self.deliverers]}
 
     def _near(self, session: SparkSession, paths: Path) -> DataFrame:
         notes = session.readStream.format("text").option("maxFilesPerTrigger", _FILES_AT_ONCE).load(str(paths))
         return hold(parse_files(notes.withColumnRenamed("value", "path"), self.columns), self.lead_ms)
+
+
+def check_ways(sources: Sequence[Source]) -> None:
+    """Errors: `WrongUsage` if Spark can't read them, or can't run."""
+    if any(source.path is None for source in sources):
+        raise WrongUsage("--engine spark reads files: standard input (-) can't be read again after a crash")
+    need_java()
 
 
 def start(near: DataFrame, hand_off: HandOff, checkpoint: Path) -> Any:
@@ -97,7 +121,8 @@ def _watch(query: Any, stop: threading.Event, check: Callable[[Mapping[str, Any]
     try:
         while not stop.wait(_LOOK_EVERY_S):
             if not query.isActive:
-                raise DeliveryFailed(f"Spark failed: {_short(query.exception())}")
+                query.awaitTermination()  # raises what it failed with
+                raise DeliveryFailed("Spark has stopped the query, and does not say why")
             progress = query.lastProgress
             check(progress)
             if progress is not None and progress["stateOperators"] and not read(progress) and not held(progress):
@@ -115,14 +140,20 @@ def end(query: Any) -> None:
     query.stop()
 
 
+def _micro_batches(at: Path) -> set[str]:
+    """Those that are done, by their files' names; Spark keeps the last hundred."""
+    return {done.name for done in (at / "commits").glob("[0-9]*")}
+
+
 def list_files(folder: Path, sources: Sequence[Source]) -> Path:
     """Note in `folder` each file that is to be read, in a file of its own, which is what the query reads. One that has
-    changed since is noted again: what of it was known is dropped as duplicates.
+    changed since is noted again: what of it was known is dropped as duplicates. A link keeps its own name, as the
+    suffix says the format.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for source in sources:
         assert source.path is not None
-        path = source.path.resolve()
+        path = source.path.parent.resolve() / source.path.name
         state = path.stat()
         name = blake2b(f"{path}\0{state.st_size}\0{state.st_mtime_ns}".encode(errors="surrogateescape"), digest_size=12)
         note = folder / f"{name.hexdigest()}.txt"
@@ -133,29 +164,58 @@ def list_files(folder: Path, sources: Sequence[Source]) -> Path:
 
 def keep_shape(checkpoint: Path, more: Mapping[str, object]) -> None:
     """Note in the checkpoint what may not change while anything is held. Errors: `WrongUsage` if it has."""
-    shape = {"format": _FORMAT, "partitions": PARTITIONS, "shards": SHARDS, **more}
-    path = checkpoint / "tickwheel.json"
-    if not path.exists():
+    if check_shape(checkpoint, more):
         checkpoint.mkdir(parents=True, exist_ok=True)
-        _write_at_once(path, json.dumps(shape))
-        return
+        _write_at_once(checkpoint / _SHAPE, msgspec.json.encode(_shape(more)).decode())
+
+
+def check_shape(checkpoint: Path, more: Mapping[str, object]) -> bool:
+    """Whether it is to be made first. Writes nothing.
+
+    Errors: `WrongUsage` if it is no checkpoint, a damaged one, or was made by another version or otherwise.
+    """
+    path = checkpoint / _SHAPE
     try:
-        before = dict(json.loads(path.read_text()))
-    except ValueError as error:
-        raise WrongUsage(f"{path} is damaged: name another checkpoint; what this one holds is lost") from error
-    for name, value in shape.items():
+        before = msgspec.json.decode(path.read_bytes(), type=dict[str, object])
+    except FileNotFoundError:
+        _refuse_others(checkpoint)
+        return True
+    except OSError as error:
+        raise WrongUsage(f"{path} can't be read: {error.strerror}: name another checkpoint") from error
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise WrongUsage(f"{path} is damaged: bring it back from a copy, {_INSTEAD}") from error
+    if before.get("format") != _FORMAT:
+        raise WrongUsage(
+            f"the checkpoint {checkpoint} was made by another version of tickwheel (format {before.get('format')}, "
+            f"this one knows {_FORMAT}): go on with that version until all is delivered, {_INSTEAD}"
+        )
+    for name, value in _shape(more).items():
         if before.get(name) != value:
             raise WrongUsage(
                 f"the checkpoint {checkpoint} was made with {name} {before.get(name)}, now it is {value}: go on as "
-                "before until all is delivered, or name another checkpoint"
+                f"before until all is delivered, {_INSTEAD}"
             )
+    return False
+
+
+def _shape(more: Mapping[str, object]) -> Mapping[str, object]:
+    return {"format": _FORMAT, "partitions": PARTITIONS, "shards": SHARDS, **more}
+
+
+def _refuse_others(checkpoint: Path) -> None:
+    """What is there without a shape: another program's folder, or a checkpoint that has lost a part."""
+    if checkpoint.is_dir() and any(_counts(entry) for entry in checkpoint.iterdir()):
+        raise WrongUsage(
+            f"{checkpoint} holds files, but no {_SHAPE}, so it is no checkpoint of tickwheel, or damaged: name a "
+            f"folder that is new or empty, or bring {_SHAPE} back from a copy"
+        )
+
+
+def _counts(entry: Path) -> bool:
+    return not entry.name.startswith(".") and entry.name != "lost+found"  # a disk's own, in its topmost folder
 
 
 def _write_at_once(path: Path, text: str) -> None:
     new = path.with_name(f".{path.name}")  # Spark leaves out what begins with a dot
     new.write_text(text)
     new.rename(path)
-
-
-def _short(error: object) -> str:
-    return " ".join(str(error).split())[:500]

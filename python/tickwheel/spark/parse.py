@@ -4,6 +4,7 @@ A record that breaks the schema becomes a dead letter, a row like any other, and
 """
 
 import io
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -11,24 +12,26 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, TypeAlias
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote_to_bytes, urlsplit
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812, as everybody calls it
 
 from tickwheel.delivery.arrow_rows import read_rows
-from tickwheel.delivery.errors import BadRecord, DeliveryFailed, WrongUsage
+from tickwheel.delivery.errors import BadRecord, DeliveryFailed
 from tickwheel.delivery.handed import batch_of, row_of
 from tickwheel.delivery.message import Columns, check
 from tickwheel.delivery.ndjson import read_ndjson
 from tickwheel.delivery.record import Record
-from tickwheel.delivery.sources import OpenSource, Source
+from tickwheel.delivery.sources import OpenSource, Source, shown
 from tickwheel.spark.schemas import MESSAGES
 
 _Batches: TypeAlias = Iterator[Any]  # of pyarrow.RecordBatch, which has no types
 
 _TOGETHER: Final = 2_000
 _USUAL: Final = Columns()
+_GONE: Final = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
+_STAYS: Final = "a file that stays where it is until it is read: put it there again, as a new one"
 
 
 def parse_lines(records: DataFrame, columns: Columns = _USUAL) -> DataFrame:
@@ -87,16 +90,29 @@ def records_of_lines(columns: Columns, batches: _Batches) -> Iterator[Record]:
 
 
 def records_of_files(columns: Columns, batches: _Batches) -> Iterator[Record]:
-    """Of `PATHS`. A file that can't be read is a dead letter."""
+    """Of `PATHS`. A file that is gone is a dead letter.
+
+    Errors: `DeliveryFailed` for one that can't be read as it is: where that is mended, the query goes on with it.
+    """
     for batch in batches:
         for uri in batch.column(0).to_pylist():
-            path = Path(unquote(urlsplit(uri).path) if uri.startswith("file:") else uri)
+            path = path_of(uri)
+            source = Source(shown(path), path)
             try:
-                yield from OpenSource(Source(str(path), path), columns, {})
-            except (DeliveryFailed, WrongUsage) as error:
-                yield Record(
-                    str(path), 0, b"", BadRecord(str(error), "a file that can be read, in the format of its suffix")
-                )
+                yield from OpenSource(source, columns, {})
+            except DeliveryFailed as error:
+                if not isinstance(error.__cause__, _GONE):
+                    raise DeliveryFailed(
+                        f"{error}; make it readable, or remove it (then it is a dead letter)"
+                    ) from error
+                yield Record(source.name, 0, b"", BadRecord(str(error), _STAYS))
+
+
+def path_of(uri: str) -> Path:
+    """Of a file as `Path.as_uri` writes it, or as Spark does, which escapes nothing; or its path."""
+    if uri.startswith("file:///"):
+        return Path(os.fsdecode(unquote_to_bytes(urlsplit(uri).path)))
+    return Path(uri.removeprefix("file:"))
 
 
 def records_of_rows(columns: Columns, source: str, batches: _Batches) -> Iterator[Record]:

@@ -9,7 +9,6 @@ import secrets
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,7 +18,7 @@ from tickwheel.delivery.message import MAX_PAYLOAD, Columns
 from tickwheel.delivery.serve.door import Address, Door
 from tickwheel.delivery.serve.flight import FlightDoor
 from tickwheel.delivery.sources import Source
-from tickwheel.spark.feed import Pipeline, held
+from tickwheel.spark.feed import Pipeline, check_ways, held
 from tickwheel.spark.hand_off import HandOff
 
 HERE: Final = "here"
@@ -31,12 +30,20 @@ _STREAMS_END_WITHIN_S: Final = 2
 def reader_of(
     sources: Sequence[Source], columns: Columns, checkpoint: Path | None, lead_ms: int
 ) -> "Callable[[Engine, Path], SparkReading]":
-    """What makes the reader of a run; the checkpoint is beside the store, unless it is given. Errors: `WrongUsage`."""
-    pipeline = Pipeline(sources, columns, checkpoint or Path(), lead_ms, [HERE])
+    """What makes the reader of a run; the checkpoint is beside the store, unless it is given.
+
+    Errors: `WrongUsage`, now or when the reader is made; nothing is delivered then.
+    """
+
+    def pipeline(at: Path) -> Pipeline:
+        return Pipeline(sources, columns, at, lead_ms, [HERE])
+
+    given = pipeline(checkpoint) if checkpoint else None
+    if given is None:
+        check_ways(sources)
 
     def read(engine: Engine, store: Path) -> SparkReading:
-        beside = store.with_name(f"{store.name}.checkpoint")
-        return SparkReading(replace(pipeline, checkpoint=checkpoint or beside), engine)
+        return SparkReading(given or pipeline(store.with_name(f"{store.name}.checkpoint")), engine)
 
     return read
 

@@ -11,7 +11,8 @@ import pytest
 
 from tickwheel.delivery.errors import StoreFailed, WrongUsage
 from tickwheel.delivery.store import Done, Outcome, Store
-from tickwheel.spark.analytics.ledgers import Ledger, look, of_ledgers, read_slice, reading
+from tickwheel.delivery.store.reading import reading
+from tickwheel.spark.analytics.ledgers import Ledger, look, of_ledgers, read_slice
 from tickwheel.spark.analytics.schemas import LEDGER_MESSAGES
 
 from . import slow

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tickwheel.delivery.errors import DeliveryFailed, WrongUsage
-from tickwheel.spark.analytics.output import check_out, replacing
+from tickwheel.spark.output import check_out, replacing
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -14,7 +14,7 @@ NAMES = ("a.parquet", "b.parquet")
 
 
 def write(out: Path, text: str) -> None:
-    with replacing(out, NAMES) as new:
+    with replacing(out, NAMES, "it") as new:
         for name in NAMES:
             (new / name).mkdir()
             (new / name / f"part-{text}").write_text(text)
@@ -62,16 +62,16 @@ def test_its_own_folder_with_something_added_is_refused__S6(tmp_path: Path) -> N
 def test_a_file_and_a_missing_parent_are_wrong_usage__D2(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
     with pytest.raises(WrongUsage, match="is not a folder"):
-        check_out(tmp_path / "file", NAMES)
+        check_out(tmp_path / "file", NAMES, "it")
     with pytest.raises(WrongUsage, match="there is no folder"):
-        check_out(tmp_path / "none" / "out", NAMES)
+        check_out(tmp_path / "none" / "out", NAMES, "it")
 
 
 def test_one_that_fails_leaves_what_was_there__S6(tmp_path: Path) -> None:
     write(tmp_path, "first")
 
     def fail() -> None:
-        with replacing(tmp_path, NAMES) as new:
+        with replacing(tmp_path, NAMES, "it") as new:
             (new / "a.parquet").mkdir()
             raise KeyboardInterrupt
 
@@ -85,8 +85,8 @@ def test_one_that_fails_leaves_what_was_there__S6(tmp_path: Path) -> None:
 
 def test_what_cant_be_written_says_so__D2(tmp_path: Path) -> None:
     def fail() -> None:
-        with replacing(tmp_path / "out", NAMES) as new:
+        with replacing(tmp_path / "out", NAMES, "it") as new:
             (new / "none" / "a").write_text("x")
 
-    with pytest.raises(DeliveryFailed, match=r"the analysis can't be written to .*: No such file"):
+    with pytest.raises(DeliveryFailed, match=r".* can't be written: No such file"):
         fail()

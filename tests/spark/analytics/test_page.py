@@ -140,7 +140,7 @@ def test_of_nothing_it_has_sentences__S6(empty: Analysis) -> None:
 
 def test_every_file_is_named_on_it_and_is_there__S6(analysis: Analysis) -> None:
     named = {row[0] for row in rows_of(analysis.page, "Files")}
-    assert named == {path.name for path in analysis.out.iterdir()} - {"index.html", ".tickwheel-analytics"}
+    assert named == {path.name for path in analysis.out.iterdir()} - {"index.html", ".tickwheel"}
     assert all([*(analysis.out / name).glob("*.parquet")] for name in named)
     assert analysis.said[0] == "Reading 9 slices of up to 900 messages."
     assert analysis.said[-1] == "Making index.html."

@@ -1,27 +1,18 @@
 """One HTML page about a store: counts, lateness, what is due next, dead letters (rule D11, `--report`).
 
-Data goes one way: `queries` and `lateness` read the store, `plots` draws, `page` puts it into `page.html`. matplotlib
-and jinja2 are loaded when a page is asked for: `pip install 'tickwheel[report]'`.
+Data goes one way: `queries` and `lateness` read the store, `plots` draws, `page` puts it into `page.html`. What it has
+in common with every other page is in `tickwheel.pages`. `tickwheel analyze` tells of lateness and of what is due next
+too: `lateness`, `forecast`, `plots` and `macros.html` are for both.
 """
 
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tickwheel.delivery.errors import WrongUsage
 from tickwheel.delivery.summary import Summary
+from tickwheel.pages import need_report
 
 __all__ = ["need_report", "write_report"]
-
-
-def need_report() -> None:
-    """Errors: `WrongUsage` if matplotlib or jinja2 can't be loaded, before anything is read."""
-    try:
-        import jinja2  # noqa: F401
-        import matplotlib.backends.backend_svg  # noqa: F401
-    except ImportError as error:
-        library = (error.name or "a library").split(".")[0]
-        raise WrongUsage(f"--report: {library} is not installed: run pip install 'tickwheel[report]'") from error
 
 
 def write_report(
@@ -38,8 +29,9 @@ def write_report(
     same store at the same time gives the same bytes. Costs a few seconds for a ledger of a million rows, and memory
     that does not grow with it. Errors: `WrongUsage`, `StoreFailed`, `DeliveryFailed` if `page` can't be written.
     """
-    need_report()
-    from tickwheel.delivery.report.page import render, save
+    need_report("the report")
+    from tickwheel.delivery.report.page import render
     from tickwheel.delivery.report.queries import look
+    from tickwheel.pages.templates import save
 
     save(page, render(look(store, wall_ns() // 1_000_000), title, summary))

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
-from tickwheel.delivery.report.buckets import step_ms
 from tickwheel.delivery.store import Outcome
 from tickwheel.delivery.summary import PERCENTILES, rank
+from tickwheel.pages.steps import step_ms
 
 BOUNDS_US: Final = tuple(digit * 10**power for power in range(1, 12) for digit in (1, 2, 5))
 """Upper ends of the histogram's bars, each part of its bar: 10 µs, 20, 50, to 500,000 s; the last has the rest."""

@@ -1,58 +1,28 @@
-"""The page itself: figures and charts put into `page.html`, where everything is escaped (rules D11, D12).
+"""The page itself: figures and charts put into `page.html` (rules D11, D12)."""
 
-One file that needs no other: no script, font or image is fetched, and a content security policy in it forbids that too.
-"""
+from collections.abc import Sequence
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Final
-
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
-
-from tickwheel import __version__
-from tickwheel.delivery.errors import DeliveryFailed
 from tickwheel.delivery.report import plots
-from tickwheel.delivery.report.buckets import name_of_step
 from tickwheel.delivery.report.queries import ATTEMPTS, Figures
 from tickwheel.delivery.summary import Summary
-from tickwheel.delivery.times import rfc_3339
-
-_PAGES: Final = Environment(
-    loader=FileSystemLoader(Path(__file__).parent),
-    autoescape=True,
-    undefined=StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-)
-_PAGES.filters["utc"] = rfc_3339
-_PAGES.filters["count"] = "{:,}".format
-_PAGES.filters["ms"] = "{:,.3f} ms".format
-_PAGES.filters["step"] = name_of_step
+from tickwheel.pages import templates
+from tickwheel.pages.templates import markup
 
 
 def render(figures: Figures, title: str, summary: Summary | None = None) -> str:
     """The whole page."""
     late, forecast = figures.lateness, figures.forecast
-    return _PAGES.get_template("page.html").render(
+    return templates.render(
+        "delivery/report/page.html",
         title=title,
-        version=__version__,
         figures=figures,
         counts=_counts(figures, summary),
         has_run=summary is not None,
         most_attempts=ATTEMPTS,
-        over_time=_markup(plots.lateness_over_time(late)) if late else None,
-        by_size=_markup(plots.lateness_by_size(late)) if late else None,
-        due_next=_markup(plots.due_next(forecast)) if forecast and forecast.due else None,
+        over_time=markup(plots.lateness_over_time(late)) if late else None,
+        by_size=markup(plots.lateness_by_size(late)) if late else None,
+        due=markup(plots.due_next(forecast)) if forecast and forecast.due else None,
     )
-
-
-def save(page: Path, text: str) -> None:
-    """Errors: `DeliveryFailed`."""
-    try:
-        page.write_bytes(text.encode("utf-8", "replace"))
-    except OSError as error:
-        raise DeliveryFailed(f"the report can't be written to {page}: {error.strerror}") from error
 
 
 def _counts(figures: Figures, summary: Summary | None) -> Sequence[tuple[str, int | None, int | None]]:
@@ -67,8 +37,3 @@ def _counts(figures: Figures, summary: Summary | None) -> Sequence[tuple[str, in
         ("given up after the last attempt", counts.undeliverable, run.undeliverable),
         ("waiting", counts.waiting, None),
     ]
-
-
-def _markup(charts: plots.Charts) -> Mapping[str, Markup]:
-    """Drawn by us from numbers alone: no text from a message is in it."""
-    return {size: Markup(svg) for size, svg in charts.items()}  # noqa: S704

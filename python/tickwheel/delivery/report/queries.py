@@ -3,18 +3,18 @@
 Each answer is bounded: counts, at most so many rows, texts cut off in SQL. Names are as in the store; the page escapes.
 """
 
-import contextlib
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tickwheel.delivery.errors import StoreFailed, WrongUsage
 from tickwheel.delivery.names import lane_of
-from tickwheel.delivery.report.buckets import MOST, step_ms
+from tickwheel.delivery.report.forecast import Forecast, steps_ahead
 from tickwheel.delivery.report.lateness import Lateness, read_lateness
 from tickwheel.delivery.store import Outcome
+from tickwheel.delivery.store.reading import reading
+from tickwheel.pages.text import SHOWN, shown_text
 
 NEXT: Final = 20
 LETTERS: Final = 50
@@ -22,10 +22,7 @@ KEYS: Final = 15
 ATTEMPTS: Final = 10
 """So many and more are one row."""
 
-_FAR: Final = 20  # what is due so many times later than nine of ten is not drawn: it would squeeze all others
-_SHOWN: Final = 120  # characters of a name
-_SHOWN_LONG: Final = 400  # of a reason, or of a record
-_TABLES: Final = ("messages", "waiting", "ledger", "dead_letters", "meta")
+_SHOWN_LONG: Final = 400  # characters of a reason, or of a record
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,17 +43,6 @@ class Counts:
     redelivered: int
     may_have_arrived: int
     since_ms: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Forecast:
-    """How many are due in each step, by its start; `later` are due after the last of them, up to `last_ms`."""
-
-    step_ms: int
-    due: Mapping[int, int]
-    later: int
-    last_ms: int
-    is_past: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,27 +100,10 @@ class Figures:
 
 def look(store: Path, now_ms: int) -> Figures:
     """Ask the store, which may be in use. Errors: `WrongUsage`, `StoreFailed`."""
-    if not store.is_file():
-        raise WrongUsage(f"there is no store {store}: name the file that was given to --store")
-    try:
-        with _reading(store) as db:
-            names = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-            if not set(_TABLES) <= set(names):
-                raise WrongUsage(f"{store} is not a store of tickwheel: name the file that was given to --store")
-            counts, tried = _outcomes(db, now_ms)
-            forecast = _forecast(db, now_ms, counts)
-            return Figures(now_ms, counts, read_lateness(db), forecast, _next(db), _letters(db), _keys(db), tried)
-    except sqlite3.Error as error:
-        raise StoreFailed.because(store, error) from error
-
-
-@contextlib.contextmanager
-def _reading(store: Path) -> Iterator[sqlite3.Connection]:
-    uri = f"{store.resolve().as_uri()}?mode=ro"
-    with contextlib.closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as db:
-        db.execute("PRAGMA temp_store = FILE")  # sorting takes disk, not memory
-        db.execute("BEGIN")
-        yield db
+    with reading(store) as db:
+        counts, tried = _outcomes(db, now_ms)
+        forecast = _forecast(db, now_ms, counts)
+        return Figures(now_ms, counts, read_lateness(db), forecast, _next(db), _letters(db), _keys(db), tried)
 
 
 def _outcomes(db: sqlite3.Connection, now_ms: int) -> tuple[Counts, Sequence[Tried]]:
@@ -180,10 +149,7 @@ def _forecast(db: sqlite3.Connection, now_ms: int, counts: Counts) -> Forecast |
         "SELECT due_ms FROM waiting WHERE due_ms >= ? ORDER BY due_ms LIMIT 1 OFFSET ?",
         (from_ms, min(max(1, int(0.9 * (waiting - 1))), waiting - 1)),
     )
-    if last_ms - from_ms <= _FAR * (most_ms - from_ms):
-        most_ms = last_ms
-    step = step_ms(from_ms, most_ms)
-    end_ms = (from_ms // step + MOST) * step
+    step, end_ms = steps_ahead(from_ms, most_ms, last_ms)
     due = db.execute(
         "SELECT due_ms / ?, count(*) FROM waiting WHERE due_ms >= ? AND due_ms < ? GROUP BY 1", (step, from_ms, end_ms)
     )
@@ -197,7 +163,7 @@ def _next(db: sqlite3.Connection) -> Sequence[Next]:
         "ORDER BY waiting.due_ms, waiting.seq LIMIT ?",
         (NEXT,),
     )
-    return [Next(_text(id_), None if key is None else _text(key), due_ms) for id_, key, due_ms in rows]
+    return [Next(shown_text(id_), None if key is None else shown_text(key), due_ms) for id_, key, due_ms in rows]
 
 
 def _letters(db: sqlite3.Connection) -> Sequence[Letter]:
@@ -206,7 +172,7 @@ def _letters(db: sqlite3.Connection) -> Sequence[Letter]:
         f"SELECT at_ms, {_cut('source')}, line, {columns} FROM dead_letters ORDER BY n DESC LIMIT ?", (LETTERS,)
     )
     return [
-        Letter(at_ms, _text(source), line, *(_text(text, _SHOWN_LONG) for text in rest))
+        Letter(at_ms, shown_text(source), line, *(shown_text(text, _SHOWN_LONG) for text in rest))
         for at_ms, source, line, *rest in rows
     ]
 
@@ -219,26 +185,10 @@ def _keys(db: sqlite3.Connection) -> Sequence[Key]:
     marks = ", ".join("?" * len(lanes))
     waiting = dict(db.execute(f"SELECT lane, count(*) FROM waiting WHERE lane IN ({marks}) GROUP BY lane", lanes))
     return [
-        Key(_text(key.encode()), messages, waiting.get(lane, 0))
-        for lane, (key, messages) in zip(lanes, rows, strict=True)
+        Key(shown_text(key), messages, waiting.get(lane, 0)) for lane, (key, messages) in zip(lanes, rows, strict=True)
     ]
 
 
-def _cut(column: str, shown: int = _SHOWN) -> str:
+def _cut(column: str, shown: int = SHOWN) -> str:
     """SQL for the first bytes of a text, enough for `shown` characters and a sign that there is more."""
     return f"substr(CAST({column} AS BLOB), 1, {4 * (shown + 1)})"
-
-
-def _text(data: bytes, shown: int = _SHOWN) -> str:
-    """At most so many characters; control characters as pictures (␀), and those for writing
-    from right to left as escapes, since they may make a name look like another.
-    """
-    text = data.decode("utf-8", "replace").translate(_PICTURES)
-    return text if len(text) <= shown else f"{text[:shown]}…"
-
-
-_PICTURES: Final = (
-    {code: chr(0x2400 + code) for code in range(32)}
-    | {127: "\u2421"}
-    | {code: f"\\u{code:04x}" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))}
-)

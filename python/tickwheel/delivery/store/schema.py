@@ -92,14 +92,44 @@ def connect(path: Path) -> sqlite3.Connection:
     return db
 
 
-def _set_up(db: sqlite3.Connection, path: Path) -> None:
+def check_store(db: sqlite3.Connection, path: Path) -> None:
+    """Errors: `WrongUsage` if this is no store, or of a version that can't be read as it is."""
+    version = _version(db, path)
+    if version is None:
+        raise no_store(path)
+    if version < len(_STEPS):
+        raise WrongUsage(
+            f"{path} was made by an earlier version of tickwheel ({version}, this one reads {len(_STEPS)}): "
+            "deliver with it once, which brings it up to date"
+        )
+
+
+def no_store(path: Path) -> WrongUsage:
+    """Of a file that is no store, where one is asked for."""
+    return WrongUsage(f"{path} is not a store of tickwheel: name the file that was given to --store")
+
+
+def _version(db: sqlite3.Connection, path: Path) -> int | None:
+    """`None` if it is not a store. Errors: `WrongUsage` if it is of a later version than this."""
     [(application_id,)] = db.execute("PRAGMA application_id")
-    [(tables,)] = db.execute("SELECT count(*) FROM sqlite_master")
+    if application_id != _APPLICATION_ID:
+        return None
     [(version,)] = db.execute("PRAGMA user_version")
-    if tables and application_id != _APPLICATION_ID:
-        raise WrongUsage(f"{path} is a database of another program: name another file")
     if version > len(_STEPS):
-        raise WrongUsage(f"{path} was made by a later version of tickwheel ({version}, this one knows {len(_STEPS)})")
+        raise WrongUsage(
+            f"{path} was made by a later version of tickwheel ({version}, this one knows {len(_STEPS)}): "
+            "go on with that version, or name another file"
+        )
+    return int(version)
+
+
+def _set_up(db: sqlite3.Connection, path: Path) -> None:
+    version = _version(db, path)
+    if version is None:
+        [(tables,)] = db.execute("SELECT count(*) FROM sqlite_master")
+        if tables:
+            raise WrongUsage(f"{path} is a database of another program: name another file")
+        version = 0  # a new file
     db.execute("PRAGMA journal_mode = WAL")
     db.execute("PRAGMA synchronous = FULL")
     db.execute("PRAGMA wal_autocheckpoint = 0")  # they are the writer's, see `housekeeping.py`

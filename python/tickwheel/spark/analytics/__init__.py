@@ -15,13 +15,14 @@ import pyarrow.parquet as pq
 from pyspark import StorageLevel
 from pyspark.sql import SparkSession
 
-from tickwheel.delivery.errors import WrongUsage
-from tickwheel.delivery.report import need_report
+from tickwheel.pages import need_report
 from tickwheel.spark.analytics.figures import FIGURES
 from tickwheel.spark.analytics.ledgers import SLICE, check_ledgers, look, of_ledgers, read_ledgers
-from tickwheel.spark.analytics.output import PAGE, check_out, replacing
+from tickwheel.spark.output import PAGE, check_out, replacing
 
 __all__ = ["FIGURES", "WRITTEN", "analyze", "check", "look", "read_ledgers"]
+
+COMMAND: Final = "tickwheel analyze"
 
 WRITTEN: Final = {
     "ledgers.parquet": "a ledger",
@@ -41,12 +42,9 @@ WRITTEN: Final = {
 
 def check(ledgers: Sequence[Path], out: Path) -> None:
     """What can be told before anything is read. Errors: `WrongUsage`, also where libraries of the page are missing."""
-    try:
-        need_report()
-    except WrongUsage as error:
-        raise WrongUsage(str(error).removeprefix("--report: ")) from error
+    need_report(COMMAND)
     check_ledgers(ledgers)
-    check_out(out, WRITTEN)
+    check_out(out, WRITTEN, COMMAND)
 
 
 def analyze(
@@ -65,7 +63,7 @@ def analyze(
     was in `out` before, from an analysis, is replaced when all is made. Errors: `WrongUsage`, `StoreFailed`,
     `DeliveryFailed` if it can't be written, those of Spark.
     """
-    from tickwheel.delivery.report.page import save
+    from tickwheel.pages.templates import save
     from tickwheel.spark.analytics.page import render
     from tickwheel.spark.analytics.shown import collect
 
@@ -75,7 +73,7 @@ def analyze(
     found = look(ledgers, slice_rows)
     messages = read_ledgers(session, found).persist(StorageLevel.DISK_ONLY)
     try:
-        with replacing(out, WRITTEN) as new:
+        with replacing(out, WRITTEN, COMMAND) as new:
             say(f"Reading {sum(len(it.slices) for it in found):,} slices of up to {slice_rows:,} messages.")
             (new / "ledgers.parquet").mkdir()
             pq.write_table(of_ledgers(found, as_of_ms), new / "ledgers.parquet" / "part-0.parquet")

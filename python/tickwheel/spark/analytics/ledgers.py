@@ -9,7 +9,6 @@ short one, since the deliverer's log can't start anew while one is open. What th
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -17,17 +16,16 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from tickwheel.delivery.errors import StoreFailed, WrongUsage
+from tickwheel.delivery.errors import WrongUsage
 from tickwheel.delivery.items import OTHER_CONTENT
 from tickwheel.delivery.store import Outcome
-from tickwheel.delivery.store.owner import refuse_network
+from tickwheel.delivery.store.reading import reading
 from tickwheel.spark.analytics.schemas import LEDGER_MESSAGES
 
 SLICE: Final = 100_000
 """Messages that a task reads."""
 
 _BATCH: Final = 10_000
-_TABLES: Final = {"messages", "waiting", "ledger", "dead_letters", "meta"}
 _WAITING: Final = "waiting"
 _ENDED: Final = {
     None: _WAITING,
@@ -154,38 +152,6 @@ def of_ledgers(ledgers: Sequence[Ledger], as_of_ms: int) -> Any:
 def name_of(path: Path) -> str:
     """A path as text, where it holds bytes that are none too."""
     return os.fsencode(path).decode("utf-8", "replace")
-
-
-@contextmanager
-def reading(path: Path) -> Iterator[sqlite3.Connection]:
-    """A transaction that writes nothing. Errors: `WrongUsage`, `StoreFailed`.
-
-    Beside a store that nobody uses SQLite makes a `-shm` and an empty `-wal` file, as it must for reading, and leaves
-    them to whoever writes next.
-    """
-    if not path.is_file():
-        raise WrongUsage(f"there is no store {path}: name the file that was given to --store")
-    refuse_network(path.resolve().parent)
-    try:
-        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, isolation_level=None)) as db:
-            db.text_factory = _text
-            db.execute("BEGIN")
-            tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-            if not tables >= _TABLES:
-                raise WrongUsage(_no_store(path))
-            yield db
-    except sqlite3.Error as error:
-        if getattr(error, "sqlite_errorname", None) == "SQLITE_NOTADB":
-            raise WrongUsage(_no_store(path)) from error
-        raise StoreFailed.because(path, error) from error
-
-
-def _no_store(path: Path) -> str:
-    return f"{path} is not a store of tickwheel: name the file that was given to --store"
-
-
-def _text(data: bytes) -> str:
-    return data.decode("utf-8", "replace")
 
 
 def _store_id(db: sqlite3.Connection) -> str:

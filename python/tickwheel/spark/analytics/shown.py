@@ -1,7 +1,7 @@
 """What the page shows: the written figures that are short, and those that are long once more in few steps of time.
 
 A week has 10,080 minutes, and percentiles of minutes can't be put together, so they are asked for in the page's own
-steps (`buckets`). So the page is bounded, whatever the ledgers hold.
+steps (`steps_ahead`, `step_ms`). So the page is bounded, whatever the ledgers hold.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,18 +13,15 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812, as everybody calls it
 
-from tickwheel.delivery.report.buckets import MOST, step_ms
+from tickwheel.delivery.report.forecast import Forecast, steps_ahead
 from tickwheel.delivery.report.lateness import BOUNDS_US, Late, Lateness
-from tickwheel.delivery.report.queries import Forecast
+from tickwheel.delivery.report.queries import ATTEMPTS, KEYS
 from tickwheel.delivery.summary import PERCENTILES
+from tickwheel.pages.steps import step_ms
 from tickwheel.spark.analytics.figures import due, lateness_over_time, throughput
 
-KEYS: Final = 15
-ATTEMPTS: Final = 10
-"""So many and more are one row."""
 LEDGERS: Final = 50
 
-_FAR: Final = 20  # what is due so many times later than nine of ten is not drawn: it would squeeze all others
 _SHORT: Final = (
     "ledgers",
     "outcomes",
@@ -124,9 +121,7 @@ def _forecast(waiting: DataFrame, as_of_ms: int, span: Any) -> Forecast:
         F.percentile_approx("due_ms", 0.9).alias("most_ms"),  # of the step's size alone, the counts are exact
     ).collect()
     from_ms = ends.first_ms if is_past else as_of_ms
-    is_near = ends.last_ms - from_ms <= _FAR * (ends.most_ms - from_ms)
-    step = step_ms(from_ms, ends.last_ms if is_near else ends.most_ms)
-    end_ms = (from_ms // step + MOST) * step
+    step, end_ms = steps_ahead(from_ms, ends.most_ms, ends.last_ms)
     found = {row["start_ms"]: row["messages"] for row in _rows(due(shown.where(F.col("due_ms") < end_ms), step))}
     later = (span.waiting if is_past else span.coming) - sum(found.values())
     return Forecast(step, found, later, ends.last_ms, is_past)

@@ -10,11 +10,11 @@ import pytest
 
 from tickwheel.delivery.errors import StoreFailed, WrongUsage
 from tickwheel.delivery.report import write_report
-from tickwheel.delivery.report.buckets import MOST, step_ms
 from tickwheel.delivery.report.lateness import BOUNDS_US
 from tickwheel.delivery.report.queries import ATTEMPTS, KEYS, NEXT, Key, Tried, look
-from tickwheel.delivery.store import Done, Outcome
+from tickwheel.delivery.store import Done, Outcome, Store
 from tickwheel.delivery.store.letters import Letter
+from tickwheel.pages.steps import MOST, step_ms
 
 Desk = Any  # of conftest.py
 NOW_MS = 1_700_000_000_000
@@ -147,22 +147,27 @@ def test_the_store_is_not_changed_nor_its_log_that_a_crash_left__D5(desk: Desk, 
     assert all(before.values())
 
 
-@pytest.mark.parametrize("kind", ["missing", "folder", "other"])
+@pytest.mark.parametrize("kind", ["missing", "folder", "empty", "text"])
 def test_what_is_not_a_store_is_wrong_usage__D2(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "x.db"
     if kind == "folder":
         path.mkdir()
-    if kind == "other":
+    if kind == "empty":
         sqlite3.connect(path).close()
+    if kind == "text":
+        path.write_text("this is a text, not a database\n" * 100)
     with pytest.raises(WrongUsage, match="name the file that was given to --store"):
         write_report(path, tmp_path / "page.html", title="x")
     assert not (tmp_path / "page.html").exists()
 
 
 def test_a_damaged_store_is_told__D2(tmp_path: Path) -> None:
-    (tmp_path / "x.db").write_bytes(b"this is a text, not a database\n" * 100)
+    path = tmp_path / "x.db"
+    Store(path).close()
+    data = path.read_bytes()
+    path.write_bytes(data[:4096] + b"\xff" * (len(data) - 4096))
     with pytest.raises(StoreFailed, match="not a store, or damaged"):
-        write_report(tmp_path / "x.db", tmp_path / "page.html", title="x")
+        write_report(path, tmp_path / "page.html", title="x")
 
 
 @pytest.mark.parametrize("span_ms", [0, 9, 999, 61_000, 3_600_000, 10**9, 10**12, 253_402_300_799_999])

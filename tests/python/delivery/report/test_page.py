@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tickwheel.delivery.report import plots
-from tickwheel.delivery.report.queries import Forecast
+from tickwheel.delivery.report.forecast import Forecast
 from tickwheel.delivery.store import Done, Outcome
 
 Desk = Any  # of conftest.py
@@ -93,7 +93,7 @@ def test_colours_are_the_pages_in_light_and_dark__D11(nasty: Desk) -> None:
     charts = "".join(re.findall(r"<svg .*?</svg>", nasty.page(), flags=re.DOTALL))
     assert re.findall(r"#[0-9a-f]{6}\b", charts) == []
     used = set(re.findall(r"var\((--\w+)\)", charts))
-    assert used == {"--grid", "--bar", "--p50", "--p99", "--max"}
+    assert used == {"--grid", "--bar", "--line1", "--line2", "--line3"}
     page = nasty.page()
     assert all(page.count(f"{name}: #") == 3 for name in used), "light, dark and print"
 

@@ -1,0 +1,39 @@
+"""Names and times as a page shows them."""
+
+from typing import Final
+
+from tickwheel.delivery.times import MAX_DUE_MS, rfc_3339
+
+SHOWN: Final = 120
+"""Characters of a name."""
+
+_DAY_MS: Final = 86_400_000
+_PICTURES: Final = (
+    {code: chr(0x2400 + code) for code in range(32)}
+    | {127: "\u2421"}
+    | {code: f"\\u{code:04x}" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))}
+)
+
+
+def shown_text(text: str | bytes, most: int = SHOWN) -> str:
+    """At most so many characters; control characters as pictures (␀), and those for writing
+    from right to left as escapes, since they may make a name look like another.
+    """
+    if isinstance(text, bytes):
+        text = text.decode("utf-8", "replace")
+    text = text.translate(_PICTURES)
+    return text if len(text) <= most else f"{text[:most]}…"
+
+
+def utc(epoch_ms: int, step_ms: int = 1) -> str:
+    """RFC 3339 in UTC, no longer than the starts of steps of that size need; at most the last time it can write.
+
+    >>> utc(60_000), utc(60_000, 60_000), utc(86_400_000, 86_400_000)
+    ('1970-01-01T00:01:00.000Z', '1970-01-01T00:01Z', '1970-01-02')
+    """
+    text = rfc_3339(min(epoch_ms, MAX_DUE_MS))
+    if step_ms % _DAY_MS == 0:
+        return text[:10]
+    if step_ms % 60_000 == 0:
+        return text[:16] + "Z"
+    return text[:19] + "Z" if step_ms % 1_000 == 0 else text

@@ -1,0 +1,275 @@
+"""What a timer does, written to a Parquet file meanwhile: for `tickwheel simulate`, `tickwheel analyze`, or SQL.
+
+Off unless asked for. The timer notes an event in some fifty nanoseconds; a thread of Python takes the events out every
+100 ms and writes them. Needs pyarrow: `pip install 'tickwheel[recording]'`.
+
+One row is one event, in the order in which the timer's lock let them happen:
+
+| column | type | what |
+|---|---|---|
+| `at_us` | int64 | when, on the timer's own clock |
+| `kind` | text | `added`, `moved`, `cancelled`, `expired`, `cascaded`, `woke` |
+| `number` | int64 | which task, by the number of its add, never used twice; null for `cascaded` and `woke` |
+| `due_us` | int64 | when the task is due, or the bucket expired; null for `woke` |
+| `level` | int8 | where an added or moved task was put: 1 is the finest, 0 the front; which bucket `cascaded` |
+| `was` | int64 | the number that a `moved` task had before |
+| `tasks` | int64 | how many tasks left the bucket that `cascaded` |
+
+The file's metadata has the timer's name and both clocks at the beginning (`tickwheel.recording`), and at the end how
+many events were lost (`tickwheel.ended`).
+"""
+
+import json
+import os
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from tickwheel import TickwheelError, Timer
+from tickwheel._native import Replay
+
+if TYPE_CHECKING:
+    from tickwheel._native import ReplayCounts
+
+KINDS: Final = ("added", "moved", "cancelled", "expired", "cascaded", "woke")
+"""What can happen; each stands at its number in the timer."""
+
+SCHEMA: Final = pa.schema(
+    [
+        pa.field("at_us", pa.int64(), nullable=False),
+        pa.field("kind", pa.dictionary(pa.int8(), pa.string()), nullable=False),
+        pa.field("number", pa.int64()),
+        pa.field("due_us", pa.int64()),
+        pa.field("level", pa.int8()),
+        pa.field("was", pa.int64()),
+        pa.field("tasks", pa.int64()),
+    ]
+)
+"""The columns of a recording."""
+
+_VERSION: Final = 1
+_BEGUN: Final = b"tickwheel.recording"
+_ENDED: Final = b"tickwheel.ended"
+_INTERVAL_S: Final = 0.1
+_STEP: Final = 1 << 16  # events taken at once: a moment of the GIL
+_GROUP: Final = 1 << 18  # events in a row group
+_ADDED, _MOVED, _CANCELLED, _EXPIRED, _CASCADED, _WOKE = range(len(KINDS))
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What a recording says of itself. `at_us` and `wall_ms` are the timer's clock and the wall clock at its beginning;
+    `ended_us` is the timer's clock at its end, `lost` how many events it could not take.
+    """
+
+    timer: str
+    at_us: int
+    wall_ms: int
+    ended_us: int
+    lost: int
+
+
+class BadRecording(TickwheelError, ValueError):
+    """A file is no recording, or one of another version."""
+
+
+class Recording:
+    """Writes what `timer` does to the Parquet file `path`, from now until `close`; used in a `with` block.
+
+    Begin before the first add: a cancel of a task that was added before is recorded, but nobody can tell what it was.
+    Until `close` the file is `path` with `.part` behind it. `keep`: how many events may wait to be written, 40 bytes
+    each; those beyond it are counted in `lost`. Errors: `ValueError` if the timer is being recorded already, `OSError`
+    if the file can't be made; one that can't be written ends the recording, not the timer, and `close` raises it.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> from tickwheel import SystemTimer
+    >>> with TemporaryDirectory() as folder, SystemTimer("demo") as timer:
+    ...     with Recording(timer, f"{folder}/events.parquet"):
+    ...         timer.after(60_000, print).cancel()
+    True
+    """
+
+    def __init__(self, timer: Timer, path: str | os.PathLike[str], *, keep: int = 1_000_000) -> None:
+        if keep < 1:
+            raise ValueError(f"keep must be at least 1, got {keep}: leave it out for a million events, 40 MB")
+        self.lost = 0
+        self._timer, self._path = timer, Path(path)
+        self._part = self._path.with_name(f"{self._path.name}.part")
+        self._error: Exception | None = None
+        self._ending, self._closing = threading.Event(), threading.Lock()
+        self._process, self._is_closed = os.getpid(), False
+        if not timer._record(keep):
+            raise ValueError(f"timer {timer.name!r} is being recorded already: close that recording first")
+        try:
+            begun = {"version": _VERSION, "timer": timer.name, "at_us": timer.now_us(), "wall_ms": _wall_ms()}
+            self._writer = pq.ParquetWriter(self._part, SCHEMA.with_metadata({_BEGUN: json.dumps(begun)}))
+            self._thread = threading.Thread(target=self._run, name=f"recording-{timer.name}", daemon=True)
+            self._thread.start()
+        except BaseException:
+            timer._stop_recording()
+            raise
+
+    def close(self) -> None:
+        """End the recording and put the file in its place; a second time it does nothing.
+
+        Errors: `OSError` or pyarrow's if it could not be written; what was written is then in the `.part` file, which
+        no reader can open.
+        """
+        with self._closing:
+            if self._is_closed or self._process != os.getpid():  # in a forked child it is the parent's
+                return
+            self._is_closed = True
+            self._ending.set()
+            self._thread.join()
+            if self._error is not None:
+                raise self._error
+            self._part.replace(self._path)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _run(self) -> None:
+        """The thread, which alone uses the writer."""
+        try:
+            with self._writer:
+                self._write_until_the_end()
+                ended = {"ended_us": self._timer.now_us(), "lost": self.lost}
+                self._writer.add_key_value_metadata({_ENDED: json.dumps(ended)})
+        except Exception as error:
+            self._error = error
+        finally:
+            self._timer._stop_recording()
+
+    def _write_until_the_end(self) -> None:
+        group: list[pa.RecordBatch] = []
+        while not self._ending.wait(_INTERVAL_S):
+            self._take_all(group)
+        self._take_all(group)
+        self._put(group, self._timer._stop_recording())  # what has happened since: little
+        self._write(group)
+
+    def _take_all(self, group: list[pa.RecordBatch]) -> None:
+        while self._put(group, self._timer._take_recorded(_STEP)) == _STEP:
+            pass
+
+    def _put(self, group: list[pa.RecordBatch], recorded: tuple[int, Sequence[bytes], int]) -> int:
+        """Puts events into the group, which is written when it is large enough; how many there were."""
+        count, columns, self.lost = recorded
+        if count:
+            group.append(_batch(count, columns))
+        if sum(map(len, group)) >= _GROUP:
+            self._write(group)
+        return count
+
+    def _write(self, group: list[pa.RecordBatch]) -> None:
+        self._writer.write_table(pa.Table.from_batches(group, self._writer.schema))
+        group.clear()
+
+
+def about(path: str | os.PathLike[str]) -> About:
+    """What a recording says of itself. Errors: `OSError`, `BadRecording`."""
+    with _opened(path) as file:
+        return _about(path, file)
+
+
+def read_recording(path: str | os.PathLike[str]) -> Iterator[pa.RecordBatch]:
+    """The events in batches of `SCHEMA`, in order; memory is that of a row group. Errors: `OSError`, `BadRecording`."""
+    with _opened(path) as file:
+        _about(path, file)
+        try:
+            yield from file.iter_batches(batch_size=_STEP)
+        except (pa.ArrowException, OSError) as error:  # what is broken in a file is an OSError to pyarrow
+            raise _bad(path, f"it can't be read to its end ({str(error).splitlines()[0]})") from error
+
+
+def replay(
+    path: str | os.PathLike[str],
+    tick_ms: int = 1,
+    wheel_size: int | Sequence[int] = 20,
+    *,
+    precision: Literal["exact", "tick"] = "exact",
+    slack_us: int = 100,
+) -> "ReplayCounts":
+    """What a wheel of these settings would have done with the recorded adds, moves and cancels, in virtual time.
+
+    It is the timer itself on another clock, up to the recording's end, with a reaper that needs no time to wake up.
+    Returns the counters of `stats()` and, besides: `flushed` (buckets by level), `early_us` (how long before their
+    instant tasks were released, as pairs of an upper bound and a number of tasks), `max_early_us`, `peak_pending`,
+    `peak_bytes`, and `unknown` (moves and cancels of tasks that it did not hold). O(levels) an event. Errors:
+    `OSError`, `BadRecording`, `ValueError` for settings that are not allowed.
+    """
+    wheel = Replay(tick_ms, wheel_size, precision=precision, slack_us=slack_us)
+    for batch in read_recording(path):
+        kind = pc.index_in(batch["kind"], value_set=pa.array(KINDS)).cast(pa.int64())
+        other = pc.coalesce(batch["was"], batch["tasks"], 0)
+        number, due_us = (pc.fill_null(batch[name], 0) for name in ("number", "due_us"))
+        try:
+            wheel.feed(batch["at_us"], kind, number, due_us, other)
+        except ValueError as error:
+            raise _bad(path, str(error)) from error
+    return wheel.finish(about(path).ended_us)
+
+
+def _batch(count: int, data: Sequence[bytes]) -> pa.RecordBatch:
+    """Columns of the timer as those of `SCHEMA`."""
+
+    def column(index: int, type_: pa.DataType) -> pa.Array:
+        return pa.Array.from_buffers(type_, count, [None, pa.py_buffer(data[index])])
+
+    at, number, due, other = (column(index, pa.int64()) for index in range(4))
+    kind, level = column(4, pa.int8()), column(5, pa.int8())
+
+    def only_of(values: pa.Array, *kinds: int) -> pa.Array:
+        is_of = pc.is_in(kind, value_set=pa.array(kinds, pa.int8()))
+        return pc.if_else(is_of, values, pa.scalar(None, values.type))
+
+    columns = [
+        at,
+        pa.DictionaryArray.from_arrays(kind, pa.array(KINDS)),
+        only_of(number, _ADDED, _MOVED, _CANCELLED, _EXPIRED),
+        only_of(due, _ADDED, _MOVED, _CANCELLED, _EXPIRED, _CASCADED),
+        only_of(level, _ADDED, _MOVED, _CASCADED),
+        only_of(other, _MOVED),
+        only_of(other, _CASCADED),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+
+
+def _wall_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _opened(path: str | os.PathLike[str]) -> Any:
+    try:
+        return pq.ParquetFile(path)
+    except pa.ArrowException as error:
+        raise _bad(path, str(error).splitlines()[0]) from error
+
+
+def _about(path: str | os.PathLike[str], file: pq.ParquetFile) -> About:
+    metadata = file.metadata.metadata or {}
+    if _BEGUN not in metadata or _ENDED not in metadata:
+        raise _bad(path, "it is another Parquet file")
+    begun, ended = json.loads(metadata[_BEGUN]), json.loads(metadata[_ENDED])
+    if begun["version"] != _VERSION:
+        raise _bad(path, f"it is of version {begun['version']}, and this tickwheel reads version {_VERSION}")
+    return About(begun["timer"], begun["at_us"], begun["wall_ms"], ended["ended_us"], ended["lost"])
+
+
+def _bad(path: str | os.PathLike[str], why: str) -> BadRecording:
+    return BadRecording(
+        f"{path} is not a recording that can be used: {why}; name a file that tickwheel.recording wrote"
+    )

@@ -1,0 +1,449 @@
+"""Bad input to whole queries: each bad thing is told of, by what it is and what to do, and the rest goes on (D2, S1).
+
+The command runs in this process on the session of all tests, but for one run of its own, which shows what a user sees.
+"""
+
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner, Result
+
+from tickwheel.commands import tickwheel as command
+from tickwheel.delivery import DeliveryQueue
+from tickwheel.delivery.message import Columns
+from tickwheel.delivery.serve.door import Address, Door
+from tickwheel.delivery.serve.flight import FlightDoor
+from tickwheel.delivery.sources import find_sources
+from tickwheel.delivery.store.letters import Letter
+from tickwheel.spark import HandOff, hold, parse_files, parse_rows, read_files
+from tickwheel.spark.failing import failure
+from tickwheel.spark.feed import Pipeline, held, keep_shape, start
+from tickwheel.spark.packing import pack
+from tickwheel.spark.run import HERE
+
+pytestmark = pytest.mark.timeout(180)
+
+Deliver = Callable[..., Result]
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """In an empty folder; the command sets the interpreter's switch interval for its process."""
+    before_s = sys.getswitchinterval()
+    monkeypatch.chdir(tmp_path)
+    yield
+    sys.setswitchinterval(before_s)
+
+
+@pytest.fixture
+def deliver() -> Deliver:
+    """Runs `tickwheel deliver in ARGS` in this process. The JVM is in another folder, so the store's path is whole."""
+
+    def run(*args: str, store: str = "s.db", engine: str = "spark") -> Result:
+        given = ["in", "--engine", engine, "--store", str(Path(store).absolute()), "--to", f"file:{engine}.out"]
+        given += ["--dead-letters", f"{engine}.dead", *args]
+        return CliRunner().invoke(command, ["deliver", *given], catch_exceptions=False)
+
+    return run
+
+
+@pytest.fixture
+def lent(session: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command gets the session of all tests, and leaves it running."""
+
+    class Lent:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(session, name)
+
+        def stop(self) -> None:
+            pass
+
+    monkeypatch.setattr("tickwheel.spark.feed.laptop_session", Lent)
+
+
+def ids(engine: str) -> Counter[str]:
+    return Counter(json.loads(line)["id"] for line in Path(f"{engine}.out").read_bytes().splitlines())
+
+
+def letters(engine: str) -> list[tuple[object, ...]]:
+    """Without folders, as Spark tells the whole path and the local engine what was given."""
+    found = [json.loads(line) for line in Path(f"{engine}.dead").read_bytes().splitlines()]
+    return sorted(
+        (Path(one["source"]).name, one["line"], one["reason"], one["allowed"], str(one["record"])) for one in found
+    )
+
+
+def everything(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def table(name: str, rows: int = 3) -> Any:
+    return pa.table({"id": [f"{name} {n}" for n in range(rows)], "due": [5] * rows, "payload": ["1"] * rows})
+
+
+POISON = {
+    b'{"id": "cut off", "due":': "not a JSON object",
+    b'{"id": "\xff", "due": 5}': "byte 9 of the line is not UTF-8",
+    b'{"id": "large", "due": 5, "payload": "%s"}' % (b"x" * (1 << 20)): "the payload has 1,048,578 bytes",
+    b'{"id": "longest", "due": 5, "payload": "%s"}' % (b"x" * (3 << 20)): "the record has 3,145,",
+    b'{"id": "never"}': "due is missing",
+    b'{"id": "absurd", "due": 99999999999999999999}': "due is out of range",
+    b'{"id": "zoneless", "due": "2026-01-01T00:00:00"}': "due has no zone",
+    b'{"id": 7, "due": 5}': "id is not text",
+    b'{"due": 5}': "id is missing",
+    b"\0\0\0": "not a JSON object",
+    b'{"id": "\0", "due": 5}': "not a JSON object",
+    b'{"id": "\\ud800", "due": 5}': "not a JSON object",
+    b"[" * 5_000: "the JSON is nested too deep",
+}
+"""Each line, and how its reason begins."""
+
+FILES = {
+    "truncated.parquet": "the file can't be read",
+    "garbage.parquet": "the file can't be read",
+    "empty.parquet": "the file can't be read",
+    "page.parquet": "rows 101 to 200 can't be read",
+    "no id.parquet": "the schema has no column id",
+    "no zone.parquet": "due has no zone",
+    "key.parquet": "key is not text",
+    "due.parquet": "due is neither a time nor an integer",
+    "header.csv": "the header has no column id",
+}
+"""Each bad file, and how the reason of its dead letters begins."""
+
+
+def make_input(folder: Path) -> None:
+    around = [b'{"id": "line %d", "due": 5}' % n for n in range(len(POISON))]
+    lines = [line for pair in zip(around, POISON, strict=True) for line in pair]
+    (folder / "poison.ndjson").write_bytes(b"\n".join(lines) + b"\n")
+    pq.write_table(table("truncated"), folder / "truncated.parquet")
+    os.truncate(folder / "truncated.parquet", (folder / "truncated.parquet").stat().st_size - 20)
+    (folder / "garbage.parquet").write_bytes(b"PAR1" + bytes(range(256)) * 9)
+    (folder / "empty.parquet").touch()
+    write_paged(folder / "page.parquet")
+    break_page(folder / "page.parquet")
+    pq.write_table(table("no id").rename_columns(["name", "due", "payload"]), folder / "no id.parquet")
+    pq.write_table(pa.table({"id": ["z"], "due": pa.array([5], pa.timestamp("ms"))}), folder / "no zone.parquet")
+    pq.write_table(pa.table({"id": ["k"], "key": [1.5], "due": [5]}), folder / "key.parquet")
+    pq.write_table(pa.table({"id": ["d"], "due": [True]}), folder / "due.parquet")
+    (folder / "header.csv").write_text("name,due\na,5\n")
+    (folder / "good.csv").write_text("id,due\ncsv,5\n")
+    Path("elsewhere").write_text('{"id": "linked", "due": 5}\n')
+    (folder / "link.ndjson").symlink_to("../elsewhere")
+    (folder / os.fsdecode(b"\xff.ndjson")).write_text('{"id": "oddly named", "due": 5}\n')
+    (folder / "100%41 #?.ndjson").write_text('{"id": "escaped", "due": 5}\n')
+
+
+def write_paged(path: Path) -> None:
+    pq.write_table(
+        table("page", 300), path, row_group_size=100, compression="none", use_dictionary=False, write_page_checksum=True
+    )
+
+
+def break_page(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    at = data.index(b"page 150")
+    data[at : at + 4] = b"\xff\0\xff\0"
+    path.write_bytes(data)
+
+
+def test_bad_files_and_records_are_told_as_in_one_process_and_the_rest_is_delivered_once__D2_D11_S1(
+    deliver: Deliver, lent: None
+) -> None:
+    Path("in").mkdir()
+    pq.write_table(table("good"), "in/good.parquet")
+    Path("in", "unreadable.ndjson").symlink_to("/proc/self/mem")  # an error of the operating system, for root too
+    seen = subprocess.run(
+        [sys.executable, "-m", "tickwheel.cli", "deliver", "in", "--engine", "spark", "--store", "s.db",
+         "--to", "file:spark.out", "--dead-letters", "spark.dead"],
+        check=False, capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    assert seen.returncode == 3, seen.stderr
+    told = [line for line in seen.stderr.splitlines() if line.startswith("Failed: ")]
+    assert len(told) == 1
+    assert "/in/unreadable.ndjson can't be read: Input/output error; make it readable, or remove it (then" in told[0]
+    assert "To go on, run the same command again." in seen.stderr
+    assert not [line for line in seen.stderr.splitlines() if "Traceback" in line or line.startswith(("\t", "  "))]
+
+    Path("in", "unreadable.ndjson").unlink()
+    make_input(Path("in"))
+    again = deliver()
+    assert again.exit_code == 1, again.output
+    alone = deliver(store="local.db", engine="local")
+    assert alone.exit_code == 1, alone.output
+    gone = [letter for letter in letters("spark") if letter[0] == "unreadable.ndjson"]
+    assert [letter[2].partition(": ")[2] for letter in gone if isinstance(letter[2], str)] == [
+        "No such file or directory"
+    ]
+    assert [letter for letter in letters("spark") if letter not in gone] == letters("local")
+    assert ids("spark") == ids("local")
+    assert set(ids("spark").values()) == {1}
+    assert {"linked", "oddly named", "escaped", "csv", "good 0", "page 99", "page 200"} < ids("spark").keys()
+
+    reasons = [str(letter[2]) for letter in letters("spark") if letter[0] == "poison.ndjson"]
+    assert len(reasons) == len(POISON)
+    assert all(any(reason.startswith(begin) for reason in reasons) for begin in POISON.values())
+    for name, begin in FILES.items():
+        of_file = [letter for letter in letters("spark") if letter[0] == name]
+        assert of_file, name
+        assert all(str(reason).startswith(begin) and allowed for _, _, reason, allowed, _ in of_file), name
+
+    write_paged(Path("in", "page.parquet"))
+    pq.write_table(table("truncated"), "in/truncated.parquet")
+    mended = deliver()
+    assert mended.exit_code == 0, mended.output
+    assert set(ids("spark").values()) == {1}
+    assert {"page 150", "truncated 0"} < ids("spark").keys()
+    assert sum(name.startswith("page") for name in ids("spark")) == 300
+
+
+def rows_of(session: Any, folder: Path, rows: Any) -> Any:
+    """A stream of them."""
+    folder.mkdir()
+    pq.write_table(rows, folder / "rows.parquet")
+    return session.readStream.schema(session.read.parquet(str(folder)).schema).parquet(str(folder))
+
+
+def test_rows_and_names_of_any_kind_are_messages_or_dead_letters_and_end_nothing__D2_S1(
+    session: Any, tmp_path: Path
+) -> None:
+    poison = {
+        "good": ("good", "5", b"1"),
+        "id is missing": (None, "5", b"1"),
+        "id is empty": ("", "5", b"1"),
+        "due is missing": ("a", None, b"1"),
+        "due is not a time: '99999999999999999999'": ("b", "99999999999999999999", b"1"),
+        "due has no zone: '2026-01-01T00:00:00'": ("c", "2026-01-01T00:00:00", b"1"),
+        "the payload has 1,048,577 bytes": ("d", "5", b"\xff" * ((1 << 20) + 1)),
+        "nul": ("nul\0", "5", b"\0"),
+    }
+    names, dues, payloads = zip(*poison.values(), strict=True)
+    texts = rows_of(session, tmp_path / "texts", pa.table({"id": names, "due": dues, "payload": payloads}))
+    numbers = rows_of(session, tmp_path / "numbers", pa.table({"id": [7], "due": [5], "x": [[{"y": 1}]]}))
+    nameless = rows_of(session, tmp_path / "nameless", pa.table({"name": ["a"], "due": [5]}))
+    broken = texts.where("id = 'good'").selectExpr("cast(unhex('FFFE') as string) as id", "due", "payload")
+    (tmp_path / "files").mkdir()
+    for number, name in enumerate(["100%41 #?.ndjson", "a b+é.ndjson"]):
+        (tmp_path / "files" / name).write_text(f'{{"id": "file {number}", "due": 5}}\n')
+    parsed = [parse_rows(rows) for rows in (texts, numbers, nameless, broken)]
+    near = hold(parse_files(read_files(session, tmp_path / "files")))
+    for one in parsed:
+        near = near.union(one)
+
+    arrived: list[str] = []
+    dead: list[Letter] = []
+    with DeliveryQueue("s.db", to=lambda it: arrived.append(it.message.id), on_dead_letter=dead.append) as queue:
+        address = Address.of("--flight", "127.0.0.1:0")
+        door = FlightDoor("grpc://127.0.0.1:0", queue._running.engine.writer.submit, Door(None, address), 1 << 20)
+        query = start(near, HandOff([f"127.0.0.1:{door.port}"]), tmp_path / "checkpoint")
+        try:
+            while not (tmp_path / "checkpoint" / "commits" / "0").exists():
+                assert query.isActive, query.exception()
+                time.sleep(0.05)
+            assert queue.wait_until_empty(30)
+        finally:
+            query.stop()
+            door.stop(5)
+    assert sorted(arrived) == ["file 0", "file 1", "good", "nul\0"]
+    of_rows = {letter.reason for letter in dead}
+    assert of_rows >= poison.keys() - {"good", "nul"}
+    assert of_rows >= {"id is not text", "the schema has no column id"}
+    assert len(dead) == len(poison) - 2 + 3
+    assert all(letter.allowed for letter in dead)
+
+
+def shaped(**other: object) -> Callable[[Path], object]:
+    """A checkpoint that differs in this."""
+
+    def make(checkpoint: Path) -> None:
+        keep_shape(checkpoint, {"deliverers": [HERE]})
+        path = checkpoint / "tickwheel.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | other))
+
+    return make
+
+
+def with_text(text: bytes) -> Callable[[Path], object]:
+    def make(checkpoint: Path) -> None:
+        checkpoint.mkdir()
+        (checkpoint / "tickwheel.json").write_bytes(text)
+
+    return make
+
+
+def without_shape(checkpoint: Path) -> None:
+    """As another program's folder, or one whose part is gone."""
+    (checkpoint / "query").mkdir(parents=True)
+    (checkpoint / "query" / "metadata").write_text("{}")
+
+
+OTHERS = {
+    "a later version": (shaped(format=9), "made by another version of tickwheel (format 9, this one knows 1): go on"),
+    "other deliverers": (shaped(deliverers=["a:1"]), "was made with deliverers ['a:1'], now it is ['here']: go on as"),
+    "other partitions": (shaped(partitions=32), "was made with partitions 32, now it is 64: go on as before"),
+    "other shards": (shaped(shards=4), "was made with shards 4, now it is 8: go on as before"),
+    "half a file": (with_text(b'{"format": 1'), "is damaged: bring it back from a copy, or name another checkpoint"),
+    "no object": (with_text(b"3"), "is damaged: bring it back from a copy, or name another checkpoint"),
+    "no text": (with_text(b"\xff\0"), "is damaged: bring it back from a copy, or name another checkpoint"),
+    "not ours": (without_shape, "holds files, but no tickwheel.json, so it is no checkpoint of tickwheel, or damaged"),
+}
+
+
+@pytest.mark.parametrize("given", [False, True], ids=["beside the store", "named"])
+@pytest.mark.parametrize("kind", OTHERS)
+def test_a_checkpoint_that_is_not_for_this_is_refused_before_anything_is_written__D2_S4_S5(
+    deliver: Deliver, kind: str, given: bool
+) -> None:
+    Path("in").mkdir()
+    Path("in", "a.ndjson").write_text('{"id": "a", "due": 5}\n')
+    make, words = OTHERS[kind]
+    checkpoint = Path("c") if given else Path("s.db.checkpoint")
+    make(checkpoint)
+    before = everything(checkpoint)
+    result = deliver(*(["--checkpoint", "c"] if given else []))
+    assert result.exit_code == 2, result.output
+    assert words in " ".join(result.output.split())
+    assert str(checkpoint) in result.output
+    assert everything(checkpoint) == before
+    assert Path("spark.out").read_bytes() == b"" if Path("spark.out").exists() else True
+    assert not (given and Path("s.db").exists())
+    assert deliver(engine="local").exit_code == 0, "the store is not in use any more"
+
+
+def test_a_folder_that_is_new_or_holds_a_disk_s_own_alone_becomes_a_checkpoint__S4(tmp_path: Path) -> None:
+    (tmp_path / "c" / "lost+found").mkdir(parents=True)
+    (tmp_path / "c" / ".tickwheel.json").write_text("{")  # of a start that was broken off
+    keep_shape(tmp_path / "c", {"deliverers": [HERE]})
+    keep_shape(tmp_path / "new" / "c", {"deliverers": [HERE]})
+
+
+def test_a_store_of_a_later_version_is_refused_in_the_same_words_by_both_engines__D2_S1(deliver: Deliver) -> None:
+    Path("in").mkdir()
+    Path("in", "a.ndjson").write_text('{"id": "a", "due": 5}\n')
+    with DeliveryQueue("s.db", to=lambda _: None):
+        pass
+    with sqlite3.connect("s.db") as db:
+        db.execute("PRAGMA user_version = 99")
+    db.close()
+    before = Path("s.db").read_bytes()
+    results = [deliver(engine=engine) for engine in ("local", "spark")]
+    assert [result.exit_code for result in results] == [2, 2]
+    assert results[0].output == results[1].output
+    words = " ".join(results[0].output.split())
+    assert "s.db was made by a later version of tickwheel (99, this one knows 1): go on with that version, or" in words
+    assert Path("s.db").read_bytes() == before
+    assert not Path("s.db.checkpoint").exists()
+
+
+def later(log: str) -> Callable[[Path], object]:
+    """Spark's own log, as a later Spark might write it."""
+
+    def damage(query: Path) -> None:
+        for path in (query / log).glob("[0-9]*"):
+            path.write_text("v9\n" + path.read_text().partition("\n")[2])
+            path.with_name(f".{path.name}.crc").unlink()
+
+    return damage
+
+
+def garbage_metadata(query: Path) -> None:
+    (query / "metadata").write_text("{garbage")
+
+
+def garbage_state(query: Path) -> None:
+    for path in [*(query / "state").rglob("*.changelog"), *(query / "state").rglob("*.zip")]:
+        path.write_bytes(b"garbage")
+        path.with_name(f".{path.name}.crc").unlink()
+
+
+DAMAGES = {
+    "no metadata": (lambda query: (query / "metadata").unlink(), "the metadata file is missing"),
+    "garbage in the metadata": (garbage_metadata, "JsonParseException: Unexpected character"),
+    "offsets of a later Spark": (later("offsets"), "was produced by a newer version of Spark"),
+    "commits of a later Spark": (later("commits"), "was produced by a newer version of Spark"),
+    "no state": (lambda query: shutil.rmtree(query / "state"), "the state directory is empty or missing"),
+    "garbage in the state": (garbage_state, "loading state"),
+}
+
+
+def test_a_damaged_checkpoint_is_told_and_goes_on_once_it_is_brought_back__D2_D11_S4(
+    deliver: Deliver, lent: None
+) -> None:
+    Path("in").mkdir()
+    due_ms = time.time_ns() // 1_000_000 + 12_000
+    records = [{"id": f"m{n}", "key": f"k{n % 5}", "due": due_ms + n * 10} for n in range(100)]
+    Path("in", "a.ndjson").write_text("\n".join(map(json.dumps, records)))
+    checkpoint, stop = Path("s.db.checkpoint").absolute(), threading.Event()
+
+    def stop_once_held(progress: Any) -> None:
+        if progress and progress["stateOperators"] and held(progress):
+            stop.set()
+
+    pipeline = Pipeline(find_sources(["in"]), Columns(), checkpoint, 1_000, [HERE])
+    assert not pipeline.feed(HandOff(["127.0.0.1:1"]), stop, stop_once_held)
+    shutil.copytree(checkpoint, "copy")
+    for kind, (damage, words) in DAMAGES.items():
+        damage(checkpoint / "query")
+        done = everything(checkpoint / "query" / "commits")
+        result = deliver()
+        assert result.exit_code == 3, (kind, result.output)
+        told = [line for line in result.output.splitlines() if line.startswith("Failed: ")]
+        assert len(told) == 1, kind
+        assert told[0].startswith(f"Failed: Spark can't go on from the checkpoint {checkpoint}: "), told
+        assert words in told[0], kind
+        assert "bring it back from a copy" in told[0]
+        assert everything(checkpoint / "query" / "commits") == done, kind
+        assert not ids("spark"), kind
+        shutil.rmtree(checkpoint)
+        shutil.copytree("copy", checkpoint)
+    result = deliver("--lead", "2")
+    assert result.exit_code == 0, result.output
+    assert ids("spark") == Counter(f"m{n}" for n in range(100))
+
+
+def pack_as_later(batch: Any, shards: int) -> Any:
+    """In a worker: pieces as a later version of tickwheel might write them."""
+    packed = pack(batch, shards)
+    pieces = [b"\x09" + piece[1:] for piece in packed.column("rows").to_pylist()]
+    return packed.set_column(2, "rows", pa.array(pieces, pa.binary()))
+
+
+def test_what_a_later_version_holds_is_told_not_misread__S4(
+    deliver: Deliver, lent: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("in").mkdir()
+    Path("in", "a.ndjson").write_text('{"id": "a", "due": 5}\n')
+    monkeypatch.setattr(sys.modules["tickwheel.spark.hold"], "pack", pack_as_later)
+    result = deliver()
+    assert result.exit_code == 3, result.output
+    words = "Failed: the checkpoint holds messages in the format 09, this version reads 01: go on with the version"
+    assert words in result.output
+    assert not ids("spark")
+
+
+TRACEBACK = "x\nTraceback (most recent call last):\n  File\n    y\n"
+SAID = {
+    TRACEBACK + "tickwheel.delivery.errors.DeliveryFailed: in our words\n\n\tat a": "in our words",
+    TRACEBACK + "ValueError: a worker's\n\tat a": "Spark failed: ValueError: a worker's",
+    "[STREAM_FAILED] Query [id = 1] terminated with exception: why === Streaming Query ===\nplan": "Spark failed: why",
+    "[A_B] Why.\nWhat to\ndo. SQLSTATE: 1\n\tat a\nCaused by: b.CException\n": "Spark failed: Why. What to do",
+    "failed.\n: java.lang.OutOfMemoryError: why\n\tat a": "Spark failed: java.lang.OutOfMemoryError: why",
+}
+
+
+@pytest.mark.parametrize("said", SAID)
+def test_the_reason_of_a_failure_is_one_line__D2(said: str) -> None:
+    assert str(failure(said, Path("c"), is_resuming=False)) == SAID[said]
