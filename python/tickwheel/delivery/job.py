@@ -7,12 +7,14 @@ the store for the next run.
 """
 
 import signal
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from tickwheel import Timer
 from tickwheel.delivery.clock import ReplayClock, WallClock
 from tickwheel.delivery.dead_letters import PutLetters
 from tickwheel.delivery.engine import Engine, Settings
@@ -33,7 +35,7 @@ class Job:
     """What to deliver, and how. `read` makes the reader, from the engine and the path of the store. `from_ms`
     and `speed` are those of a replay; `from_ms=None`: the first due time that waits. Without a `store` one is made for
     the run, and removed after it; `at_end` is called before that, with the store, which is closed, and the counts. It
-    may raise `DeliveryFailed`.
+    may raise `DeliveryFailed`. `events`: where to record what the timer does.
     """
 
     read: Callable[[Engine, Path], Reader]
@@ -44,6 +46,7 @@ class Job:
     speed: float | None
     from_ms: int | None
     at_end: Callable[[Path, Summary], object] | None = None
+    events: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +92,11 @@ def _run(job: Job, store: Path, reporter: Reporter) -> Result:
     except DeliveryFailed as error:
         return Result(Summary(), str(error), interrupted=False, stopped_at="its start", store=job.store)
     engine = running.engine
+    ends: list[Callable[[], object]] = []
     with reporter:
         try:
+            if job.events is not None:
+                ends.append(_record(running.timer, job.events))
             reading = job.read(engine, store)
             if job.speed is None:
                 running.start(WallClock(running.timer))
@@ -115,12 +121,35 @@ def _run(job: Job, store: Path, reporter: Reporter) -> Result:
             raise
         if reading is not None:
             reading.stop()
-        try:
-            running.close(_STOP_WITHIN_S if failure or interrupted else None)
-        except DeliveryFailed as error:
-            failure = failure or str(error)
+        ends.insert(0, partial(running.close, _STOP_WITHIN_S if failure or interrupted else None))
+        for end in ends:
+            try:
+                end()
+            except DeliveryFailed as error:
+                failure = failure or str(error)
     stopped_at = reading.stopped_at if reading else "its start"
     return Result(engine.summary, failure, interrupted, stopped_at, job.store)
+
+
+def _record(timer: Timer, path: Path) -> Callable[[], None]:
+    """Begins to record, and returns what ends it. Errors of both: `DeliveryFailed`."""
+    from tickwheel.recording import Recording  # loads pyarrow
+
+    def end() -> None:
+        with _told(path):
+            recording.close()
+
+    with _told(path):
+        recording = Recording(timer, path)
+    return end
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise DeliveryFailed(f"what the timer does can't be written to {path}: {error.strerror or error}") from error
 
 
 def _replay(job: Job, running: Running, speed: float) -> ReplayClock:

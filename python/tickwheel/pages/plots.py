@@ -153,7 +153,7 @@ def count_axis(axes: Axes, most: int, label: str) -> None:
     """The vertical one of bars, from 0 to a little above the highest."""
     axes.yaxis.set_major_locator(MaxNLocator(5, integer=True))
     axes.yaxis.set_major_formatter(FuncFormatter(_plain))
-    axes.set_ylim(0, most * 1.05)
+    axes.set_ylim(0, max(most, 1) * 1.05)
     axes.set_ylabel(label)
     axes.grid(visible=False, axis="x")
 

@@ -71,7 +71,7 @@ class Pipeline:
         at = self.checkpoint / "query"
         done_before = _micro_batches(at)
         try:
-            session = laptop_session()
+            session = laptop_session(spare_cores=1)
             try:
                 return _watch(start(self._near(session, paths), hand_off, at), stop, check)
             finally:

@@ -49,7 +49,8 @@ def replacing(out: Path, names: Collection[str], command: str) -> Iterator[Path]
         for name in (*names, PAGE):
             if (out / name).is_dir():
                 shutil.rmtree(out / name)
-            (new / name).rename(out / name)
+            if (new / name).exists():
+                (new / name).rename(out / name)
     except OSError as error:
         raise DeliveryFailed(f"{out} can't be written: {error.strerror or error}") from error
     finally:

@@ -7,7 +7,8 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -34,9 +35,10 @@ _LAPTOP: Final[Mapping[str, str]] = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.catalogImplementation": "in-memory",
     "spark.sql.shuffle.partitions": "2",  # as many as there are cores; the state's are those of the first run
-    # The stack is deep, as Spark looks at the text of an error with a pattern when a query is stopped.
+    # The stack is deep, as Spark looks at the text of an error with a pattern when a query is stopped. The room for
+    # compiled code is that of a full JVM: of C1 alone it is full after minutes of micro-batches, and compiling ends.
     "spark.driver.extraJavaOptions": (
-        "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xss4m "
+        "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -Xss4m "
         f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"
     ),
     "spark.sql.session.timeZone": "UTC",
@@ -45,10 +47,14 @@ _CORES: Final = 2
 _ATTEMPTS: Final = 4  # of a task, as a worker may be killed; Spark's local mode has one
 
 
-def laptop_session(name: str = "tickwheel", settings: Mapping[str, str] | None = None) -> SparkSession:
+def laptop_session(
+    name: str = "tickwheel", settings: Mapping[str, str] | None = None, *, spare_cores: int = 0
+) -> SparkSession:
     """A session in this process and a JVM beside it, on two cores; what `settings` say goes before all else.
 
-    Errors: `WrongUsage` where Java 17 is not found. Takes some seconds.
+    `spare_cores`: how many of the machine's cores the JVM and its workers leave alone, at least one of them theirs; for
+    a deliverer beside them, which is late when it waits for a core. Errors: `WrongUsage` where Java 17 is not found.
+    Takes some seconds.
     """
     need_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -56,7 +62,22 @@ def laptop_session(name: str = "tickwheel", settings: Mapping[str, str] | None =
     builder = SparkSession.builder.appName(name).master(f"local[{_CORES},{_ATTEMPTS}]")
     for key, value in {**_LAPTOP, **HOLD_SETTINGS, **(settings or {})}.items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    with _on_fewer_cores(spare_cores):
+        return builder.getOrCreate()
+
+
+@contextmanager
+def _on_fewer_cores(spare: int) -> Iterator[None]:
+    """What this thread starts meanwhile keeps off so many cores, where the system can say so."""
+    if sys.platform != "linux":
+        yield
+        return
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, sorted(cores)[spare:] or cores)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, cores)
 
 
 def need_java() -> None:

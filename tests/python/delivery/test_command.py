@@ -7,11 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet
 import pytest
 from click.testing import CliRunner, Result
 
 import tickwheel
-from tickwheel import cli
+from tickwheel import cli, recording
 from tickwheel.commands import tickwheel as command
 
 pytestmark = pytest.mark.usefixtures("switch_interval")
@@ -28,6 +29,10 @@ def deliver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Deliver:
         return CliRunner().invoke(command, ["deliver", *args, "--to", to], catch_exceptions=False)
 
     return run
+
+
+def one_line(result: Result) -> str:
+    return " ".join(result.stderr.split())
 
 
 def out(name: str = "out.ndjson") -> list[dict[str, Any]]:
@@ -128,6 +133,29 @@ def test_a_replay_from_a_time_begins_there__D11(deliver: Deliver) -> None:
     assert out()[0]["lateness_ms"] >= 30, "59, less the head start"
 
 
+def test_what_the_timer_did_is_recorded__S6(deliver: Deliver) -> None:
+    Path("in.ndjson").write_text("".join(f'{{"id": "{n}", "delay_ms": {n % 50}}}\n' for n in range(200)))
+    assert deliver("in.ndjson", "--record", "events.parquet").exit_code == 0
+    about = recording.about("events.parquet")
+    assert (about.timer, about.lost) == ("deliver", 0)
+    counts = recording.replay("events.parquet")
+    assert counts["expired"] > 10, "one task for each millisecond in which anything is due, and more"
+
+
+def test_what_the_timer_did_that_cant_be_written_at_the_end_ends_with_3__S6(
+    deliver: Deliver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(pyarrow.parquet.ParquetWriter, "write_table", full)
+    Path("in.ndjson").write_text('{"id": "a", "due": 5}\n')
+    result = deliver("in.ndjson", "--record", "events.parquet")
+    assert result.exit_code == 3
+    assert "can't be written to events.parquet: No space left on device" in one_line(result)
+    assert [line["id"] for line in out()] == ["a"]
+
+
 def test_nothing_to_deliver_is_fine__D11(deliver: Deliver) -> None:
     Path("in.ndjson").write_text("\n\n")
     assert deliver("in.ndjson").exit_code == 0
@@ -156,6 +184,12 @@ def test_nothing_to_deliver_is_fine__D11(deliver: Deliver) -> None:
         (["in.ndjson", "--speed", "nan"], "-", "'nan' is not a speed"),
         (["in.ndjson", "--speed", "0"], "-", "'0' is not a speed"),
         (["in.ndjson", "--speed", "fast"], "-", "'fast' is not a speed"),
+        (["in.ndjson", "--record", "none/e"], "-", "--record: there is no folder none"),
+        (["in.ndjson", "--lead", "5"], "-", "--lead: only with --engine spark"),
+        (["in.ndjson", "--checkpoint", "c", "--token-file", "t"], "-", "--checkpoint, --token-file: only with"),
+        (["in.ndjson", "--engine", "spark", "--token-file", "t"], "-", "--token-file: only with --deliverer"),
+        (["in.ndjson", "--engine", "spark", "--speed", "5"], "-", "--speed is not for --engine spark"),
+        (["in.ndjson", "--engine", "spark", "--deliverer", "a:1", "--order", "key"], "-", "--to, --order: not with"),
     ],
 )
 def test_wrong_usage_says_what_to_do_and_ends_with_2__D2(
@@ -165,7 +199,7 @@ def test_wrong_usage_says_what_to_do_and_ends_with_2__D2(
     Path("empty").mkdir()
     result = deliver(*args, to=to)
     assert result.exit_code == 2
-    assert message in " ".join(result.stderr.split())
+    assert message in one_line(result)
     assert not Path("out.ndjson").exists()
 
 

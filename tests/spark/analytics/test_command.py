@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 from pyspark.errors import PySparkException
 
-from tickwheel.analyze import analyze
+from tickwheel.commands.analyze import analyze
 from tickwheel.spark.analytics.ledgers import look, read_ledgers
 from tickwheel.spark.failing import reason
 
@@ -20,7 +20,7 @@ from .stores import fill
 
 pytestmark = pytest.mark.timeout(240)
 
-RUN = "from tickwheel.analyze import analyze; analyze(prog_name='analyze')"
+RUN = "from tickwheel.commands.analyze import analyze; analyze(prog_name='analyze')"
 
 
 def invoke(*args: object) -> Result:

@@ -14,8 +14,8 @@ from click.testing import CliRunner
 
 from delivery.report.test_browser import chromium, measured  # noqa: F401, a fixture
 from tickwheel import TimerTask
+from tickwheel.commands.simulate import simulate
 from tickwheel.recording import Recording, replay
-from tickwheel.simulate import simulate
 from tickwheel.spark import what_if
 from tickwheel.spark.what_if import FIGURES
 from tickwheel.testing import ManualTimer
@@ -23,7 +23,7 @@ from tickwheel.testing import ManualTimer
 pytestmark = pytest.mark.timeout(240)
 
 TICKS_MS, SIZES = (1, 10), (4, 64)
-RUN = "from tickwheel.simulate import simulate; simulate(prog_name='simulate')"
+RUN = "from tickwheel.commands.simulate import simulate; simulate(prog_name='simulate')"
 
 
 def traffic(timer: ManualTimer, seed: int) -> None:

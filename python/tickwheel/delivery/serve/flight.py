@@ -37,6 +37,7 @@ MAX_ROWS: Final = 10_000
 MAX_BYTES: Final = 64 << 20
 
 _USUAL = Columns()
+_PIECE: Final = 96  # rows of a hand-off that are taken at once; it comes in bursts, long before anything of it is due
 
 
 class FlightDoor(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no types
@@ -45,6 +46,7 @@ class FlightDoor(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has 
     def __init__(self, location: str, submit: Submit, door: Door, max_payload: int) -> None:
         super().__init__(location, middleware={"token": _Token(door)})
         self._submit = submit
+        self._taking = threading.Lock()  # held for a piece of a hand-off, so that only one competes with what is due
         self._max_payload = max_payload
 
     def do_exchange(self, _context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
@@ -70,11 +72,13 @@ class FlightDoor(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has 
         return not closing.is_alive()
 
     def _take(self, batch: Any) -> Any:
-        try:
-            items = items_of(batch, self._max_payload)
-        except BadRecord as bad:
-            raise pa.ArrowInvalid(str(bad)) from bad
-        _result(self._hand_in(items))
+        for start in range(0, batch.num_rows, _PIECE):
+            with self._taking:
+                try:
+                    items = items_of(batch.slice(start, _PIECE), self._max_payload)
+                except BadRecord as bad:
+                    raise pa.ArrowInvalid(str(bad)) from bad
+                _result(self._hand_in(items))
         return pa.record_batch([[batch.num_rows]], schema=TAKEN)
 
     def _answer(self, batch: Any) -> Any:

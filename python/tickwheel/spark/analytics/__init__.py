@@ -1,13 +1,15 @@
-"""Analytics (rule S6): a batch job over ledgers of delivery, to Parquet and one HTML page with plots.
+"""Analytics (rule S6): a batch job over ledgers of delivery and recorded timer events, to Parquet and one HTML page.
 
     stores --slices--> LEDGER_MESSAGES --figures--> Parquet --> page
+    recordings --------> their events ----events--------^
 
-`schemas` tells what is read and every figure's columns, `ledgers` reads, `figures` are functions from DataFrame to
-DataFrame, `page` shows them. `tickwheel analyze LEDGER... --out DIR` is `analyze` on a session of its own.
+`schemas` tells what is read and every figure's columns, `ledgers` reads, `figures` and `events` are functions from
+DataFrame to DataFrame, `page` shows them. `tickwheel analyze LEDGER... --out DIR` is `analyze` on a session of its own.
 """
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -16,9 +18,11 @@ from pyspark import StorageLevel
 from pyspark.sql import SparkSession
 
 from tickwheel.pages import need_report
+from tickwheel.spark.analytics.events import EVENT_FIGURES, read_events
 from tickwheel.spark.analytics.figures import FIGURES
 from tickwheel.spark.analytics.ledgers import SLICE, check_ledgers, look, of_ledgers, read_ledgers
 from tickwheel.spark.output import PAGE, check_out, replacing
+from tickwheel.spark.recordings import look_at
 
 __all__ = ["FIGURES", "WRITTEN", "analyze", "check", "look", "read_ledgers"]
 
@@ -39,12 +43,19 @@ WRITTEN: Final = {
 }
 """What an analysis writes beside its page, and what has a row there."""
 
+WRITTEN_OF_EVENTS: Final = {
+    "timer_by_minute.parquet": "a minute of recorded timers",
+    "timer_levels.parquet": "a level of recorded timers",
+}
+"""And what besides, if recordings were given."""
 
-def check(ledgers: Sequence[Path], out: Path) -> None:
+
+def check(ledgers: Sequence[Path], out: Path, recordings: Sequence[Path] = ()) -> None:
     """What can be told before anything is read. Errors: `WrongUsage`, also where libraries of the page are missing."""
     need_report(COMMAND)
     check_ledgers(ledgers)
-    check_out(out, WRITTEN, COMMAND)
+    look_at(recordings)
+    check_out(out, WRITTEN | WRITTEN_OF_EVENTS, COMMAND)
 
 
 def analyze(
@@ -52,6 +63,7 @@ def analyze(
     ledgers: Sequence[Path],
     out: Path,
     *,
+    recordings: Sequence[Path] = (),
     say: Callable[[str], object] | None = None,
     slice_rows: int = SLICE,
     wall_ns: Callable[[], int] = time.time_ns,
@@ -59,29 +71,34 @@ def analyze(
     """Write every figure and the page to the folder `out`, and return the page's path. `say` is told each step;
     `slice_rows` is how many messages a task reads.
 
-    Ledgers may be in use, and are not changed. They are read once, and kept on Spark's local disk until the end. What
-    was in `out` before, from an analysis, is replaced when all is made. Errors: `WrongUsage`, `StoreFailed`,
-    `DeliveryFailed` if it can't be written, those of Spark.
+    `recordings` are of `tickwheel.recording`. Ledgers may be in use, and are not changed. They are read once, and kept
+    on Spark's local disk until the end. What was in `out` before, from an analysis, is replaced when all is made.
+    Errors: `WrongUsage`, `StoreFailed`, `DeliveryFailed` if it can't be written, those of Spark.
     """
     from tickwheel.pages.templates import save
     from tickwheel.spark.analytics.page import render
     from tickwheel.spark.analytics.shown import collect
 
     say = say or _say_nothing
-    check(ledgers, out)
+    check(ledgers, out, recordings)
+    events = read_events(session, look_at(recordings)) if recordings else None
     as_of_ms = wall_ns() // 1_000_000
     found = look(ledgers, slice_rows)
     messages = read_ledgers(session, found).persist(StorageLevel.DISK_ONLY)
     try:
-        with replacing(out, WRITTEN, COMMAND) as new:
+        with replacing(out, WRITTEN | WRITTEN_OF_EVENTS, COMMAND) as new:
             say(f"Reading {sum(len(it.slices) for it in found):,} slices of up to {slice_rows:,} messages.")
             (new / "ledgers.parquet").mkdir()
             pq.write_table(of_ledgers(found, as_of_ms), new / "ledgers.parquet" / "part-0.parquet")
-            for name, figure in FIGURES.items():
+            made = {name: partial(figure, messages) for name, figure in FIGURES.items()}
+            if events is not None:
+                made |= {name: partial(figure, events) for name, figure in EVENT_FIGURES.items()}
+            for name, figure in made.items():
                 say(f"Making {name}.parquet.")
-                figure(messages).write.parquet(f"file://{new.resolve()}/{name}.parquet")
+                figure().write.parquet(f"file://{new.resolve()}/{name}.parquet")
             say(f"Making {PAGE}.")
-            save(new / PAGE, render(collect(messages, new, as_of_ms), WRITTEN))
+            files = WRITTEN if events is None else WRITTEN | WRITTEN_OF_EVENTS
+            save(new / PAGE, render(collect(messages, new, as_of_ms, events), files))
     finally:
         messages.unpersist()
     return out / PAGE

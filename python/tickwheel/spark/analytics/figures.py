@@ -25,12 +25,12 @@ UNITS_MS: Final = {"minute": MINUTE_MS, "hour": 60 * MINUTE_MS, "day": 1440 * MI
 def outcomes(messages: DataFrame) -> DataFrame:
     """How it ended, by ledger."""
     found = messages.groupBy("ledger", "outcome").agg(
-        _count().alias("messages"),
-        _count(F.col("redelivered")).alias("redelivered"),
+        counted().alias("messages"),
+        counted(F.col("redelivered")).alias("redelivered"),
         F.min("at_ms").alias("first_ms"),
         F.max("at_ms").alias("last_ms"),
     )
-    return _ordered(found, "ledger", "outcome")
+    return in_order(found, "ledger", "outcome")
 
 
 def lateness(messages: DataFrame) -> DataFrame:
@@ -40,18 +40,18 @@ def lateness(messages: DataFrame) -> DataFrame:
 
 def lateness_over_time(messages: DataFrame, step_ms: int) -> DataFrame:
     """By time of delivery."""
-    late = _late(messages).withColumn("start_ms", _start("at_ms", step_ms))
-    return _ordered(percentiles(late, "start_ms"), "start_ms")
+    late = _late(messages).withColumn("start_ms", start_of("at_ms", step_ms))
+    return in_order(percentiles(late, "start_ms"), "start_ms")
 
 
 def lateness_by_key(messages: DataFrame, most: int = KEYS) -> DataFrame:
     """Of the `most` busiest and the `most` latest keys, which may be the same."""
     late = _late(messages).where(F.col("key").isNotNull())
-    keys = late.groupBy("key").agg(_count().alias("messages"), F.max("lateness_us").alias("max_us"))
+    keys = late.groupBy("key").agg(counted().alias("messages"), F.max("lateness_us").alias("max_us"))
     busiest, latest = _first(keys, "messages", most, "busiest"), _first(keys, "max_us", most, "latest")
     shown = busiest.join(latest, "key", "outer").select("key", "busiest", "latest")
     found = percentiles(late.join(F.broadcast(shown.select("key")), "key"), "key").join(F.broadcast(shown), "key")
-    return _ordered(found, F.col("messages").desc(), "key")
+    return in_order(found, F.col("messages").desc(), "key")
 
 
 def lateness_by_size(messages: DataFrame) -> DataFrame:
@@ -59,61 +59,61 @@ def lateness_by_size(messages: DataFrame) -> DataFrame:
     late = F.col("lateness_us")
     place = sum(((late > bound).cast("int") for bound in BOUNDS_US[:-1]), start=F.lit(0))
     ends = F.array(*(F.lit(bound / 1000) for bound in BOUNDS_US))
-    found = _late(messages).groupBy(place.alias("place")).agg(_count().alias("messages"))
-    return _ordered(found.select(ends[F.col("place")].alias("up_to_ms"), "messages"), "up_to_ms")
+    found = _late(messages).groupBy(place.alias("place")).agg(counted().alias("messages"))
+    return in_order(found.select(ends[F.col("place")].alias("up_to_ms"), "messages"), "up_to_ms")
 
 
 def hot_keys(messages: DataFrame, most: int = KEYS) -> DataFrame:
     """The keys with most messages, what became of these, and their share of all."""
     keys = messages.groupBy("key").agg(
-        _count().alias("messages"),
-        *(_count(F.col("outcome") == one).alias(one) for one in OUTCOMES),
-        _count(F.col("attempts") > 1).alias("retried"),
+        counted().alias("messages"),
+        *(counted(F.col("outcome") == one).alias(one) for one in OUTCOMES),
+        counted(F.col("attempts") > 1).alias("retried"),
     )
     every = keys.agg(F.sum("messages").alias("every"))
     order = F.col("messages").desc(), F.col("key")
     found = keys.where(F.col("key").isNotNull()).orderBy(*order).limit(most).crossJoin(F.broadcast(every))
     share = (F.col("messages") / F.col("every")).alias("share")
-    return _ordered(found.select("key", "messages", share, "retried", *OUTCOMES), *order)
+    return in_order(found.select("key", "messages", share, "retried", *OUTCOMES), *order)
 
 
 def attempts(messages: DataFrame) -> DataFrame:
     """How many messages took how many attempts, and how they ended."""
     found = messages.where(F.col("attempts").isNotNull()).groupBy("attempts", "outcome")
-    counts = found.agg(_count().alias("messages"), _count(F.col("redelivered")).alias("redelivered"))
-    return _ordered(counts, "attempts", "outcome")
+    counts = found.agg(counted().alias("messages"), counted(F.col("redelivered")).alias("redelivered"))
+    return in_order(counts, "attempts", "outcome")
 
 
 def repeats(messages: DataFrame) -> DataFrame:
     """What may have arrived twice, as far as ledgers tell; one row."""
     is_delivered, is_waiting = F.col("outcome") == "delivered", F.col("outcome") == "waiting"
     names = messages.groupBy("key", "id").agg(
-        _count().alias("ledgers"),
-        _count(is_delivered).alias("delivered"),
-        _count(is_delivered & F.col("redelivered")).alias("redelivered"),
-        _count(is_waiting & F.col("redelivered")).alias("may_have_arrived"),
+        counted().alias("ledgers"),
+        counted(is_delivered).alias("delivered"),
+        counted(is_delivered & F.col("redelivered")).alias("redelivered"),
+        counted(is_waiting & F.col("redelivered")).alias("may_have_arrived"),
     )
     return names.agg(
         *(F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in ("redelivered", "may_have_arrived")),
-        _count(F.col("ledgers") > 1).alias("in_several_ledgers"),
-        _count(F.col("delivered") > 1).alias("delivered_by_several"),
+        counted(F.col("ledgers") > 1).alias("in_several_ledgers"),
+        counted(F.col("delivered") > 1).alias("delivered_by_several"),
     )
 
 
 def throughput(messages: DataFrame, step_ms: int = MINUTE_MS) -> DataFrame:
     """What ended, by the time of that."""
-    ended = messages.where(F.col("at_ms").isNotNull()).groupBy(_start("at_ms", step_ms).alias("start_ms"))
+    ended = messages.where(F.col("at_ms").isNotNull()).groupBy(start_of("at_ms", step_ms).alias("start_ms"))
     counts = ended.agg(
-        *(_count(F.col("outcome") == one).alias(one) for one in OUTCOMES[:-1]),
+        *(counted(F.col("outcome") == one).alias(one) for one in OUTCOMES[:-1]),
         F.sum("attempts").alias("attempts"),
     )
-    return _ordered(counts, "start_ms")
+    return in_order(counts, "start_ms")
 
 
 def due(messages: DataFrame, step_ms: int) -> DataFrame:
     """What waits, by due time."""
-    waiting = messages.where(F.col("outcome") == "waiting").groupBy(_start("due_ms", step_ms).alias("start_ms"))
-    return _ordered(waiting.agg(_count().alias("messages")), "start_ms")
+    waiting = messages.where(F.col("outcome") == "waiting").groupBy(start_of("due_ms", step_ms).alias("start_ms"))
+    return in_order(waiting.agg(counted().alias("messages")), "start_ms")
 
 
 def due_forecast(messages: DataFrame) -> DataFrame:
@@ -123,7 +123,7 @@ def due_forecast(messages: DataFrame) -> DataFrame:
     start = (F.col("start_ms") - F.pmod("start_ms", "step_ms")).alias("start_ms")
     found = minutes.select("start_ms", "messages", steps).select("unit", "step_ms", start, "messages")
     counts = found.groupBy("unit", "step_ms", "start_ms").agg(F.sum("messages").alias("messages"))
-    return _ordered(counts, "step_ms", "start_ms").select("unit", "start_ms", "messages")
+    return in_order(counts, "step_ms", "start_ms").select("unit", "start_ms", "messages")
 
 
 FIGURES: Final[Mapping[str, Callable[[DataFrame], DataFrame]]] = {
@@ -138,9 +138,7 @@ FIGURES: Final[Mapping[str, Callable[[DataFrame], DataFrame]]] = {
     "throughput": throughput,
     "due_forecast": due_forecast,
 }
-"""Each is written under its name. What comes from recorded timer events will be a table of its own beside this one, as
-its functions take another DataFrame.
-"""
+"""Each is written under its name."""
 
 
 def percentiles(late: DataFrame, *by: str) -> DataFrame:
@@ -151,7 +149,7 @@ def percentiles(late: DataFrame, *by: str) -> DataFrame:
     """
     group = Window.partitionBy(*by)
     so_far = group.orderBy("lateness_us").rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    alike = late.groupBy(*by, "lateness_us").agg(_count().alias("alike"))
+    alike = late.groupBy(*by, "lateness_us").agg(counted().alias("alike"))
     ranked = alike.withColumn("through", F.sum("alike").over(so_far)).withColumn("count", F.sum("alike").over(group))
     found = [
         (F.min(F.when(F.col("through") >= F.ceil(F.lit(q) * F.col("count")), F.col("lateness_us"))) / 1000).alias(
@@ -166,16 +164,18 @@ def _late(messages: DataFrame) -> DataFrame:
     return messages.where((F.col("outcome") == "delivered") & F.col("lateness_us").isNotNull())
 
 
-def _start(column: str, step_ms: int) -> Column:
+def start_of(column: str, step_ms: int) -> Column:
+    """The beginning of the step of time in which that is."""
     return F.col(column) - F.pmod(F.col(column), F.lit(step_ms))
 
 
-def _ordered(figure: DataFrame, *by: Column | str) -> DataFrame:
+def in_order(figure: DataFrame, *by: Column | str) -> DataFrame:
     """In one partition; a figure is small, and to sort it over several Spark would make it twice."""
     return figure.repartition(1).sortWithinPartitions(*by)
 
 
-def _count(condition: Column | None = None) -> Column:
+def counted(condition: Column | None = None) -> Column:
+    """How many rows, or of how many that is so."""
     return F.count(F.lit(1)) if condition is None else F.count_if(condition)
 
 

@@ -1,6 +1,7 @@
 """The page of an analysis: figures and charts put into `page.html` (rules S6, D12)."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from tickwheel.delivery.report import plots
 from tickwheel.delivery.report.lateness import BOUNDS_US
@@ -9,7 +10,7 @@ from tickwheel.pages import templates
 from tickwheel.pages.plots import bars_over_time
 from tickwheel.pages.templates import markup
 from tickwheel.spark.analytics.figures import OUTCOMES
-from tickwheel.spark.analytics.shown import LEDGERS, Shown
+from tickwheel.spark.analytics.shown import LEDGERS, Shown, Timer
 
 
 def render(shown: Shown, files: Mapping[str, str]) -> str:
@@ -29,5 +30,11 @@ def render(shown: Shown, files: Mapping[str, str]) -> str:
         ended=markup(bars_over_time("ended", ended, shown.step_ms, "ended at")) if ended else None,
         over_time=markup(plots.lateness_over_time(late)) if late else None,
         by_size=markup(plots.lateness_by_size(late)) if late else None,
+        wake_ups=_wake_ups(shown.timer) if shown.timer and shown.timer.step_ms else None,
         due=markup(plots.due_next(forecast)) if forecast and forecast.due else None,
     )
+
+
+def _wake_ups(timer: Timer) -> Mapping[str, Any]:
+    counts = {row["start_ms"]: row["wake_ups"] for row in timer.over_time}
+    return markup(bars_over_time("wake-ups", counts, timer.step_ms, "woken at", of="wake-ups"))

@@ -17,6 +17,8 @@ they are of what was delivered with a known lateness; `messages` beside them say
 | `repeats` | all | `redelivered, may_have_arrived, in_several_ledgers, delivered_by_several` |
 | `throughput` | a minute | `start_ms, delivered, cancelled, undeliverable, attempts` |
 | `due_forecast` | a minute, an hour, a day | `unit, start_ms, messages` |
+| `timer_by_minute` | a minute of recorded timers | `start_ms, added, moved, cancelled, expired, wake_ups, cascades` |
+| `timer_levels` | a level of recorded timers | `level, put, flushed, cascaded, expired`, and percentiles |
 
 - `ledger` is its place on the command line, from 0. `conflicts`: dead letters whose key and id were known with other
   content, of the last 10,000 of a ledger.
@@ -27,6 +29,9 @@ they are of what was delivered with a known lateness; `messages` beside them say
 - `busiest` and `latest` are places, from 1, by number of messages and by `max_ms`; of equals the lesser key comes
   first. `null`: not among them.
 - `share` is of all messages, those without a key too; `retried` took more than one attempt.
+- `level` 1 is the finest and 0 the front, where tasks wait for their instant. `put`: added there or moved to it, of
+  which `expired` have run, late by the percentiles; `flushed` buckets of it let `cascaded` tasks go to a lower level or
+  to the front. `cascades` leave out those of level 1, from which every task goes to the front.
 - `throughput` counts what ended in that minute, and `attempts` what was tried for it. A minute in which nothing
   happened has no row, here and elsewhere.
 """
@@ -50,3 +55,19 @@ LEDGER_MESSAGES: Final = StructType(
     ]
 )
 """Every message that the ledgers know; one that waits has no `at_ms`, `lateness_us` and `attempts`."""
+
+EVENTS: Final = StructType(
+    [
+        StructField("recording", IntegerType(), nullable=False),
+        StructField("at_ms", LongType(), nullable=False),
+        StructField("at_us", LongType(), nullable=False),
+        StructField("kind", StringType(), nullable=False),
+        StructField("number", LongType()),
+        StructField("due_us", LongType()),
+        StructField("level", IntegerType()),
+        StructField("tasks", LongType()),
+    ]
+)
+"""Every event of the recordings (see `tickwheel.recording`): `recording` is its file's place on the command line, from
+0, `at_ms` the wall clock.
+"""

@@ -18,6 +18,7 @@ from tickwheel.delivery.report.lateness import BOUNDS_US, Late, Lateness
 from tickwheel.delivery.report.queries import ATTEMPTS, KEYS
 from tickwheel.delivery.summary import PERCENTILES
 from tickwheel.pages.steps import step_ms
+from tickwheel.spark.analytics.events import timer_by_minute
 from tickwheel.spark.analytics.figures import due, lateness_over_time, throughput
 
 LEDGERS: Final = 50
@@ -51,6 +52,7 @@ class Shown:
     forecast: Forecast | None
     waiting: int
     overdue: int
+    timer: "Timer | None"
 
     def counts(self) -> Mapping[str, int]:
         """Messages by outcome, of all ledgers."""
@@ -73,8 +75,17 @@ class Shown:
         return sorted(placed, key=lambda row: row[place])[:KEYS]
 
 
-def collect(messages: DataFrame, figures: Path, as_of_ms: int) -> Shown:
-    """From the figures that are written to this folder, and from the messages."""
+@dataclass(frozen=True, slots=True)
+class Timer:
+    """Of recorded events: a row for each level, and one for each step of `step_ms` in which anything happened."""
+
+    levels: Sequence[Row]
+    step_ms: int
+    over_time: Sequence[Row]
+
+
+def collect(messages: DataFrame, figures: Path, as_of_ms: int, events: DataFrame | None = None) -> Shown:
+    """From the figures that are written to this folder, and from the messages, and recorded events if there are any."""
     short = {name: pq.read_table(figures / f"{name}.parquet").to_pylist() for name in _SHORT}
     is_waiting = F.col("outcome") == "waiting"
     coming = F.when(is_waiting & (F.col("due_ms") >= as_of_ms), F.col("due_ms"))
@@ -94,6 +105,17 @@ def collect(messages: DataFrame, figures: Path, as_of_ms: int) -> Shown:
         forecast=_forecast(messages.where(is_waiting), as_of_ms, span) if span.waiting else None,
         waiting=span.waiting,
         overdue=span.waiting - span.coming,
+        timer=_timer(events, figures) if events is not None else None,
+    )
+
+
+def _timer(events: DataFrame, figures: Path) -> Timer:
+    [span] = events.agg(F.min("at_ms").alias("first_ms"), F.max("at_ms").alias("last_ms")).collect()
+    step = 0 if span.first_ms is None else step_ms(span.first_ms, span.last_ms)
+    return Timer(
+        levels=pq.read_table(figures / "timer_levels.parquet").to_pylist(),
+        step_ms=step,
+        over_time=_rows(timer_by_minute(events, step)) if step else [],
     )
 
 

@@ -15,8 +15,8 @@ from pyspark.sql import SparkSession
 
 from tickwheel.delivery.errors import WrongUsage
 from tickwheel.pages import need_report
-from tickwheel.recording import About, BadRecording, about
 from tickwheel.spark.output import PAGE, check_out, replacing
+from tickwheel.spark.recordings import look_at
 from tickwheel.spark.what_if.grid import FIGURES, SETTINGS, replayed, settings
 
 __all__ = ["FIGURES", "SETTINGS", "WRITTEN", "check", "replayed", "settings", "simulate"]
@@ -41,7 +41,7 @@ def check(recordings: Sequence[Path], ticks_ms: Sequence[int], wheel_sizes: Sequ
     wheels = len(recordings) * len(ticks_ms) * len(wheel_sizes)
     if wheels > _MOST:
         raise WrongUsage(f"{wheels:,} replays are asked for, at most {_MOST:,} are possible: name fewer ticks or sizes")
-    _look(recordings)
+    look_at(recordings)
     check_out(out, WRITTEN, COMMAND)
 
 
@@ -64,7 +64,7 @@ def simulate(
 
     say = say or (lambda _line: None)
     check(recordings, ticks_ms, wheel_sizes, out)
-    found = _look(recordings)
+    found = look_at(recordings)
     paths = [os.path.abspath(path) for path in recordings]  # noqa: PTH100, as a link stays the name that it is
     with replacing(out, WRITTEN, COMMAND) as new:
         wheels = settings(session, paths, sorted(set(ticks_ms)), sorted(set(wheel_sizes)))
@@ -76,15 +76,3 @@ def simulate(
         say(f"Making {PAGE}.")
         save(new / PAGE, render(found, new / "figures.parquet", WRITTEN))
     return out / PAGE
-
-
-def _look(recordings: Sequence[Path]) -> Sequence[tuple[Path, About]]:
-    found = []
-    for path in recordings:
-        try:
-            found.append((path, about(path)))
-        except FileNotFoundError as error:
-            raise WrongUsage(f"there is no recording {path}: name a file that tickwheel.recording wrote") from error
-        except (BadRecording, OSError) as error:
-            raise WrongUsage(str(error)) from error
-    return found

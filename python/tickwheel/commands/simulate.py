@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from tickwheel.spark_command import run_on_spark
+from tickwheel.commands.spark_job import run_on_spark
 
 
 def _whole_numbers(_context: click.Context, option: click.Parameter, text: str) -> list[int]:

@@ -5,11 +5,19 @@ from pathlib import Path
 
 import click
 
-from tickwheel.spark_command import run_on_spark
+from tickwheel.commands.spark_job import run_on_spark
 
 
 @click.command()
 @click.argument("ledgers", metavar="LEDGER...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "--events",
+    "recordings",
+    metavar="FILE",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="Also tell what a timer did: FILE is of deliver --record, or of tickwheel.recording. Repeat it for more.",
+)
 @click.option(
     "--out",
     metavar="DIR",
@@ -17,7 +25,7 @@ from tickwheel.spark_command import run_on_spark
     type=click.Path(path_type=Path),
     help="Write figures (Parquet) and a page (index.html) to DIR: a new folder, an empty one, or one of an analysis.",
 )
-def analyze(ledgers: Sequence[Path], out: Path) -> None:
+def analyze(ledgers: Sequence[Path], recordings: Sequence[Path], out: Path) -> None:
     """Tell what became of the messages in each LEDGER, a file that was given to --store: it may be in use.
 
     Lateness by minute and key, hot keys, retries, throughput, and what is due next. Needs Java 17.
@@ -26,6 +34,6 @@ def analyze(ledgers: Sequence[Path], out: Path) -> None:
         "tickwheel analyze",
         "tickwheel.spark.analytics",
         out,
-        lambda analytics: analytics.check(ledgers, out),
-        lambda analytics, session, say: analytics.analyze(session, ledgers, out, say=say),
+        lambda analytics: analytics.check(ledgers, out, recordings),
+        lambda analytics, session, say: analytics.analyze(session, ledgers, out, recordings=recordings, say=say),
     )

@@ -1,0 +1,26 @@
+"""The subcommands and their options, a module each; what they do is elsewhere, and imported when it is asked for.
+
+Standard output holds deliveries only, all that is for people goes to standard error. Wrong usage ends with exit code 2,
+other codes are those of `tickwheel.delivery.ending`.
+"""
+
+import click
+
+from tickwheel import __version__
+from tickwheel.commands.analyze import analyze
+from tickwheel.commands.deliver import deliver
+from tickwheel.commands.serve import serve
+from tickwheel.commands.simulate import simulate
+from tickwheel.commands.trace import trace
+
+__all__ = ["tickwheel"]
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="tickwheel")
+def tickwheel() -> None:
+    """A timer for very many deadlines, and delayed delivery built on it."""
+
+
+for _command in (trace, deliver, serve, analyze, simulate):
+    tickwheel.add_command(_command)

@@ -1,0 +1,283 @@
+"""`tickwheel deliver`, in this process or on Spark."""
+
+import math
+import os
+import sys
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.core import ParameterSource
+from rich.console import Console
+
+from tickwheel.commands.options import (
+    dead_letters_option,
+    delivery_options,
+    give_threads_their_turn,
+    put_letters,
+    settings_of,
+    to_option,
+)
+
+if TYPE_CHECKING:
+    from tickwheel.delivery.engine import Engine
+    from tickwheel.delivery.message import Columns
+    from tickwheel.delivery.reading import Reader
+    from tickwheel.delivery.sources import Source
+    from tickwheel.delivery.summary import Summary
+
+_STDOUT = 1
+_OF_SPARK = ("checkpoint", "deliverers", "token_file", "lead")
+_OF_DELIVERERS = (
+    *("to", "store", "dead_letters", "summary", "page", "record"),
+    *("order", "horizon", "max_attempts", "sink_timeout", "keep_ids"),
+)
+
+
+def _speed(_ctx: click.Context, _param: click.Parameter, value: str | None) -> float | None:
+    """Within what keeps every due time in the timer's range."""
+    if value is None:
+        return None
+    try:
+        speed = float(value)
+    except ValueError:
+        speed = math.nan
+    if not 0.1 <= speed <= 1e9:
+        raise click.BadParameter(f"{value!r} is not a speed: it may be 0.1 to 1000000000, and 1 is the recorded pace.")
+    return speed
+
+
+def _time(_ctx: click.Context, _param: click.Parameter, value: str | None) -> int | None:
+    """In epoch milliseconds, by the rule for due times."""
+    from tickwheel.delivery.errors import BadRecord
+    from tickwheel.delivery.times import due_from, number_or_text
+
+    try:
+        return None if value is None else due_from(number_or_text(value), "the time")
+    except BadRecord as bad:
+        raise click.BadParameter(str(bad)) from bad
+
+
+@click.command()
+@click.argument("inputs", metavar="INPUT...", nargs=-1, required=True)
+@to_option
+@click.option(
+    "--store",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Keep messages in FILE, made if needed: run again, and it goes on. By default a temporary one.",
+)
+@dead_letters_option
+@click.option("--id", "id_", metavar="NAME", help="Column with the id, if it is not 'id'.")
+@click.option("--key", metavar="NAME", help="Column with the key, if it is not 'key'.")
+@click.option("--due", metavar="NAME", help="Column with the due time, if it is not 'due'.")
+@click.option("--payload", metavar="NAME", help="Column with the payload; without one, the other columns.")
+@delivery_options
+@click.option("--speed", callback=_speed, metavar="N", help="Replay recorded times N times faster, from the first one.")
+@click.option("--from", "from_ms", callback=_time, metavar="TIME", help="With --speed: replay from TIME on.")
+@click.option(
+    "--summary",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the counts to FILE.",
+)
+@click.option(
+    "--report",
+    "page",
+    metavar="PAGE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write a page to PAGE (HTML): counts, lateness, what is due next, dead letters.",
+)
+@click.option(
+    "--record",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write what the timer does to FILE (Parquet), for tickwheel simulate.",
+)
+@click.option(
+    "--engine",
+    type=click.Choice(["local", "spark"]),
+    default="local",
+    show_default=True,
+    help="Where what is far away waits: in the store, or in Spark (needs Java 17).",
+)
+@click.option(
+    "--checkpoint",
+    metavar="DIR",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="With --engine spark: where Spark keeps what it holds; by default beside the store.",
+)
+@click.option(
+    "--deliverer",
+    "deliverers",
+    metavar="HOST:PORT",
+    multiple=True,
+    help="With --engine spark: hand messages to the Flight port of a tickwheel serve, instead of delivering here. "
+    "Repeat it for more than one: each key belongs to one of them.",
+)
+@click.option(
+    "--token-file",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="With --deliverer: the token that they ask for.",
+)
+@click.option(
+    "--lead",
+    metavar="SECONDS",
+    type=click.FloatRange(1, 3600),
+    default=20,
+    show_default=True,
+    help="With --engine spark: how long before they are due messages leave Spark.",
+)
+def deliver(
+    inputs: Sequence[str],
+    to: str,
+    store: Path | None,
+    dead_letters: Path | None,
+    id_: str | None,
+    key: str | None,
+    due: str | None,
+    payload: str | None,
+    speed: float | None,
+    from_ms: int | None,
+    summary: Path | None,
+    page: Path | None,
+    record: Path | None,
+    engine: str,
+    checkpoint: Path | None,
+    deliverers: Sequence[str],
+    token_file: Path | None,
+    lead: float,
+    **how: Any,
+) -> None:
+    """Deliver each message of INPUT at its due time.
+
+    INPUT is a file (.ndjson, .jsonl, .csv or .parquet), a folder of them, or - for NDJSON on standard input. A message
+    has an id, a due time (RFC 3339 with an offset, or epoch milliseconds) or delay_ms, and perhaps a key and a payload.
+    """
+    from tickwheel.delivery.ending import exit_code, tell, write_summary
+    from tickwheel.delivery.errors import WrongUsage
+    from tickwheel.delivery.job import Job, run
+    from tickwheel.delivery.message import Columns
+    from tickwheel.delivery.outputs import check_outputs
+    from tickwheel.delivery.progress import reporter
+    from tickwheel.delivery.sinks import open_sink, path_of
+    from tickwheel.delivery.sources import find_sources
+
+    _check_together(click.get_current_context())
+    console = Console(stderr=True)
+    report = reporter(console, live=to != "-" or not os.isatty(_STDOUT))
+    lead_ms = round(lead * 1000)
+    try:
+        sources = find_sources(inputs)
+        outputs = {"--to": path_of(to), "--store": store, "--dead-letters": dead_letters, "--summary": summary}
+        check_outputs(outputs | {"--report": page, "--record": record}, sources)
+        columns = Columns(id_, key, due, payload)
+        if deliverers:
+            pipeline = _spark().Pipeline(sources, columns, checkpoint, lead_ms, deliverers)
+            sys.exit(_spark().feed_others(pipeline, _token(token_file), report.say))
+        if engine == "spark":
+            beside = store.with_name(f"{store.name}.checkpoint") if store else None
+            read = _spark().reader_of(sources, columns, checkpoint or beside, lead_ms)
+        else:
+            read = _local_reader(sources, columns, is_replay=speed is not None)
+        job = Job(
+            read,
+            open_sink(to),
+            put_letters(dead_letters, report.say),
+            settings_of(**how),
+            store,
+            speed,
+            from_ms,
+            _page_maker(page, f"Delivery of {', '.join(inputs)}", report.say),
+            _events_file(record),
+        )
+        give_threads_their_turn()
+        if store is None:
+            report.say("No --store: messages are kept in a temporary one, and gone if this run is stopped.")
+        result = run(job, report)
+    except WrongUsage as error:
+        raise click.UsageError(str(error)) from error
+    tell(console, result)
+    written = summary is None or write_summary(console, summary, result)
+    sys.exit(exit_code(result, summary_written=written))
+
+
+def _check_together(context: click.Context) -> None:
+    """What can't be given together, so that no option that was given is left out of account. Errors: `UsageError`."""
+    given = context.params
+    if given["from_ms"] is not None and given["speed"] is None:
+        raise click.UsageError("--from TIME needs --speed N: without it messages are due by the wall clock.")
+    if given["engine"] == "local":
+        _refuse(context, _OF_SPARK, "only with --engine spark")
+        return
+    if given["speed"] is not None:
+        raise click.UsageError("--speed is not for --engine spark, which holds messages by the wall clock.")
+    if not given["deliverers"]:
+        _refuse(context, ("token_file",), "only with --deliverer")
+        return
+    _refuse(context, _OF_DELIVERERS, "not with --deliverer, which has its own; see tickwheel serve")
+    if given["checkpoint"] is None:
+        raise click.UsageError("--deliverer needs --checkpoint DIR, where Spark keeps what it holds.")
+
+
+def _refuse(context: click.Context, names: Collection[str], why: str) -> None:
+    found = [
+        option.opts[-1]
+        for option in context.command.params
+        if option.name in names and context.get_parameter_source(option.name) is not ParameterSource.DEFAULT
+    ]
+    if found:
+        raise click.UsageError(f"{', '.join(found)}: {why}.")
+
+
+def _local_reader(
+    sources: "Sequence[Source]", columns: "Columns", *, is_replay: bool
+) -> "Callable[[Engine, Path], Reader]":
+    from tickwheel.delivery.reading import Reading
+
+    return lambda engine, _store: Reading(sources, columns, engine, is_replay=is_replay)
+
+
+def _page_maker(
+    page: Path | None, title: str, say: Callable[[str], object]
+) -> "Callable[[Path, Summary], object] | None":
+    """What makes the report at the end. Errors: `WrongUsage` where its libraries are missing."""
+    if page is None:
+        return None
+    from tickwheel.delivery.report import need_report, write_report
+
+    need_report("--report")
+
+    def make(store: Path, counts: "Summary") -> None:
+        say(f"Making the report {page}.")
+        write_report(store, page, title=title, summary=counts)
+
+    return make
+
+
+def _events_file(path: Path | None) -> Path | None:
+    """Errors: `WrongUsage` where what writes it is missing."""
+    if path is not None:
+        from tickwheel.delivery.parquet import need_pyarrow
+
+        need_pyarrow()
+    return path
+
+
+def _token(path: Path | None) -> bytes | None:
+    from tickwheel.delivery.serve.door import read_token
+
+    return read_token(path) if path else None
+
+
+def _spark() -> Any:
+    """The module that runs on Spark, which is imported only where it is asked for."""
+    from tickwheel.delivery.errors import WrongUsage
+
+    try:
+        import tickwheel.spark.run
+    except ImportError as error:
+        raise WrongUsage(f"{error.name} can't be imported ({error}): run pip install 'tickwheel[spark]'") from error
+    return tickwheel.spark.run

@@ -1,0 +1,86 @@
+"""`tickwheel serve`."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+
+from tickwheel.commands.options import (
+    dead_letters_option,
+    delivery_options,
+    give_threads_their_turn,
+    put_letters,
+    settings_of,
+    to_option,
+)
+
+
+@click.command()
+@click.option(
+    "--store",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="Keep messages in FILE, made if needed. Another process that has it is waited for.",
+)
+@to_option
+@click.option(
+    "--listen", metavar="HOST:PORT", default="127.0.0.1:7400", show_default=True, help="Where HTTP is served."
+)
+@click.option(
+    "--flight", metavar="HOST:PORT", default="127.0.0.1:7401", show_default=True, help="Where Arrow Flight is served."
+)
+@click.option(
+    "--token-file",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Let in only who gives the token in FILE. Needed to listen elsewhere than on loopback.",
+)
+@click.option(
+    "--max-payload",
+    metavar="BYTES",
+    type=int,
+    default=1 << 20,
+    show_default=True,
+    help="Bytes of one payload, at most.",
+)
+@dead_letters_option
+@delivery_options
+def serve(
+    store: Path,
+    to: str,
+    listen: str,
+    flight: str,
+    token_file: Path | None,
+    max_payload: int,
+    dead_letters: Path | None,
+    **how: Any,
+) -> None:
+    """Take messages over HTTP and Arrow Flight, and deliver each at its due time, until a signal comes.
+
+    Messages are as for deliver, and are answered once they are on disk.
+    """
+    from tickwheel.delivery.ending import tell
+    from tickwheel.delivery.errors import WrongUsage
+    from tickwheel.delivery.outputs import check_outputs
+    from tickwheel.delivery.progress import reporter
+    from tickwheel.delivery.serve.door import Address, read_token
+    from tickwheel.delivery.serve.run import Service
+    from tickwheel.delivery.serve.run import serve as run
+    from tickwheel.delivery.sinks import open_sink, path_of
+
+    console = Console(stderr=True)
+    say = reporter(console, live=False).say
+    try:
+        check_outputs({"--to": path_of(to), "--store": store, "--dead-letters": dead_letters}, ())
+        addresses = Address.of("--listen", listen), Address.of("--flight", flight)
+        token = read_token(token_file) if token_file else None
+        letters = put_letters(dead_letters, say)
+        service = Service(store, open_sink(to), letters, settings_of(**how), *addresses, token, max_payload)
+        give_threads_their_turn()
+        ended = run(service, say)
+    except WrongUsage as error:
+        raise click.UsageError(str(error)) from error
+    tell(console, ended.result)
+    ended.exit()
