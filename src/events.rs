@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 use crate::stats::Stats;
+use crate::wheel::Flushed;
 
 /// Events per chunk.
 const CHUNK: usize = 4096;
@@ -50,6 +51,15 @@ pub struct Event {
     pub level: u8,
 }
 
+impl Event {
+    /// A bucket was flushed.
+    pub(crate) fn cascaded(flushed: Flushed, at_us: u64) -> Self {
+        let Flushed { expiration_ms, level, entries } = flushed;
+        let due_us = expiration_ms.saturating_mul(1000);
+        Self { at_us, number: 0, due_us, other: entries, kind: EventKind::Cascaded, level }
+    }
+}
+
 /// What was recorded since it was last taken.
 #[derive(Debug, Default)]
 pub struct Recorded {
@@ -91,21 +101,6 @@ impl Recorder {
         let chunks = &mut self.recorded.chunks;
         let count = (limit / CHUNK).max(1).min(chunks.len());
         Recorded { chunks: chunks.drain(..count).collect(), lost: self.recorded.lost }
-    }
-}
-
-/// A flushed bucket, as the wheel tells of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Flushed {
-    pub(crate) expiration_ms: u64,
-    pub(crate) level: u8,
-    pub(crate) entries: u64,
-}
-
-impl Flushed {
-    pub(crate) fn event(self, at_us: u64) -> Event {
-        let due_us = self.expiration_ms.saturating_mul(1000);
-        Event { at_us, number: 0, due_us, other: self.entries, kind: EventKind::Cascaded, level: self.level }
     }
 }
 

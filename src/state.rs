@@ -190,7 +190,7 @@ impl<T> State<T> {
     pub(crate) fn step(&mut self, now_us: u64, limit: usize, out: &mut Vec<Handle>, progress: &mut Progress) -> bool {
         let more = self.schedule.step(now_us, limit, out, progress);
         if let (Some(recorder), Some(flushed)) = (&mut self.recorder, &mut self.schedule.wheel.flushed) {
-            flushed.drain(..).for_each(|flushed| recorder.push(flushed.event(now_us)));
+            flushed.drain(..).for_each(|flushed| recorder.push(Event::cascaded(flushed, now_us)));
         }
         more
     }

@@ -13,7 +13,6 @@ mod bucket;
 mod level;
 mod slab;
 
-use crate::events::Flushed;
 use bucket::{Arrays, Bucket, TOMBSTONE};
 use level::Level;
 pub use slab::Handle;
@@ -51,6 +50,14 @@ pub(crate) enum Placed {
     InArmed(Armed),
     /// In a bucket that must now enter the queue.
     Arm(Armed),
+}
+
+/// A bucket that was flushed, and how many entries it had.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Flushed {
+    pub(crate) expiration_ms: u64,
+    pub(crate) level: u8,
+    pub(crate) entries: u64,
 }
 
 /// A due bucket on its way out: its array, and how far it has been read.

@@ -48,7 +48,8 @@ fn traffic(wheel: &Manual, seed: u64, unit_us: u64) -> u64 {
             0..=2 => live.push(wheel.timer.add(when, id, 0).unwrap()),
             3 => live.extend((0..5).map(|_| wheel.timer.add(when, id, 0).unwrap())),
             4 if !live.is_empty() => {
-                drop(wheel.timer.cancel(live.swap_remove(random.below(live.len() as u64) as usize)))
+                let handle = live.swap_remove(random.below(live.len() as u64) as usize);
+                wheel.timer.cancel(handle);
             }
             _ if !live.is_empty() => {
                 let handle = live.swap_remove(random.below(live.len() as u64) as usize);

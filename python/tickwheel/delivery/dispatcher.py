@@ -1,7 +1,8 @@
 """From the timer to the senders and back (rules D3, D4, D6): what is due, in order per key, one of a key at a time.
 
-    place -> agenda -> timer -> ready -> take -> stamp -> (the sink) -> settle -> outcomes
-                         ^                                                |
+    place -> agenda -> timer -> told -> take -> stamp -> (the sink) -> settle -> outcomes
+                         ^               |  ^                             |
+                         |            offered: what is due by now         |
                          +-------------- retry, by back-off --------------+
 
 - The timer's thread only says which moment has come; the sender that hears it first works out what is due. What goes

@@ -25,7 +25,6 @@ from tickwheel.spark.schemas import MESSAGES, TAKEN
 
 _ROWS: Final = 2_000
 _BYTES: Final = 16 << 20
-_ANSWER_WITHIN_S: Final = 60.0
 _AGAIN: Final = Retry(first_ms=100, longest_ms=5_000)
 
 _log = logging.getLogger(__name__)

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{RUNS, every, join, sample, spawn, timer, with_reaper};
+use crate::state::Wait;
 use crate::state::When;
-use crate::timer::{Timer, Wait};
+use crate::timer::Timer;
 
 const HOUR_US: u64 = 3_600_000_000;
 const SECOND_US: u64 = 1_000_000;

@@ -79,6 +79,16 @@ def test_rows_arrive_each_once_as_they_were_given_and_in_order_per_key__D4_D5_D1
         assert found == [id_ for _, _, id_ in sorted(expected)]
 
 
+def test_a_key_is_where_kafkas_own_client_puts_it__D10(broker: Broker, topic: str, tmp_path: Path) -> None:
+    """The hashes are those that Kafka's own tests expect (murmur2 of these bytes)."""
+    hashes = {"21": -973932308, "foobar": -790332482, "a-little-bit-long-string": -985981536, "abc": 479470107}
+    with DeliveryQueue(tmp_path / "s.db", to=broker.new_topic(topic)) as queue:
+        queue.put_many([Message("m", key, DUE_MS, b"") for key in hashes])
+        assert queue.wait_until_empty(60)
+    found = {name_of(record)[0]: record.partition() for record in broker.records(topic)}
+    assert found == {key: (number & 0x7FFFFFFF) % 4 for key, number in hashes.items()}
+
+
 def test_killed_again_and_again_it_loses_nothing_and_does_not_repeat_what_is_in_the_topic__D5_D10(
     broker: Broker, topic: str, tmp_path: Path
 ) -> None:

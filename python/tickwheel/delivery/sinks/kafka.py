@@ -3,6 +3,7 @@
 - The producer is idempotent and waits for all replicas (`acks=all`). Each record has its own answer: those that failed
   are failed attempts of their messages alone. Headers: `tickwheel-id`, `-store`, `-seq`, `-due`, `-attempt`,
   `-redelivered`.
+- A key's partition is the one that Kafka's own client chooses (murmur2), so a topic may have producers of both kinds.
 - Idempotence holds for what the producer sends again by itself, not for a new attempt. A record that ran into the
   time-out may have been written, or be on its way still: then it is there twice after the retry, or once though it is a
   dead letter; and the late copy may come behind later records of its key. A reader who minds remembers, per
@@ -152,6 +153,7 @@ class KafkaSink(Sink):
                 "acks": "all",
                 "max.in.flight.requests.per.connection": _ON_ITS_WAY,
                 "batch.size": self._together,
+                "partitioner": "murmur2_random",
                 "delivery.timeout.ms": max(100, round(self._own_s * 1000)),
                 "message.max.bytes": _LARGEST,
             }
