@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
