@@ -5,7 +5,6 @@
 
 #![forbid(unsafe_code)]
 
-use crate::stats::Stats;
 use crate::wheel::Flushed;
 
 /// Events per chunk.
@@ -101,30 +100,6 @@ impl Recorder {
         let chunks = &mut self.recorded.chunks;
         let count = (limit / CHUNK).max(1).min(chunks.len());
         Recorded { chunks: chunks.drain(..count).collect(), lost: self.recorded.lost }
-    }
-}
-
-/// What the events say of the counters that [`Stats`] has too: a recording without losses tells the same.
-impl FromIterator<Event> for Stats {
-    fn from_iter<I: IntoIterator<Item = Event>>(events: I) -> Self {
-        let mut stats = Self::default();
-        for event in events {
-            match event.kind {
-                EventKind::Added => stats.added += 1,
-                EventKind::Moved => stats.moved += 1,
-                EventKind::Cancelled => stats.cancelled += 1,
-                EventKind::Expired => stats.expired += 1,
-                EventKind::Woke => stats.wake_ups += 1,
-                EventKind::Cascaded => {
-                    let level = usize::from(event.level);
-                    if stats.cascaded.len() < level {
-                        stats.cascaded.resize(level, 0);
-                    }
-                    stats.cascaded[level - 1] += event.other;
-                }
-            }
-        }
-        stats
     }
 }
 

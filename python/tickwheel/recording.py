@@ -105,7 +105,7 @@ class Recording:
         self._part = self._path.with_name(f"{self._path.name}.part")
         self._error: Exception | None = None
         self._ending, self._closing = threading.Event(), threading.Lock()
-        self._process, self._is_closed = os.getpid(), False
+        self._process, self._is_closed, self._is_over = os.getpid(), False, False
         if not timer._record(keep):
             raise ValueError(f"timer {timer.name!r} is being recorded already: close that recording first")
         try:
@@ -150,15 +150,17 @@ class Recording:
                 self._writer.add_key_value_metadata({_ENDED: json.dumps(ended)})
         except Exception as error:
             self._error = error
-        finally:
-            self._timer._stop_recording()
+            if not self._is_over:
+                self._timer._stop_recording()
 
     def _write_until_the_end(self) -> None:
         group: list[pa.RecordBatch] = []
         while not self._ending.wait(_INTERVAL_S):
             self._take_all(group)
         self._take_all(group)
-        self._put(group, self._timer._stop_recording())  # what has happened since: little
+        rest = self._timer._stop_recording()  # what has happened since: little
+        self._is_over = True  # from here on the timer may be recorded by another
+        self._put(group, rest)
         self._write(group)
 
     def _take_all(self, group: list[pa.RecordBatch]) -> None:

@@ -2,7 +2,8 @@
 //!
 //! `border` has the locks and the GIL, `args`, `arrow` and `settings` what comes in, `shared` what a timer, its tasks and its threads
 //! have in common, `task` and `batch` what is scheduled, `run` and `worker` what runs it, `timer`, `system` and `manual`
-//! the classes, `sight` what they show, `recording` what they record and how it is replayed, `gate` and `exit` how they end.
+//! the classes, `sight` what they show, `recording` what they record and how it is replayed, `gate` and `exit` how they
+//! end.
 
 #![expect(clippy::unused_self, reason = "Python calls a method with self, used or not")]
 

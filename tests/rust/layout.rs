@@ -14,7 +14,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("front.rs", &["wheel"]),
     ("schedule.rs", &["front", "queue", "wheel"]),
     ("config.rs", &["clock", "error", "schedule"]),
-    ("events.rs", &["stats", "wheel"]),
+    ("events.rs", &["wheel"]),
     ("state.rs", &["clock", "config", "error", "events", "schedule", "stats", "wheel"]),
     ("timer.rs", &["clock", "config", "error", "events", "executor", "schedule", "state", "stats", "sync", "wheel"]),
     ("snapshot.rs", &["schedule", "timer", "wheel"]),

@@ -156,7 +156,6 @@ def test_all_threads_are_recorded_and_nothing_is_lost_or_twice__S6(tmp_path: Pat
 
 def test_what_does_not_fit_is_counted_as_lost__S6(tmp_path: Path) -> None:
     timer = ManualTimer()
-    taking = threading.Event()
     with Recording(timer, tmp_path / "e.parquet", keep=1) as written:
         # In one go, with the GIL: nobody takes anything out meanwhile.
         sys.setswitchinterval(100)
@@ -165,7 +164,6 @@ def test_what_does_not_fit_is_counted_as_lost__S6(tmp_path: Path) -> None:
                 timer.after(1, int)
         finally:
             sys.setswitchinterval(0.005)
-        taking.set()
     kept = len(rows(tmp_path / "e.parquet"))
     assert kept + written.lost == 10_000
     assert recording.about(tmp_path / "e.parquet").lost == written.lost > 0
@@ -183,6 +181,25 @@ def test_a_timer_is_recorded_by_one_at_a_time_and_again_after_it__S6(tmp_path: P
         pass
     assert [len(rows(tmp_path / name)) for name in ("a.parquet", "b.parquet")] == [1, 0]
     assert replay(tmp_path / "b.parquet")["added"] == 0
+
+
+def test_the_next_recording_may_begin_while_the_last_one_is_being_closed__S6(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timer = ManualTimer()
+    begun: list[Recording] = []
+    add = pq.ParquetWriter.add_key_value_metadata
+
+    def begin_the_next(writer: pq.ParquetWriter, metadata: dict[bytes, str]) -> None:
+        add(writer, metadata)
+        if not begun:
+            begun.append(Recording(timer, tmp_path / "b.parquet"))
+
+    monkeypatch.setattr(pq.ParquetWriter, "add_key_value_metadata", begin_the_next)
+    Recording(timer, tmp_path / "a.parquet").close()
+    timer.after(1, int)
+    begun[0].close()
+    assert [len(rows(tmp_path / name)) for name in ("a.parquet", "b.parquet")] == [0, 1]
 
 
 def test_where_the_file_cannot_be_made_the_timer_is_as_before__S6(tmp_path: Path) -> None:
