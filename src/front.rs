@@ -64,22 +64,25 @@ impl Front {
         }
     }
 
-    /// Takes the earliest key out; `is_dead` says what the caller found out about it.
-    pub(crate) fn pop(&mut self, is_dead: bool) {
-        let from_run = match (self.run.front(), self.stragglers.peek()) {
-            (Some(run), Some(Reverse(straggler))) => run < straggler,
-            (run, _) => run.is_some(),
+    /// Takes the earliest key out, dead or alive, if it may go.
+    pub(crate) fn pop_if(&mut self, may_go: impl FnOnce(&Key) -> bool) -> Option<Key> {
+        let straggler = self.stragglers.peek().map(|Reverse(key)| key);
+        let popped = match self.run.front() {
+            Some(first) if straggler.is_none_or(|straggler| first < straggler) => {
+                may_go(first).then(|| self.run.pop_front()).flatten()
+            }
+            _ => straggler.is_some_and(may_go).then(|| self.stragglers.pop().map(|Reverse(key)| key)).flatten(),
         };
-        if from_run {
-            self.run.pop_front();
-        } else {
-            self.stragglers.pop();
-        }
-        self.dead -= usize::from(is_dead);
-        if self.run.is_empty() && self.stragglers.is_empty() {
+        if popped.is_some() && self.run.is_empty() && self.stragglers.is_empty() {
             self.run.shrink_to(KEEP);
             self.stragglers.shrink_to(KEEP);
         }
+        popped
+    }
+
+    /// A key that was popped was dead.
+    pub(crate) fn was_dead(&mut self) {
+        self.dead -= 1;
     }
 
     /// An entry that waits here was cancelled. O(1) amortized.
@@ -122,10 +125,10 @@ mod tests {
             front.push(key);
         }
         let mut out = Vec::new();
-        while let Some(key) = front.peek() {
+        while let Some(key) = front.pop_if(|_| true) {
             out.push((key.due_us, key.number));
-            front.pop(false);
         }
+        assert_eq!(front.len(), 0);
         assert_eq!(out, [(3, 1), (4, 3), (4, 5), (5, 0), (5, 2), (9, 4)]);
     }
 

@@ -11,7 +11,7 @@
 
 use crate::front::{Front, Key};
 use crate::queue::BucketQueue;
-use crate::wheel::{Armed, Entry, Handle, Place, Placed, Wheel};
+use crate::wheel::{Armed, Entry, Handle, New, Place, Placed, Removed, Wheel};
 
 /// When a task is released (T5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -95,33 +95,67 @@ impl<T> Schedule<T> {
     }
 
     /// Adds a task; returns its handle, and the instant at which the reaper must be awake because of it. O(levels).
+    #[inline]
     pub(crate) fn add(&mut self, now_us: u64, due_us: u64, task: T, tag: u32) -> (Handle, u64) {
         self.catch_up(now_us / 1000);
         self.next_number += 1;
-        let (handle, placed) = self.wheel.insert(due_us, self.next_number, task, tag);
-        let wake_us = match placed {
+        let number = self.next_number;
+        let (handle, placed) = self.wheel.insert(New { due_us, number, task, tag });
+        (handle, self.placed(placed, Key { due_us, number, slot: handle.slot, generation: handle.generation }))
+    }
+
+    /// Moves a task that has not been claimed; it takes a new number (T6). Returns its new handle, the instant at which the
+    /// reaper must be awake because of it, and the number it had. O(levels).
+    #[inline]
+    pub(crate) fn reschedule(&mut self, now_us: u64, handle: Handle, due_us: u64) -> Option<(Handle, u64, u64)> {
+        let number = self.next_number + 1;
+        self.catch_up(now_us / 1000);
+        let Some((moved, placed, was)) = self.wheel.renew(handle, due_us, number) else {
+            // Stale; or its slot has no generation left, which is rare enough to do the long way.
+            let entry = self.wheel.slab.get(handle)?;
+            let (number, tag) = (entry.number, entry.tag);
+            let task = self.remove(handle)?;
+            let (moved, wake_us) = self.add(now_us, due_us, task, tag);
+            return Some((moved, wake_us, number));
+        };
+        self.next_number = number;
+        self.left(was.place);
+        let wake_us = self.placed(placed, Key { due_us, number, slot: moved.slot, generation: moved.generation });
+        Some((moved, wake_us, was.number))
+    }
+
+    /// Notes where an entry was placed; when the reaper must be awake because of it.
+    #[inline]
+    fn placed(&mut self, placed: Placed, key: Key) -> u64 {
+        match placed {
             Placed::Front => {
-                self.push_front(handle.slot);
-                self.ready_us(due_us)
+                self.front.push(key);
+                ready_us(self.precision, key.due_us)
             }
             Placed::Arm(armed) => {
                 self.queue.push(armed);
-                self.wake_for(armed, due_us)
+                self.wake_for(armed, key.due_us)
             }
-            Placed::InArmed(armed) => self.wake_for(armed, due_us),
-        };
-        (handle, wake_us)
+            Placed::InArmed(armed) => self.wake_for(armed, key.due_us),
+        }
     }
 
-    /// Takes a task out that has not been claimed. O(1); where the front is swept, amortized.
-    pub(crate) fn remove(&mut self, handle: Handle) -> Option<T> {
-        let (task, place) = self.wheel.remove(handle)?;
+    /// Notes that an entry left this place before it was claimed.
+    #[inline]
+    fn left(&mut self, place: Place) {
         if place == Place::RELEASED {
             self.released -= 1;
         } else if place == Place::FRONT {
             let slab = &self.wheel.slab;
             self.front.cancelled(|key| slab.get(key.handle()).is_some());
         }
+    }
+
+    /// Takes a task out that has not been claimed. O(1); where the front is swept, amortized.
+    #[inline]
+    pub(crate) fn remove(&mut self, handle: Handle) -> Option<T> {
+        let Removed { task, place, .. } = self.wheel.remove(handle)?;
+        self.left(place);
         Some(task)
     }
 
@@ -134,9 +168,9 @@ impl<T> Schedule<T> {
     /// Takes a released task, to run it.
     pub(crate) fn claim(&mut self, handle: Handle) -> Option<Claimed<T>> {
         let entry = self.wheel.slab.get(handle)?;
-        debug_assert!(entry.place == Place::RELEASED, "only what was released can be claimed");
         let (tag, due_us, number) = (entry.tag, entry.due_us, entry.number);
-        let task = self.wheel.slab.remove(handle)?;
+        let Removed { task, place, .. } = self.wheel.slab.remove(handle)?;
+        debug_assert!(place == Place::RELEASED, "only what was released can be claimed");
         self.released -= 1;
         Some(Claimed { task, tag, due_us, number })
     }
@@ -215,7 +249,7 @@ impl<T> Schedule<T> {
 
     /// T16: before an add the levels move up to now, but at most to one tick before the earliest armed bucket.
     fn catch_up(&mut self, now_ms: u64) {
-        if self.wheel.is_flushing() {
+        if self.wheel.is_at(now_ms) || self.wheel.is_flushing() {
             return;
         }
         let limit = self.queue.peek().map_or(u64::MAX, |head| head.expiration_ms.saturating_sub(self.wheel.tick_ms()));
@@ -243,13 +277,18 @@ impl<T> Schedule<T> {
     }
 
     fn release(&mut self, now_us: u64, limit: usize, out: &mut Vec<Handle>) -> usize {
+        if out.capacity() == 0 {
+            out.reserve(self.front.len().min(limit));
+        }
         let mut count = 0;
         while count < limit
-            && let Some(key) = self.first()
-            && self.ready_us(key.due_us) <= now_us
+            && let Some(key) = self.front.pop_if(|key| ready_us(self.precision, key.due_us) <= now_us)
         {
-            self.front.pop(false);
-            self.wheel.slab.at_mut(key.slot).place = Place::RELEASED;
+            let Some(entry) = self.wheel.slab.get_mut(key.handle()) else {
+                self.front.was_dead();
+                continue;
+            };
+            entry.place = Place::RELEASED;
             self.released += 1;
             out.push(key.handle());
             count += 1;
@@ -269,7 +308,8 @@ impl<T> Schedule<T> {
             if self.wheel.slab.get(key.handle()).is_some() {
                 return Some(key);
             }
-            self.front.pop(true);
+            self.front.pop_if(|_| true);
+            self.front.was_dead();
         }
         None
     }
@@ -287,20 +327,20 @@ impl<T> Schedule<T> {
     }
 
     fn first_ready_us(&mut self) -> Option<u64> {
-        self.first().map(|key| self.ready_us(key.due_us))
-    }
-
-    /// When what stands in the front may be released.
-    fn ready_us(&self, due_us: u64) -> u64 {
-        match self.precision {
-            Precision::Exact => due_us,
-            Precision::Tick => 0,
-        }
+        self.first().map(|key| ready_us(self.precision, key.due_us))
     }
 
     /// When a bucket needs the reaper. One on level 1 holds nothing before its earliest instant, and nothing else expires
     /// with it when it is the head of the queue: a lone timer costs one wake-up, not two.
     fn wake_for(&self, armed: Armed, earliest_us: u64) -> u64 {
         if armed.level == 1 && self.precision == Precision::Exact { earliest_us } else { armed.expiration_ms * 1000 }
+    }
+}
+
+/// When what stands in the front may be released.
+fn ready_us(precision: Precision, due_us: u64) -> u64 {
+    match precision {
+        Precision::Exact => due_us,
+        Precision::Tick => 0,
     }
 }

@@ -111,6 +111,7 @@ impl<T> State<T> {
     }
 
     /// Checks that `count` more tasks may come in, and where in time. Nothing has changed if not.
+    #[inline]
     pub(crate) fn admit(&self, clock: &Clock, when: When, count: usize) -> Result<Due, Error> {
         if self.is_closed {
             return Err(Error::Closed);
@@ -136,6 +137,7 @@ impl<T> State<T> {
     }
 
     /// Adds a task that was admitted; says whether the reaper must be woken, once the lock is let go.
+    #[inline]
     pub(crate) fn add(&mut self, due: Due, task: T, tag: u32) -> (Handle, bool) {
         self.stats.added += 1;
         let (handle, wake_us) = self.schedule.add(due.now_us, due.due_us, task, tag);
@@ -144,22 +146,20 @@ impl<T> State<T> {
     }
 
     pub(crate) fn reschedule(&mut self, handle: Handle, due: Due) -> Option<(Handle, bool)> {
-        let entry = self.schedule.wheel.slab.get(handle)?;
-        let (tag, number) = (entry.tag, entry.number);
-        let task = self.schedule.remove(handle)?;
+        let (handle, wake_us, number) = self.schedule.reschedule(due.now_us, handle, due.due_us)?;
         self.stats.moved += 1;
-        let (handle, wake_us) = self.schedule.add(due.now_us, due.due_us, task, tag);
         self.tell_placed(EventKind::Moved, due.now_us, handle, number);
         Some((handle, self.wakes(wake_us)))
     }
 
+    #[inline]
     pub(crate) fn cancel(&mut self, clock: &Clock, handle: Handle) -> Option<T> {
         if self.recorder.is_some() {
             self.tell_cancelled(clock.now_us(), handle);
         }
-        let task = self.schedule.remove(handle)?;
+        let cancelled = self.schedule.remove(handle)?;
         self.stats.cancelled += 1;
-        Some(task)
+        Some(cancelled)
     }
 
     /// Takes out a task that the executor refused.

@@ -85,8 +85,8 @@ impl<T> Timer<T> {
             clock,
             slack_us: config.slack_us,
             state: Mutex::new(state),
-            wake: Condvar::new(),
-            idle: Condvar::new(),
+            wake: Condvar::default(),
+            idle: Condvar::default(),
             advancing: Mutex::new(()),
             bulk: Mutex::new(()),
         })
@@ -157,6 +157,44 @@ impl<T> Timer<T> {
         let task = state.cancel(&self.clock, handle);
         self.settle(state);
         task
+    }
+
+    /// As [`Timer::reschedule`] for many, in order, and faster for each: `None` for each that was claimed or taken out before.
+    ///
+    /// # Errors
+    /// As [`Timer::reschedule`]; the first instant out of range ends it, and what comes after stays where it is.
+    pub fn reschedule_many(&self, moves: &[(Handle, When)]) -> Result<Vec<Option<Handle>>, Error> {
+        let mut moved = Vec::with_capacity(moves.len());
+        for moves in moves.chunks(STEP) {
+            let handles: Vec<_> = moves.iter().map(|(handle, _)| *handle).collect();
+            let mut wakes = false;
+            let mut state = self.lock();
+            state.schedule.wheel.touch(&handles);
+            let result = moves.iter().try_for_each(|(handle, when)| {
+                let due = state.admit(&self.clock, *when, 0)?;
+                moved.push(state.reschedule(*handle, due).map(|(handle, wakes_now)| {
+                    wakes |= wakes_now;
+                    handle
+                }));
+                Ok(())
+            });
+            self.state.unlock_fair(state);
+            self.wake_if(wakes);
+            result?;
+        }
+        Ok(moved)
+    }
+
+    /// As [`Timer::cancel`] for many, and faster for each: the tasks that will never be claimed.
+    pub fn cancel_many(&self, handles: &[Handle]) -> Vec<T> {
+        let mut cancelled = Vec::with_capacity(handles.len());
+        for handles in handles.chunks(STEP) {
+            let mut state = self.lock();
+            state.schedule.wheel.touch(handles);
+            cancelled.extend(handles.iter().filter_map(|handle| state.cancel(&self.clock, *handle)));
+            self.settle(state);
+        }
+        cancelled
     }
 
     /// Lets the lock go after tasks were taken out, and tells who may have waited for that: a shutdown for the last

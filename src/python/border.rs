@@ -12,7 +12,6 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 
 use pyo3::prelude::*;
-use pyo3::sync::MutexExt;
 
 use crate::sync::{Mutex, MutexGuard};
 
@@ -26,7 +25,7 @@ pub(super) fn lock<'a, T: Send>(py: Python<'_>, mutex: &'a Mutex<T>) -> MutexGua
         }
         py.detach(|| drop(mutex.lock()));
     }
-    mutex.inner().lock_py_attached(py).unwrap_or_else(PoisonError::into_inner)
+    py.detach(|| mutex.lock())
 }
 
 /// A value that the GIL guards. The lock inside is never waited for: only a thread that holds the GIL takes it, and

@@ -1,14 +1,15 @@
 //! The entries of one tick, in order of add: an array of slot numbers that owns itself by an id.
 //!
-//! Each entry knows its array and position, so a cancel writes a tombstone there: no back pointers, no list to walk. A
-//! due bucket hands its whole array over by the id, and a cancel still finds the entry in it. A full array drops its
-//! tombstones before it grows, and one without entries gives its memory back. All O(1), growing amortized.
+//! Each entry knows its array and position, and a slot in an array counts while its entry says that it stands there. So a
+//! cancel writes to the entry alone, and what it leaves in the array is dead: no back pointers, no list to walk, one line
+//! of the cache. A due bucket hands its whole array over by the id, and a cancel still finds the entry in it. A full array
+//! whose dead are the most drops them before it grows, and one without entries gives its memory back. All O(1), growing
+//! amortized.
 //!
-//! Example: tasks 4, 5, 6 in the bucket [24, 27) stand at positions 0, 1, 2; cancelling 5 leaves `[4, -, 6]`.
+//! Example: tasks 4, 5, 6 in the bucket [24, 27) stand at positions 0, 1, 2; once 5 is cancelled, position 1 is dead.
 
 use super::{Place, Slab};
 
-pub(crate) const TOMBSTONE: u32 = u32::MAX;
 /// An emptied array up to this size keeps its memory: one task added and cancelled again and again costs no allocation.
 const KEEP: usize = 64;
 
@@ -33,6 +34,23 @@ struct Array {
     live: u32,
 }
 
+impl Array {
+    /// Drops the dead.
+    #[cold]
+    fn sweep<T>(&mut self, id: u32, slab: &mut Slab<T>) {
+        let mut kept = 0;
+        for position in 0..self.slots.len() {
+            let slot = self.slots[position];
+            if slab.standing_at(slot, Place(id), position as u32).is_some() {
+                slab.at_mut(slot).position = kept as u32;
+                self.slots[kept] = slot;
+                kept += 1;
+            }
+        }
+        self.slots.truncate(kept);
+    }
+}
+
 /// All arrays of a wheel, by id.
 #[derive(Debug, Default)]
 pub(crate) struct Arrays {
@@ -48,26 +66,23 @@ impl Arrays {
         })
     }
 
-    /// Appends a slot and writes its place into its entry.
-    pub(crate) fn push<T>(&mut self, id: u32, slot: u32, slab: &mut Slab<T>) {
+    /// Appends a slot and returns its position, which the caller writes to the entry.
+    #[inline]
+    pub(crate) fn push<T>(&mut self, id: u32, slot: u32, slab: &mut Slab<T>) -> u32 {
         let array = &mut self.arrays[id as usize];
-        if array.slots.len() == array.slots.capacity() && (array.live as usize) * 4 < array.slots.len() * 3 {
-            array.slots.retain(|slot| *slot != TOMBSTONE);
-            for (position, slot) in array.slots.iter().enumerate() {
-                slab.at_mut(*slot).position = position as u32;
-            }
+        if array.slots.len() == array.slots.capacity() && (array.live as usize) * 2 < array.slots.len() {
+            array.sweep(id, slab);
         }
-        let entry = slab.at_mut(slot);
-        entry.place = Place(id);
-        entry.position = array.slots.len() as u32;
+        let position = array.slots.len() as u32;
         array.slots.push(slot);
         array.live += 1;
+        position
     }
 
-    /// Takes out what stands at `position`.
-    pub(crate) fn remove(&mut self, id: u32, position: u32) {
+    /// The entry at some position was taken out, or stands elsewhere now.
+    #[inline]
+    pub(crate) fn remove(&mut self, id: u32) {
         let array = &mut self.arrays[id as usize];
-        array.slots[position as usize] = TOMBSTONE;
         array.live -= 1;
         if array.live == 0 {
             array.slots.clear();
@@ -79,14 +94,9 @@ impl Arrays {
         self.arrays[id as usize].live == 0
     }
 
-    /// What stands at `position`: past the end `None`, and in its place the slot, or the tombstone.
-    pub(crate) fn get(&self, id: u32, position: u32) -> Option<u32> {
-        self.arrays[id as usize].slots.get(position as usize).copied()
-    }
-
-    /// The slots in use, in order of add.
-    pub(crate) fn live(&self, id: u32) -> impl Iterator<Item = u32> {
-        self.arrays[id as usize].slots.iter().copied().filter(|slot| *slot != TOMBSTONE)
+    /// All slots from `position` on, dead ones too.
+    pub(crate) fn from(&self, id: u32, position: u32) -> &[u32] {
+        self.arrays[id as usize].slots.get(position as usize..).unwrap_or_default()
     }
 
     /// What they take of memory. O(arrays).
@@ -107,51 +117,82 @@ impl Arrays {
 
 #[cfg(test)]
 mod tests {
+    use super::super::{Handle, New};
     use super::*;
 
-    fn filled(count: u32) -> (Slab<u32>, Arrays, u32) {
-        let (mut slab, mut arrays) = (Slab::new(), Arrays::default());
-        let id = arrays.make();
-        for i in 0..count {
-            let handle = slab.insert(u64::from(i), u64::from(i), i, 0);
-            arrays.push(id, handle.slot, &mut slab);
+    struct Bench {
+        slab: Slab<u32>,
+        arrays: Arrays,
+        id: u32,
+        handles: Vec<Handle>,
+    }
+
+    impl Bench {
+        fn filled(count: u32) -> Self {
+            let mut arrays = Arrays::default();
+            let id = arrays.make();
+            let mut bench = Self { slab: Slab::new(), arrays, id, handles: vec![] };
+            (0..count).for_each(|task| bench.add(task));
+            bench
         }
-        (slab, arrays, id)
+
+        fn add(&mut self, task: u32) {
+            let handle = self.slab.insert(New { due_us: 0, number: 0, task, tag: 0 });
+            let position = self.arrays.push(self.id, handle.slot, &mut self.slab);
+            self.slab.at_mut(handle.slot).stand(Place(self.id), position);
+            self.handles.push(handle);
+        }
+
+        fn cancel(&mut self, index: usize) {
+            self.slab.remove(self.handles[index]).unwrap();
+            self.arrays.remove(self.id);
+        }
+
+        /// The tasks in use, in order.
+        fn tasks(&self) -> Vec<u32> {
+            let task =
+                |(slot, position): (&u32, u32)| self.slab.standing_at(*slot, Place(self.id), position)?.task().copied();
+            self.arrays.from(self.id, 0).iter().zip(0..).filter_map(task).collect()
+        }
+
+        fn capacity(&self) -> usize {
+            self.arrays.arrays[self.id as usize].slots.capacity()
+        }
     }
 
     #[test]
-    fn a_cancel_leaves_a_tombstone_and_the_order_of_the_rest() {
-        let (_slab, mut arrays, id) = filled(3);
-        arrays.remove(id, 1);
-        assert_eq!(arrays.live(id).collect::<Vec<_>>(), [0, 2]);
-        assert_eq!(arrays.get(id, 1), Some(TOMBSTONE));
-        assert_eq!(arrays.get(id, 3), None);
+    fn a_cancel_leaves_the_order_of_the_rest() {
+        let mut bench = Bench::filled(3);
+        bench.cancel(1);
+        assert_eq!(bench.tasks(), [0, 2]);
     }
 
     #[test]
-    fn a_full_array_drops_its_tombstones_before_it_grows() {
-        let (mut slab, mut arrays, id) = filled(64);
-        let capacity = arrays.arrays[id as usize].slots.capacity();
-        for position in 0..capacity as u32 - 1 {
-            if arrays.get(id, position).is_some_and(|slot| slot != TOMBSTONE) {
-                arrays.remove(id, position);
-            }
-        }
-        for i in 0..20 {
-            let handle = slab.insert(0, 100 + i, 0, 0);
-            arrays.push(id, handle.slot, &mut slab);
-            assert_eq!(arrays.get(id, slab.at(handle.slot).position), Some(handle.slot));
-        }
-        assert_eq!(arrays.arrays[id as usize].slots.capacity(), capacity);
+    fn a_slot_that_was_used_again_counts_once_and_where_it_is_now() {
+        let mut bench = Bench::filled(3);
+        bench.cancel(0);
+        bench.add(9);
+        assert_eq!(bench.handles[3].slot, bench.handles[0].slot);
+        assert_eq!(bench.tasks(), [1, 2, 9]);
+    }
+
+    #[test]
+    fn a_full_array_drops_its_dead_before_it_grows() {
+        let mut bench = Bench::filled(64);
+        let capacity = bench.capacity();
+        (1..64).for_each(|index| bench.cancel(index));
+        (100..140).for_each(|task| bench.add(task));
+        assert_eq!(bench.tasks(), [0].into_iter().chain(100..140).collect::<Vec<_>>());
+        assert_eq!(bench.capacity(), capacity);
+        (64..104).for_each(|index| bench.cancel(index));
+        assert_eq!(bench.tasks(), [0], "the entries know their new positions");
     }
 
     #[test]
     fn an_emptied_array_gives_its_memory_back() {
-        let (_slab, mut arrays, id) = filled(10_000);
-        for position in 0..10_000 {
-            arrays.remove(id, position);
-        }
-        assert!(arrays.is_empty(id));
-        assert!(arrays.arrays[id as usize].slots.capacity() <= KEEP);
+        let mut bench = Bench::filled(10_000);
+        (0..10_000).for_each(|index| bench.cancel(index));
+        assert!(bench.arrays.is_empty(bench.id));
+        assert!(bench.capacity() <= KEEP);
     }
 }

@@ -52,6 +52,30 @@ pub(crate) struct Entry<T> {
     pub(crate) tag: u32,
 }
 
+/// What comes with a task.
+#[derive(Debug)]
+pub(crate) struct New<T> {
+    pub(crate) due_us: u64,
+    pub(crate) number: u64,
+    pub(crate) task: T,
+    pub(crate) tag: u32,
+}
+
+/// What was in a slot, and where that stood. Not when it was due: that may be in another line of the cache, which a
+/// cancel has no need to fetch.
+#[derive(Debug)]
+pub(crate) struct Removed<T> {
+    pub(crate) task: T,
+    pub(crate) place: Place,
+}
+
+/// What an entry that was renewed had before.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Was {
+    pub(crate) number: u64,
+    pub(crate) place: Place,
+}
+
 #[derive(Debug)]
 struct Page<T> {
     entries: Vec<Entry<T>>,
@@ -82,14 +106,16 @@ impl<T> Slab<T> {
         self.len
     }
 
-    /// Takes a free slot for a task; the caller places it.
-    pub(crate) fn insert(&mut self, due_us: u64, number: u64, task: T, tag: u32) -> Handle {
+    /// Puts a task into a free slot; it is the caller's to say where that stands, if not in the front.
+    #[inline]
+    pub(crate) fn insert(&mut self, new: New<T>) -> Handle {
+        let New { due_us, number, task, tag } = new;
         let index = self.open.last().copied().unwrap_or_else(|| self.open_page());
         let page = &mut self.pages[index as usize];
-        if page.entries.capacity() == 0 {
-            page.entries.reserve_exact(PAGE);
-        }
         let (offset, generation) = if page.free == NO_SLOT {
+            if page.entries.capacity() == 0 {
+                page.entries.reserve_exact(PAGE);
+            }
             let offset = page.entries.len() as u32;
             let generation = page.base;
             page.entries.push(Entry {
@@ -106,8 +132,9 @@ impl<T> Slab<T> {
             let offset = page.free;
             let entry = &mut page.entries[offset as usize];
             page.free = entry.position;
-            (entry.due_us, entry.number, entry.task, entry.tag) = (due_us, number, Some(task), tag);
-            (offset, entry.generation)
+            let generation = entry.generation;
+            *entry = Entry { due_us, number, task: Some(task), generation, place: Place::FRONT, position: 0, tag };
+            (offset, generation)
         };
         page.live += 1;
         if page.free == NO_SLOT && page.entries.len() == PAGE {
@@ -121,8 +148,9 @@ impl<T> Slab<T> {
         Handle { slot: index << PAGE_BITS | offset, generation }
     }
 
-    /// Frees the slot and moves the task out; `None` for a stale handle.
-    pub(crate) fn remove(&mut self, handle: Handle) -> Option<T> {
+    /// Frees the slot and moves out what was in it; `None` for a stale handle.
+    #[inline]
+    pub(crate) fn remove(&mut self, handle: Handle) -> Option<Removed<T>> {
         let index = handle.slot >> PAGE_BITS;
         let offset = handle.slot & (PAGE as u32 - 1);
         let page = self.pages.get_mut(index as usize)?;
@@ -131,6 +159,7 @@ impl<T> Slab<T> {
             return None;
         }
         let task = entry.task.take()?;
+        let place = std::mem::replace(&mut entry.place, Place::FREE);
         // The last generation is never handed out, so a base of u32::MAX marks a page with nothing left to give.
         entry.generation += 1;
         if entry.generation < u32::MAX {
@@ -146,22 +175,55 @@ impl<T> Slab<T> {
         if page.live == 0 {
             self.give_back(index);
         }
-        Some(task)
+        Some(Removed { task, place })
+    }
+
+    /// Gives a task another instant and number, and its slot the next generation, as if it had been taken out and put in
+    /// again; the caller places it. `None` for a stale handle, or where the slot has no generation left.
+    #[inline]
+    pub(crate) fn renew(&mut self, handle: Handle, due_us: u64, number: u64) -> Option<(Handle, Was)> {
+        let entry = self.get_mut(handle)?;
+        if entry.generation + 1 == u32::MAX {
+            return None;
+        }
+        let was = Was { number: entry.number, place: entry.place };
+        (entry.due_us, entry.number) = (due_us, number);
+        entry.generation += 1;
+        Some((Handle { slot: handle.slot, generation: entry.generation }, was))
     }
 
     /// The entry, if the handle is still good.
+    #[inline]
     pub(crate) fn get(&self, handle: Handle) -> Option<&Entry<T>> {
         let page = self.pages.get((handle.slot >> PAGE_BITS) as usize)?;
         let entry = page.entries.get((handle.slot as usize) & (PAGE - 1))?;
         (entry.generation == handle.generation && entry.task.is_some()).then_some(entry)
     }
 
+    /// As [`Slab::get`], to write.
+    #[inline]
+    pub(crate) fn get_mut(&mut self, handle: Handle) -> Option<&mut Entry<T>> {
+        let page = self.pages.get_mut((handle.slot >> PAGE_BITS) as usize)?;
+        let entry = page.entries.get_mut((handle.slot as usize) & (PAGE - 1))?;
+        (entry.generation == handle.generation && entry.task.is_some()).then_some(entry)
+    }
+
     /// The entry in a slot that a bucket or the front points at, hence in use.
+    #[inline]
     pub(crate) fn at_mut(&mut self, slot: u32) -> &mut Entry<T> {
         &mut self.pages[(slot >> PAGE_BITS) as usize].entries[slot as usize & (PAGE - 1)]
     }
 
+    /// The entry in a slot that was written down for this place; `None` if it is not there any more, or another one is.
+    #[inline]
+    pub(crate) fn standing_at(&self, slot: u32, place: Place, position: u32) -> Option<&Entry<T>> {
+        let page = self.pages.get((slot >> PAGE_BITS) as usize)?;
+        let entry = page.entries.get(slot as usize & (PAGE - 1))?;
+        (entry.place == place && entry.position == position).then_some(entry)
+    }
+
     /// As [`Slab::at_mut`], to read.
+    #[inline]
     pub(crate) fn at(&self, slot: u32) -> &Entry<T> {
         &self.pages[(slot >> PAGE_BITS) as usize].entries[slot as usize & (PAGE - 1)]
     }
@@ -182,6 +244,7 @@ impl<T> Slab<T> {
         entries * size_of::<Entry<Box<()>>>() + self.pages.capacity() * size_of::<Page<T>>()
     }
 
+    #[cold]
     fn open_page(&mut self) -> u32 {
         let index = self.pages.len() as u32;
         assert!(index < 1 << (32 - PAGE_BITS), "a timer holds at most 2^32 tasks");
@@ -191,6 +254,7 @@ impl<T> Slab<T> {
     }
 
     /// An empty page becomes the spare one; if there is one already, its memory goes back.
+    #[cold]
     fn give_back(&mut self, index: u32) {
         if self.spare.is_none() {
             self.spare = Some(index);
@@ -216,6 +280,12 @@ impl<T> Entry<T> {
         self.due_us / 1000
     }
 
+    /// Says where it stands now.
+    #[inline]
+    pub(crate) fn stand(&mut self, place: Place, position: u32) {
+        (self.place, self.position) = (place, position);
+    }
+
     /// The generation of its slot.
     pub(crate) fn generation(&self) -> u32 {
         self.generation
@@ -231,6 +301,14 @@ impl<T> Entry<T> {
 mod tests {
     use super::*;
 
+    fn add<T>(slab: &mut Slab<T>, task: T) -> Handle {
+        slab.insert(New { due_us: 1, number: 1, task, tag: 0 })
+    }
+
+    fn take<T>(slab: &mut Slab<T>, handle: Handle) -> Option<T> {
+        slab.remove(handle).map(|removed| removed.task)
+    }
+
     #[test]
     fn an_entry_takes_forty_bytes() {
         assert_eq!(size_of::<Entry<Box<u8>>>(), 40);
@@ -239,10 +317,10 @@ mod tests {
     #[test]
     fn a_freed_slot_comes_back_with_the_next_generation() {
         let mut slab = Slab::new();
-        let first = slab.insert(1, 1, 'a', 0);
-        assert_eq!(slab.remove(first), Some('a'));
-        assert_eq!(slab.remove(first), None);
-        let second = slab.insert(1, 1, 'b', 0);
+        let first = add(&mut slab, 'a');
+        assert_eq!(take(&mut slab, first), Some('a'));
+        assert_eq!(take(&mut slab, first), None);
+        let second = add(&mut slab, 'b');
         assert_eq!((second.slot, second.generation), (0, 1));
         assert!(slab.get(first).is_none());
         assert!(slab.get(second).is_some());
@@ -251,14 +329,14 @@ mod tests {
     #[test]
     fn a_slab_that_shrank_hands_out_no_old_generation() {
         let mut slab = Slab::new();
-        let old: Vec<_> = (0..4 * PAGE).map(|i| slab.insert(0, 0, i, 0)).collect();
+        let old: Vec<_> = (0..4 * PAGE).map(|i| add(&mut slab, i)).collect();
         for handle in &old {
             slab.remove(*handle).unwrap();
         }
         assert_eq!(slab.len(), 0);
         let kept: usize = slab.pages.iter().map(|page| page.entries.capacity()).sum();
         assert_eq!(kept, PAGE, "all pages but the spare one are given back");
-        let new: Vec<_> = (0..4 * PAGE).map(|i| slab.insert(0, 0, i, 0)).collect();
+        let new: Vec<_> = (0..4 * PAGE).map(|i| add(&mut slab, i)).collect();
         assert!(old.iter().all(|handle| slab.get(*handle).is_none()));
         assert!(new.iter().all(|handle| slab.get(*handle).is_some()));
     }
@@ -266,23 +344,23 @@ mod tests {
     #[test]
     fn a_slot_is_retired_when_its_generations_are_used_up() {
         let mut slab = Slab::new();
-        let first = slab.insert(0, 0, 'a', 0);
+        let first = add(&mut slab, 'a');
         slab.pages[0].entries[0].generation = u32::MAX - 1;
         let last = Handle { generation: u32::MAX - 1, ..first };
-        assert_eq!(slab.remove(last), Some('a'));
-        assert_eq!(slab.insert(0, 0, 'b', 0).slot, 1);
+        assert_eq!(take(&mut slab, last), Some('a'));
+        assert_eq!(add(&mut slab, 'b').slot, 1);
     }
 
     #[test]
     fn a_page_with_a_retired_slot_is_not_made_again_below_its_generations() {
         let mut slab = Slab::new();
-        let handles: Vec<_> = (0..3 * PAGE).map(|i| slab.insert(0, 0, i, 0)).collect();
+        let handles: Vec<_> = (0..3 * PAGE).map(|i| add(&mut slab, i)).collect();
         slab.pages[1].entries[7].generation = u32::MAX - 1;
         for handle in handles {
             slab.remove(handle);
         }
         slab.remove(Handle { slot: (PAGE + 7) as u32, generation: u32::MAX - 1 });
-        let again: Vec<_> = (0..3 * PAGE).map(|i| slab.insert(0, 0, i, 0)).collect();
+        let again: Vec<_> = (0..3 * PAGE).map(|i| add(&mut slab, i)).collect();
         assert!(again.iter().all(|handle| handle.slot as usize / PAGE != 1));
     }
 

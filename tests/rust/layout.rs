@@ -8,7 +8,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("clock.rs", &[]),
     ("error.rs", &[]),
     ("stats.rs", &[]),
-    ("sync.rs", &[]),
+    ("sync", &[]),
     ("wheel", &[]),
     ("queue.rs", &["wheel"]),
     ("front.rs", &["wheel"]),

@@ -1,0 +1,235 @@
+//! The lock of the timer: a flag that is set by one atomic step and cleared by a plain store.
+//!
+//! A lock that can put threads to sleep normally asks, by a second atomic step as it is let go, whether anybody sleeps.
+//! That step costs as much as a whole add, so here it is left out: whoever lets go stores the flag, then looks at
+//! [`Mutex::waiting`]. The processor may do the look before the store can be seen. Then a thread that has just found the
+//! lock taken goes to sleep although it has been let go; it looks again by itself, [`LONGEST_NAP`] later. So exclusion
+//! rests on the flag alone, no sleep depends on a wake-up, and a wake-up that came too early costs a nap.
+//!
+//! Nobody naps for a lock that is held as briefly as an add or a cancel hold it: a waiting thread first spins.
+
+use std::hint::spin_loop;
+use std::ops::{Deref, DerefMut};
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use spin::mutex::{SpinMutex, SpinMutexGuard};
+
+/// Rounds of spinning before a thread sleeps, each twice as long as the one before, from the shortest to the longest: in
+/// all about as long as a step of an advance holds the lock. The first one is long already, some fifty times as long as an
+/// add holds it: two threads that add all the time then take turns of many adds each, and the timer stays in one
+/// processor's cache meanwhile.
+const ROUNDS: u32 = 6;
+const SHORTEST_SPIN: u32 = 32;
+const LONGEST_SPIN: u32 = 256;
+/// How long a waiting thread sleeps at the longest before it looks again.
+const LONGEST_NAP: Duration = Duration::from_micros(200);
+
+#[derive(Debug, Default)]
+pub(crate) struct Mutex<T> {
+    flag: SpinMutex<T>,
+    /// Threads that sleep. It pairs with the store of the flag, which is only nearly enough: see above.
+    waiting: AtomicU32,
+    bed: std::sync::Mutex<()>,
+    wake: std::sync::Condvar,
+}
+
+/// Lets the lock go when it is dropped.
+#[derive(Debug)]
+pub(crate) struct MutexGuard<'a, T> {
+    /// `None` only while it is dropped.
+    held: Option<SpinMutexGuard<'a, T>>,
+    mutex: &'a Mutex<T>,
+}
+
+impl<T> Mutex<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self {
+            flag: SpinMutex::new(value),
+            waiting: AtomicU32::new(0),
+            bed: std::sync::Mutex::default(),
+            wake: std::sync::Condvar::default(),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+        self.try_lock().unwrap_or_else(|| self.wait())
+    }
+
+    #[inline]
+    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        self.flag.try_lock().map(|held| MutexGuard { held: Some(held), mutex: self })
+    }
+
+    /// Whether somebody has slept for it and still waits. Only a hint.
+    pub(super) fn is_waited_for(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) > 0
+    }
+
+    #[cold]
+    fn wait(&self) -> MutexGuard<'_, T> {
+        for round in 0..ROUNDS {
+            for _ in 0..LONGEST_SPIN.min(SHORTEST_SPIN << round) {
+                spin_loop();
+            }
+            // To look is cheaper than to try, which takes the flag away from the processor that holds it.
+            if !self.flag.is_locked()
+                && let Some(guard) = self.try_lock()
+            {
+                return guard;
+            }
+        }
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        let mut bed = self.bed.lock().unwrap_or_else(PoisonError::into_inner);
+        let guard = loop {
+            match self.try_lock() {
+                Some(guard) => break guard,
+                None => bed = self.wake.wait_timeout(bed, LONGEST_NAP).unwrap_or_else(PoisonError::into_inner).0,
+            }
+        };
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        guard
+    }
+
+    #[cold]
+    fn wake_one(&self) {
+        // Whoever is between his last look and his sleep holds the bed.
+        drop(self.bed.lock());
+        self.wake.notify_one();
+    }
+}
+
+impl<T> Deref for MutexGuard<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        self.held.as_ref().expect("held until it is dropped")
+    }
+}
+
+impl<T> DerefMut for MutexGuard<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        self.held.as_mut().expect("held until it is dropped")
+    }
+}
+
+impl<T> Drop for MutexGuard<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        self.held = None;
+        if self.mutex.is_waited_for() {
+            self.mutex.wake_one();
+        }
+    }
+}
+
+/// Where threads wait for what a [`Mutex`] guards. It counts its notifications: who waits has read the count before he
+/// lets the lock go, so none is lost.
+#[derive(Debug, Default)]
+pub(crate) struct Condvar {
+    notified: std::sync::Mutex<u64>,
+    wake: std::sync::Condvar,
+}
+
+impl Condvar {
+    pub(crate) fn notify_all(&self) {
+        *self.notified.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        self.wake.notify_all();
+    }
+
+    /// Waits for a notification, at the longest until `deadline`. The lock is let go while it waits.
+    pub(crate) fn wait<'a, T>(&self, guard: MutexGuard<'a, T>, deadline: Option<Instant>) -> MutexGuard<'a, T> {
+        let mutex = guard.mutex;
+        let mut notified = self.notified.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = *notified;
+        drop(guard);
+        while *notified == before {
+            notified = match deadline {
+                None => self.wake.wait(notified).unwrap_or_else(PoisonError::into_inner),
+                Some(deadline) => {
+                    let left = deadline.saturating_duration_since(Instant::now());
+                    if left.is_zero() {
+                        break;
+                    }
+                    self.wake.wait_timeout(notified, left).unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+        }
+        drop(notified);
+        mutex.lock()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread::{scope, yield_now};
+
+    use super::*;
+
+    #[test]
+    fn one_thread_at_a_time_has_it() {
+        let mutex = Mutex::new((0_u64, 0_u64));
+        scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..50_000 {
+                        let mut pair = mutex.lock();
+                        pair.0 += 1;
+                        assert_eq!(pair.0, pair.1 + 1, "another thread is in the middle of it");
+                        pair.1 += 1;
+                    }
+                });
+            }
+        });
+        assert_eq!(*mutex.lock(), (200_000, 200_000));
+    }
+
+    #[test]
+    fn a_thread_that_sleeps_for_it_is_woken() {
+        let mutex = Mutex::new(0);
+        let guard = mutex.lock();
+        scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| *mutex.lock() += 1);
+            }
+            while mutex.waiting.load(Ordering::Relaxed) < 3 {
+                assert!(mutex.try_lock().is_none());
+                yield_now();
+            }
+            drop(guard);
+        });
+        assert_eq!((*mutex.lock(), mutex.is_waited_for()), (3, false));
+    }
+
+    #[test]
+    fn a_notification_reaches_whoever_waits_for_it() {
+        let (mutex, condvar) = (Mutex::new(0), Condvar::default());
+        scope(|scope| {
+            scope.spawn(|| {
+                for turn in 0..10_000 {
+                    let mut guard = mutex.lock();
+                    while *guard == turn {
+                        guard = condvar.wait(guard, None);
+                    }
+                }
+            });
+            for turn in 1..=10_000 {
+                *mutex.lock() = turn;
+                condvar.notify_all();
+            }
+        });
+    }
+
+    #[test]
+    fn a_wait_ends_at_its_deadline() {
+        let (mutex, condvar) = (Mutex::new(()), Condvar::default());
+        let deadline = Instant::now() + Duration::from_millis(1);
+        drop(condvar.wait(mutex.lock(), Some(deadline)));
+        assert!(Instant::now() >= deadline);
+        assert!(mutex.try_lock().is_some());
+    }
+}

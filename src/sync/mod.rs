@@ -1,0 +1,61 @@
+//! The locks, threads and channel of this crate, or the model checker's in their place.
+//!
+//! Built with `--cfg tickwheel_model`, every one of them is shuttle's, which tries out interleavings (see
+//! `docs/concurrency.md`). Nothing outside this folder may name `std::sync::Mutex`, `crossbeam_channel` or `std::thread`.
+//!
+//! Why not `parking_lot`: it keeps all sleeping threads of the process in one table; a forked child inherits it, with
+//! threads in it that it does not have, and timers that the child made crashed when the table grew (T12;
+//! `test_rule7_fork.py`). Here every lock has its own.
+
+#![forbid(unsafe_code)]
+#![cfg_attr(not(tickwheel_model), expect(clippy::disallowed_types, reason = "this is where they are wrapped"))]
+
+#[cfg(not(tickwheel_model))]
+mod lock;
+#[cfg(not(tickwheel_model))]
+mod imp {
+    pub(crate) use super::lock::{Condvar, Mutex, MutexGuard};
+    pub(crate) use crossbeam_channel::{Receiver, Sender, unbounded};
+    pub(crate) use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+    pub(crate) use std::thread::{Builder, JoinHandle, ThreadId, current as current_thread, yield_now};
+    pub(crate) use std::thread_local;
+}
+
+#[cfg(tickwheel_model)]
+mod model;
+#[cfg(tickwheel_model)]
+mod imp {
+    pub(crate) use super::model::{Condvar, Mutex};
+    pub(crate) use shuttle::sync::MutexGuard;
+    pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+    pub(crate) use shuttle::sync::mpsc::{Receiver, Sender, channel as unbounded};
+    pub(crate) use shuttle::thread::{Builder, JoinHandle, ThreadId, current as current_thread, yield_now};
+    pub(crate) use shuttle::thread_local;
+}
+
+#[cfg(feature = "python")]
+pub(crate) use crossbeam_channel::TryRecvError;
+use imp::Builder;
+pub(crate) use imp::{
+    AtomicBool, AtomicU8, Condvar, JoinHandle, Mutex, MutexGuard, Ordering, Receiver, Sender, ThreadId, current_thread,
+    thread_local, unbounded, yield_now,
+};
+
+/// How often a thread gives way to those who wait for a lock that it wants back.
+const GIVE_WAY: usize = 100;
+
+impl<T> Mutex<T> {
+    /// Lets the lock go in the middle of long work, and gives way to those who wait for it, within bounds.
+    pub(crate) fn unlock_fair(&self, guard: MutexGuard<'_, T>) {
+        drop(guard);
+        let mut left = GIVE_WAY;
+        while left > 0 && self.is_waited_for() {
+            yield_now();
+            left -= 1;
+        }
+    }
+}
+
+pub(crate) fn spawn(name: String, body: impl FnOnce() + Send + 'static) -> std::io::Result<JoinHandle<()>> {
+    Builder::new().name(name).spawn(body)
+}
