@@ -1,0 +1,80 @@
+//! This project's timer: thread-safe, a lock taken for every call. The tests of what it promises are elsewhere; that fires
+//! come in the order of (due instant, add number) is asserted here too.
+
+use std::num::NonZeroU64;
+
+use tickwheel::{Clock, Config, Handle, Released, Timer, When};
+
+use crate::side::Side;
+
+/// With `CLAIMS`, what fires is claimed too, one by one, as an executor does that runs it.
+pub struct Tickwheel<const CLAIMS: bool> {
+    pub timer: Timer<NonZeroU64>,
+    now_us: u64,
+}
+
+/// Never 0, so that an entry is no larger than with a pointer.
+fn task(payload: u64) -> NonZeroU64 {
+    NonZeroU64::MIN.saturating_add(payload)
+}
+
+pub fn after(delay_ms: u64) -> When {
+    When::AfterUs(delay_ms * 1000)
+}
+
+impl<const CLAIMS: bool> Side for Tickwheel<CLAIMS> {
+    type Key = Handle;
+
+    fn new() -> Self {
+        let timer = Timer::new(&Config::default(), Clock::manual(0)).expect("the default settings are good");
+        Self { timer, now_us: 0 }
+    }
+
+    fn insert(&mut self, delay_ms: u64, payload: u64) -> Handle {
+        self.timer.add(after(delay_ms), task(payload), 0).expect("in range")
+    }
+
+    fn cancel(&mut self, key: Handle) -> bool {
+        self.timer.cancel(key).is_some()
+    }
+
+    fn reset(&mut self, key: Handle, delay_ms: u64) -> Handle {
+        self.timer.reschedule(key, after(delay_ms)).expect("in range").expect("pending")
+    }
+
+    fn tick(&mut self, fired: &mut Vec<u64>) {
+        self.now_us += 1000;
+        self.timer.clock().set_us(self.now_us);
+        self.timer.advance(&mut |released: Released| {
+            if CLAIMS {
+                for handle in released.handles {
+                    let claimed = self.timer.claim(handle).expect("nothing was cancelled");
+                    fired.push(claimed.task.get() - 1);
+                    self.timer.finish(1);
+                }
+            } else {
+                fired.extend(released.handles.into_iter().map(Handle::to_bits));
+            }
+        });
+    }
+
+    fn payloads(&mut self, fired: Vec<u64>) -> Vec<u64> {
+        if CLAIMS {
+            return fired;
+        }
+        let mut last = (0, 0);
+        let claim = |bits| {
+            let claimed = self.timer.claim(Handle::from_bits(bits)).expect("nothing was cancelled");
+            let key = (claimed.due_us, claimed.number);
+            assert!(last < key, "fired out of order: {last:?}, then {key:?}");
+            last = key;
+            self.timer.finish(1);
+            claimed.task.get() - 1
+        };
+        fired.into_iter().map(claim).collect()
+    }
+
+    fn len(&self) -> usize {
+        self.timer.len()
+    }
+}

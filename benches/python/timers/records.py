@@ -1,0 +1,86 @@
+"""The results: a record for each work and side, as JSON for `benches.report`, and as a table of medians."""
+
+import json
+import platform
+import statistics
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from rich.table import Table
+
+from .sides import PEERS
+from .works import Figure
+
+
+@dataclass
+class Record:
+    """The figures of one side at one work, one for each repeat that went well."""
+
+    work: str
+    side: str
+    unit: str
+    better: str
+    count: int
+    values: list[float] = field(default_factory=list)
+    note: str = ""
+
+
+class Results:
+    """All records of a run, in the order of the works."""
+
+    def __init__(self) -> None:
+        self._records: dict[tuple[str, str], Record] = {}
+
+    def expect(self, figure: Figure, side: str, count: int) -> None:
+        """Keep a place for a record; one that gets no figure is left out."""
+        record = Record(figure.name, side, figure.unit, figure.better, count)
+        self._records[figure.name, side] = record
+
+    def put(self, work: str, side: str, value: float, note: str) -> None:
+        """Note the figure of one repeat."""
+        record = self._records[work, side]
+        record.values.append(value)
+        record.note = note
+
+    @property
+    def records(self) -> list[Record]:
+        """Those with a figure."""
+        return [record for record in self._records.values() if record.values]
+
+    def write(self, path: Path, command: str, repeats: int) -> None:
+        """As one JSON file."""
+        content = {
+            "suite": "python",
+            "command": command,
+            "versions": versions(),
+            "repeats": repeats,
+            "records": [asdict(record) for record in self.records],
+        }
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+    def table(self) -> Table:
+        """Works down, sides across, medians; a dash where a side cannot do it, or failed."""
+        sides = list(dict.fromkeys(record.side for record in self.records))
+        cells = {(record.work, record.side): f"{statistics.median(record.values):,.5g}" for record in self.records}
+        units = {record.work: record.unit for record in self.records}
+        table = Table(title="Medians")
+        table.add_column("work")
+        table.add_column("unit")
+        for side in sides:
+            table.add_column(side, justify="right")
+        for work, unit in units.items():
+            table.add_row(work, unit, *(cells.get((work, side), "-") for side in sides))
+        return table
+
+
+def versions() -> dict[str, str]:
+    """Of Python, and of every package of a side that is installed here."""
+    found = {"python": platform.python_version()}
+    for package in dict.fromkeys(peer.package for peer in PEERS.values() if peer.package):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found

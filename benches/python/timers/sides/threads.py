@@ -1,0 +1,37 @@
+"""`threading.Timer`: a thread for each timer, which lives on for a moment after its cancel."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+from ..side import Side
+
+
+def one_each() -> Side:
+    return Side(add=_add, cancel=threading.Timer.cancel, at=_at, drive=_drive, lets_go="in a turn")
+
+
+def _add(delay_s: float, callback: Callable[..., object], *args: object) -> threading.Timer:
+    timer = threading.Timer(delay_s, callback, args)
+    timer.daemon = True
+    timer.start()
+    return timer
+
+
+def _at(due_s: float, callback: Callable[..., object], *args: object) -> threading.Timer:
+    return _add(due_s - time.monotonic(), callback, *args)
+
+
+def _drive(work: Iterator[float]) -> None:
+    for seconds in work:
+        if seconds > 0:
+            time.sleep(seconds)
+        else:
+            _join_cancelled()
+
+
+def _join_cancelled() -> None:
+    """What a turn is to a loop: wait until nothing is left of the cancelled ones."""
+    for thread in threading.enumerate():
+        if isinstance(thread, threading.Timer) and thread.finished.is_set():
+            thread.join()

@@ -1,0 +1,55 @@
+"""How much of a work is done, its random delays from a fixed seed, and the clock that it is timed with."""
+
+import gc
+import random
+import time
+from collections.abc import Generator
+from dataclasses import dataclass, field
+
+from ..side import Side, nothing
+
+MINUTE_MS = 60_000
+HOUR_MS = 3_600_000
+SAMPLES_AT_LEAST = 20
+LEAST_LEAD_S = 0.5
+
+
+@dataclass(frozen=True)
+class Plan:
+    """`count` timers; works in real time are stretched by `pace`, 1 being the full length."""
+
+    count: int
+    pace: float = 1.0
+    source: random.Random = field(default_factory=lambda: random.Random(1))
+
+    def delays(self, side: Side) -> list[float]:
+        """One for each timer, in the side's unit: whole milliseconds, or the same in seconds."""
+        delays_ms = self.source.choices(range(MINUTE_MS, MINUTE_MS + HOUR_MS), k=self.count)
+        return list(delays_ms) if side.delay_unit == "ms" else [delay_ms / 1000 for delay_ms in delays_ms]
+
+    def lead_s(self, side: Side) -> Generator[float, None, float]:
+        """How long to allow for adding all timers: four times as long as a sample of them took, which stay.
+
+        A real instant has to lie after the last add.
+        """
+        sample = max(SAMPLES_AT_LEAST, self.count // 50)
+        started_ns = begin()
+        for _ in range(sample):
+            side.at(side.clock() + 2 * HOUR_MS / 1000, nothing)
+        yield 0
+        return max(LEAST_LEAD_S, 4 * self.count * since_ns(started_ns) / sample / 1e9)
+
+    def check_still_before(self, side: Side, due_s: float) -> None:
+        """Say so if the adding took too long."""
+        if side.clock() >= due_s:
+            raise RuntimeError("the timers were due before all were added: run it on a quieter machine")
+
+
+def begin() -> int:
+    """Collect the garbage of what was prepared, and start the watch."""
+    gc.collect()
+    return time.perf_counter_ns()
+
+
+def since_ns(started_ns: int) -> int:
+    return time.perf_counter_ns() - started_ns

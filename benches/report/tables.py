@@ -1,0 +1,103 @@
+"""A suite's figures in Markdown: who takes how long, what was aimed at, and how far the repeats lie apart."""
+
+from collections.abc import Iterable, Sequence
+
+from .figures import figure
+from .machine import describe, versions
+from .results import OURS, Record, Suite, is_ours
+from .targets import judge
+
+
+def run(suite: Suite) -> str:
+    """Where, when, with what and how it was measured."""
+    return "\n".join(
+        [
+            f"- Machine: {describe()}",
+            f"- Measured on {suite.measured_on}, {suite.repeats} repeats, medians",
+            f"- Versions: {versions(suite)}",
+            f"- Command: `{suite.command}`",
+        ]
+    )
+
+
+def medians(suite: Suite) -> str:
+    """All works and sides: the best of a row bold, what we lose named in the last column."""
+    sides = suite.sides
+    rows = []
+    for work, records in suite.works.items():
+        unit = next(iter(records.values())).unit
+        cells = [_cell(records, side) for side in sides]
+        rows.append([f"{work} ({unit})" if unit else work, *cells, _behind(records)])
+    return _table(
+        ["", *(side.replace("_", "_<wbr>") for side in sides), "behind"], rows, numbers=range(1, len(sides) + 1)
+    )
+
+
+def targets(suite: Suite) -> str:
+    """Each target and whether it is met, after a sentence that counts them."""
+    verdicts = judge(suite)
+    words = {True: "met", False: "**MISSED**", None: "no figure"}
+    count = {answer: sum(verdict.is_met is answer for verdict in verdicts) for answer in words}
+    summary = f"{count[True]} of {len(verdicts)} targets are met, {count[False]} missed"
+    summary += f", {count[None]} without a figure." if count[None] else "."
+    rows = [
+        [verdict.target.work, verdict.against, verdict.asked, verdict.found, words[verdict.is_met]]
+        for verdict in verdicts
+    ]
+    return f"{summary}\n\n" + _table(["work", "against", "target", "measured", ""], rows, numbers=(2, 3))
+
+
+def spread(suite: Suite) -> str:
+    """Every record: how much work it was, its lowest and its highest repeat."""
+    records = [sides[side] for sides in suite.works.values() for side in suite.sides if side in sides]
+    rows = [
+        [
+            record.work,
+            record.side,
+            f"{record.count:,}",
+            *map(figure, (min(record.values), record.median, max(record.values))),
+            record.unit,
+        ]
+        for record in records
+    ]
+    return _table(["work", "side", "count", "lowest", "median", "highest", "unit"], rows, numbers=range(2, 6))
+
+
+def notes(suite: Suite) -> str:
+    """What the suite says about its figures, each remark once, with the works that it is about."""
+    about: dict[tuple[str, str], list[str]] = {}
+    for work, records in suite.works.items():
+        for record in records.values():
+            if record.note:
+                about.setdefault((record.side, record.note), []).append(work)
+    return "\n".join(f"- {side}, {'; '.join(works)}: {note}" for (side, note), works in about.items())
+
+
+def _cell(records: dict[str, Record], side: str) -> str:
+    if side not in records:
+        return "—"
+    record, others = records[side], [record for name, record in records.items() if name != side]
+    is_best = any(map(record.is_better, others)) and not any(other.is_better(record) for other in others)
+    return f"**{figure(record.median)}**" if is_best else figure(record.median)
+
+
+def _behind(records: dict[str, Record]) -> str:
+    """The peer that beats tickwheel itself the most, and how many times; empty where none does."""
+    ours = records.get(OURS)
+    if ours is None:
+        return ""
+    better = [record for side, record in records.items() if not is_ours(side) and record.is_better(ours)]
+    if not better:
+        return ""
+    best = (max if ours.better == "higher" else min)(better, key=lambda record: record.median)
+    times = best.times_better(ours)
+    return f"▼ {best.side}" + (f", {figure(times)} times" if times else "")
+
+
+def _table(header: Sequence[str], rows: Iterable[Sequence[str]], numbers: Iterable[int]) -> str:
+    """In Markdown; the columns `numbers` are aligned to the right."""
+    right = set(numbers)
+    rules = ["---:" if column in right else "---" for column in range(len(header))]
+    return "\n".join(
+        "| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in (header, rules, *rows)
+    )

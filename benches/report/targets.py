@@ -1,0 +1,125 @@
+"""What tickwheel set out to reach, and whether it does: each target as a line of data, met or missed by the medians.
+
+A target is a bound on the ratio ours / theirs within one run, or on our figure itself. A miss stays in the list.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final, Literal
+
+from .errors import ReportError
+from .figures import figure
+from .results import OURS, Suite
+
+
+@dataclass(frozen=True)
+class Target:
+    """Our figure at `work` over that of `side` at `at`, or, if there is a `unit`, our figure itself, is within `limit`.
+
+    `limit` is a number or a fraction, as people read it: "0.6", "1/14".
+    """
+
+    suite: str
+    work: str
+    limit: str
+    side: str = ""
+    at: str = ""
+    """The other side's work, where it is not the same."""
+    unit: str = ""
+    bound: Literal["≤", "≥"] = "≤"
+
+
+TARGETS: Final = (
+    Target("rust", "insert", "0.6", "DelayQueue"),
+    Target("rust", "cancel, one by one", "0.2", "DelayQueue"),
+    Target("rust", "fire all", "0.15", "DelayQueue"),
+    Target("rust", "reset, one by one", "0.3", "DelayQueue"),
+    Target("rust", "reset, 64 at a time", "0.1", "DelayQueue", at="reset, one by one"),
+    Target("rust", "rolling time-outs", "0.45", "DelayQueue"),
+    Target("rust", "pair, 1 thread", "0.3", "DelayQueue"),
+    Target("rust", "pair, 2 threads", "0.2", "DelayQueue"),
+    Target("rust", "pair, 2 threads", "1.3", OURS, at="pair, 1 thread"),
+    Target("rust", "memory at peak", "48", unit="bytes"),
+    Target("rust", "memory after all have gone", "0.1", OURS, at="memory at peak"),
+    Target("rust", "longest hold, 1M", "1000", unit="µs"),
+    Target("python", "add", "1/14", "asyncio"),
+    Target("python", "add", "1/4", "rloop"),
+    Target("python", "add, TimerTask", "1/10", "asyncio", at="add"),
+    Target("python", "add_many, per timer", "1/3", OURS, at="add"),
+    Target("python", "cancel", "0.6", "asyncio"),
+    Target("python", "cancel", "1/6", "uvloop"),
+    Target("python", "rolling pair", "1/9", "asyncio"),
+    Target("python", "rolling pair", "1/3", "rloop"),
+    Target("python", "burst fire", "8", "asyncio", bound="≥"),
+    Target("python", "burst fire", "2", "rloop", bound="≥"),
+    Target("python", "spread fire", "1/8", "asyncio"),
+    Target("python", "add from another thread", "1/25", "asyncio"),
+    Target("python", "add from another thread", "1/4", "rloop"),
+    Target("python", "bytes per timer", "125", unit="bytes"),
+    Target("python", "bytes per TimerTask", "160", unit="bytes"),
+    Target("python", "gc.collect with 1M pending", "1/10", "asyncio"),
+    Target("python", "lateness p50", "1/5", "asyncio"),
+    Target("python", "lateness p99", "1/5", "asyncio"),
+    Target("python", "early", "0"),
+)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A target and what came of it; without a figure on both sides it is neither met nor missed."""
+
+    target: Target
+    measured: float | None
+
+    @property
+    def is_met(self) -> bool | None:
+        """None if there is nothing to say."""
+        if self.measured is None:
+            return None
+        limit = Fraction(self.target.limit)
+        return self.measured >= limit if self.target.bound == "≥" else self.measured <= limit
+
+    @property
+    def against(self) -> str:
+        """Whom our figure is held against, in words."""
+        target = self.target
+        return ": ".join(filter(None, (target.side, target.at))) or "—"
+
+    @property
+    def asked(self) -> str:
+        """The bound as people read it."""
+        return f"{self.target.bound} {self.target.limit} {self.target.unit}".strip()
+
+    @property
+    def found(self) -> str:
+        """The measured value as the target is written: 1/15.2 for a target of 1/14."""
+        if self.measured is None:
+            return "—"
+        if "/" in self.target.limit and 0 < self.measured < 1:
+            return f"1/{figure(1 / self.measured)}"
+        return f"{figure(self.measured)} {self.target.unit}".strip()
+
+
+def judge(suite: Suite) -> list[Verdict]:
+    """The suite's targets, in order."""
+    return [Verdict(target, _measured(target, suite)) for target in TARGETS if target.suite == suite.name]
+
+
+def _measured(target: Target, suite: Suite) -> float | None:
+    ours = suite.find(target.work)
+    if ours is None:
+        return None
+    if not target.side:
+        if target.unit and ours.unit.split("/")[0] != target.unit:  # bytes/timer are bytes
+            raise ReportError(
+                f"{target.work!r} is measured in {ours.unit!r}, its target is in {target.unit!r}: make them the same"
+            )
+        return ours.median
+    if ours.unit.startswith("%"):  # of the other figure: a ratio already
+        return ours.median / 100
+    theirs = suite.find(target.at or target.work, target.side)
+    if theirs is None or theirs.median <= 0:
+        return None
+    if ours.unit != theirs.unit:
+        raise ReportError(f"{ours.work!r} is in {ours.unit!r}, {theirs.work!r} in {theirs.unit!r}: make them the same")
+    return ours.median / theirs.median
