@@ -56,13 +56,31 @@ impl Clock {
     /// Now, rounded down to a microsecond.
     #[must_use]
     pub fn now_us(&self) -> u64 {
-        self.start_us_plus(|elapsed| elapsed.subsec_micros())
+        self.now_down_and_up_us().0
     }
 
     /// Now, rounded up to a microsecond: what a delay counts from.
     #[must_use]
     pub fn now_up_us(&self) -> u64 {
-        self.start_us_plus(|elapsed| elapsed.subsec_nanos().div_ceil(1000))
+        self.now_down_and_up_us().1
+    }
+
+    /// Now, rounded down and rounded up to a microsecond, for the price of one reading.
+    #[inline]
+    pub(crate) fn now_down_and_up_us(&self) -> (u64, u64) {
+        match &self.source {
+            Source::Monotonic(origin) => {
+                let elapsed = origin.elapsed();
+                let whole_us = elapsed.as_secs().saturating_mul(1_000_000);
+                let down_us = self.start_us.saturating_add(whole_us).saturating_add(elapsed.subsec_micros().into());
+                let is_between = !elapsed.subsec_nanos().is_multiple_of(1000);
+                (down_us, down_us.saturating_add(is_between.into()))
+            }
+            Source::Manual(now) => {
+                let now_us = now.load(Ordering::Relaxed);
+                (now_us, now_us)
+            }
+        }
     }
 
     /// Now, rounded down to a millisecond.
@@ -83,17 +101,6 @@ impl Clock {
         match &self.source {
             Source::Monotonic(origin) => origin.checked_add(Duration::from_micros(at_us.saturating_sub(self.start_us))),
             Source::Manual(_) => None,
-        }
-    }
-
-    fn start_us_plus(&self, rest_us: impl Fn(Duration) -> u32) -> u64 {
-        match &self.source {
-            Source::Monotonic(origin) => {
-                let elapsed = origin.elapsed();
-                let whole_us = elapsed.as_secs().saturating_mul(1_000_000);
-                self.start_us.saturating_add(whole_us).saturating_add(rest_us(elapsed).into())
-            }
-            Source::Manual(now) => now.load(Ordering::Relaxed),
         }
     }
 }

@@ -116,9 +116,9 @@ impl<T> State<T> {
         if self.is_closed {
             return Err(Error::Closed);
         }
-        let now_us = clock.now_us();
+        let (now_us, now_up_us) = clock.now_down_and_up_us();
         let due_us = match when {
-            When::AfterUs(delay_us) => clock.now_up_us().saturating_add(delay_us),
+            When::AfterUs(delay_us) => now_up_us.saturating_add(delay_us),
             When::AtUs(due_us) => due_us.max(now_us),
         };
         if due_us >= LIMIT_US {

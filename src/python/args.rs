@@ -16,6 +16,13 @@ impl Ms {
     /// In whole microseconds, rounded up; zero and less is 0. A float that is the nearest to a whole microsecond means
     /// it: 399.999 is 399,999 us, although the float is a trifle more.
     pub(super) fn to_us(self) -> u64 {
+        // Most delays are whole milliseconds: a cast there and back, and no calls to round.
+        let whole_ms = self.0 as i64;
+        #[expect(clippy::float_cmp, reason = "whether it is whole")]
+        let is_whole = whole_ms as f64 == self.0;
+        if is_whole {
+            return u64::try_from(whole_ms).unwrap_or(0).saturating_mul(1000);
+        }
         let whole = self.0.trunc();
         let rest_us = (self.0 - whole) * 1000.0;
         let nearest_us = rest_us.round();
@@ -24,6 +31,10 @@ impl Ms {
         let rest_us = if means_nearest { nearest_us } else { rest_us.ceil() };
         // Saturating: a negative number becomes 0, and the limit was checked.
         (whole as u64).saturating_mul(1000).saturating_add(rest_us as u64)
+    }
+
+    pub(super) fn from_us(us: u64) -> Self {
+        Self(us as f64 / 1000.0)
     }
 
     /// As Python shows it: an int where it is whole.
@@ -39,6 +50,13 @@ impl Ms {
 pub(super) fn ms(value: &Bound<'_, PyAny>, what: &str) -> PyResult<Ms> {
     if let Ok(float) = value.cast::<PyFloat>() {
         return finite(float.value(), what);
+    }
+    // The most frequent case by far, without the questions that the others need.
+    if let Ok(int) = value.cast_exact::<PyInt>()
+        && let Ok(int) = int.extract::<i64>()
+        && int < LIMIT_MS as i64
+    {
+        return Ok(Ms(int as f64));
     }
     let int = whole(value, what, "an int or a finite float", "pass milliseconds, as in 20 or 0.5")?;
     match int.extract::<i64>() {

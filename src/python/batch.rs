@@ -10,7 +10,8 @@ use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 
 use super::args;
-use super::border::{self, GilCell, Own};
+use super::border::{self, Own};
+use super::gil::GilCell;
 use super::shared::{self, NO_INDEX, Shared};
 use crate::error::Error;
 use crate::state::{Due, When};
@@ -24,6 +25,7 @@ pub(super) struct TaskBatch {
     cell: GilCell<Content>,
 }
 
+#[derive(Default)]
 struct Content {
     callback: Option<Py<PyAny>>,
     handles: Vec<Handle>,
@@ -71,11 +73,11 @@ impl TaskBatch {
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        self.cell.try_with(|content| visit.call(&content.callback)).unwrap_or(Ok(()))
+        self.cell.visit(&visit, |content| visit.call(&content.callback))
     }
 
-    fn __clear__(&self) {
-        drop(self.cell.try_with(|content| content.callback.take()));
+    fn __clear__(&self, py: Python<'_>) {
+        drop(self.cell.with(py, |content| content.callback.take()));
     }
 }
 

@@ -1,15 +1,13 @@
 //! The border between native locks and the GIL, in one place.
 //!
 //! - [`lock`] takes a native lock without waiting for it while the GIL is held (border rule 2).
-//! - [`GilCell`] is for what the GIL guards: state of a Python object, touched only in short stretches in which the GIL is
-//!   not let go and no Python code runs.
 //! - [`Own`] keeps a timer alive, but leaks it in a forked child, where its lock may be held by nobody (border rule 7).
 //! - [`attached_by_reaper`] counts what must never happen (border rule 3).
 
 use std::cell::Cell;
 use std::ops::Deref;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError};
 
 use pyo3::prelude::*;
 
@@ -26,29 +24,6 @@ pub(super) fn lock<'a, T: Send>(py: Python<'_>, mutex: &'a Mutex<T>) -> MutexGua
         py.detach(|| drop(mutex.lock()));
     }
     py.detach(|| mutex.lock())
-}
-
-/// A value that the GIL guards. The lock inside is never waited for: only a thread that holds the GIL takes it, and
-/// gives it back before it lets the GIL go.
-#[derive(Debug, Default)]
-#[expect(clippy::disallowed_types, reason = "there is nobody who waits, and is to be counted")]
-pub(super) struct GilCell<T>(std::sync::Mutex<T>);
-
-impl<T> GilCell<T> {
-    #[expect(clippy::disallowed_types, reason = "as above")]
-    pub(super) fn new(value: T) -> Self {
-        Self(std::sync::Mutex::new(value))
-    }
-
-    /// Runs `f` on the value. `f` must neither run Python code nor drop a Python object: move it out instead.
-    pub(super) fn with<R>(&self, _py: Python<'_>, f: impl FnOnce(&mut T) -> R) -> R {
-        f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// For the garbage collector, which has no token. `None` leaves the object out, which only keeps it alive.
-    pub(super) fn try_with<R>(&self, f: impl FnOnce(&mut T) -> R) -> Option<R> {
-        self.0.try_lock().ok().map(|mut value| f(&mut value))
-    }
 }
 
 /// Counts forks, in the child. A timer that was made before the last fork belongs to the parent.
@@ -73,7 +48,7 @@ pub(super) trait OfProcess {
     fn epoch(&self) -> u32;
 }
 
-/// A share in something of one process; dropped in a forked child, it is leaked.
+/// A share in something of one process, or none; dropped in a forked child, it is leaked.
 #[derive(Debug)]
 pub(super) struct Own<T: OfProcess>(Option<Arc<T>>);
 
@@ -82,12 +57,23 @@ impl<T: OfProcess> Own<T> {
         Self(Some(shared))
     }
 
+    /// Where it is known to be a share.
     pub(super) fn arc(&self) -> &Arc<T> {
-        self.0.as_ref().expect("taken only by drop")
+        self.0.as_ref().expect("a share")
+    }
+
+    pub(super) fn get(&self) -> Option<&Arc<T>> {
+        self.0.as_ref()
     }
 
     pub(super) fn share(&self) -> Arc<T> {
         Arc::clone(self.arc())
+    }
+}
+
+impl<T: OfProcess> Default for Own<T> {
+    fn default() -> Self {
+        Self(None)
     }
 }
 
@@ -100,6 +86,7 @@ impl<T: OfProcess> Deref for Own<T> {
 }
 
 impl<T: OfProcess> Drop for Own<T> {
+    #[inline]
     fn drop(&mut self) {
         if let Some(shared) = self.0.take()
             && shared.epoch() != fork_epoch()

@@ -11,7 +11,8 @@ use std::sync::Arc;
 use hashbrown::HashTable;
 use pyo3::prelude::*;
 
-use super::border::{GilCell, attach};
+use super::border::attach;
+use super::gil::GilCell;
 use crate::purgatory::{Few, shrink};
 
 /// A key's number. One that is held stays what it is; dropped by the last holder, the table forgets it.

@@ -10,11 +10,12 @@ use pyo3::prelude::*;
 use pyo3::types::PyList;
 
 use super::args;
-use super::border::{self, GilCell, Own};
+use super::border::{self, Own};
 use super::errors;
+use super::gil::GilCell;
 use super::run::{self, Line};
 use super::settings::{self, Settings, WheelSettings};
-use super::shared::Shared;
+use super::shared::{Inside, Shared};
 use super::timer::Timer;
 use super::worker::Target;
 use crate::clock::{Clock, LIMIT_MS};
@@ -201,6 +202,7 @@ impl ManualTimer {
     }
 
     fn run_line(&self, py: Python<'_>) -> PyResult<usize> {
+        let _inside = Inside::enter(&self.shared);
         let mut line = self.line.with(py, std::mem::take);
         let mut count = 0;
         while let Some(unit) = run::next_unit(py, &self.shared, &mut line, None, 0) {

@@ -9,9 +9,10 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use super::args;
-use super::border::{GilCell, fork_epoch};
+use super::border::fork_epoch;
 use super::errors;
 use super::exit::Call;
+use super::gil::GilCell;
 use super::shared::not_picklable;
 use super::side::{PyOperations, Side};
 use super::task::TimerTask;
@@ -210,14 +211,13 @@ impl DelayedOperation {
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(self.lock.get())?;
-        let visited = self.content.try_with(|content| {
+        self.content.visit(&visit, |content| {
             content.waiters.iter().flat_map(|waiters| waiters.iter()).try_for_each(|waiter| visit.call(waiter))
-        });
-        visited.unwrap_or(Ok(()))
+        })
     }
 
-    fn __clear__(&self) {
-        let taken = self.content.try_with(std::mem::take);
+    fn __clear__(&self, py: Python<'_>) {
+        let taken = self.content.with(py, std::mem::take);
         drop(taken);
     }
 }

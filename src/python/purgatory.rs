@@ -9,9 +9,10 @@ use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyDict, PyList, PyString, PyTuple};
 
 use super::args;
-use super::border::{GilCell, Own, attach};
+use super::border::{Own, attach};
 use super::errors;
 use super::exit::Call;
+use super::gil::GilCell;
 use super::keys::{Key, Keys};
 use super::operation::DelayedOperation;
 use super::settings;
@@ -266,7 +267,7 @@ impl DelayedOperationPurgatory {
         if Core::is_quiet(self.core.arc()) {
             visit.call(&self.core.home.on_error)?;
         }
-        self.unfinished.try_with(|list| visit.call(&*list)).unwrap_or(Ok(()))
+        self.unfinished.visit(&visit, |list| visit.call(list))
     }
 
     fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {

@@ -5,6 +5,7 @@
 
 use std::cell::Cell;
 use std::collections::VecDeque;
+use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use pyo3::exceptions::{PyKeyboardInterrupt, PySystemExit};
@@ -15,13 +16,17 @@ use super::batch::TaskBatch;
 use super::border;
 use super::exit::Call;
 use super::operation;
-use super::shared::{self, Inside, NO_INDEX, Shared, Task};
+use super::shared::{self, NO_INDEX, Shared, Task};
 use super::task::{Run, TimerTask};
 use crate::executor::Released;
 use crate::state::State;
 use crate::sync::Receiver;
 use crate::timer::STEP;
 use crate::wheel::Handle;
+
+/// How many claims ahead entries and tasks are read.
+const ENTRIES_AHEAD: usize = 8;
+const TASKS_AHEAD: usize = 4;
 
 /// After so many callbacks, or so long, a run lets others have the GIL.
 const MOST_CALLBACKS: u32 = 64;
@@ -45,6 +50,23 @@ impl Budget {
     }
 }
 
+/// A [`Budget`] that asks no clock: it goes by what the claims have read.
+#[derive(Default)]
+pub(super) struct Turn {
+    callbacks: u32,
+    /// When the first claim of this turn was made.
+    began_us: Option<u64>,
+}
+
+impl Turn {
+    /// Counts a claim that was made then; `false` if others should have the GIL before the next one.
+    pub(super) fn goes_on(&mut self, claimed_us: u64) -> bool {
+        self.callbacks += 1;
+        let began_us = *self.began_us.get_or_insert(claimed_us);
+        self.callbacks < MOST_CALLBACKS && u128::from(claimed_us - began_us) < LONGEST.as_micros()
+    }
+}
+
 /// What was released and has not been claimed, in order.
 #[derive(Default)]
 pub(super) struct Line {
@@ -65,7 +87,12 @@ impl Line {
 }
 
 /// Claimed: to be run now.
-pub(super) enum Unit {
+pub(super) struct Unit {
+    what: What,
+    pub(super) claimed_us: u64,
+}
+
+enum What {
     Task(Task, Handle),
     /// Timers of one batch.
     Group(Group),
@@ -83,9 +110,9 @@ pub(super) struct Group {
 impl Unit {
     /// How many claims it stands for.
     pub(super) fn len(&self) -> usize {
-        match self {
-            Self::Task(..) => 1,
-            Self::Group(group) => group.tasks.len(),
+        match &self.what {
+            What::Task(..) => 1,
+            What::Group(group) => group.tasks.len(),
         }
     }
 }
@@ -101,8 +128,8 @@ pub(super) fn next_unit(
 ) -> Option<Unit> {
     let mut state = border::lock(py, shared.timer.state());
     shared.timer.finish_locked(&mut state, finished);
-    let mut unit = claim_first(&mut state, shared, line)?;
-    if let Unit::Group(group) = &mut unit {
+    let mut unit = claim_first(py, &mut state, shared, line)?;
+    if let What::Group(group) = &mut unit.what {
         while extend_group(&mut state, shared, line, group) {
             drop(state);
             if line.handles.is_empty() && line.more {
@@ -115,9 +142,13 @@ pub(super) fn next_unit(
         }
     }
     drop(state);
-    match &mut unit {
-        Unit::Task(task, handle) => shared::forget(py, task, *handle),
-        Unit::Group(group) => {
+    match &mut unit.what {
+        What::Task(task, handle) => {
+            if let Ok(task) = task.bind(py).cast::<TimerTask>() {
+                TimerTask::left_timer(task, *handle);
+            }
+        }
+        What::Group(group) => {
             let batch = batch_of(py, group).clone();
             group.callback = batch.get().callback(py);
             batch.get().left_timer(py, group.tasks.len());
@@ -134,18 +165,33 @@ pub(super) fn finish(py: Python<'_>, shared: &Shared, count: usize) {
     }
 }
 
-fn claim_first(state: &mut State<Task>, shared: &Shared, line: &mut Line) -> Option<Unit> {
+fn claim_first(py: Python<'_>, state: &mut State<Task>, shared: &Shared, line: &mut Line) -> Option<Unit> {
     while let Some(handle) = line.handles.pop_front() {
-        if let Some(claimed) = state.claim(handle, shared.timer.clock().now_us()) {
-            return Some(match claimed.tag {
-                NO_INDEX => Unit::Task(claimed.task, handle),
+        look_ahead(py, state, line);
+        let claimed_us = shared.timer.clock().now_us();
+        if let Some(claimed) = state.claim(handle, claimed_us) {
+            let what = match claimed.tag {
+                NO_INDEX => What::Task(claimed.task, handle),
                 index => {
-                    Unit::Group(Group { tasks: vec![claimed.task], indices: vec![i64::from(index)], callback: None })
+                    What::Group(Group { tasks: vec![claimed.task], indices: vec![i64::from(index)], callback: None })
                 }
-            });
+            };
+            return Some(Unit { what, claimed_us });
         }
     }
     None
+}
+
+/// Reads a little of what the next claims will need, so that the processor fetches it while callbacks run: of the entry
+/// some claims ahead, and of the task nearer by. Among a million tasks neither is in a cache, and waiting for them took
+/// longer than all the rest.
+fn look_ahead(py: Python<'_>, state: &State<Task>, line: &Line) {
+    if let Some(handle) = line.handles.get(ENTRIES_AHEAD) {
+        state.schedule.wheel.touch(&[*handle]);
+    }
+    if let Some((task, _)) = line.handles.get(TASKS_AHEAD).and_then(|handle| state.schedule.peek(*handle)) {
+        black_box(task.bind(py).get_type_ptr());
+    }
 }
 
 /// Claims on while the next in line belong to the same batch, at most [`STEP`]. Whether the group may go on after that.
@@ -191,14 +237,13 @@ pub(super) fn propagates() -> bool {
     PROPAGATES.get()
 }
 
-/// Runs a unit's callback. What it raises goes to `on_error` (T10); with `propagate`, `KeyboardInterrupt` and
+/// Runs a unit's callback, on a thread that is [`Inside`] the timer. What it raises goes to `on_error` (T10); with `propagate`, `KeyboardInterrupt` and
 /// `SystemExit` go to the caller instead.
 pub(super) fn run(py: Python<'_>, shared: &Shared, unit: &Unit, propagate: bool) -> PyResult<()> {
     let Some(_call) = Call::enter(py) else { return Ok(()) }; // dropped, as at exit all is that has not started
-    let inside = Inside::enter(shared);
     let outer = PROPAGATES.replace(propagate);
-    let (task, result) = match unit {
-        Unit::Task(task, _) => {
+    let (task, result) = match &unit.what {
+        What::Task(task, _) => {
             let task = task.bind(py);
             let result = match task.cast::<TimerTask>().map(|task| task.get().start(py)) {
                 Ok(Run::Callback(Some(callback), args)) => shared::call(py, &callback, args.as_ref()).map(drop),
@@ -208,19 +253,17 @@ pub(super) fn run(py: Python<'_>, shared: &Shared, unit: &Unit, propagate: bool)
             };
             (task, result)
         }
-        Unit::Group(group) => (group.tasks[0].bind(py), call_group(py, group).map(drop)),
+        What::Group(group) => (group.tasks[0].bind(py), call_group(py, group).map(drop)),
     };
     PROPAGATES.set(outer);
-    let result = match result {
+    match result {
         Err(error) if propagate && is_exit(py, &error) => Err(error),
         Err(error) => {
             shared.report(py, task, error);
             Ok(())
         }
         Ok(()) => Ok(()),
-    };
-    drop(inside); // on_error is a callback of the timer too
-    result
+    }
 }
 
 fn call_group<'py>(py: Python<'py>, group: &Group) -> PyResult<Bound<'py, PyAny>> {

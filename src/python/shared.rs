@@ -11,8 +11,9 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use super::batch::TaskBatch;
-use super::border::{self, GilCell, OfProcess, fork_epoch};
+use super::border::{self, OfProcess, fork_epoch};
 use super::errors;
+use super::gil::GilCell;
 use super::operation;
 use super::run::Line;
 use super::task::TimerTask;
@@ -179,11 +180,11 @@ pub(super) fn report(py: Python<'_>, on_error: Option<&Py<PyAny>>, task: &Bound<
     }
 }
 
-/// A task was taken out of its slot.
+/// A task was taken out of its slot, and is not to be run.
 pub(super) fn forget(py: Python<'_>, task: &Task, handle: Handle) {
     let task = task.bind(py);
     if let Ok(task) = task.cast::<TimerTask>() {
-        task.get().left_timer(py, handle);
+        TimerTask::was_taken_out(task, handle);
     } else if let Ok(batch) = task.cast::<TaskBatch>() {
         batch.get().left_timer(py, 1);
     }

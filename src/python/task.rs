@@ -11,10 +11,13 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
 
 use super::args::{self, Ms};
-use super::border::{GilCell, Own};
+use super::border::{self, Own};
+use super::content::{Content, Runs};
+use super::gil::{self, GilCell};
 use super::operation;
 use super::shared::{self, NO_INDEX, Shared};
-use crate::state::{Room, When};
+use crate::state::{Room, State, When};
+use crate::sync::MutexGuard;
 use crate::wheel::Handle;
 
 /// Something to run after a delay: a callable with arguments, or a subclass with `run()`.
@@ -26,32 +29,6 @@ use crate::wheel::Handle;
 #[pyclass(frozen, subclass, weakref, module = "tickwheel")]
 pub(super) struct TimerTask {
     cell: GilCell<Content>,
-}
-
-#[derive(Default)]
-struct Content {
-    /// `None` until `__init__` has run.
-    delay: Option<Ms>,
-    callback: Option<Py<PyAny>>,
-    args: Option<Py<PyTuple>>,
-    name: Option<Py<PyString>>,
-    runs: Runs,
-    /// Made by the library for itself: no user is to get it back.
-    is_internal: bool,
-    /// Made by `after` or `at`: lets go of its callback once it can never run again (T19).
-    is_one_shot: bool,
-    on: Option<(Own<Shared>, Handle)>,
-}
-
-/// What a task does when it is due.
-#[derive(Default, Clone, Copy, PartialEq, Eq)]
-enum Runs {
-    #[default]
-    Callback,
-    /// Its class has a `run` of its own.
-    Method,
-    /// A `DelayedOperation`.
-    Expiry,
 }
 
 /// What to call when a task is due.
@@ -91,14 +68,11 @@ impl TimerTask {
                 ));
             }
         }
-        let content = Content {
-            delay: Some(delay),
-            callback: callback.map(|callback| callback.clone().unbind()),
-            args: (!args.is_empty()).then(|| args.clone().unbind()),
-            name: name.map(name_of).transpose()?,
-            runs: if overrides_run { Runs::Method } else { Runs::Callback },
-            ..Content::default()
-        };
+        let callback = callback.map(|callback| callback.clone().unbind());
+        let args = (!args.is_empty()).then(|| args.clone().unbind());
+        let mut content = Content::new(Some(delay), callback, args, name.map(name_of).transpose()?);
+        content.runs = if overrides_run { Runs::Method } else { Runs::Callback };
+        content.is_plain = slf.get_type().is(&base);
         slf.get().initialize(py, content)
     }
 
@@ -109,16 +83,12 @@ impl TimerTask {
 
     #[getter]
     pub(super) fn name(&self, py: Python<'_>) -> Option<Py<PyString>> {
-        self.cell.with(py, |content| content.name.as_ref().map(|name| name.clone_ref(py)))
+        self.cell.with(py, |content| content.name(py))
     }
 
     /// Called when the task is due; by default `callback(*args)`. Override it in a subclass.
     fn run<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let clone = |content: &mut Content| {
-            let args = content.args.as_ref().map(|args| args.clone_ref(py));
-            content.callback.as_ref().map(|callback| (callback.clone_ref(py), args))
-        };
-        let Some((callback, args)) = self.cell.with(py, clone) else {
+        let (Some(callback), args) = self.cell.with(py, |content| content.call(py)) else {
             return Err(PyValueError::new_err(
                 "this task has nothing to run: it was made by after() or at() and has ended, or its class has no run()",
             ));
@@ -132,7 +102,7 @@ impl TimerTask {
     /// to the task is dropped at once. Errors: `TimerForked`.
     fn cancel(slf: &Bound<'_, Self>) -> PyResult<bool> {
         let is_off = slf.get().take_off(slf.py())?;
-        if is_off {
+        if is_off && !slf.get_type().is(slf.py().get_type::<Self>()) {
             operation::sync_deadline(slf.py(), slf.as_any());
         }
         Ok(is_off)
@@ -146,10 +116,7 @@ impl TimerTask {
         let py = slf.py();
         let class = slf.get_type().name()?;
         let this = slf.get();
-        let (name, callback) = this.cell.with(py, |content| {
-            let callback = content.callback.as_ref().map(|callback| callback.clone_ref(py));
-            (content.name.as_ref().map(|name| name.clone_ref(py)), callback)
-        });
+        let (name, callback) = this.cell.with(py, |content| (content.name(py), content.call(py).0));
         let what = match (name, callback) {
             (Some(name), _) => format!(" '{}'", name.bind(py)),
             (None, Some(callback)) => format!(" {}", callback.bind(py).repr()?),
@@ -160,16 +127,11 @@ impl TimerTask {
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        let visited = self.cell.try_with(|content| {
-            visit.call(&content.callback)?;
-            visit.call(&content.args)
-        });
-        visited.unwrap_or(Ok(()))
+        self.cell.visit(&visit, |content| content.visit(&visit))
     }
 
-    fn __clear__(&self) {
-        // The collector calls this with the GIL held, and for what nobody can reach any more.
-        let taken = self.cell.try_with(|content| (content.callback.take(), content.args.take()));
+    fn __clear__(&self, py: Python<'_>) {
+        let taken = self.cell.with(py, Content::clear);
         drop(taken);
     }
 }
@@ -182,70 +144,114 @@ impl TimerTask {
 
     /// Makes it the deadline of a `DelayedOperation`.
     pub(super) fn initialize_expiry(&self, py: Python<'_>, delay: Ms, name: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
-        let name = name.map(name_of).transpose()?;
-        self.initialize(py, Content { delay: Some(delay), name, runs: Runs::Expiry, ..Content::default() })
+        let mut content = Content::new(Some(delay), None, None, name.map(name_of).transpose()?);
+        content.runs = Runs::Expiry;
+        self.initialize(py, content)
     }
 
     fn initialize(&self, py: Python<'_>, content: Content) -> PyResult<()> {
-        if self.cell.with(py, |old| old.on.is_some()) {
+        let old = self.cell.with(py, |old| {
+            let is_free = old.on().is_none();
+            is_free.then(|| std::mem::replace(old, content))
+        });
+        if old.is_none() {
             return Err(PyValueError::new_err("this task is pending: cancel it before it is initialized again"));
         }
-        let old = self.cell.with(py, |old| std::mem::replace(old, content));
-        drop(old);
         Ok(())
     }
 
     /// Takes the task off its timer: `cancel` without a word to the purgatory.
     pub(super) fn take_off(&self, py: Python<'_>) -> PyResult<bool> {
         loop {
+            // With the GIL held throughout, the task cannot move meanwhile: only where the lock is free.
+            let taken = self.cell.with(py, |content| {
+                let (shared, handle) = content.on().filter(|(shared, _)| !shared.is_forked())?;
+                let mut state = shared.timer.state().try_lock()?;
+                let task = state.cancel(shared.timer.clock(), handle);
+                shared.timer.settle(state);
+                let is_off = task.is_some();
+                Some((is_off, task, is_off.then(|| (content.take_off(handle), content.let_go()))))
+            });
+            if let Some((is_off, task, left)) = taken {
+                self.track_again(py, task);
+                drop(left);
+                return Ok(is_off);
+            }
             let Some((shared, _)) = self.on(py) else { return Ok(false) };
-            let mut state = shared.lock(py)?;
-            // It may have moved while this thread waited for the lock.
-            let Some((now_on, handle)) = self.on(py) else { return Ok(false) };
-            if !Arc::ptr_eq(&now_on, &shared) {
-                drop(state);
-                continue;
-            }
-            let task = state.cancel(shared.timer.clock(), handle);
-            shared.timer.settle(state);
-            if task.is_some() {
-                self.ended(py, handle);
-            }
-            return Ok(task.is_some());
+            drop(shared.lock(py)?); // waits for it, without the GIL
         }
     }
 
-    /// A one-shot task for `after` and `at`.
-    pub(super) fn one_shot<'py>(
+    /// A task was taken out, and may be added again: the garbage collector must know of it.
+    fn track_again(&self, py: Python<'_>, task: Option<Py<PyAny>>) {
+        if let Some(task) = task
+            && self.cell.with(py, |content| content.is_plain && content.callback.is_some())
+        {
+            gil::track(task.bind(py));
+        }
+    }
+
+    /// Adds a one-shot task, for `after` and `at`.
+    pub(super) fn add_one_shot<'py>(
         py: Python<'py>,
-        delay: Ms,
+        shared: &Arc<Shared>,
+        (delay, when): (Option<Ms>, When),
+        callback: &Bound<'py, PyAny>,
+        args: &Bound<'py, PyTuple>,
+    ) -> PyResult<Bound<'py, Self>> {
+        let task = Self::one_shot(py, delay, callback, args)?;
+        shared.check_process(py)?;
+        gil::untrack(&task);
+        let (share, reference) = (Own::new(Arc::clone(shared)), task.clone().into_any().unbind());
+        let mut state = border::lock(py, shared.timer.state());
+        match state.admit(shared.timer.clock(), when, 1) {
+            Ok(due) => {
+                let (handle, wakes) = state.add(due, reference, NO_INDEX);
+                let old = task.get().cell.with(py, |content| {
+                    if delay.is_none() {
+                        content.set_delay(Ms::from_us(due.due_us - due.now_us));
+                    }
+                    content.put_on(share, handle)
+                });
+                drop(state);
+                drop(old);
+                shared.timer.wake_if(wakes);
+                Ok(task)
+            }
+            Err(error) => {
+                drop(state);
+                Err(shared.error(py, &error))
+            }
+        }
+    }
+
+    /// A one-shot task that is on no timer.
+    fn one_shot<'py>(
+        py: Python<'py>,
+        delay: Option<Ms>,
         callback: &Bound<'py, PyAny>,
         args: &Bound<'py, PyTuple>,
     ) -> PyResult<Bound<'py, Self>> {
         args::callable(callback, "callback")?;
-        let content = Content {
-            delay: Some(delay),
-            callback: Some(callback.clone().unbind()),
-            args: (!args.is_empty()).then(|| args.clone().unbind()),
-            is_one_shot: true,
-            ..Content::default()
-        };
+        let args = (!args.is_empty()).then(|| args.clone().unbind());
+        let mut content = Content::new(delay, Some(callback.clone().unbind()), args, None);
+        (content.runs, content.is_plain) = (Runs::Once, true);
         Bound::new(py, Self { cell: GilCell::new(content) })
     }
 
     /// A one-shot task of the library's own.
     pub(super) fn internal<'py>(py: Python<'py>, callback: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Self>> {
-        let task = Self::one_shot(py, Ms(0.0), callback, &PyTuple::empty(py))?;
-        task.get().cell.with(py, |content| content.is_internal = true);
+        let task = Self::one_shot(py, Some(Ms(0.0)), callback, &PyTuple::empty(py))?;
+        task.get().cell.with(py, |content| content.runs = Runs::Internal);
         Ok(task)
     }
 
     pub(super) fn is_internal(&self, py: Python<'_>) -> bool {
-        self.cell.with(py, |content| content.is_internal)
+        self.cell.with(py, |content| content.runs == Runs::Internal)
     }
 
     pub(super) fn delay(&self, py: Python<'_>) -> PyResult<Ms> {
-        self.cell.with(py, |content| content.delay).ok_or_else(|| {
+        self.cell.with(py, |content| content.delay()).ok_or_else(|| {
             PyValueError::new_err("this task was never initialized: call super().__init__(delay_ms) in its __init__")
         })
     }
@@ -259,8 +265,28 @@ impl TimerTask {
     pub(super) fn schedule_with(slf: &Bound<'_, Self>, shared: &Arc<Shared>, when: When, room: Room) -> PyResult<u64> {
         let py = slf.py();
         let this = slf.get();
+        let (is_free, can_run) = this.cell.with(py, |content| (content.on().is_none(), content.can_run()));
+        // Most are on no timer. With the GIL held throughout, that stays so: only where the lock is free.
+        if is_free
+            && can_run
+            && !shared.is_forked()
+            && let Some(mut state) = shared.timer.state().try_lock()
+        {
+            let added = state.admit(shared.timer.clock(), when, usize::from(room == Room::IfAny));
+            let added = added.map(|due| (due.now_us, state.add(due, slf.clone().into_any().unbind(), NO_INDEX)));
+            return match added {
+                Ok((now_us, (handle, wakes))) => {
+                    Self::put_on(slf, state, shared, (handle, wakes));
+                    Ok(now_us)
+                }
+                Err(error) => {
+                    drop(state);
+                    Err(shared.error(py, &error))
+                }
+            };
+        }
         loop {
-            this.leave_other_timer(py, shared)?;
+            Self::leave_other_timer(slf, shared)?;
             let mut state = shared.lock(py)?;
             // From here to the end of the block the GIL and the lock are held together.
             let handle = match this.on(py) {
@@ -270,7 +296,7 @@ impl TimerTask {
                 }
                 on => on.map(|(_, handle)| handle).filter(|handle| state.schedule.is_live(*handle)),
             };
-            let can_run = this.cell.with(py, |content| content.runs != Runs::Callback || content.callback.is_some());
+            let can_run = this.cell.with(py, |content| content.can_run());
             if !can_run {
                 drop(state);
                 return Err(PyValueError::new_err(
@@ -287,12 +313,28 @@ impl TimerTask {
             };
             let moved = handle.and_then(|handle| state.reschedule(handle, due));
             let (handle, wakes) = moved.unwrap_or_else(|| state.add(due, slf.clone().into_any().unbind(), NO_INDEX));
-            let old = this.cell.with(py, |content| content.on.replace((Own::new(Arc::clone(shared)), handle)));
-            drop(state);
-            drop(old);
-            shared.timer.wake_if(wakes);
+            Self::put_on(slf, state, shared, (handle, wakes));
             return Ok(due.now_us);
         }
+    }
+
+    /// It was added: with the GIL and the lock still held together, the task gets to know.
+    fn put_on(
+        slf: &Bound<'_, Self>,
+        state: MutexGuard<'_, State<Py<PyAny>>>,
+        shared: &Arc<Shared>,
+        (handle, wakes): (Handle, bool),
+    ) {
+        let share = Own::new(Arc::clone(shared));
+        let (old, is_plain) =
+            slf.get().cell.with(slf.py(), |content| (content.put_on(share, handle), content.is_plain));
+        drop(state);
+        // Before anything that may let the GIL go, after which it may have run already.
+        if is_plain {
+            gil::untrack(slf);
+        }
+        shared.timer.wake_if(wakes);
+        drop(old);
     }
 
     /// What to call; a one-shot task lets go of it.
@@ -300,32 +342,41 @@ impl TimerTask {
         self.cell.with(py, |content| match content.runs {
             Runs::Method => Run::Method,
             Runs::Expiry => Run::Expiry,
-            Runs::Callback if content.is_one_shot => Run::Callback(content.callback.take(), content.args.take()),
-            Runs::Callback => {
-                let args = content.args.as_ref().map(|args| args.clone_ref(py));
-                Run::Callback(content.callback.as_ref().map(|callback| callback.clone_ref(py)), args)
+            _ => {
+                let (callback, args) = content.let_go().unwrap_or_else(|| content.call(py));
+                Run::Callback(callback, args)
             }
         })
     }
 
-    /// It was claimed, cancelled or taken out of this slot. If it has been added again since, that stands.
-    pub(super) fn left_timer(&self, py: Python<'_>, handle: Handle) {
-        let on = self.cell.with(py, |content| content.on.take_if(|(_, at)| *at == handle));
-        drop(on);
+    /// It was claimed or taken out of this slot. If it has been added again since, that stands.
+    pub(super) fn left_timer(slf: &Bound<'_, Self>, handle: Handle) {
+        let (left, may_be_added) = slf.get().cell.with(slf.py(), |content| {
+            let left = content.take_off(handle);
+            let may_be_added = left.is_some() && content.is_plain && !content.is_one_shot();
+            (left, may_be_added)
+        });
+        drop(left);
+        if may_be_added {
+            gil::track(slf);
+        }
+    }
+
+    /// It was taken out of its slot and will not be run, so that a one-shot task keeps its callback too.
+    pub(super) fn was_taken_out(slf: &Bound<'_, Self>, handle: Handle) {
+        Self::left_timer(slf, handle);
+        gil::track(slf);
     }
 
     /// The timer it is on, and its handle there.
     pub(super) fn on(&self, py: Python<'_>) -> Option<(Arc<Shared>, Handle)> {
-        self.cell.with(py, |content| content.on.as_ref().map(|(shared, handle)| (shared.share(), *handle)))
+        self.cell.with(py, |content| content.on().map(|(shared, handle)| (Arc::clone(shared), handle)))
     }
 
     /// How people call it: its name, or what it runs.
     pub(super) fn label(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
         let py = slf.py();
-        let (name, callback) = slf.get().cell.with(py, |content| {
-            let callback = content.callback.as_ref().map(|callback| callback.clone_ref(py));
-            (content.name.as_ref().map(|name| name.clone_ref(py)), callback)
-        });
+        let (name, callback) = slf.get().cell.with(py, |content| (content.name(py), content.call(py).0));
         if let Some(name) = name {
             return Ok(name.into_any());
         }
@@ -337,27 +388,27 @@ impl TimerTask {
         Ok(slf.get_type().qualname()?.into_any().unbind())
     }
 
-    /// It was cancelled; a one-shot task can never run again.
-    pub(super) fn ended(&self, py: Python<'_>, handle: Handle) {
-        self.left_timer(py, handle);
-        let taken =
-            self.cell.with(py, |content| content.is_one_shot.then(|| (content.callback.take(), content.args.take())));
+    /// It was cancelled: `task` came out of the slot. A one-shot task can never run again.
+    pub(super) fn ended(slf: &Bound<'_, Self>, handle: Handle) {
+        Self::left_timer(slf, handle);
+        let taken = slf.get().cell.with(slf.py(), Content::let_go);
         drop(taken);
     }
 
     /// `ValueError` if the task is pending on another timer; otherwise forgets that one.
-    fn leave_other_timer(&self, py: Python<'_>, shared: &Arc<Shared>) -> PyResult<()> {
-        let Some((other, handle)) = self.on(py) else { return Ok(()) };
+    fn leave_other_timer(slf: &Bound<'_, Self>, shared: &Arc<Shared>) -> PyResult<()> {
+        let py = slf.py();
+        let Some((other, handle)) = slf.get().on(py) else { return Ok(()) };
         if Arc::ptr_eq(&other, shared) {
             return Ok(());
         }
         if other.is_forked() {
-            self.left_timer(py, handle); // the parent's: its locks are not to be touched here
+            Self::left_timer(slf, handle); // the parent's: its locks are not to be touched here
             return Ok(());
         }
         let is_live = other.lock(py)?.schedule.is_live(handle);
         // Another thread may have moved it while this one waited; the caller looks again.
-        let is_same = self.on(py).is_some_and(|(now, at)| Arc::ptr_eq(&now, &other) && at == handle);
+        let is_same = slf.get().on(py).is_some_and(|(now, at)| Arc::ptr_eq(&now, &other) && at == handle);
         if is_live && is_same {
             return Err(PyValueError::new_err(format!(
                 "this task is pending on timer '{}': cancel it there before adding it to timer '{}'",
@@ -365,7 +416,7 @@ impl TimerTask {
             )));
         }
         if is_same {
-            self.left_timer(py, handle);
+            Self::left_timer(slf, handle);
         }
         Ok(())
     }

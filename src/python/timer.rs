@@ -7,9 +7,10 @@ use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 
-use super::args::{self, Ms};
+use super::args;
 use super::batch::TaskBatch;
-use super::border::{GilCell, Own};
+use super::border::Own;
+use super::gil::GilCell;
 use super::operation;
 use super::recording::{self, Columns};
 use super::shared::{self, Shared};
@@ -89,9 +90,8 @@ impl Timer {
         args: &Bound<'py, PyTuple>,
     ) -> PyResult<Bound<'py, TimerTask>> {
         let delay = args::ms(delay_ms, "delay_ms")?;
-        let task = TimerTask::one_shot(delay_ms.py(), delay, callback, args)?;
-        TimerTask::schedule(&task, &self.shared.share(), When::AfterUs(delay.to_us()))?;
-        Ok(task)
+        let when = When::AfterUs(delay.to_us());
+        TimerTask::add_one_shot(delay_ms.py(), self.shared.arc(), (Some(delay), when), callback, args)
     }
 
     /// As `after`, at an instant of the timer's own clock (see `now_ms`); an instant in the past is due at once.
@@ -104,11 +104,7 @@ impl Timer {
     ) -> PyResult<Bound<'py, TimerTask>> {
         let py = due_ms.py();
         let due = args::ms(due_ms, "due_ms")?;
-        self.shared.check_process(py)?;
-        let now_ms = self.shared.timer.clock().now_us() as f64 / 1000.0;
-        let task = TimerTask::one_shot(py, Ms((due.0 - now_ms).max(0.0)), callback, args)?;
-        TimerTask::schedule(&task, &self.shared.share(), When::AtUs(due.to_us()))?;
-        Ok(task)
+        TimerTask::add_one_shot(py, self.shared.arc(), (None, When::AtUs(due.to_us())), callback, args)
     }
 
     /// Add one timer per int64 of a buffer or Arrow array, at one Python call per group that expires together.
@@ -158,7 +154,7 @@ impl Timer {
             shared.timer.settle(state);
             for (task, cancelled) in step.iter().zip(cancelled) {
                 if let Some((_, handle)) = cancelled {
-                    task.get().ended(py, handle);
+                    TimerTask::ended(task, handle);
                     operation::sync_deadline(py, task.as_any());
                     count += 1;
                 }
@@ -245,7 +241,7 @@ impl Timer {
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.shared.on_error)?;
         visit.call(self.shared.target.object())?;
-        self.unfinished.try_with(|list| visit.call(&*list)).unwrap_or(Ok(()))
+        self.unfinished.visit(&visit, |list| visit.call(list))
     }
 
     fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {

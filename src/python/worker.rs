@@ -11,9 +11,10 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use super::border::{self, GilCell, Own, attach};
+use super::border::{self, Own, attach};
 use super::exit;
-use super::run::{self, Budget, Line};
+use super::gil::GilCell;
+use super::run::{self, Budget, Line, Turn};
 use super::shared::{Inside, Shared};
 use crate::executor::Released;
 use crate::sync::{Receiver, TryRecvError};
@@ -120,7 +121,7 @@ pub(super) fn start(py: Python<'_>, shared: &Arc<Shared>, queue: Receiver<Releas
 fn run_here(py: Python<'_>, shared: &Shared, queue: &Receiver<Released>) {
     let mut line = Line::default();
     let mut finished = 0;
-    let mut budget = Budget::new();
+    let mut turn = Turn::default();
     loop {
         if line.handles.is_empty() {
             let released = match queue.try_recv() {
@@ -128,9 +129,8 @@ fn run_here(py: Python<'_>, shared: &Shared, queue: &Receiver<Released>) {
                 Err(TryRecvError::Disconnected) => break,
                 Err(TryRecvError::Empty) => {
                     run::finish(py, shared, std::mem::take(&mut finished));
-                    let released = py.detach(|| queue.recv());
-                    budget = Budget::new();
-                    released
+                    turn = Turn::default();
+                    py.detach(|| queue.recv())
                 }
             };
             let Ok(released) = released else { break };
@@ -140,15 +140,16 @@ fn run_here(py: Python<'_>, shared: &Shared, queue: &Receiver<Released>) {
         let unit = run::next_unit(py, shared, &mut line, Some(queue), std::mem::take(&mut finished));
         let Some(unit) = unit else { continue };
         finished = unit.len();
+        let goes_on = turn.goes_on(unit.claimed_us);
         // Not propagated: nobody stands above this thread.
         let _ = run::run(py, shared, &unit, false);
         drop(unit);
         if shared.is_forked() {
             return; // the callback forked, and this is the child: what is left is the parent's
         }
-        if !budget.go_on() {
+        if !goes_on {
             py.detach(|| ());
-            budget = Budget::new();
+            turn = Turn::default();
         }
     }
     run::finish(py, shared, finished);
@@ -288,6 +289,7 @@ impl Due {
 /// Runs a line until it is empty, a callback raises what ends the program, or the budget is used up; returns the rest.
 fn run_line(py: Python<'_>, shared: &Shared, mut line: Line, mut budget: Option<&mut Budget>) -> (PyResult<()>, Line) {
     let in_loop = budget.is_some();
+    let _inside = Inside::enter(shared);
     let mut result = Ok(());
     while !shared.is_forked()
         && let Some(unit) = run::next_unit(py, shared, &mut line, None, 0)
@@ -306,15 +308,15 @@ impl Drop for Due {
         if self.shared.is_forked() {
             return;
         }
-        let line = self.line.try_with(std::mem::take).unwrap_or_default();
-        let mut lines = VecDeque::from([line]);
-        if self.has_backlog.try_with(|has_backlog| *has_backlog).unwrap_or_default() {
-            lines.extend(self.shared.backlog.try_with(std::mem::take).unwrap_or_default());
-        }
-        let handles: Vec<_> = lines.into_iter().flat_map(|line| line.handles).collect();
-        if handles.is_empty() {
-            return;
-        }
-        attach(|py| self.shared.reject(py, &handles, "it dropped the task without running it"));
+        attach(|py| {
+            let mut lines = VecDeque::from([self.take(py)]);
+            if self.has_backlog.with(py, |has_backlog| *has_backlog) {
+                lines.extend(self.shared.backlog.with(py, std::mem::take));
+            }
+            let handles: Vec<_> = lines.into_iter().flat_map(|line| line.handles).collect();
+            if !handles.is_empty() {
+                self.shared.reject(py, &handles, "it dropped the task without running it");
+            }
+        });
     }
 }

@@ -1,7 +1,7 @@
 //! The locks, threads and channel of this crate, or the model checker's in their place.
 //!
 //! Built with `--cfg tickwheel_model`, every one of them is shuttle's, which tries out interleavings (see
-//! `docs/concurrency.md`). Nothing outside this folder may name `std::sync::Mutex`, `crossbeam_channel` or `std::thread`.
+//! `docs/concurrency.md`). Nothing outside this folder may name `std::sync::Mutex`, `std::sync::mpsc` or `std::thread`.
 //!
 //! Why not `parking_lot`: it keeps all sleeping threads of the process in one table; a forked child inherits it, with
 //! threads in it that it does not have, and timers that the child made crashed when the table grew (T12;
@@ -13,9 +13,11 @@
 #[cfg(not(tickwheel_model))]
 mod lock;
 #[cfg(not(tickwheel_model))]
+mod queue;
+#[cfg(not(tickwheel_model))]
 mod imp {
     pub(crate) use super::lock::{Condvar, Mutex, MutexGuard};
-    pub(crate) use crossbeam_channel::{Receiver, Sender, unbounded};
+    pub(crate) use super::queue::{Receiver, Sender, unbounded};
     pub(crate) use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
     pub(crate) use std::thread::{Builder, JoinHandle, ThreadId, current as current_thread, yield_now};
     pub(crate) use std::thread_local;
@@ -33,13 +35,13 @@ mod imp {
     pub(crate) use shuttle::thread_local;
 }
 
-#[cfg(feature = "python")]
-pub(crate) use crossbeam_channel::TryRecvError;
 use imp::Builder;
 pub(crate) use imp::{
     AtomicBool, AtomicU8, Condvar, JoinHandle, Mutex, MutexGuard, Ordering, Receiver, Sender, ThreadId, current_thread,
     thread_local, unbounded, yield_now,
 };
+#[cfg(feature = "python")]
+pub(crate) use queue::TryRecvError;
 
 /// How often a thread gives way to those who wait for a lock that it wants back.
 const GIVE_WAY: usize = 100;

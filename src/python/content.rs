@@ -1,0 +1,159 @@
+//! What a `TimerTask` keeps, in 40 bytes: with what Python adds, a task takes 80, and there may be millions.
+
+use std::sync::Arc;
+
+use pyo3::gc::{PyTraverseError, PyVisit};
+use pyo3::prelude::*;
+use pyo3::types::{PyString, PyTuple};
+
+use super::args::Ms;
+use super::border::Own;
+use super::shared::Shared;
+use crate::wheel::Handle;
+
+#[derive(Default)]
+pub(super) struct Content {
+    pub(super) callback: Option<Py<PyAny>>,
+    /// What most tasks do not have.
+    extra: Option<Box<Extra>>,
+    /// The timer it is on, if it is on one, and the handle there.
+    timer: Own<Shared>,
+    handle: u64,
+    delay: u32,
+    unit: Unit,
+    pub(super) runs: Runs,
+    /// It refers to nothing but what is written here, so the garbage collector need not know of it while it is pending.
+    pub(super) is_plain: bool,
+}
+
+#[derive(Default)]
+struct Extra {
+    args: Option<Py<PyTuple>>,
+    name: Option<Py<PyString>>,
+    /// A delay that is too long, or too fine, for four bytes.
+    delay: Option<Ms>,
+}
+
+/// What the delay counts.
+#[derive(Default, Clone, Copy, PartialEq, Eq)]
+enum Unit {
+    /// `__init__` has not run.
+    #[default]
+    None,
+    Ms,
+    Us,
+    /// It stands in [`Extra`].
+    Long,
+}
+
+/// What a task does when it is due.
+#[derive(Default, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Runs {
+    #[default]
+    Callback,
+    /// As [`Runs::Callback`]; made by `after` or `at`: lets go of it once it can never run again (T19).
+    Once,
+    /// As [`Runs::Once`]; made by the library for itself: no user is to get it back.
+    Internal,
+    /// Its class has a `run` of its own.
+    Method,
+    /// A `DelayedOperation`.
+    Expiry,
+}
+
+/// Callback and arguments.
+pub(super) type Call = (Option<Py<PyAny>>, Option<Py<PyTuple>>);
+
+impl Content {
+    pub(super) fn new(
+        delay: Option<Ms>,
+        callback: Option<Py<PyAny>>,
+        args: Option<Py<PyTuple>>,
+        name: Option<Py<PyString>>,
+    ) -> Self {
+        let has_extra = args.is_some() || name.is_some();
+        let extra = has_extra.then(|| Box::new(Extra { args, name, delay: None }));
+        let mut content = Self { callback, extra, ..Self::default() };
+        if let Some(delay) = delay {
+            content.set_delay(delay);
+        }
+        content
+    }
+
+    pub(super) fn set_delay(&mut self, delay: Ms) {
+        // Saturating casts; a delay that does not come back the same is not one of these.
+        (self.delay, self.unit) = (delay.0 as u32, Unit::Ms);
+        if self.delay() == Some(delay) {
+            return;
+        }
+        (self.delay, self.unit) = ((delay.0 * 1000.0).round() as u32, Unit::Us);
+        if self.delay() == Some(delay) {
+            return;
+        }
+        self.unit = Unit::Long;
+        self.extra.get_or_insert_default().delay = Some(delay);
+    }
+
+    pub(super) fn delay(&self) -> Option<Ms> {
+        match self.unit {
+            Unit::None => None,
+            Unit::Ms => Some(Ms(self.delay.into())),
+            Unit::Us => Some(Ms(f64::from(self.delay) / 1000.0)),
+            Unit::Long => self.extra.as_ref()?.delay,
+        }
+    }
+
+    pub(super) fn call(&self, py: Python<'_>) -> Call {
+        let args = self.extra.as_ref().and_then(|extra| extra.args.as_ref());
+        (self.callback.as_ref().map(|callback| callback.clone_ref(py)), args.map(|args| args.clone_ref(py)))
+    }
+
+    pub(super) fn name(&self, py: Python<'_>) -> Option<Py<PyString>> {
+        self.extra.as_ref()?.name.as_ref().map(|name| name.clone_ref(py))
+    }
+
+    /// Whether it was made by `after`, `at` or the library: it runs once at the most.
+    pub(super) fn is_one_shot(&self) -> bool {
+        matches!(self.runs, Runs::Once | Runs::Internal)
+    }
+
+    /// Whether there is something to run.
+    pub(super) fn can_run(&self) -> bool {
+        matches!(self.runs, Runs::Method | Runs::Expiry) || self.callback.is_some()
+    }
+
+    /// Callback and arguments of a one-shot task, which can never run again.
+    pub(super) fn let_go(&mut self) -> Option<Call> {
+        self.is_one_shot().then(|| (self.callback.take(), self.extra.as_mut().and_then(|extra| extra.args.take())))
+    }
+
+    /// The timer it is on, and its handle there.
+    pub(super) fn on(&self) -> Option<(&Arc<Shared>, Handle)> {
+        self.timer.get().map(|shared| (shared, Handle::from_bits(self.handle)))
+    }
+
+    /// Returns what timer it was on before, to be dropped where Python code may run.
+    #[must_use]
+    pub(super) fn put_on(&mut self, shared: Own<Shared>, handle: Handle) -> Own<Shared> {
+        self.handle = handle.to_bits();
+        std::mem::replace(&mut self.timer, shared)
+    }
+
+    /// It is off its timer, if it is the one with this handle.
+    pub(super) fn take_off(&mut self, handle: Handle) -> Option<Own<Shared>> {
+        (self.handle == handle.to_bits()).then(|| std::mem::take(&mut self.timer))
+    }
+
+    pub(super) fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.callback)?;
+        self.extra.as_ref().map_or(Ok(()), |extra| visit.call(&extra.args))
+    }
+
+    /// Callback and arguments, for the garbage collector: nobody can reach the task any more.
+    pub(super) fn clear(&mut self) -> Call {
+        (self.callback.take(), self.extra.as_mut().and_then(|extra| extra.args.take()))
+    }
+}
+
+/// A test in Python sees whole tasks; that this part stays small is for the compiler to check.
+const _: () = assert!(size_of::<Content>() == 40);
