@@ -371,3 +371,78 @@ def test_what_was_released_still_runs_when_nobody_holds_a_timer_without_a_reaper
     assert ran == ["released"]
     """
     )
+
+
+@pytest.mark.parametrize("make", ['SystemTimer("x")', "ManualTimer()"])
+def test_the_collector_is_spared_a_task_only_while_it_is_pending__rule8(make):
+    run_script(
+        f"""
+class Sub(TimerTask):
+    def run(self):
+        pass
+
+class Slim(TimerTask):
+    __slots__ = ("more",)
+
+timer = {make}
+task, sub, slim = TimerTask(60_000, nop), Sub(60_000), Slim(60_000, nop)
+assert all(map(gc.is_tracked, (task, sub, slim)))
+for one in (task, sub, slim):
+    timer.add(one)
+once, at = timer.after(60_000, nop), timer.at(timer.now_ms() + 60_000, nop)
+assert not any(map(gc.is_tracked, (task, once, at)))
+assert gc.is_tracked(sub) and gc.is_tracked(slim)  # there may be more to them than the collector is spared
+timer.add(task)  # a move
+assert not gc.is_tracked(task)
+assert task.cancel() and gc.is_tracked(task)
+timer.add(task)
+assert timer.cancel_many([task, once]) == 2 and gc.is_tracked(task)
+timer.add(task)
+left = timer.shutdown()
+assert {{id(one) for one in left}} == {{id(task), id(sub), id(slim), id(at)}}
+assert all(map(gc.is_tracked, left))
+"""
+    )
+
+
+# A batch lets go of its callback as the last of its timers is taken out.
+@pytest.mark.parametrize("cycle", [cycle for cycle in CYCLES if "batch" not in cycle])
+@pytest.mark.parametrize("make", ['SystemTimer("x")', "ManualTimer()"])
+def test_a_cycle_through_what_shutdown_found_pending_is_collected__rule8_T11(make, cycle):
+    code = (
+        CANARY.format(plant=CYCLES[cycle].format(delay=3_600_000))
+        + f"""
+timer = plant(lambda: {make}, 1)
+left = timer.shutdown()
+assert left and len(alive) == 1
+del left, timer
+gc.collect()
+assert len(alive) == 0 and ran == []
+"""
+    )
+    run_script(code)
+
+
+def test_a_cycle_through_what_an_executor_refused_is_collected__rule8_T10():
+    run_script(
+        """
+class Node:
+    pass
+
+pool = ThreadPoolExecutor(1)
+pool.shutdown()
+alive, told = weakref.WeakSet(), []
+timer = SystemTimer("x", executor=pool, on_error=lambda task, error: told.append(gc.is_tracked(task)))
+for make in (lambda callback: timer.after(0, callback), lambda callback: TimerTask(0, callback)):
+    node = Node()
+    alive.add(node)
+    node.task = make(lambda node=node: node)
+    if isinstance(node.task, TimerTask) and len(alive) == 2:
+        timer.add(node.task)
+del node
+wait_until(lambda: len(told) == 2)
+assert told == [True, True]
+wait_until(lambda: (gc.collect(), len(alive))[1] == 0, what="the cycles to go")
+timer.shutdown()
+"""
+    )
