@@ -35,9 +35,13 @@ struct Array {
 }
 
 impl Array {
-    /// Drops the dead.
+    /// Drops the dead if they are the most, and otherwise grows by half.
     #[cold]
-    fn sweep<T>(&mut self, id: u32, slab: &mut Slab<T>) {
+    fn make_room<T>(&mut self, id: u32, slab: &mut Slab<T>) {
+        if self.live as usize * 2 >= self.slots.len() {
+            self.slots.reserve_exact((self.slots.len() / 2).max(4));
+            return;
+        }
         let mut kept = 0;
         for position in 0..self.slots.len() {
             let slot = self.slots[position];
@@ -70,8 +74,8 @@ impl Arrays {
     #[inline]
     pub(crate) fn push<T>(&mut self, id: u32, slot: u32, slab: &mut Slab<T>) -> u32 {
         let array = &mut self.arrays[id as usize];
-        if array.slots.len() == array.slots.capacity() && (array.live as usize) * 2 < array.slots.len() {
-            array.sweep(id, slab);
+        if array.slots.len() == array.slots.capacity() {
+            array.make_room(id, slab);
         }
         let position = array.slots.len() as u32;
         array.slots.push(slot);

@@ -189,19 +189,21 @@ impl<T> Wheel<T> {
                 return read;
             }
             // All entries are read before the first is placed: the processor fetches them side by side.
-            let mut found = [None; TOUCH];
-            for ((slot, position), found) in slots.iter().zip(flushing.position..).zip(&mut found) {
-                let entry = self.slab.standing_at(*slot, Place(flushing.array), position);
-                *found = entry.map(|entry| (*slot, entry.due_us));
+            let (mut alive, mut count) = ([(0, 0); TOUCH], 0);
+            for (slot, position) in slots.iter().zip(flushing.position..) {
+                if let Some(entry) = self.slab.standing_at(*slot, Place(flushing.array), position) {
+                    alive[count] = (*slot, entry.due_us);
+                    count += 1;
+                }
             }
             read += slots.len();
             flushing.position += slots.len() as u32;
-            for (slot, due_us) in found.into_iter().flatten() {
-                flushing.entries += 1;
-                self.cascaded[flushing.level] += 1;
+            flushing.entries += count as u64;
+            self.cascaded[flushing.level] += count as u64;
+            for (slot, due_us) in &alive[..count] {
                 // From here on a cancel finds it in its new place.
-                match self.place(slot, due_us, flushing.level.saturating_sub(1)) {
-                    Placed::Front => front.push(slot),
+                match self.place(*slot, *due_us, flushing.level.saturating_sub(1)) {
+                    Placed::Front => front.push(*slot),
                     Placed::Arm(armed) => arm.push(armed),
                     Placed::InArmed(_) => {}
                 }

@@ -9,7 +9,7 @@
 
 use super::Place;
 
-const PAGE_BITS: u32 = 10;
+const PAGE_BITS: u32 = 9;
 const PAGE: usize = 1 << PAGE_BITS;
 const NO_SLOT: u32 = u32::MAX;
 
