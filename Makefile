@@ -40,6 +40,9 @@ lint: $(VENV)/packages
 	cargo fmt --check
 	cargo clippy --locked --all-targets -- -D warnings
 	PYO3_PYTHON=$(BIN)/python cargo clippy --locked --lib --features python -- -D warnings
+	for crate in peers instructions; do \
+		(cd benches/$$crate && cargo fmt --check && CARGO_TARGET_DIR=$(CURDIR)/target/benches cargo clippy --locked -- -D warnings) \
+		|| exit 1; done
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy

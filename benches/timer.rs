@@ -1,99 +1,153 @@
-//! What a million timers cost: insert, cancel, fire, on a manual clock, locked per operation.
+//! What a million timers cost on a manual clock, with criterion's statistics: `cargo bench --bench timer`, then again after
+//! a change, and criterion says what that did.
 //!
-//! `cargo bench`. Each figure is for a million operations: microseconds per million are nanoseconds per operation.
+//! It is the quick look at one's own change. How other timers do the same works is `benches/peers`, whose names these are;
+//! what a change costs in instructions is `benches/instructions`. Each figure is for a million operations: milliseconds for
+//! all of them are nanoseconds for one.
 
+use std::collections::VecDeque;
 use std::hint::black_box;
+use std::num::NonZeroU64;
 
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use tickwheel::{Clock, Config, Handle, Released, Timer, When};
 
 const COUNT: u64 = 1_000_000;
 const HOUR_US: u64 = 3_600_000_000;
+const MINUTE_MS: u64 = 60_000;
+const AT_A_TIME: usize = 64;
 
-/// Delays without a pattern, from the fractional parts of multiples of the golden ratio.
-fn delays_us(spread_us: u64) -> impl Iterator<Item = u64> {
-    (0..COUNT).map(move |i| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 11) % spread_us)
+/// The rolling time-outs: in each of so many milliseconds some are added, and after 10 ms all but 1 of 100 cancelled.
+const ROLLING_FOR_MS: u64 = 40_000;
+const ROLLING_PER_MS: u64 = COUNT / ROLLING_FOR_MS;
+const ROLLING_LAG: usize = 10 * ROLLING_PER_MS as usize;
+const ROLLING_DELAY: When = When::AfterUs(30_000_000);
+
+type Numbers = Timer<NonZeroU64>;
+
+/// Numbers without a pattern, from the fractional parts of multiples of the golden ratio.
+fn numbers() -> impl Iterator<Item = u64> {
+    (1..=COUNT).map(|number| number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 11)
 }
 
-fn empty() -> Timer<Box<u64>> {
+fn delays(within_us: u64) -> impl Iterator<Item = When> {
+    numbers().map(move |number| When::AfterUs(number % within_us))
+}
+
+fn empty() -> Numbers {
     Timer::new(&Config::default(), Clock::manual(0)).expect("the default settings are good")
 }
 
-fn filled(spread_us: u64) -> (Timer<Box<u64>>, Vec<Handle>) {
+fn add(timer: &Numbers, delay: When) -> Handle {
+    timer.add(delay, NonZeroU64::MIN, 0).expect("in range")
+}
+
+/// A timer and its handles, in another order than that of the adds.
+fn filled() -> (Numbers, Vec<Handle>) {
     let timer = empty();
-    let add = |delay_us| timer.add(When::AfterUs(delay_us), Box::new(delay_us), 0).expect("in range");
-    let handles = delays_us(spread_us).map(add).collect();
-    (timer, handles)
+    let mut keyed: Vec<_> = numbers().zip(delays(HOUR_US).map(|delay| add(&timer, delay))).collect();
+    keyed.sort_unstable_by_key(|(key, _)| *key);
+    (timer, keyed.into_iter().map(|(_, handle)| handle).collect())
 }
 
-fn shuffled(handles: &[Handle]) -> Vec<Handle> {
-    let mut keyed: Vec<_> = handles.iter().zip(delays_us(u64::MAX >> 11)).collect();
-    keyed.sort_by_key(|(_, key)| *key);
-    keyed.into_iter().map(|(handle, _)| *handle).collect()
+fn moves() -> (Numbers, Vec<(Handle, When)>) {
+    let (timer, handles) = filled();
+    (timer, handles.into_iter().zip(delays(HOUR_US)).collect())
 }
 
-fn insert(c: &mut Criterion) {
-    c.bench_function("insert 1M over an hour", |b| {
-        b.iter_batched(
-            empty,
-            |timer| {
-                for delay_us in delays_us(HOUR_US) {
-                    black_box(timer.add(When::AfterUs(delay_us), Box::new(delay_us), 0).expect("in range"));
-                }
-                timer
-            },
-            BatchSize::PerIteration,
-        );
-    });
+fn insert() -> Numbers {
+    let timer = empty();
+    for delay in delays(HOUR_US) {
+        black_box(add(&timer, delay));
+    }
+    timer
 }
 
-fn cancel(c: &mut Criterion) {
-    let setup = || {
-        let (timer, handles) = filled(HOUR_US);
-        (timer, shuffled(&handles))
-    };
-    c.bench_function("cancel 1M in random order", |b| {
-        b.iter_batched(
-            setup,
-            |(timer, handles)| {
-                for handle in handles {
-                    assert!(timer.cancel(handle).is_some());
-                }
-                assert!(timer.is_empty());
-                timer
-            },
-            BatchSize::PerIteration,
-        );
-    });
+fn cancel((timer, handles): (Numbers, Vec<Handle>)) -> Numbers {
+    for handle in handles {
+        assert!(timer.cancel(handle).is_some());
+    }
+    timer
 }
 
-fn fire(c: &mut Criterion) {
-    c.bench_function("fire 1M within 60 s, a wake-up per event", |b| {
-        b.iter_batched(
-            || filled(60_000_000).0,
-            |timer| {
-                let mut last_us = 0;
-                while let Some(event_us) = timer.next_event_us() {
-                    timer.clock().set_us(event_us.max(last_us + 1000));
-                    timer.advance(&mut |batch: Released| {
-                        for handle in batch.handles {
-                            let claimed = timer.claim(handle).expect("nothing was cancelled");
-                            assert!(claimed.due_us >= last_us, "in order");
-                            last_us = claimed.due_us;
-                            timer.finish(1);
-                        }
-                    });
-                }
-                timer
-            },
-            BatchSize::PerIteration,
-        );
-    });
+fn cancel_many((timer, handles): (Numbers, Vec<Handle>)) -> Numbers {
+    for handles in handles.chunks(AT_A_TIME) {
+        assert_eq!(timer.cancel_many(handles).len(), handles.len());
+    }
+    timer
+}
+
+fn reset((timer, moves): (Numbers, Vec<(Handle, When)>)) -> Numbers {
+    for (handle, delay) in moves {
+        black_box(timer.reschedule(handle, delay).expect("in range").expect("pending"));
+    }
+    timer
+}
+
+fn reset_many((timer, moves): (Numbers, Vec<(Handle, When)>)) -> Numbers {
+    for moves in moves.chunks(AT_A_TIME) {
+        black_box(timer.reschedule_many(moves).expect("in range"));
+    }
+    timer
+}
+
+fn due_within_a_minute() -> Numbers {
+    let timer = empty();
+    for delay in delays(MINUTE_MS * 1000) {
+        add(&timer, delay);
+    }
+    timer
+}
+
+fn claim(timer: &Numbers, released: Released) {
+    for handle in released.handles {
+        black_box(timer.claim(handle).expect("nothing was cancelled"));
+        timer.finish(1);
+    }
+}
+
+fn fire(timer: Numbers) -> Numbers {
+    for now_ms in 1..=MINUTE_MS {
+        timer.clock().set_us(now_ms * 1000);
+        timer.advance(&mut |released| claim(&timer, released));
+    }
+    assert!(timer.is_empty());
+    timer
+}
+
+fn rolling() -> Numbers {
+    let timer = empty();
+    let mut live = VecDeque::with_capacity(ROLLING_LAG + 1);
+    for number in 0..COUNT {
+        live.push_back(add(&timer, ROLLING_DELAY));
+        if live.len() > ROLLING_LAG
+            && let Some(handle) = live.pop_front()
+            && number % 100 != 0
+        {
+            assert!(timer.cancel(handle).is_some());
+        }
+        if number % ROLLING_PER_MS == 0 {
+            timer.clock().set_us(number / ROLLING_PER_MS * 1000);
+            timer.advance(&mut |released| claim(&timer, released));
+        }
+    }
+    timer
+}
+
+fn works(c: &mut Criterion) {
+    let each = BatchSize::PerIteration;
+    c.bench_function("insert", |b| b.iter_with_large_drop(insert));
+    c.bench_function("cancel, one by one", |b| b.iter_batched(filled, cancel, each));
+    c.bench_function("cancel, 64 at a time", |b| b.iter_batched(filled, cancel_many, each));
+    c.bench_function("fire all, claimed", |b| b.iter_batched(due_within_a_minute, fire, each));
+    c.bench_function("reset, one by one", |b| b.iter_batched(moves, reset, each));
+    c.bench_function("reset, 64 at a time", |b| b.iter_batched(moves, reset_many, each));
+    c.bench_function("rolling time-outs", |b| b.iter_with_large_drop(rolling));
 }
 
 criterion_group! {
     name = benches;
     config = Criterion::default().sample_size(10);
-    targets = insert, cancel, fire
+    targets = works
 }
 criterion_main!(benches);

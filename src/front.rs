@@ -1,15 +1,16 @@
 //! The front: what has left the wheel, by (due instant, add number).
 //!
-//! The wheel sorts to the tick, the front sorts the last tick (T5, T6). Most of it arrives in order, so it is a queue
-//! with a heap beside it for the stragglers: O(1) for what comes in order, O(log) for the rest. A cancelled entry's key
-//! stays until it comes to the head, or until half of the keys are dead and they are swept.
+//! The wheel sorts to the tick, the front sorts the last tick (T5, T6). Most of it arrives in order, so it is a run of
+//! keys with a tree beside it for the stragglers: O(1) for what comes in order, O(log) for the rest. The run is kept in
+//! pages and a tree has nodes, so millions of keys come and go without one long copy. A cancelled entry's key stays until
+//! it comes to the head, or until all of its page are dead; of the stragglers a few are looked at for each that dies.
 //!
-//! Example: keys 3, 5, 4 come in; 3 and 5 join the queue, 4 the heap; out they come as 3, 4, 5.
+//! Example: keys 3, 5, 4 come in; 3 and 5 join the run, 4 the tree; out they come as 3, 4, 5.
 
 #![forbid(unsafe_code)]
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
+use std::ops::Bound;
 
 use crate::wheel::Handle;
 
@@ -28,85 +29,183 @@ impl Key {
     }
 }
 
-/// Sweeping fewer dead keys than this is not worth it.
-const SWEEP: usize = 64;
-/// An empty front keeps room for this many keys.
-const KEEP: usize = 1024;
+/// Keys in a page of the run.
+const PAGE: usize = 1024;
+/// So many stragglers are looked at for each that dies: at most about one in three is dead.
+const LOOKED_AT: usize = 4;
+/// Where a key stands that is a straggler; pages have lower numbers.
+const STRAGGLER: u32 = u32::MAX;
+/// Pages are numbered in a circle: there are never nearly so many.
+const NUMBERS: u32 = u32::MAX >> 1;
+
+#[derive(Debug, Default)]
+struct Page {
+    keys: Vec<Key>,
+    /// How many have been read.
+    read: usize,
+    live: usize,
+}
 
 #[derive(Debug, Default)]
 pub(crate) struct Front {
-    run: VecDeque<Key>,
-    stragglers: BinaryHeap<Reverse<Key>>,
-    /// Keys whose entry was cancelled.
-    dead: usize,
+    run: VecDeque<Page>,
+    /// The number of the first page of the run.
+    first: u32,
+    /// The latest key that joined the run, while there is one.
+    last: Option<Key>,
+    stragglers: BTreeSet<Key>,
+    /// The last straggler that was looked at.
+    looked_at: Option<Key>,
+    live: usize,
+    /// Memory for the next page.
+    spare: Vec<Key>,
 }
 
 impl Front {
     /// How many entries wait here.
     pub(crate) fn len(&self) -> usize {
-        self.run.len() + self.stragglers.len() - self.dead
+        self.live
     }
 
-    pub(crate) fn push(&mut self, key: Key) {
-        if self.run.back().is_none_or(|last| *last < key) {
-            self.run.push_back(key);
-        } else {
-            self.stragglers.push(Reverse(key));
+    /// Takes a key in; where it stands, for [`Front::cancelled`].
+    pub(crate) fn push(&mut self, key: Key) -> u32 {
+        self.live += 1;
+        if self.last.is_some_and(|last| last >= key) {
+            self.stragglers.insert(key);
+            return STRAGGLER;
         }
-    }
-
-    /// The earliest key, dead or alive.
-    pub(crate) fn peek(&self) -> Option<Key> {
-        match (self.run.front(), self.stragglers.peek()) {
-            (Some(run), Some(Reverse(straggler))) => Some(*run.min(straggler)),
-            (Some(key), None) | (None, Some(Reverse(key))) => Some(*key),
-            (None, None) => None,
+        self.last = Some(key);
+        if self.run.back().is_none_or(|page| page.keys.len() == PAGE) {
+            self.run.push_back(Page { keys: std::mem::take(&mut self.spare), ..Page::default() });
         }
+        let number = self.first.wrapping_add(self.run.len() as u32 - 1) & NUMBERS;
+        if let Some(page) = self.run.back_mut() {
+            page.keys.push(key);
+            page.live += 1;
+        }
+        number
     }
 
-    /// Takes the earliest key out, dead or alive, if it may go.
-    pub(crate) fn pop_if(&mut self, may_go: impl FnOnce(&Key) -> bool) -> Option<Key> {
-        let straggler = self.stragglers.peek().map(|Reverse(key)| key);
-        let popped = match self.run.front() {
-            Some(first) if straggler.is_none_or(|straggler| first < straggler) => {
-                may_go(first).then(|| self.run.pop_front()).flatten()
+    /// The earliest key that is alive.
+    pub(crate) fn peek(&mut self, is_alive: impl Fn(&Key) -> bool) -> Option<Key> {
+        self.head(is_alive).map(|(key, _)| key)
+    }
+
+    /// Takes the earliest key out that is alive, if it may go.
+    pub(crate) fn pop_if(&mut self, is_alive: impl Fn(&Key) -> bool, may_go: impl Fn(&Key) -> bool) -> Option<Key> {
+        // Nearly always there are no stragglers.
+        if self.stragglers.is_empty()
+            && let Some(page) = self.run.front_mut()
+            && let Some(key) = page.keys.get(page.read).copied()
+            && is_alive(&key)
+        {
+            if !may_go(&key) {
+                return None;
             }
-            _ => straggler.is_some_and(may_go).then(|| self.stragglers.pop().map(|Reverse(key)| key)).flatten(),
-        };
-        if popped.is_some() && self.run.is_empty() && self.stragglers.is_empty() {
-            self.run.shrink_to(KEEP);
-            self.stragglers.shrink_to(KEEP);
+            page.live -= 1;
+            self.live -= 1;
+            self.read_one();
+            return Some(key);
         }
-        popped
+        let (key, is_straggler) = self.head(is_alive).filter(|(key, _)| may_go(key))?;
+        self.live -= 1;
+        if is_straggler {
+            self.stragglers.pop_first();
+        } else {
+            if let Some(page) = self.run.front_mut() {
+                page.live -= 1;
+            }
+            self.read_one();
+        }
+        Some(key)
     }
 
-    /// A key that was popped was dead.
-    pub(crate) fn was_dead(&mut self) {
-        self.dead -= 1;
-    }
-
-    /// An entry that waits here was cancelled. O(1) amortized.
-    pub(crate) fn cancelled(&mut self, is_alive: impl Fn(&Key) -> bool) {
-        self.dead += 1;
-        if self.dead >= SWEEP && self.dead > self.len() {
-            self.run.retain(&is_alive);
-            self.run.shrink_to(self.run.len() * 2);
-            self.stragglers.retain(|Reverse(key)| is_alive(key));
-            self.stragglers.shrink_to(self.stragglers.len() * 2);
-            self.dead = 0;
+    /// An entry was cancelled that stands there. O(1), of a straggler O(log); at most a page's work.
+    pub(crate) fn cancelled(&mut self, position: u32, is_alive: impl Fn(&Key) -> bool) {
+        self.live -= 1;
+        if position == STRAGGLER {
+            self.look_at_stragglers(is_alive);
+            return;
+        }
+        let page = &mut self.run[(position.wrapping_sub(self.first) & NUMBERS) as usize];
+        page.live -= 1;
+        if page.live == 0 {
+            (page.keys, page.read) = (Vec::new(), 0);
+            self.drop_read_pages();
         }
     }
 
     /// What it takes of memory.
     pub(crate) fn bytes(&self) -> usize {
-        (self.run.capacity() + self.stragglers.capacity()) * size_of::<Key>()
+        let keys: usize = self.run.iter().map(|page| page.keys.capacity()).sum();
+        (keys + self.stragglers.len() + self.spare.capacity()) * size_of::<Key>()
+            + self.run.capacity() * size_of::<Page>()
     }
 
-    /// Every key in order, the dead ones too. O(n log n).
+    /// Every key in order, dead ones among them. O(n log n).
     pub(crate) fn sorted(&self) -> Vec<Key> {
-        let mut keys: Vec<_> = self.run.iter().copied().chain(self.stragglers.iter().map(|key| key.0)).collect();
+        let run = self.run.iter().flat_map(|page| &page.keys[page.read..]);
+        let mut keys: Vec<_> = run.chain(&self.stragglers).copied().collect();
         keys.sort_unstable();
         keys
+    }
+
+    /// The earliest key that is alive, and whether it is a straggler; dead ones before it are dropped.
+    fn head(&mut self, is_alive: impl Fn(&Key) -> bool) -> Option<(Key, bool)> {
+        loop {
+            let run = self.run.front().map(|page| page.keys[page.read]);
+            let straggler = self.stragglers.first().copied();
+            let (key, is_straggler) = match (run, straggler) {
+                (Some(run), Some(straggler)) => (run.min(straggler), straggler < run),
+                (Some(run), None) => (run, false),
+                (None, straggler) => (straggler?, true),
+            };
+            if is_alive(&key) {
+                return Some((key, is_straggler));
+            }
+            if is_straggler {
+                self.stragglers.pop_first();
+            } else {
+                self.read_one();
+            }
+        }
+    }
+
+    /// Goes round among the stragglers, a few at a time, and drops the dead.
+    fn look_at_stragglers(&mut self, is_alive: impl Fn(&Key) -> bool) {
+        for _ in 0..LOOKED_AT {
+            let after = self.looked_at.map_or(Bound::Unbounded, Bound::Excluded);
+            self.looked_at = self.stragglers.range((after, Bound::Unbounded)).next().copied();
+            if let Some(key) = self.looked_at.filter(|key| !is_alive(key)) {
+                self.stragglers.remove(&key);
+            }
+        }
+    }
+
+    /// Moves past the first key of the run.
+    fn read_one(&mut self) {
+        if let Some(page) = self.run.front_mut() {
+            page.read += 1;
+            if page.read == page.keys.len() {
+                self.drop_read_pages();
+            }
+        }
+    }
+
+    /// Drops pages at the head of the run that have nothing left to read.
+    fn drop_read_pages(&mut self) {
+        while self.run.front().is_some_and(|page| page.read == page.keys.len())
+            && let Some(page) = self.run.pop_front()
+        {
+            self.first = self.first.wrapping_add(1) & NUMBERS;
+            if page.keys.capacity() > self.spare.capacity() {
+                self.spare = page.keys;
+                self.spare.clear();
+            }
+        }
+        if self.run.is_empty() {
+            self.last = None;
+        }
     }
 }
 
@@ -125,21 +224,72 @@ mod tests {
             front.push(key);
         }
         let mut out = Vec::new();
-        while let Some(key) = front.pop_if(|_| true) {
+        while let Some(key) = front.pop_if(|_| true, |_| true) {
             out.push((key.due_us, key.number));
         }
-        assert_eq!(front.len(), 0);
         assert_eq!(out, [(3, 1), (4, 3), (4, 5), (5, 0), (5, 2), (9, 4)]);
+        assert_eq!(front.len(), 0);
     }
 
     #[test]
-    fn cancelled_keys_are_swept_when_they_are_the_most() {
+    fn what_may_not_go_stays() {
         let mut front = Front::default();
-        for number in 0..1000 {
-            front.push(key(number, number));
+        front.push(key(3, 1));
+        assert_eq!(front.pop_if(|_| true, |key| key.due_us < 3), None);
+        assert_eq!((front.peek(|_| true), front.len()), (Some(key(3, 1)), 1));
+    }
+
+    /// Everything at once, against a sorted list: pages that fill, die and go, stragglers, pops in between.
+    #[test]
+    fn any_mix_of_pushes_cancels_and_pops_comes_out_in_order() {
+        let mut front = Front { first: NUMBERS - 3, ..Front::default() };
+        let mut alive = std::collections::BTreeMap::new();
+        let mut seed = 1_u64;
+        for number in 0..60_000_u64 {
+            seed = seed.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+            let random = seed >> 33;
+            let due_us = if random.is_multiple_of(16) { number / 2 } else { number };
+            let position = front.push(key(due_us, number));
+            alive.insert((due_us, number), position);
+            // In turn mostly more comes than goes, and the other way round; cancels take from anywhere.
+            let cancels = if number / 5000 % 2 == 0 { random % 2 } else { 1 + random % 2 };
+            for turn in 0..cancels {
+                let from = (due_us.saturating_sub(random % 4000 + turn), 0);
+                if let Some((&(due, number), &position)) = alive.range(from..).next() {
+                    alive.remove(&(due, number));
+                    front.cancelled(position, |key| alive.contains_key(&(key.due_us, key.number)));
+                }
+            }
+            if random.is_multiple_of(3) {
+                let popped = front.pop_if(|key| alive.contains_key(&(key.due_us, key.number)), |_| true);
+                assert_eq!(popped.map(|key| (key.due_us, key.number)), alive.pop_first().map(|(key, _)| key));
+            }
+            assert_eq!(front.len(), alive.len());
         }
-        for number in 0..990 {
-            front.cancelled(|key| key.number > number);
+        while let Some(popped) = front.pop_if(|key| alive.contains_key(&(key.due_us, key.number)), |_| true) {
+            assert_eq!(Some((popped.due_us, popped.number)), alive.pop_first().map(|(key, _)| key));
+        }
+        assert!(alive.is_empty() && front.run.is_empty());
+    }
+
+    #[test]
+    fn cancelled_keys_give_their_memory_back() {
+        let mut front = Front::default();
+        let positions: Vec<_> = (0..100_000).map(|number| front.push(key(number, number))).collect();
+        let full = front.bytes();
+        for (number, position) in (0..).zip(&positions[..99_000]) {
+            front.cancelled(*position, |key| key.number > number);
+        }
+        assert_eq!(front.len(), 1000);
+        assert!(front.bytes() < full / 20, "{} of {full}", front.bytes());
+    }
+
+    #[test]
+    fn cancelled_stragglers_go_too() {
+        let mut front = Front::default();
+        let positions: Vec<_> = (0..1000).rev().map(|number| front.push(key(number, number))).collect();
+        for (number, position) in (0..1000).rev().zip(positions).take(990) {
+            front.cancelled(position, |key| key.number < number);
         }
         assert_eq!(front.len(), 10);
         assert!(front.sorted().len() < 200);

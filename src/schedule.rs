@@ -54,6 +54,7 @@ pub(crate) struct Schedule<T> {
     /// Buffers of `flush`, kept for their memory.
     arm: Vec<Armed>,
     leave: Vec<u32>,
+    leaving: Vec<Key>,
 }
 
 /// A claimed task: the caller runs it now, nobody else ever will.
@@ -81,6 +82,7 @@ impl<T> Schedule<T> {
             flushed_ms: None,
             arm: Vec::new(),
             leave: Vec::new(),
+            leaving: Vec::new(),
         }
     }
 
@@ -119,7 +121,7 @@ impl<T> Schedule<T> {
             return Some((moved, wake_us, number));
         };
         self.next_number = number;
-        self.left(was.place);
+        self.left(was.place, was.position);
         let wake_us = self.placed(placed, Key { due_us, number, slot: moved.slot, generation: moved.generation });
         Some((moved, wake_us, was.number))
     }
@@ -129,7 +131,7 @@ impl<T> Schedule<T> {
     fn placed(&mut self, placed: Placed, key: Key) -> u64 {
         match placed {
             Placed::Front => {
-                self.front.push(key);
+                self.push_front(key);
                 ready_us(self.precision, key.due_us)
             }
             Placed::Arm(armed) => {
@@ -142,20 +144,20 @@ impl<T> Schedule<T> {
 
     /// Notes that an entry left this place before it was claimed.
     #[inline]
-    fn left(&mut self, place: Place) {
+    fn left(&mut self, place: Place, position: u32) {
         if place == Place::RELEASED {
             self.released -= 1;
         } else if place == Place::FRONT {
             let slab = &self.wheel.slab;
-            self.front.cancelled(|key| slab.get(key.handle()).is_some());
+            self.front.cancelled(position, |key| slab.get(key.handle()).is_some());
         }
     }
 
     /// Takes a task out that has not been claimed. O(1); where the front is swept, amortized.
     #[inline]
     pub(crate) fn remove(&mut self, handle: Handle) -> Option<T> {
-        let Removed { task, place, .. } = self.wheel.remove(handle)?;
-        self.left(place);
+        let Removed { task, place, position } = self.wheel.remove(handle)?;
+        self.left(place, position);
         Some(task)
     }
 
@@ -269,9 +271,16 @@ impl<T> Schedule<T> {
         for armed in arm.drain(..) {
             self.queue.push(armed);
         }
-        for slot in leave.drain(..) {
-            self.push_front(slot);
-        }
+        let key = |slot: u32| {
+            let entry = self.wheel.slab.at(slot);
+            Key { due_us: entry.due_us, number: entry.number, slot, generation: entry.generation() }
+        };
+        self.leaving.extend(leave.drain(..).map(key));
+        // Sorted, a tick's keys join the run one behind the other; two or three steps of a bucket may still mix.
+        self.leaving.sort_unstable();
+        let mut leaving = std::mem::take(&mut self.leaving);
+        leaving.drain(..).for_each(|key| self.push_front(key));
+        self.leaving = leaving;
         (self.arm, self.leave) = (arm, leave);
         read
     }
@@ -280,15 +289,13 @@ impl<T> Schedule<T> {
         if out.capacity() == 0 {
             out.reserve(self.front.len().min(limit));
         }
+        let precision = self.precision;
         let mut count = 0;
-        while count < limit
-            && let Some(key) = self.front.pop_if(|key| ready_us(self.precision, key.due_us) <= now_us)
-        {
-            let Some(entry) = self.wheel.slab.get_mut(key.handle()) else {
-                self.front.was_dead();
-                continue;
-            };
-            entry.place = Place::RELEASED;
+        while count < limit {
+            let slab = &self.wheel.slab;
+            let is_alive = |key: &Key| slab.get(key.handle()).is_some();
+            let Some(key) = self.front.pop_if(is_alive, |key| ready_us(precision, key.due_us) <= now_us) else { break };
+            self.wheel.slab.at_mut(key.slot).place = Place::RELEASED;
             self.released += 1;
             out.push(key.handle());
             count += 1;
@@ -296,28 +303,22 @@ impl<T> Schedule<T> {
         count
     }
 
-    fn push_front(&mut self, slot: u32) {
-        let entry = self.wheel.slab.at(slot);
-        let (due_us, number, generation) = (entry.due_us, entry.number, entry.generation());
-        self.front.push(Key { due_us, number, slot, generation });
+    /// Takes an entry into the front, and tells it where it stands there.
+    fn push_front(&mut self, key: Key) {
+        let position = self.front.push(key);
+        self.wheel.slab.at_mut(key.slot).stand(Place::FRONT, position);
     }
 
-    /// The head of the front; dead keys on the way are dropped.
+    /// The head of the front.
     fn first(&mut self) -> Option<Key> {
-        while let Some(key) = self.front.peek() {
-            if self.wheel.slab.get(key.handle()).is_some() {
-                return Some(key);
-            }
-            self.front.pop_if(|_| true);
-            self.front.was_dead();
-        }
-        None
+        let slab = &self.wheel.slab;
+        self.front.peek(|key| slab.get(key.handle()).is_some())
     }
 
     /// The head of the bucket queue; empty buckets on the way are dropped (T9).
     fn head(&mut self) -> Option<Armed> {
         while let Some(head) = self.queue.peek() {
-            if !self.wheel.is_empty(head) {
+            if self.wheel.live(head) > 0 {
                 return Some(head);
             }
             self.queue.pop();

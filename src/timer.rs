@@ -28,6 +28,9 @@ use crate::wheel::{Handle, Place};
 /// How many entries a long operation moves before it lets the lock go.
 pub(crate) const STEP: usize = 1000;
 
+/// As [`STEP`], where the entries lie anywhere in memory.
+const HANDFUL: usize = 256;
+
 /// A pending task: what [`Timer::pending`] lists and [`Timer::drain`] takes out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pending<T> {
@@ -165,7 +168,7 @@ impl<T> Timer<T> {
     /// As [`Timer::reschedule`]; the first instant out of range ends it, and what comes after stays where it is.
     pub fn reschedule_many(&self, moves: &[(Handle, When)]) -> Result<Vec<Option<Handle>>, Error> {
         let mut moved = Vec::with_capacity(moves.len());
-        for moves in moves.chunks(STEP) {
+        for moves in moves.chunks(HANDFUL) {
             let handles: Vec<_> = moves.iter().map(|(handle, _)| *handle).collect();
             let mut wakes = false;
             let mut state = self.lock();
@@ -188,11 +191,13 @@ impl<T> Timer<T> {
     /// As [`Timer::cancel`] for many, and faster for each: the tasks that will never be claimed.
     pub fn cancel_many(&self, handles: &[Handle]) -> Vec<T> {
         let mut cancelled = Vec::with_capacity(handles.len());
-        for handles in handles.chunks(STEP) {
+        for handles in handles.chunks(HANDFUL) {
             let mut state = self.lock();
             state.schedule.wheel.touch(handles);
             cancelled.extend(handles.iter().filter_map(|handle| state.cancel(&self.clock, *handle)));
-            self.settle(state);
+            let wakes = self.settled(&state);
+            self.state.unlock_fair(state);
+            self.wake_if(wakes);
         }
         cancelled
     }
@@ -200,12 +205,17 @@ impl<T> Timer<T> {
     /// Lets the lock go after tasks were taken out, and tells who may have waited for that: a shutdown for the last
     /// released one, the reaper of an abandoned timer for the last of all.
     pub(crate) fn settle(&self, state: MutexGuard<'_, State<T>>) {
+        let wakes = self.settled(&state);
+        drop(state);
+        self.wake_if(wakes);
+    }
+
+    /// As [`Timer::settle`], with the lock still held; whether the reaper must be woken after it.
+    fn settled(&self, state: &State<T>) -> bool {
         if state.is_finished() {
             self.idle.notify_all();
         }
-        let wakes = state.is_orphan();
-        drop(state);
-        self.wake_if(wakes);
+        state.is_orphan()
     }
 
     /// Takes a released task in order to run it; `None` if it was cancelled. Call [`Timer::finish`] after it ran.

@@ -43,8 +43,8 @@ pub(crate) use imp::{
 #[cfg(feature = "python")]
 pub(crate) use queue::TryRecvError;
 
-/// How often a thread gives way to those who wait for a lock that it wants back.
-const GIVE_WAY: usize = 100;
+/// How often a thread gives way to those who wait for a lock that it wants back: for as long as it takes to wake one up.
+const GIVE_WAY: usize = if cfg!(tickwheel_model) { 100 } else { 1000 };
 
 impl<T> Mutex<T> {
     /// Lets the lock go in the middle of long work, and gives way to those who wait for it, within bounds.

@@ -121,7 +121,7 @@ impl<T> Wheel<T> {
     pub(crate) fn renew(&mut self, handle: Handle, due_us: u64, number: u64) -> Option<(Handle, Placed, Was)> {
         let (handle, was) = self.slab.renew(handle, due_us, number)?;
         if was.place.is_in_wheel() {
-            self.arrays.remove(was.place.0);
+            self.arrays.remove(was.place.0, was.position);
         }
         Some((handle, self.place(handle.slot, due_us, 0), was))
     }
@@ -139,7 +139,7 @@ impl<T> Wheel<T> {
     pub(crate) fn remove(&mut self, handle: Handle) -> Option<Removed<T>> {
         let removed = self.slab.remove(handle)?;
         if removed.place.is_in_wheel() {
-            self.arrays.remove(removed.place.0);
+            self.arrays.remove(removed.place.0, removed.position);
         }
         Some(removed)
     }
@@ -181,6 +181,12 @@ impl<T> Wheel<T> {
             let slots = self.arrays.from(flushing.array, flushing.position);
             let slots = &slots[..slots.len().min(limit - read).min(TOUCH)];
             if slots.is_empty() {
+                self.arrays.forget_page(flushing.array, flushing.position);
+                if let Some(next) = self.arrays.next_page(flushing.array, flushing.position) {
+                    flushing.position = next;
+                    read += 1;
+                    continue;
+                }
                 self.arrays.free(flushing.array);
                 if let Some(flushed) = &mut self.flushed {
                     let Flushing { level, expiration_ms, entries, .. } = flushing;
@@ -196,8 +202,9 @@ impl<T> Wheel<T> {
                     count += 1;
                 }
             }
-            read += slots.len();
-            flushing.position += slots.len() as u32;
+            let looked_at = slots.len();
+            read += looked_at;
+            flushing.position = self.arrays.read_on(flushing.array, flushing.position, looked_at);
             flushing.entries += count as u64;
             self.cascaded[flushing.level] += count as u64;
             for (slot, due_us) in &alive[..count] {
@@ -213,9 +220,9 @@ impl<T> Wheel<T> {
         limit
     }
 
-    /// Whether an armed bucket has nothing left in it.
-    pub(crate) fn is_empty(&self, armed: Armed) -> bool {
-        self.bucket(armed).array.is_none_or(|array| self.arrays.is_empty(array))
+    /// How many entries an armed bucket has.
+    pub(crate) fn live(&self, armed: Armed) -> usize {
+        self.bucket(armed).array.map_or(0, |array| self.arrays.live(array))
     }
 
     /// Disarms a bucket that was taken out of the queue because it is empty.
@@ -253,8 +260,9 @@ impl<T> Wheel<T> {
     /// The slots of a bucket, in order of add.
     pub(crate) fn slots(&self, bucket: &Bucket) -> impl Iterator<Item = u32> {
         let standing = move |array| {
-            let slots = self.arrays.from(array, 0).iter().copied().zip(0..);
-            slots.filter(move |(slot, position)| self.slab.standing_at(*slot, Place(array), *position).is_some())
+            std::iter::successors(Some(0), move |start| self.arrays.next_page(array, *start))
+                .flat_map(move |start| self.arrays.from(array, start).iter().copied().zip(start..))
+                .filter(move |(slot, position)| self.slab.standing_at(*slot, Place(array), *position).is_some())
         };
         bucket.array.into_iter().flat_map(standing).map(|(slot, _)| slot)
     }

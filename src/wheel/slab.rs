@@ -67,6 +67,7 @@ pub(crate) struct New<T> {
 pub(crate) struct Removed<T> {
     pub(crate) task: T,
     pub(crate) place: Place,
+    pub(crate) position: u32,
 }
 
 /// What an entry that was renewed had before.
@@ -74,6 +75,7 @@ pub(crate) struct Removed<T> {
 pub(crate) struct Was {
     pub(crate) number: u64,
     pub(crate) place: Place,
+    pub(crate) position: u32,
 }
 
 #[derive(Debug)]
@@ -159,7 +161,7 @@ impl<T> Slab<T> {
             return None;
         }
         let task = entry.task.take()?;
-        let place = std::mem::replace(&mut entry.place, Place::FREE);
+        let (place, position) = (std::mem::replace(&mut entry.place, Place::FREE), entry.position);
         // The last generation is never handed out, so a base of u32::MAX marks a page with nothing left to give.
         entry.generation += 1;
         if entry.generation < u32::MAX {
@@ -175,7 +177,7 @@ impl<T> Slab<T> {
         if page.live == 0 {
             self.give_back(index);
         }
-        Some(Removed { task, place })
+        Some(Removed { task, place, position })
     }
 
     /// Gives a task another instant and number, and its slot the next generation, as if it had been taken out and put in
@@ -186,7 +188,7 @@ impl<T> Slab<T> {
         if entry.generation + 1 == u32::MAX {
             return None;
         }
-        let was = Was { number: entry.number, place: entry.place };
+        let was = Was { number: entry.number, place: entry.place, position: entry.position };
         (entry.due_us, entry.number) = (due_us, number);
         entry.generation += 1;
         Some((Handle { slot: handle.slot, generation: entry.generation }, was))

@@ -1,50 +1,86 @@
 //! The timer beside what a Rust program would use instead.
+//!
+//!     peers [--repeats 5] [--count 1000000] [--only-work WORK] [--only-side SIDE] [--output FILE]
+//!     peers one WORK SIDE [--count 1000000]
+//!
+//! The first measures all and writes `build/bench/rust.json` for the report; a run of only some works or sides, which may
+//! be given several times, writes nothing unless `--output` says where, so that it does not take the place of a whole one.
+//! Exit code 1 if any side failed at any work; the rest is kept.
+//!
+//! The second measures one work on one side and prints the figure; the beginning of a name will do.
 
+mod cpu_time;
+mod driven;
+mod driver;
+mod hold;
+mod measured;
+mod memory;
+mod numbers;
 mod ours;
+mod pairs;
+mod plan;
+mod results;
 mod side;
 mod sides;
+mod watch;
 mod works;
 
-use sides::binary_heap::Heap;
-use sides::btree_map::Map;
-use sides::delay_queue::Queue;
-use sides::hash_wheel::HashWheel;
-use sides::nexus::Nexus;
-use sides::tickwheel::Tickwheel;
-use sides::tokio_sleep::Sleeps;
-use side::Side;
+use std::process::ExitCode;
 
-fn one<S: Side>(work: &str) -> f64 {
-    let count = 1_000_000;
-    match work {
-        "insert" => works::insert::<S>(count),
-        "cancel" => works::cancel::<S>(count),
-        "fire" => works::fire::<S>(count),
-        "reset" => works::reset::<S>(count),
-        "rolling" => works::rolling::<S>(),
-        "pair" => works::pairs::<S>(count),
-        _ => panic!("{work}"),
+use driver::Options;
+use lexopt::prelude::*;
+
+const OUTPUT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../build/bench/rust.json");
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::from(2)
+        }
     }
 }
-fn main() {
-    let args: Vec<String> = std::env::args().collect();
-    let (work, side) = (args[1].as_str(), args[2].as_str());
-    let ns = match (side, work) {
-        ("tickwheel", "pairs1") => ours::pairs(4_000_000, 1),
-        ("tickwheel", "cancel64") => ours::cancel_many(1_000_000, 64),
-        ("tickwheel", "reset64") => ours::reset_many(1_000_000, 64),
-        ("tickwheel", "pairs2") => ours::pairs(4_000_000, 2),
-        ("queue", "pairs1") => works::locked_pairs::<Queue>(1_000_000, 1),
-        ("queue", "pairs2") => works::locked_pairs::<Queue>(1_000_000, 2),
-        ("tickwheel", _) => one::<Tickwheel<false>>(work),
-        ("claims", _) => one::<Tickwheel<true>>(work),
-        ("queue", _) => one::<Queue>(work),
-        ("sleep", _) => one::<Sleeps>(work),
-        ("nexus", _) => one::<Nexus>(work),
-        ("hash", _) => one::<HashWheel>(work),
-        ("btree", _) => one::<Map>(work),
-        ("heap", _) => one::<Heap>(work),
-        _ => panic!(),
+
+/// Whether all went well.
+fn run() -> Result<bool, Box<dyn std::error::Error>> {
+    let (options, one) = parse()?;
+    let rows = plan::rows();
+    let [work, side] = match one.as_slice() {
+        [] => {
+            let quoted = |word: String| if word.contains(' ') { format!("'{word}'") } else { word };
+            let command = std::env::args().skip(1).fold("peers".to_owned(), |line, word| line + " " + &quoted(word));
+            return Ok(driver::measure_all(&options, &rows, command)?);
+        }
+        [one, work, side] if one == "one" => [work, side],
+        _ => return Err(format!("expected nothing, or one WORK SIDE, got {one:?}").into()),
     };
-    println!("{work:8} {side:10} {ns:8.1}");
+    let begins = |name: &str, asked: &str| name.to_lowercase().starts_with(&asked.to_lowercase());
+    let row = rows.iter().find(|row| row.works().any(|name| begins(name, work)) && begins(row.side, side));
+    let row = row.ok_or_else(|| format!("no work {work:?} of a side {side:?}: see src/plan.rs"))?;
+    println!("{}", row.measure(options.count));
+    Ok(true)
+}
+
+/// The options, and the words that are none.
+fn parse() -> Result<(Options, Vec<String>), lexopt::Error> {
+    let mut options = Options { repeats: 5, count: 1_000_000, only_work: vec![], only_side: vec![], output: None };
+    let mut words = Vec::new();
+    let mut arguments = lexopt::Parser::from_env();
+    while let Some(argument) = arguments.next()? {
+        match argument {
+            Long("repeats") => options.repeats = arguments.value()?.parse()?,
+            Long("count") => options.count = arguments.value()?.parse()?,
+            Long("only-work") => options.only_work.push(arguments.value()?.string()?),
+            Long("only-side") => options.only_side.push(arguments.value()?.string()?),
+            Long("output") => options.output = Some(arguments.value()?.into()),
+            Value(word) => words.push(word.string()?),
+            _ => return Err(argument.unexpected()),
+        }
+    }
+    if options.output.is_none() && options.only_work.is_empty() && options.only_side.is_empty() {
+        options.output = Some(OUTPUT.into());
+    }
+    Ok((options, words))
 }

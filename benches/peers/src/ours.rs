@@ -1,31 +1,37 @@
 //! Works that only this project's timer has calls for.
 
 use std::hint::black_box;
-use std::num::NonZeroU64;
+use std::rc::Rc;
 use std::time::Instant;
 
+use tickwheel::{Clock, Config, Timer};
+
+use crate::memory;
+use crate::numbers::{HOUR_MS, delays_ms, shuffle};
+use crate::pairs::{DELAY_MS, on_threads};
 use crate::side::Side;
-use crate::sides::tickwheel::{Tickwheel, after};
-use crate::works::{HOUR_MS, delays_ms, filled, on_threads, per_timer_ns, random, shuffled};
+use crate::sides::tickwheel::{Tickwheel, after, task};
+use crate::works::{per_timer_ns, shuffled};
+
+const AT_A_TIME: usize = 64;
 
 type Ours = Tickwheel<false>;
 
-/// Adds and cancels at once, from so many threads, on one timer.
-pub fn pairs(count: usize, threads: usize) -> f64 {
+/// As [`crate::pairs::two_locked`], with no lock but the timer's own.
+pub fn two_pairs(count: usize) -> f64 {
     let side = Ours::new();
-    on_threads(count, threads, |payload| {
-        let task = NonZeroU64::MIN.saturating_add(payload);
-        let handle = side.timer.add(after(30_000), task, 0).expect("in range");
+    let pair = |payload| {
+        let handle = side.timer.add(after(DELAY_MS), task(payload), 0).expect("in range");
         assert!(side.timer.cancel(black_box(handle)).is_some());
-    })
+    };
+    on_threads(count, 2, || (), pair)
 }
 
-/// As [`crate::works::cancel`], so many with each call.
-pub fn cancel_many(count: usize, at_a_time: usize) -> f64 {
-    let (side, keys) = filled::<Ours>(&delays_ms(count, HOUR_MS));
-    let keys = shuffled(keys);
+/// As [`crate::works::cancel`], many with each call.
+pub fn cancel_many(count: usize) -> f64 {
+    let (side, keys) = shuffled::<Ours>(count);
     let started = Instant::now();
-    for keys in keys.chunks(at_a_time) {
+    for keys in keys.chunks(AT_A_TIME) {
         assert_eq!(side.timer.cancel_many(keys).len(), keys.len());
     }
     let ns = per_timer_ns(started, count);
@@ -33,17 +39,39 @@ pub fn cancel_many(count: usize, at_a_time: usize) -> f64 {
     ns
 }
 
-/// As [`crate::works::reset`], so many with each call.
-pub fn reset_many(count: usize, at_a_time: usize) -> f64 {
-    let (side, keys) = filled::<Ours>(&delays_ms(count, HOUR_MS));
-    let again = random(11).map(|number| after(1 + number % HOUR_MS));
-    let moves: Vec<_> = shuffled(keys).into_iter().zip(again).collect();
+/// As [`crate::works::reset`], many with each call.
+pub fn reset_many(count: usize) -> f64 {
+    let (side, keys) = shuffled::<Ours>(count);
+    let mut again_ms = delays_ms(count, HOUR_MS);
+    shuffle(&mut again_ms);
+    let moves: Vec<_> = keys.into_iter().zip(again_ms.into_iter().map(after)).collect();
     let started = Instant::now();
-    for moves in moves.chunks(at_a_time) {
+    for moves in moves.chunks(AT_A_TIME) {
         let moved = side.timer.reschedule_many(moves).expect("in range");
         assert!(moved.iter().all(Option::is_some));
     }
     let ns = per_timer_ns(started, count);
     assert_eq!(side.len(), count);
     ns
+}
+
+/// As [`memory::after_all_have_gone`], and no task is kept after its cancel (T9).
+pub fn memory_after_all_have_gone(count: usize) -> f64 {
+    cancelled_tasks_go_at_once();
+    memory::after_all_have_gone::<Ours>(count)
+}
+
+fn cancelled_tasks_go_at_once() {
+    let timer = Timer::new(&Config::default(), Clock::manual(0)).expect("the default settings are good");
+    let task = Rc::new(());
+    let add = |delay_ms: &u64| timer.add(after(*delay_ms), Rc::clone(&task), 0).expect("in range");
+    let mut handles: Vec<_> = delays_ms(1000, HOUR_MS).iter().map(add).collect();
+    shuffle(&mut handles);
+    let (one_by_one, at_once) = handles.split_at(500);
+    for (handle, left) in one_by_one.iter().zip((500..1000).rev()) {
+        timer.cancel(*handle);
+        assert_eq!(Rc::strong_count(&task), 1 + left);
+    }
+    timer.cancel_many(at_once);
+    assert_eq!(Rc::strong_count(&task), 1);
 }

@@ -7,6 +7,9 @@ pub trait Side {
 
     fn new() -> Self;
 
+    /// What another thread than the one that made it does once, before it calls the others.
+    fn enter(&self) {}
+
     fn insert(&mut self, delay_ms: u64, payload: u64) -> Self::Key;
 
     /// Takes a timer off; `true` if it was pending.

@@ -1,48 +1,35 @@
-//! The works: each does one thing a million times on one side and gives nanoseconds for each time.
+//! The works that every side does: each does one thing so many times and gives nanoseconds for each time.
 //!
 //! What is timed is bracketed; filling, shuffling and checking are not part of it. Payloads are numbers from 0.
 
 use std::collections::VecDeque;
-use std::hint::black_box;
-use std::sync::Mutex;
 use std::time::Instant;
 
+use crate::numbers::{HOUR_MS, MINUTE_MS, delays_ms, shuffle};
 use crate::side::Side;
 
-pub const HOUR_MS: u64 = 3_600_000;
-pub const MINUTE_MS: u64 = 60_000;
-/// The rolling time-outs: so many a millisecond, for so long; 1 of 100 stays, the others go 10 ms later.
-const ROLLING_PER_MS: u64 = 100;
+/// The rolling time-outs go on for so long; 1 of 100 stays, the others go 10 ms later.
+pub const ROLLING_FOR_MS: u64 = 40_000;
 const ROLLING_DELAY_MS: u64 = 30_000;
-const ROLLING_FOR_MS: u64 = 40_000;
-const ROLLING_LAG: usize = 10 * ROLLING_PER_MS as usize;
-
-/// Numbers without a pattern (splitmix64).
-pub fn random(seed: u64) -> impl Iterator<Item = u64> {
-    (1..).map(move |i: u64| {
-        let mixed = (seed + i).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    })
-}
-
-/// Delays from 1 ms up to `within_ms`.
-pub fn delays_ms(count: usize, within_ms: u64) -> Vec<u64> {
-    random(count as u64).map(|number| 1 + number % within_ms).take(count).collect()
-}
-
-pub fn shuffled<T>(items: Vec<T>) -> Vec<T> {
-    let mut keyed: Vec<_> = random(7).zip(items).collect();
-    keyed.sort_unstable_by_key(|(key, _)| *key);
-    keyed.into_iter().map(|(_, item)| item).collect()
-}
 
 pub fn filled<S: Side>(delays_ms: &[u64]) -> (S, Vec<S::Key>) {
     let mut side = S::new();
     let keys = delays_ms.iter().zip(0..).map(|(delay_ms, payload)| side.insert(*delay_ms, payload)).collect();
     assert_eq!(side.len(), delays_ms.len());
     (side, keys)
+}
+
+/// As [`filled`], due at random within an hour, with the keys in another order.
+pub fn shuffled<S: Side>(count: usize) -> (S, Vec<S::Key>) {
+    let (side, mut keys) = filled(&delays_ms(count, HOUR_MS));
+    shuffle(&mut keys);
+    (side, keys)
+}
+
+fn forget_all<S: Side>(side: &mut S, keys: impl IntoIterator<Item = S::Key>) {
+    for key in keys {
+        side.forget(key);
+    }
 }
 
 pub fn per_timer_ns(started: Instant, count: usize) -> f64 {
@@ -59,13 +46,12 @@ pub fn insert<S: Side>(count: usize) -> f64 {
     }
     let ns = per_timer_ns(started, count);
     assert_eq!(side.len(), count);
-    keys.into_iter().for_each(|key| side.forget(key));
+    forget_all(&mut side, keys);
     ns
 }
 
 pub fn cancel<S: Side>(count: usize) -> f64 {
-    let (mut side, keys) = filled::<S>(&delays_ms(count, HOUR_MS));
-    let keys = shuffled(keys);
+    let (mut side, keys) = shuffled::<S>(count);
     let started = Instant::now();
     for key in keys {
         assert!(side.cancel(key));
@@ -78,7 +64,7 @@ pub fn cancel<S: Side>(count: usize) -> f64 {
 pub fn fire<S: Side>(count: usize) -> f64 {
     let delays_ms = delays_ms(count, MINUTE_MS);
     let (mut side, keys) = filled::<S>(&delays_ms);
-    keys.into_iter().for_each(|key| side.forget(key));
+    forget_all(&mut side, keys);
     let mut fired = Vec::with_capacity(count);
     let started = Instant::now();
     for _ in 0..MINUTE_MS {
@@ -92,9 +78,9 @@ pub fn fire<S: Side>(count: usize) -> f64 {
 }
 
 pub fn reset<S: Side>(count: usize) -> f64 {
-    let (mut side, keys) = filled::<S>(&delays_ms(count, HOUR_MS));
-    let keys = shuffled(keys);
-    let again_ms: Vec<_> = random(11).map(|number| 1 + number % HOUR_MS).take(count).collect();
+    let (mut side, keys) = shuffled::<S>(count);
+    let mut again_ms = delays_ms(count, HOUR_MS);
+    shuffle(&mut again_ms);
     let mut moved = Vec::with_capacity(count);
     let started = Instant::now();
     for (key, delay_ms) in keys.into_iter().zip(again_ms) {
@@ -102,21 +88,23 @@ pub fn reset<S: Side>(count: usize) -> f64 {
     }
     let ns = per_timer_ns(started, count);
     assert_eq!(side.len(), count);
-    moved.into_iter().for_each(|key| side.forget(key));
+    forget_all(&mut side, moved);
     ns
 }
 
-pub fn rolling<S: Side>() -> f64 {
+pub fn rolling<S: Side>(count: usize) -> f64 {
+    let per_ms = (count as u64 / ROLLING_FOR_MS).max(1);
+    let lag = 10 * per_ms as usize;
     let mut side = S::new();
-    let mut live = VecDeque::with_capacity(ROLLING_LAG + 1);
+    let mut live = VecDeque::with_capacity(lag + 1);
     let mut fired = Vec::new();
     let mut payload = 0;
     let started = Instant::now();
     for _ in 0..ROLLING_FOR_MS {
-        for _ in 0..ROLLING_PER_MS {
+        for _ in 0..per_ms {
             live.push_back((payload, side.insert(ROLLING_DELAY_MS, payload)));
             payload += 1;
-            if live.len() > ROLLING_LAG
+            if live.len() > lag
                 && let Some((payload, key)) = live.pop_front()
             {
                 if payload % 100 == 0 {
@@ -128,48 +116,9 @@ pub fn rolling<S: Side>() -> f64 {
         }
         side.tick(&mut fired);
     }
-    let ns = per_timer_ns(started, (ROLLING_FOR_MS * ROLLING_PER_MS) as usize);
-    let due = (ROLLING_FOR_MS - ROLLING_DELAY_MS) * ROLLING_PER_MS / 100;
+    let ns = per_timer_ns(started, payload as usize);
+    let due = (ROLLING_FOR_MS - ROLLING_DELAY_MS) * per_ms / 100;
     assert!(fired.len().abs_diff(due as usize) <= 1, "{} of {due} that stayed have fired", fired.len());
-    live.into_iter().for_each(|(_, key)| side.forget(key));
+    forget_all(&mut side, live.into_iter().map(|(_, key)| key));
     ns
-}
-
-/// One thread adds and cancels at once.
-pub fn pairs<S: Side>(count: usize) -> f64 {
-    let mut side = S::new();
-    let started = Instant::now();
-    for payload in 0..count as u64 {
-        let key = side.insert(ROLLING_DELAY_MS, payload);
-        assert!(side.cancel(black_box(key)));
-    }
-    per_timer_ns(started, count)
-}
-
-/// As [`pairs`], for timers that are not thread-safe, in a mutex: the lock is taken for every call, as in the others.
-pub fn locked_pairs<S: Side + Send>(count: usize, threads: usize) -> f64
-where
-    S::Key: Send,
-{
-    let side = Mutex::new(S::new());
-    on_threads(count, threads, |payload| {
-        let key = side.lock().expect("nobody panics").insert(ROLLING_DELAY_MS, payload);
-        assert!(side.lock().expect("nobody panics").cancel(black_box(key)));
-    })
-}
-
-/// Time from the start of the first to the end of the last, for each of `count` pairs, shared out between the threads.
-pub fn on_threads(count: usize, threads: usize, pair: impl Fn(u64) + Sync) -> f64 {
-    let barrier = std::sync::Barrier::new(threads + 1);
-    let started = std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                barrier.wait();
-                (0..(count / threads) as u64).for_each(&pair);
-            });
-        }
-        barrier.wait();
-        Instant::now()
-    });
-    per_timer_ns(started, count)
 }

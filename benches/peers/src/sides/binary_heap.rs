@@ -8,7 +8,7 @@ use crate::side::Side;
 
 #[derive(Default)]
 pub struct Heap {
-    heap: BinaryHeap<Reverse<(u64, u64, u64)>>,
+    pending: BinaryHeap<Reverse<(u64, u64, u64)>>,
     /// Numbers of cancelled entries that still stand in the heap.
     cancelled: HashSet<u64>,
     number: u64,
@@ -24,16 +24,16 @@ impl Side for Heap {
 
     fn insert(&mut self, delay_ms: u64, payload: u64) -> u64 {
         self.number += 1;
-        self.heap.push(Reverse((self.now_ms + delay_ms, self.number, payload)));
+        self.pending.push(Reverse((self.now_ms + delay_ms, self.number, payload)));
         self.number
     }
 
     fn cancel(&mut self, key: u64) -> bool {
         self.cancelled.insert(key);
-        if self.cancelled.len() > 64 && self.cancelled.len() * 2 > self.heap.len() {
+        if self.cancelled.len() > 64 && self.cancelled.len() * 2 > self.pending.len() {
             let cancelled = std::mem::take(&mut self.cancelled);
-            self.heap.retain(|Reverse((_, number, _))| !cancelled.contains(number));
-            self.heap.shrink_to_fit();
+            self.pending.retain(|Reverse((_, number, _))| !cancelled.contains(number));
+            self.pending.shrink_to_fit();
         }
         true
     }
@@ -45,11 +45,11 @@ impl Side for Heap {
 
     fn tick(&mut self, fired: &mut Vec<u64>) {
         self.now_ms += 1;
-        while let Some(Reverse((due_ms, number, payload))) = self.heap.peek().copied() {
+        while let Some(Reverse((due_ms, number, payload))) = self.pending.peek().copied() {
             if due_ms > self.now_ms {
                 return;
             }
-            self.heap.pop();
+            self.pending.pop();
             if self.cancelled.is_empty() || !self.cancelled.remove(&number) {
                 fired.push(payload);
             }
@@ -57,6 +57,6 @@ impl Side for Heap {
     }
 
     fn len(&self) -> usize {
-        self.heap.len() - self.cancelled.len()
+        self.pending.len() - self.cancelled.len()
     }
 }

@@ -6,7 +6,7 @@ use crate::side::Side;
 
 #[derive(Default)]
 pub struct Map {
-    map: BTreeMap<(u64, u64), u64>,
+    pending: BTreeMap<(u64, u64), u64>,
     number: u64,
     now_ms: u64,
 }
@@ -21,22 +21,22 @@ impl Side for Map {
     fn insert(&mut self, delay_ms: u64, payload: u64) -> Self::Key {
         self.number += 1;
         let key = (self.now_ms + delay_ms, self.number);
-        self.map.insert(key, payload);
+        self.pending.insert(key, payload);
         key
     }
 
     fn cancel(&mut self, key: Self::Key) -> bool {
-        self.map.remove(&key).is_some()
+        self.pending.remove(&key).is_some()
     }
 
     fn reset(&mut self, key: Self::Key, delay_ms: u64) -> Self::Key {
-        let payload = self.map.remove(&key).expect("pending");
+        let payload = self.pending.remove(&key).expect("pending");
         self.insert(delay_ms, payload)
     }
 
     fn tick(&mut self, fired: &mut Vec<u64>) {
         self.now_ms += 1;
-        while let Some(first) = self.map.first_entry() {
+        while let Some(first) = self.pending.first_entry() {
             if first.key().0 > self.now_ms {
                 return;
             }
@@ -45,6 +45,6 @@ impl Side for Map {
     }
 
     fn len(&self) -> usize {
-        self.map.len()
+        self.pending.len()
     }
 }

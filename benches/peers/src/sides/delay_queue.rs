@@ -7,7 +7,7 @@ use tokio::runtime::Runtime;
 use tokio_util::time::DelayQueue;
 use tokio_util::time::delay_queue::Key;
 
-use super::tokio_sleep::paused;
+use super::tokio_sleep::{enter, paused};
 use crate::side::Side;
 
 pub struct Queue {
@@ -20,6 +20,10 @@ impl Side for Queue {
 
     fn new() -> Self {
         Self { runtime: paused(), queue: DelayQueue::new() }
+    }
+
+    fn enter(&self) {
+        enter(self.runtime);
     }
 
     fn insert(&mut self, delay_ms: u64, payload: u64) -> Key {

@@ -14,7 +14,7 @@ pub struct Tickwheel<const CLAIMS: bool> {
 }
 
 /// Never 0, so that an entry is no larger than with a pointer.
-fn task(payload: u64) -> NonZeroU64 {
+pub fn task(payload: u64) -> NonZeroU64 {
     NonZeroU64::MIN.saturating_add(payload)
 }
 

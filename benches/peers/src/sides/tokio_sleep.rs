@@ -1,6 +1,7 @@
 //! tokio's own timer: a boxed `Sleep` for each, polled once so that it is registered.
 
 use std::cell::RefCell;
+use std::hint::black_box;
 use std::pin::Pin;
 use std::ptr::null;
 use std::task::{Context, RawWaker, RawWakerVTable, Waker};
@@ -9,14 +10,20 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::{Instant, Sleep, advance, sleep};
 
+use crate::pairs::{DELAY_MS, on_threads};
 use crate::side::Side;
 
-/// A runtime whose clock stands still, entered by this thread for good.
+/// A runtime whose clock stands still, entered by this thread.
 pub fn paused() -> &'static Runtime {
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().expect("a runtime");
     let runtime: &'static Runtime = Box::leak(Box::new(runtime));
-    std::mem::forget(runtime.enter());
+    enter(runtime);
     runtime
+}
+
+/// From here on the runtime's clock and timers are this thread's, for good.
+pub fn enter(runtime: &'static Runtime) {
+    std::mem::forget(runtime.enter());
 }
 
 thread_local! {
@@ -84,4 +91,15 @@ impl Side for Sleeps {
     fn len(&self) -> usize {
         self.count
     }
+}
+
+/// As [`crate::pairs::two_locked`], but with no lock but tokio's own: a sleep is made and dropped on any thread.
+pub fn two_pairs(count: usize) -> f64 {
+    let runtime = paused();
+    let pair = |payload| {
+        let mut sleep = Box::pin(sleep(Duration::from_millis(DELAY_MS)));
+        register(&mut sleep, payload);
+        drop(black_box(sleep));
+    };
+    on_threads(count, 2, || enter(runtime), pair)
 }

@@ -1,0 +1,57 @@
+"""Count the instructions of the timer's operations: `python -m benches.instructions`, from the repository's folder.
+
+Prints them for one operation each, as `counts.toml` has them: what `tests/python/test_instructions.py` holds later ones
+against. They depend on no clock, so the guard is as good on a busy machine; they do depend on the compiler, whose
+version stands beside them.
+
+The tool for this is iai-callgrind, now gungraun. It needs a runner of exactly its own version, to be installed
+separately, and its library would be one more thing that every build of the tests builds; callgrind itself says what is
+asked here. How long an operation takes is another question: see `benches/timer.rs` and `benches/peers`. That an entry
+takes 40 bytes is asserted in `src/wheel/slab.rs`.
+"""
+
+import os
+import re
+import subprocess
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).parents[2]
+CRATE: Final = ROOT / "benches/instructions"
+TARGET: Final = ROOT / "target/instructions"
+OPERATIONS: Final = ("add", "cancel", "cancel_many", "reschedule", "reschedule_many", "fire")
+HEADER: Final = """\
+# Instructions for one operation; the test lets 5 % more pass. After a change that is worth it, or with another rustc:
+#     .venv/bin/python -m benches.instructions > benches/instructions/counts.toml
+"""
+
+
+def main() -> None:
+    build()
+    counts = [f"{operation} = {count(operation):.1f}" for operation in OPERATIONS]
+    print(HEADER, f'rustc = "{rustc()}"', "", "[instructions]", *counts, sep="\n")
+
+
+def build() -> None:
+    command = ["cargo", "build", "--release", "--locked", "--quiet", "--manifest-path", str(CRATE / "Cargo.toml")]
+    subprocess.run(command, env=os.environ | {"CARGO_TARGET_DIR": str(TARGET)}, check=True)
+
+
+def count(operation: str) -> float:
+    """The instructions for one of them."""
+    valgrind = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", "--toggle-collect=*counted*"]
+    command = [*valgrind, str(TARGET / "release/instructions"), operation]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    collected = re.search(r"Collected : (\d+)", done.stderr)
+    if done.returncode or not collected or collected[1] == "0":
+        raise SystemExit(f"{' '.join(command)} counted nothing:\n{done.stderr}")
+    return int(collected[1]) / int(done.stdout)
+
+
+def rustc() -> str:
+    """The version of the compiler."""
+    return subprocess.run(["rustc", "--version"], capture_output=True, text=True, check=True).stdout.split()[1]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,125 @@
+//! One kind of operation, [`COUNT`] times on a timer with a manual clock, in [`counted`]: callgrind counts the instructions
+//! there and nowhere else. `python -m benches.instructions` runs it, `tests/python/test_instructions.py` holds the counts
+//! against bounds.
+//!
+//! Nothing depends on time or chance, so two runs give the same counts, to the instruction but for the allocator's.
+//!
+//!     instructions cancel     # prints COUNT
+
+use std::hint::black_box;
+use std::num::NonZeroU64;
+
+use tickwheel::{Clock, Config, Handle, Released, Timer, When};
+
+const COUNT: u64 = 50_000;
+const HOUR_US: u64 = 3_600_000_000;
+/// Some 17 are due in each millisecond, as of a million in a minute.
+const FIRE_WITHIN_MS: u64 = COUNT / 17;
+const AT_A_TIME: usize = 64;
+
+type Numbers = Timer<NonZeroU64>;
+
+/// What is counted: its name is what callgrind looks for.
+#[inline(never)]
+fn counted<R>(work: impl FnOnce() -> R) -> R {
+    work()
+}
+
+fn main() {
+    let timer = Timer::new(&Config::default(), Clock::manual(0)).expect("the default settings are good");
+    match std::env::args().nth(1).as_deref() {
+        Some("add") => add(&timer),
+        Some("cancel") => cancel(&timer),
+        Some("cancel_many") => cancel_many(&timer),
+        Some("reschedule") => reschedule(&timer),
+        Some("reschedule_many") => reschedule_many(&timer),
+        Some("fire") => fire(&timer),
+        other => panic!("an operation is expected, and not {other:?}"),
+    }
+    println!("{COUNT}");
+}
+
+fn add(timer: &Numbers) {
+    let delays = delays(HOUR_US);
+    counted(|| {
+        for delay in &delays {
+            black_box(timer.add(*delay, NonZeroU64::MIN, 0).expect("in range"));
+        }
+    });
+}
+
+fn cancel(timer: &Numbers) {
+    let handles = filled(timer);
+    counted(|| handles.iter().all(|handle| timer.cancel(*handle).is_some()));
+    assert!(timer.is_empty());
+}
+
+fn cancel_many(timer: &Numbers) {
+    let handles = filled(timer);
+    counted(|| {
+        for handles in handles.chunks(AT_A_TIME) {
+            black_box(timer.cancel_many(handles));
+        }
+    });
+    assert!(timer.is_empty());
+}
+
+fn reschedule(timer: &Numbers) {
+    let moves = moves(timer);
+    counted(|| {
+        for (handle, delay) in &moves {
+            black_box(timer.reschedule(*handle, *delay).expect("in range").expect("pending"));
+        }
+    });
+}
+
+fn reschedule_many(timer: &Numbers) {
+    let moves = moves(timer);
+    counted(|| {
+        for moves in moves.chunks(AT_A_TIME) {
+            black_box(timer.reschedule_many(moves).expect("in range"));
+        }
+    });
+}
+
+/// From the wheel to the claim.
+fn fire(timer: &Numbers) {
+    fill(timer, FIRE_WITHIN_MS * 1000);
+    counted(|| {
+        for now_ms in 1..=FIRE_WITHIN_MS {
+            timer.clock().set_us(now_ms * 1000);
+            timer.advance(&mut |released: Released| {
+                for handle in released.handles {
+                    black_box(timer.claim(handle).expect("nothing was cancelled"));
+                    timer.finish(1);
+                }
+            });
+        }
+    });
+    assert!(timer.is_empty());
+}
+
+/// Numbers without a pattern, from the fractional parts of multiples of the golden ratio.
+fn numbers() -> impl Iterator<Item = u64> {
+    (1..=COUNT).map(|number| number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 11)
+}
+
+fn delays(within_us: u64) -> Vec<When> {
+    numbers().map(|number| When::AfterUs(number % within_us)).collect()
+}
+
+fn fill(timer: &Numbers, within_us: u64) -> Vec<Handle> {
+    let add = |delay| timer.add(delay, NonZeroU64::MIN, 0).expect("in range");
+    delays(within_us).into_iter().map(add).collect()
+}
+
+/// Fills the timer, and gives the handles in another order.
+fn filled(timer: &Numbers) -> Vec<Handle> {
+    let mut keyed: Vec<_> = numbers().zip(fill(timer, HOUR_US)).collect();
+    keyed.sort_unstable_by_key(|(key, _)| *key);
+    keyed.into_iter().map(|(_, handle)| handle).collect()
+}
+
+fn moves(timer: &Numbers) -> Vec<(Handle, When)> {
+    filled(timer).into_iter().zip(delays(HOUR_US)).collect()
+}

@@ -1,0 +1,84 @@
+//! Measures all: each figure in a process of its own, all sides of all works in turn, and all of that again from the other
+//! end, so that no side has the quiet moments or the warm processor.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use crate::measured::Measured;
+use crate::plan::{Row, WORKS};
+use crate::results::{Results, median};
+
+pub struct Options {
+    pub repeats: usize,
+    pub count: usize,
+    pub only_work: Vec<String>,
+    pub only_side: Vec<String>,
+    pub output: Option<PathBuf>,
+}
+
+/// Whether every figure could be measured; those that could are kept.
+pub fn measure_all(options: &Options, rows: &[Row], command: String) -> Result<bool, String> {
+    for work in &options.only_work {
+        rows.iter().find(|row| row.stands_for(work)).ok_or_else(|| format!("no work {work:?}: see src/plan.rs"))?;
+    }
+    for side in &options.only_side {
+        rows.iter().find(|row| row.side == side).ok_or_else(|| format!("no side {side:?}: see src/plan.rs"))?;
+    }
+    let is_wanted = |row: &&Row| {
+        let only = &options.only_work;
+        (only.is_empty() || only.iter().any(|work| row.stands_for(work)))
+            && (options.only_side.is_empty() || options.only_side.iter().any(|side| row.side == side))
+    };
+    let rows = rows.iter().filter(is_wanted).map(|row| (row, Vec::new())).collect();
+    let mut results = Results { rows, count: options.count, repeats: options.repeats };
+    let mut failed = Vec::new();
+    for repeat in 1..=options.repeats {
+        for (row, measured) in &mut results.rows {
+            eprint!("{repeat}/{} {}: {}", options.repeats, row.work.name, row.side);
+            match in_a_process(row, options.count) {
+                Ok(one) => {
+                    eprintln!(" {:.1} {}", one.value, row.work.unit);
+                    measured.push(one);
+                }
+                Err(reason) => {
+                    eprintln!(" FAILED");
+                    failed.push(format!("{}: {}, repeat {repeat}: {reason}", row.work.name, row.side));
+                }
+            }
+        }
+        results.rows.reverse();
+    }
+    if options.repeats % 2 == 1 {
+        results.rows.reverse();
+    }
+    print_medians(&results);
+    if let Some(path) = &options.output {
+        results.write(path, command).map_err(|error| format!("{}: {error}", path.display()))?;
+    }
+    for failure in &failed {
+        eprintln!("FAILED {failure}");
+    }
+    Ok(failed.is_empty())
+}
+
+/// What `peers one` says; its own words are on stderr by then.
+fn in_a_process(row: &Row, count: usize) -> Result<Measured, String> {
+    let program = std::env::current_exe().map_err(|error| error.to_string())?;
+    let mut command = Command::new(program);
+    command.args(["one", row.work.name, row.side, "--count", &count.to_string()]);
+    let done = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output().map_err(|error| error.to_string())?;
+    if !done.status.success() {
+        return Err(done.status.to_string());
+    }
+    Measured::read(&String::from_utf8_lossy(&done.stdout))
+}
+
+fn print_medians(results: &Results) {
+    for work in &WORKS {
+        for (row, measured) in &results.rows {
+            if row.work == work && !measured.is_empty() {
+                println!("{:28} {:30} {:10.1} {}", work.name, row.side, median(measured).value, work.unit);
+            }
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! The plan: every work and every side that can do it, by the names that the report knows.
+
+use crate::measured::Measured;
+use crate::side::Side;
+use crate::sides::binary_heap::Heap;
+use crate::sides::btree_map::Map;
+use crate::sides::delay_queue::Queue;
+use crate::sides::hash_wheel::HashWheel;
+use crate::sides::nexus::Nexus;
+use crate::sides::tickwheel::Tickwheel;
+use crate::sides::tokio_sleep::{self, Sleeps};
+use crate::{driven, hold, memory, ours, pairs, works};
+
+#[derive(Debug, PartialEq, Eq)]
+pub struct Work {
+    pub name: &'static str,
+    pub unit: &'static str,
+    /// How many times as much as in the others is done: what is over too soon is done longer.
+    pub times: usize,
+}
+
+const fn ns(name: &'static str) -> Work {
+    Work { name, unit: "ns", times: 1 }
+}
+
+/// In the order of the report.
+pub static WORKS: [Work; 14] = [
+    ns("insert"),
+    ns("cancel, one by one"),
+    ns("cancel, 64 at a time"),
+    ns("fire all"),
+    ns("fire all, claimed"),
+    ns("reset, one by one"),
+    ns("reset, 64 at a time"),
+    Work { times: 4, ..ns("rolling time-outs") },
+    Work { times: 4, ..ns("pair, 1 thread") },
+    Work { times: 4, ..ns("pair, 2 threads") },
+    Work { unit: "bytes/timer", ..ns("memory at peak") },
+    Work { unit: "bytes/timer", ..ns("memory after all have gone") },
+    Work { unit: "µs", ..ns("longest hold, 1M") },
+    Work { unit: "µs", times: 6, ..ns("longest hold, 6M") },
+];
+
+/// One side at one work.
+pub struct Row {
+    pub work: &'static Work,
+    pub side: &'static str,
+    /// Another work that the figure stands for as well.
+    pub also: Option<&'static Work>,
+    measure: Box<dyn Fn(usize) -> Measured>,
+}
+
+impl Row {
+    pub fn count(&self, asked: usize) -> usize {
+        asked * self.work.times
+    }
+
+    pub fn measure(&self, asked: usize) -> Measured {
+        (self.measure)(self.count(asked))
+    }
+
+    /// The names of the works that it stands for.
+    pub fn works(&self) -> impl Iterator<Item = &'static str> {
+        [self.work].into_iter().chain(self.also).map(|work| work.name)
+    }
+
+    pub fn stands_for(&self, asked: &str) -> bool {
+        self.works().any(|work| work == asked)
+    }
+}
+
+pub fn rows() -> Vec<Row> {
+    let ours = Does::those_of_all::<Tickwheel<false>>("tickwheel")
+        .and("cancel, 64 at a time", ours::cancel_many)
+        .and("fire all", works::fire::<Tickwheel<false>>)
+        .and("fire all, claimed", works::fire::<Tickwheel<true>>)
+        .and("reset, 64 at a time", ours::reset_many)
+        .and("rolling time-outs", works::rolling::<Tickwheel<false>>)
+        .and("pair, 1 thread", pairs::alone::<Tickwheel<false>>)
+        .and("pair, 2 threads", ours::two_pairs)
+        .and("memory after all have gone", ours::memory_after_all_have_gone)
+        .and("longest hold, 1M", hold::longest)
+        .and("longest hold, 6M", hold::longest);
+    let queue = Does::those_of_all::<Queue>("DelayQueue")
+        .and_hands_out("fire all", driven::fire::<Queue>)
+        .and("memory after all have gone", memory::after_all_have_gone::<Queue>)
+        .and("rolling time-outs", driven::rolling::<Queue>)
+        .and("pair, 1 thread", pairs::alone_locked::<Queue>)
+        .and("pair, 2 threads", pairs::two_locked::<Queue>);
+    let sleeps = Does::those_of_all::<Sleeps>("tokio sleep")
+        .and_hands_out("fire all", driven::fire::<Sleeps>)
+        .and("memory after all have gone", memory::after_all_have_gone::<Sleeps>)
+        .and("rolling time-outs", driven::rolling::<Sleeps>)
+        .and("pair, 1 thread", pairs::alone::<Sleeps>)
+        .and("pair, 2 threads", tokio_sleep::two_pairs);
+    let nexus = Does::those_of_a_peer::<Nexus>("nexus-timer").and("pair, 2 threads", pairs::two_locked::<Nexus>);
+    // Its entries are counted by `Rc`: Rust keeps it on one thread.
+    let hash = Does::those_of_a_peer::<HashWheel>("hierarchical_hash_wheel_timer");
+    let map = Does::those_of_a_peer::<Map>("BTreeMap").and("pair, 2 threads", pairs::two_locked::<Map>);
+    let heap = Does::those_of_a_peer::<Heap>("BinaryHeap").and("pair, 2 threads", pairs::two_locked::<Heap>);
+
+    let mut rows: Vec<_> =
+        [ours, queue, sleeps, nexus, hash, map, heap].into_iter().flat_map(|does| does.rows).collect();
+    rows.sort_by_key(|row| WORKS.iter().position(|work| work == row.work)); // the sides of a work stay in order
+    rows
+}
+
+/// What one side does.
+struct Does {
+    side: &'static str,
+    rows: Vec<Row>,
+}
+
+impl Does {
+    fn those_of_all<S: Side + 'static>(side: &'static str) -> Self {
+        Self { side, rows: Vec::new() }
+            .and("insert", works::insert::<S>)
+            .and("cancel, one by one", works::cancel::<S>)
+            .and("reset, one by one", works::reset::<S>)
+            .and("memory at peak", memory::at_peak::<S>)
+    }
+
+    /// Of one that belongs to one thread, and is told the time.
+    fn those_of_a_peer<S: Side + 'static>(side: &'static str) -> Self {
+        Self::those_of_all::<S>(side)
+            .and_hands_out("fire all", works::fire::<S>)
+            .and("rolling time-outs", works::rolling::<S>)
+            .and("memory after all have gone", memory::after_all_have_gone::<S>)
+            .and("pair, 1 thread", pairs::alone_locked::<S>)
+    }
+
+    fn and<M: Into<Measured> + 'static>(mut self, work: &str, measure: fn(usize) -> M) -> Self {
+        let measure = Box::new(move |count| measure(count).into());
+        self.rows.push(Row { work: work_named(work), side: self.side, also: None, measure });
+        self
+    }
+
+    /// For those that fire payloads, and have none to claim.
+    fn and_hands_out<M: Into<Measured> + 'static>(self, work: &str, measure: fn(usize) -> M) -> Self {
+        let mut does = self.and(work, measure);
+        if let Some(row) = does.rows.last_mut() {
+            row.also = Some(work_named("fire all, claimed"));
+        }
+        does
+    }
+}
+
+fn work_named(name: &str) -> &'static Work {
+    WORKS.iter().find(|work| work.name == name).expect("a work of the plan")
+}
