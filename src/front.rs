@@ -130,7 +130,9 @@ impl Front {
         let page = &mut self.run[(position.wrapping_sub(self.first) & NUMBERS) as usize];
         page.live -= 1;
         if page.live == 0 {
-            (page.keys, page.read) = (Vec::new(), 0);
+            let keys = std::mem::take(&mut page.keys);
+            page.read = 0;
+            self.keep(keys);
             self.drop_read_pages();
         }
     }
@@ -192,16 +194,21 @@ impl Front {
         }
     }
 
+    /// Keeps the memory of a page for the next one, if it is the larger.
+    fn keep(&mut self, mut keys: Vec<Key>) {
+        if keys.capacity() > self.spare.capacity() {
+            keys.clear();
+            self.spare = keys;
+        }
+    }
+
     /// Drops pages at the head of the run that have nothing left to read.
     fn drop_read_pages(&mut self) {
         while self.run.front().is_some_and(|page| page.read == page.keys.len())
             && let Some(page) = self.run.pop_front()
         {
             self.first = self.first.wrapping_add(1) & NUMBERS;
-            if page.keys.capacity() > self.spare.capacity() {
-                self.spare = page.keys;
-                self.spare.clear();
-            }
+            self.keep(page.keys);
         }
         if self.run.is_empty() {
             self.last = None;

@@ -71,7 +71,7 @@ pub struct Timer<T> {
     /// Whoever waits for the callbacks to finish sleeps here.
     idle: Condvar,
     advancing: Mutex<()>,
-    /// Held by an `add_many` in steps, and by `close`: a batch goes in whole or not at all.
+    /// Held by an `add_many` or a `reschedule_many` in steps, and by `close`: a batch goes in whole or not at all.
     pub(crate) bulk: Mutex<()>,
 }
 
@@ -162,28 +162,33 @@ impl<T> Timer<T> {
         task
     }
 
-    /// As [`Timer::reschedule`] for many, in order, and faster for each: `None` for each that was claimed or taken out before.
+    /// As [`Timer::reschedule`] for many, in order, and faster for each: `None` for each that was claimed or taken out
+    /// before. All or nothing: every instant is checked before the first task moves.
     ///
     /// # Errors
-    /// As [`Timer::reschedule`]; the first instant out of range ends it, and what comes after stays where it is.
+    /// As [`Timer::reschedule`]; every task stays where it is then.
     pub fn reschedule_many(&self, moves: &[(Handle, When)]) -> Result<Vec<Option<Handle>>, Error> {
-        let mut moved = Vec::with_capacity(moves.len());
+        let _whole = self.bulk.lock();
+        let mut dues = Vec::with_capacity(moves.len());
         for moves in moves.chunks(HANDFUL) {
+            let state = self.lock();
+            let mut admitted = moves.iter().map(|(_, when)| state.admit(&self.clock, *when, 0));
+            admitted.try_for_each(|due| due.map(|due| dues.push(due)))?;
+        }
+        let mut moved = Vec::with_capacity(moves.len());
+        for (moves, dues) in moves.chunks(HANDFUL).zip(dues.chunks(HANDFUL)) {
             let handles: Vec<_> = moves.iter().map(|(handle, _)| *handle).collect();
             let mut wakes = false;
             let mut state = self.lock();
             state.schedule.wheel.touch(&handles);
-            let result = moves.iter().try_for_each(|(handle, when)| {
-                let due = state.admit(&self.clock, *when, 0)?;
-                moved.push(state.reschedule(*handle, due).map(|(handle, wakes_now)| {
+            moved.extend(handles.into_iter().zip(dues).map(|(handle, due)| {
+                state.reschedule(handle, *due).map(|(handle, wakes_now)| {
                     wakes |= wakes_now;
                     handle
-                }));
-                Ok(())
-            });
+                })
+            }));
             self.state.unlock_fair(state);
             self.wake_if(wakes);
-            result?;
         }
         Ok(moved)
     }

@@ -388,7 +388,7 @@ impl TimerTask {
         Ok(slf.get_type().qualname()?.into_any().unbind())
     }
 
-    /// It was cancelled: `task` came out of the slot. A one-shot task can never run again.
+    /// It was cancelled; a one-shot task can never run again.
     pub(super) fn ended(slf: &Bound<'_, Self>, handle: Handle) {
         Self::left_timer(slf, handle);
         let taken = slf.get().cell.with(slf.py(), Content::let_go);

@@ -98,6 +98,7 @@ impl Worker {
             std::mem::forget((shared, queue)); // the parent's
             return;
         }
+        py.detach(|| drop(queue)); // a sender may be at it
         // At exit the module may be gone already, and its lists with it.
         let _ = exit::leave(py, id);
     }

@@ -85,10 +85,11 @@ impl<T> Drop for Sender<T> {
 }
 
 impl<T> Receiver<T> {
-    /// For whoever has something else to do.
+    /// For whoever has something else to do. Waits for nothing, not for the lock either (border rule 2): while a sender is
+    /// at it, what he brings is not there yet.
     #[cfg(any(feature = "python", test))]
     pub(crate) fn try_recv(&self) -> Result<T, TryRecvError> {
-        let mut state = self.0.state.lock();
+        let Some(mut state) = self.0.state.try_lock() else { return Err(TryRecvError::Empty) };
         match state.items.pop_front() {
             Some(item) => Ok(item),
             None if state.senders == 0 => Err(TryRecvError::Disconnected),
@@ -144,6 +145,16 @@ mod tests {
             }
             assert_eq!(next, [10_000; 3]);
         });
+    }
+
+    #[test]
+    fn a_look_waits_for_nobody() {
+        let (sender, receiver) = unbounded();
+        sender.send(1).unwrap();
+        let at_it = sender.0.state.lock();
+        assert_eq!(receiver.try_recv(), Err(TryRecvError::Empty));
+        drop(at_it);
+        assert_eq!(receiver.try_recv(), Ok(1));
     }
 
     #[test]

@@ -68,6 +68,7 @@ impl Page {
                 }
             }
         }
+        debug_assert_eq!(slots.len() as u32, self.live + other.live, "a page counts what stands in it");
         self.live = slots.len() as u32;
         self.slots = slots;
     }

@@ -31,7 +31,7 @@ impl Place {
     pub(crate) const FRONT: Self = Self(u32::MAX);
     /// It was released and waits on the executor's queue.
     pub(crate) const RELEASED: Self = Self(u32::MAX - 1);
-    /// There is none: the slot is free.
+    /// Nowhere: the slot is free, or its entry is about to be placed.
     const FREE: Self = Self(u32::MAX - 2);
 
     pub(crate) fn is_in_wheel(self) -> bool {
@@ -331,5 +331,25 @@ impl<T> Wheel<T> {
 
     fn bucket_mut(&mut self, armed: Armed) -> &mut Bucket {
         &mut self.levels[usize::from(armed.level) - 1].buckets[armed.bucket as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moves_within_one_bucket_leave_its_pages_counting_right() {
+        let mut wheel = Wheel::new(1, &[20], 0);
+        let due_us = 390_000; // the last bucket of level 2
+        let add = |number| wheel.insert(New { due_us, number, task: number, tag: 0 }).0;
+        let mut handles: Vec<_> = (0..3000).map(add).collect();
+        // Some thirty pages are filled by this, most of what they hold has moved on, and they are put together again.
+        for number in 3000..33_000_u64 {
+            let handle = &mut handles[(number * 7 % 3000) as usize];
+            *handle = wheel.renew(*handle, due_us, number).unwrap().0;
+        }
+        assert!(handles.into_iter().all(|handle| wheel.remove(handle).is_some()));
+        assert!(wheel.arrays.bytes() < 10_000, "{} bytes of an empty wheel", wheel.arrays.bytes());
     }
 }

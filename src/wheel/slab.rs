@@ -188,7 +188,9 @@ impl<T> Slab<T> {
         if entry.generation + 1 == u32::MAX {
             return None;
         }
-        let was = Was { number: entry.number, place: entry.place, position: entry.position };
+        // It stands nowhere until it is placed: pages that are put together meanwhile must not take it for one of theirs.
+        let place = std::mem::replace(&mut entry.place, Place::FREE);
+        let was = Was { number: entry.number, place, position: entry.position };
         (entry.due_us, entry.number) = (due_us, number);
         entry.generation += 1;
         Some((Handle { slot: handle.slot, generation: entry.generation }, was))

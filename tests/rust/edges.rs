@@ -90,3 +90,34 @@ fn a_century_passes_from_a_start_beside_every_levels_boundary__t13() {
         assert_eq!(ran.last(), Some(&((start_ms + CENTURY_DAYS * DAY_MS) * 1000, u32::MAX)));
     }
 }
+
+#[test]
+fn many_are_moved_at_once_in_order_and_a_bad_instant_moves_none__t6_t7_t13() {
+    let wheel = Manual::standard();
+    let handles: Vec<_> = (0..1000).map(|tag| wheel.after_ms(5, tag)).collect();
+    assert!(wheel.timer.cancel(handles[3]).is_some());
+    let to = |when| move |handle: &tickwheel::Handle| (*handle, when);
+    let mut moves: Vec<_> = handles.iter().rev().map(to(When::AfterUs(9_000))).collect();
+    moves[999].1 = When::AtUs(LIMIT_US);
+    assert!(matches!(wheel.timer.reschedule_many(&moves), Err(Error::Invalid(_))));
+    moves[999].1 = When::AfterUs(9_000);
+    let moved = wheel.timer.reschedule_many(&moves).unwrap();
+    assert_eq!(moved.iter().filter(|handle| handle.is_none()).count(), 1, "the one that was cancelled");
+    assert!(wheel.timer.cancel(handles[0]).is_none(), "its old handle is stale");
+    assert!(wheel.timer.cancel(moved[999].unwrap()).is_some(), "its new one is good");
+    assert!(wheel.wake_at_us(5_000).is_empty());
+    assert_eq!(wheel.wake_at_us(9_000), (1..1000).rev().filter(|tag| *tag != 3).collect::<Vec<_>>());
+    wheel.timer.close();
+    assert_eq!(wheel.timer.reschedule_many(&moves), Err(Error::Closed));
+}
+
+#[test]
+fn many_are_cancelled_at_once_and_only_those_that_will_not_run_are_told__t9() {
+    let wheel = Manual::standard();
+    let mut handles: Vec<_> = (0..1000).map(|tag| wheel.after_ms(5, tag)).collect();
+    assert!(wheel.timer.cancel(handles[0]).is_some());
+    handles.push(handles[7]);
+    assert_eq!(wheel.timer.cancel_many(&handles).len(), 999);
+    assert_eq!((wheel.timer.len(), wheel.timer.cancel_many(&handles).len()), (0, 0));
+    assert!(wheel.wake_at_us(5_000).is_empty());
+}
