@@ -12,22 +12,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Bound;
 
-use crate::wheel::Handle;
-
-/// A key in the order of T6. The add number is unique, so the slot never decides.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Key {
-    pub(crate) due_us: u64,
-    pub(crate) number: u64,
-    pub(crate) slot: u32,
-    pub(crate) generation: u32,
-}
-
-impl Key {
-    pub(crate) fn handle(&self) -> Handle {
-        Handle { slot: self.slot, generation: self.generation }
-    }
-}
+use crate::wheel::Key;
 
 /// Keys in a page of the run.
 const PAGE: usize = 1024;
@@ -69,55 +54,90 @@ impl Front {
 
     /// Takes a key in; where it stands, for [`Front::cancelled`].
     pub(crate) fn push(&mut self, key: Key) -> u32 {
-        self.live += 1;
-        if self.last.is_some_and(|last| last >= key) {
-            self.stragglers.insert(key);
-            return STRAGGLER;
-        }
-        self.last = Some(key);
-        if self.run.back().is_none_or(|page| page.keys.len() == PAGE) {
-            self.run.push_back(Page { keys: std::mem::take(&mut self.spare), ..Page::default() });
-        }
-        let number = self.first.wrapping_add(self.run.len() as u32 - 1) & NUMBERS;
-        if let Some(page) = self.run.back_mut() {
-            page.keys.push(key);
-            page.live += 1;
-        }
-        number
+        let mut stands = STRAGGLER;
+        self.extend(&[key], |_, position| stands = position);
+        stands
     }
 
-    /// The earliest key that is alive.
-    pub(crate) fn peek(&mut self, is_alive: impl Fn(&Key) -> bool) -> Option<Key> {
-        self.head(is_alive).map(|(key, _)| key)
-    }
-
-    /// Takes the earliest key out that is alive, if it may go.
-    pub(crate) fn pop_if(&mut self, is_alive: impl Fn(&Key) -> bool, may_go: impl Fn(&Key) -> bool) -> Option<Key> {
-        // Nearly always there are no stragglers.
-        if self.stragglers.is_empty()
-            && let Some(page) = self.run.front_mut()
-            && let Some(key) = page.keys.get(page.read).copied()
-            && is_alive(&key)
+    /// Takes keys in, and says of each slot where it stands. Sorted ones that come after all before join the run at once.
+    pub(crate) fn extend(&mut self, mut keys: &[Key], mut stand: impl FnMut(u32, u32)) {
+        debug_assert!(keys.is_sorted(), "what joins the run is in order");
+        self.live += keys.len();
+        while let (Some(key), Some(last)) = (keys.first(), self.last)
+            && last >= *key
         {
-            if !may_go(&key) {
-                return None;
-            }
-            page.live -= 1;
-            self.live -= 1;
-            self.read_one();
-            return Some(key);
+            self.stragglers.insert(*key);
+            stand(key.slot, STRAGGLER);
+            keys = &keys[1..];
         }
-        let (key, is_straggler) = self.head(is_alive).filter(|(key, _)| may_go(key))?;
-        self.live -= 1;
-        if is_straggler {
-            self.stragglers.pop_first();
-        } else {
-            if let Some(page) = self.run.front_mut() {
-                page.live -= 1;
+        while !keys.is_empty() {
+            if self.run.back().is_none_or(|page| page.keys.len() == PAGE) {
+                self.run.push_back(Page { keys: std::mem::take(&mut self.spare), ..Page::default() });
             }
-            self.read_one();
+            let number = self.first.wrapping_add(self.run.len() as u32 - 1) & NUMBERS;
+            let Some(page) = self.run.back_mut() else { return };
+            let (now, later) = keys.split_at(keys.len().min(PAGE - page.keys.len()));
+            for key in now {
+                stand(key.slot, number);
+            }
+            page.keys.extend_from_slice(now);
+            page.live += now.len();
+            self.last = now.last().copied();
+            keys = later;
         }
-        Some(key)
+    }
+
+    /// The earliest key that is alive; dead ones before it are dropped.
+    pub(crate) fn peek(&mut self, is_alive: impl Fn(&Key) -> bool) -> Option<Key> {
+        loop {
+            let (key, is_straggler) = self.head()?;
+            if is_alive(&key) {
+                return Some(key);
+            }
+            self.drop_head(is_straggler);
+        }
+    }
+
+    /// Takes keys out, the earliest first, as long as they may go: `take` says whether one was alive. Returns how many were
+    /// read, at most `limit`.
+    pub(crate) fn pop_while(
+        &mut self,
+        limit: usize,
+        may_go: impl Fn(&Key) -> bool,
+        mut take: impl FnMut(&Key) -> bool,
+    ) -> usize {
+        let mut read = 0;
+        while read < limit {
+            if !self.stragglers.is_empty() {
+                let Some((key, is_straggler)) = self.head().filter(|(key, _)| may_go(key)) else { break };
+                if take(&key) {
+                    self.live -= 1;
+                    if let Some(page) = self.run.front_mut().filter(|_| !is_straggler) {
+                        page.live -= 1;
+                    }
+                }
+                self.drop_head(is_straggler);
+                read += 1;
+                continue;
+            }
+            // Nearly always there are no stragglers, and a page goes in one loop.
+            let Some(page) = self.run.front_mut() else { break };
+            let keys = page.keys[page.read..].iter().take(limit - read).take_while(|key| may_go(key));
+            let (mut looked_at, mut alive) = (0, 0);
+            for key in keys {
+                looked_at += 1;
+                alive += usize::from(take(key));
+            }
+            page.read += looked_at;
+            page.live -= alive;
+            self.live -= alive;
+            read += looked_at;
+            if page.read < page.keys.len() {
+                break;
+            }
+            self.drop_read_pages();
+        }
+        read
     }
 
     /// An entry was cancelled that stands there. O(1), of a straggler O(log); at most a page's work.
@@ -152,23 +172,24 @@ impl Front {
         keys
     }
 
-    /// The earliest key that is alive, and whether it is a straggler; dead ones before it are dropped.
-    fn head(&mut self, is_alive: impl Fn(&Key) -> bool) -> Option<(Key, bool)> {
-        loop {
-            let run = self.run.front().map(|page| page.keys[page.read]);
-            let straggler = self.stragglers.first().copied();
-            let (key, is_straggler) = match (run, straggler) {
-                (Some(run), Some(straggler)) => (run.min(straggler), straggler < run),
-                (Some(run), None) => (run, false),
-                (None, straggler) => (straggler?, true),
-            };
-            if is_alive(&key) {
-                return Some((key, is_straggler));
-            }
-            if is_straggler {
-                self.stragglers.pop_first();
-            } else {
-                self.read_one();
+    /// The earliest key, dead or alive, and whether it is a straggler.
+    fn head(&self) -> Option<(Key, bool)> {
+        let run = self.run.front().map(|page| page.keys[page.read]);
+        match (run, self.stragglers.first().copied()) {
+            (Some(run), Some(straggler)) => Some((run.min(straggler), straggler < run)),
+            (Some(run), None) => Some((run, false)),
+            (None, straggler) => straggler.map(|key| (key, true)),
+        }
+    }
+
+    /// Moves past the earliest key.
+    fn drop_head(&mut self, is_straggler: bool) {
+        if is_straggler {
+            self.stragglers.pop_first();
+        } else if let Some(page) = self.run.front_mut() {
+            page.read += 1;
+            if page.read == page.keys.len() {
+                self.drop_read_pages();
             }
         }
     }
@@ -180,16 +201,6 @@ impl Front {
             self.looked_at = self.stragglers.range((after, Bound::Unbounded)).next().copied();
             if let Some(key) = self.looked_at.filter(|key| !is_alive(key)) {
                 self.stragglers.remove(&key);
-            }
-        }
-    }
-
-    /// Moves past the first key of the run.
-    fn read_one(&mut self) {
-        if let Some(page) = self.run.front_mut() {
-            page.read += 1;
-            if page.read == page.keys.len() {
-                self.drop_read_pages();
             }
         }
     }
@@ -224,6 +235,16 @@ mod tests {
         Key { due_us, number, slot: number as u32, generation: 0 }
     }
 
+    /// The earliest key that is alive.
+    fn pop(front: &mut Front, is_alive: impl Fn(&Key) -> bool) -> Option<Key> {
+        let mut popped = None;
+        let mut read = 1;
+        while popped.is_none() && read == 1 {
+            read = front.pop_while(1, |_| true, |key| is_alive(key) && popped.replace(*key).is_none());
+        }
+        popped
+    }
+
     #[test]
     fn keys_come_out_by_instant_then_by_add_number__t6() {
         let mut front = Front::default();
@@ -231,7 +252,7 @@ mod tests {
             front.push(key);
         }
         let mut out = Vec::new();
-        while let Some(key) = front.pop_if(|_| true, |_| true) {
+        while let Some(key) = pop(&mut front, |_| true) {
             out.push((key.due_us, key.number));
         }
         assert_eq!(out, [(3, 1), (4, 3), (4, 5), (5, 0), (5, 2), (9, 4)]);
@@ -242,7 +263,7 @@ mod tests {
     fn what_may_not_go_stays() {
         let mut front = Front::default();
         front.push(key(3, 1));
-        assert_eq!(front.pop_if(|_| true, |key| key.due_us < 3), None);
+        assert_eq!(front.pop_while(9, |key| key.due_us < 3, |_| unreachable!("it may not go")), 0);
         assert_eq!((front.peek(|_| true), front.len()), (Some(key(3, 1)), 1));
     }
 
@@ -268,12 +289,12 @@ mod tests {
                 }
             }
             if random.is_multiple_of(3) {
-                let popped = front.pop_if(|key| alive.contains_key(&(key.due_us, key.number)), |_| true);
+                let popped = pop(&mut front, |key| alive.contains_key(&(key.due_us, key.number)));
                 assert_eq!(popped.map(|key| (key.due_us, key.number)), alive.pop_first().map(|(key, _)| key));
             }
             assert_eq!(front.len(), alive.len());
         }
-        while let Some(popped) = front.pop_if(|key| alive.contains_key(&(key.due_us, key.number)), |_| true) {
+        while let Some(popped) = pop(&mut front, |key| alive.contains_key(&(key.due_us, key.number))) {
             assert_eq!(Some((popped.due_us, popped.number)), alive.pop_first().map(|(key, _)| key));
         }
         assert!(alive.is_empty() && front.run.is_empty());

@@ -79,7 +79,7 @@ pub(crate) fn take<T, X>(schedule: &Schedule<T>, mut see: impl FnMut(&T, u32) ->
         interval_ms: level.interval_ms,
         start_ms: level.start_ms,
         current_time_ms: level.current_ms,
-        covers_ms: (level.current_ms, level.end_ms),
+        covers_ms: (level.current_ms, level.end_ms()),
         buckets: level
             .buckets
             .iter()

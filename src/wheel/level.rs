@@ -15,19 +15,52 @@ pub(crate) struct Level {
     /// The time it was made at, before rounding.
     pub(crate) start_ms: u64,
     pub(crate) current_ms: u64,
+    current_us: u64,
     /// The first instant after what the level covers.
-    pub(crate) end_ms: u64,
+    pub(crate) end_us: u64,
     /// The bucket of the current tick.
     current: u32,
+    ticks: Ticks,
     pub(crate) buckets: Vec<Bucket>,
+}
+
+/// Divides by a tick with a multiplication and a shift, as compilers do by constants: a division takes longer than all
+/// the rest of an add.
+#[derive(Debug, Clone, Copy)]
+struct Ticks {
+    /// 2^`(64 + shift)` / tick, rounded up.
+    inverse: u64,
+    shift: u32,
+}
+
+impl Ticks {
+    fn new(tick_us: u64) -> Self {
+        let shift = tick_us.ilog2() - 1;
+        Self { inverse: ((1_u128 << (64 + shift)) / u128::from(tick_us)) as u64 + 1, shift }
+    }
+
+    /// How many full ticks are in `offset_us`, which is below 2^62. The product is too large by at most offset / 2^`(64 + shift)`,
+    /// which is less than 1 / tick: not enough to reach the next tick.
+    #[inline]
+    fn within(self, offset_us: u64) -> u64 {
+        ((u128::from(offset_us) * u128::from(self.inverse)) >> 64) as u64 >> self.shift
+    }
 }
 
 impl Level {
     pub(crate) fn new(tick_ms: u64, size: u32, start_ms: u64) -> Self {
         // Past the range of instants a level covers whatever there is, so saturating is exact enough.
-        let interval_ms = tick_ms.saturating_mul(u64::from(size));
-        let buckets = vec![Bucket::NEW; size as usize];
-        let mut level = Self { tick_ms, interval_ms, start_ms, current_ms: 0, end_ms: 0, current: 0, buckets };
+        let mut level = Self {
+            tick_ms,
+            interval_ms: tick_ms.saturating_mul(u64::from(size)),
+            start_ms,
+            current_ms: 0,
+            current_us: 0,
+            end_us: 0,
+            current: 0,
+            ticks: Ticks::new(tick_ms.saturating_mul(1000)),
+            buckets: vec![Bucket::NEW; size as usize],
+        };
         level.move_to(start_ms);
         level
     }
@@ -37,14 +70,23 @@ impl Level {
         self.current_ms.saturating_add(self.tick_ms)
     }
 
-    /// The bucket of an expiration that the level covers, and when that bucket expires. Counted from the current tick,
-    /// which takes one division and not two.
-    pub(crate) fn bucket_of(&self, expiration_ms: u64) -> (u32, u64) {
-        let offset_ms = expiration_ms - self.current_ms;
-        // A division takes longer than all the rest, and most adds of a wheel of milliseconds can do without.
-        let ticks = if self.tick_ms == 1 { offset_ms } else { offset_ms / self.tick_ms };
+    /// The first instant after what the level covers.
+    pub(crate) fn end_ms(&self) -> u64 {
+        self.current_ms.saturating_add(self.interval_ms)
+    }
+
+    /// The bucket of an instant that the level covers, and how many ticks from the current one that is.
+    #[inline]
+    pub(crate) fn bucket_of(&self, due_us: u64) -> (u32, u64) {
+        let ticks = self.ticks.within(due_us - self.current_us);
         let (bucket, size) = (self.current + ticks as u32, self.buckets.len() as u32);
-        (if bucket < size { bucket } else { bucket - size }, self.current_ms + ticks * self.tick_ms)
+        (if bucket < size { bucket } else { bucket - size }, ticks)
+    }
+
+    /// When the bucket expires that is so many ticks from the current one.
+    #[inline]
+    pub(crate) fn expiration_ms(&self, ticks: u64) -> u64 {
+        self.current_ms + ticks * self.tick_ms
     }
 
     /// Moves to `now_ms` rounded down to the tick; `false` if no full tick has passed.
@@ -60,7 +102,8 @@ impl Level {
         let virtual_id = now_ms / self.tick_ms;
         self.current = (virtual_id % self.buckets.len() as u64) as u32;
         self.current_ms = virtual_id * self.tick_ms;
-        self.end_ms = self.current_ms.saturating_add(self.interval_ms);
+        self.current_us = self.current_ms * 1000;
+        self.end_us = self.end_ms().saturating_mul(1000);
     }
 }
 
@@ -68,16 +111,24 @@ impl Level {
 mod tests {
     use super::*;
 
+    const LIMIT_US: u64 = 1 << 62;
+
+    /// The bucket of an instant, and when that bucket expires.
+    fn bucket_of(level: &Level, due_ms: u64) -> (u32, u64) {
+        let (bucket, ticks) = level.bucket_of(due_ms * 1000);
+        (bucket, level.expiration_ms(ticks))
+    }
+
     #[test]
     fn a_level_rounds_down_to_its_tick__t2() {
         let level = Level::new(20, 20, 123);
-        assert_eq!((level.current_ms, level.end_ms, level.interval_ms), (120, 520, 400));
-        assert_eq!(level.bucket_of(350), (17, 340));
+        assert_eq!((level.current_ms, level.end_ms(), level.interval_ms), (120, 520, 400));
+        assert_eq!(bucket_of(&level, 350), (17, 340));
     }
 
     #[test]
     fn an_expiration_of_237_is_in_the_bucket_from_220__t2() {
-        assert_eq!(Level::new(20, 20, 0).bucket_of(237), (11, 220));
+        assert_eq!(bucket_of(&Level::new(20, 20, 0), 237), (11, 220));
     }
 
     #[test]
@@ -89,8 +140,24 @@ mod tests {
     }
 
     #[test]
+    fn every_tick_begins_and_ends_where_a_division_says() {
+        let ticks_us = [1000, 2000, 3000, 1 << 20, 999_000, (1 << 40) + 8, 12_345_678_901_000, LIMIT_US - 1, u64::MAX];
+        for tick_us in ticks_us {
+            let ticks = Ticks::new(tick_us);
+            for count in [0, 1, 2, 3, 1000, 32_767, 65_535, LIMIT_US / tick_us] {
+                let begin_us = count.saturating_mul(tick_us);
+                for offset_us in [begin_us.saturating_sub(1), begin_us, begin_us.saturating_add(tick_us / 2)] {
+                    let offset_us = offset_us.min(LIMIT_US - 1);
+                    assert_eq!(ticks.within(offset_us), offset_us / tick_us, "{offset_us} by {tick_us}");
+                }
+            }
+        }
+    }
+
+    #[test]
     fn the_widest_level_covers_everything() {
         let level = Level::new(1 << 51, 65_536, 0);
-        assert!(level.end_ms > 1 << 52);
+        assert!(level.end_us > LIMIT_US);
+        assert_eq!(level.bucket_of(LIMIT_US - 1).0, 1);
     }
 }

@@ -16,7 +16,7 @@ mod slab;
 use bucket::{Arrays, Bucket};
 use level::Level;
 pub use slab::Handle;
-pub(crate) use slab::{Entry, New, Removed, Slab, Was};
+pub(crate) use slab::{Entry, Key, New, Removed, Slab, Was};
 use std::hint::black_box;
 
 /// So many entries of a bucket are read before they are placed.
@@ -81,6 +81,8 @@ pub(crate) struct Wheel<T> {
     pub(crate) slab: Slab<T>,
     arrays: Arrays,
     levels: Vec<Level>,
+    /// When the current tick of level 1 ends, in microseconds: what is due before is for the front.
+    tick_end_us: u64,
     /// One size per level, the last one repeating.
     sizes: Vec<u32>,
     flushing: Option<Flushing>,
@@ -92,10 +94,12 @@ pub(crate) struct Wheel<T> {
 
 impl<T> Wheel<T> {
     pub(crate) fn new(tick_ms: u64, sizes: &[u32], start_ms: u64) -> Self {
+        let level = Level::new(tick_ms, sizes[0], start_ms);
         Self {
             slab: Slab::new(),
             arrays: Arrays::default(),
-            levels: vec![Level::new(tick_ms, sizes[0], start_ms)],
+            tick_end_us: level.next_ms().saturating_mul(1000),
+            levels: vec![level],
             sizes: sizes.to_vec(),
             flushing: None,
             cascaded: vec![0],
@@ -113,7 +117,7 @@ impl<T> Wheel<T> {
     pub(crate) fn insert(&mut self, new: New<T>) -> (Handle, Placed) {
         let due_us = new.due_us;
         let handle = self.slab.insert(new);
-        (handle, self.place(handle.slot, due_us, 0))
+        (handle, self.place(handle.slot, due_us))
     }
 
     /// Moves a task, wherever it stands: as [`Wheel::remove`] and [`Wheel::insert`], but it stays in its slot. O(levels).
@@ -123,7 +127,7 @@ impl<T> Wheel<T> {
         if was.place.is_in_wheel() {
             self.arrays.remove(was.place.0, was.position);
         }
-        Some((handle, self.place(handle.slot, due_us, 0), was))
+        Some((handle, self.place(handle.slot, due_us), was))
     }
 
     /// Reads what a cancel or a move of each of these will need, so that the processor fetches it side by side. It changes
@@ -144,10 +148,10 @@ impl<T> Wheel<T> {
         Some(removed)
     }
 
-    /// Whether all levels stand where they would at `now_ms`, if nothing were armed: the finest moves first.
+    /// Whether all levels stand where they would at `now_us`, if nothing were armed: the finest moves first.
     #[inline]
-    pub(crate) fn is_at(&self, now_ms: u64) -> bool {
-        now_ms < self.levels[0].next_ms()
+    pub(crate) fn is_at(&self, now_us: u64) -> bool {
+        now_us < self.tick_end_us
     }
 
     /// Moves every level up to `now_ms`, going up only while a level really moved (T4).
@@ -157,6 +161,7 @@ impl<T> Wheel<T> {
                 break;
             }
         }
+        self.tick_end_us = self.levels[0].next_ms().saturating_mul(1000);
     }
 
     /// Takes a bucket that has come out of the queue apart: its entries leave by [`Wheel::flush`].
@@ -172,52 +177,78 @@ impl<T> Wheel<T> {
         self.flushing.is_some()
     }
 
-    /// Adds up to `limit` entries of the opened bucket again. Newly armed buckets and slots for the front are appended
-    /// to `arm` and `front`. Returns how many positions it read; fewer than `limit` means that the bucket is empty now.
-    pub(crate) fn flush(&mut self, limit: usize, arm: &mut Vec<Armed>, front: &mut Vec<u32>) -> usize {
+    /// Adds up to `limit` entries of the opened bucket again. Newly armed buckets and keys for the front are appended to
+    /// `arm` and `front`; the caller tells those entries where they stand. Returns how many positions it read; fewer than
+    /// `limit` means that the bucket is empty now.
+    pub(crate) fn flush(&mut self, limit: usize, arm: &mut Vec<Armed>, front: &mut Vec<Key>) -> usize {
         let Some(mut flushing) = self.flushing.take() else { return 0 };
         let mut read = 0;
         while read < limit {
             let slots = self.arrays.from(flushing.array, flushing.position);
             let slots = &slots[..slots.len().min(limit - read).min(TOUCH)];
-            if slots.is_empty() {
-                self.arrays.forget_page(flushing.array, flushing.position);
-                if let Some(next) = self.arrays.next_page(flushing.array, flushing.position) {
-                    flushing.position = next;
-                    read += 1;
-                    continue;
-                }
+            let looked_at = slots.len();
+            if looked_at > 0 {
+                let entries = if flushing.level == 0 {
+                    let before = front.len();
+                    front.extend(self.slab.keys(slots, Place(flushing.array), flushing.position));
+                    front.len() - before
+                } else {
+                    self.cascade(&flushing, looked_at, arm, front)
+                };
+                read += looked_at;
+                flushing.position = self.arrays.read_on(flushing.array, flushing.position, looked_at);
+                flushing.entries += entries as u64;
+                self.cascaded[flushing.level] += entries as u64;
+                continue;
+            }
+            self.arrays.forget_page(flushing.array, flushing.position);
+            let Some(next) = self.arrays.next_page(flushing.array, flushing.position) else {
                 self.arrays.free(flushing.array);
                 if let Some(flushed) = &mut self.flushed {
                     let Flushing { level, expiration_ms, entries, .. } = flushing;
                     flushed.push(Flushed { expiration_ms, level: level as u8 + 1, entries });
                 }
                 return read;
-            }
-            // All entries are read before the first is placed: the processor fetches them side by side.
-            let (mut alive, mut count) = ([(0, 0); TOUCH], 0);
-            for (slot, position) in slots.iter().zip(flushing.position..) {
-                if let Some(entry) = self.slab.standing_at(*slot, Place(flushing.array), position) {
-                    alive[count] = (*slot, entry.due_us);
-                    count += 1;
-                }
-            }
-            let looked_at = slots.len();
-            read += looked_at;
-            flushing.position = self.arrays.read_on(flushing.array, flushing.position, looked_at);
-            flushing.entries += count as u64;
-            self.cascaded[flushing.level] += count as u64;
-            for (slot, due_us) in &alive[..count] {
-                // From here on a cancel finds it in its new place.
-                match self.place(*slot, *due_us, flushing.level.saturating_sub(1)) {
-                    Placed::Front => front.push(*slot),
-                    Placed::Arm(armed) => arm.push(armed),
-                    Placed::InArmed(_) => {}
-                }
-            }
+            };
+            flushing.position = next;
+            read += 1;
         }
         self.flushing = Some(flushing);
         limit
+    }
+
+    /// Places the next `count` slots of a bucket of an upper level again; returns how many are alive. All their entries are
+    /// read before the first is placed: the processor fetches them side by side.
+    #[inline(never)] // the loops need the registers for themselves
+    fn cascade(&mut self, flushing: &Flushing, count: usize, arm: &mut Vec<Armed>, front: &mut Vec<Key>) -> usize {
+        let (mut alive, mut entries) = ([(0, 0); TOUCH], 0);
+        let slots = &self.arrays.from(flushing.array, flushing.position)[..count];
+        for key in self.slab.keys(slots, Place(flushing.array), flushing.position) {
+            alive[entries] = (key.slot, key.due_us);
+            entries += 1;
+        }
+        // The level below covers the bucket; all but its first tick goes there, and what is before that further down. From
+        // here on a cancel finds them in their new places.
+        let number = flushing.level - 1;
+        let begin_us = number.checked_sub(1).map_or(self.tick_end_us, |number| self.levels[number].end_us);
+        let mut lower = 0;
+        for index in 0..entries {
+            let (slot, due_us) = alive[index];
+            if due_us < begin_us {
+                alive[lower] = (slot, due_us);
+                lower += 1;
+            } else if let Placed::Arm(armed) = self.seat(slot, due_us, number) {
+                arm.push(armed);
+            }
+        }
+        for (slot, due_us) in &alive[..lower] {
+            match self.place(*slot, *due_us) {
+                Placed::Front => front.push(self.slab.at(*slot).key(*slot)),
+                Placed::Arm(armed) => arm.push(armed),
+                Placed::InArmed(_) => {}
+            }
+        }
+        entries
     }
 
     /// How many entries an armed bucket has.
@@ -242,8 +273,7 @@ impl<T> Wheel<T> {
         if !entry.place.is_in_wheel() {
             return 0;
         }
-        let expiration_ms = entry.expiration_ms();
-        self.levels.iter().take_while(|level| expiration_ms >= level.end_ms).count() as u8 + 1
+        self.levels.iter().take_while(|level| entry.due_us >= level.end_us).count() as u8 + 1
     }
 
     /// What it takes of memory, with 8 bytes for a task. O(pages and buckets).
@@ -267,56 +297,49 @@ impl<T> Wheel<T> {
         bucket.array.into_iter().flat_map(standing).map(|(slot, _)| slot)
     }
 
-    /// Places an entry that is in its slot already. The search for its level begins at `guess`.
+    /// Places an entry that is in its slot already on the lowest level that covers it.
     #[expect(clippy::inline_always, reason = "handing its answer over by memory took a third of a cascade")]
     #[inline(always)]
-    fn place(&mut self, slot: u32, due_us: u64, guess: usize) -> Placed {
-        let expiration_ms = due_us / 1000;
-        if self.is_at(expiration_ms) {
+    fn place(&mut self, slot: u32, due_us: u64) -> Placed {
+        if self.is_at(due_us) {
             self.slab.at_mut(slot).stand(Place::FRONT, 0);
             return Placed::Front;
         }
-        let number = self.level_for(expiration_ms, guess);
+        let level = self.levels.iter().position(|level| due_us < level.end_us);
+        let level = level.unwrap_or_else(|| self.make_levels(due_us));
+        self.seat(slot, due_us, level)
+    }
+
+    /// Places an entry in its bucket of a level that covers it.
+    #[expect(clippy::inline_always, reason = "see `place`")]
+    #[inline(always)]
+    fn seat(&mut self, slot: u32, due_us: u64, number: usize) -> Placed {
         let level = &mut self.levels[number];
-        let (index, bucket_ms) = level.bucket_of(expiration_ms);
+        let (index, ticks) = level.bucket_of(due_us);
         let bucket = &mut level.buckets[index as usize];
         bucket.earliest_us = bucket.earliest_us.min(due_us);
-        let is_armed = bucket.expiration_ms == Some(bucket_ms);
-        debug_assert!(is_armed || bucket.expiration_ms.is_none(), "an armed bucket left the range of its level");
-        if !is_armed {
-            bucket.expiration_ms = Some(bucket_ms);
-        }
         let array = *bucket.array.get_or_insert_with(|| self.arrays.make());
+        let armed_ms = bucket.expiration_ms;
         let position = self.arrays.push(array, slot, &mut self.slab);
         self.slab.at_mut(slot).stand(Place(array), position);
-        let armed = Armed { expiration_ms: bucket_ms, level: number as u8 + 1, bucket: index };
-        if is_armed { Placed::InArmed(armed) } else { Placed::Arm(armed) }
+        let armed = |expiration_ms| Armed { expiration_ms, level: number as u8 + 1, bucket: index };
+        if let Some(expiration_ms) = armed_ms {
+            debug_assert_eq!(expiration_ms, level.expiration_ms(ticks), "an armed bucket left the range of its level");
+            return Placed::InArmed(armed(expiration_ms));
+        }
+        let expiration_ms = level.expiration_ms(ticks);
+        level.buckets[index as usize].expiration_ms = Some(expiration_ms);
+        Placed::Arm(armed(expiration_ms))
     }
 
-    /// The lowest level that covers an expiration; makes upper levels as needed.
-    #[inline]
-    fn level_for(&mut self, expiration_ms: u64, guess: usize) -> usize {
-        let mut level = guess;
-        while level > 0 && expiration_ms < self.levels[level - 1].end_ms {
-            level -= 1;
-        }
-        while expiration_ms >= self.levels[level].end_ms {
-            level += 1;
-            if level == self.levels.len() {
-                return self.make_levels(expiration_ms);
-            }
-        }
-        level
-    }
-
-    /// Makes levels until the last one covers an expiration.
+    /// Makes levels until the last one covers an instant; returns its number.
     #[cold]
-    fn make_levels(&mut self, expiration_ms: u64) -> usize {
+    fn make_levels(&mut self, due_us: u64) -> usize {
         loop {
             let below = &self.levels[self.levels.len() - 1];
             let size = self.sizes[self.levels.len().min(self.sizes.len() - 1)];
             let level = Level::new(below.interval_ms, size, below.current_ms);
-            let covers = expiration_ms < level.end_ms;
+            let covers = due_us < level.end_us;
             self.levels.push(level);
             self.cascaded.push(0);
             if covers {

@@ -34,6 +34,21 @@ impl Handle {
     }
 }
 
+/// An entry in the order of T6. The add number is unique, so the slot never decides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Key {
+    pub(crate) due_us: u64,
+    pub(crate) number: u64,
+    pub(crate) slot: u32,
+    pub(crate) generation: u32,
+}
+
+impl Key {
+    pub(crate) fn handle(&self) -> Handle {
+        Handle { slot: self.slot, generation: self.generation }
+    }
+}
+
 /// One scheduled occurrence of a task: 40 bytes where `T` is one pointer that is never null.
 #[derive(Debug)]
 pub(crate) struct Entry<T> {
@@ -226,8 +241,14 @@ impl<T> Slab<T> {
         (entry.place == place && entry.position == position).then_some(entry)
     }
 
-    /// As [`Slab::at_mut`], to read.
+    /// The keys of those among these slots, from `position` of a place on, whose entries stand there still.
     #[inline]
+    pub(crate) fn keys(&self, slots: &[u32], place: Place, position: u32) -> impl Iterator<Item = Key> {
+        let slots = slots.iter().zip(position..);
+        slots.filter_map(move |(slot, position)| Some(self.standing_at(*slot, place, position)?.key(*slot)))
+    }
+
+    /// As [`Slab::at_mut`], to read.
     pub(crate) fn at(&self, slot: u32) -> &Entry<T> {
         &self.pages[(slot >> PAGE_BITS) as usize].entries[slot as usize & (PAGE - 1)]
     }
@@ -279,20 +300,16 @@ impl<T> Slab<T> {
 }
 
 impl<T> Entry<T> {
-    /// The instant rounded down to a millisecond: what the wheel sorts by.
-    pub(crate) fn expiration_ms(&self) -> u64 {
-        self.due_us / 1000
-    }
-
     /// Says where it stands now.
     #[inline]
     pub(crate) fn stand(&mut self, place: Place, position: u32) {
         (self.place, self.position) = (place, position);
     }
 
-    /// The generation of its slot.
-    pub(crate) fn generation(&self) -> u32 {
-        self.generation
+    /// Its key, given the slot that it is in.
+    #[inline]
+    pub(crate) fn key(&self, slot: u32) -> Key {
+        Key { due_us: self.due_us, number: self.number, slot, generation: self.generation }
     }
 
     /// The task; `None` in a free slot.
