@@ -111,7 +111,7 @@ impl Level {
 mod tests {
     use super::*;
 
-    const LIMIT_US: u64 = 1 << 62;
+    const LIMIT_US: u64 = (1 << 52) * 1000;
 
     /// The bucket of an instant, and when that bucket expires.
     fn bucket_of(level: &Level, due_ms: u64) -> (u32, u64) {
