@@ -56,6 +56,12 @@ struct Array {
 }
 
 impl Page {
+    /// Gives its memory back.
+    #[cold]
+    fn forget(&mut self) {
+        self.slots = Vec::new();
+    }
+
     /// Takes the entries of another page in behind its own, and drops the dead of both.
     fn take_in<T>(&mut self, (id, own, others): (u32, usize, usize), other: Page, slab: &mut Slab<T>) {
         let pages = [(own, std::mem::take(&mut self.slots)), (others, other.slots)];
@@ -75,10 +81,6 @@ impl Page {
 }
 
 impl Array {
-    fn page_mut(&mut self, position: u32) -> &mut Page {
-        self.full.get_mut((position >> PAGE_BITS) as usize).unwrap_or(&mut self.tail)
-    }
-
     /// The tail is at its capacity.
     #[cold]
     fn make_room<T>(&mut self, id: u32, slab: &mut Slab<T>) {
@@ -117,9 +119,14 @@ impl Array {
         (self.tail.live, self.live) = (0, 0);
         self.tail.slots.clear();
         if self.tail.slots.capacity() > KEEP {
-            self.tail.slots.shrink_to(KEEP);
-            (self.full, self.next, self.last) = (Vec::new(), 0, None);
+            self.shrink();
         }
+    }
+
+    #[cold]
+    fn shrink(&mut self) {
+        self.tail.slots.shrink_to(KEEP);
+        (self.full, self.next, self.last) = (Vec::new(), 0, None);
     }
 }
 
@@ -131,6 +138,7 @@ pub(crate) struct Arrays {
 }
 
 impl Arrays {
+    #[cold]
     pub(crate) fn make(&mut self) -> u32 {
         self.free.pop().unwrap_or_else(|| {
             self.arrays.push(Array::default());
@@ -161,11 +169,13 @@ impl Arrays {
             array.clear();
             return;
         }
-        let is_full = array.full.len() > (position >> PAGE_BITS) as usize;
-        let page = array.page_mut(position);
+        let Some(page) = array.full.get_mut((position >> PAGE_BITS) as usize) else {
+            array.tail.live -= 1;
+            return;
+        };
         page.live -= 1;
-        if page.live == 0 && is_full {
-            page.slots = Vec::new();
+        if page.live == 0 {
+            page.forget();
         }
     }
 
@@ -200,7 +210,7 @@ impl Arrays {
     /// Gives the memory of a page back that has been read.
     pub(crate) fn forget_page(&mut self, id: u32, position: u32) {
         if let Some(page) = self.arrays[id as usize].full.get_mut((position >> PAGE_BITS) as usize) {
-            page.slots = Vec::new();
+            page.forget();
         }
     }
 
