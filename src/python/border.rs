@@ -48,7 +48,7 @@ pub(super) trait OfProcess {
     fn epoch(&self) -> u32;
 }
 
-/// A share in something of one process, or none; dropped in a forked child, it is leaked.
+/// A share in something of one process; dropped in a forked child, it is leaked.
 #[derive(Debug)]
 pub(super) struct Own<T: OfProcess>(Option<Arc<T>>);
 
@@ -57,23 +57,12 @@ impl<T: OfProcess> Own<T> {
         Self(Some(shared))
     }
 
-    /// Where it is known to be a share.
     pub(super) fn arc(&self) -> &Arc<T> {
-        self.0.as_ref().expect("a share")
-    }
-
-    pub(super) fn get(&self) -> Option<&Arc<T>> {
-        self.0.as_ref()
+        self.0.as_ref().expect("taken out only by its drop")
     }
 
     pub(super) fn share(&self) -> Arc<T> {
         Arc::clone(self.arc())
-    }
-}
-
-impl<T: OfProcess> Default for Own<T> {
-    fn default() -> Self {
-        Self(None)
     }
 }
 

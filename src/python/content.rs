@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple};
 
 use super::args::Ms;
-use super::border::Own;
+use super::share::Share;
 use super::shared::Shared;
 use crate::wheel::Handle;
 
@@ -17,7 +17,7 @@ pub(super) struct Content {
     /// What most tasks do not have.
     extra: Option<Box<Extra>>,
     /// The timer it is on, if it is on one, and the handle there.
-    timer: Own<Shared>,
+    timer: Option<Py<Share>>,
     handle: u64,
     delay: u32,
     unit: Unit,
@@ -129,19 +129,21 @@ impl Content {
 
     /// The timer it is on, and its handle there.
     pub(super) fn on(&self) -> Option<(&Arc<Shared>, Handle)> {
-        self.timer.get().map(|shared| (shared, Handle::from_bits(self.handle)))
+        self.timer.as_ref().map(|share| (share.get().shared(), Handle::from_bits(self.handle)))
     }
 
     /// Returns what timer it was on before, to be dropped where Python code may run.
     #[must_use]
-    pub(super) fn put_on(&mut self, shared: Own<Shared>, handle: Handle) -> Own<Shared> {
+    pub(super) fn put_on(&mut self, share: Py<Share>, handle: Handle) -> Option<Py<Share>> {
         self.handle = handle.to_bits();
-        std::mem::replace(&mut self.timer, shared)
+        self.timer.replace(share)
     }
 
-    /// It is off its timer, if it is the one with this handle.
-    pub(super) fn take_off(&mut self, handle: Handle) -> Option<Own<Shared>> {
-        (self.handle == handle.to_bits()).then(|| std::mem::take(&mut self.timer))
+    /// It is off its timer, if it is the one with this handle: whether it is, and what keeps the timer, to be dropped where
+    /// Python code may run.
+    pub(super) fn take_off(&mut self, handle: Handle) -> (bool, Option<Py<Share>>) {
+        let is_this = self.handle == handle.to_bits();
+        (is_this, self.timer.take_if(|_| is_this))
     }
 
     pub(super) fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {

@@ -74,7 +74,7 @@ impl ManualTimer {
             is_advancing: AtomicBool::new(false),
             line: GilCell::default(),
         };
-        Ok(PyClassInitializer::from(Timer::new(&shared)).add_subclass(manual))
+        Ok(PyClassInitializer::from(Timer::new(py, &shared)?).add_subclass(manual))
     }
 
     /// Move the clock by `ms`, running what comes due on the way; returns how many tasks ran.

@@ -23,6 +23,7 @@ mod purgatory;
 mod recording;
 mod run;
 mod settings;
+mod share;
 mod shared;
 mod side;
 mod sight;

@@ -78,6 +78,7 @@ impl DelayedOperationPurgatory {
         let home = Home {
             name: text,
             shared: Own::new(shared),
+            share: timer.get().share().clone_ref(py),
             timer_enabled,
             on_error: on_error.map(|on_error| on_error.clone().unbind()),
             keys: Arc::new(Keys::default()),

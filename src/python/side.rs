@@ -17,6 +17,7 @@ use super::errors;
 use super::keys::{Key, KeyHasher, Keys};
 use super::operation::DelayedOperation;
 use super::run;
+use super::share::Share;
 use super::shared::Shared;
 use super::task::TimerTask;
 use crate::purgatory::{self, Armed, Attempt, Cause, Host, Kind, Life, MOST_YIELDS, Purgatory, PutOff};
@@ -32,6 +33,7 @@ pub(super) type Core = Purgatory<PyOperations>;
 pub(super) struct Home {
     pub(super) name: String,
     pub(super) shared: Own<Shared>,
+    pub(super) share: Py<Share>,
     pub(super) timer_enabled: bool,
     pub(super) on_error: Option<Py<PyAny>>,
     pub(super) keys: Arc<Keys>,
@@ -179,7 +181,7 @@ impl Host<PyOperations> for Side<'_> {
         }
         let task = op.bind(self.py).as_super();
         let delay = task.get().delay(self.py)?;
-        let now_us = TimerTask::schedule_with(task, home.shared.arc(), When::AfterUs(delay.to_us()), Room::IfAny)?;
+        let now_us = TimerTask::schedule_with(task, &home.share, When::AfterUs(delay.to_us()), Room::IfAny)?;
         Ok(Armed { deadline: Some(()), now_us })
     }
 
@@ -197,7 +199,7 @@ impl Host<PyOperations> for Side<'_> {
         let delay = purgatory::put_off_for(tries);
         let task = TimerTask::internal(self.py, &check)?;
         let when = When::AfterUs(delay.as_micros() as u64);
-        TimerTask::schedule_with(&task, purgatory.home.shared.arc(), when, Room::Always).map(drop)
+        TimerTask::schedule_with(&task, &purgatory.home.share, when, Room::Always).map(drop)
     }
 
     fn give_way(&self, rounds: u32) {

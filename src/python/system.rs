@@ -76,7 +76,7 @@ impl SystemTimer {
         let shared = Arc::new(settings.build(clock, target)?);
         start_threads(py, &shared, reaper)?;
         let system = Self { shared: Own::new(Arc::clone(&shared)), has_reaper: reaper, ending: Gate::default() };
-        Ok(PyClassInitializer::from(Timer::new(&shared)).add_subclass(system))
+        Ok(PyClassInitializer::from(Timer::new(py, &shared)?).add_subclass(system))
     }
 
     /// Only with `reaper=False`: wait at most so long for something to do, and do it.

@@ -11,10 +11,11 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
 
 use super::args::{self, Ms};
-use super::border::{self, Own};
+use super::border;
 use super::content::{Content, Runs};
 use super::gil::{self, GilCell};
 use super::operation;
+use super::share::Share;
 use super::shared::{self, NO_INDEX, Shared};
 use crate::state::{Room, State, When};
 use crate::sync::MutexGuard;
@@ -170,11 +171,17 @@ impl TimerTask {
                 let task = state.cancel(shared.timer.clock(), handle);
                 shared.timer.settle(state);
                 let is_off = task.is_some();
-                Some((is_off, task, is_off.then(|| (content.take_off(handle), content.let_go()))))
+                let left = is_off.then(|| (content.take_off(handle).1, content.let_go()));
+                // It may be added again: the garbage collector must know of it.
+                let is_tracked = is_off && content.is_plain && content.callback.is_some();
+                Some((task, is_tracked, left))
             });
-            if let Some((is_off, task, left)) = taken {
-                self.track_again(py, task);
-                drop(left);
+            if let Some((task, is_tracked, left)) = taken {
+                if let Some(task) = task.as_ref().filter(|_| is_tracked) {
+                    gil::track(task.bind(py));
+                }
+                let is_off = task.is_some();
+                drop((task.map(|task| task.into_bound(py)), left));
                 return Ok(is_off);
             }
             let Some((shared, _)) = self.on(py) else { return Ok(false) };
@@ -182,27 +189,19 @@ impl TimerTask {
         }
     }
 
-    /// A task was taken out, and may be added again: the garbage collector must know of it.
-    fn track_again(&self, py: Python<'_>, task: Option<Py<PyAny>>) {
-        if let Some(task) = task
-            && self.cell.with(py, |content| content.is_plain && content.callback.is_some())
-        {
-            gil::track(task.bind(py));
-        }
-    }
-
     /// Adds a one-shot task, for `after` and `at`.
     pub(super) fn add_one_shot<'py>(
         py: Python<'py>,
-        shared: &Arc<Shared>,
+        share: &Py<Share>,
         (delay, when): (Option<Ms>, When),
         callback: &Bound<'py, PyAny>,
         args: &Bound<'py, PyTuple>,
     ) -> PyResult<Bound<'py, Self>> {
         let task = Self::one_shot(py, delay, callback, args)?;
+        let shared = share.get().shared();
         shared.check_process(py)?;
         gil::untrack(&task);
-        let (share, reference) = (Own::new(Arc::clone(shared)), task.clone().into_any().unbind());
+        let (share, reference) = (share.clone_ref(py), task.clone().into_any().unbind());
         let mut state = border::lock(py, shared.timer.state());
         match state.admit(shared.timer.clock(), when, 1) {
             Ok(due) => {
@@ -257,14 +256,14 @@ impl TimerTask {
     }
 
     /// Puts the task on a timer, or moves it there (T7). Runs no Python code, so a native lock may be held.
-    pub(super) fn schedule(slf: &Bound<'_, Self>, shared: &Arc<Shared>, when: When) -> PyResult<()> {
-        Self::schedule_with(slf, shared, when, Room::IfAny).map(drop)
+    pub(super) fn schedule(slf: &Bound<'_, Self>, share: &Py<Share>, when: When) -> PyResult<()> {
+        Self::schedule_with(slf, share, when, Room::IfAny).map(drop)
     }
 
     /// As `schedule`; a task of the library's own finds room always. Returns what the clock read.
-    pub(super) fn schedule_with(slf: &Bound<'_, Self>, shared: &Arc<Shared>, when: When, room: Room) -> PyResult<u64> {
+    pub(super) fn schedule_with(slf: &Bound<'_, Self>, share: &Py<Share>, when: When, room: Room) -> PyResult<u64> {
         let py = slf.py();
-        let this = slf.get();
+        let (this, shared) = (slf.get(), share.get().shared());
         let (is_free, can_run) = this.cell.with(py, |content| (content.on().is_none(), content.can_run()));
         // Most are on no timer. With the GIL held throughout, that stays so: only where the lock is free.
         if is_free
@@ -276,7 +275,7 @@ impl TimerTask {
             let added = added.map(|due| (due.now_us, state.add(due, slf.clone().into_any().unbind(), NO_INDEX)));
             return match added {
                 Ok((now_us, (handle, wakes))) => {
-                    Self::put_on(slf, state, shared, (handle, wakes));
+                    Self::put_on(slf, state, share, (handle, wakes));
                     Ok(now_us)
                 }
                 Err(error) => {
@@ -313,7 +312,7 @@ impl TimerTask {
             };
             let moved = handle.and_then(|handle| state.reschedule(handle, due));
             let (handle, wakes) = moved.unwrap_or_else(|| state.add(due, slf.clone().into_any().unbind(), NO_INDEX));
-            Self::put_on(slf, state, shared, (handle, wakes));
+            Self::put_on(slf, state, share, (handle, wakes));
             return Ok(due.now_us);
         }
     }
@@ -322,10 +321,11 @@ impl TimerTask {
     fn put_on(
         slf: &Bound<'_, Self>,
         state: MutexGuard<'_, State<Py<PyAny>>>,
-        shared: &Arc<Shared>,
+        share: &Py<Share>,
         (handle, wakes): (Handle, bool),
     ) {
-        let share = Own::new(Arc::clone(shared));
+        let shared = share.get().shared();
+        let share = share.clone_ref(slf.py());
         let (old, is_plain) =
             slf.get().cell.with(slf.py(), |content| (content.put_on(share, handle), content.is_plain));
         drop(state);
@@ -352,9 +352,8 @@ impl TimerTask {
     /// It was claimed or taken out of this slot. If it has been added again since, that stands.
     pub(super) fn left_timer(slf: &Bound<'_, Self>, handle: Handle) {
         let (left, may_be_added) = slf.get().cell.with(slf.py(), |content| {
-            let left = content.take_off(handle);
-            let may_be_added = left.is_some() && content.is_plain && !content.is_one_shot();
-            (left, may_be_added)
+            let (is_this, left) = content.take_off(handle);
+            (left, is_this && content.is_plain && !content.is_one_shot())
         });
         drop(left);
         if may_be_added {

@@ -13,6 +13,7 @@ use super::border::Own;
 use super::gil::GilCell;
 use super::operation;
 use super::recording::{self, Columns};
+use super::share::Share;
 use super::shared::{self, Shared};
 use super::sight;
 use super::task::TimerTask;
@@ -23,6 +24,8 @@ use crate::timer::STEP;
 #[pyclass(frozen, subclass, weakref, module = "tickwheel")]
 pub(super) struct Timer {
     shared: Own<Shared>,
+    /// What each of its tasks keeps of it.
+    share: Py<Share>,
     /// What shutdown found pending.
     unfinished: GilCell<Option<Py<PyList>>>,
 }
@@ -74,7 +77,7 @@ impl Timer {
             ))
         })?;
         let delay = task.get().delay(task.py())?;
-        TimerTask::schedule(task, self.shared.arc(), When::AfterUs(delay.to_us()))?;
+        TimerTask::schedule(task, &self.share, When::AfterUs(delay.to_us()))?;
         operation::sync_deadline(task.py(), task.as_any());
         Ok(())
     }
@@ -91,7 +94,7 @@ impl Timer {
     ) -> PyResult<Bound<'py, TimerTask>> {
         let delay = args::ms(delay_ms, "delay_ms")?;
         let when = When::AfterUs(delay.to_us());
-        TimerTask::add_one_shot(delay_ms.py(), self.shared.arc(), (Some(delay), when), callback, args)
+        TimerTask::add_one_shot(delay_ms.py(), &self.share, (Some(delay), when), callback, args)
     }
 
     /// As `after`, at an instant of the timer's own clock (see `now_ms`); an instant in the past is due at once.
@@ -104,7 +107,7 @@ impl Timer {
     ) -> PyResult<Bound<'py, TimerTask>> {
         let py = due_ms.py();
         let due = args::ms(due_ms, "due_ms")?;
-        TimerTask::add_one_shot(py, self.shared.arc(), (None, When::AtUs(due.to_us())), callback, args)
+        TimerTask::add_one_shot(py, &self.share, (None, When::AtUs(due.to_us())), callback, args)
     }
 
     /// Add one timer per int64 of a buffer or Arrow array, at one Python call per group that expires together.
@@ -256,8 +259,14 @@ impl Timer {
 }
 
 impl Timer {
-    pub(super) fn new(shared: &Arc<Shared>) -> Self {
-        Self { shared: Own::new(Arc::clone(shared)), unfinished: GilCell::new(None) }
+    pub(super) fn new(py: Python<'_>, shared: &Arc<Shared>) -> PyResult<Self> {
+        let (shared, share) = (Own::new(Arc::clone(shared)), Share::new(py, shared)?);
+        Ok(Self { shared, share, unfinished: GilCell::new(None) })
+    }
+
+    /// What each of its tasks keeps of it.
+    pub(super) fn share(&self) -> &Py<Share> {
+        &self.share
     }
 
     /// What it shares with its tasks.

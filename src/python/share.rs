@@ -1,0 +1,26 @@
+//! A share in a timer that the GIL counts.
+//!
+//! Every pending task keeps its timer alive. An `Arc` is counted by an atomic step, which waits until the processor has
+//! written all that came before: two of them for each task are dearer than the wheel's own work. Python's count is a plain
+//! addition.
+
+use std::sync::Arc;
+
+use pyo3::prelude::*;
+
+use super::border::Own;
+use super::shared::Shared;
+
+/// No Python code ever sees one. It has nothing for the garbage collector: what a timer refers to, the timer shows.
+#[pyclass(frozen)]
+pub(super) struct Share(Own<Shared>);
+
+impl Share {
+    pub(super) fn new(py: Python<'_>, shared: &Arc<Shared>) -> PyResult<Py<Self>> {
+        Py::new(py, Self(Own::new(Arc::clone(shared))))
+    }
+
+    pub(super) fn shared(&self) -> &Arc<Shared> {
+        self.0.arc()
+    }
+}
