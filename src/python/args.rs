@@ -48,15 +48,15 @@ impl Ms {
 
 /// Reads a time; `what` is the argument's name.
 pub(super) fn ms(value: &Bound<'_, PyAny>, what: &str) -> PyResult<Ms> {
-    if let Ok(float) = value.cast::<PyFloat>() {
-        return finite(float.value(), what);
-    }
     // The most frequent case by far, without the questions that the others need.
     if let Ok(int) = value.cast_exact::<PyInt>()
         && let Ok(int) = int.extract::<i64>()
         && int < LIMIT_MS as i64
     {
         return Ok(Ms(int as f64));
+    }
+    if let Ok(float) = value.cast::<PyFloat>() {
+        return finite(float.value(), what);
     }
     let int = whole(value, what, "an int or a finite float", "pass milliseconds, as in 20 or 0.5")?;
     match int.extract::<i64>() {

@@ -65,6 +65,7 @@ pub(super) enum Runs {
 pub(super) type Call = (Option<Py<PyAny>>, Option<Py<PyTuple>>);
 
 impl Content {
+    #[inline]
     pub(super) fn new(
         delay: Option<Ms>,
         callback: Option<Py<PyAny>>,
@@ -80,12 +81,19 @@ impl Content {
         content
     }
 
+    #[inline]
     pub(super) fn set_delay(&mut self, delay: Ms) {
         // Saturating casts; a delay that does not come back the same is not one of these.
         (self.delay, self.unit) = (delay.0 as u32, Unit::Ms);
-        if self.delay() == Some(delay) {
-            return;
+        #[expect(clippy::float_cmp, reason = "whether it is the same")]
+        let is_ms = f64::from(self.delay) == delay.0;
+        if !is_ms {
+            self.set_fine_delay(delay);
         }
+    }
+
+    #[cold]
+    fn set_fine_delay(&mut self, delay: Ms) {
         (self.delay, self.unit) = ((delay.0 * 1000.0).round() as u32, Unit::Us);
         if self.delay() == Some(delay) {
             return;
