@@ -95,7 +95,8 @@ impl<T> Schedule<T> {
     }
 
     /// Adds a task; returns its handle, and the instant at which the reaper must be awake because of it. O(levels).
-    #[inline]
+    #[expect(clippy::inline_always, reason = "a call and its answer by memory are a tenth of it")]
+    #[inline(always)]
     pub(crate) fn add(&mut self, now_us: u64, due_us: u64, task: T, tag: u32) -> (Handle, u64) {
         self.catch_up(now_us);
         self.next_number += 1;
@@ -153,7 +154,8 @@ impl<T> Schedule<T> {
     }
 
     /// Takes a task out that has not been claimed. O(1); where the front is swept, amortized.
-    #[inline]
+    #[expect(clippy::inline_always, reason = "a call and its answer by memory are a tenth of it")]
+    #[inline(always)]
     pub(crate) fn remove(&mut self, handle: Handle) -> Option<T> {
         let Removed { task, place, position } = self.wheel.remove(handle)?;
         self.left(place, position);
