@@ -16,13 +16,14 @@ use std::time::{Duration, Instant};
 
 use spin::mutex::{SpinMutex, SpinMutexGuard};
 
-/// Rounds of spinning before a thread sleeps, each twice as long as the one before, from the shortest to the longest: in
-/// all about as long as a step of an advance holds the lock. The first one is long already, some fifty times as long as an
-/// add holds it: two threads that add all the time then take turns of many adds each, and the timer stays in one
-/// processor's cache meanwhile.
-const ROUNDS: u32 = 6;
+/// The first round of spinning, in pauses of the processor; each later one is twice as long, up to the longest. The first
+/// one is long already, some fifty times as long as an add holds the lock: two threads that add all the time then take
+/// turns of many adds each, and the timer stays in one processor's cache meanwhile.
 const SHORTEST_SPIN: u32 = 32;
 const LONGEST_SPIN: u32 = 256;
+/// How long a thread spins before it sleeps: about as long as a step of an advance holds the lock. In time, as processors
+/// differ by ten times in how long they pause.
+const SPINS_FOR: Duration = Duration::from_micros(50);
 /// How long a waiting thread sleeps at the longest before it looks again.
 const LONGEST_NAP: Duration = Duration::from_micros(200);
 
@@ -31,6 +32,8 @@ pub(crate) struct Mutex<T> {
     flag: SpinMutex<T>,
     /// Threads that sleep. It pairs with the store of the flag, which is only nearly enough: see above.
     waiting: AtomicU32,
+    /// Threads that spin, from their second round on.
+    spinning: AtomicU32,
     bed: std::sync::Mutex<()>,
     wake: std::sync::Condvar,
 }
@@ -48,6 +51,7 @@ impl<T> Mutex<T> {
         Self {
             flag: SpinMutex::new(value),
             waiting: AtomicU32::new(0),
+            spinning: AtomicU32::new(0),
             bed: std::sync::Mutex::default(),
             wake: std::sync::Condvar::default(),
         }
@@ -63,24 +67,37 @@ impl<T> Mutex<T> {
         self.flag.try_lock().map(|held| MutexGuard { held: Some(held), mutex: self })
     }
 
-    /// Whether somebody has slept for it and still waits. Only a hint.
+    /// Whether somebody wants it, asleep or not. Only a hint.
     pub(super) fn is_waited_for(&self) -> bool {
-        self.waiting.load(Ordering::Relaxed) > 0
+        self.waiting.load(Ordering::Relaxed) > 0 || self.spinning.load(Ordering::Relaxed) > 0
     }
 
     #[cold]
     fn wait(&self) -> MutexGuard<'_, T> {
-        for round in 0..ROUNDS {
-            for _ in 0..LONGEST_SPIN.min(SHORTEST_SPIN << round) {
-                spin_loop();
-            }
-            // To look is cheaper than to try, which takes the flag away from the processor that holds it.
-            if !self.flag.is_locked()
-                && let Some(guard) = self.try_lock()
-            {
-                return guard;
-            }
+        self.spin(SHORTEST_SPIN).unwrap_or_else(|| self.wait_longer())
+    }
+
+    /// Lets some time pass, and looks whether the lock is free now.
+    fn spin(&self, pauses: u32) -> Option<MutexGuard<'_, T>> {
+        for _ in 0..pauses {
+            spin_loop();
         }
+        // To look is cheaper than to try, which takes the flag away from the processor that holds it.
+        if self.flag.is_locked() { None } else { self.try_lock() }
+    }
+
+    fn wait_longer(&self) -> MutexGuard<'_, T> {
+        self.spinning.fetch_add(1, Ordering::Relaxed);
+        let (started, mut pauses, mut guard) = (Instant::now(), SHORTEST_SPIN, None);
+        while guard.is_none() && started.elapsed() < SPINS_FOR {
+            pauses = LONGEST_SPIN.min(2 * pauses);
+            guard = self.spin(pauses);
+        }
+        self.spinning.fetch_sub(1, Ordering::Relaxed);
+        guard.unwrap_or_else(|| self.sleep())
+    }
+
+    fn sleep(&self) -> MutexGuard<'_, T> {
         self.waiting.fetch_add(1, Ordering::SeqCst);
         let mut bed = self.bed.lock().unwrap_or_else(PoisonError::into_inner);
         let guard = loop {
@@ -121,7 +138,7 @@ impl<T> Drop for MutexGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
         self.held = None;
-        if self.mutex.is_waited_for() {
+        if self.mutex.waiting.load(Ordering::Relaxed) > 0 {
             self.mutex.wake_one();
         }
     }
@@ -203,6 +220,31 @@ mod tests {
             drop(guard);
         });
         assert_eq!((*mutex.lock(), mutex.is_waited_for()), (3, false));
+    }
+
+    #[test]
+    fn who_gives_way_sees_those_who_spin_and_those_who_sleep() {
+        let mutex = Mutex::new(0);
+        let (mut spun, mut slept) = (false, false);
+        scope(|scope| {
+            for turn in 0..1000 {
+                let guard = mutex.lock();
+                let waiter = scope.spawn(|| *mutex.lock() += 1);
+                let sleeps = turn % 10 == 0;
+                while !mutex.is_waited_for() || (sleeps && mutex.waiting.load(Ordering::Relaxed) == 0) {
+                    yield_now();
+                }
+                spun |= mutex.spinning.load(Ordering::Relaxed) > 0;
+                slept |= mutex.waiting.load(Ordering::Relaxed) > 0;
+                drop(guard);
+                while mutex.is_waited_for() {
+                    yield_now();
+                }
+                waiter.join().unwrap();
+                assert_eq!(*mutex.lock(), turn + 1);
+            }
+        });
+        assert!(spun && slept);
     }
 
     #[test]
