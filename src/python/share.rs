@@ -1,8 +1,7 @@
 //! A share in a timer that the GIL counts.
 //!
 //! Every pending task keeps its timer alive. An `Arc` is counted by an atomic step, which waits until the processor has
-//! written all that came before: two of them for each task are dearer than the wheel's own work. Python's count is a plain
-//! addition.
+//! written all that came before; two of them were a sixteenth of an add and its cancel. Python's count is a plain addition.
 
 use std::sync::Arc;
 
