@@ -1,49 +1,61 @@
 //! The front: what has left the wheel, by (due instant, add number).
 //!
-//! The wheel sorts to the tick, the front sorts the last tick (T5, T6). Most of it arrives in order, so it is a run of
-//! keys with a tree beside it for the stragglers: O(1) for what comes in order, O(log) for the rest. The run is kept in
-//! pages and a tree has nodes, so millions of keys come and go without one long copy. A cancelled entry's key stays until
-//! it comes to the head, or until all of its page are dead; of the stragglers a few are looked at for each that dies.
+//! The wheel sorts to the tick, the front sorts the last tick (T5, T6). Keys arrive sorted, a step of a bucket at a time. Most
+//! often they follow all that came before, and join one run. The steps of a large bucket overlap, so each becomes a run of its
+//! own, and the runs are merged as they are read: O(log runs) a key, and no call sorts more than one step. Single keys that
+//! come out of order are stragglers, in a tree: O(log n).
 //!
-//! Example: keys 3, 5, 4 come in; 3 and 5 join the run, 4 the tree; out they come as 3, 4, 5.
+//! A run is a list in pages, so millions of keys come and go without one long copy. A cancelled entry's key stays until it
+//! comes to the head or until all of its page are dead; of the stragglers a few are looked at for each that dies.
+//!
+//! Example: keys 3 and 5 come in together, then 4: 3 and 5 are the run, 4 is a straggler; out they come as 3, 4, 5.
 
 #![forbid(unsafe_code)]
 
-use std::collections::{BTreeSet, VecDeque};
+use std::cmp::Reverse;
+use std::collections::binary_heap::PeekMut;
+use std::collections::{BTreeSet, BinaryHeap};
 use std::ops::Bound;
 
-use crate::wheel::Key;
+use crate::wheel::{Key, List, NO_POSITION, Pages, Residents};
 
-/// Keys in a page of the run.
-const PAGE: usize = 1024;
 /// So many stragglers are looked at for each that dies: at most about one in three is dead.
 const LOOKED_AT: usize = 4;
-/// Where a key stands that is a straggler; pages have lower numbers.
-const STRAGGLER: u32 = u32::MAX;
-/// Pages are numbered in a circle: there are never nearly so many.
-const NUMBERS: u32 = u32::MAX >> 1;
-
-#[derive(Debug, Default)]
-struct Page {
-    keys: Vec<Key>,
-    /// How many have been read.
-    read: usize,
-    live: usize,
-}
+/// So many keys of a step may come before the end of the run: they become stragglers, and the others join it.
+const FEW: usize = 8;
+/// Where a straggler stands.
+const STRAGGLER: u32 = NO_POSITION;
 
 #[derive(Debug, Default)]
 pub(crate) struct Front {
-    run: VecDeque<Page>,
-    /// The number of the first page of the run.
-    first: u32,
-    /// The latest key that joined the run, while there is one.
+    pages: Pages<Key>,
+    /// The run that most keys join.
+    run: List,
+    /// The latest key that joined it.
     last: Option<Key>,
+    /// The runs that overlap it or each other, by the first key of each.
+    overlapping: BinaryHeap<Reverse<Run>>,
     stragglers: BTreeSet<Key>,
     /// The last straggler that was looked at.
     looked_at: Option<Key>,
     live: usize,
-    /// Memory for the next page.
-    spare: Vec<Key>,
+}
+
+/// An overlapping run. Its first key may have been cancelled, and be gone from the list.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Run {
+    first: Key,
+    list: List,
+}
+
+/// Where the earliest key is.
+#[derive(Clone, Copy)]
+enum Head {
+    /// At this position of the run.
+    Run(u32),
+    /// At this position of the first of the overlapping runs.
+    Overlapping(u32),
+    Straggler,
 }
 
 impl Front {
@@ -52,49 +64,38 @@ impl Front {
         self.live
     }
 
-    /// Takes a key in; where it stands, for [`Front::cancelled`].
-    pub(crate) fn push(&mut self, key: Key) -> u32 {
-        let mut stands = STRAGGLER;
-        self.extend(&[key], |_, position| stands = position);
-        stands
+    /// Takes a key in, and tells its entry where it stands, for [`Front::cancelled`].
+    pub(crate) fn push(&mut self, key: Key, residents: &mut impl Residents<Key>) {
+        self.live += 1;
+        if self.follows_the_run(&key) {
+            self.join_the_run(&[key], residents);
+        } else {
+            self.stray(key, residents);
+        }
     }
 
-    /// Takes keys in, and says of each slot where it stands. Sorted ones that come after all before join the run at once.
-    pub(crate) fn extend(&mut self, mut keys: &[Key], mut stand: impl FnMut(u32, u32)) {
-        debug_assert!(keys.is_sorted(), "what joins the run is in order");
+    /// Takes sorted keys in, and tells their entries where they stand.
+    pub(crate) fn extend(&mut self, keys: &[Key], residents: &mut impl Residents<Key>) {
+        debug_assert!(keys.is_sorted(), "what makes a run is in order");
         self.live += keys.len();
-        while let (Some(key), Some(last)) = (keys.first(), self.last)
-            && last >= *key
-        {
-            self.stragglers.insert(*key);
-            stand(key.slot, STRAGGLER);
-            keys = &keys[1..];
-        }
-        while !keys.is_empty() {
-            if self.run.back().is_none_or(|page| page.keys.len() == PAGE) {
-                self.run.push_back(Page { keys: std::mem::take(&mut self.spare), ..Page::default() });
-            }
-            let number = self.first.wrapping_add(self.run.len() as u32 - 1) & NUMBERS;
-            let Some(page) = self.run.back_mut() else { return };
-            let (now, later) = keys.split_at(keys.len().min(PAGE - page.keys.len()));
-            for key in now {
-                stand(key.slot, number);
-            }
-            page.keys.extend_from_slice(now);
-            page.live += now.len();
-            self.last = now.last().copied();
-            keys = later;
+        let early = keys.iter().take(FEW + 1).take_while(|key| !self.follows_the_run(key)).count();
+        if early <= FEW {
+            keys[..early].iter().for_each(|key| self.stray(*key, residents));
+            self.join_the_run(&keys[early..], residents);
+        } else {
+            let list = self.pages.extend(List::default(), keys, residents);
+            self.overlapping.push(Reverse(Run { first: keys[0], list }));
         }
     }
 
     /// The earliest key that is alive; dead ones before it are dropped.
     pub(crate) fn peek(&mut self, is_alive: impl Fn(&Key) -> bool) -> Option<Key> {
         loop {
-            let (key, is_straggler) = self.head()?;
+            let (key, head) = self.head()?;
             if is_alive(&key) {
                 return Some(key);
             }
-            self.drop_head(is_straggler);
+            self.drop_head(head, false);
         }
     }
 
@@ -108,34 +109,28 @@ impl Front {
     ) -> usize {
         let mut read = 0;
         while read < limit {
-            if !self.stragglers.is_empty() {
-                let Some((key, is_straggler)) = self.head().filter(|(key, _)| may_go(key)) else { break };
-                if take(&key) {
-                    self.live -= 1;
-                    if let Some(page) = self.run.front_mut().filter(|_| !is_straggler) {
-                        page.live -= 1;
-                    }
-                }
-                self.drop_head(is_straggler);
+            if !self.stragglers.is_empty() || !self.overlapping.is_empty() {
+                let Some((key, head)) = self.head().filter(|(key, _)| may_go(key)) else { break };
+                let is_alive = take(&key);
+                self.live -= usize::from(is_alive);
+                self.drop_head(head, is_alive);
                 read += 1;
                 continue;
             }
-            // Nearly always there are no stragglers, and a page goes in one loop.
-            let Some(page) = self.run.front_mut() else { break };
-            let keys = page.keys[page.read..].iter().take(limit - read).take_while(|key| may_go(key));
+            // Nearly always the run is all there is, and a page goes in one loop.
+            let (position, keys) = self.pages.unread(self.run);
             let (mut looked_at, mut alive) = (0, 0);
-            for key in keys {
+            for key in keys.iter().take(limit - read).take_while(|key| may_go(key)) {
                 looked_at += 1;
                 alive += usize::from(take(key));
             }
-            page.read += looked_at;
-            page.live -= alive;
-            self.live -= alive;
-            read += looked_at;
-            if page.read < page.keys.len() {
+            if looked_at == 0 {
                 break;
             }
-            self.drop_read_pages();
+            self.pages.read(position, looked_at);
+            self.pages.leave(position, alive);
+            self.live -= alive;
+            read += looked_at;
         }
         read
     }
@@ -143,54 +138,87 @@ impl Front {
     /// An entry was cancelled that stands there. O(1), of a straggler O(log); at most a page's work.
     pub(crate) fn cancelled(&mut self, position: u32, is_alive: impl Fn(&Key) -> bool) {
         self.live -= 1;
-        if position == STRAGGLER {
+        if position != STRAGGLER {
+            self.pages.remove(position);
+        } else if self.live > 0 {
             self.look_at_stragglers(is_alive);
-            return;
         }
-        let page = &mut self.run[(position.wrapping_sub(self.first) & NUMBERS) as usize];
-        page.live -= 1;
-        if page.live == 0 {
-            let keys = std::mem::take(&mut page.keys);
-            page.read = 0;
-            self.keep(keys);
-            self.drop_read_pages();
+        if self.live == 0 {
+            self.drop_the_dead();
         }
     }
 
     /// What it takes of memory.
     pub(crate) fn bytes(&self) -> usize {
-        let keys: usize = self.run.iter().map(|page| page.keys.capacity()).sum();
-        (keys + self.stragglers.len() + self.spare.capacity()) * size_of::<Key>()
-            + self.run.capacity() * size_of::<Page>()
+        let runs = self.overlapping.capacity() * size_of::<Run>();
+        self.pages.bytes() + runs + self.stragglers.len() * size_of::<Key>()
     }
 
     /// Every key in order, dead ones among them. O(n log n).
     pub(crate) fn sorted(&self) -> Vec<Key> {
-        let run = self.run.iter().flat_map(|page| &page.keys[page.read..]);
-        let mut keys: Vec<_> = run.chain(&self.stragglers).copied().collect();
+        let lists = self.overlapping.iter().map(|Reverse(run)| run.list).chain([self.run]);
+        let keys = lists.flat_map(|list| self.pages.iter(list)).map(|(_, key)| key);
+        let mut keys: Vec<_> = keys.chain(&self.stragglers).copied().collect();
         keys.sort_unstable();
         keys
     }
 
-    /// The earliest key, dead or alive, and whether it is a straggler.
-    fn head(&self) -> Option<(Key, bool)> {
-        let run = self.run.front().map(|page| page.keys[page.read]);
-        match (run, self.stragglers.first().copied()) {
-            (Some(run), Some(straggler)) => Some((run.min(straggler), straggler < run)),
-            (Some(run), None) => Some((run, false)),
-            (None, straggler) => straggler.map(|key| (key, true)),
+    fn follows_the_run(&self, key: &Key) -> bool {
+        self.last.is_none_or(|last| last < *key) || self.pages.is_empty(self.run)
+    }
+
+    fn join_the_run(&mut self, keys: &[Key], residents: &mut impl Residents<Key>) {
+        self.run = self.pages.extend(self.run, keys, residents);
+        self.last = keys.last().copied().or(self.last);
+    }
+
+    fn stray(&mut self, key: Key, residents: &mut impl Residents<Key>) {
+        self.stragglers.insert(key);
+        residents.stand(key, STRAGGLER);
+    }
+
+    /// The earliest key, dead or alive, and where it is.
+    fn head(&mut self) -> Option<(Key, Head)> {
+        let (position, keys) = self.pages.unread(self.run);
+        let run = keys.first().map(|key| (*key, Head::Run(position)));
+        let straggler = self.stragglers.first().map(|key| (*key, Head::Straggler));
+        let overlapping = self.first_overlapping();
+        run.into_iter().chain(overlapping).chain(straggler).min_by_key(|(key, _)| *key)
+    }
+
+    /// The first key of the overlapping runs. The heap is put right where keys died that it went by.
+    fn first_overlapping(&mut self) -> Option<(Key, Head)> {
+        loop {
+            let mut top = self.overlapping.peek_mut()?;
+            let (position, keys) = self.pages.unread(top.0.list);
+            match keys.first() {
+                Some(first) if *first == top.0.first => return Some((*first, Head::Overlapping(position))),
+                Some(first) => top.0.first = *first,
+                None => self.pages.close(PeekMut::pop(top).0.list),
+            }
         }
     }
 
     /// Moves past the earliest key.
-    fn drop_head(&mut self, is_straggler: bool) {
-        if is_straggler {
-            self.stragglers.pop_first();
-        } else if let Some(page) = self.run.front_mut() {
-            page.read += 1;
-            if page.read == page.keys.len() {
-                self.drop_read_pages();
+    fn drop_head(&mut self, head: Head, was_alive: bool) {
+        match head {
+            Head::Straggler => {
+                self.stragglers.pop_first();
             }
+            Head::Run(position) | Head::Overlapping(position) => {
+                self.pages.read(position, 1);
+                if was_alive {
+                    self.pages.leave(position, 1);
+                }
+            }
+        }
+    }
+
+    /// Nothing is alive any more.
+    fn drop_the_dead(&mut self) {
+        self.stragglers.clear();
+        for Reverse(run) in self.overlapping.drain() {
+            self.pages.close(run.list);
         }
     }
 
@@ -204,122 +232,173 @@ impl Front {
             }
         }
     }
-
-    /// Keeps the memory of a page for the next one, if it is the larger.
-    fn keep(&mut self, mut keys: Vec<Key>) {
-        if keys.capacity() > self.spare.capacity() {
-            keys.clear();
-            self.spare = keys;
-        }
-    }
-
-    /// Drops pages at the head of the run that have nothing left to read.
-    fn drop_read_pages(&mut self) {
-        while self.run.front().is_some_and(|page| page.read == page.keys.len())
-            && let Some(page) = self.run.pop_front()
-        {
-            self.first = self.first.wrapping_add(1) & NUMBERS;
-            self.keep(page.keys);
-        }
-        if self.run.is_empty() {
-            self.last = None;
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
 
     fn key(due_us: u64, number: u64) -> Key {
         Key { due_us, number, slot: number as u32, generation: 0 }
     }
 
-    /// The earliest key that is alive.
-    fn pop(front: &mut Front, is_alive: impl Fn(&Key) -> bool) -> Option<Key> {
-        let mut popped = None;
-        let mut read = 1;
-        while popped.is_none() && read == 1 {
-            read = front.pop_while(1, |_| true, |key| is_alive(key) && popped.replace(*key).is_none());
+    /// The entries that are alive, by their keys, and where each stands.
+    #[derive(Default)]
+    struct Entries(BTreeMap<Key, u32>);
+
+    impl Residents<Key> for Entries {
+        fn stands_at(&self, key: Key, position: u32) -> bool {
+            self.0.get(&key) == Some(&position)
         }
-        popped
+
+        fn stand(&mut self, key: Key, position: u32) {
+            self.0.insert(key, position);
+        }
+    }
+
+    #[derive(Default)]
+    struct Bench {
+        front: Front,
+        entries: Entries,
+    }
+
+    impl Bench {
+        fn push(&mut self, key: Key) {
+            self.front.push(key, &mut self.entries);
+        }
+
+        fn extend(&mut self, mut keys: Vec<Key>) {
+            keys.sort_unstable();
+            self.front.extend(&keys, &mut self.entries);
+        }
+
+        fn cancel(&mut self, key: Key) {
+            let position = self.entries.0.remove(&key).unwrap();
+            self.front.cancelled(position, |key| self.entries.0.contains_key(key));
+        }
+
+        /// Releases the earliest keys, at most so many; they are the earliest that are alive.
+        fn release(&mut self, limit: usize) -> usize {
+            let mut released = Vec::new();
+            self.front.pop_while(
+                limit,
+                |_| true,
+                |key| {
+                    let is_alive = self.entries.0.contains_key(key);
+                    released.extend(is_alive.then_some(*key));
+                    is_alive
+                },
+            );
+            for key in &released {
+                assert_eq!(self.entries.0.pop_first().map(|(key, _)| key), Some(*key));
+            }
+            assert_eq!(self.front.len(), self.entries.0.len());
+            released.len()
+        }
     }
 
     #[test]
     fn keys_come_out_by_instant_then_by_add_number__t6() {
-        let mut front = Front::default();
-        for key in [key(3, 1), key(5, 2), key(4, 3), key(5, 0), key(9, 4), key(4, 5)] {
-            front.push(key);
-        }
-        let mut out = Vec::new();
-        while let Some(key) = pop(&mut front, |_| true) {
-            out.push((key.due_us, key.number));
-        }
-        assert_eq!(out, [(3, 1), (4, 3), (4, 5), (5, 0), (5, 2), (9, 4)]);
-        assert_eq!(front.len(), 0);
+        let mut bench = Bench::default();
+        [key(3, 1), key(5, 2), key(4, 3), key(5, 0), key(9, 4), key(4, 5)].into_iter().for_each(|key| bench.push(key));
+        assert_eq!(bench.release(9), 6);
+        assert_eq!(bench.front.head().map(|(key, _)| key), None);
     }
 
     #[test]
     fn what_may_not_go_stays() {
-        let mut front = Front::default();
-        front.push(key(3, 1));
-        assert_eq!(front.pop_while(9, |key| key.due_us < 3, |_| unreachable!("it may not go")), 0);
-        assert_eq!((front.peek(|_| true), front.len()), (Some(key(3, 1)), 1));
+        let mut bench = Bench::default();
+        bench.push(key(3, 1));
+        assert_eq!(bench.front.pop_while(9, |key| key.due_us < 3, |_| unreachable!("it may not go")), 0);
+        assert_eq!((bench.front.peek(|_| true), bench.front.len()), (Some(key(3, 1)), 1));
     }
 
-    /// Everything at once, against a sorted list: pages that fill, die and go, stragglers, pops in between.
+    fn randoms() -> impl Iterator<Item = u64> {
+        std::iter::successors(Some(1_u64), |seed| {
+            Some(seed.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f))
+        })
+        .map(|seed| seed >> 33)
+    }
+
+    /// Single keys and steps of a bucket, cancels and releases, in turn mostly more comes than goes and the other way round.
     #[test]
-    fn any_mix_of_pushes_cancels_and_pops_comes_out_in_order() {
-        let mut front = Front { first: NUMBERS - 3, ..Front::default() };
-        let mut alive = std::collections::BTreeMap::new();
-        let mut seed = 1_u64;
-        for number in 0..60_000_u64 {
-            seed = seed.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
-            let random = seed >> 33;
-            let due_us = if random.is_multiple_of(16) { number / 2 } else { number };
-            let position = front.push(key(due_us, number));
-            alive.insert((due_us, number), position);
-            // In turn mostly more comes than goes, and the other way round; cancels take from anywhere.
-            let cancels = if number / 5000 % 2 == 0 { random % 2 } else { 1 + random % 2 };
-            for turn in 0..cancels {
-                let from = (due_us.saturating_sub(random % 4000 + turn), 0);
-                if let Some((&(due, number), &position)) = alive.range(from..).next() {
-                    alive.remove(&(due, number));
-                    front.cancelled(position, |key| alive.contains_key(&(key.due_us, key.number)));
+    fn any_mix_of_keys_cancels_and_releases_comes_out_in_order__t6() {
+        let mut bench = Bench::default();
+        let (mut number, mut random) = (0, randoms());
+        for turn in 0..3000 {
+            let mut next = |end| random.next().unwrap() % end;
+            let around = turn * 20;
+            match next(8) {
+                0..3 => bench.push(key(around + next(40), number)),
+                3..5 => bench.extend((0..next(300)).map(|offset| key(around + next(500), number + offset)).collect()),
+                5 => bench.extend((0..next(300)).map(|offset| key(around + offset, number + offset)).collect()),
+                _ => {
+                    bench.release(next(if turn / 500 % 2 == 0 { 100 } else { 1000 }) as usize);
                 }
             }
-            if random.is_multiple_of(3) {
-                let popped = pop(&mut front, |key| alive.contains_key(&(key.due_us, key.number)));
-                assert_eq!(popped.map(|key| (key.due_us, key.number)), alive.pop_first().map(|(key, _)| key));
+            number += 300;
+            for _ in 0..next(if turn / 300 % 2 == 0 { 20 } else { 200 }) {
+                let from = key((around + next(500)).saturating_sub(next(1000)), 0);
+                if let Some((&key, _)) = bench.entries.0.range(from..).next() {
+                    bench.cancel(key);
+                }
             }
-            assert_eq!(front.len(), alive.len());
+            if let Some(peeked) = bench.front.peek(|key| bench.entries.0.contains_key(key)) {
+                assert_eq!(bench.entries.0.first_key_value().map(|(key, _)| *key), Some(peeked));
+            }
         }
-        while let Some(popped) = pop(&mut front, |key| alive.contains_key(&(key.due_us, key.number))) {
-            assert_eq!(Some((popped.due_us, popped.number)), alive.pop_first().map(|(key, _)| key));
+        assert!(number > 0 && !bench.entries.0.is_empty());
+        bench.release(usize::MAX);
+        assert!(bench.entries.0.is_empty() && bench.front.overlapping.is_empty());
+    }
+
+    #[test]
+    fn the_steps_of_a_large_bucket_are_runs_and_not_stragglers() {
+        let mut bench = Bench::default();
+        let mut random = randoms();
+        for step in 0..100 {
+            bench.extend((0..1000).map(|offset| key(random.next().unwrap() % 1000, step * 1000 + offset)).collect());
         }
-        assert!(alive.is_empty() && front.run.is_empty());
+        assert!(bench.front.stragglers.len() < 100 && bench.front.overlapping.len() > 90);
+        assert_eq!(bench.release(usize::MAX), 100_000);
+        assert!(bench.front.bytes() < 100_000, "{}", bench.front.bytes());
     }
 
     #[test]
     fn cancelled_keys_give_their_memory_back() {
-        let mut front = Front::default();
-        let positions: Vec<_> = (0..100_000).map(|number| front.push(key(number, number))).collect();
-        let full = front.bytes();
-        for (number, position) in (0..).zip(&positions[..99_000]) {
-            front.cancelled(*position, |key| key.number > number);
-        }
-        assert_eq!(front.len(), 1000);
-        assert!(front.bytes() < full / 20, "{} of {full}", front.bytes());
+        let mut bench = Bench::default();
+        (0..100_000).for_each(|number| bench.push(key(number, number)));
+        let full = bench.front.bytes();
+        (0..99_000).for_each(|number| bench.cancel(key(number, number)));
+        assert_eq!(bench.front.len(), 1000);
+        assert!(bench.front.bytes() < full / 20, "{} of {full}", bench.front.bytes());
     }
 
     #[test]
-    fn cancelled_stragglers_go_too() {
-        let mut front = Front::default();
-        let positions: Vec<_> = (0..1000).rev().map(|number| front.push(key(number, number))).collect();
-        for (number, position) in (0..1000).rev().zip(positions).take(990) {
-            front.cancelled(position, |key| key.number < number);
+    fn memory_stays_where_it_is_however_many_come_and_go_while_one_waits() {
+        let mut bench = Bench::default();
+        bench.push(key(1, 0));
+        for number in 1..3_000_000 {
+            bench.push(key(number + 1, number));
+            bench.cancel(key(number + 1, number));
         }
-        assert_eq!(front.len(), 10);
-        assert!(front.sorted().len() < 200);
+        assert!(bench.front.bytes() < 100_000, "{}", bench.front.bytes());
+        assert_eq!(bench.release(9), 1);
+    }
+
+    #[test]
+    fn cancelled_stragglers_and_runs_go_too() {
+        let mut bench = Bench::default();
+        (0..1000).rev().for_each(|number| bench.push(key(number, number)));
+        (10..1000).rev().for_each(|number| bench.cancel(key(number, number)));
+        assert_eq!(bench.front.len(), 10);
+        assert!(bench.front.sorted().len() < 200);
+        for step in 1..100 {
+            bench.extend((0..1000).map(|number| key(number, step * 1000 + number)).collect());
+        }
+        bench.entries.0.keys().copied().collect::<Vec<_>>().into_iter().for_each(|key| bench.cancel(key));
+        assert!(bench.front.sorted().is_empty() && bench.front.overlapping.is_empty());
     }
 }

@@ -13,6 +13,9 @@ use crate::front::Front;
 use crate::queue::BucketQueue;
 use crate::wheel::{Armed, Entry, Handle, Key, New, Place, Placed, Removed, Wheel};
 
+/// How many entries a long operation moves before it lets the lock go.
+pub(crate) const STEP: usize = 1000;
+
 /// When a task is released (T5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Precision {
@@ -131,7 +134,7 @@ impl<T> Schedule<T> {
     fn placed(&mut self, placed: Placed, key: Key) -> u64 {
         match placed {
             Placed::Front => {
-                self.push_front(key);
+                self.front.push(key, &mut self.wheel.slab);
                 ready_us(self.precision, key.due_us)
             }
             Placed::Arm(armed) => {
@@ -145,9 +148,9 @@ impl<T> Schedule<T> {
     /// Notes that an entry left this place before it was claimed.
     #[inline]
     fn left(&mut self, place: Place, position: u32) {
-        if place == Place::RELEASED {
+        if place == Place::Released {
             self.released -= 1;
-        } else if place == Place::FRONT {
+        } else if place == Place::Front {
             let slab = &self.wheel.slab;
             self.front.cancelled(position, |key| slab.get(key.handle()).is_some());
         }
@@ -173,7 +176,7 @@ impl<T> Schedule<T> {
         let entry = self.wheel.slab.get(handle)?;
         let (tag, due_us, number) = (entry.tag, entry.due_us, entry.number);
         let Removed { task, place, .. } = self.wheel.slab.remove(handle)?;
-        debug_assert!(place == Place::RELEASED, "only what was released can be claimed");
+        debug_assert!(place == Place::Released, "only what was released can be claimed");
         self.released -= 1;
         Some(Claimed { task, tag, due_us, number })
     }
@@ -223,7 +226,18 @@ impl<T> Schedule<T> {
         }
     }
 
-    /// When there is next something to do; `Some(0)` in the middle of a bucket. Empty buckets at the head are dropped.
+    /// Drops empty buckets at the head of the bucket queue, at most so many (T9). Returns whether there may be more of them.
+    pub(crate) fn drop_empty_buckets(&mut self, limit: usize) -> bool {
+        for _ in 0..limit {
+            let Some(head) = self.queue.peek().filter(|head| self.wheel.is_empty(*head)) else { return false };
+            self.queue.pop();
+            self.wheel.disarm(head);
+        }
+        true
+    }
+
+    /// When there is next something to do; `Some(0)` in the middle of a bucket. Empty buckets at the head are dropped, unless
+    /// there are very many: then it is the time of an empty one, which is too early and does no harm.
     pub(crate) fn next_wake_us(&mut self) -> Option<u64> {
         if self.wheel.is_flushing() {
             return Some(0);
@@ -272,10 +286,8 @@ impl<T> Schedule<T> {
         for armed in self.arm.drain(..) {
             self.queue.push(armed);
         }
-        // Sorted, a tick's keys join the run one behind the other; two or three steps of a bucket may still mix.
         self.leaving.sort_unstable();
-        let slab = &mut self.wheel.slab;
-        self.front.extend(&self.leaving, |slot, position| slab.at_mut(slot).stand(Place::FRONT, position));
+        self.front.extend(&self.leaving, &mut self.wheel.slab);
         self.leaving.clear();
         read
     }
@@ -291,7 +303,7 @@ impl<T> Schedule<T> {
             |key| ready_us(precision, key.due_us) <= now_us,
             |key| {
                 let Some(entry) = slab.get_mut(key.handle()) else { return false };
-                entry.place = Place::RELEASED;
+                entry.place = Place::Released;
                 out.push(key.handle());
                 true
             },
@@ -300,28 +312,16 @@ impl<T> Schedule<T> {
         read
     }
 
-    /// Takes an entry into the front, and tells it where it stands there.
-    fn push_front(&mut self, key: Key) {
-        let position = self.front.push(key);
-        self.wheel.slab.at_mut(key.slot).stand(Place::FRONT, position);
-    }
-
     /// The head of the front.
     fn first(&mut self) -> Option<Key> {
         let slab = &self.wheel.slab;
         self.front.peek(|key| slab.get(key.handle()).is_some())
     }
 
-    /// The head of the bucket queue; empty buckets on the way are dropped (T9).
+    /// The head of the bucket queue. Empty buckets before it are dropped (T9), but no more than [`STEP`] of them.
     fn head(&mut self) -> Option<Armed> {
-        while let Some(head) = self.queue.peek() {
-            if self.wheel.live(head) > 0 {
-                return Some(head);
-            }
-            self.queue.pop();
-            self.wheel.disarm(head);
-        }
-        None
+        self.drop_empty_buckets(STEP);
+        self.queue.peek()
     }
 
     fn first_ready_us(&mut self) -> Option<u64> {

@@ -4,7 +4,7 @@
 
 use crate::schedule::Schedule;
 use crate::timer::Timer;
-use crate::wheel::Armed;
+use crate::wheel::{Armed, expiration_ms};
 
 /// One bucket and its tasks, in order of add.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -84,7 +84,7 @@ pub(crate) fn take<T, X>(schedule: &Schedule<T>, mut see: impl FnMut(&T, u32) ->
             .buckets
             .iter()
             .map(|bucket| BucketSnapshot {
-                expiration_ms: bucket.expiration_ms,
+                expiration_ms: expiration_ms(bucket),
                 tasks: schedule.wheel.slots(bucket).map(&mut task).collect(),
             })
             .collect(),

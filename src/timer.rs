@@ -19,14 +19,13 @@ use crate::config::Config;
 use crate::error::Error;
 use crate::events::Recorded;
 use crate::executor::{Executor, Released};
+pub(crate) use crate::schedule::STEP;
 use crate::schedule::{Claimed, Progress};
 use crate::state::{Room, State, Wait, When};
 use crate::stats::Stats;
 use crate::sync::{Condvar, Mutex, MutexGuard};
 use crate::wheel::{Handle, Place};
 
-/// How many entries a long operation moves before it lets the lock go.
-pub(crate) const STEP: usize = 1000;
 
 /// As [`STEP`], where the entries lie anywhere in memory.
 const HANDFUL: usize = 256;
@@ -268,6 +267,7 @@ impl<T> Timer<T> {
     pub(crate) fn wait_for_work(&self, floor_us: u64, limit_us: u64) -> Wait {
         let mut state = self.lock();
         loop {
+            state = self.drop_empty_buckets(state);
             let until_us = match state.may_sleep(self.clock.now_us(), floor_us, limit_us) {
                 ControlFlow::Continue(until_us) => until_us,
                 ControlFlow::Break(wait) => return wait,
@@ -319,7 +319,7 @@ impl<T> Timer<T> {
     /// As [`Timer::drain`], but leaves what waits on the executor's queue to the executor.
     #[cfg(feature = "python")]
     pub(crate) fn drain_unreleased(&self) -> Vec<Pending<T>> {
-        self.drain_where(|place| place != Place::RELEASED)
+        self.drain_where(|place| place != Place::Released)
     }
 
     fn drain_where(&self, goes: impl Fn(Place) -> bool) -> Vec<Pending<T>> {
@@ -353,7 +353,7 @@ impl<T> Timer<T> {
         for page in 0.. {
             let state = self.lock();
             let Some(entries) = state.schedule.page(page) else { break };
-            let waiting = entries.filter(|(_, entry, _)| entry.place != Place::RELEASED && entry.due_us < before_us);
+            let waiting = entries.filter(|(_, entry, _)| entry.place != Place::Released && entry.due_us < before_us);
             found.extend(waiting.map(|(handle, entry, _)| Pending {
                 due_us: entry.due_us,
                 number: entry.number,
@@ -392,12 +392,21 @@ impl<T> Timer<T> {
 
     /// When to advance next, at the latest, so that nothing is late; 0 for at once, `None` if nothing is pending.
     pub fn next_wake_us(&self) -> Option<u64> {
-        self.lock().schedule.next_wake_us()
+        self.drop_empty_buckets(self.lock()).schedule.next_wake_us()
     }
 
     /// As [`Timer::next_wake_us`], but with a stop at every bucket that is due: what steps a manual clock.
     pub fn next_event_us(&self) -> Option<u64> {
-        self.lock().schedule.next_event_us()
+        self.drop_empty_buckets(self.lock()).schedule.next_event_us()
+    }
+
+    /// Drops all empty buckets at the head of the bucket queue, in steps (T9).
+    fn drop_empty_buckets<'a>(&'a self, mut state: MutexGuard<'a, State<T>>) -> MutexGuard<'a, State<T>> {
+        while state.schedule.drop_empty_buckets(STEP) {
+            self.state.unlock_fair(state);
+            state = self.lock();
+        }
+        state
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State<T>> {

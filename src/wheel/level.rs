@@ -6,7 +6,7 @@
 //!
 //! Example: tick 20, size 20 at 123 covers `[120, 520)`; 350 belongs to bucket 17, which expires at 340.
 
-use super::bucket::Bucket;
+use super::bucket::{self, Bucket};
 
 #[derive(Debug)]
 pub(crate) struct Level {
@@ -59,7 +59,7 @@ impl Level {
             end_us: 0,
             current: 0,
             ticks: Ticks::new(tick_ms.saturating_mul(1000)),
-            buckets: vec![Bucket::NEW; size as usize],
+            buckets: vec![bucket::NEW; size as usize],
         };
         level.move_to(start_ms);
         level

@@ -11,10 +11,12 @@
 
 mod bucket;
 mod level;
+mod pages;
 mod slab;
 
-use bucket::{Arrays, Bucket};
+pub(crate) use bucket::{Bucket, expiration_ms};
 use level::Level;
+pub(crate) use pages::{List, NO_POSITION, Pages, Residents};
 pub use slab::Handle;
 pub(crate) use slab::{Entry, Key, New, Removed, Slab, Was};
 use std::hint::black_box;
@@ -22,21 +24,18 @@ use std::hint::black_box;
 /// So many entries of a bucket are read before they are placed.
 const TOUCH: usize = 64;
 
-/// Where an entry stands: in the array of a bucket, or past the wheel.
+/// Where an entry stands. In a bucket or the front it has a position there too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place(u32);
-
-impl Place {
-    /// It has left the wheel and waits for its instant.
-    pub(crate) const FRONT: Self = Self(u32::MAX);
-    /// It was released and waits on the executor's queue.
-    pub(crate) const RELEASED: Self = Self(u32::MAX - 1);
+#[repr(u8)]
+pub(crate) enum Place {
     /// Nowhere: the slot is free, or its entry is about to be placed.
-    const FREE: Self = Self(u32::MAX - 2);
-
-    pub(crate) fn is_in_wheel(self) -> bool {
-        self.0 < Self::FREE.0
-    }
+    Free,
+    /// In the list of a bucket.
+    Bucket,
+    /// It has left the wheel and waits for its instant.
+    Front,
+    /// It was released and waits on the executor's queue.
+    Released,
 }
 
 /// A bucket that entered, or has to enter, the bucket queue. Levels count from 1, buckets from 0.
@@ -66,11 +65,10 @@ pub(crate) struct Flushed {
     pub(crate) entries: u64,
 }
 
-/// A due bucket on its way out: its array, and how far it has been read.
+/// A due bucket on its way out: the list of its slots, which is read from its beginning.
 #[derive(Debug)]
 struct Flushing {
-    array: u32,
-    position: u32,
+    list: List,
     level: usize,
     expiration_ms: u64,
     entries: u64,
@@ -79,7 +77,8 @@ struct Flushing {
 #[derive(Debug)]
 pub(crate) struct Wheel<T> {
     pub(crate) slab: Slab<T>,
-    arrays: Arrays,
+    /// The lists of all buckets.
+    lists: Pages<u32>,
     levels: Vec<Level>,
     /// When the current tick of level 1 ends, in microseconds: what is due before is for the front.
     tick_end_us: u64,
@@ -97,7 +96,7 @@ impl<T> Wheel<T> {
         let level = Level::new(tick_ms, sizes[0], start_ms);
         Self {
             slab: Slab::new(),
-            arrays: Arrays::default(),
+            lists: Pages::default(),
             tick_end_us: level.next_ms().saturating_mul(1000),
             levels: vec![level],
             sizes: sizes.to_vec(),
@@ -125,8 +124,8 @@ impl<T> Wheel<T> {
     #[inline]
     pub(crate) fn renew(&mut self, handle: Handle, due_us: u64, number: u64) -> Option<(Handle, Placed, Was)> {
         let (handle, was) = self.slab.renew(handle, due_us, number)?;
-        if was.place.is_in_wheel() {
-            self.arrays.remove(was.place.0, was.position);
+        if was.place == Place::Bucket {
+            self.lists.remove(was.position);
         }
         Some((handle, self.place(handle.slot, due_us), was))
     }
@@ -134,8 +133,8 @@ impl<T> Wheel<T> {
     /// Reads what a cancel or a move of each of these will need, so that the processor fetches it side by side. It changes
     /// nothing but how long the next calls take.
     pub(crate) fn touch(&self, handles: &[Handle]) {
-        let places = handles.iter().map(|handle| self.slab.get(*handle).map_or(0, |entry| entry.place.0));
-        black_box(places.fold(0, |all, place| all | place));
+        let positions = handles.iter().map(|handle| self.slab.get(*handle).map_or(0, |entry| entry.position));
+        black_box(positions.fold(0, |all, position| all | position));
     }
 
     /// Takes the task out, wherever it stands; `None` for a stale handle. O(1).
@@ -143,8 +142,8 @@ impl<T> Wheel<T> {
     #[inline(always)]
     pub(crate) fn remove(&mut self, handle: Handle) -> Option<Removed<T>> {
         let removed = self.slab.remove(handle)?;
-        if removed.place.is_in_wheel() {
-            self.arrays.remove(removed.place.0, removed.position);
+        if removed.place == Place::Bucket {
+            self.lists.remove(removed.position);
         }
         Some(removed)
     }
@@ -168,10 +167,9 @@ impl<T> Wheel<T> {
     /// Takes a bucket that has come out of the queue apart: its entries leave by [`Wheel::flush`].
     pub(crate) fn open(&mut self, armed: Armed) {
         debug_assert!(self.flushing.is_none(), "one bucket at a time");
-        let bucket = std::mem::replace(self.bucket_mut(armed), Bucket::NEW);
-        let level = usize::from(armed.level) - 1;
-        let expiration_ms = armed.expiration_ms;
-        self.flushing = bucket.array.map(|array| Flushing { array, position: 0, level, expiration_ms, entries: 0 });
+        let bucket = std::mem::replace(self.bucket_mut(armed), bucket::NEW);
+        let (list, level) = (bucket::list(&bucket), usize::from(armed.level) - 1);
+        self.flushing = Some(Flushing { list, level, expiration_ms: armed.expiration_ms, entries: 0 });
     }
 
     pub(crate) fn is_flushing(&self) -> bool {
@@ -179,40 +177,35 @@ impl<T> Wheel<T> {
     }
 
     /// Adds up to `limit` entries of the opened bucket again. Newly armed buckets and keys for the front are appended to
-    /// `arm` and `front`; the caller tells those entries where they stand. Returns how many positions it read; fewer than
+    /// `arm` and `front`; the caller tells those entries where they stand. Returns how many slots it read; fewer than
     /// `limit` means that the bucket is empty now.
     pub(crate) fn flush(&mut self, limit: usize, arm: &mut Vec<Armed>, front: &mut Vec<Key>) -> usize {
         let Some(mut flushing) = self.flushing.take() else { return 0 };
         let mut read = 0;
         while read < limit {
-            let slots = self.arrays.from(flushing.array, flushing.position);
+            let (position, slots) = self.lists.unread(flushing.list);
             let slots = &slots[..slots.len().min(limit - read).min(TOUCH)];
             let looked_at = slots.len();
-            if looked_at > 0 {
-                let entries = if flushing.level == 0 {
-                    let before = front.len();
-                    front.extend(self.slab.keys(slots, Place(flushing.array), flushing.position));
-                    front.len() - before
-                } else {
-                    self.cascade(&flushing, looked_at, arm, front)
-                };
-                read += looked_at;
-                flushing.position = self.arrays.read_on(flushing.array, flushing.position, looked_at);
-                flushing.entries += entries as u64;
-                self.cascaded[flushing.level] += entries as u64;
-                continue;
-            }
-            self.arrays.forget_page(flushing.array, flushing.position);
-            let Some(next) = self.arrays.next_page(flushing.array, flushing.position) else {
-                self.arrays.free(flushing.array);
+            if looked_at == 0 {
+                self.lists.close(flushing.list);
                 if let Some(flushed) = &mut self.flushed {
                     let Flushing { level, expiration_ms, entries, .. } = flushing;
                     flushed.push(Flushed { expiration_ms, level: level as u8 + 1, entries });
                 }
                 return read;
+            }
+            let alive = if flushing.level == 0 {
+                let before = front.len();
+                front.extend(self.slab.keys(slots, position));
+                self.lists.read(position, looked_at);
+                front.len() - before
+            } else {
+                self.cascade((flushing.level, position), looked_at, arm, front)
             };
-            flushing.position = next;
-            read += 1;
+            self.lists.leave(position, alive);
+            read += looked_at;
+            flushing.entries += alive as u64;
+            self.cascaded[flushing.level] += alive as u64;
         }
         self.flushing = Some(flushing);
         limit
@@ -221,16 +214,24 @@ impl<T> Wheel<T> {
     /// Places the next `count` slots of a bucket of an upper level again; returns how many are alive. All their entries are
     /// read before the first is placed: the processor fetches them side by side.
     #[inline(never)] // the loops need the registers for themselves
-    fn cascade(&mut self, flushing: &Flushing, count: usize, arm: &mut Vec<Armed>, front: &mut Vec<Key>) -> usize {
+    fn cascade(
+        &mut self,
+        (level, position): (usize, u32),
+        count: usize,
+        arm: &mut Vec<Armed>,
+        front: &mut Vec<Key>,
+    ) -> usize {
         let (mut alive, mut entries) = ([(0, 0); TOUCH], 0);
-        let slots = &self.arrays.from(flushing.array, flushing.position)[..count];
-        for key in self.slab.keys(slots, Place(flushing.array), flushing.position) {
+        let slots = &self.lists.items_at(position)[..count];
+        for key in self.slab.keys(slots, position) {
             alive[entries] = (key.slot, key.due_us);
             entries += 1;
         }
+        // Before the first is placed: a page that has been begun is not put together with another.
+        self.lists.read(position, count);
         // The level below covers the bucket; all but its first tick goes there, and what is before that further down. From
         // here on a cancel finds them in their new places.
-        let number = flushing.level - 1;
+        let number = level - 1;
         let begin_us = number.checked_sub(1).map_or(self.tick_end_us, |number| self.levels[number].end_us);
         let mut lower = 0;
         for index in 0..entries {
@@ -252,35 +253,33 @@ impl<T> Wheel<T> {
         entries
     }
 
-    /// How many entries an armed bucket has.
-    pub(crate) fn live(&self, armed: Armed) -> usize {
-        self.bucket(armed).array.map_or(0, |array| self.arrays.live(array))
+    /// Whether an armed bucket has lost all its entries.
+    pub(crate) fn is_empty(&self, armed: Armed) -> bool {
+        self.lists.is_empty(bucket::list(self.bucket(armed)))
     }
 
     /// Disarms a bucket that was taken out of the queue because it is empty.
     pub(crate) fn disarm(&mut self, armed: Armed) {
-        let bucket = self.bucket_mut(armed);
-        bucket.expiration_ms = None;
-        bucket.earliest_us = u64::MAX;
+        bucket::disarm(self.bucket_mut(armed));
     }
 
     /// The earliest instant that an armed bucket may hold.
     pub(crate) fn earliest_us(&self, armed: Armed) -> u64 {
-        self.bucket(armed).earliest_us
+        bucket::earliest_us(self.bucket(armed))
     }
 
     /// On which level an entry stands, the finest being 1; 0 for the front. Right only just after it was placed.
     pub(crate) fn level_of(&self, entry: &Entry<T>) -> u8 {
-        if !entry.place.is_in_wheel() {
+        if entry.place != Place::Bucket {
             return 0;
         }
         self.levels.iter().take_while(|level| entry.due_us >= level.end_us).count() as u8 + 1
     }
 
-    /// What it takes of memory, with 8 bytes for a task. O(pages and buckets).
+    /// What it takes of memory, with 8 bytes for a task. O(pages and levels).
     pub(crate) fn bytes(&self) -> usize {
         let buckets: usize = self.levels.iter().map(|level| level.buckets.len()).sum();
-        self.slab.bytes() + self.arrays.bytes() + buckets * size_of::<Bucket>()
+        self.slab.bytes() + self.lists.bytes() + buckets * size_of::<Bucket>()
     }
 
     /// The levels as they stand, the finest first.
@@ -288,14 +287,10 @@ impl<T> Wheel<T> {
         &self.levels
     }
 
-    /// The slots of a bucket, in order of add.
+    /// The slots of a bucket, in the order in which they joined it.
     pub(crate) fn slots(&self, bucket: &Bucket) -> impl Iterator<Item = u32> {
-        let standing = move |array| {
-            std::iter::successors(Some(0), move |start| self.arrays.next_page(array, *start))
-                .flat_map(move |start| self.arrays.from(array, start).iter().copied().zip(start..))
-                .filter(move |(slot, position)| self.slab.standing_at(*slot, Place(array), *position).is_some())
-        };
-        bucket.array.into_iter().flat_map(standing).map(|(slot, _)| slot)
+        let slots = self.lists.iter(bucket::list(bucket));
+        slots.filter(|(position, slot)| self.slab.stands_at(**slot, *position)).map(|(_, slot)| *slot)
     }
 
     /// Places an entry that is in its slot already on the lowest level that covers it.
@@ -303,7 +298,7 @@ impl<T> Wheel<T> {
     #[inline(always)]
     fn place(&mut self, slot: u32, due_us: u64) -> Placed {
         if self.is_at(due_us) {
-            self.slab.at_mut(slot).stand(Place::FRONT, 0);
+            self.slab.at_mut(slot).stand(Place::Front, NO_POSITION);
             return Placed::Front;
         }
         let level = self.levels.iter().position(|level| due_us < level.end_us);
@@ -318,18 +313,17 @@ impl<T> Wheel<T> {
         let level = &mut self.levels[number];
         let (index, ticks) = level.bucket_of(due_us);
         let bucket = &mut level.buckets[index as usize];
-        bucket.earliest_us = bucket.earliest_us.min(due_us);
-        let array = *bucket.array.get_or_insert_with(|| self.arrays.make());
-        let armed_ms = bucket.expiration_ms;
-        let position = self.arrays.push(array, slot, &mut self.slab);
-        self.slab.at_mut(slot).stand(Place(array), position);
+        bucket::lower_earliest_us(bucket, due_us);
+        let list = self.lists.push(bucket::list(bucket), slot, &mut self.slab);
+        bucket::set_list(bucket, list);
+        let armed_ms = bucket::expiration_ms(bucket);
         let armed = |expiration_ms| Armed { expiration_ms, level: number as u8 + 1, bucket: index };
         if let Some(expiration_ms) = armed_ms {
             debug_assert_eq!(expiration_ms, level.expiration_ms(ticks), "an armed bucket left the range of its level");
             return Placed::InArmed(armed(expiration_ms));
         }
         let expiration_ms = level.expiration_ms(ticks);
-        level.buckets[index as usize].expiration_ms = Some(expiration_ms);
+        bucket::arm(&mut level.buckets[index as usize], expiration_ms);
         Placed::Arm(armed(expiration_ms))
     }
 
@@ -374,6 +368,6 @@ mod tests {
             *handle = wheel.renew(*handle, due_us, number).unwrap().0;
         }
         assert!(handles.into_iter().all(|handle| wheel.remove(handle).is_some()));
-        assert!(wheel.arrays.bytes() < 10_000, "{} bytes of an empty wheel", wheel.arrays.bytes());
+        assert!(wheel.lists.bytes() < 10_000, "{} bytes of an empty wheel", wheel.lists.bytes());
     }
 }

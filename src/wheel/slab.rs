@@ -8,6 +8,7 @@
 //! Example: the first entry gets slot 0, generation 0. Removed, its slot comes back as slot 0, generation 1.
 
 use super::Place;
+use super::pages::Residents;
 
 const PAGE_BITS: u32 = 9;
 const PAGE: usize = 1 << PAGE_BITS;
@@ -61,7 +62,7 @@ pub(crate) struct Entry<T> {
     generation: u32,
     /// Where it stands now.
     pub(crate) place: Place,
-    /// Its position in the array of its bucket; in a free slot, the next free slot of the page.
+    /// Its position in its list, in a bucket or in the front; in a free slot, the next free slot of the page.
     pub(crate) position: u32,
     /// A number that the owner gave with the task.
     pub(crate) tag: u32,
@@ -141,7 +142,7 @@ impl<T> Slab<T> {
                 number,
                 task: Some(task),
                 generation,
-                place: Place::FRONT,
+                place: Place::Front,
                 position: 0,
                 tag,
             });
@@ -151,7 +152,7 @@ impl<T> Slab<T> {
             let entry = &mut page.entries[offset as usize];
             page.free = entry.position;
             let generation = entry.generation;
-            *entry = Entry { due_us, number, task: Some(task), generation, place: Place::FRONT, position: 0, tag };
+            *entry = Entry { due_us, number, task: Some(task), generation, place: Place::Front, position: 0, tag };
             (offset, generation)
         };
         page.live += 1;
@@ -178,7 +179,7 @@ impl<T> Slab<T> {
             return None;
         }
         let task = entry.task.take()?;
-        let (place, position) = (std::mem::replace(&mut entry.place, Place::FREE), entry.position);
+        let (place, position) = (std::mem::replace(&mut entry.place, Place::Free), entry.position);
         // The last generation is never handed out, so a base of u32::MAX marks a page with nothing left to give.
         entry.generation += 1;
         if entry.generation < u32::MAX {
@@ -206,7 +207,7 @@ impl<T> Slab<T> {
             return None;
         }
         // It stands nowhere until it is placed: pages that are put together meanwhile must not take it for one of theirs.
-        let place = std::mem::replace(&mut entry.place, Place::FREE);
+        let place = std::mem::replace(&mut entry.place, Place::Free);
         let was = Was { number: entry.number, place, position: entry.position };
         (entry.due_us, entry.number) = (due_us, number);
         entry.generation += 1;
@@ -235,19 +236,19 @@ impl<T> Slab<T> {
         &mut self.pages[(slot >> PAGE_BITS) as usize].entries[slot as usize & (PAGE - 1)]
     }
 
-    /// The entry in a slot that was written down for this place; `None` if it is not there any more, or another one is.
+    /// The keys of those among these slots of a bucket, the first of which stands at this position, that stand there still.
     #[inline]
-    pub(crate) fn standing_at(&self, slot: u32, place: Place, position: u32) -> Option<&Entry<T>> {
-        let page = self.pages.get((slot >> PAGE_BITS) as usize)?;
-        let entry = page.entries.get(slot as usize & (PAGE - 1))?;
-        (entry.place == place && entry.position == position).then_some(entry)
+    pub(crate) fn keys(&self, slots: &[u32], position: u32) -> impl Iterator<Item = Key> {
+        let slots = slots.iter().zip(position..);
+        slots.filter_map(move |(slot, position)| Some(self.standing_at(*slot, position)?.key(*slot)))
     }
 
-    /// The keys of those among these slots, from `position` of a place on, whose entries stand there still.
+    /// The entry in a slot that stood at this position of a bucket; `None` if it does not any more, or another one is there.
     #[inline]
-    pub(crate) fn keys(&self, slots: &[u32], place: Place, position: u32) -> impl Iterator<Item = Key> {
-        let slots = slots.iter().zip(position..);
-        slots.filter_map(move |(slot, position)| Some(self.standing_at(*slot, place, position)?.key(*slot)))
+    fn standing_at(&self, slot: u32, position: u32) -> Option<&Entry<T>> {
+        let page = self.pages.get((slot >> PAGE_BITS) as usize)?;
+        let entry = page.entries.get(slot as usize & (PAGE - 1))?;
+        (entry.place == Place::Bucket && entry.position == position).then_some(entry)
     }
 
     /// As [`Slab::at_mut`], to read.
@@ -298,6 +299,31 @@ impl<T> Slab<T> {
             page.is_open = true;
             self.open.push(index);
         }
+    }
+}
+
+/// A bucket's list has slots. No two items of all lists have one position, so that alone names the entry.
+impl<T> Residents<u32> for Slab<T> {
+    #[inline]
+    fn stands_at(&self, slot: u32, position: u32) -> bool {
+        self.standing_at(slot, position).is_some()
+    }
+
+    #[inline]
+    fn stand(&mut self, slot: u32, position: u32) {
+        self.at_mut(slot).stand(Place::Bucket, position);
+    }
+}
+
+/// The front's lists have keys.
+impl<T> Residents<Key> for Slab<T> {
+    fn stands_at(&self, key: Key, _position: u32) -> bool {
+        self.get(key.handle()).is_some()
+    }
+
+    #[inline]
+    fn stand(&mut self, key: Key, position: u32) {
+        self.at_mut(key.slot).stand(Place::Front, position);
     }
 }
 

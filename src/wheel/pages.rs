@@ -1,0 +1,492 @@
+//! Lists in pages: items in order, appended at the end, read from the beginning, taken out anywhere.
+//!
+//! All lists of a pool share its pages. A list is a ring of pages, named by its last one, and only the last one grows. An item
+//! is found by its position: the number of its page and the place in it. A list does not ask whether an item is alive: its
+//! entry knows ([`Residents`]). So to take an item out is to count its page down, and the item stays behind, dead.
+//!
+//! A page in which nothing is alive any more leaves its list at once, and its number is used again; no entry names it then.
+//! So neither memory nor positions grow with the number of items that ever came, only with those that are alive. For every
+//! page that is filled a few others are looked at, and two neighbours that fit into one page are put together. No call does
+//! more than the work of a few pages. All O(1), amortized.
+//!
+//! Example: items a, b, c of a new list stand in page 1, at 0, 1 and 2. Once b is taken out, it is dead and the page counts
+//! two. Once a and c are taken out too, the page is empty, and the next item stands at 0 again.
+
+/// Bits of a position that say where in its page an item stands.
+const PAGE_BITS: u32 = 10;
+/// Items in a page.
+const PAGE: usize = 1 << PAGE_BITS;
+/// No page: the list is new.
+const NONE: u32 = 0;
+/// One position is left over, for callers that need one which no item has: [`NO_POSITION`].
+const MOST_PAGES: usize = (1 << (32 - PAGE_BITS)) - 1;
+/// The position of no item.
+pub(crate) const NO_POSITION: u32 = u32::MAX;
+/// A page keeps memory for so many items: one item that comes and goes again and again costs no allocation.
+const KEEP: usize = 64;
+/// So many free pages keep it.
+const KEPT_PAGES: usize = 64;
+/// So many neighbours are compared for each page that is filled, and so many pages passed over on the way to them.
+const COMPARED: usize = 4;
+const PASSED_OVER: usize = 64;
+/// Neighbours are put together if they fill no more than this of one page: there should be something to gain.
+const ROOM: u32 = PAGE as u32 / 4 * 3;
+
+/// The entries that the items of a list stand for.
+pub(crate) trait Residents<I> {
+    /// Whether the item's entry is alive and stands at this position.
+    fn stands_at(&self, item: I, position: u32) -> bool;
+
+    /// Tells the item's entry that it stands there now.
+    fn stand(&mut self, item: I, position: u32);
+}
+
+/// A list of a pool, named by its last page. Zero is an empty list.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct List(pub(super) u32);
+
+#[derive(Debug)]
+struct Page<I> {
+    items: Vec<I>,
+    /// How many are alive and not yet read.
+    live: u32,
+    /// How many have been read.
+    read: u32,
+    next: u32,
+    previous: u32,
+    /// The last page of its list, the only one that grows. A free page is none.
+    is_last: bool,
+    is_free: bool,
+}
+
+/// A pool of pages.
+#[derive(Debug)]
+pub(crate) struct Pages<I> {
+    /// By number; the first one, [`NONE`], is never used.
+    pages: Vec<Page<I>>,
+    free: Vec<u32>,
+    /// Memory for the next large page.
+    spare: Vec<I>,
+    /// The page that was last compared with its neighbour.
+    compared: usize,
+}
+
+impl<I> Page<I> {
+    const NEW: Self =
+        Self { items: Vec::new(), live: 0, read: 0, next: NONE, previous: NONE, is_last: false, is_free: true };
+}
+
+impl<I> Default for Pages<I> {
+    fn default() -> Self {
+        Self { pages: vec![Page::NEW], free: Vec::new(), spare: Vec::new(), compared: 0 }
+    }
+}
+
+impl<I: Copy> Pages<I> {
+    /// Appends an item, and tells its entry where it stands. Returns the list, which may have a new last page.
+    #[expect(clippy::inline_always, reason = "a call and its answer by memory are a tenth of an add")]
+    #[inline(always)]
+    pub(crate) fn push(&mut self, mut list: List, item: I, residents: &mut impl Residents<I>) -> List {
+        let mut page = &mut self.pages[list.0 as usize];
+        if page.items.len() == page.items.capacity() {
+            list = self.make_room(list, 1, residents);
+            page = &mut self.pages[list.0 as usize];
+        }
+        residents.stand(item, position(list.0, page.items.len()));
+        page.items.push(item);
+        page.live += 1;
+        list
+    }
+
+    /// As [`Pages::push`] for many.
+    pub(crate) fn extend(&mut self, mut list: List, mut items: &[I], residents: &mut impl Residents<I>) -> List {
+        while !items.is_empty() {
+            let page = &self.pages[list.0 as usize];
+            if page.items.len() == page.items.capacity() {
+                list = self.make_room(list, items.len(), residents);
+            }
+            let page = &mut self.pages[list.0 as usize];
+            let (now, later) = items.split_at(items.len().min(page.items.capacity() - page.items.len()));
+            for (item, place) in now.iter().zip(page.items.len()..) {
+                residents.stand(*item, position(list.0, place));
+            }
+            page.items.extend_from_slice(now);
+            page.live += now.len() as u32;
+            items = later;
+        }
+        list
+    }
+
+    /// The item at this position was taken out, or stands elsewhere now.
+    #[inline]
+    pub(crate) fn remove(&mut self, position: u32) {
+        self.leave(position, 1);
+    }
+
+    /// Whether nothing in the list is alive.
+    pub(crate) fn is_empty(&self, list: List) -> bool {
+        let last = &self.pages[list.0 as usize];
+        last.live == 0 && last.next == list.0
+    }
+
+    /// The next items to read, dead ones too, and the position of the first. Empty only if the list is: one of them is alive.
+    #[inline]
+    pub(crate) fn unread(&self, list: List) -> (u32, &[I]) {
+        let first = self.pages[list.0 as usize].next;
+        let page = &self.pages[first as usize];
+        (position(first, page.read as usize), &page.items[page.read as usize..])
+    }
+
+    /// The items of a page from this position on.
+    #[inline]
+    pub(crate) fn items_at(&self, position: u32) -> &[I] {
+        &self.pages[(position >> PAGE_BITS) as usize].items[position as usize % PAGE..]
+    }
+
+    /// The next `count` items, which begin at this position, have been read. Those that were alive leave next.
+    #[inline]
+    pub(crate) fn read(&mut self, position: u32, count: usize) {
+        self.pages[(position >> PAGE_BITS) as usize].read += count as u32;
+    }
+
+    /// So many items left the page of this position.
+    #[inline]
+    pub(crate) fn leave(&mut self, position: u32, count: usize) {
+        let number = position >> PAGE_BITS;
+        let page = &mut self.pages[number as usize];
+        page.live -= count as u32;
+        if page.live == 0 {
+            self.emptied(number);
+        }
+    }
+
+    /// Gives the last page of an empty list back.
+    pub(crate) fn close(&mut self, list: List) {
+        debug_assert!(self.is_empty(list), "what is closed has been read");
+        if list.0 != NONE {
+            self.release(list.0);
+        }
+    }
+
+    /// All items that were not read, dead ones too, with their positions.
+    pub(crate) fn iter(&self, list: List) -> impl Iterator<Item = (u32, &I)> {
+        let first = Some(self.pages[list.0 as usize].next);
+        let numbers = std::iter::successors(first, move |number| {
+            (*number != list.0).then(|| self.pages[*number as usize].next)
+        });
+        numbers.flat_map(|number| {
+            let page = &self.pages[number as usize];
+            let items = page.items.iter().enumerate().skip(page.read as usize);
+            items.map(move |(place, item)| (position(number, place), item))
+        })
+    }
+
+    /// What the pool takes of memory. O(pages).
+    pub(crate) fn bytes(&self) -> usize {
+        let items: usize = self.pages.iter().map(|page| page.items.capacity()).sum();
+        (items + self.spare.capacity()) * size_of::<I>()
+            + self.pages.capacity() * size_of::<Page<I>>()
+            + self.free.capacity() * size_of::<u32>()
+    }
+
+    /// The last page is at its capacity, and `count` more items come.
+    #[cold]
+    fn make_room(&mut self, list: List, count: usize, residents: &mut impl Residents<I>) -> List {
+        let len = self.pages[list.0 as usize].items.len();
+        if list.0 != NONE && len < PAGE {
+            self.reserve(list.0, (len + count).max(2 * len));
+            return list;
+        }
+        let number = self.take_free();
+        if list.0 == NONE {
+            self.chain(number, number, number);
+            self.reserve(number, count.max(4));
+        } else {
+            let first = self.pages[list.0 as usize].next;
+            self.pages[list.0 as usize].is_last = false;
+            self.chain(list.0, number, first);
+            self.reserve(number, PAGE);
+            self.put_some_together(residents);
+        }
+        List(number)
+    }
+
+    /// Makes a page the last of a ring, between these two.
+    fn chain(&mut self, previous: u32, number: u32, next: u32) {
+        self.pages[previous as usize].next = number;
+        self.pages[next as usize].previous = number;
+        let page = &mut self.pages[number as usize];
+        (page.previous, page.next, page.is_last, page.is_free) = (previous, next, true, false);
+    }
+
+    /// Makes room for so many items in a page; for a whole page where it would be more than a few.
+    fn reserve(&mut self, number: u32, count: usize) {
+        let items = &mut self.pages[number as usize].items;
+        if count <= KEEP {
+            items.reserve_exact(count - items.len());
+        } else if items.capacity() < PAGE {
+            let mut large = std::mem::take(&mut self.spare);
+            large.reserve_exact(PAGE);
+            large.append(items);
+            *items = large;
+        }
+    }
+
+    /// Nothing is alive in the page any more.
+    #[inline]
+    fn emptied(&mut self, number: u32) {
+        let page = &mut self.pages[number as usize];
+        if page.is_last {
+            page.items.clear();
+            page.read = 0;
+            if page.items.capacity() > KEEP && page.next == number {
+                self.keep(number);
+            }
+        } else {
+            self.unlink(number);
+        }
+    }
+
+    #[cold]
+    fn unlink(&mut self, number: u32) {
+        let Page { next, previous, .. } = self.pages[number as usize];
+        self.pages[previous as usize].next = next;
+        self.pages[next as usize].previous = previous;
+        self.release(number);
+    }
+
+    fn release(&mut self, number: u32) {
+        let page = &mut self.pages[number as usize];
+        page.items.clear();
+        (page.live, page.read, page.is_last, page.is_free) = (0, 0, false, true);
+        if page.items.capacity() > KEEP || self.free.len() >= KEPT_PAGES {
+            self.keep(number);
+        }
+        self.free.push(number);
+    }
+
+    /// Takes the memory of an empty page away. The largest is kept for the next large page.
+    #[cold]
+    fn keep(&mut self, number: u32) {
+        let items = std::mem::take(&mut self.pages[number as usize].items);
+        if items.capacity() > self.spare.capacity() {
+            self.spare = items;
+        }
+    }
+
+    fn take_free(&mut self) -> u32 {
+        self.free.pop().unwrap_or_else(|| {
+            assert!(self.pages.len() < MOST_PAGES, "a timer holds at most some 2^32 tasks");
+            self.pages.push(Page::NEW);
+            (self.pages.len() - 1) as u32
+        })
+    }
+
+    /// Compares a few pages with their neighbours, and goes on from there the next time.
+    fn put_some_together(&mut self, residents: &mut impl Residents<I>) {
+        let mut left = COMPARED;
+        for _ in 0..PASSED_OVER.min(self.pages.len()) {
+            self.compared = (self.compared + 1) % self.pages.len();
+            if self.is_settled(self.compared as u32) {
+                self.put_together(self.compared as u32, residents);
+                left -= 1;
+            }
+            if left == 0 {
+                return;
+            }
+        }
+    }
+
+    /// Whether it is a page of a list that does not grow, and that nobody has begun to read.
+    fn is_settled(&self, number: u32) -> bool {
+        let page = &self.pages[number as usize];
+        !page.is_free && !page.is_last && page.read == 0
+    }
+
+    /// Takes the items of the next page in behind its own, and drops the dead of both.
+    fn put_together(&mut self, number: u32, residents: &mut impl Residents<I>) {
+        let next = self.pages[number as usize].next;
+        let live = self.pages[number as usize].live + self.pages[next as usize].live;
+        if live > ROOM || !self.is_settled(next) {
+            return;
+        }
+        let mut items = Vec::with_capacity(live as usize);
+        for from in [number, next] {
+            for (item, place) in std::mem::take(&mut self.pages[from as usize].items).into_iter().zip(0..) {
+                if residents.stands_at(item, position(from, place)) {
+                    residents.stand(item, position(number, items.len()));
+                    items.push(item);
+                }
+            }
+        }
+        debug_assert_eq!(items.len() as u32, live, "a page counts what stands in it");
+        let page = &mut self.pages[number as usize];
+        (page.items, page.live) = (items, live);
+        self.unlink(next);
+    }
+}
+
+fn position(page: u32, place: usize) -> u32 {
+    page << PAGE_BITS | place as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Items are numbers; where each stands is written down here.
+    #[derive(Default)]
+    struct Places(Vec<u32>);
+
+    impl Residents<u32> for Places {
+        fn stands_at(&self, item: u32, position: u32) -> bool {
+            self.0[item as usize] == position
+        }
+
+        fn stand(&mut self, item: u32, position: u32) {
+            let index = item as usize;
+            if self.0.len() <= index {
+                self.0.resize(index + 1, NO_POSITION);
+            }
+            self.0[index] = position;
+        }
+    }
+
+    #[derive(Default)]
+    struct Bench {
+        pages: Pages<u32>,
+        list: List,
+        places: Places,
+    }
+
+    impl Bench {
+        fn filled(count: u32) -> Self {
+            let mut bench = Self::default();
+            (0..count).for_each(|item| bench.push(item));
+            bench
+        }
+
+        fn push(&mut self, item: u32) {
+            self.list = self.pages.push(self.list, item, &mut self.places);
+        }
+
+        fn remove(&mut self, item: u32) {
+            self.pages.remove(std::mem::replace(&mut self.places.0[item as usize], NO_POSITION));
+        }
+
+        /// What is alive, in order.
+        fn items(&self) -> Vec<u32> {
+            let items = self.pages.iter(self.list).filter(|(position, item)| self.places.stands_at(**item, *position));
+            items.map(|(_, item)| *item).collect()
+        }
+
+        /// Reads all, some at a time, in between `between` may do something.
+        fn read_all(&mut self, at_a_time: usize, mut between: impl FnMut(&mut Self)) -> Vec<u32> {
+            let mut all = Vec::new();
+            loop {
+                let (start, items) = self.pages.unread(self.list);
+                let items = items[..items.len().min(at_a_time)].to_vec();
+                if items.is_empty() {
+                    return all;
+                }
+                let alive = items.iter().zip(start..).filter(|(item, position)| self.places.stands_at(**item, *position));
+                let alive: Vec<_> = alive.map(|(item, _)| *item).collect();
+                self.pages.read(start, items.len());
+                for item in &alive {
+                    self.places.0[*item as usize] = NO_POSITION;
+                }
+                self.pages.leave(start, alive.len());
+                all.extend(alive);
+                between(self);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_taken_out_leaves_the_order_of_the_rest() {
+        let mut bench = Bench::filled(3);
+        assert_eq!(bench.places.0, [1024, 1025, 1026]);
+        bench.remove(1);
+        assert_eq!(bench.items(), [0, 2]);
+        bench.remove(0);
+        bench.remove(2);
+        assert!(bench.pages.is_empty(bench.list));
+        bench.push(3);
+        assert_eq!(bench.places.0[3], 1024);
+    }
+
+    #[test]
+    fn the_order_holds_over_many_pages_and_while_they_are_put_together() {
+        let (before, after) = (20 * PAGE as u32, 30 * PAGE as u32);
+        let mut bench = Bench::filled(before);
+        let stays = |item: &u32| item.is_multiple_of(50);
+        (0..before).filter(|item| !stays(item)).for_each(|item| bench.remove(item));
+        let bytes = bench.pages.bytes();
+        (before..after).for_each(|item| bench.push(item));
+        let expected: Vec<_> = (0..before).filter(stays).chain(before..after).collect();
+        assert_eq!(bench.items(), expected);
+        assert!(bench.pages.bytes() < bytes - 5 * 4 * PAGE, "{} of {bytes}", bench.pages.bytes());
+        (0..before).filter(stays).for_each(|item| bench.remove(item));
+        assert_eq!(bench.items(), expected[expected.len() - 10 * PAGE..], "the entries know their new positions");
+    }
+
+    #[test]
+    fn memory_follows_what_is_alive_while_most_are_taken_out_soon_after() {
+        let mut bench = Bench::default();
+        for item in 0..300 * PAGE as u32 {
+            bench.push(item);
+            if item >= 1000 && (item - 1000) % 100 != 0 {
+                bench.remove(item - 1000);
+            }
+        }
+        let live = bench.items().len();
+        assert!(bench.pages.bytes() < 6 * 4 * live, "{} bytes for {live}", bench.pages.bytes());
+        assert!(bench.items().is_sorted());
+    }
+
+    #[test]
+    fn memory_and_positions_stay_where_they_are_however_many_come_and_go_while_one_lives() {
+        let mut bench = Bench::filled(1);
+        let mut highest = 0;
+        for _ in 0..4_000_000 {
+            bench.push(1);
+            highest = highest.max(bench.places.0[1]);
+            bench.remove(1);
+        }
+        assert_eq!(bench.items(), [0]);
+        assert!(bench.pages.bytes() < 16_000, "{} bytes", bench.pages.bytes());
+        assert!(highest >> PAGE_BITS < 4, "page {}", highest >> PAGE_BITS);
+    }
+
+    #[test]
+    fn a_list_that_is_emptied_gives_its_memory_back() {
+        let mut bench = Bench::filled(100_000);
+        (0..100_000).for_each(|item| bench.remove(item));
+        assert!(bench.pages.is_empty(bench.list));
+        let items: usize = bench.pages.pages.iter().map(|page| page.items.capacity()).sum();
+        assert!(items <= KEEP && bench.pages.spare.capacity() <= PAGE, "{items} items");
+    }
+
+    #[test]
+    fn what_is_read_comes_in_order_and_once_whatever_leaves_meanwhile() {
+        let mut bench = Bench::filled(10 * PAGE as u32);
+        let mut other = List::default();
+        let mut next = 10 * PAGE as u32;
+        let all = bench.read_all(100, |bench| {
+            // One behind the reading and one far ahead, if they are still there; and another list that fills pages.
+            for item in [next - 10 * PAGE as u32, next - 9 * PAGE as u32] {
+                if bench.places.0[item as usize] != NO_POSITION {
+                    bench.remove(item);
+                }
+            }
+            for _ in 0..PAGE {
+                other = bench.pages.push(other, next, &mut bench.places);
+                next += 1;
+            }
+        });
+        assert!(all.is_sorted() && all.len() > 8 * PAGE, "{}", all.len());
+        bench.pages.close(bench.list);
+        let others: Vec<_> = bench.pages.iter(other).map(|(_, item)| *item).collect();
+        assert!(others.into_iter().eq(10 * PAGE as u32..next));
+    }
+}
