@@ -54,9 +54,8 @@ struct Page<I> {
     read: u32,
     next: u32,
     previous: u32,
-    /// The last page of its list, the only one that grows. A free page is none.
+    /// It is the last page of its list, the only one that grows; or it is free.
     is_last: bool,
-    is_free: bool,
 }
 
 /// A pool of pages.
@@ -73,7 +72,7 @@ pub(crate) struct Pages<I> {
 
 impl<I> Page<I> {
     const NEW: Self =
-        Self { items: Vec::new(), live: 0, read: 0, next: NONE, previous: NONE, is_last: false, is_free: true };
+        Self { items: Vec::new(), live: 0, read: 0, next: NONE, previous: NONE, is_last: true };
 }
 
 impl<I> Default for Pages<I> {
@@ -92,9 +91,10 @@ impl<I: Copy> Pages<I> {
             list = self.make_room(list, 1, residents);
             page = &mut self.pages[list.0 as usize];
         }
-        residents.stand(item, position(list.0, page.items.len()));
-        page.items.push(item);
+        let position = position(list.0, page.items.len());
+        page.items.push(item); // right behind the question above, which it does not ask again then
         page.live += 1;
+        residents.stand(item, position);
         list
     }
 
@@ -194,36 +194,32 @@ impl<I: Copy> Pages<I> {
     fn make_room(&mut self, list: List, count: usize, residents: &mut impl Residents<I>) -> List {
         let len = self.pages[list.0 as usize].items.len();
         if list.0 != NONE && len < PAGE {
-            self.reserve(list.0, (len + count).max(2 * len));
+            self.reserve(list.0, (len + count).max(4 * len));
             return list;
         }
         let number = self.take_free();
         if list.0 == NONE {
-            self.chain(number, number, number);
+            let page = &mut self.pages[number as usize];
+            (page.previous, page.next) = (number, number);
             self.reserve(number, count.max(4));
         } else {
-            let first = self.pages[list.0 as usize].next;
-            self.pages[list.0 as usize].is_last = false;
-            self.chain(list.0, number, first);
+            let last = &mut self.pages[list.0 as usize];
+            let first = std::mem::replace(&mut last.next, number);
+            last.is_last = false;
+            self.pages[first as usize].previous = number;
+            let page = &mut self.pages[number as usize];
+            (page.previous, page.next) = (list.0, first);
             self.reserve(number, PAGE);
             self.put_some_together(residents);
         }
         List(number)
     }
 
-    /// Makes a page the last of a ring, between these two.
-    fn chain(&mut self, previous: u32, number: u32, next: u32) {
-        self.pages[previous as usize].next = number;
-        self.pages[next as usize].previous = number;
-        let page = &mut self.pages[number as usize];
-        (page.previous, page.next, page.is_last, page.is_free) = (previous, next, true, false);
-    }
-
     /// Makes room for so many items in a page; for a whole page where it would be more than a few.
     fn reserve(&mut self, number: u32, count: usize) {
         let items = &mut self.pages[number as usize].items;
         if count <= KEEP {
-            items.reserve_exact(count - items.len());
+            items.reserve_exact(count.saturating_sub(items.len()));
         } else if items.capacity() < PAGE {
             let mut large = std::mem::take(&mut self.spare);
             large.reserve_exact(PAGE);
@@ -258,7 +254,7 @@ impl<I: Copy> Pages<I> {
     fn release(&mut self, number: u32) {
         let page = &mut self.pages[number as usize];
         page.items.clear();
-        (page.live, page.read, page.is_last, page.is_free) = (0, 0, false, true);
+        (page.live, page.read, page.is_last) = (0, 0, true);
         if page.items.capacity() > KEEP || self.free.len() >= KEPT_PAGES {
             self.keep(number);
         }
@@ -300,7 +296,7 @@ impl<I: Copy> Pages<I> {
     /// Whether it is a page of a list that does not grow, and that nobody has begun to read.
     fn is_settled(&self, number: u32) -> bool {
         let page = &self.pages[number as usize];
-        !page.is_free && !page.is_last && page.read == 0
+        !page.is_last && page.read == 0
     }
 
     /// Takes the items of the next page in behind its own, and drops the dead of both.

@@ -130,10 +130,11 @@ impl<T> Slab<T> {
     pub(crate) fn insert(&mut self, new: New<T>) -> Handle {
         let New { due_us, number, task, tag } = new;
         let index = self.open.last().copied().unwrap_or_else(|| self.open_page());
-        let page = &mut self.pages[index as usize];
+        let mut page = &mut self.pages[index as usize];
         let (offset, generation) = if page.free == NO_SLOT {
             if page.entries.capacity() == 0 {
-                page.entries.reserve_exact(PAGE);
+                self.give_memory(index);
+                page = &mut self.pages[index as usize];
             }
             let offset = page.entries.len() as u32;
             let generation = page.base;
@@ -281,16 +282,30 @@ impl<T> Slab<T> {
         index
     }
 
-    /// An empty page becomes the spare one; if there is one already, its memory goes back.
+    /// A page that has no memory gets that of the spare page, or new memory.
+    #[cold]
+    fn give_memory(&mut self, index: u32) {
+        let mut entries = self.spare.take().map_or_else(Vec::new, |spare| self.take_memory(spare));
+        entries.clear();
+        entries.reserve_exact(PAGE);
+        self.pages[index as usize].entries = entries;
+    }
+
+    /// An empty page becomes the spare one; if there is one already, or if it has no generation left, its memory goes back.
     #[cold]
     fn give_back(&mut self, index: u32) {
-        if self.spare.is_none() {
+        if self.spare.is_none() && self.pages[index as usize].is_open {
             self.spare = Some(index);
-            return;
+        } else {
+            self.take_memory(index);
         }
+    }
+
+    /// Takes the memory of an empty page. Made again, the page starts above every generation that it has handed out.
+    fn take_memory(&mut self, index: u32) -> Vec<Entry<T>> {
         let page = &mut self.pages[index as usize];
         page.base = page.entries.iter().map(|entry| entry.generation).max().unwrap_or(0).max(page.base);
-        page.entries = Vec::new();
+        let entries = std::mem::take(&mut page.entries);
         page.free = NO_SLOT;
         if page.base == u32::MAX && page.is_open {
             page.is_open = false;
@@ -299,6 +314,7 @@ impl<T> Slab<T> {
             page.is_open = true;
             self.open.push(index);
         }
+        entries
     }
 }
 
