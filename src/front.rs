@@ -42,7 +42,7 @@ pub(crate) struct Front {
 }
 
 /// An overlapping run. Its first key may have been cancelled, and be gone from the list.
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Run {
     first: Key,
     list: List,
@@ -109,6 +109,13 @@ impl Front {
     ) -> usize {
         let mut read = 0;
         while read < limit {
+            if !self.overlapping.is_empty() {
+                let merged = self.merge_while(limit - read, &may_go, &mut take);
+                read += merged;
+                if merged > 0 {
+                    continue;
+                }
+            }
             if !self.stragglers.is_empty() || !self.overlapping.is_empty() {
                 let Some((key, head)) = self.head().filter(|(key, _)| may_go(key)) else { break };
                 let is_alive = take(&key);
@@ -131,6 +138,47 @@ impl Front {
             self.pages.leave(position, alive);
             self.live -= alive;
             read += looked_at;
+        }
+        read
+    }
+
+    /// [`Front::pop_while`] for the overlapping runs alone, as long as nothing else is earlier.
+    fn merge_while(
+        &mut self,
+        limit: usize,
+        may_go: impl Fn(&Key) -> bool,
+        mut take: impl FnMut(&Key) -> bool,
+    ) -> usize {
+        let run = self.pages.unread(self.run).1.first().copied();
+        let until = run.into_iter().chain(self.stragglers.first().copied()).min();
+        let mut read = 0;
+        while read < limit
+            && let Some(mut top) = self.overlapping.peek_mut()
+        {
+            let Run { first, list } = top.0;
+            if !may_go(&first) || until.is_some_and(|until| until < first) {
+                break;
+            }
+            let (position, keys) = self.pages.unread(list);
+            let mut next = keys.first().copied();
+            if next == Some(first) {
+                next = keys.get(1).copied();
+                let is_alive = take(&first);
+                self.live -= usize::from(is_alive);
+                self.pages.read(position, 1);
+                if is_alive {
+                    self.pages.leave(position, 1);
+                }
+                read += 1;
+                if next.is_none() {
+                    next = self.pages.unread(list).1.first().copied();
+                }
+            }
+            // Where the first key was cancelled, and is gone with its page, the run takes its right place now.
+            match next {
+                Some(next) => top.0.first = next,
+                None => self.pages.close(PeekMut::pop(top).0.list),
+            }
         }
         read
     }

@@ -15,6 +15,7 @@ const COUNT: u64 = 50_000;
 const HOUR_US: u64 = 3_600_000_000;
 /// Some 17 are due in each millisecond, as of a million in a minute.
 const FIRE_WITHIN_MS: u64 = COUNT / 17;
+const DENSE_WITHIN_MS: u64 = 100;
 const AT_A_TIME: usize = 64;
 
 type Numbers = Timer<NonZeroU64>;
@@ -34,6 +35,7 @@ fn main() {
         Some("reschedule") => reschedule(&timer),
         Some("reschedule_many") => reschedule_many(&timer),
         Some("fire") => fire(&timer),
+        Some("fire_dense") => fire_dense(),
         other => panic!("an operation is expected, and not {other:?}"),
     }
     println!("{COUNT}");
@@ -85,8 +87,24 @@ fn reschedule_many(timer: &Numbers) {
 /// From the wheel to the claim.
 fn fire(timer: &Numbers) {
     fill(timer, FIRE_WITHIN_MS * 1000);
+    fire_all(timer, FIRE_WITHIN_MS);
+}
+
+/// As [`fire`], with all in one tick: the wheel does not sort them.
+fn fire_dense() {
+    let config = Config { tick_ms: 10 * DENSE_WITHIN_MS, ..Config::default() };
+    let timer = Timer::new(&config, Clock::manual(0)).expect("the settings are good");
+    for delay in delays(DENSE_WITHIN_MS * 1000) {
+        let When::AfterUs(delay_us) = delay else { continue };
+        let due = When::AfterUs(10 * DENSE_WITHIN_MS * 1000 + delay_us);
+        timer.add(due, NonZeroU64::MIN, 0).expect("in range");
+    }
+    fire_all(&timer, 11 * DENSE_WITHIN_MS);
+}
+
+fn fire_all(timer: &Numbers, within_ms: u64) {
     counted(|| {
-        for now_ms in 1..=FIRE_WITHIN_MS {
+        for now_ms in 1..=within_ms {
             timer.clock().set_us(now_ms * 1000);
             timer.advance(&mut |released: Released| {
                 for handle in released.handles {

@@ -10,6 +10,7 @@
 //! The second measures one work on one side and prints the figure; the beginning of a name will do.
 
 mod cpu_time;
+mod dense;
 mod driven;
 mod driver;
 mod hold;

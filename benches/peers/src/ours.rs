@@ -11,11 +11,26 @@ use crate::numbers::{HOUR_MS, delays_ms, shuffle};
 use crate::pairs::{DELAY_MS, on_threads};
 use crate::side::Side;
 use crate::sides::tickwheel::{Tickwheel, after, task};
-use crate::works::{per_timer_ns, shuffled};
+use crate::works::{filled, per_timer_ns, shuffled};
 
 const AT_A_TIME: usize = 64;
 
 type Ours = Tickwheel<false>;
+
+/// As [`crate::pairs::alone`], on a timer that thousands have come to and gone from.
+pub fn pair_after_a_burst(count: usize) -> f64 {
+    const BURST: usize = 2000;
+    let (mut side, keys) = filled::<Ours>(&[DELAY_MS; BURST]);
+    for key in keys {
+        assert!(side.cancel(key));
+    }
+    let started = Instant::now();
+    for payload in 0..count as u64 {
+        let key = side.insert(DELAY_MS, payload);
+        assert!(side.cancel(black_box(key)));
+    }
+    per_timer_ns(started, count)
+}
 
 /// As [`crate::pairs::two_locked`], with no lock but the timer's own.
 pub fn two_pairs(count: usize) -> f64 {

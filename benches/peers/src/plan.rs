@@ -9,7 +9,7 @@ use crate::sides::hash_wheel::HashWheel;
 use crate::sides::nexus::Nexus;
 use crate::sides::tickwheel::Tickwheel;
 use crate::sides::tokio_sleep::{self, Sleeps};
-use crate::{driven, hold, memory, ours, pairs, works};
+use crate::{dense, driven, hold, memory, ours, pairs, works};
 
 #[derive(Debug, PartialEq, Eq)]
 pub struct Work {
@@ -24,16 +24,20 @@ const fn ns(name: &'static str) -> Work {
 }
 
 /// In the order of the report.
-pub static WORKS: [Work; 14] = [
+pub static WORKS: [Work; 18] = [
     ns("insert"),
     ns("cancel, one by one"),
     ns("cancel, 64 at a time"),
     ns("fire all"),
     ns("fire all, claimed"),
+    ns("fire, 5,000 in each ms"),
+    ns("fire, 100,000 in each tick of 10 ms"),
+    ns("fire, all in one tick of 1 s"),
     ns("reset, one by one"),
     ns("reset, 64 at a time"),
     Work { times: 4, ..ns("rolling time-outs") },
     Work { times: 4, ..ns("pair, 1 thread") },
+    Work { times: 4, ..ns("pair after a burst") },
     Work { times: 4, ..ns("pair, 2 threads") },
     Work { unit: "bytes/timer", ..ns("memory at peak") },
     Work { unit: "bytes/timer", ..ns("memory after all have gone") },
@@ -74,9 +78,13 @@ pub fn rows() -> Vec<Row> {
         .and("cancel, 64 at a time", ours::cancel_many)
         .and("fire all", works::fire::<Tickwheel<false>>)
         .and("fire all, claimed", works::fire::<Tickwheel<true>>)
+        .and("fire, 5,000 in each ms", dense::five_thousand_a_millisecond)
+        .and("fire, 100,000 in each tick of 10 ms", dense::hundred_thousand_in_ten_milliseconds)
+        .and("fire, all in one tick of 1 s", dense::all_in_one_second)
         .and("reset, 64 at a time", ours::reset_many)
         .and("rolling time-outs", works::rolling::<Tickwheel<false>>)
         .and("pair, 1 thread", pairs::alone::<Tickwheel<false>>)
+        .and("pair after a burst", ours::pair_after_a_burst)
         .and("pair, 2 threads", ours::two_pairs)
         .and("memory after all have gone", ours::memory_after_all_have_gone)
         .and("longest hold, 1M", hold::longest)
