@@ -350,7 +350,9 @@ mod tests {
     #[test]
     fn keys_come_out_by_instant_then_by_add_number__t6() {
         let mut bench = Bench::default();
-        [key(3, 1), key(5, 2), key(4, 3), key(5, 0), key(9, 4), key(4, 5)].into_iter().for_each(|key| bench.push(key));
+        for key in [key(3, 1), key(5, 2), key(4, 3), key(5, 0), key(9, 4), key(4, 5)] {
+            bench.push(key);
+        }
         assert_eq!(bench.release(9), 6);
         assert_eq!(bench.front.head().map(|(key, _)| key), None);
     }

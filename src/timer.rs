@@ -26,7 +26,6 @@ use crate::stats::Stats;
 use crate::sync::{Condvar, Mutex, MutexGuard};
 use crate::wheel::{Handle, Place};
 
-
 /// As [`STEP`], where the entries lie anywhere in memory.
 const HANDFUL: usize = 256;
 

@@ -62,7 +62,7 @@ struct Page<I> {
 #[derive(Debug)]
 pub(crate) struct Pages<I> {
     /// By number; the first one, [`NONE`], is never used.
-    pages: Vec<Page<I>>,
+    all: Vec<Page<I>>,
     free: Vec<u32>,
     /// Memory for the next large page.
     spare: Vec<I>,
@@ -71,13 +71,12 @@ pub(crate) struct Pages<I> {
 }
 
 impl<I> Page<I> {
-    const NEW: Self =
-        Self { items: Vec::new(), live: 0, read: 0, next: NONE, previous: NONE, is_last: true };
+    const NEW: Self = Self { items: Vec::new(), live: 0, read: 0, next: NONE, previous: NONE, is_last: true };
 }
 
 impl<I> Default for Pages<I> {
     fn default() -> Self {
-        Self { pages: vec![Page::NEW], free: Vec::new(), spare: Vec::new(), compared: 0 }
+        Self { all: vec![Page::NEW], free: Vec::new(), spare: Vec::new(), compared: 0 }
     }
 }
 
@@ -86,10 +85,10 @@ impl<I: Copy> Pages<I> {
     #[expect(clippy::inline_always, reason = "a call and its answer by memory are a tenth of an add")]
     #[inline(always)]
     pub(crate) fn push(&mut self, mut list: List, item: I, residents: &mut impl Residents<I>) -> List {
-        let mut page = &mut self.pages[list.0 as usize];
+        let mut page = &mut self.all[list.0 as usize];
         if page.items.len() == page.items.capacity() {
             list = self.make_room(list, 1, residents);
-            page = &mut self.pages[list.0 as usize];
+            page = &mut self.all[list.0 as usize];
         }
         let position = position(list.0, page.items.len());
         page.items.push(item); // right behind the question above, which it does not ask again then
@@ -101,11 +100,11 @@ impl<I: Copy> Pages<I> {
     /// As [`Pages::push`] for many.
     pub(crate) fn extend(&mut self, mut list: List, mut items: &[I], residents: &mut impl Residents<I>) -> List {
         while !items.is_empty() {
-            let page = &self.pages[list.0 as usize];
+            let page = &self.all[list.0 as usize];
             if page.items.len() == page.items.capacity() {
                 list = self.make_room(list, items.len(), residents);
             }
-            let page = &mut self.pages[list.0 as usize];
+            let page = &mut self.all[list.0 as usize];
             let (now, later) = items.split_at(items.len().min(page.items.capacity() - page.items.len()));
             for (item, place) in now.iter().zip(page.items.len()..) {
                 residents.stand(*item, position(list.0, place));
@@ -125,35 +124,35 @@ impl<I: Copy> Pages<I> {
 
     /// Whether nothing in the list is alive.
     pub(crate) fn is_empty(&self, list: List) -> bool {
-        let last = &self.pages[list.0 as usize];
+        let last = &self.all[list.0 as usize];
         last.live == 0 && last.next == list.0
     }
 
     /// The next items to read, dead ones too, and the position of the first. Empty only if the list is: one of them is alive.
     #[inline]
     pub(crate) fn unread(&self, list: List) -> (u32, &[I]) {
-        let first = self.pages[list.0 as usize].next;
-        let page = &self.pages[first as usize];
+        let first = self.all[list.0 as usize].next;
+        let page = &self.all[first as usize];
         (position(first, page.read as usize), &page.items[page.read as usize..])
     }
 
     /// The items of a page from this position on.
     #[inline]
     pub(crate) fn items_at(&self, position: u32) -> &[I] {
-        &self.pages[(position >> PAGE_BITS) as usize].items[position as usize % PAGE..]
+        &self.all[(position >> PAGE_BITS) as usize].items[position as usize % PAGE..]
     }
 
     /// The next `count` items, which begin at this position, have been read. Those that were alive leave next.
     #[inline]
     pub(crate) fn read(&mut self, position: u32, count: usize) {
-        self.pages[(position >> PAGE_BITS) as usize].read += count as u32;
+        self.all[(position >> PAGE_BITS) as usize].read += count as u32;
     }
 
     /// So many items left the page of this position.
     #[inline]
     pub(crate) fn leave(&mut self, position: u32, count: usize) {
         let number = position >> PAGE_BITS;
-        let page = &mut self.pages[number as usize];
+        let page = &mut self.all[number as usize];
         page.live -= count as u32;
         if page.live == 0 {
             self.emptied(number);
@@ -170,12 +169,11 @@ impl<I: Copy> Pages<I> {
 
     /// All items that were not read, dead ones too, with their positions.
     pub(crate) fn iter(&self, list: List) -> impl Iterator<Item = (u32, &I)> {
-        let first = Some(self.pages[list.0 as usize].next);
-        let numbers = std::iter::successors(first, move |number| {
-            (*number != list.0).then(|| self.pages[*number as usize].next)
-        });
+        let first = Some(self.all[list.0 as usize].next);
+        let numbers =
+            std::iter::successors(first, move |number| (*number != list.0).then(|| self.all[*number as usize].next));
         numbers.flat_map(|number| {
-            let page = &self.pages[number as usize];
+            let page = &self.all[number as usize];
             let items = page.items.iter().enumerate().skip(page.read as usize);
             items.map(move |(place, item)| (position(number, place), item))
         })
@@ -183,31 +181,31 @@ impl<I: Copy> Pages<I> {
 
     /// What the pool takes of memory. O(pages).
     pub(crate) fn bytes(&self) -> usize {
-        let items: usize = self.pages.iter().map(|page| page.items.capacity()).sum();
+        let items: usize = self.all.iter().map(|page| page.items.capacity()).sum();
         (items + self.spare.capacity()) * size_of::<I>()
-            + self.pages.capacity() * size_of::<Page<I>>()
+            + self.all.capacity() * size_of::<Page<I>>()
             + self.free.capacity() * size_of::<u32>()
     }
 
     /// The last page is at its capacity, and `count` more items come.
     #[cold]
     fn make_room(&mut self, list: List, count: usize, residents: &mut impl Residents<I>) -> List {
-        let len = self.pages[list.0 as usize].items.len();
+        let len = self.all[list.0 as usize].items.len();
         if list.0 != NONE && len < PAGE {
             self.reserve(list.0, (len + count).max(4 * len));
             return list;
         }
         let number = self.take_free();
         if list.0 == NONE {
-            let page = &mut self.pages[number as usize];
+            let page = &mut self.all[number as usize];
             (page.previous, page.next) = (number, number);
             self.reserve(number, count.max(4));
         } else {
-            let last = &mut self.pages[list.0 as usize];
+            let last = &mut self.all[list.0 as usize];
             let first = std::mem::replace(&mut last.next, number);
             last.is_last = false;
-            self.pages[first as usize].previous = number;
-            let page = &mut self.pages[number as usize];
+            self.all[first as usize].previous = number;
+            let page = &mut self.all[number as usize];
             (page.previous, page.next) = (list.0, first);
             self.reserve(number, PAGE);
             self.put_some_together(residents);
@@ -217,7 +215,7 @@ impl<I: Copy> Pages<I> {
 
     /// Makes room for so many items in a page; for a whole page where it would be more than a few.
     fn reserve(&mut self, number: u32, count: usize) {
-        let items = &mut self.pages[number as usize].items;
+        let items = &mut self.all[number as usize].items;
         if count <= KEEP {
             items.reserve_exact(count.saturating_sub(items.len()));
         } else if items.capacity() < PAGE {
@@ -231,7 +229,7 @@ impl<I: Copy> Pages<I> {
     /// Nothing is alive in the page any more.
     #[inline]
     fn emptied(&mut self, number: u32) {
-        let page = &mut self.pages[number as usize];
+        let page = &mut self.all[number as usize];
         if page.is_last {
             page.items.clear();
             page.read = 0;
@@ -245,14 +243,14 @@ impl<I: Copy> Pages<I> {
 
     #[cold]
     fn unlink(&mut self, number: u32) {
-        let Page { next, previous, .. } = self.pages[number as usize];
-        self.pages[previous as usize].next = next;
-        self.pages[next as usize].previous = previous;
+        let Page { next, previous, .. } = self.all[number as usize];
+        self.all[previous as usize].next = next;
+        self.all[next as usize].previous = previous;
         self.release(number);
     }
 
     fn release(&mut self, number: u32) {
-        let page = &mut self.pages[number as usize];
+        let page = &mut self.all[number as usize];
         page.items.clear();
         (page.live, page.read, page.is_last) = (0, 0, true);
         if page.items.capacity() > KEEP || self.free.len() >= KEPT_PAGES {
@@ -264,7 +262,7 @@ impl<I: Copy> Pages<I> {
     /// Takes the memory of an empty page away. The largest is kept for the next large page.
     #[cold]
     fn keep(&mut self, number: u32) {
-        let items = std::mem::take(&mut self.pages[number as usize].items);
+        let items = std::mem::take(&mut self.all[number as usize].items);
         if items.capacity() > self.spare.capacity() {
             self.spare = items;
         }
@@ -272,17 +270,17 @@ impl<I: Copy> Pages<I> {
 
     fn take_free(&mut self) -> u32 {
         self.free.pop().unwrap_or_else(|| {
-            assert!(self.pages.len() < MOST_PAGES, "a timer holds at most some 2^32 tasks");
-            self.pages.push(Page::NEW);
-            (self.pages.len() - 1) as u32
+            assert!(self.all.len() < MOST_PAGES, "a timer holds at most some 2^32 tasks");
+            self.all.push(Page::NEW);
+            (self.all.len() - 1) as u32
         })
     }
 
     /// Compares a few pages with their neighbours, and goes on from there the next time.
     fn put_some_together(&mut self, residents: &mut impl Residents<I>) {
         let mut left = COMPARED;
-        for _ in 0..PASSED_OVER.min(self.pages.len()) {
-            self.compared = (self.compared + 1) % self.pages.len();
+        for _ in 0..PASSED_OVER.min(self.all.len()) {
+            self.compared = (self.compared + 1) % self.all.len();
             if self.is_settled(self.compared as u32) {
                 self.put_together(self.compared as u32, residents);
                 left -= 1;
@@ -295,20 +293,20 @@ impl<I: Copy> Pages<I> {
 
     /// Whether it is a page of a list that does not grow, and that nobody has begun to read.
     fn is_settled(&self, number: u32) -> bool {
-        let page = &self.pages[number as usize];
+        let page = &self.all[number as usize];
         !page.is_last && page.read == 0
     }
 
     /// Takes the items of the next page in behind its own, and drops the dead of both.
     fn put_together(&mut self, number: u32, residents: &mut impl Residents<I>) {
-        let next = self.pages[number as usize].next;
-        let live = self.pages[number as usize].live + self.pages[next as usize].live;
+        let next = self.all[number as usize].next;
+        let live = self.all[number as usize].live + self.all[next as usize].live;
         if live > ROOM || !self.is_settled(next) {
             return;
         }
         let mut items = Vec::with_capacity(live as usize);
         for from in [number, next] {
-            for (item, place) in std::mem::take(&mut self.pages[from as usize].items).into_iter().zip(0..) {
+            for (item, place) in std::mem::take(&mut self.all[from as usize].items).into_iter().zip(0..) {
                 if residents.stands_at(item, position(from, place)) {
                     residents.stand(item, position(number, items.len()));
                     items.push(item);
@@ -316,7 +314,7 @@ impl<I: Copy> Pages<I> {
             }
         }
         debug_assert_eq!(items.len() as u32, live, "a page counts what stands in it");
-        let page = &mut self.pages[number as usize];
+        let page = &mut self.all[number as usize];
         (page.items, page.live) = (items, live);
         self.unlink(next);
     }
@@ -385,7 +383,8 @@ mod tests {
                 if items.is_empty() {
                     return all;
                 }
-                let alive = items.iter().zip(start..).filter(|(item, position)| self.places.stands_at(**item, *position));
+                let alive =
+                    items.iter().zip(start..).filter(|(item, position)| self.places.stands_at(**item, *position));
                 let alive: Vec<_> = alive.map(|(item, _)| *item).collect();
                 self.pages.read(start, items.len());
                 for item in &alive {
@@ -459,7 +458,7 @@ mod tests {
         let mut bench = Bench::filled(100_000);
         (0..100_000).for_each(|item| bench.remove(item));
         assert!(bench.pages.is_empty(bench.list));
-        let items: usize = bench.pages.pages.iter().map(|page| page.items.capacity()).sum();
+        let items: usize = bench.pages.all.iter().map(|page| page.items.capacity()).sum();
         assert!(items <= KEEP && bench.pages.spare.capacity() <= PAGE, "{items} items");
     }
 

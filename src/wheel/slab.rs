@@ -273,6 +273,13 @@ impl<T> Slab<T> {
         entries * size_of::<Entry<Box<()>>>() + self.pages.capacity() * size_of::<Page<T>>()
     }
 
+    /// Has a slot that is in use go on from this generation; its new handle.
+    #[cfg(test)]
+    pub(crate) fn age(&mut self, handle: Handle, generation: u32) -> Handle {
+        self.at_mut(handle.slot).generation = generation;
+        Handle { generation, ..handle }
+    }
+
     #[cold]
     fn open_page(&mut self) -> u32 {
         let index = self.pages.len() as u32;
@@ -410,8 +417,7 @@ mod tests {
     fn a_slot_is_retired_when_its_generations_are_used_up() {
         let mut slab = Slab::new();
         let first = add(&mut slab, 'a');
-        slab.pages[0].entries[0].generation = u32::MAX - 1;
-        let last = Handle { generation: u32::MAX - 1, ..first };
+        let last = slab.age(first, u32::MAX - 1);
         assert_eq!(take(&mut slab, last), Some('a'));
         assert_eq!(add(&mut slab, 'b').slot, 1);
     }
@@ -420,13 +426,47 @@ mod tests {
     fn a_page_with_a_retired_slot_is_not_made_again_below_its_generations() {
         let mut slab = Slab::new();
         let handles: Vec<_> = (0..3 * PAGE).map(|i| add(&mut slab, i)).collect();
-        slab.pages[1].entries[7].generation = u32::MAX - 1;
+        let old = slab.age(handles[PAGE + 7], u32::MAX - 1);
         for handle in handles {
             slab.remove(handle);
         }
-        slab.remove(Handle { slot: (PAGE + 7) as u32, generation: u32::MAX - 1 });
+        slab.remove(old);
         let again: Vec<_> = (0..3 * PAGE).map(|i| add(&mut slab, i)).collect();
         assert!(again.iter().all(|handle| handle.slot as usize / PAGE != 1));
+    }
+
+    fn capacity<T>(slab: &Slab<T>) -> usize {
+        slab.pages.iter().map(|page| page.entries.capacity()).sum()
+    }
+
+    #[test]
+    fn after_a_burst_a_task_that_comes_and_goes_costs_no_memory() {
+        let mut slab = Slab::new();
+        let burst: Vec<_> = (0..4 * PAGE).map(|i| add(&mut slab, i)).collect();
+        for handle in burst {
+            slab.remove(handle).unwrap();
+        }
+        for i in 0..3 {
+            let handle = add(&mut slab, i);
+            assert_eq!(capacity(&slab), PAGE);
+            slab.remove(handle).unwrap();
+            assert_eq!(capacity(&slab), PAGE);
+        }
+    }
+
+    #[test]
+    fn a_page_whose_generations_are_used_up_keeps_no_memory() {
+        let mut slab = Slab::new();
+        let handles: Vec<_> = (0..PAGE).map(|i| add(&mut slab, i)).collect();
+        for handle in handles {
+            let last = slab.age(handle, u32::MAX - 1);
+            slab.remove(last).unwrap();
+        }
+        assert_eq!(capacity(&slab), 0);
+        let handle = add(&mut slab, 0);
+        assert_eq!(handle.slot as usize / PAGE, 1);
+        slab.remove(handle).unwrap();
+        assert_eq!((capacity(&slab), slab.spare), (PAGE, Some(1)));
     }
 
     #[test]
