@@ -46,6 +46,7 @@ TARGETS: Final = (
     Target("rust", "memory at peak", "48", unit="bytes"),
     Target("rust", "memory after all have gone", "0.1", OURS, at="memory at peak"),
     Target("rust", "longest hold, 1M", "1000", unit="µs"),
+    Target("rust", "longest hold, 65,536 buckets a level", "1000", unit="µs"),
     Target("python", "add", "1/14", "asyncio"),
     Target("python", "add", "1/4", "rloop"),
     Target("python", "add, TimerTask", "1/10", "asyncio", at="add"),

@@ -27,10 +27,24 @@ const ENOUGH_FOR_NOISE: usize = 1_000_000;
 type Numbers = Timer<NonZeroU64>;
 
 pub fn longest(count: usize) -> Measured {
-    let mut user = User::new(None);
+    let mut user = User::new(empty(), None);
     user.goes_through(count);
-    let mut control = User::new(Some(empty()));
+    let mut control = User::new(empty(), Some(empty()));
     control.goes_through(count.min(ENOUGH_FOR_NOISE));
+    told(&user, &control)
+}
+
+/// As [`longest`], with the most buckets that a level can have: each holds one task, and then none.
+pub fn of_wide_levels(count: usize) -> Measured {
+    let wide = || Timer::new(&Config { wheel_sizes: vec![65_536], ..Config::default() }, Clock::manual(0));
+    let mut user = User::new(wide().expect("the settings are good"), None);
+    user.empties_many_buckets(count);
+    let mut control = User::new(wide().expect("the settings are good"), Some(empty()));
+    control.empties_many_buckets(count);
+    told(&user, &control)
+}
+
+fn told(user: &User, control: &User) -> Measured {
     let worst = |us: &BTreeMap<_, f64>| us.values().copied().fold(0.0, f64::max);
     let each: Vec<_> = user.longest_us.iter().map(|(what, us)| format!("{what} {us:.0}")).collect();
     let note = format!(
@@ -56,14 +70,25 @@ struct User {
 }
 
 impl User {
-    fn new(unused: Option<Numbers>) -> Self {
-        Self { timer: empty(), unused, longest_us: BTreeMap::new(), waits: 0 }
+    fn new(timer: Numbers, unused: Option<Numbers>) -> Self {
+        Self { timer, unused, longest_us: BTreeMap::new(), waits: 0 }
     }
 
     fn goes_through(&mut self, count: usize) {
         self.uses_a_bucket(count);
         self.uses_the_front(count);
         assert!(self.timer.is_empty());
+    }
+
+    fn empties_many_buckets(&mut self, count: usize) {
+        let handles: Vec<_> = (1..count.min(65_536) as u64).map(|ms| self.adds(ms * 1000)).collect();
+        for handle in handles {
+            self.cancels("cancel", handle);
+        }
+        let wake_us = self.calls("next_wake_us", Timer::next_wake_us);
+        assert_eq!(wake_us, None);
+        let on_a_new_level = self.adds(65_536 * 2000);
+        self.cancels("cancel", on_a_new_level);
     }
 
     fn uses_a_bucket(&mut self, count: usize) {

@@ -24,7 +24,7 @@ const fn ns(name: &'static str) -> Work {
 }
 
 /// In the order of the report.
-pub static WORKS: [Work; 18] = [
+pub static WORKS: [Work; 19] = [
     ns("insert"),
     ns("cancel, one by one"),
     ns("cancel, 64 at a time"),
@@ -43,6 +43,7 @@ pub static WORKS: [Work; 18] = [
     Work { unit: "bytes/timer", ..ns("memory after all have gone") },
     Work { unit: "µs", ..ns("longest hold, 1M") },
     Work { unit: "µs", times: 6, ..ns("longest hold, 6M") },
+    Work { unit: "µs", ..ns("longest hold, 65,536 buckets a level") },
 ];
 
 /// One side at one work.
@@ -88,7 +89,8 @@ pub fn rows() -> Vec<Row> {
         .and("pair, 2 threads", ours::two_pairs)
         .and("memory after all have gone", ours::memory_after_all_have_gone)
         .and("longest hold, 1M", hold::longest)
-        .and("longest hold, 6M", hold::longest);
+        .and("longest hold, 6M", hold::longest)
+        .and("longest hold, 65,536 buckets a level", hold::of_wide_levels);
     let queue = Does::those_of_all::<Queue>("DelayQueue")
         .and_hands_out("fire all", driven::fire::<Queue>)
         .and("memory after all have gone", memory::after_all_have_gone::<Queue>)
