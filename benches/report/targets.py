@@ -43,6 +43,8 @@ TARGETS: Final = (
     Target("rust", "pair, 2 threads", "0.2", "DelayQueue"),
     Target("rust", "pair, 2 threads", "1.3", OURS, at="pair, 1 thread"),
     Target("rust", "pair after a burst", "1.2", OURS, at="pair, 1 thread"),
+    Target("rust", "pair, 7 threads", "1.25", "tickwheel, std mutex"),
+    Target("rust", "pair, 7 threads, longest wait", "1.5", "tickwheel, std mutex"),
     Target("rust", "memory at peak", "48", unit="bytes"),
     Target("rust", "memory after all have gone", "0.1", OURS, at="memory at peak"),
     Target("rust", "longest hold, 1M", "1000", unit="µs"),

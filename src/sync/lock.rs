@@ -1,59 +1,67 @@
 //! The lock of the timer: a flag that is set by one atomic step and cleared by a plain store.
 //!
-//! A lock that can put threads to sleep normally asks, by a second atomic step as it is let go, whether anybody sleeps.
-//! That step costs as much as a whole add, so here it is left out: whoever lets go stores the flag, then looks at
-//! [`Mutex::waiting`]. The processor may do the look before the store can be seen. Then a thread that has just found the
-//! lock taken goes to sleep although it has been let go; it looks again by itself, [`LONGEST_NAP`] later. So exclusion
+//! A lock that can put threads to sleep normally asks, by a second atomic step as it is unlocked, whether a thread sleeps.
+//! That step costs as much as a whole add, so here it is left out: the unlocking thread stores the flag, then looks at
+//! [`Mutex::wants_wake_up`]. The processor may do the look before the store can be seen. Then a thread that has just found
+//! the lock taken goes to sleep although it was unlocked; it looks again by itself, [`LONGEST_NAP`] later. So exclusion
 //! rests on the flag alone, no sleep depends on a wake-up, and a wake-up that came too early costs a nap.
 //!
-//! Nobody naps for a lock that is held as briefly as an add or a cancel hold it: a waiting thread first spins.
+//! One wake-up at a time is on its way: the thread that sends it clears `wants_wake_up`, and the woken one sets it again
+//! if a thread still sleeps. So while a sleeping thread is being woken, unlocking costs no system call.
+//!
+//! No thread naps for a lock that is held as briefly as an add or a cancel hold it: a waiting thread first spins.
 
-use std::hint::spin_loop;
 use std::ops::{Deref, DerefMut};
 use std::sync::PoisonError;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use spin::mutex::{SpinMutex, SpinMutexGuard};
+use super::primitives::{self, AtomicBool, AtomicU32, Flag, FlagGuard, Ordering, SPINS_FOR, spin_loop};
 
 /// The first round of spinning, in pauses of the processor; each later one is twice as long, up to the longest. The first
 /// one is long already, some fifty times as long as an add holds the lock: two threads that add all the time then take
 /// turns of many adds each, and the timer stays in one processor's cache meanwhile.
 const SHORTEST_SPIN: u32 = 32;
 const LONGEST_SPIN: u32 = 256;
-/// How long a thread spins before it sleeps: about as long as a step of an advance holds the lock. In time, as processors
-/// differ by ten times in how long they pause.
-const SPINS_FOR: Duration = Duration::from_micros(50);
 /// How long a waiting thread sleeps at the longest before it looks again.
 const LONGEST_NAP: Duration = Duration::from_micros(200);
 
 #[derive(Debug, Default)]
 pub(crate) struct Mutex<T> {
-    flag: SpinMutex<T>,
-    /// Threads that sleep. It pairs with the store of the flag, which is only nearly enough: see above.
-    waiting: AtomicU32,
+    flag: Flag<T>,
+    /// Threads sleep, and no wake-up is on its way. Written under `sleep_lock`, read without it as the lock is unlocked: the
+    /// sleeping thread's store comes before its last try, the unlocking thread's look comes after it cleared the flag.
+    wants_wake_up: AtomicBool,
+    /// Threads that sleep; changed under `sleep_lock`.
+    sleeping: AtomicU32,
     /// Threads that spin, from their second round on.
     spinning: AtomicU32,
-    bed: std::sync::Mutex<()>,
-    wake: std::sync::Condvar,
+    /// A thread holds it from its last try until it sleeps.
+    sleep_lock: primitives::Mutex<()>,
+    wake: primitives::Condvar,
+    /// Wake-ups that were sent.
+    #[cfg(test)]
+    wake_ups: std::sync::atomic::AtomicU64,
 }
 
 /// Lets the lock go when it is dropped.
 #[derive(Debug)]
 pub(crate) struct MutexGuard<'a, T> {
     /// `None` only while it is dropped.
-    held: Option<SpinMutexGuard<'a, T>>,
+    held: Option<FlagGuard<'a, T>>,
     mutex: &'a Mutex<T>,
 }
 
 impl<T> Mutex<T> {
     pub(crate) fn new(value: T) -> Self {
         Self {
-            flag: SpinMutex::new(value),
-            waiting: AtomicU32::new(0),
+            flag: Flag::new(value),
+            wants_wake_up: AtomicBool::new(false),
+            sleeping: AtomicU32::new(0),
             spinning: AtomicU32::new(0),
-            bed: std::sync::Mutex::default(),
-            wake: std::sync::Condvar::default(),
+            sleep_lock: primitives::Mutex::default(),
+            wake: primitives::Condvar::default(),
+            #[cfg(test)]
+            wake_ups: std::sync::atomic::AtomicU64::default(),
         }
     }
 
@@ -67,9 +75,9 @@ impl<T> Mutex<T> {
         self.flag.try_lock().map(|held| MutexGuard { held: Some(held), mutex: self })
     }
 
-    /// Whether somebody wants it, asleep or not. Only a hint.
+    /// Whether a thread wants it, asleep or not. Only a hint.
     pub(super) fn is_waited_for(&self) -> bool {
-        self.waiting.load(Ordering::Relaxed) > 0 || self.spinning.load(Ordering::Relaxed) > 0
+        self.sleeping.load(Ordering::Relaxed) > 0 || self.spinning.load(Ordering::Relaxed) > 0
     }
 
     #[cold]
@@ -98,23 +106,37 @@ impl<T> Mutex<T> {
     }
 
     fn sleep(&self) -> MutexGuard<'_, T> {
-        self.waiting.fetch_add(1, Ordering::SeqCst);
-        let mut bed = self.bed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sleep_lock = self.sleep_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        self.sleeping.fetch_add(1, Ordering::Relaxed);
         let guard = loop {
+            // Also where this thread was woken: if it gets the lock, another may need the next wake-up.
+            self.wants_wake_up.store(true, Ordering::SeqCst);
             match self.try_lock() {
                 Some(guard) => break guard,
-                None => bed = self.wake.wait_timeout(bed, LONGEST_NAP).unwrap_or_else(PoisonError::into_inner).0,
+                None => {
+                    let napped = self.wake.wait_timeout(sleep_lock, LONGEST_NAP);
+                    sleep_lock = napped.unwrap_or_else(PoisonError::into_inner).0;
+                }
             }
         };
-        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        if self.sleeping.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.wants_wake_up.store(false, Ordering::Relaxed);
+        }
         guard
     }
 
     #[cold]
     fn wake_one(&self) {
-        // Whoever is between his last look and his sleep holds the bed.
-        drop(self.bed.lock());
-        self.wake.notify_one();
+        // A thread between its last try and its sleep holds it.
+        let sleep_lock = self.sleep_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let wakes = self.wants_wake_up.load(Ordering::Relaxed);
+        self.wants_wake_up.store(false, Ordering::Relaxed);
+        drop(sleep_lock);
+        if wakes {
+            #[cfg(test)]
+            self.wake_ups.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            self.wake.notify_one();
+        }
     }
 }
 
@@ -138,18 +160,18 @@ impl<T> Drop for MutexGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
         self.held = None;
-        if self.mutex.waiting.load(Ordering::Relaxed) > 0 {
+        if self.mutex.wants_wake_up.load(Ordering::Relaxed) {
             self.mutex.wake_one();
         }
     }
 }
 
-/// Where threads wait for what a [`Mutex`] guards. It counts its notifications: who waits has read the count before he
-/// lets the lock go, so none is lost.
+/// Where threads wait for what a [`Mutex`] guards. It counts its notifications: a waiting thread has read the count before
+/// it unlocks, so none is lost.
 #[derive(Debug, Default)]
 pub(crate) struct Condvar {
-    notified: std::sync::Mutex<u64>,
-    wake: std::sync::Condvar,
+    notified: primitives::Mutex<u64>,
+    wake: primitives::Condvar,
 }
 
 impl Condvar {
@@ -181,7 +203,7 @@ impl Condvar {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(tickwheel_loom)))]
 mod tests {
     use std::thread::{scope, yield_now};
 
@@ -213,13 +235,23 @@ mod tests {
             for _ in 0..3 {
                 scope.spawn(|| *mutex.lock() += 1);
             }
-            while mutex.waiting.load(Ordering::Relaxed) < 3 {
+            while mutex.sleeping.load(Ordering::Relaxed) < 3 {
                 assert!(mutex.try_lock().is_none());
                 yield_now();
             }
             drop(guard);
         });
         assert_eq!((*mutex.lock(), mutex.is_waited_for()), (3, false));
+    }
+
+    #[test]
+    fn while_a_woken_thread_is_on_its_way_no_unlock_sends_another_wake_up() {
+        let mutex = Mutex::new(());
+        // As a thread leaves it that has just gone to sleep.
+        mutex.sleeping.store(1, Ordering::Relaxed);
+        mutex.wants_wake_up.store(true, Ordering::Relaxed);
+        (0..1000).for_each(|_| drop(mutex.lock()));
+        assert_eq!(mutex.wake_ups.load(Ordering::Relaxed), 1);
     }
 
     #[test]
@@ -231,11 +263,11 @@ mod tests {
                 let guard = mutex.lock();
                 let waiter = scope.spawn(|| *mutex.lock() += 1);
                 let sleeps = turn % 10 == 0;
-                while !mutex.is_waited_for() || (sleeps && mutex.waiting.load(Ordering::Relaxed) == 0) {
+                while !mutex.is_waited_for() || (sleeps && mutex.sleeping.load(Ordering::Relaxed) == 0) {
                     yield_now();
                 }
                 spun |= mutex.spinning.load(Ordering::Relaxed) > 0;
-                slept |= mutex.waiting.load(Ordering::Relaxed) > 0;
+                slept |= mutex.sleeping.load(Ordering::Relaxed) > 0;
                 drop(guard);
                 while mutex.is_waited_for() {
                     yield_now();

@@ -13,10 +13,15 @@
 #[cfg(not(tickwheel_model))]
 mod lock;
 #[cfg(not(tickwheel_model))]
+mod plain;
+#[cfg(not(tickwheel_model))]
+mod primitives;
+#[cfg(not(tickwheel_model))]
 mod queue;
 #[cfg(not(tickwheel_model))]
 mod imp {
     pub(crate) use super::lock::{Condvar, Mutex, MutexGuard};
+    pub(crate) use super::plain::PlainMutex;
     pub(crate) use super::queue::{Receiver, Sender, unbounded};
     pub(crate) use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
     pub(crate) use std::thread::{Builder, JoinHandle, ThreadId, current as current_thread, yield_now};
@@ -27,7 +32,7 @@ mod imp {
 mod model;
 #[cfg(tickwheel_model)]
 mod imp {
-    pub(crate) use super::model::{Condvar, Mutex};
+    pub(crate) use super::model::{Condvar, Mutex, Mutex as PlainMutex};
     pub(crate) use shuttle::sync::MutexGuard;
     pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU8, Ordering};
     pub(crate) use shuttle::sync::mpsc::{Receiver, Sender, channel as unbounded};
@@ -37,9 +42,11 @@ mod imp {
 
 use imp::Builder;
 pub(crate) use imp::{
-    AtomicBool, AtomicU8, Condvar, JoinHandle, Mutex, MutexGuard, Ordering, Receiver, Sender, ThreadId, current_thread,
-    thread_local, unbounded, yield_now,
+    AtomicBool, AtomicU8, Condvar, JoinHandle, Mutex, MutexGuard, Ordering, PlainMutex, Receiver, Sender, ThreadId,
+    current_thread, thread_local, unbounded, yield_now,
 };
+#[cfg(feature = "python")]
+pub(crate) use plain::{PlainCondvar, PlainGuard};
 #[cfg(feature = "python")]
 pub(crate) use queue::TryRecvError;
 

@@ -8,7 +8,7 @@ use tickwheel::{Clock, Config, Timer};
 
 use crate::memory;
 use crate::numbers::{HOUR_MS, delays_ms, shuffle};
-use crate::pairs::{DELAY_MS, on_threads};
+use crate::pairs::{DELAY_MS, longest_wait, on_threads, timed};
 use crate::side::Side;
 use crate::sides::tickwheel::{Tickwheel, after, task};
 use crate::works::{filled, per_timer_ns, shuffled};
@@ -32,14 +32,26 @@ pub fn pair_after_a_burst(count: usize) -> f64 {
     per_timer_ns(started, count)
 }
 
-/// As [`crate::pairs::two_locked`], with no lock but the timer's own.
-pub fn two_pairs(count: usize) -> f64 {
+/// As [`crate::pairs::locked`], with no lock but the timer's own.
+pub fn pairs<const THREADS: usize>(count: usize) -> f64 {
     let side = Ours::new();
     let pair = |payload| {
         let handle = side.timer.add(after(DELAY_MS), task(payload), 0).expect("in range");
         assert!(side.timer.cancel(black_box(handle)).is_some());
     };
-    on_threads(count, 2, || (), pair)
+    on_threads(count, THREADS, || (), pair)
+}
+
+/// As [`crate::pairs::longest_wait_locked`], with no lock but the timer's own.
+pub fn longest_wait_of_pairs(count: usize) -> f64 {
+    let side = Ours::new();
+    let pair = |payload| {
+        let mut handle = None;
+        let added = timed(|| handle = Some(side.timer.add(after(DELAY_MS), task(payload), 0).expect("in range")));
+        let handle = handle.expect("added");
+        added.max(timed(|| assert!(side.timer.cancel(handle).is_some())))
+    };
+    longest_wait(count, || (), pair)
 }
 
 /// As [`crate::works::cancel`], many with each call.

@@ -1,6 +1,7 @@
 //! The plan: every work and every side that can do it, by the names that the report knows.
 
 use crate::measured::Measured;
+use crate::pairs::SEVEN;
 use crate::side::Side;
 use crate::sides::binary_heap::Heap;
 use crate::sides::btree_map::Map;
@@ -24,7 +25,7 @@ const fn ns(name: &'static str) -> Work {
 }
 
 /// In the order of the report.
-pub static WORKS: [Work; 19] = [
+pub static WORKS: [Work; 21] = [
     ns("insert"),
     ns("cancel, one by one"),
     ns("cancel, 64 at a time"),
@@ -39,6 +40,8 @@ pub static WORKS: [Work; 19] = [
     Work { times: 4, ..ns("pair, 1 thread") },
     Work { times: 4, ..ns("pair after a burst") },
     Work { times: 4, ..ns("pair, 2 threads") },
+    Work { times: 4, ..ns("pair, 7 threads") },
+    Work { unit: "ms", times: 4, ..ns("pair, 7 threads, longest wait") },
     Work { unit: "bytes/timer", ..ns("memory at peak") },
     Work { unit: "bytes/timer", ..ns("memory after all have gone") },
     Work { unit: "µs", ..ns("longest hold, 1M") },
@@ -86,31 +89,36 @@ pub fn rows() -> Vec<Row> {
         .and("rolling time-outs", works::rolling::<Tickwheel<false>>)
         .and("pair, 1 thread", pairs::alone::<Tickwheel<false>>)
         .and("pair after a burst", ours::pair_after_a_burst)
-        .and("pair, 2 threads", ours::two_pairs)
+        .and("pair, 2 threads", ours::pairs::<2>)
+        .and("pair, 7 threads", ours::pairs::<SEVEN>)
+        .and("pair, 7 threads, longest wait", ours::longest_wait_of_pairs)
         .and("memory after all have gone", ours::memory_after_all_have_gone)
         .and("longest hold, 1M", hold::longest)
         .and("longest hold, 6M", hold::longest)
         .and("longest hold, 65,536 buckets a level", hold::of_wide_levels);
+    // The same timer behind the lock that the others are put into: what our own lock costs or saves.
+    let behind = Does { side: "tickwheel, std mutex", rows: Vec::new() }.and_from_seven::<Tickwheel<false>>();
     let queue = Does::those_of_all::<Queue>("DelayQueue")
         .and_hands_out("fire all", driven::fire::<Queue>)
         .and("memory after all have gone", memory::after_all_have_gone::<Queue>)
         .and("rolling time-outs", driven::rolling::<Queue>)
         .and("pair, 1 thread", pairs::alone_locked::<Queue>)
-        .and("pair, 2 threads", pairs::two_locked::<Queue>);
+        .and("pair, 2 threads", pairs::locked::<Queue, 2>)
+        .and_from_seven::<Queue>();
     let sleeps = Does::those_of_all::<Sleeps>("tokio sleep")
         .and_hands_out("fire all", driven::fire::<Sleeps>)
         .and("memory after all have gone", memory::after_all_have_gone::<Sleeps>)
         .and("rolling time-outs", driven::rolling::<Sleeps>)
         .and("pair, 1 thread", pairs::alone::<Sleeps>)
         .and("pair, 2 threads", tokio_sleep::two_pairs);
-    let nexus = Does::those_of_a_peer::<Nexus>("nexus-timer").and("pair, 2 threads", pairs::two_locked::<Nexus>);
+    let nexus = Does::those_of_a_peer::<Nexus>("nexus-timer").and("pair, 2 threads", pairs::locked::<Nexus, 2>);
     // Its entries are counted by `Rc`: Rust keeps it on one thread.
     let hash = Does::those_of_a_peer::<HashWheel>("hierarchical_hash_wheel_timer");
-    let map = Does::those_of_a_peer::<Map>("BTreeMap").and("pair, 2 threads", pairs::two_locked::<Map>);
-    let heap = Does::those_of_a_peer::<Heap>("BinaryHeap").and("pair, 2 threads", pairs::two_locked::<Heap>);
+    let map = Does::those_of_a_peer::<Map>("BTreeMap").and("pair, 2 threads", pairs::locked::<Map, 2>);
+    let heap = Does::those_of_a_peer::<Heap>("BinaryHeap").and("pair, 2 threads", pairs::locked::<Heap, 2>);
 
     let mut rows: Vec<_> =
-        [ours, queue, sleeps, nexus, hash, map, heap].into_iter().flat_map(|does| does.rows).collect();
+        [ours, behind, queue, sleeps, nexus, hash, map, heap].into_iter().flat_map(|does| does.rows).collect();
     rows.sort_by_key(|row| WORKS.iter().position(|work| work == row.work)); // the sides of a work stay in order
     rows
 }
@@ -137,6 +145,12 @@ impl Does {
             .and("rolling time-outs", works::rolling::<S>)
             .and("memory after all have gone", memory::after_all_have_gone::<S>)
             .and("pair, 1 thread", pairs::alone_locked::<S>)
+    }
+
+    /// In a standard mutex, as [`pairs::locked`].
+    fn and_from_seven<S: Side + Send + 'static>(self) -> Self {
+        self.and("pair, 7 threads", pairs::locked::<S, SEVEN>)
+            .and("pair, 7 threads, longest wait", pairs::longest_wait_locked::<S>)
     }
 
     fn and<M: Into<Measured> + 'static>(mut self, work: &str, measure: fn(usize) -> M) -> Self {

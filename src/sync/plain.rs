@@ -1,0 +1,48 @@
+//! A mutex whose waiting threads sleep in the kernel until it is free: for what is taken rarely, or held long.
+//!
+//! It is the standard library's, without poison: what a plain mutex guards here is sound at every moment. On Linux that is
+//! one word for the kernel's futex, with no table of sleeping threads in the process, so a forked child inherits none (T12).
+
+use std::sync::PoisonError;
+
+pub(crate) use std::sync::MutexGuard as PlainGuard;
+
+#[derive(Debug, Default)]
+pub(crate) struct PlainMutex<T>(std::sync::Mutex<T>);
+
+impl<T> PlainMutex<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self(std::sync::Mutex::new(value))
+    }
+
+    pub(crate) fn lock(&self) -> PlainGuard<'_, T> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    #[cfg(feature = "python")]
+    pub(crate) fn try_lock(&self) -> Option<PlainGuard<'_, T>> {
+        match self.0.try_lock() {
+            Ok(guard) => Some(guard),
+            Err(std::sync::TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(std::sync::TryLockError::WouldBlock) => None,
+        }
+    }
+}
+
+/// Where threads wait for what a [`PlainMutex`] guards.
+#[cfg(feature = "python")]
+#[derive(Debug, Default)]
+pub(crate) struct PlainCondvar(std::sync::Condvar);
+
+#[cfg(feature = "python")]
+impl PlainCondvar {
+    pub(crate) fn notify_all(&self) {
+        self.0.notify_all();
+    }
+
+    /// Waits for a notification, at the longest until `deadline`; may return early.
+    pub(crate) fn wait<'a, T>(&self, guard: PlainGuard<'a, T>, deadline: std::time::Instant) -> PlainGuard<'a, T> {
+        let left = deadline.saturating_duration_since(std::time::Instant::now());
+        self.0.wait_timeout(guard, left).unwrap_or_else(PoisonError::into_inner).0
+    }
+}

@@ -1,0 +1,90 @@
+//! What the lock and the queue are built from: the flag of `spin` and the standard library's mutex, condition variable and
+//! atomics. Built with `--cfg tickwheel_loom`, loom's stand in their place, so that it can go through the interleavings of
+//! the lock's own code (see `loom_tests.rs`).
+
+#[cfg(not(tickwheel_loom))]
+mod imp {
+    use std::time::Duration;
+
+    pub(crate) use spin::mutex::{SpinMutex as Flag, SpinMutexGuard as FlagGuard};
+    pub(crate) use std::hint::spin_loop;
+    pub(crate) use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+    pub(crate) use std::sync::{Condvar, Mutex};
+
+    /// How long a thread spins before it sleeps: about as long as a step of an advance holds the lock. In time, as
+    /// processors differ by ten times in how long they pause.
+    pub(crate) const SPINS_FOR: Duration = Duration::from_micros(50);
+}
+
+#[cfg(tickwheel_loom)]
+mod imp {
+    use std::ops::{Deref, DerefMut};
+    use std::time::Duration;
+
+    use loom::sync::MutexGuard;
+    use loom::sync::atomic::fence;
+    pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+    pub(crate) use loom::sync::{Condvar, Mutex};
+
+    /// A model has no time, and a thread that spins only tries again: it sleeps at once.
+    pub(crate) const SPINS_FOR: Duration = Duration::ZERO;
+
+    /// Loom would switch threads here, which brings nothing new before a look at the flag.
+    pub(crate) fn spin_loop() {}
+
+    /// The flag of `spin`, out of loom's atomics. It sees that one thread at a time has it: `data` would be taken.
+    #[derive(Debug, Default)]
+    pub(crate) struct Flag<T> {
+        is_taken: AtomicBool,
+        data: Mutex<T>,
+    }
+
+    #[derive(Debug)]
+    pub(crate) struct FlagGuard<'a, T> {
+        flag: &'a Flag<T>,
+        data: Option<MutexGuard<'a, T>>,
+    }
+
+    impl<T> Flag<T> {
+        pub(crate) fn new(value: T) -> Self {
+            Self { is_taken: AtomicBool::new(false), data: Mutex::new(value) }
+        }
+
+        pub(crate) fn try_lock(&self) -> Option<FlagGuard<'_, T>> {
+            // With the other fence below: the look after an unlock sees what was stored before this one. The real lock
+            // has no fence there, and makes up for it by short naps.
+            fence(Ordering::SeqCst);
+            self.is_taken.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).ok()?;
+            let data = self.data.try_lock().expect("one thread at a time has the flag");
+            Some(FlagGuard { flag: self, data: Some(data) })
+        }
+
+        pub(crate) fn is_locked(&self) -> bool {
+            self.is_taken.load(Ordering::Relaxed)
+        }
+    }
+
+    impl<T> Deref for FlagGuard<'_, T> {
+        type Target = T;
+
+        fn deref(&self) -> &T {
+            self.data.as_ref().expect("held until it is dropped")
+        }
+    }
+
+    impl<T> DerefMut for FlagGuard<'_, T> {
+        fn deref_mut(&mut self) -> &mut T {
+            self.data.as_mut().expect("held until it is dropped")
+        }
+    }
+
+    impl<T> Drop for FlagGuard<'_, T> {
+        fn drop(&mut self) {
+            self.data = None;
+            self.flag.is_taken.store(false, Ordering::Release);
+            fence(Ordering::SeqCst);
+        }
+    }
+}
+
+pub(crate) use imp::*;
