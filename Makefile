@@ -10,6 +10,7 @@ LIBRARIES := click confluent-kafka jinja2 matplotlib msgspec prometheus-client '
 # Spark is installed only where there is a Java that it can use; otherwise its tests say that they are left out.
 SPARK := $(shell sh .ci/has-java 17 && echo $(VENV)/spark)
 MODEL := RUSTFLAGS="--cfg tickwheel_model" CARGO_TARGET_DIR=target/model
+LOOM := RUSTFLAGS="--cfg tickwheel_loom" CARGO_TARGET_DIR=target/loom
 
 .PHONY: help demo demo-spark test check-tools rust-tests model python-tests soak lint bench bench-more clean
 
@@ -53,9 +54,10 @@ rust-tests: check-tools
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps
 	cargo run --locked --quiet --example timeouts
 
-# The interleavings of docs/concurrency.md.
+# The interleavings of docs/concurrency.md: shuttle tries those of the timer and the purgatory, loom those of the lock and the queue.
 model: check-tools
 	$(MODEL) cargo test --locked --lib model
+	$(LOOM) cargo test --locked --lib loom
 
 python-tests: $(VENV)/dev $(SPARK)
 	$(BIN)/python -m pytest

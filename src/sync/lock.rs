@@ -125,6 +125,12 @@ impl<T> Mutex<T> {
         guard
     }
 
+    /// As time does.
+    #[cfg(all(test, tickwheel_loom))]
+    pub(super) fn end_naps(&self) {
+        self.wake.notify_all();
+    }
+
     #[cold]
     fn wake_one(&self) {
         // A thread between its last try and its sleep holds it.

@@ -40,6 +40,9 @@ mod imp {
     pub(crate) use shuttle::thread_local;
 }
 
+#[cfg(all(test, tickwheel_loom))]
+mod loom_tests;
+
 use imp::Builder;
 pub(crate) use imp::{
     AtomicBool, AtomicU8, Condvar, JoinHandle, Mutex, MutexGuard, Ordering, PlainMutex, Receiver, Sender, ThreadId,

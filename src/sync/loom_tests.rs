@@ -1,0 +1,138 @@
+//! The lock, its condition variable and the queue, their own code, on loom: it goes through the interleavings of their
+//! atomics and small locks, and through the values that a processor with weak ordering may read.
+//!
+//! `RUSTFLAGS="--cfg tickwheel_loom" cargo test --lib --target-dir target/loom loom` runs them. The ground rules:
+//!
+//! - A nap does not end by itself, so a lost wake-up is a deadlock, which loom reports. For that the stand-in for the flag
+//!   has the two fences that the real lock leaves out (`primitives.rs`). Where a nap shall end early, a test ends it.
+//! - The stand-in for the flag panics when a second thread gets what it guards.
+
+use std::sync::Arc;
+
+use loom::model::Builder;
+use loom::thread::spawn;
+
+use super::lock::{Condvar, Mutex};
+use super::queue::{Disconnected, unbounded};
+
+/// How often loom takes the turn away from a thread that could go on, in models that would be too large without a bound.
+const MOST_PREEMPTIONS: usize = 4;
+
+/// Goes through every interleaving with at most so many preemptions.
+fn bounded(preemptions: usize, body: impl Fn() + Send + Sync + 'static) {
+    let mut model = Builder::new();
+    model.preemption_bound = Some(preemptions);
+    model.check(body);
+}
+
+fn add_one(mutex: &Mutex<u32>) {
+    let mut number = mutex.lock();
+    let before = *number;
+    *number = before + 1;
+}
+
+#[test]
+fn loom_two_threads_have_the_lock_one_after_the_other() {
+    loom::model(|| {
+        let mutex = Arc::new(Mutex::new(0));
+        let other = Arc::clone(&mutex);
+        let other = spawn(move || add_one(&other));
+        add_one(&mutex);
+        other.join().unwrap();
+        assert_eq!((*mutex.lock(), mutex.is_waited_for()), (2, false));
+    });
+}
+
+#[test]
+fn loom_each_of_three_threads_is_woken_though_one_wake_up_is_sent_at_a_time() {
+    bounded(MOST_PREEMPTIONS, || {
+        let mutex = Arc::new(Mutex::new(0));
+        let held = mutex.lock();
+        let others = [0, 1].map(|_| {
+            let mutex = Arc::clone(&mutex);
+            spawn(move || add_one(&mutex))
+        });
+        drop(held);
+        add_one(&mutex);
+        others.into_iter().for_each(|other| other.join().unwrap());
+        assert_eq!((*mutex.lock(), mutex.is_waited_for()), (3, false));
+    });
+}
+
+#[test]
+fn loom_a_thread_that_locks_twice_wakes_the_one_that_slept_through_the_first() {
+    bounded(MOST_PREEMPTIONS + 1, || {
+        let mutex = Arc::new(Mutex::new(0));
+        let other = Arc::clone(&mutex);
+        let other = spawn(move || add_one(&other));
+        add_one(&mutex);
+        add_one(&mutex);
+        other.join().unwrap();
+        assert_eq!(*mutex.lock(), 3);
+    });
+}
+
+#[test]
+fn loom_a_nap_that_ends_by_itself_loses_no_wake_up() {
+    bounded(MOST_PREEMPTIONS, || {
+        let mutex = Arc::new(Mutex::new(0));
+        let (other, time) = (Arc::clone(&mutex), Arc::clone(&mutex));
+        let other = spawn(move || add_one(&other));
+        let time = spawn(move || time.end_naps());
+        add_one(&mutex);
+        add_one(&mutex);
+        other.join().unwrap();
+        time.join().unwrap();
+        assert_eq!(*mutex.lock(), 3);
+    });
+}
+
+#[test]
+fn loom_a_notification_reaches_a_thread_about_to_wait__rule6() {
+    bounded(MOST_PREEMPTIONS, || {
+        let shared = Arc::new((Mutex::new(false), Condvar::default()));
+        let waits = Arc::clone(&shared);
+        let waiter = spawn(move || {
+            let mut is_set = waits.0.lock();
+            while !*is_set {
+                is_set = waits.1.wait(is_set, None);
+            }
+        });
+        *shared.0.lock() = true;
+        shared.1.notify_all();
+        waiter.join().unwrap();
+    });
+}
+
+#[test]
+fn loom_a_receiver_about_to_sleep_hears_of_an_item_and_of_the_end__rule6() {
+    bounded(MOST_PREEMPTIONS, || {
+        let (sender, receiver) = unbounded();
+        let sends = spawn(move || sender.send(7).unwrap());
+        assert_eq!((receiver.recv(), receiver.recv()), (Ok(7), Err(Disconnected)));
+        sends.join().unwrap();
+    });
+}
+
+#[test]
+fn loom_a_receiver_hears_of_the_end_when_the_last_of_two_senders_goes() {
+    bounded(MOST_PREEMPTIONS - 1, || {
+        let (sender, receiver) = unbounded::<u32>();
+        let senders = [sender.clone(), sender].map(|sender| spawn(move || drop(sender)));
+        assert_eq!(receiver.recv(), Err(Disconnected));
+        senders.into_iter().for_each(|sender| sender.join().unwrap());
+    });
+}
+
+#[test]
+fn loom_an_item_is_received_or_its_sender_hears_that_the_receiver_is_gone() {
+    bounded(MOST_PREEMPTIONS, || {
+        let (sender, receiver) = unbounded();
+        let item = Arc::new(());
+        let sent = Arc::clone(&item);
+        let sends = spawn(move || sender.send(sent));
+        drop(receiver);
+        let _ = sends.join().unwrap();
+        assert_eq!(Arc::strong_count(&item), 1, "what was sent and not received is dropped with the queue");
+    });
+}
