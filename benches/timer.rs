@@ -72,7 +72,7 @@ fn cancel((timer, handles): (Numbers, Vec<Handle>)) -> Numbers {
 
 fn cancel_many((timer, handles): (Numbers, Vec<Handle>)) -> Numbers {
     for handles in handles.chunks(AT_A_TIME) {
-        assert_eq!(timer.cancel_many(handles).len(), handles.len());
+        assert!(timer.cancel_many(handles).iter().all(Option::is_some));
     }
     timer
 }

@@ -1,18 +1,19 @@
-//! Where released tasks go: one worker thread, or whoever implements the trait.
+//! Where released tasks go: one worker thread, or whatever implements the trait.
 //!
-//! What is handed over are handles, in order; the tasks stay in the timer until the executor claims them one by one,
+//! What is given to it are handles, in order; the tasks stay in the timer until the executor claims them one by one,
 //! each right before it runs. That is what makes a cancel exact (T9).
 
 #![forbid(unsafe_code)]
 
 use std::sync::Arc;
 
+use crate::panics;
 use crate::sync::{Receiver, Sender};
 use crate::timer::Timer;
 use crate::wheel::Handle;
 
 /// Handles of tasks that are due, in the order of T6.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub struct Released {
     /// Claim each with [`Timer::claim`].
     pub handles: Vec<Handle>,
@@ -20,32 +21,40 @@ pub struct Released {
     pub more: bool,
 }
 
-/// Takes what is released. Called by the reaper's thread, without any lock; it must not wait.
+/// Takes what is released. Called by the thread that advances the timer, without any lock; it must not wait.
+///
+/// A closure that takes a [`Released`] is an executor that refuses nothing.
 pub trait Executor {
-    /// Takes a batch over.
-    fn execute(&mut self, released: Released);
+    /// Takes a batch.
+    ///
+    /// # Errors
+    /// The part of it that the executor refuses, all or some: those tasks do not run. The timer takes them out, and
+    /// [`Timer::take_rejected`] gives them back, to be added again. A panic counts as a refusal of every task of the batch
+    /// that was not claimed by then.
+    fn execute(&mut self, released: Released) -> Result<(), Released>;
 }
 
 impl<F: FnMut(Released)> Executor for F {
-    fn execute(&mut self, released: Released) {
+    fn execute(&mut self, released: Released) -> Result<(), Released> {
         self(released);
+        Ok(())
     }
 }
 
-/// The queue before a worker: unbounded, so that the reaper never waits for a callback (T8).
+/// The queue before a worker: unbounded, so that the reaper never waits for a callback (T8). It refuses once no worker
+/// receives any more.
 impl Executor for Sender<Released> {
-    fn execute(&mut self, released: Released) {
-        // Nobody receives any more only once the timer is closed; then the tasks are found still pending.
-        let _ = self.send(released);
+    fn execute(&mut self, released: Released) -> Result<(), Released> {
+        self.send(released).map_err(|error| error.0)
     }
 }
 
-/// Runs what is released, one task after another, until every sender is gone.
+/// Runs what is released, one task after another, until every sender is gone. A panic costs the task that it came from.
 pub(crate) fn work<T>(timer: &Arc<Timer<T>>, queue: &Receiver<Released>, mut run: impl FnMut(T)) {
     while let Ok(released) = queue.recv() {
         for handle in released.handles {
             if let Some(claimed) = timer.claim(handle) {
-                run(claimed.task);
+                panics::contain(|| run(claimed.task));
                 timer.finish(1);
             }
         }

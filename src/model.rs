@@ -43,7 +43,7 @@ fn run(scheduler: impl Scheduler + 'static, body: impl Fn() + Send + Sync + 'sta
 }
 
 pub(crate) fn spawn(body: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
-    sync::spawn("test".to_owned(), body).expect("a model always has room for a thread")
+    sync::spawn("test", body).expect("a model always has room for a thread")
 }
 
 pub(crate) fn join(threads: impl IntoIterator<Item = JoinHandle<()>>) {

@@ -2,11 +2,13 @@
 //!
 //! It wakes for three reasons: something is due, an add came in that is due earlier, the timer was closed. After a
 //! wake-up the next one comes no sooner than `slack_us` later, so a dense second costs a bounded number of them (T5). It
-//! never runs a task and never drops one; with Python on top it never takes the GIL.
+//! never runs a task and never drops one; with Python on top it never takes the GIL. An executor that panics costs the
+//! batch that it was given, which the timer keeps as rejected (T13).
 
 #![forbid(unsafe_code)]
 
 use crate::executor::Executor;
+use crate::panics;
 use crate::state::Wait;
 use crate::timer::Timer;
 
@@ -16,7 +18,9 @@ pub(crate) fn run<T>(timer: &Timer<T>, executor: &mut impl Executor) {
     let mut floor_us = 0;
     while timer.wait_for_work(floor_us, u64::MAX) == Wait::Work {
         floor_us = timer.clock().now_us().saturating_add(timer.slack_us());
-        timer.advance(executor);
+        panics::contain(|| {
+            timer.advance(executor);
+        });
     }
 }
 

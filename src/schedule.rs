@@ -33,6 +33,8 @@ pub struct Progress {
     pub buckets: u64,
     /// Tasks that were released to the executor.
     pub released: u64,
+    /// Those of them that it refused: see [`crate::Timer::take_rejected`].
+    pub rejected: u64,
 }
 
 impl Progress {

@@ -4,14 +4,14 @@
 
 use crate::schedule::Schedule;
 use crate::timer::Timer;
-use crate::wheel::{Armed, expiration_ms};
+use crate::wheel::{Armed, Handle, expiration_ms};
 
 /// One bucket and its tasks, in order of add.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BucketSnapshot<X> {
     /// When it expires; `None` while it is not armed.
     pub expiration_ms: Option<u64>,
-    /// Its tasks, as the caller of [`Timer::snapshot`] sees them.
+    /// Its tasks.
     pub tasks: Vec<X>,
 }
 
@@ -45,6 +45,15 @@ pub struct ArmedBucket {
     pub bucket: usize,
 }
 
+/// A task as [`Timer::snapshot`] shows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Seen {
+    /// Its handle.
+    pub handle: Handle,
+    /// The number that came with it.
+    pub tag: u32,
+}
+
 /// Levels, bucket queue and front.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Snapshot<X> {
@@ -59,19 +68,28 @@ pub struct Snapshot<X> {
 }
 
 impl<T> Timer<T> {
-    /// Everything at one moment; `see` turns a task and its tag into what the snapshot shows.
+    /// Everything at one moment; a task by its handle and its tag.
     ///
-    /// For debugging: holds the lock all the while, O(pending).
-    pub fn snapshot<X>(&self, see: impl FnMut(&T, u32) -> X) -> Snapshot<X> {
-        take(&self.lock().schedule, see)
+    /// For debugging: holds the lock all the while, O(pending log pending).
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot<Seen> {
+        take(&self.lock().schedule, |handle, tag, _| Seen { handle, tag })
     }
 }
 
-pub(crate) fn take<T, X>(schedule: &Schedule<T>, mut see: impl FnMut(&T, u32) -> X) -> Snapshot<X> {
+/// Runs under the lock, and `see` with it: that may run no foreign code.
+pub(crate) fn take<T, X>(schedule: &Schedule<T>, mut see: impl FnMut(Handle, u32, &T) -> X) -> Snapshot<X> {
     let slab = &schedule.wheel.slab;
     let mut task = |slot: u32| {
         let entry = slab.at(slot);
-        see(entry.task().expect("a bucket holds only slots in use"), entry.tag)
+        let handle = Handle { slot, generation: entry.generation };
+        see(handle, entry.tag, entry.task().expect("a bucket holds only slots in use"))
+    };
+    // A bucket has its entries in the order in which they came, by an add or by a cascade.
+    let in_order = |bucket| {
+        let mut slots: Vec<_> = schedule.wheel.slots(bucket).collect();
+        slots.sort_unstable_by_key(|slot| slab.at(*slot).number);
+        slots
     };
     let levels = schedule.wheel.levels().iter().enumerate().map(|(index, level)| LevelSnapshot {
         level: index + 1,
@@ -85,7 +103,7 @@ pub(crate) fn take<T, X>(schedule: &Schedule<T>, mut see: impl FnMut(&T, u32) ->
             .iter()
             .map(|bucket| BucketSnapshot {
                 expiration_ms: expiration_ms(bucket),
-                tasks: schedule.wheel.slots(bucket).map(&mut task).collect(),
+                tasks: in_order(bucket).into_iter().map(&mut task).collect(),
             })
             .collect(),
     });

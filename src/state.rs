@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::events::{Event, EventKind, Recorded, Recorder};
 use crate::schedule::{Claimed, Progress, Schedule};
 use crate::stats::{Histogram, Stats};
-use crate::wheel::Handle;
+use crate::wheel::{Handle, Place};
 
 /// When a task is to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,6 +48,21 @@ struct Sleep {
     floor_us: u64,
 }
 
+/// A task that has not run: what [`crate::Timer::pending`] lists, and what `drain` and `take_rejected` take out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pending<T> {
+    /// When it is due, in microseconds of the timer's clock.
+    pub due_us: u64,
+    /// Its add number, which orders tasks that are due together.
+    pub number: u64,
+    /// The number that came with it.
+    pub tag: u32,
+    /// Its handle; stale once it was taken out.
+    pub handle: Handle,
+    /// The task, where it was taken out.
+    pub task: T,
+}
+
 /// All that the lock guards.
 #[derive(Debug)]
 pub(crate) struct State<T> {
@@ -61,6 +76,8 @@ pub(crate) struct State<T> {
     sleep: Option<Sleep>,
     /// Callbacks that were claimed and have not finished.
     running: usize,
+    /// Tasks that an executor refused, until they are taken; in pieces, so that no push copies many.
+    rejected: Vec<Vec<Pending<T>>>,
     stats: Stats,
     lateness: Histogram,
     /// Present while somebody records.
@@ -84,6 +101,7 @@ impl<T> State<T> {
             is_abandoned: false,
             sleep: None,
             running: 0,
+            rejected: Vec::new(),
             stats: Stats::default(),
             lateness: Histogram::default(),
             recorder: None,
@@ -162,6 +180,28 @@ impl<T> State<T> {
         Some(cancelled)
     }
 
+    /// Takes a task out of its slot, for [`Pending`].
+    pub(crate) fn take(&mut self, handle: Handle) -> Option<Pending<T>> {
+        let entry = self.schedule.wheel.slab.get(handle)?;
+        let (due_us, number, tag) = (entry.due_us, entry.number, entry.tag);
+        let task = self.schedule.remove(handle)?;
+        Some(Pending { due_us, number, tag, handle, task })
+    }
+
+    /// Takes out those of these released tasks that are still there, and keeps them as rejected; how many.
+    pub(crate) fn reject(&mut self, handles: &[Handle]) -> usize {
+        let rejected: Vec<_> = handles.iter().filter_map(|handle| self.take(*handle)).collect();
+        let count = rejected.len();
+        if count > 0 {
+            self.rejected.push(rejected);
+        }
+        count
+    }
+
+    pub(crate) fn take_rejected(&mut self) -> Vec<Vec<Pending<T>>> {
+        std::mem::take(&mut self.rejected)
+    }
+
     /// Takes out a task that the executor refused.
     #[cfg(feature = "python")]
     pub(crate) fn refuse(&mut self, handle: Handle) -> Option<T> {
@@ -175,6 +215,9 @@ impl<T> State<T> {
     }
 
     pub(crate) fn claim(&mut self, handle: Handle, now_us: u64) -> Option<Claimed<T>> {
+        if self.schedule.wheel.slab.get(handle)?.place != Place::RELEASED {
+            return None;
+        }
         let claimed = self.schedule.claim(handle)?;
         self.running += 1;
         self.stats.expired += 1;
@@ -211,9 +254,9 @@ impl<T> State<T> {
         self.schedule.wheel.slab.len() + self.reserved
     }
 
-    /// So many claimed tasks have run.
+    /// So many claimed tasks have run, at most those that run.
     pub(crate) fn finish(&mut self, count: usize) {
-        self.running -= count;
+        self.running = self.running.saturating_sub(count);
     }
 
     /// Whether a shutdown that waits for the released tasks may go on.

@@ -1,12 +1,12 @@
 //! `SystemTimer`: a timer with its reaper and one worker thread, for Rust programs.
 //!
 //! Callbacks run one after another on the thread `executor-<name>`, in the order of T6; a slow one never stops the wheel.
-//! One that panics reports itself through the panic hook, and the next one runs (T10).
+//! One that panics reports itself through the panic hook, and the next one runs (T10). Linux keeps 15 bytes of a thread's
+//! name, so it shows that thread as `exec-<name>`, with the first 10 bytes of the timer's name.
 
 #![forbid(unsafe_code)]
 
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -15,10 +15,10 @@ use crate::config::Config;
 use crate::error::Error;
 use crate::executor::{self, Released};
 use crate::reaper;
-use crate::state::{Room, When};
+use crate::state::{Pending, Room, When};
 use crate::stats::Stats;
-use crate::sync::{self, JoinHandle, Mutex, Sender, ThreadId, unbounded};
-use crate::timer::{Pending, Timer};
+use crate::sync::{self, JoinHandle, PlainMutex, Sender, ThreadId, unbounded};
+use crate::timer::Timer;
 use crate::wheel::Handle;
 
 /// What a task of a [`SystemTimer`] runs.
@@ -41,9 +41,9 @@ pub type Callback = Box<dyn FnOnce() + Send>;
 /// ```
 pub struct SystemTimer {
     timer: Arc<Timer<Callback>>,
-    queue: Mutex<Option<Sender<Released>>>,
-    reaper: Mutex<Option<JoinHandle<()>>>,
-    worker: Mutex<Option<JoinHandle<()>>>,
+    queue: PlainMutex<Option<Sender<Released>>>,
+    reaper: PlainMutex<Option<JoinHandle<()>>>,
+    worker: PlainMutex<Option<JoinHandle<()>>>,
     worker_id: ThreadId,
 }
 
@@ -76,21 +76,23 @@ impl SystemTimer {
         let (queue, released) = unbounded();
         let no_thread = |error| Error::invalid(format!("the system gave no thread for the timer: {error}"));
         let worker = {
-            let timer = Arc::clone(&timer);
-            let run = |callback: Callback| drop(catch_unwind(AssertUnwindSafe(callback)));
-            sync::spawn(format!("executor-{name}"), move || executor::work(&timer, &released, run))
+            let (timer, shown) = (Arc::clone(&timer), format!("exec-{name}"));
+            sync::spawn(&format!("executor-{name}"), move || {
+                sync::show_in_system(&shown);
+                executor::work(&timer, &released, |callback: Callback| callback());
+            })
         };
         let worker = worker.map_err(no_thread)?;
         let reaper = {
             let (timer, mut queue) = (Arc::clone(&timer), queue.clone());
-            sync::spawn(format!("reaper-{name}"), move || reaper::run(&timer, &mut queue))
+            sync::spawn(&format!("reaper-{name}"), move || reaper::run(&timer, &mut queue))
         };
         Ok(Self {
             timer,
             worker_id: worker.thread().id(),
-            queue: Mutex::new(Some(queue)),
-            reaper: Mutex::new(Some(reaper.map_err(no_thread)?)),
-            worker: Mutex::new(Some(worker)),
+            queue: PlainMutex::new(Some(queue)),
+            reaper: PlainMutex::new(Some(reaper.map_err(no_thread)?)),
+            worker: PlainMutex::new(Some(worker)),
         })
     }
 
@@ -147,26 +149,21 @@ impl SystemTimer {
     pub fn shutdown(&self, timeout: Option<Duration>) -> Vec<Pending<Callback>> {
         self.timer.close();
         if let Some(reaper) = self.reaper.lock().take() {
-            reaper.join().expect("the reaper does not panic");
+            // It contains what panics on it; if it panicked all the same, the panic hook has said so.
+            let _ = reaper.join();
         }
         // Locked until the block ends: a second shutdown waits here until what is due is on the queue.
         if let Some(mut queue) = self.queue.lock().take() {
             self.timer.advance(&mut queue);
         }
         let inside = self.is_worker();
-        let now_us = self.timer.clock().now_us();
-        let limit_us = match timeout {
-            _ if inside => now_us,
-            Some(timeout) => now_us.saturating_add(u64::try_from(timeout.as_micros()).unwrap_or(u64::MAX)),
-            None => u64::MAX,
-        };
-        let finished = self.timer.wait_idle(limit_us);
+        let finished = self.timer.wait_idle(if inside { Some(Duration::ZERO) } else { timeout });
         let unfinished = self.timer.drain();
         if finished
             && !inside
             && let Some(worker) = self.worker.lock().take()
         {
-            worker.join().expect("the worker catches panics");
+            let _ = worker.join();
         }
         unfinished
     }

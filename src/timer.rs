@@ -12,7 +12,11 @@
 
 #![forbid(unsafe_code)]
 
+use std::collections::HashMap;
 use std::ops::ControlFlow;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use crate::clock::Clock;
 use crate::config::Config;
@@ -21,28 +25,13 @@ use crate::events::Recorded;
 use crate::executor::{Executor, Released};
 pub(crate) use crate::schedule::STEP;
 use crate::schedule::{Claimed, Progress};
-use crate::state::{Room, State, Wait, When};
+use crate::state::{Pending, Room, State, Wait, When};
 use crate::stats::Stats;
-use crate::sync::{Condvar, Mutex, MutexGuard};
+use crate::sync::{Condvar, Mutex, MutexGuard, PlainGuard, PlainMutex, thread_local};
 use crate::wheel::{Handle, Place};
 
 /// As [`STEP`], where the entries lie anywhere in memory.
 const HANDFUL: usize = 256;
-
-/// A pending task: what [`Timer::pending`] lists and [`Timer::drain`] takes out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Pending<T> {
-    /// When it is due, in microseconds of the timer's clock.
-    pub due_us: u64,
-    /// Its add number, which orders tasks that are due together.
-    pub number: u64,
-    /// The number that came with it.
-    pub tag: u32,
-    /// Its handle; stale once it was taken out.
-    pub handle: Handle,
-    /// The task, where it was taken out.
-    pub task: T,
-}
 
 /// Very many deadlines under one lock, without threads of its own: someone advances it, and runs what is released.
 ///
@@ -68,9 +57,36 @@ pub struct Timer<T> {
     wake: Condvar,
     /// Whoever waits for the callbacks to finish sleeps here.
     idle: Condvar,
-    advancing: Mutex<()>,
+    /// The token of the advancer. It guards a copy of the batch that the executor has been given.
+    advancing: PlainMutex<Vec<Handle>>,
+    /// The thread that has the token, by the address of its mark; 0 while none has it. A thread finds its own address here
+    /// only if it stored it, so no order with other memory is needed.
+    advancer: AtomicUsize,
+    /// The advancer's thread asked to advance while it did. Only that thread touches it, so no order is needed.
+    goes_on: AtomicBool,
     /// Held by an `add_many` or a `reschedule_many` in steps, and by `close`: a batch goes in whole or not at all.
-    pub(crate) bulk: Mutex<()>,
+    pub(crate) bulk: PlainMutex<()>,
+}
+
+thread_local! {
+    /// Its address names the thread.
+    static MARK: u8 = const { 0 };
+}
+
+/// The advancer's turn, until it is dropped.
+struct Turn<'a, T> {
+    timer: &'a Timer<T>,
+    /// What the executor was given and has not answered for.
+    given: PlainGuard<'a, Vec<Handle>>,
+}
+
+impl<T> Drop for Turn<'_, T> {
+    fn drop(&mut self) {
+        // Not empty where the executor panicked.
+        self.timer.reject(&self.given);
+        self.given.clear();
+        self.timer.advancer.store(0, Ordering::Relaxed);
+    }
 }
 
 impl<T> Timer<T> {
@@ -88,8 +104,10 @@ impl<T> Timer<T> {
             state: Mutex::new(state),
             wake: Condvar::default(),
             idle: Condvar::default(),
-            advancing: Mutex::new(()),
-            bulk: Mutex::new(()),
+            advancing: PlainMutex::new(Vec::new()),
+            advancer: AtomicUsize::new(0),
+            goes_on: AtomicBool::new(false),
+            bulk: PlainMutex::new(()),
         })
     }
 
@@ -163,6 +181,8 @@ impl<T> Timer<T> {
     /// As [`Timer::reschedule`] for many, in order, and faster for each: `None` for each that was claimed or taken out
     /// before. All or nothing: every instant is checked before the first task moves.
     ///
+    /// A handle that is given twice moves its task twice; the handle of its last move is the one that stays good.
+    ///
     /// # Errors
     /// As [`Timer::reschedule`]; every task stays where it is then.
     pub fn reschedule_many(&self, moves: &[(Handle, When)]) -> Result<Vec<Option<Handle>>, Error> {
@@ -173,31 +193,48 @@ impl<T> Timer<T> {
             let mut admitted = moves.iter().map(|(_, when)| state.admit(&self.clock, *when, 0));
             admitted.try_for_each(|due| due.map(|due| dues.push(due)))?;
         }
-        let mut moved = Vec::with_capacity(moves.len());
-        for (moves, dues) in moves.chunks(HANDFUL).zip(dues.chunks(HANDFUL)) {
-            let handles: Vec<_> = moves.iter().map(|(handle, _)| *handle).collect();
+        let mut moved: Vec<Option<Handle>> = Vec::with_capacity(moves.len());
+        // Where each handle has moved to, once one was met that is stale: most calls have none.
+        let mut renewed: Option<HashMap<Handle, Handle>> = None;
+        while moved.len() < moves.len() {
+            let begin = moved.len();
+            let chunk = &moves[begin..moves.len().min(begin + HANDFUL)];
+            let handles: Vec<_> = chunk.iter().map(|(handle, _)| *handle).collect();
             let mut wakes = false;
             let mut state = self.lock();
             state.schedule.wheel.touch(&handles);
-            moved.extend(handles.into_iter().zip(dues).map(|(handle, due)| {
-                state.reschedule(handle, *due).map(|(handle, wakes_now)| {
+            for (handle, due) in handles.into_iter().zip(&dues[begin..]) {
+                let now = renewed.as_ref().and_then(|renewed| renewed.get(&handle)).copied().unwrap_or(handle);
+                let answer = state.reschedule(now, *due);
+                if answer.is_none() && renewed.is_none() {
+                    break; // the map is made with the lock let go
+                }
+                let answer = answer.map(|(handle, wakes_now)| {
                     wakes |= wakes_now;
                     handle
-                })
-            }));
+                });
+                if let (Some(renewed), Some(answer)) = (&mut renewed, answer) {
+                    renewed.insert(handle, answer);
+                }
+                moved.push(answer);
+            }
             self.state.unlock_fair(state);
             self.wake_if(wakes);
+            if moved.len() < begin + chunk.len() {
+                let pairs = moves.iter().zip(&moved);
+                renewed = Some(pairs.filter_map(|((handle, _), moved)| Some((*handle, (*moved)?))).collect());
+            }
         }
         Ok(moved)
     }
 
-    /// As [`Timer::cancel`] for many, and faster for each: the tasks that will never be claimed.
-    pub fn cancel_many(&self, handles: &[Handle]) -> Vec<T> {
+    /// As [`Timer::cancel`] for many, and faster for each: what each handle gave.
+    pub fn cancel_many(&self, handles: &[Handle]) -> Vec<Option<T>> {
         let mut cancelled = Vec::with_capacity(handles.len());
         for handles in handles.chunks(HANDFUL) {
             let mut state = self.lock();
             state.schedule.wheel.touch(handles);
-            cancelled.extend(handles.iter().filter_map(|handle| state.cancel(&self.clock, *handle)));
+            cancelled.extend(handles.iter().map(|handle| state.cancel(&self.clock, *handle)));
             let wakes = self.settled(&state);
             self.state.unlock_fair(state);
             self.wake_if(wakes);
@@ -221,13 +258,14 @@ impl<T> Timer<T> {
         state.is_orphan()
     }
 
-    /// Takes a released task in order to run it; `None` if it was cancelled. Call [`Timer::finish`] after it ran.
+    /// Takes a released task in order to run it; `None` if it was cancelled, or is not released. Call [`Timer::finish`]
+    /// after it ran.
     pub fn claim(&self, handle: Handle) -> Option<Claimed<T>> {
         let mut state = self.lock();
         state.claim(handle, self.clock.now_us())
     }
 
-    /// Says that so many claimed tasks have run.
+    /// Says that so many claimed tasks have run. It counts no more of them than run.
     pub fn finish(&self, count: usize) {
         self.finish_locked(&mut self.lock(), count);
     }
@@ -240,26 +278,75 @@ impl<T> Timer<T> {
         }
     }
 
-    /// Advances to now (T4): flushes what is due and hands what is released to the executor, in steps, in order.
+    /// Advances to now (T4): flushes what is due and gives what is released to the executor, in steps, in order.
+    ///
+    /// Called from inside `execute`, it returns idle progress at once, and the advance that called `execute` advances
+    /// once more before it returns. Another thread waits until the one that advances is done.
     pub fn advance(&self, executor: &mut impl Executor) -> Progress {
-        let _token = self.advancing.lock();
-        let now_us = self.clock.now_us();
         let mut progress = Progress::default();
+        if let Some(mut turn) = self.take_turn() {
+            loop {
+                self.advance_to(self.clock.now_us(), &mut turn, executor, &mut progress);
+                if !self.goes_on.swap(false, Ordering::Relaxed) {
+                    break;
+                }
+            }
+        }
+        progress
+    }
+
+    /// Waits for the token; `None` if this thread has it.
+    fn take_turn(&self) -> Option<Turn<'_, T>> {
+        let thread = MARK.with(|mark| ptr::from_ref(mark) as usize);
+        if self.advancer.load(Ordering::Relaxed) == thread {
+            self.goes_on.store(true, Ordering::Relaxed);
+            return None;
+        }
+        let given = self.advancing.lock();
+        self.advancer.store(thread, Ordering::Relaxed);
+        self.goes_on.store(false, Ordering::Relaxed);
+        Some(Turn { timer: self, given })
+    }
+
+    fn advance_to(&self, now_us: u64, turn: &mut Turn<'_, T>, executor: &mut impl Executor, progress: &mut Progress) {
         let mut is_announced = false;
         loop {
             let mut handles = Vec::new();
             let mut state = self.lock();
-            let more = state.step(now_us, STEP, &mut handles, &mut progress);
+            let more = state.step(now_us, STEP, &mut handles, progress);
             self.state.unlock_fair(state);
-            // Who was told that there is more is also told when there was not.
+            // An executor that was told that there is more is also told when there was not.
             if !handles.is_empty() || (is_announced && !more) {
                 is_announced = more;
-                executor.execute(Released { handles, more });
+                turn.given.extend_from_slice(&handles);
+                let answer = executor.execute(Released { handles, more });
+                turn.given.clear();
+                if let Err(refused) = answer {
+                    progress.rejected += self.reject(&refused.handles);
+                }
             }
             if !more {
-                return progress;
+                return;
             }
         }
+    }
+
+    /// Keeps these tasks as rejected, those that were neither claimed nor taken out; how many.
+    fn reject(&self, handles: &[Handle]) -> u64 {
+        let mut count = 0;
+        for handles in handles.chunks(HANDFUL) {
+            let mut state = self.lock();
+            count += state.reject(handles) as u64;
+            self.settle(state);
+        }
+        count
+    }
+
+    /// Takes what the executor refused since this was last called, in order. Those tasks did not run and are on the timer
+    /// no more: add them again, or drop them. [`Timer::drain`] takes them too.
+    pub fn take_rejected(&self) -> Vec<Pending<T>> {
+        let rejected = self.lock().take_rejected();
+        in_order(rejected.into_iter().flatten().collect())
     }
 
     /// Waits until something is due, at the longest to `limit_us`, and not less than `floor_us`.
@@ -295,22 +382,24 @@ impl<T> Timer<T> {
         self.wake.notify_all();
     }
 
-    /// After `close`: waits until no released task is left and no callback runs, at the longest to `limit_us`.
-    pub fn wait_idle(&self, limit_us: u64) -> bool {
+    /// After `close`: waits until no released task is left and no callback runs; whether that came within the time-out.
+    /// The time is real time, also where the timer's clock is a manual one.
+    pub fn wait_idle(&self, timeout: Option<Duration>) -> bool {
+        // One that the system cannot name is as good as none.
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let mut state = self.lock();
         loop {
             if state.is_idle() {
                 return true;
             }
-            if self.clock.now_us() >= limit_us {
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 return false;
             }
-            let deadline = (limit_us < u64::MAX).then(|| self.clock.instant_of(limit_us)).flatten();
             state = self.idle.wait(state, deadline);
         }
     }
 
-    /// Takes out all that has not been claimed, in order, in steps.
+    /// Takes out all that has not been claimed, in order, in steps; also what the executor refused.
     pub fn drain(&self) -> Vec<Pending<T>> {
         self.drain_where(|_| true)
     }
@@ -326,22 +415,15 @@ impl<T> Timer<T> {
         for page in 0.. {
             let mut state = self.lock();
             let Some(entries) = state.schedule.page(page) else { break };
-            let found: Vec<_> = entries
-                .filter(|(_, entry, _)| goes(entry.place))
-                .map(|(handle, entry, _)| (handle, entry.due_us, entry.number, entry.tag))
-                .collect();
-            for (handle, due_us, number, tag) in found {
-                if let Some(task) = state.schedule.remove(handle) {
-                    drained.push(Pending { due_us, number, tag, handle, task });
-                }
-            }
+            let found: Vec<_> = entries.filter(|(_, entry, _)| goes(entry.place)).map(|(handle, ..)| handle).collect();
+            drained.extend(found.into_iter().filter_map(|handle| state.take(handle)));
             if state.is_finished() {
                 self.idle.notify_all();
             }
             self.state.unlock_fair(state);
         }
-        drained.sort_unstable_by_key(|pending| (pending.due_us, pending.number));
-        drained
+        drained.append(&mut self.take_rejected());
+        in_order(drained)
     }
 
     /// What is to come before `before_us`, in order, at most `limit`. O(pending), in steps: each was
@@ -362,7 +444,7 @@ impl<T> Timer<T> {
             }));
             self.state.unlock_fair(state);
         }
-        found.sort_unstable_by_key(|pending| (pending.due_us, pending.number));
+        let mut found = in_order(found);
         found.truncate(limit);
         found
     }
@@ -423,4 +505,10 @@ impl<T> Timer<T> {
             self.wake.notify_all();
         }
     }
+}
+
+/// In the order of T6.
+fn in_order<T>(mut tasks: Vec<Pending<T>>) -> Vec<Pending<T>> {
+    tasks.sort_unstable_by_key(|task| (task.due_us, task.number));
+    tasks
 }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use super::native::{DelayedOperation, Inner, Operation};
 use super::{Armed, Attempt, Cause, Host, Kind, Life, MOST_YIELDS, Purgatory, PutOff, expire, put_off_for};
 use crate::error::Error;
+use crate::panics;
 use crate::state::Room;
 use crate::sync::{Mutex, MutexGuard, thread_local, yield_now};
 use crate::system::SystemTimer;
@@ -60,10 +61,9 @@ trait Ends: Send + Sync {
 
 impl<O: DelayedOperation> Ends for Inner<O> {
     fn end(&self, cause: Cause) {
-        // The panic hook has told of what panics here.
-        let _ = catch_unwind(AssertUnwindSafe(|| self.operation.on_complete()));
+        panics::contain(|| self.operation.on_complete());
         if cause == Cause::Expiry {
-            let _ = catch_unwind(AssertUnwindSafe(|| self.operation.on_expiration()));
+            panics::contain(|| self.operation.on_expiration());
         }
     }
 }
@@ -145,8 +145,10 @@ impl<O: DelayedOperation> Host<Native<O>> for Rust {
         }
     }
 
-    /// The panic hook has told of it.
-    fn report(&self, _home: &Home, _op: &Operation<O>, _error: Failure) {}
+    /// The panic hook has told of it; the payload's destructor is foreign code.
+    fn report(&self, _home: &Home, _op: &Operation<O>, error: Failure) {
+        panics::contain(|| drop(error));
+    }
 
     fn now_us(&self, home: &Home) -> u64 {
         home.timer.clock().now_us()

@@ -106,7 +106,7 @@ impl TaskBatch {
         };
         let batch = Bound::new(py, Self { shared: Own::new(Arc::clone(shared)), cell: GilCell::new(content) })?;
         shared.check_process(py)?;
-        let whole = border::lock(py, &shared.timer.bulk);
+        let whole = border::lock_plain(py, &shared.timer.bulk);
         let start = Self::reserve(py, shared, &delays_us).map_err(|error| shared.error(py, &error))?;
         let mut left = delays_us.len();
         for (step, delays_us) in delays_us.chunks(STEP).enumerate() {

@@ -1,6 +1,6 @@
 //! The border between native locks and the GIL, in one place.
 //!
-//! - [`lock`] takes a native lock without waiting for it while the GIL is held (border rule 2).
+//! - [`lock`] and [`lock_plain`] take a native lock without waiting for it while the GIL is held (border rule 2).
 //! - [`Own`] keeps a timer alive, but leaks it in a forked child, where its lock may be held by nobody (border rule 7).
 //! - [`attached_by_reaper`] counts what must never happen (border rule 3).
 
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use pyo3::prelude::*;
 
-use crate::sync::{Mutex, MutexGuard};
+use crate::sync::{Mutex, MutexGuard, PlainGuard, PlainMutex};
 
 /// Takes a native lock with the GIL held: tries; if it is taken, waits for it detached, lets it go again, and tries once
 /// more. A thread that waits for the GIL while it holds the lock would stop the reaper for as long, so only after several
@@ -24,6 +24,16 @@ pub(super) fn lock<'a, T: Send>(py: Python<'_>, mutex: &'a Mutex<T>) -> MutexGua
         py.detach(|| drop(mutex.lock()));
     }
     py.detach(|| mutex.lock())
+}
+
+/// As [`lock`], for a plain mutex, which is never waited for and kept detached: its guard belongs to this thread's GIL.
+pub(super) fn lock_plain<'a, T: Send>(py: Python<'_>, mutex: &'a PlainMutex<T>) -> PlainGuard<'a, T> {
+    loop {
+        if let Some(guard) = mutex.try_lock() {
+            return guard;
+        }
+        py.detach(|| drop(mutex.lock()));
+    }
 }
 
 /// Counts forks, in the child. A timer that was made before the last fork belongs to the parent.

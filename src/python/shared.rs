@@ -6,6 +6,7 @@
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -19,9 +20,9 @@ use super::run::Line;
 use super::task::TimerTask;
 use super::worker::Target;
 use crate::executor::Released;
-use crate::state::State;
-use crate::sync::{JoinHandle, Mutex, MutexGuard, Sender};
-use crate::timer::{Pending, Timer as Core};
+use crate::state::{Pending, State};
+use crate::sync::{JoinHandle, MutexGuard, PlainMutex, Sender};
+use crate::timer::Timer as Core;
 use crate::wheel::Handle;
 
 /// The tag of an entry that is a task of its own; any other tag is an index in a batch.
@@ -46,13 +47,13 @@ pub(super) struct Shared {
 /// The threads of a `SystemTimer`; a `ManualTimer` has none.
 #[derive(Default)]
 pub(super) struct Threads {
-    pub(super) reaper: Mutex<Option<JoinHandle<()>>>,
+    pub(super) reaper: PlainMutex<Option<JoinHandle<()>>>,
     /// The worker ends when this and the reaper's copy are gone.
-    pub(super) queue: Mutex<Option<Sender<Released>>>,
+    pub(super) queue: PlainMutex<Option<Sender<Released>>>,
     /// A `threading.Thread`.
     pub(super) worker: GilCell<Option<Py<PyAny>>>,
     /// Held by the one caller of `advance_clock` who waits.
-    pub(super) driving: Mutex<()>,
+    pub(super) driving: PlainMutex<()>,
 }
 
 impl OfProcess for Shared {
@@ -135,11 +136,12 @@ impl Shared {
     pub(super) fn wait_idle(&self, py: Python<'_>, limit_us: u64) -> PyResult<bool> {
         let clock = self.timer.clock();
         loop {
-            let slice_us = limit_us.min(clock.now_us().saturating_add(SLICE_US));
-            if py.detach(|| self.timer.wait_idle(slice_us)) {
+            let left_us = limit_us.saturating_sub(clock.now_us());
+            let slice = Duration::from_micros(left_us.min(SLICE_US));
+            if py.detach(|| self.timer.wait_idle(Some(slice))) {
                 return Ok(true);
             }
-            if slice_us == limit_us {
+            if left_us <= SLICE_US {
                 return Ok(false);
             }
             py.check_signals()?;

@@ -15,7 +15,7 @@ use crate::timer::STEP;
 pub(super) fn snapshot<'py>(py: Python<'py>, shared: &Shared) -> PyResult<Bound<'py, PyAny>> {
     let snapshot = {
         let state = shared.lock(py)?;
-        snapshot::take(&state.schedule, |task, tag| (task.clone_ref(py), tag))
+        snapshot::take(&state.schedule, |_, tag, task| (task.clone_ref(py), tag))
     };
     let label = |(task, tag): &(Task, u32)| -> PyResult<Bound<'py, PyAny>> {
         match task.bind(py).cast::<TimerTask>() {

@@ -201,8 +201,7 @@ fn start_threads(py: Python<'_>, shared: &Arc<Shared>, has_reaper: bool) -> PyRe
             border::this_thread_is_a_reaper();
             reaper::run(&core, &mut queue);
         };
-        let name = format!("reaper-{}", shared.name.replace('\0', " "));
-        let thread = sync::spawn(name, body).map_err(|error| {
+        let thread = sync::spawn(&format!("reaper-{}", shared.name), body).map_err(|error| {
             shared.threads.queue.lock().take();
             PyRuntimeError::new_err(format!("the system gave no thread for timer '{}': {error}", shared.name))
         })?;

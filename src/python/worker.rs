@@ -17,7 +17,7 @@ use super::gil::GilCell;
 use super::run::{self, Budget, Line, Turn};
 use super::shared::{Inside, Shared};
 use crate::executor::Released;
-use crate::sync::{Receiver, TryRecvError};
+use crate::sync::{Receiver, TryRecvError, show_in_system};
 use crate::timer::STEP;
 use crate::wheel::Handle;
 
@@ -88,6 +88,7 @@ impl Worker {
     fn __call__(&self, py: Python<'_>) {
         let Some(Body { id, shared, queue }) = self.0.with(py, Option::take) else { return };
         let shared = shared.share();
+        show_in_system(&format!("exec-{}", shared.name));
         let inside = Inside::enter(&shared);
         match &shared.target {
             Target::Own => run_here(py, &shared, &queue),
@@ -104,7 +105,7 @@ impl Worker {
     }
 }
 
-/// Starts the thread `executor-<name>`.
+/// Starts the thread `executor-<name>`; Linux, which keeps 15 bytes, shows it as `exec-<name>`.
 pub(super) fn start(py: Python<'_>, shared: &Arc<Shared>, queue: Receiver<Released>) -> PyResult<()> {
     let id = exit::new_id();
     let body = Body { id, shared: Own::new(Arc::clone(shared)), queue };

@@ -111,13 +111,11 @@ impl<T> Mutex<T> {
         let guard = loop {
             // Also where this thread was woken: if it gets the lock, another may need the next wake-up.
             self.wants_wake_up.store(true, Ordering::SeqCst);
-            match self.try_lock() {
-                Some(guard) => break guard,
-                None => {
-                    let napped = self.wake.wait_timeout(sleep_lock, LONGEST_NAP);
-                    sleep_lock = napped.unwrap_or_else(PoisonError::into_inner).0;
-                }
+            if let Some(guard) = self.try_lock() {
+                break guard;
             }
+            let napped = self.wake.wait_timeout(sleep_lock, LONGEST_NAP);
+            sleep_lock = napped.unwrap_or_else(PoisonError::into_inner).0;
         };
         if self.sleeping.fetch_sub(1, Ordering::Relaxed) == 1 {
             self.wants_wake_up.store(false, Ordering::Relaxed);

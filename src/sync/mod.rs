@@ -21,7 +21,7 @@ mod queue;
 #[cfg(not(tickwheel_model))]
 mod imp {
     pub(crate) use super::lock::{Condvar, Mutex, MutexGuard};
-    pub(crate) use super::plain::PlainMutex;
+    pub(crate) use super::plain::{PlainGuard, PlainMutex};
     pub(crate) use super::queue::{Receiver, Sender, unbounded};
     pub(crate) use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
     pub(crate) use std::thread::{Builder, JoinHandle, ThreadId, current as current_thread, yield_now};
@@ -33,31 +33,32 @@ mod model;
 #[cfg(tickwheel_model)]
 mod imp {
     pub(crate) use super::model::{Condvar, Mutex, Mutex as PlainMutex};
-    pub(crate) use shuttle::sync::MutexGuard;
     pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU8, Ordering};
     pub(crate) use shuttle::sync::mpsc::{Receiver, Sender, channel as unbounded};
+    pub(crate) use shuttle::sync::{MutexGuard, MutexGuard as PlainGuard};
     pub(crate) use shuttle::thread::{Builder, JoinHandle, ThreadId, current as current_thread, yield_now};
     pub(crate) use shuttle::thread_local;
 }
 
 #[cfg(all(test, tickwheel_loom))]
 mod loom_tests;
+mod thread;
 
-use imp::Builder;
 pub(crate) use imp::{
-    AtomicBool, AtomicU8, Condvar, JoinHandle, Mutex, MutexGuard, Ordering, PlainMutex, Receiver, Sender, ThreadId,
-    current_thread, thread_local, unbounded, yield_now,
+    AtomicBool, AtomicU8, Condvar, JoinHandle, Mutex, MutexGuard, Ordering, PlainGuard, PlainMutex, Receiver, Sender,
+    ThreadId, current_thread, thread_local, unbounded, yield_now,
 };
 #[cfg(feature = "python")]
-pub(crate) use plain::{PlainCondvar, PlainGuard};
+pub(crate) use plain::PlainCondvar;
 #[cfg(feature = "python")]
 pub(crate) use queue::TryRecvError;
+pub(crate) use thread::{show_in_system, spawn};
 
-/// How often a thread gives way to those who wait for a lock that it wants back: for as long as it takes to wake one up.
+/// How often a thread gives way to those that wait for a lock that it wants back: for as long as it takes to wake one.
 const GIVE_WAY: usize = if cfg!(tickwheel_model) { 100 } else { 1000 };
 
 impl<T> Mutex<T> {
-    /// Lets the lock go in the middle of long work, and gives way to those who wait for it, within bounds.
+    /// Unlocks in the middle of long work, and gives way to the threads that wait for the lock, within bounds.
     pub(crate) fn unlock_fair(&self, guard: MutexGuard<'_, T>) {
         drop(guard);
         let mut left = GIVE_WAY;
@@ -66,8 +67,4 @@ impl<T> Mutex<T> {
             left -= 1;
         }
     }
-}
-
-pub(crate) fn spawn(name: String, body: impl FnOnce() + Send + 'static) -> std::io::Result<JoinHandle<()>> {
-    Builder::new().name(name).spawn(body)
 }

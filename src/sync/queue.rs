@@ -20,13 +20,17 @@ struct State<T> {
     items: VecDeque<T>,
     senders: usize,
     has_receiver: bool,
-    /// The receiver sleeps, and nobody has woken it yet.
+    /// The receiver sleeps, and no sender has woken it yet.
     sleeps: bool,
 }
 
-/// Nobody sends, or receives, any more.
+/// All senders are gone, and nothing is left to receive.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Disconnected;
+
+/// The item, as the receiver is gone.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct SendError<T>(pub(crate) T);
 
 #[derive(Debug, PartialEq, Eq)]
 #[cfg(any(feature = "python", all(test, not(tickwheel_loom))))]
@@ -48,12 +52,10 @@ pub(crate) fn unbounded<T>() -> (Sender<T>, Receiver<T>) {
 }
 
 impl<T> Sender<T> {
-    pub(crate) fn send(&self, item: T) -> Result<(), Disconnected> {
+    pub(crate) fn send(&self, item: T) -> Result<(), SendError<T>> {
         let mut state = self.0.state.lock();
         if !state.has_receiver {
-            drop(state);
-            drop(item); // after the lock
-            return Err(Disconnected);
+            return Err(SendError(item));
         }
         state.items.push_back(item);
         let wakes = std::mem::take(&mut state.sleeps);
@@ -85,8 +87,8 @@ impl<T> Drop for Sender<T> {
 }
 
 impl<T> Receiver<T> {
-    /// For whoever has something else to do. Waits for nothing, not for the lock either (border rule 2): while a sender is
-    /// at it, what he brings is not there yet.
+    /// For a thread that has something else to do. Waits for nothing, not for the lock either (border rule 2): while a
+    /// sender holds that, its item is not there yet.
     #[cfg(any(feature = "python", all(test, not(tickwheel_loom))))]
     pub(crate) fn try_recv(&self) -> Result<T, TryRecvError> {
         let Some(mut state) = self.0.state.try_lock() else { return Err(TryRecvError::Empty) };
@@ -166,6 +168,6 @@ mod tests {
         assert_eq!((receiver.try_recv(), receiver.try_recv()), (Ok(1), Err(TryRecvError::Disconnected)));
         let (sender, receiver) = unbounded();
         drop(receiver);
-        assert_eq!(sender.send(1), Err(Disconnected));
+        assert_eq!(sender.send(1), Err(SendError(1)));
     }
 }

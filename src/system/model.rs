@@ -20,8 +20,9 @@ use crate::error::Error;
 use crate::executor::Released;
 use crate::model::{RUNS, count, every, join, sample, spawn};
 use crate::reaper;
+use crate::state::Pending;
 use crate::sync::{self, JoinHandle, Receiver, unbounded};
-use crate::timer::{Pending, Timer};
+use crate::timer::Timer;
 use crate::wheel::Handle;
 
 const NOW: Duration = Duration::ZERO;

@@ -59,7 +59,7 @@ pub(crate) struct Entry<T> {
     pub(crate) number: u64,
     /// `None` in a free slot.
     task: Option<T>,
-    generation: u32,
+    pub(crate) generation: u32,
     /// Where it stands now.
     pub(crate) place: Place,
     /// Its position in its list, in a bucket or in the front; in a free slot, the next free slot of the page.

@@ -117,7 +117,33 @@ fn many_are_cancelled_at_once_and_only_those_that_will_not_run_are_told__t9() {
     let mut handles: Vec<_> = (0..1000).map(|tag| wheel.after_ms(5, tag)).collect();
     assert!(wheel.timer.cancel(handles[0]).is_some());
     handles.push(handles[7]);
-    assert_eq!(wheel.timer.cancel_many(&handles).len(), 999);
-    assert_eq!((wheel.timer.len(), wheel.timer.cancel_many(&handles).len()), (0, 0));
+    let cancelled = wheel.timer.cancel_many(&handles);
+    let expected: Vec<_> = (0..1000).map(|tag| (tag > 0).then_some(tag)).chain([None]).collect();
+    assert_eq!(cancelled, expected, "each handle's own answer");
+    assert!(wheel.timer.is_empty() && wheel.timer.cancel_many(&handles).iter().all(Option::is_none));
     assert!(wheel.wake_at_us(5_000).is_empty());
+}
+
+#[test]
+fn a_handle_that_is_given_twice_moves_its_task_twice_in_order__t6_t7() {
+    let wheel = Manual::standard();
+    let handles: Vec<_> = (0..600).map(|tag| wheel.after_ms(5, tag)).collect();
+    assert!(wheel.timer.cancel(handles[9]).is_some());
+    let mut moves: Vec<_> = handles.iter().map(|handle| (*handle, When::AtUs(20_000))).collect();
+    // In the same piece of the call, and in later ones; the last of them behind a task that is due with it.
+    moves.insert(4, (handles[1], When::AtUs(30_000)));
+    moves.extend([
+        (handles[1], When::AtUs(20_000)),
+        (handles[9], When::AtUs(20_000)),
+        (handles[2], When::AtUs(40_000)),
+    ]);
+    let moved = wheel.timer.reschedule_many(&moves).unwrap();
+    let none: Vec<_> = (0..moves.len()).filter(|index| moved[*index].is_none()).collect();
+    assert_eq!(none, [10, 602], "the one that was cancelled");
+    let [first, second, third] = [1, 4, 601].map(|index| moved[index].unwrap());
+    assert!(wheel.timer.reschedule(first, When::AtUs(0)).unwrap().is_none() && first != second && second != third);
+    let expected: Vec<_> = (0..600).filter(|tag| ![1, 2, 9].contains(tag)).chain([1]).collect();
+    assert_eq!(wheel.wake_at_us(20_000), expected);
+    assert!(wheel.timer.cancel(third).is_none(), "it ran");
+    assert_eq!(wheel.wake_at_us(40_000), [2]);
 }

@@ -1,20 +1,20 @@
 //! The seven tasks of seed 002: every level, bucket and queue after every step, field for field.
 
 use serde_json::{Value, json};
-use tickwheel::{Precision, Snapshot};
+use tickwheel::{Precision, Seen, Snapshot};
 
 use crate::support::Manual;
 
-fn as_json(snapshot: &Snapshot<u32>, expired: &[u32]) -> Value {
+fn as_json(snapshot: &Snapshot<Seen>, expired: &[u32]) -> Value {
     let name = |id: &u32| format!("task-{id}");
     let levels: Vec<_> = snapshot
         .levels
         .iter()
         .map(|level| {
-            let bucket = |bucket: &tickwheel::BucketSnapshot<u32>| {
+            let bucket = |bucket: &tickwheel::BucketSnapshot<Seen>| {
                 json!({
                     "expiration_ms": bucket.expiration_ms.map_or(-1, u64::cast_signed),
-                    "tasks": bucket.tasks.iter().map(name).collect::<Vec<_>>(),
+                    "tasks": bucket.tasks.iter().map(|task| name(&task.tag)).collect::<Vec<_>>(),
                 })
             };
             json!({

@@ -7,6 +7,7 @@ use std::path::Path;
 const MAY_USE: &[(&str, &[&str])] = &[
     ("clock.rs", &[]),
     ("error.rs", &[]),
+    ("panics.rs", &[]),
     ("stats.rs", &[]),
     ("sync", &[]),
     ("wheel", &[]),
@@ -18,11 +19,11 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("state.rs", &["clock", "config", "error", "events", "schedule", "stats", "wheel"]),
     ("timer.rs", &["clock", "config", "error", "events", "executor", "schedule", "state", "stats", "sync", "wheel"]),
     ("snapshot.rs", &["schedule", "timer", "wheel"]),
-    ("executor.rs", &["sync", "timer", "wheel"]),
-    ("reaper.rs", &["executor", "state", "timer"]),
+    ("executor.rs", &["panics", "sync", "timer", "wheel"]),
+    ("reaper.rs", &["executor", "panics", "state", "timer"]),
     ("replay.rs", &["clock", "config", "error", "events", "executor", "state", "stats", "timer", "wheel"]),
     ("system.rs", &["clock", "config", "error", "executor", "reaper", "state", "stats", "sync", "timer", "wheel"]),
-    ("purgatory", &["error", "state", "sync", "system", "timer", "wheel"]),
+    ("purgatory", &["error", "panics", "state", "sync", "system", "timer", "wheel"]),
 ];
 
 /// Without the model tests, which stand outside.

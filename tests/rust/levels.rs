@@ -127,3 +127,18 @@ fn an_emptied_bucket_stays_armed_until_it_comes_to_the_head__t9() {
     assert_eq!(wheel.timer.next_event_us(), None);
     assert_eq!(wheel.snapshot().queue.len(), 0);
 }
+
+#[test]
+fn a_bucket_is_shown_in_order_of_add_whatever_way_its_tasks_came__t14() {
+    let wheel = Manual::standard();
+    wheel.after_ms(47, 1); // on level 2
+    wheel.wake_at_us(30_000);
+    wheel.after_ms(17, 2); // on level 1, where the first one comes later
+    assert!(wheel.wake_at_us(40_000).is_empty());
+    let snapshot = wheel.snapshot();
+    let tags: Vec<_> = snapshot.levels[0].buckets[7].tasks.iter().map(|task| task.tag).collect();
+    assert_eq!(tags, [1, 2]);
+    // By its handle a task of the snapshot can be looked up once the lock is let go.
+    let handles: Vec<_> = snapshot.levels[0].buckets[7].tasks.iter().map(|task| task.handle).collect();
+    assert_eq!(wheel.timer.cancel_many(&handles), [Some(1), Some(2)]);
+}

@@ -3,6 +3,7 @@
 #![expect(non_snake_case, reason = "a test name ends with the rule it holds up, as in __t9")]
 
 mod edges;
+mod executors;
 mod golden;
 mod layout;
 mod levels;

@@ -1,6 +1,6 @@
 //! What the tests share: a timer that is stepped by hand, and a small random generator.
 
-use tickwheel::{Clock, Config, Handle, Precision, Released, Snapshot, Timer, When};
+use tickwheel::{Clock, Config, Handle, Precision, Released, Seen, Snapshot, Timer, When};
 
 /// A timer of numbered tasks on a manual clock.
 pub(crate) struct Manual {
@@ -19,7 +19,7 @@ impl Manual {
     }
 
     pub(crate) fn after_ms(&self, delay_ms: u64, id: u32) -> Handle {
-        self.timer.add(When::AfterUs(delay_ms * 1000), id, 0).expect("in range")
+        self.timer.add(When::AfterUs(delay_ms * 1000), id, id).expect("in range")
     }
 
     pub(crate) fn now_us(&self) -> u64 {
@@ -59,14 +59,15 @@ impl Manual {
         ran
     }
 
-    pub(crate) fn snapshot(&self) -> Snapshot<u32> {
-        self.timer.snapshot(|id, _| *id)
+    /// What [`Manual::after_ms`] added has its id as its tag.
+    pub(crate) fn snapshot(&self) -> Snapshot<Seen> {
+        self.timer.snapshot()
     }
 
     /// The level (from 1) and bucket of a task; `None` if it is in no bucket.
     pub(crate) fn place_of(&self, id: u32) -> Option<(usize, usize)> {
         self.snapshot().levels.iter().find_map(|level| {
-            let bucket = level.buckets.iter().position(|bucket| bucket.tasks.contains(&id))?;
+            let bucket = level.buckets.iter().position(|bucket| bucket.tasks.iter().any(|task| task.tag == id))?;
             Some((level.level, bucket))
         })
     }

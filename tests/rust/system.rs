@@ -187,3 +187,29 @@ fn a_timer_that_nobody_holds_lives_until_it_is_empty__t11() {
     told.recv_timeout(PATIENCE).unwrap();
     assert!(told.recv_timeout(PATIENCE).is_err(), "its closure is gone");
 }
+
+#[test]
+fn a_name_with_a_nul_is_a_name__t13() {
+    let timer = timer("a\0b");
+    let (tell, told) = mpsc::channel();
+    timer.after(Duration::ZERO, move || tell.send(thread::current().name().map(str::to_owned)).unwrap()).unwrap();
+    assert_eq!(told.recv_timeout(PATIENCE).unwrap().as_deref(), Some("executor-a b"));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn the_system_shows_which_timer_a_thread_belongs_to__t8() {
+    for (name, shown) in
+        [("orders-eu", "exec-orders-eu"), ("purgatory-produce", "exec-purgatory-"), ("日程表の", "exec-日程表")]
+    {
+        let timer = timer(name);
+        let (tell, told) = mpsc::channel();
+        let look = move || {
+            let comm = std::fs::read_to_string("/proc/thread-self/comm").unwrap();
+            tell.send((comm.trim_end().to_owned(), thread::current().name().map(str::to_owned))).unwrap();
+        };
+        timer.after(Duration::ZERO, look).unwrap();
+        let (comm, full) = told.recv_timeout(PATIENCE).unwrap();
+        assert_eq!((comm.as_str(), full), (shown, Some(format!("executor-{name}"))));
+    }
+}

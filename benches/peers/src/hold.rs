@@ -145,7 +145,7 @@ impl User {
 
     fn cancels_all(&mut self, handles: &[Handle]) {
         let cancelled = self.calls("cancel_many of all", |timer| timer.cancel_many(handles));
-        assert_eq!(cancelled.len(), handles.len());
+        assert!(cancelled.iter().all(Option::is_some));
     }
 
     /// A call that holds the lock throughout.

@@ -59,7 +59,7 @@ pub fn cancel_many(count: usize) -> f64 {
     let (side, keys) = shuffled::<Ours>(count);
     let started = Instant::now();
     for keys in keys.chunks(AT_A_TIME) {
-        assert_eq!(side.timer.cancel_many(keys).len(), keys.len());
+        assert!(side.timer.cancel_many(keys).iter().all(Option::is_some));
     }
     let ns = per_timer_ns(started, count);
     assert_eq!(side.len(), 0);

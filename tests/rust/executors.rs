@@ -1,0 +1,223 @@
+//! What meets an advance: executors that refuse, panic or advance again, threads that wait for their turn, misuse.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use tickwheel::{Clock, Config, Executor, Handle, Progress, Released, SystemTimer, Timer, When};
+
+use crate::support::Manual;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Runs what may hang on a thread of its own.
+fn in_time(body: impl FnOnce() + Send + 'static) {
+    let (tell, told) = mpsc::channel();
+    let run = move || {
+        body();
+        tell.send(()).unwrap();
+    };
+    thread::Builder::new().name("in-time".to_owned()).spawn(run).unwrap();
+    told.recv_timeout(PATIENCE).expect("it neither hangs nor panics");
+}
+
+/// A timer of numbers, one due at each of the first milliseconds.
+fn timer(count: u64) -> (Arc<Timer<u64>>, Vec<Handle>) {
+    let timer = Timer::new(&Config::default(), Clock::manual(0)).unwrap();
+    let handles = (0..count).map(|task| timer.add(When::AfterUs(task * 1000), task, 0).unwrap()).collect();
+    (Arc::new(timer), handles)
+}
+
+fn tasks_of(pending: &[tickwheel::Pending<u64>]) -> Vec<u64> {
+    pending.iter().map(|pending| pending.task).collect()
+}
+
+/// Takes so many handles, and refuses the others.
+struct Takes(usize, Vec<Handle>);
+
+impl Executor for Takes {
+    fn execute(&mut self, mut released: Released) -> Result<(), Released> {
+        let refused = released.handles.split_off(self.0.min(released.handles.len()));
+        self.1.append(&mut released.handles);
+        if refused.is_empty() { Ok(()) } else { Err(Released { handles: refused, ..released }) }
+    }
+}
+
+#[test]
+fn an_advance_inside_an_advance_is_made_by_the_outer_one__t4() {
+    in_time(|| {
+        let (timer, handles) = timer(1);
+        let (inside, mut ran) = (Arc::clone(&timer), Vec::new());
+        let mut added = Vec::new();
+        let outer = timer.advance(&mut |released: Released| {
+            ran.extend(released.handles);
+            if ran.len() < 3 {
+                inside.clock().set_us(inside.clock().now_us() + 5_000);
+                added.push(inside.add(When::AfterUs(0), 7, 0).unwrap());
+                assert_eq!(
+                    inside.advance(&mut |_: Released| unreachable!("the outer one goes on")),
+                    Progress::default()
+                );
+            }
+        });
+        assert_eq!((outer.released, ran), (3, [handles, added].concat()));
+        timer.clock().set_us(60_000);
+        assert!(timer.advance(&mut |_: Released| ()).is_idle(), "and not once more than it was asked to");
+    });
+}
+
+#[test]
+fn an_advance_of_another_timer_inside_an_advance_is_made_at_once() {
+    in_time(|| {
+        let ((first, _), (second, _)) = (timer(1), timer(1));
+        let progress = first.advance(&mut |_: Released| {
+            assert_eq!(
+                second.advance(&mut |_: Released| assert!(first.advance(&mut |_: Released| ()).is_idle())).released,
+                1
+            );
+        });
+        assert_eq!(progress.released, 1);
+    });
+}
+
+#[test]
+fn what_an_executor_refuses_does_not_run_and_may_be_added_again__t10() {
+    let (timer, handles) = timer(5);
+    timer.clock().set_us(10_000);
+    let mut takes = Takes(2, Vec::new());
+    let progress = timer.advance(&mut takes);
+    assert_eq!((progress.released, progress.rejected), (5, 3));
+    assert_eq!(takes.1, handles[..2]);
+    assert!(timer.claim(handles[2]).is_none() && timer.cancel(handles[3]).is_none(), "they are off the timer");
+    let rejected = timer.take_rejected();
+    assert_eq!(tasks_of(&rejected), [2, 3, 4]);
+    assert_eq!(rejected[0].due_us, 2_000);
+    assert!(timer.take_rejected().is_empty(), "each is given back once");
+    let again = timer.add(When::AfterUs(0), rejected[0].task, 0).unwrap();
+    let mut takes_all = Takes(usize::MAX, Vec::new());
+    assert_eq!(timer.advance(&mut takes_all), Progress { buckets: 0, released: 1, rejected: 0 });
+    assert_eq!((takes_all.1, timer.claim(again).unwrap().task), (vec![again], 2));
+}
+
+#[test]
+fn a_shutdown_waits_for_nothing_that_was_refused_and_gets_it__t10_t11() {
+    let (timer, _) = timer(3);
+    timer.clock().set_us(1_000);
+    assert_eq!(timer.advance(&mut Takes(0, Vec::new())).rejected, 2);
+    timer.close();
+    assert!(timer.wait_idle(None));
+    assert_eq!(tasks_of(&timer.drain()), [0, 1, 2], "in order, with what is still pending");
+}
+
+#[test]
+fn an_executor_that_panics_costs_what_it_was_given_and_did_not_claim__t13() {
+    let (timer, handles) = timer(4);
+    timer.clock().set_us(2_000);
+    let advance = || {
+        timer.advance(&mut |released: Released| {
+            assert_eq!(timer.claim(released.handles[1]).unwrap().task, 1);
+            resume_unwind(Box::new("broken"));
+        })
+    };
+    assert!(catch_unwind(AssertUnwindSafe(advance)).is_err(), "the caller of advance hears of it");
+    timer.finish(1);
+    assert_eq!(tasks_of(&timer.take_rejected()), [0, 2]);
+    timer.clock().set_us(3_000);
+    assert_eq!(
+        timer.advance(&mut Takes(9, Vec::new())).released,
+        1,
+        "the token is free, and the next task is not lost"
+    );
+    assert_eq!(timer.claim(handles[3]).unwrap().task, 3);
+}
+
+#[test]
+fn a_callback_whose_payload_panics_as_it_is_dropped_loses_no_other_task__t13() {
+    /// Panics as it is dropped.
+    struct Bomb;
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            resume_unwind(Box::new("a destructor"));
+        }
+    }
+    in_time(|| {
+        let timer = SystemTimer::new("payload", &Config::default()).unwrap();
+        let (tell, told) = mpsc::channel();
+        timer.after(Duration::ZERO, || resume_unwind(Box::new(Bomb))).unwrap();
+        timer.after(Duration::from_millis(1), move || tell.send(()).unwrap()).unwrap();
+        told.recv_timeout(PATIENCE).unwrap();
+        assert!(timer.shutdown(None).is_empty());
+    });
+}
+
+#[test]
+fn a_wait_for_callbacks_ends_in_real_time_also_on_a_manual_clock__t11() {
+    in_time(|| {
+        let (timer, handles) = timer(1);
+        timer.advance(&mut Takes(1, Vec::new()));
+        timer.close();
+        assert!(!timer.wait_idle(Some(Duration::from_millis(1))), "it is released, and did not run");
+        assert!(timer.claim(handles[0]).is_some() && !timer.wait_idle(Some(Duration::ZERO)));
+        timer.finish(1);
+        assert!(timer.wait_idle(Some(Duration::MAX)));
+    });
+}
+
+#[test]
+fn misuse_counts_nothing_twice_and_claims_nothing_that_is_pending__t13() {
+    let wheel = Manual::standard();
+    let pending = wheel.after_ms(5, 0);
+    assert!(wheel.timer.claim(pending).is_none(), "it is not released");
+    wheel.timer.finish(usize::MAX);
+    assert_eq!((wheel.timer.stats().running, wheel.timer.len()), (0, 1));
+    assert_eq!(wheel.wake_at_us(5_000), [0]);
+    assert_eq!(wheel.timer.stats().running, 0);
+}
+
+/// How often a thread of this process has slept.
+#[cfg(target_os = "linux")]
+fn sleeps_of(thread: &std::path::Path) -> u64 {
+    let status = std::fs::read_to_string(thread.join("status")).unwrap();
+    let line = status.lines().find(|line| line.starts_with("voluntary_ctxt_switches")).unwrap();
+    line.split_whitespace().last().unwrap().parse().unwrap()
+}
+
+#[cfg(target_os = "linux")]
+fn is_asleep(thread: &std::path::Path) -> bool {
+    std::fs::read_to_string(thread.join("stat")).unwrap().rsplit(')').next().unwrap().starts_with(" S")
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_second_advance_sleeps_until_the_first_is_over_and_polls_nothing() {
+    let (timer, _) = timer(1);
+    let (inside, entered) = mpsc::channel();
+    let (leave, left) = mpsc::channel::<()>();
+    let timer = &timer;
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            timer.advance(&mut |_: Released| {
+                inside.send(()).unwrap();
+                left.recv().unwrap();
+            });
+        });
+        entered.recv_timeout(PATIENCE).unwrap();
+        let (tell, told) = mpsc::channel();
+        let second = scope.spawn(move || {
+            tell.send(std::fs::read_link("/proc/thread-self").unwrap()).unwrap();
+            timer.advance(&mut |_: Released| ());
+        });
+        let thread = std::path::Path::new("/proc").join(told.recv_timeout(PATIENCE).unwrap());
+        while !is_asleep(&thread) {
+            thread::yield_now();
+        }
+        // It may be asleep for something else before: a page, a lock of the allocator.
+        let before = sleeps_of(&thread);
+        thread::park_timeout(Duration::from_millis(200)); // a thousand naps of a lock that polls
+        let polls = sleeps_of(&thread) - before;
+        leave.send(()).unwrap();
+        second.join().unwrap();
+        assert!(polls <= 2, "{polls} wake-ups while it waited for its turn");
+    });
+}
