@@ -4,19 +4,20 @@
 //! run. Between two events it sleeps, wakes and advances as the reaper's thread does, by the same code.
 //!
 //! At every microsecond a reaper that slept until then comes first, then the events, then a reaper that they woke. What
-//! was released is claimed only when time goes on, so that a callback may cancel what is due together with it.
+//! was released is claimed only when time goes on, so that a callback may cancel what is due together with it. The last
+//! instant of a replay is gone through to its end like any other.
 
 #![forbid(unsafe_code)]
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 
-use crate::clock::Clock;
+use crate::clock::{Clock, LIMIT_MS, LIMIT_US};
 use crate::config::Config;
 use crate::error::Error;
 use crate::events::{Event, EventKind};
 use crate::executor::Released;
-use crate::state::{Room, Wait, When};
+use crate::state::{Room, Wait, When, due_too_late};
 use crate::stats::{Histogram, Stats};
 use crate::timer::Timer;
 use crate::wheel::Handle;
@@ -68,8 +69,8 @@ pub struct Replayed {
 struct Run {
     timer: Timer<u64>,
     floor_us: u64,
-    /// Until when the reaper sleeps.
-    until_us: u64,
+    /// Until when the reaper sleeps; `None` if only an event can wake it.
+    until_us: Option<u64>,
     handles: HashMap<u64, Handle>,
     moved: u64,
     /// Released, and not yet claimed, and when that was.
@@ -93,17 +94,17 @@ impl Replay {
         Ok(Self { config: Config { max_pending: None, ..config.clone() }, run: None, unknown: 0, seen: 0 })
     }
 
-    /// Goes through some more events, in their order. O(levels) each.
+    /// Goes through some more events, in their order; all or nothing. O(levels) each.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a number that is added while a task has it, and for an instant out of range.
+    /// [`Error::Invalid`] for an instant out of range, and for a number that is added while a task has it: one that was
+    /// added before this call and had not run when it began, or that was added earlier in this call. The text begins with
+    /// the index of that event in `events`. No event of the call was applied then, and the replay can go on.
     pub fn feed(&mut self, events: &[Event]) -> Result<(), Error> {
+        self.check(events)?;
         for event in events {
-            let run = match &mut self.run {
-                Some(run) => run,
-                none => none.insert(Run::new(&self.config, event.at_us)?),
-            };
-            if !run.replay(event)? {
+            let run = self.run.get_or_insert_with(|| Run::new(&self.config, event.at_us));
+            if !run.replay(event) {
                 self.unknown += 1;
             }
             self.seen += 1;
@@ -114,12 +115,53 @@ impl Replay {
         Ok(())
     }
 
-    /// Lets the time go on to `until_us`, and says what came of it all.
+    /// Whether all of these events can be applied.
+    fn check(&self, events: &[Event]) -> Result<(), Error> {
+        let start_us = events.first().map_or(0, |event| event.at_us);
+        if self.run.is_none() && start_us >= LIMIT_US {
+            return Err(Error::invalid(format!(
+                "event 0: a recording must begin before {LIMIT_MS} ms (2^52), got {} ms: name another first event",
+                start_us / 1000
+            )));
+        }
+        let mut now_us = self.run.as_ref().map_or(0, |run| run.timer.clock().now_us());
+        // What this call has changed so far about which numbers tasks have.
+        let mut taken: HashMap<u64, bool> = HashMap::new();
+        for (index, event) in events.iter().enumerate() {
+            now_us = now_us.max(event.at_us);
+            match event.kind {
+                EventKind::Added => {}
+                EventKind::Moved => _ = taken.insert(event.other, false),
+                EventKind::Cancelled => {
+                    taken.insert(event.number, false);
+                    continue;
+                }
+                EventKind::Expired | EventKind::Cascaded | EventKind::Woke => continue,
+            }
+            let had_it = || self.run.as_ref().is_some_and(|run| run.handles.contains_key(&event.number));
+            let due_us = event.due_us.max(now_us);
+            let error = if due_us >= LIMIT_US {
+                due_too_late(due_us)
+            } else if taken.insert(event.number, true).unwrap_or_else(had_it) {
+                let number = event.number;
+                Error::invalid(format!(
+                    "the number of an added task must be new, got {number} twice: replay one recording at a time"
+                ))
+            } else {
+                continue;
+            };
+            return Err(Error::invalid(format!("event {index}: {error}")));
+        }
+        Ok(())
+    }
+
+    /// Lets the time go on to the end of the instant `until_us`, and says what came of it all.
     #[must_use]
     pub fn finish(self, until_us: u64) -> Replayed {
         let unknown = self.unknown;
         let Some(mut run) = self.run else { return Replayed { unknown, ..Replayed::default() } };
         run.go_on(until_us);
+        run.end_instant();
         run.claim_line();
         run.look();
         Replayed {
@@ -135,13 +177,14 @@ impl Replay {
 }
 
 impl Run {
-    fn new(config: &Config, start_us: u64) -> Result<Self, Error> {
-        let timer = Timer::new(config, Clock::manual(start_us / 1000))?;
+    /// What it is made from was checked.
+    fn new(config: &Config, start_us: u64) -> Self {
+        let timer = Timer::new(config, Clock::manual(start_us / 1000)).expect("settings and start are in range");
         timer.lock().schedule.wheel.flushed = Some(Vec::new());
         let mut run = Self {
             timer,
             floor_us: 0,
-            until_us: 0,
+            until_us: None,
             handles: HashMap::new(),
             moved: 0,
             line: Vec::new(),
@@ -153,42 +196,41 @@ impl Run {
             peak_bytes: 0,
         };
         run.serve();
-        Ok(run)
+        run
     }
 
     /// One event; `false` where it is about a task that isn't there.
-    fn replay(&mut self, event: &Event) -> Result<bool, Error> {
+    fn replay(&mut self, event: &Event) -> bool {
         self.go_on(event.at_us);
         match event.kind {
-            EventKind::Added => self.add(event).map(|()| true),
+            EventKind::Added => {
+                self.add(event);
+                true
+            }
             EventKind::Moved => self.move_to(event),
-            EventKind::Cancelled => Ok(self.cancel(event.number)),
-            EventKind::Expired | EventKind::Cascaded | EventKind::Woke => Ok(true),
+            EventKind::Cancelled => self.cancel(event.number),
+            EventKind::Expired | EventKind::Cascaded | EventKind::Woke => true,
         }
     }
 
-    fn add(&mut self, event: &Event) -> Result<(), Error> {
-        let number = event.number;
-        let (handle, _) = self.timer.add_with(When::AtUs(event.due_us), number, 0, Room::Always)?;
-        if self.handles.insert(number, handle).is_some() {
-            return Err(Error::invalid(format!(
-                "the number of an added task must be new, got {number} twice: replay one recording at a time"
-            )));
-        }
+    fn add(&mut self, event: &Event) {
+        let added = self.timer.add_with(When::AtUs(event.due_us), event.number, 0, Room::Always);
+        let (handle, _) = added.expect("the instant was checked, and the timer has no bound");
+        self.handles.insert(event.number, handle);
         let pending = self.timer.len();
         self.peak_pending = self.peak_pending.max(pending);
         if pending >= self.next_look {
             self.next_look = pending + pending / 64 + 1;
             self.look();
         }
-        Ok(())
     }
 
     /// To a timer a move is a removal and an add in one, and takes a new number; so it is here, where numbers are tasks.
-    fn move_to(&mut self, event: &Event) -> Result<bool, Error> {
+    fn move_to(&mut self, event: &Event) -> bool {
         let was_there = self.cancel(event.other);
         self.moved += u64::from(was_there);
-        self.add(event).map(|()| was_there)
+        self.add(event);
+        was_there
     }
 
     fn cancel(&mut self, number: u64) -> bool {
@@ -207,20 +249,26 @@ impl Run {
         if to_us <= self.timer.clock().now_us() {
             return;
         }
+        self.end_instant();
+        while let Some(until_us) = self.until_us.filter(|until_us| *until_us <= to_us) {
+            self.set_clock(until_us);
+            self.wake();
+        }
+        self.set_clock(to_us);
+    }
+
+    /// Wakes the reaper if an event of this instant did.
+    fn end_instant(&mut self) {
         let is_woken = {
             let mut state = self.timer.lock();
-            // Drops emptied buckets, as whoever steps a timer does at every step; the reaper's thread does when it wakes.
+            // Drops emptied buckets, as a caller that steps a timer does at every step; the reaper's thread does when it
+            // wakes.
             state.schedule.next_wake_us();
             state.is_woken()
         };
         if is_woken {
             self.wake();
         }
-        while self.until_us <= to_us {
-            self.set_clock(self.until_us);
-            self.wake();
-        }
-        self.set_clock(to_us);
     }
 
     fn set_clock(&mut self, now_us: u64) {
@@ -242,8 +290,10 @@ impl Run {
             let next = self.timer.lock().may_sleep(now_us, self.floor_us, u64::MAX);
             match next {
                 ControlFlow::Break(Wait::Work) => {}
-                ControlFlow::Continue(until_us) => return self.until_us = until_us,
-                ControlFlow::Break(_) => return self.until_us = u64::MAX,
+                ControlFlow::Continue(until_us) => {
+                    return self.until_us = (until_us < u64::MAX).then_some(until_us);
+                }
+                ControlFlow::Break(_) => return self.until_us = None,
             }
             self.floor_us = now_us.saturating_add(self.timer.slack_us());
             let line = &mut self.line;

@@ -63,6 +63,16 @@ pub struct Pending<T> {
     pub task: T,
 }
 
+/// Why an instant past the range is refused.
+#[cold]
+pub(crate) fn due_too_late(due_us: u64) -> Error {
+    Error::invalid(format!(
+        "a task must be due before {LIMIT_MS} ms (2^52) on the timer's clock, got {} ms: leave the task out to wait for \
+         ever",
+        due_us / 1000
+    ))
+}
+
 /// All that the lock guards.
 #[derive(Debug)]
 pub(crate) struct State<T> {
@@ -140,11 +150,7 @@ impl<T> State<T> {
             When::AtUs(due_us) => due_us.max(now_us),
         };
         if due_us >= LIMIT_US {
-            return Err(Error::invalid(format!(
-                "a task must be due before {LIMIT_MS} ms (2^52) on the timer's clock, got {} ms: leave the task out to \
-                 wait for ever",
-                due_us / 1000
-            )));
+            return Err(due_too_late(due_us));
         }
         match self.max_pending {
             Some(max_pending) if count > 0 && count > max_pending.saturating_sub(self.taken()) => {

@@ -221,3 +221,56 @@ fn a_timer_is_recorded_by_one_at_a_time() {
     assert!(wheel.timer.record(10));
     assert!(wheel.timer.stop_recording().chunks.is_empty());
 }
+
+#[test]
+fn a_replay_to_the_end_of_time_ends__t13() {
+    let added = [event(0, EventKind::Added, 1, 9_000), event(5, EventKind::Added, 2, 3_600_000_000)];
+    let replayed = replay(SHAPES[0], &added, u64::MAX);
+    assert_eq!((replayed.stats.expired, replayed.stats.pending), (2, 0));
+    let at_the_end = event(u64::MAX, EventKind::Cancelled, 1, 9_000);
+    let replayed = replay(SHAPES[0], &[added[0], at_the_end, at_the_end], u64::MAX);
+    assert_eq!((replayed.stats.expired, replayed.unknown), (1, 2));
+    assert_eq!(replay(SHAPES[0], &[], u64::MAX), Replayed::default());
+}
+
+#[test]
+fn what_happens_at_the_last_instant_of_a_recording_is_replayed__t4() {
+    let due_at_the_end = [event(0, EventKind::Added, 1, 90_000), event(50_000, EventKind::Added, 2, 50_000)];
+    let replayed = replay(SHAPES[0], &due_at_the_end, 50_000);
+    // Each of the two adds wakes the reaper.
+    assert_eq!((replayed.stats.expired, replayed.stats.pending, replayed.stats.wake_ups), (1, 1, 2));
+    let earlier = replay(SHAPES[0], &due_at_the_end, 0);
+    assert_eq!((earlier.stats.expired, earlier.stats.pending), (1, 1), "an end before the last event is that event");
+}
+
+#[test]
+fn a_feed_that_is_refused_has_applied_nothing() {
+    let first = event(0, EventKind::Added, 1, 9_000);
+    let good = event(1, EventKind::Added, 2, 9_000);
+    let moved = |number, other| Event { other, ..event(1, EventKind::Moved, number, 9_000) };
+    let refused = [
+        (vec![good, event(1, EventKind::Added, 2, 9_000)], "event 1: the number of an added task must be new, got 2"),
+        (vec![good, event(1, EventKind::Added, 1, 9_000)], "event 1: the number of an added task must be new, got 1"),
+        (vec![good, moved(1, 2)], "event 1: the number of an added task must be new, got 1"),
+        (vec![good, event(1, EventKind::Added, 3, tickwheel::LIMIT_US)], "event 1: a task must be due before"),
+        (vec![good, event(u64::MAX, EventKind::Added, 3, 9_000)], "event 1: a task must be due before"),
+        (vec![good, event(u64::MAX, EventKind::Cancelled, 3, 0), event(1, EventKind::Added, 3, 9_000)], "event 2: "),
+    ];
+    for (events, said) in refused {
+        let mut replay = Replay::new(&config(SHAPES[0])).unwrap();
+        replay.feed(&[first]).unwrap();
+        let error = replay.feed(&events).unwrap_err().to_string();
+        assert!(error.starts_with(said), "{error}");
+        // Mended, the same events are taken.
+        replay
+            .feed(&[good, moved(3, 2), event(1, EventKind::Cancelled, 3, 0), event(1, EventKind::Added, 3, 9_000)])
+            .unwrap();
+        let replayed = replay.finish(10_000);
+        assert_eq!(counts(&replayed.stats), [3, 1, 1, 2]);
+    }
+    let mut replay = Replay::new(&config(SHAPES[0])).unwrap();
+    let error = replay.feed(&[event(tickwheel::LIMIT_US, EventKind::Cancelled, 1, 0)]).unwrap_err().to_string();
+    assert!(error.starts_with("event 0: a recording must begin before"), "{error}");
+    replay.feed(&[first]).unwrap();
+    assert_eq!(replay.finish(0).stats.added, 1);
+}
