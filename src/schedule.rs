@@ -173,12 +173,14 @@ impl<T> Schedule<T> {
         self.wheel.slab.get(handle).is_some()
     }
 
-    /// Takes a released task, to run it.
+    /// Takes a released task, to run it; `None` for one that is not released.
     pub(crate) fn claim(&mut self, handle: Handle) -> Option<Claimed<T>> {
         let entry = self.wheel.slab.get(handle)?;
+        if entry.place != Place::Released {
+            return None;
+        }
         let (tag, due_us, number) = (entry.tag, entry.due_us, entry.number);
-        let Removed { task, place, .. } = self.wheel.slab.remove(handle)?;
-        debug_assert!(place == Place::Released, "only what was released can be claimed");
+        let Removed { task, .. } = self.wheel.slab.remove(handle)?;
         self.released -= 1;
         Some(Claimed { task, tag, due_us, number })
     }

@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::events::{Event, EventKind, Recorded, Recorder};
 use crate::schedule::{Claimed, Progress, Schedule};
 use crate::stats::{Histogram, Stats};
-use crate::wheel::{Handle, Place};
+use crate::wheel::Handle;
 
 /// When a task is to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -221,9 +221,6 @@ impl<T> State<T> {
     }
 
     pub(crate) fn claim(&mut self, handle: Handle, now_us: u64) -> Option<Claimed<T>> {
-        if self.schedule.wheel.slab.get(handle)?.place != Place::RELEASED {
-            return None;
-        }
         let claimed = self.schedule.claim(handle)?;
         self.running += 1;
         self.stats.expired += 1;

@@ -197,30 +197,30 @@ impl<T> Timer<T> {
         // Where each handle has moved to, once one was met that is stale: most calls have none.
         let mut renewed: Option<HashMap<Handle, Handle>> = None;
         while moved.len() < moves.len() {
-            let begin = moved.len();
-            let chunk = &moves[begin..moves.len().min(begin + HANDFUL)];
+            let before = moved.len();
+            let chunk = &moves[before..moves.len().min(before + HANDFUL)];
             let handles: Vec<_> = chunk.iter().map(|(handle, _)| *handle).collect();
+            let chunk = handles.iter().copied().zip(dues[before..].iter().copied());
             let mut wakes = false;
             let mut state = self.lock();
             state.schedule.wheel.touch(&handles);
-            for (handle, due) in handles.into_iter().zip(&dues[begin..]) {
-                let now = renewed.as_ref().and_then(|renewed| renewed.get(&handle)).copied().unwrap_or(handle);
-                let answer = state.reschedule(now, *due);
-                if answer.is_none() && renewed.is_none() {
-                    break; // the map is made with the lock let go
-                }
-                let answer = answer.map(|(handle, wakes_now)| {
-                    wakes |= wakes_now;
-                    handle
-                });
-                if let (Some(renewed), Some(answer)) = (&mut renewed, answer) {
-                    renewed.insert(handle, answer);
-                }
-                moved.push(answer);
+            let mut reschedule = |handle, due| {
+                let (handle, wakes_now) = state.reschedule(handle, due)?;
+                wakes |= wakes_now;
+                Some(handle)
+            };
+            match &mut renewed {
+                // Stops at a stale one: the map is made with the lock let go.
+                None => moved.extend(chunk.map_while(|(handle, due)| reschedule(handle, due).map(Some))),
+                Some(renewed) => moved.extend(chunk.map(|(handle, due)| {
+                    let moved = reschedule(*renewed.get(&handle).unwrap_or(&handle), due)?;
+                    renewed.insert(handle, moved);
+                    Some(moved)
+                })),
             }
             self.state.unlock_fair(state);
             self.wake_if(wakes);
-            if moved.len() < begin + chunk.len() {
+            if renewed.is_none() && moved.len() < before + handles.len() {
                 let pairs = moves.iter().zip(&moved);
                 renewed = Some(pairs.filter_map(|((handle, _), moved)| Some((*handle, (*moved)?))).collect());
             }
