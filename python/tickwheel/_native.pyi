@@ -486,8 +486,9 @@ class Replay:
     def feed(self, at_us: Int64s, kind: Int64s, number: Int64s, due_us: Int64s, other: Int64s) -> None:
         """Go through more events: arrays of one length, `kind` from 0 to 5 as in `recording.KINDS`; O(levels) each.
 
-        Errors: `ValueError` for lengths that differ, an unknown kind, a negative number or one that is added twice.
+        All or nothing. Errors: `ValueError` for lengths that differ, an unknown kind, a negative number or one that is
+        added twice; the replay can go on then.
         """
 
     def finish(self, until_us: int) -> ReplayCounts:
-        """Let the time go on to `until_us`, and say what came of it all; it takes no more events then."""
+        """Let the time go on to the end of `until_us`, and say what came of it all; it takes no more events then."""

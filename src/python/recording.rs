@@ -62,7 +62,8 @@ impl Replay {
 
     /// Go through more events: arrays of one length, `kind` from 0 to 5 as in `recording.KINDS`; O(levels) each.
     ///
-    /// Errors: `ValueError` for lengths that differ, an unknown kind, a negative number or one that is added twice.
+    /// All or nothing. Errors: `ValueError` for lengths that differ, an unknown kind, a negative number or one that is
+    /// added twice; the replay can go on then.
     fn feed(
         &mut self,
         py: Python<'_>,
@@ -80,7 +81,7 @@ impl Replay {
         py.detach(|| core.feed(&events(&columns)?).map_err(|error| error.to_string())).map_err(PyValueError::new_err)
     }
 
-    /// Let the time go on to `until_us`, and say what came of it all; it takes no more events then.
+    /// Let the time go on to the end of `until_us`, and say what came of it all; it takes no more events then.
     fn finish<'py>(&mut self, py: Python<'py>, until_us: u64) -> PyResult<Bound<'py, PyDict>> {
         let core = self.core.take().ok_or_else(finished)?;
         let Replayed { stats, flushed, early_us, max_early_us, peak_pending, peak_bytes, unknown } =

@@ -8,8 +8,19 @@ use super::{
     Books, FAR, NOW, RUNS, SOON, SOON_US, every, join, look_through, pass_time, sample, spawn, system, timer,
     with_reaper,
 };
+use crate::executor::{Executor, Released};
+use crate::reaper;
 use crate::state::When;
 use crate::sync::{JoinHandle, Mutex};
+
+/// Has no worker any more.
+struct RefusesAll;
+
+impl Executor for RefusesAll {
+    fn execute(&mut self, released: Released) -> Result<(), Released> {
+        Err(released)
+    }
+}
 
 fn shut_down(timer: &Arc<SystemTimer>, timeout: Option<Duration>) -> JoinHandle<()> {
     let timer = Arc::clone(timer);
@@ -161,5 +172,24 @@ fn a_shutdown_from_a_callback_joins_nothing_and_another_one_waits_for_it__t11() 
         join([shut_down(&timer, None)]);
         look_through(std::mem::take(&mut from_inside.lock()));
         books.close();
+    });
+}
+
+#[test]
+fn what_an_executor_refuses_is_cancelled_or_drained_and_a_shutdown_does_not_wait_for_it__t10_t11() {
+    sample(RUNS, || {
+        let timer = timer();
+        let task = timer.add(When::AtUs(0), 1, 0).unwrap();
+        let driver = Arc::clone(&timer);
+        let reaper = spawn(move || reaper::run(&driver, &mut RefusesAll));
+        let cancelled = timer.cancel(task);
+        timer.close();
+        assert!(timer.wait_idle(None));
+        join([reaper]);
+        let drained = timer.drain();
+        assert_eq!(
+            cancelled.into_iter().chain(drained.into_iter().map(|pending| pending.task)).collect::<Vec<_>>(),
+            [1]
+        );
     });
 }
