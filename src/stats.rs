@@ -40,10 +40,17 @@ pub(crate) struct Histogram {
 impl Histogram {
     pub(crate) fn record(&mut self, value: u64) {
         let class = class_of(value);
-        if self.classes.len() <= class {
-            self.classes.resize(class + 1, 0);
+        match self.classes.get_mut(class) {
+            Some(count) => *count += 1,
+            None => self.begin(class),
         }
-        self.classes[class] += 1;
+    }
+
+    /// The first of a class that is larger than all before.
+    #[cold]
+    fn begin(&mut self, class: usize) {
+        self.classes.resize(class, 0);
+        self.classes.push(1);
     }
 
     pub(crate) fn classes(&self) -> Vec<(u64, u64)> {

@@ -83,8 +83,10 @@ struct Turn<'a, T> {
 impl<T> Drop for Turn<'_, T> {
     fn drop(&mut self) {
         // Not empty where the executor panicked.
-        self.timer.reject(&self.given);
-        self.given.clear();
+        if !self.given.is_empty() {
+            self.timer.reject(&self.given);
+            self.given.clear();
+        }
         self.timer.advancer.store(0, Ordering::Relaxed);
     }
 }

@@ -234,12 +234,14 @@ impl<T> Wheel<T> {
         let number = level - 1;
         let begin_us = number.checked_sub(1).map_or(self.tick_end_us, |number| self.levels[number].end_us);
         let mut lower = 0;
+        let Self { slab, lists, levels, .. } = self;
+        let level = &mut levels[number];
         for index in 0..entries {
             let (slot, due_us) = alive[index];
             if due_us < begin_us {
                 alive[lower] = (slot, due_us);
                 lower += 1;
-            } else if let Placed::Arm(armed) = self.seat(slot, due_us, number) {
+            } else if let Placed::Arm(armed) = seat((slab, lists), (level, number), slot, due_us) {
                 arm.push(armed);
             }
         }
@@ -303,28 +305,7 @@ impl<T> Wheel<T> {
         }
         let level = self.levels.iter().position(|level| due_us < level.end_us);
         let level = level.unwrap_or_else(|| self.make_levels(due_us));
-        self.seat(slot, due_us, level)
-    }
-
-    /// Places an entry in its bucket of a level that covers it.
-    #[expect(clippy::inline_always, reason = "see `place`")]
-    #[inline(always)]
-    fn seat(&mut self, slot: u32, due_us: u64, number: usize) -> Placed {
-        let level = &mut self.levels[number];
-        let (index, ticks) = level.bucket_of(due_us);
-        let bucket = &mut level.buckets[index as usize];
-        bucket::lower_earliest_us(bucket, due_us);
-        let list = self.lists.push(bucket::list(bucket), slot, &mut self.slab);
-        bucket::set_list(bucket, list);
-        let armed_ms = bucket::expiration_ms(bucket);
-        let armed = |expiration_ms| Armed { expiration_ms, level: number as u8 + 1, bucket: index };
-        if let Some(expiration_ms) = armed_ms {
-            debug_assert_eq!(expiration_ms, level.expiration_ms(ticks), "an armed bucket left the range of its level");
-            return Placed::InArmed(armed(expiration_ms));
-        }
-        let expiration_ms = level.expiration_ms(ticks);
-        bucket::arm(&mut level.buckets[index as usize], expiration_ms);
-        Placed::Arm(armed(expiration_ms))
+        seat((&mut self.slab, &mut self.lists), (&mut self.levels[level], level), slot, due_us)
     }
 
     /// Makes levels until the last one covers an instant; returns its number.
@@ -350,6 +331,29 @@ impl<T> Wheel<T> {
     fn bucket_mut(&mut self, armed: Armed) -> &mut Bucket {
         &mut self.levels[usize::from(armed.level) - 1].buckets[armed.bucket as usize]
     }
+}
+
+/// Places an entry in its bucket of a level that covers it.
+#[expect(clippy::inline_always, reason = "see `Wheel::place`")]
+#[inline(always)]
+fn seat<T>(
+    (slab, lists): (&mut Slab<T>, &mut Pages<u32>),
+    (level, number): (&mut Level, usize),
+    slot: u32,
+    due_us: u64,
+) -> Placed {
+    let (index, ticks) = level.bucket_of(due_us);
+    let bucket = &mut level.buckets[index as usize];
+    bucket::lower_earliest_us(bucket, due_us);
+    bucket::set_list(bucket, lists.push(bucket::list(bucket), slot, slab));
+    let armed = |expiration_ms| Armed { expiration_ms, level: number as u8 + 1, bucket: index };
+    if let Some(expiration_ms) = bucket::expiration_ms(bucket) {
+        debug_assert_eq!(expiration_ms, level.expiration_ms(ticks), "an armed bucket left the range of its level");
+        return Placed::InArmed(armed(expiration_ms));
+    }
+    let expiration_ms = level.expiration_ms(ticks);
+    bucket::arm(&mut level.buckets[index as usize], expiration_ms);
+    Placed::Arm(armed(expiration_ms))
 }
 
 #[cfg(test)]

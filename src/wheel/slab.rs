@@ -77,13 +77,16 @@ pub(crate) struct New<T> {
     pub(crate) tag: u32,
 }
 
-/// What was in a slot, and where that stood. Not when it was due: that may be in another line of the cache, which a
-/// cancel has no need to fetch.
+/// What was in a slot. A caller that is inlined and does not use a field does not read it either: when an entry was due
+/// may be in another line of the cache, which a cancel has no need to fetch.
 #[derive(Debug)]
 pub(crate) struct Removed<T> {
     pub(crate) task: T,
     pub(crate) place: Place,
     pub(crate) position: u32,
+    pub(crate) due_us: u64,
+    pub(crate) number: u64,
+    pub(crate) tag: u32,
 }
 
 /// What an entry that was renewed had before.
@@ -172,15 +175,23 @@ impl<T> Slab<T> {
     #[expect(clippy::inline_always, reason = "a call and its answer by memory are a tenth of it")]
     #[inline(always)]
     pub(crate) fn remove(&mut self, handle: Handle) -> Option<Removed<T>> {
+        self.remove_if(handle, |_| true)
+    }
+
+    /// As [`Slab::remove`], for an entry of which this is true.
+    #[expect(clippy::inline_always, reason = "as above")]
+    #[inline(always)]
+    pub(crate) fn remove_if(&mut self, handle: Handle, goes: impl FnOnce(Place) -> bool) -> Option<Removed<T>> {
         let index = handle.slot >> PAGE_BITS;
         let offset = handle.slot & (PAGE as u32 - 1);
         let page = self.pages.get_mut(index as usize)?;
         let entry = page.entries.get_mut(offset as usize)?;
-        if entry.generation != handle.generation {
+        if entry.generation != handle.generation || !goes(entry.place) {
             return None;
         }
         let task = entry.task.take()?;
         let (place, position) = (std::mem::replace(&mut entry.place, Place::Free), entry.position);
+        let (due_us, number, tag) = (entry.due_us, entry.number, entry.tag);
         // The last generation is never handed out, so a base of u32::MAX marks a page with nothing left to give.
         entry.generation += 1;
         if entry.generation < u32::MAX {
@@ -196,7 +207,7 @@ impl<T> Slab<T> {
         if page.live == 0 {
             self.give_back(index);
         }
-        Some(Removed { task, place, position })
+        Some(Removed { task, place, position, due_us, number, tag })
     }
 
     /// Gives a task another instant and number, and its slot the next generation, as if it had been taken out and put in
