@@ -86,6 +86,8 @@ pub(crate) struct State<T> {
     sleep: Option<Sleep>,
     /// Callbacks that were claimed and have not finished.
     running: usize,
+    /// Threads in `Timer::wait_idle`.
+    pub(crate) waits_for_idle: usize,
     /// Tasks that an executor refused, until they are taken; in pieces, so that no push copies many.
     rejected: Vec<Vec<Pending<T>>>,
     stats: Stats,
@@ -111,6 +113,7 @@ impl<T> State<T> {
             is_abandoned: false,
             sleep: None,
             running: 0,
+            waits_for_idle: 0,
             rejected: Vec::new(),
             stats: Stats::default(),
             lateness: Histogram::default(),
@@ -262,9 +265,9 @@ impl<T> State<T> {
         self.running = self.running.saturating_sub(count);
     }
 
-    /// Whether a shutdown that waits for the released tasks may go on.
+    /// Whether threads that wait for the released tasks may go on.
     pub(crate) fn is_finished(&self) -> bool {
-        self.is_closed && self.is_idle()
+        self.waits_for_idle > 0 && self.is_idle()
     }
 
     /// Whether no task is released and none runs.

@@ -244,7 +244,7 @@ impl<T> Timer<T> {
         cancelled
     }
 
-    /// Lets the lock go after tasks were taken out, and tells who may have waited for that: a shutdown for the last
+    /// Unlocks after tasks were taken out, and wakes the threads that may have waited for that: in `wait_idle` for the last
     /// released one, the reaper of an abandoned timer for the last of all.
     pub(crate) fn settle(&self, state: MutexGuard<'_, State<T>>) {
         let wakes = self.settled(&state);
@@ -384,21 +384,19 @@ impl<T> Timer<T> {
         self.wake.notify_all();
     }
 
-    /// After `close`: waits until no released task is left and no callback runs; whether that came within the time-out.
-    /// The time is real time, also where the timer's clock is a manual one.
+    /// Waits until no released task is left and no callback runs; whether that came within the time-out. After
+    /// [`Timer::close`] it stays so once another thread has advanced for the last time. The time is real time, also where
+    /// the timer's clock is a manual one.
     pub fn wait_idle(&self, timeout: Option<Duration>) -> bool {
         // One that the system cannot name is as good as none.
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let mut state = self.lock();
-        loop {
-            if state.is_idle() {
-                return true;
-            }
-            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                return false;
-            }
+        state.waits_for_idle += 1;
+        while !state.is_idle() && deadline.is_none_or(|deadline| Instant::now() < deadline) {
             state = self.idle.wait(state, deadline);
         }
+        state.waits_for_idle -= 1;
+        state.is_idle()
     }
 
     /// Takes out all that has not been claimed, in order, in steps; also what the executor refused.

@@ -175,6 +175,26 @@ fn misuse_counts_nothing_twice_and_claims_nothing_that_is_pending__t13() {
     assert_eq!(wheel.timer.stats().running, 0);
 }
 
+#[test]
+fn a_wait_for_callbacks_of_an_open_timer_ends_with_the_last_of_them() {
+    in_time(|| {
+        let (timer, handles) = timer(1);
+        timer.advance(&mut Takes(1, Vec::new()));
+        assert!(timer.claim(handles[0]).is_some());
+        let (waiting, waits) = (Arc::clone(&timer), mpsc::channel());
+        let waiter = thread::Builder::new().name("waiter".to_owned()).spawn(move || {
+            waits.0.send(()).unwrap();
+            waiting.wait_idle(None)
+        });
+        waits.1.recv_timeout(PATIENCE).unwrap();
+        while timer.stats().running > 0 {
+            thread::yield_now(); // so that the waiter most often sleeps by now
+            timer.finish(1);
+        }
+        assert!(waiter.unwrap().join().unwrap());
+    });
+}
+
 /// How often a thread of this process has slept.
 #[cfg(target_os = "linux")]
 fn sleeps_of(thread: &std::path::Path) -> u64 {
