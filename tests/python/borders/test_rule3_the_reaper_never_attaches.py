@@ -87,6 +87,26 @@ assert not thread.is_alive()
     )
 
 
+def test_the_system_shows_which_timer_an_executor_thread_belongs_to__rule3_T8():
+    run_script(
+        """
+seen = []
+
+def look():
+    with open("/proc/thread-self/comm") as comm:
+        seen.append((comm.read().rstrip("\\n"), threading.current_thread().name))
+
+with SystemTimer("kitchen") as kitchen, SystemTimer("orders-of-the-north\\0") as orders:
+    for timer in (kitchen, orders):
+        timer.after(0, look)
+        wait_until(lambda: len(seen) == (1 if timer is kitchen else 2))
+assert seen == [
+    ("exec-kitchen", "executor-kitchen"), ("exec-orders-of-", "executor-orders-of-the-north\\0")
+], seen
+"""
+    )
+
+
 def test_a_timer_has_two_threads_and_they_end_with_it__rule3_T11():
     run_script(
         """
