@@ -29,7 +29,7 @@ pub struct Clock {
 #[derive(Debug)]
 enum Source {
     Monotonic(Instant),
-    /// Relaxed is enough: whoever moves the clock takes the timer's lock before it acts on the new time.
+    /// Relaxed is enough: a thread that moves the clock takes the timer's lock before it acts on the new time.
     Manual(AtomicU64),
 }
 

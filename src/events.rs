@@ -1,7 +1,7 @@
-//! What a timer did, one event after the other: recorded only when somebody asked for it.
+//! What a timer did, one event after the other: recorded only when that was asked for.
 //!
-//! Under the lock an event is 40 bytes appended to a chunk of fixed size, so nothing is ever copied there. Whoever
-//! records takes the chunks out now and then; if nobody comes, the newest events are counted as lost, not kept.
+//! Under the lock an event is 40 bytes appended to a chunk of fixed size, so nothing is ever copied there. The
+//! caller that records takes the chunks out now and then; if it does not come, the newest events are counted as lost.
 
 #![forbid(unsafe_code)]
 

@@ -193,3 +193,38 @@ impl Drop for SystemTimer {
 
 #[cfg(all(test, tickwheel_model))]
 mod model;
+
+#[cfg(all(test, not(any(tickwheel_model, tickwheel_loom))))]
+mod tests {
+    use std::panic::resume_unwind;
+
+    use super::*;
+    use crate::sync::spawn;
+
+    #[test]
+    fn a_reaper_goes_on_after_its_executor_panicked__t13() {
+        let timer =
+            Arc::new(Timer::new(&Config::default(), Clock::monotonic(0)).expect("the default settings are good"));
+        timer.add(When::AtUs(0), "costs the panic", 0).expect("in range");
+        let (sender, released) = unbounded();
+        let driven = Arc::clone(&timer);
+        let mut has_panicked = false;
+        let thread = spawn("reaper", move || {
+            reaper::run(&driven, &mut |batch: Released| {
+                let _ = sender.send(batch.handles);
+                if !std::mem::replace(&mut has_panicked, true) {
+                    resume_unwind(Box::new("broken")); // without the panic hook's message
+                }
+            });
+        });
+        let first = released.recv().expect("the first batch");
+        let second = timer.add(When::AtUs(0), "goes on", 0).expect("in range");
+        assert_eq!(released.recv().expect("the reaper lives"), [second]);
+        assert_eq!(timer.claim(second).map(|claimed| claimed.task), Some("goes on"));
+        assert!(timer.claim(first[0]).is_none(), "it was given to an executor that broke");
+        timer.close();
+        thread.expect("a thread").join().expect("it ended well");
+        let kept: Vec<_> = timer.take_rejected().into_iter().map(|rejected| rejected.task).collect();
+        assert_eq!(kept, ["costs the panic"]);
+    }
+}

@@ -53,7 +53,7 @@ pub struct Timer<T> {
     clock: Clock,
     slack_us: u64,
     state: Mutex<State<T>>,
-    /// The reaper, or whoever waits in `advance_clock`, sleeps here.
+    /// The reaper, or the thread that waits in `advance_clock`, sleeps here.
     wake: Condvar,
     /// Whoever waits for the callbacks to finish sleeps here.
     idle: Condvar,
@@ -272,7 +272,7 @@ impl<T> Timer<T> {
         self.finish_locked(&mut self.lock(), count);
     }
 
-    /// As [`Timer::finish`], for a caller who holds the lock.
+    /// As [`Timer::finish`], for a caller that holds the lock.
     pub(crate) fn finish_locked(&self, state: &mut State<T>, count: usize) {
         state.finish(count);
         if state.is_finished() {
@@ -378,7 +378,7 @@ impl<T> Timer<T> {
         self.wake.notify_all();
     }
 
-    /// Says that nobody can add any more: the reaper ends once nothing is pending.
+    /// Says that no add comes any more: the reaper ends once nothing is pending.
     pub fn abandon(&self) {
         self.lock().is_abandoned = true;
         self.wake.notify_all();
@@ -494,7 +494,7 @@ impl<T> Timer<T> {
         self.state.lock()
     }
 
-    /// The lock, for callers who must not wait for it as others do.
+    /// The lock, for callers that must not wait for it as others do.
     #[cfg(feature = "python")]
     pub(crate) fn state(&self) -> &Mutex<State<T>> {
         &self.state

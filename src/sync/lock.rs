@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn who_gives_way_sees_those_who_spin_and_those_who_sleep() {
+    fn a_thread_that_gives_way_sees_those_that_spin_and_those_that_sleep() {
         let mutex = Mutex::new(0);
         let (mut spun, mut slept) = (false, false);
         scope(|scope| {
@@ -281,12 +281,12 @@ mod tests {
             }
         });
         assert!(slept);
-        // With one processor nobody can look while another thread spins.
+        // With one processor no thread can look while another one spins.
         assert!(spun || std::thread::available_parallelism().is_ok_and(|count| count.get() == 1));
     }
 
     #[test]
-    fn a_notification_reaches_whoever_waits_for_it() {
+    fn a_notification_reaches_the_thread_that_waits_for_it() {
         let (mutex, condvar) = (Mutex::new(0), Condvar::default());
         scope(|scope| {
             scope.spawn(|| {

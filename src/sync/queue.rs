@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_look_waits_for_nobody() {
+    fn a_look_waits_for_no_sender() {
         let (sender, receiver) = unbounded();
         sender.send(1).unwrap();
         let at_it = sender.0.state.lock();
