@@ -158,3 +158,30 @@ fn a_key_that_panics_reaches_the_caller_and_it_waits_nowhere__p8() {
     assert_eq!(purgatory.cancel_for_key(&key(1)).len(), 2);
     assert_eq!((purgatory.watched(), purgatory.num_delayed(), timer.len()), (0, 0, 0));
 }
+
+/// Panics as it is dropped.
+struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        resume_unwind(Box::new("a destructor"));
+    }
+}
+
+#[test]
+fn a_payload_that_panics_as_it_is_dropped_does_not_stop_the_rest_of_the_key__p8_t13() {
+    let (timer, purgatory) = purgatory();
+    let on_try = |op: &Op| {
+        if op.is_ready.load(Ordering::Acquire) {
+            resume_unwind(Box::new(Bomb));
+        }
+    };
+    let ops = [wait(), wait_with(Wait { on_try: Some(Box::new(on_try)), ..Wait::default() }), wait()];
+    for op in &ops {
+        watch(&purgatory, op, [1]);
+        op.ready();
+    }
+    assert_eq!(purgatory.check_and_complete(&1), 2);
+    assert!(ops[1].cancel());
+    assert_empty(&timer, &purgatory);
+}
