@@ -162,7 +162,7 @@ impl<T> Schedule<T> {
     #[expect(clippy::inline_always, reason = "a call and its answer by memory are a tenth of it")]
     #[inline(always)]
     pub(crate) fn remove(&mut self, handle: Handle) -> Option<T> {
-        let Removed { task, place, position } = self.wheel.remove(handle)?;
+        let Removed { task, place, position, .. } = self.wheel.remove(handle)?;
         self.left(place, position);
         Some(task)
     }
@@ -175,12 +175,8 @@ impl<T> Schedule<T> {
 
     /// Takes a released task, to run it; `None` for one that is not released.
     pub(crate) fn claim(&mut self, handle: Handle) -> Option<Claimed<T>> {
-        let entry = self.wheel.slab.get(handle)?;
-        if entry.place != Place::Released {
-            return None;
-        }
-        let (tag, due_us, number) = (entry.tag, entry.due_us, entry.number);
-        let Removed { task, .. } = self.wheel.slab.remove(handle)?;
+        let removed = self.wheel.slab.remove_if(handle, |place| place == Place::Released)?;
+        let Removed { task, tag, due_us, number, .. } = removed;
         self.released -= 1;
         Some(Claimed { task, tag, due_us, number })
     }
