@@ -13,7 +13,8 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyList};
 
-use super::border::{Own, fork_epoch};
+use super::border::Own;
+use super::fork::fork_epoch;
 use super::errors;
 use super::shared::Shared;
 use super::worker::Target;

@@ -14,6 +14,7 @@ mod border;
 mod content;
 mod errors;
 mod exit;
+mod fork;
 mod gate;
 mod gil;
 mod keys;
@@ -54,8 +55,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("_ending", PyList::empty(py))?;
     let at_exit = wrap_pyfunction!(exit::_shutdown_at_exit, module)?;
     py.import("atexit")?.call_method1("register", (at_exit,))?;
-    let options = PyDict::new(py);
-    options.set_item("after_in_child", wrap_pyfunction!(border::_after_fork_in_child, module)?)?;
-    py.import("os")?.getattr("register_at_fork")?.call((), Some(&options))?;
+    fork::watch()?;
     Ok(())
 }

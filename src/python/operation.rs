@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use super::args;
-use super::border::fork_epoch;
+use super::fork::fork_epoch;
 use super::errors;
 use super::exit::Call;
 use super::gil::GilCell;

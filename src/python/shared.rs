@@ -11,7 +11,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use super::batch::TaskBatch;
-use super::border::{self, OfProcess, fork_epoch};
+use super::border::{self, OfProcess};
+use super::fork::fork_epoch;
 use super::errors;
 use super::gil::GilCell;
 use super::operation;

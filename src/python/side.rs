@@ -12,7 +12,8 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::intern;
 use pyo3::prelude::*;
 
-use super::border::{self, OfProcess, Own, fork_epoch};
+use super::border::{self, OfProcess, Own};
+use super::fork::fork_epoch;
 use super::errors;
 use super::keys::{Key, KeyHasher, Keys};
 use super::operation::DelayedOperation;
