@@ -11,6 +11,7 @@ mod args;
 mod arrow;
 mod batch;
 mod border;
+mod callees;
 mod content;
 mod errors;
 mod exit;

@@ -101,7 +101,7 @@ impl DelayedOperation {
                 "lock must have acquire(blocking) and release(), got {given}: pass a threading.RLock(), or leave it out"
             )));
         }
-        slf.as_super().get().initialize_expiry(py, delay, name)?;
+        TimerTask::initialize_expiry(slf.as_super(), delay, name)?;
         if let Some(lock) = lock {
             // Initialized twice, it keeps the first.
             let _ = slf.get().lock.set(lock.clone().unbind());
