@@ -80,7 +80,8 @@ pub(super) fn _shutdown_at_exit(py: Python<'_>) -> PyResult<()> {
     EXITED.store(true, Ordering::Relaxed);
     let stopped = stop(py, |_| true);
     end_calls(py);
-    stopped
+    // A callback whose wait was interrupted may have ended since. Its thread ends now, and is not to meet the end of Python.
+    stopped.or_else(|error| join_idle(py).and(Err(error)))
 }
 
 /// Daemon threads go on while the interpreter finalizes, until they want the GIL: then it ends them, by unwinding their
@@ -190,6 +191,18 @@ fn stop(py: Python<'_>, concerns: impl Fn(&Shared) -> bool) -> PyResult<()> {
     let ending = ending(py)?;
     ending.get_slice(0, ending.len()).iter().for_each(|thread| keep(join(&thread)));
     result
+}
+
+/// Joins the threads that have nothing left to run.
+fn join_idle(py: Python<'_>) -> PyResult<()> {
+    for entry in live(py)?.copy()?.values() {
+        let entry = entry.cast_into::<Live>()?;
+        let Live { shared, thread } = entry.get();
+        if !shared.is_forked() && shared.wait_idle(py, 0)? {
+            join(thread.bind(py))?;
+        }
+    }
+    Ok(())
 }
 
 /// Waits for a thread, detached; in the child of a fork it is over already.
