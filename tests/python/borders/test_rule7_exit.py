@@ -354,12 +354,12 @@ def test_an_interrupt_of_a_callback_that_hangs_leaves_the_other_timers_joined__r
         f"""
 import atexit
 {LINGER}
-running, interrupted = threading.Event(), threading.Event()
+hanging, running, interrupted = threading.Event(), threading.Event(), threading.Event()
 hangs, works = SystemTimer("hangs"), SystemTimer("works")
-hangs.after(0, threading.Event().wait)
+hangs.after(0, lambda: (hanging.set(), threading.Event().wait()))
 works.after(0, lambda: (running.set(), interrupted.wait(20), time.sleep(0.2), print("its last line", flush=True)))
 works.add_many(array.array("q", range(10_000)), lambda indices: print("never", flush=True))
-assert running.wait(20)
+assert hanging.wait(20) and running.wait(20)
 
 def interrupt(*_):
     interrupted.set()

@@ -263,3 +263,37 @@ for _ in range(20):
 sys.unraisablehook = sys.__unraisablehook__
 """
     )
+
+
+@pytest.mark.parametrize("how", HOWS)
+@pytest.mark.parametrize("own", [True, False])
+def test_on_error_is_whole_while_an_operation_without_a_deadline_ends__rule8_P8(own, how):
+    """Nothing is owed by the timer then. The operation is held from outside, purgatory and timer are garbage."""
+    run_script(
+        OWNER
+        + f"""
+from tickwheel import DelayedOperation, DelayedOperationPurgatory
+
+class Fails(DelayedOperation):
+    def try_complete(self):
+        return False
+
+    def on_complete(self):
+        collect()
+        fail("by hand")
+
+def plant(operation):
+    owner = Owner({how!r})
+    on_error = getattr(owner, {how!r})() if {own} else None
+    owner.purgatory = DelayedOperationPurgatory("x", owner.timer, timer_enabled=False, on_error=on_error)
+    owner.purgatory.try_complete_else_watch(operation, ["key"])
+    return weakref.ref(owner)
+
+operation = Fails(1)
+gc.disable()
+gone = plant(operation)
+assert operation.force_complete()
+assert heard == [("whole", "by hand")], heard
+wait_until(lambda: (gc.collect(), gone())[1] is None, limit=5, what="the owner to go")
+"""
+    )
