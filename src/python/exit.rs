@@ -14,8 +14,8 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyList};
 
 use super::border::Own;
-use super::fork::fork_epoch;
 use super::errors;
+use super::fork::fork_epoch;
 use super::shared::Shared;
 use super::worker::Target;
 

@@ -9,9 +9,9 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use super::args;
-use super::fork::fork_epoch;
 use super::errors;
 use super::exit::Call;
+use super::fork::fork_epoch;
 use super::gil::GilCell;
 use super::shared::not_picklable;
 use super::side::{PyOperations, Side};

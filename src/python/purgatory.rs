@@ -279,12 +279,12 @@ impl DelayedOperationPurgatory {
     /// While an operation ends it may report to `on_error`, its own or the timer's; while a deadline is set, to its own (border
     /// rule 8). Operations that wait for a deadline are alive because they do, as pending tasks are.
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        if let Some(Made { core, timer, .. }) = self.made.get() {
-            if Core::is_quiet(core.arc()) {
-                visit.call(timer)?;
-                if core.delayed() == 0 {
-                    core.home.on_error.visit(&visit)?;
-                }
+        if let Some(Made { core, timer, .. }) = self.made.get()
+            && Core::is_quiet(core.arc())
+        {
+            visit.call(timer)?;
+            if core.delayed() == 0 {
+                core.home.on_error.visit(&visit)?;
             }
         }
         self.unfinished.visit(&visit, |list| visit.call(list))

@@ -14,8 +14,8 @@ use pyo3::prelude::*;
 
 use super::border::{self, OfProcess, Own};
 use super::callees::OnError;
-use super::fork::fork_epoch;
 use super::errors;
+use super::fork::fork_epoch;
 use super::keys::{Key, KeyHasher, Keys};
 use super::operation::DelayedOperation;
 use super::run;

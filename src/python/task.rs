@@ -144,11 +144,7 @@ impl TimerTask {
     }
 
     /// Makes it the deadline of a `DelayedOperation`.
-    pub(super) fn initialize_expiry(
-        slf: &Bound<'_, Self>,
-        delay: Ms,
-        name: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<()> {
+    pub(super) fn initialize_expiry(slf: &Bound<'_, Self>, delay: Ms, name: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
         let mut content = Content::new(Some(delay), None, None, name.map(name_of).transpose()?);
         content.runs = Runs::Expiry;
         Self::initialize(slf, content)

@@ -33,7 +33,7 @@ def make(what, **settings):
 
 
 def test_a_reaper_whose_thread_is_refused_leaves_no_worker__rule7_T13():
-    """A stack that does not fit into the address space: the system refuses the thread, after the worker's was started."""
+    """Its stack does not fit into the address space: the system refuses the thread, after the worker's was started."""
     run_script(
         CHECK
         + """
@@ -92,7 +92,12 @@ with SystemTimer("next") as timer:
 
 @pytest.mark.parametrize(
     ("settings", "error"),
-    [("tick_ms=0", "ValueError"), ("max_pending=0", "ValueError"), ("start_ms=2**60", "ValueError"), ("wheel_size=1", "ValueError")],
+    [
+        ("tick_ms=0", "ValueError"),
+        ("max_pending=0", "ValueError"),
+        ("start_ms=2**60", "ValueError"),
+        ("wheel_size=1", "ValueError"),
+    ],
 )
 def test_a_bad_setting_leaves_nothing__rule7_T13(settings, error):
     run_script(CHECK + f"make({error}, {settings})")

@@ -308,8 +308,8 @@ running.wait()
 
 
 def test_an_interrupt_at_exit_ends_one_wait_and_no_timer_goes_on_into_the_end__rule7_T11():
-    """All timers are closed and drained before the first is waited for; each interrupt ends one wait, and the last is raised
-    when all have been tried."""
+    """All timers are closed and drained before the first is waited for; each interrupt ends one wait, and the last is
+    raised when all have been tried."""
     out = run_script(
         f"""
 import atexit

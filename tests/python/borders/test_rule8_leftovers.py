@@ -14,7 +14,9 @@ def check(plant):
 """
 
 
-@pytest.mark.parametrize("end", ["task.cancel()", "timer.cancel_many([task])", "wait_until(lambda: ran)", "timer.shutdown()"])
+@pytest.mark.parametrize(
+    "end", ["task.cancel()", "timer.cancel_many([task])", "wait_until(lambda: ran)", "timer.shutdown()"]
+)
 def test_a_one_shot_that_is_initialized_again_is_collected__rule8_T19(end):
     """At its end it is off the collector's lists, as it has let go of its callback."""
     run_script(
@@ -106,7 +108,7 @@ wait_until(lambda: not _native._live, limit=5, what="its threads to end")
 
 @pytest.mark.parametrize("refers", ["batch", "due"])
 def test_on_error_goes_once_its_timer_is_gone_and_empty_whatever_is_left_of_it__rule8_T11(refers):
-    """A batch that has run, or a callable that an executor keeps, holds what is left of the timer; no `Timer` shows it."""
+    """A batch that has run, or a callable that an executor keeps, holds what is left; no `Timer` shows it."""
     run_script(
         GOES
         + f"""

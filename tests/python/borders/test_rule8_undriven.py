@@ -1,10 +1,14 @@
-"""Border rule 8: a timer that its callers drive (`ManualTimer`, `reaper=False`) is garbage like any other, with its tasks."""
+"""Border rule 8: a timer that its callers drive (`ManualTimer`, `reaper=False`) is garbage like any other."""
 
 import pytest
 
 from borders.harness import run_script
 
-MAKES = ["ManualTimer()", 'SystemTimer("x", reaper=False)', 'SystemTimer("x", reaper=False, executor=ThreadPoolExecutor(1))']
+MAKES = [
+    "ManualTimer()",
+    'SystemTimer("x", reaper=False)',
+    'SystemTimer("x", reaper=False, executor=ThreadPoolExecutor(1))',
+]
 
 NODE = """
 class Node:
@@ -35,7 +39,7 @@ CYCLES = {
     "batch": "timer.add_many(ms(5, 60_000), node)",
     "batch_that_is_held": "node.batch = timer.add_many(ms(2_000, 60_000), node); node.batch.cancel(3)",
     "two_thousand": "[timer.after(i, node) for i in range(2_000)]",
-    "all_kinds": "timer.after(1, node); timer.add_many(ms(3, 9), node); timer.add(TimerTask(5, node)); timer.after(0, print)",
+    "all_kinds": "timer.after(1, node); timer.add_many(ms(3, 9), node); timer.add(TimerTask(5, node)); timer.after(0, nop)",
 }
 
 
@@ -185,8 +189,8 @@ wait_until(lambda: not _native._live, limit=5, what="its threads to end")
 
 @pytest.mark.parametrize("make", ["ManualTimer()", 'SystemTimer("x", reaper=False)'])
 def test_the_collector_runs_while_threads_use_the_timer_without_the_gil__rule8(make):
-    """They hold the timer's lock at any time. A timer that showed its tasks at one look and not at the other lost them: the
-    weak references of living callbacks were dead."""
+    """They hold the timer's lock at any time. A timer that showed its tasks at one look and not at the other lost them:
+    the weak references of living callbacks were dead."""
     run_script(
         f"""
 sys.setswitchinterval(1e-5)

@@ -14,11 +14,12 @@ from tickwheel.testing import ManualTimer
 from timer.watching import executor_thread, refused, until
 
 FIRST_TIMER = (
-    "this timer is not initialized yet: call super().__init__() with the timer's settings first, in the __init__ of the "
-    "subclass"
+    "this timer is not initialized yet: call super().__init__() with the timer's settings first, in the __init__ of "
+    "the subclass"
 )
 FIRST_PURGATORY = (
-    "this purgatory is not initialized yet: call super().__init__() with its settings first, in the __init__ of the subclass"
+    "this purgatory is not initialized yet: call super().__init__() with its settings first, in the __init__ of the "
+    "subclass"
 )
 
 
@@ -165,7 +166,7 @@ def test_a_second_initialization_is_refused_and_changes_nothing__T22(kind: type)
 
 def test_a_bad_setting_leaves_it_uninitialized_and_it_may_be_tried_again__T22() -> None:
     timer = ManualTimer.__new__(ManualTimer)
-    with pytest.raises(ValueError, match="^tick_ms must be"):
+    with pytest.raises(ValueError, match=r"^tick_ms must be"):
         timer.__init__(tick_ms=0)  # type: ignore[misc]
     refused(RuntimeError, FIRST_TIMER, timer.now_ms)
     timer.__init__(start_ms=4)  # type: ignore[misc]
