@@ -1,7 +1,7 @@
 //! What a Python timer, its tasks and its threads share.
 //!
 //! Tasks in the native timer are strong references to `TimerTask` or `TaskBatch`: a pending task is alive because its
-//! timer is, and the timer does not show it to the garbage collector (border rule 8).
+//! timer is. What of this the garbage collector sees is in `docs/concurrency.md` (border rule 8).
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
