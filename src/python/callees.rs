@@ -14,12 +14,18 @@ use super::worker::Target;
 pub(super) struct Callees {
     on_error: OnError,
     target: GilCell<Target>,
-    /// Entries that were added and have neither been taken out nor run to their end.
-    owed: GilCell<usize>,
-    /// Threads that use the timer without the GIL.
-    outside: GilCell<usize>,
+    uses: GilCell<Uses>,
     /// The `Timer` object is gone.
     is_unheld: GilCell<bool>,
+}
+
+/// What may still call something for a timer.
+#[derive(Default, Clone, Copy)]
+pub(super) struct Uses {
+    /// Entries that were added and have neither been taken out nor run to their end.
+    pub(super) owed: usize,
+    /// Threads that use the timer without the GIL.
+    pub(super) outside: usize,
 }
 
 /// A thread may use the timer without the GIL while this lives. Made and dropped with the GIL held.
@@ -33,8 +39,9 @@ impl Callees {
         Self { on_error: OnError::new(on_error), target: GilCell::new(target), ..Self::default() }
     }
 
-    pub(super) fn on_error<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
-        self.on_error.get(py)
+    /// As [`OnError::get`].
+    pub(super) fn on_error<'py>(&self, py: Python<'py>, is_hidden: bool) -> Option<Bound<'py, PyAny>> {
+        self.on_error.get(py, is_hidden)
     }
 
     /// Where callbacks run; once the timer has let go of its executor, nothing is left to run.
@@ -45,17 +52,17 @@ impl Callees {
     /// So many entries were added.
     #[inline]
     pub(super) fn owe(&self, py: Python<'_>, count: usize) {
-        self.owed.with(py, |owed| *owed += count);
+        self.uses.with(py, |uses| uses.owed += count);
     }
 
     /// So many entries have been taken out, or have run to their end, and the timer calls nothing for them any more.
     /// May run destructors: no native lock may be held.
     #[inline]
     pub(super) fn settle(&self, py: Python<'_>, count: usize) {
-        let owed = self.owed.with(py, |owed| {
-            debug_assert!(*owed >= count, "more was settled than owed");
-            *owed -= count;
-            *owed
+        let owed = self.uses.with(py, |uses| {
+            debug_assert!(uses.owed >= count, "more was settled than owed");
+            uses.owed -= count;
+            uses.owed
         });
         if owed == 0 && count > 0 && self.is_unheld.with(py, |is_unheld| *is_unheld) {
             self.let_go(py);
@@ -65,7 +72,7 @@ impl Callees {
     /// The `Timer` object is gone: with the last entry the timer lets go of what it calls, as no object shows it any more.
     pub(super) fn unhold(&self, py: Python<'_>) {
         self.is_unheld.with(py, |is_unheld| *is_unheld = true);
-        if self.owed.with(py, |owed| *owed) == 0 {
+        if self.uses(py).owed == 0 {
             self.let_go(py);
         }
     }
@@ -80,18 +87,17 @@ impl Callees {
     /// This thread is about to use the timer without the GIL.
     #[must_use]
     pub(super) fn enter_outside<'py>(&self, py: Python<'py>) -> Outside<'_, 'py> {
-        self.outside.with(py, |outside| *outside += 1);
+        self.uses.with(py, |uses| uses.outside += 1);
         Outside { callees: self, py }
     }
 
-    /// How much is owed.
-    pub(super) fn owed(&self, visit: &PyVisit<'_>) -> usize {
-        self.owed.visit(visit, |owed| *owed)
+    pub(super) fn uses(&self, py: Python<'_>) -> Uses {
+        self.uses.with(py, |uses| *uses)
     }
 
-    /// Whether a thread uses the timer without the GIL.
-    pub(super) fn is_used_outside(&self, visit: &PyVisit<'_>) -> bool {
-        self.outside.visit(visit, |outside| *outside > 0)
+    /// As [`Callees::uses`], for the collector.
+    pub(super) fn uses_seen(&self, visit: &PyVisit<'_>) -> Uses {
+        self.uses.visit(visit, |uses| *uses)
     }
 
     pub(super) fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
@@ -120,13 +126,14 @@ impl OnError {
         })))
     }
 
-    /// What to call; `None` also if the collector is about to clear it.
-    pub(super) fn get<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
+    /// What to call; `None` also if the collector is about to clear it. What is hidden from the collector now is not cleared,
+    /// although its weak references may be gone: a destructor may have brought the timer back.
+    pub(super) fn get<'py>(&self, py: Python<'py>, is_hidden: bool) -> Option<Bound<'py, PyAny>> {
         let (object, watch) = self.0.with(py, |callee| {
             let Callee { object, watch } = callee.as_ref()?;
             Some((object.clone_ref(py), watch.as_ref().map(|watch| watch.clone_ref(py))))
         })?;
-        let is_whole = watch.is_none_or(|watch| watch.bind(py).upgrade().is_some());
+        let is_whole = is_hidden || watch.is_none_or(|watch| watch.bind(py).upgrade().is_some());
         is_whole.then(|| object.into_bound(py))
     }
 
@@ -143,6 +150,6 @@ impl OnError {
 
 impl Drop for Outside<'_, '_> {
     fn drop(&mut self) {
-        self.callees.outside.with(self.py, |outside| *outside -= 1);
+        self.callees.uses.with(self.py, |uses| uses.outside -= 1);
     }
 }

@@ -2,9 +2,9 @@
 //!
 //! `border` has the locks and the GIL, `fork` which process a timer belongs to, `gil` what the GIL guards, `args`, `arrow` and
 //! `settings` what comes in, `shared` what a timer, its tasks and its threads have in common, `callees` what a timer may still
-//! call and what the garbage collector sees of that, `task`, `content` and `batch` what is scheduled, `run` and `worker` what runs it, `timer`, `system` and `manual`
-//! the classes, `sight` what they show, `recording` what they record and how it is replayed, `gate` and `exit` how they
-//! end.
+//! call and what the garbage collector sees of that, `task`, `content` and `batch` what is scheduled, `run` and `worker` what
+//! runs it, `timer`, `system` and `manual` the classes, `sight` what they show, `recording` what they record and how it is
+//! replayed, `gate` and `exit` how they end.
 
 #![expect(clippy::unused_self, reason = "Python calls a method with self, used or not")]
 

@@ -290,10 +290,14 @@ impl DelayedOperationPurgatory {
         self.unfinished.visit(&visit, |list| visit.call(list))
     }
 
-    /// For what else cannot be cleared: a method of the purgatory itself, which it was given as `on_error`.
+    /// For what else cannot be cleared: a method of the purgatory itself, which it was given as `on_error`. What it has not
+    /// shown it keeps.
     fn __clear__(&self, py: Python<'_>) {
-        if let Some(made) = self.made.get() {
-            made.core.home.on_error.let_go(py);
+        if let Some(Made { core, .. }) = self.made.get()
+            && core.delayed() == 0
+            && Core::is_quiet(core.arc())
+        {
+            core.home.on_error.let_go(py);
         }
         let unfinished = self.unfinished.with(py, Option::take);
         drop(unfinished);

@@ -13,7 +13,7 @@ use pyo3::types::PyTuple;
 
 use super::batch::TaskBatch;
 use super::border::{self, OfProcess};
-use super::callees::Callees;
+use super::callees::{Callees, Uses};
 use super::errors;
 use super::fork::fork_epoch;
 use super::gil::GilCell;
@@ -131,8 +131,8 @@ impl Shared {
 
     /// For the garbage collector: the timer's lock, if all that is owed is pending there, and only a call of the timer could
     /// change that. The same answer throughout a collection; `docs/concurrency.md` says why.
-    fn idle_state(&self, visit: &PyVisit<'_>) -> Option<MutexGuard<'_, State<Task>>> {
-        if self.hides_pending() || self.is_forked() || self.callees.is_used_outside(visit) {
+    fn idle_state(&self, uses: Uses) -> Option<MutexGuard<'_, State<Task>>> {
+        if self.hides_pending() || self.is_forked() || uses.outside > 0 {
             return None;
         }
         let state = self.timer.state().try_lock()?;
@@ -141,19 +141,29 @@ impl Shared {
             Driver::Manual => state.schedule.wheel.slab.len(),
             _ => state.schedule.len(),
         };
-        (pending == self.callees.owed(visit)).then_some(state)
+        (pending == uses.owed).then_some(state)
     }
 
     /// Shows the garbage collector what the timer refers to, as far as only calls of the timer can use it.
     pub(super) fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
-        if self.callees.owed(visit) == 0 {
+        let uses = self.callees.uses_seen(visit);
+        if uses.owed == 0 {
             return self.callees.visit(visit);
         }
-        let Some(state) = self.idle_state(visit) else { return Ok(()) };
+        let Some(state) = self.idle_state(uses) else { return Ok(()) };
         self.callees.visit(visit)?;
         // Each entry is a reference of its own, those of one batch too.
         let pages = (0..).map_while(|page| state.schedule.page(page));
         pages.flatten().try_for_each(|(_, _, task)| visit.call(task))
+    }
+
+    /// The collector clears the `Timer` object. That may be garbage while the timer still owes a call: then the timer keeps
+    /// what it has not shown.
+    pub(super) fn clear(&self, py: Python<'_>) {
+        let uses = self.callees.uses(py);
+        if uses.owed == 0 || self.idle_state(uses).is_some() {
+            self.callees.let_go(py);
+        }
     }
 
     pub(super) fn error(&self, py: Python<'_>, error: &crate::error::Error) -> PyErr {
@@ -162,7 +172,8 @@ impl Shared {
 
     /// Tells the user of an exception that nobody else will see (T10).
     pub(super) fn report(&self, py: Python<'_>, task: &Bound<'_, PyAny>, error: PyErr) {
-        report(py, self.callees.on_error(py).as_ref(), task, error);
+        let is_hidden = self.hides_pending() && self.callees.uses(py).owed > 0;
+        report(py, self.callees.on_error(py, is_hidden).as_ref(), task, error);
     }
 
     /// Takes tasks out that the executor refused, and tells the user once for each, or once for a batch.

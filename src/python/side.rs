@@ -122,7 +122,7 @@ impl<'py> Side<'py> {
         let op = op.bind(self.py).as_any();
         match home {
             Some(home) if home.has_on_error => {
-                super::shared::report(self.py, home.on_error.get(self.py).as_ref(), op, error);
+                super::shared::report(self.py, home.on_error.get(self.py, false).as_ref(), op, error);
             }
             Some(home) => home.shared.report(self.py, op, error),
             None => super::shared::report(self.py, None, op, error),

@@ -270,7 +270,7 @@ impl Timer {
     /// For what else cannot be cleared: a method of the timer itself, which it was given as `on_error`.
     fn __clear__(&self, py: Python<'_>) {
         if let Some(made) = self.made.get() {
-            made.shared.callees.let_go(py);
+            made.shared.clear(py);
         }
         let unfinished = self.unfinished.with(py, Option::take);
         drop(unfinished);

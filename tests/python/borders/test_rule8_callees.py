@@ -297,3 +297,71 @@ assert heard == [("whole", "by hand")], heard
 wait_until(lambda: (gc.collect(), gone())[1] is None, limit=5, what="the owner to go")
 """
     )
+
+
+OWN_CYCLES = {
+    "SystemTimer": "class Mine(SystemTimer): pass",
+    "DelayedOperationPurgatory": "class Mine(DelayedOperationPurgatory): pass",
+}
+
+
+@pytest.mark.parametrize("kind", OWN_CYCLES)
+def test_on_error_is_kept_when_the_timer_is_cleared_before_it_is_empty__rule8_T11(kind):
+    """The object is garbage by a cycle of its own, and the collector clears it; what is pending still reports."""
+    run_script(
+        OWNER
+        + f"""
+from tickwheel import DelayedOperation, DelayedOperationPurgatory
+
+class Fails(DelayedOperation):
+    def try_complete(self):
+        return False
+
+    def on_complete(self):
+        fail("late")
+
+{OWN_CYCLES[kind]}
+
+def on_error(task, error):
+    heard.append(str(error))
+
+def plant():
+    mine = Mine("x", on_error=on_error)
+    mine.me = mine
+    if {kind!r} == "SystemTimer":
+        mine.after(150, fail, "late")
+    else:
+        mine.try_complete_else_watch(Fails(150), ["key"])
+    return weakref.ref(mine)
+
+gone = plant()
+wait_until(lambda: (gc.collect(), gone())[1] is None, limit=3, what="the object to go")
+wait_until(lambda: heard)
+assert heard == ["late"]
+"""
+    )
+
+
+def test_on_error_hears_of_what_a_destructor_of_its_garbage_added__rule8_T10():
+    """The destructor brings owner and timer back to life, after the collector has taken the weak references away."""
+    run_script(
+        OWNER
+        + """
+class Late(Owner):
+    def __del__(self):
+        if not again:
+            again.append(self)
+            self.timer.after(50, fail, "added by the destructor")
+
+again = []
+
+def plant():
+    Late("by_lambda")
+
+plant()
+gc.collect()
+wait_until(lambda: heard)
+assert heard == [("whole", "added by the destructor")], heard
+again[0].timer.shutdown()
+"""
+    )
