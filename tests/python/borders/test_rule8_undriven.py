@@ -263,3 +263,23 @@ gc.collect()
 assert [one() is None for one in gone] == [True, True, False]
 """
     )
+
+
+def test_nothing_is_shown_while_a_thread_uses_the_timer_without_the_gil__rule8():
+    """It may take the lock at any moment, between the two looks of a collection too."""
+    run_script(
+        """
+on_error = lambda *_: None
+timer = SystemTimer("x", reaper=False, on_error=on_error)
+task = timer.after(3_600_000, nop)
+shown = lambda: {id(one) for one in gc.get_referents(timer)} & {id(task), id(on_error)}
+assert shown() == {id(task), id(on_error)}
+driver = threading.Thread(target=timer.advance_clock, args=(3_600_000,))
+driver.start()
+wait_until(lambda: shown() == set(), limit=5, what="the driver to be outside")
+timer.after(0, nop)
+driver.join()
+wait_until(lambda: shown() == {id(task), id(on_error)}, limit=5, what="all to be shown again")
+timer.shutdown()
+"""
+    )
