@@ -155,18 +155,18 @@ def test_what_was_released_without_a_reaper_still_runs_although_only_it_reaches_
         + """
 running, gate = threading.Event(), threading.Event()
 
+def first():  # while it runs, nothing but what was released refers to the owner
+    running.set()
+    gate.wait(20)
+
 class Owner:
     def __init__(self):
         self.state = "whole"
         self.timer = SystemTimer("x", reaper=False, on_error=lambda task, error: heard.append(self.state))
-        self.timer.after(0, self.first)
+        self.timer.after(0, first)
         self.timer.after(0, self.second)
         self.timer.after(60_000, self.second)
         self.timer.advance_clock(1000)
-
-    def first(self):
-        running.set()
-        gate.wait(20)
 
     def second(self):
         ran.append(self.state)
