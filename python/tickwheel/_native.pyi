@@ -225,8 +225,8 @@ class SystemTimer(Timer):
     True
     """
 
-    def __new__(
-        cls,
+    def __init__(
+        self,
         name: str,
         tick_ms: int = 1,
         wheel_size: int | Sequence[int] = 20,
@@ -238,7 +238,7 @@ class SystemTimer(Timer):
         slack_us: int = 100,
         max_pending: int | None = None,
         on_error: Callable[[Any, BaseException], object] | None = None,
-    ) -> Self: ...
+    ) -> None: ...
     def advance_clock(self, timeout_ms: float) -> bool:
         """Only with `reaper=False`: wait at most so long for something to do, and do it.
 
@@ -262,8 +262,8 @@ class ManualTimer(Timer):
     1
     """
 
-    def __new__(
-        cls,
+    def __init__(
+        self,
         name: str = "manual",
         *,
         tick_ms: int = 1,
@@ -272,7 +272,7 @@ class ManualTimer(Timer):
         precision: Literal["exact", "tick"] = "exact",
         max_pending: int | None = None,
         on_error: Callable[[Any, BaseException], object] | None = None,
-    ) -> Self: ...
+    ) -> None: ...
     def advance(self, ms: float) -> int:
         """Move the clock by `ms`, running what comes due on the way; returns how many tasks ran.
 
@@ -376,14 +376,14 @@ class DelayedOperationPurgatory:
     `DelayedOperation` for an example.
     """
 
-    def __new__(
-        cls,
+    def __init__(
+        self,
         name: str,
         timer: Timer | None = None,
         timer_enabled: bool = True,
         *,
         on_error: Callable[[Any, BaseException], object] | None = None,
-    ) -> Self: ...
+    ) -> None: ...
     @property
     def name(self) -> str: ...
     @property

@@ -117,12 +117,11 @@ impl<K: Kind> Purgatory<K> {
         }
     }
 
-    /// Whether no deadline can come, and no operation is ending. For the garbage collector, so it takes no lock; it changes
-    /// only with the GIL held.
+    /// Whether no operation is ending. For the garbage collector, so it takes no lock; it changes only with the GIL held.
     #[cfg(feature = "python")]
     pub(crate) fn is_quiet(this: &std::sync::Arc<Self>) -> bool {
         let holders = 1 + this.counters.waiting();
-        this.delayed() == 0 && std::sync::Arc::strong_count(this) as u64 == holders
+        std::sync::Arc::strong_count(this) as u64 == holders
     }
 
     /// Operations on the timer.

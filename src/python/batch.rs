@@ -114,7 +114,7 @@ impl TaskBatch {
             let mut tasks: Vec<_> = delays_us.iter().map(|_| batch.clone().into_any().unbind()).collect();
             left -= tasks.len();
             let mut wakes = false;
-            let mut state = border::lock(py, shared.timer.state());
+            let mut state = shared.state(py);
             state.reserve(left);
             let handles: Vec<_> = delays_us
                 .iter()
@@ -126,6 +126,7 @@ impl TaskBatch {
                     Some(handle)
                 })
                 .collect();
+            shared.callees.owe(py, handles.len());
             batch.get().cell.with(py, |content| content.handles.extend(handles));
             drop(state);
             shared.timer.wake_if(wakes);
@@ -137,7 +138,7 @@ impl TaskBatch {
 
     /// Checks the whole batch, and keeps room for it. The instant from which its delays count.
     fn reserve(py: Python<'_>, shared: &Shared, delays_us: &[u64]) -> Result<Due, Error> {
-        let mut state = border::lock(py, shared.timer.state());
+        let mut state = shared.state(py);
         let clock = shared.timer.clock();
         let longest_us = delays_us.iter().copied().max().unwrap_or(0);
         let due = state.admit(clock, When::AfterUs(longest_us), delays_us.len())?;
@@ -169,6 +170,7 @@ impl TaskBatch {
             });
             self.shared.timer.settle(state);
             self.left_timer(py, tasks.len());
+            self.shared.callees.settle(py, tasks.len());
             count += tasks.len();
         }
         Ok(count)

@@ -7,10 +7,11 @@
 use std::cell::Cell;
 use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use pyo3::prelude::*;
 
+use super::fork::fork_epoch;
 use crate::sync::{Mutex, MutexGuard, PlainGuard, PlainMutex};
 
 /// Takes a native lock with the GIL held: tries; if it is taken, waits for it detached, lets it go again, and tries once
@@ -34,22 +35,6 @@ pub(super) fn lock_plain<'a, T: Send>(py: Python<'_>, mutex: &'a PlainMutex<T>) 
         }
         py.detach(|| drop(mutex.lock()));
     }
-}
-
-/// Counts forks, in the child. A timer that was made before the last fork belongs to the parent.
-static FORKS: AtomicU32 = AtomicU32::new(0);
-
-/// The number of forks between the first process and this one.
-pub(super) fn fork_epoch() -> u32 {
-    // Relaxed: it changes only in the child of a fork, while that has a single thread.
-    FORKS.load(Ordering::Relaxed)
-}
-
-/// Registered with `os.register_at_fork`.
-#[pyfunction]
-pub(super) fn _after_fork_in_child() {
-    FORKS.fetch_add(1, Ordering::Relaxed);
-    super::exit::after_fork();
 }
 
 /// What belongs to one process.

@@ -13,8 +13,9 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyList};
 
-use super::border::{Own, fork_epoch};
+use super::border::Own;
 use super::errors;
+use super::fork::fork_epoch;
 use super::shared::Shared;
 use super::worker::Target;
 
@@ -47,7 +48,7 @@ pub(super) fn register(py: Python<'_>, id: u64, shared: &Arc<Shared>, thread: &B
     if EXITED.load(Ordering::Relaxed) {
         return Err(errors::closed(py, &shared.name));
     }
-    if matches!(shared.target, Target::Pool(_)) {
+    if matches!(shared.callees.target(py), Target::Pool(_)) {
         before_pools_close(py)?;
     }
     let entry = Live { shared: Own::new(Arc::clone(shared)), thread: thread.clone().unbind() };
@@ -79,7 +80,8 @@ pub(super) fn _shutdown_at_exit(py: Python<'_>) -> PyResult<()> {
     EXITED.store(true, Ordering::Relaxed);
     let stopped = stop(py, |_| true);
     end_calls(py);
-    stopped
+    // A callback whose wait was interrupted may have ended since. Its thread ends now, and is not to meet the end of Python.
+    stopped.or_else(|error| join_idle(py).and(Err(error)))
 }
 
 /// Daemon threads go on while the interpreter finalizes, until they want the GIL: then it ends them, by unwinding their
@@ -156,22 +158,51 @@ fn before_pools_close(py: Python<'_>) -> PyResult<()> {
 
 #[pyfunction]
 fn _shutdown_pool_timers_at_exit(py: Python<'_>) -> PyResult<()> {
-    stop(py, |shared| matches!(shared.target, Target::Pool(_)))
+    stop(py, |shared| matches!(shared.callees.target(py), Target::Pool(_)))
 }
 
+/// Stops the timers that this concerns: all are closed and drained before the first is waited for, so that a wait that is
+/// interrupted leaves no timer running. Each interrupt ends one wait; the last one is raised when all have been tried.
 fn stop(py: Python<'_>, concerns: impl Fn(&Shared) -> bool) -> PyResult<()> {
+    let mut result = Ok(());
+    let mut keep = |tried: PyResult<()>| {
+        if let Err(error) = tried {
+            if let Err(earlier) = std::mem::replace(&mut result, Ok(())) {
+                error.set_context(py, Some(earlier));
+            }
+            result = Err(error);
+        }
+    };
+    let mut stopped = Vec::new();
     for entry in live(py)?.copy()?.values() {
         let entry = entry.cast_into::<Live>()?;
         let shared = &entry.get().shared;
         if !shared.is_forked() && concerns(shared) {
             shared.end_threads(py);
             drop(shared.drain(py));
-            shared.wait_idle(py, u64::MAX)?;
-            join(entry.get().thread.bind(py))?;
+            stopped.push(entry);
         }
     }
+    for entry in &stopped {
+        let Live { shared, thread } = entry.get();
+        // A thread that did not get idle would not end either.
+        keep(shared.wait_idle(py, u64::MAX).and_then(|_| join(thread.bind(py))));
+    }
     let ending = ending(py)?;
-    ending.get_slice(0, ending.len()).iter().try_for_each(|thread| join(&thread))
+    ending.get_slice(0, ending.len()).iter().for_each(|thread| keep(join(&thread)));
+    result
+}
+
+/// Joins the threads that have nothing left to run.
+fn join_idle(py: Python<'_>) -> PyResult<()> {
+    for entry in live(py)?.copy()?.values() {
+        let entry = entry.cast_into::<Live>()?;
+        let Live { shared, thread } = entry.get();
+        if !shared.is_forked() && shared.wait_idle(py, 0)? {
+            join(thread.bind(py))?;
+        }
+    }
+    Ok(())
 }
 
 /// Waits for a thread, detached; in the child of a fork it is over already.

@@ -7,15 +7,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyList;
+use pyo3::types::{PyDict, PyList, PyTuple};
 
 use super::args;
-use super::border::{self, Own};
+use super::border::Own;
 use super::errors;
 use super::gil::GilCell;
 use super::run::{self, Line};
 use super::settings::{self, Settings, WheelSettings};
-use super::shared::{Inside, Shared};
+use super::share::Share;
+use super::shared::{Driver, Inside, Shared};
 use super::timer::Timer;
 use super::worker::Target;
 use crate::clock::{Clock, LIMIT_MS};
@@ -36,7 +37,6 @@ use crate::executor::Released;
 /// 1
 #[pyclass(frozen, extends = Timer, subclass, module = "tickwheel.testing")]
 pub(super) struct ManualTimer {
-    shared: Own<Shared>,
     is_advancing: AtomicBool,
     /// Released and not yet run: what a `KeyboardInterrupt` left behind.
     line: GilCell<Line>,
@@ -44,17 +44,26 @@ pub(super) struct ManualTimer {
 
 #[pymethods]
 impl ManualTimer {
+    /// Takes whatever the `__init__` of a subclass takes; ours fills it in.
     #[new]
     #[pyo3(
-        signature = (
-            name=None, *, tick_ms=None, wheel_size=None, start_ms=None, precision=None, max_pending=None, on_error=None
-        ),
+        signature = (*_args, **_kwargs),
         text_signature = "(name='manual', *, tick_ms=1, wheel_size=20, start_ms=0, precision='exact', \
             max_pending=None, on_error=None)"
     )]
+    fn new(_args: &Bound<'_, PyTuple>, _kwargs: Option<&Bound<'_, PyDict>>) -> PyClassInitializer<Self> {
+        let manual = Self { is_advancing: AtomicBool::new(false), line: GilCell::default() };
+        PyClassInitializer::from(Timer::empty()).add_subclass(manual)
+    }
+
+    #[pyo3(
+        signature = (
+            name=None, *, tick_ms=None, wheel_size=None, start_ms=None, precision=None, max_pending=None, on_error=None
+        )
+    )]
     #[expect(clippy::too_many_arguments, reason = "they are the keyword arguments of the Python class")]
-    fn new<'py>(
-        py: Python<'py>,
+    fn __init__<'py>(
+        slf: &Bound<'py, Self>,
         name: Option<&Bound<'py, PyAny>>,
         tick_ms: Option<&Bound<'py, PyAny>>,
         wheel_size: Option<&Bound<'py, PyAny>>,
@@ -62,39 +71,39 @@ impl ManualTimer {
         precision: Option<&Bound<'py, PyAny>>,
         max_pending: Option<&Bound<'py, PyAny>>,
         on_error: Option<&Bound<'py, PyAny>>,
-    ) -> PyResult<PyClassInitializer<Self>> {
+    ) -> PyResult<()> {
+        let (py, base) = (slf.py(), slf.as_super().get());
+        base.check_new()?;
         let clock = Clock::manual(start_ms.map_or(Ok(0), settings::start_ms)?);
         let manual = "manual".into_pyobject(py)?.into_any();
         let name = name.unwrap_or(&manual);
         let wheel = WheelSettings { tick_ms, wheel_size, precision, slack_us: None };
         let settings = Settings { name, wheel, max_pending, on_error };
-        let shared = Arc::new(settings.build(clock, Target::Own)?);
-        let manual = Self {
-            shared: Own::new(Arc::clone(&shared)),
-            is_advancing: AtomicBool::new(false),
-            line: GilCell::default(),
-        };
-        Ok(PyClassInitializer::from(Timer::new(py, &shared)?).add_subclass(manual))
+        let shared = Arc::new(settings.build(clock, Driver::Manual, Target::Own)?);
+        let share = Share::new(py, &shared)?;
+        base.initialize(Own::new(shared), share)
     }
 
     /// Move the clock by `ms`, running what comes due on the way; returns how many tasks ran.
     ///
     /// Errors: `ValueError` for a negative time, `RuntimeError` for an advance inside an advance.
     #[pyo3(signature = (ms))]
-    fn advance(&self, ms: &Bound<'_, PyAny>) -> PyResult<usize> {
+    fn advance(slf: &Bound<'_, Self>, ms: &Bound<'_, PyAny>) -> PyResult<usize> {
+        let drive = Drive::of(slf)?;
         let by = args::ms(ms, "ms")?;
         if by.0 < 0.0 {
             return Err(PyValueError::new_err(format!("a clock never goes back, got {} ms: pass 0 or more", by.0)));
         }
-        let now_us = self.shared.timer.clock().now_us();
-        self.advance_until(ms.py(), now_us.saturating_add(by.to_us()))
+        let now_us = drive.shared.timer.clock().now_us();
+        drive.advance_until(ms.py(), now_us.saturating_add(by.to_us()))
     }
 
     /// Move the clock to this instant; as `advance`.
     #[pyo3(signature = (now_ms))]
-    fn advance_to(&self, now_ms: &Bound<'_, PyAny>) -> PyResult<usize> {
+    fn advance_to(slf: &Bound<'_, Self>, now_ms: &Bound<'_, PyAny>) -> PyResult<usize> {
+        let drive = Drive::of(slf)?;
         let to = args::ms(now_ms, "now_ms")?;
-        let now_us = self.shared.timer.clock().now_us();
+        let now_us = drive.shared.timer.clock().now_us();
         if to.to_us() < now_us || to.0 < 0.0 {
             return Err(PyValueError::new_err(format!(
                 "a clock never goes back, got {} ms where it reads {} ms: pass a later instant",
@@ -102,17 +111,18 @@ impl ManualTimer {
                 now_us as f64 / 1000.0
             )));
         }
-        self.advance_until(now_ms.py(), to.to_us())
+        drive.advance_until(now_ms.py(), to.to_us())
     }
 
     /// Move the clock to the next bucket or instant, a cascade included; `False` if nothing is pending.
-    fn run_next(&self, py: Python<'_>) -> PyResult<bool> {
-        let _token = self.start(py)?;
-        if self.run_line(py)? > 0 {
+    fn run_next(slf: &Bound<'_, Self>) -> PyResult<bool> {
+        let (py, drive) = (slf.py(), Drive::of(slf)?);
+        let _token = drive.start(py)?;
+        if drive.run_line(py)? > 0 {
             return Ok(true);
         }
-        let Some(event_us) = self.next_event_us(py) else { return Ok(false) };
-        self.step_to(py, event_us)?;
+        let Some(event_us) = drive.next_event_us(py) else { return Ok(false) };
+        drive.step_to(py, event_us)?;
         Ok(true)
     }
 
@@ -123,16 +133,16 @@ impl ManualTimer {
     #[pyo3(signature = (timeout_ms=None))]
     fn shutdown<'py>(slf: &Bound<'py, Self>, timeout_ms: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyList>> {
         timeout_ms.map(|timeout_ms| args::ms(timeout_ms, "timeout_ms")).transpose()?;
-        let (py, this, base) = (slf.py(), slf.get(), slf.as_super().get());
-        let shared = &*this.shared;
+        let (py, drive, base) = (slf.py(), Drive::of(slf)?, slf.as_super().get());
+        let shared = drive.shared;
         shared.check_process(py)?;
         if let Some(done) = base.unfinished_list(py) {
             return Ok(done);
         }
-        py.detach(|| shared.timer.close());
+        shared.detach(py, || shared.timer.close());
         // Inside a callback it runs nothing: what has not started is still pending.
-        let result = match this.token(py) {
-            Ok(_token) => this.run_line(py).and_then(|_| this.step_to(py, shared.timer.clock().now_us())).map(drop),
+        let result = match drive.token(py) {
+            Ok(_token) => drive.run_line(py).and_then(|_| drive.step_to(py, shared.timer.clock().now_us())).map(drop),
             Err(_) => Ok(()),
         };
         let unfinished = base.keep_unfinished(py)?;
@@ -149,7 +159,17 @@ impl Drop for Token<'_> {
     }
 }
 
-impl ManualTimer {
+/// A timer that was initialized, and how far it is.
+struct Drive<'a> {
+    shared: &'a Shared,
+    manual: &'a ManualTimer,
+}
+
+impl<'a> Drive<'a> {
+    fn of(timer: &'a Bound<'_, ManualTimer>) -> PyResult<Self> {
+        Ok(Self { shared: timer.as_super().get().shared()?, manual: timer.get() })
+    }
+
     fn start(&self, py: Python<'_>) -> PyResult<Token<'_>> {
         let token = self.token(py)?;
         if self.shared.lock(py)?.is_closed {
@@ -160,13 +180,13 @@ impl ManualTimer {
 
     fn token(&self, py: Python<'_>) -> PyResult<Token<'_>> {
         self.shared.check_process(py)?;
-        if self.is_advancing.swap(true, Ordering::Acquire) {
+        if self.manual.is_advancing.swap(true, Ordering::Acquire) {
             return Err(PyRuntimeError::new_err(format!(
                 "timer '{}' is advancing already: a callback can't move the clock that it runs on",
                 self.shared.name
             )));
         }
-        Ok(Token(&self.is_advancing))
+        Ok(Token(&self.manual.is_advancing))
     }
 
     fn advance_until(&self, py: Python<'_>, to_us: u64) -> PyResult<usize> {
@@ -187,46 +207,34 @@ impl ManualTimer {
     }
 
     fn next_event_us(&self, py: Python<'_>) -> Option<u64> {
-        py.detach(|| self.shared.timer.next_event_us())
+        self.shared.detach(py, || self.shared.timer.next_event_us())
     }
 
     /// Moves the clock to an instant at which something happens, and runs what is released there.
     fn step_to(&self, py: Python<'_>, now_us: u64) -> PyResult<usize> {
         let mut released = Vec::new();
-        py.detach(|| {
+        self.shared.detach(py, || {
             self.shared.timer.clock().set_us(now_us);
             self.shared.timer.advance(&mut |batch: Released| released.push(batch));
         });
-        self.line.with(py, |line| released.into_iter().for_each(|batch| line.append(batch)));
+        self.manual.line.with(py, |line| released.into_iter().for_each(|batch| line.append(batch)));
         self.run_line(py)
     }
 
     fn run_line(&self, py: Python<'_>) -> PyResult<usize> {
-        let _inside = Inside::enter(&self.shared);
-        let mut line = self.line.with(py, std::mem::take);
+        let _inside = Inside::enter(self.shared);
+        let mut line = self.manual.line.with(py, std::mem::take);
         let mut count = 0;
-        while let Some(unit) = run::next_unit(py, &self.shared, &mut line, None, 0) {
+        while let Some(unit) = run::next_unit(py, self.shared, &mut line, None, 0) {
             count += unit.len();
-            let result = run::run(py, &self.shared, &unit, true);
+            let result = run::run(py, self.shared, &unit, true);
             self.shared.check_process(py)?; // the callback may have forked, and this may be the child
-            run::finish(py, &self.shared, unit.len());
+            run::finish(py, self.shared, unit.len());
             if let Err(error) = result {
-                self.line.with(py, |kept| *kept = line);
+                self.manual.line.with(py, |kept| *kept = line);
                 return Err(error);
             }
         }
         Ok(count)
-    }
-}
-
-impl Drop for ManualTimer {
-    fn drop(&mut self) {
-        // Nobody can move its clock any more, so what is pending can never run.
-        if !self.shared.is_forked() {
-            border::attach(|py| {
-                py.detach(|| self.shared.timer.close());
-                drop(self.shared.drain(py));
-            });
-        }
     }
 }

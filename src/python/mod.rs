@@ -1,9 +1,10 @@
 //! The bindings: `tickwheel._native`. The eight border rules they keep are in `docs/design.md`.
 //!
-//! `border` has the locks and the GIL, `gil` what the GIL guards, `args`, `arrow` and `settings` what comes in, `shared` what a timer, its tasks and its threads
-//! have in common, `task`, `content` and `batch` what is scheduled, `run` and `worker` what runs it, `timer`, `system` and `manual`
-//! the classes, `sight` what they show, `recording` what they record and how it is replayed, `gate` and `exit` how they
-//! end.
+//! `border` has the locks and the GIL, `fork` which process a timer belongs to, `gil` what the GIL guards, `args`, `arrow` and
+//! `settings` what comes in, `shared` what a timer, its tasks and its threads have in common, `callees` what a timer may still
+//! call and what the garbage collector sees of that, `task`, `content` and `batch` what is scheduled, `run` and `worker` what
+//! runs it, `timer`, `system` and `manual` the classes, `sight` what they show, `recording` what they record and how it is
+//! replayed, `gate` and `exit` how they end.
 
 #![expect(clippy::unused_self, reason = "Python calls a method with self, used or not")]
 
@@ -11,9 +12,11 @@ mod args;
 mod arrow;
 mod batch;
 mod border;
+mod callees;
 mod content;
 mod errors;
 mod exit;
+mod fork;
 mod gate;
 mod gil;
 mod keys;
@@ -54,8 +57,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("_ending", PyList::empty(py))?;
     let at_exit = wrap_pyfunction!(exit::_shutdown_at_exit, module)?;
     py.import("atexit")?.call_method1("register", (at_exit,))?;
-    let options = PyDict::new(py);
-    options.set_item("after_in_child", wrap_pyfunction!(border::_after_fork_in_child, module)?)?;
-    py.import("os")?.getattr("register_at_fork")?.call((), Some(&options))?;
+    fork::watch()?;
     Ok(())
 }

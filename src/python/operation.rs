@@ -9,9 +9,9 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use super::args;
-use super::border::fork_epoch;
 use super::errors;
 use super::exit::Call;
+use super::fork::fork_epoch;
 use super::gil::GilCell;
 use super::shared::not_picklable;
 use super::side::{PyOperations, Side};
@@ -101,7 +101,7 @@ impl DelayedOperation {
                 "lock must have acquire(blocking) and release(), got {given}: pass a threading.RLock(), or leave it out"
             )));
         }
-        slf.as_super().get().initialize_expiry(py, delay, name)?;
+        TimerTask::initialize_expiry(slf.as_super(), delay, name)?;
         if let Some(lock) = lock {
             // Initialized twice, it keeps the first.
             let _ = slf.get().lock.set(lock.clone().unbind());

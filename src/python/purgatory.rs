@@ -1,15 +1,16 @@
 //! `DelayedOperationPurgatory`: where operations wait for an event on a key, or for their deadline.
 
 use std::collections::HashSet;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyDict, PyList, PyString, PyTuple};
 
 use super::args;
 use super::border::{Own, attach};
+use super::callees::OnError;
 use super::errors;
 use super::exit::Call;
 use super::gil::GilCell;
@@ -34,28 +35,42 @@ const MANY: usize = 16;
 /// `DelayedOperation` for an example.
 #[pyclass(frozen, subclass, weakref, module = "tickwheel")]
 pub(super) struct DelayedOperationPurgatory {
-    core: Own<Core>,
-    /// Held, so that it takes new deadlines.
-    timer: Py<Timer>,
-    owns_timer: bool,
+    /// Set by `__init__`.
+    made: OnceLock<Made>,
     /// What shutdown found waiting.
     unfinished: GilCell<Option<Py<PyList>>>,
 }
 
+/// What a purgatory consists of once it is initialized.
+struct Made {
+    core: Own<Core>,
+    /// Held, so that it takes new deadlines.
+    timer: Py<Timer>,
+    owns_timer: bool,
+}
+
 #[pymethods]
 impl DelayedOperationPurgatory {
+    /// Takes whatever the `__init__` of a subclass takes; ours fills it in.
     #[new]
     #[pyo3(
-        signature = (name, timer=None, timer_enabled=true, *, on_error=None),
+        signature = (*_args, **_kwargs),
         text_signature = "(name, timer=None, timer_enabled=True, *, on_error=None)"
     )]
-    fn new<'py>(
+    fn new(_args: &Bound<'_, PyTuple>, _kwargs: Option<&Bound<'_, PyDict>>) -> Self {
+        Self { made: OnceLock::new(), unfinished: GilCell::default() }
+    }
+
+    #[pyo3(signature = (name, timer=None, timer_enabled=true, *, on_error=None))]
+    fn __init__<'py>(
+        &self,
         name: &Bound<'py, PyAny>,
         timer: Option<&Bound<'py, PyAny>>,
         timer_enabled: bool,
         on_error: Option<&Bound<'py, PyAny>>,
-    ) -> PyResult<Self> {
+    ) -> PyResult<()> {
         let py = name.py();
+        self.check_new()?;
         let text = settings::text(name, "name", "it names the purgatory in errors, and its timer")?;
         if let Some(on_error) = on_error {
             args::callable(on_error, "on_error")?;
@@ -73,55 +88,55 @@ impl DelayedOperationPurgatory {
             options.set_item("on_error", on_error)?;
             py.get_type::<SystemTimer>().call((name,), Some(&options))?.cast_into::<Timer>()?
         };
-        let shared = timer.get().shared();
+        let shared = Arc::clone(timer.get().shared()?);
         shared.check_process(py)?;
         let home = Home {
             name: text,
             shared: Own::new(shared),
-            share: timer.get().share().clone_ref(py),
+            share: timer.get().share()?.clone_ref(py),
             timer_enabled,
-            on_error: on_error.map(|on_error| on_error.clone().unbind()),
+            on_error: OnError::new(on_error),
+            has_on_error: on_error.is_some(),
             keys: Arc::new(Keys::default()),
         };
         let core = Own::new(Arc::new(Core::new(home)));
-        Ok(Self { core, timer: timer.unbind(), owns_timer, unfinished: GilCell::default() })
+        // Another thread may have been faster.
+        self.made.set(Made { core, timer: timer.unbind(), owns_timer }).or_else(|_| self.check_new())
     }
 
     #[getter]
-    fn name(&self) -> &str {
-        &self.core.home.name
+    fn name(&self) -> PyResult<&str> {
+        Ok(&self.core()?.home.name)
     }
 
     /// The timer that its deadlines are on.
     #[getter]
-    fn timer<'py>(&self, py: Python<'py>) -> Bound<'py, Timer> {
-        self.timer.bind(py).clone()
+    fn timer<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, Timer>> {
+        Ok(self.made()?.timer.bind(py).clone())
     }
 
     /// Places on the lists of all keys: an operation under three keys has three [P4].
     #[getter]
     fn watched(&self, py: Python<'_>) -> PyResult<usize> {
-        self.check_process(py)?;
-        Ok(self.core.counts(&Side::new(py)).watched)
+        Ok(self.enter(py)?.counts(&Side::new(py)).watched)
     }
 
     /// Operations on the timer [P4].
     #[getter]
     fn num_delayed(&self, py: Python<'_>) -> PyResult<usize> {
-        self.check_process(py)?;
-        Ok(self.core.delayed())
+        Ok(self.enter(py)?.delayed())
     }
 
     /// What `shutdown` found waiting, in order of arrival; empty before it.
     #[getter]
-    fn unfinished<'py>(&self, py: Python<'py>) -> Bound<'py, PyList> {
-        self.unfinished_list(py).unwrap_or_else(|| PyList::empty(py))
+    fn unfinished<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        self.made()?;
+        Ok(self.unfinished_list(py).unwrap_or_else(|| PyList::empty(py)))
     }
 
     /// How many operations wait.
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
-        self.check_process(py)?;
-        Ok(self.core.counts(&Side::new(py)).waiting as usize)
+        Ok(self.enter(py)?.counts(&Side::new(py)).waiting as usize)
     }
 
     /// A purgatory is not a container: an empty one is true.
@@ -139,17 +154,17 @@ impl DelayedOperationPurgatory {
     #[pyo3(signature = (operation, keys))]
     fn try_complete_else_watch(&self, operation: &Bound<'_, PyAny>, keys: &Bound<'_, PyAny>) -> PyResult<bool> {
         let py = operation.py();
-        self.check_process(py)?;
+        let core = self.enter(py)?;
         let operation = operation.cast::<DelayedOperation>().map_err(|_| {
             let given = operation.get_type().name().map_or_else(|_| String::new(), |name| name.to_string());
             PyTypeError::new_err(format!("operation must be a DelayedOperation, got {given}: subclass that"))
         })?;
         operation.get().check_process(py)?;
         operation.as_super().get().delay(py)?;
-        let keys = self.hold(keys)?;
+        let keys = core.home.hold(keys)?;
         let Some(_call) = Call::enter(py) else { return Err(errors::exiting(py)) };
         let side = Side::new(py);
-        let watched = self.core.arc().try_complete_else_watch(&side, operation.as_unbound(), keys);
+        let watched = core.try_complete_else_watch(&side, operation.as_unbound(), keys);
         if side.exits() && purgatory::cancel(&side, operation.as_unbound()) {
             // Another operation's ending raised it; who gets an exception has nothing to cancel.
             operation.get().tell_cancelled(py)?;
@@ -159,7 +174,7 @@ impl DelayedOperationPurgatory {
             Refused::Waiting => PyValueError::new_err(
                 "this operation waits in a purgatory already: make a new one for each wait, or cancel() it first",
             ),
-            Refused::Closed => errors::purgatory_closed(py, self.name()),
+            Refused::Closed => errors::purgatory_closed(py, &core.home.name),
             Refused::Failed(error) => error,
         })
     }
@@ -170,11 +185,11 @@ impl DelayedOperationPurgatory {
     #[pyo3(signature = (key))]
     fn check_and_complete(&self, key: &Bound<'_, PyAny>) -> PyResult<usize> {
         let py = key.py();
-        self.check_process(py)?;
-        let Some(key) = self.core.home.keys.find(key)? else { return Ok(0) };
+        let core = self.enter(py)?;
+        let Some(key) = core.home.keys.find(key)? else { return Ok(0) };
         let Some(_call) = Call::enter(py) else { return Ok(0) };
         let side = Side::new(py);
-        let count = self.core.arc().check_and_complete(&side, &key);
+        let count = core.check_and_complete(&side, &key);
         side.over(count)
     }
 
@@ -184,9 +199,9 @@ impl DelayedOperationPurgatory {
     #[pyo3(signature = (key))]
     fn cancel_for_key<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
         let py = key.py();
-        self.check_process(py)?;
-        let Some(key) = self.core.home.keys.find(key)? else { return Ok(PyList::empty(py)) };
-        listed(py, self.core.cancel_for_key(&Side::new(py), &key))
+        let core = self.enter(py)?;
+        let Some(key) = core.home.keys.find(key)? else { return Ok(PyList::empty(py)) };
+        listed(py, core.cancel_for_key(&Side::new(py), &key))
     }
 
     /// Watch `operation` and wait for it, from asyncio: `True` if it completed in time, `False` if it expired.
@@ -206,8 +221,7 @@ impl DelayedOperationPurgatory {
     /// Counters: `waiting`, `delayed`, `watched`, `keys`, `completed`, `expired`, `cancelled`, and `waited_ms`: how
     /// long those that completed or expired have waited, taken together.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        self.check_process(py)?;
-        let counts = self.core.counts(&Side::new(py));
+        let counts = self.enter(py)?.counts(&Side::new(py));
         let stats = PyDict::new(py);
         stats.set_item("waiting", counts.waiting)?;
         stats.set_item("delayed", counts.delayed)?;
@@ -227,11 +241,11 @@ impl DelayedOperationPurgatory {
     #[pyo3(signature = (timeout_ms=None))]
     fn shutdown<'py>(&self, py: Python<'py>, timeout_ms: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyList>> {
         timeout_ms.map(|timeout_ms| args::ms(timeout_ms, "timeout_ms")).transpose()?;
-        self.check_process(py)?;
-        if self.owns_timer {
-            self.timer.bind(py).call_method1("shutdown", (timeout_ms,))?;
+        let (core, made) = (self.enter(py)?, self.made()?);
+        if made.owns_timer {
+            made.timer.bind(py).call_method1("shutdown", (timeout_ms,))?;
         }
-        let found = listed(py, self.core.close(&Side::new(py)))?;
+        let found = listed(py, core.close(&Side::new(py)))?;
         // What an earlier call found, or one that came in between, stays.
         let kept = self
             .unfinished
@@ -240,8 +254,9 @@ impl DelayedOperationPurgatory {
         Ok(kept.bind(py).get_slice(0, kept.bind(py).len()))
     }
 
-    fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
-        slf
+    fn __enter__(slf: Bound<'_, Self>) -> PyResult<Bound<'_, Self>> {
+        slf.get().made()?;
+        Ok(slf)
     }
 
     #[pyo3(signature = (exc_type, _exc, _traceback, /))]
@@ -251,7 +266,7 @@ impl DelayedOperationPurgatory {
         _exc: &Bound<'_, PyAny>,
         _traceback: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
-        if slf.get().core.home.shared.is_forked() && !exc_type.is_none() {
+        if slf.get().core()?.home.shared.is_forked() && !exc_type.is_none() {
             return Ok(()); // a child that leaves its parent's block by sys.exit gets its exit
         }
         slf.call_method0("shutdown").map(drop)
@@ -261,31 +276,80 @@ impl DelayedOperationPurgatory {
         Err(not_picklable("DelayedOperationPurgatory"))
     }
 
-    /// Operations that wait for a deadline are alive because they do, as pending tasks are (border rule 8); and then
-    /// `on_error` is needed too, as it is while one ends.
+    /// While an operation ends it may report to `on_error`, its own or the timer's; while a deadline is set, to its own (border
+    /// rule 8). Operations that wait for a deadline are alive because they do, as pending tasks are.
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        visit.call(&self.timer)?;
-        if Core::is_quiet(self.core.arc()) {
-            visit.call(&self.core.home.on_error)?;
+        if let Some(Made { core, timer, .. }) = self.made.get()
+            && Core::is_quiet(core.arc())
+        {
+            visit.call(timer)?;
+            if core.delayed() == 0 {
+                core.home.on_error.visit(&visit)?;
+            }
         }
         self.unfinished.visit(&visit, |list| visit.call(list))
     }
 
-    fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
-        let this = slf.get();
-        let class = slf.get_type().name()?;
-        if this.core.home.shared.is_forked() {
-            return Ok(format!("<{class} '{}' of the parent process>", this.name()));
+    /// For what else cannot be cleared: a method of the purgatory itself, which it was given as `on_error`. What it has not
+    /// shown it keeps.
+    fn __clear__(&self, py: Python<'_>) {
+        if let Some(Made { core, .. }) = self.made.get()
+            && core.delayed() == 0
+            && Core::is_quiet(core.arc())
+        {
+            core.home.on_error.let_go(py);
         }
-        Ok(format!("<{class} '{}' {} waiting>", this.name(), this.__len__(slf.py())?))
+        let unfinished = self.unfinished.with(py, Option::take);
+        drop(unfinished);
+    }
+
+    fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
+        let class = slf.get_type().name()?;
+        let Ok(core) = slf.get().core() else { return Ok(format!("<{class} not initialized>")) };
+        if core.home.shared.is_forked() {
+            return Ok(format!("<{class} '{}' of the parent process>", core.home.name));
+        }
+        Ok(format!("<{class} '{}' {} waiting>", core.home.name, slf.get().__len__(slf.py())?))
     }
 }
 
 impl DelayedOperationPurgatory {
-    fn check_process(&self, py: Python<'_>) -> PyResult<()> {
-        self.core.home.shared.check_process(py)
+    /// `RuntimeError` if `__init__` has run before.
+    fn check_new(&self) -> PyResult<()> {
+        match self.made.get() {
+            None => Ok(()),
+            Some(made) => Err(PyRuntimeError::new_err(format!(
+                "purgatory '{}' is initialized already, and nothing was changed: make a new one for other settings",
+                made.core.home.name
+            ))),
+        }
     }
 
+    #[inline]
+    fn made(&self) -> PyResult<&Made> {
+        self.made.get().ok_or_else(uninitialized)
+    }
+
+    #[inline]
+    fn core(&self) -> PyResult<&Arc<Core>> {
+        Ok(self.made()?.core.arc())
+    }
+
+    /// The core, in the process that made it.
+    fn enter(&self, py: Python<'_>) -> PyResult<&Arc<Core>> {
+        let core = self.core()?;
+        core.home.shared.check_process(py)?;
+        Ok(core)
+    }
+
+    /// A copy of what shutdown found waiting; `None` before it.
+    fn unfinished_list<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyList>> {
+        let list = self.unfinished.with(py, |list| list.as_ref().map(|list| list.clone_ref(py)))?.into_bound(py);
+        Some(list.get_slice(0, list.len()))
+    }
+}
+
+impl Home {
     /// The keys of an operation, each once.
     fn hold(&self, keys: &Bound<'_, PyAny>) -> PyResult<Few<Key>> {
         let refuse = || {
@@ -301,7 +365,7 @@ impl DelayedOperationPurgatory {
         }
         let (mut held, mut seen) = (Few::new(), HashSet::new());
         let mut hold = |key: &Bound<'_, PyAny>| -> PyResult<()> {
-            let key = self.core.home.keys.hold(key)?;
+            let key = self.keys.hold(key)?;
             let is_new = if held.len() < MANY { !held.contains(&key) } else { seen.insert(key.id()) };
             if is_new {
                 held.push(key);
@@ -324,12 +388,6 @@ impl DelayedOperationPurgatory {
         }
         Ok(held)
     }
-
-    /// A copy of what shutdown found waiting; `None` before it.
-    fn unfinished_list<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyList>> {
-        let list = self.unfinished.with(py, |list| list.as_ref().map(|list| list.clone_ref(py)))?.into_bound(py);
-        Some(list.get_slice(0, list.len()))
-    }
 }
 
 /// Operations that were taken out, whoever waits for them told.
@@ -340,11 +398,21 @@ fn listed(py: Python<'_>, operations: Vec<Py<DelayedOperation>>) -> PyResult<Bou
     PyList::new(py, operations)
 }
 
-/// Nobody can check a key any more. Operations with a deadline still wait for that; without one, nothing can come.
+/// No thread can check a key any more. Operations with a deadline still wait for that; without one, nothing can come.
 impl Drop for DelayedOperationPurgatory {
     fn drop(&mut self) {
-        if !self.core.home.shared.is_forked() {
-            attach(|py| self.core.abandon(&Side::new(py)));
+        if let Some(Made { core, .. }) = self.made.get()
+            && !core.home.shared.is_forked()
+        {
+            attach(|py| core.abandon(&Side::new(py)));
         }
     }
+}
+
+#[cold]
+fn uninitialized() -> PyErr {
+    PyRuntimeError::new_err(
+        "this purgatory is not initialized yet: call super().__init__() with its settings first, in the __init__ of the \
+         subclass",
+    )
 }

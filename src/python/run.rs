@@ -13,7 +13,6 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyMemoryView};
 
 use super::batch::TaskBatch;
-use super::border;
 use super::exit::Call;
 use super::operation;
 use super::shared::{self, NO_INDEX, Shared, Task};
@@ -126,9 +125,13 @@ pub(super) fn next_unit(
     queue: Option<&Receiver<Released>>,
     finished: usize,
 ) -> Option<Unit> {
-    let mut state = border::lock(py, shared.timer.state());
+    let mut state = shared.state(py);
     shared.timer.finish_locked(&mut state, finished);
-    let mut unit = claim_first(py, &mut state, shared, line)?;
+    let Some(mut unit) = claim_first(py, &mut state, shared, line) else {
+        drop(state);
+        shared.callees.settle(py, finished);
+        return None;
+    };
     if let What::Group(group) = &mut unit.what {
         while extend_group(&mut state, shared, line, group) {
             drop(state);
@@ -138,10 +141,11 @@ pub(super) fn next_unit(
                     None => line.more = false,
                 }
             }
-            state = border::lock(py, shared.timer.state());
+            state = shared.state(py);
         }
     }
     drop(state);
+    shared.callees.settle(py, finished);
     match &mut unit.what {
         What::Task(task, handle) => {
             if let Ok(task) = task.bind(py).cast::<TimerTask>() {
@@ -160,8 +164,10 @@ pub(super) fn next_unit(
 /// Says that so many claims have run. In a child that a callback forked there is nobody to tell.
 pub(super) fn finish(py: Python<'_>, shared: &Shared, count: usize) {
     if count > 0 && !shared.is_forked() {
-        let mut state = border::lock(py, shared.timer.state());
+        let mut state = shared.state(py);
         shared.timer.finish_locked(&mut state, count);
+        drop(state);
+        shared.callees.settle(py, count);
     }
 }
 

@@ -5,7 +5,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyString;
 
 use super::args;
-use super::shared::Shared;
+use super::callees::Callees;
+use super::shared::{Driver, Shared};
 use super::worker::Target;
 use crate::clock::{Clock, LIMIT_MS};
 use crate::config::Config;
@@ -30,7 +31,7 @@ pub(super) struct Settings<'a, 'py> {
 
 impl Settings<'_, '_> {
     /// Checks them, and makes the native timer.
-    pub(super) fn build(&self, clock: Clock, target: Target) -> PyResult<Shared> {
+    pub(super) fn build(&self, clock: Clock, driver: Driver, target: Target) -> PyResult<Shared> {
         let py = self.name.py();
         let name = text(self.name, "name", "it names the timer's threads and its errors")?;
         let config = Config {
@@ -46,7 +47,8 @@ impl Settings<'_, '_> {
             args::callable(on_error, "on_error")?;
         }
         let core = Core::new(&config, clock).map_err(|error| super::errors::from_core(py, &name, &error))?;
-        Ok(Shared::new(core, name, self.on_error.map(|on_error| on_error.clone().unbind()), target))
+        let callees = Callees::new(self.on_error, target);
+        Ok(Shared::new(core, name, driver, callees))
     }
 }
 
@@ -85,10 +87,11 @@ pub(super) fn start_ms(start_ms: &Bound<'_, PyAny>) -> PyResult<u64> {
     args::int_in(start_ms, "start_ms", 0, LIMIT_MS - 1, "leave it out for the default clock")
 }
 
+/// The text itself, without the `__str__` of a subclass.
 pub(super) fn text(value: &Bound<'_, PyAny>, what: &str, hint: &str) -> PyResult<String> {
     let text = value.cast::<PyString>().map_err(|_| {
         let given = value.get_type().name().map_or_else(|_| String::new(), |name| name.to_string());
         PyTypeError::new_err(format!("{what} must be text, got {given}: {hint}"))
     })?;
-    Ok(text.to_string())
+    Ok(text.to_string_lossy().into_owned())
 }

@@ -1,24 +1,26 @@
 //! What a Python timer, its tasks and its threads share.
 //!
 //! Tasks in the native timer are strong references to `TimerTask` or `TaskBatch`: a pending task is alive because its
-//! timer is, and the timer does not show it to the garbage collector (border rule 8).
+//! timer is. What of this the garbage collector sees is in `docs/concurrency.md` (border rule 8).
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use super::batch::TaskBatch;
-use super::border::{self, OfProcess, fork_epoch};
+use super::border::{self, OfProcess};
+use super::callees::{Callees, Uses};
 use super::errors;
+use super::fork::fork_epoch;
 use super::gil::GilCell;
 use super::operation;
 use super::run::Line;
 use super::task::TimerTask;
-use super::worker::Target;
 use crate::executor::Released;
 use crate::state::{Pending, State};
 use crate::sync::{JoinHandle, MutexGuard, PlainMutex, Sender};
@@ -36,12 +38,23 @@ pub(super) type Task = Py<PyAny>;
 pub(super) struct Shared {
     pub(super) timer: Arc<Core<Task>>,
     pub(super) name: String,
-    pub(super) on_error: Option<Py<PyAny>>,
-    pub(super) target: Target,
+    pub(super) driver: Driver,
+    pub(super) callees: Callees,
     epoch: u32,
     pub(super) threads: Threads,
     /// Where an asyncio loop is the executor: what one of its turns left to the next, in order.
     pub(super) backlog: GilCell<VecDeque<Line>>,
+}
+
+/// What moves a timer on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Driver {
+    /// A native thread.
+    Reaper,
+    /// The callers of `advance_clock`; released tasks go to the worker.
+    Caller,
+    /// The callers of a `ManualTimer`, who run the callbacks too.
+    Manual,
 }
 
 /// The threads of a `SystemTimer`; a `ManualTimer` has none.
@@ -63,12 +76,12 @@ impl OfProcess for Shared {
 }
 
 impl Shared {
-    pub(super) fn new(timer: Core<Task>, name: String, on_error: Option<Py<PyAny>>, target: Target) -> Self {
+    pub(super) fn new(timer: Core<Task>, name: String, driver: Driver, callees: Callees) -> Self {
         Self {
             timer: Arc::new(timer),
             name,
-            on_error,
-            target,
+            driver,
+            callees,
             epoch: fork_epoch(),
             threads: Threads::default(),
             backlog: GilCell::default(),
@@ -90,7 +103,68 @@ impl Shared {
     /// All that is pending, under the lock.
     pub(super) fn lock<'a>(&'a self, py: Python<'_>) -> PyResult<MutexGuard<'a, State<Task>>> {
         self.check_process(py)?;
-        Ok(border::lock(py, self.timer.state()))
+        Ok(self.state(py))
+    }
+
+    /// As [`Shared::lock`], for a caller who knows that the timer is of this process.
+    #[inline]
+    pub(super) fn state<'a>(&'a self, py: Python<'_>) -> MutexGuard<'a, State<Task>> {
+        self.timer.state().try_lock().unwrap_or_else(|| self.wait_for_state(py))
+    }
+
+    #[cold]
+    fn wait_for_state<'a>(&'a self, py: Python<'_>) -> MutexGuard<'a, State<Task>> {
+        let _outside = self.callees.enter_outside(py);
+        border::lock(py, self.timer.state())
+    }
+
+    /// Whether it never shows what is pending: then a plain task is spared the collector's lists while it is pending.
+    #[inline]
+    pub(super) fn hides_pending(&self) -> bool {
+        self.driver == Driver::Reaper
+    }
+
+    /// Runs `f` without the GIL. Every use of the native timer without the GIL goes through here (border rule 8).
+    pub(super) fn detach<R: Send>(&self, py: Python<'_>, f: impl FnOnce() -> R + Send) -> R {
+        let _outside = self.callees.enter_outside(py);
+        py.detach(f)
+    }
+
+    /// For the garbage collector: the timer's lock, if all that is owed is pending there, and only a call of the timer could
+    /// change that. The same answer throughout a collection; `docs/concurrency.md` says why.
+    fn idle_state(&self, uses: Uses) -> Option<MutexGuard<'_, State<Task>>> {
+        if self.hides_pending() || self.is_forked() || uses.outside > 0 {
+            return None;
+        }
+        let state = self.timer.state().try_lock()?;
+        let pending = match self.driver {
+            // There is no worker: what was released waits for the next call.
+            Driver::Manual => state.schedule.wheel.slab.len(),
+            _ => state.schedule.len(),
+        };
+        (pending == uses.owed).then_some(state)
+    }
+
+    /// Shows the garbage collector what the timer refers to, as far as only calls of the timer can use it.
+    pub(super) fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        let uses = self.callees.uses_seen(visit);
+        if uses.owed == 0 {
+            return self.callees.visit(visit);
+        }
+        let Some(state) = self.idle_state(uses) else { return Ok(()) };
+        self.callees.visit(visit)?;
+        // Each entry is a reference of its own, those of one batch too.
+        let pages = (0..).map_while(|page| state.schedule.page(page));
+        pages.flatten().try_for_each(|(_, _, task)| visit.call(task))
+    }
+
+    /// The collector clears the `Timer` object. That may be garbage while the timer still owes a call: then the timer keeps
+    /// what it has not shown.
+    pub(super) fn clear(&self, py: Python<'_>) {
+        let uses = self.callees.uses(py);
+        if uses.owed == 0 || self.idle_state(uses).is_some() {
+            self.callees.let_go(py);
+        }
     }
 
     pub(super) fn error(&self, py: Python<'_>, error: &crate::error::Error) -> PyErr {
@@ -99,7 +173,8 @@ impl Shared {
 
     /// Tells the user of an exception that nobody else will see (T10).
     pub(super) fn report(&self, py: Python<'_>, task: &Bound<'_, PyAny>, error: PyErr) {
-        report(py, self.on_error.as_ref(), task, error);
+        let is_hidden = self.hides_pending() && self.callees.uses(py).owed > 0;
+        report(py, self.callees.on_error(py, is_hidden).as_ref(), task, error);
     }
 
     /// Takes tasks out that the executor refused, and tells the user once for each, or once for a batch.
@@ -116,13 +191,14 @@ impl Shared {
             if !is_told {
                 self.report(py, task.bind(py), errors::rejected(py, &self.name, why));
             }
+            self.callees.settle(py, 1); // after the report, which may need `on_error`
             told = Some(task);
         }
     }
 
     /// Accepts no more, joins the reaper, and lets the worker end once it has nothing left. Does not wait for callbacks.
     pub(super) fn end_threads(&self, py: Python<'_>) {
-        py.detach(|| {
+        self.detach(py, || {
             self.timer.close();
             if let Some(reaper) = self.threads.reaper.lock().take() {
                 // A reaper that panicked has said so already.
@@ -138,7 +214,7 @@ impl Shared {
         loop {
             let left_us = limit_us.saturating_sub(clock.now_us());
             let slice = Duration::from_micros(left_us.min(SLICE_US));
-            if py.detach(|| self.timer.wait_idle(Some(slice))) {
+            if self.detach(py, || self.timer.wait_idle(Some(slice))) {
                 return Ok(true);
             }
             if left_us <= SLICE_US {
@@ -150,29 +226,49 @@ impl Shared {
 
     /// Takes out all that is left, detached, and lets the tasks know.
     pub(super) fn drain(&self, py: Python<'_>) -> Vec<Pending<Task>> {
-        Self::forget_all(py, py.detach(|| self.timer.drain()))
+        self.forget_all(py, self.detach(py, || self.timer.drain()))
     }
 
     /// As [`Shared::drain`], but leaves what was released to the executor.
-    pub(super) fn drain_unreleased(&self, py: Python<'_>) -> Vec<Pending<Task>> {
-        Self::forget_all(py, py.detach(|| self.timer.drain_unreleased()))
+    fn drain_unreleased(&self, py: Python<'_>) -> Vec<Pending<Task>> {
+        self.forget_all(py, self.detach(py, || self.timer.drain_unreleased()))
     }
 
-    fn forget_all(py: Python<'_>, drained: Vec<Pending<Task>>) -> Vec<Pending<Task>> {
+    fn forget_all(&self, py: Python<'_>, drained: Vec<Pending<Task>>) -> Vec<Pending<Task>> {
         for pending in &drained {
             forget(py, &pending.task, pending.handle);
             operation::sync_deadline(py, pending.task.bind(py));
         }
+        self.callees.settle(py, drained.len());
         drained
+    }
+
+    /// The `Timer` object is gone. A timer with a reaper lives until it is empty. Without one nothing more can come due: what
+    /// was released to the worker still runs, the rest is dropped.
+    pub(super) fn abandon(&self, py: Python<'_>) {
+        match self.driver {
+            Driver::Reaper => self.detach(py, || {
+                self.timer.abandon();
+                self.threads.queue.lock().take();
+            }),
+            Driver::Caller => {
+                self.end_threads(py);
+                drop(self.drain_unreleased(py));
+            }
+            Driver::Manual => {
+                self.detach(py, || self.timer.close());
+                drop(self.drain(py));
+            }
+        }
+        self.callees.unhold(py);
     }
 }
 
 /// Tells `on_error`; without one, `sys.unraisablehook`.
-pub(super) fn report(py: Python<'_>, on_error: Option<&Py<PyAny>>, task: &Bound<'_, PyAny>, error: PyErr) {
+pub(super) fn report(py: Python<'_>, on_error: Option<&Bound<'_, PyAny>>, task: &Bound<'_, PyAny>, error: PyErr) {
     match on_error {
         None => error.write_unraisable(py, Some(task)),
         Some(on_error) => {
-            let on_error = on_error.bind(py);
             let context = error.clone_ref(py);
             if let Err(failure) = on_error.call1((task, error.into_value(py))) {
                 failure.set_context(py, Some(context));

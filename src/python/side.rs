@@ -12,8 +12,10 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::intern;
 use pyo3::prelude::*;
 
-use super::border::{self, OfProcess, Own, fork_epoch};
+use super::border::{self, OfProcess, Own};
+use super::callees::OnError;
 use super::errors;
+use super::fork::fork_epoch;
 use super::keys::{Key, KeyHasher, Keys};
 use super::operation::DelayedOperation;
 use super::run;
@@ -35,7 +37,9 @@ pub(super) struct Home {
     pub(super) shared: Own<Shared>,
     pub(super) share: Py<Share>,
     pub(super) timer_enabled: bool,
-    pub(super) on_error: Option<Py<PyAny>>,
+    pub(super) on_error: OnError,
+    /// Whether it was given an `on_error`; by default the timer's is used.
+    pub(super) has_on_error: bool,
     pub(super) keys: Arc<Keys>,
 }
 
@@ -117,7 +121,9 @@ impl<'py> Side<'py> {
         }
         let op = op.bind(self.py).as_any();
         match home {
-            Some(Home { on_error: Some(on_error), .. }) => super::shared::report(self.py, Some(on_error), op, error),
+            Some(home) if home.has_on_error => {
+                super::shared::report(self.py, home.on_error.get(self.py, false).as_ref(), op, error);
+            }
             Some(home) => home.shared.report(self.py, op, error),
             None => super::shared::report(self.py, None, op, error),
         }

@@ -6,7 +6,6 @@ use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
-use super::border;
 use super::shared::{self, NO_INDEX, Shared, Task};
 use super::task::TimerTask;
 use crate::snapshot;
@@ -78,10 +77,10 @@ pub(super) fn pending<'py>(
     limit: usize,
 ) -> PyResult<Vec<(f64, Bound<'py, PyAny>)>> {
     shared.check_process(py)?;
-    let found = py.detach(|| shared.timer.pending(before_us, limit));
+    let found = shared.detach(py, || shared.timer.pending(before_us, limit));
     let mut listed = Vec::with_capacity(found.len());
     for step in found.chunks(STEP) {
-        let state = border::lock(py, shared.timer.state());
+        let state = shared.state(py);
         let tasks: Vec<_> = step
             .iter()
             .filter_map(|pending| {

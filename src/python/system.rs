@@ -4,14 +4,16 @@ use std::sync::Arc;
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
-use pyo3::types::PyList;
+use pyo3::types::{PyDict, PyList, PyTuple};
 
 use super::args;
-use super::border::{self, Own};
+use super::border;
+use super::border::Own;
 use super::errors;
 use super::gate::Gate;
 use super::settings::{self, Settings, WheelSettings};
-use super::shared::{Inside, SLICE_US, Shared};
+use super::share::Share;
+use super::shared::{Driver, Inside, SLICE_US, Shared};
 use super::timer::Timer;
 use super::worker::{self, Target};
 use crate::clock::Clock;
@@ -35,26 +37,32 @@ use crate::sync::{self, unbounded};
 /// True
 #[pyclass(frozen, extends = Timer, subclass, module = "tickwheel")]
 pub(super) struct SystemTimer {
-    shared: Own<Shared>,
-    has_reaper: bool,
     /// Held by the one thread that shuts down.
     ending: Gate,
 }
 
 #[pymethods]
 impl SystemTimer {
+    /// Takes whatever the `__init__` of a subclass takes; ours fills it in.
     #[new]
+    #[pyo3(
+        signature = (*_args, **_kwargs),
+        text_signature = "(name, tick_ms=1, wheel_size=20, start_ms=None, *, reaper=True, executor=None, \
+            precision='exact', slack_us=100, max_pending=None, on_error=None)"
+    )]
+    fn new(_args: &Bound<'_, PyTuple>, _kwargs: Option<&Bound<'_, PyDict>>) -> PyClassInitializer<Self> {
+        PyClassInitializer::from(Timer::empty()).add_subclass(Self { ending: Gate::default() })
+    }
+
     #[pyo3(
         signature = (
             name, tick_ms=None, wheel_size=None, start_ms=None, *, reaper=true, executor=None,
             precision=None, slack_us=None, max_pending=None, on_error=None
-        ),
-        text_signature = "(name, tick_ms=1, wheel_size=20, start_ms=None, *, reaper=True, executor=None, \
-            precision='exact', slack_us=100, max_pending=None, on_error=None)"
+        )
     )]
     #[expect(clippy::too_many_arguments, reason = "they are the keyword arguments of the Python class")]
-    fn new<'py>(
-        py: Python<'py>,
+    fn __init__<'py>(
+        slf: &Bound<'py, Self>,
         name: &Bound<'py, PyAny>,
         tick_ms: Option<&Bound<'py, PyAny>>,
         wheel_size: Option<&Bound<'py, PyAny>>,
@@ -65,7 +73,9 @@ impl SystemTimer {
         slack_us: Option<&Bound<'py, PyAny>>,
         max_pending: Option<&Bound<'py, PyAny>>,
         on_error: Option<&Bound<'py, PyAny>>,
-    ) -> PyResult<PyClassInitializer<Self>> {
+    ) -> PyResult<()> {
+        let (py, base) = (slf.py(), slf.as_super().get());
+        base.check_new()?;
         let clock = match start_ms {
             Some(start_ms) => Clock::monotonic(settings::start_ms(start_ms)?),
             None => Clock::monotonic_us(py.import("time")?.call_method0("monotonic_ns")?.extract::<u64>()? / 1000),
@@ -73,10 +83,13 @@ impl SystemTimer {
         let target = Target::from_python(executor)?;
         let wheel = WheelSettings { tick_ms, wheel_size, precision, slack_us };
         let settings = Settings { name, wheel, max_pending, on_error };
-        let shared = Arc::new(settings.build(clock, target)?);
-        start_threads(py, &shared, reaper)?;
-        let system = Self { shared: Own::new(Arc::clone(&shared)), has_reaper: reaper, ending: Gate::default() };
-        Ok(PyClassInitializer::from(Timer::new(py, &shared)?).add_subclass(system))
+        let driver = if reaper { Driver::Reaper } else { Driver::Caller };
+        let shared = Arc::new(settings.build(clock, driver, target)?);
+        let share = Share::new(py, &shared)?;
+        let started = start_threads(py, &shared);
+        let made = started.and_then(|()| base.initialize(Own::new(Arc::clone(&shared)), share));
+        // A constructor that fails leaves no thread.
+        made.inspect_err(|_| worker::undo(py, &shared))
     }
 
     /// Only with `reaper=False`: wait at most so long for something to do, and do it.
@@ -84,11 +97,11 @@ impl SystemTimer {
     /// Returns whether any bucket was due or any task was released: `while timer.advance_clock(2000): pass` drains it.
     /// Errors: `RuntimeError` with a reaper, `TimerClosed`, `TimerForked`.
     #[pyo3(signature = (timeout_ms))]
-    fn advance_clock(&self, py: Python<'_>, timeout_ms: &Bound<'_, PyAny>) -> PyResult<bool> {
+    fn advance_clock(slf: &Bound<'_, Self>, timeout_ms: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let (py, shared) = (slf.py(), slf.as_super().get().shared()?);
         let timeout = args::ms(timeout_ms, "timeout_ms")?;
-        let shared = &*self.shared;
         shared.check_process(py)?;
-        if self.has_reaper {
+        if shared.driver == Driver::Reaper {
             return Err(PyRuntimeError::new_err(format!(
                 "timer '{}' has a reaper that drives its clock: make it with reaper=False to drive it yourself",
                 shared.name
@@ -98,14 +111,14 @@ impl SystemTimer {
         let limit_us = clock.now_us().saturating_add(timeout.to_us());
         loop {
             let slice_us = limit_us.min(clock.now_us().saturating_add(SLICE_US));
-            let wait = py.detach(|| {
+            let wait = shared.detach(py, || {
                 let _one_driver = shared.threads.driving.lock();
                 shared.timer.wait_for_work(0, slice_us)
             });
             match wait {
                 Wait::Stop => return Err(errors::closed(py, &shared.name)),
                 Wait::Work => {
-                    let progress = py.detach(|| {
+                    let progress = shared.detach(py, || {
                         let mut queue = shared.threads.queue.lock().clone()?;
                         Some(shared.timer.advance(&mut queue))
                     });
@@ -127,82 +140,52 @@ impl SystemTimer {
     fn shutdown<'py>(slf: &Bound<'py, Self>, timeout_ms: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyList>> {
         let timeout = timeout_ms.map(|timeout_ms| args::ms(timeout_ms, "timeout_ms")).transpose()?;
         let (py, this, base) = (slf.py(), slf.get(), slf.as_super().get());
-        this.shared.check_process(py)?;
-        let is_inside = Inside::is(&this.shared) || this.shared.target.is_loop_of_this_thread(py);
+        let shared = base.shared()?;
+        shared.check_process(py)?;
+        let is_inside = Inside::is(shared) || shared.callees.target(py).is_loop_of_this_thread(py);
         let pass = if is_inside { this.ending.try_enter(py) } else { Some(this.ending.enter(py)?) };
         // Inside a callback, another thread is at it already and will return what is left.
         let Some(_pass) = pass else { return Ok(PyList::empty(py)) };
         let limit_us = match timeout {
             _ if is_inside => 0,
-            Some(timeout) => this.shared.timer.clock().now_us().saturating_add(timeout.to_us()),
+            Some(timeout) => shared.timer.clock().now_us().saturating_add(timeout.to_us()),
             None => u64::MAX,
         };
-        this.finish(py, base, limit_us, is_inside)
+        finish(py, base, limit_us, is_inside)
     }
 }
 
-impl SystemTimer {
-    /// T11: accept no more, advance once more, let what is due finish, hand back the rest. The second time only what
-    /// still runs is left to wait for.
-    fn finish<'py>(
-        &self,
-        py: Python<'py>,
-        base: &Timer,
-        limit_us: u64,
-        is_inside: bool,
-    ) -> PyResult<Bound<'py, PyList>> {
-        let shared = &*self.shared;
-        let unfinished = base.unfinished_list(py);
-        if unfinished.is_none() {
-            let queue = py.detach(|| shared.threads.queue.lock().clone());
-            shared.end_threads(py);
-            py.detach(|| queue.map(|mut queue| shared.timer.advance(&mut queue)));
-        }
-        // Interrupted, it waits no longer, but keeps what is left all the same.
-        let finished = shared.wait_idle(py, limit_us);
-        let unfinished = unfinished.map_or_else(|| base.keep_unfinished(py), Ok)?;
-        if finished? && !is_inside {
-            let worker = shared.threads.worker.with(py, |worker| worker.as_ref().map(|worker| worker.clone_ref(py)));
-            worker.map(|worker| worker.call_method0(py, "join")).transpose()?;
-        }
-        Ok(unfinished)
+/// T11: accept no more, advance once more, let what is due finish, hand back the rest. The second time only what still runs is
+/// left to wait for.
+fn finish<'py>(py: Python<'py>, base: &Timer, limit_us: u64, is_inside: bool) -> PyResult<Bound<'py, PyList>> {
+    let shared = base.shared()?;
+    let unfinished = base.unfinished_list(py);
+    if unfinished.is_none() {
+        let queue = py.detach(|| shared.threads.queue.lock().clone());
+        shared.end_threads(py);
+        shared.detach(py, || queue.map(|mut queue| shared.timer.advance(&mut queue)));
     }
+    // Interrupted, it waits no longer, but keeps what is left all the same.
+    let finished = shared.wait_idle(py, limit_us);
+    let unfinished = unfinished.map_or_else(|| base.keep_unfinished(py), Ok)?;
+    if finished? && !is_inside {
+        let worker = shared.threads.worker.with(py, |worker| worker.as_ref().map(|worker| worker.clone_ref(py)));
+        worker.map(|worker| worker.call_method0(py, "join")).transpose()?;
+    }
+    Ok(unfinished)
 }
 
-/// A timer that nobody holds lives until it is empty. Without a reaper nothing more can come due: what was released
-/// still runs, the rest is dropped.
-impl Drop for SystemTimer {
-    fn drop(&mut self) {
-        let shared = &self.shared;
-        if shared.is_forked() {
-            return;
-        }
-        border::attach(|py| {
-            if self.has_reaper {
-                py.detach(|| {
-                    shared.timer.abandon();
-                    shared.threads.queue.lock().take();
-                });
-            } else {
-                shared.end_threads(py);
-                drop(shared.drain_unreleased(py));
-            }
-        });
-    }
-}
-
-fn start_threads(py: Python<'_>, shared: &Arc<Shared>, has_reaper: bool) -> PyResult<()> {
+fn start_threads(py: Python<'_>, shared: &Arc<Shared>) -> PyResult<()> {
     let (queue, released) = unbounded();
     *shared.threads.queue.lock() = Some(queue.clone());
     worker::start(py, shared, released)?;
-    if has_reaper {
+    if shared.driver == Driver::Reaper {
         let (core, mut queue) = (Arc::clone(&shared.timer), queue);
         let body = move || {
             border::this_thread_is_a_reaper();
             reaper::run(&core, &mut queue);
         };
         let thread = sync::spawn(&format!("reaper-{}", shared.name), body).map_err(|error| {
-            shared.threads.queue.lock().take();
             PyRuntimeError::new_err(format!("the system gave no thread for timer '{}': {error}", shared.name))
         })?;
         *shared.threads.reaper.lock() = Some(thread);

@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::gc::{PyTraverseError, PyVisit};
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
 
 use super::args::{self, Ms};
-use super::border;
 use super::content::{Content, Runs};
 use super::gil::{self, GilCell};
 use super::operation;
@@ -74,7 +74,7 @@ impl TimerTask {
         let mut content = Content::new(Some(delay), callback, args, name.map(name_of).transpose()?);
         content.runs = if overrides_run { Runs::Method } else { Runs::Callback };
         content.is_plain = slf.get_type().is(&base);
-        slf.get().initialize(py, content)
+        Self::initialize(slf, content)
     }
 
     #[getter]
@@ -144,20 +144,22 @@ impl TimerTask {
     }
 
     /// Makes it the deadline of a `DelayedOperation`.
-    pub(super) fn initialize_expiry(&self, py: Python<'_>, delay: Ms, name: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+    pub(super) fn initialize_expiry(slf: &Bound<'_, Self>, delay: Ms, name: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
         let mut content = Content::new(Some(delay), None, None, name.map(name_of).transpose()?);
         content.runs = Runs::Expiry;
-        self.initialize(py, content)
+        Self::initialize(slf, content)
     }
 
-    fn initialize(&self, py: Python<'_>, content: Content) -> PyResult<()> {
-        let old = self.cell.with(py, |old| {
+    fn initialize(slf: &Bound<'_, Self>, content: Content) -> PyResult<()> {
+        let old = slf.get().cell.with(slf.py(), |old| {
             let is_free = old.on().is_none();
             is_free.then(|| std::mem::replace(old, content))
         });
         if old.is_none() {
             return Err(PyValueError::new_err("this task is pending: cancel it before it is initialized again"));
         }
+        // A one-shot that has ended was off the collector's lists, as it had let go of its callback for good.
+        gil::track(slf);
         Ok(())
     }
 
@@ -181,6 +183,9 @@ impl TimerTask {
                     gil::track(task.bind(py));
                 }
                 let is_off = task.is_some();
+                if let Some((Some(share), _)) = &left {
+                    share.get().shared().callees.settle(py, 1);
+                }
                 drop((task.map(|task| task.into_bound(py)), left));
                 return Ok(is_off);
             }
@@ -200,12 +205,15 @@ impl TimerTask {
         let task = Self::one_shot(py, delay, callback, args)?;
         let shared = share.get().shared();
         shared.check_process(py)?;
-        gil::untrack(&task);
+        if shared.hides_pending() {
+            gil::untrack(&task);
+        }
         let (share, reference) = (share.clone_ref(py), task.clone().into_any().unbind());
-        let mut state = border::lock(py, shared.timer.state());
+        let mut state = shared.state(py);
         match state.admit(shared.timer.clock(), when, 1) {
             Ok(due) => {
                 let (handle, wakes) = state.add(due, reference, NO_INDEX);
+                shared.callees.owe(py, 1);
                 let old = task.get().cell.with(py, |content| {
                     if delay.is_none() {
                         content.set_delay(Ms::from_us(due.due_us - due.now_us));
@@ -275,6 +283,7 @@ impl TimerTask {
             let added = added.map(|due| (due.now_us, state.add(due, slf.clone().into_any().unbind(), NO_INDEX)));
             return match added {
                 Ok((now_us, (handle, wakes))) => {
+                    shared.callees.owe(py, 1);
                     Self::put_on(slf, state, share, (handle, wakes));
                     Ok(now_us)
                 }
@@ -311,7 +320,10 @@ impl TimerTask {
                 }
             };
             let moved = handle.and_then(|handle| state.reschedule(handle, due));
-            let (handle, wakes) = moved.unwrap_or_else(|| state.add(due, slf.clone().into_any().unbind(), NO_INDEX));
+            let (handle, wakes) = moved.unwrap_or_else(|| {
+                shared.callees.owe(py, 1);
+                state.add(due, slf.clone().into_any().unbind(), NO_INDEX)
+            });
             Self::put_on(slf, state, share, (handle, wakes));
             return Ok(due.now_us);
         }
@@ -330,7 +342,7 @@ impl TimerTask {
             slf.get().cell.with(slf.py(), |content| (content.put_on(share, handle), content.is_plain));
         drop(state);
         // Before anything that may let the GIL go, after which it may have run already.
-        if is_plain {
+        if is_plain && shared.hides_pending() {
             gil::untrack(slf);
         }
         shared.timer.wake_if(wakes);
@@ -355,10 +367,11 @@ impl TimerTask {
             let (is_this, left) = content.take_off(handle);
             (left, is_this && content.is_plain && !content.is_one_shot())
         });
-        drop(left);
+        // Before anything is dropped: a destructor may add it again.
         if may_be_added {
             gil::track(slf);
         }
+        drop(left);
     }
 
     /// It was taken out of its slot and will not be run, so that a one-shot task keeps its callback too.
@@ -387,11 +400,18 @@ impl TimerTask {
         Ok(slf.get_type().qualname()?.into_any().unbind())
     }
 
-    /// It was cancelled; a one-shot task can never run again.
+    /// It was cancelled in this slot; a one-shot task can never run again. If it has been added again since, that stands,
+    /// and the task keeps its callback.
     pub(super) fn ended(slf: &Bound<'_, Self>, handle: Handle) {
-        Self::left_timer(slf, handle);
-        let taken = slf.get().cell.with(slf.py(), Content::let_go);
-        drop(taken);
+        let (left, may_be_added) = slf.get().cell.with(slf.py(), |content| {
+            let (is_this, left) = content.take_off(handle);
+            let taken = if is_this { content.let_go() } else { None };
+            ((left, taken), is_this && content.is_plain && !content.is_one_shot())
+        });
+        if may_be_added {
+            gil::track(slf);
+        }
+        drop(left);
     }
 
     /// `ValueError` if the task is pending on another timer; otherwise forgets that one.
@@ -421,7 +441,15 @@ impl TimerTask {
     }
 }
 
+/// The text itself: an object of a subclass of `str` may refer to the task, and the collector is not shown the name.
 fn name_of(name: &Bound<'_, PyAny>) -> PyResult<Py<PyString>> {
-    let text = name.cast::<PyString>().map(|name| name.clone().unbind());
-    text.map_err(|_| PyTypeError::new_err(format!("name must be text, got {name}: it is what snapshots show")))
+    let Ok(text) = name.cast::<PyString>() else {
+        return Err(PyTypeError::new_err(format!("name must be text, got {name}: it is what snapshots show")));
+    };
+    if let Ok(exact) = text.cast_exact::<PyString>() {
+        return Ok(exact.clone().unbind());
+    }
+    // By `str` itself and not by `str(name)`, which runs the subclass's own method.
+    let exact = name.py().get_type::<PyString>().call_method1(intern!(name.py(), "__str__"), (text,))?;
+    Ok(exact.cast_into::<PyString>()?.unbind())
 }

@@ -1,15 +1,15 @@
 //! `Timer`: what `SystemTimer` and `ManualTimer` have in common.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use pyo3::exceptions::{PyNotImplementedError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyNotImplementedError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 
 use super::args;
 use super::batch::TaskBatch;
-use super::border::Own;
+use super::border::{self, Own};
 use super::gil::GilCell;
 use super::operation;
 use super::recording::{self, Columns};
@@ -23,41 +23,50 @@ use crate::timer::STEP;
 /// What `SystemTimer` and `tickwheel.testing.ManualTimer` have in common; not made by itself.
 #[pyclass(frozen, subclass, weakref, module = "tickwheel")]
 pub(super) struct Timer {
+    /// Set by `__init__`.
+    made: OnceLock<Made>,
+    /// What shutdown found pending.
+    unfinished: GilCell<Option<Py<PyList>>>,
+}
+
+/// What a timer consists of once it is initialized.
+struct Made {
     shared: Own<Shared>,
     /// What each of its tasks keeps of it.
     share: Py<Share>,
-    /// What shutdown found pending.
-    unfinished: GilCell<Option<Py<PyList>>>,
 }
 
 #[pymethods]
 impl Timer {
     #[getter]
-    fn name(&self) -> &str {
-        &self.shared.name
+    fn name(&self) -> PyResult<&str> {
+        Ok(&self.shared()?.name)
     }
 
     #[getter]
     /// What `shutdown` found pending, in order; empty before it.
-    fn unfinished<'py>(&self, py: Python<'py>) -> Bound<'py, PyList> {
-        self.unfinished_list(py).unwrap_or_else(|| PyList::empty(py))
+    fn unfinished<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        self.made()?;
+        Ok(self.unfinished_list(py).unwrap_or_else(|| PyList::empty(py)))
     }
 
     /// The timer's clock, rounded down to a millisecond.
     fn now_ms(&self, py: Python<'_>) -> PyResult<u64> {
-        self.shared.check_process(py)?;
-        Ok(self.shared.timer.clock().now_ms())
+        let shared = self.shared()?;
+        shared.check_process(py)?;
+        Ok(shared.timer.clock().now_ms())
     }
 
     /// The timer's clock, rounded down to a microsecond.
     fn now_us(&self, py: Python<'_>) -> PyResult<u64> {
-        self.shared.check_process(py)?;
-        Ok(self.shared.timer.clock().now_us())
+        let shared = self.shared()?;
+        shared.check_process(py)?;
+        Ok(shared.timer.clock().now_us())
     }
 
     /// How many tasks are not yet released to the executor.
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
-        Ok(self.shared.lock(py)?.schedule.len())
+        Ok(self.shared()?.lock(py)?.schedule.len())
     }
 
     /// A timer is not a container: an empty one is true.
@@ -70,6 +79,7 @@ impl Timer {
     /// Errors: `TimerClosed`, `TimerForked`, `TimerFull`, `ValueError` if it is pending on another timer.
     #[pyo3(signature = (task))]
     fn add(&self, task: &Bound<'_, PyAny>) -> PyResult<()> {
+        let share = self.share()?;
         let task = task.cast::<TimerTask>().map_err(|_| {
             let given = task.get_type().name().map_or_else(|_| String::new(), |name| name.to_string());
             PyTypeError::new_err(format!(
@@ -77,7 +87,7 @@ impl Timer {
             ))
         })?;
         let delay = task.get().delay(task.py())?;
-        TimerTask::schedule(task, &self.share, When::AfterUs(delay.to_us()))?;
+        TimerTask::schedule(task, share, When::AfterUs(delay.to_us()))?;
         operation::sync_deadline(task.py(), task.as_any());
         Ok(())
     }
@@ -92,9 +102,10 @@ impl Timer {
         callback: &Bound<'py, PyAny>,
         args: &Bound<'py, PyTuple>,
     ) -> PyResult<Bound<'py, TimerTask>> {
+        let share = self.share()?;
         let delay = args::ms(delay_ms, "delay_ms")?;
         let when = When::AfterUs(delay.to_us());
-        TimerTask::add_one_shot(delay_ms.py(), &self.share, (Some(delay), when), callback, args)
+        TimerTask::add_one_shot(delay_ms.py(), share, (Some(delay), when), callback, args)
     }
 
     /// As `after`, at an instant of the timer's own clock (see `now_ms`); an instant in the past is due at once.
@@ -105,9 +116,9 @@ impl Timer {
         callback: &Bound<'py, PyAny>,
         args: &Bound<'py, PyTuple>,
     ) -> PyResult<Bound<'py, TimerTask>> {
-        let py = due_ms.py();
+        let (py, share) = (due_ms.py(), self.share()?);
         let due = args::ms(due_ms, "due_ms")?;
-        TimerTask::add_one_shot(py, &self.share, (None, When::AtUs(due.to_us())), callback, args)
+        TimerTask::add_one_shot(py, share, (None, When::AtUs(due.to_us())), callback, args)
     }
 
     /// Add one timer per int64 of a buffer or Arrow array, at one Python call per group that expires together.
@@ -120,15 +131,16 @@ impl Timer {
         delays_ms: &Bound<'py, PyAny>,
         callback: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, TaskBatch>> {
+        let shared = self.made()?.shared.share();
         let delays_ms = args::int64s(delays_ms, "delays_ms")?;
-        TaskBatch::add(callback.py(), &self.shared.share(), &delays_ms, callback)
+        TaskBatch::add(callback.py(), &shared, &delays_ms, callback)
     }
 
     /// Cancel these tasks; returns how many will certainly not run.
     #[pyo3(signature = (tasks))]
     fn cancel_many(&self, tasks: &Bound<'_, PyAny>) -> PyResult<usize> {
         let py = tasks.py();
-        let shared = self.shared.share();
+        let shared = self.made()?.shared.share();
         let mut list = Vec::new();
         for task in tasks.try_iter()? {
             let task = task?.cast_into::<TimerTask>().map_err(|error| {
@@ -155,6 +167,7 @@ impl Timer {
             };
             let cancelled: Vec<_> = step.iter().map(cancel).collect();
             shared.timer.settle(state);
+            shared.callees.settle(py, cancelled.iter().flatten().count());
             for (task, cancelled) in step.iter().zip(cancelled) {
                 if let Some((_, handle)) = cancelled {
                     TimerTask::ended(task, handle);
@@ -176,37 +189,42 @@ impl Timer {
         before_ms: Option<&Bound<'py, PyAny>>,
         limit: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Vec<(f64, Bound<'py, PyAny>)>> {
+        let shared = self.shared()?;
         let before_us = before_ms.map_or(Ok(u64::MAX), |ms| Ok::<_, PyErr>(args::ms(ms, "before_ms")?.to_us()))?;
         let hint = "leave it out for all";
         let limit = limit.map_or(Ok(u64::MAX), |limit| args::int_in(limit, "limit", 0, u64::MAX, hint))?;
-        sight::pending(py, &self.shared, before_us, usize::try_from(limit).unwrap_or(usize::MAX))
+        sight::pending(py, shared, before_us, usize::try_from(limit).unwrap_or(usize::MAX))
     }
 
     /// Levels, buckets, queue, size and front at one moment, for debugging: holds the timer's lock, O(pending).
     fn snapshot<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        sight::snapshot(py, &self.shared)
+        sight::snapshot(py, self.shared()?)
     }
 
     /// Counters and the lateness histogram.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        sight::stats(py, &self.shared)
+        sight::stats(py, self.shared()?)
     }
 
     /// Begin to record what happens; keeps `bound` events until they are taken. For `tickwheel.recording`.
     fn _record(&self, py: Python<'_>, bound: usize) -> PyResult<bool> {
-        Ok(self.shared.lock(py)?.record(bound))
+        Ok(self.shared()?.lock(py)?.record(bound))
     }
 
     /// The oldest events recorded and not yet taken, about `limit`, as columns.
     fn _take_recorded<'py>(&self, py: Python<'py>, limit: usize) -> PyResult<Columns<'py>> {
-        self.shared.check_process(py)?;
-        Ok(recording::columns(py, || self.shared.timer.take_recorded(limit)))
+        let shared = self.shared()?;
+        shared.check_process(py)?;
+        let _outside = shared.callees.enter_outside(py);
+        Ok(recording::columns(py, || shared.timer.take_recorded(limit)))
     }
 
     /// End the recording; returns the rest, as columns.
     fn _stop_recording<'py>(&self, py: Python<'py>) -> PyResult<Columns<'py>> {
-        self.shared.check_process(py)?;
-        Ok(recording::columns(py, || self.shared.timer.stop_recording()))
+        let shared = self.shared()?;
+        shared.check_process(py)?;
+        let _outside = shared.callees.enter_outside(py);
+        Ok(recording::columns(py, || shared.timer.stop_recording()))
     }
 
     /// Stop: accept no more, run what is due by now, and return the tasks still pending, in order [T11].
@@ -219,8 +237,9 @@ impl Timer {
         Err(PyNotImplementedError::new_err("a Timer is not made by itself: use SystemTimer or ManualTimer"))
     }
 
-    fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
-        slf
+    fn __enter__(slf: Bound<'_, Self>) -> PyResult<Bound<'_, Self>> {
+        slf.get().made()?;
+        Ok(slf)
     }
 
     #[pyo3(signature = (exc_type, _exc, _traceback, /))]
@@ -230,7 +249,7 @@ impl Timer {
         _exc: &Bound<'_, PyAny>,
         _traceback: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
-        if slf.get().shared.is_forked() && !exc_type.is_none() {
+        if slf.get().shared()?.is_forked() && !exc_type.is_none() {
             return Ok(()); // a child that leaves its parent's block by sys.exit gets its exit
         }
         slf.call_method0("shutdown").map(drop)
@@ -240,38 +259,71 @@ impl Timer {
         Err(shared::not_picklable(slf.get_type().name()?.to_str()?))
     }
 
-    /// What a timer refers to, but for what is pending: that is alive because the timer is (border rule 8).
+    /// What a timer refers to, as far as only its callers can use it (border rule 8).
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        visit.call(&self.shared.on_error)?;
-        visit.call(self.shared.target.object())?;
+        if let Some(made) = self.made.get() {
+            made.shared.visit(&visit)?;
+        }
         self.unfinished.visit(&visit, |list| visit.call(list))
     }
 
-    fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
-        let this = slf.get();
-        let class = slf.get_type().name()?;
-        if this.shared.is_forked() {
-            return Ok(format!("<{class} '{}' of the parent process>", this.shared.name));
+    /// For what else cannot be cleared: a method of the timer itself, which it was given as `on_error`.
+    fn __clear__(&self, py: Python<'_>) {
+        if let Some(made) = self.made.get() {
+            made.shared.clear(py);
         }
-        let count = this.shared.lock(slf.py())?.schedule.len();
-        Ok(format!("<{class} '{}' {count} pending>", this.shared.name))
+        let unfinished = self.unfinished.with(py, Option::take);
+        drop(unfinished);
+    }
+
+    fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
+        let class = slf.get_type().name()?;
+        let Ok(shared) = slf.get().shared() else { return Ok(format!("<{class} not initialized>")) };
+        if shared.is_forked() {
+            return Ok(format!("<{class} '{}' of the parent process>", shared.name));
+        }
+        let count = shared.lock(slf.py())?.schedule.len();
+        Ok(format!("<{class} '{}' {count} pending>", shared.name))
     }
 }
 
 impl Timer {
-    pub(super) fn new(py: Python<'_>, shared: &Arc<Shared>) -> PyResult<Self> {
-        let (shared, share) = (Own::new(Arc::clone(shared)), Share::new(py, shared)?);
-        Ok(Self { shared, share, unfinished: GilCell::new(None) })
+    /// For a subclass of ours: to be filled in by its `__init__`.
+    pub(super) fn empty() -> Self {
+        Self { made: OnceLock::new(), unfinished: GilCell::new(None) }
+    }
+
+    /// `RuntimeError` if `__init__` has run before.
+    pub(super) fn check_new(&self) -> PyResult<()> {
+        match self.made.get() {
+            None => Ok(()),
+            Some(made) => Err(PyRuntimeError::new_err(format!(
+                "timer '{}' is initialized already, and nothing was changed: make a new one for other settings",
+                made.shared.name
+            ))),
+        }
+    }
+
+    /// Fills it in. Errors: as [`Timer::check_new`], as another thread may have been faster.
+    pub(super) fn initialize(&self, shared: Own<Shared>, share: Py<Share>) -> PyResult<()> {
+        self.made.set(Made { shared, share }).or_else(|_| self.check_new())
+    }
+
+    #[inline]
+    fn made(&self) -> PyResult<&Made> {
+        self.made.get().ok_or_else(uninitialized)
     }
 
     /// What each of its tasks keeps of it.
-    pub(super) fn share(&self) -> &Py<Share> {
-        &self.share
+    #[inline]
+    pub(super) fn share(&self) -> PyResult<&Py<Share>> {
+        Ok(&self.made()?.share)
     }
 
     /// What it shares with its tasks.
-    pub(super) fn shared(&self) -> Arc<Shared> {
-        self.shared.share()
+    #[inline]
+    pub(super) fn shared(&self) -> PyResult<&Arc<Shared>> {
+        Ok(self.made()?.shared.arc())
     }
 
     /// A copy of what shutdown found pending; `None` before it.
@@ -283,7 +335,7 @@ impl Timer {
     /// Takes out what is left, keeps it, in order, and returns it.
     pub(super) fn keep_unfinished<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let list = PyList::empty(py);
-        for pending in self.shared.drain(py) {
+        for pending in self.shared()?.drain(py) {
             let task = pending.task.bind(py).cast::<TimerTask>();
             if task.is_ok_and(|task| task.get().is_internal(py)) {
                 continue;
@@ -295,4 +347,22 @@ impl Timer {
         drop(old);
         Ok(list)
     }
+}
+
+impl Drop for Timer {
+    fn drop(&mut self) {
+        if let Some(Made { shared, .. }) = self.made.get()
+            && !shared.is_forked()
+        {
+            border::attach(|py| shared.abandon(py));
+        }
+    }
+}
+
+#[cold]
+fn uninitialized() -> PyErr {
+    PyRuntimeError::new_err(
+        "this timer is not initialized yet: call super().__init__() with the timer's settings first, in the __init__ of \
+         the subclass",
+    )
 }

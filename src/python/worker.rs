@@ -8,10 +8,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use pyo3::exceptions::PyTypeError;
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use super::border::{self, Own, attach};
+use super::border::{Own, attach};
 use super::exit;
 use super::gil::GilCell;
 use super::run::{self, Budget, Line, Turn};
@@ -22,8 +23,10 @@ use crate::timer::STEP;
 use crate::wheel::Handle;
 
 /// Where callbacks run.
+#[derive(Default)]
 pub(super) enum Target {
     /// On the worker's own thread.
+    #[default]
     Own,
     /// A `concurrent.futures.Executor` of threads.
     Pool(Py<PyAny>),
@@ -55,6 +58,14 @@ impl Target {
             return Err(refuse(", which runs tasks in other processes"));
         }
         Ok(Self::Pool(executor.clone().unbind()))
+    }
+
+    pub(super) fn clone_ref(&self, py: Python<'_>) -> Self {
+        match self {
+            Self::Own => Self::Own,
+            Self::Pool(executor) => Self::Pool(executor.clone_ref(py)),
+            Self::Loop(executor) => Self::Loop(executor.clone_ref(py)),
+        }
     }
 
     /// The executor that the user gave.
@@ -90,9 +101,10 @@ impl Worker {
         let shared = shared.share();
         show_in_system(&format!("exec-{}", shared.name));
         let inside = Inside::enter(&shared);
-        match &shared.target {
-            Target::Own => run_here(py, &shared, &queue),
-            target => feed(py, &shared, &queue, target),
+        if matches!(shared.callees.target(py), Target::Own) {
+            run_here(py, &shared, &queue);
+        } else {
+            feed(py, &shared, &queue);
         }
         drop(inside);
         if shared.is_forked() {
@@ -105,19 +117,38 @@ impl Worker {
     }
 }
 
-/// Starts the thread `executor-<name>`; Linux, which keeps 15 bytes, shows it as `exec-<name>`.
+/// Starts the thread `executor-<name>`; Linux, which keeps 15 bytes, shows it as `exec-<name>`. After an error, call
+/// [`undo`].
 pub(super) fn start(py: Python<'_>, shared: &Arc<Shared>, queue: Receiver<Released>) -> PyResult<()> {
     let id = exit::new_id();
     let body = Body { id, shared: Own::new(Arc::clone(shared)), queue };
+    let worker = Bound::new(py, Worker(GilCell::new(Some(body))))?;
     let options = PyDict::new(py);
-    options.set_item("target", Py::new(py, Worker(GilCell::new(Some(body))))?)?;
+    options.set_item("target", &worker)?;
     options.set_item("name", format!("executor-{}", shared.name))?;
     options.set_item("daemon", true)?;
     let thread = py.import("threading")?.getattr("Thread")?.call((), Some(&options))?;
     exit::register(py, id, shared, &thread)?;
-    thread.call_method0("start").inspect_err(|_| exit::unregister(py, id))?;
+    thread.call_method0("start").inspect_err(|_| {
+        // Refused, or interrupted while it starts. Without its body it ends at once, if it begins later. If it has begun, it
+        // leaves the list itself.
+        if worker.get().0.with(py, Option::take).is_some() {
+            exit::unregister(py, id);
+        }
+    })?;
     shared.threads.worker.with(py, |worker| *worker = Some(thread.unbind()));
     Ok(())
+}
+
+/// Ends the threads of a timer that could not be made, and waits for them.
+pub(super) fn undo(py: Python<'_>, shared: &Shared) {
+    shared.end_threads(py);
+    if let Some(worker) = shared.threads.worker.with(py, Option::take)
+        && let Err(error) = worker.call_method0(py, "join")
+    {
+        // Only an interrupt. The thread has nothing to do, and ends all the same.
+        error.write_unraisable(py, Some(worker.bind(py)));
+    }
 }
 
 fn run_here(py: Python<'_>, shared: &Shared, queue: &Receiver<Released>) {
@@ -157,7 +188,7 @@ fn run_here(py: Python<'_>, shared: &Shared, queue: &Receiver<Released>) {
     run::finish(py, shared, finished);
 }
 
-fn feed(py: Python<'_>, shared: &Arc<Shared>, queue: &Receiver<Released>, target: &Target) {
+fn feed(py: Python<'_>, shared: &Arc<Shared>, queue: &Receiver<Released>) {
     // A whole advance at a time, so that a group is not cut where a step of the reaper ended.
     let whole_advance = || -> Option<Vec<Handle>> {
         let mut released = queue.recv().ok()?;
@@ -169,7 +200,8 @@ fn feed(py: Python<'_>, shared: &Arc<Shared>, queue: &Receiver<Released>, target
         Some(handles)
     };
     while let Some(handles) = py.detach(whole_advance) {
-        match target {
+        // Asked for anew each time: a reference in this thread would keep a cycle through the executor alive.
+        match &shared.callees.target(py) {
             Target::Loop(event_loop) => {
                 submit(py, shared, event_loop, "call_soon_threadsafe", &handles, Some(event_loop));
             }
@@ -183,7 +215,7 @@ fn feed(py: Python<'_>, shared: &Arc<Shared>, queue: &Receiver<Released>, target
                     }
                 }
             }
-            Target::Own => unreachable!("runs them itself"),
+            Target::Own => {} // the timer has let go of its executor: all of these were taken out
         }
     }
 }
@@ -193,7 +225,7 @@ fn split<'a>(py: Python<'_>, shared: &Shared, handles: &'a [Handle]) -> Vec<&'a 
     let mut units = Vec::new();
     let mut rest = handles;
     while !rest.is_empty() {
-        let state = border::lock(py, shared.timer.state());
+        let state = shared.state(py);
         for _ in 0..STEP {
             if rest.is_empty() {
                 break;
@@ -285,6 +317,11 @@ impl Due {
             event_loop.bind(py).call_method1("call_soon", (slf,))?;
         }
         result
+    }
+
+    /// A loop has it in its line, and it has the loop.
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.event_loop)
     }
 }
 

@@ -165,9 +165,10 @@ class SlowEnd:
 '''
 
 
-def run_script(code: str, *, timeout: float = 30, rc: int = 0, stderr: str | None = "") -> str:
-    """Runs `code`, checks how it ends, and returns what it printed. `stderr=None`: whatever it says there."""
-    script = PRELUDE + textwrap.dedent(code)
+def run_script(code: str, *, timeout: float = 30, rc: int = 0, stderr: str | None = "", first: str = "") -> str:
+    """Runs `code`, checks how it ends, and returns what it printed. `stderr=None`: whatever it says there. `first` is
+    run before tickwheel is imported."""
+    script = textwrap.dedent(first) + PRELUDE + textwrap.dedent(code)
     arguments = [
         sys.executable,
         "-W",

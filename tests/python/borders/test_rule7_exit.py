@@ -265,6 +265,7 @@ class OnError:
         sleep(0.25)
 
 timer = SystemTimer("x", on_error=OnError())
+timer.after(20, nop)
 del timer
 time.sleep(0.1)
 """
@@ -304,3 +305,76 @@ running.wait()
 """,
     )
     assert out == "SystemExit\n"
+
+
+def test_an_interrupt_at_exit_ends_one_wait_and_no_timer_goes_on_into_the_end__rule7_T11():
+    """All timers are closed and drained before the first is waited for; each interrupt ends one wait, and the last is
+    raised when all have been tried."""
+    out = run_script(
+        f"""
+import atexit
+{LINGER}
+running = [threading.Event() for _ in range(3)]
+interrupted = threading.Event()
+
+def work(number):
+    running[number].set()
+    interrupted.wait(20)
+    time.sleep(0.2 * number)
+    print("last line of", number, flush=True)
+
+timers = [SystemTimer(str(number)) for number in range(3)]
+for number, timer in enumerate(timers):
+    timer.after(0, work, number)
+    timer.add_many(array.array("q", range(5_000)), lambda indices: print("never", flush=True))  # due all along the end
+for each in running:
+    assert each.wait(20)
+
+def interrupt(*_):
+    interrupted.set()
+    raise KeyboardInterrupt
+
+def at_exit():
+    signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, 0.2)
+
+def tell(what, enumerate=threading.enumerate):
+    left = [thread.name for thread in enumerate() if thread.name.startswith("executor-")]
+    print(what.exc_type.__name__, [len(timer) for timer in timers], left, flush=True)
+
+atexit.register(at_exit)  # runs before tickwheel's own
+sys.unraisablehook = tell
+""",
+    )
+    assert out == "last line of 0\nlast line of 1\nlast line of 2\nKeyboardInterrupt [0, 0, 0] []\n", out
+
+
+def test_an_interrupt_of_a_callback_that_hangs_leaves_the_other_timers_joined__rule7_T11():
+    out = run_script(
+        f"""
+import atexit
+{LINGER}
+hanging, running, interrupted = threading.Event(), threading.Event(), threading.Event()
+hangs, works = SystemTimer("hangs"), SystemTimer("works")
+hangs.after(0, lambda: (hanging.set(), threading.Event().wait()))
+works.after(0, lambda: (running.set(), interrupted.wait(20), time.sleep(0.2), print("its last line", flush=True)))
+works.add_many(array.array("q", range(10_000)), lambda indices: print("never", flush=True))
+assert hanging.wait(20) and running.wait(20)
+
+def interrupt(*_):
+    interrupted.set()
+    raise KeyboardInterrupt
+
+def at_exit():
+    signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, 0.2)
+
+def tell(what, enumerate=threading.enumerate):
+    left = [thread.name for thread in enumerate() if thread.name.startswith("executor-")]
+    print(what.exc_type.__name__, len(works), left, flush=True)
+
+atexit.register(at_exit)
+sys.unraisablehook = tell
+""",
+    )
+    assert out == "its last line\nKeyboardInterrupt 0 ['executor-hangs']\n", out

@@ -290,3 +290,56 @@ def test_a_child_that_leaves_its_parents_block_by_sys_exit_gets_its_exit__rule7_
     assert os.waitstatus_to_exitcode(status) == 7
     """
     )
+
+
+def test_a_fork_hook_that_was_registered_before_the_import_finds_the_timer_forked__rule7_T12():
+    """Python runs the hooks in the order of their registration: one of tickwheel's own would come too late for it."""
+    run_script(
+        """
+timer = SystemTimer("parent")
+task = timer.after(3_600_000, nop)
+pid = os.fork()
+if pid == 0:
+    assert found == ["TimerForked"] * 3, found
+    os._exit(0)
+assert (rc := reap(pid)) == 0, rc
+assert task.cancel()
+timer.shutdown()
+""",
+        first="""
+import os
+
+found = []
+
+def look():
+    for call in (lambda: len(timer), lambda: timer.after(1, print), lambda: task.cancel()):
+        try:
+            call()
+        except Exception as error:
+            found.append(type(error).__name__)
+
+os.register_at_fork(after_in_child=look)
+""",
+    )
+
+
+def test_a_child_that_c_code_forked_finds_the_timer_forked__rule7_T12():
+    run_script(
+        """
+timer = SystemTimer("parent")
+task = timer.after(3_600_000, nop)
+pid = ctypes.PyDLL(None).fork()  # holds the GIL, as an extension module would; no Python hook is run
+if pid == 0:
+    for call in (lambda: len(timer), lambda: timer.after(1, nop), task.cancel, timer.shutdown):
+        try:
+            call()
+        except TimerForked:
+            continue
+        os._exit(1)
+    del timer, task
+    os._exit(0)
+assert (rc := reap(pid)) == 0, rc
+assert task.cancel()
+timer.shutdown()
+"""
+    )

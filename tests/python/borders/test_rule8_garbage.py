@@ -373,8 +373,9 @@ def test_what_was_released_still_runs_when_nobody_holds_a_timer_without_a_reaper
     )
 
 
-@pytest.mark.parametrize("make", ['SystemTimer("x")', "ManualTimer()"])
-def test_the_collector_is_spared_a_task_only_while_it_is_pending__rule8(make):
+@pytest.mark.parametrize("make", ['SystemTimer("x")', 'SystemTimer("x", reaper=False)', "ManualTimer()"])
+def test_the_collector_is_spared_a_task_only_while_a_reaper_drives_it__rule8(make):
+    """A timer that its callers drive shows its pending tasks, and the collector has to follow them."""
     run_script(
         f"""
 class Sub(TimerTask):
@@ -384,23 +385,27 @@ class Sub(TimerTask):
 class Slim(TimerTask):
     __slots__ = ("more",)
 
-timer = {make}
+timer, other = {make}, SystemTimer("other")
+is_shown = "reaper" in {make!r} or "Manual" in {make!r}
 task, sub, slim = TimerTask(60_000, nop), Sub(60_000), Slim(60_000, nop)
 assert all(map(gc.is_tracked, (task, sub, slim)))
 for one in (task, sub, slim):
     timer.add(one)
 once, at = timer.after(60_000, nop), timer.at(timer.now_ms() + 60_000, nop)
-assert not any(map(gc.is_tracked, (task, once, at)))
+assert [gc.is_tracked(one) for one in (task, once, at)] == [is_shown] * 3
 assert gc.is_tracked(sub) and gc.is_tracked(slim)  # there may be more to them than the collector is spared
 timer.add(task)  # a move
-assert not gc.is_tracked(task)
+assert gc.is_tracked(task) == is_shown
 assert task.cancel() and gc.is_tracked(task)
+other.add(task)
+assert not gc.is_tracked(task) and task.cancel() and gc.is_tracked(task)
 timer.add(task)
 assert timer.cancel_many([task, once]) == 2 and gc.is_tracked(task)
 timer.add(task)
 left = timer.shutdown()
 assert {{id(one) for one in left}} == {{id(task), id(sub), id(slim), id(at)}}
 assert all(map(gc.is_tracked, left))
+other.shutdown()
 """
     )
 

@@ -26,7 +26,7 @@ def use(where):
 def touch():
     depth.on = True
     len(purgatory), purgatory.watched, purgatory.stats(), repr(purgatory), len(timer), timer.stats(), timer.pending()
-    fresh = DelayedOperationPurgatory.__new__(DelayedOperationPurgatory, "y", timer)
+    fresh = DelayedOperationPurgatory("y", timer)
     fresh.try_complete_else_watch(Op(HOUR), ["key", 1])
     assert len(fresh.shutdown()) == 1
     operation = Op(HOUR)

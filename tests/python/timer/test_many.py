@@ -245,3 +245,24 @@ def test_cancel_many_refuses_the_tasks_of_another_timer_and_what_is_no_task__T18
     with pytest.raises(TypeError, match=r"^cancel_many takes TimerTasks .*: cancel a batch by its own cancel_many$"):
         timer.cancel_many([here, batch])  # type: ignore[list-item]
     assert (len(timer), len(other)) == (2, 1)
+
+
+def test_cancel_many_leaves_alone_what_a_destructor_added_again__T9_T19() -> None:
+    """Only the handle that was cancelled may let go of the callback: the task may be on the timer again."""
+
+    class Adds:
+        def __call__(self) -> None:
+            pass
+
+        def __del__(self) -> None:
+            for task in again:
+                timer.add(task)
+
+    timer, ran = ManualTimer(), list[str]()
+    first = timer.after(5, Adds())
+    again = [timer.after(5, ran.append, "one-shot"), TimerTask(5, ran.append, "task")]
+    timer.add(again[1])
+    assert timer.cancel_many([first, *again]) == 3
+    assert len(timer) == 2
+    assert timer.advance(5) == 2
+    assert ran == ["one-shot", "task"]

@@ -143,7 +143,7 @@ def test_a_method_takes_the_arguments_that_the_stub_says(name: str, method: str)
 def test_a_timer_is_made_with_the_arguments_that_the_stub_says(name: str) -> None:
     signature = inspect.signature(getattr(_native, name))
     found = [(item.name, KINDS[item.kind]) for item in signature.parameters.values()]
-    assert found == names_of(methods(REAL[name])["__new__"])[1:]
+    assert found == names_of(methods(REAL[name])["__init__"])[1:]
 
 
 @pytest.mark.parametrize(("name", "method"), CHECKED)

@@ -1,0 +1,367 @@
+"""Border rule 8: what a timer may still call (`on_error`, its executor) is whole as long as the timer owes a call.
+
+The timer is garbage for the collector: only a cycle through its own `on_error` or executor reaches it.
+"""
+
+import pytest
+
+from borders.harness import run_script
+
+OWNER = """
+heard = []
+
+class Owner:
+    kind = "SystemTimer"
+
+    def __init__(self, on_error, **settings):
+        self.state = "whole"
+        self.timer = SystemTimer("x", on_error=getattr(self, on_error)(), **settings)
+
+    def by_lambda(self):
+        return lambda task, error: heard.append((self.state, str(error)))
+
+    def by_method(self):
+        return self.failed
+
+    def by_object(self):
+        return Callable(self)
+
+    def failed(self, task, error):
+        heard.append((vars(self).get("state"), str(error)))
+
+class Callable:
+    def __init__(self, owner):
+        self.owner = owner
+
+    def __call__(self, task, error):
+        vars(self)["owner"].failed(task, error)
+
+def fail(text="failed", gate=None):
+    if gate is not None:
+        gate.wait(20)
+    raise ValueError(text)
+
+def collect(times=3):
+    for _ in range(times):
+        gc.collect()
+"""
+
+HOWS = ["by_lambda", "by_method", "by_object"]
+
+ADDS = {
+    "a one-shot": "owner.timer.after({delay}, fail)",
+    "a task": "owner.timer.add(TimerTask({delay}, fail))",
+    "a batch": "owner.timer.add_many(ms(3, {delay}), lambda view: fail())",
+    "one that was moved": "task = TimerTask(1, fail); owner.timer.add(task); owner.timer.add(task)",
+}
+
+
+@pytest.mark.parametrize("how", HOWS)
+@pytest.mark.parametrize("add", ADDS)
+def test_on_error_is_whole_while_something_is_pending__rule8_T11(add, how):
+    """With a lambda the collector cleared a function that was still to be called: the interpreter crashed."""
+    run_script(
+        OWNER
+        + f"""
+def plant():
+    owner = Owner({how!r})
+    {ADDS[add].format(delay=100)}
+    return weakref.ref(owner)
+
+gone = plant()
+collect()
+wait_until(lambda: heard)
+assert heard[0] == ("whole", "failed"), heard
+wait_until(lambda: (gc.collect(), gone())[1] is None, limit=5, what="the owner to go")
+wait_until(lambda: not _native._live, limit=5, what="its threads to end")
+"""
+    )
+
+
+@pytest.mark.parametrize("how", HOWS)
+@pytest.mark.parametrize("executor", ["None", "ThreadPoolExecutor(1)"])
+def test_on_error_is_whole_while_the_last_callback_runs__rule8_T11(how, executor):
+    run_script(
+        OWNER
+        + f"""
+running, gate = threading.Event(), threading.Event()
+
+def last():
+    running.set()
+    fail("late", gate)
+
+def plant():
+    owner = Owner({how!r}, executor={executor})
+    owner.timer.after(0, last)
+    return weakref.ref(owner)
+
+gone = plant()
+assert running.wait(20)
+collect()
+gate.set()
+wait_until(lambda: heard)
+assert heard == [("whole", "late")], heard
+wait_until(lambda: (gc.collect(), gone())[1] is None, limit=5, what="the owner to go")
+"""
+    )
+
+
+@pytest.mark.parametrize("how", HOWS)
+def test_on_error_is_whole_while_what_was_refused_is_reported__rule8_T10(how):
+    """The entry has left the timer when its refusal is reported."""
+    run_script(
+        OWNER
+        + f"""
+class Refuses(ThreadPoolExecutor):
+    def submit(self, *args):
+        collect()
+        raise RuntimeError("no room")
+
+def plant():
+    owner = Owner({how!r}, executor=Refuses(1))
+    owner.timer.after(50, nop)
+    owner.timer.add_many(ms(5, 50), nop)
+    return weakref.ref(owner)
+
+gone = plant()
+collect()
+wait_until(lambda: len(heard) == 2)
+assert [state for state, _ in heard] == ["whole"] * 2 and "no room" in heard[0][1], heard
+wait_until(lambda: (gc.collect(), gone())[1] is None, limit=5, what="the owner to go")
+"""
+    )
+
+
+def test_an_executor_is_whole_while_something_is_pending_or_running__rule8_T11():
+    """A pool that holds its timer: the collector emptied it, and its task was lost."""
+    run_script(
+        """
+class Pool(ThreadPoolExecutor):
+    def __init__(self):
+        super().__init__(1)
+        self.state = "whole"
+        self.timer = SystemTimer("x", executor=self)
+
+    def submit(self, *args):
+        states.append(vars(self).get("state"))
+        return super().submit(*args)
+
+states, ran = [], []
+
+def plant():
+    pool = Pool()
+    pool.timer.after(100, ran.append, "after")
+    pool.timer.add_many(ms(2, 100), lambda view: ran.append(len(view)))
+    return weakref.ref(pool)
+
+gone = plant()
+for _ in range(3):
+    gc.collect()
+wait_until(lambda: len(ran) == 2)
+assert ran == ["after", 2] and states == ["whole"] * 2, (ran, states)
+wait_until(lambda: (gc.collect(), gone())[1] is None, limit=5, what="the pool to go")
+wait_until(lambda: not _native._live, limit=5, what="its threads to end")
+"""
+    )
+
+
+@pytest.mark.parametrize("ended", ["cancel()", "timer.cancel_many([task])", "timer.shutdown()", "batch"])
+def test_on_error_goes_with_its_owner_once_nothing_is_owed__rule8(ended):
+    """Every way out of the timer is counted."""
+    call = {
+        "cancel()": "assert task.cancel()",
+        "timer.cancel_many([task])": "assert owner.timer.cancel_many([task]) == 1",
+        "timer.shutdown()": "assert owner.timer.shutdown() == [task]",
+        "batch": "assert task.cancel() and batch.cancel(0) and batch.cancel_many([1]) == 1 and batch.cancel_all() == 1",
+    }[ended]
+    run_script(
+        OWNER
+        + f"""
+def plant():
+    owner = Owner("by_lambda")
+    task = TimerTask(3_600_000, nop)
+    owner.timer.add(task)
+    owner.timer.add(task)  # a move owes nothing more
+    batch = owner.timer.add_many(ms(3 if {ended!r} == "batch" else 0, 3_600_000), nop)
+    {call}
+    return weakref.ref(owner)
+
+gone = plant()
+wait_until(lambda: (gc.collect(), gone())[1] is None, limit=5, what="the owner to go")
+"""
+    )
+
+
+def test_on_error_of_a_purgatory_and_of_its_timer_is_whole_while_a_deadline_can_come__rule8():
+    run_script(
+        OWNER
+        + """
+from tickwheel import DelayedOperation, DelayedOperationPurgatory
+
+class Fails(DelayedOperation):
+    def try_complete(self):
+        return False
+
+    def on_complete(self):
+        fail("expired")
+
+def plant(how, given):
+    owner = Owner(how)
+    handler = owner.timer if given else None
+    owner.purgatory = DelayedOperationPurgatory("x", handler, on_error=None if given else getattr(owner, how)())
+    owner.purgatory.try_complete_else_watch(Fails(100), ["key"])
+    return weakref.ref(owner)
+
+gone = [plant(how, given) for how in ("by_lambda", "by_method", "by_object") for given in (True, False)]
+collect()
+wait_until(lambda: len(heard) == 6)
+assert heard == [("whole", "expired")] * 6, heard
+wait_until(lambda: (gc.collect(), {one() for one in gone})[1] == {None}, limit=5, what="the owners to go")
+"""
+    )
+
+
+def test_an_operation_that_ends_in_the_middle_of_a_collection_calls_no_function_that_was_cleared__rule8_P8():
+    """A destructor that runs while the collector clears `on_error` completes an operation that is held from outside."""
+    run_script(
+        """
+from tickwheel import DelayedOperation, DelayedOperationPurgatory
+
+class Fails(DelayedOperation):
+    def try_complete(self):
+        return False
+
+    def on_complete(self):
+        raise ValueError("in the middle")
+
+class Late(int):  # the collector does not know of it: its destructor runs while others are cleared
+    __slots__ = ()
+
+    def __del__(self):
+        ended.append(operation.force_complete())
+
+def plant():
+    owner = []
+
+    def on_error(task, error, late=Late(1)):
+        heard.append(owner)
+        return dict(a=1)
+
+    owner.append(on_error)
+    owner.append(DelayedOperationPurgatory("x", ManualTimer(), timer_enabled=False, on_error=on_error))
+    owner[1].try_complete_else_watch(operation, ["key"])
+    owner.append(owner)
+
+for _ in range(20):
+    heard, ended, told = [], [], []
+    operation = Fails(1)
+    sys.unraisablehook = lambda what: told.append(str(what.exc_value))
+    plant()
+    gc.collect()
+    assert ended == [True] and operation.is_completed
+    assert told == ["in the middle"] and heard == [], (told, heard)
+sys.unraisablehook = sys.__unraisablehook__
+"""
+    )
+
+
+@pytest.mark.parametrize("how", HOWS)
+@pytest.mark.parametrize("own", [True, False])
+def test_on_error_is_whole_while_an_operation_without_a_deadline_ends__rule8_P8(own, how):
+    """Nothing is owed by the timer then. The operation is held from outside, purgatory and timer are garbage."""
+    run_script(
+        OWNER
+        + f"""
+from tickwheel import DelayedOperation, DelayedOperationPurgatory
+
+class Fails(DelayedOperation):
+    def try_complete(self):
+        return False
+
+    def on_complete(self):
+        collect()
+        fail("by hand")
+
+def plant(operation):
+    owner = Owner({how!r})
+    on_error = getattr(owner, {how!r})() if {own} else None
+    owner.purgatory = DelayedOperationPurgatory("x", owner.timer, timer_enabled=False, on_error=on_error)
+    owner.purgatory.try_complete_else_watch(operation, ["key"])
+    return weakref.ref(owner)
+
+operation = Fails(1)
+gc.disable()
+gone = plant(operation)
+assert operation.force_complete()
+assert heard == [("whole", "by hand")], heard
+wait_until(lambda: (gc.collect(), gone())[1] is None, limit=5, what="the owner to go")
+"""
+    )
+
+
+OWN_CYCLES = {
+    "SystemTimer": "class Mine(SystemTimer): pass",
+    "DelayedOperationPurgatory": "class Mine(DelayedOperationPurgatory): pass",
+}
+
+
+@pytest.mark.parametrize("kind", OWN_CYCLES)
+def test_on_error_is_kept_when_the_timer_is_cleared_before_it_is_empty__rule8_T11(kind):
+    """The object is garbage by a cycle of its own, and the collector clears it; what is pending still reports."""
+    run_script(
+        OWNER
+        + f"""
+from tickwheel import DelayedOperation, DelayedOperationPurgatory
+
+class Fails(DelayedOperation):
+    def try_complete(self):
+        return False
+
+    def on_complete(self):
+        fail("late")
+
+{OWN_CYCLES[kind]}
+
+def on_error(task, error):
+    heard.append(str(error))
+
+def plant():
+    mine = Mine("x", on_error=on_error)
+    mine.me = mine
+    if {kind!r} == "SystemTimer":
+        mine.after(150, fail, "late")
+    else:
+        mine.try_complete_else_watch(Fails(150), ["key"])
+    return weakref.ref(mine)
+
+gone = plant()
+wait_until(lambda: (gc.collect(), gone())[1] is None, limit=3, what="the object to go")
+wait_until(lambda: heard)
+assert heard == ["late"]
+"""
+    )
+
+
+def test_on_error_hears_of_what_a_destructor_of_its_garbage_added__rule8_T10():
+    """The destructor brings owner and timer back to life, after the collector has taken the weak references away."""
+    run_script(
+        OWNER
+        + """
+class Late(Owner):
+    def __del__(self):
+        if not again:
+            again.append(self)
+            self.timer.after(50, fail, "added by the destructor")
+
+again = []
+
+def plant():
+    Late("by_lambda")
+
+plant()
+gc.collect()
+wait_until(lambda: heard)
+assert heard == [("whole", "added by the destructor")], heard
+again[0].timer.shutdown()
+"""
+    )
