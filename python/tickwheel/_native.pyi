@@ -17,7 +17,11 @@ __version__: str
 class _ArrowArray(Protocol):
     def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]: ...
 
-Int64s: TypeAlias = Buffer | _ArrowArray
+class _ArrowStream(Protocol):
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
+
+Int64s: TypeAlias = Buffer | _ArrowArray | _ArrowStream
+"""Many int64: a buffer, an Arrow array, or an Arrow stream such as a chunked array; sliced, strided or unaligned too."""
 
 class _Lock(Protocol):
     def acquire(self, blocking: bool = ..., /) -> bool: ...
@@ -172,7 +176,8 @@ class Timer:
         """As `after`, at an instant of the timer's own clock (see `now_ms`); an instant in the past is due at once."""
 
     def add_many(self, delays_ms: Int64s, callback: Callable[[memoryview], object]) -> TaskBatch:
-        """Add one timer per int64 of a buffer or Arrow array, at one Python call per group that expires together.
+        """Add one timer per int64 of a buffer, Arrow array or Arrow stream, at one Python call per group that expires
+        together.
 
         `callback(indices)` gets a memoryview of int64 in order of expiry. All or nothing: `ValueError` for nulls and
         delays out of range, `TimerFull` where `max_pending` would be passed. About 50 bytes a timer.

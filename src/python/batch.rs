@@ -51,7 +51,7 @@ impl TaskBatch {
     #[pyo3(signature = (indices))]
     fn cancel_many(&self, py: Python<'_>, indices: &Bound<'_, PyAny>) -> PyResult<usize> {
         let count = self.count(py);
-        let numbers = match args::int64s(indices, "indices") {
+        let numbers = match args::int64s_if_array(indices, "indices")? {
             Ok(numbers) => numbers.iter().map(|number| args::index_of(*number, count)).collect::<PyResult<Vec<_>>>()?,
             Err(_) => indices.try_iter()?.map(|index| args::index(&index?, count)).collect::<PyResult<Vec<_>>>()?,
         };

@@ -1,6 +1,6 @@
 //! The bindings: `tickwheel._native`. The eight border rules they keep are in `docs/design.md`.
 //!
-//! `border` has the locks and the GIL, `gil` what the GIL guards, `args`, `arrow` and `settings` what comes in, `shared` what a timer, its tasks and its threads
+//! `border` has the locks and the GIL, `gil` what the GIL guards, `args`, `arrow`, `arrow_stream` and `settings` what comes in, `shared` what a timer, its tasks and its threads
 //! have in common, `task`, `content` and `batch` what is scheduled, `run` and `worker` what runs it, `timer`, `system` and `manual`
 //! the classes, `sight` what they show, `recording` what they record and how it is replayed, `gate` and `exit` how they
 //! end.
@@ -9,6 +9,7 @@
 
 mod args;
 mod arrow;
+mod arrow_stream;
 mod batch;
 mod border;
 mod content;

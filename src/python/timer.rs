@@ -110,7 +110,8 @@ impl Timer {
         TimerTask::add_one_shot(py, &self.share, (None, When::AtUs(due.to_us())), callback, args)
     }
 
-    /// Add one timer per int64 of a buffer or Arrow array, at one Python call per group that expires together.
+    /// Add one timer per int64 of a buffer, Arrow array or Arrow stream, at one Python call per group that expires
+    /// together.
     ///
     /// `callback(indices)` gets a memoryview of int64 in order of expiry. All or nothing: `ValueError` for nulls and
     /// delays out of range, `TimerFull` where `max_pending` would be passed. About 50 bytes a timer.
