@@ -106,9 +106,10 @@ pub(super) fn int64s(value: &Bound<'_, PyAny>, what: &str) -> PyResult<Vec<i64>>
 impl Owned<ArrowArrayStream> {
     fn read(&mut self, py: Python<'_>, what: &str) -> PyResult<Vec<i64>> {
         let mut schema = self.ask(py, self.0.get_schema, what, "before its type")?;
-        let is_int64 = match schema.is_filled() {
-            true => arrow::check_type(&schema.0, what),
-            false => Err(arrow::invalid(what, "its stream gives no type")),
+        let is_int64 = if schema.is_filled() {
+            arrow::check_type(&schema.0, what)
+        } else {
+            Err(arrow::invalid(what, "its stream gives no type"))
         };
         py.detach(|| drop(schema));
         is_int64?;

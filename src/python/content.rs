@@ -24,6 +24,8 @@ pub(super) struct Content {
     pub(super) runs: Runs,
     /// It refers to nothing but what is written here, so the garbage collector need not know of it while it is pending.
     pub(super) is_plain: bool,
+    /// What it runs is a coroutine function.
+    pub(super) is_coroutine: bool,
 }
 
 #[derive(Default)]
@@ -32,6 +34,8 @@ struct Extra {
     name: Option<Py<PyString>>,
     /// A delay that is too long, or too fine, for four bytes.
     delay: Option<Ms>,
+    /// What a loop runs the callback in, while the task is on a timer.
+    context: Option<Py<PyAny>>,
 }
 
 /// What the delay counts.
@@ -64,6 +68,9 @@ pub(super) enum Runs {
 /// Callback and arguments.
 pub(super) type Call = (Option<Py<PyAny>>, Option<Py<PyTuple>>);
 
+/// What kept the timer, and the context: to be dropped where Python code may run.
+pub(super) type Left = (Option<Py<Share>>, Option<Py<PyAny>>);
+
 impl Content {
     #[inline]
     pub(super) fn new(
@@ -73,7 +80,7 @@ impl Content {
         name: Option<Py<PyString>>,
     ) -> Self {
         let has_extra = args.is_some() || name.is_some();
-        let extra = has_extra.then(|| Box::new(Extra { args, name, delay: None }));
+        let extra = has_extra.then(|| Box::new(Extra { args, name, delay: None, context: None }));
         let mut content = Self { callback, extra, ..Self::default() };
         if let Some(delay) = delay {
             content.set_delay(delay);
@@ -140,28 +147,45 @@ impl Content {
         self.timer.as_ref().map(|share| (share.get().shared(), Handle::from_bits(self.handle)))
     }
 
-    /// Returns what timer it was on before, to be dropped where Python code may run.
+    /// Returns what timer and context it had before.
     #[must_use]
-    pub(super) fn put_on(&mut self, share: Py<Share>, handle: Handle) -> Option<Py<Share>> {
+    pub(super) fn put_on(&mut self, share: Py<Share>, handle: Handle, context: Option<Py<PyAny>>) -> Left {
         self.handle = handle.to_bits();
-        self.timer.replace(share)
+        let old = self.take_context();
+        if context.is_some() {
+            self.extra.get_or_insert_default().context = context;
+        }
+        (self.timer.replace(share), old)
     }
 
-    /// It is off its timer, if it is the one with this handle: whether it is, and what keeps the timer, to be dropped where
-    /// Python code may run.
-    pub(super) fn take_off(&mut self, handle: Handle) -> (bool, Option<Py<Share>>) {
+    /// It is off its timer, if it is the one with this handle: whether it is, and what it had there.
+    pub(super) fn take_off(&mut self, handle: Handle) -> (bool, Left) {
+        let (is_this, timer) = self.claim(handle);
+        (is_this, (timer, if is_this { self.take_context() } else { None }))
+    }
+
+    /// As [`Content::take_off`], by what is to run it now, and takes the context then.
+    pub(super) fn claim(&mut self, handle: Handle) -> (bool, Option<Py<Share>>) {
         let is_this = self.handle == handle.to_bits();
         (is_this, self.timer.take_if(|_| is_this))
     }
 
-    pub(super) fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
-        visit.call(&self.callback)?;
-        self.extra.as_ref().map_or(Ok(()), |extra| visit.call(&extra.args))
+    /// What a loop is to run the callback in.
+    pub(super) fn take_context(&mut self) -> Option<Py<PyAny>> {
+        self.extra.as_mut()?.context.take()
     }
 
-    /// Callback and arguments, for the garbage collector: nobody can reach the task any more.
-    pub(super) fn clear(&mut self) -> Call {
-        (self.callback.take(), self.extra.as_mut().and_then(|extra| extra.args.take()))
+    pub(super) fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.callback)?;
+        let Some(extra) = &self.extra else { return Ok(()) };
+        visit.call(&extra.args)?;
+        visit.call(&extra.context)
+    }
+
+    /// Callback, arguments and context, for the garbage collector: nobody can reach the task any more.
+    pub(super) fn clear(&mut self) -> (Call, Option<Py<PyAny>>) {
+        let call = (self.callback.take(), self.extra.as_mut().and_then(|extra| extra.args.take()));
+        (call, self.take_context())
     }
 }
 

@@ -24,7 +24,7 @@ pub(super) struct GilCell<T>(Cell<T>);
 unsafe impl<T: Send> Sync for GilCell<T> {}
 
 impl<T: Default> GilCell<T> {
-    pub(super) fn new(value: T) -> Self {
+    pub(super) const fn new(value: T) -> Self {
         Self(Cell::new(value))
     }
 

@@ -1,7 +1,7 @@
 //! The bindings: `tickwheel._native`. The eight border rules they keep are in `docs/design.md`.
 //!
 //! `border` has the locks and the GIL, `gil` what the GIL guards, `args`, `arrow`, `arrow_stream` and `settings` what comes in, `shared` what a timer, its tasks and its threads
-//! have in common, `task`, `content` and `batch` what is scheduled, `run` and `worker` what runs it, `timer`, `system` and `manual`
+//! have in common, `task`, `content` and `batch` what is scheduled, `run`, `coroutines`, `report` and `worker` what runs it, `timer`, `system` and `manual`
 //! the classes, `sight` what they show, `recording` what they record and how it is replayed, `gate` and `exit` how they
 //! end.
 
@@ -13,6 +13,7 @@ mod arrow_stream;
 mod batch;
 mod border;
 mod content;
+mod coroutines;
 mod errors;
 mod exit;
 mod gate;
@@ -22,6 +23,7 @@ mod manual;
 mod operation;
 mod purgatory;
 mod recording;
+mod report;
 mod run;
 mod settings;
 mod share;

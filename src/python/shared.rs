@@ -8,13 +8,13 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
 
 use super::batch::TaskBatch;
 use super::border::{self, OfProcess, fork_epoch};
 use super::errors;
 use super::gil::GilCell;
 use super::operation;
+use super::report::{self, Failure};
 use super::run::Line;
 use super::task::TimerTask;
 use super::worker::Target;
@@ -96,11 +96,6 @@ impl Shared {
         errors::from_core(py, &self.name, error)
     }
 
-    /// Tells the user of an exception that nobody else will see (T10).
-    pub(super) fn report(&self, py: Python<'_>, task: &Bound<'_, PyAny>, error: PyErr) {
-        report(py, self.on_error.as_ref(), task, error);
-    }
-
     /// Takes tasks out that the executor refused, and tells the user once for each, or once for a batch.
     pub(super) fn reject(&self, py: Python<'_>, handles: &[Handle], why: &str) {
         let mut told: Option<Task> = None;
@@ -113,7 +108,15 @@ impl Shared {
             forget(py, &task, *handle);
             operation::sync_deadline(py, task.bind(py));
             if !is_told {
-                self.report(py, task.bind(py), errors::rejected(py, &self.name, why));
+                let failure = Failure {
+                    shared: Some(self),
+                    on_error: None,
+                    task: task.bind(py),
+                    callback: None,
+                    error: errors::rejected(py, &self.name, why),
+                };
+                // Nothing is propagated: there is no caller.
+                let _ = report::report(py, &failure, false);
             }
             told = Some(task);
         }
@@ -165,21 +168,6 @@ impl Shared {
     }
 }
 
-/// Tells `on_error`; without one, `sys.unraisablehook`.
-pub(super) fn report(py: Python<'_>, on_error: Option<&Py<PyAny>>, task: &Bound<'_, PyAny>, error: PyErr) {
-    match on_error {
-        None => error.write_unraisable(py, Some(task)),
-        Some(on_error) => {
-            let on_error = on_error.bind(py);
-            let context = error.clone_ref(py);
-            if let Err(failure) = on_error.call1((task, error.into_value(py))) {
-                failure.set_context(py, Some(context));
-                failure.write_unraisable(py, Some(on_error));
-            }
-        }
-    }
-}
-
 /// A task was taken out of its slot, and is not to be run.
 pub(super) fn forget(py: Python<'_>, task: &Task, handle: Handle) {
     let task = task.bind(py);
@@ -228,15 +216,4 @@ pub(super) fn not_picklable(what: &str) -> PyErr {
     pyo3::exceptions::PyTypeError::new_err(format!(
         "cannot pickle a {what}: its threads and what is pending belong to this process; make one where it is used"
     ))
-}
-
-pub(super) fn call<'py>(
-    py: Python<'py>,
-    callback: &Py<PyAny>,
-    args: Option<&Py<PyTuple>>,
-) -> PyResult<Bound<'py, PyAny>> {
-    match args {
-        None => callback.bind(py).call0(),
-        Some(args) => callback.bind(py).call1(args.bind(py).clone()),
-    }
 }

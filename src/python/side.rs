@@ -16,6 +16,7 @@ use super::border::{self, OfProcess, Own, fork_epoch};
 use super::errors;
 use super::keys::{Key, KeyHasher, Keys};
 use super::operation::DelayedOperation;
+use super::report::{self, Failure};
 use super::run;
 use super::share::Share;
 use super::shared::Shared;
@@ -108,19 +109,27 @@ impl<'py> Side<'py> {
             return; // a method forked, and this is the child: `over` says so
         }
         if self.propagates && run::is_exit(self.py, &error) {
-            let earlier = self.exit.take();
-            if earlier.is_some() {
-                error.set_context(self.py, earlier);
-            }
-            self.exit.replace(Some(error));
+            self.keep_exit(error);
             return;
         }
-        let op = op.bind(self.py).as_any();
-        match home {
-            Some(Home { on_error: Some(on_error), .. }) => super::shared::report(self.py, Some(on_error), op, error),
-            Some(home) => home.shared.report(self.py, op, error),
-            None => super::shared::report(self.py, None, op, error),
+        let failure = Failure {
+            shared: home.map(|home| &*home.shared),
+            on_error: home.and_then(|home| home.on_error.as_ref()),
+            task: op.bind(self.py).as_any(),
+            callback: None,
+            error,
+        };
+        if let Err(exit) = report::report(self.py, &failure, self.propagates) {
+            self.keep_exit(exit);
         }
+    }
+
+    fn keep_exit(&self, exit: PyErr) {
+        let earlier = self.exit.take();
+        if earlier.is_some() {
+            exit.set_context(self.py, earlier);
+        }
+        self.exit.replace(Some(exit));
     }
 
     fn try_locked(&self, op: &Py<DelayedOperation>) -> Attempt<PyErr> {

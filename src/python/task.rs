@@ -13,6 +13,7 @@ use pyo3::types::{PyDict, PyString, PyTuple};
 use super::args::{self, Ms};
 use super::border;
 use super::content::{Content, Runs};
+use super::coroutines;
 use super::gil::{self, GilCell};
 use super::operation;
 use super::share::Share;
@@ -25,8 +26,8 @@ use crate::wheel::Handle;
 ///
 /// `delay_ms`: milliseconds from the moment of `add`, int or finite float; zero or less is due at once.
 /// `name` is for people: snapshots and error messages show it. A task may be added again, also from its own
-/// callback; adding one that is pending moves it. Errors: `ValueError` and `TypeError` for a bad delay or callback.
-/// After Kafka's `TimerTask`.
+/// callback; adding one that is pending moves it. A coroutine function needs a timer whose executor is an asyncio loop.
+/// Errors: `ValueError` and `TypeError` for a bad delay or callback. After Kafka's `TimerTask`.
 #[pyclass(frozen, subclass, weakref, module = "tickwheel")]
 pub(super) struct TimerTask {
     cell: GilCell<Content>,
@@ -69,11 +70,16 @@ impl TimerTask {
                 ));
             }
         }
-        let callback = callback.map(|callback| callback.clone().unbind());
         let args = (!args.is_empty()).then(|| args.clone().unbind());
-        let mut content = Content::new(Some(delay), callback, args, name.map(name_of).transpose()?);
+        let function = callback.map(|callback| callback.clone().unbind());
+        let mut content = Content::new(Some(delay), function, args, name.map(name_of).transpose()?);
         content.runs = if overrides_run { Runs::Method } else { Runs::Callback };
         content.is_plain = slf.get_type().is(&base);
+        content.is_coroutine = match callback {
+            _ if overrides_run => coroutines::is_coroutine_function(&slf.get_type().getattr("run")?)?,
+            Some(callback) => coroutines::is_coroutine_function(callback)?,
+            None => false,
+        };
         slf.get().initialize(py, content)
     }
 
@@ -94,7 +100,7 @@ impl TimerTask {
                 "this task has nothing to run: it was made by after() or at() and has ended, or its class has no run()",
             ));
         };
-        shared::call(py, &callback, args.as_ref())
+        coroutines::call(None, callback.bind(py), args.as_ref().map(|args| args.bind(py)))
     }
 
     /// Take the task off its timer; `True` exactly when it is certain that it will not run [T9]. O(1).
@@ -196,9 +202,12 @@ impl TimerTask {
         (delay, when): (Option<Ms>, When),
         callback: &Bound<'py, PyAny>,
         args: &Bound<'py, PyTuple>,
+        context: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, Self>> {
         let task = Self::one_shot(py, delay, callback, args)?;
         let shared = share.get().shared();
+        coroutines::check(shared, callback)?;
+        let context = coroutines::context(shared, context, py)?;
         shared.check_process(py)?;
         gil::untrack(&task);
         let (share, reference) = (share.clone_ref(py), task.clone().into_any().unbind());
@@ -210,7 +219,7 @@ impl TimerTask {
                     if delay.is_none() {
                         content.set_delay(Ms::from_us(due.due_us - due.now_us));
                     }
-                    content.put_on(share, handle)
+                    content.put_on(share, handle, context)
                 });
                 drop(state);
                 drop(old);
@@ -255,13 +264,20 @@ impl TimerTask {
         })
     }
 
-    /// Puts the task on a timer, or moves it there (T7). Runs no Python code, so a native lock may be held.
-    pub(super) fn schedule(slf: &Bound<'_, Self>, share: &Py<Share>, when: When) -> PyResult<()> {
-        Self::schedule_with(slf, share, when, Room::IfAny).map(drop)
+    /// Puts the task on a timer, or moves it there (T7); a task of the library's own finds room always. Returns what the
+    /// clock read. Runs no Python code, so a native lock may be held.
+    pub(super) fn schedule_with(slf: &Bound<'_, Self>, share: &Py<Share>, when: When, room: Room) -> PyResult<u64> {
+        Self::schedule_in(slf, share, when, room, None)
     }
 
-    /// As `schedule`; a task of the library's own finds room always. Returns what the clock read.
-    pub(super) fn schedule_with(slf: &Bound<'_, Self>, share: &Py<Share>, when: When, room: Room) -> PyResult<u64> {
+    /// As `schedule_with`, for a callback that is to run in a context.
+    pub(super) fn schedule_in(
+        slf: &Bound<'_, Self>,
+        share: &Py<Share>,
+        when: When,
+        room: Room,
+        context: Option<Py<PyAny>>,
+    ) -> PyResult<u64> {
         let py = slf.py();
         let (this, shared) = (slf.get(), share.get().shared());
         let (is_free, can_run) = this.cell.with(py, |content| (content.on().is_none(), content.can_run()));
@@ -275,7 +291,7 @@ impl TimerTask {
             let added = added.map(|due| (due.now_us, state.add(due, slf.clone().into_any().unbind(), NO_INDEX)));
             return match added {
                 Ok((now_us, (handle, wakes))) => {
-                    Self::put_on(slf, state, share, (handle, wakes));
+                    Self::put_on(slf, state, share, (handle, wakes), context);
                     Ok(now_us)
                 }
                 Err(error) => {
@@ -312,7 +328,7 @@ impl TimerTask {
             };
             let moved = handle.and_then(|handle| state.reschedule(handle, due));
             let (handle, wakes) = moved.unwrap_or_else(|| state.add(due, slf.clone().into_any().unbind(), NO_INDEX));
-            Self::put_on(slf, state, share, (handle, wakes));
+            Self::put_on(slf, state, share, (handle, wakes), context);
             return Ok(due.now_us);
         }
     }
@@ -323,11 +339,12 @@ impl TimerTask {
         state: MutexGuard<'_, State<Py<PyAny>>>,
         share: &Py<Share>,
         (handle, wakes): (Handle, bool),
+        context: Option<Py<PyAny>>,
     ) {
         let shared = share.get().shared();
         let share = share.clone_ref(slf.py());
         let (old, is_plain) =
-            slf.get().cell.with(slf.py(), |content| (content.put_on(share, handle), content.is_plain));
+            slf.get().cell.with(slf.py(), |content| (content.put_on(share, handle, context), content.is_plain));
         drop(state);
         // Before anything that may let the GIL go, after which it may have run already.
         if is_plain {
@@ -337,19 +354,39 @@ impl TimerTask {
         drop(old);
     }
 
-    /// What to call; a one-shot task lets go of it.
-    pub(super) fn start(&self, py: Python<'_>) -> Run {
-        self.cell.with(py, |content| match content.runs {
-            Runs::Method => Run::Method,
-            Runs::Expiry => Run::Expiry,
-            _ => {
-                let (callback, args) = content.let_go().unwrap_or_else(|| content.call(py));
-                Run::Callback(callback, args)
-            }
+    /// What to call, and in what context; a one-shot task lets go of it.
+    pub(super) fn start(&self, py: Python<'_>) -> (Run, Option<Py<PyAny>>) {
+        self.cell.with(py, |content| {
+            let run = match content.runs {
+                Runs::Method => Run::Method,
+                Runs::Expiry => Run::Expiry,
+                _ => {
+                    let (callback, args) = content.let_go().unwrap_or_else(|| content.call(py));
+                    Run::Callback(callback, args)
+                }
+            };
+            (run, content.take_context())
         })
     }
 
-    /// It was claimed or taken out of this slot. If it has been added again since, that stands.
+    /// It was claimed from this slot, and is run next. If it has been added again since, that stands.
+    pub(super) fn claimed(slf: &Bound<'_, Self>, handle: Handle) {
+        let (left, may_be_added) = slf.get().cell.with(slf.py(), |content| {
+            let (is_this, left) = content.claim(handle);
+            (left, is_this && content.is_plain && !content.is_one_shot())
+        });
+        drop(left);
+        if may_be_added {
+            gil::track(slf);
+        }
+    }
+
+    /// The delay, and whether what it runs is a coroutine function.
+    pub(super) fn delay_and_kind(&self, py: Python<'_>) -> PyResult<(Ms, bool)> {
+        Ok((self.delay(py)?, self.cell.with(py, |content| content.is_coroutine)))
+    }
+
+    /// It was taken out of this slot. If it has been added again since, that stands.
     pub(super) fn left_timer(slf: &Bound<'_, Self>, handle: Handle) {
         let (left, may_be_added) = slf.get().cell.with(slf.py(), |content| {
             let (is_this, left) = content.take_off(handle);

@@ -47,12 +47,13 @@ impl Target {
         if !executor.hasattr("submit")? {
             return Err(refuse(""));
         }
-        // Looked up, not imported: who has one has imported its module.
-        let modules = executor.py().import("sys")?.getattr("modules")?.cast_into::<PyDict>()?;
-        if let Some(module) = modules.get_item("concurrent.futures.process")?
-            && executor.is_instance(&module.getattr("ProcessPoolExecutor")?)?
-        {
-            return Err(refuse(", which runs tasks in other processes"));
+        for (module, class, why) in [
+            ("concurrent.futures.process", "ProcessPoolExecutor", ", which runs tasks in other processes"),
+            ("concurrent.futures.interpreter", "InterpreterPoolExecutor", ", which runs tasks in other interpreters"),
+        ] {
+            if is_instance_of(executor, module, class)? {
+                return Err(refuse(why));
+            }
         }
         Ok(Self::Pool(executor.clone().unbind()))
     }
@@ -65,12 +66,25 @@ impl Target {
         }
     }
 
-    /// Whether this thread runs the loop: waiting for its callbacks here would wait for ever.
-    pub(super) fn is_loop_of_this_thread(&self, py: Python<'_>) -> bool {
-        let Self::Loop(event_loop) = self else { return false };
-        let running = py.import("asyncio").and_then(|asyncio| asyncio.call_method0("_get_running_loop"));
-        running.is_ok_and(|running| running.is(event_loop))
+    /// Whether callbacks run in a loop.
+    pub(super) fn is_loop(&self) -> bool {
+        matches!(self, Self::Loop(_))
     }
+
+    /// Whether this thread runs the loop: waiting for its callbacks here would wait for ever.
+    pub(super) fn is_loop_of_this_thread(&self, py: Python<'_>) -> PyResult<bool> {
+        let Self::Loop(event_loop) = self else { return Ok(false) };
+        Ok(py.import("asyncio")?.call_method0("_get_running_loop")?.is(event_loop))
+    }
+}
+
+/// Whether it is an instance of that class. The module is looked up, not imported: it was imported by what has an
+/// instance.
+fn is_instance_of(object: &Bound<'_, PyAny>, module: &str, class: &str) -> PyResult<bool> {
+    let modules = object.py().import("sys")?.getattr("modules")?.cast_into::<PyDict>()?;
+    let module = modules.get_item(module)?;
+    let class = module.map(|module| module.getattr_opt(class)).transpose()?.flatten();
+    class.map_or(Ok(false), |class| object.is_instance(&class))
 }
 
 /// The thread's body, handed to `threading.Thread`.
@@ -119,7 +133,7 @@ pub(super) fn start(py: Python<'_>, shared: &Arc<Shared>, queue: Receiver<Releas
     Ok(())
 }
 
-fn run_here(py: Python<'_>, shared: &Shared, queue: &Receiver<Released>) {
+fn run_here(py: Python<'_>, shared: &Arc<Shared>, queue: &Receiver<Released>) {
     let mut line = Line::default();
     let mut finished = 0;
     let mut turn = Turn::default();
@@ -288,7 +302,12 @@ impl Due {
 }
 
 /// Runs a line until it is empty, a callback raises what ends the program, or the budget is used up; returns the rest.
-fn run_line(py: Python<'_>, shared: &Shared, mut line: Line, mut budget: Option<&mut Budget>) -> (PyResult<()>, Line) {
+fn run_line(
+    py: Python<'_>,
+    shared: &Arc<Shared>,
+    mut line: Line,
+    mut budget: Option<&mut Budget>,
+) -> (PyResult<()>, Line) {
     let in_loop = budget.is_some();
     let _inside = Inside::enter(shared);
     let mut result = Ok(());
