@@ -9,9 +9,7 @@
 //! twenty nanoseconds, and raises an audit event; the C API takes one.
 #![expect(unsafe_code, reason = "the C API gives a function's code without an attribute look-up")]
 
-use std::sync::Arc;
-
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::{PyException, PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::intern;
@@ -20,11 +18,10 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyCFunction, PyContext, PyFunction, PySet, PyTuple, PyType};
 
 use super::args;
-use super::border::Own;
+use super::border::fork_epoch;
 use super::gil::GilCell;
 use super::report::{self, Failure};
 use super::shared::Shared;
-use super::worker::Target;
 
 /// The flag of a code object that is an `async def` (the `inspect` module's `CO_COROUTINE`).
 const CO_COROUTINE: u32 = 0x80;
@@ -82,7 +79,12 @@ pub(super) fn is_coroutine_function(callback: &Bound<'_, PyAny>) -> PyResult<boo
     } else if callback.is_instance_of::<PyType>() {
         return Ok(false);
     }
-    py.import("inspect")?.call_method1(intern!(py, "iscoroutinefunction"), (callback,))?.is_truthy()
+    match py.import("inspect")?.call_method1(intern!(py, "iscoroutinefunction"), (callback,)) {
+        Ok(is_coroutine) => is_coroutine.is_truthy(),
+        // An object whose attributes cannot be read may be called all the same.
+        Err(error) if error.is_instance_of::<PyException>(py) => Ok(false),
+        Err(exit) => Err(exit),
+    }
 }
 
 /// # Safety
@@ -166,7 +168,7 @@ pub(super) fn call<'py>(
 /// Runs a coroutine that a callback returned, or closes it and says that nothing can run it.
 #[inline]
 pub(super) fn settle(
-    shared: &Arc<Shared>,
+    shared: &Shared,
     task: &Bound<'_, PyAny>,
     callback: Option<&Py<PyAny>>,
     context: Option<&Py<PyAny>>,
@@ -175,7 +177,7 @@ pub(super) fn settle(
     if returned.is_none() || returned.is_exact_instance_of::<PyBool>() || !is_coroutine(returned)? {
         return Ok(());
     }
-    let Target::Loop(event_loop) = &shared.target else {
+    let Some(event_loop) = shared.target.event_loop() else {
         returned.call_method0(intern!(returned.py(), "close"))?;
         return Err(PyTypeError::new_err(format!(
             "the callback returned a coroutine, which only an asyncio loop can run: make timer '{}' with executor=loop, or \
@@ -190,6 +192,11 @@ pub(super) fn settle(
     started
 }
 
+/// Whether this thread runs the loop at this moment.
+pub(super) fn is_loop_of_this_thread(event_loop: &Bound<'_, PyAny>) -> PyResult<bool> {
+    Ok(event_loop.py().import("asyncio")?.call_method0("_get_running_loop")?.is(event_loop))
+}
+
 fn is_coroutine(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     let py = object.py();
     if object.get_type().is(COROUTINE.import(py, "types", "CoroutineType")?) {
@@ -199,7 +206,7 @@ fn is_coroutine(object: &Bound<'_, PyAny>) -> PyResult<bool> {
 }
 
 fn start(
-    shared: &Arc<Shared>,
+    shared: &Shared,
     event_loop: &Bound<'_, PyAny>,
     task: &Bound<'_, PyAny>,
     callback: Option<&Py<PyAny>>,
@@ -209,7 +216,9 @@ fn start(
     let py = coroutine.py();
     let running = running(event_loop)?;
     let ended = CoroutineEnded {
-        shared: Own::new(Arc::clone(shared)),
+        epoch: fork_epoch(),
+        timer: shared.name.clone(),
+        event_loop: event_loop.clone().unbind(),
         on_error: shared.on_error.as_ref().map(|on_error| on_error.clone_ref(py)),
         task: task.clone().unbind(),
         callback: callback.map(|callback| callback.clone_ref(py)),
@@ -234,11 +243,14 @@ fn running<'py>(event_loop: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PySet>> {
     Ok(running)
 }
 
-/// Called by asyncio when a coroutine's task has ended. It shows `on_error` to the collector: as long as the coroutine
-/// runs, that may still be called.
+/// Called by asyncio when a coroutine's task has ended. It keeps what a report needs, and not the timer, which the
+/// collector does not see through: so `on_error` is alive as long as the coroutine, and a dropped loop is found.
 #[pyclass(frozen, module = "tickwheel._native")]
 struct CoroutineEnded {
-    shared: Own<Shared>,
+    /// The process it was made in.
+    epoch: u32,
+    timer: String,
+    event_loop: Py<PyAny>,
     on_error: Option<Py<PyAny>>,
     task: Py<PyAny>,
     callback: Option<Py<PyAny>>,
@@ -249,7 +261,7 @@ struct CoroutineEnded {
 impl CoroutineEnded {
     fn __call__(&self, py: Python<'_>, asyncio_task: &Bound<'_, PyAny>) -> PyResult<()> {
         self.running.bind(py).discard(asyncio_task)?;
-        if self.shared.is_forked() || asyncio_task.call_method0(intern!(py, "cancelled"))?.is_truthy()? {
+        if self.epoch != fork_epoch() || asyncio_task.call_method0(intern!(py, "cancelled"))?.is_truthy()? {
             return Ok(());
         }
         let error = asyncio_task.call_method0(intern!(py, "exception"))?;
@@ -261,7 +273,8 @@ impl CoroutineEnded {
             return Ok(()); // the loop has raised it already
         }
         let failure = Failure {
-            shared: Some(&self.shared),
+            timer: Some(&self.timer),
+            event_loop: Some(&self.event_loop),
             on_error: self.on_error.as_ref(),
             task: self.task.bind(py),
             callback: self.callback.as_ref(),
@@ -271,6 +284,7 @@ impl CoroutineEnded {
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.event_loop)?;
         visit.call(&self.on_error)?;
         visit.call(&self.task)?;
         visit.call(&self.callback)?;

@@ -207,7 +207,7 @@ impl ManualTimer {
         let mut count = 0;
         while let Some(unit) = run::next_unit(py, &self.shared, &mut line, None, 0) {
             count += unit.len();
-            let result = run::run(py, self.shared.arc(), &unit, true);
+            let result = run::run(py, &self.shared, &unit, true);
             self.shared.check_process(py)?; // the callback may have forked, and this may be the child
             run::finish(py, &self.shared, unit.len());
             if let Err(error) = result {

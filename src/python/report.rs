@@ -13,6 +13,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
 use super::batch::TaskBatch;
+use super::coroutines;
 use super::operation::DelayedOperation;
 use super::run;
 use super::shared::Shared;
@@ -20,9 +21,10 @@ use super::task::TimerTask;
 
 /// An exception, and what it came from.
 pub(super) struct Failure<'a, 'py> {
-    /// The timer; an operation may be on none.
-    pub(super) shared: Option<&'a Shared>,
-    /// Asked before the timer's.
+    /// The timer's name; an operation may be on none.
+    pub(super) timer: Option<&'a str>,
+    /// The loop that is the timer's executor.
+    pub(super) event_loop: Option<&'a Py<PyAny>>,
     pub(super) on_error: Option<&'a Py<PyAny>>,
     /// What `on_error` gets.
     pub(super) task: &'a Bound<'py, PyAny>,
@@ -31,12 +33,18 @@ pub(super) struct Failure<'a, 'py> {
     pub(super) error: PyErr,
 }
 
+impl<'a, 'py> Failure<'a, 'py> {
+    pub(super) fn of(shared: &'a Shared, task: &'a Bound<'py, PyAny>, error: PyErr) -> Self {
+        let event_loop = shared.target.event_loop();
+        Self { timer: Some(&shared.name), event_loop, on_error: shared.on_error.as_ref(), task, callback: None, error }
+    }
+}
+
 /// Reports a failure. Returns `KeyboardInterrupt` or `SystemExit` of `on_error` or the logger if `propagate` says that
 /// there is a caller for it; otherwise it is logged too.
 pub(super) fn report(py: Python<'_>, failure: &Failure<'_, '_>, propagate: bool) -> PyResult<()> {
     let error = failure.error.clone_ref(py).into_value(py).into_bound(py);
-    let on_error = failure.on_error.or_else(|| failure.shared?.on_error.as_ref());
-    let told = match on_error {
+    let told = match failure.on_error {
         Some(on_error) => on_error.bind(py).call1((failure.task, &error)).map(drop),
         None => tell_loop_or_log(failure, &error),
     };
@@ -45,7 +53,7 @@ pub(super) fn report(py: Python<'_>, failure: &Failure<'_, '_>, propagate: bool)
         return Err(second);
     }
     let second = second.into_value(py).into_bound(py);
-    let what = on_error.map_or("the report of a failure", |_| "on_error");
+    let what = failure.on_error.map_or("the report of a failure", |_| "on_error");
     let logged = link(&second, &error).and_then(|()| log(&format!("{}{what} failed", prefix(failure)), &second));
     match logged {
         Err(third) if propagate && run::is_exit(py, &third) => Err(third),
@@ -61,16 +69,17 @@ pub(super) fn report(py: Python<'_>, failure: &Failure<'_, '_>, propagate: bool)
 fn tell_loop_or_log(failure: &Failure<'_, '_>, error: &Bound<'_, PyBaseException>) -> PyResult<()> {
     let py = error.py();
     let message = describe(failure)?;
-    let Some(target) = failure.shared.map(|shared| &shared.target) else { return log(&message, error) };
-    let Some(event_loop) = target.object().filter(|_| target.is_loop()) else { return log(&message, error) };
-    if !target.is_loop_of_this_thread(py)? {
+    let Some(event_loop) = failure.event_loop.map(|event_loop| event_loop.bind(py)) else {
+        return log(&message, error);
+    };
+    if !coroutines::is_loop_of_this_thread(event_loop)? {
         return log(&message, error);
     }
     let context = PyDict::new(py);
     context.set_item(intern!(py, "message"), message)?;
     context.set_item(intern!(py, "exception"), error)?;
     context.set_item(intern!(py, "timer_task"), failure.task)?;
-    event_loop.bind(py).call_method1(intern!(py, "call_exception_handler"), (context,)).map(drop)
+    event_loop.call_method1(intern!(py, "call_exception_handler"), (context,)).map(drop)
 }
 
 fn log(message: &str, error: &Bound<'_, PyBaseException>) -> PyResult<()> {
@@ -107,7 +116,7 @@ fn link<'py>(second: &Bound<'py, PyBaseException>, first: &Bound<'py, PyBaseExce
 }
 
 fn prefix(failure: &Failure<'_, '_>) -> String {
-    failure.shared.map_or_else(String::new, |shared| format!("timer '{}': ", shared.name))
+    failure.timer.map_or_else(String::new, |timer| format!("timer '{timer}': "))
 }
 
 /// Names the timer, the callback and, if it has a name, the task.

@@ -6,7 +6,6 @@
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::hint::black_box;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pyo3::exceptions::{PyKeyboardInterrupt, PySystemExit};
@@ -247,7 +246,7 @@ pub(super) fn propagates() -> bool {
 
 /// Runs a unit's callback, on a thread that is [`Inside`] the timer. What it raises goes to `on_error` (T10); with
 /// `propagate`, `KeyboardInterrupt` and `SystemExit` go to the caller instead.
-pub(super) fn run(py: Python<'_>, shared: &Arc<Shared>, unit: &Unit, propagate: bool) -> PyResult<()> {
+pub(super) fn run(py: Python<'_>, shared: &Shared, unit: &Unit, propagate: bool) -> PyResult<()> {
     let Some(_call) = Call::enter(py) else { return Ok(()) }; // dropped, as at exit all is that has not started
     let outer = PROPAGATES.replace(propagate);
     let mut called = Called::default();
@@ -263,8 +262,8 @@ pub(super) fn run(py: Python<'_>, shared: &Arc<Shared>, unit: &Unit, propagate: 
     match result {
         Err(error) if propagate && is_exit(py, &error) => Err(error),
         Err(error) => {
-            let callback = called.callback.as_ref();
-            report::report(py, &Failure { shared: Some(shared), on_error: None, task, callback, error }, propagate)
+            let failure = Failure { callback: called.callback.as_ref(), ..Failure::of(shared, task, error) };
+            report::report(py, &failure, propagate)
         }
         Ok(()) => Ok(()),
     }

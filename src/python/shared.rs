@@ -108,13 +108,7 @@ impl Shared {
             forget(py, &task, *handle);
             operation::sync_deadline(py, task.bind(py));
             if !is_told {
-                let failure = Failure {
-                    shared: Some(self),
-                    on_error: None,
-                    task: task.bind(py),
-                    callback: None,
-                    error: errors::rejected(py, &self.name, why),
-                };
+                let failure = Failure::of(self, task.bind(py), errors::rejected(py, &self.name, why));
                 // Nothing is propagated: there is no caller.
                 let _ = report::report(py, &failure, false);
             }

@@ -112,12 +112,13 @@ impl<'py> Side<'py> {
             self.keep_exit(error);
             return;
         }
-        let failure = Failure {
-            shared: home.map(|home| &*home.shared),
-            on_error: home.and_then(|home| home.on_error.as_ref()),
-            task: op.bind(self.py).as_any(),
-            callback: None,
-            error,
+        let task = op.bind(self.py).as_any();
+        let failure = match home {
+            Some(home) => {
+                let of_timer = Failure::of(&home.shared, task, error);
+                Failure { on_error: home.on_error.as_ref().or(of_timer.on_error), ..of_timer }
+            }
+            None => Failure { timer: None, event_loop: None, on_error: None, task, callback: None, error },
         };
         if let Err(exit) = report::report(self.py, &failure, self.propagates) {
             self.keep_exit(exit);

@@ -259,9 +259,7 @@ impl TimerTask {
     }
 
     pub(super) fn delay(&self, py: Python<'_>) -> PyResult<Ms> {
-        self.cell.with(py, |content| content.delay()).ok_or_else(|| {
-            PyValueError::new_err("this task was never initialized: call super().__init__(delay_ms) in its __init__")
-        })
+        self.cell.with(py, |content| content.delay()).ok_or_else(not_initialized)
     }
 
     /// Puts the task on a timer, or moves it there (T7); a task of the library's own finds room always. Returns what the
@@ -383,7 +381,8 @@ impl TimerTask {
 
     /// The delay, and whether what it runs is a coroutine function.
     pub(super) fn delay_and_kind(&self, py: Python<'_>) -> PyResult<(Ms, bool)> {
-        Ok((self.delay(py)?, self.cell.with(py, |content| content.is_coroutine)))
+        let (delay, is_coroutine) = self.cell.with(py, |content| (content.delay(), content.is_coroutine));
+        Ok((delay.ok_or_else(not_initialized)?, is_coroutine))
     }
 
     /// It was taken out of this slot. If it has been added again since, that stands.
@@ -456,6 +455,10 @@ impl TimerTask {
         }
         Ok(())
     }
+}
+
+fn not_initialized() -> PyErr {
+    PyValueError::new_err("this task was never initialized: call super().__init__(delay_ms) in its __init__")
 }
 
 fn name_of(name: &Bound<'_, PyAny>) -> PyResult<Py<PyString>> {

@@ -12,6 +12,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use super::border::{self, Own, attach};
+use super::coroutines;
 use super::exit;
 use super::gil::GilCell;
 use super::run::{self, Budget, Line, Turn};
@@ -66,15 +67,19 @@ impl Target {
         }
     }
 
+    /// The loop that callbacks run in.
+    pub(super) fn event_loop(&self) -> Option<&Py<PyAny>> {
+        if let Self::Loop(event_loop) = self { Some(event_loop) } else { None }
+    }
+
     /// Whether callbacks run in a loop.
     pub(super) fn is_loop(&self) -> bool {
-        matches!(self, Self::Loop(_))
+        self.event_loop().is_some()
     }
 
     /// Whether this thread runs the loop: waiting for its callbacks here would wait for ever.
     pub(super) fn is_loop_of_this_thread(&self, py: Python<'_>) -> PyResult<bool> {
-        let Self::Loop(event_loop) = self else { return Ok(false) };
-        Ok(py.import("asyncio")?.call_method0("_get_running_loop")?.is(event_loop))
+        self.event_loop().map_or(Ok(false), |event_loop| coroutines::is_loop_of_this_thread(event_loop.bind(py)))
     }
 }
 
@@ -133,7 +138,7 @@ pub(super) fn start(py: Python<'_>, shared: &Arc<Shared>, queue: Receiver<Releas
     Ok(())
 }
 
-fn run_here(py: Python<'_>, shared: &Arc<Shared>, queue: &Receiver<Released>) {
+fn run_here(py: Python<'_>, shared: &Shared, queue: &Receiver<Released>) {
     let mut line = Line::default();
     let mut finished = 0;
     let mut turn = Turn::default();

@@ -165,9 +165,9 @@ class SlowEnd:
 '''
 
 
-def run_script(code: str, *, timeout: float = 30, rc: int = 0, stderr: str | None = "") -> str:
+def run_script(code: str, *, timeout: float = 30, rc: int = 0, stderr: str | None = "", prelude: str = PRELUDE) -> str:
     """Runs `code`, checks how it ends, and returns what it printed. `stderr=None`: whatever it says there."""
-    script = PRELUDE + textwrap.dedent(code)
+    script = prelude + textwrap.dedent(code)
     arguments = [
         sys.executable,
         "-W",

@@ -88,10 +88,14 @@ class _Producer:
         return self.address(_Release(release))
 
     def fill_schema(self, schema: Schema, **changes: Any) -> None:
-        for name, value in ({"format": b"l", "name": b"", "release": self._release("schema", Schema)} | changes).items():
+        for name, value in (
+            {"format": b"l", "name": b"", "release": self._release("schema", Schema)} | changes
+        ).items():
             setattr(schema, name, value)
 
-    def fill_array(self, struct: Array, values: list[int], skew: int = 0, valid: bytes | None = None, **changes: Any) -> None:
+    def fill_array(
+        self, struct: Array, values: list[int], skew: int = 0, valid: bytes | None = None, **changes: Any
+    ) -> None:
         data = self.keep(ctypes.create_string_buffer(b"\0" * skew + array("q", values).tobytes()))
         bits = None if valid is None else ctypes.addressof(self.keep(ctypes.create_string_buffer(valid)))
         buffers = self.keep((ctypes.c_void_p * 2)(bits, ctypes.addressof(data) + skew))
@@ -153,7 +157,9 @@ class StreamProducer(_Producer):
         self.stream = Stream(
             get_schema=self.address(_Fill(lambda _, to: self._get_schema(to, schema, schema_code))),
             get_next=self.address(_Fill(lambda _, to: self._get_next(to, claims))),
-            get_last_error=self.address(_Text(lambda _: ctypes.cast(self.keep(error), ctypes.c_void_p).value if error else None)),
+            get_last_error=self.address(
+                _Text(lambda _: ctypes.cast(self.keep(error), ctypes.c_void_p).value if error else None)
+            ),
             release=self._release("stream", Stream),
         )
         for field, value in changes.items():

@@ -144,8 +144,16 @@ PASS = "; pass values that can all be read"
         ("EIO, get_last_error=None", f"OSError: [Errno 5] {FAILED} after 0 values{PASS}", 0),
         ("[5], ENOMEM", f"MemoryError: {FAILED} after 1 values: the disk is gone{PASS}", 1),
         ("[5], schema_code=EIO", f"OSError: [Errno 5] {FAILED} before its type: the disk is gone{PASS}", 0),
-        ("[5], get_schema=None", f"ValueError: delays_ms is not a valid Arrow array, its stream lacks a function{OTHER}", 0),
-        ("[5], get_next=None", f"ValueError: delays_ms is not a valid Arrow array, its stream lacks a function{OTHER}", 0),
+        (
+            "[5], get_schema=None",
+            f"ValueError: delays_ms is not a valid Arrow array, its stream lacks a function{OTHER}",
+            0,
+        ),
+        (
+            "[5], get_next=None",
+            f"ValueError: delays_ms is not a valid Arrow array, its stream lacks a function{OTHER}",
+            0,
+        ),
         (
             "[5], schema={'release': None}",
             f"ValueError: delays_ms is not a valid Arrow array, its stream gives no type{OTHER}",
