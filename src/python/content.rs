@@ -68,9 +68,6 @@ pub(super) enum Runs {
 /// Callback and arguments.
 pub(super) type Call = (Option<Py<PyAny>>, Option<Py<PyTuple>>);
 
-/// What kept the timer, and the context: to be dropped where Python code may run.
-pub(super) type Left = (Option<Py<Share>>, Option<Py<PyAny>>);
-
 impl Content {
     #[inline]
     pub(super) fn new(
@@ -147,30 +144,29 @@ impl Content {
         self.timer.as_ref().map(|share| (share.get().shared(), Handle::from_bits(self.handle)))
     }
 
-    /// Returns what timer and context it had before.
+    /// Returns what timer it was on before, to be dropped where Python code may run.
     #[must_use]
-    pub(super) fn put_on(&mut self, share: Py<Share>, handle: Handle, context: Option<Py<PyAny>>) -> Left {
+    pub(super) fn put_on(&mut self, share: Py<Share>, handle: Handle) -> Option<Py<Share>> {
         self.handle = handle.to_bits();
-        let old = self.take_context();
-        if context.is_some() {
-            self.extra.get_or_insert_default().context = context;
-        }
-        (self.timer.replace(share), old)
+        self.timer.replace(share)
     }
 
-    /// It is off its timer, if it is the one with this handle: whether it is, and what it had there.
-    pub(super) fn take_off(&mut self, handle: Handle) -> (bool, Left) {
-        let (is_this, timer) = self.claim(handle);
-        (is_this, (timer, if is_this { self.take_context() } else { None }))
-    }
-
-    /// As [`Content::take_off`], by what is to run it now, and takes the context then.
-    pub(super) fn claim(&mut self, handle: Handle) -> (bool, Option<Py<Share>>) {
+    /// It is off its timer, if it is the one with this handle: whether it is, and what keeps the timer, to be dropped where
+    /// Python code may run.
+    pub(super) fn take_off(&mut self, handle: Handle) -> (bool, Option<Py<Share>>) {
         let is_this = self.handle == handle.to_bits();
         (is_this, self.timer.take_if(|_| is_this))
     }
 
+    /// Sets what a loop is to run the callback in; returns what that was before.
+    #[must_use]
+    #[cold]
+    pub(super) fn set_context(&mut self, context: Py<PyAny>) -> Option<Py<PyAny>> {
+        self.extra.get_or_insert_default().context.replace(context)
+    }
+
     /// What a loop is to run the callback in.
+    #[inline]
     pub(super) fn take_context(&mut self) -> Option<Py<PyAny>> {
         self.extra.as_mut()?.context.take()
     }

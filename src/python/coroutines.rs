@@ -41,10 +41,35 @@ unsafe extern "C" {
 /// Refuses a coroutine function where it cannot be run; `what` names it.
 #[inline]
 pub(super) fn check(shared: &Shared, callback: &Bound<'_, PyAny>) -> PyResult<()> {
-    if !shared.target.is_loop() && is_coroutine_function(callback)? {
+    if shared.target.is_loop() || is_known(callback) { Ok(()) } else { check_kind(shared, callback) }
+}
+
+#[cold]
+fn check_kind(shared: &Shared, callback: &Bound<'_, PyAny>) -> PyResult<()> {
+    if is_coroutine_function(callback)? {
         return Err(refuse(shared, &format!("callback {}", report::callback_name(callback)?)));
     }
     Ok(())
+}
+
+/// Whether it is a plain function that was seen before, or one of C: most are.
+#[inline]
+fn is_known(callback: &Bound<'_, PyAny>) -> bool {
+    if callback.is_exact_instance_of::<PyFunction>() {
+        // SAFETY: it is a function, and alive.
+        let code = unsafe { ffi::PyFunction_GetCode(callback.as_ptr()) };
+        return holds(entry_of(code), code, callback.py());
+    }
+    callback.is_exact_instance_of::<PyCFunction>()
+}
+
+fn entry_of(code: *mut ffi::PyObject) -> &'static GilCell<Option<Py<PyAny>>> {
+    let address = code as usize;
+    &PLAIN[(address >> 5 ^ address >> 11) % PLAIN.len()]
+}
+
+fn holds(entry: &GilCell<Option<Py<PyAny>>>, code: *mut ffi::PyObject, py: Python<'_>) -> bool {
+    entry.with(py, |plain| plain.as_ref().is_some_and(|plain| plain.as_ptr() == code))
 }
 
 pub(super) fn refuse(shared: &Shared, what: &str) -> PyErr {
@@ -93,9 +118,8 @@ pub(super) fn is_coroutine_function(callback: &Bound<'_, PyAny>) -> PyResult<boo
 unsafe fn is_async(py: Python<'_>, function: *mut ffi::PyObject) -> bool {
     // SAFETY: borrowed, of a function (the caller's promise) that is alive.
     let code = unsafe { ffi::PyFunction_GetCode(function) };
-    let address = code as usize;
-    let entry = &PLAIN[(address >> 5 ^ address >> 11) % PLAIN.len()];
-    if entry.with(py, |plain| plain.as_ref().is_some_and(|plain| plain.as_ptr() == code)) {
+    let entry = entry_of(code);
+    if holds(entry, code, py) {
         return false;
     }
     // SAFETY: as above; a reference of our own is taken.

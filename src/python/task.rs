@@ -177,7 +177,7 @@ impl TimerTask {
                 let task = state.cancel(shared.timer.clock(), handle);
                 shared.timer.settle(state);
                 let is_off = task.is_some();
-                let left = is_off.then(|| (content.take_off(handle).1, content.let_go()));
+                let left = is_off.then(|| (content.take_off(handle).1, content.let_go(), content.take_context()));
                 // It may be added again: the garbage collector must know of it.
                 let is_tracked = is_off && content.is_plain && content.callback.is_some();
                 Some((task, is_tracked, left))
@@ -219,7 +219,7 @@ impl TimerTask {
                     if delay.is_none() {
                         content.set_delay(Ms::from_us(due.due_us - due.now_us));
                     }
-                    content.put_on(share, handle, context)
+                    (content.put_on(share, handle), context.and_then(|context| content.set_context(context)))
                 });
                 drop(state);
                 drop(old);
@@ -341,15 +341,17 @@ impl TimerTask {
     ) {
         let shared = share.get().shared();
         let share = share.clone_ref(slf.py());
-        let (old, is_plain) =
-            slf.get().cell.with(slf.py(), |content| (content.put_on(share, handle, context), content.is_plain));
+        let (old, old_context, is_plain) = slf.get().cell.with(slf.py(), |content| {
+            let old_context = context.and_then(|context| content.set_context(context));
+            (content.put_on(share, handle), old_context, content.is_plain)
+        });
         drop(state);
         // Before anything that may let the GIL go, after which it may have run already.
         if is_plain {
             gil::untrack(slf);
         }
         shared.timer.wake_if(wakes);
-        drop(old);
+        drop((old, old_context));
     }
 
     /// What to call, and in what context; a one-shot task lets go of it.
@@ -370,7 +372,7 @@ impl TimerTask {
     /// It was claimed from this slot, and is run next. If it has been added again since, that stands.
     pub(super) fn claimed(slf: &Bound<'_, Self>, handle: Handle) {
         let (left, may_be_added) = slf.get().cell.with(slf.py(), |content| {
-            let (is_this, left) = content.claim(handle);
+            let (is_this, left) = content.take_off(handle);
             (left, is_this && content.is_plain && !content.is_one_shot())
         });
         drop(left);
@@ -389,7 +391,8 @@ impl TimerTask {
     pub(super) fn left_timer(slf: &Bound<'_, Self>, handle: Handle) {
         let (left, may_be_added) = slf.get().cell.with(slf.py(), |content| {
             let (is_this, left) = content.take_off(handle);
-            (left, is_this && content.is_plain && !content.is_one_shot())
+            let context = if is_this { content.take_context() } else { None };
+            ((left, context), is_this && content.is_plain && !content.is_one_shot())
         });
         drop(left);
         if may_be_added {

@@ -267,26 +267,22 @@ def test_a_coroutine_is_kept_alive_until_it_is_done_also_without_its_timer__T8()
 
 
 def test_a_loop_that_is_dropped_with_a_coroutine_undone_is_collected__rule8() -> None:
+    begun: list[int] = []
+
     async def work() -> None:
+        begun.append(1)
         await asyncio.get_running_loop().create_future()
 
     loop = asyncio.new_event_loop()
     loop.set_exception_handler(lambda *_: None)  # it tells of a task that was destroyed undone
     timer = SystemTimer("x", executor=loop)
     timer.after(0, work)
-    ran: list[int] = []
-
-    def look() -> None:
-        loop.stop() if len(asyncio.all_tasks(loop)) == 1 else loop.call_later(0.001, look)
-
-    loop.call_soon(look)
-    loop.run_forever()
+    loop.run_until_complete(finished(begun, 1))
     timer.shutdown()
     loop.close()
     gone = weakref.ref(loop)
-    del loop, timer, look
+    del loop, timer
     until(lambda: gc.collect() >= 0 and gone() is None)
-    assert ran == []
 
 
 @pytest.mark.parametrize("has_on_error", [True, False])
