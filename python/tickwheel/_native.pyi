@@ -22,7 +22,7 @@ class _ArrowStream(Protocol):
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
 
 Int64s: TypeAlias = Buffer | _ArrowArray | _ArrowStream
-"""Many int64: a buffer, an Arrow array, or an Arrow stream such as a chunked array; sliced, strided or unaligned too."""
+"""Many int64: a buffer, an Arrow array, or an Arrow stream such as a chunked array; sliced or unaligned too."""
 
 class _Lock(Protocol):
     def acquire(self, blocking: bool = ..., /) -> bool: ...

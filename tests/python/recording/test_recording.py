@@ -304,8 +304,8 @@ def test_an_end_that_no_clock_reaches_is_refused_and_the_replay_goes_on__S7_T13(
     columns = [[0], [0], [1], [50], [0]]
     replay.feed(*(array("q", column) for column in columns))
     text = (
-        f"until_us must be from 0 to {2**52 * 1000 - 1}, got {until_us}: pass the instant at which the recording ended, "
-        "in microseconds"
+        f"until_us must be from 0 to {2**52 * 1000 - 1}, got {until_us}: pass the instant at which the recording "
+        "ended, in microseconds"
     )
     with pytest.raises(ValueError, match=f"^{text}$"):
         replay.finish(until_us)

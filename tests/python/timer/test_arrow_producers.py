@@ -111,7 +111,8 @@ LIBRARY = ": pass an array of another library"
 )
 def test_what_is_no_capsule_of_the_right_name_is_refused__T13(change: str, expected: str) -> None:
     said = read(f"ArrayProducer([5], {change})")
-    assert said.startswith(f"TypeError: {expected}") and said.endswith(LIBRARY)
+    assert said.startswith(f"TypeError: {expected}")
+    assert said.endswith(LIBRARY)
 
 
 def test_a_stream_capsule_of_another_name_is_refused__T13() -> None:

@@ -168,11 +168,15 @@ def test_a_context_is_let_go_when_its_callback_can_run_no_more__T8_T9(end: str) 
         if end == "run":
             await count(seen, 3)
         elif end == "cancel":
-            assert one_shot.cancel() and task.cancel() and batch.cancel(0)
+            assert one_shot.cancel()
+            assert task.cancel()
+            assert batch.cancel(0)
         elif end == "cancel many":
-            assert timer.cancel_many([one_shot, task]) == 2 and batch.cancel_all() == 1
+            assert timer.cancel_many([one_shot, task]) == 2
+            assert batch.cancel_all() == 1
         elif end == "move":
-            assert one_shot.cancel() and batch.cancel(0)
+            assert one_shot.cancel()
+            assert batch.cancel(0)
             timer.add(task)
         else:
             assert len(timer.shutdown(0)) == 3
@@ -196,7 +200,9 @@ def test_no_context_is_kept_where_the_executor_is_no_loop__T8() -> None:
         request.reset(token)
         del value, token
         assert gone() is None
-        assert task.cancel() and again.cancel() and batch.cancel(0)
+        assert task.cancel()
+        assert again.cancel()
+        assert batch.cancel(0)
 
     with ThreadPoolExecutor(1) as pool:
         for timer in (SystemTimer("own"), SystemTimer("pool", executor=pool), ManualTimer()):
@@ -206,8 +212,8 @@ def test_no_context_is_kept_where_the_executor_is_no_loop__T8() -> None:
 
 def test_a_context_is_refused_where_the_executor_is_no_loop__T8_T13() -> None:
     message = (
-        "context is for timers whose executor is an asyncio loop, and that of timer 'manual' is none: pass context.run as "
-        "callback, with the function as its first argument"
+        "context is for timers whose executor is an asyncio loop, and that of timer 'manual' is none: pass context.run "
+        "as callback, with the function as its first argument"
     )
     timer, context = ManualTimer(), copy_context()
     refused(ValueError, message, lambda: timer.after(5, print, context=context))

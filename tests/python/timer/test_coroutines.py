@@ -89,7 +89,7 @@ def test_a_coroutine_function_is_refused_where_no_loop_runs_it__T8_T13(
 
 
 def test_what_is_no_coroutine_function_is_taken__T8() -> None:
-    class Callable_:
+    class Instance:
         def __call__(self) -> None:
             ran.append("object")
 
@@ -104,11 +104,11 @@ def test_what_is_no_coroutine_function_is_taken__T8() -> None:
     timer = ManualTimer()
     callbacks: list[Callable[[], object]] = [
         lambda: ran.append("function"),
-        Callable_().method,
-        Callable_(),
+        Instance().method,
+        Instance(),
         Made,
         functools.partial(ran.append, "partial"),
-        functools.partial(Callable_()),
+        functools.partial(Instance()),
         functools.lru_cache(lambda: ran.append("cached")),
         ["builtin"].copy,
         inspect.unwrap,  # type: ignore[list-item]
@@ -129,7 +129,7 @@ def test_many_functions_are_told_apart_whatever_was_known_before__T8() -> None:
         names: dict[str, Any] = {}
         exec(f"async def wanted(): return {number}\ndef plain(): return {number}", names)
         timer.after(5, names["plain"]).cancel()
-        with pytest.raises(TypeError, match="^callback wanted is a coroutine function"):
+        with pytest.raises(TypeError, match=r"^callback wanted is a coroutine function"):
             timer.after(5, names["wanted"])
 
 
@@ -162,8 +162,8 @@ def test_a_coroutine_that_comes_back_is_closed_and_is_an_error__T8_T10(add: Call
         gc.collect()
     assert warned == []
     text = (
-        "the callback returned a coroutine, which only an asyncio loop can run: make timer 'here' with executor=loop, or "
-        "call asyncio.run_coroutine_threadsafe in the callback"
+        "the callback returned a coroutine, which only an asyncio loop can run: make timer 'here' with executor=loop, "
+        "or call asyncio.run_coroutine_threadsafe in the callback"
     )
     assert [(type(error), str(error)) for error in told] == [(TypeError, text)]
 
