@@ -32,6 +32,9 @@ static PLAIN: [GilCell<Option<Py<PyAny>>>; 64] = [const { GilCell::new(None) }; 
 static METHOD: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 static PARTIAL: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 static COROUTINE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+static COROUTINE_LIKE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+static IS_COROUTINE_FUNCTION: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+static COPY_CONTEXT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
 unsafe extern "C" {
     /// `PyMethod_Function` of the C API, which pyo3 does not declare: borrowed.
@@ -104,7 +107,7 @@ pub(super) fn is_coroutine_function(callback: &Bound<'_, PyAny>) -> PyResult<boo
     } else if callback.is_instance_of::<PyType>() {
         return Ok(false);
     }
-    match py.import("inspect")?.call_method1(intern!(py, "iscoroutinefunction"), (callback,)) {
+    match IS_COROUTINE_FUNCTION.import(py, "inspect", "iscoroutinefunction")?.call1((callback,)) {
         Ok(is_coroutine) => is_coroutine.is_truthy(),
         // An object whose attributes cannot be read may be called all the same.
         Err(error) if error.is_instance_of::<PyException>(py) => Ok(false),
@@ -153,7 +156,7 @@ pub(super) fn context(
 #[cold]
 fn loop_context(shared: &Shared, given: Option<&Bound<'_, PyAny>>, py: Python<'_>) -> PyResult<Py<PyAny>> {
     let Some(given) = given else {
-        return Ok(py.import("contextvars")?.call_method0(intern!(py, "copy_context"))?.unbind());
+        return Ok(COPY_CONTEXT.import(py, "contextvars", "copy_context")?.call0()?.unbind());
     };
     if !given.is_instance_of::<PyContext>() {
         let given = args::shown(given)?;
@@ -198,7 +201,7 @@ pub(super) fn settle(
     context: Option<&Py<PyAny>>,
     returned: &Bound<'_, PyAny>,
 ) -> PyResult<()> {
-    if returned.is_none() || returned.is_exact_instance_of::<PyBool>() || !is_coroutine(returned)? {
+    if !is_coroutine(returned)? {
         return Ok(());
     }
     let Some(event_loop) = shared.target.event_loop() else {
@@ -223,10 +226,37 @@ pub(super) fn is_loop_of_this_thread(event_loop: &Bound<'_, PyAny>) -> PyResult<
 
 fn is_coroutine(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     let py = object.py();
+    if object.is_none() || object.is_exact_instance_of::<PyBool>() {
+        return Ok(false); // most are
+    }
     if object.get_type().is(COROUTINE.import(py, "types", "CoroutineType")?) {
         return Ok(true);
     }
-    object.is_instance(&py.import("collections.abc")?.getattr(intern!(py, "Coroutine"))?)
+    object.is_instance(COROUTINE_LIKE.import(py, "collections.abc", "Coroutine")?)
+}
+
+/// `TypeError` if `on_error` is a coroutine function: no failure would ever reach it.
+pub(super) fn check_on_error(on_error: &Bound<'_, PyAny>) -> PyResult<()> {
+    args::callable(on_error, "on_error")?;
+    if is_coroutine_function(on_error)? {
+        let name = report::callback_name(on_error)?;
+        return Err(PyTypeError::new_err(format!(
+            "on_error must be a plain function, got the coroutine function {name}: pass a function that hands the exception \
+             to a loop"
+        )));
+    }
+    Ok(())
+}
+
+/// Closes what `on_error` returned if that is a coroutine, which is an error.
+pub(super) fn check_told(returned: &Bound<'_, PyAny>) -> PyResult<()> {
+    if is_coroutine(returned)? {
+        returned.call_method0(intern!(returned.py(), "close"))?;
+        return Err(PyTypeError::new_err(
+            "on_error returned a coroutine, which is not run: have it hand the exception to a loop",
+        ));
+    }
+    Ok(())
 }
 
 fn start(

@@ -45,7 +45,9 @@ impl<'a, 'py> Failure<'a, 'py> {
 pub(super) fn report(py: Python<'_>, failure: &Failure<'_, '_>, propagate: bool) -> PyResult<()> {
     let error = failure.error.clone_ref(py).into_value(py).into_bound(py);
     let told = match failure.on_error {
-        Some(on_error) => on_error.bind(py).call1((failure.task, &error)).map(drop),
+        Some(on_error) => {
+            on_error.bind(py).call1((failure.task, &error)).and_then(|told| coroutines::check_told(&told))
+        }
         None => tell_loop_or_log(failure, &error),
     };
     let Err(second) = told else { return Ok(()) };
@@ -124,7 +126,7 @@ fn describe(failure: &Failure<'_, '_>) -> PyResult<String> {
     let (task, py) = (failure.task, failure.task.py());
     let callback = failure.callback.map(|callback| callback_name(callback.bind(py))).transpose()?;
     let what = if task.is_instance_of::<TaskBatch>() {
-        format!("callback {} of a batch", callback.unwrap_or_default())
+        callback.map_or_else(|| "a batch".to_owned(), |callback| format!("callback {callback} of a batch"))
     } else if task.is_instance_of::<DelayedOperation>() {
         format!("operation {}", class_name(task)?)
     } else {
@@ -151,6 +153,14 @@ pub(super) fn callback_name(callback: &Bound<'_, PyAny>) -> PyResult<String> {
         }
     }
     class_name(callback)
+}
+
+/// What a task or a batch would call now.
+pub(super) fn callback_of(task: &Bound<'_, PyAny>) -> Option<Py<PyAny>> {
+    match task.cast::<TaskBatch>() {
+        Ok(batch) => batch.get().callback(task.py()).0,
+        Err(_) => task.cast::<TimerTask>().ok()?.get().callback(task.py()),
+    }
 }
 
 fn class_name(object: &Bound<'_, PyAny>) -> PyResult<String> {

@@ -97,7 +97,8 @@ impl Shared {
     }
 
     /// Takes tasks out that the executor refused, and tells the user once for each, or once for a batch.
-    pub(super) fn reject(&self, py: Python<'_>, handles: &[Handle], why: &str) {
+    /// `cause`: what the executor raised.
+    pub(super) fn reject(&self, py: Python<'_>, handles: &[Handle], why: &str, cause: Option<&PyErr>) {
         let mut told: Option<Task> = None;
         for handle in handles {
             let Ok(mut state) = self.lock(py) else { return };
@@ -105,10 +106,13 @@ impl Shared {
             self.timer.settle(state);
             let Some(task) = task else { continue };
             let is_told = told.as_ref().is_some_and(|told| told.is(&task));
+            let callback = report::callback_of(task.bind(py));
             forget(py, &task, *handle);
             operation::sync_deadline(py, task.bind(py));
             if !is_told {
-                let failure = Failure::of(self, task.bind(py), errors::rejected(py, &self.name, why));
+                let error = errors::rejected(py, &self.name, why);
+                error.set_cause(py, cause.map(|cause| cause.clone_ref(py)));
+                let failure = Failure { callback: callback.as_ref(), ..Failure::of(self, task.bind(py), error) };
                 // Nothing is propagated: there is no caller.
                 let _ = report::report(py, &failure, false);
             }

@@ -381,6 +381,11 @@ impl TimerTask {
         }
     }
 
+    /// What it calls; `None` if its class has a `run` of its own.
+    pub(super) fn callback(&self, py: Python<'_>) -> Option<Py<PyAny>> {
+        self.cell.with(py, |content| if content.runs == Runs::Method { None } else { content.call(py).0 })
+    }
+
     /// The delay, and whether what it runs is a coroutine function.
     pub(super) fn delay_and_kind(&self, py: Python<'_>) -> PyResult<(Ms, bool)> {
         let (delay, is_coroutine) = self.cell.with(py, |content| (content.delay(), content.is_coroutine));

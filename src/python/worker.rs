@@ -246,7 +246,7 @@ fn submit(
         result
     });
     if let Err(error) = result {
-        shared.reject(py, handles, &error.to_string());
+        shared.reject(py, handles, &error.to_string(), Some(&error));
     }
 }
 
@@ -300,7 +300,8 @@ impl Due {
                 *backlog = lines;
             });
             this.has_backlog.with(py, |has_backlog| *has_backlog = true);
-            event_loop.bind(py).call_method1("call_soon", (slf,))?;
+            let goes_on = event_loop.bind(py).call_method1("call_soon", (slf,));
+            result = result.and(goes_on.map(drop));
         }
         result
     }
@@ -340,7 +341,7 @@ impl Drop for Due {
             }
             let handles: Vec<_> = lines.into_iter().flat_map(|line| line.handles).collect();
             if !handles.is_empty() {
-                self.shared.reject(py, &handles, "it dropped the task without running it");
+                self.shared.reject(py, &handles, "it dropped the task without running it", None);
             }
         });
     }

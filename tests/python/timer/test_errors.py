@@ -6,16 +6,18 @@ import logging
 import sys
 import threading
 import traceback
+import warnings
 from array import array
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
 from borders.harness import run_script
-from tickwheel import SystemTimer, TimerRejected, TimerTask
+from tickwheel import DelayedOperationPurgatory, SystemTimer, TimerRejected, TimerTask
 from tickwheel.testing import ManualTimer
-from timer.watching import until, wait
+from timer.watching import refused, until, wait
 
 Told = list[tuple[Any, BaseException]]
 
@@ -302,8 +304,47 @@ def test_what_a_loop_that_is_closed_refuses_is_logged__T10(log: Log) -> None:
         timer.add(TimerTask(0, print, name="late"))
         until(lambda: log.told != [])
     (message, error), *rest = log.told
-    assert (message, rest) == ("timer 'x': callback TimerTask.run of task 'late' was refused by the executor", [])
+    assert (message, rest) == ("timer 'x': callback print of task 'late' was refused by the executor", [])
     assert isinstance(error, TimerRejected)
+    assert str(error.__cause__) == "Event loop is closed"
+
+
+def test_a_batch_that_is_refused_is_named_by_its_callback__T10(log: Log) -> None:
+    pool = ThreadPoolExecutor(1)
+    pool.shutdown()
+    with SystemTimer("x", executor=pool) as timer:
+        timer.add_many(array("q", [0]), print)
+        until(lambda: log.told != [])
+    ((message, error),) = log.told
+    assert message == "timer 'x': callback print of a batch was refused by the executor"
+    assert error is not None
+    assert str(error.__cause__) == "cannot schedule new futures after shutdown"
+
+
+async def async_on_error(task: object, error: BaseException) -> None:
+    raise AssertionError("never run")
+
+
+@pytest.mark.parametrize("kind", [SystemTimer, ManualTimer, DelayedOperationPurgatory])
+def test_an_on_error_that_is_a_coroutine_function_is_refused__T10_T13(kind: Callable[..., object]) -> None:
+    message = (
+        "on_error must be a plain function, got the coroutine function async_on_error: pass a function that hands the "
+        "exception to a loop"
+    )
+    refused(TypeError, message, lambda: kind("x", on_error=async_on_error))
+
+
+def test_an_on_error_that_returns_a_coroutine_is_an_error_with_both_tracebacks__T10(log: Log) -> None:
+    timer = ManualTimer(on_error=lambda task, error: async_on_error(task, error))
+    error = ValueError()
+    timer.after(5, fail, error)
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        timer.advance(5)
+    ((message, told),) = log.told
+    assert (message, type(told), warned) == ("timer 'manual': on_error failed", TypeError, [])
+    assert told is not None
+    assert told.__context__ is error
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(3), GeneratorExit(), Exception(), BaseException()])
