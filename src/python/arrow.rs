@@ -1,6 +1,6 @@
 //! Reads one Arrow array of int64 through the Arrow C data interface, which every Arrow library speaks.
 //!
-//! Unsafe code, as in `arrow_stream.rs`, `coroutines.rs` and `gil.rs`, and nowhere else. Why it is needed: the interface
+//! Unsafe code, as in `arrow_stream.rs`, `coroutine_functions.rs` and `gil.rs`, and nowhere else. Why it is needed: the interface
 //! is C structs behind pointers in capsules, and the crates that wrap it bring all of Arrow along. Why it is sound: the
 //! structs are only read while their owner is alive; type, lengths, nulls and pointers are checked before a value is
 //! read; a value is copied byte by byte, so a buffer may begin at any address. A producer that claims more memory than

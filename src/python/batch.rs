@@ -11,7 +11,8 @@ use pyo3::prelude::*;
 
 use super::args;
 use super::border::{self, Own};
-use super::coroutines;
+use super::contexts;
+use super::coroutine_functions;
 use super::gil::GilCell;
 use super::shared::{self, NO_INDEX, Shared};
 use crate::error::Error;
@@ -103,8 +104,8 @@ impl TaskBatch {
         context: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, Self>> {
         args::callable(callback, "callback")?;
-        coroutines::check(shared, callback)?;
-        let context = coroutines::context(shared, context, py)?;
+        coroutine_functions::check(shared, callback)?;
+        let context = contexts::of_add(shared, context, py)?;
         if delays_ms.len() >= NO_INDEX as usize {
             let count = delays_ms.len();
             return Err(PyTypeError::new_err(format!("a batch holds at most 2^32 - 2 timers, got {count}: split it")));

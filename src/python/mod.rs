@@ -1,9 +1,10 @@
 //! The bindings: `tickwheel._native`. The eight border rules they keep are in `docs/design.md`.
 //!
-//! `border` has the locks and the GIL, `gil` what the GIL guards, `args`, `arrow`, `arrow_stream` and `settings` what comes in, `shared` what a timer, its tasks and its threads
-//! have in common, `task`, `content` and `batch` what is scheduled, `run`, `coroutines`, `report` and `worker` what runs it, `timer`, `system` and `manual`
-//! the classes, `sight` what they show, `recording` what they record and how it is replayed, `gate` and `exit` how they
-//! end.
+//! `border` has the locks and the GIL, `gil` what the GIL guards; `args`, `arrow`, `arrow_stream`, `coroutine_functions` and
+//! `settings` what comes in; `shared` what a timer, its tasks and its threads have in common; `task`, `content` and `batch`
+//! what is scheduled; `run`, `contexts`, `coroutines` and `worker` what runs it, `report` where its failures go; `timer`,
+//! `system` and `manual` the classes, `sight` what they show, `recording` what they record and how it is replayed; `gate` and
+//! `exit` how they end.
 
 #![expect(clippy::unused_self, reason = "Python calls a method with self, used or not")]
 
@@ -13,6 +14,8 @@ mod arrow_stream;
 mod batch;
 mod border;
 mod content;
+mod contexts;
+mod coroutine_functions;
 mod coroutines;
 mod errors;
 mod exit;

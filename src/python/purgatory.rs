@@ -10,7 +10,7 @@ use pyo3::types::{PyByteArray, PyBytes, PyDict, PyList, PyString, PyTuple};
 
 use super::args;
 use super::border::{Own, attach};
-use super::coroutines;
+use super::coroutine_functions;
 use super::errors;
 use super::exit::Call;
 use super::gil::GilCell;
@@ -59,7 +59,7 @@ impl DelayedOperationPurgatory {
         let py = name.py();
         let text = settings::text(name, "name", "it names the purgatory in errors, and its timer")?;
         if let Some(on_error) = on_error {
-            coroutines::check_on_error(on_error)?;
+            coroutine_functions::check_on_error(on_error)?;
         }
         let owns_timer = timer.is_none();
         let timer = if let Some(timer) = timer {

@@ -15,6 +15,7 @@ use pyo3::types::{PyBytes, PyMemoryView, PyTuple};
 
 use super::batch::TaskBatch;
 use super::border;
+use super::contexts;
 use super::coroutines;
 use super::exit::Call;
 use super::operation;
@@ -286,12 +287,12 @@ fn call_task<'py>(task: &Bound<'py, PyAny>, propagate: bool, called: &mut Called
     match run {
         Run::Callback(Some(callback), args) => {
             let callback = called.callback.insert(callback);
-            coroutines::call(called.context.as_ref(), callback.bind(py), args.as_ref().map(|args| args.bind(py)))
+            contexts::call(called.context.as_ref(), callback.bind(py), args.as_ref().map(|args| args.bind(py)))
         }
         // Straight from the claim, with the GIL never let go in between: no cancel finds it off the timer and open.
         Run::Expiry => operation::expire(task, propagate).map(|()| py.None().into_bound(py)),
         Run::Method if called.context.is_some() => {
-            coroutines::call(called.context.as_ref(), &task.getattr(intern!(py, "run"))?, None)
+            contexts::call(called.context.as_ref(), &task.getattr(intern!(py, "run"))?, None)
         }
         _ => task.call_method0(intern!(py, "run")),
     }
@@ -304,7 +305,7 @@ fn call_group<'py>(py: Python<'py>, group: &Group, called: &mut Called) -> PyRes
     called.context = group.context.as_ref().map(|context| context.clone_ref(py));
     let bytes: Vec<u8> = group.indices.iter().flat_map(|index| index.to_ne_bytes()).collect();
     let view = PyMemoryView::from(&PyBytes::new(py, &bytes))?.call_method1("cast", ("q",))?;
-    coroutines::call(called.context.as_ref(), callback.bind(py), Some(&PyTuple::new(py, [view])?))
+    contexts::call(called.context.as_ref(), callback.bind(py), Some(&PyTuple::new(py, [view])?))
 }
 
 pub(super) fn is_exit(py: Python<'_>, error: &PyErr) -> bool {

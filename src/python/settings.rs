@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyString;
 
 use super::args;
-use super::coroutines;
+use super::coroutine_functions;
 use super::shared::Shared;
 use super::worker::Target;
 use crate::clock::{Clock, LIMIT_MS};
@@ -44,7 +44,7 @@ impl Settings<'_, '_> {
             ..config(&self.wheel)?
         };
         if let Some(on_error) = self.on_error {
-            coroutines::check_on_error(on_error)?;
+            coroutine_functions::check_on_error(on_error)?;
         }
         let core = Core::new(&config, clock).map_err(|error| super::errors::from_core(py, &name, &error))?;
         Ok(Shared::new(core, name, self.on_error.map(|on_error| on_error.clone().unbind()), target))

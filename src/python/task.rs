@@ -13,7 +13,8 @@ use pyo3::types::{PyDict, PyString, PyTuple};
 use super::args::{self, Ms};
 use super::border;
 use super::content::{Content, Runs};
-use super::coroutines;
+use super::contexts;
+use super::coroutine_functions;
 use super::gil::{self, GilCell};
 use super::operation;
 use super::share::Share;
@@ -76,8 +77,8 @@ impl TimerTask {
         content.runs = if overrides_run { Runs::Method } else { Runs::Callback };
         content.is_plain = slf.get_type().is(&base);
         content.is_coroutine = match callback {
-            _ if overrides_run => coroutines::is_coroutine_function(&slf.get_type().getattr("run")?)?,
-            Some(callback) => coroutines::is_coroutine_function(callback)?,
+            _ if overrides_run => coroutine_functions::is_coroutine_function(&slf.get_type().getattr("run")?)?,
+            Some(callback) => coroutine_functions::is_coroutine_function(callback)?,
             None => false,
         };
         slf.get().initialize(py, content)
@@ -100,7 +101,7 @@ impl TimerTask {
                 "this task has nothing to run: it was made by after() or at() and has ended, or its class has no run()",
             ));
         };
-        coroutines::call(None, callback.bind(py), args.as_ref().map(|args| args.bind(py)))
+        contexts::call(None, callback.bind(py), args.as_ref().map(|args| args.bind(py)))
     }
 
     /// Take the task off its timer; `True` exactly when it is certain that it will not run [T9]. O(1).
@@ -206,8 +207,8 @@ impl TimerTask {
     ) -> PyResult<Bound<'py, Self>> {
         let task = Self::one_shot(py, delay, callback, args)?;
         let shared = share.get().shared();
-        coroutines::check(shared, callback)?;
-        let context = coroutines::context(shared, context, py)?;
+        coroutine_functions::check(shared, callback)?;
+        let context = contexts::of_add(shared, context, py)?;
         shared.check_process(py)?;
         gil::untrack(&task);
         let (share, reference) = (share.clone_ref(py), task.clone().into_any().unbind());

@@ -10,7 +10,8 @@ use pyo3::types::{PyList, PyTuple};
 use super::args;
 use super::batch::TaskBatch;
 use super::border::Own;
-use super::coroutines;
+use super::contexts;
+use super::coroutine_functions;
 use super::gil::GilCell;
 use super::operation;
 use super::recording::{self, Columns};
@@ -80,9 +81,9 @@ impl Timer {
         })?;
         let (delay, is_coroutine) = task.get().delay_and_kind(task.py())?;
         if is_coroutine && !self.shared.target.is_loop() {
-            return Err(coroutines::refuse(&self.shared, "what this task runs"));
+            return Err(coroutine_functions::refuse(&self.shared, "what this task runs"));
         }
-        let context = coroutines::context(&self.shared, context, task.py())?;
+        let context = contexts::of_add(&self.shared, context, task.py())?;
         TimerTask::schedule_in(task, &self.share, When::AfterUs(delay.to_us()), Room::IfAny, context)?;
         operation::sync_deadline(task.py(), task.as_any());
         Ok(())
