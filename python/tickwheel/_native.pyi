@@ -7,6 +7,7 @@ int or a finite float; inside, instants are kept to the microsecond. Rules in br
 import asyncio
 from collections.abc import Callable, Coroutine, Hashable, Iterable, Sequence
 from concurrent.futures import Executor
+from contextvars import Context
 from types import TracebackType
 from typing import Any, Literal, Protocol, Self, TypeAlias, TypedDict
 
@@ -17,7 +18,11 @@ __version__: str
 class _ArrowArray(Protocol):
     def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]: ...
 
-Int64s: TypeAlias = Buffer | _ArrowArray
+class _ArrowStream(Protocol):
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
+
+Int64s: TypeAlias = Buffer | _ArrowArray | _ArrowStream
+"""Many int64: a buffer, an Arrow array, or an Arrow stream such as a chunked array; sliced or unaligned too."""
 
 class _Lock(Protocol):
     def acquire(self, blocking: bool = ..., /) -> bool: ...
@@ -102,8 +107,8 @@ class TimerTask:
 
     `delay_ms`: milliseconds from the moment of `add`, int or finite float; zero or less is due at once.
     `name` is for people: snapshots and error messages show it. A task may be added again, also from its own
-    callback; adding one that is pending moves it. Errors: `ValueError` and `TypeError` for a bad delay or callback.
-    After Kafka's `TimerTask`.
+    callback; adding one that is pending moves it. A coroutine function needs a timer whose executor is an asyncio loop.
+    Errors: `ValueError` and `TypeError` for a bad delay or callback. After Kafka's `TimerTask`.
     """
 
     def __init__(
@@ -156,26 +161,37 @@ class Timer:
     def __len__(self) -> int:
         """How many tasks are not yet released to the executor."""
 
-    def add(self, task: TimerTask) -> None:
+    def add(self, task: TimerTask, *, context: Context | None = None) -> None:
         """Schedule `task` in `task.delay_ms`; one that is pending here is moved. O(levels), never runs a callback.
 
-        Errors: `TimerClosed`, `TimerForked`, `TimerFull`, `ValueError` if it is pending on another timer.
+        `context`: as for `after`. Errors: `TimerClosed`, `TimerForked`, `TimerFull`, `ValueError` if it is pending on
+        another timer, `TypeError` if it runs a coroutine function and the executor is no asyncio loop.
         """
 
-    def after(self, delay_ms: float, callback: Callable[..., object], *args: Any) -> TimerTask:
+    def after(
+        self, delay_ms: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> TimerTask:
         """Run `callback(*args)` once, in `delay_ms` milliseconds; returns the task, for `cancel()`.
 
-        The task lets go of its callback once it can never run again. Errors: as `add`, and as `TimerTask`.
+        The task lets go of its callback once it can never run again. Where the executor is an asyncio loop, `callback`
+        may be a coroutine function, and runs in `context`, by default a copy of the current one. Errors: as `add`, and
+        as `TimerTask`.
         """
 
-    def at(self, due_ms: float, callback: Callable[..., object], *args: Any) -> TimerTask:
+    def at(
+        self, due_ms: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> TimerTask:
         """As `after`, at an instant of the timer's own clock (see `now_ms`); an instant in the past is due at once."""
 
-    def add_many(self, delays_ms: Int64s, callback: Callable[[memoryview], object]) -> TaskBatch:
-        """Add one timer per int64 of a buffer or Arrow array, at one Python call per group that expires together.
+    def add_many(
+        self, delays_ms: Int64s, callback: Callable[[memoryview], object], *, context: Context | None = None
+    ) -> TaskBatch:
+        """Add one timer per int64 of a buffer, Arrow array or Arrow stream, at one Python call per group that expires
+        together.
 
         `callback(indices)` gets a memoryview of int64 in order of expiry. All or nothing: `ValueError` for nulls and
-        delays out of range, `TimerFull` where `max_pending` would be passed. About 50 bytes a timer.
+        delays out of range, `TimerFull` where `max_pending` would be passed. `context`: as for `after`, one for the
+        whole batch. About 50 bytes a timer.
         """
 
     def cancel_many(self, tasks: Iterable[TimerTask]) -> int:
@@ -214,10 +230,12 @@ class SystemTimer(Timer):
     `tick_ms`: the finest tick. `wheel_size`: buckets per level, or a sequence with one size per level, the last one
     repeating. `start_ms`: what its clock reads at the start; by default the system's monotonic clock. `reaper`: a
     native thread drives the clock; with `False` call `advance_clock`. `executor`: where callbacks run: by default one
-    thread, `executor-<name>`; or a `concurrent.futures.Executor` of threads; or an asyncio loop. `precision`: `"exact"`
+    thread, `executor-<name>`; or a `concurrent.futures.Executor` of threads; or an asyncio loop, which runs coroutine
+    functions too, as tasks of its own: the timer counts one as running while it is called only. `precision`: `"exact"`
     to the microsecond, or `"tick"`, as in Kafka: up to one tick early, fewest wake-ups. `slack_us`: the least time
     between two wake-ups. `max_pending`: a bound, passed by no add (`TimerFull`). `on_error(task, exception)` gets what
-    a callback raises; by default `sys.unraisablehook`. After Kafka's `SystemTimer`.
+    a callback raises; by default the loop's exception handler gets it, or the logger `tickwheel`. After Kafka's
+    `SystemTimer`.
 
     >>> with SystemTimer("demo") as timer:
     ...     task = timer.after(60_000, print, "a minute has passed")
@@ -491,4 +509,7 @@ class Replay:
         """
 
     def finish(self, until_us: int) -> ReplayCounts:
-        """Let the time go on to the end of `until_us`, and say what came of it all; it takes no more events then."""
+        """Let the time go on to the end of `until_us`, and say what came of it all; it takes no more events then.
+
+        Errors: `ValueError` and `TypeError` for an instant that is no clock's.
+        """

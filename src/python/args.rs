@@ -1,11 +1,12 @@
 //! What comes in from Python, checked (T13): times, sizes, arrays of int64.
 
 use pyo3::buffer::PyBuffer;
-use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyBufferError, PyException, PyIndexError, PyTypeError, PyValueError};
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyByteArray, PyBytes, PyFloat, PyInt, PyMemoryView, PySequence, PyString};
 
-use super::arrow;
+use super::{arrow, arrow_stream};
 use crate::clock::LIMIT_MS;
 
 /// A finite number of milliseconds below 2^52. Ints below 2^52 are exact in a float.
@@ -13,8 +14,8 @@ use crate::clock::LIMIT_MS;
 pub(super) struct Ms(pub(super) f64);
 
 impl Ms {
-    /// In whole microseconds, rounded up; zero and less is 0. A float that is the nearest to a whole microsecond means
-    /// it: 399.999 is 399,999 us, although the float is a trifle more.
+    /// In whole microseconds, rounded up; zero and less is 0. The float nearest to a whole microsecond means that
+    /// microsecond: 399.999 is 399,999 us, although the float is a little more.
     pub(super) fn to_us(self) -> u64 {
         // Most delays are whole milliseconds: a cast there and back, and no calls to round.
         let whole_ms = self.0 as i64;
@@ -23,14 +24,17 @@ impl Ms {
         if is_whole {
             return u64::try_from(whole_ms).unwrap_or(0).saturating_mul(1000);
         }
+        if self.0 <= 0.0 {
+            return 0;
+        }
         let whole = self.0.trunc();
-        let rest_us = (self.0 - whole) * 1000.0;
-        let nearest_us = rest_us.round();
-        #[expect(clippy::float_cmp, reason = "whether it is the very float that is written so")]
-        let means_nearest = whole + nearest_us / 1000.0 == self.0;
-        let rest_us = if means_nearest { nearest_us } else { rest_us.ceil() };
-        // Saturating: a negative number becomes 0, and the limit was checked.
-        (whole as u64).saturating_mul(1000).saturating_add(rest_us as u64)
+        let rest_us = ((self.0 - whole) * 1000.0).round();
+        let nearest_us = (whole as u64).saturating_mul(1000).saturating_add(rest_us as u64);
+        // The float that is written so. One division rounds once, as a literal does; a sum of rounded parts rounds twice,
+        // and differs for 396 of the first 99,999. Past 2^53 us the number itself is rounded; there a float has so few
+        // places after the point that the sum is exact enough.
+        let nearest_ms = if nearest_us < 1 << 53 { nearest_us as f64 / 1000.0 } else { whole + rest_us / 1000.0 };
+        nearest_us + u64::from(self.0 > nearest_ms)
     }
 
     pub(super) fn from_us(us: u64) -> Self {
@@ -63,7 +67,7 @@ pub(super) fn ms(value: &Bound<'_, PyAny>, what: &str) -> PyResult<Ms> {
         Ok(int) if int < LIMIT_MS as i64 => Ok(Ms(int as f64)),
         // Any int too small for i64 is as much in the past as the smallest.
         Err(_) if int.lt(0)? => Ok(Ms(i64::MIN as f64)),
-        _ => Err(too_far(what, &number(&int))),
+        _ => Err(too_far(what, &number(&int)?)),
     }
 }
 
@@ -72,7 +76,7 @@ pub(super) fn int_in(value: &Bound<'_, PyAny>, what: &str, low: u64, high: u64, 
     let int = whole(value, what, "an int", hint)?;
     match int.extract::<u64>() {
         Ok(int) if (low..=high).contains(&int) => Ok(int),
-        _ => Err(PyValueError::new_err(format!("{what} must be from {low} to {high}, got {}: {hint}", number(&int)))),
+        _ => Err(PyValueError::new_err(format!("{what} must be from {low} to {high}, got {}: {hint}", number(&int)?))),
     }
 }
 
@@ -96,28 +100,42 @@ pub(super) fn callable(value: &Bound<'_, PyAny>, what: &str) -> PyResult<()> {
     if value.is_callable() {
         return Ok(());
     }
-    Err(PyTypeError::new_err(format!("{what} must be callable, got {}: pass a function, or a lambda", shown(value))))
+    let given = shown(value)?;
+    Err(PyTypeError::new_err(format!("{what} must be callable, got {given}: pass a function, or a lambda")))
 }
 
-/// The values of any buffer or Arrow array of int64, copied.
+/// The values of any buffer, Arrow array or Arrow stream of int64, copied.
 pub(super) fn int64s(value: &Bound<'_, PyAny>, what: &str) -> PyResult<Vec<i64>> {
-    if value.hasattr("__arrow_c_array__")? {
-        return arrow::int64s(value, what);
+    match int64s_if_array(value, what)? {
+        Ok(values) => Ok(values),
+        Err(no_buffer) => Err(not_int64s(value, what, "", Some(no_buffer))?),
     }
-    let refuse = |why: &str| {
-        PyTypeError::new_err(format!(
-            "{what} must be a buffer or an Arrow array of int64, got {}{why}: use array.array('q', ...), \
-             numpy.asarray(..., 'int64') or pyarrow.array(..., 'int64')",
-            shown(value)
-        ))
+}
+
+/// As [`int64s`]; what is no array at all gets the inner error.
+pub(super) fn int64s_if_array(value: &Bound<'_, PyAny>, what: &str) -> PyResult<Result<Vec<i64>, PyErr>> {
+    let py = value.py();
+    if value.hasattr(intern!(py, "__arrow_c_array__"))? {
+        return arrow::int64s(value, what).map(Ok);
+    }
+    if value.hasattr(intern!(py, "__arrow_c_stream__"))? {
+        return arrow_stream::int64s(value, what).map(Ok);
+    }
+    let view = match PyMemoryView::from(value) {
+        Ok(view) => view,
+        Err(error) if error.is_instance_of::<PyTypeError>(py) => return Ok(Err(error)),
+        // It has a buffer, and will not give it as one.
+        Err(error) if error.is_instance_of::<PyValueError>(py) || error.is_instance_of::<PyBufferError>(py) => {
+            return Err(not_int64s(value, what, &format!(" ({})", error.value(py)), Some(error))?);
+        }
+        Err(error) => return Err(error),
     };
-    let view = PyMemoryView::from(value).map_err(|_| refuse(""))?;
     let format: String = view.getattr("format")?.extract()?;
     let order = if cfg!(target_endian = "little") { '<' } else { '>' };
     let is_int64 = matches!(format.trim_start_matches(['@', '=', order]), "q" | "l")
         && view.getattr("itemsize")?.extract::<usize>()? == 8;
     if !is_int64 {
-        return Err(refuse(&format!(" (format '{format}')")));
+        return Err(not_int64s(value, what, &format!(" (format '{format}')"), None)?);
     }
     let dimensions: usize = view.getattr("ndim")?.extract()?;
     if dimensions != 1 {
@@ -125,17 +143,32 @@ pub(super) fn int64s(value: &Bound<'_, PyAny>, what: &str) -> PyResult<Vec<i64>>
             "{what} must have one dimension, got {dimensions}: flatten it first"
         )));
     }
-    if view.len()? == 0 {
-        // An empty buffer may point anywhere, which PyBuffer takes for a bad alignment.
-        return Ok(Vec::new());
+    if let Ok(buffer) = PyBuffer::<i64>::get(&view) {
+        return buffer.to_vec(py).map(Ok);
     }
-    PyBuffer::<i64>::get(value).map_err(|error| refuse(&format!(" ({error})")))?.to_vec(value.py())
+    // It begins at an address that is no multiple of eight: once more through bytes, which may begin anywhere.
+    let bytes = view.call_method0("tobytes")?.cast_into::<PyBytes>()?;
+    let (values, _) = bytes.as_bytes().as_chunks();
+    Ok(Ok(values.iter().map(|value| i64::from_ne_bytes(*value)).collect()))
+}
+
+fn not_int64s(value: &Bound<'_, PyAny>, what: &str, why: &str, cause: Option<PyErr>) -> PyResult<PyErr> {
+    let given = shown(value)?;
+    let error = PyTypeError::new_err(format!(
+        "{what} must be a buffer or an Arrow array of int64, got {given}{why}: use array.array('q', ...), \
+         numpy.asarray(..., 'int64') or pyarrow.array(..., 'int64')"
+    ));
+    error.set_cause(value.py(), cause);
+    Ok(error)
 }
 
 /// A position in a batch of `count`.
 pub(super) fn index(value: &Bound<'_, PyAny>, count: usize) -> PyResult<usize> {
     let int = whole(value, "an index of a batch", "an int", "pass its position in delays_ms")?;
-    int.extract::<usize>().ok().filter(|index| *index < count).ok_or_else(|| no_timer(count, &number(&int)))
+    match int.extract::<usize>() {
+        Ok(index) if index < count => Ok(index),
+        _ => Err(no_timer(count, &number(&int)?)),
+    }
 }
 
 /// As [`index`], for a number that was read already.
@@ -193,19 +226,28 @@ fn whole<'py>(value: &Bound<'py, PyAny>, what: &str, allowed: &str, hint: &str) 
             return Ok(value.call_method0("__index__")?.cast_into::<PyInt>()?);
         }
     }
-    Err(PyTypeError::new_err(format!("{what} must be {allowed}, got {}: {hint}", shown(value))))
+    Err(PyTypeError::new_err(format!("{what} must be {allowed}, got {}: {hint}", shown(value)?)))
 }
 
 /// An int, for an error message.
-fn number(int: &Bound<'_, PyInt>) -> String {
-    int.repr().map_or_else(|_| "an int too long to print".to_owned(), |repr| repr.to_string())
+fn number(int: &Bound<'_, PyInt>) -> PyResult<String> {
+    text_or(int.repr(), "an int too long to print", int.py())
 }
 
 /// Type and value, for an error message.
-fn shown(value: &Bound<'_, PyAny>) -> String {
-    let name = value.get_type().name().map_or_else(|_| "object".to_owned(), |name| name.to_string());
-    let repr = value.repr().map_or_else(|_| "?".to_owned(), |repr| repr.to_string());
+pub(super) fn shown(value: &Bound<'_, PyAny>) -> PyResult<String> {
+    let name = text_or(value.get_type().name(), "object", value.py())?;
+    let repr = text_or(value.repr(), "?", value.py())?;
     let short: String = repr.chars().take(60).collect();
     let dots = if short.len() < repr.len() { "..." } else { "" };
-    format!("{name} {short}{dots}")
+    Ok(format!("{name} {short}{dots}"))
+}
+
+/// What a text cannot be made of is named otherwise; Ctrl-C and an exit are passed on.
+fn text_or(text: PyResult<Bound<'_, PyString>>, otherwise: &str, py: Python<'_>) -> PyResult<String> {
+    match text {
+        Ok(text) => Ok(text.to_string()),
+        Err(error) if error.is_instance_of::<PyException>(py) => Ok(otherwise.to_owned()),
+        Err(exit) => Err(exit),
+    }
 }

@@ -11,6 +11,8 @@ use pyo3::prelude::*;
 
 use super::args;
 use super::border::{self, Own};
+use super::contexts;
+use super::coroutine_functions;
 use super::gil::GilCell;
 use super::shared::{self, NO_INDEX, Shared};
 use crate::error::Error;
@@ -28,9 +30,17 @@ pub(super) struct TaskBatch {
 #[derive(Default)]
 struct Content {
     callback: Option<Py<PyAny>>,
+    /// What a loop runs the callback in.
+    context: Option<Py<PyAny>>,
     handles: Vec<Handle>,
     /// How many are still to run.
     left: usize,
+}
+
+impl Content {
+    fn let_go(&mut self) -> (Option<Py<PyAny>>, Option<Py<PyAny>>) {
+        (self.callback.take(), self.context.take())
+    }
 }
 
 #[pymethods]
@@ -51,7 +61,7 @@ impl TaskBatch {
     #[pyo3(signature = (indices))]
     fn cancel_many(&self, py: Python<'_>, indices: &Bound<'_, PyAny>) -> PyResult<usize> {
         let count = self.count(py);
-        let numbers = match args::int64s(indices, "indices") {
+        let numbers = match args::int64s_if_array(indices, "indices")? {
             Ok(numbers) => numbers.iter().map(|number| args::index_of(*number, count)).collect::<PyResult<Vec<_>>>()?,
             Err(_) => indices.try_iter()?.map(|index| args::index(&index?, count)).collect::<PyResult<Vec<_>>>()?,
         };
@@ -73,11 +83,14 @@ impl TaskBatch {
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        self.cell.visit(&visit, |content| visit.call(&content.callback))
+        self.cell.visit(&visit, |content| {
+            visit.call(&content.callback)?;
+            visit.call(&content.context)
+        })
     }
 
     fn __clear__(&self, py: Python<'_>) {
-        drop(self.cell.with(py, |content| content.callback.take()));
+        drop(self.cell.with(py, Content::let_go));
     }
 }
 
@@ -88,8 +101,11 @@ impl TaskBatch {
         shared: &Arc<Shared>,
         delays_ms: &[i64],
         callback: &Bound<'py, PyAny>,
+        context: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, Self>> {
         args::callable(callback, "callback")?;
+        coroutine_functions::check(shared, callback)?;
+        let context = contexts::of_add(shared, context, py)?;
         if delays_ms.len() >= NO_INDEX as usize {
             let count = delays_ms.len();
             return Err(PyTypeError::new_err(format!("a batch holds at most 2^32 - 2 timers, got {count}: split it")));
@@ -101,6 +117,7 @@ impl TaskBatch {
             .collect::<PyResult<_>>()?;
         let content = Content {
             callback: Some(callback.clone().unbind()),
+            context,
             handles: Vec::with_capacity(delays_us.len()),
             left: delays_us.len(),
         };
@@ -146,16 +163,17 @@ impl TaskBatch {
         Ok(Due { due_us: due.due_us - longest_us, ..due })
     }
 
-    /// What to call for a group that expires together.
-    pub(super) fn callback(&self, py: Python<'_>) -> Option<Py<PyAny>> {
-        self.cell.with(py, |content| content.callback.as_ref().map(|callback| callback.clone_ref(py)))
+    /// What to call for a group that expires together, and in what context.
+    pub(super) fn callback(&self, py: Python<'_>) -> (Option<Py<PyAny>>, Option<Py<PyAny>>) {
+        let copy = |object: &Option<Py<PyAny>>| object.as_ref().map(|object| object.clone_ref(py));
+        self.cell.with(py, |content| (copy(&content.callback), copy(&content.context)))
     }
 
     /// So many are no longer on the timer; the last one takes the callback along.
     pub(super) fn left_timer(&self, py: Python<'_>, count: usize) {
         let callback = self.cell.with(py, |content| {
             content.left -= count;
-            if content.left == 0 { content.callback.take() } else { None }
+            (content.left == 0).then(|| content.let_go())
         });
         drop(callback);
     }

@@ -14,6 +14,7 @@ use super::worker::Target;
 pub(super) struct Callees {
     on_error: OnError,
     target: GilCell<Target>,
+    has_loop: bool,
     uses: GilCell<Uses>,
     /// The `Timer` object is gone.
     is_unheld: GilCell<bool>,
@@ -36,7 +37,8 @@ pub(super) struct Outside<'a, 'py> {
 
 impl Callees {
     pub(super) fn new(on_error: Option<&Bound<'_, PyAny>>, target: Target) -> Self {
-        Self { on_error: OnError::new(on_error), target: GilCell::new(target), ..Self::default() }
+        let has_loop = target.is_loop();
+        Self { on_error: OnError::new(on_error), target: GilCell::new(target), has_loop, ..Self::default() }
     }
 
     /// As [`OnError::get`].
@@ -47,6 +49,19 @@ impl Callees {
     /// Where callbacks run; once the timer has let go of its executor, nothing is left to run.
     pub(super) fn target(&self, py: Python<'_>) -> Target {
         self.target.with(py, |target| target.clone_ref(py))
+    }
+
+    /// Whether callbacks run in a loop. It does not change.
+    #[inline]
+    pub(super) fn has_loop(&self) -> bool {
+        self.has_loop
+    }
+
+    /// The loop that callbacks run in.
+    pub(super) fn event_loop<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
+        self.target
+            .with(py, |target| target.event_loop().map(|event_loop| event_loop.clone_ref(py)))
+            .map(|event_loop| event_loop.into_bound(py))
     }
 
     /// So many entries were added.

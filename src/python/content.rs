@@ -24,6 +24,8 @@ pub(super) struct Content {
     pub(super) runs: Runs,
     /// It refers to nothing but what is written here, so the garbage collector need not know of it while it is pending.
     pub(super) is_plain: bool,
+    /// What it runs is a coroutine function.
+    pub(super) is_coroutine: bool,
 }
 
 #[derive(Default)]
@@ -32,6 +34,8 @@ struct Extra {
     name: Option<Py<PyString>>,
     /// A delay that is too long, or too fine, for four bytes.
     delay: Option<Ms>,
+    /// What a loop runs the callback in, while the task is on a timer.
+    context: Option<Py<PyAny>>,
 }
 
 /// What the delay counts.
@@ -73,7 +77,7 @@ impl Content {
         name: Option<Py<PyString>>,
     ) -> Self {
         let has_extra = args.is_some() || name.is_some();
-        let extra = has_extra.then(|| Box::new(Extra { args, name, delay: None }));
+        let extra = has_extra.then(|| Box::new(Extra { args, name, delay: None, context: None }));
         let mut content = Self { callback, extra, ..Self::default() };
         if let Some(delay) = delay {
             content.set_delay(delay);
@@ -154,14 +158,30 @@ impl Content {
         (is_this, self.timer.take_if(|_| is_this))
     }
 
-    pub(super) fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
-        visit.call(&self.callback)?;
-        self.extra.as_ref().map_or(Ok(()), |extra| visit.call(&extra.args))
+    /// Sets what a loop is to run the callback in; returns what that was before.
+    #[must_use]
+    #[cold]
+    pub(super) fn set_context(&mut self, context: Py<PyAny>) -> Option<Py<PyAny>> {
+        self.extra.get_or_insert_default().context.replace(context)
     }
 
-    /// Callback and arguments, for the garbage collector: nobody can reach the task any more.
-    pub(super) fn clear(&mut self) -> Call {
-        (self.callback.take(), self.extra.as_mut().and_then(|extra| extra.args.take()))
+    /// What a loop is to run the callback in.
+    #[inline]
+    pub(super) fn take_context(&mut self) -> Option<Py<PyAny>> {
+        self.extra.as_mut()?.context.take()
+    }
+
+    pub(super) fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.callback)?;
+        let Some(extra) = &self.extra else { return Ok(()) };
+        visit.call(&extra.args)?;
+        visit.call(&extra.context)
+    }
+
+    /// Callback, arguments and context, for the garbage collector: nobody can reach the task any more.
+    pub(super) fn clear(&mut self) -> (Call, Option<Py<PyAny>>) {
+        let call = (self.callback.take(), self.extra.as_mut().and_then(|extra| extra.args.take()));
+        (call, self.take_context())
     }
 }
 

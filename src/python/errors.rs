@@ -80,6 +80,11 @@ pub(super) fn rejected(py: Python<'_>, timer: &str, why: &str) -> PyErr {
     raise(py, 3, text)
 }
 
+/// Whether it is what [`rejected`] makes.
+pub(super) fn is_rejected(py: Python<'_>, error: &PyErr) -> bool {
+    timer_errors(py).is_ok_and(|errors| error.is_instance(py, errors[3].bind(py)))
+}
+
 /// Maps the core's error.
 pub(super) fn from_core(py: Python<'_>, timer: &str, error: &Error) -> PyErr {
     match error {

@@ -1,8 +1,8 @@
 //! What the GIL guards, and what the garbage collector is told of.
 //!
-//! The only unsafe code of the crate beside `arrow.rs` and `fork.rs`. Why it is needed: a lock inside every task costs eight bytes and, at
-//! each of some four looks at it, as much as the timer's own lock; and pyo3 has no safe way to take an object off the
-//! collector's lists. Why it is sound is said at each of the three places.
+//! Unsafe code; the crate's other is in `arrow.rs`, `arrow_stream.rs`, `coroutine_functions.rs` and `fork.rs`. Why it is needed:
+//! a lock inside every task costs eight bytes and, at each of some four looks at it, as much as the timer's own lock; and
+//! pyo3 has no safe way to take an object off the collector's lists. Why it is sound is said at each of the three places.
 #![expect(unsafe_code, reason = "the GIL is the lock, and the collector's lists are C")]
 
 use std::cell::Cell;
@@ -24,7 +24,7 @@ pub(super) struct GilCell<T>(Cell<T>);
 unsafe impl<T: Send> Sync for GilCell<T> {}
 
 impl<T: Default> GilCell<T> {
-    pub(super) fn new(value: T) -> Self {
+    pub(super) const fn new(value: T) -> Self {
         Self(Cell::new(value))
     }
 

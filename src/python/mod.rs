@@ -1,19 +1,24 @@
 //! The bindings: `tickwheel._native`. The eight border rules they keep are in `docs/design.md`.
 //!
-//! `border` has the locks and the GIL, `fork` which process a timer belongs to, `gil` what the GIL guards, `args`, `arrow` and
-//! `settings` what comes in, `shared` what a timer, its tasks and its threads have in common, `callees` what a timer may still
-//! call and what the garbage collector sees of that, `task`, `content` and `batch` what is scheduled, `run` and `worker` what
-//! runs it, `timer`, `system` and `manual` the classes, `sight` what they show, `recording` what they record and how it is
-//! replayed, `gate` and `exit` how they end.
+//! `border` has the locks and the GIL, `fork` which process a timer belongs to, `gil` what the GIL guards; `args`, `arrow`,
+//! `arrow_stream`, `coroutine_functions` and `settings` what comes in; `shared` what a timer, its tasks and its threads have
+//! in common, `callees` what a timer may still call and what the garbage collector sees of that; `task`, `content` and `batch`
+//! what is scheduled; `run`, `contexts`, `coroutines` and `worker` what runs it, `report` where its failures go; `timer`,
+//! `system` and `manual` the classes, `sight` what they show, `recording` what they record and how it is replayed; `gate` and
+//! `exit` how they end.
 
 #![expect(clippy::unused_self, reason = "Python calls a method with self, used or not")]
 
 mod args;
 mod arrow;
+mod arrow_stream;
 mod batch;
 mod border;
 mod callees;
 mod content;
+mod contexts;
+mod coroutine_functions;
+mod coroutines;
 mod errors;
 mod exit;
 mod fork;
@@ -24,6 +29,7 @@ mod manual;
 mod operation;
 mod purgatory;
 mod recording;
+mod report;
 mod run;
 mod settings;
 mod share;

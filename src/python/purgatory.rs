@@ -11,6 +11,7 @@ use pyo3::types::{PyByteArray, PyBytes, PyDict, PyList, PyString, PyTuple};
 use super::args;
 use super::border::{Own, attach};
 use super::callees::OnError;
+use super::coroutine_functions;
 use super::errors;
 use super::exit::Call;
 use super::gil::GilCell;
@@ -73,7 +74,7 @@ impl DelayedOperationPurgatory {
         self.check_new()?;
         let text = settings::text(name, "name", "it names the purgatory in errors, and its timer")?;
         if let Some(on_error) = on_error {
-            args::callable(on_error, "on_error")?;
+            coroutine_functions::check_on_error(on_error)?;
         }
         let owns_timer = timer.is_none();
         let timer = if let Some(timer) = timer {

@@ -6,6 +6,7 @@ use pyo3::types::{PyBytes, PyDict};
 
 use super::args;
 use super::settings::{self, WheelSettings};
+use crate::clock::LIMIT_US;
 use crate::events::{Event, EventKind, Recorded};
 use crate::replay::{Replay as Core, Replayed};
 
@@ -73,16 +74,24 @@ impl Replay {
         due_us: &Bound<'_, PyAny>,
         other: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
-        let [at_us, kind, number, due_us, other] =
-            [(at_us, "at_us"), (kind, "kind"), (number, "number"), (due_us, "due_us"), (other, "other")]
-                .map(|(column, name)| args::int64s(column, name));
-        let columns = [at_us?, kind?, number?, due_us?, other?];
+        let columns = [
+            args::int64s(at_us, "at_us")?,
+            args::int64s(kind, "kind")?,
+            args::int64s(number, "number")?,
+            args::int64s(due_us, "due_us")?,
+            args::int64s(other, "other")?,
+        ];
         let core = self.core.as_mut().ok_or_else(finished)?;
         py.detach(|| core.feed(&events(&columns)?).map_err(|error| error.to_string())).map_err(PyValueError::new_err)
     }
 
     /// Let the time go on to the end of `until_us`, and say what came of it all; it takes no more events then.
-    fn finish<'py>(&mut self, py: Python<'py>, until_us: u64) -> PyResult<Bound<'py, PyDict>> {
+    ///
+    /// Errors: `ValueError` and `TypeError` for an instant that is no clock's.
+    fn finish<'py>(&mut self, until_us: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
+        let py = until_us.py();
+        let hint = "pass the instant at which the recording ended, in microseconds";
+        let until_us = args::int_in(until_us, "until_us", 0, LIMIT_US - 1, hint)?;
         let core = self.core.take().ok_or_else(finished)?;
         let Replayed { stats, flushed, early_us, max_early_us, peak_pending, peak_bytes, unknown } =
             py.detach(|| core.finish(until_us));
@@ -119,8 +128,12 @@ fn events([at_us, kind, number, due_us, other]: &[Vec<i64>; 5]) -> Result<Vec<Ev
     (0..at_us.len())
         .map(|row| {
             let known = usize::try_from(kind[row]).ok().and_then(|kind| EventKind::ALL.get(kind));
+            let at_us = word(at_us[row], "at_us")?;
+            if at_us >= LIMIT_US {
+                return Err(format!("at_us of an event must be below 2^52 ms, got {at_us} us: no clock goes further"));
+            }
             Ok(Event {
-                at_us: word(at_us[row], "at_us")?,
+                at_us,
                 number: word(number[row], "number")?,
                 due_us: word(due_us[row], "due_us")?,
                 other: word(other[row], "other")?,

@@ -9,13 +9,17 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use pyo3::exceptions::{PyKeyboardInterrupt, PySystemExit};
+use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyMemoryView};
+use pyo3::types::{PyBytes, PyMemoryView, PyTuple};
 
 use super::batch::TaskBatch;
+use super::contexts;
+use super::coroutines;
 use super::exit::Call;
 use super::operation;
-use super::shared::{self, NO_INDEX, Shared, Task};
+use super::report::{self, Failure};
+use super::shared::{NO_INDEX, Shared, Task};
 use super::task::{Run, TimerTask};
 use crate::executor::Released;
 use crate::state::State;
@@ -104,6 +108,7 @@ pub(super) struct Group {
     indices: Vec<i64>,
     /// Taken along, since the batch lets go of it with its last timer.
     callback: Option<Py<PyAny>>,
+    context: Option<Py<PyAny>>,
 }
 
 impl Unit {
@@ -149,12 +154,12 @@ pub(super) fn next_unit(
     match &mut unit.what {
         What::Task(task, handle) => {
             if let Ok(task) = task.bind(py).cast::<TimerTask>() {
-                TimerTask::left_timer(task, *handle);
+                TimerTask::claimed(task, *handle);
             }
         }
         What::Group(group) => {
             let batch = batch_of(py, group).clone();
-            group.callback = batch.get().callback(py);
+            (group.callback, group.context) = batch.get().callback(py);
             batch.get().left_timer(py, group.tasks.len());
         }
     }
@@ -178,9 +183,12 @@ fn claim_first(py: Python<'_>, state: &mut State<Task>, shared: &Shared, line: &
         if let Some(claimed) = state.claim(handle, claimed_us) {
             let what = match claimed.tag {
                 NO_INDEX => What::Task(claimed.task, handle),
-                index => {
-                    What::Group(Group { tasks: vec![claimed.task], indices: vec![i64::from(index)], callback: None })
-                }
+                index => What::Group(Group {
+                    tasks: vec![claimed.task],
+                    indices: vec![i64::from(index)],
+                    callback: None,
+                    context: None,
+                }),
             };
             return Some(Unit { what, claimed_us });
         }
@@ -243,43 +251,67 @@ pub(super) fn propagates() -> bool {
     PROPAGATES.get()
 }
 
-/// Runs a unit's callback, on a thread that is [`Inside`] the timer. What it raises goes to `on_error` (T10); with `propagate`, `KeyboardInterrupt` and
-/// `SystemExit` go to the caller instead.
+/// Runs a unit's callback, on a thread that is [`Inside`] the timer. What it raises goes to `on_error` (T10); with
+/// `propagate`, `KeyboardInterrupt` and `SystemExit` go to the caller instead.
 pub(super) fn run(py: Python<'_>, shared: &Shared, unit: &Unit, propagate: bool) -> PyResult<()> {
     let Some(_call) = Call::enter(py) else { return Ok(()) }; // dropped, as at exit all is that has not started
     let outer = PROPAGATES.replace(propagate);
+    let mut called = Called::default();
     let (task, result) = match &unit.what {
-        What::Task(task, _) => {
-            let task = task.bind(py);
-            let result = match task.cast::<TimerTask>().map(|task| task.get().start(py)) {
-                Ok(Run::Callback(Some(callback), args)) => shared::call(py, &callback, args.as_ref()).map(drop),
-                // Straight from the claim, with the GIL never let go in between: no cancel finds it off the timer and open.
-                Ok(Run::Expiry) => operation::expire(task, propagate),
-                _ => task.call_method0("run").map(drop),
-            };
-            (task, result)
-        }
-        What::Group(group) => (group.tasks[0].bind(py), call_group(py, group).map(drop)),
+        What::Task(task, _) => (task.bind(py), call_task(task.bind(py), propagate, &mut called)),
+        What::Group(group) => (group.tasks[0].bind(py), call_group(py, group, &mut called)),
     };
+    let result = result.and_then(|returned| {
+        let (callback, context) = (called.callback.as_ref(), called.context.as_ref());
+        coroutines::settle(shared, task, callback, context, &returned)
+    });
     PROPAGATES.set(outer);
     match result {
         Err(error) if propagate && is_exit(py, &error) => Err(error),
         Err(error) => {
-            shared.report(py, task, error);
-            Ok(())
+            let failure = Failure { callback: called.callback.as_ref(), ..Failure::of(shared, task, error) };
+            report::report(py, &failure, propagate)
         }
         Ok(()) => Ok(()),
     }
 }
 
-fn call_group<'py>(py: Python<'py>, group: &Group) -> PyResult<Bound<'py, PyAny>> {
+/// What was called, which the task may have let go of.
+#[derive(Default)]
+struct Called {
+    callback: Option<Py<PyAny>>,
+    context: Option<Py<PyAny>>,
+}
+
+fn call_task<'py>(task: &Bound<'py, PyAny>, propagate: bool, called: &mut Called) -> PyResult<Bound<'py, PyAny>> {
+    let py = task.py();
+    let (run, context) = match task.cast::<TimerTask>() {
+        Ok(task) => task.get().start(py),
+        Err(_) => (Run::Method, None),
+    };
+    called.context = context;
+    match run {
+        Run::Callback(Some(callback), args) => {
+            let callback = called.callback.insert(callback);
+            contexts::call(called.context.as_ref(), callback.bind(py), args.as_ref().map(|args| args.bind(py)))
+        }
+        // Straight from the claim, with the GIL never let go in between: no cancel finds it off the timer and open.
+        Run::Expiry => operation::expire(task, propagate).map(|()| py.None().into_bound(py)),
+        Run::Method if called.context.is_some() => {
+            contexts::call(called.context.as_ref(), &task.getattr(intern!(py, "run"))?, None)
+        }
+        _ => task.call_method0(intern!(py, "run")),
+    }
+}
+
+fn call_group<'py>(py: Python<'py>, group: &Group, called: &mut Called) -> PyResult<Bound<'py, PyAny>> {
+    // Only the garbage collector takes the callback away, from a batch that nobody can reach.
+    let Some(callback) = &group.callback else { return Ok(py.None().into_bound(py)) };
+    called.callback = Some(callback.clone_ref(py));
+    called.context = group.context.as_ref().map(|context| context.clone_ref(py));
     let bytes: Vec<u8> = group.indices.iter().flat_map(|index| index.to_ne_bytes()).collect();
     let view = PyMemoryView::from(&PyBytes::new(py, &bytes))?.call_method1("cast", ("q",))?;
-    match &group.callback {
-        Some(callback) => callback.bind(py).call1((view,)),
-        // Only the garbage collector takes it away, from a batch that nobody can reach.
-        None => Ok(py.None().into_bound(py)),
-    }
+    contexts::call(called.context.as_ref(), callback.bind(py), Some(&PyTuple::new(py, [view])?))
 }
 
 pub(super) fn is_exit(py: Python<'_>, error: &PyErr) -> bool {

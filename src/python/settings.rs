@@ -6,6 +6,7 @@ use pyo3::types::PyString;
 
 use super::args;
 use super::callees::Callees;
+use super::coroutine_functions;
 use super::shared::{Driver, Shared};
 use super::worker::Target;
 use crate::clock::{Clock, LIMIT_MS};
@@ -44,7 +45,7 @@ impl Settings<'_, '_> {
             ..config(&self.wheel)?
         };
         if let Some(on_error) = self.on_error {
-            args::callable(on_error, "on_error")?;
+            coroutine_functions::check_on_error(on_error)?;
         }
         let core = Core::new(&config, clock).map_err(|error| super::errors::from_core(py, &name, &error))?;
         let callees = Callees::new(self.on_error, target);

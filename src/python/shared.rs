@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
 
 use super::batch::TaskBatch;
 use super::border::{self, OfProcess};
@@ -19,6 +18,7 @@ use super::errors;
 use super::fork::fork_epoch;
 use super::gil::GilCell;
 use super::operation;
+use super::report::{self, Failure};
 use super::run::Line;
 use super::task::TimerTask;
 use crate::executor::Released;
@@ -171,14 +171,15 @@ impl Shared {
         errors::from_core(py, &self.name, error)
     }
 
-    /// Tells the user of an exception that nobody else will see (T10).
-    pub(super) fn report(&self, py: Python<'_>, task: &Bound<'_, PyAny>, error: PyErr) {
+    /// What failures of callbacks go to; `None` also if the collector is about to clear it.
+    pub(super) fn on_error<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
         let is_hidden = self.hides_pending() && self.callees.uses(py).owed > 0;
-        report(py, self.callees.on_error(py, is_hidden).as_ref(), task, error);
+        self.callees.on_error(py, is_hidden)
     }
 
     /// Takes tasks out that the executor refused, and tells the user once for each, or once for a batch.
-    pub(super) fn reject(&self, py: Python<'_>, handles: &[Handle], why: &str) {
+    /// `cause`: what the executor raised.
+    pub(super) fn reject(&self, py: Python<'_>, handles: &[Handle], why: &str, cause: Option<&PyErr>) {
         let mut told: Option<Task> = None;
         for handle in handles {
             let Ok(mut state) = self.lock(py) else { return };
@@ -186,10 +187,15 @@ impl Shared {
             self.timer.settle(state);
             let Some(task) = task else { continue };
             let is_told = told.as_ref().is_some_and(|told| told.is(&task));
+            let callback = report::callback_of(task.bind(py));
             forget(py, &task, *handle);
             operation::sync_deadline(py, task.bind(py));
             if !is_told {
-                self.report(py, task.bind(py), errors::rejected(py, &self.name, why));
+                let error = errors::rejected(py, &self.name, why);
+                error.set_cause(py, cause.map(|cause| cause.clone_ref(py)));
+                let failure = Failure { callback: callback.as_ref(), ..Failure::of(self, task.bind(py), error) };
+                // Nothing is propagated: there is no caller.
+                let _ = report::report(py, &failure, false);
             }
             self.callees.settle(py, 1); // after the report, which may need `on_error`
             told = Some(task);
@@ -264,20 +270,6 @@ impl Shared {
     }
 }
 
-/// Tells `on_error`; without one, `sys.unraisablehook`.
-pub(super) fn report(py: Python<'_>, on_error: Option<&Bound<'_, PyAny>>, task: &Bound<'_, PyAny>, error: PyErr) {
-    match on_error {
-        None => error.write_unraisable(py, Some(task)),
-        Some(on_error) => {
-            let context = error.clone_ref(py);
-            if let Err(failure) = on_error.call1((task, error.into_value(py))) {
-                failure.set_context(py, Some(context));
-                failure.write_unraisable(py, Some(on_error));
-            }
-        }
-    }
-}
-
 /// A task was taken out of its slot, and is not to be run.
 pub(super) fn forget(py: Python<'_>, task: &Task, handle: Handle) {
     let task = task.bind(py);
@@ -326,15 +318,4 @@ pub(super) fn not_picklable(what: &str) -> PyErr {
     pyo3::exceptions::PyTypeError::new_err(format!(
         "cannot pickle a {what}: its threads and what is pending belong to this process; make one where it is used"
     ))
-}
-
-pub(super) fn call<'py>(
-    py: Python<'py>,
-    callback: &Py<PyAny>,
-    args: Option<&Py<PyTuple>>,
-) -> PyResult<Bound<'py, PyAny>> {
-    match args {
-        None => callback.bind(py).call0(),
-        Some(args) => callback.bind(py).call1(args.bind(py).clone()),
-    }
 }

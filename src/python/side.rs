@@ -18,6 +18,7 @@ use super::errors;
 use super::fork::fork_epoch;
 use super::keys::{Key, KeyHasher, Keys};
 use super::operation::DelayedOperation;
+use super::report::{self, Failure};
 use super::run;
 use super::share::Share;
 use super::shared::Shared;
@@ -112,21 +113,29 @@ impl<'py> Side<'py> {
             return; // a method forked, and this is the child: `over` says so
         }
         if self.propagates && run::is_exit(self.py, &error) {
-            let earlier = self.exit.take();
-            if earlier.is_some() {
-                error.set_context(self.py, earlier);
-            }
-            self.exit.replace(Some(error));
+            self.keep_exit(error);
             return;
         }
-        let op = op.bind(self.py).as_any();
-        match home {
-            Some(home) if home.has_on_error => {
-                super::shared::report(self.py, home.on_error.get(self.py, false).as_ref(), op, error);
+        let task = op.bind(self.py).as_any();
+        let failure = match home {
+            Some(home) => {
+                let of_timer = Failure::of(&home.shared, task, error);
+                let of_home = home.has_on_error.then(|| home.on_error.get(self.py, false));
+                Failure { on_error: of_home.unwrap_or_else(|| home.shared.on_error(self.py)), ..of_timer }
             }
-            Some(home) => home.shared.report(self.py, op, error),
-            None => super::shared::report(self.py, None, op, error),
+            None => Failure { timer: None, event_loop: None, on_error: None, task, callback: None, error },
+        };
+        if let Err(exit) = report::report(self.py, &failure, self.propagates) {
+            self.keep_exit(exit);
         }
+    }
+
+    fn keep_exit(&self, exit: PyErr) {
+        let earlier = self.exit.take();
+        if earlier.is_some() {
+            exit.set_context(self.py, earlier);
+        }
+        self.exit.replace(Some(exit));
     }
 
     fn try_locked(&self, op: &Py<DelayedOperation>) -> Attempt<PyErr> {

@@ -26,10 +26,12 @@ use crate::sync::{self, unbounded};
 /// `tick_ms`: the finest tick. `wheel_size`: buckets per level, or a sequence with one size per level, the last one
 /// repeating. `start_ms`: what its clock reads at the start; by default the system's monotonic clock. `reaper`: a
 /// native thread drives the clock; with `False` call `advance_clock`. `executor`: where callbacks run: by default one
-/// thread, `executor-<name>`; or a `concurrent.futures.Executor` of threads; or an asyncio loop. `precision`: `"exact"`
+/// thread, `executor-<name>`; or a `concurrent.futures.Executor` of threads; or an asyncio loop, which runs coroutine
+/// functions too, as tasks of its own: the timer counts one as running while it is called only. `precision`: `"exact"`
 /// to the microsecond, or `"tick"`, as in Kafka: up to one tick early, fewest wake-ups. `slack_us`: the least time
 /// between two wake-ups. `max_pending`: a bound, passed by no add (`TimerFull`). `on_error(task, exception)` gets what
-/// a callback raises; by default `sys.unraisablehook`. After Kafka's `SystemTimer`.
+/// a callback raises; by default the loop's exception handler gets it, or the logger `tickwheel`. After Kafka's
+/// `SystemTimer`.
 ///
 /// >>> with SystemTimer("demo") as timer:
 /// ...     task = timer.after(60_000, print, "a minute has passed")
@@ -142,7 +144,7 @@ impl SystemTimer {
         let (py, this, base) = (slf.py(), slf.get(), slf.as_super().get());
         let shared = base.shared()?;
         shared.check_process(py)?;
-        let is_inside = Inside::is(shared) || shared.callees.target(py).is_loop_of_this_thread(py);
+        let is_inside = Inside::is(shared) || shared.callees.target(py).is_loop_of_this_thread(py)?;
         let pass = if is_inside { this.ending.try_enter(py) } else { Some(this.ending.enter(py)?) };
         // Inside a callback, another thread is at it already and will return what is left.
         let Some(_pass) = pass else { return Ok(PyList::empty(py)) };

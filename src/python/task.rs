@@ -13,6 +13,8 @@ use pyo3::types::{PyDict, PyString, PyTuple};
 
 use super::args::{self, Ms};
 use super::content::{Content, Runs};
+use super::contexts;
+use super::coroutine_functions;
 use super::gil::{self, GilCell};
 use super::operation;
 use super::share::Share;
@@ -25,8 +27,8 @@ use crate::wheel::Handle;
 ///
 /// `delay_ms`: milliseconds from the moment of `add`, int or finite float; zero or less is due at once.
 /// `name` is for people: snapshots and error messages show it. A task may be added again, also from its own
-/// callback; adding one that is pending moves it. Errors: `ValueError` and `TypeError` for a bad delay or callback.
-/// After Kafka's `TimerTask`.
+/// callback; adding one that is pending moves it. A coroutine function needs a timer whose executor is an asyncio loop.
+/// Errors: `ValueError` and `TypeError` for a bad delay or callback. After Kafka's `TimerTask`.
 #[pyclass(frozen, subclass, weakref, module = "tickwheel")]
 pub(super) struct TimerTask {
     cell: GilCell<Content>,
@@ -69,11 +71,16 @@ impl TimerTask {
                 ));
             }
         }
-        let callback = callback.map(|callback| callback.clone().unbind());
         let args = (!args.is_empty()).then(|| args.clone().unbind());
-        let mut content = Content::new(Some(delay), callback, args, name.map(name_of).transpose()?);
+        let function = callback.map(|callback| callback.clone().unbind());
+        let mut content = Content::new(Some(delay), function, args, name.map(name_of).transpose()?);
         content.runs = if overrides_run { Runs::Method } else { Runs::Callback };
         content.is_plain = slf.get_type().is(&base);
+        content.is_coroutine = match callback {
+            _ if overrides_run => coroutine_functions::is_coroutine_function(&slf.get_type().getattr("run")?)?,
+            Some(callback) => coroutine_functions::is_coroutine_function(callback)?,
+            None => false,
+        };
         Self::initialize(slf, content)
     }
 
@@ -94,7 +101,7 @@ impl TimerTask {
                 "this task has nothing to run: it was made by after() or at() and has ended, or its class has no run()",
             ));
         };
-        shared::call(py, &callback, args.as_ref())
+        contexts::call(None, callback.bind(py), args.as_ref().map(|args| args.bind(py)))
     }
 
     /// Take the task off its timer; `True` exactly when it is certain that it will not run [T9]. O(1).
@@ -173,7 +180,7 @@ impl TimerTask {
                 let task = state.cancel(shared.timer.clock(), handle);
                 shared.timer.settle(state);
                 let is_off = task.is_some();
-                let left = is_off.then(|| (content.take_off(handle).1, content.let_go()));
+                let left = is_off.then(|| (content.take_off(handle).1, content.let_go(), content.take_context()));
                 // It may be added again: the garbage collector must know of it.
                 let is_tracked = is_off && content.is_plain && content.callback.is_some();
                 Some((task, is_tracked, left))
@@ -183,7 +190,7 @@ impl TimerTask {
                     gil::track(task.bind(py));
                 }
                 let is_off = task.is_some();
-                if let Some((Some(share), _)) = &left {
+                if let Some((Some(share), ..)) = &left {
                     share.get().shared().callees.settle(py, 1);
                 }
                 drop((task.map(|task| task.into_bound(py)), left));
@@ -201,9 +208,12 @@ impl TimerTask {
         (delay, when): (Option<Ms>, When),
         callback: &Bound<'py, PyAny>,
         args: &Bound<'py, PyTuple>,
+        context: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, Self>> {
         let task = Self::one_shot(py, delay, callback, args)?;
         let shared = share.get().shared();
+        coroutine_functions::check(shared, callback)?;
+        let context = contexts::of_add(shared, context, py)?;
         shared.check_process(py)?;
         if shared.hides_pending() {
             gil::untrack(&task);
@@ -218,7 +228,7 @@ impl TimerTask {
                     if delay.is_none() {
                         content.set_delay(Ms::from_us(due.due_us - due.now_us));
                     }
-                    content.put_on(share, handle)
+                    (content.put_on(share, handle), context.and_then(|context| content.set_context(context)))
                 });
                 drop(state);
                 drop(old);
@@ -258,18 +268,23 @@ impl TimerTask {
     }
 
     pub(super) fn delay(&self, py: Python<'_>) -> PyResult<Ms> {
-        self.cell.with(py, |content| content.delay()).ok_or_else(|| {
-            PyValueError::new_err("this task was never initialized: call super().__init__(delay_ms) in its __init__")
-        })
+        self.cell.with(py, |content| content.delay()).ok_or_else(not_initialized)
     }
 
-    /// Puts the task on a timer, or moves it there (T7). Runs no Python code, so a native lock may be held.
-    pub(super) fn schedule(slf: &Bound<'_, Self>, share: &Py<Share>, when: When) -> PyResult<()> {
-        Self::schedule_with(slf, share, when, Room::IfAny).map(drop)
-    }
-
-    /// As `schedule`; a task of the library's own finds room always. Returns what the clock read.
+    /// Puts the task on a timer, or moves it there (T7); a task of the library's own finds room always. Returns what the
+    /// clock read. Runs no Python code, so a native lock may be held.
     pub(super) fn schedule_with(slf: &Bound<'_, Self>, share: &Py<Share>, when: When, room: Room) -> PyResult<u64> {
+        Self::schedule_in(slf, share, when, room, None)
+    }
+
+    /// As `schedule_with`, for a callback that is to run in a context.
+    pub(super) fn schedule_in(
+        slf: &Bound<'_, Self>,
+        share: &Py<Share>,
+        when: When,
+        room: Room,
+        context: Option<Py<PyAny>>,
+    ) -> PyResult<u64> {
         let py = slf.py();
         let (this, shared) = (slf.get(), share.get().shared());
         let (is_free, can_run) = this.cell.with(py, |content| (content.on().is_none(), content.can_run()));
@@ -284,7 +299,7 @@ impl TimerTask {
             return match added {
                 Ok((now_us, (handle, wakes))) => {
                     shared.callees.owe(py, 1);
-                    Self::put_on(slf, state, share, (handle, wakes));
+                    Self::put_on(slf, state, share, (handle, wakes), context);
                     Ok(now_us)
                 }
                 Err(error) => {
@@ -324,7 +339,7 @@ impl TimerTask {
                 shared.callees.owe(py, 1);
                 state.add(due, slf.clone().into_any().unbind(), NO_INDEX)
             });
-            Self::put_on(slf, state, share, (handle, wakes));
+            Self::put_on(slf, state, share, (handle, wakes), context);
             return Ok(due.now_us);
         }
     }
@@ -335,39 +350,70 @@ impl TimerTask {
         state: MutexGuard<'_, State<Py<PyAny>>>,
         share: &Py<Share>,
         (handle, wakes): (Handle, bool),
+        context: Option<Py<PyAny>>,
     ) {
         let shared = share.get().shared();
         let share = share.clone_ref(slf.py());
-        let (old, is_plain) =
-            slf.get().cell.with(slf.py(), |content| (content.put_on(share, handle), content.is_plain));
+        let (old, old_context, is_plain) = slf.get().cell.with(slf.py(), |content| {
+            let old_context = context.and_then(|context| content.set_context(context));
+            (content.put_on(share, handle), old_context, content.is_plain)
+        });
         drop(state);
         // Before anything that may let the GIL go, after which it may have run already.
         if is_plain && shared.hides_pending() {
             gil::untrack(slf);
         }
         shared.timer.wake_if(wakes);
-        drop(old);
+        drop((old, old_context));
     }
 
-    /// What to call; a one-shot task lets go of it.
-    pub(super) fn start(&self, py: Python<'_>) -> Run {
-        self.cell.with(py, |content| match content.runs {
-            Runs::Method => Run::Method,
-            Runs::Expiry => Run::Expiry,
-            _ => {
-                let (callback, args) = content.let_go().unwrap_or_else(|| content.call(py));
-                Run::Callback(callback, args)
-            }
+    /// What to call, and in what context; a one-shot task lets go of it.
+    pub(super) fn start(&self, py: Python<'_>) -> (Run, Option<Py<PyAny>>) {
+        self.cell.with(py, |content| {
+            let run = match content.runs {
+                Runs::Method => Run::Method,
+                Runs::Expiry => Run::Expiry,
+                _ => {
+                    let (callback, args) = content.let_go().unwrap_or_else(|| content.call(py));
+                    Run::Callback(callback, args)
+                }
+            };
+            (run, content.take_context())
         })
     }
 
-    /// It was claimed or taken out of this slot. If it has been added again since, that stands.
-    pub(super) fn left_timer(slf: &Bound<'_, Self>, handle: Handle) {
+    /// It was claimed from this slot, and is run next. If it has been added again since, that stands.
+    pub(super) fn claimed(slf: &Bound<'_, Self>, handle: Handle) {
         let (left, may_be_added) = slf.get().cell.with(slf.py(), |content| {
             let (is_this, left) = content.take_off(handle);
             (left, is_this && content.is_plain && !content.is_one_shot())
         });
         // Before anything is dropped: a destructor may add it again.
+        if may_be_added {
+            gil::track(slf);
+        }
+        drop(left);
+    }
+
+    /// What it calls; `None` if its class has a `run` of its own.
+    pub(super) fn callback(&self, py: Python<'_>) -> Option<Py<PyAny>> {
+        self.cell.with(py, |content| if content.runs == Runs::Method { None } else { content.call(py).0 })
+    }
+
+    /// The delay, and whether what it runs is a coroutine function.
+    pub(super) fn delay_and_kind(&self, py: Python<'_>) -> PyResult<(Ms, bool)> {
+        let (delay, is_coroutine) = self.cell.with(py, |content| (content.delay(), content.is_coroutine));
+        Ok((delay.ok_or_else(not_initialized)?, is_coroutine))
+    }
+
+    /// It was taken out of this slot. If it has been added again since, that stands.
+    pub(super) fn left_timer(slf: &Bound<'_, Self>, handle: Handle) {
+        let (left, may_be_added) = slf.get().cell.with(slf.py(), |content| {
+            let (is_this, left) = content.take_off(handle);
+            let context = if is_this { content.take_context() } else { None };
+            ((left, context), is_this && content.is_plain && !content.is_one_shot())
+        });
+        // As in `claimed`.
         if may_be_added {
             gil::track(slf);
         }
@@ -405,7 +451,7 @@ impl TimerTask {
     pub(super) fn ended(slf: &Bound<'_, Self>, handle: Handle) {
         let (left, may_be_added) = slf.get().cell.with(slf.py(), |content| {
             let (is_this, left) = content.take_off(handle);
-            let taken = if is_this { content.let_go() } else { None };
+            let taken = is_this.then(|| (content.let_go(), content.take_context()));
             ((left, taken), is_this && content.is_plain && !content.is_one_shot())
         });
         if may_be_added {
@@ -439,6 +485,10 @@ impl TimerTask {
         }
         Ok(())
     }
+}
+
+fn not_initialized() -> PyErr {
+    PyValueError::new_err("this task was never initialized: call super().__init__(delay_ms) in its __init__")
 }
 
 /// The text itself: an object of a subclass of `str` may refer to the task, and the collector is not shown the name.

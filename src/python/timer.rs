@@ -10,6 +10,8 @@ use pyo3::types::{PyList, PyTuple};
 use super::args;
 use super::batch::TaskBatch;
 use super::border::{self, Own};
+use super::contexts;
+use super::coroutine_functions;
 use super::gil::GilCell;
 use super::operation;
 use super::recording::{self, Columns};
@@ -17,7 +19,7 @@ use super::share::Share;
 use super::shared::{self, Shared};
 use super::sight;
 use super::task::TimerTask;
-use crate::state::When;
+use crate::state::{Room, When};
 use crate::timer::STEP;
 
 /// What `SystemTimer` and `tickwheel.testing.ManualTimer` have in common; not made by itself.
@@ -76,64 +78,76 @@ impl Timer {
 
     /// Schedule `task` in `task.delay_ms`; one that is pending here is moved. O(levels), never runs a callback.
     ///
-    /// Errors: `TimerClosed`, `TimerForked`, `TimerFull`, `ValueError` if it is pending on another timer.
-    #[pyo3(signature = (task))]
-    fn add(&self, task: &Bound<'_, PyAny>) -> PyResult<()> {
-        let share = self.share()?;
+    /// `context`: as for `after`. Errors: `TimerClosed`, `TimerForked`, `TimerFull`, `ValueError` if it is pending on
+    /// another timer, `TypeError` if it runs a coroutine function and the executor is no asyncio loop.
+    #[pyo3(signature = (task, *, context=None))]
+    fn add(&self, task: &Bound<'_, PyAny>, context: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+        let (share, shared) = (self.share()?, self.shared()?);
         let task = task.cast::<TimerTask>().map_err(|_| {
             let given = task.get_type().name().map_or_else(|_| String::new(), |name| name.to_string());
             PyTypeError::new_err(format!(
                 "add takes a TimerTask, got {given}: use after(delay_ms, callback) for a plain callable"
             ))
         })?;
-        let delay = task.get().delay(task.py())?;
-        TimerTask::schedule(task, share, When::AfterUs(delay.to_us()))?;
+        let (delay, is_coroutine) = task.get().delay_and_kind(task.py())?;
+        if is_coroutine && !shared.callees.has_loop() {
+            return Err(coroutine_functions::refuse(shared, "what this task runs"));
+        }
+        let context = contexts::of_add(shared, context, task.py())?;
+        TimerTask::schedule_in(task, share, When::AfterUs(delay.to_us()), Room::IfAny, context)?;
         operation::sync_deadline(task.py(), task.as_any());
         Ok(())
     }
 
     /// Run `callback(*args)` once, in `delay_ms` milliseconds; returns the task, for `cancel()`.
     ///
-    /// The task lets go of its callback once it can never run again. Errors: as `add`, and as `TimerTask`.
-    #[pyo3(signature = (delay_ms, callback, *args))]
+    /// The task lets go of its callback once it can never run again. Where the executor is an asyncio loop, `callback`
+    /// may be a coroutine function, and runs in `context`, by default a copy of the current one. Errors: as `add`, and
+    /// as `TimerTask`.
+    #[pyo3(signature = (delay_ms, callback, *args, context=None))]
     fn after<'py>(
         &self,
         delay_ms: &Bound<'py, PyAny>,
         callback: &Bound<'py, PyAny>,
         args: &Bound<'py, PyTuple>,
+        context: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, TimerTask>> {
         let share = self.share()?;
         let delay = args::ms(delay_ms, "delay_ms")?;
         let when = When::AfterUs(delay.to_us());
-        TimerTask::add_one_shot(delay_ms.py(), share, (Some(delay), when), callback, args)
+        TimerTask::add_one_shot(delay_ms.py(), share, (Some(delay), when), callback, args, context)
     }
 
     /// As `after`, at an instant of the timer's own clock (see `now_ms`); an instant in the past is due at once.
-    #[pyo3(signature = (due_ms, callback, *args))]
+    #[pyo3(signature = (due_ms, callback, *args, context=None))]
     fn at<'py>(
         &self,
         due_ms: &Bound<'py, PyAny>,
         callback: &Bound<'py, PyAny>,
         args: &Bound<'py, PyTuple>,
+        context: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, TimerTask>> {
         let (py, share) = (due_ms.py(), self.share()?);
         let due = args::ms(due_ms, "due_ms")?;
-        TimerTask::add_one_shot(py, share, (None, When::AtUs(due.to_us())), callback, args)
+        TimerTask::add_one_shot(py, share, (None, When::AtUs(due.to_us())), callback, args, context)
     }
 
-    /// Add one timer per int64 of a buffer or Arrow array, at one Python call per group that expires together.
+    /// Add one timer per int64 of a buffer, Arrow array or Arrow stream, at one Python call per group that expires
+    /// together.
     ///
     /// `callback(indices)` gets a memoryview of int64 in order of expiry. All or nothing: `ValueError` for nulls and
-    /// delays out of range, `TimerFull` where `max_pending` would be passed. About 50 bytes a timer.
-    #[pyo3(signature = (delays_ms, callback))]
+    /// delays out of range, `TimerFull` where `max_pending` would be passed. `context`: as for `after`, one for the
+    /// whole batch. About 50 bytes a timer.
+    #[pyo3(signature = (delays_ms, callback, *, context=None))]
     fn add_many<'py>(
         &self,
         delays_ms: &Bound<'py, PyAny>,
         callback: &Bound<'py, PyAny>,
+        context: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, TaskBatch>> {
         let shared = self.made()?.shared.share();
         let delays_ms = args::int64s(delays_ms, "delays_ms")?;
-        TaskBatch::add(callback.py(), &shared, &delays_ms, callback)
+        TaskBatch::add(callback.py(), &shared, &delays_ms, callback, context)
     }
 
     /// Cancel these tasks; returns how many will certainly not run.

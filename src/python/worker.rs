@@ -13,6 +13,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use super::border::{Own, attach};
+use super::coroutines;
 use super::exit;
 use super::gil::GilCell;
 use super::run::{self, Budget, Line, Turn};
@@ -50,12 +51,13 @@ impl Target {
         if !executor.hasattr("submit")? {
             return Err(refuse(""));
         }
-        // Looked up, not imported: who has one has imported its module.
-        let modules = executor.py().import("sys")?.getattr("modules")?.cast_into::<PyDict>()?;
-        if let Some(module) = modules.get_item("concurrent.futures.process")?
-            && executor.is_instance(&module.getattr("ProcessPoolExecutor")?)?
-        {
-            return Err(refuse(", which runs tasks in other processes"));
+        for (module, class, why) in [
+            ("concurrent.futures.process", "ProcessPoolExecutor", ", which runs tasks in other processes"),
+            ("concurrent.futures.interpreter", "InterpreterPoolExecutor", ", which runs tasks in other interpreters"),
+        ] {
+            if is_instance_of(executor, module, class)? {
+                return Err(refuse(why));
+            }
         }
         Ok(Self::Pool(executor.clone().unbind()))
     }
@@ -76,12 +78,29 @@ impl Target {
         }
     }
 
-    /// Whether this thread runs the loop: waiting for its callbacks here would wait for ever.
-    pub(super) fn is_loop_of_this_thread(&self, py: Python<'_>) -> bool {
-        let Self::Loop(event_loop) = self else { return false };
-        let running = py.import("asyncio").and_then(|asyncio| asyncio.call_method0("_get_running_loop"));
-        running.is_ok_and(|running| running.is(event_loop))
+    /// The loop that callbacks run in.
+    pub(super) fn event_loop(&self) -> Option<&Py<PyAny>> {
+        if let Self::Loop(event_loop) = self { Some(event_loop) } else { None }
     }
+
+    /// Whether callbacks run in a loop.
+    pub(super) fn is_loop(&self) -> bool {
+        self.event_loop().is_some()
+    }
+
+    /// Whether this thread runs the loop: waiting for its callbacks here would wait for ever.
+    pub(super) fn is_loop_of_this_thread(&self, py: Python<'_>) -> PyResult<bool> {
+        self.event_loop().map_or(Ok(false), |event_loop| coroutines::is_loop_of_this_thread(event_loop.bind(py)))
+    }
+}
+
+/// Whether it is an instance of that class. The module is looked up, not imported: it was imported by what has an
+/// instance.
+fn is_instance_of(object: &Bound<'_, PyAny>, module: &str, class: &str) -> PyResult<bool> {
+    let modules = object.py().import("sys")?.getattr("modules")?.cast_into::<PyDict>()?;
+    let module = modules.get_item(module)?;
+    let class = module.map(|module| module.getattr_opt(class)).transpose()?.flatten();
+    class.map_or(Ok(false), |class| object.is_instance(&class))
 }
 
 /// The thread's body, handed to `threading.Thread`.
@@ -260,7 +279,7 @@ fn submit(
         result
     });
     if let Err(error) = result {
-        shared.reject(py, handles, &error.to_string());
+        shared.reject(py, handles, &error.to_string(), Some(&error));
     }
 }
 
@@ -314,7 +333,8 @@ impl Due {
                 *backlog = lines;
             });
             this.has_backlog.with(py, |has_backlog| *has_backlog = true);
-            event_loop.bind(py).call_method1("call_soon", (slf,))?;
+            let goes_on = event_loop.bind(py).call_method1("call_soon", (slf,));
+            result = result.and(goes_on.map(drop));
         }
         result
     }
@@ -326,7 +346,12 @@ impl Due {
 }
 
 /// Runs a line until it is empty, a callback raises what ends the program, or the budget is used up; returns the rest.
-fn run_line(py: Python<'_>, shared: &Shared, mut line: Line, mut budget: Option<&mut Budget>) -> (PyResult<()>, Line) {
+fn run_line(
+    py: Python<'_>,
+    shared: &Arc<Shared>,
+    mut line: Line,
+    mut budget: Option<&mut Budget>,
+) -> (PyResult<()>, Line) {
     let in_loop = budget.is_some();
     let _inside = Inside::enter(shared);
     let mut result = Ok(());
@@ -354,7 +379,7 @@ impl Drop for Due {
             }
             let handles: Vec<_> = lines.into_iter().flat_map(|line| line.handles).collect();
             if !handles.is_empty() {
-                self.shared.reject(py, &handles, "it dropped the task without running it");
+                self.shared.reject(py, &handles, "it dropped the task without running it", None);
             }
         });
     }

@@ -165,10 +165,18 @@ class SlowEnd:
 '''
 
 
-def run_script(code: str, *, timeout: float = 30, rc: int = 0, stderr: str | None = "", first: str = "") -> str:
+def run_script(
+    code: str,
+    *,
+    timeout: float = 30,
+    rc: int = 0,
+    stderr: str | None = "",
+    first: str = "",
+    prelude: str = PRELUDE,
+) -> str:
     """Runs `code`, checks how it ends, and returns what it printed. `stderr=None`: whatever it says there. `first` is
     run before tickwheel is imported."""
-    script = textwrap.dedent(first) + PRELUDE + textwrap.dedent(code)
+    script = textwrap.dedent(first) + prelude + textwrap.dedent(code)
     arguments = [
         sys.executable,
         "-W",

@@ -285,9 +285,16 @@ loop.close()
 def test_a_failing_callback_or_on_error_stops_nothing__T10():
     run_script(
         """
+import logging
 said = []
-sys.unraisablehook = lambda unraisable: said.append(type(unraisable.exc_value))
+
+class Say(logging.Handler):
+    def emit(self, record):
+        said.append(record.exc_info[0])
+
+logging.getLogger("tickwheel").addHandler(Say())
 with loop_in_a_thread() as loop, ThreadPoolExecutor(1) as pool:
+    loop.set_exception_handler(lambda _, context: said.append(type(context["exception"])))
     for executor in (None, pool, loop):
         for on_error in (None, lambda task, error: 1 / 0):
             said.clear()
@@ -298,7 +305,6 @@ with loop_in_a_thread() as loop, ThreadPoolExecutor(1) as pool:
                     timer.after(i % 5, ran.append, i)
                 wait_until(lambda: len(ran) == 50 and len(said) == 50)
             assert set(said) == {IndexError if on_error is None else ZeroDivisionError}, set(said)
-sys.unraisablehook = sys.__unraisablehook__
 """
     )
 

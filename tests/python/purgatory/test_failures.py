@@ -1,6 +1,5 @@
 """P8: what the three methods raise goes to whom it belongs, and stops nothing else."""
 
-import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -138,12 +137,10 @@ def test_on_complete_that_raises_goes_to_on_error_and_the_operation_is_complete_
     assert (counts(purgatory), len(timer)) == (EMPTY, 0)
 
 
-def test_on_error_that_raises_stops_nothing__P8(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_error_that_raises_stops_nothing__P8(caplog: pytest.LogCaptureFixture) -> None:
     def on_error(operation: object, error: BaseException) -> None:
         raise OSError("the log is full")
 
-    unraisable: list[tuple[Any, BaseException | None]] = []
-    monkeypatch.setattr(sys, "unraisablehook", lambda args: unraisable.append((args.object, args.exc_value)))
     timer = ManualTimer()
     purgatory = DelayedOperationPurgatory("failures", timer, on_error=on_error)
     operations = [Fails(5) for _ in range(3)]
@@ -151,10 +148,10 @@ def test_on_error_that_raises_stops_nothing__P8(monkeypatch: pytest.MonkeyPatch)
         purgatory.try_complete_else_watch(operation, ["key"])
         operation.fails = ("try", "complete", "expire")
     assert purgatory.check_and_complete("key") == 0
-    assert [(where, str(error)) for where, error in unraisable] == [(on_error, "the log is full")] * 3
+    assert logged(caplog) == [("timer 'manual': on_error failed", "the log is full")] * 3
     timer.advance(5)
     assert [operation.log for operation in operations] == [["complete", "expire"]] * 3
-    assert len(unraisable) == 9
+    assert len(logged(caplog)) == 9
 
 
 def test_without_on_error_the_timers_is_told__P8(told: Told) -> None:
@@ -166,14 +163,19 @@ def test_without_on_error_the_timers_is_told__P8(told: Told) -> None:
     assert texts(told) == [(operation, "complete"), (operation, "expire")]
 
 
-def test_without_any_sys_unraisablehook_is_told__P8(monkeypatch: pytest.MonkeyPatch) -> None:
-    unraisable: list[tuple[Any, str]] = []
-    monkeypatch.setattr(sys, "unraisablehook", lambda args: unraisable.append((args.object, str(args.exc_value))))
+def logged(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
+    """What reached the logger `tickwheel`, as (message, exception)."""
+    records = [record for record in caplog.records if record.name == "tickwheel"]
+    return [(record.getMessage(), str(record.exc_info and record.exc_info[1])) for record in records]
+
+
+def test_without_any_it_is_logged__P8_T10(caplog: pytest.LogCaptureFixture) -> None:
     with DelayedOperationPurgatory("failures") as purgatory:
         operation = Fails(1, fails=("complete", "expire"))
         purgatory.try_complete_else_watch(operation, ["a"])
-        until(lambda: len(unraisable) == 2)
-    assert unraisable == [(operation, "complete"), (operation, "expire")]
+        until(lambda: len(logged(caplog)) == 2)
+    message = "timer 'failures': operation Fails failed"
+    assert logged(caplog) == [(message, "complete"), (message, "expire")]
 
 
 def test_a_purgatory_of_its_own_timer_passes_on_error_to_it__P8(told: Told) -> None:
@@ -234,10 +236,8 @@ def test_failures_on_the_timers_thread_do_not_end_it__P8(told: Told) -> None:
     assert all(operation.log == ["complete", "expire"] for operation in operations)
 
 
-def test_what_nobody_waits_for_may_fail_too__P8(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It never was in a purgatory, so there is no `on_error` but the interpreter's."""
-    unraisable: list[str] = []
-    monkeypatch.setattr(sys, "unraisablehook", lambda args: unraisable.append(str(args.exc_value)))
+def test_what_nobody_waits_for_may_fail_too__P8_T10(caplog: pytest.LogCaptureFixture) -> None:
+    """It never was in a purgatory, so there is no `on_error`."""
     operation = Fails(fails=("complete",))
     call: Callable[[], bool] = operation.force_complete
-    assert (call(), call(), unraisable) == (True, False, ["complete"])
+    assert (call(), call(), logged(caplog)) == (True, False, [("operation Fails failed", "complete")])

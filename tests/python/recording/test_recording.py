@@ -4,6 +4,7 @@ import random
 import subprocess
 import sys
 import threading
+from array import array
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -295,6 +296,49 @@ def test_another_file_is_refused_and_says_why__S7(tmp_path: Path) -> None:
 def test_events_that_cannot_be_are_refused__S7(columns: list[list[int]], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Replay().feed(*(pa.array(column, pa.int64()) for column in columns))
+
+
+@pytest.mark.parametrize("until_us", [-1, 2**52 * 1000, 2**64 - 1, 2**64, -(2**63)])
+def test_an_end_that_no_clock_reaches_is_refused_and_the_replay_goes_on__S7_T13(until_us: int) -> None:
+    replay = Replay()
+    columns = [[0], [0], [1], [50], [0]]
+    replay.feed(*(array("q", column) for column in columns))
+    text = (
+        f"until_us must be from 0 to {2**52 * 1000 - 1}, got {until_us}: pass the instant at which the recording "
+        "ended, in microseconds"
+    )
+    with pytest.raises(ValueError, match=f"^{text}$"):
+        replay.finish(until_us)
+    assert replay.finish(100)["expired"] == 1
+
+
+@pytest.mark.parametrize("until_us", [True, 1.5, "1", None])
+def test_an_end_that_is_no_int_is_refused__S7_T13(until_us: Any) -> None:
+    with pytest.raises(TypeError, match=r"^until_us must be an int, got .*: pass the instant at which"):
+        Replay().finish(until_us)
+
+
+def test_an_event_that_no_clock_reaches_is_refused__S7_T13() -> None:
+    columns = [[2**52 * 1000], [0], [1], [2**53 * 1000], [0]]
+    text = rf"^at_us of an event must be below 2\^52 ms, got {2**52 * 1000} us: no clock goes further$"
+    with pytest.raises(ValueError, match=text):
+        Replay().feed(*(array("q", column) for column in columns))
+
+
+def test_columns_after_one_that_fails_are_not_asked_for__S7() -> None:
+    asked: list[str] = []
+
+    class Column:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]:
+            asked.append(self.name)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Replay().feed(*map(Column, ("at_us", "kind", "number", "due_us", "other")))
+    assert asked == ["at_us"]
 
 
 def test_settings_that_are_not_allowed_are_refused_as_by_a_timer__S7_T13(tmp_path: Path) -> None:

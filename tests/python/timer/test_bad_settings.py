@@ -1,13 +1,16 @@
 """T13: a bad setting is refused with what was given, what is allowed and what to do."""
 
-from concurrent.futures import ProcessPoolExecutor
+import sys
+import threading
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from types import ModuleType
 from typing import Any
 
 import pytest
 
 from tickwheel import SystemTimer, Timer
 from tickwheel.testing import ManualTimer
-from timer.watching import refused
+from timer.watching import refused, wait
 
 LIMIT = 2**52
 HUGE = 10**5000
@@ -101,6 +104,32 @@ def test_an_executor_of_processes_is_refused__T13() -> None:
     )
     with ProcessPoolExecutor(1) as processes:
         refused(TypeError, message, lambda: SystemTimer("bad", executor=processes))
+
+
+def test_an_executor_of_interpreters_is_refused__T8_T13(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is there from 3.14 on; a class of the same name in a module of the same name stands for it."""
+    module = ModuleType("concurrent.futures.interpreter")
+    kind = type("InterpreterPoolExecutor", (ThreadPoolExecutor,), {})
+    monkeypatch.setattr(module, kind.__name__, kind, raising=False)
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    message = (
+        "executor must be a concurrent.futures.Executor of threads or an asyncio loop, got InterpreterPoolExecutor, "
+        "which runs tasks in other interpreters: leave it out for a thread of the timer's own"
+    )
+    with kind(1) as interpreters:
+        refused(TypeError, message, lambda: SystemTimer("bad", executor=interpreters))
+
+
+@pytest.mark.parametrize("stand_in", [None, ModuleType("half_imported")])
+def test_a_module_of_executors_that_is_blocked_or_half_imported_refuses_nothing__T8(
+    monkeypatch: pytest.MonkeyPatch, stand_in: ModuleType | None
+) -> None:
+    monkeypatch.setitem(sys.modules, "concurrent.futures.process", stand_in)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "concurrent.futures.interpreter", stand_in)  # type: ignore[arg-type]
+    with ThreadPoolExecutor(1) as threads, SystemTimer("good", executor=threads) as timer:
+        ran = threading.Event()
+        timer.after(0, ran.set)
+        wait(ran)
 
 
 @pytest.mark.parametrize("setting", ["tick_ms", "wheel_size", "start_ms", "max_pending"])

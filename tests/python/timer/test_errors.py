@@ -1,22 +1,54 @@
 """T10: a callback that fails stops nothing, loses nothing, and somebody is told."""
 
+import asyncio
+import functools
+import logging
 import sys
 import threading
 import traceback
+import warnings
 from array import array
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
-from tickwheel import SystemTimer, TimerTask
+from borders.harness import run_script
+from tickwheel import DelayedOperationPurgatory, SystemTimer, TimerRejected, TimerTask
 from tickwheel.testing import ManualTimer
-from timer.watching import wait
+from timer.watching import refused, until, wait
 
 Told = list[tuple[Any, BaseException]]
 
 
 def fail(error: BaseException) -> None:
     raise error
+
+
+class Log(logging.Handler):
+    """What reaches the logger `tickwheel`, as (message, exception)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: list[tuple[str, BaseException | None]] = []
+        self.texts: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        assert (record.name, record.levelno) == ("tickwheel", logging.ERROR)
+        assert record.exc_info
+        self.told.append((record.getMessage(), record.exc_info[1]))
+        self.texts.append(logging.Formatter().format(record))
+
+
+@pytest.fixture
+def log() -> Iterator[Log]:
+    log, logger = Log(), logging.getLogger("tickwheel")
+    logger.addHandler(log)
+    logger.propagate = False
+    yield log
+    logger.removeHandler(log)
+    logger.propagate = True
 
 
 @pytest.fixture
@@ -72,38 +104,247 @@ def test_a_subclass_and_a_batch_are_told_of_as_what_was_added__T10() -> None:
     ]
 
 
-def test_by_default_sys_unraisablehook_is_told__T10(unraisable: list[tuple[Any, BaseException | None]]) -> None:
-    timer = ManualTimer()
-    error = ValueError()
-    task = timer.after(5, fail, error)
-    timer.advance(5)
-    assert unraisable == [(task, error)]
+class Failing(TimerTask):
+    def run(self) -> None:
+        raise ValueError
 
 
-def test_by_default_sys_unraisablehook_is_told_from_the_timers_thread__T10(
-    unraisable: list[tuple[Any, BaseException | None]],
+class Nameless:
+    """Called, it fails; it has no name, and asked for one it fails too."""
+
+    def __call__(self, *_: object) -> None:
+        raise ValueError
+
+    def __getattr__(self, name: str) -> Any:
+        raise OSError(name)
+
+
+NAMED: list[tuple[Callable[[ManualTimer], object], str]] = [
+    (lambda timer: timer.after(5, fail, ValueError()), "callback fail failed"),
+    (lambda timer: timer.at(5, functools.partial(fail, ValueError())), "callback fail failed"),
+    (lambda timer: timer.after(5, [].pop), "callback list.pop failed"),
+    (lambda timer: timer.after(5, Nameless()), "callback Nameless failed"),
+    (lambda timer: timer.add(TimerTask(5, fail, ValueError())), "callback fail failed"),
+    (
+        lambda timer: timer.add(TimerTask(5, fail, ValueError(), name="poll")),
+        "callback fail of task 'poll' failed",
+    ),
+    (lambda timer: timer.add(Failing(5)), "callback Failing.run failed"),
+    (lambda timer: timer.add(Failing(5, name="poll")), "callback Failing.run of task 'poll' failed"),
+    (lambda timer: timer.add_many(array("q", [5, 5]), Nameless()), "callback Nameless of a batch failed"),
+]
+
+
+@pytest.mark.parametrize(("add", "what"), NAMED)
+def test_by_default_it_is_logged_with_the_names_of_timer_and_callback__T10(
+    log: Log, add: Callable[[ManualTimer], object], what: str
 ) -> None:
-    error, after = ValueError(), threading.Event()
-    with SystemTimer("unraisable") as timer:
-        task = timer.after(0, fail, error)
+    timer = ManualTimer("requests")
+    add(timer)
+    timer.advance(5)
+    assert [message for message, _ in log.told] == [f"timer 'requests': {what}"]
+
+
+def test_by_default_it_is_logged_with_its_traceback_from_the_timers_thread_too__T10(log: Log) -> None:
+    error, after = ValueError("by nought"), threading.Event()
+    with SystemTimer("requests") as timer:
+        timer.after(0, fail, error)
         timer.after(1, after.set)
         wait(after)
-    assert unraisable == [(task, error)]
+    assert log.told == [("timer 'requests': callback fail failed", error)]
+    assert "in fail\n    raise error\nValueError: by nought" in log.texts[0]
 
 
-def test_a_failing_on_error_is_told_to_sys_unraisablehook__T10(
-    unraisable: list[tuple[Any, BaseException | None]],
-) -> None:
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(3)])
+def test_an_exit_on_the_timers_own_thread_is_logged_too__T10(log: Log, error: BaseException) -> None:
+    after = threading.Event()
+    with SystemTimer("requests") as timer:
+        timer.after(0, fail, error)
+        timer.after(1, after.set)
+        wait(after)
+    assert log.told == [("timer 'requests': callback fail failed", error)]
+
+
+def test_without_any_logging_of_the_programs_own_it_is_printed__T10() -> None:
+    run_script(
+        """
+assert "logging" not in sys.modules
+timer = ManualTimer("requests")
+timer.after(5, lambda: 1 / 0)
+timer.advance(4)
+assert "logging" not in sys.modules
+with contextlib.redirect_stderr(io.StringIO()) as said:
+    timer.advance(1)
+lines = said.getvalue().splitlines()
+assert lines[0] == "timer 'requests': callback <lambda> failed", lines
+assert lines[-1] == "ZeroDivisionError: division by zero", lines
+""",
+        prelude="import contextlib, io, sys\nfrom tickwheel.testing import ManualTimer\n",
+    )
+
+
+def test_a_failing_on_error_is_logged_with_both_tracebacks__T10(log: Log) -> None:
     def on_error(task: object, error: BaseException) -> None:
-        raise OSError("the log is full")
+        raise OSError("the disk is full")
 
     ran: list[int] = []
     timer = ManualTimer(on_error=on_error)
-    timer.after(5, fail, ValueError())
+    timer.after(5, fail, ValueError("by nought"))
     timer.after(5, ran.append, 1)
     assert timer.advance(5) == 2
     assert ran == [1]
-    assert [(where, type(error), str(error)) for where, error in unraisable] == [(on_error, OSError, "the log is full")]
+    assert [(message, str(error)) for message, error in log.told] == [
+        ("timer 'manual': on_error failed", "the disk is full")
+    ]
+    first, between, second = log.texts[0].partition(
+        "During handling of the above exception, another exception occurred"
+    )
+    assert between
+    assert "in fail\n" in first
+    assert "ValueError: by nought" in first
+    assert "in on_error\n" in second
+    assert second.endswith("OSError: the disk is full")
+
+
+def test_an_on_error_that_raises_what_it_got_is_logged_once__T10(log: Log) -> None:
+    def again(task: object, error: BaseException) -> None:
+        raise error
+
+    def wrapped(task: object, error: BaseException) -> None:
+        try:
+            raise error
+        except ValueError as caught:
+            raise OSError from caught
+
+    first, second = ValueError(), ValueError()
+    for on_error, error in ((again, first), (wrapped, second)):
+        timer = ManualTimer(on_error=on_error)
+        timer.after(5, fail, error)
+        timer.advance(5)
+    assert log.told[0] == ("timer 'manual': on_error failed", first)
+    assert first.__context__ is None
+    assert log.told[1][1] is not None
+    assert log.told[1][1].__context__ is second
+    assert second.__context__ is None
+    assert [text.count("Traceback") for text in log.texts] == [1, 2]
+
+
+def test_a_log_that_fails_stops_nothing_and_both_are_told_to_sys_unraisablehook__T10(
+    log: Log, unraisable: list[tuple[Any, BaseException | None]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken, error, ran = RuntimeError("no log"), ValueError(), list[int]()
+
+    def emit(record: object) -> None:
+        raise broken
+
+    monkeypatch.setattr(log, "emit", emit)
+    timer = ManualTimer()
+    task = timer.after(5, fail, error)
+    timer.after(5, ran.append, 1)
+    assert (timer.advance(5), ran) == (2, [1])
+    assert unraisable == [(task, broken), (task, broken)]
+    assert broken.__context__ is error
+
+
+@pytest.mark.parametrize("what", ["on_error", "log"])
+def test_ctrl_c_while_a_failure_is_reported_reaches_who_drives_a_manual_timer__T10_T15(
+    log: Log, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """Where there is a caller Ctrl-C is not swallowed; the rest runs at the next advance."""
+    ran: list[int] = []
+    monkeypatch.setattr(log, "emit", lambda _: fail(KeyboardInterrupt()))
+    timer = ManualTimer(on_error=(lambda *_: fail(KeyboardInterrupt())) if what == "on_error" else None)
+    timer.after(5, fail, ValueError())
+    timer.after(5, ran.append, 1)
+    with pytest.raises(KeyboardInterrupt):
+        timer.advance(5)
+    assert (timer.advance(0), ran) == (1, [1])
+
+
+def test_a_loop_is_told_by_its_exception_handler__T10(log: Log) -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        told: list[dict[str, Any]] = []
+        loop.set_exception_handler(lambda _, context: told.append(context))
+        error = ValueError()
+        with SystemTimer("x", executor=loop) as timer:
+            task = timer.after(0, fail, error)
+            while not told:
+                await asyncio.sleep(0.001)
+        message = "timer 'x': callback fail failed"
+        assert told == [{"message": message, "exception": error, "timer_task": task}]
+
+    asyncio.run(asyncio.wait_for(main(), 20))
+    assert log.told == []
+
+
+def test_a_handler_of_a_loop_that_fails_is_the_loops_affair_and_stops_nothing__T10(
+    log: Log, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda *_: 1 / 0)
+        ran: list[int] = []
+        with SystemTimer("x", executor=loop) as timer:
+            timer.after(0, fail, ValueError())
+            timer.after(0, ran.append, 1)
+            while not ran:
+                await asyncio.sleep(0.001)
+
+    asyncio.run(asyncio.wait_for(main(), 20))
+    assert log.told == []
+    assert [record.name for record in caplog.records if record.levelno == logging.ERROR] == ["asyncio"]
+
+
+def test_what_a_loop_that_is_closed_refuses_is_logged__T10(log: Log) -> None:
+    loop = asyncio.new_event_loop()
+    loop.set_exception_handler(lambda *_: pytest.fail("it is closed"))
+    loop.close()
+    with SystemTimer("x", executor=loop) as timer:
+        timer.add(TimerTask(0, print, name="late"))
+        until(lambda: log.told != [])
+    (message, error), *rest = log.told
+    assert (message, rest) == ("timer 'x': callback print of task 'late' was refused by the executor", [])
+    assert isinstance(error, TimerRejected)
+    assert str(error.__cause__) == "Event loop is closed"
+
+
+def test_a_batch_that_is_refused_is_named_by_its_callback__T10(log: Log) -> None:
+    pool = ThreadPoolExecutor(1)
+    pool.shutdown()
+    with SystemTimer("x", executor=pool) as timer:
+        timer.add_many(array("q", [0]), print)
+        until(lambda: log.told != [])
+    ((message, error),) = log.told
+    assert message == "timer 'x': callback print of a batch was refused by the executor"
+    assert error is not None
+    assert str(error.__cause__) == "cannot schedule new futures after shutdown"
+
+
+async def async_on_error(task: object, error: BaseException) -> None:
+    raise AssertionError("never run")
+
+
+@pytest.mark.parametrize("kind", [SystemTimer, ManualTimer, DelayedOperationPurgatory])
+def test_an_on_error_that_is_a_coroutine_function_is_refused__T10_T13(kind: Callable[..., object]) -> None:
+    message = (
+        "on_error must be a plain function, got the coroutine function async_on_error: pass a function that hands the "
+        "exception to a loop"
+    )
+    refused(TypeError, message, lambda: kind("x", on_error=async_on_error))
+
+
+def test_an_on_error_that_returns_a_coroutine_is_an_error_with_both_tracebacks__T10(log: Log) -> None:
+    timer = ManualTimer(on_error=lambda task, error: async_on_error(task, error))
+    error = ValueError()
+    timer.after(5, fail, error)
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        timer.advance(5)
+    ((message, told),) = log.told
+    assert (message, type(told), warned) == ("timer 'manual': on_error failed", TypeError, [])
+    assert told is not None
+    assert told.__context__ is error
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(3), GeneratorExit(), Exception(), BaseException()])
@@ -120,16 +361,14 @@ def test_nothing_that_is_raised_ends_the_timers_own_thread__T10(error: BaseExcep
     assert threads == ["executor-survivor"]
 
 
-def test_an_on_error_that_is_interrupted_does_not_end_the_timers_thread__T10(
-    unraisable: list[tuple[Any, BaseException | None]],
-) -> None:
+def test_an_on_error_that_is_interrupted_does_not_end_the_timers_thread__T10(log: Log) -> None:
     after = threading.Event()
     interrupt = KeyboardInterrupt()
     with SystemTimer("survivor", on_error=lambda *_: fail(interrupt)) as timer:
         timer.after(0, fail, ValueError())
         timer.after(1, after.set)
         wait(after)
-    assert [error for _, error in unraisable] == [interrupt]
+    assert log.told == [("timer 'survivor': on_error failed", interrupt)]
 
 
 def test_a_task_that_failed_has_run__T10() -> None:

@@ -2,6 +2,7 @@
 
 import re
 from array import array
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,8 @@ def due(delays_ms: Any) -> list[tuple[float, int]]:
         pa.array([1, 2, *PLAIN, 3], "int64").slice(2, 3),
         pa.array([None, *PLAIN, None], "int64").slice(1, 3),
         pa.array([None] * 9 + PLAIN, "int64").slice(9),
+        *(memoryview(bytes(skew) + array("q", PLAIN).tobytes())[skew:].cast("q") for skew in range(9)),
+        np.frombuffer(b"x" + np.array([30, 0, 5, 0, 400]).tobytes(), "int64", offset=1)[::2],
     ],
     ids=lambda value: type(value).__name__,
 )
@@ -83,7 +86,6 @@ def test_the_values_are_copied__T18() -> None:
         np.array([5], "uint64"),
         np.array([5], "timedelta64[ms]"),
         np.array([5], object),
-        pa.chunked_array([[5]]),
     ],
     ids=lambda value: type(value).__name__,
 )
@@ -128,6 +130,69 @@ def test_nulls_are_a_value_error__T18(delays_ms: pa.Array) -> None:
     with pytest.raises(ValueError, match=r"^delays_ms must have no nulls: drop or fill them first$"):
         timer.add_many(delays_ms, print)
     assert len(timer) == 0
+
+
+class Unreadable:
+    """Raises where it is to be shown in an error message."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+    def __repr__(self) -> str:
+        raise self.error
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(3)])
+def test_an_exit_is_not_lost_while_an_error_message_is_made__T13(error: BaseException) -> None:
+    timer = ManualTimer()
+    calls: list[Callable[[], object]] = [
+        lambda: timer.add_many(Unreadable(error), print),  # type: ignore[arg-type]
+        lambda: timer.after(Unreadable(error), print),  # type: ignore[arg-type]
+        lambda: timer.after(5, Unreadable(error)),  # type: ignore[arg-type]
+    ]
+    for call in calls:
+        with pytest.raises(type(error)) as caught:
+            call()
+        assert caught.value is error
+
+
+def test_what_cannot_be_shown_is_refused_by_its_type__T13() -> None:
+    with pytest.raises(TypeError, match=r"^delays_ms must be a buffer or .*, got Unreadable \?: use array.array"):
+        ManualTimer().add_many(Unreadable(ValueError()), print)  # type: ignore[arg-type]
+
+
+def test_why_a_buffer_was_not_given_is_told__T13() -> None:
+    with pytest.raises(TypeError, match=r"\(cannot include dtype 'm' in a buffer\)") as caught:
+        ManualTimer().add_many(np.array([5], "timedelta64[ms]"), print)
+    assert isinstance(caught.value.__cause__, ValueError)
+    released = memoryview(array("q", PLAIN))
+    released.release()
+    with pytest.raises(TypeError, match=r"\(operation forbidden on released memoryview object\)"):
+        ManualTimer().add_many(released, print)
+
+
+class Interrupted:
+    def __getattr__(self, name: str) -> object:
+        raise KeyboardInterrupt
+
+
+def test_what_an_array_of_indices_raises_is_told__T18() -> None:
+    """Only what is no array is gone through by its iterator."""
+    timer = ManualTimer()
+    batch = timer.add_many(array("q", [5, 5, 5]), print)
+    with pytest.raises(ValueError, match=r"^indices must have no nulls"):
+        batch.cancel_many(pa.array([1, None], "int64"))
+    with pytest.raises(TypeError, match=r"^indices must be an Arrow array of int64, got format 'i': cast it first$"):
+        batch.cancel_many(pa.array([1], "int32"))
+    with pytest.raises(ValueError, match=r"^indices must have one dimension, got 2"):
+        batch.cancel_many(np.array([[0, 1]], "int64"))
+    with pytest.raises(TypeError, match=r"^indices must be a buffer or .*got array array\('i', \[1\]\) \(format 'i'\)"):
+        batch.cancel_many(array("i", [1]))
+    with pytest.raises(KeyboardInterrupt):
+        batch.cancel_many(Interrupted())  # type: ignore[arg-type]
+    assert len(batch) == 3
+    assert batch.cancel_many(pa.chunked_array([[0], [2]], "int64")) == 2
+    assert batch.cancel_many(iter([0, 1])) == 1
 
 
 def test_two_dimensions_are_refused__T18() -> None:

@@ -1,5 +1,6 @@
 """T1 and T5: a task never runs early, runs exactly at its instant, or with `precision="tick"` up to one tick early."""
 
+import math
 import random
 import threading
 import time
@@ -46,6 +47,34 @@ def test_a_float_that_means_a_whole_microsecond_is_that_microsecond__T1(ms: floa
     timer = ManualTimer()
     timer.at(ms, print)
     assert timer.pending()[0][0] == ms
+
+
+@pytest.mark.parametrize("whole_ms", [0, 100, 1_000_000, 2**31, 2**40])
+def test_every_float_that_is_written_as_whole_microseconds_is_that_microsecond__T1(whole_ms: int) -> None:
+    """2.744 was 2,745 us, as were 395 more of the first 99,999."""
+    timer = ManualTimer()
+    given = [(whole_ms * 1000 + us) / 1000 for us in range(1, 100_000)]
+    for ms in given:
+        timer.at(ms, print)
+    assert [due_ms for due_ms, _ in timer.pending()] == given
+
+
+@pytest.mark.parametrize("whole_ms", [0, 100, 1_000_000])
+def test_a_float_just_above_a_whole_microsecond_is_rounded_up__T5(whole_ms: int) -> None:
+    timer = ManualTimer()
+    written = [(whole_ms * 1000 + us) / 1000 for us in range(10_000)]
+    for ms in written:
+        timer.at(math.nextafter(ms, math.inf), print)
+    assert [due_ms for due_ms, _ in timer.pending()] == [*written[1:], whole_ms + 10]
+
+
+@pytest.mark.parametrize("whole_ms", [0, 100, 1_000_000])
+def test_a_float_just_below_a_whole_microsecond_is_that_microsecond__T1(whole_ms: int) -> None:
+    timer = ManualTimer()
+    written = [(whole_ms * 1000 + us) / 1000 for us in range(1, 10_000)]
+    for ms in written:
+        timer.at(math.nextafter(ms, 0), print)
+    assert [due_ms for due_ms, _ in timer.pending()] == written
 
 
 def test_a_delay_counts_from_the_microsecond_that_the_clock_stands_at__T1() -> None:

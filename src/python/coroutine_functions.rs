@@ -1,0 +1,148 @@
+//! Whether a callback is a coroutine function: `after`, `at`, `add` and `add_many` refuse one where no loop can run it (T8).
+//!
+//! Cost: most callbacks are plain functions, and an add asks one static cache whether a function's code is known to be that
+//! of one. The entries keep code objects alive, which refer to constants only. Unsafe code: to ask a function for its code
+//! by attribute takes twenty nanoseconds, and raises an audit event; the C API takes one.
+#![expect(unsafe_code, reason = "the C API gives a function's code without an attribute look-up")]
+
+use pyo3::exceptions::{PyException, PyTypeError};
+use pyo3::ffi;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyCFunction, PyFunction, PyType};
+
+use super::args;
+use super::gil::GilCell;
+use super::report;
+use super::shared::Shared;
+
+/// The flag of a code object that is an `async def` (the `inspect` module's `CO_COROUTINE`).
+const CO_COROUTINE: u32 = 0x80;
+
+/// Code objects that are no coroutine functions, by a hash of their address.
+static PLAIN: [GilCell<Option<Py<PyAny>>>; 64] = [const { GilCell::new(None) }; 64];
+
+static METHOD: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+static PARTIAL: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+static IS_COROUTINE_FUNCTION: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+
+unsafe extern "C" {
+    /// `PyMethod_Function` of the C API, which pyo3 does not declare: borrowed.
+    fn PyMethod_Function(method: *mut ffi::PyObject) -> *mut ffi::PyObject;
+}
+
+/// Refuses a coroutine function where it cannot be run; `what` names it.
+#[inline]
+pub(super) fn check(shared: &Shared, callback: &Bound<'_, PyAny>) -> PyResult<()> {
+    if shared.callees.has_loop() || is_known(callback) { Ok(()) } else { check_kind(shared, callback) }
+}
+
+#[cold]
+fn check_kind(shared: &Shared, callback: &Bound<'_, PyAny>) -> PyResult<()> {
+    if is_coroutine_function(callback)? {
+        return Err(refuse(shared, &format!("callback {}", report::callback_name(callback)?)));
+    }
+    Ok(())
+}
+
+/// Whether it is a plain function that was seen before, or one of C: most are.
+#[inline]
+fn is_known(callback: &Bound<'_, PyAny>) -> bool {
+    if callback.is_exact_instance_of::<PyFunction>() {
+        // SAFETY: it is a function, and alive.
+        let code = unsafe { ffi::PyFunction_GetCode(callback.as_ptr()) };
+        return holds(entry_of(code), code, callback.py());
+    }
+    callback.is_exact_instance_of::<PyCFunction>()
+}
+
+fn entry_of(code: *mut ffi::PyObject) -> &'static GilCell<Option<Py<PyAny>>> {
+    let address = code as usize;
+    &PLAIN[(address >> 5 ^ address >> 11) % PLAIN.len()]
+}
+
+fn holds(entry: &GilCell<Option<Py<PyAny>>>, code: *mut ffi::PyObject, py: Python<'_>) -> bool {
+    entry.with(py, |plain| plain.as_ref().is_some_and(|plain| plain.as_ptr() == code))
+}
+
+pub(super) fn refuse(shared: &Shared, what: &str) -> PyErr {
+    PyTypeError::new_err(format!(
+        "{what} is a coroutine function, which only an asyncio loop can run: make timer '{}' with executor=loop, or pass a \
+         function that calls asyncio.run_coroutine_threadsafe",
+        shared.name
+    ))
+}
+
+/// As `inspect.iscoroutinefunction`, which is asked where the type is not one of those that are known.
+pub(super) fn is_coroutine_function(callback: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let py = callback.py();
+    if callback.is_exact_instance_of::<PyFunction>() {
+        // SAFETY: it is a function, and alive.
+        return Ok(unsafe { is_async(py, callback.as_ptr()) });
+    }
+    if callback.is_exact_instance_of::<PyCFunction>() {
+        return Ok(false);
+    }
+    let class = callback.get_type();
+    if class.is(METHOD.import(py, "types", "MethodType")?) {
+        // SAFETY: it is a method, alive, and keeps its function alive.
+        let function = unsafe { PyMethod_Function(callback.as_ptr()) };
+        // SAFETY: as above.
+        if unsafe { ffi::PyFunction_Check(function) } != 0 {
+            // SAFETY: it is a function, and alive.
+            return Ok(unsafe { is_async(py, function) });
+        }
+    } else if class.is(PARTIAL.import(py, "functools", "partial")?) {
+        return is_coroutine_function(&callback.getattr(intern!(py, "func"))?);
+    } else if callback.is_instance_of::<PyType>() {
+        return Ok(false);
+    }
+    match IS_COROUTINE_FUNCTION.import(py, "inspect", "iscoroutinefunction")?.call1((callback,)) {
+        Ok(is_coroutine) => is_coroutine.is_truthy(),
+        // An object whose attributes cannot be read may be called all the same.
+        Err(error) if error.is_instance_of::<PyException>(py) => Ok(false),
+        Err(exit) => Err(exit),
+    }
+}
+
+/// # Safety
+/// `function` is an object of the type `function`.
+#[inline]
+unsafe fn is_async(py: Python<'_>, function: *mut ffi::PyObject) -> bool {
+    // SAFETY: borrowed, of a function (the caller's promise) that is alive.
+    let code = unsafe { ffi::PyFunction_GetCode(function) };
+    let entry = entry_of(code);
+    if holds(entry, code, py) {
+        return false;
+    }
+    // SAFETY: as above; a reference of our own is taken.
+    let code = unsafe { Bound::from_borrowed_ptr(py, code) };
+    is_async_code(entry, &code)
+}
+
+#[cold]
+fn is_async_code(entry: &GilCell<Option<Py<PyAny>>>, code: &Bound<'_, PyAny>) -> bool {
+    let py = code.py();
+    let flags = code.getattr(intern!(py, "co_flags")).and_then(|flags| flags.extract::<u32>());
+    // A code object has flags.
+    let is_async = flags.is_ok_and(|flags| flags & CO_COROUTINE != 0);
+    if !is_async {
+        let old = entry.with(py, |plain| plain.replace(code.clone().unbind()));
+        drop(old);
+    }
+    is_async
+}
+
+/// `TypeError` if `on_error` is a coroutine function: no failure would ever reach it.
+pub(super) fn check_on_error(on_error: &Bound<'_, PyAny>) -> PyResult<()> {
+    args::callable(on_error, "on_error")?;
+    if is_coroutine_function(on_error)? {
+        let name = report::callback_name(on_error)?;
+        return Err(PyTypeError::new_err(format!(
+            "on_error must be a plain function, got the coroutine function {name}: pass a function that hands the exception \
+             to a loop"
+        )));
+    }
+    Ok(())
+}

@@ -1,0 +1,164 @@
+//! Where an exception goes that no caller sees (T10).
+//!
+//! To `on_error`. Without one: to the exception handler of the loop that is the executor, if this is the loop's thread,
+//! and else to the logger `tickwheel`. What `on_error` or the handler raises is logged as well, with both tracebacks. What
+//! the logger raises goes to `sys.unraisablehook`. So a report never loses a task and never raises into an executor.
+//! `logging` is imported by the first report that needs it.
+//!
+//! All of it runs Python code: no native lock may be held.
+
+use pyo3::exceptions::{PyBaseException, PyException};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyString};
+
+use super::batch::TaskBatch;
+use super::coroutines;
+use super::operation::DelayedOperation;
+use super::run;
+use super::shared::Shared;
+use super::task::TimerTask;
+
+/// An exception, and what it came from.
+pub(super) struct Failure<'a, 'py> {
+    /// The timer's name; an operation may be on none.
+    pub(super) timer: Option<&'a str>,
+    /// The loop that is the timer's executor.
+    pub(super) event_loop: Option<Bound<'py, PyAny>>,
+    pub(super) on_error: Option<Bound<'py, PyAny>>,
+    /// What `on_error` gets.
+    pub(super) task: &'a Bound<'py, PyAny>,
+    /// What was called, if the task does not know it any more.
+    pub(super) callback: Option<&'a Py<PyAny>>,
+    pub(super) error: PyErr,
+}
+
+impl<'a, 'py> Failure<'a, 'py> {
+    pub(super) fn of(shared: &'a Shared, task: &'a Bound<'py, PyAny>, error: PyErr) -> Self {
+        let (event_loop, on_error) = (shared.callees.event_loop(task.py()), shared.on_error(task.py()));
+        Self { timer: Some(&shared.name), event_loop, on_error, task, callback: None, error }
+    }
+}
+
+/// Reports a failure. Returns `KeyboardInterrupt` or `SystemExit` of `on_error` or the logger if `propagate` says that
+/// there is a caller for it; otherwise it is logged too.
+pub(super) fn report(py: Python<'_>, failure: &Failure<'_, '_>, propagate: bool) -> PyResult<()> {
+    let error = failure.error.clone_ref(py).into_value(py).into_bound(py);
+    let told = match &failure.on_error {
+        Some(on_error) => on_error.call1((failure.task, &error)).and_then(|told| coroutines::check_told(&told)),
+        None => tell_loop_or_log(failure, &error),
+    };
+    let Err(second) = told else { return Ok(()) };
+    if propagate && run::is_exit(py, &second) {
+        return Err(second);
+    }
+    let second = second.into_value(py).into_bound(py);
+    let what = failure.on_error.as_ref().map_or("the report of a failure", |_| "on_error");
+    let logged = link(&second, &error).and_then(|()| log(&format!("{}{what} failed", prefix(failure)), &second));
+    match logged {
+        Err(third) if propagate && run::is_exit(py, &third) => Err(third),
+        Err(third) => {
+            third.write_unraisable(py, Some(failure.task));
+            PyErr::from_value(second.into_any()).write_unraisable(py, Some(failure.task));
+            Ok(())
+        }
+        Ok(()) => Ok(()),
+    }
+}
+
+fn tell_loop_or_log(failure: &Failure<'_, '_>, error: &Bound<'_, PyBaseException>) -> PyResult<()> {
+    let py = error.py();
+    let message = describe(failure)?;
+    let Some(event_loop) = &failure.event_loop else { return log(&message, error) };
+    if !coroutines::is_loop_of_this_thread(event_loop)? {
+        return log(&message, error);
+    }
+    let context = PyDict::new(py);
+    context.set_item(intern!(py, "message"), message)?;
+    context.set_item(intern!(py, "exception"), error)?;
+    context.set_item(intern!(py, "timer_task"), failure.task)?;
+    event_loop.call_method1(intern!(py, "call_exception_handler"), (context,)).map(drop)
+}
+
+fn log(message: &str, error: &Bound<'_, PyBaseException>) -> PyResult<()> {
+    let py = error.py();
+    let logger = py.import("logging")?.call_method1("getLogger", ("tickwheel",))?;
+    let options = PyDict::new(py);
+    options.set_item("exc_info", error)?;
+    logger.call_method("error", ("%s", message), Some(&options)).map(drop)
+}
+
+/// Puts the first exception at the end of the second one's context, so that a traceback shows both.
+fn link<'py>(second: &Bound<'py, PyBaseException>, first: &Bound<'py, PyBaseException>) -> PyResult<()> {
+    let context = intern!(second.py(), "__context__");
+    // A chain may be a ring already.
+    let ends_in = |from: &Bound<'py, PyBaseException>, to: &Bound<'py, PyBaseException>| {
+        let mut last = from.clone().into_any();
+        for _ in 0..100 {
+            let next = last.getattr(context)?;
+            if last.is(to) || next.is_none() {
+                break;
+            }
+            last = next;
+        }
+        Ok::<_, PyErr>(last)
+    };
+    if ends_in(first, second)?.is(second) {
+        return Ok(());
+    }
+    let last = ends_in(second, first)?;
+    if !last.is(first) && last.getattr(context)?.is_none() {
+        last.setattr(context, first)?;
+    }
+    Ok(())
+}
+
+fn prefix(failure: &Failure<'_, '_>) -> String {
+    failure.timer.map_or_else(String::new, |timer| format!("timer '{timer}': "))
+}
+
+/// Names the timer, the callback and, if it has a name, the task.
+fn describe(failure: &Failure<'_, '_>) -> PyResult<String> {
+    let (task, py) = (failure.task, failure.task.py());
+    let callback = failure.callback.map(|callback| callback_name(callback.bind(py))).transpose()?;
+    let what = if task.is_instance_of::<TaskBatch>() {
+        callback.map_or_else(|| "a batch".to_owned(), |callback| format!("callback {callback} of a batch"))
+    } else if task.is_instance_of::<DelayedOperation>() {
+        format!("operation {}", class_name(task)?)
+    } else {
+        match callback {
+            Some(callback) => format!("callback {callback}"),
+            None => format!("callback {}.run", class_name(task)?),
+        }
+    };
+    let name = task.cast::<TimerTask>().ok().and_then(|task| task.get().name(py));
+    let name = name.map_or_else(String::new, |name| format!(" of task '{}'", name.bind(py)));
+    let verb = if super::errors::is_rejected(py, &failure.error) { "was refused by the executor" } else { "failed" };
+    Ok(format!("{}{what}{name} {verb}", prefix(failure)))
+}
+
+/// What a callback is called where it was written.
+pub(super) fn callback_name(callback: &Bound<'_, PyAny>) -> PyResult<String> {
+    // A `functools.partial` has no name; the function in it has.
+    for name in ["__qualname__", "func"] {
+        match callback.getattr(name) {
+            Ok(found) if name == "func" => return callback_name(&found),
+            Ok(found) if found.is_instance_of::<PyString>() => return Ok(found.to_string()),
+            Err(exit) if !exit.is_instance_of::<PyException>(callback.py()) => return Err(exit),
+            _ => {}
+        }
+    }
+    class_name(callback)
+}
+
+/// What a task or a batch would call now.
+pub(super) fn callback_of(task: &Bound<'_, PyAny>) -> Option<Py<PyAny>> {
+    match task.cast::<TaskBatch>() {
+        Ok(batch) => batch.get().callback(task.py()).0,
+        Err(_) => task.cast::<TimerTask>().ok()?.get().callback(task.py()),
+    }
+}
+
+fn class_name(object: &Bound<'_, PyAny>) -> PyResult<String> {
+    Ok(object.get_type().qualname()?.to_string())
+}
