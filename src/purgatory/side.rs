@@ -8,7 +8,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use super::native::{DelayedOperation, Inner, Operation};
-use super::{Armed, Attempt, Cause, Host, Kind, Life, MOST_YIELDS, Purgatory, PutOff, expire, put_off_for};
+use super::{Armed, Asked, Attempt, Cause, Disarmed, Host, Kind, Life, ListName, MOST_YIELDS, Purgatory, PutOff, Rounds};
+use super::{expire, put_off_for};
 use crate::error::Error;
 use crate::state::Room;
 use crate::sync::{Mutex, MutexGuard, thread_local, yield_now};
@@ -37,6 +38,8 @@ impl<O: DelayedOperation> Kind for Native<O> {
     const SHARDS: usize = 64;
     type Op = Operation<O>;
     type Deadline = Handle;
+    type Remains = ();
+    type Waiters = ();
     type Home = Home;
 
     fn life(op: &Operation<O>) -> &Life<Self> {
@@ -60,16 +63,41 @@ trait Ends: Send + Sync {
 
 impl<O: DelayedOperation> Ends for Inner<O> {
     fn end(&self, cause: Cause) {
-        // The panic hook has told of what panics here.
-        let _ = catch_unwind(AssertUnwindSafe(|| self.operation.on_complete()));
+        quietly(|| self.operation.on_complete());
         if cause == Cause::Expiry {
-            let _ = catch_unwind(AssertUnwindSafe(|| self.operation.on_expiration()));
+            quietly(|| self.operation.on_expiration());
         }
+    }
+}
+
+/// The panic hook has told of what panics here.
+fn quietly(call: impl FnOnce()) {
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(call)) {
+        drop_quietly(payload);
+    }
+}
+
+/// The destructor of a panic's payload may panic too.
+fn drop_quietly(payload: Box<dyn Any + Send>) {
+    if let Err(next) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+        std::mem::forget(next); // and so on: this one is not dropped
+    }
+}
+
+/// A pass along a list, whatever its operations are.
+pub(super) trait Pass {
+    fn pass(&self, rounds: &mut Rounds) -> usize;
+}
+
+impl<O: DelayedOperation> Pass for (Arc<Purgatory<Native<O>>>, ListName) {
+    fn pass(&self, rounds: &mut Rounds) -> usize {
+        self.0.pass(&Rust, self.1, rounds)
     }
 }
 
 thread_local! {
     static DEFERRED: RefCell<VecDeque<(Arc<dyn Ends>, Cause)>> = const { RefCell::new(VecDeque::new()) };
+    static ASKED: RefCell<Asked<Box<dyn Pass>>> = const { RefCell::new(Asked::new()) };
 }
 
 impl<O: DelayedOperation> Host<Native<O>> for Rust {
@@ -104,16 +132,31 @@ impl<O: DelayedOperation> Host<Native<O>> for Rust {
         }
         let expired = op.clone();
         let expire = move || {
-            expire(&Rust, &expired);
+            expire(&Rust, &expired, true);
         };
         let added = home.timer.add(op.0.delay, Box::new(expire), Room::IfAny);
         added.map(|(handle, now_us)| Armed { deadline: Some(handle), now_us }).map_err(Failure::Timer)
     }
 
-    fn disarm(&self, home: &Home, _op: &Operation<O>, deadline: &Handle) -> bool {
-        // A timer that was shut down has let go of its tasks: no expiry comes any more.
-        home.timer.cancel(*deadline) || home.timer.is_closed()
+    /// An operation of Rust has no way onto a timer but its purgatory.
+    fn deadline(&self, _op: &Operation<O>) -> Option<Handle> {
+        None
     }
+
+    fn disarm(&self, _op: &Operation<O>, home: Option<&Home>, deadline: Option<&Handle>) -> Disarmed<()> {
+        match (home, deadline) {
+            // A timer that was shut down has let go of its tasks: no expiry comes any more.
+            (Some(home), Some(handle)) if home.timer.cancel(*handle) || home.timer.is_closed() => Disarmed::WasOn(()),
+            (Some(_), Some(_)) => Disarmed::Expires,
+            _ => Disarmed::WasNot,
+        }
+    }
+
+    fn begins(&self, _op: &Operation<O>) {}
+
+    fn take_waiters(&self, _op: &Operation<O>) {}
+
+    fn tell_taken_out(&self, _home: &Home, _op: &Operation<O>, (): ()) {}
 
     fn check_later(&self, purgatory: &Arc<Purgatory<Native<O>>>, op: &Operation<O>, tries: u32) -> Result<(), Failure> {
         let (later, put_off) = (Arc::clone(purgatory), PutOff::new(op.clone(), tries));
@@ -145,8 +188,26 @@ impl<O: DelayedOperation> Host<Native<O>> for Rust {
         }
     }
 
+    type Check = Box<dyn Pass>;
+
+    fn check_of(&self, purgatory: &Arc<Purgatory<Native<O>>>, list: ListName) -> Box<dyn Pass> {
+        Box::new((Arc::clone(purgatory), list))
+    }
+
+    fn make(&self, check: &Box<dyn Pass>, rounds: &mut Rounds) -> usize {
+        check.pass(rounds)
+    }
+
+    fn asked<T>(&self, f: impl FnOnce(&mut Asked<Box<dyn Pass>>) -> T) -> T {
+        ASKED.with(|asked| f(&mut asked.borrow_mut()))
+    }
+
     /// The panic hook has told of it.
-    fn report(&self, _home: &Home, _op: &Operation<O>, _error: Failure) {}
+    fn report(&self, _home: &Home, _op: &Operation<O>, error: Failure) {
+        if let Failure::Panic(payload) = error {
+            drop_quietly(payload);
+        }
+    }
 
     fn now_us(&self, home: &Home) -> u64 {
         home.timer.clock().now_us()

@@ -248,7 +248,7 @@ pub(super) fn run(py: Python<'_>, shared: &Shared, unit: &Unit, propagate: bool)
             let result = match task.cast::<TimerTask>().map(|task| task.get().start(py)) {
                 Ok(Run::Callback(Some(callback), args)) => shared::call(py, &callback, args.as_ref()).map(drop),
                 // Straight from the claim, with the GIL never let go in between: no cancel finds it off the timer and open.
-                Ok(Run::Expiry) => operation::expire(task, propagate),
+                Ok(Run::Expiry) => operation::expire(task, propagate, true),
                 _ => task.call_method0("run").map(drop),
             };
             (task, result)

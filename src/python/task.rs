@@ -12,7 +12,7 @@ use pyo3::types::{PyDict, PyString, PyTuple};
 
 use super::args::{self, Ms};
 use super::border;
-use super::content::{Content, Runs};
+use super::content::{Call, Content, Runs};
 use super::gil::{self, GilCell};
 use super::operation;
 use super::share::Share;
@@ -30,6 +30,13 @@ use crate::wheel::Handle;
 #[pyclass(frozen, subclass, weakref, module = "tickwheel")]
 pub(super) struct TimerTask {
     cell: GilCell<Content>,
+}
+
+/// What is left of a task that was taken off its timer.
+pub(super) struct Remains {
+    task: Py<PyAny>,
+    _timer: Option<Py<Share>>,
+    _call: Option<Call>,
 }
 
 /// What to call when a task is due.
@@ -163,6 +170,13 @@ impl TimerTask {
 
     /// Takes the task off its timer: `cancel` without a word to the purgatory.
     pub(super) fn take_off(&self, py: Python<'_>) -> PyResult<bool> {
+        Ok(self.taken_off(py)?.is_some())
+    }
+
+    /// As `take_off`; `None` if it was on no timer. What is left is for the caller to drop: destructors are foreign code. When
+    /// this returns, the GIL has not been let go since the task left.
+    #[inline]
+    pub(super) fn taken_off(&self, py: Python<'_>) -> PyResult<Option<Remains>> {
         loop {
             // With the GIL held throughout, the task cannot move meanwhile: only where the lock is free.
             let taken = self.cell.with(py, |content| {
@@ -170,21 +184,18 @@ impl TimerTask {
                 let mut state = shared.timer.state().try_lock()?;
                 let task = state.cancel(shared.timer.clock(), handle);
                 shared.timer.settle(state);
-                let is_off = task.is_some();
-                let left = is_off.then(|| (content.take_off(handle).1, content.let_go()));
                 // It may be added again: the garbage collector must know of it.
-                let is_tracked = is_off && content.is_plain && content.callback.is_some();
-                Some((task, is_tracked, left))
+                let is_tracked = task.is_some() && content.is_plain && content.callback.is_some();
+                Some(task.map(|task| (Remains { task, _timer: content.take_off(handle).1, _call: content.let_go() }, is_tracked)))
             });
-            if let Some((task, is_tracked, left)) = taken {
-                if let Some(task) = task.as_ref().filter(|_| is_tracked) {
-                    gil::track(task.bind(py));
+            if let Some(taken) = taken {
+                let Some((remains, is_tracked)) = taken else { return Ok(None) };
+                if is_tracked {
+                    gil::track(remains.task.bind(py));
                 }
-                let is_off = task.is_some();
-                drop((task.map(|task| task.into_bound(py)), left));
-                return Ok(is_off);
+                return Ok(Some(remains));
             }
-            let Some((shared, _)) = self.on(py) else { return Ok(false) };
+            let Some((shared, _)) = self.on(py) else { return Ok(None) };
             drop(shared.lock(py)?); // waits for it, without the GIL
         }
     }

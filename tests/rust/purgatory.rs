@@ -4,6 +4,7 @@
 
 mod deadlines;
 mod failing;
+mod hot;
 mod kafka;
 mod leaving;
 mod locks;

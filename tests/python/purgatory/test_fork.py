@@ -20,7 +20,8 @@ def touch():
         "force_complete": lambda: waiting.force_complete(),
         "cancel": lambda: waiting.cancel(),
         "run": lambda: waiting.run(),
-        "_when_ended": lambda: waiting._when_ended(nop),
+        "_watch": lambda: purgatory._watch(Op(), ["key"], nop),
+        "_cancel_wait": lambda: purgatory._cancel_wait(waiting, 0),
         "force_complete of an idle one": lambda: idle.force_complete(),
         "on its timer": lambda: DelayedOperationPurgatory("y", purgatory.timer),
     }
