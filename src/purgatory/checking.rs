@@ -9,7 +9,7 @@ use super::asked::{Asked, Place, Rounds};
 use super::here::{self, Tried, Trying};
 use super::operation::Hold;
 use super::watchers::{ListName, Step, Walk};
-use super::{Attempt, Cause, Host, Kind, MOST_WAITS, MOST_ROUNDS, Purgatory};
+use super::{Attempt, Cause, Host, Kind, MOST_ROUNDS, MOST_WAITS, Purgatory};
 
 /// What came of a check.
 pub(super) struct Checked<E> {
@@ -27,7 +27,7 @@ impl<K: Kind> Purgatory<K> {
     /// Inside a try it is put on the list of the outermost call, and returns 0. That call makes it when its own tries have
     /// returned; it returns how many it completed when it went over the list of its own key.
     pub(crate) fn check_and_complete<H: Host<K>>(self: &Arc<Self>, host: &H, key: &K::Key) -> usize {
-        if here::is_inside() {
+        if here::is_inside(host.process()) {
             if let Some(list) = self.watchers.find(host, key) {
                 let (place, by) = (self.place_of(list), here::innermost());
                 host.asked(|asked| asked.ask(place, by, || host.check_of(self, list)));
@@ -87,7 +87,7 @@ impl<K: Kind> Purgatory<K> {
 
     /// Checks one operation; and then what that asked for, unless this thread is inside a try.
     pub(super) fn check_one<H: Host<K>>(self: &Arc<Self>, host: &H, op: &K::Op, tries: u32) -> Checked<H::Error> {
-        if here::is_inside() {
+        if here::is_inside(host.process()) {
             return self.check(host, op, tries);
         }
         let call = Outermost::begin(host);
@@ -98,7 +98,7 @@ impl<K: Kind> Purgatory<K> {
 
     /// Tries an operation, and again while there are marks; or marks it for the thread that tries it now (P6).
     fn check<H: Host<K>>(self: &Arc<Self>, host: &H, op: &K::Op, tries: u32) -> Checked<H::Error> {
-        let Some(trying) = Trying::enter(K::life(op).address()) else {
+        let Some(trying) = Trying::enter(K::life(op).address(), host.process()) else {
             return Checked { is_won: false, failure: None };
         };
         let failure = if self.hold(host, op, tries) { self.try_while_marked(host, op, tries) } else { None };

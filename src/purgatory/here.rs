@@ -13,6 +13,8 @@ use crate::sync::thread_local;
 struct Try {
     /// The operation, by address.
     operation: usize,
+    /// The process it is tried in: a child that a try forked is inside no try of its own.
+    process: u32,
     won: Option<Cause>,
 }
 
@@ -53,12 +55,12 @@ pub(super) struct Trying(());
 
 impl Trying {
     /// `None` if this thread is trying that one already.
-    pub(super) fn enter(operation: usize) -> Option<Self> {
+    pub(super) fn enter(operation: usize, process: u32) -> Option<Self> {
         HERE.with(|here| {
             let tries = &mut here.borrow_mut().tries;
             let is_new = tries.iter().all(|earlier| earlier.operation != operation);
             is_new.then(|| {
-                tries.push(Try { operation, won: None });
+                tries.push(Try { operation, process, won: None });
                 Self(())
             })
         })
@@ -81,8 +83,8 @@ impl Drop for Trying {
 fn leave() -> Tried {
     HERE.with(|here| {
         let Here { tries, owes } = &mut *here.borrow_mut();
-        let won = tries.pop().and_then(|last| last.won);
-        let is_inside = !tries.is_empty();
+        let Some(Try { process, won, .. }) = tries.pop() else { return Tried::default() };
+        let is_inside = tries.last().is_some_and(|outer| outer.process == process);
         Tried { won, is_inside, owes: !is_inside && std::mem::take(owes) }
     })
 }
@@ -92,9 +94,9 @@ pub(super) fn is_trying(operation: usize) -> bool {
     HERE.with(|here| here.borrow().tries.iter().any(|earlier| earlier.operation == operation))
 }
 
-/// Whether this thread is inside a try.
-pub(super) fn is_inside() -> bool {
-    HERE.with(|here| !here.borrow().tries.is_empty())
+/// Whether this thread is inside a try of this process.
+pub(super) fn is_inside(process: u32) -> bool {
+    HERE.with(|here| here.borrow().tries.last().is_some_and(|innermost| innermost.process == process))
 }
 
 /// The operation of the innermost try of this thread.
@@ -103,14 +105,14 @@ pub(super) fn innermost() -> Option<usize> {
 }
 
 /// This thread has completed that operation.
-pub(super) fn won(operation: usize, cause: Cause) -> Teller {
+pub(super) fn won(operation: usize, cause: Cause, process: u32) -> Teller {
     HERE.with(|here| {
         let Here { tries, owes } = &mut *here.borrow_mut();
         if let Some(own) = tries.iter_mut().find(|earlier| earlier.operation == operation) {
             own.won = Some(cause);
             return Teller::Try;
         }
-        if tries.is_empty() {
+        if tries.last().is_none_or(|innermost| innermost.process != process) {
             return Teller::Caller;
         }
         *owes = true;

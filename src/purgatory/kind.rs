@@ -103,6 +103,9 @@ pub(crate) trait Host<K: Kind> {
     /// try more. No bound of the timer refuses that.
     fn check_later(&self, purgatory: &Arc<Purgatory<K>>, op: &K::Op, tries: u32) -> Result<(), Self::Error>;
 
+    /// The number of the process that this call is made in.
+    fn process(&self) -> u32;
+
     /// Whether this is still the process that the operations belong to; not in a child that a method forked.
     fn is_here(&self) -> bool;
 

@@ -103,7 +103,7 @@ fn complete<K: Kind, H: Host<K>>(host: &H, op: &K::Op, cause: Cause, for_the_pur
         waited_us.fetch_add(now_us.saturating_sub(left.since_us), Ordering::Relaxed);
         left.purgatory
     });
-    match here::won(life.address(), cause) {
+    match here::won(life.address(), cause, host.process()) {
         Teller::Try => {}
         Teller::Outermost => host.defer(op, cause, purgatory),
         Teller::Caller => host.end(op, cause, purgatory.as_ref().map(|purgatory| &purgatory.home)),

@@ -31,11 +31,11 @@ pub use native::{DelayedOperation, DelayedOperationPurgatory, Operation, Purgato
 pub(crate) use operation::Life;
 
 use watchers::Watchers;
+#[cfg(feature = "python")]
+pub(crate) use watchers::shrink;
 pub(crate) use watchers::{Few, ListName};
 #[cfg(feature = "python")]
 pub(crate) use watching::Watched;
-#[cfg(feature = "python")]
-pub(crate) use watchers::shrink;
 
 /// How often at most a thread gives way before it tries a marked operation again.
 pub(crate) const MOST_YIELDS: u32 = 100;

@@ -214,6 +214,10 @@ impl Host<Model> for Side {
         Ok(())
     }
 
+    fn process(&self) -> u32 {
+        0
+    }
+
     fn is_here(&self) -> bool {
         true
     }

@@ -8,7 +8,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use super::native::{DelayedOperation, Inner, Operation};
-use super::{Armed, Asked, Attempt, Cause, Disarmed, Host, Kind, Life, ListName, MOST_YIELDS, Purgatory, PutOff, Rounds};
+use super::{
+    Armed, Asked, Attempt, Cause, Disarmed, Host, Kind, Life, ListName, MOST_YIELDS, Purgatory, PutOff, Rounds,
+};
 use super::{expire, put_off_for};
 use crate::error::Error;
 use crate::state::Room;
@@ -163,6 +165,10 @@ impl<O: DelayedOperation> Host<Native<O>> for Rust {
         let check = move || later.check_again(&Rust, &put_off);
         let delay = put_off_for(tries);
         purgatory.home.timer.add(delay, Box::new(check), Room::Always).map(drop).map_err(Failure::Timer)
+    }
+
+    fn process(&self) -> u32 {
+        0
     }
 
     fn is_here(&self) -> bool {

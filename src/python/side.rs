@@ -202,6 +202,10 @@ impl Host<PyOperations> for Side<'_> {
         attempt
     }
 
+    fn process(&self) -> u32 {
+        self.epoch
+    }
+
     fn is_here(&self) -> bool {
         self.epoch == fork_epoch()
     }

@@ -186,7 +186,9 @@ impl TimerTask {
                 shared.timer.settle(state);
                 // It may be added again: the garbage collector must know of it.
                 let is_tracked = task.is_some() && content.is_plain && content.callback.is_some();
-                Some(task.map(|task| (Remains { task, _timer: content.take_off(handle).1, _call: content.let_go() }, is_tracked)))
+                Some(task.map(|task| {
+                    (Remains { task, _timer: content.take_off(handle).1, _call: content.let_go() }, is_tracked)
+                }))
             });
             if let Some(taken) = taken {
                 let Some((remains, is_tracked)) = taken else { return Ok(None) };

@@ -9,6 +9,7 @@ mod kafka;
 mod leaving;
 mod locks;
 mod nesting;
+mod panics;
 mod sequences;
 mod threads;
 

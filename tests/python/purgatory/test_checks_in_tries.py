@@ -202,3 +202,35 @@ def test_threads_that_check_mutual_keys_lose_no_event__P6() -> None:
     together(*[lambda thread=thread: use(thread) for thread in range(5)])
     assert all(operation.log == ["complete"] for operation in operations)
     assert counts(purgatory) == EMPTY
+
+
+def test_a_check_that_is_marked_in_every_try_returns__P6(purgatory: DelayedOperationPurgatory) -> None:
+    """Another thread checks the operation in every try, from start to end. The event in the last try is not lost."""
+    own = threading.local()
+    is_hot = True
+
+    def check_elsewhere() -> None:
+        own.tries = getattr(own, "tries", 0) + 1
+        assert own.tries < 100, "held for good"
+        if is_hot:
+            together(lambda: purgatory.check_and_complete("hot"))
+
+    class Looks(Acts):
+        """Looks first, so only a further try sees what happens meanwhile."""
+
+        def try_complete(self) -> bool:
+            is_ready = self.is_ready
+            check_elsewhere()
+            return is_ready and self.force_complete()
+
+    operation = Looks()
+    is_hot = False
+    purgatory.try_complete_else_watch(operation, ["hot"])
+    is_hot = True
+    own.tries = 0
+    purgatory.check_and_complete("hot")
+    assert own.tries == 9
+    is_hot = False
+    operation.is_ready = True
+    purgatory.timer.advance(20)  # type: ignore[attr-defined]
+    assert (operation.log, counts(purgatory)) == (["complete"], EMPTY)
