@@ -364,7 +364,6 @@ class DelayedOperation(TimerTask):
     def run(self) -> None:
         """Called when its time has run out. Not to be overridden."""
 
-
 class DelayedOperationPurgatory:
     """Where operations wait for an event on a key, or for their deadline, whichever comes first.
 

@@ -1,5 +1,6 @@
 """P4, P5: an operation has one deadline. While it waits, the deadline is its purgatory's, however it came onto a timer."""
 
+import contextlib
 from collections.abc import Callable
 
 import pytest
@@ -180,22 +181,26 @@ def test_adds_and_cancels_from_other_threads_leave_the_counts_exact__P4_P5() -> 
     purgatory = DelayedOperationPurgatory("storm", timer)
     operations = [Op(HOUR) for _ in range(6)]
 
+    def act(number: int, operation: Op, key: int) -> None:
+        if number == 0:
+            timer.add(operation)
+        elif number == 1:
+            purgatory.try_complete_else_watch(operation, ["key", key])
+        elif number == 2:
+            operation.cancel()
+        else:
+            timer.cancel_many([operation])
+
     def use(first: int) -> None:
         for turn in range(300):
-            operation = operations[(first + turn) % 6]
-            for act in (
-                lambda: timer.add(operation),
-                lambda: purgatory.try_complete_else_watch(operation, ["key", turn % 3]),
-                operation.cancel,
-                lambda: timer.cancel_many([operation]),
-            )[(first * 7 + turn) % 4 :]:
-                try:
-                    act()
-                except ValueError:  # it waits already
-                    continue
+            for number in range((first * 7 + turn) % 4, 4):
+                with contextlib.suppress(ValueError):  # it waits already
+                    act(number, operations[(first + turn) % 6], turn % 3)
 
     together(*[lambda first=first: use(first) for first in range(4)])
-    assert purgatory.num_delayed <= len(timer)
+    for operation in operations:
+        timer.cancel_many([operation])
+    assert (purgatory.num_delayed, len(timer)) == (0, 0)
     purgatory.shutdown()
     assert counts(purgatory) == EMPTY
     for operation in operations:

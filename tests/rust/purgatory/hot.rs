@@ -1,8 +1,8 @@
 //! A hot key: a thread that tries an operation is not held by the marks of the others (P6).
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use super::{Op, PATIENCE, Wait, assert_empty, join, purgatory, spawn, until, wait_with, watch, within};
@@ -37,7 +37,7 @@ fn a_check_of_a_hot_key_makes_few_tries_however_often_others_check__p6() {
         op.ready();
         purgatory.check_and_complete(&1);
         until(|| op.ended() == (1, 0));
-        until(|| timer.len() == 0);
+        until(|| timer.is_empty());
         assert_empty(&timer, &purgatory);
     });
 }
@@ -69,7 +69,7 @@ fn a_check_that_is_marked_in_every_try_returns_and_loses_no_event__p6() {
         is_hot.store(false, Ordering::Release);
         assert_eq!(tries, MOST_TRIES);
         until(|| op.ended() == (1, 0));
-        until(|| timer.len() == 0);
+        until(|| timer.is_empty());
         assert_empty(&timer, &purgatory);
     });
 }

@@ -119,7 +119,9 @@ fn mutual(count: u32, purgatory: &Arc<Purgatory>, also: impl Fn(u32) + Clone + S
         op
     };
     let ops: Vec<_> = (0..count).map(op).collect();
-    ops.iter().for_each(|op| op.tries.store(0, Ordering::Relaxed));
+    for op in &ops {
+        op.tries.store(0, Ordering::Relaxed);
+    }
     ops
 }
 

@@ -79,7 +79,7 @@ impl Drop for Bad {
 #[derive(Default)]
 struct Asks {
     there: Weak<DelayedOperationPurgatory<Asks>>,
-    asks: Option<Bad>,
+    checks: Option<Bad>,
     is_ready: AtomicBool,
     completed: AtomicU32,
 }
@@ -88,7 +88,7 @@ impl DelayedOperation for Asks {
     type Key = Bad;
 
     fn try_complete(this: &Operation<Self>) -> bool {
-        if let (Some(there), Some(key)) = (this.there.upgrade(), &this.asks) {
+        if let (Some(there), Some(key)) = (this.there.upgrade(), &this.checks) {
             there.check_and_complete(key);
         }
         this.is_ready.load(Ordering::Acquire) && this.force_complete()
@@ -123,7 +123,7 @@ fn a_key_that_panics_when_it_is_dropped_or_compared_leaves_nothing_behind__p5_p6
         let other = Operation::new(HOUR, Asks::default());
         assert_eq!(purgatory.try_complete_else_watch(&other, [key(5, false)]), Ok(false));
         let there = Arc::downgrade(&purgatory);
-        let asks = Operation::new(HOUR, Asks { there, asks: Some(key(5, false)), ..Asks::default() });
+        let asks = Operation::new(HOUR, Asks { there, checks: Some(key(5, false)), ..Asks::default() });
         at_eq.store(true, Ordering::Release);
         let watched = catch_unwind(AssertUnwindSafe(|| purgatory.try_complete_else_watch(&asks, [key(6, false)])));
         at_eq.store(false, Ordering::Release);
