@@ -423,8 +423,8 @@ class DelayedOperationPurgatory:
     def _watch(
         self, operation: DelayedOperation, keys: Iterable[Hashable], waiter: Callable[[bool | None], object]
     ) -> int | None:
-        """As `try_complete_else_watch`; has `waiter` called with how this wait ends: `True` in time, `False` expired, `None`
-        taken out. Returns the number of the wait, for `_cancel_wait`; `None` if the operation was complete before.
+        """As `try_complete_else_watch`; has `waiter` called with how this wait ends: `True` in time, `False` expired,
+        `None` taken out. Returns the number of the wait, for `_cancel_wait`; `None` if it was complete before.
         """
 
     def _cancel_wait(self, operation: DelayedOperation, number: int) -> bool:

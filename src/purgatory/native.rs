@@ -220,7 +220,8 @@ impl<O: DelayedOperation> DelayedOperationPurgatory<O> {
     /// Operations on the timer (P4).
     #[must_use]
     pub fn num_delayed(&self) -> usize {
-        self.0.delayed()
+        // A timer that was shut down has let go of all deadlines.
+        if self.0.home.timer.is_closed() && self.0.home.timer.is_empty() { 0 } else { self.0.delayed() }
     }
 
     /// The counters.
@@ -229,7 +230,7 @@ impl<O: DelayedOperation> DelayedOperationPurgatory<O> {
         let counts = self.0.counts(&Rust);
         PurgatoryStats {
             waiting: counts.waiting,
-            delayed: counts.delayed,
+            delayed: self.num_delayed(),
             watched: counts.watched,
             keys: counts.keys,
             completed: counts.completed,

@@ -141,8 +141,8 @@ impl DelayedOperationPurgatory {
         self.watch(&Side::new(operation.py()), operation, keys).map(|watched| watched.is_won)
     }
 
-    /// As `try_complete_else_watch`; has `waiter` called with how this wait ends: `True` in time, `False` expired, `None` taken
-    /// out. Returns the number of the wait, for `_cancel_wait`; `None` if the operation was complete before.
+    /// As `try_complete_else_watch`; has `waiter` called with how this wait ends: `True` in time, `False` expired,
+    /// `None` taken out. Returns the number of the wait, for `_cancel_wait`; `None` if it was complete before.
     fn _watch(
         &self,
         operation: &Bound<'_, PyAny>,

@@ -1,4 +1,4 @@
-"""P4, P5: an operation has one deadline. While it waits, the deadline is its purgatory's, however it came onto a timer."""
+"""P4, P5: an operation has one deadline. While it waits, that is its purgatory's, however it came onto a timer."""
 
 import contextlib
 from collections.abc import Callable

@@ -324,6 +324,7 @@ fn after_the_timers_shutdown_who_waits_can_still_be_taken_out__p4() {
         watch(&purgatory, op, [key, 9]);
     }
     assert_eq!(timer.shutdown(None).len(), 3);
+    assert_eq!((purgatory.num_delayed(), purgatory.stats().waiting), (0, 3), "no deadline is left");
     assert_eq!(purgatory.cancel_for_key(&0).len(), 1);
     assert!(ops[1].cancel());
     assert_eq!(purgatory.shutdown().len(), 1);
