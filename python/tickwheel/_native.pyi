@@ -376,13 +376,11 @@ class DelayedOperation(TimerTask):
         """Take it off its timer and off every key; `True` exactly when the purgatory will neither complete nor expire
         it.
 
-        It may be completed by hand then, or be watched again. Errors: `TimerForked`.
+        It may be completed by hand then, watched again, or added to a timer. Errors: `TimerForked`.
         """
 
     def run(self) -> None:
         """Called when its time has run out. Not to be overridden."""
-
-    def _when_ended(self, waiter: Callable[[bool | None], object]) -> None: ...
 
 class DelayedOperationPurgatory:
     """Where operations wait for an event on a key, or for their deadline, whichever comes first.
@@ -435,8 +433,20 @@ class DelayedOperationPurgatory:
     def check_and_complete(self, key: Hashable) -> int:
         """Try every operation that watches `key`; returns how many this call completed [P3]. An unknown key is 0.
 
-        What one raises goes to `on_error`, and the rest is tried all the same. O(operations under the key).
+        What one raises goes to `on_error`, and the rest is tried all the same. O(operations under the key). Inside a
+        `try_complete` it returns 0: the outermost call of this thread makes the check when its own tries have returned,
+        and before it returns itself.
         """
+
+    def _watch(
+        self, operation: DelayedOperation, keys: Iterable[Hashable], waiter: Callable[[bool | None], object]
+    ) -> int | None:
+        """As `try_complete_else_watch`; has `waiter` called with how this wait ends: `True` in time, `False` expired,
+        `None` taken out. Returns the number of the wait, for `_cancel_wait`; `None` if it was complete before.
+        """
+
+    def _cancel_wait(self, operation: DelayedOperation, number: int) -> bool:
+        """Take `operation` out, if it is still in the wait of that number; whether it was."""
 
     def cancel_for_key(self, key: Hashable) -> list[Any]:
         """Take out the key's operations that are neither complete nor being completed, and return them in order [P4].

@@ -20,20 +20,21 @@ async def wait(purgatory: DelayedOperationPurgatory, operation: DelayedOperation
         if in_time is None:
             text = f"{type(operation).__name__} was taken out of purgatory '{purgatory.name}' before it was complete"
             ended.set_exception(OperationCancelled(text))
-            ended.exception()  # where nobody waits any more, nobody is to be told that nobody was
+            ended.exception()  # looked at: a future that nothing awaits any more is no error
         else:
             ended.set_result(in_time)
 
     def tell(in_time: bool | None) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody waits any more
+        with contextlib.suppress(RuntimeError):  # the loop is closed, and nothing waits any more
             loop.call_soon_threadsafe(settle, in_time)
 
-    purgatory.try_complete_else_watch(operation, keys)
+    number = purgatory._watch(operation, keys, tell)
     try:
-        operation._when_ended(tell)
         return await ended
     except OperationCancelled:
-        raise  # it is somebody else's now
+        raise  # it is the caller's that took it out
     except BaseException:
-        operation.cancel()
+        # Only if it is still in this wait: by now it may wait elsewhere, for another caller.
+        if number is not None:
+            purgatory._cancel_wait(operation, number)
         raise

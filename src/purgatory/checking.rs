@@ -1,12 +1,15 @@
 //! Checking: operations are tried, one thread at a time, and no event is lost (P3, P6).
 
+use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::here::{self, Checking};
-use super::watchers::{Few, Place, Walk};
-use super::{Attempt, Cause, Host, Kind, Purgatory};
+use super::asked::{Asked, Place, Rounds};
+use super::here::{self, Tried, Trying};
+use super::operation::Hold;
+use super::watchers::{ListName, Step, Walk};
+use super::{Attempt, Cause, Host, Kind, MOST_ROUNDS, MOST_WAITS, Purgatory};
 
 /// What came of a check.
 pub(super) struct Checked<E> {
@@ -15,73 +18,115 @@ pub(super) struct Checked<E> {
     pub(super) failure: Option<E>,
 }
 
+/// The operations that a first pass has tried, by address.
+type Passed = smallvec::SmallVec<[usize; 8]>;
+
 impl<K: Kind> Purgatory<K> {
     /// Tries every operation that watches the key; how many this call completed (P3).
     ///
-    /// Inside a try of a check of that same key it is left to the latter, which goes over the key once more: as often as
-    /// there are operations under it, and anew when that completed one.
+    /// Inside a try it is put on the list of the outermost call, and returns 0. That call makes it when its own tries have
+    /// returned; it returns how many it completed when it went over the list of its own key.
     pub(crate) fn check_and_complete<H: Host<K>>(self: &Arc<Self>, host: &H, key: &K::Key) -> usize {
-        let hash = self.watchers.hash(key);
-        let place_of = |list| (Arc::as_ptr(self) as usize, hash, list);
-        let mut walk = Walk::default();
-        let first = self.watchers.walk(host, hash, key, &mut walk);
-        let Some(list) = walk.list else { return 0 };
-        let Some(mut checking) = Checking::enter(place_of(list)) else { return 0 };
-        let (mut count, mut left) = self.check_all(host, hash, key, walk, first);
-        while let Some(goes_on) = checking.leave() {
-            checking = goes_on;
-            let mut walk = Walk::default();
-            let first = self.watchers.walk(host, hash, key, &mut walk);
-            let Some(list) = walk.list.filter(|_| left > 0) else { break };
-            Checking::goes_over(place_of(list));
-            let (more, tried) = self.check_all(host, hash, key, walk, first);
-            count += more;
-            left = if more > 0 { tried } else { left - 1 };
+        if here::is_inside(host.process()) {
+            if let Some(list) = self.watchers.find(host, key) {
+                let (place, by) = (self.place_of(list), here::innermost());
+                host.asked(|asked| asked.ask(place, by, || host.check_of(self, list)));
+            }
+            return 0;
         }
+        let Some((walk, first)) = self.watchers.walk(host, key) else { return 0 };
+        let call = Outermost::begin(host);
+        let (mut count, mut tried) = (0, Passed::new());
+        self.along(host, walk, first, |op| {
+            tried.push(K::life(op).address());
+            count += usize::from(self.check_and_report(host, op));
+        });
+        count + call.make_asked(Some(self.place_of(walk.list)), tried)
+    }
+
+    fn place_of(self: &Arc<Self>, list: ListName) -> (usize, ListName) {
+        (Arc::as_ptr(self) as usize, list)
+    }
+
+    /// One pass along a list, for a check that was asked for inside a try; how many it completed.
+    pub(crate) fn pass<H: Host<K>>(self: &Arc<Self>, host: &H, list: ListName, rounds: &mut Rounds) -> usize {
+        let Some((walk, first)) = self.watchers.walk_again(host, list) else { return 0 };
+        let mut count = 0;
+        self.along(host, walk, first, |op| {
+            if rounds.is_to_try(K::life(op).address()) {
+                count += usize::from(self.check_and_report(host, op));
+            }
+        });
         count
     }
 
-    /// Tries each once; how many that completed, and how many there were.
-    fn check_all<H: Host<K>>(
+    /// Goes along a list, in steps.
+    fn along<H: Host<K>>(
         self: &Arc<Self>,
         host: &H,
-        hash: u64,
-        key: &K::Key,
         mut walk: Walk,
-        (mut step, mut more): (Few<(Place, K::Op)>, bool),
-    ) -> (usize, usize) {
-        let (mut count, mut tried) = (0, 0);
+        (mut step, mut more): Step<K>,
+        mut each: impl FnMut(&K::Op),
+    ) {
         loop {
-            for (_, op) in step.into_iter().take_while(|_| host.is_here()) {
-                let checked = self.check(host, &op, 0);
-                tried += 1;
-                count += usize::from(checked.is_won);
-                if let Some(error) = checked.failure {
-                    host.report(&self.home, &op, error);
-                }
-            }
+            step.into_iter().take_while(|_| host.is_here()).for_each(|(_, op)| each(&op));
             if !more || !host.is_here() {
-                return (count, tried);
+                return;
             }
-            (step, more) = self.watchers.walk(host, hash, key, &mut walk);
+            (step, more) = self.watchers.step(host, &mut walk);
         }
     }
 
+    fn check_and_report<H: Host<K>>(self: &Arc<Self>, host: &H, op: &K::Op) -> bool {
+        let checked = self.check(host, op, 0);
+        if let Some(error) = checked.failure {
+            host.report(&self.home, op, error);
+        }
+        checked.is_won
+    }
+
+    /// Checks one operation; and then what that asked for, unless this thread is inside a try.
+    pub(super) fn check_one<H: Host<K>>(self: &Arc<Self>, host: &H, op: &K::Op, tries: u32) -> Checked<H::Error> {
+        if here::is_inside(host.process()) {
+            return self.check(host, op, tries);
+        }
+        let call = Outermost::begin(host);
+        let checked = self.check(host, op, tries);
+        call.make_asked(None, Passed::from_slice(&[K::life(op).address()]));
+        checked
+    }
+
     /// Tries an operation, and again while there are marks; or marks it for the thread that tries it now (P6).
-    pub(super) fn check<H: Host<K>>(self: &Arc<Self>, host: &H, op: &K::Op, tries: u32) -> Checked<H::Error> {
-        let life = K::life(op);
-        if !here::enter(life.address()) {
+    fn check<H: Host<K>>(self: &Arc<Self>, host: &H, op: &K::Op, tries: u32) -> Checked<H::Error> {
+        let Some(trying) = Trying::enter(K::life(op).address(), host.process()) else {
             return Checked { is_won: false, failure: None };
+        };
+        let failure = if self.hold(host, op, tries) { self.try_while_marked(host, op, tries) } else { None };
+        let Tried { won, is_inside, owes } = trying.leave();
+        if let Some(cause) = won {
+            self.end(host, op, cause, is_inside);
         }
-        let failure = if life.hold_or_mark() { self.try_while_marked(host, op, tries) } else { None };
-        let tried = here::leave();
-        if let Some(cause) = tried.won {
-            self.end(host, op, cause, tried.is_inside);
-        }
-        if tried.owes {
+        if owes {
             host.end_deferred();
         }
-        Checked { is_won: tried.won == Some(Cause::Event), failure }
+        Checked { is_won: won == Some(Cause::Event), failure }
+    }
+
+    /// Whether this thread tries the operation. If not, another thread does so later than this call.
+    fn hold<H: Host<K>>(self: &Arc<Self>, host: &H, op: &K::Op, tries: u32) -> bool {
+        let life = K::life(op);
+        for turn in 1..=MOST_WAITS {
+            match life.hold_or_mark() {
+                Hold::Held => return true,
+                Hold::Marked => return false,
+                Hold::Last => host.give_way(turn),
+            }
+        }
+        // Its last try takes long. Nothing waits for that: the timer checks again, or if it is shut down, the holder.
+        if self.put_off(host, op, tries).is_ok() {
+            return false;
+        }
+        life.hold_or_mark_the_last() == Hold::Held
     }
 
     /// For the thread that holds the operation. Returns what failed last.
@@ -89,10 +134,16 @@ impl<K: Kind> Purgatory<K> {
         let life = K::life(op);
         let mut failure = None;
         for round in 0.. {
+            let is_last = round >= MOST_ROUNDS;
             if life.is_open() {
                 match host.attempt(op) {
                     Attempt::Ran => {}
-                    Attempt::Locked => self.put_off(host, op, tries),
+                    Attempt::Locked => {
+                        if let Err(error) = self.put_off(host, op, tries) {
+                            // The timer was shut down. The operation goes on waiting, and the next check tries it again.
+                            host.report(&self.home, op, error);
+                        }
+                    }
                     Attempt::Failed(error) => {
                         if let Some(earlier) = failure.replace(error) {
                             host.report(&self.home, op, earlier);
@@ -100,11 +151,11 @@ impl<K: Kind> Purgatory<K> {
                     }
                 }
             }
-            if life.let_go() {
+            if life.let_go(is_last) {
                 break;
             }
             host.give_way(round);
-            life.unmark();
+            life.unmark(round + 1 >= MOST_ROUNDS);
         }
         failure
     }
@@ -119,27 +170,68 @@ impl<K: Kind> Purgatory<K> {
         }
     }
 
-    /// A stranger holds the operation's own lock. Nobody waits for that; the operation is checked again a little later.
-    fn put_off<H: Host<K>>(self: &Arc<Self>, host: &H, op: &K::Op, tries: u32) {
+    /// The operation cannot be tried now, and nothing waits until it can: it is checked again a little later.
+    fn put_off<H: Host<K>>(self: &Arc<Self>, host: &H, op: &K::Op, tries: u32) -> Result<(), H::Error> {
         let life = K::life(op);
         // One that is on its way clears this before it tries, so it sees what led to this check too.
         if life.is_put_off.swap(true, Ordering::AcqRel) {
-            return;
+            return Ok(());
         }
-        if let Err(error) = host.check_later(self, op, tries) {
-            life.is_put_off_no_more();
-            // The timer was shut down. The operation goes on waiting, and the next check tries it again.
-            host.report(&self.home, op, error);
-        }
+        host.check_later(self, op, tries).inspect_err(|_| life.is_put_off_no_more())
     }
 
     /// The check that [`Host::check_later`] put off.
     pub(crate) fn check_again<H: Host<K>>(self: &Arc<Self>, host: &H, put_off: &PutOff<K>) {
         put_off.is_made.store(true, Ordering::Relaxed);
         K::life(&put_off.op).is_put_off_no_more();
-        if let Some(error) = self.check(host, &put_off.op, put_off.tries + 1).failure {
+        if let Some(error) = self.check_one(host, &put_off.op, put_off.tries.saturating_add(1)).failure {
             host.report(&self.home, &put_off.op, error);
         }
+    }
+}
+
+/// The outermost call of this thread that tries operations; checks inside its tries are put on its list.
+struct Outermost<'a, K: Kind, H: Host<K>> {
+    host: &'a H,
+    kind: PhantomData<fn(K)>,
+}
+
+impl<'a, K: Kind, H: Host<K>> Outermost<'a, K, H> {
+    fn begin(host: &'a H) -> Self {
+        host.asked(Asked::begin);
+        Self { host, kind: PhantomData }
+    }
+
+    /// Makes the checks on the list, and what they ask for, in rounds. How many operations were completed on the list of
+    /// the call's own key.
+    fn make_asked(self, own: Option<Place>, tried: Passed) -> usize {
+        let mut asks = self.host.asked(Asked::take);
+        if asks.is_empty() {
+            return 0;
+        }
+        let (mut rounds, mut count) = (Rounds::after(tried), 0);
+        while !asks.is_empty() && rounds.go_on() && self.host.is_here() {
+            // What waits under its own key too is counted there.
+            asks.sort_by_key(|ask| Some(ask.place) != own);
+            let mut completed = 0;
+            for ask in asks {
+                rounds.begin_pass(ask.by);
+                let more = self.host.make(&ask.check, &mut rounds);
+                completed += more;
+                count += if Some(ask.place) == own { more } else { 0 };
+            }
+            rounds.end_round(completed);
+            asks = self.host.asked(Asked::take);
+        }
+        count
+    }
+}
+
+/// Also where a key's `Eq` panicked: the next check of this thread starts clean.
+impl<K: Kind, H: Host<K>> Drop for Outermost<'_, K, H> {
+    fn drop(&mut self) {
+        let rest = self.host.asked(Asked::end);
+        drop(rest); // outside of `asked`: it may be the last that holds a purgatory
     }
 }
 

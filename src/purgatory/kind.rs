@@ -7,7 +7,9 @@ use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 
 use super::Purgatory;
+use super::asked::{Asked, Rounds};
 use super::operation::Life;
+use super::watchers::ListName;
 use crate::sync::{Mutex, MutexGuard};
 
 /// A kind of operations.
@@ -24,6 +26,10 @@ pub(crate) trait Kind: Sized + 'static {
     type Op: Send + 'static;
     /// What takes an operation off the timer.
     type Deadline: Send + 'static;
+    /// What is left of a deadline that was taken off: dropped without a lock, as destructors are foreign code.
+    type Remains;
+    /// What is told how a wait ends.
+    type Waiters;
     /// What surrounds a purgatory: its timer above all.
     type Home: Send + Sync + 'static;
 
@@ -46,6 +52,15 @@ pub(crate) struct Armed<K: Kind> {
     pub(crate) now_us: u64,
 }
 
+/// What came of taking a deadline off.
+pub(crate) enum Disarmed<R> {
+    /// It was on no timer.
+    WasNot,
+    WasOn(R),
+    /// Its time has run out, and the expiry is on its way.
+    Expires,
+}
+
 /// What came of one call of `try_complete`.
 pub(crate) enum Attempt<E> {
     Ran,
@@ -65,16 +80,31 @@ pub(crate) trait Host<K: Kind> {
     /// Calls `try_complete`, under the operation's own lock if it has one, without waiting for that.
     fn attempt(&self, op: &K::Op) -> Attempt<Self::Error>;
 
-    /// Puts the operation on the timer, if this purgatory uses one; and says what time it is. Called with the operation's
-    /// watch locked, so it runs nothing foreign.
+    /// The deadline that the operation has already, before its wait.
+    fn deadline(&self, op: &K::Op) -> Option<K::Deadline>;
+
+    /// Puts the operation on the timer, or moves it there, if this purgatory uses one; and says what deadline it has then,
+    /// and what time it is. Called with the operation's watch locked, so it runs nothing foreign.
     fn arm(&self, home: &K::Home, op: &K::Op) -> Result<Armed<K>, Self::Error>;
 
-    /// Takes it off the timer; `false` if its time has run out and the expiry is on its way. Called as `arm` is.
-    fn disarm(&self, home: &K::Home, op: &K::Op, deadline: &K::Deadline) -> bool;
+    /// Takes the operation off whatever timer it is on. Called as `arm` is.
+    fn disarm(&self, op: &K::Op, home: Option<&K::Home>, deadline: Option<&K::Deadline>) -> Disarmed<K::Remains>;
+
+    /// The operation begins to wait. Called with its watch locked: what is to be told of the end may be noted down.
+    fn begins(&self, op: &K::Op);
+
+    /// What was noted down is told by the caller, for the operation was taken out. Called with its watch locked.
+    fn take_waiters(&self, op: &K::Op) -> K::Waiters;
+
+    /// Tells that the operation was taken out before it was complete.
+    fn tell_taken_out(&self, home: &K::Home, op: &K::Op, waiters: K::Waiters);
 
     /// Has the operation checked again a little later, from the timer's executor, by [`Purgatory::check_again`] with one
     /// try more. No bound of the timer refuses that.
     fn check_later(&self, purgatory: &Arc<Purgatory<K>>, op: &K::Op, tries: u32) -> Result<(), Self::Error>;
+
+    /// The number of the process that this call is made in.
+    fn process(&self) -> u32;
 
     /// Whether this is still the process that the operations belong to; not in a child that a method forked.
     fn is_here(&self) -> bool;
@@ -91,6 +121,17 @@ pub(crate) trait Host<K: Kind> {
 
     /// Ends what was kept, in order.
     fn end_deferred(&self);
+
+    /// What makes a check that was asked for, whatever its purgatory is.
+    type Check;
+
+    fn check_of(&self, purgatory: &Arc<Purgatory<K>>, list: ListName) -> Self::Check;
+
+    /// How many operations it completed.
+    fn make(&self, check: &Self::Check, rounds: &mut Rounds) -> usize;
+
+    /// The checks that this thread was asked for.
+    fn asked<T>(&self, f: impl FnOnce(&mut Asked<Self::Check>) -> T) -> T;
 
     /// Tells of an error that the caller will not see.
     fn report(&self, home: &K::Home, op: &K::Op, error: Self::Error);

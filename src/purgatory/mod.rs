@@ -2,12 +2,13 @@
 //!
 //! After Kafka's `DelayedOperationPurgatory`. `README.md` in this folder has the protocol: who may hold what, why no event
 //! is lost and nothing deadlocks. `operation` is what the protocol keeps in each of them, `watchers` who waits on a key,
-//! `here` what this thread is in the middle of. On these stand the three things that happen to an operation: `watching`,
+//! `here` what this thread is in the middle of, `asked` the checks that it puts off meanwhile. On these stand the three things that happen to an operation: `watching`,
 //! `checking` and `leaving`. `kind` is what all that needs of its side; `side` is
 //! that of Rust programs, which see `native`.
 
 #![forbid(unsafe_code)]
 
+mod asked;
 mod checking;
 mod here;
 mod kind;
@@ -20,29 +21,37 @@ mod watching;
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering}; // a model needs no switch of threads at a counter
 
+pub(crate) use asked::{Asked, Rounds};
 pub(crate) use checking::{PutOff, put_off_for};
-pub(crate) use kind::{Armed, Attempt, Cause, Host, Kind};
+pub(crate) use kind::{Armed, Attempt, Cause, Disarmed, Host, Kind};
 pub(crate) use leaving::{cancel, expire, force_complete};
 #[cfg(feature = "python")]
 pub(crate) use leaving::{is_idle, sync_deadline};
 pub use native::{DelayedOperation, DelayedOperationPurgatory, Operation, PurgatoryStats};
 pub(crate) use operation::Life;
 
-pub(crate) use watchers::Few;
 use watchers::Watchers;
 #[cfg(feature = "python")]
 pub(crate) use watchers::shrink;
+pub(crate) use watchers::{Few, ListName};
+#[cfg(feature = "python")]
+pub(crate) use watching::Watched;
 
 /// How often at most a thread gives way before it tries a marked operation again.
 pub(crate) const MOST_YIELDS: u32 = 100;
+
+/// How often a thread tries a marked operation again: the try after that takes no marks.
+const MOST_ROUNDS: u32 = if cfg!(tickwheel_model) { 2 } else { 8 };
+
+/// How often a thread gives way to one that makes its last try, before the check is put off.
+const MOST_WAITS: u32 = if cfg!(tickwheel_model) { 2 } else { 16 };
 
 /// A purgatory, whichever side it is used from.
 pub(crate) struct Purgatory<K: Kind> {
     pub(crate) home: K::Home,
     watchers: Watchers<K>,
     counters: Counters,
-    /// Nobody can check a key any more.
-    #[cfg(feature = "python")]
+    /// No key can be checked any more.
     is_abandoned: std::sync::atomic::AtomicBool,
 }
 
@@ -98,7 +107,6 @@ impl<K: Kind> Purgatory<K> {
             home,
             watchers: Watchers::new(),
             counters: Counters::default(),
-            #[cfg(feature = "python")]
             is_abandoned: std::sync::atomic::AtomicBool::new(false),
         }
     }

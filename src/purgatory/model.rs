@@ -17,7 +17,7 @@ use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use super::{Armed, Attempt, Cause, Few, Host, Kind, Life, Purgatory, PutOff};
+use super::{Armed, Asked, Attempt, Cause, Disarmed, Few, Host, Kind, Life, ListName, Purgatory, PutOff, Rounds};
 use crate::model::count;
 use crate::sync::{self, Mutex, MutexGuard, ThreadId, thread_local, yield_now};
 
@@ -149,6 +149,8 @@ impl Kind for Model {
     const SHARDS: usize = 2;
     type Op = Op;
     type Deadline = ();
+    type Remains = ();
+    type Waiters = ();
     type Home = Home;
 
     fn life(op: &Op) -> &Life<Self> {
@@ -160,6 +162,7 @@ struct Side;
 
 thread_local! {
     static DEFERRED: RefCell<VecDeque<(Op, Cause)>> = const { RefCell::new(VecDeque::new()) };
+    static ASKED: RefCell<Asked<(Pool, ListName)>> = const { RefCell::new(Asked::new()) };
     /// What happens while this thread gives way.
     static MEANWHILE: RefCell<Option<Box<dyn Fn()>>> = const { RefCell::new(None) };
 }
@@ -189,15 +192,30 @@ impl Host<Model> for Side {
         Ok(Armed { deadline: Some(()), now_us: 0 })
     }
 
-    fn disarm(&self, home: &Home, op: &Op, (): &()) -> bool {
+    fn deadline(&self, _op: &Op) -> Option<()> {
+        None
+    }
+
+    fn disarm(&self, op: &Op, home: Option<&Home>, deadline: Option<&()>) -> Disarmed<()> {
+        let (Some(home), Some(())) = (home, deadline) else { return Disarmed::WasNot };
         let mut armed = home.armed.lock();
         let found = armed.iter().position(|other| Arc::ptr_eq(&other.0, &op.0));
-        found.map(|index| armed.swap_remove(index)).is_some()
+        found.map(|index| drop(armed.swap_remove(index))).map_or(Disarmed::Expires, Disarmed::WasOn)
     }
+
+    fn begins(&self, _op: &Op) {}
+
+    fn take_waiters(&self, _op: &Op) {}
+
+    fn tell_taken_out(&self, _home: &Home, _op: &Op, (): ()) {}
 
     fn check_later(&self, purgatory: &Pool, op: &Op, tries: u32) -> Result<(), ()> {
         purgatory.home.put_off.lock().push_back(PutOff::new(op.clone(), tries));
         Ok(())
+    }
+
+    fn process(&self) -> u32 {
+        0
     }
 
     fn is_here(&self) -> bool {
@@ -226,6 +244,20 @@ impl Host<Model> for Side {
         }
     }
 
+    type Check = (Pool, ListName);
+
+    fn check_of(&self, purgatory: &Pool, list: ListName) -> Self::Check {
+        (Arc::clone(purgatory), list)
+    }
+
+    fn make(&self, (purgatory, list): &Self::Check, rounds: &mut Rounds) -> usize {
+        purgatory.pass(self, *list, rounds)
+    }
+
+    fn asked<T>(&self, f: impl FnOnce(&mut Asked<Self::Check>) -> T) -> T {
+        ASKED.with(|asked| f(&mut asked.borrow_mut()))
+    }
+
     fn report(&self, _home: &Home, _op: &Op, _error: ()) {}
 
     fn now_us(&self, _home: &Home) -> u64 {
@@ -240,7 +272,7 @@ fn purgatory() -> Pool {
 /// Whether this call completed it; `None` where the purgatory lets nobody in.
 fn watch(purgatory: &Pool, op: &Op, keys: &[u8]) -> Option<bool> {
     let keys: Few<u8> = keys.iter().copied().collect();
-    purgatory.try_complete_else_watch(&Side, op, keys).ok()
+    purgatory.try_complete_else_watch(&Side, op, keys).ok().map(|watched| watched.is_won)
 }
 
 /// The deadlines of all that is armed pass: the timer lets go of them, one by one, then expires each.
@@ -248,7 +280,7 @@ fn fire(purgatory: &Pool) {
     loop {
         let next = purgatory.home.armed.lock().pop();
         let Some(op) = next else { return };
-        super::expire(&Side, &op);
+        super::expire(&Side, &op, true);
     }
 }
 

@@ -188,7 +188,8 @@ impl<O: DelayedOperation> DelayedOperationPurgatory<O> {
             let mut is_new = is_new.into_iter();
             keys.retain(|_| is_new.next() == Some(true));
         }
-        self.0.try_complete_else_watch(&Rust, operation, keys).map_err(|refused| match refused {
+        let watched = self.0.try_complete_else_watch(&Rust, operation, keys);
+        watched.map(|watched| watched.is_won).map_err(|refused| match refused {
             Refused::Waiting => Error::invalid("the operation waits in a purgatory already: make one for each wait"),
             Refused::Closed => Error::Closed,
             Refused::Failed(Failure::Timer(error)) => error,
@@ -197,6 +198,9 @@ impl<O: DelayedOperation> DelayedOperationPurgatory<O> {
     }
 
     /// Tries every operation that watches the key; returns how many this call completed (P3). An unknown key is 0.
+    ///
+    /// Inside a `try_complete` it returns 0: the check is made by the outermost call of this thread, when its own tries
+    /// have returned, and is over before that returns.
     pub fn check_and_complete(&self, key: &O::Key) -> usize {
         self.0.check_and_complete(&Rust, key)
     }
@@ -216,7 +220,8 @@ impl<O: DelayedOperation> DelayedOperationPurgatory<O> {
     /// Operations on the timer (P4).
     #[must_use]
     pub fn num_delayed(&self) -> usize {
-        self.0.delayed()
+        // A timer that was shut down has let go of all deadlines.
+        if self.0.home.timer.is_closed() && self.0.home.timer.is_empty() { 0 } else { self.0.delayed() }
     }
 
     /// The counters.
@@ -225,7 +230,7 @@ impl<O: DelayedOperation> DelayedOperationPurgatory<O> {
         let counts = self.0.counts(&Rust);
         PurgatoryStats {
             waiting: counts.waiting,
-            delayed: counts.delayed,
+            delayed: self.num_delayed(),
             watched: counts.watched,
             keys: counts.keys,
             completed: counts.completed,
@@ -246,9 +251,10 @@ impl<O: DelayedOperation> DelayedOperationPurgatory<O> {
 /// Nobody can check a key any more. Operations with a deadline still wait for that; without a timer nothing can come.
 impl<O: DelayedOperation> Drop for DelayedOperationPurgatory<O> {
     fn drop(&mut self) {
-        if !self.0.home.timer_enabled || self.0.home.timer.is_closed() {
+        if self.0.home.timer.is_closed() {
             self.0.close(&Rust);
         }
+        self.0.abandon(&Rust);
     }
 }
 

@@ -20,6 +20,18 @@ const IDLE: u8 = 0;
 const BUSY: u8 = 1;
 /// Busy, and there was a further event: the thread that holds it tries once more.
 const MARKED: u8 = 2;
+/// Busy, and takes no more marks: the thread that holds it has tried so often that it leaves after this try.
+const LAST: u8 = 3;
+
+/// What came of an attempt to hold an operation for trying.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Hold {
+    Held,
+    /// The thread that holds it tries once more.
+    Marked,
+    /// The thread that holds it does not try once more, but leaves soon.
+    Last,
+}
 
 /// What the protocol keeps in every operation.
 pub(crate) struct Life<K: Kind> {
@@ -100,22 +112,35 @@ impl<K: Kind> Life<K> {
         self.is_put_off.swap(false, Ordering::AcqRel);
     }
 
-    /// Holds it for trying; or leaves a mark for the thread that does, and returns `false`.
-    pub(super) fn hold_or_mark(&self) -> bool {
+    /// Holds it for trying; or leaves a mark for the thread that does.
+    pub(super) fn hold_or_mark(&self) -> Hold {
+        self.hold_or(|now| now != LAST)
+    }
+
+    /// As [`Self::hold_or_mark`], also where the thread that holds it should have left.
+    pub(super) fn hold_or_mark_the_last(&self) -> Hold {
+        self.hold_or(|_| true)
+    }
+
+    fn hold_or(&self, may_mark: impl Fn(u8) -> bool) -> Hold {
         let mut now = self.trying.load(Ordering::Relaxed);
         loop {
+            if now != IDLE && !may_mark(now) {
+                return Hold::Last; // this thread leaves nothing behind, so it needs no order here
+            }
             // A mark on a mark is written too: the holder must see what this thread did before it.
             let next = if now == IDLE { BUSY } else { MARKED };
             match self.trying.compare_exchange(now, next, Ordering::AcqRel, Ordering::Relaxed) {
-                Ok(_) => return now == IDLE,
+                Ok(_) => return if now == IDLE { Hold::Held } else { Hold::Marked },
                 Err(found) => now = found,
             }
         }
     }
 
     /// Lets it go, unless it was marked.
-    pub(super) fn let_go(&self) -> bool {
-        self.trying.compare_exchange(BUSY, IDLE, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    pub(super) fn let_go(&self, is_last: bool) -> bool {
+        let own = if is_last { LAST } else { BUSY };
+        self.trying.compare_exchange(own, IDLE, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
     /// Marks what this thread holds.
@@ -123,9 +148,9 @@ impl<K: Kind> Life<K> {
         self.trying.swap(MARKED, Ordering::AcqRel);
     }
 
-    /// Takes the mark away, right before it is tried once more.
-    pub(super) fn unmark(&self) {
-        self.trying.swap(BUSY, Ordering::AcqRel);
+    /// Takes the mark away, right before it is tried once more; with `is_last`, for the last time.
+    pub(super) fn unmark(&self, is_last: bool) {
+        self.trying.swap(if is_last { LAST } else { BUSY }, Ordering::AcqRel);
     }
 }
 
@@ -139,11 +164,26 @@ impl<K: Kind> Watch<K> {
         self.purgatory.as_ref().is_some_and(|own| std::ptr::eq(Arc::as_ptr(own), purgatory))
     }
 
+    /// What the operation's deadline is from now on. The only place that counts deadlines, so none counts twice.
+    pub(super) fn set_deadline(&mut self, deadline: Option<K::Deadline>) -> Option<K::Deadline> {
+        let earlier = std::mem::replace(&mut self.deadline, deadline);
+        if let Some(purgatory) = &self.purgatory {
+            let delayed = &purgatory.counters.delayed;
+            match (earlier.is_some(), self.deadline.is_some()) {
+                (false, true) => _ = delayed.fetch_add(1, Ordering::Relaxed),
+                (true, false) => _ = delayed.fetch_sub(1, Ordering::Relaxed),
+                _ => {}
+            }
+        }
+        earlier
+    }
+
     /// Leaves it waiting nowhere; what it held is for the caller to undo, without the lock.
     pub(super) fn take(&mut self) -> Option<Left<K>> {
+        let deadline = self.set_deadline(None);
         let purgatory = self.purgatory.take()?;
         let places = std::mem::take(&mut self.places);
-        Some(Left { purgatory, places, deadline: self.deadline.take(), since_us: self.since_us })
+        Some(Left { purgatory, places, deadline, since_us: self.since_us })
     }
 }
 

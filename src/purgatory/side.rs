@@ -8,7 +8,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use super::native::{DelayedOperation, Inner, Operation};
-use super::{Armed, Attempt, Cause, Host, Kind, Life, MOST_YIELDS, Purgatory, PutOff, expire, put_off_for};
+use super::{
+    Armed, Asked, Attempt, Cause, Disarmed, Host, Kind, Life, ListName, MOST_YIELDS, Purgatory, PutOff, Rounds,
+};
+use super::{expire, put_off_for};
 use crate::error::Error;
 use crate::panics;
 use crate::state::Room;
@@ -38,6 +41,8 @@ impl<O: DelayedOperation> Kind for Native<O> {
     const SHARDS: usize = 64;
     type Op = Operation<O>;
     type Deadline = Handle;
+    type Remains = ();
+    type Waiters = ();
     type Home = Home;
 
     fn life(op: &Operation<O>) -> &Life<Self> {
@@ -68,8 +73,20 @@ impl<O: DelayedOperation> Ends for Inner<O> {
     }
 }
 
+/// A pass along a list, whatever its operations are.
+pub(super) trait Pass {
+    fn pass(&self, rounds: &mut Rounds) -> usize;
+}
+
+impl<O: DelayedOperation> Pass for (Arc<Purgatory<Native<O>>>, ListName) {
+    fn pass(&self, rounds: &mut Rounds) -> usize {
+        self.0.pass(&Rust, self.1, rounds)
+    }
+}
+
 thread_local! {
     static DEFERRED: RefCell<VecDeque<(Arc<dyn Ends>, Cause)>> = const { RefCell::new(VecDeque::new()) };
+    static ASKED: RefCell<Asked<Box<dyn Pass>>> = const { RefCell::new(Asked::new()) };
 }
 
 impl<O: DelayedOperation> Host<Native<O>> for Rust {
@@ -104,22 +121,41 @@ impl<O: DelayedOperation> Host<Native<O>> for Rust {
         }
         let expired = op.clone();
         let expire = move || {
-            expire(&Rust, &expired);
+            expire(&Rust, &expired, true);
         };
         let added = home.timer.add(op.0.delay, Box::new(expire), Room::IfAny);
         added.map(|(handle, now_us)| Armed { deadline: Some(handle), now_us }).map_err(Failure::Timer)
     }
 
-    fn disarm(&self, home: &Home, _op: &Operation<O>, deadline: &Handle) -> bool {
-        // A timer that was shut down has let go of its tasks: no expiry comes any more.
-        home.timer.cancel(*deadline) || home.timer.is_closed()
+    /// An operation of Rust has no way onto a timer but its purgatory.
+    fn deadline(&self, _op: &Operation<O>) -> Option<Handle> {
+        None
     }
+
+    fn disarm(&self, _op: &Operation<O>, home: Option<&Home>, deadline: Option<&Handle>) -> Disarmed<()> {
+        match (home, deadline) {
+            // A timer that was shut down has let go of its tasks: no expiry comes any more.
+            (Some(home), Some(handle)) if home.timer.cancel(*handle) || home.timer.is_closed() => Disarmed::WasOn(()),
+            (Some(_), Some(_)) => Disarmed::Expires,
+            _ => Disarmed::WasNot,
+        }
+    }
+
+    fn begins(&self, _op: &Operation<O>) {}
+
+    fn take_waiters(&self, _op: &Operation<O>) {}
+
+    fn tell_taken_out(&self, _home: &Home, _op: &Operation<O>, (): ()) {}
 
     fn check_later(&self, purgatory: &Arc<Purgatory<Native<O>>>, op: &Operation<O>, tries: u32) -> Result<(), Failure> {
         let (later, put_off) = (Arc::clone(purgatory), PutOff::new(op.clone(), tries));
         let check = move || later.check_again(&Rust, &put_off);
         let delay = put_off_for(tries);
         purgatory.home.timer.add(delay, Box::new(check), Room::Always).map(drop).map_err(Failure::Timer)
+    }
+
+    fn process(&self) -> u32 {
+        0
     }
 
     fn is_here(&self) -> bool {
@@ -143,6 +179,20 @@ impl<O: DelayedOperation> Host<Native<O>> for Rust {
         while let Some((ends, cause)) = DEFERRED.with(|deferred| deferred.borrow_mut().pop_front()) {
             ends.end(cause);
         }
+    }
+
+    type Check = Box<dyn Pass>;
+
+    fn check_of(&self, purgatory: &Arc<Purgatory<Native<O>>>, list: ListName) -> Box<dyn Pass> {
+        Box::new((Arc::clone(purgatory), list))
+    }
+
+    fn make(&self, check: &Box<dyn Pass>, rounds: &mut Rounds) -> usize {
+        check.pass(rounds)
+    }
+
+    fn asked<T>(&self, f: impl FnOnce(&mut Asked<Box<dyn Pass>>) -> T) -> T {
+        ASKED.with(|asked| f(&mut asked.borrow_mut()))
     }
 
     /// The panic hook has told of it; the payload's destructor is foreign code.

@@ -48,7 +48,7 @@ struct Shard<K: Kind> {
 }
 
 /// The operations that wait on a key.
-struct List<K: Kind> {
+pub(crate) struct List<K: Kind> {
     key: K::Key,
     hash: u64,
     /// The number of its first place, which no other list ever has.
@@ -57,25 +57,36 @@ struct List<K: Kind> {
 }
 
 /// Most keys have one.
-enum Waiting<Op> {
+pub(crate) enum Waiting<Op> {
     One(u64, Op),
     Many(BTreeMap<u64, Op>),
 }
 
-enum Taken<K: Kind> {
+/// What was taken off a list.
+pub(crate) enum Taken<K: Kind> {
     Op(K::Op),
     List(List<K>),
 }
 
-/// How far a walk along a key's list has come.
-#[derive(Debug, Default)]
+/// A list, by the number that no other list ever has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct ListName {
+    /// Of the key.
+    hash: u64,
+    id: u64,
+}
+
+/// How far a walk along a list has come.
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Walk {
+    pub(super) list: ListName,
     from: u64,
     /// What came after the walk began does not belong to it.
-    until: Option<u64>,
-    /// The list, by number, that the last step was on.
-    pub(super) list: Option<u64>,
+    until: u64,
 }
+
+/// The next operations of a walk, with their places, and whether there may be more.
+pub(crate) type Step<K> = (Few<(Place, <K as Kind>::Op)>, bool);
 
 impl<K: Kind> Watchers<K> {
     pub(crate) fn new() -> Self {
@@ -121,38 +132,51 @@ impl<K: Kind> Watchers<K> {
         (Some(Place { hash, list: id, number }), spare)
     }
 
-    /// Takes an operation off a list, and the list away with the last. O(log n) in its length.
-    pub(crate) fn remove<H: Host<K>>(&self, host: &H, place: Place) {
-        let mut shard = host.lock(self.shard(place.hash));
-        let removed = shard.take(place);
-        drop(shard);
-        drop(removed); // after the lock: destructors are foreign code
+    /// Takes an operation off a list, and the list away with the last. O(log n) in its length. What was taken off is for
+    /// the caller to drop, without a lock: destructors are foreign code.
+    #[must_use]
+    pub(crate) fn remove<H: Host<K>>(&self, host: &H, place: Place) -> Option<Taken<K>> {
+        host.lock(self.shard(place.hash)).take(place)
     }
 
-    /// The next operations on a key's list, at most [`STEP`], with their places there, and whether there may be more.
-    pub(crate) fn walk<H: Host<K>>(
-        &self,
-        host: &H,
-        hash: u64,
-        key: &K::Key,
-        walk: &mut Walk,
-    ) -> (Few<(Place, K::Op)>, bool) {
+    /// The key's list, if it has one.
+    pub(crate) fn find<H: Host<K>>(&self, host: &H, key: &K::Key) -> Option<ListName> {
+        let hash = self.hash(key);
         let shard = host.lock(self.shard(hash));
-        let until = *walk.until.get_or_insert(shard.next);
-        let Some(list) = shard.lists.find(hash, |list| list.key == *key) else { return (Few::new(), false) };
-        walk.list = Some(list.id);
-        let share = |number: &u64, op: &K::Op| (Place { hash, list: list.id, number: *number }, host.share(op));
-        match &list.waiting {
-            Waiting::One(number, op) if (walk.from..until).contains(number) => (smallvec![share(number, op)], false),
-            Waiting::One(..) => (Few::new(), false),
-            Waiting::Many(waiting) => {
-                let range = waiting.range(walk.from..until).take(STEP);
-                let step: Few<_> = range.map(|(number, op)| share(number, op)).collect();
-                walk.from = step.last().map_or(until, |(place, _)| place.number + 1);
-                let more = step.len() == STEP;
-                (step, more)
-            }
+        shard.lists.find(hash, |list| list.key == *key).map(|list| ListName { hash, id: list.id })
+    }
+
+    /// Begins a walk along the key's list, with its first step.
+    pub(crate) fn walk<H: Host<K>>(&self, host: &H, key: &K::Key) -> Option<(Walk, Step<K>)> {
+        let hash = self.hash(key);
+        let shard = host.lock(self.shard(hash));
+        let list = shard.lists.find(hash, |list| list.key == *key)?;
+        Some(shard.walk(host, list))
+    }
+
+    /// As [`Self::walk`]; the list may be gone.
+    pub(crate) fn walk_again<H: Host<K>>(&self, host: &H, name: ListName) -> Option<(Walk, Step<K>)> {
+        let shard = host.lock(self.shard(name.hash));
+        Some(shard.walk(host, shard.list(name)?))
+    }
+
+    /// The next operations of a walk, at most [`STEP`].
+    pub(crate) fn step<H: Host<K>>(&self, host: &H, walk: &mut Walk) -> Step<K> {
+        let shard = host.lock(self.shard(walk.list.hash));
+        shard.list(walk.list).map_or_else(|| (Few::new(), false), |list| list.step(host, walk))
+    }
+
+    /// Takes nothing in any more, and forgets all that wait; each of them, once for each of its places.
+    pub(crate) fn clear<H: Host<K>>(&self, host: &H) -> Vec<K::Op> {
+        let waiting = self.close(host);
+        for shard in &self.shards {
+            let mut shard = host.lock(shard);
+            shard.places = 0;
+            let lists = std::mem::take(&mut shard.lists);
+            drop(shard);
+            drop(lists); // after the lock: destructors are foreign code
         }
+        waiting
     }
 
     /// Takes nobody in any more; all that wait, once for each of their places.
@@ -189,6 +213,16 @@ impl<K: Kind> Shard<K> {
         Self { lists: HashTable::new(), next: 0, places: 0, is_closed: false }
     }
 
+    fn list(&self, name: ListName) -> Option<&List<K>> {
+        self.lists.find(name.hash, |list| list.id == name.id)
+    }
+
+    fn walk<H: Host<K>>(&self, host: &H, list: &List<K>) -> (Walk, Step<K>) {
+        let mut walk = Walk { list: ListName { hash: list.hash, id: list.id }, from: 0, until: self.next };
+        let step = list.step(host, &mut walk);
+        (walk, step)
+    }
+
     /// Takes an operation off its list, and the list away with the last: for the caller to drop.
     fn take(&mut self, place: Place) -> Option<Taken<K>> {
         let mut found = self.lists.find_entry(place.hash, |list| list.id == place.list).ok()?;
@@ -201,6 +235,26 @@ impl<K: Kind> Shard<K> {
         let (list, _) = found.remove();
         shrink(&mut self.lists, |list| list.hash);
         Some(Taken::List(list))
+    }
+}
+
+impl<K: Kind> List<K> {
+    /// The next operations of a walk along it, at most [`STEP`].
+    fn step<H: Host<K>>(&self, host: &H, walk: &mut Walk) -> Step<K> {
+        let place = |number: u64| Place { hash: self.hash, list: self.id, number };
+        match &self.waiting {
+            Waiting::One(number, op) if (walk.from..walk.until).contains(number) => {
+                (smallvec![(place(*number), host.share(op))], false)
+            }
+            Waiting::One(..) => (Few::new(), false),
+            Waiting::Many(waiting) => {
+                let range = waiting.range(walk.from..walk.until).take(STEP);
+                let step: Few<_> = range.map(|(number, op)| (place(*number), host.share(op))).collect();
+                walk.from = step.last().map_or(walk.until, |(place, _)| place.number + 1);
+                let more = step.len() == STEP;
+                (step, more)
+            }
+        }
     }
 }
 

@@ -3,23 +3,22 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::leaving::take_out;
 use super::operation::Watch;
 use super::{Few, Host, Kind, Purgatory, Refused, here};
 
 impl<K: Kind> Purgatory<K> {
-    /// Tries once; watches under every key; tries once more; puts it on the timer (P2). `true` if this call completed it.
+    /// Tries once; watches under every key; tries once more; puts it on the timer (P2).
     pub(crate) fn try_complete_else_watch<H: Host<K>>(
         self: &Arc<Self>,
         host: &H,
         op: &K::Op,
         keys: Few<K::Key>,
-    ) -> Result<bool, Refused<H::Error>> {
-        let Some(number) = self.begin(host, op)? else { return Ok(false) };
+    ) -> Result<Watched, Refused<H::Error>> {
+        let Some(number) = self.begin(host, op)? else { return Ok(Watched::BEFORE) };
         let unfinished = Unfinished { purgatory: self, host, op, number };
-        let watched = self.watch(host, op, number, keys)?;
+        let is_won = self.watch(host, op, number, keys)?;
         std::mem::forget(unfinished);
-        Ok(watched)
+        Ok(Watched { is_won, number: Some(number) })
     }
 
     /// The rest of it. Where it fails, the caller takes the operation out again.
@@ -56,8 +55,9 @@ impl<K: Kind> Purgatory<K> {
         let mut watch = host.lock(&life.watch);
         if is_mine(&watch) {
             let armed = host.arm(&self.home, op).map_err(Refused::Failed)?;
-            (watch.deadline, watch.since_us) = (armed.deadline, armed.now_us);
-            self.counters.delayed.fetch_add(usize::from(watch.deadline.is_some()), Ordering::Relaxed);
+            // It may have had one already.
+            watch.set_deadline(armed.deadline);
+            watch.since_us = armed.now_us;
         }
         Ok(false)
     }
@@ -78,7 +78,11 @@ impl<K: Kind> Purgatory<K> {
         watch.since_us = u64::MAX; // until it has been tried twice it has not waited
         // A check that was put off elsewhere may have been lost with the timer there.
         life.is_put_off.swap(false, Ordering::AcqRel);
+        // One that is on a timer already has a deadline, which is this purgatory's from now on.
+        let deadline = host.deadline(op);
+        watch.set_deadline(deadline);
         life.reopen();
+        host.begins(op);
         Ok(Some(watch.number))
     }
 
@@ -89,20 +93,22 @@ impl<K: Kind> Purgatory<K> {
             K::life(op).mark();
             return Ok(false);
         }
-        let checked = self.check(host, op, 0);
+        let checked = self.check_one(host, op, 0);
         checked.failure.map_or(Ok(checked.is_won), |error| Err(Refused::Failed(error)))
     }
+}
 
-    /// Undoes a watching call that failed.
-    fn withdraw<H: Host<K>>(self: &Arc<Self>, host: &H, op: &K::Op, number: u64) {
-        let life = K::life(op);
-        let mut watch = host.lock(&life.watch);
-        // Whoever completed it meanwhile takes it out.
-        let is_mine = watch.is(self, number) && life.withdraw();
-        let left = if is_mine { watch.take() } else { None };
-        drop(watch);
-        take_out(host, op, left);
-    }
+/// What came of a watching call.
+pub(crate) struct Watched {
+    /// This call completed the operation.
+    pub(crate) is_won: bool,
+    /// Which arrival of the purgatory it was; `None` if the operation was complete before.
+    #[cfg_attr(not(feature = "python"), expect(dead_code, reason = "a wait from Python is cancelled by it"))]
+    pub(crate) number: Option<u64>,
+}
+
+impl Watched {
+    const BEFORE: Self = Self { is_won: false, number: None };
 }
 
 /// A watching call on its way. Dropped before its end, by an error or a panic, it takes the operation out again.
@@ -116,7 +122,7 @@ struct Unfinished<'a, K: Kind, H: Host<K>> {
 impl<K: Kind, H: Host<K>> Drop for Unfinished<'_, K, H> {
     fn drop(&mut self) {
         if self.host.is_here() {
-            self.purgatory.withdraw(self.host, self.op, self.number);
+            self.purgatory.cancel_arrival(self.host, self.op, self.number);
         }
     }
 }

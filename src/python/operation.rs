@@ -51,7 +51,8 @@ pub(super) struct DelayedOperation {
 
 #[derive(Default)]
 struct Content {
-    /// Whom to tell how it ended: `True` in time, `False` expired, `None` taken out.
+    /// What to call with how its wait ends: `True` in time, `False` expired, `None` taken out. Until it is complete they are
+    /// those of one wait: they come and go under the lock of its watch, with the wait.
     #[expect(clippy::box_collection, reason = "most operations have none: 8 bytes in each, not 24")]
     waiters: Option<Box<Vec<Py<PyAny>>>>,
     /// How it ended, once all has been told.
@@ -153,39 +154,18 @@ impl DelayedOperation {
     /// Take it off its timer and off every key; `True` exactly when the purgatory will neither complete nor expire
     /// it.
     ///
-    /// It may be completed by hand then, or be watched again. Errors: `TimerForked`.
+    /// It may be completed by hand then, watched again, or added to a timer. Errors: `TimerForked`.
     fn cancel(slf: &Bound<'_, Self>) -> PyResult<bool> {
         let (py, this) = (slf.py(), slf.get());
         this.check_process(py)?;
-        if purgatory::cancel(&Side::new(py), slf.as_unbound()) {
-            return this.tell_cancelled(py).map(|()| true);
-        }
-        // One that waits in no purgatory may have been added to a timer by itself.
-        Ok(!this.life.is_completed() && slf.as_super().get().take_off(py)?)
+        let side = Side::new(py);
+        let is_out = purgatory::cancel(&side, slf.as_unbound());
+        side.over(is_out)
     }
 
     /// Called when its time has run out. Not to be overridden.
     fn run(slf: &Bound<'_, Self>) -> PyResult<()> {
-        expire(slf.as_any(), true)
-    }
-
-    /// Has `waiter` called with how it ends: `True` in time, `False` expired, `None` taken out; at once if it has
-    /// ended, or waits nowhere.
-    fn _when_ended(slf: &Bound<'_, Self>, waiter: &Bound<'_, PyAny>) -> PyResult<()> {
-        let (py, this) = (slf.py(), slf.get());
-        this.check_process(py)?;
-        let ended = this.content.with(py, |content| {
-            if content.ended.is_none() {
-                content.waiters.get_or_insert_default().push(waiter.clone().unbind());
-            }
-            content.ended
-        });
-        match ended {
-            Some(cause) => waiter.call1((cause == Cause::Event,)).map(drop),
-            // Whoever takes it out after this tells the waiter.
-            None if purgatory::is_idle(&Side::new(py), slf.as_unbound()) => this.tell_cancelled(py),
-            None => Ok(()),
-        }
+        expire(slf.as_any(), true, false)
     }
 
     fn __reduce__(&self) -> PyResult<()> {
@@ -237,13 +217,21 @@ impl DelayedOperation {
         })
     }
 
-    pub(super) fn take_waiters(&self, py: Python<'_>) -> Vec<Py<PyAny>> {
-        self.content.with(py, Content::take_waiters)
+    pub(super) fn add_waiter(&self, py: Python<'_>, waiter: Py<PyAny>) {
+        self.content.with(py, |content| content.waiters.get_or_insert_default().push(waiter));
     }
 
-    /// It was taken out of its purgatory.
-    pub(super) fn tell_cancelled(&self, py: Python<'_>) -> PyResult<()> {
-        self.take_waiters(py).into_iter().try_for_each(|waiter| waiter.call1(py, (py.None(),)).map(drop))
+    /// What waits for one that is complete: if all has been told, how it ended.
+    pub(super) fn ended_or_waits(&self, py: Python<'_>, waiter: &Bound<'_, PyAny>) -> Option<Cause> {
+        let ended = self.content.with(py, |content| content.ended);
+        if ended.is_none() {
+            self.add_waiter(py, waiter.clone().unbind());
+        }
+        ended
+    }
+
+    pub(super) fn take_waiters(&self, py: Python<'_>) -> Vec<Py<PyAny>> {
+        self.content.with(py, Content::take_waiters)
     }
 
     pub(super) fn check_process(&self, py: Python<'_>) -> PyResult<()> {
@@ -252,11 +240,13 @@ impl DelayedOperation {
 }
 
 /// The operation's time has run out. With `propagate`, `KeyboardInterrupt` and `SystemExit` go to the caller.
-pub(super) fn expire(task: &Bound<'_, PyAny>, propagate: bool) -> PyResult<()> {
+///
+/// Straight from the claim, it was on the timer a moment ago: no cancel has overtaken that, since each takes it off first.
+pub(super) fn expire(task: &Bound<'_, PyAny>, propagate: bool, is_claimed: bool) -> PyResult<()> {
     let op = task.cast::<DelayedOperation>()?;
     op.get().check_process(op.py())?;
     let side = Side::of_timer(op.py(), propagate);
-    purgatory::expire(&side, op.as_unbound());
+    purgatory::expire(&side, op.as_unbound(), !is_claimed);
     // A method may have forked; then this is the child, and whoever drives the timer finds that out.
     if op.get().check_process(op.py()).is_ok() { side.over(()) } else { Ok(()) }
 }
@@ -264,7 +254,6 @@ pub(super) fn expire(task: &Bound<'_, PyAny>, propagate: bool) -> PyResult<()> {
 /// A task was put on its timer or taken off, and not by its purgatory.
 pub(super) fn sync_deadline(py: Python<'_>, task: &Bound<'_, PyAny>) {
     if let Ok(op) = task.cast::<DelayedOperation>() {
-        let now = || op.as_super().get().on(py).map(drop);
-        purgatory::sync_deadline(&Side::new(py), op.as_unbound(), now);
+        purgatory::sync_deadline(&Side::new(py), op.as_unbound());
     }
 }

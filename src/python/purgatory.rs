@@ -22,7 +22,7 @@ use super::shared::not_picklable;
 use super::side::{Core, Home, Side};
 use super::system::SystemTimer;
 use super::timer::Timer;
-use crate::purgatory::{self, Few, Refused};
+use crate::purgatory::{Cause, Few, Refused, Watched};
 
 /// So many keys are compared all with all; more are not.
 const MANY: usize = 16;
@@ -154,35 +154,41 @@ impl DelayedOperationPurgatory {
     /// then.
     #[pyo3(signature = (operation, keys))]
     fn try_complete_else_watch(&self, operation: &Bound<'_, PyAny>, keys: &Bound<'_, PyAny>) -> PyResult<bool> {
+        self.watch(&Side::new(operation.py()), operation, keys).map(|watched| watched.is_won)
+    }
+
+    /// As `try_complete_else_watch`; has `waiter` called with how this wait ends: `True` in time, `False` expired,
+    /// `None` taken out. Returns the number of the wait, for `_cancel_wait`; `None` if it was complete before.
+    fn _watch(
+        &self,
+        operation: &Bound<'_, PyAny>,
+        keys: &Bound<'_, PyAny>,
+        waiter: &Bound<'_, PyAny>,
+    ) -> PyResult<Option<u64>> {
+        let py = operation.py();
+        let watched = self.watch(&Side::with_waiter(py, waiter), operation, keys)?;
+        if watched.number.is_none()
+            && let Some(how) = operation.cast::<DelayedOperation>()?.get().ended_or_waits(py, waiter)
+        {
+            waiter.call1((how == Cause::Event,))?;
+        }
+        Ok(watched.number)
+    }
+
+    /// Take `operation` out, if it is still in the wait of that number; whether it was.
+    fn _cancel_wait(&self, operation: &Bound<'_, DelayedOperation>, number: u64) -> PyResult<bool> {
         let py = operation.py();
         let core = self.enter(py)?;
-        let operation = operation.cast::<DelayedOperation>().map_err(|_| {
-            let given = operation.get_type().name().map_or_else(|_| String::new(), |name| name.to_string());
-            PyTypeError::new_err(format!("operation must be a DelayedOperation, got {given}: subclass that"))
-        })?;
-        operation.get().check_process(py)?;
-        operation.as_super().get().delay(py)?;
-        let keys = core.home.hold(keys)?;
-        let Some(_call) = Call::enter(py) else { return Err(errors::exiting(py)) };
         let side = Side::new(py);
-        let watched = core.try_complete_else_watch(&side, operation.as_unbound(), keys);
-        if side.exits() && purgatory::cancel(&side, operation.as_unbound()) {
-            // Another operation's ending raised it; who gets an exception has nothing to cancel.
-            operation.get().tell_cancelled(py)?;
-        }
-        side.over(())?;
-        watched.map_err(|refused| match refused {
-            Refused::Waiting => PyValueError::new_err(
-                "this operation waits in a purgatory already: make a new one for each wait, or cancel() it first",
-            ),
-            Refused::Closed => errors::purgatory_closed(py, &core.home.name),
-            Refused::Failed(error) => error,
-        })
+        let is_out = core.cancel_arrival(&side, operation.as_unbound(), number);
+        side.over(is_out)
     }
 
     /// Try every operation that watches `key`; returns how many this call completed [P3]. An unknown key is 0.
     ///
-    /// What one raises goes to `on_error`, and the rest is tried all the same. O(operations under the key).
+    /// What one raises goes to `on_error`, and the rest is tried all the same. O(operations under the key). Inside a
+    /// `try_complete` it returns 0: the outermost call of this thread makes the check when its own tries have returned,
+    /// and before it returns itself.
     #[pyo3(signature = (key))]
     fn check_and_complete(&self, key: &Bound<'_, PyAny>) -> PyResult<usize> {
         let py = key.py();
@@ -202,7 +208,9 @@ impl DelayedOperationPurgatory {
         let py = key.py();
         let core = self.enter(py)?;
         let Some(key) = core.home.keys.find(key)? else { return Ok(PyList::empty(py)) };
-        listed(py, core.cancel_for_key(&Side::new(py), &key))
+        let side = Side::new(py);
+        let cancelled = core.cancel_for_key(&side, &key);
+        PyList::new(py, side.over(cancelled)?)
     }
 
     /// Watch `operation` and wait for it, from asyncio: `True` if it completed in time, `False` if it expired.
@@ -246,12 +254,14 @@ impl DelayedOperationPurgatory {
         if made.owns_timer {
             made.timer.bind(py).call_method1("shutdown", (timeout_ms,))?;
         }
-        let found = listed(py, core.close(&Side::new(py)))?;
+        let side = Side::new(py);
+        let found = core.close(&side);
         // What an earlier call found, or one that came in between, stays.
         let kept = self
             .unfinished
             .with(py, |unfinished| unfinished.get_or_insert_with(|| PyList::empty(py).unbind()).clone_ref(py));
-        found.iter().try_for_each(|operation| kept.bind(py).append(operation))?;
+        found.into_iter().try_for_each(|operation| kept.bind(py).append(operation))?;
+        side.over(())?; // what is kept is not lost by an exit
         Ok(kept.bind(py).get_slice(0, kept.bind(py).len()))
     }
 
@@ -343,6 +353,34 @@ impl DelayedOperationPurgatory {
         Ok(core)
     }
 
+    fn watch(&self, side: &Side<'_>, operation: &Bound<'_, PyAny>, keys: &Bound<'_, PyAny>) -> PyResult<Watched> {
+        let py = operation.py();
+        let core = self.enter(py)?;
+        let operation = operation.cast::<DelayedOperation>().map_err(|_| {
+            let given = operation.get_type().name().map_or_else(|_| String::new(), |name| name.to_string());
+            PyTypeError::new_err(format!("operation must be a DelayedOperation, got {given}: subclass that"))
+        })?;
+        operation.get().check_process(py)?;
+        operation.as_super().get().delay(py)?;
+        let keys = core.home.hold(keys)?;
+        let Some(_call) = Call::enter(py) else { return Err(errors::exiting(py)) };
+        let watched = core.try_complete_else_watch(side, operation.as_unbound(), keys);
+        if let Ok(Watched { number: Some(number), .. }) = watched
+            && side.exits()
+        {
+            // Another operation's ending raised it. A caller that gets an exception has nothing to cancel.
+            core.cancel_arrival(side, operation.as_unbound(), number);
+        }
+        side.check()?;
+        watched.map_err(|refused| match refused {
+            Refused::Waiting => PyValueError::new_err(
+                "this operation waits in a purgatory already: make a new one for each wait, or cancel() it first",
+            ),
+            Refused::Closed => errors::purgatory_closed(py, &core.home.name),
+            Refused::Failed(error) => error,
+        })
+    }
+
     /// A copy of what shutdown found waiting; `None` before it.
     fn unfinished_list<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyList>> {
         let list = self.unfinished.with(py, |list| list.as_ref().map(|list| list.clone_ref(py)))?.into_bound(py);
@@ -389,14 +427,6 @@ impl Home {
         }
         Ok(held)
     }
-}
-
-/// Operations that were taken out, whoever waits for them told.
-fn listed(py: Python<'_>, operations: Vec<Py<DelayedOperation>>) -> PyResult<Bound<'_, PyList>> {
-    // All of them before the first is called, which may watch one again.
-    let waiters: Vec<_> = operations.iter().flat_map(|operation| operation.get().take_waiters(py)).collect();
-    waiters.into_iter().try_for_each(|waiter| waiter.call1(py, (py.None(),)).map(drop))?;
-    PyList::new(py, operations)
 }
 
 /// No thread can check a key any more. Operations with a deadline still wait for that; without one, nothing can come.

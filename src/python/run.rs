@@ -296,7 +296,7 @@ fn call_task<'py>(task: &Bound<'py, PyAny>, propagate: bool, called: &mut Called
             contexts::call(called.context.as_ref(), callback.bind(py), args.as_ref().map(|args| args.bind(py)))
         }
         // Straight from the claim, with the GIL never let go in between: no cancel finds it off the timer and open.
-        Run::Expiry => operation::expire(task, propagate).map(|()| py.None().into_bound(py)),
+        Run::Expiry => operation::expire(task, propagate, true).map(|()| py.None().into_bound(py)),
         Run::Method if called.context.is_some() => {
             contexts::call(called.context.as_ref(), &task.getattr(intern!(py, "run"))?, None)
         }

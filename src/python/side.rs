@@ -22,8 +22,10 @@ use super::report::{self, Failure};
 use super::run;
 use super::share::Share;
 use super::shared::Shared;
-use super::task::TimerTask;
-use crate::purgatory::{self, Armed, Attempt, Cause, Host, Kind, Life, MOST_YIELDS, Purgatory, PutOff};
+use super::task::{Remains, TimerTask};
+use crate::purgatory::{
+    self, Armed, Asked, Attempt, Cause, Disarmed, Host, Kind, Life, ListName, MOST_YIELDS, Purgatory, PutOff, Rounds,
+};
 use crate::state::{Room, When};
 use crate::sync::{Mutex, MutexGuard, yield_now};
 
@@ -52,6 +54,8 @@ impl Kind for PyOperations {
     type Op = Py<DelayedOperation>;
     /// Where it is on the timer the task itself knows.
     type Deadline = ();
+    type Remains = Remains;
+    type Waiters = Vec<Py<PyAny>>;
     type Home = Home;
 
     fn life(op: &Py<DelayedOperation>) -> &Life<Self> {
@@ -68,8 +72,12 @@ impl OfProcess for Core {
 /// An ending that has to wait for the outermost try.
 type Deferred = (Py<DelayedOperation>, Cause, Option<Arc<Core>>);
 
+/// A check that was asked for inside a try.
+pub(super) type Check = (Arc<Core>, ListName);
+
 thread_local! {
     static DEFERRED: RefCell<VecDeque<Deferred>> = const { RefCell::new(VecDeque::new()) };
+    static ASKED: RefCell<Asked<Check>> = const { RefCell::new(Asked::new()) };
 }
 
 /// One call into the protocol.
@@ -79,8 +87,10 @@ pub(super) struct Side<'py> {
     epoch: u32,
     /// A `KeyboardInterrupt` or `SystemExit`, kept until the call is over, so that nothing is left half done.
     exit: RefCell<Option<PyErr>>,
-    /// Whether somebody gets it.
+    /// Whether the caller gets it.
     propagates: bool,
+    /// What a watching call is to tell of the end.
+    waiter: RefCell<Option<Py<PyAny>>>,
 }
 
 impl<'py> Side<'py> {
@@ -90,7 +100,23 @@ impl<'py> Side<'py> {
 
     /// Where a timer calls: not every one has somebody who would get an exit.
     pub(super) fn of_timer(py: Python<'py>, propagates: bool) -> Self {
-        Self { py, epoch: fork_epoch(), exit: RefCell::new(None), propagates }
+        Self { py, epoch: fork_epoch(), exit: RefCell::new(None), propagates, waiter: RefCell::new(None) }
+    }
+
+    /// For a watching call that has the waiter told how the wait ends.
+    pub(super) fn with_waiter(py: Python<'py>, waiter: &Bound<'py, PyAny>) -> Self {
+        let side = Self::new(py);
+        side.waiter.replace(Some(waiter.clone().unbind()));
+        side
+    }
+
+    /// Calls what waits for an operation.
+    fn tell_waiters(&self, home: Option<&Home>, op: &Py<DelayedOperation>, waiters: Vec<Py<PyAny>>, how: Option<bool>) {
+        for waiter in waiters {
+            if let Err(error) = waiter.call1(self.py, (how,)) {
+                self.tell(home, op, error);
+            }
+        }
     }
 
     pub(super) fn exits(&self) -> bool {
@@ -99,9 +125,14 @@ impl<'py> Side<'py> {
 
     /// The call's result, unless it is to be left by an exit.
     pub(super) fn over<T>(self, result: T) -> PyResult<T> {
-        match self.exit.into_inner() {
+        self.check().map(|()| result)
+    }
+
+    /// The call is over: whether it is to be left by an exit.
+    pub(super) fn check(&self) -> PyResult<()> {
+        match self.exit.take() {
             Some(exit) => Err(exit),
-            None if self.epoch == fork_epoch() => Ok(result),
+            None if self.epoch == fork_epoch() => Ok(()),
             // A method forked, and this is the child.
             None => Err(errors::operation_forked(self.py)),
         }
@@ -186,13 +217,17 @@ impl Host<PyOperations> for Side<'_> {
         attempt
     }
 
+    fn process(&self) -> u32 {
+        self.epoch
+    }
+
     fn is_here(&self) -> bool {
         self.epoch == fork_epoch()
     }
 
     fn arm(&self, home: &Home, op: &Py<DelayedOperation>) -> PyResult<Armed<PyOperations>> {
         if !home.timer_enabled {
-            return Ok(Armed { deadline: None, now_us: self.now_us(home) });
+            return Ok(Armed { deadline: self.deadline(op), now_us: self.now_us(home) });
         }
         let task = op.bind(self.py).as_super();
         let delay = task.get().delay(self.py)?;
@@ -200,11 +235,29 @@ impl Host<PyOperations> for Side<'_> {
         Ok(Armed { deadline: Some(()), now_us })
     }
 
-    fn disarm(&self, _home: &Home, op: &Py<DelayedOperation>, (): &()) -> bool {
-        // A claimed one is complete before anybody else gets the GIL (see `run`), so what is open is not being expired.
+    fn deadline(&self, op: &Py<DelayedOperation>) -> Option<()> {
+        op.bind(self.py).as_super().get().on(self.py).map(drop)
+    }
+
+    fn disarm(&self, op: &Py<DelayedOperation>, _home: Option<&Home>, _deadline: Option<&()>) -> Disarmed<Remains> {
+        // A claimed one is complete before any other thread gets the GIL (see `run`), so what is open is not being expired.
         // In a forked child there is nothing to take it off.
-        let _ = op.bind(self.py).as_super().get().take_off(self.py);
-        true
+        let taken = op.bind(self.py).as_super().get().taken_off(self.py);
+        taken.ok().flatten().map_or(Disarmed::WasNot, Disarmed::WasOn)
+    }
+
+    fn begins(&self, op: &Py<DelayedOperation>) {
+        if let Some(waiter) = self.waiter.take() {
+            op.get().add_waiter(self.py, waiter);
+        }
+    }
+
+    fn take_waiters(&self, op: &Py<DelayedOperation>) -> Vec<Py<PyAny>> {
+        op.get().take_waiters(self.py)
+    }
+
+    fn tell_taken_out(&self, home: &Home, op: &Py<DelayedOperation>, waiters: Vec<Py<PyAny>>) {
+        self.tell_waiters(Some(home), op, waiters, None);
     }
 
     fn check_later(&self, purgatory: &Arc<Core>, op: &Py<DelayedOperation>, tries: u32) -> PyResult<()> {
@@ -228,8 +281,6 @@ impl Host<PyOperations> for Side<'_> {
             return; // a method forked, and this is the child
         }
         let object = op.bind(self.py);
-        // One that was on a timer without a purgatory.
-        let _ = object.as_super().get().take_off(self.py);
         let call = |name| {
             if let Err(error) = object.call_method0(name) {
                 self.tell(home, op, error);
@@ -239,11 +290,7 @@ impl Host<PyOperations> for Side<'_> {
         if cause == Cause::Expiry && self.epoch == fork_epoch() {
             call(intern!(self.py, "on_expiration"));
         }
-        for waiter in op.get().ended(self.py, cause) {
-            if let Err(error) = waiter.call1(self.py, (cause == Cause::Event,)) {
-                self.tell(home, op, error);
-            }
-        }
+        self.tell_waiters(home, op, op.get().ended(self.py, cause), Some(cause == Cause::Event));
     }
 
     fn defer(&self, op: &Py<DelayedOperation>, cause: Cause, purgatory: Option<Arc<Core>>) {
@@ -254,6 +301,20 @@ impl Host<PyOperations> for Side<'_> {
         while let Some((op, cause, purgatory)) = DEFERRED.with_borrow_mut(VecDeque::pop_front) {
             self.end(&op, cause, purgatory.as_ref().map(|purgatory| &purgatory.home));
         }
+    }
+
+    type Check = Check;
+
+    fn check_of(&self, purgatory: &Arc<Core>, list: ListName) -> Check {
+        (Arc::clone(purgatory), list)
+    }
+
+    fn make(&self, (purgatory, list): &Check, rounds: &mut Rounds) -> usize {
+        purgatory.pass(self, *list, rounds)
+    }
+
+    fn asked<T>(&self, f: impl FnOnce(&mut Asked<Check>) -> T) -> T {
+        ASKED.with_borrow_mut(f)
     }
 
     fn report(&self, home: &Home, op: &Py<DelayedOperation>, error: PyErr) {

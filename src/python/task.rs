@@ -12,7 +12,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
 
 use super::args::{self, Ms};
-use super::content::{Content, Runs};
+use super::border;
+use super::content::{Call, Content, Runs};
 use super::contexts;
 use super::coroutine_functions;
 use super::gil::{self, GilCell};
@@ -32,6 +33,32 @@ use crate::wheel::Handle;
 #[pyclass(frozen, subclass, weakref, module = "tickwheel")]
 pub(super) struct TimerTask {
     cell: GilCell<Content>,
+}
+
+/// What is left of a task that was taken off its timer.
+pub(super) struct Remains {
+    task: Py<PyAny>,
+    /// `None` once the timer has heard that it owes the task nothing more.
+    timer: Option<Py<Share>>,
+    _call: Option<Call>,
+    _context: Option<Py<PyAny>>,
+}
+
+impl Remains {
+    /// Drops them. No native lock may be held.
+    fn settle(mut self, py: Python<'_>) {
+        if let Some(timer) = self.timer.take() {
+            timer.get().shared().callees.settle(py, 1);
+        }
+    }
+}
+
+impl Drop for Remains {
+    fn drop(&mut self) {
+        if let Some(timer) = self.timer.take() {
+            border::attach(|py| timer.get().shared().callees.settle(py, 1));
+        }
+    }
 }
 
 /// What to call when a task is due.
@@ -172,6 +199,13 @@ impl TimerTask {
 
     /// Takes the task off its timer: `cancel` without a word to the purgatory.
     pub(super) fn take_off(&self, py: Python<'_>) -> PyResult<bool> {
+        Ok(self.taken_off(py)?.map(|remains| remains.settle(py)).is_some())
+    }
+
+    /// As `take_off`; `None` if it was on no timer. What is left is for the caller to drop: destructors are foreign code. When
+    /// this returns, the GIL has not been let go since the task left.
+    #[inline]
+    pub(super) fn taken_off(&self, py: Python<'_>) -> PyResult<Option<Remains>> {
         loop {
             // With the GIL held throughout, the task cannot move meanwhile: only where the lock is free.
             let taken = self.cell.with(py, |content| {
@@ -179,24 +213,21 @@ impl TimerTask {
                 let mut state = shared.timer.state().try_lock()?;
                 let task = state.cancel(shared.timer.clock(), handle);
                 shared.timer.settle(state);
-                let is_off = task.is_some();
-                let left = is_off.then(|| (content.take_off(handle).1, content.let_go(), content.take_context()));
                 // It may be added again: the garbage collector must know of it.
-                let is_tracked = is_off && content.is_plain && content.callback.is_some();
-                Some((task, is_tracked, left))
+                let is_tracked = task.is_some() && content.is_plain && content.callback.is_some();
+                Some(task.map(|task| {
+                    let (timer, call, context) = (content.take_off(handle).1, content.let_go(), content.take_context());
+                    (Remains { task, timer, _call: call, _context: context }, is_tracked)
+                }))
             });
-            if let Some((task, is_tracked, left)) = taken {
-                if let Some(task) = task.as_ref().filter(|_| is_tracked) {
-                    gil::track(task.bind(py));
+            if let Some(taken) = taken {
+                let Some((remains, is_tracked)) = taken else { return Ok(None) };
+                if is_tracked {
+                    gil::track(remains.task.bind(py));
                 }
-                let is_off = task.is_some();
-                if let Some((Some(share), ..)) = &left {
-                    share.get().shared().callees.settle(py, 1);
-                }
-                drop((task.map(|task| task.into_bound(py)), left));
-                return Ok(is_off);
+                return Ok(Some(remains));
             }
-            let Some((shared, _)) = self.on(py) else { return Ok(false) };
+            let Some((shared, _)) = self.on(py) else { return Ok(None) };
             drop(shared.lock(py)?); // waits for it, without the GIL
         }
     }

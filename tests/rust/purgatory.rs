@@ -4,10 +4,12 @@
 
 mod deadlines;
 mod failing;
+mod hot;
 mod kafka;
 mod leaving;
 mod locks;
 mod nesting;
+mod panics;
 mod sequences;
 mod threads;
 

@@ -155,7 +155,7 @@ fn one_of_all_who_complete_wins__p1() {
         let completers = [false, true].map(|expires| {
             let (op, wins) = (op.clone(), Arc::clone(&wins));
             spawn(move || {
-                let won = if expires { super::super::expire(&Side, &op) } else { op.force_complete() };
+                let won = if expires { super::super::expire(&Side, &op, true) } else { op.force_complete() };
                 wins.fetch_add(u32::from(won), Ordering::Relaxed);
             })
         });

@@ -92,8 +92,7 @@ with ThreadPoolExecutor(1) as workers:
     for turn in range(3):
         made = [Uses(20 if number == 5 else HOUR, Lock()) for number in range(6)]
         for number, operation in enumerate(made):
-            purgatory.try_complete_else_watch(operation, [Key(number), Key(1), "all"])
-            operation._when_ended(waiter)
+            purgatory._watch(operation, [Key(number), Key(1), "all"], waiter)
         made[0].fails = True
         purgatory.check_and_complete("all")
         made[1].is_ready = True

@@ -90,7 +90,7 @@ def test_completed_from_inside_try_complete_it_counts_at_once_and_on_complete_ru
 def test_what_others_complete_inside_a_try_is_told_when_the_outermost_is_over__P6(
     purgatory: DelayedOperationPurgatory, log: Log
 ) -> None:
-    """Three deep, by `force_complete` and by checks; no on_complete runs while any lock of them is held."""
+    """By `force_complete` and by checks, which wait for the try; no method runs while any lock of another is held."""
     outer, middle, inner, forced = (Named(name, log) for name in ("outer", "middle", "inner", "forced"))
     everyone = [outer, middle, inner, forced]
     for operation in everyone:
@@ -102,15 +102,8 @@ def test_what_others_complete_inside_a_try_is_told_when_the_outermost_is_over__P
     middle.checks = [(purgatory, "inner")]
     outer.checks = [(purgatory, "middle")]
     assert purgatory.check_and_complete("outer") == 1
-    assert log[:6] == [
-        ("outer", "enter"),
-        ("middle", "enter"),
-        ("inner", "enter"),
-        ("inner", "leave"),
-        ("middle", "leave"),
-        ("outer", "leave"),
-    ]
-    assert sorted(log[6:]) == [(name, "complete") for name in ("forced", "inner", "middle", "outer")]
+    steps = [(name, step) for name in ("outer", "middle", "inner") for step in ("enter", "leave", "complete")]
+    assert log == [*steps, ("forced", "complete")]
     assert counts(purgatory) == EMPTY
 
 
@@ -207,8 +200,7 @@ def test_what_expires_inside_its_own_try_has_expired__P1(
 
     operation = Advances(50)
     told: list[Any] = []
-    purgatory.try_complete_else_watch(operation, ["a"])
-    operation._when_ended(told.append)
+    purgatory._watch(operation, ["a"], told.append)
     operation.is_ready = True
     assert purgatory.check_and_complete("a") == 0, "the deadline did it, not this call"
     assert purgatory.stats()["expired"] == 1
@@ -255,8 +247,7 @@ def test_is_expired_says_how_it_ended_already_in_on_complete__P1(
 def test_who_waits_is_told_after_the_callbacks__P8(purgatory: DelayedOperationPurgatory, timer: ManualTimer) -> None:
     in_time, expires = Op(10), Op(10)
     for operation in (in_time, expires):
-        purgatory.try_complete_else_watch(operation, ["a"])
-        operation._when_ended(lambda how, operation=operation: operation.log.append(f"told {how}"))
+        purgatory._watch(operation, ["a"], lambda how, operation=operation: operation.log.append(f"told {how}"))
     in_time.force_complete()
     timer.advance(10)
     assert (in_time.log, expires.log) == (["complete", "told True"], ["complete", "expire", "told False"])
@@ -270,8 +261,7 @@ def test_who_waits_is_told_once_and_let_go__P8(purgatory: DelayedOperationPurgat
     told: list[bool | None] = []
     operation, waiter = Op(), Waiter()
     gone = weakref.ref(waiter)
-    purgatory.try_complete_else_watch(operation, ["a"])
-    operation._when_ended(waiter)
+    purgatory._watch(operation, ["a"], waiter)
     del waiter
     assert gone() is not None
     operation.force_complete()

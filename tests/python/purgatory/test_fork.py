@@ -20,7 +20,8 @@ def touch():
         "force_complete": lambda: waiting.force_complete(),
         "cancel": lambda: waiting.cancel(),
         "run": lambda: waiting.run(),
-        "_when_ended": lambda: waiting._when_ended(nop),
+        "_watch": lambda: purgatory._watch(Op(), ["key"], nop),
+        "_cancel_wait": lambda: purgatory._cancel_wait(waiting, 0),
         "force_complete of an idle one": lambda: idle.force_complete(),
         "on its timer": lambda: DelayedOperationPurgatory("y", purgatory.timer),
     }
@@ -158,3 +159,38 @@ purgatory.shutdown()
 """
     )
     assert out == "3 [0]\n"
+
+
+def test_a_child_that_a_try_forked_is_inside_no_try_of_its_own__T12():
+    """Its checks are made at once, and what they complete is told at once."""
+    run_script(
+        """
+class Forks(Op):
+    def try_complete(self):
+        if self.is_ready:
+            self.is_ready = False
+            child = os.fork()
+            if child == 0:
+                faulthandler.dump_traceback_later(20, exit=True)
+                own = DelayedOperationPurgatory("child", ManualTimer())
+                first, second = Op(), Op()
+                own.try_complete_else_watch(first, ["key"])
+                own.try_complete_else_watch(second, ["key"])
+                first.is_ready = True
+                is_right = own.check_and_complete("key") == 1 and first.log == ["complete"]
+                is_right = is_right and second.force_complete() and second.log == ["complete"]
+                os._exit(0 if is_right and counts(own) == EMPTY else 1)
+            _, status = os.waitpid(child, 0)
+            assert os.waitstatus_to_exitcode(status) == 0
+            seen.append("child")
+        return False
+
+seen = []
+purgatory = DelayedOperationPurgatory("parent", ManualTimer(), on_error=lambda *error: seen.append(error))
+forks = Forks()
+purgatory.try_complete_else_watch(forks, ["key"])
+forks.is_ready = True
+purgatory.check_and_complete("key")
+assert seen == ["child"], seen
+"""
+    )

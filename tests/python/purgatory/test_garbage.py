@@ -69,8 +69,7 @@ def plant():
     purgatory = owner.purgatory = DelayedOperationPurgatory("x", ManualTimer(), on_error=owner.failed)
     operation = key.operation = lock.operation = Op(1000, lock)
     operation.owner, operation.key = owner, key
-    purgatory.try_complete_else_watch(operation, [key, "key"])
-    operation._when_ended(lambda how: operation)
+    purgatory._watch(operation, [key, "key"], lambda how: operation)
     gc.collect()
     assert len(purgatory) == 1
     {ENDS[end]}

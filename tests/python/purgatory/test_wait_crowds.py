@@ -94,8 +94,7 @@ def test_who_waits_anew_is_not_told_of_the_cancel_before__P4_P8() -> None:
         told: list[bool | None] = []
 
         def again() -> None:
-            there.try_complete_else_watch(second, ["again"])
-            second._when_ended(told.append)
+            there._watch(second, ["again"], told.append)
 
         loop.hook = again
         assert here.cancel_for_key("key") == [first, second]

@@ -275,6 +275,46 @@ fn a_purgatory_without_deadlines_that_nobody_holds_frees_what_waits__p5() {
     assert!(is_freed(&living) && living.get().is_none());
 }
 
+/// In either order, and whether or not what the shutdown returned is still held.
+#[test]
+fn a_purgatory_that_is_dropped_before_its_timer_shuts_down_is_freed__p5() {
+    let living = Arc::new(OnceLock::new());
+    for holds_the_operation in [false, true] {
+        let (timer, purgatory) = purgatory();
+        let ops = [holding(&living), holding(&living)];
+        watch(&purgatory, &ops[0], [1, 2]);
+        watch(&purgatory, &ops[1], [2]);
+        let held = holds_the_operation.then(|| ops[0].clone());
+        drop(ops);
+        drop(purgatory);
+        assert!(!is_freed(&living), "their deadlines may still come");
+        let pending = timer.shutdown(None);
+        assert_eq!(pending.len(), 2);
+        drop(pending);
+        assert_eq!(Arc::strong_count(&living), 1 + usize::from(holds_the_operation));
+        if let Some(held) = held {
+            assert!(held.cancel() && held.force_complete(), "it is its holder's");
+        }
+    }
+    drop(Arc::into_inner(living).expect("nothing holds it"));
+}
+
+#[test]
+fn what_is_cancelled_or_completed_after_its_purgatory_was_dropped_is_freed__p5() {
+    let living = Arc::new(OnceLock::new());
+    let (timer, purgatory) = purgatory();
+    let ops = [holding(&living), holding(&living)];
+    for op in &ops {
+        watch(&purgatory, op, [1, 2]);
+    }
+    drop(purgatory);
+    assert!(ops[0].cancel());
+    assert!(ops[1].force_complete());
+    assert_eq!(timer.len(), 0);
+    drop(ops);
+    assert!(is_freed(&living));
+}
+
 /// The timer let go of the deadlines, so no expiry is on its way, and who waits can be taken out.
 #[test]
 fn after_the_timers_shutdown_who_waits_can_still_be_taken_out__p4() {
@@ -284,6 +324,7 @@ fn after_the_timers_shutdown_who_waits_can_still_be_taken_out__p4() {
         watch(&purgatory, op, [key, 9]);
     }
     assert_eq!(timer.shutdown(None).len(), 3);
+    assert_eq!((purgatory.num_delayed(), purgatory.stats().waiting), (0, 3), "no deadline is left");
     assert_eq!(purgatory.cancel_for_key(&0).len(), 1);
     assert!(ops[1].cancel());
     assert_eq!(purgatory.shutdown().len(), 1);

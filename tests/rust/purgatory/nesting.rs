@@ -29,9 +29,9 @@ fn what_completes_inside_a_try_is_told_once_no_lock_of_an_operation_is_held__p6(
     let on_try = move |op: &Op| {
         if op.is_ready.load(Ordering::Acquire) {
             let purgatory: Arc<Purgatory> = there.upgrade().unwrap();
-            assert_eq!(purgatory.check_and_complete(&2), 1, "it counts at once");
-            assert!(by_hand.force_complete() && by_hand.is_completed());
-            assert_eq!(purgatory.watched(), 1, "and is off its lists at once");
+            assert_eq!(purgatory.check_and_complete(&2), 0, "it is made once the try is over");
+            assert!(by_hand.force_complete() && by_hand.is_completed(), "it counts at once");
+            assert_eq!(purgatory.watched(), 2, "and is off its lists at once");
             in_try.send(("the try is over", true)).unwrap();
         }
     };
@@ -46,7 +46,7 @@ fn what_completes_inside_a_try_is_told_once_no_lock_of_an_operation_is_held__p6(
     outer.ready();
     assert_eq!(purgatory.check_and_complete(&1), 1);
     let order: Vec<_> = told.try_iter().collect();
-    assert_eq!(order, [("the try is over", true), ("outer", true), ("inner", true), ("third", true)]);
+    assert_eq!(order, [("the try is over", true), ("outer", true), ("third", true), ("inner", true)]);
     assert_empty(&timer, &purgatory);
 }
 
@@ -102,6 +102,70 @@ fn a_hundred_that_check_their_common_key_are_each_tried_about_a_hundred_times__p
     }
     assert_eq!(purgatory.check_and_complete(&1), COUNT);
     assert_empty(&timer, &purgatory);
+}
+
+/// n operations under a key each, which check each other's keys whenever they are tried.
+fn mutual(count: u32, purgatory: &Arc<Purgatory>, also: impl Fn(u32) + Clone + Send + Sync + 'static) -> Vec<Op> {
+    let op = |number: u32| {
+        let (there, also) = (Arc::downgrade(purgatory), also.clone());
+        let on_try = move |_: &Op| {
+            also(number);
+            for other in (0..count).filter(|other| *other != number) {
+                there.upgrade().unwrap().check_and_complete(&other);
+            }
+        };
+        let op = wait_with(Wait { on_try: Some(Box::new(on_try)), ..Wait::default() });
+        watch(purgatory, &op, [number]);
+        op
+    };
+    let ops: Vec<_> = (0..count).map(op).collect();
+    for op in &ops {
+        op.tries.store(0, Ordering::Relaxed);
+    }
+    ops
+}
+
+fn tries(ops: &[Op]) -> u32 {
+    ops.iter().map(|op| op.tries.load(Ordering::Relaxed)).sum()
+}
+
+#[test]
+fn twelve_that_check_each_others_keys_are_tried_at_most_n_cubed_times__p6() {
+    within(PATIENCE, || {
+        let (timer, purgatory) = purgatory();
+        let ops = mutual(12, &purgatory, |_| ());
+        assert_eq!(purgatory.check_and_complete(&0), 0);
+        assert!(tries(&ops) <= 12 * 12 * 12, "{}", tries(&ops));
+        assert!(ops.iter().all(Operation::force_complete));
+        assert_empty(&timer, &purgatory);
+    });
+}
+
+/// Each makes true what the next one waits for; the next one is the last that is checked, or the first.
+#[test]
+fn twelve_that_check_each_others_keys_and_complete_each_other_complete_whole__p6() {
+    for step in [1, 11, 5] {
+        within(PATIENCE, move || {
+            let (timer, purgatory) = purgatory();
+            let ready: Arc<Vec<AtomicBool>> = Arc::new((0..12).map(|_| AtomicBool::new(false)).collect());
+            let all: Arc<std::sync::OnceLock<Vec<Op>>> = Arc::default();
+            let (seen, others) = (Arc::clone(&ready), Arc::clone(&all));
+            let pass_on = move |number: u32| {
+                let next = (number + step) % 12;
+                if let Some(ops) = others.get().filter(|_| seen[number as usize].load(Ordering::Acquire)) {
+                    ops[number as usize].ready();
+                    seen[next as usize].store(true, Ordering::Release);
+                }
+            };
+            let ops = mutual(12, &purgatory, pass_on);
+            all.set(ops.clone()).ok().unwrap();
+            ready[0].store(true, Ordering::Release);
+            purgatory.check_and_complete(&0);
+            assert!(ops.iter().all(|op| op.ended() == (1, 0)), "a link of the chain was lost");
+            assert!(tries(&ops) <= 12 * 12 * 12, "{}", tries(&ops));
+            assert_empty(&timer, &purgatory);
+        });
+    }
 }
 
 /// What a try makes true for one that the check has passed already is not lost.

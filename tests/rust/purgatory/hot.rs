@@ -1,0 +1,75 @@
+//! A hot key: a thread that tries an operation is not held by the marks of the others (P6).
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use super::{Op, PATIENCE, Wait, assert_empty, join, purgatory, spawn, until, wait_with, watch, within};
+
+thread_local! { static TRIES: Cell<usize> = const { Cell::new(0) }; }
+
+/// Eight that take marks, and one that takes none.
+const MOST_TRIES: usize = 9;
+
+#[test]
+fn a_check_of_a_hot_key_makes_few_tries_however_often_others_check__p6() {
+    within(PATIENCE, || {
+        let (timer, purgatory) = purgatory();
+        let most = Arc::new(AtomicUsize::new(0));
+        let on_try = move |_: &Op| TRIES.set(TRIES.get() + 1);
+        let op = wait_with(Wait { on_try: Some(Box::new(on_try)), ..Wait::default() });
+        watch(&purgatory, &op, [1]);
+        let end = Instant::now() + Duration::from_millis(300);
+        let check = || {
+            let (purgatory, most) = (Arc::clone(&purgatory), Arc::clone(&most));
+            spawn(move || {
+                while Instant::now() < end {
+                    TRIES.set(0);
+                    purgatory.check_and_complete(&1);
+                    most.fetch_max(TRIES.get(), Ordering::Relaxed);
+                }
+            })
+        };
+        join((0..8).map(|_| check()).collect::<Vec<_>>());
+        let most = most.load(Ordering::Relaxed);
+        assert!(most <= MOST_TRIES, "{most} tries in one check");
+        op.ready();
+        purgatory.check_and_complete(&1);
+        until(|| op.ended() == (1, 0));
+        until(|| timer.is_empty());
+        assert_empty(&timer, &purgatory);
+    });
+}
+
+/// In every try another thread checks the operation, from start to end. It never waits for the try to return.
+#[test]
+fn a_check_that_is_marked_in_every_try_returns_and_loses_no_event__p6() {
+    within(PATIENCE, || {
+        let (timer, purgatory) = purgatory();
+        let (is_hot, there) = (Arc::new(AtomicBool::new(false)), Arc::downgrade(&purgatory));
+        let hot = Arc::clone(&is_hot);
+        let check_elsewhere = move |_: &Op| {
+            TRIES.set(TRIES.get() + 1);
+            assert!(TRIES.get() < 100, "held for good");
+            if hot.load(Ordering::Acquire) {
+                let there = there.upgrade().unwrap();
+                join([spawn(move || there.check_and_complete(&1))]);
+            }
+        };
+        // It looks first, so only a further try sees what happens meanwhile.
+        let op = wait_with(Wait { after_try: Some(Box::new(check_elsewhere)), ..Wait::default() });
+        watch(&purgatory, &op, [1]);
+        is_hot.store(true, Ordering::Release);
+        TRIES.set(0);
+        purgatory.check_and_complete(&1);
+        let tries = TRIES.get();
+        op.ready();
+        purgatory.check_and_complete(&1);
+        is_hot.store(false, Ordering::Release);
+        assert_eq!(tries, MOST_TRIES);
+        until(|| op.ended() == (1, 0));
+        until(|| timer.is_empty());
+        assert_empty(&timer, &purgatory);
+    });
+}
