@@ -8,16 +8,16 @@ import asyncio
 from collections.abc import Callable, Coroutine, Hashable, Iterable, Sequence
 from concurrent.futures import Executor
 from types import TracebackType
-from typing import Any, Literal, Protocol, Self, TypeAlias, TypedDict
+from typing import Any, Literal, Protocol, Self, TypeAlias, TypedDict, final, type_check_only
 
-from typing_extensions import Buffer
+from typing_extensions import Buffer, disjoint_base
 
 __version__: str
 
 class _ArrowArray(Protocol):
     def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]: ...
 
-Int64s: TypeAlias = Buffer | _ArrowArray
+_Int64s: TypeAlias = Buffer | _ArrowArray
 
 class _Lock(Protocol):
     def acquire(self, blocking: bool = ..., /) -> bool: ...
@@ -41,12 +41,14 @@ class TimerRejected(TickwheelError, RuntimeError):
 class OperationCancelled(TickwheelError, RuntimeError):
     """The operation was taken out of its purgatory before it was complete; who waits for it gets this."""
 
+@type_check_only
 class BucketSnapshot(TypedDict):
     """One bucket: when it expires (-1: not armed) and the names of its tasks, in order of add."""
 
     expiration_ms: int
     tasks: list[Any]
 
+@type_check_only
 class LevelSnapshot(TypedDict):
     """One level of the wheel, level 1 being the finest; `covers_ms` is half open."""
 
@@ -58,6 +60,7 @@ class LevelSnapshot(TypedDict):
     covers_ms: list[int]
     buckets: list[BucketSnapshot]
 
+@type_check_only
 class ArmedBucket(TypedDict):
     """A bucket in the bucket queue."""
 
@@ -65,12 +68,14 @@ class ArmedBucket(TypedDict):
     level: int
     bucket: int
 
+@type_check_only
 class FrontEntry(TypedDict):
     """What has left the wheel and waits for its exact instant."""
 
     due_ms: float
     task: Any
 
+@type_check_only
 class Snapshot(TypedDict):
     """The whole timer at one moment, as plain data."""
 
@@ -79,6 +84,7 @@ class Snapshot(TypedDict):
     size: int
     front: list[FrontEntry]
 
+@type_check_only
 class Stats(TypedDict):
     """Counts since the timer was made.
 
@@ -97,6 +103,7 @@ class Stats(TypedDict):
     running: int
     lateness_us: list[tuple[int, int]]
 
+@disjoint_base
 class TimerTask:
     """Something to run after a delay: a callable with arguments, or a subclass with `run()`.
 
@@ -123,6 +130,7 @@ class TimerTask:
         to the task is dropped at once. Errors: `TimerForked`.
         """
 
+@final
 class TaskBatch:
     """What `add_many` returns: many deadlines with one callback and no Python object each."""
 
@@ -132,12 +140,13 @@ class TaskBatch:
     def cancel(self, index: int) -> bool:
         """Cancel the timer with this index; as `TimerTask.cancel`. `IndexError` outside the batch."""
 
-    def cancel_many(self, indices: Iterable[int] | Int64s) -> int:
+    def cancel_many(self, indices: Iterable[int] | _Int64s) -> int:
         """Cancel these; returns how many will certainly not run."""
 
     def cancel_all(self) -> int:
         """Cancel all that is left; returns how many will certainly not run."""
 
+@disjoint_base
 class Timer:
     """What `SystemTimer` and `tickwheel.testing.ManualTimer` have in common; not made by itself."""
 
@@ -171,7 +180,7 @@ class Timer:
     def at(self, due_ms: float, callback: Callable[..., object], *args: Any) -> TimerTask:
         """As `after`, at an instant of the timer's own clock (see `now_ms`); an instant in the past is due at once."""
 
-    def add_many(self, delays_ms: Int64s, callback: Callable[[memoryview], object]) -> TaskBatch:
+    def add_many(self, delays_ms: _Int64s, callback: Callable[[memoryview], object]) -> TaskBatch:
         """Add one timer per int64 of a buffer or Arrow array, at one Python call per group that expires together.
 
         `callback(indices)` gets a memoryview of int64 in order of expiry. All or nothing: `ValueError` for nulls and
@@ -208,6 +217,7 @@ class Timer:
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None, /
     ) -> None: ...
 
+@disjoint_base
 class SystemTimer(Timer):
     """A timer for very many deadlines, on a hierarchical timing wheel; O(1) add and cancel.
 
@@ -246,6 +256,7 @@ class SystemTimer(Timer):
         Errors: `RuntimeError` with a reaper, `TimerClosed`, `TimerForked`.
         """
 
+@disjoint_base
 class ManualTimer(Timer):
     """The same wheel on a clock that moves only when told: deterministic, no threads.
 
@@ -285,6 +296,7 @@ class ManualTimer(Timer):
     def run_next(self) -> bool:
         """Move the clock to the next bucket or instant, a cascade included; `False` if nothing is pending."""
 
+@type_check_only
 class PurgatoryStats(TypedDict):
     """Counters of a purgatory."""
 
@@ -297,6 +309,7 @@ class PurgatoryStats(TypedDict):
     cancelled: int
     waited_ms: float
 
+@disjoint_base
 class DelayedOperation(TimerTask):
     """Something that waits for an event or for its deadline, whichever comes first. Subclass it.
 
@@ -366,6 +379,7 @@ class DelayedOperation(TimerTask):
 
     def _when_ended(self, waiter: Callable[[bool | None], object]) -> None: ...
 
+@disjoint_base
 class DelayedOperationPurgatory:
     """Where operations wait for an event on a key, or for their deadline, whichever comes first.
 
@@ -451,6 +465,7 @@ class DelayedOperationPurgatory:
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None, /
     ) -> None: ...
 
+@type_check_only
 class ReplayCounts(TypedDict):
     """What came of a replay: the counters of `Stats`, and more (see `tickwheel.recording.replay`)."""
 
@@ -468,6 +483,7 @@ class ReplayCounts(TypedDict):
     peak_bytes: int
     unknown: int
 
+@final
 class Replay:
     """Recorded adds, moves and cancels once more, on a wheel of these settings, in virtual time.
 
@@ -475,15 +491,15 @@ class Replay:
     needs no time to wake up.
     """
 
-    def __init__(
-        self,
+    def __new__(
+        cls,
         tick_ms: int = 1,
         wheel_size: int | Sequence[int] = 20,
         *,
         precision: Literal["exact", "tick"] = "exact",
         slack_us: int = 100,
-    ) -> None: ...
-    def feed(self, at_us: Int64s, kind: Int64s, number: Int64s, due_us: Int64s, other: Int64s) -> None:
+    ) -> Self: ...
+    def feed(self, at_us: _Int64s, kind: _Int64s, number: _Int64s, due_us: _Int64s, other: _Int64s) -> None:
         """Go through more events: arrays of one length, `kind` from 0 to 5 as in `recording.KINDS`; O(levels) each.
 
         Errors: `ValueError` for lengths that differ, an unknown kind, a negative number or one that is added twice.
