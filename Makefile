@@ -19,7 +19,7 @@ help:
 	@echo "make quick       the checks of the daily work: format, lints, types, the timer's own tests (two minutes)"
 	@echo "make test        set up, then run every check; the slowest twenty tests come last"
 	@echo "make packages    build the crate, the sdist and the wheel, install each away from here, and run a program"
-	@echo "make soak        the long runs: kill -9 fifty times, a million messages, ... (half an hour)"
+	@echo "make soak        the long runs: an hour of random graphs, kill -9 fifty times, a million messages, ..."
 	@echo "make bench       time the timer beside all others, in Rust and from Python; writes docs/benchmarks.md"
 	@echo "make bench-more  time what is built on it: the purgatory, delivery beside polling, Spark"
 	@echo "make clean       remove what the others made"
@@ -79,6 +79,7 @@ packages: $(VENV)/packages
 
 # The tests of which the checks run a short form.
 soak: $(VENV)/release $(SPARK)
+	TICKWHEEL_FUZZ_SECONDS=3600 $(BIN)/python -m pytest --timeout 4000 tests/python/fuzz
 	TICKWHEEL_SOAK=1 $(BIN)/python -m pytest -s --timeout 3600 tests/python/delivery/soak $(if $(SPARK),tests/spark/soak)
 
 # The timer beside all others; writes docs/benchmarks.md. Twenty minutes, on a machine that has nothing else to do.

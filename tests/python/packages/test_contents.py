@@ -7,7 +7,15 @@ import pytest
 
 from packages.archives import ROOT, run, sdist
 
-WORKSHOP = ("benches/python", "benches/report", "tests/python", "tests/spark", ".ci", "Makefile", "requirements-dev.txt")
+WORKSHOP = (
+    "benches/python",
+    "benches/report",
+    "tests/python",
+    "tests/spark",
+    ".ci",
+    "Makefile",
+    "requirements-dev.txt",
+)
 
 
 def below(folder: str, *suffixes: str) -> set[str]:
