@@ -108,7 +108,7 @@ def watch(ledger: Ledger, node: Node, rng: random.Random) -> None:
     purgatory = one(node, rng, DelayedOperationPurgatory)
     operation = one(node, rng, Operation) if rng.random() < 0.3 else making.operation(ledger, rng, node)
     if purgatory and operation:
-        if purgatory.timer.name.split("-")[0] not in {"manual", "polled"}:
+        if purgatory.name.startswith("dated") and not purgatory.timer.name.startswith(("manual", "polled")):
             ledger.note("must end", operation.number)
         if not purgatory.try_complete_else_watch(operation, making.keys(rng, node)):
             ledger.note("watched", operation.number)

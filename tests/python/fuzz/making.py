@@ -111,10 +111,12 @@ def entry(ledger: Ledger, rng: random.Random, on: Timer, holder: Node) -> None:
 
 
 def purgatory(ledger: Ledger, rng: random.Random, on: Timer | None, holder: Node) -> DelayedOperationPurgatory:
+    """Its name tells whether it sets deadlines."""
+    kind = rng.choice(["dated", "dated", "dated", "undated"])
     made = DelayedOperationPurgatory(
-        f"purgatory-{ledger.number()}",
+        f"{kind}-{ledger.number()}",
         on,
-        timer_enabled=rng.random() < 0.8,
+        timer_enabled=kind == "dated",
         on_error=handler(rng.choice(HANDLERS), holder),
     )
     if rng.random() < 0.5:
