@@ -12,13 +12,15 @@ SPARK := $(shell sh .ci/has-java 17 && echo $(VENV)/spark)
 MODEL := RUSTFLAGS="--cfg tickwheel_model" CARGO_TARGET_DIR=target/model
 LOOM := RUSTFLAGS="--cfg tickwheel_loom" CARGO_TARGET_DIR=target/loom
 
-.PHONY: help demo demo-spark test check-tools rust-tests model python-tests soak lint bench bench-more clean
+.PHONY: help demo demo-spark quick test packages check-tools rust-tests model python-tests soak lint bench bench-more clean
 
 help:
 	@echo "make demo        set up, then deliver a day of real flights to the millisecond (needs Python 3.11+, Rust)"
 	@echo "make demo-spark  the same on Spark: a year of flights held, three days delivered (needs Java 17)"
-	@echo "make test        set up, then run every check"
-	@echo "make soak        the long runs: kill -9 fifty times, a million messages, ... (half an hour)"
+	@echo "make quick       the checks of the daily work: format, lints, types, the timer's own tests (two minutes)"
+	@echo "make test        set up, then run every check; the slowest twenty tests come last"
+	@echo "make packages    build the crate, the sdist and the wheel, install each away from here, and run a program"
+	@echo "make soak        the long runs: an hour of random graphs, kill -9 fifty times, a million messages, ..."
 	@echo "make bench       time the timer beside all others, in Rust and from Python; writes docs/benchmarks.md"
 	@echo "make bench-more  time what is built on it: the purgatory, delivery beside polling, Spark"
 	@echo "make clean       remove what the others made"
@@ -32,6 +34,17 @@ demo-spark: $(VENV)/release $(VENV)/spark
 	$(BIN)/python examples/flights_on_spark.py
 
 test: check-tools lint rust-tests model python-tests
+
+# What is run after each change. The lints of the benchmarks, the models, and all that is built on the timer are in `test`.
+quick: $(VENV)/dev
+	cargo fmt --check
+	cargo clippy --locked --all-targets -- -D warnings
+	PYO3_PYTHON=$(BIN)/python cargo clippy --locked --lib --features python -- -D warnings
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/mypy
+	cargo test --locked --lib
+	$(BIN)/python -m pytest tests/python/timer tests/python/borders tests/python/test_stubs.py
 
 # Says plainly what is missing, before anything fails in the middle.
 check-tools:
@@ -60,10 +73,15 @@ model: check-tools
 	$(LOOM) cargo test --locked --lib loom
 
 python-tests: $(VENV)/dev $(SPARK)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --durations=20
+
+# The archives as users get them: built, installed into an empty environment, used. Two release builds.
+packages: $(VENV)/packages
+	$(BIN)/python -m pytest -m packages tests/python/packages
 
 # The tests of which the checks run a short form.
 soak: $(VENV)/release $(SPARK)
+	TICKWHEEL_FUZZ_SECONDS=3600 $(BIN)/python -m pytest --timeout 4000 tests/python/fuzz
 	TICKWHEEL_SOAK=1 $(BIN)/python -m pytest -s --timeout 3600 tests/python/delivery/soak $(if $(SPARK),tests/spark/soak)
 
 # The timer beside all others; writes docs/benchmarks.md. Twenty minutes, on a machine that has nothing else to do.

@@ -9,9 +9,9 @@ from collections.abc import Callable, Coroutine, Hashable, Iterable, Sequence
 from concurrent.futures import Executor
 from contextvars import Context
 from types import TracebackType
-from typing import Any, Literal, Protocol, Self, TypeAlias, TypedDict
+from typing import Any, Literal, Protocol, Self, TypeAlias, TypedDict, final, type_check_only
 
-from typing_extensions import Buffer
+from typing_extensions import Buffer, disjoint_base
 
 __version__: str
 
@@ -21,7 +21,7 @@ class _ArrowArray(Protocol):
 class _ArrowStream(Protocol):
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
 
-Int64s: TypeAlias = Buffer | _ArrowArray | _ArrowStream
+_Int64s: TypeAlias = Buffer | _ArrowArray | _ArrowStream
 """Many int64: a buffer, an Arrow array, or an Arrow stream such as a chunked array; sliced or unaligned too."""
 
 class _Lock(Protocol):
@@ -46,12 +46,14 @@ class TimerRejected(TickwheelError, RuntimeError):
 class OperationCancelled(TickwheelError, RuntimeError):
     """The operation was taken out of its purgatory before it was complete; who waits for it gets this."""
 
+@type_check_only
 class BucketSnapshot(TypedDict):
     """One bucket: when it expires (-1: not armed) and the names of its tasks, in order of add."""
 
     expiration_ms: int
     tasks: list[Any]
 
+@type_check_only
 class LevelSnapshot(TypedDict):
     """One level of the wheel, level 1 being the finest; `covers_ms` is half open."""
 
@@ -63,6 +65,7 @@ class LevelSnapshot(TypedDict):
     covers_ms: list[int]
     buckets: list[BucketSnapshot]
 
+@type_check_only
 class ArmedBucket(TypedDict):
     """A bucket in the bucket queue."""
 
@@ -70,12 +73,14 @@ class ArmedBucket(TypedDict):
     level: int
     bucket: int
 
+@type_check_only
 class FrontEntry(TypedDict):
     """What has left the wheel and waits for its exact instant."""
 
     due_ms: float
     task: Any
 
+@type_check_only
 class Snapshot(TypedDict):
     """The whole timer at one moment, as plain data."""
 
@@ -84,6 +89,7 @@ class Snapshot(TypedDict):
     size: int
     front: list[FrontEntry]
 
+@type_check_only
 class Stats(TypedDict):
     """Counts since the timer was made.
 
@@ -102,6 +108,7 @@ class Stats(TypedDict):
     running: int
     lateness_us: list[tuple[int, int]]
 
+@disjoint_base
 class TimerTask:
     """Something to run after a delay: a callable with arguments, or a subclass with `run()`.
 
@@ -128,6 +135,7 @@ class TimerTask:
         to the task is dropped at once. Errors: `TimerForked`.
         """
 
+@final
 class TaskBatch:
     """What `add_many` returns: many deadlines with one callback and no Python object each."""
 
@@ -137,12 +145,13 @@ class TaskBatch:
     def cancel(self, index: int) -> bool:
         """Cancel the timer with this index; as `TimerTask.cancel`. `IndexError` outside the batch."""
 
-    def cancel_many(self, indices: Iterable[int] | Int64s) -> int:
+    def cancel_many(self, indices: Iterable[int] | _Int64s) -> int:
         """Cancel these; returns how many will certainly not run."""
 
     def cancel_all(self) -> int:
         """Cancel all that is left; returns how many will certainly not run."""
 
+@disjoint_base
 class Timer:
     """What `SystemTimer` and `tickwheel.testing.ManualTimer` have in common; not made by itself."""
 
@@ -184,7 +193,7 @@ class Timer:
         """As `after`, at an instant of the timer's own clock (see `now_ms`); an instant in the past is due at once."""
 
     def add_many(
-        self, delays_ms: Int64s, callback: Callable[[memoryview], object], *, context: Context | None = None
+        self, delays_ms: _Int64s, callback: Callable[[memoryview], object], *, context: Context | None = None
     ) -> TaskBatch:
         """Add one timer per int64 of a buffer, Arrow array or Arrow stream, at one Python call per group that expires
         together.
@@ -224,6 +233,7 @@ class Timer:
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None, /
     ) -> None: ...
 
+@disjoint_base
 class SystemTimer(Timer):
     """A timer for very many deadlines, on a hierarchical timing wheel; O(1) add and cancel.
 
@@ -264,6 +274,7 @@ class SystemTimer(Timer):
         Errors: `RuntimeError` with a reaper, `TimerClosed`, `TimerForked`.
         """
 
+@disjoint_base
 class ManualTimer(Timer):
     """The same wheel on a clock that moves only when told: deterministic, no threads.
 
@@ -303,6 +314,7 @@ class ManualTimer(Timer):
     def run_next(self) -> bool:
         """Move the clock to the next bucket or instant, a cascade included; `False` if nothing is pending."""
 
+@type_check_only
 class PurgatoryStats(TypedDict):
     """Counters of a purgatory."""
 
@@ -315,6 +327,7 @@ class PurgatoryStats(TypedDict):
     cancelled: int
     waited_ms: float
 
+@disjoint_base
 class DelayedOperation(TimerTask):
     """Something that waits for an event or for its deadline, whichever comes first. Subclass it.
 
@@ -382,6 +395,7 @@ class DelayedOperation(TimerTask):
     def run(self) -> None:
         """Called when its time has run out. Not to be overridden."""
 
+@disjoint_base
 class DelayedOperationPurgatory:
     """Where operations wait for an event on a key, or for their deadline, whichever comes first.
 
@@ -479,6 +493,7 @@ class DelayedOperationPurgatory:
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None, /
     ) -> None: ...
 
+@type_check_only
 class ReplayCounts(TypedDict):
     """What came of a replay: the counters of `Stats`, and more (see `tickwheel.recording.replay`)."""
 
@@ -496,6 +511,7 @@ class ReplayCounts(TypedDict):
     peak_bytes: int
     unknown: int
 
+@final
 class Replay:
     """Recorded adds, moves and cancels once more, on a wheel of these settings, in virtual time.
 
@@ -503,15 +519,15 @@ class Replay:
     needs no time to wake up.
     """
 
-    def __init__(
-        self,
+    def __new__(
+        cls,
         tick_ms: int = 1,
         wheel_size: int | Sequence[int] = 20,
         *,
         precision: Literal["exact", "tick"] = "exact",
         slack_us: int = 100,
-    ) -> None: ...
-    def feed(self, at_us: Int64s, kind: Int64s, number: Int64s, due_us: Int64s, other: Int64s) -> None:
+    ) -> Self: ...
+    def feed(self, at_us: _Int64s, kind: _Int64s, number: _Int64s, due_us: _Int64s, other: _Int64s) -> None:
         """Go through more events: arrays of one length, `kind` from 0 to 5 as in `recording.KINDS`; O(levels) each.
 
         All or nothing. Errors: `ValueError` for lengths that differ, an unknown kind, a negative number or one that is

@@ -19,6 +19,7 @@ The file's metadata has the timer's name and both clocks at the beginning (`tick
 many events were lost (`tickwheel.ended`).
 """
 
+import atexit
 import json
 import os
 import threading
@@ -35,6 +36,7 @@ import pyarrow.parquet as pq
 
 from tickwheel import TickwheelError, Timer
 from tickwheel._native import Replay
+from tickwheel._part_file import PartFile
 
 if TYPE_CHECKING:
     from tickwheel._native import ReplayCounts
@@ -85,9 +87,10 @@ class Recording:
     """Writes what `timer` does to the Parquet file `path`, from now until `close`; used in a `with` block.
 
     Begin before the first add: a cancel of a task that was added before is recorded, but nobody can tell what it was.
-    Until `close` the file is `path` with `.part` behind it. `keep`: how many events may wait to be written, 40 bytes
-    each; those beyond it are counted in `lost`. Errors: `ValueError` if the timer is being recorded already, `OSError`
-    if the file can't be made; one that can't be written ends the recording, not the timer, and `close` raises it.
+    Until `close` the file is `path` with `.part` behind it; one that a crash left is written over. `keep`: how many
+    events may wait to be written, 40 bytes each; those beyond it are counted in `lost`. Errors: `ValueError` if the
+    timer or the path is being recorded already, `OSError` if the file can't be made; one that can't be written ends the
+    recording, not the timer, and `close` raises it.
 
     >>> from tempfile import TemporaryDirectory
     >>> from tickwheel import SystemTimer
@@ -101,37 +104,46 @@ class Recording:
         if keep < 1:
             raise ValueError(f"keep must be at least 1, got {keep}: leave it out for a million events, 40 MB")
         self.lost = 0
-        self._timer, self._path = timer, Path(path)
-        self._part = self._path.with_name(f"{self._path.name}.part")
+        self._timer = timer
         self._error: Exception | None = None
-        self._ending, self._closing = threading.Event(), threading.Lock()
+        self._ending, self._ended, self._closing = threading.Event(), threading.Event(), threading.Lock()
         self._process, self._is_closed, self._is_over = os.getpid(), False, False
         if not timer._record(keep):
             raise ValueError(f"timer {timer.name!r} is being recorded already: close that recording first")
+        part: PartFile | None = None
         try:
+            self._part = part = PartFile(Path(path))
             begun = {"version": _VERSION, "timer": timer.name, "at_us": timer.now_us(), "wall_ms": _wall_ms()}
-            self._writer = pq.ParquetWriter(self._part, SCHEMA.with_metadata({_BEGUN: json.dumps(begun)}))
+            self._writer = pq.ParquetWriter(part.path, SCHEMA.with_metadata({_BEGUN: json.dumps(begun)}))
             self._thread = threading.Thread(target=self._run, name=f"recording-{timer.name}", daemon=True)
             self._thread.start()
         except BaseException:
+            if part is not None:
+                part.discard()
             timer._stop_recording()
             raise
 
     def close(self) -> None:
         """End the recording and put the file in its place; a second time it does nothing.
 
-        Errors: `OSError` or pyarrow's if it could not be written; what was written is then in the `.part` file, which
-        no reader can open.
+        Interrupted by Ctrl-C, it stops waiting; the file is finished all the same, at the latest when the interpreter
+        exits, and a further `close` waits for it. Errors: `OSError` or pyarrow's if it could not be written; what was
+        written is then in the `.part` file, which no reader can open.
         """
+        if self._process != os.getpid():  # in a forked child it is the parent's, and so may be the lock
+            return
         with self._closing:
-            if self._is_closed or self._process != os.getpid():  # in a forked child it is the parent's
+            if self._is_closed:
                 return
-            self._is_closed = True
+            # The thread is a daemon, as a recording that is never closed must not stop the interpreter from exiting.
+            # An event says that it has ended: CPython 3.11 takes a thread for ended whose `join` was interrupted.
+            atexit.register(self._ended.wait)
             self._ending.set()
-            self._thread.join()
+            self._ended.wait()
+            atexit.unregister(self._ended.wait)
+            self._is_closed = True
             if self._error is not None:
                 raise self._error
-            self._part.replace(self._path)
 
     def __enter__(self) -> Self:
         return self
@@ -148,10 +160,14 @@ class Recording:
                 self._write_until_the_end()
                 ended = {"ended_us": self._timer.now_us(), "lost": self.lost}
                 self._writer.add_key_value_metadata({_ENDED: json.dumps(ended)})
+            self._part.place()
         except Exception as error:
+            self._part.release()
             self._error = error
             if not self._is_over:
                 self._timer._stop_recording()
+        finally:
+            self._ended.set()
 
     def _write_until_the_end(self) -> None:
         group: list[pa.RecordBatch] = []

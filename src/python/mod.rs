@@ -61,6 +61,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(border::_attached_by_reaper, module)?)?;
     module.add("_live", PyDict::new(py))?;
     module.add("_ending", PyList::empty(py))?;
+    module.delattr("__all__")?; // pyo3 lists the private names in it as well; the public ones are in `tickwheel`
     let at_exit = wrap_pyfunction!(exit::_shutdown_at_exit, module)?;
     py.import("atexit")?.call_method1("register", (at_exit,))?;
     fork::watch()?;

@@ -231,7 +231,8 @@ class Hostile:
         return 7
 
     def __call__(self, *_):
-        self.use()
+        with contextlib.suppress(TimerClosed):  # it is due in 7 ms: on a busy machine the shutdown is under way by then
+            self.use()
 
     def __eq__(self, other):
         self.use()

@@ -206,8 +206,16 @@ def test_the_lateness_histogram_says_how_late_calls_were__T14() -> None:
 
 
 def test_a_reaper_counts_its_wake_ups__T14() -> None:
-    done = threading.Event()
+    """One that is due before the reaper sleeps costs no wake-up: on a busy machine it takes more than one task."""
+    fired = []
     with SystemTimer("wakes") as timer:
-        timer.after(5, done.set)
-        wait(done)
-        assert 1 <= timer.stats()["wake_ups"] <= 3
+
+        def wakes_it() -> bool:
+            done = threading.Event()
+            timer.after(5, done.set)
+            wait(done)
+            fired.append(done)
+            return timer.stats()["wake_ups"] > 0
+
+        until(wakes_it)
+        assert timer.stats()["wake_ups"] <= 3 * len(fired)

@@ -1,0 +1,53 @@
+"""Makes the archives that users get, in a folder of the test: the crate, the source distribution, the wheels.
+
+Nothing here asks an index for a package: pip gets `--no-index`, and cargo has what `Cargo.lock` names from the build of
+the extension.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[3]
+BIN = Path(sys.executable).parent
+PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
+
+
+def run(*command: object, cwd: Path = ROOT) -> str:
+    """What the command prints; a failure shows what it said."""
+    environment = os.environ | {
+        "CARGO_TARGET_DIR": str(ROOT / "target/packages"),
+        "MATURIN_PEP517_ARGS": "--locked",
+        "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",  # pip's build finds maturin there
+        "PYO3_PYTHON": sys.executable,
+    }
+    done = subprocess.run([*map(str, command)], cwd=cwd, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def sdist(folder: Path) -> Path:
+    """The source distribution."""
+    run(BIN / "maturin", "sdist", "--out", folder)
+    (archive,) = folder.glob("*.tar.gz")
+    return archive
+
+
+def wheel(folder: Path) -> Path:
+    """The wheel, built from the checkout."""
+    run(BIN / "maturin", "build", "--release", "--locked", "--interpreter", sys.executable, "--out", folder)
+    (archive,) = folder.glob("*.whl")
+    return archive
+
+
+def wheel_of(source: Path, folder: Path) -> Path:
+    """The wheel that pip builds of a source distribution, as `pip install` does."""
+    run(*PIP, "wheel", "--no-index", "--no-deps", "--no-build-isolation", "--wheel-dir", folder, source, cwd=folder)
+    (archive,) = folder.glob("*.whl")
+    return archive
+
+
+def is_dirty() -> bool:
+    """Whether something is not committed; cargo then packages the crate only if it is told to."""
+    return run("git", "status", "--porcelain") != ""

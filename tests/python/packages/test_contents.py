@@ -1,0 +1,66 @@
+"""The archives hold what is needed to build and to use the package, and nothing of the workshop."""
+
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from packages.archives import ROOT, run, sdist
+
+WORKSHOP = (
+    "benches/python",
+    "benches/report",
+    "tests/python",
+    "tests/spark",
+    ".ci",
+    "Makefile",
+    "requirements-dev.txt",
+)
+
+
+def below(folder: str, *suffixes: str) -> set[str]:
+    """Files that git knows below a folder."""
+    files = run("git", "ls-files", folder).splitlines()
+    return {name for name in files if name.endswith(suffixes)}
+
+
+def crate() -> set[str]:
+    dirty = ["--allow-dirty"]  # what is listed is the same
+    return set(run("cargo", "package", "--locked", "--list", *dirty).splitlines())
+
+
+def source_distribution(folder: Path) -> set[str]:
+    with tarfile.open(sdist(folder)) as archive:
+        return {name.split("/", 1)[1] for name in archive.getnames()}
+
+
+@pytest.fixture(params=["crate", "sdist"])
+def names(request: pytest.FixtureRequest, tmp_path: Path) -> set[str]:
+    return crate() if request.param == "crate" else source_distribution(tmp_path)
+
+
+def test_every_rust_file_is_in_the_sources(names: set[str]) -> None:
+    assert below("src", ".rs") - names == set()
+
+
+def test_the_sources_bring_what_they_are_built_and_tested_with(names: set[str]) -> None:
+    wanted = {"Cargo.toml", "Cargo.lock", "build.rs", "LICENSE", "README.md", "CHANGELOG.md", "tests/rust/main.rs"}
+    assert wanted - names == set()
+    assert below("tests/data") - names == set()
+
+
+def test_the_workshop_stays_at_home(names: set[str]) -> None:
+    assert [name for name in names if name.startswith(WORKSHOP)] == []
+
+
+def test_the_source_distribution_has_the_whole_python_package(tmp_path: Path) -> None:
+    names = source_distribution(tmp_path)
+    assert below("python") - names == set()
+    assert {"pyproject.toml", "python/tickwheel/py.typed", "python/tickwheel/_native.pyi"} <= names
+    assert [name for name in names if name.endswith((".so", ".pyc"))] == []
+
+
+def test_every_link_of_the_readme_leads_somewhere_in_the_sources(tmp_path: Path) -> None:
+    names = source_distribution(tmp_path)
+    links = [part.split(")")[0].split("#")[0] for part in (ROOT / "README.md").read_text().split("](")[1:]]
+    assert [link for link in links if "://" not in link and link not in names] == []

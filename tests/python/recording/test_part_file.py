@@ -1,0 +1,187 @@
+"""Until its end a recording is in a part file: no interrupt loses it, no other recording touches it (rule S6)."""
+
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from tickwheel.recording import Recording, read_recording
+from tickwheel.testing import ManualTimer
+
+pytestmark = pytest.mark.timeout(60)
+
+ANOTHER = "import sys; from tickwheel.recording import Recording; from tickwheel.testing import ManualTimer;"
+ANOTHER += "Recording(ManualTimer(), sys.argv[1])"
+
+
+def count(path: Path) -> int:
+    return sum(len(batch) for batch in read_recording(path))
+
+
+def run(code: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=30)
+
+
+def test_a_close_that_is_interrupted_may_be_called_again__S6(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    is_ending, may_end = threading.Event(), threading.Event()
+    add = pq.ParquetWriter.add_key_value_metadata
+
+    def slow(writer: pq.ParquetWriter, metadata: dict[bytes, str]) -> None:
+        is_ending.set()
+        assert may_end.wait(30)
+        add(writer, metadata)
+
+    def interrupt() -> None:
+        assert is_ending.wait(30)
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    monkeypatch.setattr(pq.ParquetWriter, "add_key_value_metadata", slow)
+    timer = ManualTimer()
+    written = Recording(timer, tmp_path / "e.parquet")
+    timer.after(1, int)
+    was = signal.signal(signal.SIGINT, signal.default_int_handler)
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            written.close()
+    finally:
+        signal.signal(signal.SIGINT, was)
+        may_end.set()
+        thread.join()
+    written.close()
+    assert count(tmp_path / "e.parquet") == 1
+
+
+def test_a_program_that_an_interrupt_ends_in_close_leaves_its_recording__S6(tmp_path: Path) -> None:
+    code = """if True:
+        import os, signal, sys, time
+        import pyarrow.parquet as pq
+        from tickwheel.recording import Recording
+        from tickwheel.testing import ManualTimer
+
+        def slow(writer, metadata, add=pq.ParquetWriter.add_key_value_metadata):
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.5)  # long enough for a program to end that does not wait
+            add(writer, metadata)
+
+        pq.ParquetWriter.add_key_value_metadata = slow
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        timer = ManualTimer()
+        with Recording(timer, sys.argv[1]):
+            timer.after(1, int)
+        time.sleep(30)
+        """
+    done = run(code, tmp_path / "e.parquet")
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (-signal.SIGINT, "KeyboardInterrupt")
+    assert count(tmp_path / "e.parquet") == 1
+
+
+def test_a_path_is_recorded_by_one_at_a_time__S6(tmp_path: Path) -> None:
+    path = tmp_path / "e.parquet"
+    first, second = ManualTimer("first"), ManualTimer("second")
+    with Recording(first, path):
+        first.after(1, int)
+        with pytest.raises(ValueError, match=r"e\.parquet is being recorded already: close that recording first"):
+            Recording(second, path)
+        assert "e.parquet is being recorded already" in run(ANOTHER, path).stderr
+        first.after(1, int)
+    assert count(path) == 2
+    with Recording(second, path):
+        pass
+    assert count(path) == 0
+    assert [found.name for found in tmp_path.iterdir()] == ["e.parquet"]
+
+
+def test_a_part_file_that_a_crash_left_is_written_over__S6(tmp_path: Path) -> None:
+    path, part = tmp_path / "e.parquet", tmp_path / "e.parquet.part"
+    assert run(f"{ANOTHER}; import os; os._exit(9)", path).returncode == 9
+    assert part.exists()
+    with part.open("ab") as file:
+        file.write(b"x" * 100_000)
+    timer = ManualTimer()
+    with Recording(timer, path):
+        timer.after(1, int)
+    assert count(path) == 1
+    assert not part.exists()
+
+
+def test_a_recording_that_begins_while_another_ends_never_touches_its_file__S6(tmp_path: Path) -> None:
+    """Two take turns at one path as fast as they can: each file that is seen there is whole."""
+    path = tmp_path / "e.parquet"
+    end = threading.Event()
+    broken: list[BaseException] = []
+
+    def take_turns() -> None:
+        try:
+            timer = ManualTimer()
+            while not end.is_set():
+                try:
+                    written = Recording(timer, path)
+                except ValueError:
+                    continue
+                written.close()
+        except BaseException as error:
+            broken.append(error)
+
+    threads = [threading.Thread(target=take_turns) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    try:
+        seen = 0
+        while seen < 100 and not broken:
+            if path.exists():
+                assert count(path) == 0
+                seen += 1
+    finally:
+        end.set()
+        for thread in threads:
+            thread.join()
+    assert broken == []
+
+
+def test_a_child_that_is_forked_during_a_close_may_close_too__S6_T12(tmp_path: Path) -> None:
+    code = """if True:
+        import os, signal, sys, threading
+        import pyarrow.parquet as pq
+        from tickwheel.recording import Recording
+        from tickwheel.testing import ManualTimer
+
+        is_ending, may_end = threading.Event(), threading.Event()
+
+        def slow(writer, metadata, add=pq.ParquetWriter.add_key_value_metadata):
+            is_ending.set()
+            may_end.wait(30)
+            add(writer, metadata)
+
+        pq.ParquetWriter.add_key_value_metadata = slow
+        written = Recording(ManualTimer(), sys.argv[1])
+        thread = threading.Thread(target=written.close)
+        thread.start()
+        assert is_ending.wait(30)
+        if os.fork() == 0:
+            signal.alarm(10)
+            written.close()
+            os._exit(0)
+        status = os.wait()[1]
+        may_end.set()
+        thread.join()
+        sys.exit(os.waitstatus_to_exitcode(status))
+        """
+    assert run(code, tmp_path / "e.parquet").returncode == 0
+    assert count(tmp_path / "e.parquet") == 0
+
+
+def test_a_path_where_no_file_can_be_put_is_refused_at_the_beginning__S6(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    timer = ManualTimer()
+    with pytest.raises(IsADirectoryError, match="folder"):
+        Recording(timer, tmp_path / "folder")
+    assert [found.name for found in tmp_path.iterdir()] == ["folder"]
+    with Recording(timer, tmp_path / "e.parquet"):
+        pass
