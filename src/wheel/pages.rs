@@ -291,7 +291,7 @@ impl<I: Copy> Pages<I> {
         }
     }
 
-    /// Whether it is a page of a list that does not grow, and that nobody has begun to read.
+    /// Whether it is a page that does not grow, and of which nothing has been read.
     fn is_settled(&self, number: u32) -> bool {
         let page = &self.all[number as usize];
         !page.is_last && page.read == 0

@@ -29,6 +29,17 @@ class Op(DelayedOperation):
         self.log.append("expire")
 
 
+class Acts(Op):
+    """Does something before it looks."""
+
+    in_try: Callable[[], object] | None = None
+
+    def try_complete(self) -> bool:
+        if self.in_try:
+            self.in_try()
+        return super().try_complete()
+
+
 def counts(purgatory: DelayedOperationPurgatory) -> tuple[int, int, int, int]:
     """What is waiting: operations, on the timer, places on lists, keys."""
     stats = purgatory.stats()

@@ -1,26 +1,14 @@
 """P3, P6: a check inside a `try_complete` is made when the outermost try is over. So tries grow with a polynomial."""
 
 import threading
-from collections.abc import Callable
 
 import pytest
 
-from purgatory.operations import EMPTY, Op, counts, together
+from purgatory.operations import EMPTY, Acts, Op, counts, together
 from tickwheel import DelayedOperationPurgatory
 from tickwheel.testing import ManualTimer
 
 pytestmark = pytest.mark.timeout(40)
-
-
-class Acts(Op):
-    """Does something before it looks."""
-
-    in_try: Callable[[], object] | None = None
-
-    def try_complete(self) -> bool:
-        if self.in_try:
-            self.in_try()
-        return super().try_complete()
 
 
 @pytest.fixture

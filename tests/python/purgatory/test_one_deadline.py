@@ -5,22 +5,11 @@ from collections.abc import Callable
 
 import pytest
 
-from purgatory.operations import EMPTY, HOUR, Op, counts, together
+from purgatory.operations import EMPTY, HOUR, Acts, Op, counts, together
 from tickwheel import DelayedOperationPurgatory
 from tickwheel.testing import ManualTimer
 
 pytestmark = pytest.mark.timeout(40)
-
-
-class Acts(Op):
-    """Does something in one of its tries."""
-
-    in_try: Callable[[], object] | None = None
-
-    def try_complete(self) -> bool:
-        if self.in_try:
-            self.in_try()
-        return super().try_complete()
 
 
 def added_in_its_try(timer: ManualTimer, delay_ms: float = 100) -> Acts:

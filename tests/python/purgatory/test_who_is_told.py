@@ -7,22 +7,11 @@ from typing import Any
 
 import pytest
 
-from purgatory.operations import EMPTY, Op, counts
+from purgatory.operations import EMPTY, Acts, Op, counts
 from tickwheel import DelayedOperationPurgatory, OperationCancelled
 from tickwheel.testing import ManualTimer
 
 pytestmark = pytest.mark.timeout(40)
-
-
-class Acts(Op):
-    """Does something before it looks."""
-
-    in_try: Callable[[], object] | None = None
-
-    def try_complete(self) -> bool:
-        if self.in_try:
-            self.in_try()
-        return super().try_complete()
 
 
 def run(main: Coroutine[Any, Any, object]) -> None:
