@@ -81,7 +81,7 @@ packages: $(VENV)/packages
 
 # The tests of which the checks run a short form.
 soak: $(VENV)/release $(SPARK)
-	TICKWHEEL_FUZZ_SECONDS=3600 $(BIN)/python -m pytest --timeout 4000 tests/python/fuzz
+	TICKWHEEL_SOAK=1 TICKWHEEL_FUZZ_SECONDS=3600 $(BIN)/python -m pytest --timeout 4000 tests/python/fuzz
 	TICKWHEEL_SOAK=1 $(BIN)/python -m pytest -s --timeout 3600 tests/python/delivery/soak $(if $(SPARK),tests/spark/soak)
 
 # The timer beside all others; writes docs/benchmarks.md. Twenty minutes, on a machine that has nothing else to do.

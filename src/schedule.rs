@@ -173,6 +173,11 @@ impl<T> Schedule<T> {
         self.wheel.slab.get(handle).is_some()
     }
 
+    /// Whether the task waits on the executor's queue.
+    pub(crate) fn is_released(&self, handle: Handle) -> bool {
+        self.wheel.slab.get(handle).is_some_and(|entry| entry.place == Place::Released)
+    }
+
     /// Takes a released task, to run it; `None` for one that is not released.
     pub(crate) fn claim(&mut self, handle: Handle) -> Option<Claimed<T>> {
         let removed = self.wheel.slab.remove_if(handle, |place| place == Place::Released)?;

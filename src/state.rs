@@ -199,7 +199,9 @@ impl<T> State<T> {
 
     /// Takes out those of these released tasks that are still there, and keeps them as rejected; how many.
     pub(crate) fn reject(&mut self, handles: &[Handle]) -> usize {
-        let rejected: Vec<_> = handles.iter().filter_map(|handle| self.take(*handle)).collect();
+        let is_released = |state: &Self, handle| state.schedule.is_released(handle);
+        let rejected = handles.iter().filter_map(|handle| is_released(self, *handle).then(|| self.take(*handle))?);
+        let rejected: Vec<_> = rejected.collect();
         let count = rejected.len();
         if count > 0 {
             self.rejected.push(rejected);

@@ -20,6 +20,9 @@ use super::shared::Shared;
 /// The flag of a code object that is an `async def` (the `inspect` module's `CO_COROUTINE`).
 const CO_COROUTINE: u32 = 0x80;
 
+/// So many partials are looked into, one in the other.
+const MOST_PARTIALS: usize = 100;
+
 /// Code objects that are no coroutine functions, by a hash of their address.
 static PLAIN: [GilCell<Option<Py<PyAny>>>; 64] = [const { GilCell::new(None) }; 64];
 
@@ -94,7 +97,8 @@ pub(super) fn is_coroutine_function(callback: &Bound<'_, PyAny>) -> PyResult<boo
             return Ok(unsafe { is_async(py, function) });
         }
     } else if class.is(PARTIAL.import(py, "functools", "partial")?) {
-        return is_coroutine_function(&callback.getattr(intern!(py, "func"))?);
+        let function = in_partials(callback)?;
+        return if function.get_type().is(&class) { Ok(false) } else { is_coroutine_function(&function) };
     } else if callback.is_instance_of::<PyType>() {
         return Ok(false);
     }
@@ -104,6 +108,20 @@ pub(super) fn is_coroutine_function(callback: &Bound<'_, PyAny>) -> PyResult<boo
         Err(error) if error.is_instance_of::<PyException>(py) => Ok(false),
         Err(exit) => Err(exit),
     }
+}
+
+/// The function in a `functools.partial`, which may hold another one; anything else is returned as it is. A partial may even
+/// hold itself: then it is one of them.
+pub(super) fn in_partials<'py>(callback: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let partial = PARTIAL.import(callback.py(), "functools", "partial")?;
+    let mut function = callback.clone();
+    for _ in 0..MOST_PARTIALS {
+        if !function.get_type().is(partial) {
+            break;
+        }
+        function = function.getattr(intern!(callback.py(), "func"))?;
+    }
+    Ok(function)
 }
 
 /// # Safety

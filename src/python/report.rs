@@ -13,6 +13,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
 use super::batch::TaskBatch;
+use super::coroutine_functions;
 use super::coroutines;
 use super::operation::DelayedOperation;
 use super::run;
@@ -137,18 +138,14 @@ fn describe(failure: &Failure<'_, '_>) -> PyResult<String> {
     Ok(format!("{}{what}{name} {verb}", prefix(failure)))
 }
 
-/// What a callback is called where it was written.
+/// What a callback is called where it was written. Its attributes may be anything: a mock has all of them.
 pub(super) fn callback_name(callback: &Bound<'_, PyAny>) -> PyResult<String> {
-    // A `functools.partial` has no name; the function in it has.
-    for name in ["__qualname__", "func"] {
-        match callback.getattr(name) {
-            Ok(found) if name == "func" => return callback_name(&found),
-            Ok(found) if found.is_instance_of::<PyString>() => return Ok(found.to_string()),
-            Err(exit) if !exit.is_instance_of::<PyException>(callback.py()) => return Err(exit),
-            _ => {}
-        }
+    let function = coroutine_functions::in_partials(callback)?;
+    match function.getattr(intern!(callback.py(), "__qualname__")) {
+        Ok(name) if name.is_instance_of::<PyString>() => Ok(name.to_string()),
+        Err(exit) if !exit.is_instance_of::<PyException>(callback.py()) => Err(exit),
+        _ => class_name(&function),
     }
-    class_name(callback)
 }
 
 /// What a task or a batch would call now.

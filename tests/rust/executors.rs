@@ -241,3 +241,23 @@ fn a_second_advance_sleeps_until_the_first_is_over_and_polls_nothing() {
         assert!(polls <= 2, "{polls} wake-ups while it waited for its turn");
     });
 }
+
+/// Refuses a task that it was not given.
+struct RefusesAnother(Handle);
+
+impl Executor for RefusesAnother {
+    fn execute(&mut self, _released: Released) -> Result<(), Released> {
+        Err(Released { handles: vec![self.0], more: false })
+    }
+}
+
+#[test]
+fn what_is_not_due_cannot_be_refused__t10() {
+    let timer = Timer::new(&Config::default(), Clock::manual(0)).unwrap();
+    let far = timer.add(When::AtUs(1_000_000), "far", 0).unwrap();
+    timer.add(When::AtUs(1_000), "due", 0).unwrap();
+    timer.clock().set_us(2_000);
+    assert_eq!(timer.advance(&mut RefusesAnother(far)).rejected, 0);
+    assert_eq!((timer.len(), timer.take_rejected().len()), (1, 0));
+    assert_eq!(timer.cancel(far), Some("far"));
+}

@@ -148,7 +148,7 @@ timer = {make}
 {ENDS[how]}
 {finish}
 wait_until(lambda: (gc.collect(), len(Trap.drops))[1] == 500, what="all to be dropped")
-assert len(timer) == 0
+wait_until(lambda: len(timer) == 0, what="the last destructor to be done")
 timer.shutdown()
 """
     run_script(TRAP + code, timeout=60)

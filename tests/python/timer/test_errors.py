@@ -11,6 +11,7 @@ from array import array
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+from unittest.mock import AsyncMock, MagicMock, Mock
 
 import pytest
 
@@ -67,6 +68,40 @@ def test_what_a_callback_raises_goes_to_on_error_with_its_task__T10() -> None:
     timer.advance(5)
     assert told == [(task, error)]
     assert told[0][1] is error
+
+
+class EndlessCommand:
+    """Answers for its function with itself, as some proxies answer for every attribute."""
+
+    @property
+    def func(self) -> "EndlessCommand":
+        return self
+
+    def __call__(self) -> None:
+        raise ValueError("boom")
+
+
+@pytest.mark.parametrize("make", [Mock, MagicMock, EndlessCommand])
+def test_a_callback_that_has_every_attribute_is_named_all_the_same__T10(make: Callable[..., Any], log: Log) -> None:
+    callback = make() if make is EndlessCommand else make(side_effect=ValueError("boom"))
+    timer = ManualTimer("mocks")
+    timer.after(1, callback)
+    assert timer.advance(1) == 1
+    [(message, error)] = log.told
+    assert (message, str(error)) == (f"timer 'mocks': callback {make.__name__} failed", "boom")
+
+
+def test_a_mock_of_a_coroutine_function_is_refused__T8() -> None:
+    with pytest.raises(TypeError, match="callback AsyncMock is a coroutine function"):
+        ManualTimer().after(1, AsyncMock())
+
+
+def test_a_partial_that_holds_itself_may_be_added__T13() -> None:
+    """To call it is CPython's affair."""
+    ring: functools.partial[None] = functools.partial(print)
+    ring.__setstate__((ring, (), {}, {}))
+    assert ManualTimer().after(1, ring).cancel()
+    ring.__setstate__((print, (), {}, {}))
 
 
 def test_the_exception_still_knows_where_it_was_raised__T10() -> None:
