@@ -385,6 +385,36 @@ mod tests {
     }
 
     #[test]
+    fn a_move_out_of_a_slot_without_generations_goes_to_another_slot__t7() {
+        let mut schedule = schedule(&[20]);
+        let (handle, _) = schedule.add(0, 5000, 7, 0);
+        let last = schedule.wheel.slab.age(handle, u32::MAX - 1);
+        let (moved, _, _) = schedule.reschedule(0, last, 9000).unwrap();
+        assert_ne!((moved.slot, moved.generation), (last.slot, u32::MAX));
+        assert_eq!((schedule.remove(last), schedule.remove(moved), schedule.len()), (None, Some(7), 0));
+    }
+
+    /// What is not read yet is placed by where the levels stood when its bucket was opened.
+    #[test]
+    fn an_add_in_the_middle_of_a_flush_leaves_the_levels_where_they_are__t6() {
+        let mut schedule = schedule(&[20]);
+        let mut handles: Vec<_> = (0..=STEP as u64).map(|task| schedule.add(0, 410_000 + task, task, 0).0).collect();
+        handles.pop();
+        for handle in handles {
+            schedule.remove(handle).unwrap();
+        }
+        let (mut out, mut progress) = (Vec::new(), Progress::default());
+        // The first step reads the dead alone, so no bucket is armed that would hold the levels back.
+        assert!(schedule.step(400_000, STEP, &mut out, &mut progress));
+        assert_eq!(schedule.queue.peek(), None);
+        schedule.add(900_000, 900_000, 0, 0);
+        assert_eq!(schedule.wheel.levels()[0].current_ms, 400);
+        while schedule.step(900_000, STEP, &mut out, &mut progress) {}
+        let order: Vec<_> = out.into_iter().filter_map(|handle| schedule.claim(handle)).map(|task| task.task).collect();
+        assert_eq!(order, [STEP as u64, 0]);
+    }
+
+    #[test]
     fn the_last_add_numbers_are_in_order_like_any_other__t6() {
         let mut schedule = schedule(&[20]);
         schedule.next_number = u64::MAX - 3;
