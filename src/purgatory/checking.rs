@@ -171,7 +171,7 @@ impl<K: Kind> Purgatory<K> {
     }
 
     /// The operation cannot be tried now, and nothing waits until it can: it is checked again a little later.
-    fn put_off<H: Host<K>>(self: &Arc<Self>, host: &H, op: &K::Op, tries: u32) -> Result<(), H::Error> {
+    pub(super) fn put_off<H: Host<K>>(self: &Arc<Self>, host: &H, op: &K::Op, tries: u32) -> Result<(), H::Error> {
         let life = K::life(op);
         // One that is on its way clears this before it tries, so it sees what led to this check too.
         if life.is_put_off.swap(true, Ordering::AcqRel) {

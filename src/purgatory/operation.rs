@@ -143,8 +143,13 @@ impl<K: Kind> Life<K> {
         self.trying.compare_exchange(own, IDLE, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// Marks what this thread holds.
-    pub(super) fn mark(&self) {
+    /// Marks what this thread holds; `false` if it takes no more marks.
+    pub(super) fn mark(&self) -> bool {
+        self.trying.compare_exchange(BUSY, MARKED, Ordering::AcqRel, Ordering::Relaxed) != Err(LAST)
+    }
+
+    /// As [`Life::mark`], also in the last try.
+    pub(super) fn mark_the_last(&self) {
         self.trying.swap(MARKED, Ordering::AcqRel);
     }
 

@@ -90,7 +90,9 @@ impl<K: Kind> Purgatory<K> {
     fn try_for_caller<H: Host<K>>(self: &Arc<Self>, host: &H, op: &K::Op) -> Result<bool, Refused<H::Error>> {
         if here::is_trying(K::life(op).address()) {
             // Cancelled and watched again inside its own try, which may have looked before the keys were watched.
-            K::life(op).mark();
+            if !K::life(op).mark() && self.put_off(host, op, 0).is_err() {
+                K::life(op).mark_the_last(); // the timer was shut down, and cannot check it
+            }
             return Ok(false);
         }
         let checked = self.check_one(host, op, 0);

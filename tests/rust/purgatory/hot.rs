@@ -73,3 +73,31 @@ fn a_check_that_is_marked_in_every_try_returns_and_loses_no_event__p6() {
         assert_empty(&timer, &purgatory);
     });
 }
+
+/// In every try it is taken out and watched under the next key. Each such call asks for a further try.
+#[test]
+fn one_that_is_watched_again_in_every_try_holds_no_thread__p6() {
+    within(PATIENCE, || {
+        let (timer, purgatory) = purgatory();
+        let (is_on, there) = (Arc::new(AtomicBool::new(false)), Arc::downgrade(&purgatory));
+        let on = Arc::clone(&is_on);
+        let moves_on = move |op: &Op| {
+            TRIES.set(TRIES.get() + 1);
+            assert!(TRIES.get() < 100, "held for good");
+            if on.load(Ordering::Acquire) && op.cancel() {
+                let _ = there.upgrade().unwrap().try_complete_else_watch(op, [1]);
+            }
+        };
+        let op = wait_with(Wait { on_try: Some(Box::new(moves_on)), ..Wait::default() });
+        watch(&purgatory, &op, [1]);
+        is_on.store(true, Ordering::Release);
+        TRIES.set(0);
+        purgatory.check_and_complete(&1);
+        assert!(TRIES.get() <= MOST_TRIES, "{} tries in one check", TRIES.get());
+        is_on.store(false, Ordering::Release);
+        op.ready();
+        until(|| op.ended() == (1, 0) || purgatory.check_and_complete(&1) == 1);
+        until(|| timer.is_empty());
+        assert_empty(&timer, &purgatory);
+    });
+}
