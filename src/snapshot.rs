@@ -63,7 +63,8 @@ pub struct Snapshot<X> {
     pub queue: Vec<ArmedBucket>,
     /// Tasks not yet released.
     pub size: usize,
-    /// What has left the wheel and waits, as (due instant in microseconds, task), in order.
+    /// What has left the wheel and waits, as (due instant in microseconds, task), in order; also what a bucket still holds
+    /// that is being flushed.
     pub front: Vec<(u64, X)>,
 }
 
@@ -108,9 +109,12 @@ pub(crate) fn take<T, X>(schedule: &Schedule<T>, mut see: impl FnMut(Handle, u32
             .collect(),
     });
     let levels = levels.collect();
-    let keys = schedule.front.sorted();
-    let alive = keys.into_iter().filter(|key| slab.get(key.handle()).is_some());
-    let front = alive.map(|key| (key.due_us, task(key.slot))).collect();
+    let waiting = schedule.front.sorted().into_iter().filter(|key| slab.get(key.handle()).is_some());
+    // What a bucket that is being flushed still holds has left the wheel, and is on its way.
+    let unread = schedule.wheel.unread_slots().map(|slot| slab.at(slot).key(slot));
+    let mut keys: Vec<_> = waiting.chain(unread).collect();
+    keys.sort_unstable();
+    let front = keys.into_iter().map(|key| (key.due_us, task(key.slot))).collect();
     let queue = schedule.queue.sorted().into_iter().map(ArmedBucket::from).collect();
     Snapshot { levels, queue, size: schedule.len(), front }
 }
@@ -118,5 +122,30 @@ pub(crate) fn take<T, X>(schedule: &Schedule<T>, mut see: impl FnMut(Handle, u32
 impl From<Armed> for ArmedBucket {
     fn from(armed: Armed) -> Self {
         Self { expiration_ms: armed.expiration_ms, level: usize::from(armed.level), bucket: armed.bucket as usize }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schedule::{Precision, Progress, STEP};
+
+    #[test]
+    fn a_timer_that_flushes_a_large_bucket_shows_every_task__t14() {
+        let mut schedule = Schedule::new(1000, &[20], 0, Precision::Exact);
+        let count = 5 * STEP as u64;
+        for task in 0..count {
+            schedule.add(0, 5_000_000 + task, task, 0);
+        }
+        let (mut out, mut progress) = (Vec::new(), Progress::default());
+        let mut steps = 0;
+        while schedule.step(5_000_000, STEP, &mut out, &mut progress) {
+            let snapshot = take(&schedule, |_, _, task| *task);
+            let shown = snapshot.levels.iter().flat_map(|level| &level.buckets).map(|bucket| bucket.tasks.len());
+            assert_eq!(shown.sum::<usize>() + snapshot.front.len(), snapshot.size);
+            assert!(snapshot.front.is_sorted());
+            steps += 1;
+        }
+        assert!(steps > 3);
     }
 }

@@ -295,6 +295,13 @@ impl<T> Wheel<T> {
         slots.filter(|(position, slot)| self.slab.stands_at(**slot, *position)).map(|(_, slot)| *slot)
     }
 
+    /// The slots of the bucket that is being flushed which have not been read.
+    pub(crate) fn unread_slots(&self) -> impl Iterator<Item = u32> {
+        let lists = self.flushing.iter().map(|flushing| flushing.list);
+        let slots = lists.flat_map(|list| self.lists.iter(list));
+        slots.filter(|(position, slot)| self.slab.stands_at(**slot, *position)).map(|(_, slot)| *slot)
+    }
+
     /// Places an entry that is in its slot already on the lowest level that covers it.
     #[expect(clippy::inline_always, reason = "handing its answer over by memory took a third of a cascade")]
     #[inline(always)]
