@@ -106,7 +106,7 @@ class Recording:
         self.lost = 0
         self._timer = timer
         self._error: Exception | None = None
-        self._ending, self._ended, self._closing = threading.Event(), threading.Event(), threading.Lock()
+        self._ending, self._ended, self._closing = threading.Event(), threading.Event(), threading.RLock()
         self._process, self._is_closed, self._is_over = os.getpid(), False, False
         if not timer._record(keep):
             raise ValueError(f"timer {timer.name!r} is being recorded already: close that recording first")
@@ -137,13 +137,18 @@ class Recording:
                 return
             # The thread is a daemon, as a recording that is never closed must not stop the interpreter from exiting.
             # An event says that it has ended: CPython 3.11 takes a thread for ended whose `join` was interrupted.
-            atexit.register(self._ended.wait)
+            atexit.register(self._wait_at_exit)
             self._ending.set()
             self._ended.wait()
-            atexit.unregister(self._ended.wait)
+            atexit.unregister(self._wait_at_exit)
             self._is_closed = True
             if self._error is not None:
                 raise self._error
+
+    def _wait_at_exit(self) -> None:
+        """Not in a forked child: the thread that ends the recording is the parent's."""
+        if self._process == os.getpid():
+            self._ended.wait()
 
     def __enter__(self) -> Self:
         return self

@@ -145,7 +145,8 @@ def test_a_recording_that_begins_while_another_ends_never_touches_its_file__S6(t
     assert broken == []
 
 
-def test_a_child_that_is_forked_during_a_close_may_close_too__S6_T12(tmp_path: Path) -> None:
+@pytest.mark.parametrize("ends", ["written.close(); os._exit(0)", "sys.exit(0)"])
+def test_a_child_that_is_forked_during_a_close_may_close_too_and_exit__S6_T12(tmp_path: Path, ends: str) -> None:
     code = """if True:
         import os, signal, sys, threading
         import pyarrow.parquet as pq
@@ -166,13 +167,12 @@ def test_a_child_that_is_forked_during_a_close_may_close_too__S6_T12(tmp_path: P
         assert is_ending.wait(30)
         if os.fork() == 0:
             signal.alarm(10)
-            written.close()
-            os._exit(0)
+            ENDS
         status = os.wait()[1]
         may_end.set()
         thread.join()
         sys.exit(os.waitstatus_to_exitcode(status))
-        """
+        """.replace("ENDS", ends)
     assert run(code, tmp_path / "e.parquet").returncode == 0
     assert count(tmp_path / "e.parquet") == 0
 
