@@ -178,7 +178,7 @@ impl Content {
         visit.call(&extra.context)
     }
 
-    /// Callback, arguments and context, for the garbage collector: nobody can reach the task any more.
+    /// Callback, arguments and context, for the garbage collector: the task cannot be reached any more.
     pub(super) fn clear(&mut self) -> (Call, Option<Py<PyAny>>) {
         let call = (self.callback.take(), self.extra.as_mut().and_then(|extra| extra.args.take()));
         (call, self.take_context())

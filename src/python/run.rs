@@ -305,7 +305,7 @@ fn call_task<'py>(task: &Bound<'py, PyAny>, propagate: bool, called: &mut Called
 }
 
 fn call_group<'py>(py: Python<'py>, group: &Group, called: &mut Called) -> PyResult<Bound<'py, PyAny>> {
-    // Only the garbage collector takes the callback away, from a batch that nobody can reach.
+    // Only the garbage collector takes the callback away, from a batch that cannot be reached.
     let Some(callback) = &group.callback else { return Ok(py.None().into_bound(py)) };
     called.callback = Some(callback.clone_ref(py));
     called.context = group.context.as_ref().map(|context| context.clone_ref(py));

@@ -53,7 +53,7 @@ pub(super) enum Driver {
     Reaper,
     /// The callers of `advance_clock`; released tasks go to the worker.
     Caller,
-    /// The callers of a `ManualTimer`, who run the callbacks too.
+    /// The callers of a `ManualTimer`, which run the callbacks too.
     Manual,
 }
 
@@ -106,7 +106,7 @@ impl Shared {
         Ok(self.state(py))
     }
 
-    /// As [`Shared::lock`], for a caller who knows that the timer is of this process.
+    /// As [`Shared::lock`], for a caller that knows that the timer is of this process.
     #[inline]
     pub(super) fn state<'a>(&'a self, py: Python<'_>) -> MutexGuard<'a, State<Task>> {
         self.timer.state().try_lock().unwrap_or_else(|| self.wait_for_state(py))
