@@ -17,7 +17,7 @@ LOOM := RUSTFLAGS="--cfg tickwheel_loom" CARGO_TARGET_DIR=target/loom
 help:
 	@echo "make demo        set up, then deliver a day of real flights to the millisecond (needs Python 3.11+, Rust)"
 	@echo "make demo-spark  the same on Spark: a year of flights held, three days delivered (needs Java 17)"
-	@echo "make quick       the checks of the daily work: format, lints, types, the timer's own tests (two minutes)"
+	@echo "make quick       the checks of the daily work: format, lints, types, the timer's own tests (under two minutes)"
 	@echo "make test        set up, then run every check; the slowest twenty tests come last"
 	@echo "make packages    build the crate, the sdist and the wheel, install each away from here, and run a program"
 	@echo "make soak        the long runs: an hour of random graphs, kill -9 fifty times, a million messages, ..."
@@ -44,7 +44,7 @@ quick: $(VENV)/dev
 	$(BIN)/ruff check
 	$(BIN)/mypy
 	cargo test --locked --lib
-	$(BIN)/python -m pytest tests/python/timer tests/python/borders tests/python/test_stubs.py
+	$(BIN)/python -m pytest --quiet --numprocesses 2 tests/python/timer tests/python/borders tests/python/test_stubs.py
 
 # Says plainly what is missing, before anything fails in the middle.
 check-tools:
