@@ -54,6 +54,8 @@ pub(crate) struct Schedule<T> {
     next_number: u64,
     /// Entries that wait on the executor's queue.
     released: usize,
+    /// A bucket has been opened, and not all of its entries have reached their places.
+    is_flushing: bool,
     /// The expiration of the buckets that were flushed last; others that expire with them come before any release.
     flushed_ms: Option<u64>,
     /// Buffers of `flush`, kept for their memory.
@@ -83,6 +85,7 @@ impl<T> Schedule<T> {
             precision,
             next_number: 0,
             released: 0,
+            is_flushing: false,
             flushed_ms: None,
             arm: Vec::new(),
             leaving: Vec::new(),
@@ -197,10 +200,9 @@ impl<T> Schedule<T> {
     pub(crate) fn step(&mut self, now_us: u64, limit: usize, out: &mut Vec<Handle>, progress: &mut Progress) -> bool {
         let mut left = limit;
         loop {
-            if self.wheel.is_flushing() {
-                let read = self.flush(left);
-                left -= read;
-                if self.wheel.is_flushing() {
+            if self.is_flushing {
+                left = left.saturating_sub(self.flush(left));
+                if self.is_flushing {
                     return true;
                 }
             }
@@ -244,7 +246,7 @@ impl<T> Schedule<T> {
     /// When there is next something to do; `Some(0)` in the middle of a bucket. Empty buckets at the head are dropped, unless
     /// there are very many: then it is the time of an empty one, which is too early and does no harm.
     pub(crate) fn next_wake_us(&mut self) -> Option<u64> {
-        if self.wheel.is_flushing() {
+        if self.is_flushing {
             return Some(0);
         }
         let front = self.first_ready_us();
@@ -272,7 +274,7 @@ impl<T> Schedule<T> {
     /// T16: before an add the levels move up to now, but at most to one tick before the earliest armed bucket.
     #[inline]
     fn catch_up(&mut self, now_us: u64) {
-        if !self.wheel.is_at(now_us) && !self.wheel.is_flushing() {
+        if !self.wheel.is_at(now_us) && !self.is_flushing {
             let tick_ms = self.wheel.tick_ms();
             let limit_ms = self.queue.peek().map_or(u64::MAX, |head| head.expiration_ms.saturating_sub(tick_ms));
             self.wheel.advance(limit_ms.min(now_us / 1000));
@@ -282,19 +284,39 @@ impl<T> Schedule<T> {
     fn open(&mut self, head: Armed) {
         self.queue.pop();
         self.wheel.advance(head.expiration_ms);
-        self.wheel.open(head);
+        if let Some(entries) = self.wheel.open(head) {
+            let tick_us = self.wheel.tick_ms() * 1000;
+            self.front.expect(entries, self.wheel.tick_end_us().saturating_sub(tick_us), tick_us);
+        }
+        self.is_flushing = true;
         self.flushed_ms = Some(head.expiration_ms);
     }
 
+    /// Moves about `limit` entries of the opened bucket on; returns how many it read.
+    #[inline(never)] // its sort and the loop that calls it do better apart
     fn flush(&mut self, limit: usize) -> usize {
         let read = self.wheel.flush(limit, &mut self.arm, &mut self.leaving);
         for armed in self.arm.drain(..) {
             self.queue.push(armed);
         }
+        if self.front.is_spread() {
+            return read + self.spread(limit - read);
+        }
         self.leaving.sort_unstable();
         self.front.extend(&self.leaving, &mut self.wheel.slab);
         self.leaving.clear();
+        self.is_flushing = self.wheel.is_flushing();
         read
+    }
+
+    /// What leaves a dense bucket is sorted when all of it has come. Returns how many keys that were.
+    #[cold]
+    fn spread(&mut self, limit: usize) -> usize {
+        self.front.spread(&self.leaving, &mut self.wheel.slab);
+        self.leaving.clear();
+        let sorted = if self.wheel.is_flushing() { 0 } else { self.front.gather(limit) };
+        self.is_flushing = self.wheel.is_flushing() || self.front.is_spread();
+        sorted
     }
 
     /// Releases what is ready at the head of the front; returns how many keys it read, at most `limit`.
@@ -347,6 +369,9 @@ fn ready_us(precision: Precision, due_us: u64) -> u64 {
         Precision::Tick => 0,
     }
 }
+
+#[cfg(test)]
+mod scenarios;
 
 #[cfg(test)]
 mod tests {
@@ -439,6 +464,21 @@ mod tests {
         assert!(schedule.next_wake_us().is_some_and(|wake_us| wake_us <= 6_000_000));
         let steps = (0..9).take_while(|_| schedule.drop_empty_buckets(STEP)).count();
         assert_eq!((steps, schedule.next_wake_us()), (4, Some(6_000_000)));
+    }
+
+    /// In its own bucket, and in the first tick of a bucket of level 2.
+    #[test]
+    fn what_is_due_in_a_dense_tick_is_one_run_before_it_is_released__t6() {
+        for tick_begins_us in [15_000, 400_000] {
+            let mut schedule = schedule(&[20]);
+            for number in 0..10_000 {
+                schedule.add(0, tick_begins_us + 1 + number * 7919 % 999, number, 0);
+            }
+            let (mut out, mut progress) = (Vec::new(), Progress::default());
+            while schedule.step(tick_begins_us, STEP, &mut out, &mut progress) {}
+            assert!(out.is_empty() && schedule.front.is_one_run());
+            assert_eq!(schedule.front.len(), 10_000);
+        }
     }
 
     #[test]

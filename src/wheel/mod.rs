@@ -164,12 +164,19 @@ impl<T> Wheel<T> {
         self.tick_end_us = self.levels[0].next_ms().saturating_mul(1000);
     }
 
-    /// Takes a bucket that has come out of the queue apart: its entries leave by [`Wheel::flush`].
-    pub(crate) fn open(&mut self, armed: Armed) {
+    /// Takes a bucket that has come out of the queue apart: its entries leave by [`Wheel::flush`]. Returns about how many
+    /// those are, if they fill more than two pages.
+    pub(crate) fn open(&mut self, armed: Armed) -> Option<usize> {
         debug_assert!(self.flushing.is_none(), "one bucket at a time");
         let bucket = std::mem::replace(self.bucket_mut(armed), bucket::NEW);
         let (list, level) = (bucket::list(&bucket), usize::from(armed.level) - 1);
         self.flushing = Some(Flushing { list, level, expiration_ms: armed.expiration_ms, entries: 0 });
+        self.lists.len_if_long(list)
+    }
+
+    /// When the current tick of level 1 ends.
+    pub(crate) fn tick_end_us(&self) -> u64 {
+        self.tick_end_us
     }
 
     pub(crate) fn is_flushing(&self) -> bool {

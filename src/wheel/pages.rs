@@ -32,6 +32,9 @@ const PASSED_OVER: usize = 64;
 /// Neighbours are put together if they fill no more than this of one page: there should be something to gain.
 const ROOM: u32 = PAGE as u32 / 4 * 3;
 
+/// The most pages that are counted of a list.
+const COUNTED: usize = 1024;
+
 /// The entries that the items of a list stand for.
 pub(crate) trait Residents<I> {
     /// Whether the item's entry is alive and stands at this position.
@@ -128,6 +131,69 @@ impl<I: Copy> Pages<I> {
         last.live == 0 && last.next == list.0
     }
 
+    /// How many items are alive in a list of more than two pages; of a very long one, in its first pages. O(pages).
+    #[inline]
+    pub(crate) fn len_if_long(&self, list: List) -> Option<usize> {
+        let Page { next, previous, .. } = self.all[list.0 as usize];
+        (next != previous).then(|| self.len(list)) // of one page or two they are the same
+    }
+
+    #[cold]
+    fn len(&self, list: List) -> usize {
+        self.numbers(list).take(COUNTED).map(|number| self.all[number as usize].live as usize).sum()
+    }
+
+    /// Takes the first page out of a list of which nothing was read; returns it as a list, and the rest.
+    pub(crate) fn split_first(&mut self, list: List) -> (List, List) {
+        let first = self.all[list.0 as usize].next;
+        if first == list.0 {
+            return (list, List::default());
+        }
+        let page = &mut self.all[first as usize];
+        let next = std::mem::replace(&mut page.next, first);
+        (page.previous, page.is_last) = (first, true);
+        self.all[list.0 as usize].next = next;
+        self.all[next as usize].previous = list.0;
+        (List(first), list)
+    }
+
+    /// Sorts the items of a list of one page, dead ones too, of which nothing was read. An entry knows in which page its
+    /// item stands and needs no more.
+    pub(crate) fn sort(&mut self, list: List) -> &[I]
+    where
+        I: Ord,
+    {
+        let page = &mut self.all[list.0 as usize];
+        debug_assert!(page.read == 0 && page.next == list.0, "one page, unread");
+        page.items.sort_unstable();
+        &page.items
+    }
+
+    /// Appends a list that is not empty. O(1).
+    pub(crate) fn append(&mut self, list: List, other: List) -> List {
+        let mut last = list.0;
+        if self.all[last as usize].live == 0 {
+            // Only the last page of a list may be empty.
+            let previous = self.all[last as usize].previous;
+            if previous == last {
+                self.close(list);
+                return other;
+            }
+            self.unlink(last);
+            last = previous;
+        }
+        let (first, first_of_other) = (self.all[last as usize].next, self.all[other.0 as usize].next);
+        self.all[last as usize].is_last = false;
+        self.link(last, first_of_other);
+        self.link(other.0, first);
+        other
+    }
+
+    fn link(&mut self, number: u32, next: u32) {
+        self.all[number as usize].next = next;
+        self.all[next as usize].previous = number;
+    }
+
     /// The next items to read, dead ones too, and the position of the first. Empty only if the list is: one of them is alive.
     #[inline]
     pub(crate) fn unread(&self, list: List) -> (u32, &[I]) {
@@ -169,14 +235,17 @@ impl<I: Copy> Pages<I> {
 
     /// All items that were not read, dead ones too, with their positions.
     pub(crate) fn iter(&self, list: List) -> impl Iterator<Item = (u32, &I)> {
-        let first = Some(self.all[list.0 as usize].next);
-        let numbers =
-            std::iter::successors(first, move |number| (*number != list.0).then(|| self.all[*number as usize].next));
-        numbers.flat_map(|number| {
+        self.numbers(list).flat_map(|number| {
             let page = &self.all[number as usize];
             let items = page.items.iter().enumerate().skip(page.read as usize);
             items.map(move |(place, item)| (position(number, place), item))
         })
+    }
+
+    /// The pages of a list, the first one first.
+    fn numbers(&self, list: List) -> impl Iterator<Item = u32> {
+        let first = Some(self.all[list.0 as usize].next);
+        std::iter::successors(first, move |number| (*number != list.0).then(|| self.all[*number as usize].next))
     }
 
     /// What the pool takes of memory. O(pages).
@@ -413,6 +482,41 @@ mod tests {
         assert!(bench.pages.is_empty(bench.list));
         bench.push(3);
         assert_eq!(bench.places.0[3], 1024);
+    }
+
+    #[test]
+    fn a_list_is_split_into_pages_and_put_together_again() {
+        let mut bench = Bench::filled(3 * PAGE as u32 + 7);
+        let (before, mut pages) = (bench.items(), Vec::new());
+        while !bench.pages.is_empty(bench.list) {
+            let (page, rest) = bench.pages.split_first(bench.list);
+            bench.list = rest;
+            pages.push(page);
+        }
+        assert_eq!(pages.iter().map(|page| bench.pages.len(*page)).collect::<Vec<_>>(), [PAGE, PAGE, PAGE, 7]);
+        for page in pages {
+            bench.list = bench.pages.append(bench.list, page);
+        }
+        assert_eq!(bench.items(), before);
+        assert_eq!(bench.read_all(100, |_| ()), before);
+    }
+
+    #[test]
+    fn an_empty_last_page_is_not_kept_where_a_list_is_appended() {
+        let mut bench = Bench::default();
+        for turn in 0..100 {
+            let first = turn * (PAGE as u32 + 2);
+            (first..=first + PAGE as u32).for_each(|item| bench.push(item));
+            bench.remove(first + PAGE as u32); // alone in the last page
+            let other = bench.pages.push(List::default(), first + PAGE as u32 + 1, &mut bench.places);
+            bench.list = bench.pages.append(bench.list, other);
+            let alive = bench.items();
+            assert_eq!((alive.len(), alive.last()), (PAGE + 1, Some(&(first + PAGE as u32 + 1))));
+            for item in alive {
+                bench.remove(item);
+            }
+        }
+        assert!(bench.pages.all.len() < 8, "{} pages", bench.pages.all.len());
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! The front: what has left the wheel, by (due instant, add number).
 //!
-//! The wheel sorts to the tick, the front sorts the last tick (T5, T6). Keys arrive sorted, a step of a bucket at a time. Most
-//! often they follow all that came before, and join one run. The steps of a large bucket overlap, so each becomes a run of its
-//! own, and the runs are merged as they are read: O(log runs) a key, and no call sorts more than one step. Single keys that
-//! come out of order are stragglers, in a tree: O(log n).
+//! The wheel sorts to the tick, the front sorts the last tick (T5, T6). Keys arrive a step of a bucket at a time, and are
+//! sorted. Most often they follow all that came before, and join one run. The keys of a dense bucket are spread over parts
+//! before ([`parts`]), so they do so too. Keys that overlap the run become a run of their own, and the runs are merged as they
+//! are read: O(log runs) a key. No call sorts more than one step. Single keys that come out of order are stragglers, in a
+//! tree: O(log n).
 //!
 //! A run is a list in pages, so millions of keys come and go without one long copy. A cancelled entry's key stays until it
 //! comes to the head or until all of its page are dead; of the stragglers a few are looked at for each that dies.
@@ -12,10 +13,14 @@
 
 #![forbid(unsafe_code)]
 
+mod parts;
+
 use std::cmp::Reverse;
 use std::collections::binary_heap::PeekMut;
 use std::collections::{BTreeSet, BinaryHeap};
 use std::ops::Bound;
+
+use parts::Parts;
 
 use crate::wheel::{Key, List, NO_POSITION, Pages, Residents};
 
@@ -36,6 +41,8 @@ pub(crate) struct Front {
     /// The runs that overlap it or each other, by the first key of each.
     overlapping: BinaryHeap<Reverse<Run>>,
     stragglers: BTreeSet<Key>,
+    /// Where the keys of a dense bucket go while it is flushed.
+    parts: Option<Box<Parts>>,
     /// The last straggler that was looked at.
     looked_at: Option<Key>,
     live: usize,
@@ -74,7 +81,17 @@ impl Front {
         }
     }
 
-    /// Takes sorted keys in, and tells their entries where they stand.
+    /// The keys of a bucket of about so many entries come next, all due in this tick; [`Front::gather`] ends that.
+    pub(crate) fn expect(&mut self, entries: usize, begin_us: u64, tick_us: u64) {
+        self.parts = Parts::for_entries(entries, begin_us, tick_us).map(Box::new);
+    }
+
+    /// Whether [`Front::gather`] has something to do.
+    pub(crate) fn is_spread(&self) -> bool {
+        self.parts.is_some()
+    }
+
+    /// Takes the keys of a step in, and tells their entries where they stand.
     pub(crate) fn extend(&mut self, keys: &[Key], residents: &mut impl Residents<Key>) {
         debug_assert!(keys.is_sorted(), "what makes a run is in order");
         self.live += keys.len();
@@ -86,6 +103,57 @@ impl Front {
             let list = self.pages.extend(List::default(), keys, residents);
             self.overlapping.push(Reverse(Run { first: keys[0], list }));
         }
+    }
+
+    /// Takes the keys of a step of a dense bucket in, in any order.
+    #[inline(never)] // rare: [`Front::extend`] needs the registers
+    pub(crate) fn spread(&mut self, keys: &[Key], residents: &mut impl Residents<Key>) {
+        let Some(parts) = &mut self.parts else { return };
+        self.live += keys.len();
+        for key in keys {
+            let part = parts.part_mut(key.due_us);
+            *part = self.pages.push(*part, *key, residents);
+        }
+    }
+
+    /// All keys of the bucket have come: sorts its parts, at least `limit` keys of them and at most a page more. Returns how
+    /// many keys and parts it went over.
+    #[inline(never)] // rare, and the loop that calls it needs the registers
+    pub(crate) fn gather(&mut self, limit: usize) -> usize {
+        let mut read = 0;
+        while read < limit
+            && let Some(parts) = &mut self.parts
+        {
+            let Some(part) = parts.take() else {
+                self.parts = None;
+                break;
+            };
+            let (page, rest) = self.pages.split_first(part);
+            if self.pages.is_empty(rest) {
+                self.pages.close(rest);
+                parts.go_on();
+            } else {
+                parts.put_back(rest);
+            }
+            read += 1 + self.add_page(page);
+        }
+        read
+    }
+
+    /// Makes a page of a part a run, or part of the run; returns how many keys it has.
+    fn add_page(&mut self, page: List) -> usize {
+        let keys = self.pages.sort(page);
+        let (count, Some(first), last) = (keys.len(), keys.first().copied(), keys.last().copied()) else {
+            self.pages.close(page);
+            return 0;
+        };
+        if self.follows_the_run(&first) {
+            self.run = self.pages.append(self.run, page);
+            self.last = last;
+        } else {
+            self.overlapping.push(Reverse(Run { first, list: page }));
+        }
+        count
     }
 
     /// The earliest key that is alive; dead ones before it are dropped.
@@ -196,15 +264,23 @@ impl Front {
         }
     }
 
+    /// Whether nothing has to be merged.
+    #[cfg(test)]
+    pub(crate) fn is_one_run(&self) -> bool {
+        self.overlapping.is_empty() && self.stragglers.is_empty()
+    }
+
     /// What it takes of memory.
     pub(crate) fn bytes(&self) -> usize {
         let runs = self.overlapping.capacity() * size_of::<Run>();
-        self.pages.bytes() + runs + self.stragglers.len() * size_of::<Key>()
+        let parts = self.parts.as_ref().map_or(0, |parts| parts.bytes());
+        self.pages.bytes() + runs + parts + self.stragglers.len() * size_of::<Key>()
     }
 
     /// Every key in order, dead ones among them. O(n log n).
     pub(crate) fn sorted(&self) -> Vec<Key> {
-        let lists = self.overlapping.iter().map(|Reverse(run)| run.list).chain([self.run]);
+        let unsorted = self.parts.iter().flat_map(|parts| parts.unsorted()).copied();
+        let lists = self.overlapping.iter().map(|Reverse(run)| run.list).chain([self.run]).chain(unsorted);
         let keys = lists.flat_map(|list| self.pages.iter(list)).map(|(_, key)| key);
         let mut keys: Vec<_> = keys.chain(&self.stragglers).copied().collect();
         keys.sort_unstable();
@@ -227,6 +303,7 @@ impl Front {
 
     /// The earliest key, dead or alive, and where it is.
     fn head(&mut self) -> Option<(Key, Head)> {
+        debug_assert!(self.parts.is_none(), "a bucket is flushed before anything is released");
         let (position, keys) = self.pages.unread(self.run);
         let run = keys.first().map(|key| (*key, Head::Run(position)));
         let straggler = self.stragglers.first().map(|key| (*key, Head::Straggler));
@@ -318,6 +395,9 @@ mod tests {
         }
 
         fn extend(&mut self, mut keys: Vec<Key>) {
+            if self.front.is_spread() {
+                return self.front.spread(&keys, &mut self.entries);
+            }
             keys.sort_unstable();
             self.front.extend(&keys, &mut self.entries);
         }
@@ -413,6 +493,42 @@ mod tests {
         }
         assert!(bench.front.stragglers.len() < 100 && bench.front.overlapping.len() > 90);
         assert_eq!(bench.release(usize::MAX), 100_000);
+        assert!(bench.front.bytes() < 100_000, "{}", bench.front.bytes());
+    }
+
+    #[test]
+    fn the_parts_of_a_dense_bucket_become_one_run__t6() {
+        let mut bench = Bench::default();
+        let mut random = randoms();
+        bench.front.expect(100_000, 5000, 1000);
+        for step in 0..100 {
+            let due_us = |random: u64| 5000 + random % 1000;
+            bench.extend((0..1000).map(|n| key(due_us(random.next().unwrap()), step * 1000 + n)).collect());
+        }
+        let cancelled: Vec<_> = bench.entries.0.keys().copied().filter(|key| key.number % 7 == 0).collect();
+        for key in cancelled {
+            bench.cancel(key);
+        }
+        assert_eq!(bench.front.sorted().len(), 100_000, "a dead key stays until its page is dead");
+        while bench.front.is_spread() {
+            let read = bench.front.gather(300);
+            assert!(read <= 300 + 1024, "{read} in one step");
+        }
+        assert!(bench.front.is_one_run());
+        assert_eq!(bench.release(usize::MAX), bench.front.len() + 85_714);
+    }
+
+    #[test]
+    fn a_part_of_many_pages_is_merged_and_one_of_dead_keys_goes__t6() {
+        let mut bench = Bench::default();
+        bench.front.expect(7000, 0, 1000);
+        bench.extend((0..5000).rev().map(|number| key(number % 10, number)).collect());
+        bench.extend((5000..5100).map(|number| key(990, number)).collect());
+        (5000..5100).for_each(|number| bench.cancel(key(990, number)));
+        while bench.front.is_spread() {
+            bench.front.gather(1);
+        }
+        assert_eq!(bench.release(usize::MAX), 5000);
         assert!(bench.front.bytes() < 100_000, "{}", bench.front.bytes());
     }
 
