@@ -9,7 +9,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use super::{Precision, Progress, Schedule};
 use crate::wheel::{Handle, Place};
 
-const SCENARIOS: u64 = 400;
+const SCENARIOS: u64 = 200;
 const TURNS: u64 = 150;
 
 /// A linear congruential generator (Knuth's constants): good enough to choose test cases.
