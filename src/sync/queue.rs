@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::lock::{Condvar, Mutex};
+use super::{Condvar, Mutex};
 
 #[derive(Debug)]
 struct Shared<T> {
