@@ -11,7 +11,7 @@ LIBRARIES := click confluent-kafka jinja2 matplotlib msgspec prometheus-client '
 SPARK := $(shell sh .ci/has-java 17 && echo $(VENV)/spark)
 MODEL := RUSTFLAGS="--cfg tickwheel_model" CARGO_TARGET_DIR=target/model
 PARKING_LOT := $(CURDIR)/target/peers-parking-lot
-LOOM := RUSTFLAGS="--cfg tickwheel_loom" CARGO_TARGET_DIR=target/loom
+LOOM := RUSTFLAGS="--cfg tickwheel_loom --cfg crossbeam_loom" CARGO_TARGET_DIR=target/loom
 
 .PHONY: help demo demo-spark quick test packages check-tools rust-tests model python-tests soak lint bench bench-more clean
 
