@@ -10,7 +10,8 @@ LIBRARIES := click confluent-kafka jinja2 matplotlib msgspec prometheus-client '
 # Spark is installed only where there is a Java that it can use; otherwise its tests say that they are left out.
 SPARK := $(shell sh .ci/has-java 17 && echo $(VENV)/spark)
 MODEL := RUSTFLAGS="--cfg tickwheel_model" CARGO_TARGET_DIR=target/model
-LOOM := RUSTFLAGS="--cfg tickwheel_loom" CARGO_TARGET_DIR=target/loom
+PARKING_LOT := $(CURDIR)/target/peers-parking-lot
+LOOM := RUSTFLAGS="--cfg tickwheel_loom --cfg crossbeam_loom" CARGO_TARGET_DIR=target/loom
 
 .PHONY: help demo demo-spark quick test packages check-tools rust-tests model python-tests soak lint bench bench-more clean
 
@@ -64,6 +65,7 @@ lint: $(VENV)/packages
 
 rust-tests: check-tools
 	cargo test --locked
+	cargo test --locked --features parking_lot
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps
 	cargo run --locked --quiet --example timeouts
 
@@ -86,7 +88,9 @@ soak: $(VENV)/release $(SPARK)
 
 # The timer beside all others; writes docs/benchmarks.md. Twenty minutes, on a machine that has nothing else to do.
 bench: $(VENV)/release $(VENV)/bench
-	cd benches/peers && CARGO_TARGET_DIR=$(CURDIR)/target/peers cargo run --locked --release --quiet
+	cd benches/peers && CARGO_TARGET_DIR=$(PARKING_LOT) cargo build --locked --release --quiet --features parking_lot
+	cd benches/peers && CARGO_TARGET_DIR=$(CURDIR)/target/peers cargo run --locked --release --quiet -- \
+		--parking-lot $(PARKING_LOT)/release/peers
 	$(BIN)/python -m benches.python.timers
 	$(BIN)/python -m benches.report
 

@@ -50,7 +50,7 @@ impl Executor for Sender<Released> {
 }
 
 /// Runs what is released, one task after another, until every sender is gone. A panic costs the task that it came from.
-pub(crate) fn work<T>(timer: &Arc<Timer<T>>, queue: &Receiver<Released>, mut run: impl FnMut(T)) {
+pub(crate) fn work<T>(timer: &Arc<Timer<T>>, queue: &mut Receiver<Released>, mut run: impl FnMut(T)) {
     while let Ok(released) = queue.recv() {
         for handle in released.handles {
             if let Some(claimed) = timer.claim(handle) {

@@ -17,9 +17,18 @@
 //! [`SystemTimer`] runs closures on a thread of its own. [`Timer`] is the same without threads, for a program that has
 //! its own: it says when to wake, and what to run. Both hold any number of tasks behind one lock.
 //!
+//! The feature `parking_lot` takes that crate's lock in the place of the timer's own. The feature `python` is for the Python
+//! module alone.
+//!
 //! The way of a task: `add` → wheel → bucket queue → front → executor → callback, driven by the reaper.
 
 #![cfg_attr(test, expect(non_snake_case, reason = "a test name ends with the rule it holds up, as in __t9"))]
+
+#[cfg(all(feature = "parking_lot", feature = "python"))]
+compile_error!(
+    "the features `parking_lot` and `python` exclude each other: parking_lot's table of sleeping threads is not repaired \
+     in a forked child; leave `parking_lot` out"
+);
 
 mod clock;
 mod config;

@@ -73,13 +73,13 @@ impl SystemTimer {
 
     pub(crate) fn on_clock(name: &str, config: &Config, clock: Clock) -> Result<Self, Error> {
         let timer = Arc::new(Timer::new(config, clock)?);
-        let (queue, released) = unbounded();
+        let (queue, mut released) = unbounded();
         let no_thread = |error| Error::invalid(format!("the system gave no thread for the timer: {error}"));
         let worker = {
             let (timer, shown) = (Arc::clone(&timer), format!("exec-{name}"));
             sync::spawn(&format!("executor-{name}"), move || {
                 sync::show_in_system(&shown);
-                executor::work(&timer, &released, |callback: Callback| callback());
+                executor::work(&timer, &mut released, |callback: Callback| callback());
             })
         };
         let worker = worker.map_err(no_thread)?;
@@ -206,7 +206,7 @@ mod tests {
         let timer =
             Arc::new(Timer::new(&Config::default(), Clock::monotonic(0)).expect("the default settings are good"));
         timer.add(When::AtUs(0), "costs the panic", 0).expect("in range");
-        let (sender, released) = unbounded();
+        let (sender, mut released) = unbounded();
         let driven = Arc::clone(&timer);
         let mut has_panicked = false;
         let thread = spawn("reaper", move || {

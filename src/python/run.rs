@@ -127,7 +127,7 @@ pub(super) fn next_unit(
     py: Python<'_>,
     shared: &Shared,
     line: &mut Line,
-    queue: Option<&Receiver<Released>>,
+    mut queue: Option<&mut Receiver<Released>>,
     finished: usize,
 ) -> Option<Unit> {
     let mut state = shared.state(py);
@@ -141,7 +141,7 @@ pub(super) fn next_unit(
         while extend_group(&mut state, shared, line, group) {
             drop(state);
             if line.handles.is_empty() && line.more {
-                match queue.and_then(|queue| py.detach(|| queue.recv()).ok()) {
+                match queue.as_deref_mut().and_then(|queue| py.detach(|| queue.recv()).ok()) {
                     Some(released) => line.append(released),
                     None => line.more = false,
                 }

@@ -116,14 +116,14 @@ struct Body {
 #[pymethods]
 impl Worker {
     fn __call__(&self, py: Python<'_>) {
-        let Some(Body { id, shared, queue }) = self.0.with(py, Option::take) else { return };
+        let Some(Body { id, shared, mut queue }) = self.0.with(py, Option::take) else { return };
         let shared = shared.share();
         show_in_system(&format!("exec-{}", shared.name));
         let inside = Inside::enter(&shared);
         if matches!(shared.callees.target(py), Target::Own) {
-            run_here(py, &shared, &queue);
+            run_here(py, &shared, &mut queue);
         } else {
-            feed(py, &shared, &queue);
+            feed(py, &shared, &mut queue);
         }
         drop(inside);
         if shared.is_forked() {
@@ -170,7 +170,7 @@ pub(super) fn undo(py: Python<'_>, shared: &Shared) {
     }
 }
 
-fn run_here(py: Python<'_>, shared: &Shared, queue: &Receiver<Released>) {
+fn run_here(py: Python<'_>, shared: &Shared, queue: &mut Receiver<Released>) {
     let mut line = Line::default();
     let mut finished = 0;
     let mut turn = Turn::default();
@@ -207,9 +207,9 @@ fn run_here(py: Python<'_>, shared: &Shared, queue: &Receiver<Released>) {
     run::finish(py, shared, finished);
 }
 
-fn feed(py: Python<'_>, shared: &Arc<Shared>, queue: &Receiver<Released>) {
+fn feed(py: Python<'_>, shared: &Arc<Shared>, queue: &mut Receiver<Released>) {
     // A whole advance at a time, so that a group is not cut where a step of the reaper ended.
-    let whole_advance = || -> Option<Vec<Handle>> {
+    let mut whole_advance = || -> Option<Vec<Handle>> {
         let mut released = queue.recv().ok()?;
         let mut handles = std::mem::take(&mut released.handles);
         while released.more {
@@ -218,7 +218,7 @@ fn feed(py: Python<'_>, shared: &Arc<Shared>, queue: &Receiver<Released>) {
         }
         Some(handles)
     };
-    while let Some(handles) = py.detach(whole_advance) {
+    while let Some(handles) = py.detach(&mut whole_advance) {
         // Asked for anew each time: a reference in this thread would keep a cycle through the executor alive.
         match &shared.callees.target(py) {
             Target::Loop(event_loop) => {

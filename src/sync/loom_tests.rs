@@ -107,7 +107,7 @@ fn loom_a_notification_reaches_a_thread_about_to_wait__rule6() {
 #[test]
 fn loom_a_receiver_about_to_sleep_hears_of_an_item_and_of_the_end__rule6() {
     bounded(MOST_PREEMPTIONS, || {
-        let (sender, receiver) = unbounded();
+        let (sender, mut receiver) = unbounded();
         let sends = spawn(move || sender.send(7).unwrap());
         assert_eq!((receiver.recv(), receiver.recv()), (Ok(7), Err(Disconnected)));
         sends.join().unwrap();
@@ -117,7 +117,7 @@ fn loom_a_receiver_about_to_sleep_hears_of_an_item_and_of_the_end__rule6() {
 #[test]
 fn loom_a_receiver_hears_of_the_end_when_the_last_of_two_senders_goes() {
     bounded(MOST_PREEMPTIONS - 1, || {
-        let (sender, receiver) = unbounded::<u32>();
+        let (sender, mut receiver) = unbounded::<u32>();
         let senders = [sender.clone(), sender].map(|sender| spawn(move || drop(sender)));
         assert_eq!(receiver.recv(), Err(Disconnected));
         senders.into_iter().for_each(|sender| sender.join().unwrap());

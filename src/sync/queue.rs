@@ -7,12 +7,15 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::lock::{Condvar, Mutex};
+use crossbeam_utils::sync::{Parker, Unparker};
+
+use super::Mutex;
 
 #[derive(Debug)]
 struct Shared<T> {
     state: Mutex<State<T>>,
-    come: Condvar,
+    /// Wakes the receiver.
+    receiver: Unparker,
 }
 
 #[derive(Debug)]
@@ -43,12 +46,18 @@ pub(crate) enum TryRecvError {
 pub(crate) struct Sender<T>(Arc<Shared<T>>);
 
 #[derive(Debug)]
-pub(crate) struct Receiver<T>(Arc<Shared<T>>);
+pub(crate) struct Receiver<T> {
+    shared: Arc<Shared<T>>,
+    /// Only the receiver's thread sleeps. The parker has a mutex and a condition variable of its own, so a forked child
+    /// inherits no table of sleeping threads (T12).
+    parker: Parker,
+}
 
 pub(crate) fn unbounded<T>() -> (Sender<T>, Receiver<T>) {
     let state = State { items: VecDeque::new(), senders: 1, has_receiver: true, sleeps: false };
-    let shared = Arc::new(Shared { state: Mutex::new(state), come: Condvar::default() });
-    (Sender(Arc::clone(&shared)), Receiver(shared))
+    let parker = Parker::new();
+    let shared = Arc::new(Shared { state: Mutex::new(state), receiver: parker.unparker().clone() });
+    (Sender(Arc::clone(&shared)), Receiver { shared, parker })
 }
 
 impl<T> Sender<T> {
@@ -61,7 +70,7 @@ impl<T> Sender<T> {
         let wakes = std::mem::take(&mut state.sleeps);
         drop(state);
         if wakes {
-            self.0.come.notify_all();
+            self.0.receiver.unpark();
         }
         Ok(())
     }
@@ -81,7 +90,7 @@ impl<T> Drop for Sender<T> {
         let wakes = state.senders == 0 && std::mem::take(&mut state.sleeps);
         drop(state);
         if wakes {
-            self.0.come.notify_all();
+            self.0.receiver.unpark();
         }
     }
 }
@@ -91,7 +100,7 @@ impl<T> Receiver<T> {
     /// sender holds that, its item is not there yet.
     #[cfg(any(feature = "python", all(test, not(tickwheel_loom))))]
     pub(crate) fn try_recv(&self) -> Result<T, TryRecvError> {
-        let Some(mut state) = self.0.state.try_lock() else { return Err(TryRecvError::Empty) };
+        let Some(mut state) = self.shared.state.try_lock() else { return Err(TryRecvError::Empty) };
         match state.items.pop_front() {
             Some(item) => Ok(item),
             None if state.senders == 0 => Err(TryRecvError::Disconnected),
@@ -100,9 +109,9 @@ impl<T> Receiver<T> {
     }
 
     /// Waits for the next item; an error once all senders are gone and nothing is left.
-    pub(crate) fn recv(&self) -> Result<T, Disconnected> {
-        let mut state = self.0.state.lock();
+    pub(crate) fn recv(&mut self) -> Result<T, Disconnected> {
         loop {
+            let mut state = self.shared.state.lock();
             if let Some(item) = state.items.pop_front() {
                 return Ok(item);
             }
@@ -110,14 +119,16 @@ impl<T> Receiver<T> {
                 return Err(Disconnected);
             }
             state.sleeps = true;
-            state = self.0.come.wait(state, None);
+            drop(state);
+            // A sender that comes in between has left a token, and this returns at once.
+            self.parker.park();
         }
     }
 }
 
 impl<T> Drop for Receiver<T> {
     fn drop(&mut self) {
-        let mut state = self.0.state.lock();
+        let mut state = self.shared.state.lock();
         state.has_receiver = false;
         let items = std::mem::take(&mut state.items);
         drop(state);
@@ -133,7 +144,7 @@ mod tests {
 
     #[test]
     fn every_item_comes_once_and_in_the_order_of_its_sender() {
-        let (sender, receiver) = unbounded();
+        let (sender, mut receiver) = unbounded();
         scope(|scope| {
             for from in 0..3_u32 {
                 let sender = sender.clone();

@@ -14,6 +14,14 @@ pub struct Options {
     pub only_work: Vec<String>,
     pub only_side: Vec<String>,
     pub output: Option<PathBuf>,
+    /// The program that measures the side with `parking_lot`'s lock.
+    pub parking_lot: Option<PathBuf>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { repeats: 5, count: 1_000_000, only_work: vec![], only_side: vec![], output: None, parking_lot: None }
+    }
 }
 
 /// Whether every figure could be measured; those that could are kept.
@@ -26,7 +34,8 @@ pub fn measure_all(options: &Options, rows: &[Row], command: String) -> Result<b
     }
     let is_wanted = |row: &&Row| {
         let only = &options.only_work;
-        (only.is_empty() || only.iter().any(|work| row.stands_for(work)))
+        (row.is_of_this_program() || options.parking_lot.is_some())
+            && (only.is_empty() || only.iter().any(|work| row.stands_for(work)))
             && (options.only_side.is_empty() || options.only_side.iter().any(|side| row.side == side))
     };
     let rows = rows.iter().filter(is_wanted).map(|row| (row, Vec::new())).collect();
@@ -35,7 +44,7 @@ pub fn measure_all(options: &Options, rows: &[Row], command: String) -> Result<b
     for repeat in 1..=options.repeats {
         for (row, measured) in &mut results.rows {
             eprint!("{repeat}/{} {}: {}", options.repeats, row.work.name, row.side);
-            match in_a_process(row, options.count) {
+            match in_a_process(row, options) {
                 Ok(one) => {
                     eprintln!(" {:.1} {}", one.value, row.work.unit);
                     measured.push(one);
@@ -62,10 +71,12 @@ pub fn measure_all(options: &Options, rows: &[Row], command: String) -> Result<b
 }
 
 /// What `peers one` says; its own words are on stderr by then.
-fn in_a_process(row: &Row, count: usize) -> Result<Measured, String> {
-    let program = std::env::current_exe().map_err(|error| error.to_string())?;
+fn in_a_process(row: &Row, options: &Options) -> Result<Measured, String> {
+    let own = || std::env::current_exe().map_err(|error| error.to_string());
+    let other = options.parking_lot.clone().filter(|_| !row.is_of_this_program());
+    let program = other.map_or_else(own, Ok)?;
     let mut command = Command::new(program);
-    command.args(["one", row.work.name, row.side, "--count", &count.to_string()]);
+    command.args(["one", row.work.name, row.side, "--count", &options.count.to_string()]);
     let done = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output().map_err(|error| error.to_string())?;
     if !done.status.success() {
         return Err(done.status.to_string());

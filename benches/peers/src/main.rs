@@ -1,10 +1,11 @@
 //! The timer beside what a Rust program would use instead.
 //!
-//!     peers [--repeats 5] [--count 1000000] [--only-work WORK] [--only-side SIDE] [--output FILE]
+//!     peers [--repeats 5] [--count 1000000] [--only-work WORK] [--only-side SIDE] [--output FILE] [--parking-lot PROGRAM]
 //!     peers one WORK SIDE [--count 1000000]
 //!
 //! The first measures all and writes `build/bench/rust.json` for the report; a run of only some works or sides, which may
 //! be given several times, writes nothing unless `--output` says where, so that it does not take the place of a whole one.
+//! `PROGRAM` is this one, built with `--features parking_lot`; without it that side is left out.
 //! Exit code 1 if any side failed at any work; the rest is kept.
 //!
 //! The second measures one work on one side and prints the figure; the beginning of a name will do.
@@ -60,13 +61,16 @@ fn run() -> Result<bool, Box<dyn std::error::Error>> {
     let begins = |name: &str, asked: &str| name.to_lowercase().starts_with(&asked.to_lowercase());
     let row = rows.iter().find(|row| row.works().any(|name| begins(name, work)) && begins(row.side, side));
     let row = row.ok_or_else(|| format!("no work {work:?} of a side {side:?}: see src/plan.rs"))?;
+    if !row.is_of_this_program() {
+        return Err(format!("{}: build this program with --features parking_lot", row.side).into());
+    }
     println!("{}", row.measure(options.count));
     Ok(true)
 }
 
 /// The options, and the words that are none.
 fn parse() -> Result<(Options, Vec<String>), lexopt::Error> {
-    let mut options = Options { repeats: 5, count: 1_000_000, only_work: vec![], only_side: vec![], output: None };
+    let mut options = Options::default();
     let mut words = Vec::new();
     let mut arguments = lexopt::Parser::from_env();
     while let Some(argument) = arguments.next()? {
@@ -76,6 +80,7 @@ fn parse() -> Result<(Options, Vec<String>), lexopt::Error> {
             Long("only-work") => options.only_work.push(arguments.value()?.string()?),
             Long("only-side") => options.only_side.push(arguments.value()?.string()?),
             Long("output") => options.output = Some(arguments.value()?.into()),
+            Long("parking-lot") => options.parking_lot = Some(arguments.value()?.into()),
             Value(word) => words.push(word.string()?),
             _ => return Err(argument.unexpected()),
         }

@@ -12,6 +12,9 @@ use crate::sides::tickwheel::Tickwheel;
 use crate::sides::tokio_sleep::{self, Sleeps};
 use crate::{dense, driven, hold, memory, ours, pairs, works};
 
+/// Our timer with `parking_lot`'s lock, in a program that was built with that feature.
+pub const PARKING_LOT: &str = "tickwheel, parking_lot";
+
 #[derive(Debug, PartialEq, Eq)]
 pub struct Work {
     pub name: &'static str,
@@ -63,6 +66,11 @@ impl Row {
         asked * self.work.times
     }
 
+    /// Whether this program can measure it.
+    pub fn is_of_this_program(&self) -> bool {
+        self.side != PARKING_LOT || cfg!(feature = "parking_lot")
+    }
+
     pub fn measure(&self, asked: usize) -> Measured {
         (self.measure)(self.count(asked))
     }
@@ -98,6 +106,14 @@ pub fn rows() -> Vec<Row> {
         .and("longest hold, 65,536 buckets a level", hold::of_wide_levels);
     // The same timer behind the lock that the others are put into: what our own lock costs or saves.
     let behind = Does { side: "tickwheel, std mutex", rows: Vec::new() }.and_from_seven::<Tickwheel<false>>();
+    let parking = Does { side: PARKING_LOT, rows: Vec::new() }
+        .and("insert", works::insert::<Tickwheel<false>>)
+        .and("cancel, one by one", works::cancel::<Tickwheel<false>>)
+        .and("fire all", works::fire::<Tickwheel<false>>)
+        .and("pair, 1 thread", pairs::alone::<Tickwheel<false>>)
+        .and("pair, 2 threads", ours::pairs::<2>)
+        .and("pair, 7 threads", ours::pairs::<SEVEN>)
+        .and("pair, 7 threads, longest wait", ours::longest_wait_of_pairs);
     let queue = Does::those_of_all::<Queue>("DelayQueue")
         .and_hands_out("fire all", driven::fire::<Queue>)
         .and("memory after all have gone", memory::after_all_have_gone::<Queue>)
@@ -118,7 +134,7 @@ pub fn rows() -> Vec<Row> {
     let heap = Does::those_of_a_peer::<Heap>("BinaryHeap").and("pair, 2 threads", pairs::locked::<Heap, 2>);
 
     let mut rows: Vec<_> =
-        [ours, behind, queue, sleeps, nexus, hash, map, heap].into_iter().flat_map(|does| does.rows).collect();
+        [ours, behind, parking, queue, sleeps, nexus, hash, map, heap].into_iter().flat_map(|does| does.rows).collect();
     rows.sort_by_key(|row| WORKS.iter().position(|work| work == row.work)); // the sides of a work stay in order
     rows
 }

@@ -1,0 +1,51 @@
+//! `parking_lot`'s lock and condition variable in the place of the timer's own: the feature `parking_lot`.
+//!
+//! For programs that use `parking_lot` anyway, and want one kind of lock. Its table of sleeping threads belongs to the
+//! process and is not repaired in a forked child, so this is not for Python.
+
+use std::time::Instant;
+
+pub(crate) use parking_lot::MutexGuard;
+
+#[derive(Debug, Default)]
+pub(crate) struct Mutex<T>(parking_lot::Mutex<T>);
+
+impl<T> Mutex<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self(parking_lot::Mutex::new(value))
+    }
+
+    #[inline]
+    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+        self.0.lock()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        self.0.try_lock()
+    }
+
+    /// Unlocks in the middle of long work; a thread that waits for the lock has it next.
+    #[expect(clippy::unused_self, reason = "the other locks need it")]
+    pub(crate) fn unlock_fair(&self, guard: MutexGuard<'_, T>) {
+        MutexGuard::unlock_fair(guard);
+    }
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Condvar(parking_lot::Condvar);
+
+impl Condvar {
+    pub(crate) fn notify_all(&self) {
+        self.0.notify_all();
+    }
+
+    /// Waits for a notification, at the longest until `deadline`. The lock is let go while it waits.
+    pub(crate) fn wait<'a, T>(&self, mut guard: MutexGuard<'a, T>, deadline: Option<Instant>) -> MutexGuard<'a, T> {
+        match deadline {
+            None => self.0.wait(&mut guard),
+            Some(deadline) => _ = self.0.wait_until(&mut guard, deadline),
+        }
+        guard
+    }
+}
