@@ -192,8 +192,10 @@ impl<O: DelayedOperation> DelayedOperationPurgatory<O> {
         watched.map(|watched| watched.is_won).map_err(|refused| match refused {
             Refused::Waiting => Error::invalid("the operation waits in a purgatory already: make one for each wait"),
             Refused::Closed => Error::Closed,
-            Refused::Failed(Failure::Timer(error)) => error,
-            Refused::Failed(Failure::Panic(payload)) => resume_unwind(payload),
+            Refused::Timer(Failure::Timer(error)) | Refused::Failed(Failure::Timer(error)) => error,
+            Refused::Timer(Failure::Panic(payload)) | Refused::Failed(Failure::Panic(payload)) => {
+                resume_unwind(payload)
+            }
         })
     }
 

@@ -16,7 +16,7 @@ use super::gil::GilCell;
 use super::shared::not_picklable;
 use super::side::{PyOperations, Side};
 use super::task::TimerTask;
-use crate::purgatory::{self, Cause, Life};
+use crate::purgatory::{self, Cause, Completer, Life};
 
 /// Something that waits for an event or for its deadline, whichever comes first. Subclass it.
 ///
@@ -246,7 +246,7 @@ pub(super) fn expire(task: &Bound<'_, PyAny>, propagate: bool, is_claimed: bool)
     let op = task.cast::<DelayedOperation>()?;
     op.get().check_process(op.py())?;
     let side = Side::of_timer(op.py(), propagate);
-    purgatory::expire(&side, op.as_unbound(), !is_claimed);
+    purgatory::expire(&side, op.as_unbound(), if is_claimed { Completer::Any } else { Completer::Try });
     // A method may have forked; then this is the child, and whoever drives the timer finds that out.
     if op.get().check_process(op.py()).is_ok() { side.over(()) } else { Ok(()) }
 }

@@ -377,7 +377,7 @@ impl DelayedOperationPurgatory {
                 "this operation waits in a purgatory already: make a new one for each wait, or cancel() it first",
             ),
             Refused::Closed => errors::purgatory_closed(py, &core.home.name),
-            Refused::Failed(error) => error,
+            Refused::Timer(error) | Refused::Failed(error) => error,
         })
     }
 
