@@ -174,10 +174,9 @@ impl<'py> Side<'py> {
     }
 
     fn try_locked(&self, op: &Py<DelayedOperation>) -> Attempt<PyErr> {
-        let Some(lock) = op.get().lock.get() else {
+        let Some(lock) = op.get().lock(self.py) else {
             return self.try_complete(op).map_or_else(Attempt::Failed, |()| Attempt::Ran);
         };
-        let lock = lock.bind(self.py);
         let is_taken = lock.call_method1(intern!(self.py, "acquire"), (false,)).and_then(|taken| taken.is_truthy());
         match is_taken {
             Err(error) => return Attempt::Failed(error),

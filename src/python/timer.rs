@@ -350,8 +350,7 @@ impl Timer {
     pub(super) fn keep_unfinished<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let list = PyList::empty(py);
         for pending in self.shared()?.drain(py) {
-            let task = pending.task.bind(py).cast::<TimerTask>();
-            if task.is_ok_and(|task| task.get().is_internal(py)) {
+            if TimerTask::is_internal(pending.task.bind(py)) {
                 continue;
             }
             list.append(shared::listed(py, &pending.task, pending.tag)?)?;
