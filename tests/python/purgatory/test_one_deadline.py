@@ -138,8 +138,7 @@ def test_one_that_is_refused_keeps_the_deadline_that_it_had__T7_P2(why: str) -> 
     assert (operation.log, operation.is_expired) == (["complete", "expire"], True)
 
 
-def test_one_whose_purgatory_is_shut_down_in_its_try_was_taken_out_by_that__P4() -> None:
-    """The shutdown returned it, off its timer."""
+def test_one_whose_purgatory_is_shut_down_in_its_first_try_keeps_its_deadline__T7() -> None:
     timer = ManualTimer()
     purgatory = DelayedOperationPurgatory("closes", timer)
     operation = Acts(100)
