@@ -79,6 +79,23 @@ impl<K: Kind> Later<K> {
         }
     }
 
+    /// It is due, but the timer's executor refused it: as where the timer refuses it.
+    #[cfg(feature = "python")]
+    pub(crate) fn refuse<H: Host<K>>(&self, host: &H, error: H::Error) {
+        let Some(purgatory) = self.purgatory.upgrade() else { return };
+        self.is_made.store(true, Ordering::Relaxed);
+        match &self.what {
+            What::PutOff(op) => {
+                K::life(op).is_put_off_no_more();
+                host.report(&purgatory.home, op, error);
+            }
+            What::LeftOver => {
+                purgatory.left_over.is_on_its_way_no_more();
+                purgatory.lose_left_over(host, error);
+            }
+        }
+    }
+
     /// The operation whose check was put off.
     #[cfg(feature = "python")]
     pub(crate) fn operation(&self) -> Option<&K::Op> {
@@ -141,7 +158,13 @@ impl<K: Kind> Purgatory<K> {
         if self.left_over.is_on_its_way.swap(true, Ordering::AcqRel) {
             return;
         }
-        let Err(error) = host.add_later(&self.home, Later::left_over(self, in_vain)) else { return };
+        if let Err(error) = host.add_later(&self.home, Later::left_over(self, in_vain)) {
+            self.lose_left_over(host, error);
+        }
+    }
+
+    /// There is no later: the error is reported, and the operations go on waiting.
+    fn lose_left_over<H: Host<K>>(&self, host: &H, error: H::Error) {
         let lost = host.lock(&self.left_over.checks).take();
         // What is reported has an operation: one that would have been tried.
         let waits = |list| self.watchers.walk_again(host, list).and_then(|(_, (step, _))| step.into_iter().next());

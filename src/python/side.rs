@@ -347,3 +347,12 @@ impl CheckLater {
         visit.call(self.0.operation())
     }
 }
+
+/// The executor refused a task of the library's own: its error is reported as that of an operation, and the callers never
+/// see the task.
+pub(super) fn refused(py: Python<'_>, task: &Bound<'_, PyAny>, error: PyErr) {
+    let callback = task.cast::<TimerTask>().ok().and_then(|task| task.get().callback(py));
+    if let Some(Ok(check)) = callback.as_ref().map(|callback| callback.bind(py).cast::<CheckLater>()) {
+        check.get().0.refuse(&Side::of_timer(py, false), error);
+    }
+}

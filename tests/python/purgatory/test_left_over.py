@@ -1,13 +1,16 @@
 """P6: what the rounds of a check leave over is made by the timer. No event is lost, and tries that ask for ever cost few."""
 
+import threading
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
-from purgatory.operations import EMPTY, HOUR, Acts, Op, counts
-from tickwheel import DelayedOperationPurgatory, TimerClosed
+from purgatory.operations import EMPTY, HOUR, Acts, Op, Stranger, counts
+from tickwheel import DelayedOperationPurgatory, SystemTimer, TimerClosed, TimerRejected
 from tickwheel.testing import ManualTimer
+from timer.watching import until
 
 pytestmark = pytest.mark.timeout(40)
 
@@ -16,8 +19,8 @@ class Counting:
     """Operations under a key each. One that is tried counts, and checks all other keys; the first one is ready when so
     many were counted."""
 
-    def __init__(self, number: int, needed: float) -> None:
-        self.timer = ManualTimer()
+    def __init__(self, number: int, needed: float, timer: Any = None) -> None:
+        self.timer = timer or ManualTimer()
         self.told: list[tuple[Any, BaseException]] = []
         self.purgatory = DelayedOperationPurgatory(
             "counting", self.timer, on_error=lambda *error: self.told.append(error)
@@ -178,3 +181,25 @@ def test_a_check_for_later_cannot_be_reached__P6() -> None:
         counting.timer.add(operation)
     counting.timer.advance(1)
     assert counting.operations[0].log == ["complete"], "the event was lost"
+
+
+def test_an_executor_that_refuses_a_check_is_reported_with_its_operation__P6_P8() -> None:
+    """And not with a task of the library's own. What `on_error` keeps holds up no later check."""
+    pool = ThreadPoolExecutor(1)
+    with SystemTimer("refused", executor=pool) as timer:
+        pool.shutdown()
+        counting = Counting(2, 2, timer)
+        counting.purgatory.check_and_complete(1)
+        until(lambda: len(counting.told) == 1)
+        assert [(found, type(error)) for found, error in counting.told] == [(counting.operations[0], TimerRejected)]
+        assert counting.purgatory.check_and_complete(0) == 1
+
+        lock = threading.RLock()
+        locked = Op(lock=lock)
+        counting.purgatory.try_complete_else_watch(locked, ["locked"])
+        with Stranger(lock):
+            for times in (2, 3):
+                counting.purgatory.check_and_complete("locked")
+                until(lambda times=times: len(counting.told) == times)
+        assert [(found, type(error)) for found, error in counting.told[1:]] == [(locked, TimerRejected)] * 2
+        assert not locked.is_completed
