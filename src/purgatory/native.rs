@@ -202,7 +202,8 @@ impl<O: DelayedOperation> DelayedOperationPurgatory<O> {
     /// Tries every operation that watches the key; returns how many this call completed (P3). An unknown key is 0.
     ///
     /// Inside a `try_complete` it returns 0: the check is made by the outermost call of this thread, when its own tries
-    /// have returned, and is over before that returns.
+    /// have returned, and is over before that returns. Where such checks ask for each other without end, the timer makes
+    /// the rest a little later, after 1 ms and up to 1 s.
     pub fn check_and_complete(&self, key: &O::Key) -> usize {
         self.0.check_and_complete(&Rust, key)
     }
