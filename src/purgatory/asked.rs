@@ -53,9 +53,10 @@ impl<A> Asks<A> {
         }
     }
 
+    /// Takes them out, and keeps no memory.
     pub(super) fn take(&mut self) -> Vec<Ask<A>> {
         if !self.asks.is_empty() {
-            self.known.clear();
+            self.known = HashMap::new();
         }
         std::mem::take(&mut self.asks)
     }

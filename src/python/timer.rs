@@ -195,8 +195,8 @@ impl Timer {
 
     /// What is to come, in order, as `(due_ms, task)`, `due_ms` on the timer's clock; of a batch `(batch, index)`.
     ///
-    /// Each was pending at some moment of the call. What the library itself has put on the timer is not listed, though `len`
-    /// counts it. O(pending), in short steps.
+    /// Each was pending at some moment of the call. What the library itself has put on the timer is not listed, but
+    /// `len` counts it. O(pending), in short steps.
     #[pyo3(signature = (*, before_ms=None, limit=None))]
     fn pending<'py>(
         &self,

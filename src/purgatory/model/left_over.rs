@@ -53,7 +53,9 @@ impl Counting {
 
     /// Ends what waits; the timer then has nothing to do but what is on its way.
     fn end(self) {
-        self.ops.iter().for_each(|op| _ = op.force_complete());
+        for op in &self.ops {
+            op.force_complete();
+        }
         while check_later(&self.pool).is_some() {}
         assert_eq!(self.ops[0].completed(), 1);
         assert_empty(&self.pool);

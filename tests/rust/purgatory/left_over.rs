@@ -4,6 +4,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use tickwheel::Operation;
+
 use super::{Op, PATIENCE, Wait, assert_empty, purgatory, tries_here, until, wait_with, watch, within};
 
 /// Operations under a key each. When one is tried it counts, and asks for checks of all other keys; the first one is
@@ -41,7 +43,9 @@ fn completes(count: u32, needed: u32) {
         let (timer, purgatory, ops, _) = counting(count, needed);
         purgatory.check_and_complete(&1);
         until(|| ops[0].ended() == (1, 0));
-        ops.iter().for_each(|op| _ = op.force_complete());
+        for op in &ops {
+            op.force_complete();
+        }
         until(|| timer.is_empty());
         assert_empty(&timer, &purgatory);
     });
@@ -75,7 +79,7 @@ fn tries_that_ask_for_ever_cost_the_timer_n_tries_each_time_and_less_and_less_of
         let (checks, more) = (timer.stats().expired - expired, all() - tries);
         assert!(u64::from(more) <= 12 * (checks + 1), "{more} tries in {checks} checks");
         assert!(timer.len() <= 12 + 1, "the deadlines, and one check");
-        ops.iter().for_each(|op| assert!(op.force_complete()));
+        assert!(ops.iter().all(Operation::force_complete));
         until(|| timer.is_empty());
         assert_empty(&timer, &purgatory);
     });
