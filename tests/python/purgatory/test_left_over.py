@@ -1,4 +1,4 @@
-"""P6: what the rounds of a check leave over is made by the timer: no event is lost, and an endless program costs little."""
+"""P6: what the rounds of a check leave over is made by the timer: no event is lost, and endless tries cost little."""
 
 import threading
 import weakref
