@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use super::{Op, Pool, RUNS, Side, assert_empty, check_later, purgatory, watch};
+use super::{Event, Op, Pool, RUNS, Side, assert_empty, check_later, purgatory, watch};
 use crate::model::{count, every, join, sample, spawn};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -119,5 +119,29 @@ fn what_is_left_over_while_the_timer_takes_it_is_not_lost__p6() {
             assert!(check_later(&counting.pool).is_some(), "lost at {:?}", counting.counted);
         }
         counting.end();
+    });
+}
+
+/// The flag that says that an entry is on its way is cleared before that takes the checks.
+#[test]
+fn a_check_that_is_left_over_while_the_timer_takes_another_is_not_lost__p6() {
+    every(|| {
+        let (pool, event) = (purgatory(), Event::default());
+        let op = Op::after(&[event.clone()]);
+        assert_eq!(watch(&pool, &op, &[1]), Some(false));
+        let list = pool.watchers.find(&Side, &1).expect("it waits there");
+        pool.leave_over(&Side, list, None, 0);
+        let asking = {
+            let pool = Arc::clone(&pool);
+            spawn(move || {
+                event.happens();
+                pool.leave_over(&Side, list, None, 0);
+            })
+        };
+        check_later(&pool);
+        join([asking]);
+        while check_later(&pool).is_some() {}
+        assert_eq!(op.completed(), 1, "the event was lost");
+        assert_empty(&pool);
     });
 }
