@@ -209,7 +209,8 @@ class Timer:
     def pending(self, *, before_ms: float | None = None, limit: int | None = None) -> list[tuple[float, Any]]:
         """What is to come, in order, as `(due_ms, task)`, `due_ms` on the timer's clock; of a batch `(batch, index)`.
 
-        Each was pending at some moment of the call. O(pending), in short steps.
+        Each was pending at some moment of the call. What the library itself has put on the timer is not listed, but
+        `len` counts it. O(pending), in short steps.
         """
 
     def snapshot(self) -> Snapshot:
@@ -440,8 +441,9 @@ class DelayedOperationPurgatory:
 
         Returns `True` only if this call completed it. `keys` is a collection: for one key that is a tuple pass `[key]`.
         Equal keys count once. Errors: `ValueError` without a key, or for an operation that waits already; `TypeError`
-        for a key that is not hashable; what its `try_complete` raises; as `add` of the timer. It is watched nowhere
-        then.
+        for a key that is not hashable; `TimerClosed` after `shutdown`; as `add` of the timer: it is then on the timer
+        that it was on before, if any. What its `try_complete` raises: then it is on none. In all cases it is watched
+        nowhere.
         """
 
     def check_and_complete(self, key: Hashable) -> int:
@@ -449,7 +451,8 @@ class DelayedOperationPurgatory:
 
         What one raises goes to `on_error`, and the rest is tried all the same. O(operations under the key). Inside a
         `try_complete` it returns 0: the outermost call of this thread makes the check when its own tries have returned,
-        and before it returns itself.
+        and before it returns itself. Where such checks ask for each other without end, the timer makes the rest a
+        little later, after 1 ms and up to 1 s.
         """
 
     def _watch(

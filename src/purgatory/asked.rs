@@ -9,10 +9,14 @@
 //!
 //! The rounds end when nothing was asked for. A try may ask every time, though nothing has happened; so they end also
 //! when nothing was completed for as many rounds as there are operations in them. A chain of events, in which each
-//! operation once makes true what another one waits for, has at most as many links as operations, so none is lost. Of n
-//! operations each round makes at most n tries, and each completion is followed by at most n rounds: n * n * n tries.
+//! operation once makes true what another one waits for, has at most as many links as operations, so the rounds follow it
+//! to its end. Of n operations each round makes at most n tries, and each completion is followed by at most n rounds:
+//! n * n * n tries. What was asked for and not checked by then is left to the timer (see `later`).
 
 use std::collections::{HashMap, HashSet};
+use std::mem::ManuallyDrop;
+
+use smallvec::SmallVec;
 
 use super::watchers::ListName;
 
@@ -27,51 +31,73 @@ pub(super) struct Ask<A> {
     pub(super) check: A,
 }
 
-/// The checks that this thread was asked for.
-pub(crate) struct Asked<A> {
-    /// One for each outermost call under way; the ending of an operation may make the next inside of it.
-    calls: Vec<Call<A>>,
-}
-
-struct Call<A> {
+/// Checks that were asked for, each list once, in the order in which they were.
+pub(super) struct Asks<A> {
     /// Where each stands.
     known: HashMap<Place, usize>,
     asks: Vec<Ask<A>>,
 }
 
+impl<A> Asks<A> {
+    pub(super) fn new() -> Self {
+        Self { known: HashMap::new(), asks: Vec::new() }
+    }
+
+    /// Asks for a check, if it is not there.
+    pub(super) fn ask(&mut self, place: Place, by: Option<usize>, check: impl FnOnce() -> A) {
+        let index = *self.known.entry(place).or_insert(self.asks.len());
+        match self.asks.get_mut(index) {
+            Some(earlier) if earlier.by != by => earlier.by = None,
+            Some(_) => {}
+            None => self.asks.push(Ask { place, by, check: check() }),
+        }
+    }
+
+    /// Takes them out, and keeps no memory.
+    pub(super) fn take(&mut self) -> Vec<Ask<A>> {
+        if !self.asks.is_empty() {
+            self.known = HashMap::new();
+        }
+        std::mem::take(&mut self.asks)
+    }
+}
+
+/// The checks that this thread was asked for. It has no destructor, so that a thread-local one is there to the thread's
+/// end, and it holds no memory outside of a call.
+pub(crate) struct Asked<A> {
+    /// One for each outermost call under way; the ending of an operation may make the next inside of it.
+    calls: ManuallyDrop<SmallVec<[Asks<A>; 1]>>,
+}
+
 impl<A> Asked<A> {
     pub(crate) const fn new() -> Self {
-        Self { calls: Vec::new() }
+        Self { calls: ManuallyDrop::new(SmallVec::new_const()) }
     }
 
     pub(super) fn begin(&mut self) {
-        self.calls.push(Call { known: HashMap::new(), asks: Vec::new() });
+        self.calls.push(Asks::new());
     }
 
-    /// What was not made is for the caller to drop.
+    /// What was not made is for the caller to leave to the timer.
     #[must_use]
     pub(super) fn end(&mut self) -> Vec<Ask<A>> {
-        self.calls.pop().map_or_else(Vec::new, |call| call.asks)
+        let call = self.calls.pop();
+        if self.calls.is_empty() {
+            self.calls.shrink_to_fit();
+        }
+        call.map_or_else(Vec::new, |call| call.asks)
     }
 
-    /// Asks for a check, if it is not on the list.
+    /// Asks the outermost call for a check.
     pub(super) fn ask(&mut self, place: Place, by: Option<usize>, check: impl FnOnce() -> A) {
-        let Some(Call { known, asks }) = self.calls.last_mut() else { return };
-        let index = *known.entry(place).or_insert(asks.len());
-        match asks.get_mut(index) {
-            Some(earlier) if earlier.by != by => earlier.by = None,
-            Some(_) => {}
-            None => asks.push(Ask { place, by, check: check() }),
+        if let Some(call) = self.calls.last_mut() {
+            call.ask(place, by, check);
         }
     }
 
     /// The checks of the next round, in the order in which they were asked for.
     pub(super) fn take(&mut self) -> Vec<Ask<A>> {
-        let Some(Call { known, asks }) = self.calls.last_mut() else { return Vec::new() };
-        if !asks.is_empty() {
-            known.clear();
-        }
-        std::mem::take(asks)
+        self.calls.last_mut().map_or_else(Vec::new, Asks::take)
     }
 }
 

@@ -1,15 +1,15 @@
 //! Checking: operations are tried, one thread at a time, and no event is lost (P3, P6).
 
+use std::collections::VecDeque;
 use std::marker::PhantomData;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
-use super::asked::{Asked, Place, Rounds};
+use super::asked::{Ask, Asked, Place, Rounds};
 use super::here::{self, Tried, Trying};
 use super::operation::Hold;
 use super::watchers::{ListName, Step, Walk};
 use super::{Attempt, Cause, Host, Kind, MOST_ROUNDS, MOST_WAITS, Purgatory};
+use crate::panics;
 
 /// What came of a check.
 pub(super) struct Checked<E> {
@@ -44,7 +44,7 @@ impl<K: Kind> Purgatory<K> {
         count + call.make_asked(Some(self.place_of(walk.list)), tried)
     }
 
-    fn place_of(self: &Arc<Self>, list: ListName) -> (usize, ListName) {
+    pub(super) fn place_of(self: &Arc<Self>, list: ListName) -> Place {
         (Arc::as_ptr(self) as usize, list)
     }
 
@@ -69,7 +69,11 @@ impl<K: Kind> Purgatory<K> {
         mut each: impl FnMut(&K::Op),
     ) {
         loop {
-            step.into_iter().take_while(|_| host.is_here()).for_each(|(_, op)| each(&op));
+            for (_, op) in step.into_iter().take_while(|_| host.is_here()) {
+                each(&op);
+                // It may be the last reference, and a destructor is foreign code: what it panics with stops no other try.
+                panics::contain(|| drop(op));
+            }
             if !more || !host.is_here() {
                 return;
             }
@@ -169,94 +173,76 @@ impl<K: Kind> Purgatory<K> {
             host.end(op, cause, Some(&self.home));
         }
     }
-
-    /// The operation cannot be tried now, and nothing waits until it can: it is checked again a little later.
-    pub(super) fn put_off<H: Host<K>>(self: &Arc<Self>, host: &H, op: &K::Op, tries: u32) -> Result<(), H::Error> {
-        let life = K::life(op);
-        // One that is on its way clears this before it tries, so it sees what led to this check too.
-        if life.is_put_off.swap(true, Ordering::AcqRel) {
-            return Ok(());
-        }
-        host.check_later(self, op, tries).inspect_err(|_| life.is_put_off_no_more())
-    }
-
-    /// The check that [`Host::check_later`] put off.
-    pub(crate) fn check_again<H: Host<K>>(self: &Arc<Self>, host: &H, put_off: &PutOff<K>) {
-        put_off.is_made.store(true, Ordering::Relaxed);
-        K::life(&put_off.op).is_put_off_no_more();
-        if let Some(error) = self.check_one(host, &put_off.op, put_off.tries.saturating_add(1)).failure {
-            host.report(&self.home, &put_off.op, error);
-        }
-    }
 }
 
 /// The outermost call of this thread that tries operations; checks inside its tries are put on its list.
-struct Outermost<'a, K: Kind, H: Host<K>> {
+pub(super) struct Outermost<'a, K: Kind, H: Host<K>> {
     host: &'a H,
+    /// What is left of this round.
+    round: VecDeque<Ask<H::Check>>,
+    /// For how many entries of the timer in a row nothing was completed, this call included.
+    in_vain: u32,
     kind: PhantomData<fn(K)>,
 }
 
 impl<'a, K: Kind, H: Host<K>> Outermost<'a, K, H> {
-    fn begin(host: &'a H) -> Self {
+    pub(super) fn begin(host: &'a H) -> Self {
         host.asked(Asked::begin);
-        Self { host, kind: PhantomData }
+        Self { host, round: VecDeque::new(), in_vain: 0, kind: PhantomData }
     }
 
     /// Makes the checks on the list, and what they ask for, in rounds. How many operations were completed on the list of
-    /// the call's own key.
-    fn make_asked(self, own: Option<Place>, tried: Passed) -> usize {
+    /// the call's own key. What the rounds end before is left over.
+    fn make_asked(mut self, own: Option<Place>, tried: Passed) -> usize {
         let mut asks = self.host.asked(Asked::take);
         if asks.is_empty() {
             return 0;
         }
         let (mut rounds, mut count) = (Rounds::after(tried), 0);
-        while !asks.is_empty() && rounds.go_on() && self.host.is_here() {
+        loop {
             // What waits under its own key too is counted there.
             asks.sort_by_key(|ask| Some(ask.place) != own);
-            let mut completed = 0;
-            for ask in asks {
-                rounds.begin_pass(ask.by);
-                let more = self.host.make(&ask.check, &mut rounds);
-                completed += more;
-                count += if Some(ask.place) == own { more } else { 0 };
+            self.round = asks.into();
+            if self.round.is_empty() || !rounds.go_on() || !self.host.is_here() {
+                return count;
             }
-            rounds.end_round(completed);
+            count += self.make_round(&mut rounds, own).1;
             asks = self.host.asked(Asked::take);
         }
-        count
+    }
+
+    /// Makes these checks, and leaves over what they ask for.
+    pub(super) fn make_one_round(mut self, checks: VecDeque<Ask<H::Check>>, in_vain: u32) {
+        (self.round, self.in_vain) = (checks, in_vain);
+        if self.make_round(&mut Rounds::default(), None).0 > 0 {
+            self.in_vain = 0;
+        }
+    }
+
+    /// How many operations were completed, and how many on the list of the call's own key.
+    fn make_round(&mut self, rounds: &mut Rounds, own: Option<Place>) -> (usize, usize) {
+        let (mut completed, mut count) = (0, 0);
+        while let Some(ask) = self.round.pop_front() {
+            rounds.begin_pass(ask.by);
+            let more = self.host.make(&ask.check, rounds);
+            completed += more;
+            count += if Some(ask.place) == own { more } else { 0 };
+        }
+        rounds.end_round(completed);
+        (completed, count)
     }
 }
 
-/// Also where a key's `Eq` panicked: the next check of this thread starts clean.
+/// However the call ends, what it was asked for and has not checked is left to the timer; in a forked child it is the
+/// parent's.
 impl<K: Kind, H: Host<K>> Drop for Outermost<'_, K, H> {
     fn drop(&mut self) {
         let rest = self.host.asked(Asked::end);
-        drop(rest); // outside of `asked`: it may be the last that holds a purgatory
-    }
-}
-
-/// A check that is on its way. Dropped without having been made, it no longer stands in for others.
-pub(crate) struct PutOff<K: Kind> {
-    pub(crate) op: K::Op,
-    tries: u32,
-    is_made: AtomicBool,
-}
-
-impl<K: Kind> PutOff<K> {
-    pub(crate) fn new(op: K::Op, tries: u32) -> Self {
-        Self { op, tries, is_made: AtomicBool::new(false) }
-    }
-}
-
-impl<K: Kind> Drop for PutOff<K> {
-    fn drop(&mut self) {
-        if !self.is_made.load(Ordering::Relaxed) {
-            K::life(&self.op).is_put_off_no_more();
+        // Outside of `asked`: a check may be the last that holds a purgatory.
+        for ask in self.round.drain(..).chain(rest) {
+            if self.host.is_here() {
+                self.host.leave_over(&ask.check, ask.by, self.in_vain);
+            }
         }
     }
-}
-
-/// How long a check is put off: a millisecond, then twice as long each time, at most 16.
-pub(crate) fn put_off_for(tries: u32) -> Duration {
-    Duration::from_millis(1 << tries.min(4))
 }

@@ -4,8 +4,14 @@
 //! that checks its own key would never end (P6). And what completes inside one is told of only after the outermost has
 //! returned, when the purgatory holds no operation's lock on this thread any more. A check inside one is put on a list
 //! (see `asked`) for the same reason.
+//!
+//! What a thread notes here has no destructor, so it is there to the thread's very end: a destructor of another
+//! thread-local value may check and complete as any code does.
 
 use std::cell::RefCell;
+use std::mem::ManuallyDrop;
+
+use smallvec::SmallVec;
 
 use super::kind::Cause;
 use crate::sync::thread_local;
@@ -19,14 +25,16 @@ struct Try {
 }
 
 struct Here {
-    /// The outermost first.
-    tries: Vec<Try>,
+    /// The outermost first. It holds no memory of the heap when it is empty.
+    tries: ManuallyDrop<SmallVec<[Try; 4]>>,
     /// Whether endings were deferred.
     owes: bool,
 }
 
 thread_local! {
-    static HERE: RefCell<Here> = const { RefCell::new(Here { tries: Vec::new(), owes: false }) };
+    static HERE: RefCell<Here> = const {
+        RefCell::new(Here { tries: ManuallyDrop::new(SmallVec::new_const()), owes: false })
+    };
 }
 
 /// What happened during a try.
@@ -84,6 +92,9 @@ fn leave() -> Tried {
     HERE.with(|here| {
         let Here { tries, owes } = &mut *here.borrow_mut();
         let Some(Try { process, won, .. }) = tries.pop() else { return Tried::default() };
+        if tries.is_empty() {
+            tries.shrink_to_fit();
+        }
         let is_inside = tries.last().is_some_and(|outer| outer.process == process);
         Tried { won, is_inside, owes: !is_inside && std::mem::take(owes) }
     })

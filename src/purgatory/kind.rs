@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::Purgatory;
 use super::asked::{Asked, Rounds};
+use super::later::Later;
 use super::operation::Life;
 use super::watchers::ListName;
 use crate::sync::{Mutex, MutexGuard};
@@ -52,15 +53,6 @@ pub(crate) struct Armed<K: Kind> {
     pub(crate) now_us: u64,
 }
 
-/// What came of taking a deadline off.
-pub(crate) enum Disarmed<R> {
-    /// It was on no timer.
-    WasNot,
-    WasOn(R),
-    /// Its time has run out, and the expiry is on its way.
-    Expires,
-}
-
 /// What came of one call of `try_complete`.
 pub(crate) enum Attempt<E> {
     Ran,
@@ -84,11 +76,12 @@ pub(crate) trait Host<K: Kind> {
     fn deadline(&self, op: &K::Op) -> Option<K::Deadline>;
 
     /// Puts the operation on the timer, or moves it there, if this purgatory uses one; and says what deadline it has then,
-    /// and what time it is. Called with the operation's watch locked, so it runs nothing foreign.
+    /// and what time it is. Refused, it has changed nothing. Called with the operation's watch locked, so it runs nothing
+    /// foreign.
     fn arm(&self, home: &K::Home, op: &K::Op) -> Result<Armed<K>, Self::Error>;
 
-    /// Takes the operation off whatever timer it is on. Called as `arm` is.
-    fn disarm(&self, op: &K::Op, home: Option<&K::Home>, deadline: Option<&K::Deadline>) -> Disarmed<K::Remains>;
+    /// Takes the operation off whatever timer it is on; `None` if it is on none. Called as `arm` is.
+    fn disarm(&self, op: &K::Op, home: Option<&K::Home>, deadline: Option<&K::Deadline>) -> Option<K::Remains>;
 
     /// The operation begins to wait. Called with its watch locked: what is to be told of the end may be noted down.
     fn begins(&self, op: &K::Op);
@@ -99,9 +92,8 @@ pub(crate) trait Host<K: Kind> {
     /// Tells that the operation was taken out before it was complete.
     fn tell_taken_out(&self, home: &K::Home, op: &K::Op, waiters: K::Waiters);
 
-    /// Has the operation checked again a little later, from the timer's executor, by [`Purgatory::check_again`] with one
-    /// try more. No bound of the timer refuses that.
-    fn check_later(&self, purgatory: &Arc<Purgatory<K>>, op: &K::Op, tries: u32) -> Result<(), Self::Error>;
+    /// Puts an entry on the timer, whose executor calls [`Later::make`]. No bound of the timer refuses that.
+    fn add_later(&self, home: &K::Home, later: Later<K>) -> Result<(), Self::Error>;
 
     /// The number of the process that this call is made in.
     fn process(&self) -> u32;
@@ -129,6 +121,9 @@ pub(crate) trait Host<K: Kind> {
 
     /// How many operations it completed.
     fn make(&self, check: &Self::Check, rounds: &mut Rounds) -> usize;
+
+    /// Leaves a check to the timer of its purgatory, by [`Purgatory::leave_over`].
+    fn leave_over(&self, check: &Self::Check, by: Option<usize>, in_vain: u32);
 
     /// The checks that this thread was asked for.
     fn asked<T>(&self, f: impl FnOnce(&mut Asked<Self::Check>) -> T) -> T;

@@ -1,16 +1,23 @@
 //! Leaving: an operation is completed once, or taken out, and is on no list and no timer any more (P1, P4, P5).
 //!
 //! There are two ways to leave, [`complete`] and [`cancel_if`]. All that takes an operation out goes through the latter,
-//! so each tells the same waiters in the same order: off the timer, withdrawn, off the lists, counted, told.
+//! so each tells the same waiters in the same order: off the timer, withdrawn, off the lists, counted, told. What was
+//! taken off is dropped last: keys and operations are foreign code, and one that panics costs no operation.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::here::{self, Teller};
-use super::kind::Disarmed;
-use super::operation::Watch;
-use super::watchers::{Few, Place, Taken};
+use super::operation::{Completer, Watch};
+use super::watchers::{Few, Place, Taken, discard};
 use super::{Cause, Counters, Host, Kind, Purgatory};
+
+/// An operation that was taken out: what is to be told of that, and what is to be dropped after it.
+struct Out<K: Kind> {
+    waiters: K::Waiters,
+    removed: Few<Taken<K>>,
+    disarmed: Option<K::Remains>,
+}
 
 impl<K: Kind> Purgatory<K> {
     /// Takes out the key's operations that are not complete and are not being completed (P4), in order of arrival.
@@ -21,7 +28,7 @@ impl<K: Kind> Purgatory<K> {
             // One that was taken out meanwhile may wait again, elsewhere.
             let is_there = |place| move |watch: &Watch<K>| watch.is_in(self) && watch.places.contains(&place);
             for (place, op) in step {
-                cancelled.extend(cancel_if(host, &op, is_there(place)).map(|waiters| (op, waiters)));
+                cancelled.extend(cancel_if(host, &op, is_there(place)).map(|out| (op, out)));
             }
             if !more {
                 return self.tell_taken_out(host, cancelled);
@@ -40,21 +47,27 @@ impl<K: Kind> Purgatory<K> {
                 number = watch.number;
                 watch.is_in(self)
             };
-            if let Some(waiters) = cancel_if(host, &op, is_there) {
-                cancelled.push((number, op, waiters));
+            if let Some(out) = cancel_if(host, &op, is_there) {
+                cancelled.push((number, op, out));
             }
         }
         cancelled.sort_by_key(|(number, ..)| *number);
-        self.tell_taken_out(host, cancelled.into_iter().map(|(_, op, waiters)| (op, waiters)).collect())
+        self.tell_taken_out(host, cancelled.into_iter().map(|(_, op, out)| (op, out)).collect())
     }
 
-    /// All of them are out before the first is told: what is told may watch one again.
-    fn tell_taken_out<H: Host<K>>(&self, host: &H, cancelled: Vec<(K::Op, K::Waiters)>) -> Vec<K::Op> {
-        let tell = |(op, waiters)| {
+    /// All of them are out before the first is told, which may watch one again; and all are told before anything is dropped.
+    fn tell_taken_out<H: Host<K>>(&self, host: &H, cancelled: Vec<(K::Op, Out<K>)>) -> Vec<K::Op> {
+        let mut dropped = Vec::new();
+        let tell = |(op, Out { waiters, removed, disarmed })| {
             host.tell_taken_out(&self.home, &op, waiters);
+            dropped.push((removed, disarmed));
             op
         };
-        cancelled.into_iter().map(tell).collect()
+        let cancelled = cancelled.into_iter().map(tell).collect();
+        for (removed, _) in dropped {
+            discard(removed);
+        }
+        cancelled
     }
 
     /// No key can be checked any more, so the lists are of no use: what waits for its deadline lives by the timer alone.
@@ -70,22 +83,38 @@ impl<K: Kind> Purgatory<K> {
     pub(crate) fn cancel_arrival<H: Host<K>>(self: &Arc<Self>, host: &H, op: &K::Op, number: u64) -> bool {
         take_out_if(host, op, |watch| watch.is(self, number))
     }
+
+    /// As [`Self::cancel_arrival`], for one that was refused: it never waited, and keeps the deadline that it had before.
+    pub(super) fn refuse_arrival<H: Host<K>>(self: &Arc<Self>, host: &H, op: &K::Op, number: u64) {
+        let life = K::life(op);
+        let mut watch = host.lock(&life.watch);
+        if !watch.is(self, number) || !life.withdraw() {
+            return; // completed or taken out meanwhile
+        }
+        let left = watch.take().map(|left| (left, host.take_waiters(op)));
+        drop(watch);
+        let Some((left, waiters)) = left else { return };
+        let removed = remove(host, self, left.places);
+        self.counters.refused.fetch_add(1, Ordering::Relaxed);
+        host.tell_taken_out(&self.home, op, waiters);
+        discard(removed);
+    }
 }
 
 /// Completes an operation, unless it is complete: `true` for one caller ever (P1).
 pub(crate) fn force_complete<K: Kind, H: Host<K>>(host: &H, op: &K::Op) -> bool {
     let is_inside = here::is_trying(K::life(op).address());
-    complete(host, op, Cause::Event, is_inside)
+    complete(host, op, Cause::Event, if is_inside { Completer::Try } else { Completer::Any })
 }
 
-/// An operation's time has run out; `for_the_purgatory` if a cancel may have overtaken that.
-pub(crate) fn expire<K: Kind, H: Host<K>>(host: &H, op: &K::Op, for_the_purgatory: bool) -> bool {
-    complete(host, op, Cause::Expiry, for_the_purgatory)
+/// An operation's time has run out.
+pub(crate) fn expire<K: Kind, H: Host<K>>(host: &H, op: &K::Op, completer: Completer) -> bool {
+    complete(host, op, Cause::Expiry, completer)
 }
 
-fn complete<K: Kind, H: Host<K>>(host: &H, op: &K::Op, cause: Cause, for_the_purgatory: bool) -> bool {
+fn complete<K: Kind, H: Host<K>>(host: &H, op: &K::Op, cause: Cause, completer: Completer) -> bool {
     let life = K::life(op);
-    if !life.win(cause, for_the_purgatory) {
+    if !life.win(cause, completer) {
         return false;
     }
     let left = host.lock(&life.watch).take();
@@ -108,8 +137,8 @@ fn complete<K: Kind, H: Host<K>>(host: &H, op: &K::Op, cause: Cause, for_the_pur
         Teller::Outermost => host.defer(op, cause, purgatory),
         Teller::Caller => host.end(op, cause, purgatory.as_ref().map(|purgatory| &purgatory.home)),
     }
-    // Last: destructors are foreign code, and may even panic.
-    drop((removed, disarmed));
+    drop(disarmed);
+    discard(removed);
     true
 }
 
@@ -124,7 +153,7 @@ pub(crate) fn cancel<K: Kind, H: Host<K>>(host: &H, op: &K::Op) -> bool {
     }
     let disarmed = host.disarm(op, None, None);
     drop(watch);
-    matches!(disarmed, Disarmed::WasOn(_))
+    disarmed.is_some()
 }
 
 /// Takes an operation out if it waits where it should, and tells so.
@@ -134,40 +163,33 @@ fn take_out_if<K: Kind, H: Host<K>>(host: &H, op: &K::Op, is_there: impl FnOnce(
         purgatory.clone_from(&watch.purgatory);
         is_there(watch)
     };
-    let waiters = cancel_if(host, op, is_there);
-    let is_out = waiters.is_some();
-    if let (Some(waiters), Some(purgatory)) = (waiters, purgatory) {
+    let Some(Out { waiters, removed, disarmed }) = cancel_if(host, op, is_there) else { return false };
+    if let Some(purgatory) = purgatory {
         host.tell_taken_out(&purgatory.home, op, waiters);
     }
-    is_out
+    drop(disarmed);
+    discard(removed);
+    true
 }
 
-/// The one way out for what is not complete: what waits for it is for the caller to tell. `None` if it does not wait
-/// where it should, or is being completed.
-fn cancel_if<K: Kind, H: Host<K>>(
-    host: &H,
-    op: &K::Op,
-    is_there: impl FnOnce(&Watch<K>) -> bool,
-) -> Option<K::Waiters> {
+/// The one way out for what is not complete: the caller tells it and drops what is left. `None` if it does not wait where
+/// it should, or is complete.
+fn cancel_if<K: Kind, H: Host<K>>(host: &H, op: &K::Op, is_there: impl FnOnce(&Watch<K>) -> bool) -> Option<Out<K>> {
     let life = K::life(op);
     let mut watch = host.lock(&life.watch);
     let is_meant = life.is_open() && is_there(&watch);
     let purgatory = watch.purgatory.clone().filter(|_| is_meant)?;
+    // An expiry that is on its way already comes too late after the next step.
     let disarmed = host.disarm(op, Some(&purgatory.home), watch.deadline.as_ref());
-    if matches!(disarmed, Disarmed::Expires) {
-        return None;
-    }
     watch.set_deadline(None);
     // If another thread completes it at this moment, that thread takes it out.
     let left = if life.withdraw() { watch.take() } else { None };
     let left = left.map(|left| (left, host.take_waiters(op)));
     drop(watch);
-    drop(disarmed);
     let (left, waiters) = left?;
     let removed = remove(host, &purgatory, left.places);
     purgatory.counters.cancelled.fetch_add(1, Ordering::Relaxed);
-    drop(removed);
-    Some(waiters)
+    Some(Out { waiters, removed, disarmed })
 }
 
 /// Whether an operation is open, and waits nowhere.

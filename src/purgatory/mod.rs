@@ -2,9 +2,9 @@
 //!
 //! After Kafka's `DelayedOperationPurgatory`. `README.md` in this folder has the protocol: who may hold what, why no event
 //! is lost and nothing deadlocks. `operation` is what the protocol keeps in each of them, `watchers` who waits on a key,
-//! `here` what this thread is in the middle of, `asked` the checks that it puts off meanwhile. On these stand the three things that happen to an operation: `watching`,
-//! `checking` and `leaving`. `kind` is what all that needs of its side; `side` is
-//! that of Rust programs, which see `native`.
+//! `here` what this thread is in the middle of, `asked` the checks that it makes after that. On these stand the three
+//! things that happen to an operation: `watching`, `checking` and `leaving`; `later` is what the timer does after a check.
+//! `kind` is what all that needs of its side; `side` is that of Rust programs, which see `native`.
 
 #![forbid(unsafe_code)]
 
@@ -12,6 +12,7 @@ mod asked;
 mod checking;
 mod here;
 mod kind;
+mod later;
 mod leaving;
 mod native;
 mod operation;
@@ -19,17 +20,18 @@ mod side;
 mod watchers;
 mod watching;
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering}; // a model needs no switch of threads at a counter
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering}; // a model needs no switch of threads at a counter
 
 pub(crate) use asked::{Asked, Rounds};
-pub(crate) use checking::{PutOff, put_off_for};
-pub(crate) use kind::{Armed, Attempt, Cause, Disarmed, Host, Kind};
+pub(crate) use kind::{Armed, Attempt, Cause, Host, Kind};
+pub(crate) use later::Later;
 pub(crate) use leaving::{cancel, expire, force_complete};
 #[cfg(feature = "python")]
 pub(crate) use leaving::{is_idle, sync_deadline};
 pub use native::{DelayedOperation, DelayedOperationPurgatory, Operation, PurgatoryStats};
-pub(crate) use operation::Life;
+pub(crate) use operation::{Completer, Life};
 
+use later::LeftOver;
 use watchers::Watchers;
 #[cfg(feature = "python")]
 pub(crate) use watchers::shrink;
@@ -50,15 +52,18 @@ const MOST_WAITS: u32 = if cfg!(tickwheel_model) { 2 } else { 16 };
 pub(crate) struct Purgatory<K: Kind> {
     pub(crate) home: K::Home,
     watchers: Watchers<K>,
+    left_over: LeftOver,
     counters: Counters,
     /// No key can be checked any more.
-    is_abandoned: std::sync::atomic::AtomicBool,
+    is_abandoned: AtomicBool,
 }
 
 /// Relaxed: they are for people.
 #[derive(Default)]
 struct Counters {
     arrived: AtomicU64,
+    /// Arrived, but refused before they waited.
+    refused: AtomicU64,
     cancelled: AtomicU64,
     completed: AtomicU64,
     expired: AtomicU64,
@@ -68,7 +73,7 @@ struct Counters {
 
 impl Counters {
     fn waiting(&self) -> u64 {
-        let ended = load(&self.cancelled) + load(&self.completed) + load(&self.expired);
+        let ended = load(&self.refused) + load(&self.cancelled) + load(&self.completed) + load(&self.expired);
         load(&self.arrived).saturating_sub(ended)
     }
 }
@@ -97,7 +102,9 @@ pub(crate) enum Refused<E> {
     Waiting,
     /// The purgatory was shut down.
     Closed,
-    /// Its `try_complete`, or the timer.
+    /// Its deadline cannot be set.
+    Timer(E),
+    /// Its `try_complete` failed.
     Failed(E),
 }
 
@@ -106,8 +113,9 @@ impl<K: Kind> Purgatory<K> {
         Self {
             home,
             watchers: Watchers::new(),
+            left_over: LeftOver::new(),
             counters: Counters::default(),
-            is_abandoned: std::sync::atomic::AtomicBool::new(false),
+            is_abandoned: AtomicBool::new(false),
         }
     }
 

@@ -1,12 +1,14 @@
 //! Model tests of the protocol, on `crate::model`: the real purgatory, with operations and a timer made for it.
 //!
-//! - The timer is a list of what was armed or put off. [`fire`] and [`check_put_off`] are what its threads would do.
+//! - The timer is a list of what was armed, and one of the checks for later. [`fire`] and [`check_later`] are what its
+//!   threads would do.
 //! - What an operation waits for are `std`'s atomics: no switch of threads there, so that there are fewer interleavings.
 //!   It happens before each step of the protocol that reads or writes anything shared.
 //! - A panic would be caught like one of `try_complete`: operations write down, and the test's own thread judges.
 
 mod adding;
 mod ending;
+mod left_over;
 mod marks;
 mod native;
 mod strangers;
@@ -16,8 +18,9 @@ use std::collections::VecDeque;
 use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
 
-use super::{Armed, Asked, Attempt, Cause, Disarmed, Few, Host, Kind, Life, ListName, Purgatory, PutOff, Rounds};
+use super::{Armed, Asked, Attempt, Cause, Completer, Few, Host, Kind, Later, Life, ListName, Purgatory, Rounds};
 use crate::model::count;
 use crate::sync::{self, Mutex, MutexGuard, ThreadId, thread_local, yield_now};
 
@@ -136,11 +139,11 @@ impl Event {
     }
 }
 
-/// The timer of a model: what waits for its deadline, and the checks that were put off.
+/// The timer of a model: what waits for its deadline, and the checks that were put off or left over.
 #[derive(Default)]
 struct Home {
-    armed: Mutex<Vec<Op>>,
-    put_off: Mutex<VecDeque<PutOff<Model>>>,
+    armed: Mutex<Vec<(Op, Completer)>>,
+    later: Mutex<VecDeque<Later<Model>>>,
 }
 
 impl Kind for Model {
@@ -188,7 +191,7 @@ impl Host<Model> for Side {
     }
 
     fn arm(&self, home: &Home, op: &Op) -> Result<Armed<Model>, ()> {
-        home.armed.lock().push(op.clone());
+        home.armed.lock().push((op.clone(), Completer::Deadline(op.0.life.wait())));
         Ok(Armed { deadline: Some(()), now_us: 0 })
     }
 
@@ -196,11 +199,11 @@ impl Host<Model> for Side {
         None
     }
 
-    fn disarm(&self, op: &Op, home: Option<&Home>, deadline: Option<&()>) -> Disarmed<()> {
-        let (Some(home), Some(())) = (home, deadline) else { return Disarmed::WasNot };
+    fn disarm(&self, op: &Op, home: Option<&Home>, deadline: Option<&()>) -> Option<()> {
+        let (home, ()) = (home?, deadline?);
         let mut armed = home.armed.lock();
-        let found = armed.iter().position(|other| Arc::ptr_eq(&other.0, &op.0));
-        found.map(|index| drop(armed.swap_remove(index))).map_or(Disarmed::Expires, Disarmed::WasOn)
+        let found = armed.iter().position(|(other, _)| Arc::ptr_eq(&other.0, &op.0));
+        found.map(|index| drop(armed.swap_remove(index)))
     }
 
     fn begins(&self, _op: &Op) {}
@@ -209,8 +212,8 @@ impl Host<Model> for Side {
 
     fn tell_taken_out(&self, _home: &Home, _op: &Op, (): ()) {}
 
-    fn check_later(&self, purgatory: &Pool, op: &Op, tries: u32) -> Result<(), ()> {
-        purgatory.home.put_off.lock().push_back(PutOff::new(op.clone(), tries));
+    fn add_later(&self, home: &Home, later: Later<Model>) -> Result<(), ()> {
+        home.later.lock().push_back(later);
         Ok(())
     }
 
@@ -254,6 +257,10 @@ impl Host<Model> for Side {
         purgatory.pass(self, *list, rounds)
     }
 
+    fn leave_over(&self, (purgatory, list): &Self::Check, by: Option<usize>, in_vain: u32) {
+        purgatory.leave_over(self, *list, by, in_vain);
+    }
+
     fn asked<T>(&self, f: impl FnOnce(&mut Asked<Self::Check>) -> T) -> T {
         ASKED.with(|asked| f(&mut asked.borrow_mut()))
     }
@@ -279,17 +286,16 @@ fn watch(purgatory: &Pool, op: &Op, keys: &[u8]) -> Option<bool> {
 fn fire(purgatory: &Pool) {
     loop {
         let next = purgatory.home.armed.lock().pop();
-        let Some(op) = next else { return };
-        super::expire(&Side, &op, true);
+        let Some((op, completer)) = next else { return };
+        super::expire(&Side, &op, completer);
     }
 }
 
-/// The next check that was put off is due; `false` if there is none.
-fn check_put_off(purgatory: &Pool) -> bool {
-    let next = purgatory.home.put_off.lock().pop_front();
-    let Some(put_off) = next else { return false };
-    purgatory.check_again(&Side, &put_off);
-    true
+/// The next of the checks for later is due: how long it waited; `None` if there is none.
+fn check_later(purgatory: &Pool) -> Option<Duration> {
+    let later = purgatory.home.later.lock().pop_front()?;
+    later.make(&Side);
+    Some(later.delay())
 }
 
 /// Nobody waits, nothing is on any list, and nothing on the timer.

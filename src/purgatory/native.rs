@@ -192,15 +192,18 @@ impl<O: DelayedOperation> DelayedOperationPurgatory<O> {
         watched.map(|watched| watched.is_won).map_err(|refused| match refused {
             Refused::Waiting => Error::invalid("the operation waits in a purgatory already: make one for each wait"),
             Refused::Closed => Error::Closed,
-            Refused::Failed(Failure::Timer(error)) => error,
-            Refused::Failed(Failure::Panic(payload)) => resume_unwind(payload),
+            Refused::Timer(Failure::Timer(error)) | Refused::Failed(Failure::Timer(error)) => error,
+            Refused::Timer(Failure::Panic(payload)) | Refused::Failed(Failure::Panic(payload)) => {
+                resume_unwind(payload)
+            }
         })
     }
 
     /// Tries every operation that watches the key; returns how many this call completed (P3). An unknown key is 0.
     ///
     /// Inside a `try_complete` it returns 0: the check is made by the outermost call of this thread, when its own tries
-    /// have returned, and is over before that returns.
+    /// have returned, and is over before that returns. Where such checks ask for each other without end, the timer makes
+    /// the rest a little later, after 1 ms and up to 1 s.
     pub fn check_and_complete(&self, key: &O::Key) -> usize {
         self.0.check_and_complete(&Rust, key)
     }

@@ -5,15 +5,18 @@ use std::sync::Arc;
 use super::Purgatory;
 use super::kind::{Cause, Kind};
 use super::watchers::{Few, Place};
-use crate::sync::{AtomicBool, AtomicU8, Mutex, Ordering};
+use crate::sync::{AtomicBool, AtomicU8, AtomicU64, Mutex, Ordering};
 
-/// What became of it. Moves once to one of the last two, and stays there (P1).
-const OPEN: u8 = 0;
-/// Taken out by a cancel: whoever still tries it for the purgatory comes too late. Watched again, it is open again.
-const WITHDRAWN: u8 = 1;
+/// What became of it: the lowest two bits of its outcome. Moves once to one of the last two, and stays there (P1).
+const OPEN: u64 = 0;
+/// Taken out by a cancel: a thread that still tries it for the purgatory comes too late. Watched again, it is open again.
+const WITHDRAWN: u64 = 1;
 /// Completed, by an event or by its time.
-const COMPLETED: u8 = 2;
-const EXPIRED: u8 = 3;
+const COMPLETED: u64 = 2;
+const EXPIRED: u64 = 3;
+const STATE: u64 = 3;
+/// The other bits of the outcome: which of its waits it is.
+const ONE_WAIT: u64 = 4;
 
 /// Whether a thread tries it (P6).
 const IDLE: u8 = 0;
@@ -33,11 +36,27 @@ pub(super) enum Hold {
     Last,
 }
 
+/// What completes an operation, and so what it may find it in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Completer {
+    /// A caller by hand, or a timer that the operation was put on by itself: also what a cancel has handed out.
+    Any,
+    /// A try for the purgatory: what waits.
+    Try,
+    /// A deadline: what is still in the wait that it was set for.
+    Deadline(Wait),
+}
+
+/// One of the waits of an operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Wait(u64);
+
 /// What the protocol keeps in every operation.
 pub(crate) struct Life<K: Kind> {
-    outcome: AtomicU8,
+    /// 62 bits for the waits: they are not used up.
+    outcome: AtomicU64,
     trying: AtomicU8,
-    /// Whether it is to be checked again a little later, as a stranger held its lock.
+    /// Whether the timer is to check it a little later, as it could not be tried.
     pub(super) is_put_off: AtomicBool,
     pub(super) watch: Mutex<Watch<K>>,
 }
@@ -58,23 +77,32 @@ impl<K: Kind> Life<K> {
     pub(crate) fn new() -> Self {
         let watch = Watch { purgatory: None, places: Few::new(), deadline: None, number: 0, since_us: 0 };
         Self {
-            outcome: AtomicU8::new(OPEN),
+            outcome: AtomicU64::new(OPEN),
             trying: AtomicU8::new(IDLE),
             is_put_off: AtomicBool::new(false),
             watch: Mutex::new(watch),
         }
     }
 
+    fn state(&self) -> u64 {
+        self.outcome.load(Ordering::Acquire) & STATE
+    }
+
     pub(crate) fn is_completed(&self) -> bool {
-        matches!(self.outcome.load(Ordering::Acquire), COMPLETED | EXPIRED)
+        matches!(self.state(), COMPLETED | EXPIRED)
     }
 
     pub(crate) fn is_expired(&self) -> bool {
-        self.outcome.load(Ordering::Acquire) == EXPIRED
+        self.state() == EXPIRED
     }
 
     pub(super) fn is_open(&self) -> bool {
-        self.outcome.load(Ordering::Acquire) == OPEN
+        self.state() == OPEN
+    }
+
+    /// The wait that it is in; for the thread that has its watch locked, as it is the one that may change that.
+    pub(super) fn wait(&self) -> Wait {
+        Wait(self.outcome.load(Ordering::Relaxed) & !STATE)
     }
 
     /// Its address, which names it on this thread.
@@ -82,29 +110,43 @@ impl<K: Kind> Life<K> {
         std::ptr::from_ref(self) as usize
     }
 
-    /// The one step that decides who completes it. A cancel has overtaken those who still try it or expire it; anybody
-    /// else may complete what a cancel has handed out.
-    pub(super) fn win(&self, cause: Cause, for_the_purgatory: bool) -> bool {
+    /// The one step that decides what completes it. A cancel has overtaken the threads that still try it or expire it; a
+    /// caller may complete what a cancel has handed out.
+    pub(super) fn win(&self, cause: Cause, completer: Completer) -> bool {
         let ended = if cause == Cause::Event { COMPLETED } else { EXPIRED };
-        let mut now = OPEN;
+        let mut now = self.outcome.load(Ordering::Acquire);
         loop {
-            match self.outcome.compare_exchange(now, ended, Ordering::AcqRel, Ordering::Acquire) {
+            let may = match completer {
+                Completer::Any => !matches!(now & STATE, COMPLETED | EXPIRED),
+                Completer::Try => now & STATE == OPEN,
+                Completer::Deadline(Wait(wait)) => now == wait | OPEN,
+            };
+            if !may {
+                return false;
+            }
+            let next = (now & !STATE) | ended;
+            match self.outcome.compare_exchange(now, next, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => return true,
-                Err(COMPLETED | EXPIRED) => return false,
-                Err(WITHDRAWN) if for_the_purgatory => return false,
-                Err(found) => now = found, // taken out, or watched again, at this very moment
+                Err(found) => now = found, // ended, taken out, or watched again, at this very moment
             }
         }
     }
 
     /// The same step against it: after it, only the caller may complete it.
     pub(super) fn withdraw(&self) -> bool {
-        self.outcome.compare_exchange(OPEN, WITHDRAWN, Ordering::AcqRel, Ordering::Acquire).is_ok()
+        self.change(OPEN, |now| now | WITHDRAWN)
     }
 
-    /// It is watched again.
+    /// It is watched again, which is a new wait.
     pub(super) fn reopen(&self) {
-        let _ = self.outcome.compare_exchange(WITHDRAWN, OPEN, Ordering::AcqRel, Ordering::Acquire);
+        self.change(WITHDRAWN, |now| (now & !STATE).wrapping_add(ONE_WAIT));
+    }
+
+    /// Called with the watch locked, under which nothing but completion changes the outcome. So a step that fails once
+    /// finds it complete.
+    fn change(&self, from: u64, to: impl Fn(u64) -> u64) -> bool {
+        let now = self.outcome.load(Ordering::Acquire);
+        now & STATE == from && self.outcome.compare_exchange(now, to(now), Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
     /// A read-modify-write: who makes the check sees all that happened before those who left it to that.

@@ -4,14 +4,14 @@ use std::any::Any;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use super::native::{DelayedOperation, Inner, Operation};
 use super::{
-    Armed, Asked, Attempt, Cause, Disarmed, Host, Kind, Life, ListName, MOST_YIELDS, Purgatory, PutOff, Rounds,
+    Armed, Asked, Attempt, Cause, Completer, Host, Kind, Later, Life, ListName, MOST_YIELDS, Purgatory, Rounds, expire,
 };
-use super::{expire, put_off_for};
 use crate::error::Error;
 use crate::panics;
 use crate::state::Room;
@@ -76,16 +76,24 @@ impl<O: DelayedOperation> Ends for Inner<O> {
 /// A pass along a list, whatever its operations are.
 pub(super) trait Pass {
     fn pass(&self, rounds: &mut Rounds) -> usize;
+    fn leave_over(&self, by: Option<usize>, in_vain: u32);
 }
 
 impl<O: DelayedOperation> Pass for (Arc<Purgatory<Native<O>>>, ListName) {
     fn pass(&self, rounds: &mut Rounds) -> usize {
         self.0.pass(&Rust, self.1, rounds)
     }
+
+    fn leave_over(&self, by: Option<usize>, in_vain: u32) {
+        self.0.leave_over(&Rust, self.1, by, in_vain);
+    }
 }
 
+/// Without a destructor, as in `here`. It holds no memory when it is empty.
+type Deferred = ManuallyDrop<VecDeque<(Arc<dyn Ends>, Cause)>>;
+
 thread_local! {
-    static DEFERRED: RefCell<VecDeque<(Arc<dyn Ends>, Cause)>> = const { RefCell::new(VecDeque::new()) };
+    static DEFERRED: RefCell<Deferred> = const { RefCell::new(ManuallyDrop::new(VecDeque::new())) };
     static ASKED: RefCell<Asked<Box<dyn Pass>>> = const { RefCell::new(Asked::new()) };
 }
 
@@ -119,9 +127,9 @@ impl<O: DelayedOperation> Host<Native<O>> for Rust {
         if !home.timer_enabled {
             return Ok(Armed { deadline: None, now_us: home.timer.clock().now_us() });
         }
-        let expired = op.clone();
+        let (expired, completer) = (op.clone(), Completer::Deadline(op.0.life.wait()));
         let expire = move || {
-            expire(&Rust, &expired, true);
+            expire(&Rust, &expired, completer);
         };
         let added = home.timer.add(op.0.delay, Box::new(expire), Room::IfAny);
         added.map(|(handle, now_us)| Armed { deadline: Some(handle), now_us }).map_err(Failure::Timer)
@@ -132,13 +140,8 @@ impl<O: DelayedOperation> Host<Native<O>> for Rust {
         None
     }
 
-    fn disarm(&self, _op: &Operation<O>, home: Option<&Home>, deadline: Option<&Handle>) -> Disarmed<()> {
-        match (home, deadline) {
-            // A timer that was shut down has let go of its tasks: no expiry comes any more.
-            (Some(home), Some(handle)) if home.timer.cancel(*handle) || home.timer.is_closed() => Disarmed::WasOn(()),
-            (Some(_), Some(_)) => Disarmed::Expires,
-            _ => Disarmed::WasNot,
-        }
+    fn disarm(&self, _op: &Operation<O>, home: Option<&Home>, deadline: Option<&Handle>) -> Option<()> {
+        home?.timer.cancel(*deadline?).then_some(())
     }
 
     fn begins(&self, _op: &Operation<O>) {}
@@ -147,11 +150,9 @@ impl<O: DelayedOperation> Host<Native<O>> for Rust {
 
     fn tell_taken_out(&self, _home: &Home, _op: &Operation<O>, (): ()) {}
 
-    fn check_later(&self, purgatory: &Arc<Purgatory<Native<O>>>, op: &Operation<O>, tries: u32) -> Result<(), Failure> {
-        let (later, put_off) = (Arc::clone(purgatory), PutOff::new(op.clone(), tries));
-        let check = move || later.check_again(&Rust, &put_off);
-        let delay = put_off_for(tries);
-        purgatory.home.timer.add(delay, Box::new(check), Room::Always).map(drop).map_err(Failure::Timer)
+    fn add_later(&self, home: &Home, later: Later<Native<O>>) -> Result<(), Failure> {
+        let delay = later.delay();
+        home.timer.add(delay, Box::new(move || later.make(&Rust)), Room::Always).map(drop).map_err(Failure::Timer)
     }
 
     fn process(&self) -> u32 {
@@ -178,7 +179,9 @@ impl<O: DelayedOperation> Host<Native<O>> for Rust {
     fn end_deferred(&self) {
         while let Some((ends, cause)) = DEFERRED.with(|deferred| deferred.borrow_mut().pop_front()) {
             ends.end(cause);
+            panics::contain(|| drop(ends)); // it may be the last reference
         }
+        DEFERRED.with(|deferred| deferred.borrow_mut().shrink_to_fit());
     }
 
     type Check = Box<dyn Pass>;
@@ -189,6 +192,10 @@ impl<O: DelayedOperation> Host<Native<O>> for Rust {
 
     fn make(&self, check: &Box<dyn Pass>, rounds: &mut Rounds) -> usize {
         check.pass(rounds)
+    }
+
+    fn leave_over(&self, check: &Box<dyn Pass>, by: Option<usize>, in_vain: u32) {
+        check.leave_over(by, in_vain);
     }
 
     fn asked<T>(&self, f: impl FnOnce(&mut Asked<Box<dyn Pass>>) -> T) -> T {

@@ -14,6 +14,7 @@ use hashbrown::HashTable;
 use smallvec::{SmallVec, smallvec};
 
 use super::kind::{Host, Kind};
+use crate::panics;
 use crate::sync::Mutex;
 use crate::timer::STEP;
 
@@ -174,7 +175,7 @@ impl<K: Kind> Watchers<K> {
             shard.places = 0;
             let lists = std::mem::take(&mut shard.lists);
             drop(shard);
-            drop(lists); // after the lock: destructors are foreign code
+            discard(lists.into_iter().map(Taken::List));
         }
         waiting
     }
@@ -255,6 +256,14 @@ impl<K: Kind> List<K> {
                 (step, more)
             }
         }
+    }
+}
+
+/// Drops what was taken off the lists, without a lock. Keys and operations are foreign code: one that panics as it is
+/// dropped, which the panic hook tells, stops neither the rest nor the caller.
+pub(super) fn discard<K: Kind>(removed: impl IntoIterator<Item = Taken<K>>) {
+    for taken in removed {
+        panics::contain(|| drop(taken));
     }
 }
 

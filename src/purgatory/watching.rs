@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use super::operation::Watch;
 use super::{Few, Host, Kind, Purgatory, Refused, here};
+use crate::panics;
 
 impl<K: Kind> Purgatory<K> {
     /// Tries once; watches under every key; tries once more; puts it on the timer (P2).
@@ -16,12 +17,20 @@ impl<K: Kind> Purgatory<K> {
     ) -> Result<Watched, Refused<H::Error>> {
         let Some(number) = self.begin(host, op)? else { return Ok(Watched::BEFORE) };
         let unfinished = Unfinished { purgatory: self, host, op, number };
-        let is_won = self.watch(host, op, number, keys)?;
-        std::mem::forget(unfinished);
-        Ok(Watched { is_won, number: Some(number) })
+        let watched = self.watch(host, op, number, keys);
+        if let Err(Refused::Failed(_)) = watched {
+            drop(unfinished);
+        } else {
+            std::mem::forget(unfinished);
+        }
+        watched.map(|is_won| Watched { is_won, number: Some(number) }).inspect_err(|refused| {
+            if !matches!(refused, Refused::Failed(_)) && host.is_here() {
+                self.refuse_arrival(host, op, number);
+            }
+        })
     }
 
-    /// The rest of it. Where it fails, the caller takes the operation out again.
+    /// The rest of it. Where it fails or is refused, the caller takes the operation out again.
     fn watch<H: Host<K>>(
         self: &Arc<Self>,
         host: &H,
@@ -44,7 +53,7 @@ impl<K: Kind> Purgatory<K> {
             let (place, spare) = self.watchers.add(host, hash, key, || host.share(op));
             watch.places.extend(place);
             drop(watch);
-            drop(spare); // after the lock: a destructor is foreign code
+            panics::contain(|| drop(spare)); // after the lock: a destructor is foreign code
             if place.is_none() {
                 return Err(Refused::Closed);
             }
@@ -54,7 +63,7 @@ impl<K: Kind> Purgatory<K> {
         }
         let mut watch = host.lock(&life.watch);
         if is_mine(&watch) {
-            let armed = host.arm(&self.home, op).map_err(Refused::Failed)?;
+            let armed = host.arm(&self.home, op).map_err(Refused::Timer)?;
             // It may have had one already.
             watch.set_deadline(armed.deadline);
             watch.since_us = armed.now_us;
@@ -113,7 +122,7 @@ impl Watched {
     const BEFORE: Self = Self { is_won: false, number: None };
 }
 
-/// A watching call on its way. Dropped before its end, by an error or a panic, it takes the operation out again.
+/// A watching call on its way. Dropped before its end, by a try that failed or a panic, it takes the operation out again.
 struct Unfinished<'a, K: Kind, H: Host<K>> {
     purgatory: &'a Arc<Purgatory<K>>,
     host: &'a H,

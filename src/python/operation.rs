@@ -1,7 +1,5 @@
 //! `DelayedOperation`: what waits in a purgatory.
 
-use std::sync::OnceLock;
-
 use pyo3::exceptions::{PyNotImplementedError, PyTypeError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::intern;
@@ -16,7 +14,7 @@ use super::gil::GilCell;
 use super::shared::not_picklable;
 use super::side::{PyOperations, Side};
 use super::task::TimerTask;
-use crate::purgatory::{self, Cause, Life};
+use crate::purgatory::{self, Cause, Completer, Life};
 
 /// Something that waits for an event or for its deadline, whichever comes first. Subclass it.
 ///
@@ -43,7 +41,6 @@ use crate::purgatory::{self, Cause, Life};
 #[pyclass(frozen, extends = TimerTask, subclass, module = "tickwheel")]
 pub(super) struct DelayedOperation {
     pub(super) life: Life<PyOperations>,
-    pub(super) lock: OnceLock<Py<PyAny>>,
     content: GilCell<Content>,
     /// The process it was made in: in a child of that, its native lock may be held by nobody.
     epoch: u32,
@@ -51,6 +48,8 @@ pub(super) struct DelayedOperation {
 
 #[derive(Default)]
 struct Content {
+    /// Its own lock, which is held around `try_complete`.
+    lock: Option<Py<PyAny>>,
     /// What to call with how its wait ends: `True` in time, `False` expired, `None` taken out. Until it is complete they are
     /// those of one wait: they come and go under the lock of its watch, with the wait.
     #[expect(clippy::box_collection, reason = "most operations have none: 8 bytes in each, not 24")]
@@ -65,8 +64,7 @@ impl DelayedOperation {
     #[new]
     #[pyo3(signature = (*_args, **_kwargs), text_signature = "(delay_ms, lock=None, *, name=None)")]
     fn new(_args: &Bound<'_, PyTuple>, _kwargs: Option<&Bound<'_, PyDict>>) -> PyClassInitializer<Self> {
-        let operation =
-            Self { life: Life::new(), lock: OnceLock::new(), content: GilCell::default(), epoch: fork_epoch() };
+        let operation = Self { life: Life::new(), content: GilCell::default(), epoch: fork_epoch() };
         PyClassInitializer::from(TimerTask::empty()).add_subclass(operation)
     }
 
@@ -104,8 +102,13 @@ impl DelayedOperation {
         }
         TimerTask::initialize_expiry(slf.as_super(), delay, name)?;
         if let Some(lock) = lock {
+            let lock = lock.clone().unbind();
             // Initialized twice, it keeps the first.
-            let _ = slf.get().lock.set(lock.clone().unbind());
+            let spare = slf.get().content.with(py, |content| match content.lock {
+                None => content.lock.replace(lock),
+                Some(_) => Some(lock),
+            });
+            drop(spare);
         }
         Ok(())
     }
@@ -190,12 +193,13 @@ impl DelayedOperation {
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        visit.call(self.lock.get())?;
         self.content.visit(&visit, |content| {
+            visit.call(&content.lock)?;
             content.waiters.iter().flat_map(|waiters| waiters.iter()).try_for_each(|waiter| visit.call(waiter))
         })
     }
 
+    /// It cannot be reached any more, so nothing tries it without its lock.
     fn __clear__(&self, py: Python<'_>) {
         let taken = self.content.with(py, std::mem::take);
         drop(taken);
@@ -209,6 +213,11 @@ impl Content {
 }
 
 impl DelayedOperation {
+    pub(super) fn lock<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
+        let lock = self.content.with(py, |content| content.lock.as_ref().map(|lock| lock.clone_ref(py)));
+        lock.map(|lock| lock.into_bound(py))
+    }
+
     /// It has ended so; returns whom to tell.
     pub(super) fn ended(&self, py: Python<'_>, cause: Cause) -> Vec<Py<PyAny>> {
         self.content.with(py, |content| {
@@ -246,7 +255,7 @@ pub(super) fn expire(task: &Bound<'_, PyAny>, propagate: bool, is_claimed: bool)
     let op = task.cast::<DelayedOperation>()?;
     op.get().check_process(op.py())?;
     let side = Side::of_timer(op.py(), propagate);
-    purgatory::expire(&side, op.as_unbound(), !is_claimed);
+    purgatory::expire(&side, op.as_unbound(), if is_claimed { Completer::Any } else { Completer::Try });
     // A method may have forked; then this is the child, and whoever drives the timer finds that out.
     if op.get().check_process(op.py()).is_ok() { side.over(()) } else { Ok(()) }
 }

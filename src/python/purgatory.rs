@@ -150,8 +150,9 @@ impl DelayedOperationPurgatory {
     ///
     /// Returns `True` only if this call completed it. `keys` is a collection: for one key that is a tuple pass `[key]`.
     /// Equal keys count once. Errors: `ValueError` without a key, or for an operation that waits already; `TypeError`
-    /// for a key that is not hashable; what its `try_complete` raises; as `add` of the timer. It is watched nowhere
-    /// then.
+    /// for a key that is not hashable; `TimerClosed` after `shutdown`; as `add` of the timer: it is then on the timer
+    /// that it was on before, if any. What its `try_complete` raises: then it is on none. In all cases it is watched
+    /// nowhere.
     #[pyo3(signature = (operation, keys))]
     fn try_complete_else_watch(&self, operation: &Bound<'_, PyAny>, keys: &Bound<'_, PyAny>) -> PyResult<bool> {
         self.watch(&Side::new(operation.py()), operation, keys).map(|watched| watched.is_won)
@@ -188,7 +189,8 @@ impl DelayedOperationPurgatory {
     ///
     /// What one raises goes to `on_error`, and the rest is tried all the same. O(operations under the key). Inside a
     /// `try_complete` it returns 0: the outermost call of this thread makes the check when its own tries have returned,
-    /// and before it returns itself.
+    /// and before it returns itself. Where such checks ask for each other without end, the timer makes the rest a
+    /// little later, after 1 ms and up to 1 s.
     #[pyo3(signature = (key))]
     fn check_and_complete(&self, key: &Bound<'_, PyAny>) -> PyResult<usize> {
         let py = key.py();
@@ -377,7 +379,7 @@ impl DelayedOperationPurgatory {
                 "this operation waits in a purgatory already: make a new one for each wait, or cancel() it first",
             ),
             Refused::Closed => errors::purgatory_closed(py, &core.home.name),
-            Refused::Failed(error) => error,
+            Refused::Timer(error) | Refused::Failed(error) => error,
         })
     }
 

@@ -20,6 +20,7 @@ use super::gil::GilCell;
 use super::operation;
 use super::report::{self, Failure};
 use super::run::Line;
+use super::side;
 use super::task::TimerTask;
 use crate::executor::Released;
 use crate::state::{Pending, State};
@@ -186,13 +187,18 @@ impl Shared {
             let task = state.refuse(*handle);
             self.timer.settle(state);
             let Some(task) = task else { continue };
+            if TimerTask::is_internal(task.bind(py)) {
+                forget(py, &task, *handle);
+                side::refused(py, task.bind(py), self.rejected(py, why, cause));
+                self.callees.settle(py, 1);
+                continue;
+            }
             let is_told = told.as_ref().is_some_and(|told| told.is(&task));
             let callback = report::callback_of(task.bind(py));
             forget(py, &task, *handle);
             operation::sync_deadline(py, task.bind(py));
             if !is_told {
-                let error = errors::rejected(py, &self.name, why);
-                error.set_cause(py, cause.map(|cause| cause.clone_ref(py)));
+                let error = self.rejected(py, why, cause);
                 let failure = Failure { callback: callback.as_ref(), ..Failure::of(self, task.bind(py), error) };
                 // Nothing is propagated: there is no caller.
                 let _ = report::report(py, &failure, false);
@@ -200,6 +206,12 @@ impl Shared {
             self.callees.settle(py, 1); // after the report, which may need `on_error`
             told = Some(task);
         }
+    }
+
+    fn rejected(&self, py: Python<'_>, why: &str, cause: Option<&PyErr>) -> PyErr {
+        let error = errors::rejected(py, &self.name, why);
+        error.set_cause(py, cause.map(|cause| cause.clone_ref(py)));
+        error
     }
 
     /// Accepts no more, joins the reaper, and lets the worker end once it has nothing left. Does not wait for callbacks.

@@ -6,9 +6,11 @@
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::hash::BuildHasherDefault;
+use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
 use pyo3::exceptions::PyRuntimeError;
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::intern;
 use pyo3::prelude::*;
 
@@ -24,7 +26,7 @@ use super::share::Share;
 use super::shared::Shared;
 use super::task::{Remains, TimerTask};
 use crate::purgatory::{
-    self, Armed, Asked, Attempt, Cause, Disarmed, Host, Kind, Life, ListName, MOST_YIELDS, Purgatory, PutOff, Rounds,
+    Armed, Asked, Attempt, Cause, Host, Kind, Later, Life, ListName, MOST_YIELDS, Purgatory, Rounds,
 };
 use crate::state::{Room, When};
 use crate::sync::{Mutex, MutexGuard, yield_now};
@@ -70,13 +72,15 @@ impl OfProcess for Core {
 }
 
 /// An ending that has to wait for the outermost try.
-type Deferred = (Py<DelayedOperation>, Cause, Option<Arc<Core>>);
+type Ending = (Py<DelayedOperation>, Cause, Option<Arc<Core>>);
+/// Without a destructor, as in `purgatory::here`. It holds no memory when it is empty.
+type Deferred = ManuallyDrop<VecDeque<Ending>>;
 
 /// A check that was asked for inside a try.
 pub(super) type Check = (Arc<Core>, ListName);
 
 thread_local! {
-    static DEFERRED: RefCell<VecDeque<Deferred>> = const { RefCell::new(VecDeque::new()) };
+    static DEFERRED: RefCell<Deferred> = const { RefCell::new(ManuallyDrop::new(VecDeque::new())) };
     static ASKED: RefCell<Asked<Check>> = const { RefCell::new(Asked::new()) };
 }
 
@@ -170,10 +174,9 @@ impl<'py> Side<'py> {
     }
 
     fn try_locked(&self, op: &Py<DelayedOperation>) -> Attempt<PyErr> {
-        let Some(lock) = op.get().lock.get() else {
+        let Some(lock) = op.get().lock(self.py) else {
             return self.try_complete(op).map_or_else(Attempt::Failed, |()| Attempt::Ran);
         };
-        let lock = lock.bind(self.py);
         let is_taken = lock.call_method1(intern!(self.py, "acquire"), (false,)).and_then(|taken| taken.is_truthy());
         match is_taken {
             Err(error) => return Attempt::Failed(error),
@@ -239,11 +242,10 @@ impl Host<PyOperations> for Side<'_> {
         op.bind(self.py).as_super().get().on(self.py).map(drop)
     }
 
-    fn disarm(&self, op: &Py<DelayedOperation>, _home: Option<&Home>, _deadline: Option<&()>) -> Disarmed<Remains> {
+    fn disarm(&self, op: &Py<DelayedOperation>, _home: Option<&Home>, _deadline: Option<&()>) -> Option<Remains> {
         // A claimed one is complete before any other thread gets the GIL (see `run`), so what is open is not being expired.
         // In a forked child there is nothing to take it off.
-        let taken = op.bind(self.py).as_super().get().taken_off(self.py);
-        taken.ok().flatten().map_or(Disarmed::WasNot, Disarmed::WasOn)
+        op.bind(self.py).as_super().get().taken_off(self.py).ok().flatten()
     }
 
     fn begins(&self, op: &Py<DelayedOperation>) {
@@ -260,14 +262,11 @@ impl Host<PyOperations> for Side<'_> {
         self.tell_waiters(Some(home), op, waiters, None);
     }
 
-    fn check_later(&self, purgatory: &Arc<Core>, op: &Py<DelayedOperation>, tries: u32) -> PyResult<()> {
-        let put_off = PutOff::new(op.clone_ref(self.py), tries);
-        let check = CheckAgain { purgatory: Own::new(Arc::clone(purgatory)), put_off };
-        let check = Bound::new(self.py, check)?.into_any();
-        let delay = purgatory::put_off_for(tries);
+    fn add_later(&self, home: &Home, later: Later<PyOperations>) -> PyResult<()> {
+        let when = When::AfterUs(later.delay().as_micros() as u64);
+        let check = Bound::new(self.py, CheckLater(later))?.into_any();
         let task = TimerTask::internal(self.py, &check)?;
-        let when = When::AfterUs(delay.as_micros() as u64);
-        TimerTask::schedule_with(&task, &purgatory.home.share, when, Room::Always).map(drop)
+        TimerTask::schedule_with(&task, &home.share, when, Room::Always).map(drop)
     }
 
     fn give_way(&self, rounds: u32) {
@@ -298,9 +297,10 @@ impl Host<PyOperations> for Side<'_> {
     }
 
     fn end_deferred(&self) {
-        while let Some((op, cause, purgatory)) = DEFERRED.with_borrow_mut(VecDeque::pop_front) {
+        while let Some((op, cause, purgatory)) = DEFERRED.with_borrow_mut(|deferred| deferred.pop_front()) {
             self.end(&op, cause, purgatory.as_ref().map(|purgatory| &purgatory.home));
         }
+        DEFERRED.with_borrow_mut(|deferred| deferred.shrink_to_fit());
     }
 
     type Check = Check;
@@ -311,6 +311,10 @@ impl Host<PyOperations> for Side<'_> {
 
     fn make(&self, (purgatory, list): &Check, rounds: &mut Rounds) -> usize {
         purgatory.pass(self, *list, rounds)
+    }
+
+    fn leave_over(&self, (purgatory, list): &Check, by: Option<usize>, in_vain: u32) {
+        purgatory.leave_over(self, *list, by, in_vain);
     }
 
     fn asked<T>(&self, f: impl FnOnce(&mut Asked<Check>) -> T) -> T {
@@ -326,23 +330,29 @@ impl Host<PyOperations> for Side<'_> {
     }
 }
 
-/// A check that was put off, as a stranger held the operation's lock.
+/// Checks for later, as a task of a timer.
 #[pyclass(frozen, module = "tickwheel._native")]
-struct CheckAgain {
-    purgatory: Own<Core>,
-    put_off: PutOff<PyOperations>,
-}
+struct CheckLater(Later<PyOperations>);
 
 #[pymethods]
-impl CheckAgain {
+impl CheckLater {
     fn __call__(&self, py: Python<'_>) -> PyResult<()> {
         let side = Side::of_timer(py, run::propagates());
-        self.purgatory.arc().check_again(&side, &self.put_off);
+        self.0.make(&side);
         side.over(())
     }
 
-    /// What a list of pending tasks shows.
-    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
-        Ok(format!("<check again {}>", self.put_off.op.bind(py).repr()?))
+    /// The collector clears the task that refers to this.
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(self.0.operation())
+    }
+}
+
+/// The executor refused a task of the library's own: its error is reported as that of an operation, and the callers never
+/// see the task.
+pub(super) fn refused(py: Python<'_>, task: &Bound<'_, PyAny>, error: PyErr) {
+    let callback = task.cast::<TimerTask>().ok().and_then(|task| task.get().callback(py));
+    if let Some(Ok(check)) = callback.as_ref().map(|callback| callback.bind(py).cast::<CheckLater>()) {
+        check.get().0.refuse(&Side::of_timer(py, false), error);
     }
 }

@@ -77,8 +77,9 @@ pub(super) fn pending<'py>(
     limit: usize,
 ) -> PyResult<Vec<(f64, Bound<'py, PyAny>)>> {
     shared.check_process(py)?;
-    let found = shared.detach(py, || shared.timer.pending(before_us, limit));
-    let mut listed = Vec::with_capacity(found.len());
+    // The limit counts what is listed, and which tasks are the library's own the native timer does not know.
+    let found = shared.detach(py, || shared.timer.pending(before_us, usize::MAX));
+    let mut listed = Vec::new();
     for step in found.chunks(STEP) {
         let state = shared.state(py);
         let tasks: Vec<_> = step
@@ -90,7 +91,12 @@ pub(super) fn pending<'py>(
             .collect();
         drop(state);
         for (due_us, task, tag) in tasks {
-            listed.push((to_ms(due_us), shared::listed(py, &task, tag)?));
+            if listed.len() == limit {
+                return Ok(listed);
+            }
+            if !TimerTask::is_internal(task.bind(py)) {
+                listed.push((to_ms(due_us), shared::listed(py, &task, tag)?));
+            }
         }
     }
     Ok(listed)

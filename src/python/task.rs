@@ -294,8 +294,10 @@ impl TimerTask {
         Ok(task)
     }
 
-    pub(super) fn is_internal(&self, py: Python<'_>) -> bool {
-        self.cell.with(py, |content| content.runs == Runs::Internal)
+    /// Whether it is a task of the library's own, which no caller is to get hold of.
+    pub(super) fn is_internal(task: &Bound<'_, PyAny>) -> bool {
+        let task = task.cast_exact::<Self>();
+        task.is_ok_and(|task| task.get().cell.with(task.py(), |content| content.runs == Runs::Internal))
     }
 
     pub(super) fn delay(&self, py: Python<'_>) -> PyResult<Ms> {

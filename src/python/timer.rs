@@ -195,7 +195,8 @@ impl Timer {
 
     /// What is to come, in order, as `(due_ms, task)`, `due_ms` on the timer's clock; of a batch `(batch, index)`.
     ///
-    /// Each was pending at some moment of the call. O(pending), in short steps.
+    /// Each was pending at some moment of the call. What the library itself has put on the timer is not listed, but
+    /// `len` counts it. O(pending), in short steps.
     #[pyo3(signature = (*, before_ms=None, limit=None))]
     fn pending<'py>(
         &self,
@@ -350,8 +351,7 @@ impl Timer {
     pub(super) fn keep_unfinished<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let list = PyList::empty(py);
         for pending in self.shared()?.drain(py) {
-            let task = pending.task.bind(py).cast::<TimerTask>();
-            if task.is_ok_and(|task| task.get().is_internal(py)) {
+            if TimerTask::is_internal(pending.task.bind(py)) {
                 continue;
             }
             list.append(shared::listed(py, &pending.task, pending.tag)?)?;

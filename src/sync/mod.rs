@@ -28,7 +28,7 @@ mod imp {
     pub(crate) use super::lot::{Condvar, Mutex, MutexGuard};
     pub(crate) use super::plain::{PlainGuard, PlainMutex};
     pub(crate) use super::queue::{Receiver, Sender, unbounded};
-    pub(crate) use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+    pub(crate) use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
     pub(crate) use std::thread::{Builder, JoinHandle, ThreadId, current as current_thread, yield_now};
     pub(crate) use std::thread_local;
 }
@@ -38,7 +38,7 @@ mod model;
 #[cfg(tickwheel_model)]
 mod imp {
     pub(crate) use super::model::{Condvar, Mutex, Mutex as PlainMutex};
-    pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+    pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
     pub(crate) use shuttle::sync::mpsc::{Receiver, Sender, channel as unbounded};
     pub(crate) use shuttle::sync::{MutexGuard, MutexGuard as PlainGuard};
     pub(crate) use shuttle::thread::{Builder, JoinHandle, ThreadId, current as current_thread, yield_now};
@@ -50,8 +50,8 @@ mod loom_tests;
 mod thread;
 
 pub(crate) use imp::{
-    AtomicBool, AtomicU8, Condvar, JoinHandle, Mutex, MutexGuard, Ordering, PlainGuard, PlainMutex, Receiver, Sender,
-    ThreadId, current_thread, thread_local, unbounded, yield_now,
+    AtomicBool, AtomicU8, AtomicU64, Condvar, JoinHandle, Mutex, MutexGuard, Ordering, PlainGuard, PlainMutex,
+    Receiver, Sender, ThreadId, current_thread, thread_local, unbounded, yield_now,
 };
 #[cfg(feature = "python")]
 pub(crate) use plain::PlainCondvar;

@@ -14,7 +14,8 @@ const PAGE_BITS: u32 = 9;
 const PAGE: usize = 1 << PAGE_BITS;
 const NO_SLOT: u32 = u32::MAX;
 
-/// Names one scheduled occurrence of a task; stale once that has run or was cancelled.
+/// Names one scheduled occurrence of a task; stale once that has run or was cancelled. It does not know its timer: given to
+/// another one, it may name a task there that has nothing to do with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Handle {
     pub(crate) slot: u32,

@@ -7,12 +7,15 @@ mod failing;
 mod hot;
 mod kafka;
 mod leaving;
+mod left_over;
 mod locks;
 mod nesting;
 mod panics;
 mod sequences;
+mod thread_end;
 mod threads;
 
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
@@ -50,6 +53,7 @@ impl DelayedOperation for Wait {
 
     fn try_complete(this: &Op) -> bool {
         this.tries.fetch_add(1, Ordering::Relaxed);
+        TRIES.set(tries_here() + 1);
         this.on_try.iter().for_each(|call| call(this));
         let is_ready = this.is_ready.load(Ordering::Acquire);
         if !is_ready {
@@ -86,6 +90,13 @@ impl Wait {
     fn ended(&self) -> (u32, u32) {
         (self.completed.load(Ordering::Acquire), self.expired.load(Ordering::Acquire))
     }
+}
+
+thread_local! { static TRIES: Cell<usize> = const { Cell::new(0) }; }
+
+/// How many tries this thread has made; the timer may make others at any time.
+fn tries_here() -> usize {
+    TRIES.get()
 }
 
 fn wait() -> Op {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use super::super::Completer;
 use super::{Event, Op, Pool, RUNS, Side, assert_empty, fire, purgatory, watch};
 use crate::model::{count, every, join, sample, spawn};
 use crate::sync::JoinHandle;
@@ -155,7 +156,7 @@ fn one_of_all_who_complete_wins__p1() {
         let completers = [false, true].map(|expires| {
             let (op, wins) = (op.clone(), Arc::clone(&wins));
             spawn(move || {
-                let won = if expires { super::super::expire(&Side, &op, true) } else { op.force_complete() };
+                let won = if expires { super::super::expire(&Side, &op, Completer::Try) } else { op.force_complete() };
                 wins.fetch_add(u32::from(won), Ordering::Relaxed);
             })
         });

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::super::MOST_ROUNDS;
-use super::{Event, MEANWHILE, Op, RUNS, Side, assert_empty, check_put_off, purgatory, watch};
+use super::{Event, MEANWHILE, Op, RUNS, Side, assert_empty, check_later, purgatory, watch};
 use crate::model::{count, every, join, sample, spawn};
 use crate::sync::{Mutex, yield_now};
 
@@ -23,10 +23,10 @@ fn everyone_tries(threads: usize) {
     });
     join(tries.collect::<Vec<_>>());
     // A check that met a last try may have been put off.
-    let is_put_off = check_put_off(&pool);
+    let is_put_off = check_later(&pool).is_some();
     let told = won.load(Ordering::Relaxed);
     assert!(op.completed() == 1 && (told == 1 || told == 0 && is_put_off), "completed, and told so: {told}");
-    while check_put_off(&pool) {}
+    while check_later(&pool).is_some() {}
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn a_check_that_is_marked_in_every_round_returns__p6() {
         });
         pool.check_one(&Side, &op, 0);
         assert_eq!(tries.load(Ordering::Relaxed), MOST_ROUNDS + 1);
-        assert_eq!(pool.home.put_off.lock().drain(..).count(), 1, "the check that came in the last try");
+        assert_eq!(pool.home.later.lock().drain(..).count(), 1, "the check that came in the last try");
     });
 }
 
@@ -126,10 +126,10 @@ fn hot_key(checks: usize) {
     };
     let timer = {
         let pool = Arc::clone(&pool);
-        spawn(move || _ = check_put_off(&pool))
+        spawn(move || _ = check_later(&pool))
     };
     join(events.chunks(checks).map(check).chain([timer]).collect::<Vec<_>>());
-    while check_put_off(&pool) {}
+    while check_later(&pool).is_some() {}
     assert_eq!(op.completed(), 1, "an event was lost");
     assert_empty(&pool);
 }
@@ -176,8 +176,8 @@ fn an_event_that_meets_a_last_try_is_not_lost__p6() {
         pool.check_one(&Side, &op, 0);
         let late = late.lock().take();
         join(late);
-        count(&both[usize::from(pool.home.put_off.lock().is_empty())]);
-        while check_put_off(&pool) {}
+        count(&both[usize::from(pool.home.later.lock().is_empty())]);
+        while check_later(&pool).is_some() {}
         assert_eq!(op.completed(), 1, "an event was lost");
     });
     assert!(seen.iter().all(|way| way.load(Ordering::Relaxed) > 0), "{seen:?}");

@@ -69,6 +69,33 @@ fn at_its_very_deadline_it_is_completed_or_expires_or_is_cancelled__p1_p4() {
     assert!(seen.iter().all(|fate| fate.load(Ordering::Relaxed) > 0), "{seen:?}");
 }
 
+/// The timer shuts down: the expiry may be claimed when the operation is taken out, and watched where it has no deadline.
+#[test]
+fn an_expiry_of_a_timer_that_shuts_down_ends_no_later_wait__p4() {
+    let fates = Arc::new([const { AtomicU32::new(0) }; 2]);
+    let seen = Arc::clone(&fates);
+    sample(RUNS, move || {
+        let (timer, purgatory) = purgatory();
+        let elsewhere = DelayedOperationPurgatory::new(Arc::clone(&timer), false);
+        let op = Operation::new(Duration::ZERO, Wait::default());
+        assert_eq!(purgatory.try_complete_else_watch(&op, [1]), Ok(false));
+        let ending = {
+            let timer = Arc::clone(&timer);
+            spawn(move || drop(timer.shutdown(None)))
+        };
+        let moves = op.cancel();
+        if moves {
+            assert_eq!(elsewhere.try_complete_else_watch(&op, [2]), Ok(false));
+        }
+        join([ending]);
+        assert_eq!(op.expired.load(Ordering::Relaxed), u32::from(!moves));
+        count(&fates[usize::from(moves)]);
+        assert_eq!(elsewhere.shutdown().len(), usize::from(moves));
+        assert_eq!((purgatory.watched(), elsewhere.watched(), timer.len()), (0, 0, 0));
+    });
+    assert!(seen.iter().all(|fate| fate.load(Ordering::Relaxed) > 0), "{seen:?}");
+}
+
 #[test]
 fn watching_against_the_timers_shutdown_leaves_nothing_behind__p2() {
     sample(RUNS, || {

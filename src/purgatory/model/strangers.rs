@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Event, Op, Pool, RUNS, Side, assert_empty, check_put_off, purgatory, watch};
+use super::{Event, Op, Pool, RUNS, Side, assert_empty, check_later, purgatory, watch};
 use crate::model::{every, join, sample, spawn};
 use crate::sync::{JoinHandle, yield_now};
 
@@ -22,7 +22,7 @@ fn executor(pool: &Pool, checks: usize) -> JoinHandle<()> {
     let pool = Arc::clone(pool);
     spawn(move || {
         for _ in 0..checks {
-            check_put_off(&pool);
+            check_later(&pool);
         }
     })
 }
@@ -42,7 +42,7 @@ fn lock_held_by_a_stranger(checks: usize) {
     let others = [stranger(&op), executor(&pool, 2)];
     join(events.into_iter().map(|event| check(&pool, event)).chain(others).collect::<Vec<_>>());
     // The stranger is gone; no event happens any more. What was put off is due.
-    while check_put_off(&pool) {}
+    while check_later(&pool).is_some() {}
     assert_eq!(op.completed(), 1);
     assert_empty(&pool);
 }
@@ -66,13 +66,13 @@ fn a_check_that_was_lost_with_its_timer_holds_nothing_up_elsewhere__p6() {
         // The lock is another thread's from here on.
         join([spawn(move || assert!(held.enter()))]);
         watch(&pool, &op, &[1]);
-        assert_eq!(pool.home.put_off.lock().drain(..).count(), 1, "it was put off; now the timer is shut down");
+        assert_eq!(pool.home.later.lock().drain(..).count(), 1, "it was put off; now the timer is shut down");
         assert!(op.cancel());
         watch(&other, &op, &[1]);
         event.happens();
         other.check_and_complete(&Side, &1);
         op.0.own_lock.iter().for_each(|own_lock| *own_lock.0.lock() = None);
-        while check_put_off(&other) {}
+        while check_later(&other).is_some() {}
         assert_eq!(op.completed(), 1);
         assert_empty(&other);
     });
@@ -86,11 +86,11 @@ fn a_check_that_was_dropped_does_not_stand_in_for_the_next__p6() {
         let held = op.clone();
         join([spawn(move || assert!(held.enter()))]);
         watch(&pool, &op, &[1]);
-        assert_eq!(pool.home.put_off.lock().drain(..).count(), 1, "it was put off, and is cancelled on the timer");
+        assert_eq!(pool.home.later.lock().drain(..).count(), 1, "it was put off, and is cancelled on the timer");
         event.happens();
         pool.check_and_complete(&Side, &1);
         op.0.own_lock.iter().for_each(|own_lock| *own_lock.0.lock() = None);
-        while check_put_off(&pool) {}
+        while check_later(&pool).is_some() {}
         assert_eq!(op.completed(), 1);
         assert_empty(&pool);
     });

@@ -287,3 +287,57 @@ assert counts(purgatory) == EMPTY
 purgatory.shutdown()
 """
     )
+
+
+def test_an_operation_that_is_its_own_lock_goes__rule8():
+    run_script(
+        """
+class Own(Op):
+    __slots__ = ()
+
+    def __init__(self):
+        super().__init__(1000, self)
+
+    def acquire(self, blocking=True):
+        return True
+
+    def release(self):
+        pass
+
+def plant():
+    operation = Own()
+    operation.is_ready = True
+    assert DelayedOperationPurgatory("x", ManualTimer()).try_complete_else_watch(operation, ["key"])
+
+plant()
+gc.collect()
+# Not by a weak reference: the collector takes that away although the object stays.
+assert not any(type(found) is Own for found in gc.get_objects())
+"""
+    )
+
+
+def test_a_check_that_was_put_off_keeps_no_garbage__rule8():
+    run_script(
+        """
+class Held:
+    def acquire(self, blocking=True):
+        return False
+
+    def release(self):
+        pass
+
+def plant():
+    timer = ManualTimer()
+    purgatory = DelayedOperationPurgatory("x", timer)
+    operation = Op(1000, Held())
+    operation.timer = timer
+    purgatory.try_complete_else_watch(operation, ["key"])
+    assert len(timer) == 2
+    return [weakref.ref(thing) for thing in (operation, purgatory, timer)]
+
+gone = plant()
+gc.collect()
+assert [thing() for thing in gone] == [None] * 3
+"""
+    )

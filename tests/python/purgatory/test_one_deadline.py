@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from purgatory.operations import EMPTY, HOUR, Acts, Op, counts, together
-from tickwheel import DelayedOperationPurgatory
+from tickwheel import DelayedOperationPurgatory, TimerClosed
 from tickwheel.testing import ManualTimer
 
 pytestmark = pytest.mark.timeout(40)
@@ -104,16 +104,61 @@ def test_after_a_watching_call_that_failed_it_is_on_no_timer__P8(added: str) -> 
     assert operation.log == []
 
 
-def test_one_that_is_on_another_timer_is_refused_and_then_on_none__P8() -> None:
+def refused(why: str) -> tuple[DelayedOperationPurgatory, ManualTimer, Acts]:
+    """An operation that is on a timer, and was refused by a purgatory; and that timer."""
     timer, other = ManualTimer("timer"), ManualTimer("other")
     purgatory = DelayedOperationPurgatory("refuses", timer)
-    operation = Op(100)
-    other.add(operation)
-    with pytest.raises(ValueError, match="pending on timer 'other'"):
+    operation = Acts(2.0**52 - 10 if why == "too late" else 100)
+    own = other if why == "another timer" else timer
+    match why:
+        case "closed":
+            own.add(operation)
+            purgatory.shutdown()
+            expected: tuple[type[Exception], str] = (TimerClosed, "refuses")
+        case "another timer":
+            own.add(operation)
+            expected = (ValueError, "pending on timer 'other'")
+        case "too late":
+            own.add(operation)
+            timer.advance(100)
+            expected = (ValueError, "2\\^52")
+    before = purgatory.stats() | {"waited_ms": 0.0}
+    with pytest.raises(expected[0], match=expected[1]):
+        purgatory.try_complete_else_watch(operation, ["key", "another"])
+    assert purgatory.stats() | {"waited_ms": 0.0} == before
+    return purgatory, own, operation
+
+
+@pytest.mark.parametrize("why", ["closed", "another timer", "too late"])
+def test_one_that_is_refused_keeps_the_deadline_that_it_had__T7_P2(why: str) -> None:
+    purgatory, timer, operation = refused(why)
+    assert (counts(purgatory), len(timer), timer.stats()["cancelled"]) == (EMPTY, 1, 0)
+    assert [task for _, task in timer.pending()] == [operation]
+    timer.advance_to(2.0**52 - 10 if why == "too late" else 100)
+    assert (operation.log, operation.is_expired) == (["complete", "expire"], True)
+
+
+def test_one_whose_purgatory_is_shut_down_in_its_first_try_keeps_its_deadline__T7() -> None:
+    timer = ManualTimer()
+    purgatory = DelayedOperationPurgatory("closes", timer)
+    operation = Acts(100)
+    timer.add(operation)
+    taken: list[object] = []
+    operation.in_try = lambda: taken.extend(purgatory.shutdown())
+    with pytest.raises(TimerClosed):
         purgatory.try_complete_else_watch(operation, ["key"])
-    assert (counts(purgatory), len(timer), len(other)) == (EMPTY, 0, 0)
+    assert (taken, counts(purgatory)) == ([], EMPTY), "it was on no list yet"
+    assert len(timer) == 1
+
+
+def test_one_that_was_refused_may_be_cancelled_and_watched_again__P4() -> None:
+    purgatory, other, operation = refused("another timer")
+    assert (operation.cancel(), operation.cancel(), len(other)) == (True, False, 0)
     purgatory.try_complete_else_watch(operation, ["key"])
-    assert (counts(purgatory), len(timer), len(other)) == ((1, 1, 1, 1), 1, 0)
+    assert counts(purgatory) == (1, 1, 1, 1)
+    assert purgatory.stats()["cancelled"] == 0
+    operation.is_ready = True
+    assert purgatory.check_and_complete("key") == 1
 
 
 def test_without_a_deadline_of_its_own_it_may_have_one_on_another_timer__P4() -> None:

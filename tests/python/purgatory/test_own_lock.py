@@ -174,8 +174,7 @@ def test_where_the_timer_was_shut_down_on_error_is_told_and_the_next_check_compl
     assert purgatory.check_and_complete("a") == 1
 
 
-@pytest.mark.parametrize("how", ["shutdown", "cancel_many"])
-def test_where_the_check_for_later_was_taken_off_the_timer_the_next_is_not_lost__P6_P8(how: str) -> None:
+def test_where_the_check_for_later_was_lost_with_the_timer_the_next_is_not__P6_P8() -> None:
     """A check that was put off went with the timer. The operation must not believe for ever that it is on its way."""
     told: list[tuple[Any, BaseException]] = []
     timer = ManualTimer()
@@ -186,18 +185,27 @@ def test_where_the_check_for_later_was_taken_off_the_timer_the_next_is_not_lost_
     operation.is_ready = True
     with Stranger(lock):
         assert purgatory.check_and_complete("a") == 0
-        if how == "shutdown":
-            timer.shutdown()
-        else:
-            assert timer.cancel_many([task for _, task in timer.pending()]) == 2
+        assert timer.shutdown() == [operation]
         del told[:]
         assert purgatory.check_and_complete("a") == 0
-    if how == "shutdown":
-        assert [(found, type(error)) for found, error in told] == [(operation, TimerClosed)], "nobody was told"
-        assert purgatory.check_and_complete("a") == 1
-    else:
-        timer.advance(16)
-        assert operation.log == ["complete"], "the event was lost"
+    assert [(found, type(error)) for found, error in told] == [(operation, TimerClosed)]
+    assert purgatory.check_and_complete("a") == 1
+
+
+def test_a_check_for_later_is_not_listed_and_not_cancelled_with_what_is__P6() -> None:
+    timer = ManualTimer()
+    purgatory = DelayedOperationPurgatory("locks", timer)
+    lock = threading.RLock()
+    operation = Op(lock=lock)
+    purgatory.try_complete_else_watch(operation, ["a"])
+    operation.is_ready = True
+    with Stranger(lock):
+        assert purgatory.check_and_complete("a") == 0
+        assert [task for _, task in timer.pending()] == [operation]
+        assert [task for _, task in timer.pending(limit=1)] == [operation]
+        assert timer.cancel_many([task for _, task in timer.pending()]) == 1
+    timer.advance(16)
+    assert operation.log == ["complete"], "the event was lost"
 
 
 def test_a_cancel_overtakes_the_check_for_later__P4_P6() -> None:

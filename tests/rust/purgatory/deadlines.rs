@@ -1,9 +1,9 @@
 //! The deadline on real threads: exactly one of completion, expiry and cancel.
 
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-use tickwheel::Operation;
+use tickwheel::{Config, DelayedOperationPurgatory, Operation, SystemTimer};
 
 use super::{Op, PATIENCE, Wait, assert_empty, join, purgatory, spawn, until, watch, within};
 
@@ -54,5 +54,45 @@ fn at_the_very_deadline_it_is_completed_or_expires_or_is_cancelled_100_000_times
         }
         println!("completed, expired, cancelled: {fates:?}");
         assert!(fates.iter().all(|times| *times > 1000), "each in earnest: {fates:?}");
+    });
+}
+
+/// While a timer shuts down, its last expiries run. One that was claimed before a cancel took the operation out must not
+/// end a later wait of that.
+#[test]
+fn an_old_expiry_of_a_timer_that_shuts_down_ends_no_later_wait__p4() {
+    within(PATIENCE * 2, || {
+        let second = Arc::new(SystemTimer::new("second", &Config::default()).unwrap());
+        let later = DelayedOperationPurgatory::new(Arc::clone(&second), false);
+        let mut moved = Vec::new();
+        for _ in 0..20 {
+            let (timer, purgatory) = purgatory();
+            let (go, gone) = mpsc::channel::<()>();
+            timer.after(Duration::ZERO, move || gone.recv_timeout(PATIENCE).unwrap()).unwrap();
+            let ops: Vec<Op> = (0..5000).map(|_| Operation::new(Duration::ZERO, Wait::default())).collect();
+            for op in &ops {
+                watch(&purgatory, op, [1]);
+            }
+            let closing = {
+                let timer = Arc::clone(&timer);
+                spawn(move || drop(timer.shutdown(None)))
+            };
+            // Refused, it is closed.
+            until(|| timer.after(Duration::ZERO, || ()).is_err());
+            go.send(()).unwrap();
+            for pair in ops.windows(2).skip(2).step_by(3) {
+                while !pair[0].is_completed() && !closing.is_finished() {
+                    std::hint::spin_loop();
+                }
+                if pair[1].cancel() {
+                    watch(&later, &pair[1], [2]);
+                    moved.push(pair[1].clone());
+                }
+            }
+            join([closing]);
+        }
+        let ended = moved.iter().filter(|op| op.is_completed()).count();
+        assert_eq!(ended, 0, "of {} that were cancelled and watched again", moved.len());
+        assert_eq!(later.shutdown().len(), moved.len());
     });
 }

@@ -1,0 +1,147 @@
+//! Checks that the rounds of a call left over are made by the timer, and no event is lost (P6).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use super::{Event, Op, Pool, RUNS, Side, assert_empty, check_later, purgatory, watch};
+use crate::model::{count, every, join, sample, spawn};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Operations under a key each. When one is tried, it counts and asks for checks of all other keys. The first one does not
+/// count: it is complete when so many were counted.
+struct Counting {
+    pool: Pool,
+    ops: Vec<Op>,
+    tries: Arc<AtomicU32>,
+    counted: Arc<AtomicU32>,
+}
+
+impl Counting {
+    fn new(number: u8, needed: u32) -> Self {
+        let (pool, is_on) = (purgatory(), Arc::new(AtomicU32::new(0)));
+        let (tries, counted) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+        let op = |own: u8| {
+            let (there, is_on) = (Arc::downgrade(&pool), Arc::clone(&is_on));
+            let (tries, counted) = (Arc::clone(&tries), Arc::clone(&counted));
+            Op::new(move |op| {
+                let Some(pool) = there.upgrade().filter(|_| is_on.load(Ordering::Relaxed) > 0) else { return };
+                count(&tries);
+                if own > 0 {
+                    count(&counted);
+                } else if counted.load(Ordering::Relaxed) >= needed {
+                    op.force_complete();
+                    return;
+                }
+                for other in (0..number).filter(|other| *other != own) {
+                    pool.check_and_complete(&Side, &other);
+                }
+            })
+        };
+        let ops: Vec<_> = (0..number).map(op).collect();
+        for (key, op) in (0..).zip(&ops) {
+            assert_eq!(watch(&pool, op, &[key]), Some(false));
+        }
+        count(&is_on);
+        Self { pool, ops, tries, counted }
+    }
+
+    fn tries(&self) -> u32 {
+        self.tries.load(Ordering::Relaxed)
+    }
+
+    /// Ends what waits; the timer then has nothing to do but what is on its way.
+    fn end(self) {
+        for op in &self.ops {
+            op.force_complete();
+        }
+        while check_later(&self.pool).is_some() {}
+        assert_eq!(self.ops[0].completed(), 1);
+        assert_empty(&self.pool);
+    }
+}
+
+#[test]
+fn however_many_rounds_an_event_needs_it_is_not_lost__p6() {
+    for (number, needed) in [(2, 1), (2, 2), (2, 10), (2, 1000), (12, 1000), (12, 10_000)] {
+        every(move || {
+            let counting = Counting::new(number, needed);
+            counting.pool.check_and_complete(&Side, &1);
+            let n = u32::from(number);
+            assert!(counting.tries() <= n * n * n);
+            while counting.ops[0].completed() == 0 {
+                let before = counting.tries();
+                assert!(check_later(&counting.pool).is_some(), "lost at {:?} of {needed}", counting.counted);
+                assert!(counting.tries() - before <= n, "more than one round");
+            }
+            counting.end();
+        });
+    }
+}
+
+/// A program of n operations whose tries ask for ever costs n tries a second.
+#[test]
+fn while_nothing_is_completed_the_timer_waits_twice_as_long_each_time_up_to_a_second__p6() {
+    every(|| {
+        let counting = Counting::new(12, u32::MAX);
+        counting.pool.check_and_complete(&Side, &1);
+        let waits: Vec<_> = (0..13).filter_map(|_| check_later(&counting.pool)).map(|wait| wait.as_millis()).collect();
+        assert_eq!(waits, [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1000, 1000, 1000]);
+        // Something is completed: by a check, and by an entry of the timer.
+        let event = Op::new(|op| _ = op.force_complete());
+        let before = counting.tries();
+        counting.pool.check_and_complete(&Side, &1);
+        assert_eq!(counting.pool.home.later.lock().len(), 1, "one is on its way");
+        assert!(counting.tries() - before <= 12 * 12 * 12);
+        drop(event);
+        assert_eq!(check_later(&counting.pool), Some(SECOND));
+        counting.ops[0].force_complete();
+        counting.end();
+    });
+}
+
+/// Two threads leave checks over while the timer makes others.
+#[test]
+fn what_is_left_over_while_the_timer_takes_it_is_not_lost__p6() {
+    sample(RUNS / 4, || {
+        let counting = Counting::new(2, 6);
+        let check = |key| {
+            let pool = Arc::clone(&counting.pool);
+            spawn(move || _ = pool.check_and_complete(&Side, &key))
+        };
+        let timer = {
+            let pool = Arc::clone(&counting.pool);
+            spawn(move || (0..3).for_each(|_| _ = check_later(&pool)))
+        };
+        join([check(0), check(1), timer]);
+        while counting.ops[0].completed() == 0 {
+            assert!(check_later(&counting.pool).is_some(), "lost at {:?}", counting.counted);
+        }
+        counting.end();
+    });
+}
+
+/// The flag that says that an entry is on its way is cleared before that takes the checks.
+#[test]
+fn a_check_that_is_left_over_while_the_timer_takes_another_is_not_lost__p6() {
+    every(|| {
+        let (pool, event) = (purgatory(), Event::default());
+        let op = Op::after(&[event.clone()]);
+        assert_eq!(watch(&pool, &op, &[1]), Some(false));
+        let list = pool.watchers.find(&Side, &1).expect("it waits there");
+        pool.leave_over(&Side, list, None, 0);
+        let asking = {
+            let pool = Arc::clone(&pool);
+            spawn(move || {
+                event.happens();
+                pool.leave_over(&Side, list, None, 0);
+            })
+        };
+        check_later(&pool);
+        join([asking]);
+        while check_later(&pool).is_some() {}
+        assert_eq!(op.completed(), 1, "the event was lost");
+        assert_empty(&pool);
+    });
+}
