@@ -11,6 +11,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PySet, PyTuple, PyType};
 
 use super::contexts;
+use super::finalizing::ForeignCall;
 use super::fork::fork_epoch;
 use super::report::{self, Failure};
 use super::run;
@@ -128,6 +129,7 @@ struct CoroutineEnded {
 #[pymethods]
 impl CoroutineEnded {
     fn __call__(&self, py: Python<'_>, asyncio_task: &Bound<'_, PyAny>) -> PyResult<()> {
+        let Some(_call) = ForeignCall::try_enter(py) else { return Ok(()) };
         self.running.bind(py).discard(asyncio_task)?;
         if self.epoch != fork_epoch() || asyncio_task.call_method0(intern!(py, "cancelled"))?.is_truthy()? {
             return Ok(());

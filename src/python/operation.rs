@@ -10,7 +10,7 @@ use pyo3::types::{PyDict, PyTuple};
 
 use super::args;
 use super::errors;
-use super::exit::Call;
+use super::finalizing::ForeignCall;
 use super::fork::fork_epoch;
 use super::gil::GilCell;
 use super::shared::not_picklable;
@@ -78,6 +78,7 @@ impl DelayedOperation {
         name: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
         let py = slf.py();
+        let _call = ForeignCall::enter(py)?;
         let delay = args::ms(delay_ms, "delay_ms")?;
         let (class, base) = (slf.get_type(), py.get_type::<Self>());
         let overrides = |name: &Bound<'_, pyo3::types::PyString>| -> PyResult<bool> {
@@ -133,7 +134,7 @@ impl DelayedOperation {
     /// runs right after it, when its lock has been let go. Errors: `TimerForked`.
     fn force_complete(slf: &Bound<'_, Self>) -> PyResult<bool> {
         slf.get().check_process(slf.py())?;
-        let Some(_call) = Call::enter(slf.py()) else { return Err(errors::exiting(slf.py())) };
+        let _call = ForeignCall::enter(slf.py())?;
         let side = Side::new(slf.py());
         let is_won = purgatory::force_complete(&side, slf.as_unbound());
         side.over(is_won)
@@ -158,6 +159,7 @@ impl DelayedOperation {
     fn cancel(slf: &Bound<'_, Self>) -> PyResult<bool> {
         let (py, this) = (slf.py(), slf.get());
         this.check_process(py)?;
+        let Some(_call) = ForeignCall::try_enter(py) else { return Ok(false) };
         let side = Side::new(py);
         let is_out = purgatory::cancel(&side, slf.as_unbound());
         side.over(is_out)
@@ -165,6 +167,7 @@ impl DelayedOperation {
 
     /// Called when its time has run out. Not to be overridden.
     fn run(slf: &Bound<'_, Self>) -> PyResult<()> {
+        let _call = ForeignCall::enter(slf.py())?;
         expire(slf.as_any(), true, false)
     }
 
@@ -197,6 +200,7 @@ impl DelayedOperation {
     }
 
     fn __clear__(&self, py: Python<'_>) {
+        let Some(_call) = ForeignCall::try_enter(py) else { return };
         let taken = self.content.with(py, std::mem::take);
         drop(taken);
     }

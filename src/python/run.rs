@@ -16,7 +16,7 @@ use pyo3::types::{PyBytes, PyMemoryView, PyTuple};
 use super::batch::TaskBatch;
 use super::contexts;
 use super::coroutines;
-use super::exit::Call;
+use super::finalizing::ForeignCall;
 use super::operation;
 use super::report::{self, Failure};
 use super::shared::{NO_INDEX, Shared, Task};
@@ -254,7 +254,7 @@ pub(super) fn propagates() -> bool {
 /// Runs a unit's callback, on a thread that is [`Inside`] the timer. What it raises goes to `on_error` (T10); with
 /// `propagate`, `KeyboardInterrupt` and `SystemExit` go to the caller instead.
 pub(super) fn run(py: Python<'_>, shared: &Shared, unit: &Unit, propagate: bool) -> PyResult<()> {
-    let Some(_call) = Call::enter(py) else { return Ok(()) }; // dropped, as at exit all is that has not started
+    let Some(_call) = ForeignCall::try_enter(py) else { return Ok(()) }; // dropped, as at exit all is that has not started
     let outer = PROPAGATES.replace(propagate);
     let mut called = Called::default();
     let (task, result) = match &unit.what {

@@ -10,6 +10,7 @@ use super::args;
 use super::border;
 use super::border::Own;
 use super::errors;
+use super::finalizing::ForeignCall;
 use super::gate::Gate;
 use super::settings::{self, Settings, WheelSettings};
 use super::share::Share;
@@ -77,6 +78,7 @@ impl SystemTimer {
         on_error: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<()> {
         let (py, base) = (slf.py(), slf.as_super().get());
+        let _call = ForeignCall::enter(py)?;
         base.check_new()?;
         let clock = match start_ms {
             Some(start_ms) => Clock::monotonic(settings::start_ms(start_ms)?),
@@ -100,7 +102,9 @@ impl SystemTimer {
     /// Errors: `RuntimeError` with a reaper, `TimerClosed`, `TimerForked`.
     #[pyo3(signature = (timeout_ms))]
     fn advance_clock(slf: &Bound<'_, Self>, timeout_ms: &Bound<'_, PyAny>) -> PyResult<bool> {
-        let (py, shared) = (slf.py(), slf.as_super().get().shared()?);
+        let py = slf.py();
+        let open = slf.as_super().get().open(py)?;
+        let shared = open.shared();
         let timeout = args::ms(timeout_ms, "timeout_ms")?;
         shared.check_process(py)?;
         if shared.driver == Driver::Reaper {
@@ -140,9 +144,10 @@ impl SystemTimer {
     /// timer's own callbacks it waits for nothing. The list stays in `unfinished`; calling twice is fine.
     #[pyo3(signature = (timeout_ms=None))]
     fn shutdown<'py>(slf: &Bound<'py, Self>, timeout_ms: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyList>> {
-        let timeout = timeout_ms.map(|timeout_ms| args::ms(timeout_ms, "timeout_ms")).transpose()?;
         let (py, this, base) = (slf.py(), slf.get(), slf.as_super().get());
-        let shared = base.shared()?;
+        let Some(open) = base.try_open(py)? else { return base.unfinished(py) };
+        let timeout = timeout_ms.map(|timeout_ms| args::ms(timeout_ms, "timeout_ms")).transpose()?;
+        let shared = open.shared();
         shared.check_process(py)?;
         let is_inside = Inside::is(shared) || shared.callees.target(py).is_loop_of_this_thread(py)?;
         let pass = if is_inside { this.ending.try_enter(py) } else { Some(this.ending.enter(py)?) };
