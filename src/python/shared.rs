@@ -226,8 +226,14 @@ impl Shared {
             if left_us <= SLICE_US {
                 return Ok(false);
             }
-            py.check_signals()?;
+            self.check_signals(py)?;
         }
+    }
+
+    /// Runs signal handlers, if this is the main thread. Errors: what a handler raises; `TimerForked` in a child that it forked.
+    pub(super) fn check_signals(&self, py: Python<'_>) -> PyResult<()> {
+        py.check_signals()?;
+        self.check_process(py)
     }
 
     /// Takes out all that is left, detached, and lets the tasks know.

@@ -272,7 +272,8 @@ impl Timer {
     /// Stop: accept no more, run what is due by now, and return the tasks still pending, in order [T11].
     ///
     /// `timeout_ms` bounds the wait for callbacks; what has not started by then counts as pending. Inside one of the
-    /// timer's own callbacks it waits for nothing. The list stays in `unfinished`; calling twice is fine.
+    /// timer's own callbacks, and in a signal handler or a destructor that interrupts a shutdown of the same thread, it waits
+    /// for nothing. The list stays in `unfinished`; calling twice is fine.
     #[pyo3(signature = (timeout_ms=None))]
     fn shutdown(&self, timeout_ms: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
         let _ = timeout_ms;
@@ -382,20 +383,27 @@ impl Timer {
         Some(list.get_slice(0, list.len()))
     }
 
-    /// Takes out what is left, keeps it, in order, and returns it.
+    /// Takes out what is left, in order, and keeps it behind what was taken out before. Returns a copy of all of it.
     pub(super) fn keep_unfinished<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        let list = PyList::empty(py);
+        let new = PyList::empty(py);
         for pending in self.shared()?.drain(py) {
             let task = pending.task.bind(py).cast::<TimerTask>();
             if task.is_ok_and(|task| task.get().is_internal(py)) {
                 continue;
             }
-            list.append(shared::listed(py, &pending.task, pending.tag)?)?;
+            new.append(shared::listed(py, &pending.task, pending.tag)?)?;
         }
-        let kept = list.get_slice(0, list.len()).unbind();
-        let old = self.unfinished.with(py, |unfinished| unfinished.replace(kept));
-        drop(old);
-        Ok(list)
+        let earlier = self.unfinished.with(py, |unfinished| {
+            let earlier = unfinished.as_ref().map(|list| list.clone_ref(py));
+            if earlier.is_none() {
+                *unfinished = Some(new.clone().unbind());
+            }
+            earlier
+        });
+        let Some(all) = earlier else { return Ok(new.get_slice(0, new.len())) };
+        let all = all.into_bound(py);
+        all.set_slice(all.len(), all.len(), &new)?;
+        Ok(all.get_slice(0, all.len()))
     }
 }
 

@@ -1,8 +1,8 @@
 """Border rule 7, the exit: a daemon thread inside a call that runs foreign code does not abort the process (T11).
 
-Python before 3.14 ends such a thread when it wants the interpreter's lock back, by unwinding its stack. Each script ends
-while threads are in the middle of Python code that native code of ours has called; it is run several times, as the moment
-differs.
+Python before 3.14 ends such a thread when it wants the interpreter's lock back, by unwinding its stack. Each script
+ends while threads are in the middle of Python code that native code of ours has called; it is run several times, as the
+moment differs.
 """
 
 import pytest
