@@ -10,7 +10,7 @@ use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyCFunction, PyFunction, PyType};
+use pyo3::types::{PyCFunction, PyFunction, PyString, PyType};
 
 use super::args;
 use super::gil::GilCell;
@@ -160,6 +160,24 @@ pub(super) fn check_on_error(on_error: &Bound<'_, PyAny>) -> PyResult<()> {
         return Err(PyTypeError::new_err(format!(
             "on_error must be a plain function, got the coroutine function {name}: pass a function that hands the exception \
              to a loop"
+        )));
+    }
+    Ok(())
+}
+
+/// `TypeError` if a method of an operation's class is a coroutine function: nothing would run it.
+pub(super) fn check_method(
+    class: &Bound<'_, PyType>,
+    base: &Bound<'_, PyType>,
+    name: &Bound<'_, PyString>,
+) -> PyResult<()> {
+    let method = class.getattr(name)?;
+    let is_plain = is_known(&method) || method.is(&base.getattr(name)?);
+    if !is_plain && is_coroutine_function(&method)? {
+        return Err(PyTypeError::new_err(format!(
+            "{}.{name} is a coroutine function, which an operation does not run: make it a plain one, which may call \
+             asyncio.run_coroutine_threadsafe",
+            class.qualname()?
         )));
     }
     Ok(())

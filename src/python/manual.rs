@@ -166,7 +166,7 @@ impl Drop for Token<'_> {
 /// A timer that was initialized, and how far it is.
 struct Drive<'a> {
     _open: Open<'a>,
-    shared: &'a Shared,
+    shared: &'a Arc<Shared>,
     manual: &'a ManualTimer,
 }
 

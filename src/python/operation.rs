@@ -1,6 +1,6 @@
 //! `DelayedOperation`: what waits in a purgatory.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use pyo3::exceptions::{PyNotImplementedError, PyTypeError};
 use pyo3::gc::{PyTraverseError, PyVisit};
@@ -9,11 +9,12 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use super::args;
+use super::coroutine_functions;
 use super::errors;
 use super::finalizing::ForeignCall;
 use super::fork::fork_epoch;
 use super::gil::GilCell;
-use super::shared::not_picklable;
+use super::shared::{Shared, not_picklable};
 use super::side::{PyOperations, Side};
 use super::task::TimerTask;
 use crate::purgatory::{self, Cause, Life};
@@ -95,6 +96,11 @@ impl DelayedOperation {
                 "a DelayedOperation has no run() of its own, its deadline calls on_expiration(): override that",
             ));
         }
+        if !class.is(&base) {
+            for method in [intern!(py, "try_complete"), intern!(py, "on_complete"), intern!(py, "on_expiration")] {
+                coroutine_functions::check_method(&class, &base, method)?;
+            }
+        }
         if let Some(lock) = lock
             && !(lock.hasattr(intern!(py, "acquire"))? && lock.hasattr(intern!(py, "release"))?)
         {
@@ -135,7 +141,8 @@ impl DelayedOperation {
     fn force_complete(slf: &Bound<'_, Self>) -> PyResult<bool> {
         slf.get().check_process(slf.py())?;
         let _call = ForeignCall::enter(slf.py())?;
-        let side = Side::new(slf.py());
+        let timer = slf.as_super().get().on(slf.py()).map(|(timer, _)| timer);
+        let side = Side::new(slf.py()).with_timer(timer.as_ref(), None);
         let is_won = purgatory::force_complete(&side, slf.as_unbound());
         side.over(is_won)
     }
@@ -168,7 +175,8 @@ impl DelayedOperation {
     /// Called when its time has run out. Not to be overridden.
     fn run(slf: &Bound<'_, Self>) -> PyResult<()> {
         let _call = ForeignCall::enter(slf.py())?;
-        expire(slf.as_any(), true, false)
+        let timer = slf.as_super().get().on(slf.py()).map(|(timer, _)| timer);
+        expire(slf.as_any(), (timer.as_ref(), None), true, false)
     }
 
     fn __reduce__(&self) -> PyResult<()> {
@@ -243,13 +251,19 @@ impl DelayedOperation {
     }
 }
 
-/// The operation's time has run out. With `propagate`, `KeyboardInterrupt` and `SystemExit` go to the caller.
+/// The operation's time has run out, on this timer, by an add with this context. With `propagate`, `KeyboardInterrupt` and
+/// `SystemExit` go to the caller.
 ///
 /// Straight from the claim, it was on the timer a moment ago: no cancel has overtaken that, since each takes it off first.
-pub(super) fn expire(task: &Bound<'_, PyAny>, propagate: bool, is_claimed: bool) -> PyResult<()> {
+pub(super) fn expire(
+    task: &Bound<'_, PyAny>,
+    (timer, context): (Option<&Arc<Shared>>, Option<&Py<PyAny>>),
+    propagate: bool,
+    is_claimed: bool,
+) -> PyResult<()> {
     let op = task.cast::<DelayedOperation>()?;
     op.get().check_process(op.py())?;
-    let side = Side::of_timer(op.py(), propagate);
+    let side = Side::of_timer(op.py(), propagate).with_timer(timer, context);
     purgatory::expire(&side, op.as_unbound(), !is_claimed);
     // A method may have forked; then this is the child, and whoever drives the timer finds that out.
     if op.get().check_process(op.py()).is_ok() { side.over(()) } else { Ok(()) }

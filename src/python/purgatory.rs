@@ -12,6 +12,7 @@ use pyo3::types::{PyByteArray, PyBytes, PyDict, PyList, PyString, PyTuple};
 use super::args;
 use super::border::{Own, attach};
 use super::callees::OnError;
+use super::contexts;
 use super::coroutine_functions;
 use super::errors;
 use super::finalizing::ForeignCall;
@@ -389,6 +390,9 @@ impl DelayedOperationPurgatory {
         operation.get().check_process(py)?;
         operation.as_super().get().delay(py)?;
         let keys = core.home.hold(keys)?;
+        if core.home.timer_enabled {
+            side.set_context(contexts::of_add(&core.home.shared, None, py)?);
+        }
         let watched = core.try_complete_else_watch(side, operation.as_unbound(), keys);
         if let Ok(Watched { number: Some(number), .. }) = watched
             && side.exits()

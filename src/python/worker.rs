@@ -171,7 +171,7 @@ pub(super) fn undo(py: Python<'_>, shared: &Shared) {
     }
 }
 
-fn run_here(py: Python<'_>, shared: &Shared, queue: &Receiver<Released>) {
+fn run_here(py: Python<'_>, shared: &Arc<Shared>, queue: &Receiver<Released>) {
     let mut line = Line::default();
     let mut finished = 0;
     let mut turn = Turn::default();
