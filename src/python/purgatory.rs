@@ -11,13 +11,13 @@ use pyo3::types::{PyByteArray, PyBytes, PyDict, PyList, PyString, PyTuple};
 
 use super::args;
 use super::border::{Own, attach};
-use super::callees::OnError;
 use super::contexts;
 use super::coroutine_functions;
 use super::errors;
 use super::finalizing::ForeignCall;
 use super::gil::GilCell;
 use super::keys::{Key, Keys};
+use super::on_error::OnError;
 use super::operation::DelayedOperation;
 use super::settings;
 use super::shared::not_picklable;
@@ -326,11 +326,11 @@ impl DelayedOperationPurgatory {
     /// shown it keeps.
     fn __clear__(&self, py: Python<'_>) {
         let Some(_call) = ForeignCall::try_enter(py) else { return };
-        if let Some(Made { core, .. }) = self.made.get()
-            && core.delayed() == 0
-            && Core::is_quiet(core.arc())
-        {
-            core.home.on_error.let_go(py);
+        if let Some(Made { core, .. }) = self.made.get() {
+            core.home.on_error.owner_is_gone(py);
+            if core.delayed() == 0 && Core::is_quiet(core.arc()) {
+                core.home.on_error.let_go(py);
+            }
         }
         let unfinished = self.unfinished.with(py, Option::take);
         drop(unfinished);
@@ -467,6 +467,7 @@ impl Drop for DelayedOperationPurgatory {
         }
         attach(|py| match ForeignCall::try_enter(py) {
             Some(_call) => {
+                made.core.home.on_error.owner_is_gone(py);
                 made.core.abandon(&Side::new(py));
                 drop(made);
             }

@@ -162,9 +162,8 @@ impl Shared {
     /// what it has not shown.
     pub(super) fn clear(&self, py: Python<'_>) {
         let uses = self.callees.uses(py);
-        if uses.owed == 0 || self.idle_state(uses).is_some() {
-            self.callees.let_go(py);
-        }
+        let lets_go = uses.owed == 0 || self.idle_state(uses).is_some();
+        self.callees.clear(py, lets_go);
     }
 
     pub(super) fn error(&self, py: Python<'_>, error: &crate::error::Error) -> PyErr {

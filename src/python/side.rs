@@ -14,12 +14,12 @@ use pyo3::prelude::*;
 use pyo3::types::PyString;
 
 use super::border::{self, OfProcess, Own};
-use super::callees::OnError;
 use super::contexts;
 use super::coroutines;
 use super::errors;
 use super::fork::fork_epoch;
 use super::keys::{Key, KeyHasher, Keys};
+use super::on_error::OnError;
 use super::operation::DelayedOperation;
 use super::report::{self, Failure};
 use super::run;

@@ -272,8 +272,8 @@ impl Timer {
     /// Stop: accept no more, run what is due by now, and return the tasks still pending, in order [T11].
     ///
     /// `timeout_ms` bounds the wait for callbacks; what has not started by then counts as pending. Inside one of the
-    /// timer's own callbacks, and in a signal handler or a destructor that interrupts a shutdown of the same thread, it waits
-    /// for nothing. The list stays in `unfinished`; calling twice is fine.
+    /// timer's own callbacks, and in a signal handler or a destructor that interrupts a shutdown of the same thread,
+    /// it waits for nothing. The list stays in `unfinished`; calling twice is fine.
     #[pyo3(signature = (timeout_ms=None))]
     fn shutdown(&self, timeout_ms: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
         let _ = timeout_ms;
