@@ -184,6 +184,7 @@ impl DelayedOperationPurgatory {
         waiter: &Bound<'_, PyAny>,
     ) -> PyResult<Option<u64>> {
         let py = operation.py();
+        let _call = ForeignCall::enter(py)?;
         let watched = self.watch(&Side::with_waiter(py, waiter), operation, keys)?;
         if watched.number.is_none()
             && let Some(how) = operation.cast::<DelayedOperation>()?.get().ended_or_waits(py, waiter)
@@ -243,6 +244,7 @@ impl DelayedOperationPurgatory {
         operation: &Bound<'py, PyAny>,
         keys: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyAny>> {
+        let _call = ForeignCall::enter(slf.py())?;
         slf.py().import("tickwheel.aio")?.call_method1("wait", (slf, operation, keys))
     }
 
