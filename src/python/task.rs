@@ -180,6 +180,9 @@ impl TimerTask {
 impl Drop for TimerTask {
     #[inline]
     fn drop(&mut self) {
+        if !self.cell.get_mut().refers() {
+            return; // most have let go of what they called
+        }
         let content = std::mem::take(&mut self.cell);
         match ForeignCall::of_destructor() {
             Some(_call) => drop(content),
