@@ -223,7 +223,8 @@ class Timer:
         """Stop: accept no more, run what is due by now, and return the tasks still pending, in order [T11].
 
         `timeout_ms` bounds the wait for callbacks; what has not started by then counts as pending. Inside one of the
-        timer's own callbacks it waits for nothing. The list stays in `unfinished`; calling twice is fine.
+        timer's own callbacks, and in a signal handler or a destructor that interrupts a shutdown of the same thread,
+        it waits for nothing. The list stays in `unfinished`; calling twice is fine.
         """
 
     def _record(self, bound: int) -> bool: ...

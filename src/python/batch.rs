@@ -13,6 +13,7 @@ use super::args;
 use super::border::{self, Own};
 use super::contexts;
 use super::coroutine_functions;
+use super::finalizing::ForeignCall;
 use super::gil::GilCell;
 use super::shared::{self, NO_INDEX, Shared};
 use crate::error::Error;
@@ -53,6 +54,7 @@ impl TaskBatch {
     /// Cancel the timer with this index; as `TimerTask.cancel`. `IndexError` outside the batch.
     #[pyo3(signature = (index))]
     fn cancel(&self, py: Python<'_>, index: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let Some(_call) = ForeignCall::try_enter(py) else { return Ok(false) };
         let index = args::index(index, self.count(py))?;
         Ok(self.cancel_these(py, &[index])? == 1)
     }
@@ -60,6 +62,7 @@ impl TaskBatch {
     /// Cancel these; returns how many will certainly not run.
     #[pyo3(signature = (indices))]
     fn cancel_many(&self, py: Python<'_>, indices: &Bound<'_, PyAny>) -> PyResult<usize> {
+        let Some(_call) = ForeignCall::try_enter(py) else { return Ok(0) };
         let count = self.count(py);
         let numbers = match args::int64s_if_array(indices, "indices")? {
             Ok(numbers) => numbers.iter().map(|number| args::index_of(*number, count)).collect::<PyResult<Vec<_>>>()?,
@@ -70,6 +73,7 @@ impl TaskBatch {
 
     /// Cancel all that is left; returns how many will certainly not run.
     fn cancel_all(&self, py: Python<'_>) -> PyResult<usize> {
+        let Some(_call) = ForeignCall::try_enter(py) else { return Ok(0) };
         self.cancel_these(py, &(0..self.count(py)).collect::<Vec<_>>())
     }
 
@@ -90,7 +94,18 @@ impl TaskBatch {
     }
 
     fn __clear__(&self, py: Python<'_>) {
+        let Some(_call) = ForeignCall::try_enter(py) else { return };
         drop(self.cell.with(py, Content::let_go));
+    }
+}
+
+impl Drop for TaskBatch {
+    fn drop(&mut self) {
+        let content = std::mem::take(&mut self.cell);
+        match ForeignCall::of_destructor() {
+            Some(_call) => drop(content),
+            None => std::mem::forget(content), // the callback's destructor is foreign code
+        }
     }
 }
 

@@ -4,9 +4,9 @@
 
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
-use pyo3::types::{PyWeakrefMethods, PyWeakrefReference};
 
 use super::gil::GilCell;
+use super::on_error::OnError;
 use super::worker::Target;
 
 /// What a timer may still call, and the counts by which the collector is shown it.
@@ -86,14 +86,23 @@ impl Callees {
 
     /// The `Timer` object is gone: with the last entry the timer lets go of what it calls, as no object shows it any more.
     pub(super) fn unhold(&self, py: Python<'_>) {
+        self.on_error.owner_is_gone(py);
         self.is_unheld.with(py, |is_unheld| *is_unheld = true);
         if self.uses(py).owed == 0 {
             self.let_go(py);
         }
     }
 
+    /// The collector clears the `Timer` object.
+    pub(super) fn clear(&self, py: Python<'_>, lets_go: bool) {
+        self.on_error.owner_is_gone(py);
+        if lets_go {
+            self.let_go(py);
+        }
+    }
+
     /// Lets go of what it calls. May run destructors.
-    pub(super) fn let_go(&self, py: Python<'_>) {
+    fn let_go(&self, py: Python<'_>) {
         let target = self.target.with(py, std::mem::take);
         self.on_error.let_go(py);
         drop(target);
@@ -118,48 +127,6 @@ impl Callees {
     pub(super) fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         self.on_error.visit(visit)?;
         self.target.visit(visit, |target| visit.call(target.object()))
-    }
-}
-
-/// What `on_error` was set to.
-#[derive(Default)]
-pub(super) struct OnError(GilCell<Option<Callee>>);
-
-struct Callee {
-    object: Py<PyAny>,
-    /// A weak reference to it. The collector takes it away before it clears the object, and a function that was cleared
-    /// crashes when it is called: a destructor in the middle of a collection can bring that about.
-    watch: Option<Py<PyWeakrefReference>>,
-}
-
-impl OnError {
-    pub(super) fn new(on_error: Option<&Bound<'_, PyAny>>) -> Self {
-        Self(GilCell::new(on_error.map(|on_error| Callee {
-            object: on_error.clone().unbind(),
-            // What takes no weak reference is an object of the user's own class: cleared, it raises.
-            watch: PyWeakrefReference::new(on_error).ok().map(Bound::unbind),
-        })))
-    }
-
-    /// What to call; `None` also if the collector is about to clear it. What is hidden from the collector now is not cleared,
-    /// although its weak references may be gone: a destructor may have brought the timer back.
-    pub(super) fn get<'py>(&self, py: Python<'py>, is_hidden: bool) -> Option<Bound<'py, PyAny>> {
-        let (object, watch) = self.0.with(py, |callee| {
-            let Callee { object, watch } = callee.as_ref()?;
-            Some((object.clone_ref(py), watch.as_ref().map(|watch| watch.clone_ref(py))))
-        })?;
-        let is_whole = is_hidden || watch.is_none_or(|watch| watch.bind(py).upgrade().is_some());
-        is_whole.then(|| object.into_bound(py))
-    }
-
-    /// May run destructors.
-    pub(super) fn let_go(&self, py: Python<'_>) {
-        let callee = self.0.with(py, Option::take);
-        drop(callee);
-    }
-
-    pub(super) fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
-        self.0.visit(visit, |callee| visit.call(callee.as_ref().map(|callee| &callee.object)))
     }
 }
 

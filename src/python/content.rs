@@ -134,6 +134,11 @@ impl Content {
         matches!(self.runs, Runs::Method | Runs::Expiry) || self.callback.is_some()
     }
 
+    /// Whether it refers to an object of the user's, whose destructor may be foreign code.
+    pub(super) fn refers(&self) -> bool {
+        self.callback.is_some() || self.extra.is_some()
+    }
+
     /// Callback and arguments of a one-shot task, which can never run again.
     pub(super) fn let_go(&mut self) -> Option<Call> {
         self.is_one_shot().then(|| (self.callback.take(), self.extra.as_mut().and_then(|extra| extra.args.take())))

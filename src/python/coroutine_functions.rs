@@ -10,7 +10,9 @@ use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyCFunction, PyFunction, PyType};
+#[cfg(Py_3_12)]
+use pyo3::types::PyDict;
+use pyo3::types::{PyCFunction, PyFunction, PyString, PyType};
 
 use super::args;
 use super::gil::GilCell;
@@ -33,6 +35,10 @@ static IS_COROUTINE_FUNCTION: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 unsafe extern "C" {
     /// `PyMethod_Function` of the C API, which pyo3 does not declare: borrowed.
     fn PyMethod_Function(method: *mut ffi::PyObject) -> *mut ffi::PyObject;
+
+    /// Of the C API too: where an object keeps its dictionary, which it may not have yet.
+    #[cfg(Py_3_12)]
+    fn _PyObject_GetDictPtr(object: *mut ffi::PyObject) -> *mut *mut ffi::PyObject;
 }
 
 /// Refuses a coroutine function where it cannot be run; `what` names it.
@@ -55,7 +61,9 @@ fn is_known(callback: &Bound<'_, PyAny>) -> bool {
     if callback.is_exact_instance_of::<PyFunction>() {
         // SAFETY: it is a function, and alive.
         let code = unsafe { ffi::PyFunction_GetCode(callback.as_ptr()) };
-        return holds(entry_of(code), code, callback.py());
+        // SAFETY: as above.
+        return holds(entry_of(code), code, callback.py())
+            && !unsafe { may_be_marked(callback.py(), callback.as_ptr()) };
     }
     callback.is_exact_instance_of::<PyCFunction>()
 }
@@ -82,7 +90,11 @@ pub(super) fn is_coroutine_function(callback: &Bound<'_, PyAny>) -> PyResult<boo
     let py = callback.py();
     if callback.is_exact_instance_of::<PyFunction>() {
         // SAFETY: it is a function, and alive.
-        return Ok(unsafe { is_async(py, callback.as_ptr()) });
+        if !unsafe { may_be_marked(py, callback.as_ptr()) } {
+            // SAFETY: as above.
+            return Ok(unsafe { is_async(py, callback.as_ptr()) });
+        }
+        return inspects(callback);
     }
     if callback.is_exact_instance_of::<PyCFunction>() {
         return Ok(false);
@@ -92,7 +104,7 @@ pub(super) fn is_coroutine_function(callback: &Bound<'_, PyAny>) -> PyResult<boo
         // SAFETY: it is a method, alive, and keeps its function alive.
         let function = unsafe { PyMethod_Function(callback.as_ptr()) };
         // SAFETY: as above.
-        if unsafe { ffi::PyFunction_Check(function) } != 0 {
+        if unsafe { ffi::PyFunction_Check(function) != 0 && !may_be_marked(py, function) } {
             // SAFETY: it is a function, and alive.
             return Ok(unsafe { is_async(py, function) });
         }
@@ -102,6 +114,13 @@ pub(super) fn is_coroutine_function(callback: &Bound<'_, PyAny>) -> PyResult<boo
     } else if callback.is_instance_of::<PyType>() {
         return Ok(false);
     }
+    inspects(callback)
+}
+
+/// What the `inspect` module says.
+#[cold]
+fn inspects(callback: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let py = callback.py();
     match IS_COROUTINE_FUNCTION.import(py, "inspect", "iscoroutinefunction")?.call1((callback,)) {
         Ok(is_coroutine) => is_coroutine.is_truthy(),
         // An object whose attributes cannot be read may be called all the same.
@@ -122,6 +141,36 @@ pub(super) fn in_partials<'py>(callback: &Bound<'py, PyAny>) -> PyResult<Bound<'
         function = function.getattr(intern!(callback.py(), "func"))?;
     }
     Ok(function)
+}
+
+/// Whether `inspect.markcoroutinefunction` may have marked it, which writes to its dictionary under a private name. Most
+/// functions have none, and most others one from `functools.wraps` with a single entry.
+///
+/// # Safety
+/// `function` is an object of the type `function`.
+#[cfg(Py_3_12)]
+#[inline]
+unsafe fn may_be_marked(py: Python<'_>, function: *mut ffi::PyObject) -> bool {
+    // SAFETY: it is a function (the caller's promise), and alive. What is returned is a field of it, or null.
+    let dict = unsafe { _PyObject_GetDictPtr(function).as_ref() }.copied().unwrap_or_default();
+    // SAFETY: a reference of our own is taken to what the field holds.
+    let dict = unsafe { Bound::from_borrowed_ptr_or_opt(py, dict) };
+    let Some(dict) = dict.and_then(|dict| dict.cast_into::<PyDict>().ok()) else { return false };
+    match dict.len() {
+        0 => false,
+        1 => !dict.contains(intern!(py, "__wrapped__")).unwrap_or(false),
+        _ => true,
+    }
+}
+
+/// Python before 3.12 has no such mark.
+///
+/// # Safety
+/// None is needed.
+#[cfg(not(Py_3_12))]
+#[inline]
+unsafe fn may_be_marked(_py: Python<'_>, _function: *mut ffi::PyObject) -> bool {
+    false
 }
 
 /// # Safety
@@ -160,6 +209,24 @@ pub(super) fn check_on_error(on_error: &Bound<'_, PyAny>) -> PyResult<()> {
         return Err(PyTypeError::new_err(format!(
             "on_error must be a plain function, got the coroutine function {name}: pass a function that hands the exception \
              to a loop"
+        )));
+    }
+    Ok(())
+}
+
+/// `TypeError` if a method of an operation's class is a coroutine function: nothing would run it.
+pub(super) fn check_method(
+    class: &Bound<'_, PyType>,
+    base: &Bound<'_, PyType>,
+    name: &Bound<'_, PyString>,
+) -> PyResult<()> {
+    let method = class.getattr(name)?;
+    let is_plain = is_known(&method) || method.is(&base.getattr(name)?);
+    if !is_plain && is_coroutine_function(&method)? {
+        return Err(PyTypeError::new_err(format!(
+            "{}.{name} is a coroutine function, which an operation does not run: make it a plain one, which may call \
+             asyncio.run_coroutine_threadsafe",
+            class.qualname()?
         )));
     }
     Ok(())

@@ -3,14 +3,17 @@
 //! A loop runs one as a task of its own, in a copy of the callback's context. No other executor can run one: it is closed,
 //! and that is an error. For the timer the callback has run when it returns.
 
+use std::fmt::Display;
+
 use pyo3::exceptions::PyTypeError;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBool, PySet, PyTuple, PyType};
+use pyo3::types::{PyBool, PySet, PyString, PyTuple, PyType};
 
 use super::contexts;
+use super::finalizing::ForeignCall;
 use super::fork::fork_epoch;
 use super::report::{self, Failure};
 use super::run;
@@ -64,11 +67,18 @@ fn is_coroutine(object: &Bound<'_, PyAny>) -> PyResult<bool> {
 
 /// Closes what `on_error` returned if that is a coroutine, which is an error.
 pub(super) fn check_told(returned: &Bound<'_, PyAny>) -> PyResult<()> {
+    check_plain(returned, "on_error", "have it hand the exception to a loop")
+}
+
+/// As [`check_told`], for a method of an operation.
+pub(super) fn check_method(returned: &Bound<'_, PyAny>, method: &Bound<'_, PyString>) -> PyResult<()> {
+    check_plain(returned, method, "have it call loop.call_soon_threadsafe or asyncio.run_coroutine_threadsafe")
+}
+
+fn check_plain(returned: &Bound<'_, PyAny>, what: impl Display, instead: &str) -> PyResult<()> {
     if is_coroutine(returned)? {
         returned.call_method0(intern!(returned.py(), "close"))?;
-        return Err(PyTypeError::new_err(
-            "on_error returned a coroutine, which is not run: have it hand the exception to a loop",
-        ));
+        return Err(PyTypeError::new_err(format!("{what} returned a coroutine, which is not run: {instead}")));
     }
     Ok(())
 }
@@ -128,6 +138,7 @@ struct CoroutineEnded {
 #[pymethods]
 impl CoroutineEnded {
     fn __call__(&self, py: Python<'_>, asyncio_task: &Bound<'_, PyAny>) -> PyResult<()> {
+        let Some(_call) = ForeignCall::try_enter(py) else { return Ok(()) };
         self.running.bind(py).discard(asyncio_task)?;
         if self.epoch != fork_epoch() || asyncio_task.call_method0(intern!(py, "cancelled"))?.is_truthy()? {
             return Ok(());
@@ -146,6 +157,8 @@ impl CoroutineEnded {
             on_error: self.on_error.as_ref().map(|on_error| on_error.bind(py).clone()),
             task: self.task.bind(py),
             callback: self.callback.as_ref(),
+            purgatory: None,
+            method: None,
             error,
         };
         report::report(py, &failure, true)

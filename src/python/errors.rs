@@ -69,7 +69,7 @@ pub(super) fn purgatory_closed(py: Python<'_>, name: &str) -> PyErr {
 }
 
 pub(super) fn exiting(py: Python<'_>) -> PyErr {
-    raise(py, 0, "the interpreter is exiting: nothing is watched or completed any more".to_owned())
+    raise(py, 0, "the interpreter is exiting: timers and purgatories take no more calls".to_owned())
 }
 
 pub(super) fn rejected(py: Python<'_>, timer: &str, why: &str) -> PyErr {

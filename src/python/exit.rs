@@ -4,10 +4,8 @@
 //! The list of timers with threads is a Python dict, guarded by the GIL: a native lock might be held by nobody in a
 //! forked child. A timer leaves it when its thread has ended for Python too, not when our part of the thread has.
 
-use std::cell::Cell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -15,7 +13,7 @@ use pyo3::types::{PyDict, PyList};
 
 use super::border::Own;
 use super::errors;
-use super::fork::fork_epoch;
+use super::finalizing;
 use super::shared::Shared;
 use super::worker::Target;
 
@@ -79,68 +77,11 @@ pub(super) fn leave(py: Python<'_>, id: u64) -> PyResult<()> {
 pub(super) fn _shutdown_at_exit(py: Python<'_>) -> PyResult<()> {
     EXITED.store(true, Ordering::Relaxed);
     let stopped = stop(py, |_| true);
-    end_calls(py);
-    // A callback whose wait was interrupted may have ended since. Its thread ends now, and is not to meet the end of Python.
-    stopped.or_else(|error| join_idle(py).and(Err(error)))
-}
-
-/// Daemon threads go on while the interpreter finalizes, until they want the GIL: then it ends them, by unwinding their
-/// stacks, which aborts the process if there are native frames between two Python ones. So none is let into a call that
-/// runs the user's methods any more, and those inside are waited for.
-static NO_MORE_CALLS: AtomicBool = AtomicBool::new(false);
-/// Such calls under way.
-static INSIDE: AtomicUsize = AtomicUsize::new(0);
-/// A method that hangs must not keep the process.
-const LONGEST_WAIT: Duration = Duration::from_secs(5);
-
-thread_local! {
-    static IS_EXITING: Cell<bool> = const { Cell::new(false) };
-}
-
-/// A call that runs the user's methods, from whatever thread.
-pub(super) struct Call {
-    epoch: u32,
-}
-
-impl Call {
-    /// `None` at the end of the interpreter, but for the thread that ends it.
-    pub(super) fn enter(_py: Python<'_>) -> Option<Self> {
-        // Both sides hold the GIL, so nobody gets in after the hook has looked.
-        if NO_MORE_CALLS.load(Ordering::Relaxed) && !IS_EXITING.get() {
-            return None;
-        }
-        count(|inside| inside + 1);
-        Some(Self { epoch: fork_epoch() })
-    }
-}
-
-impl Drop for Call {
-    fn drop(&mut self) {
-        if self.epoch == fork_epoch() {
-            count(|inside| inside - 1);
-        }
-    }
-}
-
-/// Only with the GIL held, so it needs no read-modify-write.
-fn count(next: impl FnOnce(usize) -> usize) {
-    INSIDE.store(next(INSIDE.load(Ordering::Relaxed)), Ordering::Relaxed);
-}
-
-/// In the child of a fork there is this thread alone, and what it is inside of counts no more.
-pub(super) fn after_fork() {
-    INSIDE.store(0, Ordering::Relaxed);
-}
-
-fn end_calls(py: Python<'_>) {
-    IS_EXITING.set(true);
-    NO_MORE_CALLS.store(true, Ordering::Relaxed);
-    py.detach(|| {
-        let until = Instant::now() + LONGEST_WAIT;
-        while INSIDE.load(Ordering::Relaxed) > 0 && Instant::now() < until {
-            std::thread::park_timeout(Duration::from_millis(1));
-        }
-    });
+    finalizing::end_calls(py);
+    // A constructor that was under way may have started a timer since, and a callback whose wait was interrupted may have
+    // ended. Their threads end now, and are not to meet the end of Python.
+    let rest = close(py, |_| true).and_then(|_| join_idle(py));
+    stopped.and(rest)
 }
 
 /// Executors of the standard library close before the exit hooks run, and refuse what comes then. Timers that feed one
@@ -173,17 +114,7 @@ fn stop(py: Python<'_>, concerns: impl Fn(&Shared) -> bool) -> PyResult<()> {
             result = Err(error);
         }
     };
-    let mut stopped = Vec::new();
-    for entry in live(py)?.copy()?.values() {
-        let entry = entry.cast_into::<Live>()?;
-        let shared = &entry.get().shared;
-        if !shared.is_forked() && concerns(shared) {
-            shared.end_threads(py);
-            drop(shared.drain(py));
-            stopped.push(entry);
-        }
-    }
-    for entry in &stopped {
+    for entry in &close(py, concerns)? {
         let Live { shared, thread } = entry.get();
         // A thread that did not get idle would not end either.
         keep(shared.wait_idle(py, u64::MAX).and_then(|_| join(thread.bind(py))));
@@ -191,6 +122,21 @@ fn stop(py: Python<'_>, concerns: impl Fn(&Shared) -> bool) -> PyResult<()> {
     let ending = ending(py)?;
     ending.get_slice(0, ending.len()).iter().for_each(|thread| keep(join(&thread)));
     result
+}
+
+/// Closes and drains the timers that this concerns, and returns them.
+fn close<'py>(py: Python<'py>, concerns: impl Fn(&Shared) -> bool) -> PyResult<Vec<Bound<'py, Live>>> {
+    let mut closed = Vec::new();
+    for entry in live(py)?.copy()?.values() {
+        let entry = entry.cast_into::<Live>()?;
+        let shared = &entry.get().shared;
+        if !shared.is_forked() && concerns(shared) {
+            shared.end_threads(py);
+            drop(shared.drain(py));
+            closed.push(entry);
+        }
+    }
+    Ok(closed)
 }
 
 /// Joins the threads that have nothing left to run.

@@ -20,7 +20,7 @@ pub(super) fn fork_epoch() -> u32 {
 #[cfg(unix)]
 extern "C" fn in_child() {
     FORKS.fetch_add(1, Ordering::Relaxed);
-    super::exit::after_fork();
+    super::finalizing::after_fork();
 }
 
 /// Counts forks from now on. Called once, when the module is made.

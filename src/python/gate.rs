@@ -1,10 +1,15 @@
-//! One at a time, with a wait that Ctrl-C ends: who shuts a timer down.
+//! One at a time, with a wait that Ctrl-C or a time-out ends: the thread that shuts a timer down.
+//!
+//! The gate knows the thread inside. A signal handler or a destructor may call `shutdown` in the middle of a shutdown of
+//! the same thread, and would wait for itself.
 
+use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
 
 use super::border;
+use super::fork::fork_epoch;
 use crate::sync::{PlainCondvar, PlainMutex};
 
 /// How long a wait goes on before it looks whether Ctrl-C was pressed.
@@ -12,41 +17,70 @@ const SLICE: Duration = Duration::from_millis(50);
 
 #[derive(Default)]
 pub(super) struct Gate {
-    is_taken: PlainMutex<bool>,
+    inside: PlainMutex<Option<ThreadId>>,
     freed: PlainCondvar,
 }
 
-/// Inside the gate, until it is dropped.
-pub(super) struct Pass<'a>(&'a Gate);
+/// What a thread that wants to get in finds.
+pub(super) enum Entry<'a> {
+    /// It is inside, until this is dropped.
+    Pass(#[expect(dead_code, reason = "held")] Pass<'a>),
+    /// It was inside already.
+    Again,
+    /// Another thread is inside.
+    Taken,
+}
+
+pub(super) struct Pass<'a> {
+    gate: &'a Gate,
+    epoch: u32,
+}
 
 impl Gate {
-    pub(super) fn try_enter(&self, py: Python<'_>) -> Option<Pass<'_>> {
-        let mut is_taken = border::lock_plain(py, &self.is_taken);
-        let is_free = !std::mem::replace(&mut *is_taken, true);
-        drop(is_taken);
-        is_free.then(|| Pass(self))
+    pub(super) fn try_enter(&self, py: Python<'_>) -> Entry<'_> {
+        let this = thread::current().id();
+        let mut inside = border::lock_plain(py, &self.inside);
+        match *inside {
+            Some(thread) if thread == this => Entry::Again,
+            Some(_) => Entry::Taken,
+            None => {
+                *inside = Some(this);
+                Entry::Pass(Pass { gate: self, epoch: fork_epoch() })
+            }
+        }
     }
 
-    /// Waits detached. Errors: what a signal handler raises.
-    pub(super) fn enter(&self, py: Python<'_>) -> PyResult<Pass<'_>> {
+    /// Waits detached, until then at the longest. `wakes` is called now and then; its error ends the wait.
+    pub(super) fn enter(
+        &self,
+        py: Python<'_>,
+        until: Option<Instant>,
+        wakes: impl Fn() -> PyResult<()>,
+    ) -> PyResult<Entry<'_>> {
         loop {
-            if let Some(pass) = self.try_enter(py) {
-                return Ok(pass);
+            let entry = self.try_enter(py);
+            let now = Instant::now();
+            if !matches!(entry, Entry::Taken) || until.is_some_and(|until| until <= now) {
+                return Ok(entry);
             }
+            let slice_end = now + SLICE;
             py.detach(|| {
-                let is_taken = self.is_taken.lock();
-                if *is_taken {
-                    drop(self.freed.wait(is_taken, Instant::now() + SLICE));
+                let inside = self.inside.lock();
+                if inside.is_some() {
+                    drop(self.freed.wait(inside, until.map_or(slice_end, |until| until.min(slice_end))));
                 }
             });
-            py.check_signals()?;
+            wakes()?;
         }
     }
 }
 
 impl Drop for Pass<'_> {
     fn drop(&mut self) {
-        border::attach(|py| *border::lock_plain(py, &self.0.is_taken) = false);
-        self.0.freed.notify_all();
+        if self.epoch != fork_epoch() {
+            return; // a signal handler forked, and this is the child: the lock may be held by a thread that is not there
+        }
+        border::attach(|py| *border::lock_plain(py, &self.gate.inside) = None);
+        self.gate.freed.notify_all();
     }
 }

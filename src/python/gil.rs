@@ -34,6 +34,11 @@ impl<T: Default> GilCell<T> {
         self.lend(f)
     }
 
+    /// For a destructor: nothing else refers to it.
+    pub(super) fn get_mut(&mut self) -> &mut T {
+        self.0.get_mut()
+    }
+
     /// For the garbage collector, which calls with the GIL held, and gives no token.
     pub(super) fn visit<R>(&self, _visit: &PyVisit<'_>, f: impl FnOnce(&T) -> R) -> R {
         self.lend(|value| f(value))

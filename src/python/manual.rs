@@ -12,12 +12,13 @@ use pyo3::types::{PyDict, PyList, PyTuple};
 use super::args;
 use super::border::Own;
 use super::errors;
+use super::finalizing::ForeignCall;
 use super::gil::GilCell;
 use super::run::{self, Line};
 use super::settings::{self, Settings, WheelSettings};
 use super::share::Share;
 use super::shared::{Driver, Inside, Shared};
-use super::timer::Timer;
+use super::timer::{Open, Timer};
 use super::worker::Target;
 use crate::clock::{Clock, LIMIT_MS};
 use crate::executor::Released;
@@ -73,6 +74,7 @@ impl ManualTimer {
         on_error: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<()> {
         let (py, base) = (slf.py(), slf.as_super().get());
+        let _call = ForeignCall::enter(py)?;
         base.check_new()?;
         let clock = Clock::manual(start_ms.map_or(Ok(0), settings::start_ms)?);
         let manual = "manual".into_pyobject(py)?.into_any();
@@ -89,7 +91,7 @@ impl ManualTimer {
     /// Errors: `ValueError` for a negative time, `RuntimeError` for an advance inside an advance.
     #[pyo3(signature = (ms))]
     fn advance(slf: &Bound<'_, Self>, ms: &Bound<'_, PyAny>) -> PyResult<usize> {
-        let drive = Drive::of(slf)?;
+        let Some(drive) = Drive::of(slf)? else { return Ok(0) };
         let by = args::ms(ms, "ms")?;
         if by.0 < 0.0 {
             return Err(PyValueError::new_err(format!("a clock never goes back, got {} ms: pass 0 or more", by.0)));
@@ -101,7 +103,7 @@ impl ManualTimer {
     /// Move the clock to this instant; as `advance`.
     #[pyo3(signature = (now_ms))]
     fn advance_to(slf: &Bound<'_, Self>, now_ms: &Bound<'_, PyAny>) -> PyResult<usize> {
-        let drive = Drive::of(slf)?;
+        let Some(drive) = Drive::of(slf)? else { return Ok(0) };
         let to = args::ms(now_ms, "now_ms")?;
         let now_us = drive.shared.timer.clock().now_us();
         if to.to_us() < now_us || to.0 < 0.0 {
@@ -116,7 +118,8 @@ impl ManualTimer {
 
     /// Move the clock to the next bucket or instant, a cascade included; `False` if nothing is pending.
     fn run_next(slf: &Bound<'_, Self>) -> PyResult<bool> {
-        let (py, drive) = (slf.py(), Drive::of(slf)?);
+        let Some(drive) = Drive::of(slf)? else { return Ok(false) };
+        let py = slf.py();
         let _token = drive.start(py)?;
         if drive.run_line(py)? > 0 {
             return Ok(true);
@@ -129,11 +132,13 @@ impl ManualTimer {
     /// Stop: accept no more, run what is due by now, and return the tasks still pending, in order [T11].
     ///
     /// `timeout_ms` bounds the wait for callbacks; what has not started by then counts as pending. Inside one of the
-    /// timer's own callbacks it waits for nothing. The list stays in `unfinished`; calling twice is fine.
+    /// timer's own callbacks, and in a signal handler or a destructor that interrupts a shutdown of the same thread,
+    /// it waits for nothing. The list stays in `unfinished`; calling twice is fine.
     #[pyo3(signature = (timeout_ms=None))]
     fn shutdown<'py>(slf: &Bound<'py, Self>, timeout_ms: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyList>> {
+        let (py, base) = (slf.py(), slf.as_super().get());
+        let Some(drive) = Drive::of(slf)? else { return base.unfinished(py) };
         timeout_ms.map(|timeout_ms| args::ms(timeout_ms, "timeout_ms")).transpose()?;
-        let (py, drive, base) = (slf.py(), Drive::of(slf)?, slf.as_super().get());
         let shared = drive.shared;
         shared.check_process(py)?;
         if let Some(done) = base.unfinished_list(py) {
@@ -161,13 +166,17 @@ impl Drop for Token<'_> {
 
 /// A timer that was initialized, and how far it is.
 struct Drive<'a> {
-    shared: &'a Shared,
+    _open: Open<'a>,
+    shared: &'a Arc<Shared>,
     manual: &'a ManualTimer,
 }
 
 impl<'a> Drive<'a> {
-    fn of(timer: &'a Bound<'_, ManualTimer>) -> PyResult<Self> {
-        Ok(Self { shared: timer.as_super().get().shared()?, manual: timer.get() })
+    /// `None` at the end of the interpreter.
+    fn of(timer: &'a Bound<'_, ManualTimer>) -> PyResult<Option<Self>> {
+        let base = timer.as_super().get();
+        let shared = base.shared()?;
+        Ok(base.try_open(timer.py())?.map(|open| Self { _open: open, shared, manual: timer.get() }))
     }
 
     fn start(&self, py: Python<'_>) -> PyResult<Token<'_>> {

@@ -2,10 +2,10 @@
 //!
 //! `border` has the locks and the GIL, `fork` which process a timer belongs to, `gil` what the GIL guards; `args`, `arrow`,
 //! `arrow_stream`, `coroutine_functions` and `settings` what comes in; `shared` what a timer, its tasks and its threads have
-//! in common, `callees` what a timer may still call and what the garbage collector sees of that; `task`, `content` and `batch`
+//! in common, `callees` and `on_error` what a timer may still call and what the garbage collector sees of that; `task`, `content` and `batch`
 //! what is scheduled; `run`, `contexts`, `coroutines` and `worker` what runs it, `report` where its failures go; `timer`,
-//! `system` and `manual` the classes, `sight` what they show, `recording` what they record and how it is replayed; `gate` and
-//! `exit` how they end.
+//! `system` and `manual` the classes, `sight` what they show, `recording` what they record and how it is replayed; `gate`,
+//! `exit` and `finalizing` how they end.
 
 #![expect(clippy::unused_self, reason = "Python calls a method with self, used or not")]
 
@@ -21,11 +21,13 @@ mod coroutine_functions;
 mod coroutines;
 mod errors;
 mod exit;
+mod finalizing;
 mod fork;
 mod gate;
 mod gil;
 mod keys;
 mod manual;
+mod on_error;
 mod operation;
 mod purgatory;
 mod recording;

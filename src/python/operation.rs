@@ -1,5 +1,7 @@
 //! `DelayedOperation`: what waits in a purgatory.
 
+use std::sync::Arc;
+
 use pyo3::exceptions::{PyNotImplementedError, PyTypeError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::intern;
@@ -7,11 +9,12 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use super::args;
+use super::coroutine_functions;
 use super::errors;
-use super::exit::Call;
+use super::finalizing::ForeignCall;
 use super::fork::fork_epoch;
 use super::gil::GilCell;
-use super::shared::not_picklable;
+use super::shared::{Shared, not_picklable};
 use super::side::{PyOperations, Side};
 use super::task::TimerTask;
 use crate::purgatory::{self, Cause, Completer, Life};
@@ -76,6 +79,7 @@ impl DelayedOperation {
         name: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
         let py = slf.py();
+        let _call = ForeignCall::enter(py)?;
         let delay = args::ms(delay_ms, "delay_ms")?;
         let (class, base) = (slf.get_type(), py.get_type::<Self>());
         let overrides = |name: &Bound<'_, pyo3::types::PyString>| -> PyResult<bool> {
@@ -91,6 +95,11 @@ impl DelayedOperation {
             return Err(PyTypeError::new_err(
                 "a DelayedOperation has no run() of its own, its deadline calls on_expiration(): override that",
             ));
+        }
+        if !class.is(&base) {
+            for method in [intern!(py, "try_complete"), intern!(py, "on_complete"), intern!(py, "on_expiration")] {
+                coroutine_functions::check_method(&class, &base, method)?;
+            }
         }
         if let Some(lock) = lock
             && !(lock.hasattr(intern!(py, "acquire"))? && lock.hasattr(intern!(py, "release"))?)
@@ -136,8 +145,9 @@ impl DelayedOperation {
     /// runs right after it, when its lock has been let go. Errors: `TimerForked`.
     fn force_complete(slf: &Bound<'_, Self>) -> PyResult<bool> {
         slf.get().check_process(slf.py())?;
-        let Some(_call) = Call::enter(slf.py()) else { return Err(errors::exiting(slf.py())) };
-        let side = Side::new(slf.py());
+        let _call = ForeignCall::enter(slf.py())?;
+        let timer = slf.as_super().get().on(slf.py()).map(|(timer, _)| timer);
+        let side = Side::new(slf.py()).with_timer(timer.as_ref(), None);
         let is_won = purgatory::force_complete(&side, slf.as_unbound());
         side.over(is_won)
     }
@@ -161,6 +171,7 @@ impl DelayedOperation {
     fn cancel(slf: &Bound<'_, Self>) -> PyResult<bool> {
         let (py, this) = (slf.py(), slf.get());
         this.check_process(py)?;
+        let Some(_call) = ForeignCall::try_enter(py) else { return Ok(false) };
         let side = Side::new(py);
         let is_out = purgatory::cancel(&side, slf.as_unbound());
         side.over(is_out)
@@ -168,7 +179,9 @@ impl DelayedOperation {
 
     /// Called when its time has run out. Not to be overridden.
     fn run(slf: &Bound<'_, Self>) -> PyResult<()> {
-        expire(slf.as_any(), true, false)
+        let _call = ForeignCall::enter(slf.py())?;
+        let timer = slf.as_super().get().on(slf.py()).map(|(timer, _)| timer);
+        expire(slf.as_any(), (timer.as_ref(), None), true, false)
     }
 
     fn __reduce__(&self) -> PyResult<()> {
@@ -201,6 +214,7 @@ impl DelayedOperation {
 
     /// It cannot be reached any more, so nothing tries it without its lock.
     fn __clear__(&self, py: Python<'_>) {
+        let Some(_call) = ForeignCall::try_enter(py) else { return };
         let taken = self.content.with(py, std::mem::take);
         drop(taken);
     }
@@ -248,13 +262,19 @@ impl DelayedOperation {
     }
 }
 
-/// The operation's time has run out. With `propagate`, `KeyboardInterrupt` and `SystemExit` go to the caller.
+/// The operation's time has run out, on this timer, by an add with this context. With `propagate`, `KeyboardInterrupt` and
+/// `SystemExit` go to the caller.
 ///
 /// Straight from the claim, it was on the timer a moment ago: no cancel has overtaken that, since each takes it off first.
-pub(super) fn expire(task: &Bound<'_, PyAny>, propagate: bool, is_claimed: bool) -> PyResult<()> {
+pub(super) fn expire(
+    task: &Bound<'_, PyAny>,
+    (timer, context): (Option<&Arc<Shared>>, Option<&Py<PyAny>>),
+    propagate: bool,
+    is_claimed: bool,
+) -> PyResult<()> {
     let op = task.cast::<DelayedOperation>()?;
     op.get().check_process(op.py())?;
-    let side = Side::of_timer(op.py(), propagate);
+    let side = Side::of_timer(op.py(), propagate).with_timer(timer, context);
     purgatory::expire(&side, op.as_unbound(), if is_claimed { Completer::Any } else { Completer::Try });
     // A method may have forked; then this is the child, and whoever drives the timer finds that out.
     if op.get().check_process(op.py()).is_ok() { side.over(()) } else { Ok(()) }

@@ -1,6 +1,7 @@
 //! `DelayedOperationPurgatory`: where operations wait for an event on a key, or for their deadline.
 
 use std::collections::HashSet;
+use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
@@ -10,12 +11,13 @@ use pyo3::types::{PyByteArray, PyBytes, PyDict, PyList, PyString, PyTuple};
 
 use super::args;
 use super::border::{Own, attach};
-use super::callees::OnError;
+use super::contexts;
 use super::coroutine_functions;
 use super::errors;
-use super::exit::Call;
+use super::finalizing::ForeignCall;
 use super::gil::GilCell;
 use super::keys::{Key, Keys};
+use super::on_error::OnError;
 use super::operation::DelayedOperation;
 use super::settings;
 use super::shared::not_picklable;
@@ -50,6 +52,20 @@ struct Made {
     owns_timer: bool,
 }
 
+/// A purgatory while a call that may run foreign code uses it.
+struct Open<'a> {
+    core: &'a Arc<Core>,
+    _call: ForeignCall,
+}
+
+impl Deref for Open<'_> {
+    type Target = Arc<Core>;
+
+    fn deref(&self) -> &Arc<Core> {
+        self.core
+    }
+}
+
 #[pymethods]
 impl DelayedOperationPurgatory {
     /// Takes whatever the `__init__` of a subclass takes; ours fills it in.
@@ -71,6 +87,7 @@ impl DelayedOperationPurgatory {
         on_error: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<()> {
         let py = name.py();
+        let _call = ForeignCall::enter(py)?;
         self.check_new()?;
         let text = settings::text(name, "name", "it names the purgatory in errors, and its timer")?;
         if let Some(on_error) = on_error {
@@ -89,12 +106,13 @@ impl DelayedOperationPurgatory {
             options.set_item("on_error", on_error)?;
             py.get_type::<SystemTimer>().call((name,), Some(&options))?.cast_into::<Timer>()?
         };
-        let shared = Arc::clone(timer.get().shared()?);
+        let open = timer.get().open(py)?;
+        let shared = Arc::clone(open.shared());
         shared.check_process(py)?;
         let home = Home {
             name: text,
             shared: Own::new(shared),
-            share: timer.get().share()?.clone_ref(py),
+            share: open.share().clone_ref(py),
             timer_enabled,
             on_error: OnError::new(on_error),
             has_on_error: on_error.is_some(),
@@ -102,7 +120,7 @@ impl DelayedOperationPurgatory {
         };
         let core = Own::new(Arc::new(Core::new(home)));
         // Another thread may have been faster.
-        self.made.set(Made { core, timer: timer.unbind(), owns_timer }).or_else(|_| self.check_new())
+        self.made.set(Made { core, timer: timer.clone().unbind(), owns_timer }).or_else(|_| self.check_new())
     }
 
     #[getter]
@@ -119,13 +137,13 @@ impl DelayedOperationPurgatory {
     /// Places on the lists of all keys: an operation under three keys has three [P4].
     #[getter]
     fn watched(&self, py: Python<'_>) -> PyResult<usize> {
-        Ok(self.enter(py)?.counts(&Side::new(py)).watched)
+        Ok(self.core_here(py)?.counts(&Side::new(py)).watched)
     }
 
     /// Operations on the timer [P4].
     #[getter]
     fn num_delayed(&self, py: Python<'_>) -> PyResult<usize> {
-        Ok(self.enter(py)?.delayed())
+        Ok(self.core_here(py)?.delayed())
     }
 
     /// What `shutdown` found waiting, in order of arrival; empty before it.
@@ -137,7 +155,7 @@ impl DelayedOperationPurgatory {
 
     /// How many operations wait.
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
-        Ok(self.enter(py)?.counts(&Side::new(py)).waiting as usize)
+        Ok(self.core_here(py)?.counts(&Side::new(py)).waiting as usize)
     }
 
     /// A purgatory is not a container: an empty one is true.
@@ -167,6 +185,7 @@ impl DelayedOperationPurgatory {
         waiter: &Bound<'_, PyAny>,
     ) -> PyResult<Option<u64>> {
         let py = operation.py();
+        let _call = ForeignCall::enter(py)?;
         let watched = self.watch(&Side::with_waiter(py, waiter), operation, keys)?;
         if watched.number.is_none()
             && let Some(how) = operation.cast::<DelayedOperation>()?.get().ended_or_waits(py, waiter)
@@ -179,7 +198,7 @@ impl DelayedOperationPurgatory {
     /// Take `operation` out, if it is still in the wait of that number; whether it was.
     fn _cancel_wait(&self, operation: &Bound<'_, DelayedOperation>, number: u64) -> PyResult<bool> {
         let py = operation.py();
-        let core = self.enter(py)?;
+        let core = self.open(py)?;
         let side = Side::new(py);
         let is_out = core.cancel_arrival(&side, operation.as_unbound(), number);
         side.over(is_out)
@@ -194,9 +213,9 @@ impl DelayedOperationPurgatory {
     #[pyo3(signature = (key))]
     fn check_and_complete(&self, key: &Bound<'_, PyAny>) -> PyResult<usize> {
         let py = key.py();
-        let core = self.enter(py)?;
+        let core = self.core_here(py)?;
+        let Some(_call) = ForeignCall::try_enter(py) else { return Ok(0) };
         let Some(key) = core.home.keys.find(key)? else { return Ok(0) };
-        let Some(_call) = Call::enter(py) else { return Ok(0) };
         let side = Side::new(py);
         let count = core.check_and_complete(&side, &key);
         side.over(count)
@@ -208,7 +227,8 @@ impl DelayedOperationPurgatory {
     #[pyo3(signature = (key))]
     fn cancel_for_key<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
         let py = key.py();
-        let core = self.enter(py)?;
+        let core = self.core_here(py)?;
+        let Some(_call) = ForeignCall::try_enter(py) else { return Ok(PyList::empty(py)) };
         let Some(key) = core.home.keys.find(key)? else { return Ok(PyList::empty(py)) };
         let side = Side::new(py);
         let cancelled = core.cancel_for_key(&side, &key);
@@ -226,13 +246,14 @@ impl DelayedOperationPurgatory {
         operation: &Bound<'py, PyAny>,
         keys: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyAny>> {
+        let _call = ForeignCall::enter(slf.py())?;
         slf.py().import("tickwheel.aio")?.call_method1("wait", (slf, operation, keys))
     }
 
     /// Counters: `waiting`, `delayed`, `watched`, `keys`, `completed`, `expired`, `cancelled`, and `waited_ms`: how
     /// long those that completed or expired have waited, taken together.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let counts = self.enter(py)?.counts(&Side::new(py));
+        let counts = self.core_here(py)?.counts(&Side::new(py));
         let stats = PyDict::new(py);
         stats.set_item("waiting", counts.waiting)?;
         stats.set_item("delayed", counts.delayed)?;
@@ -251,8 +272,9 @@ impl DelayedOperationPurgatory {
     /// its `shutdown` says, so what is due by now expires; a timer that was given goes on. Calling twice is fine.
     #[pyo3(signature = (timeout_ms=None))]
     fn shutdown<'py>(&self, py: Python<'py>, timeout_ms: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyList>> {
+        let (core, made) = (self.core_here(py)?, self.made()?);
+        let Some(_call) = ForeignCall::try_enter(py) else { return self.unfinished(py) };
         timeout_ms.map(|timeout_ms| args::ms(timeout_ms, "timeout_ms")).transpose()?;
-        let (core, made) = (self.enter(py)?, self.made()?);
         if made.owns_timer {
             made.timer.bind(py).call_method1("shutdown", (timeout_ms,))?;
         }
@@ -282,6 +304,7 @@ impl DelayedOperationPurgatory {
         if slf.get().core()?.home.shared.is_forked() && !exc_type.is_none() {
             return Ok(()); // a child that leaves its parent's block by sys.exit gets its exit
         }
+        let Some(_call) = ForeignCall::try_enter(slf.py()) else { return Ok(()) };
         slf.call_method0("shutdown").map(drop)
     }
 
@@ -306,11 +329,12 @@ impl DelayedOperationPurgatory {
     /// For what else cannot be cleared: a method of the purgatory itself, which it was given as `on_error`. What it has not
     /// shown it keeps.
     fn __clear__(&self, py: Python<'_>) {
-        if let Some(Made { core, .. }) = self.made.get()
-            && core.delayed() == 0
-            && Core::is_quiet(core.arc())
-        {
-            core.home.on_error.let_go(py);
+        let Some(_call) = ForeignCall::try_enter(py) else { return };
+        if let Some(Made { core, .. }) = self.made.get() {
+            core.home.on_error.owner_is_gone(py);
+            if core.delayed() == 0 && Core::is_quiet(core.arc()) {
+                core.home.on_error.let_go(py);
+            }
         }
         let unfinished = self.unfinished.with(py, Option::take);
         drop(unfinished);
@@ -349,15 +373,20 @@ impl DelayedOperationPurgatory {
     }
 
     /// The core, in the process that made it.
-    fn enter(&self, py: Python<'_>) -> PyResult<&Arc<Core>> {
+    fn core_here(&self, py: Python<'_>) -> PyResult<&Arc<Core>> {
         let core = self.core()?;
         core.home.shared.check_process(py)?;
         Ok(core)
     }
 
+    /// As `core_here`, for a call that may run foreign code. Errors: `TimerClosed` at the end of the interpreter.
+    fn open(&self, py: Python<'_>) -> PyResult<Open<'_>> {
+        Ok(Open { core: self.core_here(py)?, _call: ForeignCall::enter(py)? })
+    }
+
     fn watch(&self, side: &Side<'_>, operation: &Bound<'_, PyAny>, keys: &Bound<'_, PyAny>) -> PyResult<Watched> {
         let py = operation.py();
-        let core = self.enter(py)?;
+        let core = self.open(py)?;
         let operation = operation.cast::<DelayedOperation>().map_err(|_| {
             let given = operation.get_type().name().map_or_else(|_| String::new(), |name| name.to_string());
             PyTypeError::new_err(format!("operation must be a DelayedOperation, got {given}: subclass that"))
@@ -365,7 +394,9 @@ impl DelayedOperationPurgatory {
         operation.get().check_process(py)?;
         operation.as_super().get().delay(py)?;
         let keys = core.home.hold(keys)?;
-        let Some(_call) = Call::enter(py) else { return Err(errors::exiting(py)) };
+        if core.home.timer_enabled {
+            side.set_context(contexts::of_add(&core.home.shared, None, py)?);
+        }
         let watched = core.try_complete_else_watch(side, operation.as_unbound(), keys);
         if let Ok(Watched { number: Some(number), .. }) = watched
             && side.exits()
@@ -434,11 +465,18 @@ impl Home {
 /// No thread can check a key any more. Operations with a deadline still wait for that; without one, nothing can come.
 impl Drop for DelayedOperationPurgatory {
     fn drop(&mut self) {
-        if let Some(Made { core, .. }) = self.made.get()
-            && !core.home.shared.is_forked()
-        {
-            attach(|py| core.abandon(&Side::new(py)));
+        let Some(made) = self.made.take() else { return };
+        if made.core.home.shared.is_forked() {
+            return;
         }
+        attach(|py| match ForeignCall::try_enter(py) {
+            Some(_call) => {
+                made.core.home.on_error.owner_is_gone(py);
+                made.core.abandon(&Side::new(py));
+                drop(made);
+            }
+            None => std::mem::forget(made), // its destructors are foreign code
+        });
     }
 }
 

@@ -5,6 +5,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
 use super::args;
+use super::finalizing::ForeignCall;
 use super::settings::{self, WheelSettings};
 use crate::clock::LIMIT_US;
 use crate::events::{Event, EventKind, Recorded};
@@ -57,6 +58,8 @@ impl Replay {
         precision: Option<&Bound<'_, PyAny>>,
         slack_us: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
+        let given = [tick_ms, wheel_size, precision, slack_us];
+        let _call = given.into_iter().flatten().next().map(|given| ForeignCall::enter(given.py())).transpose()?;
         let config = settings::config(&WheelSettings { tick_ms, wheel_size, precision, slack_us })?;
         Ok(Self { core: Some(Core::new(&config).map_err(|error| PyValueError::new_err(error.to_string()))?) })
     }
@@ -74,6 +77,7 @@ impl Replay {
         due_us: &Bound<'_, PyAny>,
         other: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
+        let _call = ForeignCall::enter(py)?;
         let columns = [
             args::int64s(at_us, "at_us")?,
             args::int64s(kind, "kind")?,
@@ -90,6 +94,7 @@ impl Replay {
     /// Errors: `ValueError` and `TypeError` for an instant that is no clock's.
     fn finish<'py>(&mut self, until_us: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
         let py = until_us.py();
+        let _call = ForeignCall::enter(py)?;
         let hint = "pass the instant at which the recording ended, in microseconds";
         let until_us = args::int_in(until_us, "until_us", 0, LIMIT_US - 1, hint)?;
         let core = self.core.take().ok_or_else(finished)?;

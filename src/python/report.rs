@@ -2,7 +2,7 @@
 //!
 //! To `on_error`. Without one: to the exception handler of the loop that is the executor, if this is the loop's thread,
 //! and else to the logger `tickwheel`. What `on_error` or the handler raises is logged as well, with both tracebacks. What
-//! the logger raises goes to `sys.unraisablehook`. So a report never loses a task and never raises into an executor.
+//! the logger raises goes to `sys.unraisablehook`, and all that came before with it. So a report never loses a task and never raises into an executor.
 //! `logging` is imported by the first report that needs it.
 //!
 //! All of it runs Python code: no native lock may be held.
@@ -31,13 +31,32 @@ pub(super) struct Failure<'a, 'py> {
     pub(super) task: &'a Bound<'py, PyAny>,
     /// What was called, if the task does not know it any more.
     pub(super) callback: Option<&'a Py<PyAny>>,
+    /// The purgatory that an operation is in, by name.
+    pub(super) purgatory: Option<&'a str>,
+    /// The method of an operation.
+    pub(super) method: Option<&'a str>,
     pub(super) error: PyErr,
 }
 
 impl<'a, 'py> Failure<'a, 'py> {
     pub(super) fn of(shared: &'a Shared, task: &'a Bound<'py, PyAny>, error: PyErr) -> Self {
         let (event_loop, on_error) = (shared.callees.event_loop(task.py()), shared.on_error(task.py()));
-        Self { timer: Some(&shared.name), event_loop, on_error, task, callback: None, error }
+        Self {
+            timer: Some(&shared.name),
+            event_loop,
+            on_error,
+            task,
+            callback: None,
+            purgatory: None,
+            method: None,
+            error,
+        }
+    }
+
+    /// Of an operation that is on no timer and in no purgatory.
+    pub(super) fn of_none(task: &'a Bound<'py, PyAny>, error: PyErr) -> Self {
+        let (timer, event_loop, on_error, callback) = (None, None, None, None);
+        Self { timer, event_loop, on_error, task, callback, purgatory: None, method: None, error }
     }
 }
 
@@ -50,21 +69,25 @@ pub(super) fn report(py: Python<'_>, failure: &Failure<'_, '_>, propagate: bool)
         None => tell_loop_or_log(failure, &error),
     };
     let Err(second) = told else { return Ok(()) };
-    if propagate && run::is_exit(py, &second) {
-        return Err(second);
-    }
     let second = second.into_value(py).into_bound(py);
-    let what = failure.on_error.as_ref().map_or("the report of a failure", |_| "on_error");
-    let logged = link(&second, &error).and_then(|()| log(&format!("{}{what} failed", prefix(failure)), &second));
-    match logged {
-        Err(third) if propagate && run::is_exit(py, &third) => Err(third),
-        Err(third) => {
-            third.write_unraisable(py, Some(failure.task));
-            PyErr::from_value(second.into_any()).write_unraisable(py, Some(failure.task));
-            Ok(())
-        }
-        Ok(()) => Ok(()),
+    let linked = link(&second, &error);
+    if propagate && run::is_exit(py, &PyErr::from_value(second.clone().into_any())) {
+        return Err(PyErr::from_value(second.into_any()));
     }
+    let what = failure.on_error.as_ref().map_or("the report of a failure", |_| "on_error");
+    let logged = linked.and_then(|()| log(&format!("{}{what} failed", prefix(failure)), &second));
+    let Err(third) = logged else { return Ok(()) };
+    if propagate && run::is_exit(py, &third) {
+        let _ = link(third.value(py), &second);
+        return Err(third);
+    }
+    // The hook prints no context. The last one first: the others are its reason.
+    let third = third.into_value(py).into_bound(py);
+    let is_new = !second.is(&third);
+    for error in [Some(third), is_new.then_some(second), Some(error)].into_iter().flatten() {
+        PyErr::from_value(error.into_any()).write_unraisable(py, Some(failure.task));
+    }
+    Ok(())
 }
 
 fn tell_loop_or_log(failure: &Failure<'_, '_>, error: &Bound<'_, PyBaseException>) -> PyResult<()> {
@@ -118,14 +141,16 @@ fn prefix(failure: &Failure<'_, '_>) -> String {
     failure.timer.map_or_else(String::new, |timer| format!("timer '{timer}': "))
 }
 
-/// Names the timer, the callback and, if it has a name, the task.
+/// Names the timer, the callback and, if it has a name, the task; of an operation its purgatory and the method.
 fn describe(failure: &Failure<'_, '_>) -> PyResult<String> {
     let (task, py) = (failure.task, failure.task.py());
     let callback = failure.callback.map(|callback| callback_name(callback.bind(py))).transpose()?;
     let what = if task.is_instance_of::<TaskBatch>() {
         callback.map_or_else(|| "a batch".to_owned(), |callback| format!("callback {callback} of a batch"))
     } else if task.is_instance_of::<DelayedOperation>() {
-        format!("operation {}", class_name(task)?)
+        let purgatory = failure.purgatory.map_or_else(String::new, |name| format!("purgatory '{name}': "));
+        let method = failure.method.map_or_else(String::new, |method| format!(".{method}"));
+        format!("{purgatory}operation {}{method}", class_name(task)?)
     } else {
         match callback {
             Some(callback) => format!("callback {callback}"),

@@ -6,6 +6,7 @@
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::hint::black_box;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pyo3::exceptions::{PyKeyboardInterrupt, PySystemExit};
@@ -16,7 +17,7 @@ use pyo3::types::{PyBytes, PyMemoryView, PyTuple};
 use super::batch::TaskBatch;
 use super::contexts;
 use super::coroutines;
-use super::exit::Call;
+use super::finalizing::ForeignCall;
 use super::operation;
 use super::report::{self, Failure};
 use super::shared::{NO_INDEX, Shared, Task};
@@ -253,12 +254,12 @@ pub(super) fn propagates() -> bool {
 
 /// Runs a unit's callback, on a thread that is [`Inside`] the timer. What it raises goes to `on_error` (T10); with
 /// `propagate`, `KeyboardInterrupt` and `SystemExit` go to the caller instead.
-pub(super) fn run(py: Python<'_>, shared: &Shared, unit: &Unit, propagate: bool) -> PyResult<()> {
-    let Some(_call) = Call::enter(py) else { return Ok(()) }; // dropped, as at exit all is that has not started
+pub(super) fn run(py: Python<'_>, shared: &Arc<Shared>, unit: &Unit, propagate: bool) -> PyResult<()> {
+    let Some(_call) = ForeignCall::try_enter(py) else { return Ok(()) }; // dropped, as at exit all is that has not started
     let outer = PROPAGATES.replace(propagate);
     let mut called = Called::default();
     let (task, result) = match &unit.what {
-        What::Task(task, _) => (task.bind(py), call_task(task.bind(py), propagate, &mut called)),
+        What::Task(task, _) => (task.bind(py), call_task(task.bind(py), shared, propagate, &mut called)),
         What::Group(group) => (group.tasks[0].bind(py), call_group(py, group, &mut called)),
     };
     let result = result.and_then(|returned| {
@@ -283,7 +284,12 @@ struct Called {
     context: Option<Py<PyAny>>,
 }
 
-fn call_task<'py>(task: &Bound<'py, PyAny>, propagate: bool, called: &mut Called) -> PyResult<Bound<'py, PyAny>> {
+fn call_task<'py>(
+    task: &Bound<'py, PyAny>,
+    shared: &Arc<Shared>,
+    propagate: bool,
+    called: &mut Called,
+) -> PyResult<Bound<'py, PyAny>> {
     let py = task.py();
     let (run, context) = match task.cast::<TimerTask>() {
         Ok(task) => task.get().start(py),
@@ -296,7 +302,10 @@ fn call_task<'py>(task: &Bound<'py, PyAny>, propagate: bool, called: &mut Called
             contexts::call(called.context.as_ref(), callback.bind(py), args.as_ref().map(|args| args.bind(py)))
         }
         // Straight from the claim, with the GIL never let go in between: no cancel finds it off the timer and open.
-        Run::Expiry => operation::expire(task, propagate, true).map(|()| py.None().into_bound(py)),
+        Run::Expiry => {
+            let origin = (Some(shared), called.context.as_ref());
+            operation::expire(task, origin, propagate, true).map(|()| py.None().into_bound(py))
+        }
         Run::Method if called.context.is_some() => {
             contexts::call(called.context.as_ref(), &task.getattr(intern!(py, "run"))?, None)
         }

@@ -163,9 +163,8 @@ impl Shared {
     /// what it has not shown.
     pub(super) fn clear(&self, py: Python<'_>) {
         let uses = self.callees.uses(py);
-        if uses.owed == 0 || self.idle_state(uses).is_some() {
-            self.callees.let_go(py);
-        }
+        let lets_go = uses.owed == 0 || self.idle_state(uses).is_some();
+        self.callees.clear(py, lets_go);
     }
 
     pub(super) fn error(&self, py: Python<'_>, error: &crate::error::Error) -> PyErr {
@@ -238,8 +237,14 @@ impl Shared {
             if left_us <= SLICE_US {
                 return Ok(false);
             }
-            py.check_signals()?;
+            self.check_signals(py)?;
         }
+    }
+
+    /// Runs signal handlers, if this is the main thread. Errors: what a handler raises; `TimerForked` in a child that it forked.
+    pub(super) fn check_signals(&self, py: Python<'_>) -> PyResult<()> {
+        py.check_signals()?;
+        self.check_process(py)
     }
 
     /// Takes out all that is left, detached, and lets the tasks know.

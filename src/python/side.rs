@@ -13,12 +13,15 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::types::PyString;
 
 use super::border::{self, OfProcess, Own};
-use super::callees::OnError;
+use super::contexts;
+use super::coroutines;
 use super::errors;
 use super::fork::fork_epoch;
 use super::keys::{Key, KeyHasher, Keys};
+use super::on_error::OnError;
 use super::operation::DelayedOperation;
 use super::report::{self, Failure};
 use super::run;
@@ -72,7 +75,7 @@ impl OfProcess for Core {
 }
 
 /// An ending that has to wait for the outermost try.
-type Ending = (Py<DelayedOperation>, Cause, Option<Arc<Core>>);
+type Ending = (Py<DelayedOperation>, Cause, Option<Arc<Core>>, Option<Arc<Shared>>);
 /// Without a destructor, as in `purgatory::here`. It holds no memory when it is empty.
 type Deferred = ManuallyDrop<VecDeque<Ending>>;
 
@@ -95,6 +98,12 @@ pub(super) struct Side<'py> {
     propagates: bool,
     /// What a watching call is to tell of the end.
     waiter: RefCell<Option<Py<PyAny>>>,
+    /// The context of a watching call, for the deadline that it sets.
+    context_of_add: RefCell<Option<Py<PyAny>>>,
+    /// The timer that an operation is on which is in no purgatory: what it raises goes there.
+    timer: Option<&'py Arc<Shared>>,
+    /// What the ending is to run in.
+    context: Option<&'py Py<PyAny>>,
 }
 
 impl<'py> Side<'py> {
@@ -104,7 +113,21 @@ impl<'py> Side<'py> {
 
     /// Where a timer calls: not every one has somebody who would get an exit.
     pub(super) fn of_timer(py: Python<'py>, propagates: bool) -> Self {
-        Self { py, epoch: fork_epoch(), exit: RefCell::new(None), propagates, waiter: RefCell::new(None) }
+        Self {
+            py,
+            epoch: fork_epoch(),
+            exit: RefCell::new(None),
+            propagates,
+            waiter: RefCell::new(None),
+            context_of_add: RefCell::new(None),
+            timer: None,
+            context: None,
+        }
+    }
+
+    /// For an operation that is on this timer, by an add with this context.
+    pub(super) fn with_timer(self, timer: Option<&'py Arc<Shared>>, context: Option<&'py Py<PyAny>>) -> Self {
+        Self { timer, context, ..self }
     }
 
     /// For a watching call that has the waiter told how the wait ends.
@@ -114,13 +137,28 @@ impl<'py> Side<'py> {
         side
     }
 
+    /// The deadline that this watching call sets runs in this context.
+    pub(super) fn set_context(&self, context: Option<Py<PyAny>>) {
+        self.context_of_add.replace(context);
+    }
+
     /// Calls what waits for an operation.
     fn tell_waiters(&self, home: Option<&Home>, op: &Py<DelayedOperation>, waiters: Vec<Py<PyAny>>, how: Option<bool>) {
         for waiter in waiters {
             if let Err(error) = waiter.call1(self.py, (how,)) {
-                self.tell(home, op, error);
+                self.tell(home, op, None, error);
             }
         }
+    }
+
+    /// Calls a method of an operation that ends.
+    fn call_method(&self, op: &Py<DelayedOperation>, name: &Bound<'_, PyString>) -> PyResult<()> {
+        let op = op.bind(self.py);
+        let returned = match self.context {
+            None => op.call_method0(name),
+            Some(_) => contexts::call(self.context, &op.getattr(name)?, None),
+        };
+        coroutines::check_method(&returned?, name)
     }
 
     pub(super) fn exits(&self) -> bool {
@@ -143,7 +181,7 @@ impl<'py> Side<'py> {
     }
 
     /// Tells of an error that the caller does not see (P8).
-    fn tell(&self, home: Option<&Home>, op: &Py<DelayedOperation>, error: PyErr) {
+    fn tell(&self, home: Option<&Home>, op: &Py<DelayedOperation>, method: Option<&Bound<'_, PyString>>, error: PyErr) {
         if self.epoch != fork_epoch() {
             return; // a method forked, and this is the child: `over` says so
         }
@@ -152,13 +190,19 @@ impl<'py> Side<'py> {
             return;
         }
         let task = op.bind(self.py).as_any();
+        let method = method.map(ToString::to_string);
+        let method = method.as_deref();
         let failure = match home {
             Some(home) => {
                 let of_timer = Failure::of(&home.shared, task, error);
                 let of_home = home.has_on_error.then(|| home.on_error.get(self.py, false));
-                Failure { on_error: of_home.unwrap_or_else(|| home.shared.on_error(self.py)), ..of_timer }
+                let on_error = of_home.unwrap_or_else(|| home.shared.on_error(self.py));
+                Failure { on_error, purgatory: Some(&home.name), method, ..of_timer }
             }
-            None => Failure { timer: None, event_loop: None, on_error: None, task, callback: None, error },
+            None => match self.timer {
+                Some(timer) => Failure { method, ..Failure::of(timer, task, error) },
+                None => Failure { method, ..Failure::of_none(task, error) },
+            },
         };
         if let Err(exit) = report::report(self.py, &failure, self.propagates) {
             self.keep_exit(exit);
@@ -190,6 +234,7 @@ impl<'py> Side<'py> {
 
     fn try_complete(&self, op: &Py<DelayedOperation>) -> PyResult<()> {
         let said = op.bind(self.py).call_method0(intern!(self.py, "try_complete"))?;
+        coroutines::check_method(&said, intern!(self.py, "try_complete"))?;
         if said.is_truthy()? && !op.get().life.is_completed() {
             let said = said.repr()?;
             return Err(PyRuntimeError::new_err(format!(
@@ -234,7 +279,8 @@ impl Host<PyOperations> for Side<'_> {
         }
         let task = op.bind(self.py).as_super();
         let delay = task.get().delay(self.py)?;
-        let now_us = TimerTask::schedule_with(task, &home.share, When::AfterUs(delay.to_us()), Room::IfAny)?;
+        let context = self.context_of_add.take();
+        let now_us = TimerTask::schedule_in(task, &home.share, When::AfterUs(delay.to_us()), Room::IfAny, context)?;
         Ok(Armed { deadline: Some(()), now_us })
     }
 
@@ -279,10 +325,9 @@ impl Host<PyOperations> for Side<'_> {
         if op.get().check_process(self.py).is_err() {
             return; // a method forked, and this is the child
         }
-        let object = op.bind(self.py);
-        let call = |name| {
-            if let Err(error) = object.call_method0(name) {
-                self.tell(home, op, error);
+        let call = |name: &Bound<'_, PyString>| {
+            if let Err(error) = self.call_method(op, name) {
+                self.tell(home, op, Some(name), error);
             }
         };
         call(intern!(self.py, "on_complete"));
@@ -293,12 +338,17 @@ impl Host<PyOperations> for Side<'_> {
     }
 
     fn defer(&self, op: &Py<DelayedOperation>, cause: Cause, purgatory: Option<Arc<Core>>) {
-        DEFERRED.with_borrow_mut(|deferred| deferred.push_back((op.clone_ref(self.py), cause, purgatory)));
+        let ending = (op.clone_ref(self.py), cause, purgatory, self.timer.map(Arc::clone));
+        DEFERRED.with_borrow_mut(|deferred| deferred.push_back(ending));
     }
 
     fn end_deferred(&self) {
-        while let Some((op, cause, purgatory)) = DEFERRED.with_borrow_mut(|deferred| deferred.pop_front()) {
-            self.end(&op, cause, purgatory.as_ref().map(|purgatory| &purgatory.home));
+        while let Some((op, cause, purgatory, timer)) = DEFERRED.with_borrow_mut(|deferred| deferred.pop_front()) {
+            let side = Side::of_timer(self.py, self.propagates).with_timer(timer.as_ref(), None);
+            side.end(&op, cause, purgatory.as_ref().map(|purgatory| &purgatory.home));
+            if let Some(exit) = side.exit.take() {
+                self.keep_exit(exit);
+            }
         }
         DEFERRED.with_borrow_mut(|deferred| deferred.shrink_to_fit());
     }
@@ -322,7 +372,7 @@ impl Host<PyOperations> for Side<'_> {
     }
 
     fn report(&self, home: &Home, op: &Py<DelayedOperation>, error: PyErr) {
-        self.tell(Some(home), op, error);
+        self.tell(Some(home), op, Some(intern!(self.py, "try_complete")), error);
     }
 
     fn now_us(&self, home: &Home) -> u64 {

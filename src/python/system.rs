@@ -1,6 +1,7 @@
 //! `SystemTimer`: the timer with a reaper and an executor.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -10,7 +11,8 @@ use super::args;
 use super::border;
 use super::border::Own;
 use super::errors;
-use super::gate::Gate;
+use super::finalizing::ForeignCall;
+use super::gate::{Entry, Gate};
 use super::settings::{self, Settings, WheelSettings};
 use super::share::Share;
 use super::shared::{Driver, Inside, SLICE_US, Shared};
@@ -77,6 +79,7 @@ impl SystemTimer {
         on_error: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<()> {
         let (py, base) = (slf.py(), slf.as_super().get());
+        let _call = ForeignCall::enter(py)?;
         base.check_new()?;
         let clock = match start_ms {
             Some(start_ms) => Clock::monotonic(settings::start_ms(start_ms)?),
@@ -100,7 +103,9 @@ impl SystemTimer {
     /// Errors: `RuntimeError` with a reaper, `TimerClosed`, `TimerForked`.
     #[pyo3(signature = (timeout_ms))]
     fn advance_clock(slf: &Bound<'_, Self>, timeout_ms: &Bound<'_, PyAny>) -> PyResult<bool> {
-        let (py, shared) = (slf.py(), slf.as_super().get().shared()?);
+        let py = slf.py();
+        let open = slf.as_super().get().open(py)?;
+        let shared = open.shared();
         let timeout = args::ms(timeout_ms, "timeout_ms")?;
         shared.check_process(py)?;
         if shared.driver == Driver::Reaper {
@@ -129,7 +134,7 @@ impl SystemTimer {
                         .ok_or_else(|| errors::closed(py, &shared.name));
                 }
                 Wait::TimedOut if slice_us == limit_us => return Ok(false),
-                Wait::TimedOut => py.check_signals()?,
+                Wait::TimedOut => shared.check_signals(py)?,
             }
         }
     }
@@ -137,40 +142,48 @@ impl SystemTimer {
     /// Stop: accept no more, run what is due by now, and return the tasks still pending, in order [T11].
     ///
     /// `timeout_ms` bounds the wait for callbacks; what has not started by then counts as pending. Inside one of the
-    /// timer's own callbacks it waits for nothing. The list stays in `unfinished`; calling twice is fine.
+    /// timer's own callbacks, and in a signal handler or a destructor that interrupts a shutdown of the same thread,
+    /// it waits for nothing. The list stays in `unfinished`; calling twice is fine.
     #[pyo3(signature = (timeout_ms=None))]
     fn shutdown<'py>(slf: &Bound<'py, Self>, timeout_ms: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyList>> {
-        let timeout = timeout_ms.map(|timeout_ms| args::ms(timeout_ms, "timeout_ms")).transpose()?;
         let (py, this, base) = (slf.py(), slf.get(), slf.as_super().get());
-        let shared = base.shared()?;
+        let Some(open) = base.try_open(py)? else { return base.unfinished(py) };
+        let timeout = timeout_ms.map(|timeout_ms| args::ms(timeout_ms, "timeout_ms")).transpose()?;
+        let shared = open.shared();
         shared.check_process(py)?;
         let is_inside = Inside::is(shared) || shared.callees.target(py).is_loop_of_this_thread(py)?;
-        let pass = if is_inside { this.ending.try_enter(py) } else { Some(this.ending.enter(py)?) };
-        // Inside a callback, another thread is at it already and will return what is left.
-        let Some(_pass) = pass else { return Ok(PyList::empty(py)) };
-        let limit_us = match timeout {
-            _ if is_inside => 0,
-            Some(timeout) => shared.timer.clock().now_us().saturating_add(timeout.to_us()),
-            None => u64::MAX,
+        let limit_us = timeout.map(|timeout| shared.timer.clock().now_us().saturating_add(timeout.to_us()));
+        let entry = if is_inside {
+            this.ending.try_enter(py)
+        } else {
+            let until = timeout.and_then(|timeout| Instant::now().checked_add(Duration::from_micros(timeout.to_us())));
+            this.ending.enter(py, until, || shared.check_signals(py))?
         };
-        finish(py, base, limit_us, is_inside)
+        match entry {
+            // Another thread is at it already and will return what is left.
+            Entry::Taken if is_inside => Ok(PyList::empty(py)),
+            Entry::Pass(_) if !is_inside => finish(py, base, limit_us.unwrap_or(u64::MAX), true),
+            // In a callback, or in the shutdown of this very thread, a wait would be one for itself. When another thread shuts
+            // the timer down for longer than this one may wait, the time is up.
+            Entry::Pass(_) | Entry::Again | Entry::Taken => finish(py, base, 0, false),
+        }
     }
 }
 
 /// T11: accept no more, advance once more, let what is due finish, hand back the rest. The second time only what still runs is
-/// left to wait for.
-fn finish<'py>(py: Python<'py>, base: &Timer, limit_us: u64, is_inside: bool) -> PyResult<Bound<'py, PyList>> {
+/// left to wait for. Another thread, a signal handler or a destructor may do the same meanwhile.
+fn finish<'py>(py: Python<'py>, base: &Timer, limit_us: u64, joins: bool) -> PyResult<Bound<'py, PyList>> {
     let shared = base.shared()?;
-    let unfinished = base.unfinished_list(py);
-    if unfinished.is_none() {
+    if base.unfinished_list(py).is_none() {
         let queue = py.detach(|| shared.threads.queue.lock().clone());
         shared.end_threads(py);
         shared.detach(py, || queue.map(|mut queue| shared.timer.advance(&mut queue)));
     }
     // Interrupted, it waits no longer, but keeps what is left all the same.
     let finished = shared.wait_idle(py, limit_us);
-    let unfinished = unfinished.map_or_else(|| base.keep_unfinished(py), Ok)?;
-    if finished? && !is_inside {
+    shared.check_process(py)?; // a signal handler may have forked, and this may be the child
+    let unfinished = base.keep_unfinished(py)?;
+    if finished? && joins {
         let worker = shared.threads.worker.with(py, |worker| worker.as_ref().map(|worker| worker.clone_ref(py)));
         worker.map(|worker| worker.call_method0(py, "join")).transpose()?;
     }

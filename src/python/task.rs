@@ -16,6 +16,7 @@ use super::border;
 use super::content::{Call, Content, Runs};
 use super::contexts;
 use super::coroutine_functions;
+use super::finalizing::ForeignCall;
 use super::gil::{self, GilCell};
 use super::operation;
 use super::share::Share;
@@ -86,6 +87,7 @@ impl TimerTask {
         name: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
         let py = slf.py();
+        let _call = ForeignCall::enter(py)?;
         let delay = args::ms(delay_ms, "delay_ms")?;
         let base = py.get_type::<Self>();
         let overrides_run = !slf.get_type().is(&base) && !slf.get_type().getattr("run")?.is(&base.getattr("run")?);
@@ -123,6 +125,7 @@ impl TimerTask {
 
     /// Called when the task is due; by default `callback(*args)`. Override it in a subclass.
     fn run<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let _call = ForeignCall::enter(py)?;
         let (Some(callback), args) = self.cell.with(py, |content| content.call(py)) else {
             return Err(PyValueError::new_err(
                 "this task has nothing to run: it was made by after() or at() and has ended, or its class has no run()",
@@ -136,6 +139,7 @@ impl TimerTask {
     /// `False` for a task that was never added, was cancelled before, is running or has run. The timer's reference
     /// to the task is dropped at once. Errors: `TimerForked`.
     fn cancel(slf: &Bound<'_, Self>) -> PyResult<bool> {
+        let Some(_call) = ForeignCall::try_enter(slf.py()) else { return Ok(false) };
         let is_off = slf.get().take_off(slf.py())?;
         if is_off && !slf.get_type().is(slf.py().get_type::<Self>()) {
             operation::sync_deadline(slf.py(), slf.as_any());
@@ -150,6 +154,7 @@ impl TimerTask {
     fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
         let py = slf.py();
         let class = slf.get_type().name()?;
+        let Some(_call) = ForeignCall::try_enter(py) else { return Ok(format!("<{class}>")) };
         let this = slf.get();
         let (name, callback) = this.cell.with(py, |content| (content.name(py), content.call(py).0));
         let what = match (name, callback) {
@@ -166,8 +171,23 @@ impl TimerTask {
     }
 
     fn __clear__(&self, py: Python<'_>) {
+        let Some(_call) = ForeignCall::try_enter(py) else { return };
         let taken = self.cell.with(py, Content::clear);
         drop(taken);
+    }
+}
+
+impl Drop for TimerTask {
+    #[inline]
+    fn drop(&mut self) {
+        if !self.cell.get_mut().refers() {
+            return; // most have let go of what they called
+        }
+        let content = std::mem::take(&mut self.cell);
+        match ForeignCall::of_destructor() {
+            Some(_call) => drop(content),
+            None => std::mem::forget(content), // its destructors are foreign code
+        }
     }
 }
 

@@ -12,6 +12,7 @@ use super::batch::TaskBatch;
 use super::border::{self, Own};
 use super::contexts;
 use super::coroutine_functions;
+use super::finalizing::ForeignCall;
 use super::gil::GilCell;
 use super::operation;
 use super::recording::{self, Columns};
@@ -38,6 +39,26 @@ struct Made {
     share: Py<Share>,
 }
 
+/// A timer while a call that may run foreign code uses it.
+pub(super) struct Open<'a> {
+    made: &'a Made,
+    _call: ForeignCall,
+}
+
+impl Open<'_> {
+    /// What each of its tasks keeps of it.
+    #[inline]
+    pub(super) fn share(&self) -> &Py<Share> {
+        &self.made.share
+    }
+
+    /// What it shares with its tasks.
+    #[inline]
+    pub(super) fn shared(&self) -> &Arc<Shared> {
+        self.made.shared.arc()
+    }
+}
+
 #[pymethods]
 impl Timer {
     #[getter]
@@ -47,7 +68,7 @@ impl Timer {
 
     #[getter]
     /// What `shutdown` found pending, in order; empty before it.
-    fn unfinished<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+    pub(super) fn unfinished<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         self.made()?;
         Ok(self.unfinished_list(py).unwrap_or_else(|| PyList::empty(py)))
     }
@@ -82,7 +103,8 @@ impl Timer {
     /// another timer, `TypeError` if it runs a coroutine function and the executor is no asyncio loop.
     #[pyo3(signature = (task, *, context=None))]
     fn add(&self, task: &Bound<'_, PyAny>, context: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
-        let (share, shared) = (self.share()?, self.shared()?);
+        let open = self.open(task.py())?;
+        let (share, shared) = (open.share(), open.shared());
         let task = task.cast::<TimerTask>().map_err(|_| {
             let given = task.get_type().name().map_or_else(|_| String::new(), |name| name.to_string());
             PyTypeError::new_err(format!(
@@ -112,7 +134,8 @@ impl Timer {
         args: &Bound<'py, PyTuple>,
         context: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, TimerTask>> {
-        let share = self.share()?;
+        let open = self.open(delay_ms.py())?;
+        let share = open.share();
         let delay = args::ms(delay_ms, "delay_ms")?;
         let when = When::AfterUs(delay.to_us());
         TimerTask::add_one_shot(delay_ms.py(), share, (Some(delay), when), callback, args, context)
@@ -127,7 +150,9 @@ impl Timer {
         args: &Bound<'py, PyTuple>,
         context: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, TimerTask>> {
-        let (py, share) = (due_ms.py(), self.share()?);
+        let py = due_ms.py();
+        let open = self.open(py)?;
+        let share = open.share();
         let due = args::ms(due_ms, "due_ms")?;
         TimerTask::add_one_shot(py, share, (None, When::AtUs(due.to_us())), callback, args, context)
     }
@@ -145,16 +170,17 @@ impl Timer {
         callback: &Bound<'py, PyAny>,
         context: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, TaskBatch>> {
-        let shared = self.made()?.shared.share();
+        let open = self.open(callback.py())?;
         let delays_ms = args::int64s(delays_ms, "delays_ms")?;
-        TaskBatch::add(callback.py(), &shared, &delays_ms, callback, context)
+        TaskBatch::add(callback.py(), open.shared(), &delays_ms, callback, context)
     }
 
     /// Cancel these tasks; returns how many will certainly not run.
     #[pyo3(signature = (tasks))]
     fn cancel_many(&self, tasks: &Bound<'_, PyAny>) -> PyResult<usize> {
         let py = tasks.py();
-        let shared = self.made()?.shared.share();
+        let Some(open) = self.try_open(py)? else { return Ok(0) };
+        let shared = open.shared();
         let mut list = Vec::new();
         for task in tasks.try_iter()? {
             let task = task?.cast_into::<TimerTask>().map_err(|error| {
@@ -163,7 +189,7 @@ impl Timer {
                 ))
             })?;
             if let Some((other, _)) = task.get().on(py)
-                && !Arc::ptr_eq(&other, &shared)
+                && !Arc::ptr_eq(&other, shared)
             {
                 let text =
                     format!("a task is on timer '{}', not on '{}': nothing was cancelled", other.name, shared.name);
@@ -176,7 +202,7 @@ impl Timer {
             let mut state = shared.lock(py)?;
             let cancel = |task: &Bound<'_, TimerTask>| {
                 let (on, handle) = task.get().on(py)?;
-                let entry = Arc::ptr_eq(&on, &shared).then(|| state.cancel(shared.timer.clock(), handle)).flatten()?;
+                let entry = Arc::ptr_eq(&on, shared).then(|| state.cancel(shared.timer.clock(), handle)).flatten()?;
                 Some((entry, handle))
             };
             let cancelled: Vec<_> = step.iter().map(cancel).collect();
@@ -204,16 +230,16 @@ impl Timer {
         before_ms: Option<&Bound<'py, PyAny>>,
         limit: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Vec<(f64, Bound<'py, PyAny>)>> {
-        let shared = self.shared()?;
+        let Some(open) = self.try_open(py)? else { return Ok(Vec::new()) };
         let before_us = before_ms.map_or(Ok(u64::MAX), |ms| Ok::<_, PyErr>(args::ms(ms, "before_ms")?.to_us()))?;
         let hint = "leave it out for all";
         let limit = limit.map_or(Ok(u64::MAX), |limit| args::int_in(limit, "limit", 0, u64::MAX, hint))?;
-        sight::pending(py, shared, before_us, usize::try_from(limit).unwrap_or(usize::MAX))
+        sight::pending(py, open.shared(), before_us, usize::try_from(limit).unwrap_or(usize::MAX))
     }
 
     /// Levels, buckets, queue, size and front at one moment, for debugging: holds the timer's lock, O(pending).
     fn snapshot<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        sight::snapshot(py, self.shared()?)
+        sight::snapshot(py, self.open(py)?.shared())
     }
 
     /// Counters and the lateness histogram.
@@ -228,7 +254,8 @@ impl Timer {
 
     /// The oldest events recorded and not yet taken, about `limit`, as columns.
     fn _take_recorded<'py>(&self, py: Python<'py>, limit: usize) -> PyResult<Columns<'py>> {
-        let shared = self.shared()?;
+        let open = self.open(py)?;
+        let shared = open.shared();
         shared.check_process(py)?;
         let _outside = shared.callees.enter_outside(py);
         Ok(recording::columns(py, || shared.timer.take_recorded(limit)))
@@ -236,7 +263,8 @@ impl Timer {
 
     /// End the recording; returns the rest, as columns.
     fn _stop_recording<'py>(&self, py: Python<'py>) -> PyResult<Columns<'py>> {
-        let shared = self.shared()?;
+        let open = self.open(py)?;
+        let shared = open.shared();
         shared.check_process(py)?;
         let _outside = shared.callees.enter_outside(py);
         Ok(recording::columns(py, || shared.timer.stop_recording()))
@@ -245,7 +273,8 @@ impl Timer {
     /// Stop: accept no more, run what is due by now, and return the tasks still pending, in order [T11].
     ///
     /// `timeout_ms` bounds the wait for callbacks; what has not started by then counts as pending. Inside one of the
-    /// timer's own callbacks it waits for nothing. The list stays in `unfinished`; calling twice is fine.
+    /// timer's own callbacks, and in a signal handler or a destructor that interrupts a shutdown of the same thread,
+    /// it waits for nothing. The list stays in `unfinished`; calling twice is fine.
     #[pyo3(signature = (timeout_ms=None))]
     fn shutdown(&self, timeout_ms: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
         let _ = timeout_ms;
@@ -264,7 +293,8 @@ impl Timer {
         _exc: &Bound<'_, PyAny>,
         _traceback: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
-        if slf.get().shared()?.is_forked() && !exc_type.is_none() {
+        let Some(open) = slf.get().try_open(slf.py())? else { return Ok(()) };
+        if open.shared().is_forked() && !exc_type.is_none() {
             return Ok(()); // a child that leaves its parent's block by sys.exit gets its exit
         }
         slf.call_method0("shutdown").map(drop)
@@ -284,6 +314,7 @@ impl Timer {
 
     /// For what else cannot be cleared: a method of the timer itself, which it was given as `on_error`.
     fn __clear__(&self, py: Python<'_>) {
+        let Some(_call) = ForeignCall::try_enter(py) else { return };
         if let Some(made) = self.made.get() {
             made.shared.clear(py);
         }
@@ -329,10 +360,16 @@ impl Timer {
         self.made.get().ok_or_else(uninitialized)
     }
 
-    /// What each of its tasks keeps of it.
+    /// For a call that may run foreign code. Errors: it is not initialized; `TimerClosed` at the end of the interpreter.
     #[inline]
-    pub(super) fn share(&self) -> PyResult<&Py<Share>> {
-        Ok(&self.made()?.share)
+    pub(super) fn open(&self, py: Python<'_>) -> PyResult<Open<'_>> {
+        Ok(Open { made: self.made()?, _call: ForeignCall::enter(py)? })
+    }
+
+    /// As [`Timer::open`], for a call that has a harmless answer: `None` at the end of the interpreter.
+    pub(super) fn try_open(&self, py: Python<'_>) -> PyResult<Option<Open<'_>>> {
+        let made = self.made()?;
+        Ok(ForeignCall::try_enter(py).map(|call| Open { made, _call: call }))
     }
 
     /// What it shares with its tasks.
@@ -347,29 +384,42 @@ impl Timer {
         Some(list.get_slice(0, list.len()))
     }
 
-    /// Takes out what is left, keeps it, in order, and returns it.
+    /// Takes out what is left, in order, and keeps it behind what was taken out before. Returns a copy of all of it.
     pub(super) fn keep_unfinished<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        let list = PyList::empty(py);
+        let new = PyList::empty(py);
         for pending in self.shared()?.drain(py) {
             if TimerTask::is_internal(pending.task.bind(py)) {
                 continue;
             }
-            list.append(shared::listed(py, &pending.task, pending.tag)?)?;
+            new.append(shared::listed(py, &pending.task, pending.tag)?)?;
         }
-        let kept = list.get_slice(0, list.len()).unbind();
-        let old = self.unfinished.with(py, |unfinished| unfinished.replace(kept));
-        drop(old);
-        Ok(list)
+        let earlier = self.unfinished.with(py, |unfinished| {
+            let earlier = unfinished.as_ref().map(|list| list.clone_ref(py));
+            if earlier.is_none() {
+                *unfinished = Some(new.clone().unbind());
+            }
+            earlier
+        });
+        let Some(all) = earlier else { return Ok(new.get_slice(0, new.len())) };
+        let all = all.into_bound(py);
+        all.set_slice(all.len(), all.len(), &new)?;
+        Ok(all.get_slice(0, all.len()))
     }
 }
 
 impl Drop for Timer {
     fn drop(&mut self) {
-        if let Some(Made { shared, .. }) = self.made.get()
-            && !shared.is_forked()
-        {
-            border::attach(|py| shared.abandon(py));
+        let Some(made) = self.made.take() else { return };
+        if made.shared.is_forked() {
+            return;
         }
+        border::attach(|py| match ForeignCall::try_enter(py) {
+            Some(_call) => {
+                made.shared.abandon(py);
+                drop(made);
+            }
+            None => std::mem::forget(made), // its destructors are foreign code
+        });
     }
 }
 

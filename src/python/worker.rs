@@ -15,6 +15,7 @@ use pyo3::types::PyDict;
 use super::border::{Own, attach};
 use super::coroutines;
 use super::exit;
+use super::finalizing::ForeignCall;
 use super::gil::GilCell;
 use super::run::{self, Budget, Line, Turn};
 use super::shared::{Inside, Shared};
@@ -170,7 +171,7 @@ pub(super) fn undo(py: Python<'_>, shared: &Shared) {
     }
 }
 
-fn run_here(py: Python<'_>, shared: &Shared, queue: &mut Receiver<Released>) {
+fn run_here(py: Python<'_>, shared: &Arc<Shared>, queue: &mut Receiver<Released>) {
     let mut line = Line::default();
     let mut finished = 0;
     let mut turn = Turn::default();
@@ -304,6 +305,7 @@ impl Due {
 impl Due {
     fn __call__(slf: &Bound<'_, Self>) -> PyResult<()> {
         let (py, this) = (slf.py(), slf.get());
+        let Some(_call) = ForeignCall::try_enter(py) else { return Ok(()) };
         let shared = this.shared.share();
         shared.check_process(py)?;
         let line = this.take(py);
@@ -373,6 +375,7 @@ impl Drop for Due {
             return;
         }
         attach(|py| {
+            let Some(_call) = ForeignCall::try_enter(py) else { return };
             let mut lines = VecDeque::from([self.take(py)]);
             if self.has_backlog.with(py, |has_backlog| *has_backlog) {
                 lines.extend(self.shared.backlog.with(py, std::mem::take));

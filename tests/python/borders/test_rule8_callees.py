@@ -370,3 +370,101 @@ assert heard == [("whole", "added by the destructor")], heard
 again[0].timer.shutdown()
 """
     )
+
+
+COMES_BACK = """
+kept = []
+
+class Comes:
+    def __init__(self, make):
+        def on_error(task, error, self=self):
+            heard.append(str(error))
+
+        make(self, on_error)
+
+    def __del__(self):
+        kept.append(self)
+
+class Fails(DelayedOperation):
+    def try_complete(self):
+        raise ValueError("failed")
+
+def undriven(comes, on_error):
+    comes.timer = ManualTimer(on_error=on_error)
+
+def reaped(comes, on_error):
+    comes.timer = SystemTimer("x", on_error=on_error)
+
+def driven(comes, on_error):
+    comes.timer = SystemTimer("x", reaper=False, on_error=on_error)
+
+def watched(comes, on_error):
+    comes.timer = ManualTimer()
+    comes.purgatory = DelayedOperationPurgatory("p", comes.timer, on_error=on_error)
+
+def fail_once(comes):
+    if hasattr(comes, "purgatory"):
+        operation = Fails(1)
+        operation.try_complete = lambda: False
+        comes.purgatory.try_complete_else_watch(operation, ["key"])
+        del operation.try_complete
+        comes.purgatory.check_and_complete("key")
+        operation.cancel()
+        return
+    comes.timer.after(0, fail)
+    if isinstance(comes.timer, ManualTimer):
+        comes.timer.advance(0)
+    elif comes.timer.name == "x" and type(comes).make is driven:
+        comes.timer.advance_clock(1_000)
+"""
+
+
+@pytest.mark.parametrize("make", ["undriven", "reaped", "driven", "watched"])
+def test_on_error_is_called_again_after_a_destructor_has_brought_its_timer_back__rule8_T10(make):
+    """The collector has taken the weak references away, and has cleared nothing."""
+    run_script(
+        OWNER
+        + f"""
+from tickwheel import DelayedOperation, DelayedOperationPurgatory
+{COMES_BACK}
+Comes.make = {make}
+Comes({make})
+for count in (1, 2):
+    gc.collect()
+    wait_until(lambda: kept)
+    fail_once(kept[0])
+    wait_until(lambda: len(heard) == count, limit=5)
+assert heard == ["failed"] * 2, heard
+assert all(callback.__class__.__name__ != "Witness" for callback in gc.callbacks)
+gone = weakref.ref(kept.pop())
+kept[0].timer.shutdown() if kept else None
+wait_until(lambda: (gc.collect(), gone())[1] is None, limit=5, what="the object to go")
+"""
+    )
+
+
+@pytest.mark.parametrize("make", ["undriven", "driven", "watched"])
+def test_what_fails_in_the_middle_of_a_collection_calls_no_on_error_that_may_be_cleared__rule8_T10(make):
+    """A destructor uses the timer and does not bring it back. In the middle of a collection nothing tells whether
+    `on_error` is cleared next. A worker may report later: then either all of it is alive, or it is logged."""
+    out = run_script(
+        OWNER
+        + f"""
+import logging
+from tickwheel import DelayedOperation, DelayedOperationPurgatory
+logging.disable()
+{COMES_BACK}
+class Ends(Comes):
+    def __del__(self):
+        fail_once(self)
+        ends.append(1)
+
+Comes.make = {make}
+ends = []
+for _ in range(20):
+    Ends({make})
+    gc.collect()
+print(len(ends), len(heard) if {make} is not driven else 0)
+"""
+    )
+    assert out == "20 0\n"

@@ -13,6 +13,8 @@ sys.path.pop(0)
 """
 
 
-def run_script(code: str, *, timeout: float = 30) -> str:
-    """Runs `code`, which has to end by itself, well, and without a word on stderr; returns what it printed."""
-    return harness.run_script(PRELUDE + textwrap.dedent(code), timeout=timeout)
+def run_script(code: str, *, timeout: float = 30, first: str = "") -> str:
+    """Runs `code`, which has to end by itself, well, and without a word on stderr; returns what it printed.
+
+    `first` is run before tickwheel is imported."""
+    return harness.run_script(PRELUDE + textwrap.dedent(code), timeout=timeout, first=first)

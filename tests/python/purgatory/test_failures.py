@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from purgatory.operations import EMPTY, Op, counts
-from tickwheel import DelayedOperationPurgatory, SystemTimer
+from tickwheel import DelayedOperation, DelayedOperationPurgatory, SystemTimer
 from tickwheel.testing import ManualTimer
 from timer.watching import until
 
@@ -174,8 +174,81 @@ def test_without_any_it_is_logged__P8_T10(caplog: pytest.LogCaptureFixture) -> N
         operation = Fails(1, fails=("complete", "expire"))
         purgatory.try_complete_else_watch(operation, ["a"])
         until(lambda: len(logged(caplog)) == 2)
-    message = "timer 'failures': operation Fails failed"
-    assert logged(caplog) == [(message, "complete"), (message, "expire")]
+    where = "timer 'failures': purgatory 'failures': operation Fails"
+    assert logged(caplog) == [(f"{where}.on_complete failed", "complete"), (f"{where}.on_expiration failed", "expire")]
+
+
+def test_the_log_names_purgatory_method_and_operation__P8_T10(caplog: pytest.LogCaptureFixture) -> None:
+    purgatory = DelayedOperationPurgatory("orders", ManualTimer("clock"))
+    operation = Fails()
+    DelayedOperation.__init__(operation, 5, name="order 7")
+    purgatory.try_complete_else_watch(operation, ["a"])
+    operation.fails = ("try",)
+    purgatory.check_and_complete("a")
+    message = "timer 'clock': purgatory 'orders': operation Fails.try_complete of task 'order 7' failed"
+    assert logged(caplog) == [(message, "try")]
+
+
+def test_without_a_purgatory_the_timer_of_the_add_is_told__P8_T10(told: Told, caplog: pytest.LogCaptureFixture) -> None:
+    timer, logs = ManualTimer(on_error=lambda *error: told.append(error)), ManualTimer("logs")
+    expires, completes = (Fails(5, fails=("complete", "expire")) for _ in range(2))
+    for operation in (expires, completes):
+        timer.add(operation)
+    completes.force_complete()
+    timer.advance(5)
+    assert texts(told) == [(completes, "complete"), (expires, "complete"), (expires, "expire")]
+    logs.add(Fails(5, fails=("expire",)))
+    logs.advance(5)
+    assert logged(caplog) == [("timer 'logs': operation Fails.on_expiration failed", "expire")]
+
+
+def test_one_that_expires_inside_a_try_is_told_of_by_its_own_timer__P8_T10(told: Told) -> None:
+    timer = ManualTimer(on_error=lambda *error: told.append(error))
+    expires = Fails(5, fails=("expire",))
+    timer.add(expires)
+
+    class Advances(Op):
+        def try_complete(self) -> bool:
+            timer.advance(5)
+            return False
+
+    DelayedOperationPurgatory("other", ManualTimer()).try_complete_else_watch(Advances(), ["a"])
+    assert texts(told) == [(expires, "expire")]
+
+
+METHODS = ["try_complete", "on_complete", "on_expiration"]
+
+
+async def coroutine(operation: Any) -> bool:
+    raise AssertionError("never run")
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_coroutine_function_as_a_method_is_refused__T8_P8(method: str) -> None:
+    kind = type("Async", (Op,), {method: coroutine})
+    text = f"Async.{method} is a coroutine function, which an operation does not run: make it a plain one"
+    with pytest.raises(TypeError, match=text):
+        kind()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_method_that_returns_a_coroutine_is_told_of_and_the_coroutine_is_closed__T8_P8(
+    purgatory: DelayedOperationPurgatory, timer: ManualTimer, told: Told, method: str
+) -> None:
+    operation = Op(5)
+    purgatory.try_complete_else_watch(operation, ["a"])
+    setattr(operation, method, lambda: coroutine(operation))
+    purgatory.check_and_complete("a")
+    timer.advance(5)
+    assert [(found, type(error), str(error)) for found, error in told] == [
+        (
+            operation,
+            TypeError,
+            f"{method} returned a coroutine, which is not run: have it call loop.call_soon_threadsafe or "
+            "asyncio.run_coroutine_threadsafe",
+        )
+    ]
+    assert operation.is_expired
 
 
 def test_a_purgatory_of_its_own_timer_passes_on_error_to_it__P8(told: Told) -> None:
@@ -240,4 +313,4 @@ def test_what_nobody_waits_for_may_fail_too__P8_T10(caplog: pytest.LogCaptureFix
     """It never was in a purgatory, so there is no `on_error`."""
     operation = Fails(fails=("complete",))
     call: Callable[[], bool] = operation.force_complete
-    assert (call(), call(), logged(caplog)) == (True, False, [("operation Fails failed", "complete")])
+    assert (call(), call(), logged(caplog)) == (True, False, [("operation Fails.on_complete failed", "complete")])

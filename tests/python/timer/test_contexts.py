@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tickwheel import SystemTimer, Timer, TimerTask
+from tickwheel import DelayedOperation, DelayedOperationPurgatory, SystemTimer, Timer, TimerTask
 from tickwheel.testing import ManualTimer
 from timer.watching import refused
 
@@ -256,3 +256,61 @@ def test_a_context_that_is_in_use_is_an_error_of_its_task_alone__T10() -> None:
             assert [(found, type(error)) for found, error in told] == [(task, RuntimeError)]
 
     context.run(asyncio.run, main())
+
+
+class Expires(DelayedOperation):
+    """Keeps what its two last methods see."""
+
+    def __init__(self, delay_ms: float, seen: list[object]) -> None:
+        super().__init__(delay_ms)
+        self.seen = seen
+
+    def try_complete(self) -> bool:
+        return False
+
+    def on_complete(self) -> None:
+        look(self.seen)
+
+    def on_expiration(self) -> None:
+        look(self.seen)
+
+
+def watch(timer: Timer, operation: DelayedOperation) -> None:
+    DelayedOperationPurgatory("p", timer).try_complete_else_watch(operation, ["key"])
+
+
+OPERATION_ADDS: dict[str, Callable[[Timer, DelayedOperation], object]] = {
+    "on a timer": lambda timer, operation: timer.add(operation),
+    "watched": watch,
+    "on a timer, then watched": lambda timer, operation: (
+        copy_context().run(timer.add, operation),
+        watch(timer, operation),
+    ),
+}
+
+
+@pytest.mark.parametrize("how", OPERATION_ADDS)
+def test_an_operation_expires_in_the_context_of_its_add__T8(how: str) -> None:
+    async def main() -> None:
+        seen: list[object] = []
+        with SystemTimer("x", executor=asyncio.get_running_loop()) as timer:
+            request.set("first")
+            OPERATION_ADDS[how](timer, Expires(20, seen))
+            request.set("second")
+            await count(seen, 2)
+        assert seen == ["first", "first"]
+
+    copy_context().run(asyncio.run, main())
+
+
+def test_an_operation_expires_in_the_context_that_is_given__T8() -> None:
+    async def main() -> None:
+        seen: list[object] = []
+        given = copy_context()
+        given.run(request.set, "given")
+        with SystemTimer("x", executor=asyncio.get_running_loop()) as timer:
+            timer.add(Expires(20, seen), context=given)
+            await count(seen, 2)
+        assert seen == ["given", "given"]
+
+    copy_context().run(asyncio.run, main())

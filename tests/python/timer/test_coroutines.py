@@ -53,6 +53,40 @@ REFUSED: list[tuple[Callable[..., Awaitable[None]], str]] = [
 ]
 
 
+def returns_coroutine() -> Callable[..., Any]:
+    """A new function each time, of the same code."""
+
+    def function(*_: object) -> Awaitable[None]:
+        return fetch()
+
+    return function
+
+
+class Marked:
+    def poll(self, *_: object) -> Awaitable[None]:
+        return fetch()
+
+
+if mark := getattr(inspect, "markcoroutinefunction", None):  # new in Python 3.12
+    NAME = "returns_coroutine.<locals>.function"
+    mark(Marked.poll)
+    REFUSED += [
+        (mark(returns_coroutine()), NAME),
+        (functools.partial(mark(returns_coroutine()), 1), NAME),
+        (Marked().poll, "Marked.poll"),
+    ]
+
+
+def test_one_of_two_functions_of_the_same_code_may_be_marked_as_a_coroutine_function__T8() -> None:
+    timer = ManualTimer()
+    timer.after(5, returns_coroutine()).cancel()  # now its code is known
+    for function in (returns_coroutine(), functools.wraps(fetch)(returns_coroutine())):
+        assert timer.after(5, function).cancel()
+        if mark:
+            with pytest.raises(TypeError, match="is a coroutine function"):
+                timer.after(5, mark(function))
+
+
 @pytest.fixture(params=["own", "pool", "manual"])
 def timer(request: pytest.FixtureRequest) -> Iterator[Timer]:
     """Timers whose executor is no loop."""

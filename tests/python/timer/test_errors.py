@@ -264,7 +264,7 @@ def test_an_on_error_that_raises_what_it_got_is_logged_once__T10(log: Log) -> No
     assert [text.count("Traceback") for text in log.texts] == [1, 2]
 
 
-def test_a_log_that_fails_stops_nothing_and_both_are_told_to_sys_unraisablehook__T10(
+def test_a_log_that_fails_stops_nothing_and_all_are_told_to_sys_unraisablehook__T10(
     log: Log, unraisable: list[tuple[Any, BaseException | None]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken, error, ran = RuntimeError("no log"), ValueError(), list[int]()
@@ -277,8 +277,28 @@ def test_a_log_that_fails_stops_nothing_and_both_are_told_to_sys_unraisablehook_
     task = timer.after(5, fail, error)
     timer.after(5, ran.append, 1)
     assert (timer.advance(5), ran) == (2, [1])
-    assert unraisable == [(task, broken), (task, broken)]
+    assert unraisable == [(task, broken), (task, error)]
     assert broken.__context__ is error
+
+
+def test_an_on_error_and_a_log_that_fail_hide_nothing__T10(
+    log: Log, unraisable: list[tuple[Any, BaseException | None]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second, third = ValueError("first"), RuntimeError("second"), OSError("third")
+    monkeypatch.setattr(log, "emit", lambda _: fail(third))
+    timer = ManualTimer(on_error=lambda *_: fail(second))
+    task = timer.after(5, fail, first)
+    timer.advance(5)
+    assert unraisable == [(task, third), (task, second), (task, first)]
+
+
+def test_ctrl_c_in_on_error_brings_the_first_failure_along__T10_T15() -> None:
+    first = ValueError("first")
+    timer = ManualTimer(on_error=lambda *_: fail(KeyboardInterrupt()))
+    timer.after(5, fail, first)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        timer.advance(5)
+    assert caught.value.__context__ is first
 
 
 @pytest.mark.parametrize("what", ["on_error", "log"])
