@@ -141,7 +141,7 @@ impl<O: DelayedOperation> Host<Native<O>> for Rust {
         }
     }
 
-    fn begins(&self, _op: &Operation<O>) {}
+    fn begins(&self, _home: &Home, _op: &Operation<O>) {}
 
     fn take_waiters(&self, _op: &Operation<O>) {}
 

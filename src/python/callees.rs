@@ -125,31 +125,53 @@ impl Callees {
 #[derive(Default)]
 pub(super) struct OnError(GilCell<Option<Callee>>);
 
-struct Callee {
+/// Something that the user gave to be called.
+pub(super) struct Callee {
     object: Py<PyAny>,
     /// A weak reference to it. The collector takes it away before it clears the object, and a function that was cleared
     /// crashes when it is called: a destructor in the middle of a collection can bring that about.
     watch: Option<Py<PyWeakrefReference>>,
 }
 
+impl Callee {
+    fn new(object: &Bound<'_, PyAny>) -> Self {
+        // What takes no weak reference is an object of the user's own class: cleared, it raises.
+        let watch = PyWeakrefReference::new(object).ok().map(Bound::unbind);
+        Self { object: object.clone().unbind(), watch }
+    }
+
+    /// Runs no Python code.
+    pub(super) fn clone_ref(&self, py: Python<'_>) -> Self {
+        let watch = self.watch.as_ref().map(|watch| watch.clone_ref(py));
+        Self { object: self.object.clone_ref(py), watch }
+    }
+
+    /// What to call; `None` if the collector is about to clear it.
+    pub(super) fn whole(self, py: Python<'_>) -> Option<Bound<'_, PyAny>> {
+        let is_whole = self.watch.is_none_or(|watch| watch.bind(py).upgrade().is_some());
+        is_whole.then(|| self.object.into_bound(py))
+    }
+
+    pub(super) fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.object)
+    }
+}
+
 impl OnError {
     pub(super) fn new(on_error: Option<&Bound<'_, PyAny>>) -> Self {
-        Self(GilCell::new(on_error.map(|on_error| Callee {
-            object: on_error.clone().unbind(),
-            // What takes no weak reference is an object of the user's own class: cleared, it raises.
-            watch: PyWeakrefReference::new(on_error).ok().map(Bound::unbind),
-        })))
+        Self(GilCell::new(on_error.map(Callee::new)))
+    }
+
+    /// Runs no Python code.
+    pub(super) fn callee(&self, py: Python<'_>) -> Option<Callee> {
+        self.0.with(py, |callee| Some(callee.as_ref()?.clone_ref(py)))
     }
 
     /// What to call; `None` also if the collector is about to clear it. What is hidden from the collector now is not cleared,
     /// although its weak references may be gone: a destructor may have brought the timer back.
-    pub(super) fn get<'py>(&self, py: Python<'py>, is_hidden: bool) -> Option<Bound<'py, PyAny>> {
-        let (object, watch) = self.0.with(py, |callee| {
-            let Callee { object, watch } = callee.as_ref()?;
-            Some((object.clone_ref(py), watch.as_ref().map(|watch| watch.clone_ref(py))))
-        })?;
-        let is_whole = is_hidden || watch.is_none_or(|watch| watch.bind(py).upgrade().is_some());
-        is_whole.then(|| object.into_bound(py))
+    fn get<'py>(&self, py: Python<'py>, is_hidden: bool) -> Option<Bound<'py, PyAny>> {
+        let callee = self.callee(py)?;
+        if is_hidden { Some(callee.object.into_bound(py)) } else { callee.whole(py) }
     }
 
     /// May run destructors.
@@ -159,7 +181,7 @@ impl OnError {
     }
 
     pub(super) fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
-        self.0.visit(visit, |callee| visit.call(callee.as_ref().map(|callee| &callee.object)))
+        self.0.visit(visit, |callee| callee.as_ref().map_or(Ok(()), |callee| callee.visit(visit)))
     }
 }
 

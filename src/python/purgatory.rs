@@ -1,6 +1,7 @@
 //! `DelayedOperationPurgatory`: where operations wait for an event on a key, or for their deadline.
 
 use std::collections::HashSet;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
@@ -19,7 +20,7 @@ use super::keys::{Key, Keys};
 use super::operation::DelayedOperation;
 use super::settings;
 use super::shared::not_picklable;
-use super::side::{Core, Home, Side};
+use super::side::{self, Core, Home, Side};
 use super::system::SystemTimer;
 use super::timer::Timer;
 use crate::purgatory::{Cause, Few, Refused, Watched};
@@ -99,6 +100,7 @@ impl DelayedOperationPurgatory {
             on_error: OnError::new(on_error),
             has_on_error: on_error.is_some(),
             keys: Arc::new(Keys::default()),
+            put_off: AtomicU64::new(0),
         };
         let core = Own::new(Arc::new(Core::new(home)));
         // Another thread may have been faster.
@@ -287,29 +289,28 @@ impl DelayedOperationPurgatory {
         Err(not_picklable("DelayedOperationPurgatory"))
     }
 
-    /// While an operation ends it may report to `on_error`, its own or the timer's; while a deadline is set, to its own (border
-    /// rule 8). Operations that wait for a deadline are alive because they do, as pending tasks are.
+    /// What only callers of the purgatory can use, its operations and its keys too (border rule 8).
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         if let Some(Made { core, timer, .. }) = self.made.get()
-            && Core::is_quiet(core.arc())
+            && side::is_quiet(core.arc())
         {
+            let home = &core.home;
             visit.call(timer)?;
-            if core.delayed() == 0 {
-                core.home.on_error.visit(&visit)?;
+            home.on_error.visit(&visit)?;
+            // What waits for a reaper is alive in any case: no need to go along the lists.
+            let is_alive = home.shared.hides_pending() && core.all_have_deadlines();
+            if !is_alive && !home.shared.is_forked() {
+                core.try_see(|operation| visit.call(operation))?;
+                home.keys.visit(&visit)?;
             }
         }
         self.unfinished.visit(&visit, |list| visit.call(list))
     }
 
-    /// For what else cannot be cleared: a method of the purgatory itself, which it was given as `on_error`. What it has not
-    /// shown it keeps.
+    /// For what else cannot be cleared: a tuple that is a key, a method of the purgatory itself as `on_error`. As when it is
+    /// dropped: no thread can check a key any more.
     fn __clear__(&self, py: Python<'_>) {
-        if let Some(Made { core, .. }) = self.made.get()
-            && core.delayed() == 0
-            && Core::is_quiet(core.arc())
-        {
-            core.home.on_error.let_go(py);
-        }
+        self.leave(py);
         let unfinished = self.unfinished.with(py, Option::take);
         drop(unfinished);
     }
@@ -381,6 +382,17 @@ impl DelayedOperationPurgatory {
         })
     }
 
+    /// No thread can check a key any more.
+    fn leave(&self, py: Python<'_>) {
+        if let Some(Made { core, .. }) = self.made.get()
+            && !core.home.shared.is_forked()
+        {
+            core.abandon(&Side::new(py));
+            // What still waits for its deadline has its own reference.
+            core.home.on_error.let_go(py);
+        }
+    }
+
     /// A copy of what shutdown found waiting; `None` before it.
     fn unfinished_list<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyList>> {
         let list = self.unfinished.with(py, |list| list.as_ref().map(|list| list.clone_ref(py)))?.into_bound(py);
@@ -432,10 +444,8 @@ impl Home {
 /// No thread can check a key any more. Operations with a deadline still wait for that; without one, nothing can come.
 impl Drop for DelayedOperationPurgatory {
     fn drop(&mut self) {
-        if let Some(Made { core, .. }) = self.made.get()
-            && !core.home.shared.is_forked()
-        {
-            attach(|py| core.abandon(&Side::new(py)));
+        if self.made.get().is_some_and(|made| !made.core.home.shared.is_forked()) {
+            attach(|py| self.leave(py));
         }
     }
 }

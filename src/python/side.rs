@@ -7,17 +7,19 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::hash::BuildHasherDefault;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use pyo3::exceptions::PyRuntimeError;
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::intern;
 use pyo3::prelude::*;
 
 use super::border::{self, OfProcess, Own};
-use super::callees::OnError;
+use super::callees::{Callee, OnError};
 use super::errors;
 use super::fork::fork_epoch;
 use super::keys::{Key, KeyHasher, Keys};
-use super::operation::DelayedOperation;
+use super::operation::{DelayedOperation, Told};
 use super::report::{self, Failure};
 use super::run;
 use super::share::Share;
@@ -44,6 +46,13 @@ pub(super) struct Home {
     /// Whether it was given an `on_error`; by default the timer's is used.
     pub(super) has_on_error: bool,
     pub(super) keys: Arc<Keys>,
+    /// How many checks of its operations were put off and have not been dropped: each refers to the purgatory.
+    pub(super) put_off: AtomicU64,
+}
+
+/// Whether only the purgatory's object, what waits in it and checks that were put off hold it.
+pub(super) fn is_quiet(core: &Arc<Core>) -> bool {
+    Core::is_quiet(core, core.home.put_off.load(Ordering::Relaxed))
 }
 
 impl Kind for PyOperations {
@@ -55,7 +64,7 @@ impl Kind for PyOperations {
     /// Where it is on the timer the task itself knows.
     type Deadline = ();
     type Remains = Remains;
-    type Waiters = Vec<Py<PyAny>>;
+    type Waiters = Option<Box<Told>>;
     type Home = Home;
 
     fn life(op: &Py<DelayedOperation>) -> &Life<Self> {
@@ -111,10 +120,11 @@ impl<'py> Side<'py> {
     }
 
     /// Calls what waits for an operation.
-    fn tell_waiters(&self, home: Option<&Home>, op: &Py<DelayedOperation>, waiters: Vec<Py<PyAny>>, how: Option<bool>) {
-        for waiter in waiters {
+    fn tell_waiters(&self, home: Option<&Home>, op: &Py<DelayedOperation>, told: Option<Box<Told>>, how: Option<bool>) {
+        let Some(told) = told else { return };
+        for waiter in &told.waiters {
             if let Err(error) = waiter.call1(self.py, (how,)) {
-                self.tell(home, op, error);
+                self.tell(home, told.on_error.as_ref().map(|on_error| on_error.clone_ref(self.py)), op, error);
             }
         }
     }
@@ -138,8 +148,9 @@ impl<'py> Side<'py> {
         }
     }
 
-    /// Tells of an error that the caller does not see (P8).
-    fn tell(&self, home: Option<&Home>, op: &Py<DelayedOperation>, error: PyErr) {
+    /// Tells of an error that the caller does not see (P8). `on_error`: the operation's own reference to that of its
+    /// purgatory, which has let go of it if its object is gone.
+    fn tell(&self, home: Option<&Home>, on_error: Option<Callee>, op: &Py<DelayedOperation>, error: PyErr) {
         if self.epoch != fork_epoch() {
             return; // a method forked, and this is the child: `over` says so
         }
@@ -151,7 +162,8 @@ impl<'py> Side<'py> {
         let failure = match home {
             Some(home) => {
                 let of_timer = Failure::of(&home.shared, task, error);
-                let of_home = home.has_on_error.then(|| home.on_error.get(self.py, false));
+                let of_home = home.on_error.callee(self.py).or(on_error);
+                let of_home = home.has_on_error.then(|| of_home.and_then(|callee| callee.whole(self.py)));
                 Failure { on_error: of_home.unwrap_or_else(|| home.shared.on_error(self.py)), ..of_timer }
             }
             None => Failure { timer: None, event_loop: None, on_error: None, task, callback: None, error },
@@ -246,24 +258,21 @@ impl Host<PyOperations> for Side<'_> {
         taken.ok().flatten().map_or(Disarmed::WasNot, Disarmed::WasOn)
     }
 
-    fn begins(&self, op: &Py<DelayedOperation>) {
-        if let Some(waiter) = self.waiter.take() {
-            op.get().add_waiter(self.py, waiter);
-        }
+    fn begins(&self, home: &Home, op: &Py<DelayedOperation>) {
+        op.get().begins(self.py, self.waiter.take(), home.on_error.callee(self.py));
     }
 
-    fn take_waiters(&self, op: &Py<DelayedOperation>) -> Vec<Py<PyAny>> {
-        op.get().take_waiters(self.py)
+    fn take_waiters(&self, op: &Py<DelayedOperation>) -> Option<Box<Told>> {
+        op.get().take_told(self.py)
     }
 
-    fn tell_taken_out(&self, home: &Home, op: &Py<DelayedOperation>, waiters: Vec<Py<PyAny>>) {
-        self.tell_waiters(Some(home), op, waiters, None);
+    fn tell_taken_out(&self, home: &Home, op: &Py<DelayedOperation>, told: Option<Box<Told>>) {
+        self.tell_waiters(Some(home), op, told, None);
     }
 
     fn check_later(&self, purgatory: &Arc<Core>, op: &Py<DelayedOperation>, tries: u32) -> PyResult<()> {
         let put_off = PutOff::new(op.clone_ref(self.py), tries);
-        let check = CheckAgain { purgatory: Own::new(Arc::clone(purgatory)), put_off };
-        let check = Bound::new(self.py, check)?.into_any();
+        let check = Bound::new(self.py, CheckAgain::new(purgatory, put_off))?.into_any();
         let delay = purgatory::put_off_for(tries);
         let task = TimerTask::internal(self.py, &check)?;
         let when = When::AfterUs(delay.as_micros() as u64);
@@ -283,7 +292,7 @@ impl Host<PyOperations> for Side<'_> {
         let object = op.bind(self.py);
         let call = |name| {
             if let Err(error) = object.call_method0(name) {
-                self.tell(home, op, error);
+                self.tell(home, op.get().on_error(self.py), op, error);
             }
         };
         call(intern!(self.py, "on_complete"));
@@ -318,7 +327,7 @@ impl Host<PyOperations> for Side<'_> {
     }
 
     fn report(&self, home: &Home, op: &Py<DelayedOperation>, error: PyErr) {
-        self.tell(Some(home), op, error);
+        self.tell(Some(home), op.get().on_error(self.py), op, error);
     }
 
     fn now_us(&self, home: &Home) -> u64 {
@@ -333,12 +342,30 @@ struct CheckAgain {
     put_off: PutOff<PyOperations>,
 }
 
+impl CheckAgain {
+    fn new(purgatory: &Arc<Core>, put_off: PutOff<PyOperations>) -> Self {
+        purgatory.home.put_off.fetch_add(1, Ordering::Relaxed);
+        Self { purgatory: Own::new(Arc::clone(purgatory)), put_off }
+    }
+}
+
+impl Drop for CheckAgain {
+    fn drop(&mut self) {
+        self.purgatory.home.put_off.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 #[pymethods]
 impl CheckAgain {
     fn __call__(&self, py: Python<'_>) -> PyResult<()> {
         let side = Side::of_timer(py, run::propagates());
-        self.purgatory.arc().check_again(&side, &self.put_off);
+        // A share of its own: while it checks, the purgatory is in use.
+        self.purgatory.share().check_again(&side, &self.put_off);
         side.over(())
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.put_off.op)
     }
 
     /// What a list of pending tasks shows.

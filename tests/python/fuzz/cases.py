@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fuzz import making
-from fuzz.acting import act, move, shut_purgatory, shut_timer, took_out
+from fuzz.acting import act, move, shut_timer, took_out
 from fuzz.ledger import Ledger
 from fuzz.objects import Node
 from tickwheel import SystemTimer, TaskBatch, TickwheelError, Timer
@@ -130,8 +130,6 @@ def wait_until_gone(ledger: Ledger, threads: int) -> None:
 
 def end_what_is_far(ledger: Ledger) -> None:
     """A timer that something drives lives until it is empty, held or not: an hour is too long for a test."""
-    for purgatory in list(ledger.purgatories):
-        shut_purgatory(ledger, purgatory, None)
     for ref, number, indices in ledger.far:
         if (scheduled := ref()) is None:
             continue

@@ -9,8 +9,6 @@ import weakref
 from dataclasses import dataclass
 from typing import Any
 
-from tickwheel import DelayedOperationPurgatory
-
 
 class Planned(Exception):
     """What a callback raises on purpose. Each is to be reported once."""
@@ -40,7 +38,6 @@ class Ledger:
         self.returned: dict[str, int] = {}  # by timer: how many tasks its shutdown returned
         self.alive: list[weakref.ref[Any]] = []
         self.far: list[tuple[weakref.ref[Any], int, list[int]]] = []  # due in an hour; of a batch these of its indices
-        self.purgatories: weakref.WeakSet[DelayedOperationPurgatory] = weakref.WeakSet()
         self._is_traced = is_traced
         self._budget = 300  # actions, or a task that adds itself again would never end
         self._numbers = itertools.count(1)

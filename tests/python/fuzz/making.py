@@ -122,7 +122,6 @@ def purgatory(ledger: Ledger, rng: random.Random, on: Timer | None, holder: Node
     if rng.random() < 0.5:
         holder.refs.append(made)
     ledger.watch(made)
-    ledger.purgatories.add(made)
     if on is None:
         ledger.watch(made.timer)
     return made
