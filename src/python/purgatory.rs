@@ -9,7 +9,7 @@ use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyDict, PyList, PyString, PyTuple};
 
-use super::args;
+use super::args::{self, Given};
 use super::border::{Own, attach};
 use super::callees::OnError;
 use super::coroutine_functions;
@@ -63,16 +63,17 @@ impl DelayedOperationPurgatory {
         Self { made: OnceLock::new(), unfinished: GilCell::default() }
     }
 
-    #[pyo3(signature = (name, timer=None, timer_enabled=true, *, on_error=None))]
+    #[pyo3(signature = (name, timer=None, timer_enabled=Given::LEFT_OUT, *, on_error=None))]
     fn __init__<'py>(
         &self,
         name: &Bound<'py, PyAny>,
         timer: Option<&Bound<'py, PyAny>>,
-        timer_enabled: bool,
+        timer_enabled: Given<'py>,
         on_error: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<()> {
         let py = name.py();
         self.check_new()?;
+        let timer_enabled = timer_enabled.flag("timer_enabled", true, "with False no deadline is set")?;
         let text = settings::text(name, "name", "it names the purgatory in errors, and its timer")?;
         if let Some(on_error) = on_error {
             coroutine_functions::check_on_error(on_error)?;
