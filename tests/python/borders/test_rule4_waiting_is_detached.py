@@ -58,27 +58,32 @@ assert timer.shutdown() == []
 
 # Base 4: 1 1 1 1 3, so that a jump to 1364 takes every entry down from level 6 through five cascades.
 CASCADE = """
+import hashlib
+
 gc.disable()
 sys.setswitchinterval(0.0005)
 {setup}
 batch = timer.add_many(ms(600_000, 1367), nop)
 {arrive}
-seen = set()
+ticker = Ticker()
 
-def look():
-    while not ended.is_set():
-        seen.add(sum(timer.stats()["cascaded"]))
+def burn():
+    hashlib.pbkdf2_hmac("sha256", b"", b"", 20_000)
 
-ended = threading.Event()
-looker = threading.Thread(target=look)
+def rate(call, at_least_s=0):
+    ticks, start = ticker.ticks, time.perf_counter()
+    while True:
+        call()
+        seconds = time.perf_counter() - start
+        if seconds >= at_least_s:
+            return (ticker.ticks - ticks) / seconds, seconds
+
 before = sum(timer.stats()["cascaded"])
-looker.start()
-{call}
-after = sum(timer.stats()["cascaded"])
-ended.set()
-looker.join()
-amid = [cascaded for cascaded in seen if before < cascaded < after]
-assert after - before > 1_000_000 and len(amid) >= 3, (before, after, sorted(seen))
+cascading, seconds = rate(lambda: {call})
+cascaded = sum(timer.stats()["cascaded"]) - before
+burning, _ = rate(burn, seconds)  # native work as long that has let the GIL go for certain, on the same machine
+assert cascaded > 1_000_000 and seconds > 0.02, (seconds, cascaded)
+assert cascading > 0.3 * burning, (cascading, burning, seconds)
 os._exit(0)
 """
 
