@@ -41,7 +41,9 @@ class TimerFull(TickwheelError, RuntimeError):
     """The add would pass `max_pending`; nothing was added."""
 
 class TimerRejected(TickwheelError, RuntimeError):
-    """The executor refused a task that was due: it did not run and may be added again."""
+    """The executor refused a task, or timers of a batch, those with these `indices`: they did not run."""
+
+    indices: Sequence[int] = ()
 
 class OperationCancelled(TickwheelError, RuntimeError):
     """The operation was taken out of its purgatory before it was complete; who waits for it gets this."""
@@ -204,7 +206,10 @@ class Timer:
         """
 
     def cancel_many(self, tasks: Iterable[TimerTask]) -> int:
-        """Cancel these tasks; returns how many will certainly not run."""
+        """Cancel these tasks; returns how many will certainly not run.
+
+        A `DelayedOperation` that waits in a purgatory loses its deadline only, and goes on waiting for its events.
+        """
 
     def pending(self, *, before_ms: float | None = None, limit: int | None = None) -> list[tuple[float, Any]]:
         """What is to come, in order, as `(due_ms, task)`, `due_ms` on the timer's clock; of a batch `(batch, index)`.
@@ -307,7 +312,7 @@ class ManualTimer(Timer):
     def advance(self, ms: float) -> int:
         """Move the clock by `ms`, running what comes due on the way; returns how many tasks ran.
 
-        Errors: `ValueError` for a negative time, `RuntimeError` for an advance inside an advance.
+        Errors: `ValueError` for a negative time, `RuntimeError` for an advance while another one goes on.
         """
 
     def advance_to(self, now_ms: float) -> int:

@@ -9,26 +9,38 @@ from tickwheel._native import DelayedOperation, DelayedOperationPurgatory, Opera
 __all__: list[str] = []
 
 
+class _Waiter:
+    """Tells a future of a loop how a wait ends.
+
+    An object with methods and no closure: a collection that finds the whole wait to be garbage may clear this before
+    the operation tells of its end. A function that was cleared crashes the interpreter; here an attribute is missing.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, ended: "asyncio.Future[bool]", taken_out: str) -> None:
+        self.loop, self.ended, self.taken_out = loop, ended, taken_out
+
+    def __call__(self, in_time: bool | None) -> None:
+        # The loop is closed, or the collector has cleared this: nothing waits any more.
+        with contextlib.suppress(RuntimeError, AttributeError):
+            self.loop.call_soon_threadsafe(self.settle, in_time)
+
+    def settle(self, in_time: bool | None) -> None:
+        with contextlib.suppress(AttributeError):  # as above
+            if self.ended.done():
+                return
+            if in_time is None:
+                self.ended.set_exception(OperationCancelled(self.taken_out))
+                self.ended.exception()  # looked at: a future that nothing awaits any more is no error
+            else:
+                self.ended.set_result(in_time)
+
+
 async def wait(purgatory: DelayedOperationPurgatory, operation: DelayedOperation, keys: Iterable[Hashable]) -> bool:
     """Watch `operation` and wait for it; whether it completed in time."""
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[bool] = loop.create_future()
-
-    def settle(in_time: bool | None) -> None:
-        if ended.done():
-            return
-        if in_time is None:
-            text = f"{type(operation).__name__} was taken out of purgatory '{purgatory.name}' before it was complete"
-            ended.set_exception(OperationCancelled(text))
-            ended.exception()  # looked at: a future that nothing awaits any more is no error
-        else:
-            ended.set_result(in_time)
-
-    def tell(in_time: bool | None) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed, and nothing waits any more
-            loop.call_soon_threadsafe(settle, in_time)
-
-    number = purgatory._watch(operation, keys, tell)
+    taken_out = f"{type(operation).__name__} was taken out of purgatory '{purgatory.name}' before it was complete"
+    number = purgatory._watch(operation, keys, _Waiter(loop, ended, taken_out))
     try:
         return await ended
     except OperationCancelled:

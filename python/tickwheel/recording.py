@@ -22,6 +22,7 @@ many events were lost (`tickwheel.ended`).
 import atexit
 import json
 import os
+import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -101,8 +102,18 @@ class Recording:
     """
 
     def __init__(self, timer: Timer, path: str | os.PathLike[str], *, keep: int = 1_000_000) -> None:
-        if keep < 1:
-            raise ValueError(f"keep must be at least 1, got {keep}: leave it out for a million events, 40 MB")
+        if not isinstance(timer, Timer):
+            given = type(timer).__name__
+            raise TypeError(f"timer must be a SystemTimer or a ManualTimer, got {given}: pass the timer itself")
+        if not isinstance(path, str | os.PathLike):
+            given = type(path).__name__
+            raise TypeError(f"path must be text or a path, got {given}: name the file that is to be written")
+        if isinstance(keep, bool) or not isinstance(keep, int):
+            raise TypeError(f"keep must be an int, got {keep!r}: leave it out for a million events, 40 MB")
+        if not 1 <= keep <= sys.maxsize:
+            raise ValueError(
+                f"keep must be from 1 to {sys.maxsize}, got {keep}: leave it out for a million events, 40 MB"
+            )
         self.lost = 0
         self._timer = timer
         self._error: Exception | None = None

@@ -83,8 +83,9 @@ pub(crate) trait Host<K: Kind> {
     /// Takes the operation off whatever timer it is on; `None` if it is on none. Called as `arm` is.
     fn disarm(&self, op: &K::Op, home: Option<&K::Home>, deadline: Option<&K::Deadline>) -> Option<K::Remains>;
 
-    /// The operation begins to wait. Called with its watch locked: what is to be told of the end may be noted down.
-    fn begins(&self, op: &K::Op);
+    /// The operation begins to wait in a purgatory with this home. Called with its watch locked: what is to be told of the
+    /// end may be noted down.
+    fn begins(&self, home: &K::Home, op: &K::Op);
 
     /// What was noted down is told by the caller, for the operation was taken out. Called with its watch locked.
     fn take_waiters(&self, op: &K::Op) -> K::Waiters;

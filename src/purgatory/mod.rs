@@ -133,11 +133,25 @@ impl<K: Kind> Purgatory<K> {
         }
     }
 
-    /// Whether no operation is ending. For the garbage collector, so it takes no lock; it changes only with the GIL held.
+    /// Whether it is held only by its owner and by what waits in it: no operation is ending, and no thread is
+    /// about to read the lists. For the garbage collector, so it takes no lock; it changes only with the GIL held.
     #[cfg(feature = "python")]
     pub(crate) fn is_quiet(this: &std::sync::Arc<Self>) -> bool {
         let holders = 1 + this.counters.waiting();
         std::sync::Arc::strong_count(this) as u64 == holders
+    }
+
+    /// Whether each operation that waits is on a timer too. As [`Self::is_quiet`].
+    #[cfg(feature = "python")]
+    pub(crate) fn all_have_deadlines(&self) -> bool {
+        self.delayed() as u64 == self.counters.waiting()
+    }
+
+    /// Calls `see` with every reference to an operation that the lists hold, for the garbage collector: not at all where a
+    /// lock of theirs is taken.
+    #[cfg(feature = "python")]
+    pub(crate) fn try_see<E>(&self, see: impl FnMut(&K::Op) -> Result<(), E>) -> Result<(), E> {
+        self.watchers.try_see(see)
     }
 
     /// Operations on the timer.

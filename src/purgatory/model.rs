@@ -206,7 +206,7 @@ impl Host<Model> for Side {
         found.map(|index| drop(armed.swap_remove(index)))
     }
 
-    fn begins(&self, _op: &Op) {}
+    fn begins(&self, _home: &Home, _op: &Op) {}
 
     fn take_waiters(&self, _op: &Op) {}
 

@@ -144,7 +144,7 @@ impl<O: DelayedOperation> Host<Native<O>> for Rust {
         home?.timer.cancel(*deadline?).then_some(())
     }
 
-    fn begins(&self, _op: &Operation<O>) {}
+    fn begins(&self, _home: &Home, _op: &Operation<O>) {}
 
     fn take_waiters(&self, _op: &Operation<O>) {}
 

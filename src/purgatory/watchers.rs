@@ -196,6 +196,19 @@ impl<K: Kind> Watchers<K> {
         all
     }
 
+    /// Calls `see` with the operation of each place, without waiting for a lock.
+    #[cfg(feature = "python")]
+    pub(crate) fn try_see<E>(&self, mut see: impl FnMut(&K::Op) -> Result<(), E>) -> Result<(), E> {
+        let shards: Option<Vec<_>> = self.shards.iter().map(Mutex::try_lock).collect();
+        for list in shards.iter().flatten().flat_map(|shard| &shard.lists) {
+            match &list.waiting {
+                Waiting::One(_, op) => see(op)?,
+                Waiting::Many(waiting) => waiting.values().try_for_each(&mut see)?,
+            }
+        }
+        Ok(())
+    }
+
     /// Keys with a list, and places on all lists.
     pub(crate) fn count<H: Host<K>>(&self, host: &H) -> (usize, usize) {
         let count = |shard: &Mutex<Shard<K>>| {

@@ -91,7 +91,7 @@ impl<K: Kind> Purgatory<K> {
         let deadline = host.deadline(op);
         watch.set_deadline(deadline);
         life.reopen();
-        host.begins(op);
+        host.begins(&self.home, op);
         Ok(Some(watch.number))
     }
 

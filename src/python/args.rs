@@ -1,13 +1,63 @@
 //! What comes in from Python, checked (T13): times, sizes, arrays of int64.
 
+use std::convert::Infallible;
+
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyBufferError, PyException, PyIndexError, PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyByteArray, PyBytes, PyFloat, PyInt, PyMemoryView, PySequence, PyString};
+use pyo3::types::{
+    PyBool, PyBoolMethods, PyByteArray, PyBytes, PyFloat, PyInt, PyIterator, PyMemoryView, PySequence, PyString,
+};
 
 use super::{arrow, arrow_stream};
 use crate::clock::LIMIT_MS;
+
+/// A setting that may be left out. `None` is a value like any other here, and not what leaves it out.
+pub(super) struct Given<'py>(Option<Bound<'py, PyAny>>);
+
+impl<'py> Given<'py> {
+    pub(super) const LEFT_OUT: Self = Self(None);
+
+    pub(super) fn get(&self) -> Option<&Bound<'py, PyAny>> {
+        self.0.as_ref()
+    }
+
+    /// `True` or `False`, or `otherwise` if it was left out; `what` is its name, `hint` says what to do.
+    pub(super) fn flag(self, what: &str, otherwise: bool, hint: &str) -> PyResult<bool> {
+        let Some(value) = self.0 else { return Ok(otherwise) };
+        let flag = value.cast::<PyBool>().map(PyBoolMethods::is_true);
+        flag.map_err(|_| refused(&value, &format!("{what} must be True or False"), hint))
+    }
+}
+
+impl<'a, 'py> FromPyObject<'a, 'py> for Given<'py> {
+    type Error = Infallible;
+
+    fn extract(value: Borrowed<'a, 'py, PyAny>) -> Result<Self, Infallible> {
+        Ok(Self(Some(value.to_owned())))
+    }
+}
+
+/// Goes through a collection; `what` is the argument's name, `of` what should be in it.
+pub(super) fn items<'py>(
+    value: &Bound<'py, PyAny>,
+    what: &str,
+    of: &str,
+    hint: &str,
+) -> PyResult<Bound<'py, PyIterator>> {
+    let class = value.get_type();
+    let is_collection = class.hasattr(intern!(value.py(), "__iter__"))? || class.hasattr("__getitem__")?;
+    if is_collection {
+        value.try_iter()
+    } else {
+        Err(refused(value, &format!("{what} must be a collection of {of}"), hint))
+    }
+}
+
+fn refused(value: &Bound<'_, PyAny>, must: &str, hint: &str) -> PyErr {
+    shown(value).map_or_else(|error| error, |given| PyTypeError::new_err(format!("{must}, got {given}: {hint}")))
+}
 
 /// A finite number of milliseconds below 2^52. Ints below 2^52 are exact in a float.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -222,8 +272,10 @@ fn whole<'py>(value: &Bound<'py, PyAny>, what: &str, allowed: &str, hint: &str) 
         if let Ok(int) = value.cast::<PyInt>() {
             return Ok(int.clone());
         }
-        if value.hasattr("__index__")? {
-            return Ok(value.call_method0("__index__")?.cast_into::<PyInt>()?);
+        // Of its class, as Python itself asks: a class has the method of its instances, and a mock has any attribute.
+        if value.get_type().hasattr(intern!(value.py(), "__index__"))? {
+            let index = value.py().import("operator")?.getattr("index")?;
+            return Ok(index.call1((value,))?.cast_into::<PyInt>()?);
         }
     }
     Err(PyTypeError::new_err(format!("{what} must be {allowed}, got {}: {hint}", shown(value)?)))
@@ -244,7 +296,7 @@ pub(super) fn shown(value: &Bound<'_, PyAny>) -> PyResult<String> {
 }
 
 /// What a text cannot be made of is named otherwise; Ctrl-C and an exit are passed on.
-fn text_or(text: PyResult<Bound<'_, PyString>>, otherwise: &str, py: Python<'_>) -> PyResult<String> {
+pub(super) fn text_or(text: PyResult<Bound<'_, PyString>>, otherwise: &str, py: Python<'_>) -> PyResult<String> {
     match text {
         Ok(text) => Ok(text.to_string()),
         Err(error) if error.is_instance_of::<PyException>(py) => Ok(otherwise.to_owned()),

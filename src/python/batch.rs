@@ -66,7 +66,9 @@ impl TaskBatch {
         let count = self.count(py);
         let numbers = match args::int64s_if_array(indices, "indices")? {
             Ok(numbers) => numbers.iter().map(|number| args::index_of(*number, count)).collect::<PyResult<Vec<_>>>()?,
-            Err(_) => indices.try_iter()?.map(|index| args::index(&index?, count)).collect::<PyResult<Vec<_>>>()?,
+            Err(_) => args::items(indices, "indices", "ints", "for one timer pass [index]")?
+                .map(|index| args::index(&index?, count))
+                .collect::<PyResult<Vec<_>>>()?,
         };
         self.cancel_these(py, &numbers)
     }

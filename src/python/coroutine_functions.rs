@@ -17,7 +17,7 @@ use pyo3::types::{PyCFunction, PyFunction, PyString, PyType};
 use super::args;
 use super::gil::GilCell;
 use super::report;
-use super::shared::Shared;
+use super::shared::{Driver, Shared};
 
 /// The flag of a code object that is an `async def` (the `inspect` module's `CO_COROUTINE`).
 const CO_COROUTINE: u32 = 0x80;
@@ -78,10 +78,14 @@ fn holds(entry: &GilCell<Option<Py<PyAny>>>, code: *mut ffi::PyObject, py: Pytho
 }
 
 pub(super) fn refuse(shared: &Shared, what: &str) -> PyErr {
+    let way = match shared.driver {
+        Driver::Manual => format!("timer '{}' runs callbacks itself: ", shared.name), // it has no executor
+        _ => format!("make timer '{}' with executor=loop, or ", shared.name),
+    };
+    let stop = if shared.driver == Driver::Manual { ", and" } else { ":" };
     PyTypeError::new_err(format!(
-        "{what} is a coroutine function, which only an asyncio loop can run: make timer '{}' with executor=loop, or pass a \
-         function that calls asyncio.run_coroutine_threadsafe",
-        shared.name
+        "{what} is a coroutine function, which only an asyncio loop can run{stop} {way}pass a function that calls \
+         asyncio.run_coroutine_threadsafe"
     ))
 }
 
@@ -108,9 +112,14 @@ pub(super) fn is_coroutine_function(callback: &Bound<'_, PyAny>) -> PyResult<boo
             // SAFETY: it is a function, and alive.
             return Ok(unsafe { is_async(py, function) });
         }
-    } else if class.is(PARTIAL.import(py, "functools", "partial")?) {
         let function = in_partials(callback)?;
-        return if function.get_type().is(&class) { Ok(false) } else { is_coroutine_function(&function) };
+        if is_wrapped(&function)? {
+            return Ok(false);
+        }
+        // Not a partial that holds itself, through which the `inspect` module would go for ever.
+    } else if callback.is_instance(PARTIAL.import(py, "functools", "partial")?)? {
+        let function = in_partials(callback)?;
+        return if is_wrapped(&function)? { Ok(false) } else { is_coroutine_function(&function) };
     } else if callback.is_instance_of::<PyType>() {
         return Ok(false);
     }
@@ -129,16 +138,19 @@ fn inspects(callback: &Bound<'_, PyAny>) -> PyResult<bool> {
     }
 }
 
-/// The function in a `functools.partial`, which may hold another one; anything else is returned as it is. A partial may even
-/// hold itself: then it is one of them.
+/// The function in a `functools.partial` or a method, which may hold another one; anything else is returned as it is. A
+/// partial may even hold itself: then it is one of them.
 pub(super) fn in_partials<'py>(callback: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    let partial = PARTIAL.import(callback.py(), "functools", "partial")?;
+    let py = callback.py();
     let mut function = callback.clone();
     for _ in 0..MOST_PARTIALS {
-        if !function.get_type().is(partial) {
+        if function.is_instance(PARTIAL.import(py, "functools", "partial")?)? {
+            function = function.getattr(intern!(py, "func"))?;
+        } else if function.get_type().is(METHOD.import(py, "types", "MethodType")?) {
+            function = function.getattr(intern!(py, "__func__"))?;
+        } else {
             break;
         }
-        function = function.getattr(intern!(callback.py(), "func"))?;
     }
     Ok(function)
 }
@@ -171,6 +183,13 @@ unsafe fn may_be_marked(py: Python<'_>, function: *mut ffi::PyObject) -> bool {
 #[inline]
 unsafe fn may_be_marked(_py: Python<'_>, _function: *mut ffi::PyObject) -> bool {
     false
+}
+
+/// Whether [`in_partials`] did not come to an end.
+fn is_wrapped(function: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let py = function.py();
+    let is_method = function.get_type().is(METHOD.import(py, "types", "MethodType")?);
+    Ok(is_method || function.is_instance(PARTIAL.import(py, "functools", "partial")?)?)
 }
 
 /// # Safety

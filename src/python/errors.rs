@@ -2,6 +2,7 @@
 
 use pyo3::create_exception;
 use pyo3::exceptions::{PyException, PyRuntimeError, PyValueError};
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple, PyType};
@@ -20,12 +21,18 @@ const NAMES: [(&str, &str); 5] = [
         "The timer belongs to the parent process, its threads did not survive the fork: make a new one in the child.",
     ),
     ("TimerFull", "The add would pass `max_pending`; nothing was added."),
-    ("TimerRejected", "The executor refused a task that was due: it did not run and may be added again."),
+    (
+        "TimerRejected",
+        "The executor refused a task, or timers of a batch, those with these `indices`: they did not run.",
+    ),
     (
         "OperationCancelled",
         "The operation was taken out of its purgatory before it was complete; who waits for it gets this.",
     ),
 ];
+
+/// So many indices are in the text of an error.
+const SHOWN: usize = 8;
 
 fn timer_errors(py: Python<'_>) -> PyResult<&[Py<PyType>; 5]> {
     TIMER_ERRORS.get_or_try_init(py, || {
@@ -34,6 +41,9 @@ fn timer_errors(py: Python<'_>) -> PyResult<&[Py<PyType>; 5]> {
             let namespace = PyDict::new(py);
             namespace.set_item("__doc__", doc)?;
             namespace.set_item("__module__", "tickwheel")?;
+            if name == "TimerRejected" {
+                namespace.set_item("indices", PyTuple::empty(py))?;
+            }
             Ok(py.get_type::<PyType>().call1((name, &bases, namespace))?.cast_into::<PyType>()?.unbind())
         };
         let [closed, forked, full, rejected, cancelled] = NAMES;
@@ -72,12 +82,29 @@ pub(super) fn exiting(py: Python<'_>) -> PyErr {
     raise(py, 0, "the interpreter is exiting: timers and purgatories take no more calls".to_owned())
 }
 
-pub(super) fn rejected(py: Python<'_>, timer: &str, why: &str) -> PyErr {
+/// `indices`: of the timers of a batch; empty for a task.
+pub(super) fn rejected(py: Python<'_>, timer: &str, why: &str, indices: Vec<u32>) -> PyErr {
+    let (what, it, again) = if indices.is_empty() {
+        ("a task that was due".to_owned(), "it", "add it again")
+    } else {
+        (described(&indices), "they", "add these deadlines again")
+    };
     let text = format!(
-        "the executor of timer '{timer}' refused a task that was due ({why}): it did not run; add it again on a timer \
-         whose executor is open"
+        "the executor of timer '{timer}' refused {what} ({why}): {it} did not run; {again} on a timer whose executor is open"
     );
-    raise(py, 3, text)
+    let error = raise(py, 3, text);
+    // The class says that there are none.
+    let is_set = indices.is_empty() || error.value(py).setattr(intern!(py, "indices"), indices).is_ok();
+    debug_assert!(is_set, "an exception takes attributes");
+    error
+}
+
+/// Timers of a batch, by the first of their indices.
+fn described(indices: &[u32]) -> String {
+    let first: Vec<_> = indices.iter().take(SHOWN).map(u32::to_string).collect();
+    let more = if indices.len() > SHOWN { ", ... (all of them in `indices`)" } else { "" };
+    let timers = if indices.len() == 1 { "timer" } else { "timers" };
+    format!("{} {timers} of a batch, with the index {}{more}", indices.len(), first.join(", "))
 }
 
 /// Whether it is what [`rejected`] makes.

@@ -9,6 +9,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use hashbrown::HashTable;
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 
 use super::border::attach;
@@ -66,6 +67,11 @@ impl Keys {
     pub(super) fn find(&self, key: &Bound<'_, PyAny>) -> PyResult<Option<Key>> {
         let id = self.look_up(key, mixed(key.hash()?), false)?;
         Ok(id.map(|id| Key { id, held: None }))
+    }
+
+    /// Shows the garbage collector the table's references, each once.
+    pub(super) fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.0.visit(visit, |table| table.entries.iter().try_for_each(|entry| visit.call(&entry.object)))
     }
 
     fn look_up(&self, key: &Bound<'_, PyAny>, hash: u64, holds: bool) -> PyResult<Option<u64>> {

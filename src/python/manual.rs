@@ -9,7 +9,7 @@ use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 
-use super::args;
+use super::args::{self, Given};
 use super::border::Own;
 use super::errors;
 use super::finalizing::ForeignCall;
@@ -59,17 +59,17 @@ impl ManualTimer {
 
     #[pyo3(
         signature = (
-            name=None, *, tick_ms=None, wheel_size=None, start_ms=None, precision=None, max_pending=None, on_error=None
+            name=None, *, tick_ms=Given::LEFT_OUT, wheel_size=Given::LEFT_OUT, start_ms=None, precision=Given::LEFT_OUT, max_pending=None, on_error=None
         )
     )]
     #[expect(clippy::too_many_arguments, reason = "they are the keyword arguments of the Python class")]
     fn __init__<'py>(
         slf: &Bound<'py, Self>,
         name: Option<&Bound<'py, PyAny>>,
-        tick_ms: Option<&Bound<'py, PyAny>>,
-        wheel_size: Option<&Bound<'py, PyAny>>,
+        tick_ms: Given<'py>,
+        wheel_size: Given<'py>,
         start_ms: Option<&Bound<'py, PyAny>>,
-        precision: Option<&Bound<'py, PyAny>>,
+        precision: Given<'py>,
         max_pending: Option<&Bound<'py, PyAny>>,
         on_error: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<()> {
@@ -79,7 +79,7 @@ impl ManualTimer {
         let clock = Clock::manual(start_ms.map_or(Ok(0), settings::start_ms)?);
         let manual = "manual".into_pyobject(py)?.into_any();
         let name = name.unwrap_or(&manual);
-        let wheel = WheelSettings { tick_ms, wheel_size, precision, slack_us: None };
+        let wheel = WheelSettings { tick_ms, wheel_size, precision, slack_us: Given::LEFT_OUT };
         let settings = Settings { name, wheel, max_pending, on_error };
         let shared = Arc::new(settings.build(clock, Driver::Manual, Target::Own)?);
         let share = Share::new(py, &shared)?;
@@ -88,7 +88,7 @@ impl ManualTimer {
 
     /// Move the clock by `ms`, running what comes due on the way; returns how many tasks ran.
     ///
-    /// Errors: `ValueError` for a negative time, `RuntimeError` for an advance inside an advance.
+    /// Errors: `ValueError` for a negative time, `RuntimeError` for an advance while another one goes on.
     #[pyo3(signature = (ms))]
     fn advance(slf: &Bound<'_, Self>, ms: &Bound<'_, PyAny>) -> PyResult<usize> {
         let Some(drive) = Drive::of(slf)? else { return Ok(0) };
@@ -190,10 +190,12 @@ impl<'a> Drive<'a> {
     fn token(&self, py: Python<'_>) -> PyResult<Token<'_>> {
         self.shared.check_process(py)?;
         if self.manual.is_advancing.swap(true, Ordering::Acquire) {
-            return Err(PyRuntimeError::new_err(format!(
-                "timer '{}' is advancing already: a callback can't move the clock that it runs on",
-                self.shared.name
-            )));
+            let why = if Inside::is(self.shared) {
+                "a callback can't move the clock that it runs on"
+            } else {
+                "another call moves its clock; let one thread at a time do so"
+            };
+            return Err(PyRuntimeError::new_err(format!("timer '{}' is advancing already: {why}", self.shared.name)));
         }
         Ok(Token(&self.manual.is_advancing))
     }

@@ -16,28 +16,54 @@ pub(super) struct OnError {
     is_owner_gone: GilCell<bool>,
 }
 
-struct Callee {
+/// Something that the user gave to be called.
+pub(super) struct Callee {
     object: Py<PyAny>,
     /// A weak reference to it. The collector takes it away before it clears the object.
     watch: Option<Py<PyWeakrefReference>>,
 }
 
+impl Callee {
+    fn new(object: &Bound<'_, PyAny>) -> Self {
+        Self { object: object.clone().unbind(), watch: watch(object) }
+    }
+
+    /// Runs no Python code.
+    pub(super) fn clone_ref(&self, py: Python<'_>) -> Self {
+        let watch = self.watch.as_ref().map(|watch| watch.clone_ref(py));
+        Self { object: self.object.clone_ref(py), watch }
+    }
+
+    /// What to call; `None` if the collector is about to clear it.
+    pub(super) fn whole(self, py: Python<'_>) -> Option<Bound<'_, PyAny>> {
+        self.is_whole(py).then(|| self.object.into_bound(py))
+    }
+
+    fn is_whole(&self, py: Python<'_>) -> bool {
+        self.watch.as_ref().is_none_or(|watch| watch.bind(py).upgrade().is_some())
+    }
+
+    pub(super) fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.object)
+    }
+}
+
 impl OnError {
     pub(super) fn new(on_error: Option<&Bound<'_, PyAny>>) -> Self {
-        let callee = on_error.map(|on_error| Callee { object: on_error.clone().unbind(), watch: watch(on_error) });
-        Self { callee: GilCell::new(callee), is_owner_gone: GilCell::default() }
+        Self { callee: GilCell::new(on_error.map(Callee::new)), is_owner_gone: GilCell::default() }
+    }
+
+    /// A reference to it, for what may be called after this has let go. Runs no Python code.
+    pub(super) fn callee(&self, py: Python<'_>) -> Option<Callee> {
+        self.callee.with(py, |callee| Some(callee.as_ref()?.clone_ref(py)))
     }
 
     /// What to call; `None` also if the collector is about to clear it, or may have cleared it. What is hidden from the
     /// collector now is not cleared, although its weak references may be gone: a destructor may have brought the timer back.
     pub(super) fn get<'py>(&self, py: Python<'py>, is_hidden: bool) -> Option<Bound<'py, PyAny>> {
-        let (object, watch) = self.callee.with(py, |callee| {
-            let Callee { object, watch } = callee.as_ref()?;
-            Some((object.clone_ref(py), watch.as_ref().map(|watch| watch.clone_ref(py))))
-        })?;
-        let object = object.into_bound(py);
-        let is_whole = is_hidden || watch.is_none_or(|watch| watch.bind(py).upgrade().is_some());
-        (is_whole || self.has_come_back(&object)).then_some(object)
+        let callee = self.callee(py)?;
+        let is_whole = is_hidden || callee.is_whole(py) || self.has_come_back(callee.object.bind(py));
+        is_whole.then(|| callee.object.into_bound(py))
     }
 
     /// The object that shows it to the collector was cleared, or is about to go.
@@ -68,7 +94,7 @@ impl OnError {
     }
 
     pub(super) fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
-        self.callee.visit(visit, |callee| visit.call(callee.as_ref().map(|callee| &callee.object)))
+        self.callee.visit(visit, |callee| callee.as_ref().map_or(Ok(()), |callee| callee.visit(visit)))
     }
 }
 

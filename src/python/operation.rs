@@ -14,6 +14,7 @@ use super::errors;
 use super::finalizing::ForeignCall;
 use super::fork::fork_epoch;
 use super::gil::GilCell;
+use super::on_error::Callee;
 use super::shared::{Shared, not_picklable};
 use super::side::{PyOperations, Side};
 use super::task::TimerTask;
@@ -53,12 +54,20 @@ pub(super) struct DelayedOperation {
 struct Content {
     /// Its own lock, which is held around `try_complete`.
     lock: Option<Py<PyAny>>,
-    /// What to call with how its wait ends: `True` in time, `False` expired, `None` taken out. Until it is complete they are
-    /// those of one wait: they come and go under the lock of its watch, with the wait.
-    #[expect(clippy::box_collection, reason = "most operations have none: 8 bytes in each, not 24")]
-    waiters: Option<Box<Vec<Py<PyAny>>>>,
+    /// Most operations have none: 8 bytes in each.
+    told: Option<Box<Told>>,
     /// How it ended, once all has been told.
     ended: Option<Cause>,
+}
+
+/// What is told of a wait. Until the operation is complete it is that of one wait: it comes and goes under the lock of its
+/// watch, with the wait.
+#[derive(Default)]
+pub(super) struct Told {
+    /// What to call with how the wait ends: `True` in time, `False` expired, `None` taken out.
+    pub(super) waiters: Vec<Py<PyAny>>,
+    /// The purgatory's: the purgatory may be gone when its operation's time runs out (border rule 8).
+    pub(super) on_error: Option<Callee>,
 }
 
 #[pymethods]
@@ -208,7 +217,9 @@ impl DelayedOperation {
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         self.content.visit(&visit, |content| {
             visit.call(&content.lock)?;
-            content.waiters.iter().flat_map(|waiters| waiters.iter()).try_for_each(|waiter| visit.call(waiter))
+            let Some(told) = &content.told else { return Ok(()) };
+            told.waiters.iter().try_for_each(|waiter| visit.call(waiter))?;
+            told.on_error.as_ref().map_or(Ok(()), |on_error| on_error.visit(&visit))
         })
     }
 
@@ -220,41 +231,46 @@ impl DelayedOperation {
     }
 }
 
-impl Content {
-    fn take_waiters(&mut self) -> Vec<Py<PyAny>> {
-        self.waiters.take().map_or_else(Vec::new, |waiters| *waiters)
-    }
-}
-
 impl DelayedOperation {
     pub(super) fn lock<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
         let lock = self.content.with(py, |content| content.lock.as_ref().map(|lock| lock.clone_ref(py)));
         lock.map(|lock| lock.into_bound(py))
     }
 
-    /// It has ended so; returns whom to tell.
-    pub(super) fn ended(&self, py: Python<'_>, cause: Cause) -> Vec<Py<PyAny>> {
-        self.content.with(py, |content| {
-            content.ended = Some(cause);
-            content.take_waiters()
-        })
+    /// A wait begins. Runs no Python code.
+    pub(super) fn begins(&self, py: Python<'_>, waiter: Option<Py<PyAny>>, on_error: Option<Callee>) {
+        if waiter.is_none() && on_error.is_none() {
+            return;
+        }
+        let told = Told { waiters: waiter.into_iter().collect(), on_error };
+        self.content.with(py, |content| content.told = Some(Box::new(told)));
     }
 
-    pub(super) fn add_waiter(&self, py: Python<'_>, waiter: Py<PyAny>) {
-        self.content.with(py, |content| content.waiters.get_or_insert_default().push(waiter));
+    /// It has ended so; returns what is to be told.
+    pub(super) fn ended(&self, py: Python<'_>, cause: Cause) -> Option<Box<Told>> {
+        self.content.with(py, |content| {
+            content.ended = Some(cause);
+            content.told.take()
+        })
     }
 
     /// What waits for one that is complete: if all has been told, how it ended.
     pub(super) fn ended_or_waits(&self, py: Python<'_>, waiter: &Bound<'_, PyAny>) -> Option<Cause> {
-        let ended = self.content.with(py, |content| content.ended);
-        if ended.is_none() {
-            self.add_waiter(py, waiter.clone().unbind());
-        }
-        ended
+        self.content.with(py, |content| {
+            if content.ended.is_none() {
+                content.told.get_or_insert_default().waiters.push(waiter.clone().unbind());
+            }
+            content.ended
+        })
     }
 
-    pub(super) fn take_waiters(&self, py: Python<'_>) -> Vec<Py<PyAny>> {
-        self.content.with(py, Content::take_waiters)
+    pub(super) fn take_told(&self, py: Python<'_>) -> Option<Box<Told>> {
+        self.content.with(py, |content| content.told.take())
+    }
+
+    /// The `on_error` of the purgatory that it waits in, or waited in until it was complete.
+    pub(super) fn on_error(&self, py: Python<'_>) -> Option<Callee> {
+        self.content.with(py, |content| Some(content.told.as_ref()?.on_error.as_ref()?.clone_ref(py)))
     }
 
     pub(super) fn check_process(&self, py: Python<'_>) -> PyResult<()> {

@@ -9,7 +9,7 @@ use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyDict, PyList, PyString, PyTuple};
 
-use super::args;
+use super::args::{self, Given};
 use super::border::{Own, attach};
 use super::contexts;
 use super::coroutine_functions;
@@ -52,6 +52,16 @@ struct Made {
     owns_timer: bool,
 }
 
+impl Made {
+    /// No thread can check a key any more.
+    fn leave(&self, py: Python<'_>) {
+        let on_error = &self.core.home.on_error;
+        on_error.owner_is_gone(py);
+        self.core.abandon(&Side::new(py));
+        on_error.let_go(py); // what still waits for its deadline has a reference of its own
+    }
+}
+
 /// A purgatory while a call that may run foreign code uses it.
 struct Open<'a> {
     core: &'a Arc<Core>,
@@ -78,17 +88,18 @@ impl DelayedOperationPurgatory {
         Self { made: OnceLock::new(), unfinished: GilCell::default() }
     }
 
-    #[pyo3(signature = (name, timer=None, timer_enabled=true, *, on_error=None))]
+    #[pyo3(signature = (name, timer=None, timer_enabled=Given::LEFT_OUT, *, on_error=None))]
     fn __init__<'py>(
         &self,
         name: &Bound<'py, PyAny>,
         timer: Option<&Bound<'py, PyAny>>,
-        timer_enabled: bool,
+        timer_enabled: Given<'py>,
         on_error: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<()> {
         let py = name.py();
         let _call = ForeignCall::enter(py)?;
         self.check_new()?;
+        let timer_enabled = timer_enabled.flag("timer_enabled", true, "with False no deadline is set")?;
         let text = settings::text(name, "name", "it names the purgatory in errors, and its timer")?;
         if let Some(on_error) = on_error {
             coroutine_functions::check_on_error(on_error)?;
@@ -312,29 +323,32 @@ impl DelayedOperationPurgatory {
         Err(not_picklable("DelayedOperationPurgatory"))
     }
 
-    /// While an operation ends it may report to `on_error`, its own or the timer's; while a deadline is set, to its own (border
-    /// rule 8). Operations that wait for a deadline are alive because they do, as pending tasks are.
+    /// What only callers of the purgatory can use, its operations and its keys too (border rule 8).
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         if let Some(Made { core, timer, .. }) = self.made.get()
             && Core::is_quiet(core.arc())
         {
+            let home = &core.home;
             visit.call(timer)?;
-            if core.delayed() == 0 {
-                core.home.on_error.visit(&visit)?;
+            home.on_error.visit(&visit)?;
+            // What waits for a reaper is alive in any case: no need to go along the lists.
+            let is_alive = home.shared.hides_pending() && core.all_have_deadlines();
+            if !is_alive && !home.shared.is_forked() {
+                core.try_see(|operation| visit.call(operation))?;
+                home.keys.visit(&visit)?;
             }
         }
         self.unfinished.visit(&visit, |list| visit.call(list))
     }
 
-    /// For what else cannot be cleared: a method of the purgatory itself, which it was given as `on_error`. What it has not
-    /// shown it keeps.
+    /// For what else cannot be cleared: a tuple that is a key, a method of the purgatory itself as `on_error`. As when it is
+    /// dropped: no thread can check a key any more.
     fn __clear__(&self, py: Python<'_>) {
         let Some(_call) = ForeignCall::try_enter(py) else { return };
-        if let Some(Made { core, .. }) = self.made.get() {
-            core.home.on_error.owner_is_gone(py);
-            if core.delayed() == 0 && Core::is_quiet(core.arc()) {
-                core.home.on_error.let_go(py);
-            }
+        if let Some(made) = self.made.get()
+            && !made.core.home.shared.is_forked()
+        {
+            made.leave(py);
         }
         let unfinished = self.unfinished.with(py, Option::take);
         drop(unfinished);
@@ -471,8 +485,7 @@ impl Drop for DelayedOperationPurgatory {
         }
         attach(|py| match ForeignCall::try_enter(py) {
             Some(_call) => {
-                made.core.home.on_error.owner_is_gone(py);
-                made.core.abandon(&Side::new(py));
+                made.leave(py);
                 drop(made);
             }
             None => std::mem::forget(made), // its destructors are foreign code

@@ -4,7 +4,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
-use super::args;
+use super::args::{self, Given};
 use super::finalizing::ForeignCall;
 use super::settings::{self, WheelSettings};
 use crate::clock::LIMIT_US;
@@ -49,17 +49,12 @@ pub(super) struct Replay {
 impl Replay {
     #[new]
     #[pyo3(
-        signature = (tick_ms=None, wheel_size=None, *, precision=None, slack_us=None),
+        signature = (tick_ms=Given::LEFT_OUT, wheel_size=Given::LEFT_OUT, *, precision=Given::LEFT_OUT, slack_us=Given::LEFT_OUT),
         text_signature = "(tick_ms=1, wheel_size=20, *, precision='exact', slack_us=100)"
     )]
-    fn new(
-        tick_ms: Option<&Bound<'_, PyAny>>,
-        wheel_size: Option<&Bound<'_, PyAny>>,
-        precision: Option<&Bound<'_, PyAny>>,
-        slack_us: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<Self> {
-        let given = [tick_ms, wheel_size, precision, slack_us];
-        let _call = given.into_iter().flatten().next().map(|given| ForeignCall::enter(given.py())).transpose()?;
+    fn new(tick_ms: Given<'_>, wheel_size: Given<'_>, precision: Given<'_>, slack_us: Given<'_>) -> PyResult<Self> {
+        let given = [&tick_ms, &wheel_size, &precision, &slack_us].into_iter().find_map(Given::get);
+        let _call = given.map(|given| ForeignCall::enter(given.py())).transpose()?;
         let config = settings::config(&WheelSettings { tick_ms, wheel_size, precision, slack_us })?;
         Ok(Self { core: Some(Core::new(&config).map_err(|error| PyValueError::new_err(error.to_string()))?) })
     }
@@ -127,24 +122,22 @@ fn events([at_us, kind, number, due_us, other]: &[Vec<i64>; 5]) -> Result<Vec<Ev
     if lengths.iter().any(|length| *length != at_us.len()) {
         return Err(format!("the columns of events must be equally long, got {lengths:?}"));
     }
-    let word = |value: i64, name: &str| {
-        u64::try_from(value).map_err(|_| format!("{name} of an event must be 0 or more, got {value}"))
-    };
-    (0..at_us.len())
-        .map(|row| {
-            let known = usize::try_from(kind[row]).ok().and_then(|kind| EventKind::ALL.get(kind));
-            let at_us = word(at_us[row], "at_us")?;
-            if at_us >= LIMIT_US {
-                return Err(format!("at_us of an event must be below 2^52 ms, got {at_us} us: no clock goes further"));
-            }
-            Ok(Event {
-                at_us,
-                number: word(number[row], "number")?,
-                due_us: word(due_us[row], "due_us")?,
-                other: word(other[row], "other")?,
-                kind: *known.ok_or_else(|| format!("kind must be from 0 to 5, got {}", kind[row]))?,
-                level: 0,
-            })
+    let word =
+        |value: i64, name: &str| u64::try_from(value).map_err(|_| format!("{name} must be 0 or more, got {value}"));
+    let event = |row: usize| -> Result<Event, String> {
+        let known = usize::try_from(kind[row]).ok().and_then(|kind| EventKind::ALL.get(kind));
+        let at_us = word(at_us[row], "at_us")?;
+        if at_us >= LIMIT_US {
+            return Err(format!("at_us must be below 2^52 ms, got {at_us} us: no clock goes further"));
+        }
+        Ok(Event {
+            at_us,
+            number: word(number[row], "number")?,
+            due_us: word(due_us[row], "due_us")?,
+            other: word(other[row], "other")?,
+            kind: *known.ok_or_else(|| format!("kind must be from 0 to 5, got {}", kind[row]))?,
+            level: 0,
         })
-        .collect()
+    };
+    (0..at_us.len()).map(|row| event(row).map_err(|error| format!("event {row}: {error}"))).collect()
 }

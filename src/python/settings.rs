@@ -4,7 +4,7 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
-use super::args;
+use super::args::{self, Given};
 use super::callees::Callees;
 use super::coroutine_functions;
 use super::shared::{Driver, Shared};
@@ -15,17 +15,17 @@ use crate::schedule::Precision;
 use crate::timer::Timer as Core;
 
 /// The settings of a wheel and of what drives it.
-pub(super) struct WheelSettings<'a, 'py> {
-    pub(super) tick_ms: Option<&'a Bound<'py, PyAny>>,
-    pub(super) wheel_size: Option<&'a Bound<'py, PyAny>>,
-    pub(super) precision: Option<&'a Bound<'py, PyAny>>,
-    pub(super) slack_us: Option<&'a Bound<'py, PyAny>>,
+pub(super) struct WheelSettings<'py> {
+    pub(super) tick_ms: Given<'py>,
+    pub(super) wheel_size: Given<'py>,
+    pub(super) precision: Given<'py>,
+    pub(super) slack_us: Given<'py>,
 }
 
 /// The settings that both timers take.
 pub(super) struct Settings<'a, 'py> {
     pub(super) name: &'a Bound<'py, PyAny>,
-    pub(super) wheel: WheelSettings<'a, 'py>,
+    pub(super) wheel: WheelSettings<'py>,
     pub(super) max_pending: Option<&'a Bound<'py, PyAny>>,
     pub(super) on_error: Option<&'a Bound<'py, PyAny>>,
 }
@@ -54,15 +54,15 @@ impl Settings<'_, '_> {
 }
 
 /// The settings of a wheel, with the defaults for what was left out.
-pub(super) fn config(wheel: &WheelSettings<'_, '_>) -> PyResult<Config> {
+pub(super) fn config(wheel: &WheelSettings<'_>) -> PyResult<Config> {
     let defaults = Config::default();
     Ok(Config {
-        tick_ms: match wheel.tick_ms {
+        tick_ms: match wheel.tick_ms.get() {
             Some(tick_ms) => args::int_in(tick_ms, "tick_ms", 1, LIMIT_MS - 1, "use 1 for a millisecond")?,
             None => defaults.tick_ms,
         },
-        wheel_sizes: wheel.wheel_size.map_or(Ok(defaults.wheel_sizes), args::wheel_sizes)?,
-        precision: match wheel.precision.map(|precision| (precision, precision.extract::<&str>())) {
+        wheel_sizes: wheel.wheel_size.get().map_or(Ok(defaults.wheel_sizes), args::wheel_sizes)?,
+        precision: match wheel.precision.get().map(|precision| (precision, precision.extract::<&str>())) {
             None | Some((_, Ok("exact"))) => Precision::Exact,
             Some((_, Ok("tick"))) => Precision::Tick,
             Some((given, _)) => {
@@ -72,7 +72,7 @@ pub(super) fn config(wheel: &WheelSettings<'_, '_>) -> PyResult<Config> {
                 )));
             }
         },
-        slack_us: match wheel.slack_us {
+        slack_us: match wheel.slack_us.get() {
             Some(slack_us) => {
                 let hint = "use 100 for at most 10,000 wake-ups a second";
                 args::int_in(slack_us, "slack_us", 0, LIMIT_MS - 1, hint)?
@@ -94,5 +94,11 @@ pub(super) fn text(value: &Bound<'_, PyAny>, what: &str, hint: &str) -> PyResult
         let given = value.get_type().name().map_or_else(|_| String::new(), |name| name.to_string());
         PyTypeError::new_err(format!("{what} must be text, got {given}: {hint}"))
     })?;
-    Ok(text.to_string_lossy().into_owned())
+    match text.to_str() {
+        Ok(text) => Ok(text.to_owned()),
+        Err(_) => Err(PyValueError::new_err(format!(
+            "{what} must be text that UTF-8 can write, got {}: leave out halves of surrogate pairs",
+            text.repr()?
+        ))),
+    }
 }

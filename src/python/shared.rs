@@ -70,6 +70,14 @@ pub(super) struct Threads {
     pub(super) driving: PlainMutex<()>,
 }
 
+/// A task, or timers of a batch, that the executor refused.
+struct Refused {
+    task: Task,
+    callback: Option<Py<PyAny>>,
+    /// Of the batch.
+    indices: Vec<u32>,
+}
+
 impl OfProcess for Shared {
     fn epoch(&self) -> u32 {
         self.epoch
@@ -91,6 +99,12 @@ impl Shared {
 
     pub(super) fn is_forked(&self) -> bool {
         self.epoch != fork_epoch()
+    }
+
+    /// What an error calls it that names another timer too: both may have the same name.
+    pub(super) fn other_than(&self, other: &Self) -> String {
+        let another = if self.name == other.name { "another timer that is named" } else { "timer" };
+        format!("{another} '{}'", self.name)
     }
 
     /// Read before any lock: in a forked child it may be held by a thread that is not there (border rule 7).
@@ -177,38 +191,44 @@ impl Shared {
         self.callees.on_error(py, is_hidden)
     }
 
-    /// Takes tasks out that the executor refused, and tells the user once for each, or once for a batch.
-    /// `cause`: what the executor raised.
+    /// Takes tasks out that the executor refused, and tells the user once for each, or once for those of a batch that come
+    /// together. `cause`: what the executor raised.
     pub(super) fn reject(&self, py: Python<'_>, handles: &[Handle], why: &str, cause: Option<&PyErr>) {
-        let mut told: Option<Task> = None;
+        let mut refused: Vec<Refused> = Vec::new();
         for handle in handles {
             let Ok(mut state) = self.lock(py) else { return };
+            let tag = state.schedule.peek(*handle).map_or(NO_INDEX, |(_, tag)| tag);
             let task = state.refuse(*handle);
             self.timer.settle(state);
             let Some(task) = task else { continue };
             if TimerTask::is_internal(task.bind(py)) {
                 forget(py, &task, *handle);
-                side::refused(py, task.bind(py), self.rejected(py, why, cause));
+                side::refused(py, task.bind(py), self.rejected(py, why, Vec::new(), cause));
                 self.callees.settle(py, 1);
                 continue;
             }
-            let is_told = told.as_ref().is_some_and(|told| told.is(&task));
             let callback = report::callback_of(task.bind(py));
             forget(py, &task, *handle);
             operation::sync_deadline(py, task.bind(py));
-            if !is_told {
-                let error = self.rejected(py, why, cause);
-                let failure = Failure { callback: callback.as_ref(), ..Failure::of(self, task.bind(py), error) };
-                // Nothing is propagated: there is no caller.
-                let _ = report::report(py, &failure, false);
+            if let Some(last) = refused.last_mut().filter(|last| tag != NO_INDEX && last.task.is(&task)) {
+                last.indices.push(tag);
+            } else {
+                let indices = if tag == NO_INDEX { Vec::new() } else { vec![tag] };
+                refused.push(Refused { task, callback, indices });
             }
-            self.callees.settle(py, 1); // after the report, which may need `on_error`
-            told = Some(task);
+        }
+        for Refused { task, callback, indices } in refused {
+            let count = indices.len().max(1);
+            let error = self.rejected(py, why, indices, cause);
+            let failure = Failure { callback: callback.as_ref(), ..Failure::of(self, task.bind(py), error) };
+            // Nothing is propagated: there is no caller.
+            let _ = report::report(py, &failure, false);
+            self.callees.settle(py, count); // after the report, which may need `on_error`
         }
     }
 
-    fn rejected(&self, py: Python<'_>, why: &str, cause: Option<&PyErr>) -> PyErr {
-        let error = errors::rejected(py, &self.name, why);
+    fn rejected(&self, py: Python<'_>, why: &str, indices: Vec<u32>, cause: Option<&PyErr>) -> PyErr {
+        let error = errors::rejected(py, &self.name, why, indices);
         error.set_cause(py, cause.map(|cause| cause.clone_ref(py)));
         error
     }

@@ -21,8 +21,8 @@ use super::coroutines;
 use super::errors;
 use super::fork::fork_epoch;
 use super::keys::{Key, KeyHasher, Keys};
-use super::on_error::OnError;
-use super::operation::DelayedOperation;
+use super::on_error::{Callee, OnError};
+use super::operation::{DelayedOperation, Told};
 use super::report::{self, Failure};
 use super::run;
 use super::share::Share;
@@ -60,7 +60,7 @@ impl Kind for PyOperations {
     /// Where it is on the timer the task itself knows.
     type Deadline = ();
     type Remains = Remains;
-    type Waiters = Vec<Py<PyAny>>;
+    type Waiters = Option<Box<Told>>;
     type Home = Home;
 
     fn life(op: &Py<DelayedOperation>) -> &Life<Self> {
@@ -143,10 +143,12 @@ impl<'py> Side<'py> {
     }
 
     /// Calls what waits for an operation.
-    fn tell_waiters(&self, home: Option<&Home>, op: &Py<DelayedOperation>, waiters: Vec<Py<PyAny>>, how: Option<bool>) {
-        for waiter in waiters {
+    fn tell_waiters(&self, home: Option<&Home>, op: &Py<DelayedOperation>, told: Option<Box<Told>>, how: Option<bool>) {
+        let Some(told) = told else { return };
+        for waiter in &told.waiters {
             if let Err(error) = waiter.call1(self.py, (how,)) {
-                self.tell(home, op, None, error);
+                let on_error = told.on_error.as_ref().map(|on_error| on_error.clone_ref(self.py));
+                self.tell((home, on_error), op, None, error);
             }
         }
     }
@@ -180,8 +182,15 @@ impl<'py> Side<'py> {
         }
     }
 
-    /// Tells of an error that the caller does not see (P8).
-    fn tell(&self, home: Option<&Home>, op: &Py<DelayedOperation>, method: Option<&Bound<'_, PyString>>, error: PyErr) {
+    /// Tells of an error that the caller does not see (P8). With the home comes the operation's own reference to the
+    /// `on_error` of its purgatory, which has let go of it if its object is gone.
+    fn tell(
+        &self,
+        (home, on_error): (Option<&Home>, Option<Callee>),
+        op: &Py<DelayedOperation>,
+        method: Option<&Bound<'_, PyString>>,
+        error: PyErr,
+    ) {
         if self.epoch != fork_epoch() {
             return; // a method forked, and this is the child: `over` says so
         }
@@ -195,7 +204,8 @@ impl<'py> Side<'py> {
         let failure = match home {
             Some(home) => {
                 let of_timer = Failure::of(&home.shared, task, error);
-                let of_home = home.has_on_error.then(|| home.on_error.get(self.py, false));
+                let own = || home.on_error.get(self.py, false).or_else(|| on_error?.whole(self.py));
+                let of_home = home.has_on_error.then(own);
                 let on_error = of_home.unwrap_or_else(|| home.shared.on_error(self.py));
                 Failure { on_error, purgatory: Some(&home.name), method, ..of_timer }
             }
@@ -294,18 +304,16 @@ impl Host<PyOperations> for Side<'_> {
         op.bind(self.py).as_super().get().taken_off(self.py).ok().flatten()
     }
 
-    fn begins(&self, op: &Py<DelayedOperation>) {
-        if let Some(waiter) = self.waiter.take() {
-            op.get().add_waiter(self.py, waiter);
-        }
+    fn begins(&self, home: &Home, op: &Py<DelayedOperation>) {
+        op.get().begins(self.py, self.waiter.take(), home.on_error.callee(self.py));
     }
 
-    fn take_waiters(&self, op: &Py<DelayedOperation>) -> Vec<Py<PyAny>> {
-        op.get().take_waiters(self.py)
+    fn take_waiters(&self, op: &Py<DelayedOperation>) -> Option<Box<Told>> {
+        op.get().take_told(self.py)
     }
 
-    fn tell_taken_out(&self, home: &Home, op: &Py<DelayedOperation>, waiters: Vec<Py<PyAny>>) {
-        self.tell_waiters(Some(home), op, waiters, None);
+    fn tell_taken_out(&self, home: &Home, op: &Py<DelayedOperation>, told: Option<Box<Told>>) {
+        self.tell_waiters(Some(home), op, told, None);
     }
 
     fn add_later(&self, home: &Home, later: Later<PyOperations>) -> PyResult<()> {
@@ -327,7 +335,7 @@ impl Host<PyOperations> for Side<'_> {
         }
         let call = |name: &Bound<'_, PyString>| {
             if let Err(error) = self.call_method(op, name) {
-                self.tell(home, op, Some(name), error);
+                self.tell((home, op.get().on_error(self.py)), op, Some(name), error);
             }
         };
         call(intern!(self.py, "on_complete"));
@@ -372,7 +380,7 @@ impl Host<PyOperations> for Side<'_> {
     }
 
     fn report(&self, home: &Home, op: &Py<DelayedOperation>, error: PyErr) {
-        self.tell(Some(home), op, Some(intern!(self.py, "try_complete")), error);
+        self.tell((Some(home), op.get().on_error(self.py)), op, Some(intern!(self.py, "try_complete")), error);
     }
 
     fn now_us(&self, home: &Home) -> u64 {

@@ -7,7 +7,7 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 
-use super::args;
+use super::args::{self, Given};
 use super::border;
 use super::border::Own;
 use super::errors;
@@ -60,21 +60,21 @@ impl SystemTimer {
 
     #[pyo3(
         signature = (
-            name, tick_ms=None, wheel_size=None, start_ms=None, *, reaper=true, executor=None,
-            precision=None, slack_us=None, max_pending=None, on_error=None
+            name, tick_ms=Given::LEFT_OUT, wheel_size=Given::LEFT_OUT, start_ms=None, *, reaper=Given::LEFT_OUT, executor=None,
+            precision=Given::LEFT_OUT, slack_us=Given::LEFT_OUT, max_pending=None, on_error=None
         )
     )]
     #[expect(clippy::too_many_arguments, reason = "they are the keyword arguments of the Python class")]
     fn __init__<'py>(
         slf: &Bound<'py, Self>,
         name: &Bound<'py, PyAny>,
-        tick_ms: Option<&Bound<'py, PyAny>>,
-        wheel_size: Option<&Bound<'py, PyAny>>,
+        tick_ms: Given<'py>,
+        wheel_size: Given<'py>,
         start_ms: Option<&Bound<'py, PyAny>>,
-        reaper: bool,
+        reaper: Given<'py>,
         executor: Option<&Bound<'py, PyAny>>,
-        precision: Option<&Bound<'py, PyAny>>,
-        slack_us: Option<&Bound<'py, PyAny>>,
+        precision: Given<'py>,
+        slack_us: Given<'py>,
         max_pending: Option<&Bound<'py, PyAny>>,
         on_error: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<()> {
@@ -86,6 +86,7 @@ impl SystemTimer {
             None => Clock::monotonic_us(py.import("time")?.call_method0("monotonic_ns")?.extract::<u64>()? / 1000),
         };
         let target = Target::from_python(executor)?;
+        let reaper = reaper.flag("reaper", true, "with False call advance_clock")?;
         let wheel = WheelSettings { tick_ms, wheel_size, precision, slack_us };
         let settings = Settings { name, wheel, max_pending, on_error };
         let driver = if reaper { Driver::Reaper } else { Driver::Caller };

@@ -529,8 +529,9 @@ impl TimerTask {
         let is_same = slf.get().on(py).is_some_and(|(now, at)| Arc::ptr_eq(&now, &other) && at == handle);
         if is_live && is_same {
             return Err(PyValueError::new_err(format!(
-                "this task is pending on timer '{}': cancel it there before adding it to timer '{}'",
-                other.name, shared.name
+                "this task is pending on {}: cancel it there before adding it to timer '{}'",
+                other.other_than(shared),
+                shared.name
             )));
         }
         if is_same {
@@ -547,7 +548,8 @@ fn not_initialized() -> PyErr {
 /// The text itself: an object of a subclass of `str` may refer to the task, and the collector is not shown the name.
 fn name_of(name: &Bound<'_, PyAny>) -> PyResult<Py<PyString>> {
     let Ok(text) = name.cast::<PyString>() else {
-        return Err(PyTypeError::new_err(format!("name must be text, got {name}: it is what snapshots show")));
+        let given = args::text_or(name.repr(), "?", name.py())?;
+        return Err(PyTypeError::new_err(format!("name must be text, got {given}: it is what snapshots show")));
     };
     if let Ok(exact) = text.cast_exact::<PyString>() {
         return Ok(exact.clone().unbind());

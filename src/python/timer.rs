@@ -176,13 +176,15 @@ impl Timer {
     }
 
     /// Cancel these tasks; returns how many will certainly not run.
+    ///
+    /// A `DelayedOperation` that waits in a purgatory loses its deadline only, and goes on waiting for its events.
     #[pyo3(signature = (tasks))]
     fn cancel_many(&self, tasks: &Bound<'_, PyAny>) -> PyResult<usize> {
         let py = tasks.py();
         let Some(open) = self.try_open(py)? else { return Ok(0) };
         let shared = open.shared();
         let mut list = Vec::new();
-        for task in tasks.try_iter()? {
+        for task in args::items(tasks, "tasks", "TimerTasks", "for one task pass [task]")? {
             let task = task?.cast_into::<TimerTask>().map_err(|error| {
                 PyTypeError::new_err(format!(
                     "cancel_many takes TimerTasks ({error}): cancel a batch by its own cancel_many"
@@ -191,8 +193,8 @@ impl Timer {
             if let Some((other, _)) = task.get().on(py)
                 && !Arc::ptr_eq(&other, shared)
             {
-                let text =
-                    format!("a task is on timer '{}', not on '{}': nothing was cancelled", other.name, shared.name);
+                let (other, own) = (other.other_than(shared), &shared.name);
+                let text = format!("a task is on {other}, not on '{own}': nothing was cancelled");
                 return Err(PyValueError::new_err(text));
             }
             list.push(task);

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use pyo3::exceptions::PyTypeError;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyType};
 
 use super::border::{Own, attach};
 use super::coroutines;
@@ -39,6 +39,13 @@ pub(super) enum Target {
 impl Target {
     pub(super) fn from_python(executor: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
         let Some(executor) = executor else { return Ok(Self::Own) };
+        if let Ok(class) = executor.cast::<PyType>() {
+            let class = class.name()?;
+            return Err(PyTypeError::new_err(format!(
+                "executor must be a concurrent.futures.Executor of threads or an asyncio loop, got the class {class}: make \
+                 one, as in executor={class}()"
+            )));
+        }
         if executor.hasattr("call_soon_threadsafe")? {
             return Ok(Self::Loop(executor.clone().unbind()));
         }

@@ -20,6 +20,8 @@ from fuzz.cases import ChildEnds, run_case
 from fuzz.ledger import Ledger
 from fuzz.objects import note_error
 
+LONG_S = 60
+
 ledger = Ledger(is_traced=False)
 
 
@@ -54,6 +56,7 @@ def loop_in_a_thread() -> Iterator[asyncio.AbstractEventLoop]:
 
     loop = asyncio.new_event_loop()
     loop.set_exception_handler(failed)
+    loop.slow_callback_duration = LONG_S  # in development mode it is told of
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
     yield loop

@@ -1,19 +1,21 @@
 """One case: builds a graph from its seed, does random things with it, drops it, and sees whether all of it goes."""
 
 import asyncio
+import contextlib
 import gc
 import os
 import random
 import signal
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from fuzz import making
-from fuzz.acting import act, move, shut_purgatory, shut_timer, took_out
+from fuzz.acting import act, move, shut_timer, took_out
 from fuzz.ledger import Ledger
-from fuzz.objects import Node
+from fuzz.objects import Node, note_error
 from tickwheel import SystemTimer, TaskBatch, TickwheelError, Timer
 
 LIMIT_S = 20
@@ -26,20 +28,25 @@ class ChildEnds(BaseException):
 def run_case(seed: int, ledger: Ledger, loop: asyncio.AbstractEventLoop) -> None:
     """Adds what is wrong to `ledger.problems`. Raises `ChildEnds` in a child."""
     threads = native_threads()
-    _live(random.Random(seed), ledger, loop)
+    rng = random.Random(seed)
+    with interrupted(ledger, rng):
+        _live(rng, ledger, loop)
     ledger.is_quiet = True
+    ledger.revived.clear()
+    ledger.pools.clear()
     wait_until_gone(ledger, threads)
     ledger.check()
 
 
 def _live(rng: random.Random, ledger: Ledger, loop: asyncio.AbstractEventLoop) -> None:
     roots: list[Any] = [making.node(ledger, rng)]
+    threads: list[threading.Thread] = []
     for _ in range(rng.randint(10, 80)):
         holder = rng.choice([root for root in roots if isinstance(root, Node)] or [making.node(ledger, rng)])
         timers = [root for root in roots if isinstance(root, Timer)]
         step = rng.choices(
-            ["timer", "purgatory", "entry", "act", "node", "drop", "drive", "collect", "sleep", "fork"],
-            [3, 2, 10, 12, 6, 6, 6, 3, 2, 0.3],
+            ["timer", "purgatory", "entry", "act", "thread", "node", "drop", "drive", "collect", "sleep", "fork"],
+            [3, 2, 10, 12, 2, 6, 6, 6, 3, 2, 0.3],
         )[0]
         ledger.trace(f"{step} with node {holder.number}")
         try:
@@ -51,6 +58,9 @@ def _live(rng: random.Random, ledger: Ledger, loop: asyncio.AbstractEventLoop) -
                 making.entry(ledger, rng, rng.choice(timers), holder)
             elif step == "act":
                 act(holder, rng)
+            elif step == "thread":
+                threads.append(threading.Thread(target=act, args=(holder, random.Random(rng.random()))))
+                threads[-1].start()
             elif step == "node":
                 roots.append(making.node(ledger, rng, *rng.sample(roots, min(len(roots), 2))))
             elif step == "drop" and len(roots) > 1:
@@ -65,11 +75,49 @@ def _live(rng: random.Random, ledger: Ledger, loop: asyncio.AbstractEventLoop) -
                 fork(ledger, rng, roots)
         except (TickwheelError, ValueError):
             pass
+        except RuntimeError as error:
+            if "advancing" not in str(error):  # in another thread
+                raise
         del holder, timers
+    for thread in threads:
+        thread.join()
     if rng.random() < 0.5:
         for timer in roots:
             if isinstance(timer, Timer):
                 shut_timer(ledger, timer, rng.choice([None, 1]))
+
+
+@contextlib.contextmanager
+def interrupted(ledger: Ledger, rng: random.Random) -> Iterator[None]:
+    """Now and then a signal's handler, or what is called before and after a collection, acts too."""
+    inner, is_inside = random.Random(rng.random()), False
+
+    def interrupt(*_: object) -> None:
+        nonlocal is_inside
+        alive = [node for ref in ledger.alive[:9] if isinstance(node := ref(), Node)]
+        if alive and not is_inside and not ledger.is_quiet and inner.random() < 0.2:
+            is_inside = True
+            try:
+                act(inner.choice(alive), inner, is_quick=True)
+            except Exception as error:
+                note_error(ledger, error)
+            finally:
+                is_inside = False
+
+    how = rng.choice(["signal", "collection", "neither", "neither"])
+    if how == "signal":
+        signal.signal(signal.SIGALRM, interrupt)
+        signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+    elif how == "collection":
+        gc.callbacks.append(interrupt)
+    try:
+        yield
+    finally:
+        if how == "signal":
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, signal.SIG_IGN)
+        elif how == "collection":
+            gc.callbacks.remove(interrupt)
 
 
 def fork(ledger: Ledger, rng: random.Random, roots: list[Any]) -> None:
@@ -130,8 +178,6 @@ def wait_until_gone(ledger: Ledger, threads: int) -> None:
 
 def end_what_is_far(ledger: Ledger) -> None:
     """A timer that something drives lives until it is empty, held or not: an hour is too long for a test."""
-    for purgatory in list(ledger.purgatories):
-        shut_purgatory(ledger, purgatory, None)
     for ref, number, indices in ledger.far:
         if (scheduled := ref()) is None:
             continue

@@ -6,10 +6,9 @@ Threads only append events, one at a time. The sums are made when the case is ov
 import collections
 import itertools
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
-
-from tickwheel import DelayedOperationPurgatory
 
 
 class Planned(Exception):
@@ -40,7 +39,9 @@ class Ledger:
         self.returned: dict[str, int] = {}  # by timer: how many tasks its shutdown returned
         self.alive: list[weakref.ref[Any]] = []
         self.far: list[tuple[weakref.ref[Any], int, list[int]]] = []  # due in an hour; of a batch these of its indices
-        self.purgatories: weakref.WeakSet[DelayedOperationPurgatory] = weakref.WeakSet()
+        self.revived: list[Any] = []  # by their destructors
+        # A pool's threads end with its weak reference, also where a destructor brings it back: none is garbage yet.
+        self.pools: list[ThreadPoolExecutor] = []
         self._is_traced = is_traced
         self._budget = 300  # actions, or a task that adds itself again would never end
         self._numbers = itertools.count(1)

@@ -2,6 +2,7 @@
 
 import array
 import asyncio
+import contextvars
 import random
 import threading
 import weakref
@@ -11,11 +12,26 @@ from typing import Any
 
 from fuzz.acting import act
 from fuzz.ledger import Entry, Ledger
-from fuzz.objects import CALLBACKS, HANDLERS, DyingNode, Key, Node, Operation, Task, callback, handler
+from fuzz.objects import (
+    CALLBACKS,
+    HANDLERS,
+    Dying,
+    DyingKey,
+    DyingNode,
+    DyingOperation,
+    DyingTask,
+    Key,
+    Node,
+    Operation,
+    Task,
+    callback,
+    handler,
+)
 from tickwheel import DelayedOperationPurgatory, SystemTimer, TaskBatch, Timer, TimerTask
 from tickwheel.testing import ManualTimer
 
 HOUR_MS = 3_600_000
+CONTEXT: "contextvars.ContextVar[Any]" = contextvars.ContextVar("holder")
 DRIVERS = ("manual", "own", "own", "pool", "loop", "polled")
 """What drives a timer and runs its callbacks; the name of each timer begins with it."""
 
@@ -28,6 +44,14 @@ class OwnTimer(SystemTimer):
 
 class OwnManualTimer(ManualTimer):
     node: Node
+
+
+class DyingTimer(Dying, OwnTimer):
+    pass
+
+
+class DyingManualTimer(Dying, OwnManualTimer):
+    pass
 
 
 @dataclass(eq=False)
@@ -62,12 +86,16 @@ def timer(ledger: Ledger, rng: random.Random, holder: Node, loop: asyncio.Abstra
     }
     made: Timer
     if driver == "manual":
-        made = rng.choice([ManualTimer, OwnManualTimer])(name, **common)
+        made = rng.choice([ManualTimer, OwnManualTimer, DyingManualTimer])(name, **common)
     else:
         executor = {"pool": ThreadPoolExecutor, "loop": lambda _: loop}.get(driver, lambda _: None)(2)
+        if driver == "pool":
+            ledger.pools.append(executor)
         if driver == "pool" and rng.random() < 0.5:
             holder.refs.append(executor)
-        made = rng.choice([SystemTimer, OwnTimer])(name, executor=executor, reaper=driver != "polled", **common)
+        made = rng.choice([SystemTimer, OwnTimer, DyingTimer])(
+            name, executor=executor, reaper=driver != "polled", **common
+        )
     if isinstance(made, OwnTimer | OwnManualTimer):
         made.node = holder
     if rng.random() < 0.5:
@@ -80,26 +108,35 @@ def entry(ledger: Ledger, rng: random.Random, on: Timer, holder: Node) -> None:
     """Adds a task or a batch. Raises what the timer raises."""
     kind = rng.choice(["after", "after", "at", "plain", "task", "batch"])
     number, wait_ms, far = ledger.number(), delay_ms(rng), [0]
-    function = callback(rng.choice(CALLBACKS), number, holder)
     driver = on.name.split("-")[0]
+    is_loop = driver == "loop"
+    function = callback(rng.choice([*CALLBACKS, *["coroutine"] * 3 * is_loop]), number, holder)
+    context: dict[str, Any] = {}
+    if is_loop and rng.random() < 0.3:
+        context["context"] = contextvars.copy_context()
+        context["context"].run(CONTEXT.set, holder)
     made: TimerTask | TaskBatch
     if kind == "batch":
         count = rng.choice([1, 3, 9])
         is_whole = driver != "pool"  # a pool may refuse a part of it, and that is told once
         waits_ms = array.array("q", [int(delay_ms(rng)) for _ in range(count)])
         far = [index for index, wait in enumerate(waits_ms) if wait == HOUR_MS]
-        made = on.add_many(waits_ms, function)
+        made = on.add_many(waits_ms, function, **context)
         ledger.entries[number] = Entry(kind, driver, is_whole)
         ledger.note("added", number, count)
     else:
         ledger.entries[number] = Entry(kind, driver, kind in {"after", "at"})
         if kind == "after":
-            made = on.after(wait_ms, function, *rng.choice([(), (holder,)]))
+            made = on.after(wait_ms, function, *rng.choice([(), (holder,)]), **context)
         elif kind == "at":
-            made = on.at(max(0, on.now_ms() + wait_ms), function)
+            made = on.at(max(0, on.now_ms() + wait_ms), function, **context)
         else:
-            made = TimerTask(wait_ms, function) if kind == "plain" else Task(wait_ms, number, holder)
-            on.add(made)
+            made = (
+                TimerTask(wait_ms, function)
+                if kind == "plain"
+                else rng.choice([Task, DyingTask])(wait_ms, number, holder)
+            )
+            on.add(made, **context)
         ledger.note("added", number)
     ledger.watch(made)
     if far and (kind == "batch" or wait_ms == HOUR_MS):
@@ -122,14 +159,15 @@ def purgatory(ledger: Ledger, rng: random.Random, on: Timer | None, holder: Node
     if rng.random() < 0.5:
         holder.refs.append(made)
     ledger.watch(made)
-    ledger.purgatories.add(made)
     if on is None:
         ledger.watch(made.timer)
     return made
 
 
 def operation(ledger: Ledger, rng: random.Random, holder: Node) -> Operation:
-    made = Operation(delay_ms(rng), rng.choice([None, None, threading.RLock()]), holder)
+    made = rng.choice([Operation, Operation, DyingOperation])(
+        delay_ms(rng), rng.choice([None, None, threading.RLock()]), holder
+    )
     ledger.watch(made)
     if made.delay_ms == HOUR_MS:
         ledger.far.append((weakref.ref(made), made.number, []))
@@ -140,4 +178,4 @@ def operation(ledger: Ledger, rng: random.Random, holder: Node) -> Operation:
 
 def keys(rng: random.Random, holder: Node) -> list[Any]:
     """Some keys: a few that all share, and pieces of the graph."""
-    return rng.sample([1, 2, 3, "a", (1, "a"), Key(holder), Key(holder)], rng.randint(1, 3))
+    return rng.sample([1, 2, 3, "a", (1, "a"), Key(holder), DyingKey(holder)], rng.randint(1, 3))

@@ -4,6 +4,7 @@ A callback gets a node, and what it does goes along that node's references: so c
 module. Each call looks at its node first: one whose attributes are gone was cleared by the collector too early.
 """
 
+import asyncio
 import functools
 import random
 import sys
@@ -13,8 +14,8 @@ from typing import Any
 from fuzz.ledger import Ledger, Planned
 from tickwheel import DelayedOperation, TimerRejected, TimerTask
 
-CALLBACKS = ("lambda", "closure", "method", "partial", "callable", "defaults")
-HANDLERS = ("none", "lambda", "method", "partial", "callable", "raises")
+CALLBACKS = ("lambda", "closure", "method", "partial", "callable", "defaults", "class", "any", "raising")
+HANDLERS = ("none", "lambda", "method", "partial", "callable", "raises", "dying")
 
 
 class Node:
@@ -38,6 +39,19 @@ class DyingNode(Node):
     def __del__(self) -> None:
         if "acts" in self.__dict__ and not sys.is_finalizing() and not self.ledger.is_quiet:
             self.acts(self, random.Random(self.number))
+
+
+class Dying:
+    """For a class whose objects have a `node`: their destructor calls back, and brings some back to life."""
+
+    def __del__(self) -> None:
+        node = self.__dict__.get("node")
+        if node is None or sys.is_finalizing() or node.ledger.is_quiet:
+            return
+        rng = random.Random(node.number)
+        if rng.random() < 0.3:
+            node.ledger.revived.append(self)
+        node.acts(node, rng)
 
 
 def ran(number: int, node: Node, *indices: Any) -> None:
@@ -65,12 +79,31 @@ class CallingNode(Node):
     method = __call__
 
 
+class AnyNode(CallingNode):
+    """Like a mock, it has every attribute; not those that say whether it is whole."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name in {"refs", "number", "ledger", "acts"}:
+            raise AttributeError(name)
+        return self
+
+
+class RaisingNode(CallingNode):
+    def __call__(self, *arguments: Any) -> None:
+        ran(self.called, self, *arguments)
+        if not self.ledger.is_quiet:
+            number = self.ledger.number()
+            self.ledger.note("raised", number)
+            raise Planned(number)
+
+
 def callback(kind: str, number: int, node: Node) -> Callable[..., Any]:
     """A callable of this form that runs `ran(number, node)`, and that its node holds now and then."""
-    if kind in {"callable", "method"}:
-        own = CallingNode(node.ledger, node.ledger.number(), node.acts)
+    if kind in {"callable", "method", "any", "raising"}:
+        of_kind = {"any": AnyNode, "raising": RaisingNode}.get(kind, CallingNode)
+        own = of_kind(node.ledger, node.ledger.number(), node.acts)
         own.called, own.refs = number, [*node.refs, node, own]
-        made: Callable[..., Any] = own if kind == "callable" else own.method
+        made: Callable[..., Any] = own.method if kind == "method" else own
     elif kind == "lambda":
         made = lambda *arguments: ran(number, node, *arguments)  # noqa: E731
     elif kind == "closure":
@@ -80,6 +113,20 @@ def callback(kind: str, number: int, node: Node) -> Callable[..., Any]:
             ran(number, node, *arguments)
     elif kind == "partial":
         made = functools.partial(ran, number, node)
+    elif kind == "class":
+
+        class Made:
+            def __init__(self, *arguments: Any) -> None:
+                ran(number, node, *arguments)
+
+        made = Made
+    elif kind == "coroutine":
+
+        async def awaited(*arguments: Any) -> None:
+            await asyncio.sleep(0)
+            ran(number, node, *arguments)
+
+        made = awaited
     else:
 
         def made(*arguments: Any, number: int = number, node: Node = node) -> None:
@@ -117,9 +164,14 @@ class HearingNode(Node):
     method = __call__
 
 
+class DyingHearingNode(HearingNode, DyingNode):
+    pass
+
+
 def handler(kind: str, node: Node) -> Callable[[Any, BaseException], None] | None:
     """An `on_error` of this form."""
-    own = HearingNode(node.ledger, node.ledger.number(), node.acts)
+    of_kind = DyingHearingNode if kind == "dying" else HearingNode
+    own = of_kind(node.ledger, node.ledger.number(), node.acts)
     own.refs = [*node.refs, node, own]
     made: dict[str, Callable[[Any, BaseException], None] | None] = {
         "none": None,
@@ -128,6 +180,7 @@ def handler(kind: str, node: Node) -> Callable[[Any, BaseException], None] | Non
         "partial": functools.partial(heard, own),
         "callable": own,
         "raises": own.raises,
+        "dying": own,
     }
     return made[kind]
 
@@ -141,6 +194,10 @@ class Task(TimerTask):
 
     def run(self) -> None:
         ran(self.number, self.node)
+
+
+class DyingTask(Dying, Task):
+    pass
 
 
 class Operation(DelayedOperation):
@@ -196,3 +253,11 @@ class Key:
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Key) and self.number == other.number
+
+
+class DyingOperation(Dying, Operation):
+    pass
+
+
+class DyingKey(Dying, Key):
+    pass

@@ -1,5 +1,6 @@
 """Until its end a recording is in a part file: no interrupt loses it, no other recording touches it (rule S6)."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -175,6 +176,35 @@ def test_a_child_that_is_forked_during_a_close_may_close_too_and_exit__S6_T12(tm
         """.replace("ENDS", ends)
     assert run(code, tmp_path / "e.parquet").returncode == 0
     assert count(tmp_path / "e.parquet") == 0
+
+
+def test_a_forked_child_that_outlives_its_parent_holds_no_path__S6_T12(tmp_path: Path) -> None:
+    """The kernel's lock belongs to every copy of the descriptor: the child's too."""
+    code = """if True:
+        import os, signal, sys
+        from tickwheel.recording import Recording
+        from tickwheel.testing import ManualTimer
+
+        written = Recording(ManualTimer(), sys.argv[1])
+        is_child, child = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            os.close(1), os.close(2)
+            written.close()  # the parent's: it does nothing here
+            os.write(child, b"x")
+            signal.pause()
+        os.read(is_child, 1)
+        print(pid, flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+        """
+    crashed = run(code, tmp_path / "e.parquet")
+    assert crashed.returncode == -signal.SIGKILL, crashed
+    try:
+        with ManualTimer() as timer, Recording(timer, tmp_path / "e.parquet"):
+            timer.after(1, int)
+    finally:
+        os.kill(int(crashed.stdout), signal.SIGKILL)
+    assert count(tmp_path / "e.parquet") == 1
 
 
 def test_a_path_where_no_file_can_be_put_is_refused_at_the_beginning__S6(tmp_path: Path) -> None:

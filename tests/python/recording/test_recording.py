@@ -1,6 +1,7 @@
 """What a timer does as a Parquet file: every event once, in order, and what a replay of it tells (rules S6, S7)."""
 
 import random
+import re
 import subprocess
 import sys
 import threading
@@ -207,11 +208,35 @@ def test_where_the_file_cannot_be_made_the_timer_is_as_before__S6(tmp_path: Path
     timer = ManualTimer()
     with pytest.raises(FileNotFoundError):
         Recording(timer, tmp_path / "none" / "e.parquet")
-    with pytest.raises(ValueError, match="keep must be at least 1, got 0"):
+    with pytest.raises(ValueError, match=r"keep must be from 1 to \d+, got 0"):
         Recording(timer, tmp_path / "e.parquet", keep=0)
     with Recording(timer, tmp_path / "e.parquet"):
         timer.after(1, int)
     assert len(rows(tmp_path / "e.parquet")) == 1
+
+
+BAD: list[tuple[dict[str, Any], type[Exception], str]] = [
+    ({"timer": None}, TypeError, "timer must be a SystemTimer or a ManualTimer, got NoneType: pass the timer itself"),
+    ({"path": None}, TypeError, "path must be text or a path, got NoneType: name the file that is to be written"),
+    *(
+        ({"keep": keep}, TypeError, f"keep must be an int, got {keep!r}: leave it out for a million events, 40 MB")
+        for keep in ("x", 1.5, True, None)
+    ),
+    (
+        {"keep": 2**63},
+        ValueError,
+        f"keep must be from 1 to {2**63 - 1}, got {2**63}: leave it out for a million events, 40 MB",
+    ),
+]
+
+
+@pytest.mark.parametrize(("bad", "error", "text"), BAD)
+def test_a_bad_argument_of_a_recording_is_refused__S6_T13(
+    tmp_path: Path, bad: dict[str, Any], error: type[Exception], text: str
+) -> None:
+    with pytest.raises(error, match=f"^{re.escape(text)}$"):
+        Recording(**{"timer": ManualTimer(), "path": tmp_path / "e.parquet", **bad})
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_file_that_cannot_be_written_ends_the_recording_and_not_the_timer__S6(
@@ -288,7 +313,7 @@ def test_another_file_is_refused_and_says_why__S7(tmp_path: Path) -> None:
         ([[1], [0], [1], [5], []], r"the columns of events must be equally long, got \[1, 1, 1, 1, 0\]"),
         ([[1], [6], [1], [5], [0]], "kind must be from 0 to 5, got 6"),
         ([[1], [-1], [1], [5], [0]], "kind must be from 0 to 5, got -1"),
-        ([[-1], [0], [1], [5], [0]], "at_us of an event must be 0 or more, got -1"),
+        ([[-1], [0], [1], [5], [0]], "event 0: at_us must be 0 or more, got -1"),
         ([[1, 1], [0, 0], [7, 7], [5, 5], [0, 0]], "the number of an added task must be new, got 7 twice"),
         ([[1], [0], [1], [1 << 62], [0]], "a task must be due before"),
     ],
@@ -320,8 +345,25 @@ def test_an_end_that_is_no_int_is_refused__S7_T13(until_us: Any) -> None:
 
 def test_an_event_that_no_clock_reaches_is_refused__S7_T13() -> None:
     columns = [[2**52 * 1000], [0], [1], [2**53 * 1000], [0]]
-    text = rf"^at_us of an event must be below 2\^52 ms, got {2**52 * 1000} us: no clock goes further$"
+    text = rf"^event 0: at_us must be below 2\^52 ms, got {2**52 * 1000} us: no clock goes further$"
     with pytest.raises(ValueError, match=text):
+        Replay().feed(*(array("q", column) for column in columns))
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "text"),
+    [
+        (0, -1, "at_us must be 0 or more, got -1"),
+        (1, 6, "kind must be from 0 to 5, got 6"),
+        (2, -2, "number must be 0 or more, got -2"),
+        (3, -3, "due_us must be 0 or more, got -3"),
+        (4, -4, "other must be 0 or more, got -4"),
+    ],
+)
+def test_a_bad_event_is_named_by_its_place__S7_T13(column: int, value: int, text: str) -> None:
+    columns = [[1, 2, 3], [0, 0, 0], [1, 2, 3], [5, 5, 5], [0, 0, 0]]
+    columns[column][2] = value
+    with pytest.raises(ValueError, match=f"^event 2: {text}$"):
         Replay().feed(*(array("q", column) for column in columns))
 
 

@@ -1,5 +1,6 @@
 """T13: a bad time or callback is refused with what was given, what is allowed and what to do; nothing wraps."""
 
+from array import array
 from decimal import Decimal
 from typing import Any
 
@@ -121,6 +122,54 @@ def test_a_task_with_nothing_to_run_is_refused__T13() -> None:
 
 def test_the_name_of_a_task_is_text__T13() -> None:
     refused(TypeError, "name must be text, got 3: it is what snapshots show", lambda: TimerTask(5, print, name=3))  # type: ignore[arg-type]
+
+
+def test_the_name_that_is_refused_is_shown_as_python_writes_it__T13() -> None:
+    class Odd:
+        def __str__(self) -> str:
+            raise AssertionError("not asked")
+
+        def __repr__(self) -> str:
+            return "<odd>"
+
+    refused(
+        TypeError, "name must be text, got <odd>: it is what snapshots show", lambda: TimerTask(5, print, name=Odd())
+    )  # type: ignore[arg-type]
+
+
+class AnyAttribute:
+    def __getattr__(self, name: str) -> int:
+        return 5
+
+    def __repr__(self) -> str:
+        return "<any>"
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"), [(int, "type <class 'int'>"), (AnyAttribute(), "AnyAttribute <any>")], ids=["class", "mock"]
+)
+def test_what_only_seems_to_be_an_int_is_refused__T13(value: Any, shown: str) -> None:
+    """A class has its instances' `__index__` as an attribute, and a mock has every attribute."""
+    refused(TypeError, f"delay_ms {NOT_A_TIME.format(shown)}", lambda: ManualTimer().after(value, print))
+
+
+def test_cancel_many_takes_a_collection__T13() -> None:
+    timer = ManualTimer()
+    batch = timer.add_many(array("q", [5]), print)
+    message = "tasks must be a collection of TimerTasks, got NoneType None: for one task pass [task]"
+    refused(TypeError, message, lambda: timer.cancel_many(None))  # type: ignore[arg-type]
+    message = "indices must be a collection of ints, got int 0: for one timer pass [index]"
+    refused(TypeError, message, lambda: batch.cancel_many(0))  # type: ignore[arg-type]
+
+
+def test_two_timers_of_one_name_are_told_apart__T13() -> None:
+    here, there = ManualTimer(), ManualTimer()
+    task = there.after(5, print)
+    another = "another timer that is named 'manual'"
+    message = f"this task is pending on {another}: cancel it there before adding it to timer 'manual'"
+    refused(ValueError, message, lambda: here.add(task))
+    message = f"a task is on {another}, not on 'manual': nothing was cancelled"
+    refused(ValueError, message, lambda: here.cancel_many([task]))
 
 
 def test_only_a_task_can_be_added__T13() -> None:

@@ -1,5 +1,6 @@
 """T13: a bad setting is refused with what was given, what is allowed and what to do."""
 
+import asyncio
 import sys
 import threading
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
@@ -8,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tickwheel import SystemTimer, Timer
+from tickwheel import DelayedOperationPurgatory, SystemTimer, Timer
 from tickwheel.testing import ManualTimer
 from timer.watching import refused, wait
 
@@ -60,6 +61,23 @@ SETTINGS: list[tuple[str, Any, type[Exception], str]] = [
         )
         for value in ("x", "EXACT", "", 1, b"tick", True)
     ),
+    *(
+        (name, None, TypeError, f"{name} must be an int, got NoneType None: {hint}")
+        for name, _, hint, _ in RANGES
+        if name not in {"start_ms", "max_pending"}  # there it is what leaves the setting out
+    ),
+    (
+        "precision",
+        None,
+        ValueError,
+        "precision must be 'exact' or 'tick', got None: 'tick' is up to one tick early, as in Kafka",
+    ),
+    (
+        "name",
+        "a\ud800b",
+        ValueError,
+        "name must be text that UTF-8 can write, got 'a\\ud800b': leave out halves of surrogate pairs",
+    ),
     ("on_error", 3, TypeError, "on_error must be callable, got int 3: pass a function, or a lambda"),
     ("name", 3, TypeError, "name must be text, got int: it names the timer's threads and its errors"),
     ("name", b"x", TypeError, "name must be text, got bytes: it names the timer's threads and its errors"),
@@ -95,6 +113,23 @@ def test_something_that_is_no_executor_is_refused__T13(executor: Any) -> None:
         "a thread of the timer's own"
     )
     refused(TypeError, message, lambda: SystemTimer("bad", executor=executor))
+
+
+@pytest.mark.parametrize("executor", [ThreadPoolExecutor, asyncio.SelectorEventLoop])
+def test_a_class_of_executors_is_refused__T13(executor: Any) -> None:
+    message = (
+        "executor must be a concurrent.futures.Executor of threads or an asyncio loop, got the class "
+        f"{executor.__name__}: make one, as in executor={executor.__name__}()"
+    )
+    refused(TypeError, message, lambda: SystemTimer("bad", executor=executor))
+
+
+@pytest.mark.parametrize(("given", "shown"), [(2, "int 2"), (None, "NoneType None"), ("no", "str 'no'")])
+def test_a_flag_is_true_or_false__T13(given: Any, shown: str) -> None:
+    message = f"reaper must be True or False, got {shown}: with False call advance_clock"
+    refused(TypeError, message, lambda: SystemTimer("bad", reaper=given))
+    message = f"timer_enabled must be True or False, got {shown}: with False no deadline is set"
+    refused(TypeError, message, lambda: DelayedOperationPurgatory("bad", ManualTimer(), given))
 
 
 def test_an_executor_of_processes_is_refused__T13() -> None:

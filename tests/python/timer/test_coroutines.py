@@ -104,10 +104,10 @@ def timer(request: pytest.FixtureRequest) -> Iterator[Timer]:
 def test_a_coroutine_function_is_refused_where_no_loop_runs_it__T8_T13(
     timer: Timer, function: Callable[..., Awaitable[None]], name: str
 ) -> None:
-    rest = (
-        " is a coroutine function, which only an asyncio loop can run: make timer 'here' with executor=loop, or pass a "
-        "function that calls asyncio.run_coroutine_threadsafe"
-    )
+    is_manual = isinstance(timer, ManualTimer)  # it has no executor
+    why = ", and timer 'here' runs callbacks itself: " if is_manual else ": make timer 'here' with executor=loop, or "
+    rest = f" is a coroutine function, which only an asyncio loop can run{why}pass a "
+    rest += "function that calls asyncio.run_coroutine_threadsafe"
     calls: list[tuple[str, Callable[[], object]]] = [
         (f"callback {name}", lambda: timer.after(5, function)),
         (f"callback {name}", lambda: timer.at(5, function, 1)),

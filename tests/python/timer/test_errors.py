@@ -6,6 +6,7 @@ import logging
 import sys
 import threading
 import traceback
+import types
 import warnings
 from array import array
 from collections.abc import Callable, Iterator
@@ -101,6 +102,23 @@ def test_a_partial_that_holds_itself_may_be_added__T13() -> None:
     ring: functools.partial[None] = functools.partial(print)
     ring.__setstate__((ring, (), {}, {}))
     assert ManualTimer().after(1, ring).cancel()
+    ring.__setstate__((print, (), {}, {}))
+
+
+@pytest.mark.parametrize("is_method", [False, True])
+def test_a_partial_of_a_subclass_that_holds_itself_may_be_added_and_fails_in_its_call__T13(is_method: bool) -> None:
+    """The `inspect` module goes through such a ring for ever."""
+
+    class Ring(functools.partial[None]):
+        pass
+
+    told: Told = []
+    timer = ManualTimer(on_error=lambda task, error: told.append((task, error)))
+    ring = Ring(print)
+    ring.__setstate__((ring, (), {}, {}))
+    timer.after(1, types.MethodType(ring, 1) if is_method else ring)
+    assert timer.advance(1) == 1
+    assert [type(error) for _, error in told] == [RecursionError]
     ring.__setstate__((print, (), {}, {}))
 
 
@@ -374,6 +392,44 @@ def test_a_batch_that_is_refused_is_named_by_its_callback__T10(log: Log) -> None
     assert message == "timer 'x': callback print of a batch was refused by the executor"
     assert error is not None
     assert str(error.__cause__) == "cannot schedule new futures after shutdown"
+
+
+def test_a_batch_that_is_refused_says_which_of_its_timers__T10_T18() -> None:
+    told: list[tuple[object, BaseException]] = []
+    pool = ThreadPoolExecutor(1)
+    pool.shutdown()
+    with SystemTimer("x", executor=pool, on_error=lambda task, error: told.append((task, error))) as timer:
+        batch = timer.add_many(array("q", [60_000, *[0] * 9, 40, 60_000]), print)
+        until(lambda: len(batch) == 2)
+        timer.after(0, print)
+        until(lambda: {type(task).__name__ for task, _ in told} == {"TaskBatch", "TimerTask"})
+        batch.cancel_all()
+    *of_batch, (_, of_task) = told
+    assert {task for task, _ in of_batch} == {batch}
+    found = [index for _, error in of_batch if isinstance(error, TimerRejected) for index in error.indices]
+    assert sorted(found) == list(range(1, 11))
+    assert isinstance(of_task, TimerRejected)
+    assert list(of_task.indices) == []
+    assert "refused a task that was due (" in str(of_task)
+    assert str(of_batch[-1][1]).startswith(
+        "the executor of timer 'x' refused 1 timer of a batch, with the index 10 (RuntimeError: cannot schedule new "
+        "futures after shutdown): they did not run; add these deadlines again on a timer"
+    )
+
+
+def test_the_text_of_a_refused_batch_names_a_few_and_its_indices_name_all__T10_T18() -> None:
+    class Refuses:
+        def submit(self, function: object) -> None:
+            raise RuntimeError("full")
+
+    told: list[BaseException] = []
+    with SystemTimer("x", executor=Refuses(), on_error=lambda _, error: told.append(error)) as timer:  # type: ignore[arg-type]
+        timer.add_many(array("q", [-1] * 700), print)
+        until(lambda: sum(len(getattr(error, "indices", ())) for error in told) == 700)
+    for error in told:
+        assert isinstance(error, TimerRejected)
+        assert len(str(error)) < 300
+        assert str(len(error.indices)) in str(error)
 
 
 async def async_on_error(task: object, error: BaseException) -> None:

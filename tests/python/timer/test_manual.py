@@ -108,6 +108,29 @@ def test_a_nested_advance_is_refused__T15(
     assert timer.advance(1) == 0  # and the next one is not nested
 
 
+@pytest.mark.parametrize("advance", ADVANCES.values(), ids=ADVANCES)
+def test_an_advance_beside_an_advance_in_another_thread_is_refused__T15(
+    advance: Callable[[ManualTimer], object],
+) -> None:
+    told: list[str] = []
+    timer = ManualTimer("clock")
+
+    def in_another_thread() -> None:
+        with pytest.raises(RuntimeError) as caught:
+            advance(timer)
+        told.append(str(caught.value))
+
+    def callback() -> None:
+        thread = threading.Thread(target=in_another_thread)
+        thread.start()
+        thread.join()
+
+    timer.after(5, callback)
+    timer.advance(5)
+    why = "another call moves its clock; let one thread at a time do so"
+    assert told == [f"timer 'clock' is advancing already: {why}"]
+
+
 def test_a_callback_may_advance_another_timer__T15() -> None:
     outer, inner, ran = ManualTimer(), ManualTimer(), []
     inner.after(7, ran.append, 1)
