@@ -221,8 +221,9 @@ wait_until(lambda: (gc.collect(), {one() for one in gone})[1] == {None}, limit=5
     )
 
 
-def test_an_operation_that_ends_in_the_middle_of_a_collection_calls_no_function_that_was_cleared__rule8_P8():
-    """A destructor that runs while the collector clears `on_error` completes an operation that is held from outside."""
+def test_an_operation_that_is_held_keeps_the_on_error_that_it_would_call_whole__rule8_P8():
+    """It has a reference of its own. Without it, a destructor that ran while the collector cleared `on_error` could
+    complete the operation, which then called a function that had been cleared."""
     run_script(
         """
 import logging
@@ -251,7 +252,7 @@ def plant():
     owner = []
 
     def on_error(task, error, late=Late(1)):
-        heard.append(owner)
+        heard.append((len(owner), str(error)))
         return dict(a=1)
 
     owner.append(on_error)
@@ -264,8 +265,11 @@ for _ in range(20):
     operation = Fails(1)
     plant()
     gc.collect()
-    assert ended == [True] and operation.is_completed
-    assert told == ["in the middle"] and heard == [], (told, heard)
+    assert ended == [] and not operation.is_completed
+    assert operation.force_complete()
+    assert told == [] and heard == [(3, "in the middle")], (told, heard)
+    gc.collect()
+    assert ended == [False]  # it is complete: nothing but the garbage itself refers to `on_error` any more
 """
     )
 

@@ -178,4 +178,6 @@ def operation(ledger: Ledger, rng: random.Random, holder: Node) -> Operation:
 
 def keys(rng: random.Random, holder: Node) -> list[Any]:
     """Some keys: a few that all share, and pieces of the graph."""
-    return rng.sample([1, 2, 3, "a", (1, "a"), Key(holder), DyingKey(holder)], rng.randint(1, 3))
+    return rng.sample(
+        [1, 2, 3, "a", (1, "a"), Key(holder), rng.choice([Key, Key, DyingKey])(holder)], rng.randint(1, 3)
+    )

@@ -48,7 +48,7 @@ class Dying:
         node = self.__dict__.get("node")
         if node is None or sys.is_finalizing() or node.ledger.is_quiet:
             return
-        rng = random.Random(node.number)
+        rng = random.Random(node.ledger.number())  # another each time: what acts makes more of these
         if rng.random() < 0.3:
             node.ledger.revived.append(self)
         node.acts(node, rng)

@@ -117,7 +117,7 @@ def test_a_purgatory_that_cannot_be_made__T13(call: Callable[[], object], error:
 @pytest.mark.parametrize("timer_enabled", [1, None, "yes"])
 def test_timer_enabled_is_a_bool__T13(timer_enabled: Any) -> None:
     """As a flag of `SystemTimer`; anything else is most likely an argument in the wrong place."""
-    with pytest.raises(TypeError, match="bool"):
+    with pytest.raises(TypeError, match=r"^timer_enabled must be True or False, got "):
         DelayedOperationPurgatory("p", ManualTimer(), timer_enabled)
 
 
