@@ -10,7 +10,8 @@ LIBRARIES := click confluent-kafka jinja2 matplotlib msgspec prometheus-client '
 # Spark is installed only where there is a Java that it can use; otherwise its tests say that they are left out.
 SPARK := $(shell sh .ci/has-java 17 && echo $(VENV)/spark)
 MODEL := RUSTFLAGS="--cfg tickwheel_model" CARGO_TARGET_DIR=target/model
-PARKING_LOT := $(CURDIR)/target/peers-parking-lot
+# From benches/peers: the page of the results shows it.
+PARKING_LOT := ../../target/peers-parking-lot
 LOOM := RUSTFLAGS="--cfg tickwheel_loom --cfg crossbeam_loom" CARGO_TARGET_DIR=target/loom
 
 .PHONY: help demo demo-spark quick test packages check-tools rust-tests model python-tests soak lint bench bench-more clean
