@@ -4,12 +4,12 @@ use std::convert::Infallible;
 
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyBufferError, PyException, PyIndexError, PyTypeError, PyValueError};
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{
     PyBool, PyBoolMethods, PyByteArray, PyBytes, PyFloat, PyInt, PyIterator, PyMemoryView, PySequence, PyString,
 };
 
+use super::kept::intern;
 use super::{arrow, arrow_stream};
 use crate::clock::LIMIT_MS;
 

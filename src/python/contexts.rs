@@ -3,15 +3,14 @@
 //! Nowhere else is a context kept: it would hold memory until the timer fires.
 
 use pyo3::exceptions::{PyTypeError, PyValueError};
-use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyContext, PyTuple};
 
 use super::args;
+use super::kept::{Kept, intern};
 use super::shared::Shared;
 
-static COPY_CONTEXT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+static COPY_CONTEXT: Kept<Py<PyAny>> = Kept::new();
 
 /// The context that a callback is to run in: where the executor is a loop, that of the add, or the one that is given.
 #[inline]

@@ -7,15 +7,14 @@
 
 use pyo3::exceptions::{PyException, PyTypeError};
 use pyo3::ffi;
-use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 #[cfg(Py_3_12)]
 use pyo3::types::PyDict;
 use pyo3::types::{PyCFunction, PyFunction, PyString, PyType};
 
 use super::args;
 use super::gil::GilCell;
+use super::kept::{Kept, intern};
 use super::report;
 use super::shared::{Driver, Shared};
 
@@ -28,9 +27,9 @@ const MOST_PARTIALS: usize = 100;
 /// Code objects that are no coroutine functions, by a hash of their address.
 static PLAIN: [GilCell<Option<Py<PyAny>>>; 64] = [const { GilCell::new(None) }; 64];
 
-static METHOD: PyOnceLock<Py<PyType>> = PyOnceLock::new();
-static PARTIAL: PyOnceLock<Py<PyType>> = PyOnceLock::new();
-static IS_COROUTINE_FUNCTION: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+static METHOD: Kept<Py<PyType>> = Kept::new();
+static PARTIAL: Kept<Py<PyType>> = Kept::new();
+static IS_COROUTINE_FUNCTION: Kept<Py<PyAny>> = Kept::new();
 
 unsafe extern "C" {
     /// `PyMethod_Function` of the C API, which pyo3 does not declare: borrowed.

@@ -7,20 +7,19 @@ use std::fmt::Display;
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::gc::{PyTraverseError, PyVisit};
-use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PySet, PyString, PyTuple, PyType};
 
 use super::contexts;
 use super::finalizing::ForeignCall;
 use super::fork::fork_epoch;
+use super::kept::{Kept, intern};
 use super::report::{self, Failure};
 use super::run;
 use super::shared::Shared;
 
-static COROUTINE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
-static COROUTINE_LIKE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+static COROUTINE: Kept<Py<PyType>> = Kept::new();
+static COROUTINE_LIKE: Kept<Py<PyAny>> = Kept::new();
 
 /// Runs a coroutine that a callback returned, or closes it and says that nothing can run it.
 #[inline]
@@ -124,7 +123,7 @@ fn running<'py>(event_loop: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PySet>> {
 /// Called by asyncio when a coroutine's task has ended. It keeps what a report needs, and not the timer, which the
 /// collector does not see through: so `on_error` is alive as long as the coroutine, and a dropped loop is found.
 #[pyclass(frozen, module = "tickwheel._native")]
-struct CoroutineEnded {
+pub(super) struct CoroutineEnded {
     /// The process it was made in.
     epoch: u32,
     timer: String,

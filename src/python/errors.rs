@@ -1,18 +1,24 @@
 //! The exceptions, and the one place where a Rust error becomes one.
 
-use pyo3::create_exception;
-use pyo3::exceptions::{PyException, PyRuntimeError, PyValueError};
-use pyo3::intern;
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple, PyType};
 
+use super::kept::{Kept, intern};
 use crate::error::Error;
 
-create_exception!(tickwheel, TickwheelError, PyException, "The root of every error that only tickwheel raises.");
+pub(super) use root::TickwheelError;
+
+#[expect(clippy::disallowed_types, reason = "the macro's; this class is made with the module")]
+mod root {
+    use pyo3::create_exception;
+    use pyo3::exceptions::PyException;
+
+    create_exception!(tickwheel, TickwheelError, PyException, "The root of every error that only tickwheel raises.");
+}
 
 /// The exceptions that are a `RuntimeError` too, so they cannot be made by the macro, which knows one base.
-static TIMER_ERRORS: PyOnceLock<[Py<PyType>; 5]> = PyOnceLock::new();
+static TIMER_ERRORS: Kept<[Py<PyType>; 5]> = Kept::new();
 
 const NAMES: [(&str, &str); 5] = [
     ("TimerClosed", "The timer was shut down: it takes no more tasks."),

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyList};
 
 use super::border::Own;
 use super::errors;
 use super::finalizing;
+use super::kept::Kept;
 use super::shared::Shared;
 use super::worker::Target;
 
@@ -87,14 +87,12 @@ pub(super) fn _shutdown_at_exit(py: Python<'_>) -> PyResult<()> {
 /// Executors of the standard library close before the exit hooks run, and refuse what comes then. Timers that feed one
 /// close before that. `threading` has no public hook so early; without this one, refusals at exit would be told of.
 fn before_pools_close(py: Python<'_>) -> PyResult<()> {
-    static REGISTERED: PyOnceLock<()> = PyOnceLock::new();
-    if REGISTERED.get(py).is_none()
-        && let Ok(register) = py.import("threading")?.getattr("_register_atexit")
-    {
-        register.call1((wrap_pyfunction!(_shutdown_pool_timers_at_exit, py)?,))?;
-        let _ = REGISTERED.set(py, ());
-    }
-    Ok(())
+    static REGISTERED: Kept<()> = Kept::new();
+    let register = || {
+        let Ok(register) = py.import("threading")?.getattr("_register_atexit") else { return Ok(()) };
+        register.call1((wrap_pyfunction!(_shutdown_pool_timers_at_exit, py)?,)).map(drop)
+    };
+    REGISTERED.get_or_try_init(py, register).map(drop)
 }
 
 #[pyfunction]

@@ -1,6 +1,6 @@
 //! The bindings: `tickwheel._native`. The eight border rules they keep are in `docs/design.md`.
 //!
-//! `border` has the locks and the GIL, `fork` which process a timer belongs to, `gil` what the GIL guards; `args`, `arrow`,
+//! `border` has the locks and the GIL, `fork` which process a timer belongs to, `gil` what the GIL guards, `kept` what is made once; `args`, `arrow`,
 //! `arrow_stream`, `coroutine_functions` and `settings` what comes in; `shared` what a timer, its tasks and its threads have
 //! in common, `callees` and `on_error` what a timer may still call and what the garbage collector sees of that; `task`, `content` and `batch`
 //! what is scheduled; `run`, `contexts`, `coroutines` and `worker` what runs it, `report` where its failures go; `timer`,
@@ -25,6 +25,7 @@ mod finalizing;
 mod fork;
 mod gate;
 mod gil;
+mod kept;
 mod keys;
 mod manual;
 mod on_error;
@@ -60,6 +61,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<operation::DelayedOperation>()?;
     module.add_class::<purgatory::DelayedOperationPurgatory>()?;
     module.add_class::<recording::Replay>()?;
+    make_other_classes(py);
     module.add_function(wrap_pyfunction!(border::_attached_by_reaper, module)?)?;
     module.add("_live", PyDict::new(py))?;
     module.add("_ending", PyList::empty(py))?;
@@ -68,4 +70,12 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     py.import("atexit")?.call_method1("register", (at_exit,))?;
     fork::watch()?;
     Ok(())
+}
+
+/// pyo3 makes a class at its first use, under a lock that a forked child may inherit taken (see `kept`). So all are made
+/// now, before there are threads.
+fn make_other_classes(py: Python<'_>) {
+    let _ = (py.get_type::<exit::Live>(), py.get_type::<worker::Worker>(), py.get_type::<worker::Due>());
+    let _ = (py.get_type::<share::Share>(), py.get_type::<coroutines::CoroutineEnded>());
+    let _ = (py.get_type::<side::CheckLater>(), py.get_type::<on_error::Witness>());
 }

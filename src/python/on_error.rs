@@ -119,7 +119,7 @@ fn is_collecting(py: Python<'_>) -> PyResult<bool> {
 /// Hears of a collection.
 #[pyclass(frozen, module = "tickwheel._native")]
 #[derive(Default)]
-struct Witness {
+pub(super) struct Witness {
     has_seen_one: GilCell<bool>,
 }
 

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use pyo3::exceptions::{PyNotImplementedError, PyTypeError};
 use pyo3::gc::{PyTraverseError, PyVisit};
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
@@ -14,6 +13,7 @@ use super::errors;
 use super::finalizing::ForeignCall;
 use super::fork::fork_epoch;
 use super::gil::GilCell;
+use super::kept::intern;
 use super::on_error::Callee;
 use super::shared::{Shared, not_picklable};
 use super::side::{PyOperations, Side};

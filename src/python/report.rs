@@ -8,13 +8,13 @@
 //! All of it runs Python code: no native lock may be held.
 
 use pyo3::exceptions::{PyBaseException, PyException};
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
 use super::batch::TaskBatch;
 use super::coroutine_functions;
 use super::coroutines;
+use super::kept::intern;
 use super::operation::DelayedOperation;
 use super::run;
 use super::shared::Shared;

@@ -10,7 +10,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pyo3::exceptions::{PyKeyboardInterrupt, PySystemExit};
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyMemoryView, PyTuple};
 
@@ -18,6 +17,7 @@ use super::batch::TaskBatch;
 use super::contexts;
 use super::coroutines;
 use super::finalizing::ForeignCall;
+use super::kept::intern;
 use super::operation;
 use super::report::{self, Failure};
 use super::shared::{NO_INDEX, Shared, Task};

@@ -11,7 +11,6 @@ use std::sync::Arc;
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::gc::{PyTraverseError, PyVisit};
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
@@ -20,6 +19,7 @@ use super::contexts;
 use super::coroutines;
 use super::errors;
 use super::fork::fork_epoch;
+use super::kept::intern;
 use super::keys::{Key, KeyHasher, Keys};
 use super::on_error::{Callee, OnError};
 use super::operation::{DelayedOperation, Told};
@@ -390,7 +390,7 @@ impl Host<PyOperations> for Side<'_> {
 
 /// Checks for later, as a task of a timer.
 #[pyclass(frozen, module = "tickwheel._native")]
-struct CheckLater(Later<PyOperations>);
+pub(super) struct CheckLater(Later<PyOperations>);
 
 #[pymethods]
 impl CheckLater {

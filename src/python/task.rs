@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::gc::{PyTraverseError, PyVisit};
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
 
@@ -18,6 +17,7 @@ use super::contexts;
 use super::coroutine_functions;
 use super::finalizing::ForeignCall;
 use super::gil::{self, GilCell};
+use super::kept::intern;
 use super::operation;
 use super::share::Share;
 use super::shared::{self, NO_INDEX, Shared};
