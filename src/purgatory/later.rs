@@ -68,6 +68,7 @@ impl<K: Kind> Later<K> {
         match &self.what {
             What::PutOff(op) => {
                 K::life(op).is_put_off_no_more();
+                let purgatory = purgatory.where_it_waits(host, op);
                 if let Some(error) = purgatory.check_one(host, op, next).failure {
                     host.report(&purgatory.home, op, error);
                 }
@@ -148,7 +149,14 @@ impl<K: Kind> Purgatory<K> {
         if K::life(op).is_put_off.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
-        host.add_later(&self.home, Later::put_off(self, host.share(op), in_vain))
+        let purgatory = self.where_it_waits(host, op);
+        host.add_later(&purgatory.home, Later::put_off(&purgatory, host.share(op), in_vain))
+    }
+
+    /// An operation may have been taken out and be watched in another purgatory since. That one's timer makes its checks:
+    /// this one's may be shut down.
+    fn where_it_waits<H: Host<K>>(self: &Arc<Self>, host: &H, op: &K::Op) -> Arc<Self> {
+        host.lock(&K::life(op).watch).purgatory.as_ref().map_or_else(|| Arc::clone(self), Arc::clone)
     }
 
     /// Leaves the check of a list to the timer. A timer that was shut down refuses; then the next check of the key finds what

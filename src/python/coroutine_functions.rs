@@ -10,7 +10,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 #[cfg(Py_3_12)]
 use pyo3::types::PyDict;
-use pyo3::types::{PyCFunction, PyFunction, PyString, PyType};
+use pyo3::types::{PyCFunction, PyFunction, PyString, PyType, PyWeakrefReference};
 
 use super::args;
 use super::gil::GilCell;
@@ -23,6 +23,8 @@ const CO_COROUTINE: u32 = 0x80;
 
 /// So many partials are looked into, one in the other.
 const MOST_PARTIALS: usize = 100;
+/// `Py_TPFLAGS_HEAPTYPE`: a class that was made by a `class` statement, for one.
+const HEAP_TYPE: u64 = 1 << 9;
 
 /// Code objects that are no coroutine functions, by a hash of their address.
 static PLAIN: [GilCell<Option<Py<PyAny>>>; 64] = [const { GilCell::new(None) }; 64];
@@ -222,6 +224,14 @@ fn is_async_code(entry: &GilCell<Option<Py<PyAny>>>, code: &Bound<'_, PyAny>) ->
 /// `TypeError` if `on_error` is a coroutine function: no failure would ever reach it.
 pub(super) fn check_on_error(on_error: &Bound<'_, PyAny>) -> PyResult<()> {
     args::callable(on_error, "on_error")?;
+    // One that was cleared by the collector crashes when it is called, and only a weak reference tells.
+    let flags: u64 = on_error.get_type().getattr("__flags__")?.extract()?;
+    if flags & HEAP_TYPE == 0 && PyWeakrefReference::new(on_error).is_err() {
+        let class = on_error.get_type().name()?;
+        return Err(PyTypeError::new_err(format!(
+            "on_error must be a function, a method or an object of a class, got {class}: pass the function itself"
+        )));
+    }
     if is_coroutine_function(on_error)? {
         let name = report::callback_name(on_error)?;
         return Err(PyTypeError::new_err(format!(

@@ -239,7 +239,14 @@ impl<'py> Side<'py> {
         }
         let tried = self.try_complete(op);
         let released = lock.call_method0(intern!(self.py, "release"));
-        tried.and(released.map(drop)).map_or_else(Attempt::Failed, |()| Attempt::Ran)
+        match (tried, released) {
+            (Ok(()), Ok(_)) => Attempt::Ran,
+            (Err(error), Ok(_)) | (Ok(()), Err(error)) => Attempt::Failed(error),
+            (Err(first), Err(second)) => {
+                second.set_context(self.py, Some(first));
+                Attempt::Failed(second)
+            }
+        }
     }
 
     fn try_complete(&self, op: &Py<DelayedOperation>) -> PyResult<()> {
@@ -289,9 +296,11 @@ impl Host<PyOperations> for Side<'_> {
         }
         let task = op.bind(self.py).as_super();
         let delay = task.get().delay(self.py)?;
-        let context = self.context_of_add.take();
-        let now_us = TimerTask::schedule_in(task, &home.share, When::AfterUs(delay.to_us()), Room::IfAny, context)?;
-        Ok(Armed { deadline: Some(()), now_us })
+        let (when, mut context) = (When::AfterUs(delay.to_us()), self.context_of_add.take());
+        let added = TimerTask::schedule_in(task, &home.share, when, Room::IfAny, &mut context);
+        // Dropped when the call is over: the operation's watch is locked here.
+        self.context_of_add.replace(context);
+        added.map(|now_us| Armed { deadline: Some(()), now_us })
     }
 
     fn deadline(&self, op: &Py<DelayedOperation>) -> Option<()> {

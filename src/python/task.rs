@@ -327,16 +327,17 @@ impl TimerTask {
     /// Puts the task on a timer, or moves it there (T7); a task of the library's own finds room always. Returns what the
     /// clock read. Runs no Python code, so a native lock may be held.
     pub(super) fn schedule_with(slf: &Bound<'_, Self>, share: &Py<Share>, when: When, room: Room) -> PyResult<u64> {
-        Self::schedule_in(slf, share, when, room, None)
+        Self::schedule_in(slf, share, when, room, &mut None)
     }
 
-    /// As `schedule_with`, for a callback that is to run in a context.
+    /// As `schedule_with`, for a callback that is to run in a context. What `context` is afterwards, the one that it had
+    /// before or the one that was refused, is for the caller to drop, without a native lock: it may run destructors.
     pub(super) fn schedule_in(
         slf: &Bound<'_, Self>,
         share: &Py<Share>,
         when: When,
         room: Room,
-        context: Option<Py<PyAny>>,
+        context: &mut Option<Py<PyAny>>,
     ) -> PyResult<u64> {
         let py = slf.py();
         let (this, shared) = (slf.get(), share.get().shared());
@@ -403,13 +404,13 @@ impl TimerTask {
         state: MutexGuard<'_, State<Py<PyAny>>>,
         share: &Py<Share>,
         (handle, wakes): (Handle, bool),
-        context: Option<Py<PyAny>>,
+        context: &mut Option<Py<PyAny>>,
     ) {
         let shared = share.get().shared();
         let share = share.clone_ref(slf.py());
-        let (old, old_context, is_plain) = slf.get().cell.with(slf.py(), |content| {
-            let old_context = context.and_then(|context| content.set_context(context));
-            (content.put_on(share, handle), old_context, content.is_plain)
+        let (old, is_plain) = slf.get().cell.with(slf.py(), |content| {
+            *context = context.take().and_then(|context| content.set_context(context));
+            (content.put_on(share, handle), content.is_plain)
         });
         drop(state);
         // Before anything that may let the GIL go, after which it may have run already.
@@ -417,7 +418,7 @@ impl TimerTask {
             gil::untrack(slf);
         }
         shared.timer.wake_if(wakes);
-        drop((old, old_context));
+        drop(old);
     }
 
     /// What to call, and in what context; a one-shot task lets go of it.

@@ -115,8 +115,8 @@ impl Timer {
         if is_coroutine && !shared.callees.has_loop() {
             return Err(coroutine_functions::refuse(shared, "what this task runs"));
         }
-        let context = contexts::of_add(shared, context, task.py())?;
-        TimerTask::schedule_in(task, share, When::AfterUs(delay.to_us()), Room::IfAny, context)?;
+        let mut context = contexts::of_add(shared, context, task.py())?;
+        TimerTask::schedule_in(task, share, When::AfterUs(delay.to_us()), Room::IfAny, &mut context)?;
         operation::sync_deadline(task.py(), task.as_any());
         Ok(())
     }

@@ -314,3 +314,33 @@ def test_what_nobody_waits_for_may_fail_too__P8_T10(caplog: pytest.LogCaptureFix
     operation = Fails(fails=("complete",))
     call: Callable[[], bool] = operation.force_complete
     assert (call(), call(), logged(caplog)) == (True, False, [("operation Fails.on_complete failed", "complete")])
+
+
+def test_a_try_and_a_release_that_both_fail_are_both_told__P8() -> None:
+    class Fails(DelayedOperation):
+        is_watched = False
+
+        def try_complete(self) -> bool:
+            if self.is_watched:
+                raise ValueError("tried")
+            return False
+
+    class FailsAtTheThird:
+        releases = 0
+
+        def acquire(self, blocking: bool) -> bool:
+            return True
+
+        def release(self) -> None:
+            self.releases += 1
+            if self.releases == 3:  # the watching call tries twice
+                raise RuntimeError("released")
+
+    told: list[BaseException] = []
+    purgatory = DelayedOperationPurgatory("p", ManualTimer(), on_error=lambda _, error: told.append(error))
+    operation = Fails(10, FailsAtTheThird())
+    purgatory.try_complete_else_watch(operation, ["a"])
+    operation.is_watched = True
+    purgatory.check_and_complete("a")
+    assert [str(error) for error in told] == ["released"]
+    assert str(told[0].__context__) == "tried"

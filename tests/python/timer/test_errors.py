@@ -445,6 +445,24 @@ def test_an_on_error_that_is_a_coroutine_function_is_refused__T10_T13(kind: Call
     refused(TypeError, message, lambda: kind("x", on_error=async_on_error))
 
 
+def test_an_on_error_that_could_be_cleared_unseen_is_refused__T10_T13() -> None:
+    """The collector clears a garbage cycle, and a `staticmethod` that was cleared crashes when it is called."""
+
+    class Handler:
+        __slots__ = ()
+
+        def __call__(self, task: TimerTask, error: BaseException) -> None:
+            heard.append(str(error))
+
+    heard: list[str] = []
+    with pytest.raises(TypeError, match=r"^on_error must be .* got staticmethod: pass the function itself$"):
+        ManualTimer(on_error=staticmethod(lambda task, error: None))
+    timer = ManualTimer(on_error=Handler())  # of a class of the user's: no weak reference either, and no crash
+    timer.after(0, [].pop)
+    timer.advance(1)
+    assert heard == ["pop from empty list"]
+
+
 def test_an_on_error_that_returns_a_coroutine_is_an_error_with_both_tracebacks__T10(log: Log) -> None:
     timer = ManualTimer(on_error=lambda task, error: async_on_error(task, error))
     error = ValueError()
