@@ -13,7 +13,7 @@ use super::args;
 use super::border::{self, Own};
 use super::contexts;
 use super::coroutine_functions;
-use super::finalizing::ForeignCall;
+use super::finalizing::{self, ForeignCall};
 use super::gil::GilCell;
 use super::shared::{self, NO_INDEX, Shared};
 use crate::error::Error;
@@ -103,11 +103,7 @@ impl TaskBatch {
 
 impl Drop for TaskBatch {
     fn drop(&mut self) {
-        let content = std::mem::take(&mut self.cell);
-        match ForeignCall::of_destructor() {
-            Some(_call) => drop(content),
-            None => std::mem::forget(content), // the callback's destructor is foreign code
-        }
+        finalizing::let_go(std::mem::take(&mut self.cell));
     }
 }
 

@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PySet, PyString, PyTuple, PyType};
 
 use super::contexts;
-use super::finalizing::ForeignCall;
+use super::finalizing::{self, ForeignCall};
 use super::fork::fork_epoch;
 use super::kept::{Kept, intern};
 use super::report::{self, Failure};
@@ -92,15 +92,14 @@ fn start(
 ) -> PyResult<()> {
     let py = coroutine.py();
     let running = running(event_loop)?;
-    let ended = CoroutineEnded {
-        epoch: fork_epoch(),
-        timer: shared.name.clone(),
+    let refers = Refers {
         event_loop: event_loop.clone().unbind(),
         on_error: shared.on_error(py).map(Bound::unbind),
         task: task.clone().unbind(),
         callback: callback.map(|callback| callback.clone_ref(py)),
         running: running.clone().unbind(),
     };
+    let ended = CoroutineEnded { epoch: fork_epoch(), timer: shared.name.clone(), refers: Some(refers) };
     let ended = Bound::new(py, ended)?;
     let create_task = event_loop.getattr(intern!(py, "create_task"))?;
     let asyncio_task = contexts::call(context, &create_task, Some(&PyTuple::new(py, [coroutine])?))?;
@@ -127,6 +126,11 @@ pub(super) struct CoroutineEnded {
     /// The process it was made in.
     epoch: u32,
     timer: String,
+    /// `None` only while it is dropped.
+    refers: Option<Refers>,
+}
+
+struct Refers {
     event_loop: Py<PyAny>,
     on_error: Option<Py<PyAny>>,
     task: Py<PyAny>,
@@ -134,11 +138,18 @@ pub(super) struct CoroutineEnded {
     running: Py<PySet>,
 }
 
+impl Drop for CoroutineEnded {
+    fn drop(&mut self) {
+        finalizing::let_go(self.refers.take());
+    }
+}
+
 #[pymethods]
 impl CoroutineEnded {
     fn __call__(&self, py: Python<'_>, asyncio_task: &Bound<'_, PyAny>) -> PyResult<()> {
         let Some(_call) = ForeignCall::try_enter(py) else { return Ok(()) };
-        self.running.bind(py).discard(asyncio_task)?;
+        let Some(refers) = &self.refers else { return Ok(()) };
+        refers.running.bind(py).discard(asyncio_task)?;
         if self.epoch != fork_epoch() || asyncio_task.call_method0(intern!(py, "cancelled"))?.is_truthy()? {
             return Ok(());
         }
@@ -152,10 +163,10 @@ impl CoroutineEnded {
         }
         let failure = Failure {
             timer: Some(&self.timer),
-            event_loop: Some(self.event_loop.bind(py).clone()),
-            on_error: self.on_error.as_ref().map(|on_error| on_error.bind(py).clone()),
-            task: self.task.bind(py),
-            callback: self.callback.as_ref(),
+            event_loop: Some(refers.event_loop.bind(py).clone()),
+            on_error: refers.on_error.as_ref().map(|on_error| on_error.bind(py).clone()),
+            task: refers.task.bind(py),
+            callback: refers.callback.as_ref(),
             purgatory: None,
             method: None,
             error,
@@ -164,10 +175,11 @@ impl CoroutineEnded {
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        visit.call(&self.event_loop)?;
-        visit.call(&self.on_error)?;
-        visit.call(&self.task)?;
-        visit.call(&self.callback)?;
-        visit.call(&self.running)
+        let Some(refers) = &self.refers else { return Ok(()) };
+        visit.call(&refers.event_loop)?;
+        visit.call(&refers.on_error)?;
+        visit.call(&refers.task)?;
+        visit.call(&refers.callback)?;
+        visit.call(&refers.running)
     }
 }

@@ -67,6 +67,14 @@ impl Drop for ForeignCall {
     }
 }
 
+/// Drops what runs foreign code as it is dropped; at the end of the interpreter leaks it.
+pub(super) fn let_go<T>(value: T) {
+    match ForeignCall::of_destructor() {
+        Some(_call) => drop(value),
+        None => std::mem::forget(value),
+    }
+}
+
 /// Only with the GIL held, so it needs no read-modify-write.
 #[inline]
 fn count(next: impl FnOnce(usize) -> usize) {

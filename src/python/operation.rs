@@ -10,7 +10,7 @@ use pyo3::types::{PyDict, PyTuple};
 use super::args;
 use super::coroutine_functions;
 use super::errors;
-use super::finalizing::ForeignCall;
+use super::finalizing::{self, ForeignCall};
 use super::fork::fork_epoch;
 use super::gil::GilCell;
 use super::kept::intern;
@@ -228,6 +228,15 @@ impl DelayedOperation {
         let Some(_call) = ForeignCall::try_enter(py) else { return };
         let taken = self.content.with(py, std::mem::take);
         drop(taken);
+    }
+}
+
+impl Drop for DelayedOperation {
+    fn drop(&mut self) {
+        let content = self.content.get_mut();
+        if content.lock.is_some() || content.told.is_some() {
+            finalizing::let_go(std::mem::take(content));
+        }
     }
 }
 

@@ -14,7 +14,7 @@ use super::border::{Own, attach};
 use super::contexts;
 use super::coroutine_functions;
 use super::errors;
-use super::finalizing::ForeignCall;
+use super::finalizing::{self, ForeignCall};
 use super::gil::GilCell;
 use super::keys::{Key, Keys};
 use super::on_error::OnError;
@@ -479,6 +479,7 @@ impl Home {
 /// No thread can check a key any more. Operations with a deadline still wait for that; without one, nothing can come.
 impl Drop for DelayedOperationPurgatory {
     fn drop(&mut self) {
+        finalizing::let_go(std::mem::take(&mut self.unfinished));
         let Some(made) = self.made.take() else { return };
         if made.core.home.shared.is_forked() {
             return;

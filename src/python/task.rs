@@ -15,7 +15,7 @@ use super::border;
 use super::content::{Call, Content, Runs};
 use super::contexts;
 use super::coroutine_functions;
-use super::finalizing::ForeignCall;
+use super::finalizing::{self, ForeignCall};
 use super::gil::{self, GilCell};
 use super::kept::intern;
 use super::operation;
@@ -183,11 +183,7 @@ impl Drop for TimerTask {
         if !self.cell.get_mut().refers() {
             return; // most have let go of what they called
         }
-        let content = std::mem::take(&mut self.cell);
-        match ForeignCall::of_destructor() {
-            Some(_call) => drop(content),
-            None => std::mem::forget(content), // its destructors are foreign code
-        }
+        finalizing::let_go(std::mem::take(&mut self.cell));
     }
 }
 

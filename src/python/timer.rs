@@ -12,7 +12,7 @@ use super::batch::TaskBatch;
 use super::border::{self, Own};
 use super::contexts;
 use super::coroutine_functions;
-use super::finalizing::ForeignCall;
+use super::finalizing::{self, ForeignCall};
 use super::gil::GilCell;
 use super::operation;
 use super::recording::{self, Columns};
@@ -411,6 +411,7 @@ impl Timer {
 
 impl Drop for Timer {
     fn drop(&mut self) {
+        finalizing::let_go(std::mem::take(&mut self.unfinished));
         let Some(made) = self.made.take() else { return };
         if made.shared.is_forked() {
             return;

@@ -34,6 +34,20 @@ class Ends(Named):
     def __del__(self, sum=sum, range=range):
         {WORK}
 
+class Lock(Ends):
+    def acquire(self, blocking):
+        return True
+
+    def release(self):
+        pass
+
+class Task(TimerTask):
+    def run(self):
+        pass
+
+    def __del__(self, sum=sum, range=range):
+        {WORK}
+
 class Error:
     def __call__(self, task, error):
         {WORK}
@@ -51,6 +65,11 @@ pending = manual.after(HOUR, Named())
 
 def keys():
     yield from [Key(), {WORK}]
+
+def found_unfinished():
+    own = ManualTimer()
+    own.add(Task(HOUR))
+    own.shutdown()
 
 def fail():
     raise ValueError
@@ -72,6 +91,8 @@ CALLS = {
     "destructor_of_a_task": "TimerTask(1, Ends())",
     "destructor_of_a_batch": "manual.add_many(ms(1, 3_600_000), Ends()).cancel_all()",
     "destructor_of_a_timer": "ManualTimer(on_error=Ends())",
+    "destructor_of_an_operations_lock": "Op(HOUR, lock=Lock())",
+    "destructor_of_what_a_timer_found_unfinished": "found_unfinished()",
     "callback": "task.run(), threading.local()",
     "make_and_shut_down": "SystemTimer('more').shutdown()",
     "make_a_purgatory": "DelayedOperationPurgatory('more').shutdown()",
