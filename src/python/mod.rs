@@ -1,11 +1,14 @@
 //! The bindings: `tickwheel._native`. The eight border rules they keep are in `docs/design.md`.
 //!
-//! `border` has the locks and the GIL, `fork` which process a timer belongs to, `gil` what the GIL guards, `kept` what is made once; `args`, `arrow`,
-//! `arrow_stream`, `coroutine_functions` and `settings` what comes in; `shared` what a timer, its tasks and its threads have
-//! in common, `callees` and `on_error` what a timer may still call and what the garbage collector sees of that; `task`, `content` and `batch`
-//! what is scheduled; `run`, `contexts`, `coroutines` and `worker` what runs it, `report` where its failures go; `timer`,
-//! `system` and `manual` the classes, `sight` what they show, `recording` what they record and how it is replayed; `gate`,
-//! `exit` and `finalizing` how they end.
+//! - Tools: `border` has the locks and the GIL, `fork` which process a timer belongs to, `gil` what the GIL guards, `kept`
+//!   what is made once, `finalizing` the calls that run foreign code.
+//! - What comes in: `args`, `arrow`, `arrow_stream`, `coroutine_functions`, `settings`.
+//! - `shared` is what a timer, its tasks and its threads have in common; `callees` and `on_error` what a timer may still call,
+//!   and what the collector sees of that.
+//! - What is scheduled: `task`, `content`, `batch`. What runs it: `run`, `contexts`, `coroutines`, `worker`. Where its failures
+//!   go: `report`.
+//! - The classes: `timer`, `system`, `manual`. `sight` is what they show, `recording` what they record and how that is replayed;
+//!   `gate` and `exit` how they end.
 
 #![expect(clippy::unused_self, reason = "Python calls a method with self, used or not")]
 

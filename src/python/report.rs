@@ -2,7 +2,8 @@
 //!
 //! To `on_error`. Without one: to the exception handler of the loop that is the executor, if this is the loop's thread,
 //! and else to the logger `tickwheel`. What `on_error` or the handler raises is logged as well, with both tracebacks. What
-//! the logger raises goes to `sys.unraisablehook`, and all that came before with it. So a report never loses a task and never raises into an executor.
+//! the logger raises goes to `sys.unraisablehook`, and all that came before with it. So a report never loses a task and
+//! never raises into an executor.
 //! `logging` is imported by the first report that needs it.
 //!
 //! All of it runs Python code: no native lock may be held.

@@ -1,5 +1,7 @@
 """An operation that was taken out of one purgatory and is watched in another."""
 
+from collections.abc import Callable
+
 from tickwheel import DelayedOperation, DelayedOperationPurgatory
 from tickwheel.testing import ManualTimer
 
@@ -21,47 +23,47 @@ class Waits(DelayedOperation):
         return self.is_ready and self.force_complete()
 
 
+class Moved:
+    """A check was put off in `before`, on `old`; then the operation was taken out, and waits in `after`, on `new`."""
+
+    def __init__(self, kind: type[Waits] = Waits) -> None:
+        self.told: list[str] = []
+        self.lock = Lock()
+        self.operation = kind(10**9, self.lock)
+        self.old, self.new = ManualTimer("old"), ManualTimer("new")
+        self.before = DelayedOperationPurgatory("before", self.old, on_error=self.tell("before"))
+        self.after = DelayedOperationPurgatory("after", self.new, on_error=self.tell("after"))
+        self.before.try_complete_else_watch(self.operation, ["a"])
+        self.lock.is_free = False
+        self.before.check_and_complete("a")
+        assert self.operation.cancel()
+        self.lock.is_free = True
+        self.after.try_complete_else_watch(self.operation, ["b"])
+
+    def tell(self, where: str) -> Callable[[object, BaseException], None]:
+        return lambda _, error: self.told.append(f"{where}: {error}")
+
+
 def test_a_check_that_was_put_off_before_stands_in_for_none_after__P6() -> None:
     """The old check comes due on the old timer, and is put off again: on the timer of where it waits now."""
-    old, new = ManualTimer("old"), ManualTimer("new")
-    before, after = DelayedOperationPurgatory("before", old), DelayedOperationPurgatory("after", new)
-    lock = Lock()
-    operation = Waits(10**9, lock)
-    before.try_complete_else_watch(operation, ["a"])
-    lock.is_free = False
-    before.check_and_complete("a")
-    assert operation.cancel()
-    lock.is_free = True
-    after.try_complete_else_watch(operation, ["b"])
-    lock.is_free = False
-    old.advance(1)
-    operation.is_ready = True
-    after.check_and_complete("b")
-    lock.is_free = True
-    before.shutdown()
-    old.shutdown()
-    new.advance(20)
-    assert operation.is_completed
+    moved = Moved()
+    moved.lock.is_free = False
+    moved.old.advance(1)
+    moved.operation.is_ready = True
+    moved.after.check_and_complete("b")
+    moved.lock.is_free = True
+    moved.before.shutdown()
+    moved.old.shutdown()
+    moved.new.advance(20)
+    assert moved.operation.is_completed
 
 
 def test_the_old_check_reports_to_where_the_operation_waits_now__P8() -> None:
-    told: list[str] = []
-
     class Raises(Waits):
         def on_complete(self) -> None:
             raise ValueError("told")
 
-    old, new = ManualTimer("old"), ManualTimer("new")
-    before = DelayedOperationPurgatory("before", old, on_error=lambda _, error: told.append(f"before: {error}"))
-    after = DelayedOperationPurgatory("after", new, on_error=lambda _, error: told.append(f"after: {error}"))
-    lock = Lock()
-    operation = Raises(10**9, lock)
-    before.try_complete_else_watch(operation, ["a"])
-    lock.is_free = False
-    before.check_and_complete("a")
-    assert operation.cancel()
-    lock.is_free = True
-    after.try_complete_else_watch(operation, ["b"])
-    operation.is_ready = True
-    old.advance(1)
-    assert told == ["after: told"]
+    moved = Moved(Raises)
+    moved.operation.is_ready = True
+    moved.old.advance(1)
+    assert moved.told == ["after: told"]
