@@ -100,6 +100,8 @@ pub(super) struct Side<'py> {
     waiter: RefCell<Option<Py<PyAny>>>,
     /// The context of a watching call, for the deadline that it sets.
     context_of_add: RefCell<Option<Py<PyAny>>>,
+    /// What setting the deadline let go of, to be dropped without a lock.
+    removed: RefCell<Vec<Py<PyAny>>>,
     /// The timer that an operation is on which is in no purgatory: what it raises goes there.
     timer: Option<&'py Arc<Shared>>,
     /// What the ending is to run in.
@@ -120,6 +122,7 @@ impl<'py> Side<'py> {
             propagates,
             waiter: RefCell::new(None),
             context_of_add: RefCell::new(None),
+            removed: RefCell::default(),
             timer: None,
             context: None,
         }
@@ -297,9 +300,11 @@ impl Host<PyOperations> for Side<'_> {
         let task = op.bind(self.py).as_super();
         let delay = task.get().delay(self.py)?;
         let (when, mut context) = (When::AfterUs(delay.to_us()), self.context_of_add.take());
-        let added = TimerTask::schedule_in(task, &home.share, when, Room::IfAny, &mut context);
+        let mut removed = self.removed.take();
+        let added = TimerTask::schedule_in(task, &home.share, when, Room::IfAny, &mut context, &mut removed);
         // Dropped when the call is over: the operation's watch is locked here.
-        self.context_of_add.replace(context);
+        removed.extend(context);
+        self.removed.replace(removed);
         added.map(|now_us| Armed { deadline: Some(()), now_us })
     }
 

@@ -323,17 +323,19 @@ impl TimerTask {
     /// Puts the task on a timer, or moves it there (T7); a task of the library's own finds room always. Returns what the
     /// clock read. Runs no Python code, so a native lock may be held.
     pub(super) fn schedule_with(slf: &Bound<'_, Self>, share: &Py<Share>, when: When, room: Room) -> PyResult<u64> {
-        Self::schedule_in(slf, share, when, room, &mut None)
+        Self::schedule_in(slf, share, when, room, &mut None, &mut Vec::new())
     }
 
     /// As `schedule_with`, for a callback that is to run in a context. What `context` is afterwards, the one that it had
-    /// before or the one that was refused, is for the caller to drop, without a native lock: it may run destructors.
+    /// before or the one that was refused, and what was `removed` with an earlier timer are for the caller to drop, without
+    /// a native lock: it may run destructors.
     pub(super) fn schedule_in(
         slf: &Bound<'_, Self>,
         share: &Py<Share>,
         when: When,
         room: Room,
         context: &mut Option<Py<PyAny>>,
+        removed: &mut Vec<Py<PyAny>>,
     ) -> PyResult<u64> {
         let py = slf.py();
         let (this, shared) = (slf.get(), share.get().shared());
@@ -349,7 +351,7 @@ impl TimerTask {
             return match added {
                 Ok((now_us, (handle, wakes))) => {
                     shared.callees.owe(py, 1);
-                    Self::put_on(slf, state, share, (handle, wakes), context);
+                    Self::put_on(slf, state, share, (handle, wakes), context, removed);
                     Ok(now_us)
                 }
                 Err(error) => {
@@ -359,7 +361,7 @@ impl TimerTask {
             };
         }
         loop {
-            Self::leave_other_timer(slf, shared)?;
+            Self::leave_other_timer(slf, shared, removed)?;
             let mut state = shared.lock(py)?;
             // From here to the end of the block the GIL and the lock are held together.
             let handle = match this.on(py) {
@@ -389,7 +391,7 @@ impl TimerTask {
                 shared.callees.owe(py, 1);
                 state.add(due, slf.clone().into_any().unbind(), NO_INDEX)
             });
-            Self::put_on(slf, state, share, (handle, wakes), context);
+            Self::put_on(slf, state, share, (handle, wakes), context, removed);
             return Ok(due.now_us);
         }
     }
@@ -401,6 +403,7 @@ impl TimerTask {
         share: &Py<Share>,
         (handle, wakes): (Handle, bool),
         context: &mut Option<Py<PyAny>>,
+        removed: &mut Vec<Py<PyAny>>,
     ) {
         let shared = share.get().shared();
         let share = share.clone_ref(slf.py());
@@ -414,7 +417,7 @@ impl TimerTask {
             gil::untrack(slf);
         }
         shared.timer.wake_if(wakes);
-        drop(old);
+        removed.extend(old.map(Py::into_any));
     }
 
     /// What to call, and in what context; a one-shot task lets go of it.
@@ -458,7 +461,12 @@ impl TimerTask {
 
     /// It was taken out of this slot. If it has been added again since, that stands.
     pub(super) fn left_timer(slf: &Bound<'_, Self>, handle: Handle) {
-        let (left, may_be_added) = slf.get().cell.with(slf.py(), |content| {
+        Self::leave_timer(slf, handle, &mut Vec::new());
+    }
+
+    /// As `left_timer`; what it let go of is for the caller to drop.
+    fn leave_timer(slf: &Bound<'_, Self>, handle: Handle, removed: &mut Vec<Py<PyAny>>) {
+        let ((share, context), may_be_added) = slf.get().cell.with(slf.py(), |content| {
             let (is_this, left) = content.take_off(handle);
             let context = if is_this { content.take_context() } else { None };
             ((left, context), is_this && content.is_plain && !content.is_one_shot())
@@ -467,7 +475,7 @@ impl TimerTask {
         if may_be_added {
             gil::track(slf);
         }
-        drop(left);
+        removed.extend(share.map(Py::into_any).into_iter().chain(context));
     }
 
     /// It was taken out of its slot and will not be run, so that a one-shot task keeps its callback too.
@@ -511,14 +519,14 @@ impl TimerTask {
     }
 
     /// `ValueError` if the task is pending on another timer; otherwise forgets that one.
-    fn leave_other_timer(slf: &Bound<'_, Self>, shared: &Arc<Shared>) -> PyResult<()> {
+    fn leave_other_timer(slf: &Bound<'_, Self>, shared: &Arc<Shared>, removed: &mut Vec<Py<PyAny>>) -> PyResult<()> {
         let py = slf.py();
         let Some((other, handle)) = slf.get().on(py) else { return Ok(()) };
         if Arc::ptr_eq(&other, shared) {
             return Ok(());
         }
         if other.is_forked() {
-            Self::left_timer(slf, handle); // the parent's: its locks are not to be touched here
+            Self::leave_timer(slf, handle, removed); // the parent's: its locks are not to be touched here
             return Ok(());
         }
         let is_live = other.lock(py)?.schedule.is_live(handle);
@@ -532,7 +540,7 @@ impl TimerTask {
             )));
         }
         if is_same {
-            Self::left_timer(slf, handle);
+            Self::leave_timer(slf, handle, removed);
         }
         Ok(())
     }

@@ -116,7 +116,7 @@ impl Timer {
             return Err(coroutine_functions::refuse(shared, "what this task runs"));
         }
         let mut context = contexts::of_add(shared, context, task.py())?;
-        TimerTask::schedule_in(task, share, When::AfterUs(delay.to_us()), Room::IfAny, &mut context)?;
+        TimerTask::schedule_in(task, share, When::AfterUs(delay.to_us()), Room::IfAny, &mut context, &mut Vec::new())?;
         operation::sync_deadline(task.py(), task.as_any());
         Ok(())
     }

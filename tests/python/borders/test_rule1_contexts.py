@@ -40,6 +40,35 @@ loop.close()
     )
 
 
+def test_a_watching_call_that_finds_a_timer_just_left_drops_its_context_without_a_lock__rule1_T8():
+    """The timer has taken both tasks out, and lets go of the first one's callback before it tells the second."""
+    run_script(
+        PRELUDE
+        + """
+purgatory = DelayedOperationPurgatory("p", ManualTimer())
+
+class Watches:
+    def run(self):
+        pass
+
+    def __del__(self):
+        purgatory.try_complete_else_watch(operation, ["k"])
+
+timer = SystemTimer("t", executor=loop)
+first, operation = timer.after(60_000, Watches().run), Waits(60_000)
+context = contextvars.copy_context()
+context.run(var.set, Value())
+timer.add(operation, context=context)
+tasks = [first, operation]
+del context, first
+assert timer.cancel_many(tasks) == 2
+assert len(seen) == 1 and len(purgatory) == 1, seen
+timer.shutdown()
+loop.close()
+"""
+    )
+
+
 def test_a_watching_call_that_is_refused_drops_its_context_without_a_lock__rule1_T8():
     run_script(
         PRELUDE
