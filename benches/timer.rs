@@ -39,7 +39,7 @@ fn empty() -> Numbers {
 }
 
 fn add(timer: &Numbers, delay: When) -> Handle {
-    timer.add(delay, NonZeroU64::MIN, 0).expect("in range")
+    timer.add(delay, NonZeroU64::MIN).expect("in range")
 }
 
 /// A timer and its handles, in another order than that of the adds.

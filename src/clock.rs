@@ -14,6 +14,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::when::rounded_up_us;
+
 /// Instants at or past this many milliseconds (about 142,000 years) are refused, so that no sum can overflow.
 pub const LIMIT_MS: u64 = 1 << 52;
 /// [`LIMIT_MS`] in microseconds.
@@ -89,11 +91,39 @@ impl Clock {
         self.now_us() / 1000
     }
 
+    /// What this clock reads at `instant`, in microseconds, rounded up: for [`When::AtUs`](crate::When::AtUs). An instant
+    /// before the clock began is its start. A manual clock does not follow the system's: there it is what the clock reads
+    /// now, plus the time until `instant`.
+    ///
+    /// ```
+    /// use std::time::{Duration, Instant};
+    /// use tickwheel::Clock;
+    /// let clock = Clock::monotonic(1_000);
+    /// let in_a_minute = Instant::now() + Duration::from_secs(60);
+    /// assert!(clock.at_us(in_a_minute) >= 61_000_000);
+    /// ```
+    #[must_use]
+    pub fn at_us(&self, instant: Instant) -> u64 {
+        match &self.source {
+            Source::Monotonic(origin) => {
+                self.start_us.saturating_add(rounded_up_us(instant.saturating_duration_since(*origin)))
+            }
+            Source::Manual(_) => {
+                self.now_us().saturating_add(rounded_up_us(instant.saturating_duration_since(Instant::now())))
+            }
+        }
+    }
+
     /// Moves a manual clock; never backwards. A monotonic clock moves by itself, and this does nothing.
     pub fn set_us(&self, now_us: u64) {
         if let Source::Manual(now) = &self.source {
             now.fetch_max(now_us, Ordering::Relaxed);
         }
+    }
+
+    /// Whether it stands until it is moved.
+    pub(crate) fn is_manual(&self) -> bool {
+        matches!(self.source, Source::Manual(_))
     }
 
     /// When to wake a thread that waits for `at_us`; `None` for a manual clock, or past what the system can name.

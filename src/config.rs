@@ -6,25 +6,26 @@ use crate::clock::LIMIT_MS;
 use crate::error::Error;
 use crate::schedule::Precision;
 
-/// How a timer is built; `Config::default()` is tick 1 ms, 20 buckets a level, exact.
+/// How a timer is built. `Config::default()` has a tick of 1 ms, 20 buckets a level, and releases tasks at their exact instant.
 ///
 /// ```
 /// use tickwheel::Config;
-/// let clock_face = Config { tick_ms: 1000, wheel_sizes: vec![60, 60, 12], ..Config::default() };
+/// let clock_face = Config::default().with_tick_ms(1000).with_wheel_sizes([60, 60, 12]);
 /// assert!(clock_face.check().is_ok());
-/// assert!(Config { tick_ms: 0, ..Config::default() }.check().is_err());
+/// assert!(clock_face.with_tick_ms(0).check().is_err());
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Config {
     /// The finest tick, in milliseconds.
     pub tick_ms: u64,
-    /// Buckets per level, the last size repeating for the levels above.
+    /// Buckets per level; the last size repeats for the levels above.
     pub wheel_sizes: Vec<u32>,
     /// When tasks are released.
     pub precision: Precision,
     /// The least time between two wake-ups of the reaper, in microseconds.
     pub slack_us: u64,
-    /// The most tasks that may be pending or wait for the executor; an add that would pass it gets [`Error::Full`].
+    /// The most tasks that may be pending or wait for the executor. An add that would pass it gets [`Error::Full`].
     pub max_pending: Option<usize>,
 }
 
@@ -35,7 +36,62 @@ impl Default for Config {
 }
 
 impl Config {
+    /// With this tick, in milliseconds: 1 or more.
+    ///
+    /// ```
+    /// assert_eq!(tickwheel::Config::default().with_tick_ms(20).tick_ms, 20);
+    /// ```
+    #[must_use]
+    pub fn with_tick_ms(self, tick_ms: u64) -> Self {
+        Self { tick_ms, ..self }
+    }
+
+    /// With these numbers of buckets, one for each level, each from 2 to 65,536. The last one repeats for the levels above.
+    ///
+    /// ```
+    /// assert_eq!(tickwheel::Config::default().with_wheel_sizes([64]).wheel_sizes, [64]);
+    /// ```
+    #[must_use]
+    pub fn with_wheel_sizes(self, sizes: impl Into<Vec<u32>>) -> Self {
+        Self { wheel_sizes: sizes.into(), ..self }
+    }
+
+    /// With tasks released at their exact instant, or with their bucket.
+    ///
+    /// ```
+    /// use tickwheel::{Config, Precision};
+    /// assert_eq!(Config::default().with_precision(Precision::Tick).precision, Precision::Tick);
+    /// ```
+    #[must_use]
+    pub fn with_precision(self, precision: Precision) -> Self {
+        Self { precision, ..self }
+    }
+
+    /// With at least this time between two wake-ups of the reaper, in microseconds.
+    ///
+    /// ```
+    /// assert_eq!(tickwheel::Config::default().with_slack_us(1_000).slack_us, 1_000);
+    /// ```
+    #[must_use]
+    pub fn with_slack_us(self, slack_us: u64) -> Self {
+        Self { slack_us, ..self }
+    }
+
+    /// With room for this many tasks that are pending or wait for the executor; `None` for no bound.
+    ///
+    /// ```
+    /// assert_eq!(tickwheel::Config::default().with_max_pending(10_000).max_pending, Some(10_000));
+    /// ```
+    #[must_use]
+    pub fn with_max_pending(self, max_pending: impl Into<Option<usize>>) -> Self {
+        Self { max_pending: max_pending.into(), ..self }
+    }
+
     /// Whether the settings are allowed.
+    ///
+    /// ```
+    /// assert!(tickwheel::Config::default().with_wheel_sizes([1]).check().is_err());
+    /// ```
     ///
     /// # Errors
     /// [`Error::Invalid`] says which is not, and what is.

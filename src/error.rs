@@ -1,11 +1,18 @@
-//! The one public error: what was given, what is allowed, and what to do.
+//! Why a timer refuses a call: what was given, what is allowed, and what to do.
 
 #![forbid(unsafe_code)]
 
 use std::borrow::Cow;
 use std::fmt;
 
-/// Why a timer refused a call. Nothing was changed by the call that returned it.
+/// Why a timer refused a call. A call that returns it has changed nothing.
+///
+/// ```
+/// use tickwheel::{Config, Error};
+/// let error = Config::default().with_tick_ms(0).check().unwrap_err();
+/// assert!(matches!(error, Error::Invalid(_)));
+/// assert!(error.to_string().contains("tick_ms must be from 1"));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
@@ -41,3 +48,109 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+/// A refused add: the reason, and the task that was to be added.
+///
+/// The operator `?` turns it into an [`Error`] and drops the task.
+///
+/// ```
+/// use std::time::Duration;
+/// use tickwheel::{Clock, Config, Error, Timer};
+///
+/// let timer = Timer::new(&Config::default().with_max_pending(1), Clock::monotonic(0))?;
+/// timer.add(Duration::from_secs(1), "first")?;
+/// let refused = timer.add(Duration::from_secs(1), "second").unwrap_err();
+/// assert!(matches!(refused.error(), Error::Full { max_pending: 1 }));
+/// assert_eq!(refused.into_task(), "second");
+/// # Ok::<(), Error>(())
+/// ```
+pub struct AddError<T> {
+    error: Error,
+    task: Exclusive<T>,
+}
+
+impl<T> AddError<T> {
+    pub(crate) fn new(error: Error, task: T) -> Self {
+        Self { error, task: Exclusive::new(task) }
+    }
+
+    /// Why the add was refused.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tickwheel::{Clock, Config, Error, Timer};
+    /// let timer = Timer::new(&Config::default(), Clock::monotonic(0))?;
+    /// timer.close();
+    /// assert_eq!(timer.add(Duration::ZERO, "late").unwrap_err().error(), &Error::Closed);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[must_use]
+    pub fn error(&self) -> &Error {
+        &self.error
+    }
+
+    /// Gives the task back.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tickwheel::{Clock, Config, Timer};
+    /// let timer = Timer::new(&Config::default(), Clock::monotonic(0))?;
+    /// timer.close();
+    /// assert_eq!(timer.add(Duration::ZERO, "late").unwrap_err().into_task(), "late");
+    /// # Ok::<(), tickwheel::Error>(())
+    /// ```
+    #[must_use]
+    pub fn into_task(self) -> T {
+        self.task.into_inner()
+    }
+}
+
+impl<T> From<AddError<T>> for Error {
+    fn from(refused: AddError<T>) -> Self {
+        refused.error
+    }
+}
+
+impl<T> fmt::Debug for AddError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AddError").field("error", &self.error).finish_non_exhaustive()
+    }
+}
+
+impl<T> fmt::Display for AddError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl<T> std::error::Error for AddError<T> {}
+
+/// A value that only its owner reaches, so that threads may share the rest of the error: a closure is seldom `Sync`, and
+/// `Box<dyn Error + Send + Sync>` asks for it.
+#[expect(clippy::disallowed_types, reason = "never locked: its type is all that is used")]
+struct Exclusive<T>(std::sync::Mutex<T>);
+
+#[expect(clippy::disallowed_types, reason = "never locked: its type is all that is used")]
+impl<T> Exclusive<T> {
+    fn new(value: T) -> Self {
+        Self(std::sync::Mutex::new(value))
+    }
+
+    fn into_inner(self) -> T {
+        self.0.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_closure_travels_as_an_error_of_any_thread() {
+        fn boxed<T: Send + 'static>(refused: AddError<T>) -> Box<dyn std::error::Error + Send + Sync> {
+            Box::new(refused)
+        }
+        let callback: Box<dyn FnOnce() + Send> = Box::new(|| ());
+        assert_eq!(boxed(AddError::new(Error::Closed, callback)).to_string(), Error::Closed.to_string());
+    }
+}

@@ -34,6 +34,7 @@ mod clock;
 mod config;
 mod error;
 mod events;
+mod every;
 mod executor;
 mod front;
 mod panics;
@@ -49,6 +50,7 @@ mod sync;
 mod system;
 mod timer;
 mod wheel;
+mod when;
 
 #[cfg(feature = "python")]
 mod python;
@@ -58,15 +60,17 @@ mod model;
 
 pub use clock::{Clock, LIMIT_MS, LIMIT_US};
 pub use config::Config;
-pub use error::Error;
+pub use error::{AddError, Error};
 pub use events::{Event, EventKind, Recorded};
+pub use every::{Every, Missed};
 pub use executor::{Executor, Released};
 pub use purgatory::{DelayedOperation, DelayedOperationPurgatory, Operation, PurgatoryStats};
 pub use replay::{Replay, Replayed};
 pub use schedule::{Claimed, Precision, Progress};
 pub use snapshot::{ArmedBucket, BucketSnapshot, LevelSnapshot, Seen, Snapshot};
-pub use state::{Pending, When};
+pub use state::{Pending, Wait};
 pub use stats::Stats;
-pub use system::{Callback, SystemTimer, Task};
-pub use timer::Timer;
+pub use system::{Callback, PeriodicCallback, PeriodicTask, SystemTimer, Task};
+pub use timer::{Timer, TimerGuard};
 pub use wheel::Handle;
+pub use when::When;

@@ -1,6 +1,6 @@
-//! The reaper: the thread that sleeps until the earliest deadline and hands on what is released.
+//! The reaper: the thread that sleeps until the earliest deadline and gives what is released to the executor.
 //!
-//! It wakes for three reasons: something is due, an add came in that is due earlier, the timer was closed. After a
+//! It wakes for three reasons: something is due, a task was added that is due earlier, the timer was closed. After a
 //! wake-up the next one comes no sooner than `slack_us` later, so a dense second costs a bounded number of them (T5). It
 //! never runs a task and never drops one; with Python on top it never takes the GIL. An executor that panics costs the
 //! batch that it was given, which the timer keeps as rejected (T13).
@@ -12,33 +12,57 @@ use crate::panics;
 use crate::state::Wait;
 use crate::timer::Timer;
 
-/// Drives the timer until it is closed, or abandoned and empty.
-pub(crate) fn run<T>(timer: &Timer<T>, executor: &mut impl Executor) {
-    minimise_timer_slack();
-    let mut floor_us = 0;
-    while timer.wait_for_work(floor_us, u64::MAX) == Wait::Work {
-        floor_us = timer.clock().now_us().saturating_add(timer.slack_us());
-        let mut watched = Watched { executor: &mut *executor, is_inside: false };
-        let returned = panics::contain(|| {
-            timer.advance(&mut watched);
-        });
-        if !returned && !watched.is_inside {
-            return; // a fault of the timer's own: to go on would be to meet it for ever
+impl<T> Timer<T> {
+    /// Drives the timer on this thread until it is [closed](Timer::close), or [abandoned](Timer::abandon) and empty: waits
+    /// until something is due, advances, and gives what is released to `executor`.
+    ///
+    /// One thread at a time may drive a timer. [`SystemTimer`](crate::SystemTimer) has a thread that does.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use std::time::Duration;
+    /// use tickwheel::{Clock, Config, Released, Timer};
+    ///
+    /// let timer = Arc::new(Timer::new(&Config::default(), Clock::monotonic(0))?);
+    /// timer.add(Duration::from_millis(1), "one")?;
+    /// timer.abandon();
+    /// let mut ran = Vec::new();
+    /// timer.drive(&mut |released: Released| {
+    ///     for handle in released.handles {
+    ///         ran.extend(timer.claim(handle).map(|claimed| claimed.task));
+    ///         timer.finish(1);
+    ///     }
+    /// });
+    /// assert_eq!(ran, ["one"]);
+    /// # Ok::<(), tickwheel::Error>(())
+    /// ```
+    pub fn drive(&self, executor: &mut (impl Executor + ?Sized)) {
+        minimise_timer_slack();
+        let mut floor_us = 0;
+        while self.wait_for_work(floor_us, u64::MAX) == Wait::Due {
+            floor_us = self.clock().now_us().saturating_add(self.slack_us());
+            let mut call = ExecutorCall { executor: &mut *executor, is_running: false };
+            let returned = panics::contain(|| {
+                self.advance(&mut call);
+            });
+            if !returned && !call.is_running {
+                return; // a fault of the timer's own: to go on would be to meet it for ever
+            }
         }
     }
 }
 
 /// Tells a panic of the executor from one of the timer.
-struct Watched<'a, E> {
+struct ExecutorCall<'a, E: ?Sized> {
     executor: &'a mut E,
-    is_inside: bool,
+    is_running: bool,
 }
 
-impl<E: Executor> Executor for Watched<'_, E> {
+impl<E: Executor + ?Sized> Executor for ExecutorCall<'_, E> {
     fn execute(&mut self, released: Released) -> Result<(), Released> {
-        self.is_inside = true;
+        self.is_running = true;
         let answer = self.executor.execute(released);
-        self.is_inside = false;
+        self.is_running = false;
         answer
     }
 }

@@ -17,10 +17,11 @@ use crate::config::Config;
 use crate::error::Error;
 use crate::events::{Event, EventKind};
 use crate::executor::Released;
-use crate::state::{Room, Wait, When, due_too_late};
+use crate::state::{Due, Room, Wait};
 use crate::stats::{Histogram, Stats};
 use crate::timer::Timer;
 use crate::wheel::Handle;
+use crate::when::When;
 
 /// Memory is looked at once in so many events: a look is O(pages and buckets).
 const LOOK_EVERY: u64 = 4096;
@@ -139,9 +140,9 @@ impl Replay {
                 EventKind::Expired | EventKind::Cascaded | EventKind::Woke => continue,
             }
             let had_it = || self.run.as_ref().is_some_and(|run| run.handles.contains_key(&event.number));
-            let due_us = event.due_us.max(now_us);
-            let error = if due_us >= LIMIT_US {
-                due_too_late(due_us)
+            let due = Due::new(When::AtUs(event.due_us), (now_us, now_us));
+            let error = if let Err(error) = due.check() {
+                error
             } else if taken.insert(event.number, true).unwrap_or_else(had_it) {
                 let number = event.number;
                 Error::invalid(format!(
@@ -180,7 +181,7 @@ impl Run {
     /// What it is made from was checked.
     fn new(config: &Config, start_us: u64) -> Self {
         let timer = Timer::new(config, Clock::manual(start_us / 1000)).expect("settings and start are in range");
-        timer.lock().schedule.wheel.flushed = Some(Vec::new());
+        timer.lock_state().schedule.wheel.flushed = Some(Vec::new());
         let mut run = Self {
             timer,
             floor_us: 0,
@@ -260,7 +261,7 @@ impl Run {
     /// Wakes the reaper if an event of this instant did.
     fn end_instant(&mut self) {
         let is_woken = {
-            let mut state = self.timer.lock();
+            let mut state = self.timer.lock_state();
             // Drops emptied buckets, as a caller that steps a timer does at every step; the reaper's thread does when it
             // wakes.
             state.schedule.next_wake_us();
@@ -279,7 +280,7 @@ impl Run {
     }
 
     fn wake(&mut self) {
-        self.timer.lock().woke(self.timer.clock());
+        self.timer.lock_state().woke(self.timer.clock());
         self.serve();
     }
 
@@ -287,9 +288,9 @@ impl Run {
     fn serve(&mut self) {
         loop {
             let now_us = self.timer.clock().now_us();
-            let next = self.timer.lock().may_sleep(now_us, self.floor_us, u64::MAX);
+            let next = self.timer.lock_state().may_sleep(now_us, self.floor_us, u64::MAX);
             match next {
-                ControlFlow::Break(Wait::Work) => {}
+                ControlFlow::Break(Wait::Due) => {}
                 ControlFlow::Continue(until_us) => {
                     return self.until_us = (until_us < u64::MAX).then_some(until_us);
                 }
@@ -300,7 +301,7 @@ impl Run {
             self.timer.advance(&mut |released: Released| {
                 line.extend(released.handles.into_iter().map(|handle| (handle, now_us)));
             });
-            if let Some(flushed) = &mut self.timer.lock().schedule.wheel.flushed {
+            if let Some(flushed) = &mut self.timer.lock_state().schedule.wheel.flushed {
                 for bucket in flushed.drain(..) {
                     let level = usize::from(bucket.level);
                     self.flushed.resize(self.flushed.len().max(level), 0);
@@ -323,6 +324,6 @@ impl Run {
     }
 
     fn look(&mut self) {
-        self.peak_bytes = self.peak_bytes.max(self.timer.lock().schedule.bytes());
+        self.peak_bytes = self.peak_bytes.max(self.timer.lock_state().schedule.bytes());
     }
 }

@@ -74,7 +74,7 @@ impl<T> Timer<T> {
     /// For debugging: holds the lock all the while, O(pending log pending).
     #[must_use]
     pub fn snapshot(&self) -> Snapshot<Seen> {
-        take(&self.lock().schedule, |handle, tag, _| Seen { handle, tag })
+        take(&self.lock_state().schedule, |handle, tag, _| Seen { handle, tag })
     }
 }
 

@@ -11,15 +11,7 @@ use crate::events::{Event, EventKind, Recorded, Recorder};
 use crate::schedule::{Claimed, Progress, Schedule};
 use crate::stats::{Histogram, Stats};
 use crate::wheel::Handle;
-
-/// When a task is to run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum When {
-    /// So many microseconds from now.
-    AfterUs(u64),
-    /// At this instant of the timer's clock, in microseconds; one in the past is now.
-    AtUs(u64),
-}
+use crate::when::When;
 
 /// Whether `max_pending` can refuse an add (T17).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,15 +22,23 @@ pub(crate) enum Room {
     Always,
 }
 
-/// Why the reaper waits no longer.
+/// Why a [wait](crate::Timer::wait) ended.
+///
+/// ```
+/// # use tickwheel::{Clock, Config, Timer, Wait};
+/// let timer: Timer<()> = Timer::new(&Config::default(), Clock::monotonic(0))?;
+/// timer.close();
+/// assert_eq!(timer.wait(None), Wait::Closed);
+/// # Ok::<(), tickwheel::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Wait {
-    /// Something is due.
-    Work,
-    /// The time that was given ran out.
+pub enum Wait {
+    /// Something is due: advance the timer.
+    Due,
+    /// The time-out has passed.
     TimedOut,
-    /// The timer was closed, or abandoned and is empty: there is nothing to wait for any more.
-    Stop,
+    /// The timer was closed, or it was abandoned and is empty: there is nothing to wait for any more.
+    Closed,
 }
 
 /// Until when the reaper sleeps; an add before that wakes it, unless it may not wake before `floor_us` anyway.
@@ -96,11 +96,25 @@ pub(crate) struct State<T> {
     recorder: Option<Box<Recorder>>,
 }
 
-/// An instant that was checked and may be added.
+/// When a task is due, and what the clock read when that was decided.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Due {
     pub(crate) now_us: u64,
     pub(crate) due_us: u64,
+}
+
+impl Due {
+    /// `now` is what the clock reads, rounded down and rounded up.
+    #[inline]
+    pub(crate) fn new(when: When, now: (u64, u64)) -> Self {
+        Self { now_us: now.0, due_us: when.due_us(now) }
+    }
+
+    /// Whether it is in range.
+    #[inline]
+    pub(crate) fn check(self) -> Result<(), Error> {
+        if self.due_us < LIMIT_US { Ok(()) } else { Err(due_too_late(self.due_us)) }
+    }
 }
 
 impl<T> State<T> {
@@ -141,25 +155,30 @@ impl<T> State<T> {
         recorded
     }
 
-    /// Checks that `count` more tasks may come in, and where in time. Nothing has changed if not.
+    /// Checks that `count` more tasks may come in at this instant. Nothing has changed if not.
     #[inline]
     pub(crate) fn admit(&self, clock: &Clock, when: When, count: usize) -> Result<Due, Error> {
         if self.is_closed {
             return Err(Error::Closed);
         }
-        let (now_us, now_up_us) = clock.now_down_and_up_us();
-        let due_us = match when {
-            When::AfterUs(delay_us) => now_up_us.saturating_add(delay_us),
-            When::AtUs(due_us) => due_us.max(now_us),
-        };
-        if due_us >= LIMIT_US {
-            return Err(due_too_late(due_us));
-        }
+        let due = Due::new(when, clock.now_down_and_up_us());
+        due.check()?;
+        self.check_room(count)?;
+        Ok(due)
+    }
+
+    /// As [`State::admit`], for a batch whose instants are checked elsewhere.
+    pub(crate) fn admit_many(&self, count: usize) -> Result<(), Error> {
+        if self.is_closed { Err(Error::Closed) } else { self.check_room(count) }
+    }
+
+    #[inline]
+    fn check_room(&self, count: usize) -> Result<(), Error> {
         match self.max_pending {
             Some(max_pending) if count > 0 && count > max_pending.saturating_sub(self.taken()) => {
                 Err(Error::Full { max_pending })
             }
-            _ => Ok(Due { now_us, due_us }),
+            _ => Ok(()),
         }
     }
 
@@ -220,7 +239,6 @@ impl<T> State<T> {
     }
 
     /// Keeps room for the rest of a batch that goes in by steps; `admit` counts it as taken.
-    #[cfg(feature = "python")]
     pub(crate) fn reserve(&mut self, count: usize) {
         self.reserved = count;
     }
@@ -290,11 +308,11 @@ impl<T> State<T> {
     /// Whether the reaper goes on to sleep, and until when: at the longest to `limit_us`, and not less than to `floor_us`.
     pub(crate) fn may_sleep(&mut self, now_us: u64, floor_us: u64, limit_us: u64) -> ControlFlow<Wait, u64> {
         if self.needs_no_reaper() {
-            return ControlFlow::Break(Wait::Stop);
+            return ControlFlow::Break(Wait::Closed);
         }
         let next_us = self.schedule.next_wake_us().map(|next_us| next_us.max(floor_us));
         if next_us.is_some_and(|next_us| next_us <= now_us) {
-            return ControlFlow::Break(Wait::Work);
+            return ControlFlow::Break(Wait::Due);
         }
         if limit_us <= now_us {
             return ControlFlow::Break(Wait::TimedOut);

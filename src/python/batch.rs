@@ -17,9 +17,10 @@ use super::finalizing::{self, ForeignCall};
 use super::gil::GilCell;
 use super::shared::{self, NO_INDEX, Shared};
 use crate::error::Error;
-use crate::state::{Due, When};
+use crate::state::Due;
 use crate::timer::STEP;
 use crate::wheel::Handle;
+use crate::when::When;
 
 /// What `add_many` returns: many deadlines with one callback and no Python object each.
 #[pyclass(frozen, weakref, module = "tickwheel")]

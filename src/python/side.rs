@@ -31,8 +31,9 @@ use super::task::{Remains, TimerTask};
 use crate::purgatory::{
     Armed, Asked, Attempt, Cause, Host, Kind, Later, Life, ListName, MOST_YIELDS, Purgatory, Rounds,
 };
-use crate::state::{Room, When};
+use crate::state::Room;
 use crate::sync::{Mutex, MutexGuard, yield_now};
+use crate::when::When;
 
 /// Operations that are Python objects.
 pub(super) struct PyOperations;

@@ -19,7 +19,6 @@ use super::shared::{Driver, Inside, SLICE_US, Shared};
 use super::timer::Timer;
 use super::worker::{self, Target};
 use crate::clock::Clock;
-use crate::reaper;
 use crate::state::Wait;
 use crate::sync::{self, unbounded};
 
@@ -124,8 +123,8 @@ impl SystemTimer {
                 shared.timer.wait_for_work(0, slice_us)
             });
             match wait {
-                Wait::Stop => return Err(errors::closed(py, &shared.name)),
-                Wait::Work => {
+                Wait::Closed => return Err(errors::closed(py, &shared.name)),
+                Wait::Due => {
                     let progress = shared.detach(py, || {
                         let mut queue = shared.threads.queue.lock().clone()?;
                         Some(shared.timer.advance(&mut queue))
@@ -199,7 +198,7 @@ fn start_threads(py: Python<'_>, shared: &Arc<Shared>) -> PyResult<()> {
         let (core, mut queue) = (Arc::clone(&shared.timer), queue);
         let body = move || {
             border::this_thread_is_a_reaper();
-            reaper::run(&core, &mut queue);
+            core.drive(&mut queue);
         };
         let thread = sync::spawn(&format!("reaper-{}", shared.name), body).map_err(|error| {
             PyRuntimeError::new_err(format!("the system gave no thread for timer '{}': {error}", shared.name))

@@ -21,9 +21,10 @@ use super::kept::intern;
 use super::operation;
 use super::share::Share;
 use super::shared::{self, NO_INDEX, Shared};
-use crate::state::{Room, State, When};
+use crate::state::{Room, State};
 use crate::sync::MutexGuard;
 use crate::wheel::Handle;
+use crate::when::When;
 
 /// Something to run after a delay: a callable with arguments, or a subclass with `run()`.
 ///

@@ -20,8 +20,9 @@ use super::share::Share;
 use super::shared::{self, Shared};
 use super::sight;
 use super::task::TimerTask;
-use crate::state::{Room, When};
+use crate::state::Room;
 use crate::timer::STEP;
+use crate::when::When;
 
 /// What `SystemTimer` and `tickwheel.testing.ManualTimer` have in common; not made by itself.
 #[pyclass(frozen, subclass, weakref, module = "tickwheel")]

@@ -7,6 +7,7 @@ mod claiming;
 mod dropping;
 mod ending;
 mod order;
+mod periodic;
 mod waking;
 
 use std::sync::Arc;
@@ -19,7 +20,6 @@ use crate::config::Config;
 use crate::error::Error;
 use crate::executor::Released;
 use crate::model::{RUNS, count, every, join, sample, spawn};
-use crate::reaper;
 use crate::state::Pending;
 use crate::sync::{self, JoinHandle, Receiver, unbounded};
 use crate::timer::Timer;
@@ -43,7 +43,7 @@ fn timer<T>() -> Arc<Timer<T>> {
 fn with_reaper<T: Send + 'static>(timer: &Arc<Timer<T>>) -> (JoinHandle<()>, Receiver<Released>) {
     let (mut queue, released) = unbounded();
     let timer = Arc::clone(timer);
-    (spawn(move || reaper::run(&timer, &mut queue)), released)
+    (spawn(move || timer.drive(&mut queue)), released)
 }
 
 /// Advances to now; what was released.
@@ -62,7 +62,7 @@ fn system() -> Arc<SystemTimer> {
 /// holds the lock until it sleeps, so none misses it.
 fn pass_time<T>(timer: &Timer<T>, now_us: u64) {
     timer.clock().set_us(now_us);
-    drop(timer.lock());
+    drop(timer.lock_state());
     timer.wake_if(true);
 }
 
@@ -89,11 +89,11 @@ impl Books {
         let books = self.clone();
         match timer.after(delay, move || books.called(task)) {
             Ok(added) => Some(added),
-            Err(Error::Closed) => {
+            Err(refused) => {
+                assert_eq!(*refused.error(), Error::Closed);
                 count(&self.0[task].refused);
                 None
             }
-            Err(error) => panic!("{error}"),
         }
     }
 

@@ -8,7 +8,7 @@ use crate::support::Manual;
 fn the_last_millisecond_of_the_range_behaves_like_any_other__t13() {
     for sizes in [&[20][..], &[2], &[65_536], &[3, 64]] {
         let wheel = Manual::new(1, sizes, 0, Precision::Exact);
-        wheel.timer.add(When::AtUs(LIMIT_US - 1), 0, 0).unwrap();
+        wheel.timer.add(When::AtUs(LIMIT_US - 1), 0).unwrap();
         wheel.after_ms(1, 1);
         assert_eq!(wheel.step_to_us(LIMIT_US - 2), [(1_000, 1)]);
         assert_eq!(wheel.step_to_us(LIMIT_US - 1), [(LIMIT_US - 1, 0)]);
@@ -20,7 +20,7 @@ fn an_instant_past_the_range_is_refused_and_nothing_is_lost__t13() {
     let wheel = Manual::standard();
     let handle = wheel.after_ms(5, 0);
     for when in [When::AtUs(LIMIT_US), When::AfterUs(LIMIT_US), When::AfterUs(u64::MAX), When::AtUs(u64::MAX)] {
-        let error = wheel.timer.add(when, 1, 0).unwrap_err();
+        let error = wheel.timer.add(when, 1).unwrap_err();
         assert!(error.to_string().contains("2^52"), "{error}");
         assert!(wheel.timer.reschedule(handle, when).is_err());
     }
@@ -33,13 +33,13 @@ fn settings_out_of_range_are_refused_with_what_is_allowed__t13() {
         |config: Config, start_ms| Timer::<()>::new(&config, Clock::manual(start_ms)).unwrap_err().to_string();
     let standard = Config::default;
     let cases = [
-        (refused(Config { tick_ms: 0, ..standard() }, 0), "tick_ms must be from 1 to 4503599627370495, got 0"),
-        (refused(Config { tick_ms: LIMIT_MS, ..standard() }, 0), "tick_ms must be from 1"),
-        (refused(Config { wheel_sizes: vec![20, 1], ..standard() }, 0), "wheel_size must be from 2 to 65536, got 1"),
-        (refused(Config { wheel_sizes: vec![65_537], ..standard() }, 0), "got 65537"),
-        (refused(Config { wheel_sizes: vec![], ..standard() }, 0), "at least one level"),
-        (refused(Config { slack_us: u64::MAX, ..standard() }, 0), "slack_us must be below"),
-        (refused(Config { max_pending: Some(0), ..standard() }, 0), "max_pending must be at least 1"),
+        (refused(standard().with_tick_ms(0), 0), "tick_ms must be from 1 to 4503599627370495, got 0"),
+        (refused(standard().with_tick_ms(LIMIT_MS), 0), "tick_ms must be from 1"),
+        (refused(standard().with_wheel_sizes([20, 1]), 0), "wheel_size must be from 2 to 65536, got 1"),
+        (refused(standard().with_wheel_sizes([65_537]), 0), "got 65537"),
+        (refused(standard().with_wheel_sizes([]), 0), "at least one level"),
+        (refused(standard().with_slack_us(u64::MAX), 0), "slack_us must be below"),
+        (refused(standard().with_max_pending(0), 0), "max_pending must be at least 1"),
         (refused(standard(), LIMIT_MS), "start_ms must be below 2^52"),
     ];
     for (text, expected) in cases {
@@ -49,11 +49,13 @@ fn settings_out_of_range_are_refused_with_what_is_allowed__t13() {
 
 #[test]
 fn a_full_timer_refuses_an_add_but_never_a_move__t17() {
-    let config = Config { max_pending: Some(2), ..Config::default() };
+    let config = Config::default().with_max_pending(2);
     let timer = Timer::new(&config, Clock::manual(0)).unwrap();
-    let first = timer.add(When::AfterUs(1), 'a', 0).unwrap();
-    timer.add(When::AfterUs(2), 'b', 0).unwrap();
-    assert_eq!(timer.add(When::AfterUs(3), 'c', 0), Err(Error::Full { max_pending: 2 }));
+    let first = timer.add(When::AfterUs(1), 'a').unwrap();
+    timer.add(When::AfterUs(2), 'b').unwrap();
+    let refused = timer.add(When::AfterUs(3), 'c').unwrap_err();
+    assert_eq!((refused.error(), refused.to_string().is_empty()), (&Error::Full { max_pending: 2 }, false));
+    assert_eq!(refused.into_task(), 'c');
     assert!(timer.reschedule(first, When::AfterUs(9)).unwrap().is_some());
     assert_eq!(timer.len(), 2);
 }
@@ -62,7 +64,7 @@ fn a_full_timer_refuses_an_add_but_never_a_move__t17() {
 fn the_largest_tick_and_the_largest_wheel_do_not_overflow__t13() {
     for (tick_ms, size) in [(LIMIT_MS - 1, 65_536), (LIMIT_MS - 1, 2), (1 << 40, 65_536)] {
         let wheel = Manual::new(tick_ms, &[size], 0, Precision::Exact);
-        wheel.timer.add(When::AtUs(LIMIT_US - 1), 0, 0).unwrap();
+        wheel.timer.add(When::AtUs(LIMIT_US - 1), 0).unwrap();
         wheel.after_ms(1, 1);
         assert_eq!(wheel.step_to_us(LIMIT_US - 1), [(1_000, 1), (LIMIT_US - 1, 0)]);
     }

@@ -25,7 +25,7 @@ fn in_time(body: impl FnOnce() + Send + 'static) {
 /// A timer of numbers, one due at each of the first milliseconds.
 fn timer(count: u64) -> (Arc<Timer<u64>>, Vec<Handle>) {
     let timer = Timer::new(&Config::default(), Clock::manual(0)).unwrap();
-    let handles = (0..count).map(|task| timer.add(When::AfterUs(task * 1000), task, 0).unwrap()).collect();
+    let handles = (0..count).map(|task| timer.add(When::AfterUs(task * 1000), task).unwrap()).collect();
     (Arc::new(timer), handles)
 }
 
@@ -54,7 +54,7 @@ fn an_advance_inside_an_advance_is_made_by_the_outer_one__t4() {
             ran.extend(released.handles);
             if ran.len() < 3 {
                 inside.clock().set_us(inside.clock().now_us() + 5_000);
-                added.push(inside.add(When::AfterUs(0), 7, 0).unwrap());
+                added.push(inside.add(When::AfterUs(0), 7).unwrap());
                 assert_eq!(
                     inside.advance(&mut |_: Released| unreachable!("the outer one goes on")),
                     Progress::default()
@@ -94,7 +94,7 @@ fn what_an_executor_refuses_does_not_run_and_may_be_added_again__t10() {
     assert_eq!(tasks_of(&rejected), [2, 3, 4]);
     assert_eq!(rejected[0].due_us, 2_000);
     assert!(timer.take_rejected().is_empty(), "each is given back once");
-    let again = timer.add(When::AfterUs(0), rejected[0].task, 0).unwrap();
+    let again = timer.add(When::AfterUs(0), rejected[0].task).unwrap();
     let mut takes_all = Takes(usize::MAX, Vec::new());
     assert_eq!(timer.advance(&mut takes_all), Progress { buckets: 0, released: 1, rejected: 0 });
     assert_eq!((takes_all.1, timer.claim(again).unwrap().task), (vec![again], 2));
@@ -254,8 +254,8 @@ impl Executor for RefusesAnother {
 #[test]
 fn what_is_not_due_cannot_be_refused__t10() {
     let timer = Timer::new(&Config::default(), Clock::manual(0)).unwrap();
-    let far = timer.add(When::AtUs(1_000_000), "far", 0).unwrap();
-    timer.add(When::AtUs(1_000), "due", 0).unwrap();
+    let far = timer.add(When::AtUs(1_000_000), "far").unwrap();
+    timer.add(When::AtUs(1_000), "due").unwrap();
     timer.clock().set_us(2_000);
     assert_eq!(timer.advance(&mut RefusesAnother(far)).rejected, 0);
     assert_eq!((timer.len(), timer.take_rejected().len()), (1, 0));

@@ -2,12 +2,15 @@
 
 #![expect(non_snake_case, reason = "a test name ends with the rule it holds up, as in __t9")]
 
+mod batches;
+mod driving;
 mod edges;
 mod executors;
 mod golden;
 mod layout;
 mod levels;
 mod order;
+mod periodic;
 mod purgatory;
 mod recording;
 mod scenarios;

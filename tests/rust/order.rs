@@ -28,8 +28,8 @@ fn an_add_that_is_already_due_overtakes_nothing__t6() {
     let wheel = Manual::standard();
     wheel.after_ms(100, 0);
     wheel.timer.clock().set_us(150_000); // the reaper is late
-    wheel.timer.add(When::AtUs(50_000), 1, 0).unwrap();
-    wheel.timer.add(When::AfterUs(0), 2, 0).unwrap();
+    wheel.timer.add(When::AtUs(50_000), 1).unwrap();
+    wheel.timer.add(When::AfterUs(0), 2).unwrap();
     assert_eq!(wheel.wake_at_us(150_000), [0, 1, 2]);
 }
 
@@ -37,7 +37,7 @@ fn an_add_that_is_already_due_overtakes_nothing__t6() {
 fn an_exact_timer_sorts_within_a_tick_to_the_microsecond__t5() {
     let wheel = Manual::new(1000, &[20], 0, Precision::Exact);
     for (id, due_us) in [(0, 5_900_000), (1, 5_100_001), (2, 5_100_000)] {
-        wheel.timer.add(When::AtUs(due_us), id, 0).unwrap();
+        wheel.timer.add(When::AtUs(due_us), id).unwrap();
     }
     assert_eq!(wheel.step_to_us(9_000_000), [(5_100_000, 2), (5_100_001, 1), (5_900_000, 0)]);
 }
@@ -45,7 +45,7 @@ fn an_exact_timer_sorts_within_a_tick_to_the_microsecond__t5() {
 #[test]
 fn a_tick_timer_is_up_to_one_tick_early__t5() {
     let wheel = Manual::new(1000, &[20], 0, Precision::Tick);
-    wheel.timer.add(When::AtUs(5_999_999), 0, 0).unwrap();
+    wheel.timer.add(When::AtUs(5_999_999), 0).unwrap();
     assert_eq!(wheel.step_to_us(9_000_000), [(5_000_000, 0)]);
 }
 
@@ -85,7 +85,7 @@ fn an_add_between_the_steps_of_a_long_advance_keeps_its_place__t6() {
         handles.extend(batch.handles);
         steps += 1;
         if steps == 2 {
-            wheel.timer.add(When::AfterUs(0), 9_999, 0).unwrap();
+            wheel.timer.add(When::AfterUs(0), 9_999).unwrap();
         }
     });
     let ran: Vec<_> = handles.into_iter().map(|handle| wheel.timer.claim(handle).unwrap().task).collect();
@@ -96,7 +96,7 @@ fn an_add_between_the_steps_of_a_long_advance_keeps_its_place__t6() {
 #[test]
 fn a_lone_timer_costs_one_wake_up__t5() {
     let wheel = Manual::new(1000, &[20], 0, Precision::Exact);
-    wheel.timer.add(When::AtUs(5_900_000), 0, 0).unwrap();
+    wheel.timer.add(When::AtUs(5_900_000), 0).unwrap();
     assert_eq!(wheel.timer.next_wake_us(), Some(5_900_000), "not at 5 s, when its bucket expires");
     assert_eq!(wheel.wake_at_us(5_900_000), [0]);
     assert_eq!(wheel.timer.next_wake_us(), None);

@@ -21,7 +21,7 @@ const SHAPES: [Shape<'static>; 10] = [
 ];
 
 fn config((tick_ms, sizes, precision): Shape) -> Config {
-    Config { tick_ms, wheel_sizes: sizes.to_vec(), precision, slack_us: 0, ..Config::default() }
+    Config::default().with_tick_ms(tick_ms).with_wheel_sizes(sizes).with_precision(precision).with_slack_us(0)
 }
 
 fn replay(shape: Shape, events: &[Event], until_us: u64) -> Replayed {
@@ -45,8 +45,8 @@ fn traffic(wheel: &Manual, seed: u64, unit_us: u64) -> u64 {
         }
         let when = When::AfterUs(random.pick(&[0, 1, 7, 30, 400, 9_000]) * unit_us + random.below(5) * unit_us);
         match random.below(6) {
-            0..=2 => live.push(wheel.timer.add(when, id, 0).unwrap()),
-            3 => live.extend((0..5).map(|_| wheel.timer.add(when, id, 0).unwrap())),
+            0..=2 => live.push(wheel.timer.add(when, id).unwrap()),
+            3 => live.extend((0..5).map(|_| wheel.timer.add(when, id).unwrap())),
             4 if !live.is_empty() => {
                 let handle = live.swap_remove(random.below(live.len() as u64) as usize);
                 wheel.timer.cancel(handle);
@@ -159,7 +159,7 @@ fn a_replay_counts_wake_ups_and_flushes_and_tells_early_time__t5() {
 #[test]
 fn a_replay_has_no_more_wake_ups_than_the_slack_allows__t5() {
     let events: Vec<_> = (0..1000).map(|us| event(0, EventKind::Added, us + 1, 50_000 + us)).collect();
-    let mut dense = Replay::new(&Config { slack_us: 100, ..config(SHAPES[0]) }).unwrap();
+    let mut dense = Replay::new(&config(SHAPES[0]).with_slack_us(100)).unwrap();
     dense.feed(&events).unwrap();
     let dense = dense.finish(100_000);
     // The first add, the cascade of level 2 at 40, and eleven from 50.0 to 51.0 ms.

@@ -73,6 +73,7 @@ impl Scenario {
         let due_us = match when {
             When::AfterUs(delay_us) => now_us + delay_us,
             When::AtUs(due_us) => due_us.max(now_us),
+            other => unreachable!("{other:?} is not drawn"),
         };
         let tick_us = self.tick_ms * 1000;
         let release_us = match self.precision {
@@ -87,7 +88,7 @@ impl Scenario {
         let when = self.when();
         let id = self.next_id;
         self.next_id += 1;
-        let handle = self.wheel.timer.add(when, id, 0).expect("in range");
+        let handle = self.wheel.timer.add(when, id).expect("in range");
         self.expect(when, id, handle);
     }
 

@@ -9,7 +9,7 @@ pub(crate) struct Manual {
 
 impl Manual {
     pub(crate) fn new(tick_ms: u64, sizes: &[u32], start_ms: u64, precision: Precision) -> Self {
-        let config = Config { tick_ms, wheel_sizes: sizes.to_vec(), precision, ..Config::default() };
+        let config = Config::default().with_tick_ms(tick_ms).with_wheel_sizes(sizes).with_precision(precision);
         Self { timer: Timer::new(&config, Clock::manual(start_ms)).expect("good settings") }
     }
 
@@ -19,7 +19,7 @@ impl Manual {
     }
 
     pub(crate) fn after_ms(&self, delay_ms: u64, id: u32) -> Handle {
-        self.timer.add(When::AfterUs(delay_ms * 1000), id, id).expect("in range")
+        self.timer.add_tagged(When::AfterUs(delay_ms * 1000), id, id).expect("in range")
     }
 
     pub(crate) fn now_us(&self) -> u64 {

@@ -136,7 +136,7 @@ fn shutdown_returns_what_is_pending_in_order__t11() {
     }
     drop(tell);
     assert_eq!(told.iter().collect::<Vec<_>>(), [1, 2, 3]);
-    assert_eq!(timer.after(HOUR, || ()).unwrap_err(), Error::Closed);
+    assert_eq!(*timer.after(HOUR, || ()).unwrap_err().error(), Error::Closed);
     assert!(timer.shutdown(None).is_empty(), "twice is fine");
 }
 

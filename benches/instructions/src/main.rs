@@ -45,7 +45,7 @@ fn add(timer: &Numbers) {
     let delays = delays(HOUR_US);
     counted(|| {
         for delay in &delays {
-            black_box(timer.add(*delay, NonZeroU64::MIN, 0).expect("in range"));
+            black_box(timer.add(*delay, NonZeroU64::MIN).expect("in range"));
         }
     });
 }
@@ -92,12 +92,12 @@ fn fire(timer: &Numbers) {
 
 /// As [`fire`], with all in one tick: the wheel does not sort them.
 fn fire_dense() {
-    let config = Config { tick_ms: 10 * DENSE_WITHIN_MS, ..Config::default() };
+    let config = Config::default().with_tick_ms(10 * DENSE_WITHIN_MS);
     let timer = Timer::new(&config, Clock::manual(0)).expect("the settings are good");
     for delay in delays(DENSE_WITHIN_MS * 1000) {
         let When::AfterUs(delay_us) = delay else { continue };
         let due = When::AfterUs(10 * DENSE_WITHIN_MS * 1000 + delay_us);
-        timer.add(due, NonZeroU64::MIN, 0).expect("in range");
+        timer.add(due, NonZeroU64::MIN).expect("in range");
     }
     fire_all(&timer, 11 * DENSE_WITHIN_MS);
 }
@@ -127,7 +127,7 @@ fn delays(within_us: u64) -> Vec<When> {
 }
 
 fn fill(timer: &Numbers, within_us: u64) -> Vec<Handle> {
-    let add = |delay| timer.add(delay, NonZeroU64::MIN, 0).expect("in range");
+    let add = |delay| timer.add(delay, NonZeroU64::MIN).expect("in range");
     delays(within_us).into_iter().map(add).collect()
 }
 

@@ -25,12 +25,12 @@ pub fn all_in_one_second(count: usize) -> f64 {
 }
 
 fn fire(count: usize, tick_ms: u64, within_us: u64) -> f64 {
-    let config = Config { tick_ms, ..Config::default() };
+    let config = Config::default().with_tick_ms(tick_ms);
     let timer = Timer::new(&config, Clock::manual(START_MS - 10 * tick_ms)).expect("the settings are good");
     let mut random = Rng::with_seed(count as u64);
     for _ in 0..count {
         let due_us = START_MS * 1000 + random.u64(..within_us);
-        timer.add(When::AtUs(due_us), NonZeroU64::MIN, 0).expect("in range");
+        timer.add(When::AtUs(due_us), NonZeroU64::MIN).expect("in range");
     }
     let mut fired = Vec::with_capacity(count);
     let started = Instant::now();

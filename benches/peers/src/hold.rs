@@ -36,7 +36,7 @@ pub fn longest(count: usize) -> Measured {
 
 /// As [`longest`], with the most buckets that a level can have: each holds one task, and then none.
 pub fn of_wide_levels(count: usize) -> Measured {
-    let wide = || Timer::new(&Config { wheel_sizes: vec![65_536], ..Config::default() }, Clock::manual(0));
+    let wide = || Timer::new(&Config::default().with_wheel_sizes([65_536]), Clock::manual(0));
     let mut user = User::new(wide().expect("the settings are good"), None);
     user.empties_many_buckets(count);
     let mut control = User::new(wide().expect("the settings are good"), Some(empty()));
@@ -136,7 +136,7 @@ impl User {
     }
 
     fn adds(&mut self, due_us: u64) -> Handle {
-        self.times("add", |timer| timer.add(When::AtUs(due_us), NonZeroU64::MIN, 0)).expect("in range")
+        self.times("add", |timer| timer.add(When::AtUs(due_us), NonZeroU64::MIN)).expect("in range")
     }
 
     fn cancels(&mut self, what: &'static str, handle: Handle) {

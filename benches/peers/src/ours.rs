@@ -36,7 +36,7 @@ pub fn pair_after_a_burst(count: usize) -> f64 {
 pub fn pairs<const THREADS: usize>(count: usize) -> f64 {
     let side = Ours::new();
     let pair = |payload| {
-        let handle = side.timer.add(after(DELAY_MS), task(payload), 0).expect("in range");
+        let handle = side.timer.add(after(DELAY_MS), task(payload)).expect("in range");
         assert!(side.timer.cancel(black_box(handle)).is_some());
     };
     on_threads(count, THREADS, || (), pair)
@@ -47,7 +47,7 @@ pub fn longest_wait_of_pairs(count: usize) -> f64 {
     let side = Ours::new();
     let pair = |payload| {
         let mut handle = None;
-        let added = timed(|| handle = Some(side.timer.add(after(DELAY_MS), task(payload), 0).expect("in range")));
+        let added = timed(|| handle = Some(side.timer.add(after(DELAY_MS), task(payload)).expect("in range")));
         let handle = handle.expect("added");
         added.max(timed(|| assert!(side.timer.cancel(handle).is_some())))
     };
@@ -91,7 +91,7 @@ pub fn memory_after_all_have_gone(count: usize) -> f64 {
 fn cancelled_tasks_go_at_once() {
     let timer = Timer::new(&Config::default(), Clock::manual(0)).expect("the default settings are good");
     let task = Rc::new(());
-    let add = |delay_ms: &u64| timer.add(after(*delay_ms), Rc::clone(&task), 0).expect("in range");
+    let add = |delay_ms: &u64| timer.add(after(*delay_ms), Rc::clone(&task)).expect("in range");
     let mut handles: Vec<_> = delays_ms(1000, HOUR_MS).iter().map(add).collect();
     shuffle(&mut handles);
     let (one_by_one, at_once) = handles.split_at(500);

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use super::{Books, NOW, RUNS, advance, count, every, join, look_through, pass_time, sample, spawn, system, timer};
-use crate::state::When;
 use crate::timer::Timer;
 use crate::wheel::Handle;
+use crate::when::When;
 
 /// Claims, and counts what it got.
 fn claim<T>(timer: &Timer<T>, handle: Handle, claimed: &AtomicU32) {
@@ -23,7 +23,7 @@ fn a_released_task_is_claimed_or_cancelled__t9() {
     let seen = (Arc::clone(&by_claim), Arc::clone(&by_cancel));
     every(move || {
         let timer = timer();
-        timer.add(When::AtUs(0), "task", 0).unwrap();
+        timer.add(When::AtUs(0), "task").unwrap();
         let [handle] = advance(&timer)[..] else { panic!("it was due") };
         let claimed = Arc::new(AtomicU32::new(0));
         let worker = {
@@ -46,7 +46,7 @@ fn a_task_that_is_moved_while_it_is_claimed_runs_once_per_add__t7() {
     let seen = (Arc::clone(&moves), Arc::clone(&adds));
     every(move || {
         let timer = timer();
-        timer.add(When::AtUs(0), "task", 0).unwrap();
+        timer.add(When::AtUs(0), "task").unwrap();
         let [handle] = advance(&timer)[..] else { panic!("it was due") };
         let claimed = Arc::new(AtomicU32::new(0));
         let worker = {
@@ -58,7 +58,7 @@ fn a_task_that_is_moved_while_it_is_claimed_runs_once_per_add__t7() {
             1
         } else {
             count(&adds);
-            timer.add(When::AtUs(0), "task", 0).unwrap();
+            timer.add(When::AtUs(0), "task").unwrap();
             2
         };
         join([worker]);

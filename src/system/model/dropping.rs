@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::super::SystemTimer;
 use super::{Books, FAR, NOW, RUNS, SOON, SOON_US, every, join, pass_time, sample, spawn, system, timer, with_reaper};
-use crate::state::When;
 use crate::sync::JoinHandle;
+use crate::when::When;
 
 /// Takes the threads out of a timer, to see that they end by themselves.
 fn threads(timer: &SystemTimer) -> [JoinHandle<()>; 2] {
@@ -27,7 +27,7 @@ fn an_abandoned_timer_that_is_empty_ends_its_reaper() {
 fn an_abandoned_timer_ends_its_reaper_when_the_last_task_is_cancelled() {
     every(|| {
         let timer = timer();
-        let task = timer.add(When::AfterUs(SOON_US), (), 0).unwrap();
+        let task = timer.add(When::AfterUs(SOON_US), ()).unwrap();
         let (reaper, _released) = with_reaper(&timer);
         let canceller = {
             let timer = Arc::clone(&timer);
@@ -60,8 +60,10 @@ fn a_timer_that_was_dropped_ends_when_its_last_task_is_cancelled() {
         let (books, timer) = (Books::of(2), system());
         let threads = threads(&timer);
         let tasks = [0, 1].map(|task| books.add(&timer, task, FAR).unwrap());
-        let cancellers = [0, 1].map(|task| {
-            let (books, added) = (books.clone(), tasks[task].clone());
+        let mut number = 0;
+        let cancellers = tasks.map(|added| {
+            let (books, task) = (books.clone(), number);
+            number += 1;
             spawn(move || books.cancel(task, &added))
         });
         drop(timer);

@@ -10,8 +10,8 @@ use super::{
 };
 use crate::executor::{Executor, Released};
 use crate::reaper;
-use crate::state::When;
 use crate::sync::{JoinHandle, Mutex};
+use crate::when::When;
 
 /// Has no worker any more.
 struct RefusesAll;
@@ -31,7 +31,7 @@ fn shut_down(timer: &Arc<SystemTimer>, timeout: Option<Duration>) -> JoinHandle<
 fn a_close_is_heard_by_a_reaper_about_to_sleep__t11() {
     every(|| {
         let timer = timer();
-        timer.add(When::AfterUs(SOON_US), 1, 0).unwrap();
+        timer.add(When::AfterUs(SOON_US), 1).unwrap();
         let (reaper, released) = with_reaper(&timer);
         timer.close();
         join([reaper]);
@@ -179,9 +179,9 @@ fn a_shutdown_from_a_callback_joins_nothing_and_another_one_waits_for_it__t11() 
 fn what_an_executor_refuses_is_cancelled_or_drained_and_a_shutdown_does_not_wait_for_it__t10_t11() {
     sample(RUNS, || {
         let timer = timer();
-        let task = timer.add(When::AtUs(0), 1, 0).unwrap();
+        let task = timer.add(When::AtUs(0), 1).unwrap();
         let driver = Arc::clone(&timer);
-        let reaper = spawn(move || reaper::run(&driver, &mut RefusesAll));
+        let reaper = spawn(move || driver.drive(&mut RefusesAll));
         let cancelled = timer.cancel(task);
         timer.close();
         assert!(timer.wait_idle(None));

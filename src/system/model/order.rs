@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::{RUNS, advance, join, pass_time, sample, spawn, timer, with_reaper};
-use crate::state::When;
 use crate::sync::{Mutex, unbounded};
 use crate::timer::STEP;
+use crate::when::When;
 
 #[test]
 fn a_bucket_flushed_in_steps_loses_nothing_and_keeps_the_order__t6_t9() {
@@ -13,7 +13,7 @@ fn a_bucket_flushed_in_steps_loses_nothing_and_keeps_the_order__t6_t9() {
     sample(200, move || {
         let timer = timer();
         let handles: Vec<_> = {
-            let mut state = timer.lock();
+            let mut state = timer.lock_state();
             // One bucket of level 2, [20, 40), more than one step long; what was added last is due first.
             let due = |task: u64| When::AtUs(25_000 + count - task);
             let mut add = |task| {
@@ -29,7 +29,7 @@ fn a_bucket_flushed_in_steps_loses_nothing_and_keeps_the_order__t6_t9() {
             spawn(move || {
                 let handles = advance(&timer);
                 // All under one lock, as a group is claimed: a thousand turns would only dilute the sample.
-                let mut state = timer.lock();
+                let mut state = timer.lock_state();
                 let claimed = handles.into_iter().filter_map(|handle| state.claim(handle, 40_000));
                 order.lock().extend(claimed.map(|claimed| (claimed.due_us, claimed.task)));
             })
@@ -39,7 +39,7 @@ fn a_bucket_flushed_in_steps_loses_nothing_and_keeps_the_order__t6_t9() {
             cancelled += u64::from(timer.cancel(handles[task]).is_some());
         }
         // Added in the middle of the flush, due now: it overtakes nothing.
-        timer.add(When::AtUs(0), count, 0).unwrap();
+        timer.add(When::AtUs(0), count).unwrap();
         join([advancer]);
         let mut order = std::mem::take(&mut *order.lock());
         for handle in advance(&timer) {
@@ -54,7 +54,7 @@ fn a_bucket_flushed_in_steps_loses_nothing_and_keeps_the_order__t6_t9() {
 fn two_who_advance_hand_over_in_order__t6() {
     sample(RUNS, || {
         let timer = timer();
-        let handles = [0, 1_000, 2_000, 2_500].map(|due_us| timer.add(When::AtUs(due_us), (), 0).unwrap());
+        let handles = [0, 1_000, 2_000, 2_500].map(|due_us| timer.add(When::AtUs(due_us), ()).unwrap());
         let (queue, released) = unbounded();
         let advancers = [1_000, 3_000].map(|now_us| {
             let (timer, mut queue) = (Arc::clone(&timer), queue.clone());
@@ -78,14 +78,14 @@ fn adds_while_the_reaper_advances_overtake_nothing__t6_t16() {
     sample(RUNS, || {
         let timer = timer();
         let (reaper, released) = with_reaper(&timer);
-        let first = timer.add(When::AtUs(25_000), (), 0).unwrap();
+        let first = timer.add(When::AtUs(25_000), ()).unwrap();
         let time = {
             let timer = Arc::clone(&timer);
             spawn(move || [15_000, 20_000, 26_000].into_iter().for_each(|now_us| pass_time(&timer, now_us)))
         };
         // By another way: the first came in on level 2, this one on level 1 if the clock has moved.
-        let second = timer.add(When::AtUs(25_000), (), 0).unwrap();
-        let third = timer.add(When::AfterUs(0), (), 0).unwrap();
+        let second = timer.add(When::AtUs(25_000), ()).unwrap();
+        let third = timer.add(When::AfterUs(0), ()).unwrap();
         join([time]);
         let mut order = Vec::new();
         while order.len() < 3 {

@@ -1,15 +1,19 @@
 //! An add against a reaper that is about to sleep: no wake-up is lost, and none is wasted.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::task::{Wake, Waker};
+use std::time::Duration;
 
-use super::{RUNS, every, join, sample, spawn, timer, with_reaper};
+use super::{RUNS, SOON_US, count, every, join, sample, spawn, timer, with_reaper};
 use crate::state::Wait;
-use crate::state::When;
 use crate::timer::Timer;
+use crate::when::When;
 
 const HOUR_US: u64 = 3_600_000_000;
 const SECOND_US: u64 = 1_000_000;
+/// A task that is due at 25 ms cascades at 20.
+const CASCADE: Duration = Duration::from_millis(20);
 
 /// Runs every interleaving and returns the most wake-ups that any of them counted.
 fn most_wake_ups(body: impl Fn(Arc<Timer<u32>>) + Send + Sync + 'static) -> u64 {
@@ -28,7 +32,7 @@ fn an_add_is_heard_by_a_reaper_with_nothing_to_wait_for() {
     every(|| {
         let timer = timer();
         let (reaper, released) = with_reaper(&timer);
-        timer.add(When::AtUs(0), 1, 0).unwrap();
+        timer.add(When::AtUs(0), 1).unwrap();
         assert_eq!(released.recv().unwrap().handles.len(), 1);
         timer.close();
         join([reaper]);
@@ -39,13 +43,59 @@ fn an_add_is_heard_by_a_reaper_with_nothing_to_wait_for() {
 fn an_add_is_heard_by_a_reaper_that_waits_for_a_far_task() {
     every(|| {
         let timer = timer();
-        timer.add(When::AfterUs(HOUR_US), 1, 0).unwrap();
+        timer.add(When::AfterUs(HOUR_US), 1).unwrap();
         let (reaper, released) = with_reaper(&timer);
-        let soon = timer.add(When::AtUs(0), 2, 0).unwrap();
+        let soon = timer.add(When::AtUs(0), 2).unwrap();
         assert_eq!(released.recv().unwrap().handles, [soon]);
         timer.close();
         join([reaper]);
     });
+}
+
+#[derive(Default)]
+struct Woken(AtomicU32);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        count(&self.0);
+    }
+}
+
+/// A program that sleeps elsewhere, and a thread that changes what it waits for.
+fn seen_or_woken(change: impl Fn(&Timer<u32>) + Clone + Send + Sync + 'static, seen: Option<Duration>) {
+    let (by_look, by_waker) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+    let ways = (Arc::clone(&by_look), Arc::clone(&by_waker));
+    every(move || {
+        let timer = timer();
+        timer.add(When::AtUs(SOON_US), 1).unwrap();
+        let woken = Arc::new(Woken::default());
+        let other = {
+            let (timer, change) = (Arc::clone(&timer), change.clone());
+            spawn(move || change(&timer))
+        };
+        let sleep = timer.arm_waker(&Waker::from(Arc::clone(&woken)));
+        join([other]);
+        let wakes = woken.0.load(Ordering::Relaxed);
+        if sleep == seen {
+            assert!(wakes <= 1, "a close may wake a program that saw it");
+            count(&by_look);
+        } else {
+            assert_eq!((sleep, wakes), (Some(CASCADE), 1));
+            count(&by_waker);
+        }
+    });
+    assert!(ways.0.load(Ordering::Relaxed) > 0, "the change never came first");
+    assert!(ways.1.load(Ordering::Relaxed) > 0, "the waker was never needed");
+}
+
+#[test]
+fn a_program_that_sleeps_elsewhere_sees_an_earlier_add_or_is_woken() {
+    seen_or_woken(|timer| drop(timer.add(When::AtUs(0), 2)), Some(Duration::ZERO));
+}
+
+#[test]
+fn a_program_that_sleeps_elsewhere_sees_a_close_or_is_woken() {
+    seen_or_woken(Timer::close, None);
 }
 
 fn several_adders(adders: u64) {
@@ -54,7 +104,7 @@ fn several_adders(adders: u64) {
     let threads: Vec<_> = (0..adders)
         .map(|task| {
             let timer = Arc::clone(&timer);
-            spawn(move || drop(timer.add(When::AtUs(0), task, 0)))
+            spawn(move || drop(timer.add(When::AtUs(0), task)))
         })
         .collect();
     let mut heard = 0;
@@ -76,9 +126,9 @@ fn each_of_several_adders_is_heard() {
 fn of_adds_in_the_future_only_one_that_becomes_the_earliest_wakes() {
     let add_second = |due_us| {
         most_wake_ups(move |timer| {
-            timer.add(When::AfterUs(HOUR_US), 1, 0).unwrap();
+            timer.add(When::AfterUs(HOUR_US), 1).unwrap();
             let (reaper, _released) = with_reaper(&timer);
-            timer.add(When::AfterUs(due_us), 2, 0).unwrap();
+            timer.add(When::AfterUs(due_us), 2).unwrap();
             timer.close(); // one more wake-up
             join([reaper]);
         })
@@ -91,10 +141,10 @@ fn of_adds_in_the_future_only_one_that_becomes_the_earliest_wakes() {
 fn before_its_floor_a_sleeper_is_woken_once_at_the_most__t5() {
     let most = most_wake_ups(|timer| {
         let sleeper = Arc::clone(&timer);
-        let sleeper = spawn(move || assert_eq!(sleeper.wait_for_work(100, u64::MAX), Wait::Stop));
+        let sleeper = spawn(move || assert_eq!(sleeper.wait_for_work(100, u64::MAX), Wait::Closed));
         // The first moves the end of the sleep to the floor; nothing can move it before that.
-        timer.add(When::AtUs(5), 1, 0).unwrap();
-        timer.add(When::AtUs(0), 2, 0).unwrap();
+        timer.add(When::AtUs(5), 1).unwrap();
+        timer.add(When::AtUs(0), 2).unwrap();
         timer.close(); // one more wake-up
         join([sleeper]);
     });
@@ -105,7 +155,7 @@ fn before_its_floor_a_sleeper_is_woken_once_at_the_most__t5() {
 fn a_move_forward_is_heard__t7() {
     every(|| {
         let timer = timer();
-        let far = timer.add(When::AfterUs(HOUR_US), 1, 0).unwrap();
+        let far = timer.add(When::AfterUs(HOUR_US), 1).unwrap();
         let (reaper, released) = with_reaper(&timer);
         let soon = timer.reschedule(far, When::AtUs(0)).unwrap().expect("it was pending");
         assert_eq!(released.recv().unwrap().handles, [soon]);

@@ -207,7 +207,7 @@ fn without_a_timer_it_waits_until_an_event__p2() {
 
 #[test]
 fn a_timer_that_is_full_or_closed_refuses_and_it_waits_nowhere__p2() {
-    let (timer, purgatory) = on_timer(&Config { max_pending: Some(1), ..Config::default() });
+    let (timer, purgatory) = on_timer(&Config::default().with_max_pending(1));
     let (first, second) = (wait(), wait());
     watch(&purgatory, &first, [1]);
     assert_eq!(purgatory.try_complete_else_watch(&second, [1, 2]), Err(Error::Full { max_pending: 1 }));

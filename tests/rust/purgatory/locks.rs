@@ -105,7 +105,7 @@ fn watched_while_a_stranger_holds_the_lock_it_is_complete_soon_after__p6() {
 
 #[test]
 fn a_full_timer_puts_a_check_off_all_the_same__p6() {
-    let (timer, purgatory) = on_timer(&Config { max_pending: Some(1), ..Config::default() });
+    let (timer, purgatory) = on_timer(&Config::default().with_max_pending(1));
     let own_lock = Arc::new(OwnLock::default());
     let op = with_lock(&own_lock);
     watch(&purgatory, &op, [1]);

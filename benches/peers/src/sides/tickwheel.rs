@@ -31,7 +31,7 @@ impl<const CLAIMS: bool> Side for Tickwheel<CLAIMS> {
     }
 
     fn insert(&mut self, delay_ms: u64, payload: u64) -> Handle {
-        self.timer.add(after(delay_ms), task(payload), 0).expect("in range")
+        self.timer.add(after(delay_ms), task(payload)).expect("in range")
     }
 
     fn cancel(&mut self, key: Handle) -> bool {

@@ -1,0 +1,117 @@
+//! How time goes on: one thread at a time advances the timer, and gives what is released to the executor.
+
+use std::ptr;
+use std::sync::atomic::Ordering;
+
+use super::{SCATTERED_STEP, STEP, Timer};
+use crate::executor::{Executor, Released};
+use crate::schedule::Progress;
+use crate::sync::{PlainGuard, thread_local};
+use crate::wheel::Handle;
+
+thread_local! {
+    /// Its address names the thread.
+    static MARK: u8 = const { 0 };
+}
+
+/// The advancer's turn, until it is dropped.
+struct Turn<'a, T> {
+    timer: &'a Timer<T>,
+    /// What the executor was given and has not answered for.
+    given: PlainGuard<'a, Vec<Handle>>,
+}
+
+impl<T> Drop for Turn<'_, T> {
+    fn drop(&mut self) {
+        // Not empty where the executor panicked.
+        if !self.given.is_empty() {
+            self.timer.reject(&self.given);
+            self.given.clear();
+        }
+        self.timer.advancer.store(0, Ordering::Relaxed);
+    }
+}
+
+impl<T> Timer<T> {
+    /// Advances to now: flushes what is due, and gives what is released to the executor, in steps, in order.
+    ///
+    /// A call from inside `execute` returns idle progress at once, and the advance that called `execute` advances
+    /// once more before it returns. Another thread waits until the advancing thread is done.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tickwheel::{Clock, Config, Released, Timer};
+    /// # let timer = Timer::new(&Config::default(), Clock::manual(0))?;
+    /// timer.add(Duration::from_millis(9), "nine")?;
+    /// timer.clock().set_us(9_000);
+    /// let mut released = Vec::new();
+    /// let progress = timer.advance(&mut |batch: Released| released.extend(batch.handles));
+    /// assert_eq!((progress.released, released.len()), (1, 1));
+    /// # Ok::<(), tickwheel::Error>(())
+    /// ```
+    pub fn advance(&self, executor: &mut (impl Executor + ?Sized)) -> Progress {
+        let mut progress = Progress::default();
+        if let Some(mut turn) = self.take_turn() {
+            loop {
+                self.advance_to(self.clock.now_us(), &mut turn, executor, &mut progress);
+                if !self.goes_on.swap(false, Ordering::Relaxed) {
+                    break;
+                }
+            }
+        }
+        progress
+    }
+
+    /// Waits for the token; `None` if this thread has it.
+    fn take_turn(&self) -> Option<Turn<'_, T>> {
+        let thread = MARK.with(|mark| ptr::from_ref(mark) as usize);
+        if self.advancer.load(Ordering::Relaxed) == thread {
+            self.goes_on.store(true, Ordering::Relaxed);
+            return None;
+        }
+        let given = self.advancing.lock();
+        self.advancer.store(thread, Ordering::Relaxed);
+        self.goes_on.store(false, Ordering::Relaxed);
+        Some(Turn { timer: self, given })
+    }
+
+    fn advance_to(
+        &self,
+        now_us: u64,
+        turn: &mut Turn<'_, T>,
+        executor: &mut (impl Executor + ?Sized),
+        progress: &mut Progress,
+    ) {
+        let mut is_announced = false;
+        loop {
+            let mut handles = Vec::new();
+            let mut state = self.lock_state();
+            let more = state.step(now_us, STEP, &mut handles, progress);
+            self.state.unlock_fair(state);
+            // An executor that heard that there is more also hears when there was not.
+            if !handles.is_empty() || (is_announced && !more) {
+                is_announced = more;
+                turn.given.extend_from_slice(&handles);
+                let answer = executor.execute(Released { handles, more });
+                turn.given.clear();
+                if let Err(refused) = answer {
+                    progress.rejected += self.reject(&refused.handles);
+                }
+            }
+            if !more {
+                return;
+            }
+        }
+    }
+
+    /// Keeps these tasks as rejected, those that were neither claimed nor taken out; how many.
+    fn reject(&self, handles: &[Handle]) -> u64 {
+        let mut count = 0;
+        for handles in handles.chunks(SCATTERED_STEP) {
+            let mut state = self.lock_state();
+            count += state.reject(handles) as u64;
+            self.settle(state);
+        }
+        count
+    }
+}

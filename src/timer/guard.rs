@@ -1,0 +1,176 @@
+//! The lock, taken once for a batch of calls.
+
+use std::fmt;
+
+use super::Timer;
+use crate::error::{AddError, Error};
+use crate::state::State;
+use crate::sync::MutexGuard;
+use crate::wheel::Handle;
+use crate::when::When;
+
+impl<T> Timer<T> {
+    /// Locks the timer for a batch of calls: each is then as cheap as on a timer of one thread.
+    ///
+    /// Other threads wait until the guard is dropped, so hold it for some hundred calls, and for no work of your own. The
+    /// thread that holds it must use the guard alone: a call on the timer itself would wait for that thread for ever.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tickwheel::{Clock, Config, Timer};
+    /// # let timer = Timer::new(&Config::default(), Clock::manual(0))?;
+    /// let mut batch = timer.lock();
+    /// let first = batch.add(Duration::from_secs(1), "first")?;
+    /// batch.add(Duration::from_secs(2), "second")?;
+    /// assert_eq!(batch.cancel(first), Some("first"));
+    /// drop(batch);
+    /// assert_eq!(timer.len(), 1);
+    /// # Ok::<(), tickwheel::Error>(())
+    /// ```
+    pub fn lock(&self) -> TimerGuard<'_, T> {
+        TimerGuard { timer: self, state: Some(self.lock_state()), wakes: false }
+    }
+}
+
+/// A [`Timer`] whose lock is held, from [`Timer::lock`]. Dropping it unlocks the timer.
+///
+/// The thread that drives the timer is woken once, when the guard is dropped.
+///
+/// ```
+/// # use std::time::Duration;
+/// # use tickwheel::{Clock, Config, Timer, TimerGuard};
+/// fn add_both(timer: &mut TimerGuard<'_, &'static str>) -> Result<(), tickwheel::Error> {
+///     timer.add(Duration::from_secs(1), "first")?;
+///     timer.add(Duration::from_secs(2), "second")?;
+///     Ok(())
+/// }
+///
+/// let timer = Timer::new(&Config::default(), Clock::manual(0))?;
+/// add_both(&mut timer.lock())?;
+/// assert_eq!(timer.len(), 2);
+/// # Ok::<(), tickwheel::Error>(())
+/// ```
+#[must_use = "dropping it unlocks the timer"]
+pub struct TimerGuard<'a, T> {
+    timer: &'a Timer<T>,
+    /// `None` only while it is dropped.
+    state: Option<MutexGuard<'a, State<T>>>,
+    /// Whether the thread that drives the timer must be woken after the unlock.
+    wakes: bool,
+}
+
+impl<T> TimerGuard<'_, T> {
+    fn state(&mut self) -> &mut State<T> {
+        self.state.as_mut().expect("it is there until the guard is dropped")
+    }
+
+    /// As [`Timer::add`].
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tickwheel::{Clock, Config, Timer};
+    /// # let timer = Timer::new(&Config::default(), Clock::manual(0))?;
+    /// timer.lock().add(Duration::from_secs(1), "task")?;
+    /// # Ok::<(), tickwheel::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Timer::add`].
+    #[inline]
+    pub fn add(&mut self, when: impl Into<When>, task: T) -> Result<Handle, AddError<T>> {
+        let clock = &self.timer.clock;
+        let state = self.state();
+        match state.admit(clock, when.into(), 1) {
+            Ok(due) => {
+                let (handle, wakes) = state.add(due, task, 0);
+                self.wakes |= wakes;
+                Ok(handle)
+            }
+            Err(error) => Err(AddError::new(error, task)),
+        }
+    }
+
+    /// As [`Timer::reschedule`].
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tickwheel::{Clock, Config, Timer};
+    /// # let timer = Timer::new(&Config::default(), Clock::manual(0))?;
+    /// let task = timer.add(Duration::from_secs(1), "task")?;
+    /// let moved = timer.lock().reschedule(task, Duration::from_secs(2))?;
+    /// assert!(moved.is_some());
+    /// # Ok::<(), tickwheel::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Timer::reschedule`].
+    #[inline]
+    pub fn reschedule(&mut self, handle: Handle, when: impl Into<When>) -> Result<Option<Handle>, Error> {
+        let clock = &self.timer.clock;
+        let state = self.state();
+        let due = state.admit(clock, when.into(), 0)?;
+        let moved = state.reschedule(handle, due);
+        Ok(moved.map(|(handle, wakes)| {
+            self.wakes |= wakes;
+            handle
+        }))
+    }
+
+    /// As [`Timer::cancel`].
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tickwheel::{Clock, Config, Timer};
+    /// # let timer = Timer::new(&Config::default(), Clock::manual(0))?;
+    /// let task = timer.add(Duration::from_secs(1), "task")?;
+    /// assert_eq!(timer.lock().cancel(task), Some("task"));
+    /// # Ok::<(), tickwheel::Error>(())
+    /// ```
+    #[inline]
+    pub fn cancel(&mut self, handle: Handle) -> Option<T> {
+        let clock = &self.timer.clock;
+        self.state().cancel(clock, handle)
+    }
+
+    /// How many tasks are not yet released.
+    ///
+    /// ```
+    /// # use tickwheel::{Clock, Config, Timer};
+    /// # let timer: Timer<()> = Timer::new(&Config::default(), Clock::manual(0))?;
+    /// assert_eq!(timer.lock().len(), 0);
+    /// # Ok::<(), tickwheel::Error>(())
+    /// ```
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.state.as_ref().map_or(0, |state| state.schedule.len())
+    }
+
+    /// Whether every task has been released.
+    ///
+    /// ```
+    /// # use tickwheel::{Clock, Config, Timer};
+    /// # let timer: Timer<()> = Timer::new(&Config::default(), Clock::manual(0))?;
+    /// assert!(timer.lock().is_empty());
+    /// # Ok::<(), tickwheel::Error>(())
+    /// ```
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl<T> Drop for TimerGuard<'_, T> {
+    fn drop(&mut self) {
+        if let Some(state) = self.state.take() {
+            let wakes = self.timer.settled(&state) || self.wakes;
+            self.timer.state.unlock_fair(state);
+            self.timer.wake_if(wakes);
+        }
+    }
+}
+
+impl<T> fmt::Debug for TimerGuard<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TimerGuard").field("pending", &self.len()).finish_non_exhaustive()
+    }
+}

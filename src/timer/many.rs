@@ -1,0 +1,159 @@
+//! Calls for many tasks at once: faster for each, and in steps, so that no thread waits long for the lock.
+
+use std::collections::HashMap;
+
+use super::{SCATTERED_STEP, STEP, Timer};
+use crate::error::{AddError, Error};
+use crate::state::Due;
+use crate::wheel::Handle;
+use crate::when::When;
+
+impl<T> Timer<T> {
+    /// As [`Timer::add`] for many, in order. All or nothing: no task is added if one instant is out of range, or if
+    /// `max_pending` would be passed. All delays count from the same moment.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tickwheel::{Clock, Config, Timer};
+    /// # let timer = Timer::new(&Config::default().with_max_pending(3), Clock::manual(0))?;
+    /// let tasks = ["one", "two"].map(|task| (Duration::from_secs(30), task));
+    /// let handles = timer.add_many(tasks)?;
+    /// assert_eq!(timer.cancel(handles[1]), Some("two"));
+    ///
+    /// // There is room for two more, not for three. The error gives all three back.
+    /// let refused = timer.add_many([(Duration::ZERO, "three"); 3]).unwrap_err();
+    /// assert_eq!((timer.len(), refused.into_task().len()), (1, 3));
+    /// # Ok::<(), tickwheel::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Timer::add`]. The error gives all tasks back.
+    pub fn add_many<W: Into<When>>(
+        &self,
+        tasks: impl IntoIterator<Item = (W, T)>,
+    ) -> Result<Vec<Handle>, AddError<Vec<(When, T)>>> {
+        let tasks: Vec<(When, T)> = tasks.into_iter().map(|(when, task)| (when.into(), task)).collect();
+        let _whole = self.bulk.lock();
+        let now = self.clock.now_down_and_up_us();
+        if let Err(error) = self.reserve(&tasks, now) {
+            return Err(AddError::new(error, tasks));
+        }
+        let mut left = tasks.len();
+        let mut handles = Vec::with_capacity(left);
+        let mut tasks = tasks.into_iter();
+        while left > 0 {
+            let step = left.min(STEP);
+            left -= step;
+            let mut wakes = false;
+            let mut state = self.lock_state();
+            state.reserve(left);
+            for (when, task) in tasks.by_ref().take(step) {
+                let (handle, wakes_now) = state.add(Due::new(when, now), task, 0);
+                handles.push(handle);
+                wakes |= wakes_now;
+            }
+            self.state.unlock_fair(state);
+            self.wake_if(wakes);
+        }
+        Ok(handles)
+    }
+
+    /// Checks the whole batch, and keeps room for it.
+    fn reserve(&self, tasks: &[(When, T)], now: (u64, u64)) -> Result<(), Error> {
+        tasks.iter().try_for_each(|(when, _)| Due::new(*when, now).check())?;
+        let mut state = self.lock_state();
+        state.admit_many(tasks.len())?;
+        state.reserve(tasks.len());
+        Ok(())
+    }
+
+    /// As [`Timer::reschedule`] for many, in order, and faster for each: `None` for each that was claimed or taken out
+    /// before. All or nothing: every instant is checked before the first task moves.
+    ///
+    /// A handle that is given twice moves its task twice; the handle of its last move is the one that stays good.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tickwheel::{Clock, Config, Timer};
+    /// # let timer = Timer::new(&Config::default(), Clock::manual(0))?;
+    /// let handles = timer.add_many([(Duration::from_secs(30), "one"), (Duration::from_secs(30), "two")])?;
+    /// timer.cancel(handles[0]);
+    /// let moves: Vec<_> = handles.iter().map(|handle| (*handle, Duration::from_secs(60))).collect();
+    /// let moved = timer.reschedule_many(&moves)?;
+    /// assert!(moved[0].is_none() && moved[1].is_some());
+    /// # Ok::<(), tickwheel::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Timer::reschedule`]. Every task stays where it is then.
+    pub fn reschedule_many<W: Copy + Into<When>>(&self, moves: &[(Handle, W)]) -> Result<Vec<Option<Handle>>, Error> {
+        let _whole = self.bulk.lock();
+        let mut dues = Vec::with_capacity(moves.len());
+        for moves in moves.chunks(SCATTERED_STEP) {
+            let now = self.clock.now_down_and_up_us();
+            for (_, when) in moves {
+                let due = Due::new((*when).into(), now);
+                due.check()?;
+                dues.push(due);
+            }
+            self.lock_state().admit_many(0)?;
+        }
+        let mut moved: Vec<Option<Handle>> = Vec::with_capacity(moves.len());
+        // Where each handle has moved to, once one was met that is stale: most calls have none.
+        let mut renewed: Option<HashMap<Handle, Handle>> = None;
+        while moved.len() < moves.len() {
+            let before = moved.len();
+            let chunk = &moves[before..moves.len().min(before + SCATTERED_STEP)];
+            let handles: Vec<_> = chunk.iter().map(|(handle, _)| *handle).collect();
+            let chunk = handles.iter().copied().zip(dues[before..].iter().copied());
+            let mut wakes = false;
+            let mut state = self.lock_state();
+            state.schedule.wheel.touch(&handles);
+            let mut reschedule = |handle, due| {
+                let (handle, wakes_now) = state.reschedule(handle, due)?;
+                wakes |= wakes_now;
+                Some(handle)
+            };
+            match &mut renewed {
+                // Stops at a stale one: the map is made without the lock.
+                None => moved.extend(chunk.map_while(|(handle, due)| reschedule(handle, due).map(Some))),
+                Some(renewed) => moved.extend(chunk.map(|(handle, due)| {
+                    let moved = reschedule(*renewed.get(&handle).unwrap_or(&handle), due)?;
+                    renewed.insert(handle, moved);
+                    Some(moved)
+                })),
+            }
+            self.state.unlock_fair(state);
+            self.wake_if(wakes);
+            if renewed.is_none() && moved.len() < before + handles.len() {
+                let pairs = moves.iter().zip(&moved);
+                renewed = Some(pairs.filter_map(|((handle, _), moved)| Some((*handle, (*moved)?))).collect());
+            }
+        }
+        Ok(moved)
+    }
+
+    /// As [`Timer::cancel`] for many, and faster for each: what each handle gave.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tickwheel::{Clock, Config, Timer};
+    /// # let timer = Timer::new(&Config::default(), Clock::manual(0))?;
+    /// let handles = timer.add_many([(Duration::from_secs(30), "one"), (Duration::from_secs(30), "two")])?;
+    /// timer.cancel(handles[0]);
+    /// assert_eq!(timer.cancel_many(&handles), [None, Some("two")]);
+    /// # Ok::<(), tickwheel::Error>(())
+    /// ```
+    pub fn cancel_many(&self, handles: &[Handle]) -> Vec<Option<T>> {
+        let mut cancelled = Vec::with_capacity(handles.len());
+        for handles in handles.chunks(SCATTERED_STEP) {
+            let mut state = self.lock_state();
+            state.schedule.wheel.touch(handles);
+            cancelled.extend(handles.iter().map(|handle| state.cancel(&self.clock, *handle)));
+            let wakes = self.settled(&state);
+            self.state.unlock_fair(state);
+            self.wake_if(wakes);
+        }
+        cancelled
+    }
+}

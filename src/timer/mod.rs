@@ -1,0 +1,410 @@
+//! `Timer`: wheel, queue and front under one lock; add, cancel, claim.
+//!
+//! - `advancing` is how time goes on, `waiting` how a thread waits for that, and how a timer ends.
+//! - `many` has the calls for many tasks at once, `guard` the lock for a batch of calls, `pending` the lists of tasks.
+//!
+//! The ground rules (`docs/concurrency.md` has the proof):
+//!
+//! - `state` guards all that is pending. No foreign code runs under it: tasks are moved out and dropped after it. It is
+//!   held for one operation, or for a step of about [`STEP`] entries of a long one.
+//! - `advancing` is the token of the one advancer. Add and cancel never take it. Order: `bulk`, `advancing`, `state`.
+//! - The reaper sleeps on `wake`, with `state` unlocked in the same step, after it wrote down until when. An add that must
+//!   run earlier than that sees it under the lock and wakes the reaper: no wake-up is lost, none is wasted.
+//! - A released task stays in its slot until the executor claims it, under the lock. A cancel takes it out of the same
+//!   slot under the same lock. So exactly one of them gets it (T9).
+
+#![forbid(unsafe_code)]
+
+mod advancing;
+mod guard;
+mod many;
+mod pending;
+mod waiting;
+
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::task::Waker;
+
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::error::{AddError, Error};
+use crate::events::Recorded;
+use crate::schedule::Claimed;
+pub(crate) use crate::schedule::STEP;
+use crate::state::{Room, State};
+use crate::stats::Stats;
+use crate::sync::{Condvar, Mutex, MutexGuard, PlainMutex};
+use crate::wheel::Handle;
+use crate::when::When;
+
+pub use guard::TimerGuard;
+
+/// As [`STEP`], where the entries lie anywhere in memory.
+const SCATTERED_STEP: usize = 256;
+
+/// Very many deadlines under one lock, without threads of its own: the program advances it, and runs what is released.
+///
+/// [`SystemTimer`](crate::SystemTimer) is the same with its threads. `T` is the task, anything that is to come back when it
+/// is due. Add and cancel are O(1) whatever the delay, from any thread.
+///
+/// A thread that drives the timer waits until something is due, advances, and claims what was released, task by task:
+///
+/// ```
+/// use std::time::Duration;
+/// use tickwheel::{Clock, Config, Released, Timer, Wait};
+///
+/// let timer = Timer::new(&Config::default(), Clock::monotonic(0))?;
+/// let five = timer.add(Duration::from_millis(5), "five")?;
+/// timer.add(Duration::from_millis(9), "nine")?;
+/// assert_eq!(timer.cancel(five), Some("five"));
+///
+/// let mut released = Vec::new();
+/// while !timer.is_empty() && timer.wait(None) == Wait::Due {
+///     timer.advance(&mut |batch: Released| released.extend(batch.handles));
+/// }
+/// for handle in released {
+///     // A task that was cancelled in between is not claimed.
+///     if let Some(claimed) = timer.claim(handle) {
+///         assert_eq!(claimed.task, "nine");
+///         timer.finish(1);
+///     }
+/// }
+/// # Ok::<(), tickwheel::Error>(())
+/// ```
+///
+/// On a [manual clock](Clock::manual) the same timer is deterministic, for tests.
+#[derive(Debug)]
+pub struct Timer<T> {
+    clock: Clock,
+    slack_us: u64,
+    state: Mutex<State<T>>,
+    /// The reaper, or the thread that waits in `advance_clock`, sleeps here.
+    wake: Condvar,
+    /// Threads that wait for the callbacks to finish sleep here.
+    idle: Condvar,
+    /// What wakes a program that sleeps elsewhere; see `arm_waker`.
+    waker: PlainMutex<Option<Waker>>,
+    /// Whether there ever was one. It is written before `state` is locked to note the sleep, and read by a thread that saw
+    /// the sleep in `state`: that lock orders the two.
+    has_waker: AtomicBool,
+    /// The token of the advancer. It guards a copy of the batch that the executor has been given.
+    advancing: PlainMutex<Vec<Handle>>,
+    /// The thread that has the token, by the address of its mark; 0 while none has it. A thread finds its own address here
+    /// only if it stored it, so no order with other memory is needed.
+    advancer: AtomicUsize,
+    /// The advancer's thread asked to advance while it did. Only that thread touches it, so no order is needed.
+    goes_on: AtomicBool,
+    /// Held by an `add_many` or a `reschedule_many` in steps, and by `close`: a batch goes in whole or not at all.
+    pub(crate) bulk: PlainMutex<()>,
+}
+
+impl<T> Timer<T> {
+    /// A timer that starts at what its clock reads.
+    ///
+    /// ```
+    /// use tickwheel::{Clock, Config, Timer};
+    /// let timer: Timer<u64> = Timer::new(&Config::default(), Clock::monotonic(0))?;
+    /// assert!(timer.is_empty());
+    /// # Ok::<(), tickwheel::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for settings that are not allowed.
+    pub fn new(config: &Config, clock: Clock) -> Result<Self, Error> {
+        config.check()?;
+        Config::check_start(clock.now_ms())?;
+        let state = State::new(config, clock.now_ms());
+        Ok(Self {
+            clock,
+            slack_us: config.slack_us,
+            state: Mutex::new(state),
+            wake: Condvar::default(),
+            idle: Condvar::default(),
+            waker: PlainMutex::new(None),
+            has_waker: AtomicBool::new(false),
+            advancing: PlainMutex::new(Vec::new()),
+            advancer: AtomicUsize::new(0),
+            goes_on: AtomicBool::new(false),
+            bulk: PlainMutex::new(()),
+        })
+    }
+
+    /// The timer's clock.
+    ///
+    /// ```
+    /// # use tickwheel::{Clock, Config, Timer};
+    /// let timer: Timer<()> = Timer::new(&Config::default(), Clock::manual(7))?;
+    /// assert_eq!(timer.clock().now_ms(), 7);
+    /// # Ok::<(), tickwheel::Error>(())
+    /// ```
+    #[must_use]
+    pub fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    /// How many tasks are not yet released.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tickwheel::{Clock, Config, Timer};
+    /// # let timer = Timer::new(&Config::default(), Clock::manual(0))?;
+    /// timer.add(Duration::from_secs(1), "task")?;
+    /// assert_eq!(timer.len(), 1);
+    /// # Ok::<(), tickwheel::Error>(())
+    /// ```
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.lock_state().schedule.len()
+    }
+
+    /// Whether every task has been released.
+    ///
+    /// ```
+    /// # use tickwheel::{Clock, Config, Timer};
+    /// # let timer: Timer<()> = Timer::new(&Config::default(), Clock::manual(0))?;
+    /// assert!(timer.is_empty());
+    /// # Ok::<(), tickwheel::Error>(())
+    /// ```
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Schedules a task. O(levels); never runs anything.
+    ///
+    /// `when` is a delay, or a [`When`]. The handle cancels and moves the task.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tickwheel::{Clock, Config, Timer, When};
+    /// # let timer = Timer::new(&Config::default(), Clock::manual(0))?;
+    /// let after = timer.add(Duration::from_millis(250), "after a delay")?;
+    /// let at = timer.add(When::AtUs(1_500_000), "when the clock reads 1.5 s")?;
+    /// assert_eq!(timer.cancel(at), Some("when the clock reads 1.5 s"));
+    /// # Ok::<(), tickwheel::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Closed`], [`Error::Full`], or [`Error::Invalid`] for an instant out of range. The error gives the task back.
+    #[inline]
+    pub fn add(&self, when: impl Into<When>, task: T) -> Result<Handle, AddError<T>> {
+        self.add_tagged(when, task, 0)
+    }
+
+    /// As [`Timer::add`], with a number that comes back with the task and is shown in a [`snapshot`](Timer::snapshot).
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tickwheel::{Clock, Config, Timer};
+    /// # let timer = Timer::new(&Config::default(), Clock::manual(0))?;
+    /// timer.add_tagged(Duration::from_millis(250), "task", 42)?;
+    /// assert_eq!(timer.pending(u64::MAX, 1)[0].tag, 42);
+    /// # Ok::<(), tickwheel::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Timer::add`].
+    #[inline]
+    pub fn add_tagged(&self, when: impl Into<When>, task: T, tag: u32) -> Result<Handle, AddError<T>> {
+        self.add_with(when.into(), task, tag, Room::IfAny).map(|(handle, _)| handle)
+    }
+
+    /// As [`Timer::add`]; returns also what the clock read.
+    pub(crate) fn add_with(&self, when: When, task: T, tag: u32, room: Room) -> Result<(Handle, u64), AddError<T>> {
+        let mut state = self.lock_state();
+        match state.admit(&self.clock, when, usize::from(room == Room::IfAny)) {
+            Ok(due) => {
+                let (handle, wakes) = state.add(due, task, tag);
+                drop(state);
+                self.wake_if(wakes);
+                Ok((handle, due.now_us))
+            }
+            Err(error) => {
+                drop(state);
+                Err(AddError::new(error, task))
+            }
+        }
+    }
+
+    /// Moves a task that has not been claimed, and returns its new handle; the old one is stale. `Ok(None)` for a task that
+    /// was claimed or taken out. The move counts as an add in the order of tasks that are due together. O(levels).
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tickwheel::{Clock, Config, Timer};
+    /// # let timer = Timer::new(&Config::default(), Clock::manual(0))?;
+    /// let first = timer.add(Duration::from_secs(30), "timeout")?;
+    /// let moved = timer.reschedule(first, Duration::from_secs(60))?.expect("it is pending");
+    /// assert_eq!(timer.cancel(first), None);
+    /// assert_eq!(timer.cancel(moved), Some("timeout"));
+    /// # Ok::<(), tickwheel::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Closed`], or [`Error::Invalid`] for an instant out of range. The task stays where it is then.
+    #[inline]
+    pub fn reschedule(&self, handle: Handle, when: impl Into<When>) -> Result<Option<Handle>, Error> {
+        self.reschedule_to(handle, when.into())
+    }
+
+    fn reschedule_to(&self, handle: Handle, when: When) -> Result<Option<Handle>, Error> {
+        let mut state = self.lock_state();
+        let due = state.admit(&self.clock, when, 0)?;
+        let moved = state.reschedule(handle, due);
+        drop(state);
+        Ok(moved.map(|(handle, wakes)| {
+            self.wake_if(wakes);
+            handle
+        }))
+    }
+
+    /// Takes a task out. `Some` exactly when no call will ever [claim](Timer::claim) it. O(1).
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tickwheel::{Clock, Config, Timer};
+    /// # let timer = Timer::new(&Config::default(), Clock::manual(0))?;
+    /// let timeout = timer.add(Duration::from_secs(30), "request 7")?;
+    /// assert_eq!(timer.cancel(timeout), Some("request 7"));
+    /// assert_eq!(timer.cancel(timeout), None);
+    /// # Ok::<(), tickwheel::Error>(())
+    /// ```
+    pub fn cancel(&self, handle: Handle) -> Option<T> {
+        let mut state = self.lock_state();
+        let task = state.cancel(&self.clock, handle);
+        self.settle(state);
+        task
+    }
+
+    /// Unlocks after tasks were taken out, and wakes the threads that may have waited for that: in `wait_idle` for the last
+    /// released one, the reaper of an abandoned timer for the last of all.
+    pub(crate) fn settle(&self, state: MutexGuard<'_, State<T>>) {
+        let wakes = self.settled(&state);
+        drop(state);
+        self.wake_if(wakes);
+    }
+
+    /// As [`Timer::settle`], with the lock still held; whether the reaper must be woken after it.
+    fn settled(&self, state: &State<T>) -> bool {
+        if state.is_finished() {
+            self.idle.notify_all();
+        }
+        state.is_orphan()
+    }
+
+    /// Takes a released task in order to run it; `None` if it was cancelled, or is not released. Call [`Timer::finish`]
+    /// after it ran. O(1).
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tickwheel::{Clock, Config, Released, Timer};
+    /// # let timer = Timer::new(&Config::default(), Clock::manual(0))?;
+    /// let handle = timer.add(Duration::ZERO, "now")?;
+    /// assert!(timer.claim(handle).is_none(), "not released yet");
+    /// timer.advance(&mut |_: Released| ());
+    /// assert_eq!(timer.claim(handle).map(|claimed| claimed.task), Some("now"));
+    /// timer.finish(1);
+    /// # Ok::<(), tickwheel::Error>(())
+    /// ```
+    pub fn claim(&self, handle: Handle) -> Option<Claimed<T>> {
+        let mut state = self.lock_state();
+        state.claim(handle, self.clock.now_us())
+    }
+
+    /// Counts this many claimed tasks as run, for [`Timer::wait_idle`] and [`Timer::stats`]; at most those that run.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tickwheel::{Clock, Config, Released, Timer};
+    /// # let timer = Timer::new(&Config::default(), Clock::manual(0))?;
+    /// # let handle = timer.add(Duration::ZERO, "now")?;
+    /// # timer.advance(&mut |_: Released| ());
+    /// # timer.claim(handle);
+    /// assert_eq!(timer.stats().running, 1);
+    /// timer.finish(1);
+    /// assert_eq!(timer.stats().running, 0);
+    /// # Ok::<(), tickwheel::Error>(())
+    /// ```
+    pub fn finish(&self, count: usize) {
+        self.finish_locked(&mut self.lock_state(), count);
+    }
+
+    /// As [`Timer::finish`], for a caller that holds the lock.
+    pub(crate) fn finish_locked(&self, state: &mut State<T>, count: usize) {
+        state.finish(count);
+        if state.is_finished() {
+            self.idle.notify_all();
+        }
+    }
+
+    /// The counters.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tickwheel::{Clock, Config, Timer};
+    /// # let timer = Timer::new(&Config::default(), Clock::manual(0))?;
+    /// let task = timer.add(Duration::from_secs(1), "task")?;
+    /// timer.cancel(task);
+    /// assert_eq!((timer.stats().added, timer.stats().cancelled), (1, 1));
+    /// # Ok::<(), tickwheel::Error>(())
+    /// ```
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.lock_state().stats()
+    }
+
+    /// Begins to record what happens from now on; `false` if a recording runs already. An event costs about fifty
+    /// nanoseconds. At least `bound` events are kept until [`Timer::take_recorded`] takes them; later ones are lost, and
+    /// counted.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tickwheel::{Clock, Config, EventKind, Timer};
+    /// # let timer = Timer::new(&Config::default(), Clock::manual(0))?;
+    /// assert!(timer.record(10_000));
+    /// timer.add(Duration::from_secs(1), "task")?;
+    /// let events = timer.stop_recording().chunks.concat();
+    /// assert_eq!(events[0].kind, EventKind::Added);
+    /// # Ok::<(), tickwheel::Error>(())
+    /// ```
+    pub fn record(&self, bound: usize) -> bool {
+        self.lock_state().record(bound)
+    }
+
+    /// Takes the oldest recorded events, in order: about `limit`, none if there are none.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tickwheel::{Clock, Config, Timer};
+    /// # let timer = Timer::new(&Config::default(), Clock::manual(0))?;
+    /// timer.record(10_000);
+    /// timer.add(Duration::from_secs(1), "task")?;
+    /// assert_eq!(timer.take_recorded(1_000).chunks.concat().len(), 1);
+    /// # Ok::<(), tickwheel::Error>(())
+    /// ```
+    pub fn take_recorded(&self, limit: usize) -> Recorded {
+        self.lock_state().take_recorded(limit)
+    }
+
+    /// Ends the recording, and returns the rest of it under one lock: take most of it with [`Timer::take_recorded`] first.
+    ///
+    /// ```
+    /// # use tickwheel::{Clock, Config, Timer};
+    /// # let timer: Timer<()> = Timer::new(&Config::default(), Clock::manual(0))?;
+    /// timer.record(10_000);
+    /// assert!(timer.stop_recording().chunks.is_empty());
+    /// # Ok::<(), tickwheel::Error>(())
+    /// ```
+    pub fn stop_recording(&self) -> Recorded {
+        self.lock_state().stop_recording()
+    }
+
+    pub(crate) fn lock_state(&self) -> MutexGuard<'_, State<T>> {
+        self.state.lock()
+    }
+
+    /// The lock, for callers that must not wait for it as others do.
+    #[cfg(feature = "python")]
+    pub(crate) fn state(&self) -> &Mutex<State<T>> {
+        &self.state
+    }
+}

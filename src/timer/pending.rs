@@ -1,0 +1,111 @@
+//! The lists of tasks: what is pending, and what is taken out because it will not run.
+
+use super::Timer;
+use crate::state::Pending;
+use crate::wheel::Place;
+
+impl<T> Timer<T> {
+    /// Takes what the executor refused since the last call, in order. Those tasks did not run and are not on the timer any
+    /// more: add them again, or drop them. [`Timer::drain`] takes them too.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tickwheel::{Clock, Config, Executor, Released, Timer};
+    /// # let timer = Timer::new(&Config::default(), Clock::manual(0))?;
+    /// /// Takes nothing.
+    /// struct Full;
+    ///
+    /// impl Executor for Full {
+    ///     fn execute(&mut self, released: Released) -> Result<(), Released> {
+    ///         Err(released)
+    ///     }
+    /// }
+    ///
+    /// timer.add(Duration::ZERO, "refused")?;
+    /// timer.advance(&mut Full);
+    /// assert_eq!(timer.take_rejected()[0].task, "refused");
+    /// # Ok::<(), tickwheel::Error>(())
+    /// ```
+    pub fn take_rejected(&self) -> Vec<Pending<T>> {
+        let rejected = self.lock_state().take_rejected();
+        in_order(rejected.into_iter().flatten().collect())
+    }
+
+    /// Takes out all that has not been claimed, in order, in steps; also what the executor refused.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tickwheel::{Clock, Config, Timer};
+    /// # let timer = Timer::new(&Config::default(), Clock::manual(0))?;
+    /// timer.add(Duration::from_secs(2), "two")?;
+    /// timer.add(Duration::from_secs(1), "one")?;
+    /// let drained: Vec<_> = timer.drain().into_iter().map(|pending| pending.task).collect();
+    /// assert_eq!(drained, ["one", "two"]);
+    /// # Ok::<(), tickwheel::Error>(())
+    /// ```
+    pub fn drain(&self) -> Vec<Pending<T>> {
+        self.drain_where(|_| true)
+    }
+
+    /// As [`Timer::drain`], but leaves what waits on the executor's queue to the executor.
+    #[cfg(feature = "python")]
+    pub(crate) fn drain_unreleased(&self) -> Vec<Pending<T>> {
+        self.drain_where(|place| place != Place::Released)
+    }
+
+    fn drain_where(&self, goes: impl Fn(Place) -> bool) -> Vec<Pending<T>> {
+        let mut drained = Vec::new();
+        for page in 0.. {
+            let mut state = self.lock_state();
+            let Some(entries) = state.schedule.page(page) else { break };
+            let found: Vec<_> = entries.filter(|(_, entry, _)| goes(entry.place)).map(|(handle, ..)| handle).collect();
+            drained.extend(found.into_iter().filter_map(|handle| state.take(handle)));
+            if state.is_finished() {
+                self.idle.notify_all();
+            }
+            self.state.unlock_fair(state);
+        }
+        drained.append(&mut self.take_rejected());
+        in_order(drained)
+    }
+
+    /// What is due before `before_us` and not yet released, in order, at most `limit`. O(pending), in steps: each task was
+    /// pending at some moment of the call.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tickwheel::{Clock, Config, Timer};
+    /// # let timer = Timer::new(&Config::default(), Clock::manual(0))?;
+    /// timer.add(Duration::from_secs(1), "one")?;
+    /// timer.add(Duration::from_secs(2), "two")?;
+    /// let next = timer.pending(u64::MAX, 1);
+    /// assert_eq!((next.len(), next[0].due_us), (1, 1_000_000));
+    /// # Ok::<(), tickwheel::Error>(())
+    /// ```
+    #[must_use]
+    pub fn pending(&self, before_us: u64, limit: usize) -> Vec<Pending<()>> {
+        let mut found = Vec::new();
+        for page in 0.. {
+            let state = self.lock_state();
+            let Some(entries) = state.schedule.page(page) else { break };
+            let waiting = entries.filter(|(_, entry, _)| entry.place != Place::Released && entry.due_us < before_us);
+            found.extend(waiting.map(|(handle, entry, _)| Pending {
+                due_us: entry.due_us,
+                number: entry.number,
+                tag: entry.tag,
+                handle,
+                task: (),
+            }));
+            self.state.unlock_fair(state);
+        }
+        let mut found = in_order(found);
+        found.truncate(limit);
+        found
+    }
+}
+
+/// In the order of T6.
+fn in_order<T>(mut tasks: Vec<Pending<T>>) -> Vec<Pending<T>> {
+    tasks.sort_unstable_by_key(|task| (task.due_us, task.number));
+    tasks
+}

@@ -1,0 +1,222 @@
+//! How a thread waits for what is due, and how a timer ends.
+
+use std::ops::ControlFlow;
+use std::sync::atomic::Ordering;
+use std::task::Waker;
+use std::time::{Duration, Instant};
+
+use super::{STEP, Timer};
+use crate::state::{State, Wait};
+use crate::sync::MutexGuard;
+use crate::when::rounded_up_us;
+
+impl<T> Timer<T> {
+    /// Waits until something is due, so that one thread can drive the timer without polling. [`Timer::advance`] comes next.
+    ///
+    /// A wait that has a time-out ends with [`Wait::TimedOut`] when that has passed. On a manual clock nothing can come due
+    /// during the wait: the call returns at once what is so. One thread at a time may wait;
+    /// [`Timer::drive`] does it all in one call, with at least `slack_us` between two wake-ups.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tickwheel::{Clock, Config, Timer, Wait};
+    /// # let timer = Timer::new(&Config::default(), Clock::monotonic(0))?;
+    /// assert_eq!(timer.wait(Some(Duration::from_millis(1))), Wait::TimedOut);
+    /// timer.add(Duration::from_millis(5), "five")?;
+    /// assert_eq!(timer.wait(None), Wait::Due);
+    /// # Ok::<(), tickwheel::Error>(())
+    /// ```
+    pub fn wait(&self, timeout: Option<Duration>) -> Wait {
+        let now_us = self.clock.now_us();
+        let limit_us = match timeout {
+            _ if self.clock.is_manual() => now_us,
+            None => u64::MAX,
+            Some(timeout) => now_us.saturating_add(rounded_up_us(timeout)),
+        };
+        self.wait_for_work(0, limit_us)
+    }
+
+    /// Waits until something is due, at the longest to `limit_us`, and not less than `floor_us`.
+    pub(crate) fn wait_for_work(&self, floor_us: u64, limit_us: u64) -> Wait {
+        let mut state = self.lock_state();
+        loop {
+            state = self.drop_empty_buckets(state);
+            let until_us = match state.may_sleep(self.clock.now_us(), floor_us, limit_us) {
+                ControlFlow::Continue(until_us) => until_us,
+                ControlFlow::Break(wait) => return wait,
+            };
+            let deadline = (until_us < u64::MAX).then(|| self.clock.instant_of(until_us)).flatten();
+            state = self.wake.wait(state, deadline);
+            state.woke(&self.clock);
+        }
+    }
+
+    /// For a program that sleeps elsewhere, such as in an event loop: how long it may sleep, and what wakes it earlier.
+    ///
+    /// Returns the longest sleep after which [`Timer::advance`] is in time: zero for at once, `None` as long as nothing is
+    /// pending. Until the next call, `waker` is woken once if an add or a move needs an earlier advance, or if the timer
+    /// closes. Call it again after each advance. A timer has one waker, and no thread may [wait](Timer::wait) beside it.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tickwheel::{Clock, Config, Timer};
+    /// use std::sync::Arc;
+    /// use std::sync::atomic::{AtomicBool, Ordering};
+    /// use std::task::{Wake, Waker};
+    ///
+    /// /// In an event loop this would write to the descriptor that the loop polls.
+    /// struct Flag(AtomicBool);
+    ///
+    /// impl Wake for Flag {
+    ///     fn wake(self: Arc<Self>) {
+    ///         self.0.store(true, Ordering::SeqCst);
+    ///     }
+    /// }
+    ///
+    /// # let timer = Timer::new(&Config::default(), Clock::manual(0))?;
+    /// let flag = Arc::new(Flag(AtomicBool::new(false)));
+    /// timer.add(Duration::from_secs(2), "later")?;
+    /// assert_eq!(timer.arm_waker(&Waker::from(Arc::clone(&flag))), Some(Duration::from_secs(2)));
+    /// timer.add(Duration::from_secs(1), "earlier")?;
+    /// assert!(flag.0.load(Ordering::SeqCst));
+    /// # Ok::<(), tickwheel::Error>(())
+    /// ```
+    #[must_use = "it is how long the program may sleep"]
+    pub fn arm_waker(&self, waker: &Waker) -> Option<Duration> {
+        // Cloned before the lock, and dropped after it: a waker is foreign code.
+        let new = waker.clone();
+        let old = self.waker.lock().replace(new);
+        drop(old);
+        self.has_waker.store(true, Ordering::Relaxed);
+        let mut state = self.drop_empty_buckets(self.lock_state());
+        let now_us = self.clock.now_us();
+        match state.may_sleep(now_us, 0, u64::MAX) {
+            ControlFlow::Continue(u64::MAX) => None,
+            ControlFlow::Continue(until_us) => Some(Duration::from_micros(until_us.saturating_sub(now_us))),
+            ControlFlow::Break(Wait::Due) => Some(Duration::ZERO),
+            ControlFlow::Break(_) => None,
+        }
+    }
+
+    /// Wakes the thread that drives the timer, if the caller found under the lock that it must.
+    pub(crate) fn wake_if(&self, wakes: bool) {
+        if wakes {
+            self.wake.notify_all();
+            if self.has_waker.load(Ordering::Relaxed) {
+                self.wake_waker();
+            }
+        }
+    }
+
+    #[cold]
+    fn wake_waker(&self) {
+        let waker = self.waker.lock().take();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// When to advance next, at the latest, so that nothing is late, in microseconds of the timer's clock; 0 for at once,
+    /// `None` if nothing is pending.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tickwheel::{Clock, Config, Timer};
+    /// # let timer = Timer::new(&Config::default(), Clock::manual(0))?;
+    /// assert_eq!(timer.next_wake_us(), None);
+    /// timer.add(Duration::from_millis(5), "five")?;
+    /// assert_eq!(timer.next_wake_us(), Some(5_000));
+    /// # Ok::<(), tickwheel::Error>(())
+    /// ```
+    pub fn next_wake_us(&self) -> Option<u64> {
+        self.drop_empty_buckets(self.lock_state()).schedule.next_wake_us()
+    }
+
+    /// As [`Timer::next_wake_us`], but with a stop at every bucket that is due: for stepping through a manual clock.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tickwheel::{Clock, Config, Timer};
+    /// # let timer = Timer::new(&Config::default(), Clock::manual(0))?;
+    /// timer.add(Duration::from_millis(25), "it cascades at 20")?;
+    /// assert_eq!(timer.next_event_us(), Some(20_000));
+    /// # Ok::<(), tickwheel::Error>(())
+    /// ```
+    pub fn next_event_us(&self) -> Option<u64> {
+        self.drop_empty_buckets(self.lock_state()).schedule.next_event_us()
+    }
+
+    /// Drops all empty buckets at the head of the bucket queue, in steps (T9).
+    fn drop_empty_buckets<'a>(&'a self, mut state: MutexGuard<'a, State<T>>) -> MutexGuard<'a, State<T>> {
+        while state.schedule.drop_empty_buckets(STEP) {
+            self.state.unlock_fair(state);
+            state = self.lock_state();
+        }
+        state
+    }
+
+    /// The least time between two wake-ups.
+    pub(crate) fn slack_us(&self) -> u64 {
+        self.slack_us
+    }
+
+    /// Accepts no more tasks, and ends every [`wait`](Timer::wait) and [`drive`](Timer::drive). What is pending stays.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tickwheel::{Clock, Config, Error, Timer, Wait};
+    /// # let timer = Timer::new(&Config::default(), Clock::monotonic(0))?;
+    /// timer.close();
+    /// assert_eq!(timer.wait(None), Wait::Closed);
+    /// assert_eq!(timer.add(Duration::ZERO, "late").unwrap_err().error(), &Error::Closed);
+    /// # Ok::<(), tickwheel::Error>(())
+    /// ```
+    pub fn close(&self) {
+        let _whole_batches = self.bulk.lock();
+        self.lock_state().is_closed = true;
+        self.wake_if(true);
+    }
+
+    /// Promises that no add comes any more: [`wait`](Timer::wait) and [`drive`](Timer::drive) end once nothing is pending.
+    ///
+    /// ```
+    /// # use tickwheel::{Clock, Config, Timer, Wait};
+    /// # let timer: Timer<()> = Timer::new(&Config::default(), Clock::monotonic(0))?;
+    /// timer.abandon();
+    /// assert_eq!(timer.wait(None), Wait::Closed);
+    /// # Ok::<(), tickwheel::Error>(())
+    /// ```
+    pub fn abandon(&self) {
+        self.lock_state().is_abandoned = true;
+        self.wake_if(true);
+    }
+
+    pub(crate) fn is_abandoned(&self) -> bool {
+        self.lock_state().is_abandoned
+    }
+
+    /// Waits until no released task is left and no callback runs; whether that came within the time-out. After
+    /// [`Timer::close`] it stays so once another thread has advanced for the last time. The time is real time, also where
+    /// the timer's clock is a manual one.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tickwheel::{Clock, Config, Released, Timer};
+    /// # let timer = Timer::new(&Config::default(), Clock::manual(0))?;
+    /// timer.add(Duration::ZERO, "now")?;
+    /// timer.advance(&mut |_: Released| ());
+    /// assert!(!timer.wait_idle(Some(Duration::ZERO)), "it is released, and not claimed");
+    /// # Ok::<(), tickwheel::Error>(())
+    /// ```
+    pub fn wait_idle(&self, timeout: Option<Duration>) -> bool {
+        // One that the system cannot name is as good as none.
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let mut state = self.lock_state();
+        state.waits_for_idle += 1;
+        while !state.is_idle() && deadline.is_none_or(|deadline| Instant::now() < deadline) {
+            state = self.idle.wait(state, deadline);
+        }
+        state.waits_for_idle -= 1;
+        state.is_idle()
+    }
+}

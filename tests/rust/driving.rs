@@ -1,0 +1,163 @@
+//! A timer that a program drives by itself: by a wait, by an event loop's waker, by `drive`.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
+use std::task::{Wake, Waker};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tickwheel::{Clock, Config, Released, Timer, Wait, When};
+
+use crate::support::Manual;
+
+const HOUR: Duration = Duration::from_secs(3600);
+const PATIENCE: Duration = Duration::from_secs(60);
+
+#[derive(Default)]
+struct Counter(AtomicUsize);
+
+impl Wake for Counter {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+impl Counter {
+    fn count(&self) -> usize {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+fn on_system_clock() -> Timer<u32> {
+    Timer::new(&Config::default(), Clock::monotonic(0)).unwrap()
+}
+
+#[test]
+fn a_wait_ends_when_a_task_is_due_and_not_before__t5() {
+    let timer = on_system_clock();
+    timer.add(Duration::from_millis(20), 1).unwrap();
+    assert_eq!(timer.wait(Some(Duration::from_millis(1))), Wait::TimedOut);
+    assert_eq!(timer.wait(None), Wait::Due);
+    assert!(timer.clock().now_us() >= 20_000);
+    let mut released = Vec::new();
+    timer.advance(&mut |batch: Released| released.extend(batch.handles));
+    assert_eq!(timer.claim(released[0]).map(|claimed| claimed.task), Some(1));
+}
+
+#[test]
+fn an_earlier_add_ends_a_wait__t4() {
+    let timer = on_system_clock();
+    timer.add(HOUR, 1).unwrap();
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| timer.wait(Some(PATIENCE)));
+        timer.add(Duration::ZERO, 2).unwrap();
+        assert_eq!(waiting.join().unwrap(), Wait::Due);
+    });
+}
+
+#[test]
+fn a_wait_ends_when_the_timer_closes_or_is_abandoned_and_empty__t11() {
+    for end in [Timer::close, Timer::abandon] {
+        let timer = on_system_clock();
+        thread::scope(|scope| {
+            let waiting = scope.spawn(|| timer.wait(Some(PATIENCE)));
+            end(&timer);
+            assert_eq!(waiting.join().unwrap(), Wait::Closed);
+        });
+    }
+}
+
+#[test]
+fn on_a_manual_clock_a_wait_says_at_once_what_is_so__t15() {
+    let wheel = Manual::standard();
+    wheel.after_ms(5, 1);
+    assert_eq!(wheel.timer.wait(None), Wait::TimedOut);
+    wheel.timer.clock().set_us(5_000);
+    assert_eq!(wheel.timer.wait(None), Wait::Due);
+}
+
+#[test]
+fn a_waker_is_woken_once_and_only_by_what_is_due_earlier__t4() {
+    let wheel = Manual::standard();
+    let counter = Arc::new(Counter::default());
+    let waker = Waker::from(Arc::clone(&counter));
+    assert_eq!(wheel.timer.arm_waker(&waker), None, "nothing is pending");
+    let first = wheel.after_ms(15, 1);
+    assert_eq!(counter.count(), 1, "any add is earlier than none");
+    assert_eq!(wheel.timer.arm_waker(&waker), Some(Duration::from_millis(15)));
+    wheel.after_ms(15, 2);
+    wheel.after_ms(19, 3);
+    assert_eq!(counter.count(), 1, "they are not due earlier");
+    wheel.timer.reschedule(first, Duration::from_millis(9)).unwrap();
+    wheel.after_ms(3, 4);
+    assert_eq!(counter.count(), 2, "it hears of the first one that is");
+    assert_eq!(wheel.timer.arm_waker(&waker), Some(Duration::from_millis(3)));
+    wheel.timer.clock().set_us(3_500);
+    assert_eq!(wheel.timer.arm_waker(&waker), Some(Duration::ZERO), "task 4 is due");
+    assert_eq!(wheel.wake_at_us(3_500), [4]);
+    assert_eq!(wheel.timer.arm_waker(&waker), Some(Duration::from_micros(5_500)));
+    wheel.timer.close();
+    assert_eq!(counter.count(), 3);
+    assert_eq!(wheel.timer.arm_waker(&waker), None, "it is closed");
+}
+
+#[test]
+fn the_last_waker_that_was_given_is_the_one_that_is_woken() {
+    let wheel = Manual::standard();
+    let (old, new) = (Arc::new(Counter::default()), Arc::new(Counter::default()));
+    assert_eq!(wheel.timer.arm_waker(&Waker::from(Arc::clone(&old))), None);
+    assert_eq!(wheel.timer.arm_waker(&Waker::from(Arc::clone(&new))), None);
+    assert_eq!((Arc::strong_count(&old), Arc::strong_count(&new)), (1, 2));
+    wheel.after_ms(1, 1);
+    assert_eq!((old.count(), new.count()), (0, 1));
+}
+
+#[test]
+fn a_thread_of_the_program_drives_a_timer_until_it_closes__t11() {
+    let timer = on_system_clock();
+    let (send, receive) = mpsc::channel();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            timer.drive(&mut |released: Released| {
+                for handle in released.handles {
+                    if let Some(claimed) = timer.claim(handle) {
+                        send.send(claimed.task).unwrap();
+                        timer.finish(1);
+                    }
+                }
+            });
+        });
+        for task in 0..100 {
+            timer.add(Duration::ZERO, task).unwrap();
+            assert_eq!(receive.recv_timeout(PATIENCE), Ok(task));
+        }
+        timer.close();
+    });
+}
+
+#[test]
+fn an_executor_may_be_a_trait_object() {
+    let wheel = Manual::standard();
+    wheel.after_ms(0, 1);
+    let mut count = 0;
+    let mut take = |released: Released| count += released.handles.len();
+    let executor: &mut dyn tickwheel::Executor = &mut take;
+    wheel.timer.advance(executor);
+    assert_eq!(count, 1);
+}
+
+#[test]
+fn an_instant_of_the_system_is_a_reading_of_the_clock__t1() {
+    let clock = Clock::monotonic(1_000);
+    let before_us = clock.now_us();
+    let instant = Instant::now();
+    let at_us = clock.at_us(instant + Duration::from_secs(1));
+    assert!((before_us + 1_000_000..=clock.now_up_us() + 1_000_000).contains(&at_us));
+    let past = instant.checked_sub(HOUR); // a machine that has just started knows no such instant
+    assert!(past.is_none_or(|past| clock.at_us(past) == 1_000_000));
+    let manual = Clock::manual(7);
+    assert_eq!(manual.at_us(instant), 7_000);
+    let timer = Timer::new(&Config::default(), Clock::monotonic(0)).unwrap();
+    timer.add(When::AtUs(timer.clock().at_us(instant)), 1).unwrap();
+    assert_eq!(timer.wait(None), Wait::Due);
+}
