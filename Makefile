@@ -68,7 +68,7 @@ rust-tests: check-tools
 	cargo test --locked
 	cargo test --locked --features parking_lot
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps
-	cargo run --locked --quiet --example timeouts
+	for example in examples/*.rs; do cargo run --locked --quiet --example $$(basename $$example .rs) || exit 1; done
 
 # The interleavings of docs/concurrency.md: shuttle tries those of the timer and the purgatory, loom those of the lock and the queue.
 model: check-tools

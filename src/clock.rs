@@ -1,13 +1,7 @@
 //! The timer's own clock, in microseconds: monotonic, or moved by hand for tests.
 //!
-//! Rule T1: never the wall clock. "Now" rounds down, the instant that a new task counts from rounds up; so a task that
-//! is due at `due_us` has certainly waited its whole delay once `now_us() >= due_us`. Reading it takes about 20 ns.
-//!
-//! ```
-//! let clock = tickwheel::Clock::manual(1_000);
-//! clock.set_us(1_500_000);
-//! assert_eq!(clock.now_ms(), 1_500);
-//! ```
+//! Rule T1: never the wall clock. "Now" is rounded down, and the instant that a delay counts from is rounded up. So a task
+//! that is due at `due_us` has certainly waited its whole delay once `now_us() >= due_us`. A reading takes about 20 ns.
 
 #![forbid(unsafe_code)]
 
@@ -16,12 +10,19 @@ use std::time::{Duration, Instant};
 
 use crate::when::rounded_up_us;
 
-/// Instants at or past this many milliseconds (about 142,000 years) are refused, so that no sum can overflow.
+/// Instants at or past this many milliseconds (about 142,000 years) are refused, so that no sum overflows.
 pub const LIMIT_MS: u64 = 1 << 52;
 /// [`LIMIT_MS`] in microseconds.
 pub const LIMIT_US: u64 = LIMIT_MS * 1000;
 
-/// A monotonic clock that reads `start_ms` when it is made.
+/// A timer's clock: the system's monotonic one, or one that a test moves. Never the wall clock.
+///
+/// ```
+/// use tickwheel::Clock;
+/// let clock = Clock::manual(1_000);
+/// clock.set_us(1_500_000);
+/// assert_eq!(clock.now_ms(), 1_500);
+/// ```
 #[derive(Debug)]
 pub struct Clock {
     start_us: u64,
@@ -36,19 +37,31 @@ enum Source {
 }
 
 impl Clock {
-    /// The system's monotonic clock, reading `start_ms` now.
+    /// The system's monotonic clock; it reads `start_ms` now.
+    ///
+    /// ```
+    /// assert!(tickwheel::Clock::monotonic(1_000).now_ms() >= 1_000);
+    /// ```
     #[must_use]
     pub fn monotonic(start_ms: u64) -> Self {
         Self::monotonic_us(start_ms.saturating_mul(1000))
     }
 
     /// As [`Clock::monotonic`], with a start in microseconds.
+    ///
+    /// ```
+    /// assert!(tickwheel::Clock::monotonic_us(1_500).now_us() >= 1_500);
+    /// ```
     #[must_use]
     pub fn monotonic_us(start_us: u64) -> Self {
         Self { start_us, source: Source::Monotonic(Instant::now()) }
     }
 
-    /// A clock that stands at `start_ms` until it is moved.
+    /// A clock that stands at `start_ms` until [`Clock::set_us`] moves it.
+    ///
+    /// ```
+    /// assert_eq!(tickwheel::Clock::manual(7).now_us(), 7_000);
+    /// ```
     #[must_use]
     pub fn manual(start_ms: u64) -> Self {
         let start_us = start_ms.saturating_mul(1000);
@@ -56,12 +69,21 @@ impl Clock {
     }
 
     /// Now, rounded down to a microsecond.
+    ///
+    /// ```
+    /// assert_eq!(tickwheel::Clock::manual(7).now_us(), 7_000);
+    /// ```
     #[must_use]
     pub fn now_us(&self) -> u64 {
         self.now_down_and_up_us().0
     }
 
     /// Now, rounded up to a microsecond: what a delay counts from.
+    ///
+    /// ```
+    /// let clock = tickwheel::Clock::monotonic(0);
+    /// assert!(clock.now_us() <= clock.now_up_us());
+    /// ```
     #[must_use]
     pub fn now_up_us(&self) -> u64 {
         self.now_down_and_up_us().1
@@ -86,6 +108,10 @@ impl Clock {
     }
 
     /// Now, rounded down to a millisecond.
+    ///
+    /// ```
+    /// assert_eq!(tickwheel::Clock::manual(7).now_ms(), 7);
+    /// ```
     #[must_use]
     pub fn now_ms(&self) -> u64 {
         self.now_us() / 1000
@@ -114,7 +140,14 @@ impl Clock {
         }
     }
 
-    /// Moves a manual clock; never backwards. A monotonic clock moves by itself, and this does nothing.
+    /// Moves a manual clock, never backwards. On a monotonic clock, which moves by itself, this does nothing.
+    ///
+    /// ```
+    /// let clock = tickwheel::Clock::manual(7);
+    /// clock.set_us(7_500);
+    /// clock.set_us(3_000);
+    /// assert_eq!(clock.now_us(), 7_500);
+    /// ```
     pub fn set_us(&self, now_us: u64) {
         if let Source::Manual(now) = &self.source {
             now.fetch_max(now_us, Ordering::Relaxed);

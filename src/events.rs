@@ -61,6 +61,7 @@ impl Event {
 
 /// What was recorded since it was last taken.
 #[derive(Debug, Default)]
+#[non_exhaustive]
 pub struct Recorded {
     /// The events in order, in pieces.
     pub chunks: Vec<Vec<Event>>,

@@ -1,7 +1,7 @@
 //! Where released tasks go: one worker thread, or whatever implements the trait.
 //!
-//! What is given to it are handles, in order; the tasks stay in the timer until the executor claims them one by one,
-//! each right before it runs. That is what makes a cancel exact (T9).
+//! An executor is given handles, in order. The tasks stay in the timer until the executor claims them one by one, each
+//! right before it runs. That makes a cancel exact (T9).
 
 #![forbid(unsafe_code)]
 
@@ -12,25 +12,50 @@ use crate::sync::{Receiver, Sender};
 use crate::timer::Timer;
 use crate::wheel::Handle;
 
-/// Handles of tasks that are due, in the order of T6.
+/// Handles of tasks that are due: the earlier instant first, then the earlier add.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Released {
     /// Claim each with [`Timer::claim`].
     pub handles: Vec<Handle>,
-    /// Whether more of the same advance is on its way; the last batch of it says no, and may be empty.
+    /// Whether the same advance will give more. Its last batch says no, and may be empty.
     pub more: bool,
 }
 
-/// Takes what is released. Called by the thread that advances the timer, without any lock; it must not wait.
+/// Takes what is released. The thread that advances the timer calls it, without any lock; it must not wait.
 ///
 /// A closure that takes a [`Released`] is an executor that refuses nothing.
+///
+/// ```
+/// use std::sync::mpsc::{Sender, channel};
+/// use std::time::Duration;
+/// use tickwheel::{Clock, Config, Executor, Handle, Released, Timer};
+///
+/// /// A queue to another thread.
+/// struct Queue(Sender<Handle>);
+///
+/// impl Executor for Queue {
+///     fn execute(&mut self, released: Released) -> Result<(), Released> {
+///         let Released { mut handles, more } = released;
+///         let sent = handles.iter().take_while(|handle| self.0.send(**handle).is_ok()).count();
+///         handles.drain(..sent);
+///         if handles.is_empty() { Ok(()) } else { Err(Released { handles, more }) }
+///     }
+/// }
+///
+/// let timer = Timer::new(&Config::default(), Clock::manual(0))?;
+/// let (send, receive) = channel();
+/// let handle = timer.add(Duration::ZERO, "now")?;
+/// timer.advance(&mut Queue(send));
+/// assert_eq!(receive.recv(), Ok(handle));
+/// # Ok::<(), tickwheel::Error>(())
+/// ```
 pub trait Executor {
     /// Takes a batch.
     ///
     /// # Errors
-    /// The part of it that the executor refuses, all or some: those tasks do not run. The timer takes them out, and
+    /// The part of the batch that the executor refuses, all or some. Those tasks do not run: the timer takes them out, and
     /// [`Timer::take_rejected`] gives them back, to be added again. A panic counts as a refusal of every task of the batch
-    /// that was not claimed by then.
+    /// that is not claimed by then.
     fn execute(&mut self, released: Released) -> Result<(), Released>;
 }
 

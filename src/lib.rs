@@ -1,8 +1,8 @@
 //! A timer for very many deadlines: a hierarchical timing wheel with exact instants and exact cancel.
 //!
-//! Adding and cancelling are O(1) whatever the delay, nothing is done while nothing is due, a task is never early, and
-//! `cancel` says for certain whether the task will run. The design is that of Apache Kafka's request timer; what differs,
-//! and why, is in `docs/design.md`.
+//! Adding and cancelling are O(1) whatever the delay. The timer does nothing while nothing is due, a task is never early, and
+//! `cancel` says for certain whether the task will run. The design is that of Apache Kafka's request timer; `docs/design.md`
+//! says what differs, and why.
 //!
 //! ```
 //! use std::time::Duration;
@@ -10,17 +10,27 @@
 //!
 //! let timer = SystemTimer::new("demo", &Config::default())?;
 //! let reminder = timer.after(Duration::from_secs(60), || println!("a minute has passed"))?;
+//! let heart = timer.every(Duration::from_secs(1), || println!("beat"))?;
 //! assert!(reminder.cancel());
 //! # Ok::<(), tickwheel::Error>(())
 //! ```
 //!
-//! [`SystemTimer`] runs closures on a thread of its own. [`Timer`] is the same without threads, for a program that has
-//! its own: it says when to wake, and what to run. Both hold any number of tasks behind one lock.
+//! | for | take |
+//! |---|---|
+//! | closures that run on a thread of the timer's | [`SystemTimer`]: `after`, `at`, `every`, `add_many` |
+//! | values that come back when they are due, on the program's own threads | [`Timer`]: [`wait`](Timer::wait) or [`drive`](Timer::drive) |
+//! | an event loop that sleeps by itself | [`Timer::arm_waker`] |
+//! | many calls at once | [`Timer::add_many`], [`Timer::cancel_many`], [`Timer::lock`] |
+//! | operations that wait for an event or their deadline | [`DelayedOperationPurgatory`] |
+//! | tests without waiting | [`Timer`] on [`Clock::manual`] |
+//!
+//! A delay or a time-out is a [`Duration`](std::time::Duration). An instant is a reading of the timer's own [`Clock`], in
+//! microseconds or milliseconds, and its name says so.
 //!
 //! The feature `parking_lot` takes that crate's lock in the place of the timer's own. The feature `python` is for the Python
 //! module alone.
-//!
-//! The way of a task: `add` → wheel → bucket queue → front → executor → callback, driven by the reaper.
+
+// The way of a task: `add` → wheel → bucket queue → front → executor → callback, driven by the reaper.
 
 #![cfg_attr(test, expect(non_snake_case, reason = "a test name ends with the rule it holds up, as in __t9"))]
 

@@ -1,11 +1,11 @@
 //! What another wheel would have done with the same traffic: recorded adds, moves and cancels, replayed in virtual time.
 //!
-//! It is the timer itself on a manual clock, with a reaper that needs no time to wake up and callbacks that need none to
-//! run. Between two events it sleeps, wakes and advances as the reaper's thread does, by the same code.
+//! A replay is the timer itself on a manual clock, with a reaper that wakes up at once and callbacks that take no time.
+//! Between two events it sleeps, wakes and advances as the reaper's thread does, by the same code.
 //!
-//! At every microsecond a reaper that slept until then comes first, then the events, then a reaper that they woke. What
-//! was released is claimed only when time goes on, so that a callback may cancel what is due together with it. The last
-//! instant of a replay is gone through to its end like any other.
+//! At every microsecond a reaper that slept until then comes first, then the events, then a reaper that they woke. A
+//! released task is claimed only when time goes on, so that a callback can cancel what is due at the same instant. The last
+//! instant of a replay is processed to its end like any other.
 
 #![forbid(unsafe_code)]
 
@@ -23,7 +23,7 @@ use crate::timer::Timer;
 use crate::wheel::Handle;
 use crate::when::When;
 
-/// Memory is looked at once in so many events: a look is O(pages and buckets).
+/// How many events lie between two measurements of memory: one takes O(pages and buckets).
 const LOOK_EVERY: u64 = 4096;
 
 /// Replays the events of one timer on a wheel of its own.
@@ -47,8 +47,9 @@ pub struct Replay {
     seen: u64,
 }
 
-/// What came of a replay.
+/// The result of a replay.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Replayed {
     /// The counters of the timer that was replayed.
     pub stats: Stats,
@@ -62,7 +63,8 @@ pub struct Replayed {
     pub peak_pending: usize,
     /// The most memory that wheel, entries, queue and front took, with 8 bytes for a task.
     pub peak_bytes: usize,
-    /// Moves and cancels of tasks that it didn't hold: they were added before the recording, or had expired by then.
+    /// Moves and cancels of tasks that the replay did not hold: they were added before the recording, or had expired by
+    /// then.
     pub unknown: u64,
 }
 
@@ -86,7 +88,13 @@ struct Run {
 }
 
 impl Replay {
-    /// A wheel with these settings; `max_pending` is left out of account.
+    /// A replay on a wheel with these settings, without a bound of pending tasks.
+    ///
+    /// ```
+    /// use tickwheel::{Config, Replay};
+    /// let wide = Replay::new(&Config::default().with_wheel_sizes([256]))?;
+    /// # Ok::<(), tickwheel::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::Invalid`] for settings that are not allowed.
@@ -95,12 +103,22 @@ impl Replay {
         Ok(Self { config: Config { max_pending: None, ..config.clone() }, run: None, unknown: 0, seen: 0 })
     }
 
-    /// Goes through some more events, in their order; all or nothing. O(levels) each.
+    /// Applies some more events, in their order; all or nothing. O(levels) each.
+    ///
+    /// ```
+    /// # use tickwheel::{Config, Event, EventKind, Replay};
+    /// # let mut replay = Replay::new(&Config::default())?;
+    /// let added = Event { at_us: 0, number: 1, due_us: 30_000, other: 0, kind: EventKind::Added, level: 0 };
+    /// replay.feed(&[added])?;
+    /// let twice = replay.feed(&[added]).unwrap_err();
+    /// assert!(twice.to_string().starts_with("event 0: the number of an added task must be new"));
+    /// # Ok::<(), tickwheel::Error>(())
+    /// ```
     ///
     /// # Errors
-    /// [`Error::Invalid`] for an instant out of range, and for a number that is added while a task has it: one that was
-    /// added before this call and had not run when it began, or that was added earlier in this call. The text begins with
-    /// the index of that event in `events`. No event of the call was applied then, and the replay can go on.
+    /// [`Error::Invalid`] for an instant out of range, and for the number of an added task that another task has: one that
+    /// was added before this call and had not run when the call began, or one that was added earlier in this call. The text
+    /// begins with the index of that event in `events`. No event of the call is applied then, and the replay can go on.
     pub fn feed(&mut self, events: &[Event]) -> Result<(), Error> {
         self.check(events)?;
         for event in events {
@@ -156,7 +174,15 @@ impl Replay {
         Ok(())
     }
 
-    /// Lets the time go on to the end of the instant `until_us`, and says what came of it all.
+    /// Goes on to the end of the instant `until_us`, and returns the result of the replay.
+    ///
+    /// ```
+    /// # use tickwheel::{Config, Event, EventKind, Replay};
+    /// # let mut replay = Replay::new(&Config::default())?;
+    /// replay.feed(&[Event { at_us: 0, number: 1, due_us: 30_000, other: 0, kind: EventKind::Added, level: 0 }])?;
+    /// assert_eq!(replay.finish(29_999).stats.pending, 1);
+    /// # Ok::<(), tickwheel::Error>(())
+    /// ```
     #[must_use]
     pub fn finish(self, until_us: u64) -> Replayed {
         let unknown = self.unknown;

@@ -16,7 +16,7 @@ use crate::wheel::{Armed, Entry, Handle, Key, New, Place, Placed, Removed, Wheel
 /// How many entries a long operation moves before it lets the lock go.
 pub(crate) const STEP: usize = 1000;
 
-/// When a task is released (T5).
+/// When a task is released.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Precision {
     /// Once its instant has passed, to the microsecond, whatever the tick.
@@ -28,6 +28,7 @@ pub enum Precision {
 
 /// What one advance did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Progress {
     /// Buckets that were due.
     pub buckets: u64,
@@ -39,6 +40,10 @@ pub struct Progress {
 
 impl Progress {
     /// Whether nothing was due.
+    ///
+    /// ```
+    /// assert!(tickwheel::Progress::default().is_idle());
+    /// ```
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.buckets == 0 && self.released == 0
@@ -63,8 +68,9 @@ pub(crate) struct Schedule<T> {
     leaving: Vec<Key>,
 }
 
-/// A claimed task: the caller runs it now, nobody else ever will.
+/// A claimed task: the caller runs it now, and no other call gets it.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Claimed<T> {
     /// The task.
     pub task: T,

@@ -8,6 +8,7 @@ use crate::wheel::{Armed, Handle, expiration_ms};
 
 /// One bucket and its tasks, in order of add.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct BucketSnapshot<X> {
     /// When it expires; `None` while it is not armed.
     pub expiration_ms: Option<u64>,
@@ -17,6 +18,7 @@ pub struct BucketSnapshot<X> {
 
 /// One level; level 1 has the finest tick.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LevelSnapshot<X> {
     /// Counts from 1.
     pub level: usize,
@@ -36,6 +38,7 @@ pub struct LevelSnapshot<X> {
 
 /// A bucket in the bucket queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ArmedBucket {
     /// When it expires.
     pub expiration_ms: u64,
@@ -47,6 +50,7 @@ pub struct ArmedBucket {
 
 /// A task as [`Timer::snapshot`] shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Seen {
     /// Its handle.
     pub handle: Handle,
@@ -56,6 +60,7 @@ pub struct Seen {
 
 /// Levels, bucket queue and front.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Snapshot<X> {
     /// The levels, the finest first.
     pub levels: Vec<LevelSnapshot<X>>,
@@ -63,22 +68,34 @@ pub struct Snapshot<X> {
     pub queue: Vec<ArmedBucket>,
     /// Tasks not yet released.
     pub size: usize,
-    /// What has left the wheel and waits, as (due instant in microseconds, task), in order; also what a bucket still holds
-    /// that is being flushed.
+    /// What has left the wheel and waits for its instant, as (due instant in microseconds, task), in order. It includes what
+    /// is still in a bucket that is being flushed.
     pub front: Vec<(u64, X)>,
 }
 
 impl<T> Timer<T> {
-    /// Everything at one moment; a task by its handle and its tag.
+    /// Levels, bucket queue and front at one moment; a task by its handle and its tag.
     ///
-    /// For debugging: holds the lock all the while, O(pending log pending).
+    /// For debugging: it holds the lock all the while, O(pending log pending).
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tickwheel::{Clock, Config, Timer};
+    /// let timer = Timer::new(&Config::default(), Clock::manual(0))?;
+    /// timer.add(Duration::from_millis(350), "task")?;
+    /// let snapshot = timer.snapshot();
+    /// // Level 2 has ticks of 20 ms: its bucket 17 holds [340, 360).
+    /// assert_eq!(snapshot.levels[1].buckets[17].expiration_ms, Some(340));
+    /// assert_eq!(snapshot.queue[0].bucket, 17);
+    /// # Ok::<(), tickwheel::Error>(())
+    /// ```
     #[must_use]
     pub fn snapshot(&self) -> Snapshot<Seen> {
         take(&self.lock_state().schedule, |handle, tag, _| Seen { handle, tag })
     }
 }
 
-/// Runs under the lock, and `see` with it: that may run no foreign code.
+/// The caller holds the lock, so `see` may run no foreign code.
 pub(crate) fn take<T, X>(schedule: &Schedule<T>, mut see: impl FnMut(Handle, u32, &T) -> X) -> Snapshot<X> {
     let slab = &schedule.wheel.slab;
     let mut task = |slot: u32| {
@@ -110,7 +127,7 @@ pub(crate) fn take<T, X>(schedule: &Schedule<T>, mut see: impl FnMut(Handle, u32
     });
     let levels = levels.collect();
     let waiting = schedule.front.sorted().into_iter().filter(|key| slab.get(key.handle()).is_some());
-    // What a bucket that is being flushed still holds has left the wheel, and is on its way.
+    // What is still in a bucket that is being flushed has left the wheel.
     let unread = schedule.wheel.unread_slots().map(|slot| slab.at(slot).key(slot));
     let mut keys: Vec<_> = waiting.chain(unread).collect();
     keys.sort_unstable();

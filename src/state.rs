@@ -50,6 +50,7 @@ struct Sleep {
 
 /// A task that has not run: what [`crate::Timer::pending`] lists, and what `drain` and `take_rejected` take out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Pending<T> {
     /// When it is due, in microseconds of the timer's clock.
     pub due_us: u64,

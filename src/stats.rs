@@ -8,6 +8,7 @@ const SUB: u64 = 1 << SUB_BITS;
 
 /// What a timer has done since it was made.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Stats {
     /// Tasks that were added; a move counts as moved, not as added.
     pub added: u64,

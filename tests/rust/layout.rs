@@ -84,3 +84,35 @@ fn the_core_forbids_unsafe_code() {
         assert!(fs::read_to_string(file).unwrap().contains("#![forbid(unsafe_code)]"), "{name}");
     }
 }
+
+/// What docs.rs shows of these files: the public functions, each with the lines before it.
+fn public_functions(source: &str) -> Vec<(String, Vec<&str>)> {
+    let lines: Vec<_> = source.lines().map(str::trim).collect();
+    let is_of_it = |line: &&str| line.starts_with("///") || line.starts_with("#[") || line.starts_with(")]");
+    let functions = lines.iter().enumerate().filter(|(_, line)| line.starts_with("pub fn "));
+    functions
+        .map(|(at, line)| ((*line).to_owned(), lines[..at].iter().rev().copied().take_while(is_of_it).collect()))
+        .collect()
+}
+
+#[test]
+fn every_public_function_shows_an_example_and_no_tag_of_a_rule() {
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut count = 0;
+    for (name, _) in MAY_USE {
+        for source in sources(&src.join(name)) {
+            for (function, doc) in public_functions(&source) {
+                count += 1;
+                assert!(doc.contains(&"/// ```"), "{name}: {function} has no example");
+                let has_tag = |line: &&str| {
+                    let mut words = line.split(|c: char| !c.is_alphanumeric());
+                    words.any(|word| {
+                        word.len() > 1 && word.starts_with(['T', 'P']) && word[1..].bytes().all(|b| b.is_ascii_digit())
+                    })
+                };
+                assert!(!doc.iter().any(has_tag), "{name}: {function} names a rule");
+            }
+        }
+    }
+    assert!(count > 60, "{count} public functions were found");
+}
