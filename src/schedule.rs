@@ -11,7 +11,7 @@
 
 use crate::front::Front;
 use crate::queue::BucketQueue;
-use crate::wheel::{Armed, Entry, Handle, Key, New, Place, Placed, Removed, Wheel};
+use crate::wheel::{Armed, Entry, Handle, Key, Place, Placed, Slab, Wheel};
 
 /// How many entries a long operation moves before it lets the lock go.
 pub(crate) const STEP: usize = 1000;
@@ -47,7 +47,9 @@ impl Progress {
 
 #[derive(Debug)]
 pub(crate) struct Schedule<T> {
-    pub(crate) wheel: Wheel<T>,
+    /// What is pending or released. Wheel and front keep where each entry is.
+    pub(crate) slab: Slab<T>,
+    pub(crate) wheel: Wheel,
     pub(crate) queue: BucketQueue,
     pub(crate) front: Front,
     precision: Precision,
@@ -79,6 +81,7 @@ pub struct Claimed<T> {
 impl<T> Schedule<T> {
     pub(crate) fn new(tick_ms: u64, sizes: &[u32], start_ms: u64, precision: Precision) -> Self {
         Self {
+            slab: Slab::new(),
             wheel: Wheel::new(tick_ms, sizes, start_ms),
             queue: BucketQueue::default(),
             front: Front::default(),
@@ -94,7 +97,7 @@ impl<T> Schedule<T> {
 
     /// Tasks not yet released.
     pub(crate) fn len(&self) -> usize {
-        self.wheel.slab.len() - self.released
+        self.slab.len() - self.released
     }
 
     /// Tasks that wait on the executor's queue.
@@ -109,37 +112,34 @@ impl<T> Schedule<T> {
         self.catch_up(now_us);
         self.next_number += 1;
         let number = self.next_number;
-        let (handle, placed) = self.wheel.insert(New { due_us, number, task, tag });
-        (handle, self.placed(placed, Key { due_us, number, slot: handle.slot, generation: handle.generation }))
+        let handle = self.slab.insert(due_us, number, task, tag);
+        (handle, self.place(Key { due_us, number, handle }))
     }
 
-    /// Moves a task that has not been claimed; it takes a new number (T6). Returns its new handle, the instant at which the
-    /// reaper must be awake because of it, and the number it had. O(levels).
+    /// Moves a task that has not been claimed; it takes a new number (T6). Returns its new handle, and the instant at which
+    /// the reaper must be awake because of it. O(levels).
     #[inline]
-    pub(crate) fn reschedule(&mut self, now_us: u64, handle: Handle, due_us: u64) -> Option<(Handle, u64, u64)> {
+    pub(crate) fn reschedule(&mut self, now_us: u64, handle: Handle, due_us: u64) -> Option<(Handle, u64)> {
         let number = self.next_number + 1;
         self.catch_up(now_us);
-        let Some((moved, placed, was)) = self.wheel.renew(handle, due_us, number) else {
+        let Some((handle, place)) = self.slab.renew(handle, due_us, number) else {
             // Stale; or its slot has no generation left, which is rare enough to do the long way.
-            let entry = self.wheel.slab.get(handle)?;
-            let (number, tag) = (entry.number, entry.tag);
+            let tag = self.slab.get(handle)?.tag;
             let task = self.remove(handle)?;
-            let (moved, wake_us) = self.add(now_us, due_us, task, tag);
-            return Some((moved, wake_us, number));
+            return Some(self.add(now_us, due_us, task, tag));
         };
         self.next_number = number;
-        self.left(was.place, was.position);
-        let wake_us = self.placed(placed, Key { due_us, number, slot: moved.slot, generation: moved.generation });
-        Some((moved, wake_us, was.number))
+        self.left(place);
+        Some((handle, self.place(Key { due_us, number, handle })))
     }
 
-    /// Notes where an entry was placed; when the reaper must be awake because of it.
+    /// Places an entry; when the reaper must be awake because of it.
     #[expect(clippy::inline_always, reason = "handing its arguments over by memory took a tenth of an add")]
     #[inline(always)]
-    fn placed(&mut self, placed: Placed, key: Key) -> u64 {
-        match placed {
+    fn place(&mut self, key: Key) -> u64 {
+        match self.wheel.place(&mut self.slab, key.handle.slot, key.due_us) {
             Placed::Front => {
-                self.front.push(key, &mut self.wheel.slab);
+                self.front.push(key, &mut self.slab);
                 ready_us(self.precision, key.due_us)
             }
             Placed::Arm(armed) => {
@@ -151,13 +151,14 @@ impl<T> Schedule<T> {
     }
 
     /// Notes that an entry left this place before it was claimed.
-    #[inline]
-    fn left(&mut self, place: Place, position: u32) {
-        if place == Place::Released {
-            self.released -= 1;
-        } else if place == Place::Front {
-            let slab = &self.wheel.slab;
-            self.front.cancelled(position, |key| slab.get(key.handle()).is_some());
+    #[expect(clippy::inline_always, reason = "a call and its argument by memory are a fifth of a cancel")]
+    #[inline(always)]
+    fn left(&mut self, place: Place) {
+        match place {
+            Place::Bucket(position) => self.wheel.remove(position),
+            Place::Front(position) => self.front.cancelled(position, |key| self.slab.get(key.handle).is_some()),
+            Place::Released => self.released -= 1,
+            Place::Free(_) | Place::Unplaced => {}
         }
     }
 
@@ -165,34 +166,33 @@ impl<T> Schedule<T> {
     #[expect(clippy::inline_always, reason = "a call and its answer by memory are a tenth of it")]
     #[inline(always)]
     pub(crate) fn remove(&mut self, handle: Handle) -> Option<T> {
-        let Removed { task, place, position, .. } = self.wheel.remove(handle)?;
-        self.left(place, position);
-        Some(task)
+        let Entry { task, place, .. } = self.slab.remove(handle)?;
+        self.left(place);
+        task
     }
 
     /// Whether the task has neither been claimed nor taken out.
     #[cfg(feature = "python")]
     pub(crate) fn is_live(&self, handle: Handle) -> bool {
-        self.wheel.slab.get(handle).is_some()
+        self.slab.get(handle).is_some()
     }
 
     /// Whether the task waits on the executor's queue.
     pub(crate) fn is_released(&self, handle: Handle) -> bool {
-        self.wheel.slab.get(handle).is_some_and(|entry| entry.place == Place::Released)
+        self.slab.get(handle).is_some_and(|entry| entry.place == Place::Released)
     }
 
     /// Takes a released task, to run it; `None` for one that is not released.
     pub(crate) fn claim(&mut self, handle: Handle) -> Option<Claimed<T>> {
-        let removed = self.wheel.slab.remove_if(handle, |place| place == Place::Released)?;
-        let Removed { task, tag, due_us, number, .. } = removed;
+        let Entry { task, tag, due_us, number, .. } = self.slab.remove_if(handle, |place| place == Place::Released)?;
         self.released -= 1;
-        Some(Claimed { task, tag, due_us, number })
+        Some(Claimed { task: task?, tag, due_us, number })
     }
 
     /// What tag and task a released handle has.
     #[cfg(feature = "python")]
     pub(crate) fn peek(&self, handle: Handle) -> Option<(&T, u32)> {
-        self.wheel.slab.get(handle).and_then(|entry| Some((entry.task()?, entry.tag)))
+        self.slab.get(handle).and_then(|entry| Some((entry.task.as_ref()?, entry.tag)))
     }
 
     /// One bounded step of an advance to `now_us`: about `limit` entries are moved or released. Released handles are
@@ -263,12 +263,12 @@ impl<T> Schedule<T> {
 
     /// The live entries of one page, as (due instant, add number, handle, task, tag); `None` past the last page.
     pub(crate) fn page(&self, index: usize) -> Option<impl Iterator<Item = (Handle, &Entry<T>, &T)>> {
-        self.wheel.slab.page(index)
+        self.slab.page(index)
     }
 
     /// What it takes of memory, with 8 bytes for a task. O(pages and buckets).
     pub(crate) fn bytes(&self) -> usize {
-        self.wheel.bytes() + self.queue.bytes() + self.front.bytes()
+        self.slab.bytes() + self.wheel.bytes() + self.queue.bytes() + self.front.bytes()
     }
 
     /// T16: before an add the levels move up to now, but at most to one tick before the earliest armed bucket.
@@ -295,7 +295,7 @@ impl<T> Schedule<T> {
     /// Moves about `limit` entries of the opened bucket on; returns how many it read.
     #[inline(never)] // its sort and the loop that calls it do better apart
     fn flush(&mut self, limit: usize) -> usize {
-        let read = self.wheel.flush(limit, &mut self.arm, &mut self.leaving);
+        let read = self.wheel.flush(&mut self.slab, limit, &mut self.arm, &mut self.leaving);
         for armed in self.arm.drain(..) {
             self.queue.push(armed);
         }
@@ -303,7 +303,7 @@ impl<T> Schedule<T> {
             return read + self.spread(limit - read);
         }
         self.leaving.sort_unstable();
-        self.front.extend(&self.leaving, &mut self.wheel.slab);
+        self.front.extend(&self.leaving, &mut self.slab);
         self.leaving.clear();
         self.is_flushing = self.wheel.is_flushing();
         read
@@ -312,7 +312,7 @@ impl<T> Schedule<T> {
     /// What leaves a dense bucket is sorted when all of it has come. Returns how many keys that were.
     #[cold]
     fn spread(&mut self, limit: usize) -> usize {
-        self.front.spread(&self.leaving, &mut self.wheel.slab);
+        self.front.spread(&self.leaving, &mut self.slab);
         self.leaving.clear();
         let sorted = if self.wheel.is_flushing() { 0 } else { self.front.gather(limit) };
         self.is_flushing = self.wheel.is_flushing() || self.front.is_spread();
@@ -324,14 +324,14 @@ impl<T> Schedule<T> {
         if out.capacity() == 0 {
             out.reserve(self.front.len().min(limit));
         }
-        let (slab, precision, before) = (&mut self.wheel.slab, self.precision, out.len());
+        let (slab, precision, before) = (&mut self.slab, self.precision, out.len());
         let read = self.front.pop_while(
             limit,
             |key| ready_us(precision, key.due_us) <= now_us,
             |key| {
-                let Some(entry) = slab.get_mut(key.handle()) else { return false };
+                let Some(entry) = slab.get_mut(key.handle) else { return false };
                 entry.place = Place::Released;
-                out.push(key.handle());
+                out.push(key.handle);
                 true
             },
         );
@@ -341,8 +341,8 @@ impl<T> Schedule<T> {
 
     /// The head of the front.
     fn first(&mut self) -> Option<Key> {
-        let slab = &self.wheel.slab;
-        self.front.peek(|key| slab.get(key.handle()).is_some())
+        let slab = &self.slab;
+        self.front.peek(|key| slab.get(key.handle).is_some())
     }
 
     /// The head of the bucket queue. Empty buckets before it are dropped (T9), but no more than [`STEP`] of them.
@@ -392,7 +392,7 @@ mod tests {
         let mut bytes = Vec::new();
         for _ in 0..256 {
             let (mut handle, _) = schedule.add(0, HOUR_US, 1, 0);
-            handle = schedule.wheel.slab.age(handle, u32::MAX - 2000);
+            handle = schedule.slab.age(handle, u32::MAX - 2000);
             for turn in 0..3000 {
                 handle = if turn % 3 == 0 {
                     schedule.reschedule(0, handle, HOUR_US).unwrap().0
@@ -413,8 +413,8 @@ mod tests {
     fn a_move_out_of_a_slot_without_generations_goes_to_another_slot__t7() {
         let mut schedule = schedule(&[20]);
         let (handle, _) = schedule.add(0, 5000, 7, 0);
-        let last = schedule.wheel.slab.age(handle, u32::MAX - 1);
-        let (moved, _, _) = schedule.reschedule(0, last, 9000).unwrap();
+        let last = schedule.slab.age(handle, u32::MAX - 1);
+        let (moved, _) = schedule.reschedule(0, last, 9000).unwrap();
         assert_ne!((moved.slot, moved.generation), (last.slot, u32::MAX));
         assert_eq!((schedule.remove(last), schedule.remove(moved), schedule.len()), (None, Some(7), 0));
     }
@@ -501,7 +501,7 @@ mod tests {
             }
             step = (step + 1) % 20;
         }
-        handles.retain(|handle| schedule.wheel.slab.get(*handle).is_some());
+        handles.retain(|handle| schedule.slab.get(*handle).is_some());
         let mut last = (0, 0);
         let live = out.into_iter().filter_map(|handle| schedule.claim(handle)).map(|claimed| {
             assert!(last < (claimed.due_us, claimed.number));

@@ -80,15 +80,15 @@ impl<T> Timer<T> {
 
 /// Runs under the lock, and `see` with it: that may run no foreign code.
 pub(crate) fn take<T, X>(schedule: &Schedule<T>, mut see: impl FnMut(Handle, u32, &T) -> X) -> Snapshot<X> {
-    let slab = &schedule.wheel.slab;
+    let slab = &schedule.slab;
     let mut task = |slot: u32| {
         let entry = slab.at(slot);
         let handle = Handle { slot, generation: entry.generation };
-        see(handle, entry.tag, entry.task().expect("a bucket holds only slots in use"))
+        see(handle, entry.tag, entry.task.as_ref().expect("a bucket holds only slots in use"))
     };
     // A bucket has its entries in the order in which they came, by an add or by a cascade.
     let in_order = |bucket| {
-        let mut slots: Vec<_> = schedule.wheel.slots(bucket).collect();
+        let mut slots: Vec<_> = schedule.wheel.slots(slab, bucket).collect();
         slots.sort_unstable_by_key(|slot| slab.at(*slot).number);
         slots
     };
@@ -109,12 +109,12 @@ pub(crate) fn take<T, X>(schedule: &Schedule<T>, mut see: impl FnMut(Handle, u32
             .collect(),
     });
     let levels = levels.collect();
-    let waiting = schedule.front.sorted().into_iter().filter(|key| slab.get(key.handle()).is_some());
+    let waiting = schedule.front.sorted().into_iter().filter(|key| slab.get(key.handle).is_some());
     // What a bucket that is being flushed still holds has left the wheel, and is on its way.
-    let unread = schedule.wheel.unread_slots().map(|slot| slab.at(slot).key(slot));
+    let unread = schedule.wheel.unread_slots(slab).map(|slot| slab.at(slot).key(slot));
     let mut keys: Vec<_> = waiting.chain(unread).collect();
     keys.sort_unstable();
-    let front = keys.into_iter().map(|key| (key.due_us, task(key.slot))).collect();
+    let front = keys.into_iter().map(|key| (key.due_us, task(key.handle.slot))).collect();
     let queue = schedule.queue.sorted().into_iter().map(ArmedBucket::from).collect();
     Snapshot { levels, queue, size: schedule.len(), front }
 }

@@ -364,9 +364,10 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
+    use crate::wheel::Handle;
 
     fn key(due_us: u64, number: u64) -> Key {
-        Key { due_us, number, slot: number as u32, generation: 0 }
+        Key { due_us, number, handle: Handle { slot: number as u32, generation: 0 } }
     }
 
     /// The entries that are alive, by their keys, and where each stands.

@@ -18,25 +18,10 @@ pub(crate) use bucket::{Bucket, expiration_ms};
 use level::Level;
 pub(crate) use pages::{List, NO_POSITION, Pages, Residents};
 pub use slab::Handle;
-pub(crate) use slab::{Entry, Key, New, Removed, Slab, Was};
-use std::hint::black_box;
+pub(crate) use slab::{Entry, Key, Place, Slab};
 
 /// So many entries of a bucket are read before they are placed.
 const TOUCH: usize = 64;
-
-/// Where an entry stands. In a bucket or the front it has a position there too.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub(crate) enum Place {
-    /// Nowhere: the slot is free, or its entry is about to be placed.
-    Free,
-    /// In the list of a bucket.
-    Bucket,
-    /// It has left the wheel and waits for its instant.
-    Front,
-    /// It was released and waits on the executor's queue.
-    Released,
-}
 
 /// A bucket that entered, or has to enter, the bucket queue. Levels count from 1, buckets from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,8 +60,7 @@ struct Flushing {
 }
 
 #[derive(Debug)]
-pub(crate) struct Wheel<T> {
-    pub(crate) slab: Slab<T>,
+pub(crate) struct Wheel {
     /// The lists of all buckets.
     lists: Pages<u32>,
     levels: Vec<Level>,
@@ -91,11 +75,10 @@ pub(crate) struct Wheel<T> {
     pub(crate) flushed: Option<Vec<Flushed>>,
 }
 
-impl<T> Wheel<T> {
+impl Wheel {
     pub(crate) fn new(tick_ms: u64, sizes: &[u32], start_ms: u64) -> Self {
         let level = Level::new(tick_ms, sizes[0], start_ms);
         Self {
-            slab: Slab::new(),
             lists: Pages::default(),
             tick_end_us: level.next_ms().saturating_mul(1000),
             levels: vec![level],
@@ -111,41 +94,10 @@ impl<T> Wheel<T> {
         self.levels[0].tick_ms
     }
 
-    /// Takes a task in and places it on the lowest level that covers it (T3). O(levels).
-    #[expect(clippy::inline_always, reason = "a call and its answer by memory are a tenth of it")]
-    #[inline(always)]
-    pub(crate) fn insert(&mut self, new: New<T>) -> (Handle, Placed) {
-        let due_us = new.due_us;
-        let handle = self.slab.insert(new);
-        (handle, self.place(handle.slot, due_us))
-    }
-
-    /// Moves a task, wherever it stands: as [`Wheel::remove`] and [`Wheel::insert`], but it stays in its slot. O(levels).
+    /// The entry at this position of a bucket left it. O(1).
     #[inline]
-    pub(crate) fn renew(&mut self, handle: Handle, due_us: u64, number: u64) -> Option<(Handle, Placed, Was)> {
-        let (handle, was) = self.slab.renew(handle, due_us, number)?;
-        if was.place == Place::Bucket {
-            self.lists.remove(was.position);
-        }
-        Some((handle, self.place(handle.slot, due_us), was))
-    }
-
-    /// Reads what a cancel or a move of each of these will need, so that the processor fetches it side by side. It changes
-    /// nothing but how long the next calls take.
-    pub(crate) fn touch(&self, handles: &[Handle]) {
-        let positions = handles.iter().map(|handle| self.slab.get(*handle).map_or(0, |entry| entry.position));
-        black_box(positions.fold(0, |all, position| all | position));
-    }
-
-    /// Takes the task out, wherever it stands; `None` for a stale handle. O(1).
-    #[expect(clippy::inline_always, reason = "a call and its answer by memory are a tenth of it")]
-    #[inline(always)]
-    pub(crate) fn remove(&mut self, handle: Handle) -> Option<Removed<T>> {
-        let removed = self.slab.remove(handle)?;
-        if removed.place == Place::Bucket {
-            self.lists.remove(removed.position);
-        }
-        Some(removed)
+    pub(crate) fn remove(&mut self, position: u32) {
+        self.lists.remove(position);
     }
 
     /// Whether all levels stand where they would at `now_us`, if nothing were armed: the finest moves first.
@@ -186,7 +138,13 @@ impl<T> Wheel<T> {
     /// Adds up to `limit` entries of the opened bucket again. Newly armed buckets and keys for the front are appended to
     /// `arm` and `front`; the caller tells those entries where they stand. Returns how many slots it read; fewer than
     /// `limit` means that the bucket is empty now.
-    pub(crate) fn flush(&mut self, limit: usize, arm: &mut Vec<Armed>, front: &mut Vec<Key>) -> usize {
+    pub(crate) fn flush<T>(
+        &mut self,
+        slab: &mut Slab<T>,
+        limit: usize,
+        arm: &mut Vec<Armed>,
+        front: &mut Vec<Key>,
+    ) -> usize {
         let Some(mut flushing) = self.flushing.take() else { return 0 };
         let mut read = 0;
         while read < limit {
@@ -203,11 +161,11 @@ impl<T> Wheel<T> {
             }
             let alive = if flushing.level == 0 {
                 let before = front.len();
-                front.extend(self.slab.keys(slots, position));
+                front.extend(slab.keys(slots, position));
                 self.lists.read(position, looked_at);
                 front.len() - before
             } else {
-                self.cascade((flushing.level, position), looked_at, arm, front)
+                self.cascade(slab, (flushing.level, position), looked_at, arm, front)
             };
             self.lists.leave(position, alive);
             read += looked_at;
@@ -221,8 +179,9 @@ impl<T> Wheel<T> {
     /// Places the next `count` slots of a bucket of an upper level again; returns how many are alive. All their entries are
     /// read before the first is placed: the processor fetches them side by side.
     #[inline(never)] // the loops need the registers for themselves
-    fn cascade(
+    fn cascade<T>(
         &mut self,
+        slab: &mut Slab<T>,
         (level, position): (usize, u32),
         count: usize,
         arm: &mut Vec<Armed>,
@@ -230,8 +189,8 @@ impl<T> Wheel<T> {
     ) -> usize {
         let (mut alive, mut entries) = ([(0, 0); TOUCH], 0);
         let slots = &self.lists.items_at(position)[..count];
-        for key in self.slab.keys(slots, position) {
-            alive[entries] = (key.slot, key.due_us);
+        for key in slab.keys(slots, position) {
+            alive[entries] = (key.handle.slot, key.due_us);
             entries += 1;
         }
         // Before the first is placed: a page that has been begun is not put together with another.
@@ -241,7 +200,7 @@ impl<T> Wheel<T> {
         let number = level - 1;
         let begin_us = number.checked_sub(1).map_or(self.tick_end_us, |number| self.levels[number].end_us);
         let mut lower = 0;
-        let Self { slab, lists, levels, .. } = self;
+        let Self { lists, levels, .. } = self;
         let level = &mut levels[number];
         for index in 0..entries {
             let (slot, due_us) = alive[index];
@@ -253,8 +212,8 @@ impl<T> Wheel<T> {
             }
         }
         for (slot, due_us) in &alive[..lower] {
-            match self.place(*slot, *due_us) {
-                Placed::Front => front.push(self.slab.at(*slot).key(*slot)),
+            match self.place(slab, *slot, *due_us) {
+                Placed::Front => front.push(slab.at(*slot).key(*slot)),
                 Placed::Arm(armed) => arm.push(armed),
                 Placed::InArmed(_) => {}
             }
@@ -278,17 +237,17 @@ impl<T> Wheel<T> {
     }
 
     /// On which level an entry stands, the finest being 1; 0 for the front. Right only just after it was placed.
-    pub(crate) fn level_of(&self, entry: &Entry<T>) -> u8 {
-        if entry.place != Place::Bucket {
+    pub(crate) fn level_of<T>(&self, entry: &Entry<T>) -> u8 {
+        if !matches!(entry.place, Place::Bucket(_)) {
             return 0;
         }
         self.levels.iter().take_while(|level| entry.due_us >= level.end_us).count() as u8 + 1
     }
 
-    /// What it takes of memory, with 8 bytes for a task. O(pages and levels).
+    /// What it takes of memory. O(pages and levels).
     pub(crate) fn bytes(&self) -> usize {
         let buckets: usize = self.levels.iter().map(|level| level.buckets.len()).sum();
-        self.slab.bytes() + self.lists.bytes() + buckets * size_of::<Bucket>()
+        self.lists.bytes() + buckets * size_of::<Bucket>()
     }
 
     /// The levels as they stand, the finest first.
@@ -297,29 +256,25 @@ impl<T> Wheel<T> {
     }
 
     /// The slots of a bucket, in the order in which they joined it.
-    pub(crate) fn slots(&self, bucket: &Bucket) -> impl Iterator<Item = u32> {
-        let slots = self.lists.iter(bucket::list(bucket));
-        slots.filter(|(position, slot)| self.slab.stands_at(**slot, *position)).map(|(_, slot)| *slot)
+    pub(crate) fn slots<T>(&self, slab: &Slab<T>, bucket: &Bucket) -> impl Iterator<Item = u32> {
+        self.lists.live_items(bucket::list(bucket), slab)
     }
 
     /// The slots of the bucket that is being flushed which have not been read.
-    pub(crate) fn unread_slots(&self) -> impl Iterator<Item = u32> {
-        let lists = self.flushing.iter().map(|flushing| flushing.list);
-        let slots = lists.flat_map(|list| self.lists.iter(list));
-        slots.filter(|(position, slot)| self.slab.stands_at(**slot, *position)).map(|(_, slot)| *slot)
+    pub(crate) fn unread_slots<T>(&self, slab: &Slab<T>) -> impl Iterator<Item = u32> {
+        self.flushing.iter().flat_map(|flushing| self.lists.live_items(flushing.list, slab))
     }
 
-    /// Places an entry that is in its slot already on the lowest level that covers it.
+    /// Places an entry on the lowest level that covers it (T3), unless it is for the front. O(levels).
     #[expect(clippy::inline_always, reason = "handing its answer over by memory took a third of a cascade")]
     #[inline(always)]
-    fn place(&mut self, slot: u32, due_us: u64) -> Placed {
+    pub(crate) fn place<T>(&mut self, slab: &mut Slab<T>, slot: u32, due_us: u64) -> Placed {
         if self.is_at(due_us) {
-            self.slab.at_mut(slot).stand(Place::Front, NO_POSITION);
             return Placed::Front;
         }
         let level = self.levels.iter().position(|level| due_us < level.end_us);
         let level = level.unwrap_or_else(|| self.make_levels(due_us));
-        seat((&mut self.slab, &mut self.lists), (&mut self.levels[level], level), slot, due_us)
+        seat((slab, &mut self.lists), (&mut self.levels[level], level), slot, due_us)
     }
 
     /// Makes levels until the last one covers an instant; returns its number.
@@ -376,16 +331,29 @@ mod tests {
 
     #[test]
     fn moves_within_one_bucket_leave_its_pages_counting_right() {
-        let mut wheel = Wheel::new(1, &[20], 0);
+        let (mut wheel, mut slab) = (Wheel::new(1, &[20], 0), Slab::new());
         let due_us = 390_000; // the last bucket of level 2
-        let add = |number| wheel.insert(New { due_us, number, task: number, tag: 0 }).0;
-        let mut handles: Vec<_> = (0..3000).map(add).collect();
+        let mut handles = Vec::new();
+        for number in 0..3000 {
+            let handle = slab.insert(due_us, number, number, 0);
+            wheel.place(&mut slab, handle.slot, due_us);
+            handles.push(handle);
+        }
+        let leave_bucket = |wheel: &mut Wheel, place| {
+            let Place::Bucket(position) = place else { panic!("it is in a bucket, not in {place:?}") };
+            wheel.remove(position);
+        };
         // Some thirty pages are filled by this, most of what they hold has moved on, and they are put together again.
         for number in 3000..33_000_u64 {
             let handle = &mut handles[(number * 7 % 3000) as usize];
-            *handle = wheel.renew(*handle, due_us, number).unwrap().0;
+            let (moved, place) = slab.renew(*handle, due_us, number).unwrap();
+            leave_bucket(&mut wheel, place);
+            wheel.place(&mut slab, moved.slot, due_us);
+            *handle = moved;
         }
-        assert!(handles.into_iter().all(|handle| wheel.remove(handle).is_some()));
+        for handle in handles {
+            leave_bucket(&mut wheel, slab.remove(handle).unwrap().place);
+        }
         assert!(wheel.lists.bytes() < 10_000, "{} bytes of an empty wheel", wheel.lists.bytes());
     }
 }

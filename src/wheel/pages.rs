@@ -242,6 +242,12 @@ impl<I: Copy> Pages<I> {
         })
     }
 
+    /// The items of a list that are alive and were not read, in order.
+    pub(crate) fn live_items(&self, list: List, residents: &impl Residents<I>) -> impl Iterator<Item = I> {
+        let items = self.iter(list).map(|(position, item)| (position, *item));
+        items.filter(|(position, item)| residents.stands_at(*item, *position)).map(|(_, item)| item)
+    }
+
     /// The pages of a list, the first one first.
     fn numbers(&self, list: List) -> impl Iterator<Item = u32> {
         let first = Some(self.all[list.0 as usize].next);
