@@ -7,7 +7,7 @@ version stands beside them.
 The tool for this is iai-callgrind, now gungraun. It needs a runner of exactly its own version, to be installed
 separately, and its library would be one more thing that every build of the tests builds; callgrind itself says what is
 asked here. How long an operation takes is another question: see `benches/timer.rs` and `benches/peers`. That an entry
-takes 40 bytes is asserted in `src/wheel/slab.rs`.
+takes 40 bytes is asserted in `src/wheel/slab/tests.rs`.
 """
 
 import os

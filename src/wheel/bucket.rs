@@ -7,7 +7,7 @@
 //! Example: tasks that are due at 24.5, 25.1 and 24.9 ms on a level of tick 3 are in the bucket [24, 27): it expires at 24,
 //! and its earliest instant is 24,500 us.
 
-use super::pages::List;
+use super::lists::List;
 
 /// One bucket.
 pub(crate) type Bucket = [u64; 3];
