@@ -10,7 +10,10 @@
 
 #![forbid(unsafe_code)]
 
-use crate::wheel::List;
+use std::cmp::Reverse;
+
+use super::{Front, Run};
+use crate::wheel::{Key, List, Residents};
 
 /// Fewer entries are not spread.
 const DENSE: usize = 2048;
@@ -73,6 +76,69 @@ impl Parts {
 
     pub(super) fn bytes(&self) -> usize {
         self.lists.capacity() * size_of::<List>()
+    }
+}
+
+impl Front {
+    /// The keys of a bucket of about so many entries come next, all due in this tick; [`Front::gather`] ends that.
+    pub(crate) fn expect(&mut self, entries: usize, begin_us: u64, tick_us: u64) {
+        self.parts = Parts::for_entries(entries, begin_us, tick_us).map(Box::new);
+    }
+
+    /// Whether [`Front::gather`] has something to do.
+    pub(crate) fn is_spread(&self) -> bool {
+        self.parts.is_some()
+    }
+
+    /// Takes the keys of a step of a dense bucket in, in any order.
+    #[inline(never)] // rare: [`Front::extend`] needs the registers
+    pub(crate) fn spread(&mut self, keys: &[Key], residents: &mut impl Residents<Key>) {
+        let Some(parts) = &mut self.parts else { return };
+        self.live += keys.len();
+        for key in keys {
+            let part = parts.part_mut(key.due_us);
+            *part = self.pages.push(*part, *key, residents);
+        }
+    }
+
+    /// All keys of the bucket have come: sorts its parts, at least `limit` keys of them and at most a page more. Returns how
+    /// many keys and parts it went over.
+    #[inline(never)] // rare, and the loop that calls it needs the registers
+    pub(crate) fn gather(&mut self, limit: usize) -> usize {
+        let mut read = 0;
+        while read < limit
+            && let Some(parts) = &mut self.parts
+        {
+            let Some(part) = parts.take() else {
+                self.parts = None;
+                break;
+            };
+            let (page, rest) = self.pages.split_first(part);
+            if self.pages.is_empty(rest) {
+                self.pages.close(rest);
+                parts.go_on();
+            } else {
+                parts.put_back(rest);
+            }
+            read += 1 + self.add_page(page);
+        }
+        read
+    }
+
+    /// Makes a page of a part a run, or part of the run; returns how many keys it has.
+    fn add_page(&mut self, page: List) -> usize {
+        let keys = self.pages.sort(page);
+        let (count, Some(first), last) = (keys.len(), keys.first().copied(), keys.last().copied()) else {
+            self.pages.close(page);
+            return 0;
+        };
+        if self.follows_the_run(&first) {
+            self.run = self.pages.append(self.run, page);
+            self.last = last;
+        } else {
+            self.overlapping.push(Reverse(Run { first, list: page }));
+        }
+        count
     }
 }
 

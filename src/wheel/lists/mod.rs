@@ -12,6 +12,12 @@
 //! Example: items a, b, c of a new list stand in page 1, at 0, 1 and 2. Once b is taken out, it is dead and the page counts
 //! two. Once a and c are taken out too, the page is empty, and the next item stands at 0 again.
 
+mod merge;
+mod page;
+mod splice;
+
+use page::Page;
+
 /// Bits of a position that say where in its page an item stands.
 const PAGE_BITS: u32 = 10;
 /// Items in a page.
@@ -48,19 +54,6 @@ pub(crate) trait Residents<I> {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct List(pub(super) u32);
 
-#[derive(Debug)]
-struct Page<I> {
-    items: Vec<I>,
-    /// How many are alive and not yet read.
-    live: u32,
-    /// How many have been read.
-    read: u32,
-    next: u32,
-    previous: u32,
-    /// It is the last page of its list, the only one that grows; or it is free.
-    is_last: bool,
-}
-
 /// A pool of pages.
 #[derive(Debug)]
 pub(crate) struct Pages<I> {
@@ -71,10 +64,6 @@ pub(crate) struct Pages<I> {
     spare: Vec<I>,
     /// The page that was last compared with its neighbour.
     compared: usize,
-}
-
-impl<I> Page<I> {
-    const NEW: Self = Self { items: Vec::new(), live: 0, read: 0, next: NONE, previous: NONE, is_last: true };
 }
 
 impl<I> Default for Pages<I> {
@@ -143,57 +132,6 @@ impl<I: Copy> Pages<I> {
         self.numbers(list).take(COUNTED).map(|number| self.all[number as usize].live as usize).sum()
     }
 
-    /// Takes the first page out of a list of which nothing was read; returns it as a list, and the rest.
-    pub(crate) fn split_first(&mut self, list: List) -> (List, List) {
-        let first = self.all[list.0 as usize].next;
-        if first == list.0 {
-            return (list, List::default());
-        }
-        let page = &mut self.all[first as usize];
-        let next = std::mem::replace(&mut page.next, first);
-        (page.previous, page.is_last) = (first, true);
-        self.all[list.0 as usize].next = next;
-        self.all[next as usize].previous = list.0;
-        (List(first), list)
-    }
-
-    /// Sorts the items of a list of one page, dead ones too, of which nothing was read. An entry knows in which page its
-    /// item stands and needs no more.
-    pub(crate) fn sort(&mut self, list: List) -> &[I]
-    where
-        I: Ord,
-    {
-        let page = &mut self.all[list.0 as usize];
-        debug_assert!(page.read == 0 && page.next == list.0, "one page, unread");
-        page.items.sort_unstable();
-        &page.items
-    }
-
-    /// Appends a list that is not empty. O(1).
-    pub(crate) fn append(&mut self, list: List, other: List) -> List {
-        let mut last = list.0;
-        if self.all[last as usize].live == 0 {
-            // Only the last page of a list may be empty.
-            let previous = self.all[last as usize].previous;
-            if previous == last {
-                self.close(list);
-                return other;
-            }
-            self.unlink(last);
-            last = previous;
-        }
-        let (first, first_of_other) = (self.all[last as usize].next, self.all[other.0 as usize].next);
-        self.all[last as usize].is_last = false;
-        self.link(last, first_of_other);
-        self.link(other.0, first);
-        other
-    }
-
-    fn link(&mut self, number: u32, next: u32) {
-        self.all[number as usize].next = next;
-        self.all[next as usize].previous = number;
-    }
-
     /// The next items to read, dead ones too, and the position of the first. Empty only if the list is: one of them is alive.
     #[inline]
     pub(crate) fn unread(&self, list: List) -> (u32, &[I]) {
@@ -260,143 +198,6 @@ impl<I: Copy> Pages<I> {
         (items + self.spare.capacity()) * size_of::<I>()
             + self.all.capacity() * size_of::<Page<I>>()
             + self.free.capacity() * size_of::<u32>()
-    }
-
-    /// The last page is at its capacity, and `count` more items come.
-    #[cold]
-    fn make_room(&mut self, list: List, count: usize, residents: &mut impl Residents<I>) -> List {
-        let len = self.all[list.0 as usize].items.len();
-        if list.0 != NONE && len < PAGE {
-            self.reserve(list.0, (len + count).max(4 * len));
-            return list;
-        }
-        let number = self.take_free();
-        if list.0 == NONE {
-            let page = &mut self.all[number as usize];
-            (page.previous, page.next) = (number, number);
-            self.reserve(number, count.max(4));
-        } else {
-            let last = &mut self.all[list.0 as usize];
-            let first = std::mem::replace(&mut last.next, number);
-            last.is_last = false;
-            self.all[first as usize].previous = number;
-            let page = &mut self.all[number as usize];
-            (page.previous, page.next) = (list.0, first);
-            self.reserve(number, PAGE);
-            self.put_some_together(residents);
-        }
-        List(number)
-    }
-
-    /// Makes room for so many items in a page; for a whole page where it would be more than a few.
-    fn reserve(&mut self, number: u32, count: usize) {
-        let items = &mut self.all[number as usize].items;
-        if count <= KEEP {
-            items.reserve_exact(count.saturating_sub(items.len()));
-        } else if items.capacity() < PAGE {
-            let mut large = std::mem::take(&mut self.spare);
-            large.reserve_exact(PAGE);
-            large.append(items);
-            *items = large;
-        }
-    }
-
-    /// Nothing is alive in the page any more.
-    #[inline]
-    fn emptied(&mut self, number: u32) {
-        let page = &mut self.all[number as usize];
-        if page.is_last {
-            page.items.clear();
-            page.read = 0;
-            if page.items.capacity() > KEEP && page.next == number {
-                self.keep(number);
-            }
-        } else {
-            self.unlink(number);
-        }
-    }
-
-    #[cold]
-    fn unlink(&mut self, number: u32) {
-        let Page { next, previous, .. } = self.all[number as usize];
-        self.all[previous as usize].next = next;
-        self.all[next as usize].previous = previous;
-        self.release(number);
-        // The last page may have been emptied before this one: now it is alone.
-        let page = &self.all[next as usize];
-        if next == previous && page.live == 0 && page.items.capacity() > KEEP {
-            self.keep(next);
-        }
-    }
-
-    fn release(&mut self, number: u32) {
-        let page = &mut self.all[number as usize];
-        page.items.clear();
-        (page.live, page.read, page.is_last) = (0, 0, true);
-        if page.items.capacity() > KEEP || self.free.len() >= KEPT_PAGES {
-            self.keep(number);
-        }
-        self.free.push(number);
-    }
-
-    /// Takes the memory of an empty page away. The largest is kept for the next large page.
-    #[cold]
-    fn keep(&mut self, number: u32) {
-        let items = std::mem::take(&mut self.all[number as usize].items);
-        if items.capacity() > self.spare.capacity() {
-            self.spare = items;
-        }
-    }
-
-    fn take_free(&mut self) -> u32 {
-        self.free.pop().unwrap_or_else(|| {
-            assert!(self.all.len() < MOST_PAGES, "a timer holds at most some 2^32 tasks");
-            self.all.push(Page::NEW);
-            (self.all.len() - 1) as u32
-        })
-    }
-
-    /// Compares a few pages with their neighbours, and goes on from there the next time.
-    fn put_some_together(&mut self, residents: &mut impl Residents<I>) {
-        let mut left = COMPARED;
-        for _ in 0..PASSED_OVER.min(self.all.len()) {
-            self.compared = (self.compared + 1) % self.all.len();
-            if self.is_settled(self.compared as u32) {
-                self.put_together(self.compared as u32, residents);
-                left -= 1;
-            }
-            if left == 0 {
-                return;
-            }
-        }
-    }
-
-    /// Whether it is a page that does not grow, and of which nothing has been read.
-    fn is_settled(&self, number: u32) -> bool {
-        let page = &self.all[number as usize];
-        !page.is_last && page.read == 0
-    }
-
-    /// Takes the items of the next page in behind its own, and drops the dead of both.
-    fn put_together(&mut self, number: u32, residents: &mut impl Residents<I>) {
-        let next = self.all[number as usize].next;
-        let live = self.all[number as usize].live + self.all[next as usize].live;
-        if live > ROOM || !self.is_settled(next) {
-            return;
-        }
-        let mut items = Vec::with_capacity(live as usize);
-        for from in [number, next] {
-            for (item, place) in std::mem::take(&mut self.all[from as usize].items).into_iter().zip(0..) {
-                if residents.stands_at(item, position(from, place)) {
-                    residents.stand(item, position(number, items.len()));
-                    items.push(item);
-                }
-            }
-        }
-        debug_assert_eq!(items.len() as u32, live, "a page counts what stands in it");
-        let page = &mut self.all[number as usize];
-        (page.items, page.live) = (items, live);
-        self.unlink(next);
     }
 }
 

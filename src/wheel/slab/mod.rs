@@ -7,104 +7,20 @@
 //!
 //! Example: the first entry gets slot 0, generation 0. Removed, its slot comes back as slot 0, generation 1.
 
-use std::cmp::Ordering;
+mod entry;
+mod page;
+
 use std::hint::black_box;
+
+pub use entry::Handle;
+pub(crate) use entry::{Entry, Key, Place};
+use page::Page;
 
 use super::lists::Residents;
 
 const PAGE_BITS: u32 = 9;
 const PAGE: usize = 1 << PAGE_BITS;
 const NO_SLOT: u32 = u32::MAX;
-
-/// Names one scheduled occurrence of a task; stale once that has run or was cancelled. It does not know its timer: given to
-/// another one, it may name a task there that has nothing to do with it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Handle {
-    pub(crate) slot: u32,
-    pub(crate) generation: u32,
-}
-
-impl Handle {
-    /// The handle as one number, to keep it in an atomic; [`Handle::from_bits`] reads it.
-    #[must_use]
-    pub fn to_bits(self) -> u64 {
-        u64::from(self.generation) << 32 | u64::from(self.slot)
-    }
-
-    /// The inverse of [`Handle::to_bits`].
-    #[must_use]
-    pub fn from_bits(bits: u64) -> Self {
-        Self { slot: bits as u32, generation: (bits >> 32) as u32 }
-    }
-}
-
-/// An entry in the order of T6. The add number is unique, so the slot never decides.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Key {
-    pub(crate) due_us: u64,
-    pub(crate) number: u64,
-    pub(crate) handle: Handle,
-}
-
-impl Key {
-    /// Both in one number, which compares without a branch.
-    fn rank(&self) -> u128 {
-        u128::from(self.due_us) << 64 | u128::from(self.number)
-    }
-}
-
-impl Ord for Key {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.rank().cmp(&other.rank())
-    }
-}
-
-impl PartialOrd for Key {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-/// Where an entry is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
-    /// Nowhere: its slot is free, and this is the next free slot of the page.
-    Free(u32),
-    /// Nowhere yet: it is about to be placed.
-    Unplaced,
-    /// At this position in the list of a bucket.
-    Bucket(u32),
-    /// At this position in the front: it has left the wheel and waits for its instant.
-    Front(u32),
-    /// On the executor's queue.
-    Released,
-}
-
-/// One scheduled occurrence of a task: 40 bytes where `T` is one pointer that is never null.
-#[derive(Debug)]
-pub(crate) struct Entry<T> {
-    /// When it is due, in microseconds of the timer's clock.
-    pub(crate) due_us: u64,
-    /// The add number: with the due instant, the order of T6.
-    pub(crate) number: u64,
-    /// `None` in a free slot.
-    pub(crate) task: Option<T>,
-    pub(crate) generation: u32,
-    pub(crate) place: Place,
-    /// A number that the owner gave with the task.
-    pub(crate) tag: u32,
-}
-
-#[derive(Debug)]
-struct Page<T> {
-    entries: Vec<Entry<T>>,
-    free: u32,
-    live: u32,
-    /// The generation that a slot starts with when the page is made again.
-    base: u32,
-    /// Whether the page stands in `open`.
-    is_open: bool,
-}
 
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
@@ -288,50 +204,6 @@ impl<T> Slab<T> {
         self.at_mut(handle.slot).generation = generation;
         Handle { generation, ..handle }
     }
-
-    #[cold]
-    fn open_page(&mut self) -> u32 {
-        let index = self.pages.len() as u32;
-        assert!(index < 1 << (32 - PAGE_BITS), "a timer holds at most 2^32 tasks");
-        self.pages.push(Page { entries: Vec::new(), free: NO_SLOT, live: 0, base: 0, is_open: true });
-        self.open.push(index);
-        index
-    }
-
-    /// A page that has no memory gets that of the spare page, or new memory.
-    #[cold]
-    fn give_memory(&mut self, index: u32) {
-        let mut entries = self.spare.take().map_or_else(Vec::new, |spare| self.take_memory(spare));
-        entries.clear();
-        entries.reserve_exact(PAGE);
-        self.pages[index as usize].entries = entries;
-    }
-
-    /// An empty page becomes the spare one; if there is one already, or if it has no generation left, its memory goes back.
-    #[cold]
-    fn give_back(&mut self, index: u32) {
-        if self.spare.is_none() && self.pages[index as usize].is_open {
-            self.spare = Some(index);
-        } else {
-            self.take_memory(index);
-        }
-    }
-
-    /// Takes the memory of an empty page. Made again, the page starts above every generation that it has handed out.
-    fn take_memory(&mut self, index: u32) -> Vec<Entry<T>> {
-        let page = &mut self.pages[index as usize];
-        page.base = page.entries.iter().map(|entry| entry.generation).max().unwrap_or(0).max(page.base);
-        let entries = std::mem::take(&mut page.entries);
-        page.free = NO_SLOT;
-        if page.base == u32::MAX && page.is_open {
-            page.is_open = false;
-            self.open.retain(|open| *open != index);
-        } else if page.base < u32::MAX && !page.is_open {
-            page.is_open = true;
-            self.open.push(index);
-        }
-        entries
-    }
 }
 
 /// A bucket's list has slots. No two items of all lists have one position, so that alone names the entry.
@@ -356,20 +228,6 @@ impl<T> Residents<Key> for Slab<T> {
     #[inline]
     fn stand(&mut self, key: Key, position: u32) {
         self.at_mut(key.handle.slot).place = Place::Front(position);
-    }
-}
-
-impl<T> Entry<T> {
-    /// Of a free slot: the next one.
-    #[inline]
-    fn next_free(&self) -> u32 {
-        if let Place::Free(next) = self.place { next } else { NO_SLOT }
-    }
-
-    /// Its key, given the slot that it is in.
-    #[inline]
-    pub(crate) fn key(&self, slot: u32) -> Key {
-        Key { due_us: self.due_us, number: self.number, handle: Handle { slot, generation: self.generation } }
     }
 }
 
