@@ -1,11 +1,11 @@
 //! Wheel, bucket queue and front together: what is pending, and in what order it is released.
 //!
-//! Still no lock, no clock and no thread: every call says what time it is, so every rule of time can be tested here.
-//! An entry goes wheel → front → released → claimed, and can be taken out on the way until it is claimed (T9).
+//! No lock, no clock and no thread: the caller says what time it is, so every rule of time can be tested here. An entry is
+//! in the slab, and its place goes wheel → front → released → claimed. Until it is claimed it can be removed (T9).
 //!
-//! Why the order of T6 holds: what stands in the front expires before the current tick of level 1 has ended, all that is
-//! in the wheel expires later. A bucket is flushed whole, with all others that expire with it, before anything is
-//! released; and an add never moves the levels past an armed bucket (T16). So the head of the front is the head of all.
+//! Why the order of T6 holds: an entry in the front is due before the end of the current tick of level 1, and an entry in
+//! the wheel is due later. All buckets that expire at one instant are flushed completely before any entry is released. An
+//! add never advances the levels past an armed bucket (T16). So the first entry of the front is the first of all.
 
 #![forbid(unsafe_code)]
 
@@ -13,18 +13,18 @@ mod advance;
 
 use crate::front::Front;
 use crate::queue::BucketQueue;
-use crate::wheel::{Armed, Entry, Handle, Key, Place, Placed, Slab, Wheel};
+use crate::wheel::{BucketRef, Entry, Handle, Place, Placed, ReleaseKey, Slab, Wheel};
 
-/// How many entries a long operation moves before it lets the lock go.
+/// How many entries a long operation moves before it releases the lock for a moment.
 pub(crate) const STEP: usize = 1000;
 
-/// When a task is released (T5).
+/// When a task is released.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Precision {
-    /// Once its instant has passed, to the microsecond, whatever the tick.
+    /// When its instant has passed, to the microsecond. The tick makes no difference.
     #[default]
     Exact,
-    /// When its bucket is flushed, as in Kafka: up to one tick early, with the fewest wake-ups.
+    /// When its bucket is flushed, as in Kafka: up to one tick early, and with the fewest wake-ups.
     Tick,
 }
 
@@ -35,7 +35,7 @@ pub struct Progress {
     pub buckets: u64,
     /// Tasks that were released to the executor.
     pub released: u64,
-    /// Those of them that it refused: see [`crate::Timer::take_rejected`].
+    /// Released tasks that the executor refused: see [`crate::Timer::take_rejected`].
     pub rejected: u64,
 }
 
@@ -49,34 +49,34 @@ impl Progress {
 
 #[derive(Debug)]
 pub(crate) struct Schedule<T> {
-    /// What is pending or released. Wheel and front keep where each entry is.
+    /// All entries. Wheel and front have their slots and keys.
     pub(crate) slab: Slab<T>,
     pub(crate) wheel: Wheel,
     pub(crate) queue: BucketQueue,
     pub(crate) front: Front,
     precision: Precision,
     next_number: u64,
-    /// Entries that wait on the executor's queue.
+    /// How many entries wait on the executor's queue.
     released: usize,
-    /// A bucket has been opened, and not all of its entries have reached their places.
+    /// Whether the entries of a bucket are on their way to their new places.
     is_flushing: bool,
-    /// The expiration of the buckets that were flushed last; others that expire with them come before any release.
+    /// The expiration of the bucket that was flushed last. Other buckets of that instant are flushed before any release.
     flushed_ms: Option<u64>,
-    /// Buffers of `flush`, kept for their memory.
-    arm: Vec<Armed>,
-    leaving: Vec<Key>,
+    /// Buffers of `flush_step`, kept for their memory.
+    newly_armed: Vec<BucketRef>,
+    for_front: Vec<ReleaseKey>,
 }
 
-/// A claimed task: the caller runs it now, nobody else ever will.
+/// A claimed task. The caller runs it: no other claim or cancel returns it.
 #[derive(Debug)]
 pub struct Claimed<T> {
     /// The task.
     pub task: T,
-    /// The number that came with it.
+    /// The number that was added with it.
     pub tag: u32,
     /// When it was due.
     pub due_us: u64,
-    /// Its add number.
+    /// Its add number. Tasks that are due together run in the order of these.
     pub number: u64,
 }
 
@@ -92,88 +92,88 @@ impl<T> Schedule<T> {
             released: 0,
             is_flushing: false,
             flushed_ms: None,
-            arm: Vec::new(),
-            leaving: Vec::new(),
+            newly_armed: Vec::new(),
+            for_front: Vec::new(),
         }
     }
 
-    /// Tasks not yet released.
+    /// How many tasks are not yet released.
     pub(crate) fn len(&self) -> usize {
         self.slab.len() - self.released
     }
 
-    /// Tasks that wait on the executor's queue.
+    /// How many tasks wait on the executor's queue.
     pub(crate) fn released(&self) -> usize {
         self.released
     }
 
-    /// Adds a task; returns its handle, and the instant at which the reaper must be awake because of it. O(levels).
-    #[expect(clippy::inline_always, reason = "a call and its answer by memory are a tenth of it")]
+    /// Adds a task. Returns its handle, and the instant at which the reaper must be awake for it. O(levels).
+    #[expect(clippy::inline_always, reason = "a call that answers through memory is a tenth of an add")]
     #[inline(always)]
     pub(crate) fn add(&mut self, now_us: u64, due_us: u64, task: T, tag: u32) -> (Handle, u64) {
         self.catch_up(now_us);
         self.next_number += 1;
         let number = self.next_number;
         let handle = self.slab.insert(due_us, number, task, tag);
-        (handle, self.place(Key { due_us, number, handle }))
+        (handle, self.place(ReleaseKey { due_us, number, handle }))
     }
 
-    /// Moves a task that has not been claimed; it takes a new number (T6). Returns its new handle, and the instant at which
-    /// the reaper must be awake because of it. O(levels).
+    /// Moves a task that was not claimed to another instant, with a new number (T6). Returns its new handle, and the instant
+    /// at which the reaper must be awake for it. `None` for a stale handle. O(levels).
     #[inline]
     pub(crate) fn reschedule(&mut self, now_us: u64, handle: Handle, due_us: u64) -> Option<(Handle, u64)> {
         let number = self.next_number + 1;
         self.catch_up(now_us);
-        let Some((handle, place)) = self.slab.renew(handle, due_us, number) else {
-            // Stale; or its slot has no generation left, which is rare enough to do the long way.
+        let Some((handle, place)) = self.slab.reschedule(handle, due_us, number) else {
+            // Stale, or its slot has no generation left: then the task is removed and added again, which is rare.
             let tag = self.slab.get(handle)?.tag;
             let task = self.remove(handle)?;
             return Some(self.add(now_us, due_us, task, tag));
         };
         self.next_number = number;
-        self.left(place);
-        Some((handle, self.place(Key { due_us, number, handle })))
+        self.remove_from_place(place);
+        Some((handle, self.place(ReleaseKey { due_us, number, handle })))
     }
 
-    /// Places an entry; when the reaper must be awake because of it.
-    #[expect(clippy::inline_always, reason = "handing its arguments over by memory took a tenth of an add")]
+    /// Places an entry. Returns the instant at which the reaper must be awake for it.
+    #[expect(clippy::inline_always, reason = "a call that takes its arguments through memory is a tenth of an add")]
     #[inline(always)]
-    fn place(&mut self, key: Key) -> u64 {
+    fn place(&mut self, key: ReleaseKey) -> u64 {
         match self.wheel.place(&mut self.slab, key.handle.slot, key.due_us) {
-            Placed::Front => {
+            Placed::ForFront => {
                 self.front.push(key, &mut self.slab);
                 ready_us(self.precision, key.due_us)
             }
-            Placed::Arm(armed) => {
+            Placed::NewlyArmed(armed) => {
                 self.queue.push(armed);
-                self.wake_for(armed, key.due_us)
+                self.wake_us_for(armed, key.due_us)
             }
-            Placed::InArmed(armed) => self.wake_for(armed, key.due_us),
+            Placed::AlreadyArmed(armed) => self.wake_us_for(armed, key.due_us),
         }
     }
 
-    /// Notes that an entry left this place before it was claimed.
-    #[expect(clippy::inline_always, reason = "a call and its argument by memory are a fifth of a cancel")]
+    /// An entry that was not claimed is not at this place any more.
+    #[expect(clippy::inline_always, reason = "a call that takes its argument through memory is a fifth of a cancel")]
     #[inline(always)]
-    fn left(&mut self, place: Place) {
+    fn remove_from_place(&mut self, place: Place) {
         match place {
             Place::Bucket(position) => self.wheel.remove(position),
-            Place::Front(position) => self.front.cancelled(position, |key| self.slab.get(key.handle).is_some()),
+            Place::Front(position) => self.front.remove(position, |key| self.slab.get(key.handle).is_some()),
             Place::Released => self.released -= 1,
             Place::Free(_) | Place::Unplaced => {}
         }
     }
 
-    /// Takes a task out that has not been claimed. O(1); where the front is swept, amortized.
-    #[expect(clippy::inline_always, reason = "a call and its answer by memory are a tenth of it")]
+    /// Takes out a task that was not claimed; `None` for a stale handle. O(1), in the front amortized.
+    #[expect(clippy::inline_always, reason = "a call that answers through memory is a tenth of a cancel")]
     #[inline(always)]
     pub(crate) fn remove(&mut self, handle: Handle) -> Option<T> {
         let Entry { task, place, .. } = self.slab.remove(handle)?;
-        self.left(place);
+        self.remove_from_place(place);
         task
     }
 
-    /// Whether the task has neither been claimed nor taken out.
+    /// Whether the task was neither claimed nor taken out.
     #[cfg(feature = "python")]
     pub(crate) fn is_live(&self, handle: Handle) -> bool {
         self.slab.get(handle).is_some()
@@ -184,47 +184,47 @@ impl<T> Schedule<T> {
         self.slab.get(handle).is_some_and(|entry| entry.place == Place::Released)
     }
 
-    /// Takes a released task, to run it; `None` for one that is not released.
+    /// Takes out a released task, to run it; `None` for one that is not released.
     pub(crate) fn claim(&mut self, handle: Handle) -> Option<Claimed<T>> {
         let Entry { task, tag, due_us, number, .. } = self.slab.remove_if(handle, |place| place == Place::Released)?;
         self.released -= 1;
         Some(Claimed { task: task?, tag, due_us, number })
     }
 
-    /// What tag and task a released handle has.
+    /// The task and the tag of a handle.
     #[cfg(feature = "python")]
     pub(crate) fn peek(&self, handle: Handle) -> Option<(&T, u32)> {
         self.slab.get(handle).and_then(|entry| Some((entry.task.as_ref()?, entry.tag)))
     }
 
-    /// The live entries of one page, as (due instant, add number, handle, task, tag); `None` past the last page.
+    /// The entries of one page of the slab; `None` past the last page.
     pub(crate) fn page(&self, index: usize) -> Option<impl Iterator<Item = (Handle, &Entry<T>, &T)>> {
         self.slab.page(index)
     }
 
-    /// What it takes of memory, with 8 bytes for a task. O(pages and buckets).
+    /// Its memory in bytes, with 8 bytes for a task. O(pages and buckets).
     pub(crate) fn bytes(&self) -> usize {
         self.slab.bytes() + self.wheel.bytes() + self.queue.bytes() + self.front.bytes()
     }
 
-    /// T16: before an add the levels move up to now, but at most to one tick before the earliest armed bucket.
+    /// Advances the levels to now before an add, but at most to one tick before the earliest armed bucket (T16).
     #[inline]
     fn catch_up(&mut self, now_us: u64) {
-        if !self.wheel.is_at(now_us) && !self.is_flushing {
+        if !self.wheel.is_before_tick_end(now_us) && !self.is_flushing {
             let tick_ms = self.wheel.tick_ms();
             let limit_ms = self.queue.peek().map_or(u64::MAX, |head| head.expiration_ms.saturating_sub(tick_ms));
             self.wheel.advance(limit_ms.min(now_us / 1000));
         }
     }
 
-    /// When a bucket needs the reaper. One on level 1 holds nothing before its earliest instant, and nothing else expires
-    /// with it when it is the head of the queue: a lone timer costs one wake-up, not two.
-    fn wake_for(&self, armed: Armed, earliest_us: u64) -> u64 {
+    /// When a bucket needs the reaper. On level 1 that is its earliest instant: it has no entry that is due before, and when it
+    /// is the first of the queue, no other bucket expires with it. So a single task costs one wake-up, not two.
+    fn wake_us_for(&self, armed: BucketRef, earliest_us: u64) -> u64 {
         if armed.level == 1 && self.precision == Precision::Exact { earliest_us } else { armed.expiration_ms * 1000 }
     }
 }
 
-/// When what stands in the front may be released.
+/// When an entry of the front may be released.
 fn ready_us(precision: Precision, due_us: u64) -> u64 {
     match precision {
         Precision::Exact => due_us,

@@ -1,15 +1,18 @@
-//! The front: what has left the wheel, by (due instant, add number).
+//! The front: the entries that have left the wheel and wait for their instants, by (due instant, add number).
 //!
-//! The wheel sorts to the tick, the front sorts the last tick (T5, T6). Keys arrive a step of a bucket at a time, and are
-//! sorted. Most often they follow all that came before, and join one run. The keys of a dense bucket are spread over parts
-//! before ([`partitions`]), so they do so too. Keys that overlap the run become a run of their own, and the runs are merged as they
-//! are read: O(log runs) a key. No call sorts more than one step. Single keys that come out of order are stragglers, in a
-//! tree: O(log n).
+//! The wheel sorts to the tick, the front sorts within the last tick (T5, T6). It has keys, which name the entries:
 //!
-//! A run is a list in pages, so millions of keys come and go without one long copy. A cancelled entry's key stays until it
-//! comes to the head or until all of its page are dead; of the stragglers a few are looked at for each that dies.
+//! - The **run** is one sorted list. Most keys follow its end and are appended.
+//! - Each step of a flush brings sorted keys. If they overlap the run, they become an **overlapping run** of their own. The
+//!   runs are merged as they are read: O(log runs) a key. The keys of a dense bucket are partitioned before, so that they do
+//!   not overlap (`partitions.rs`).
+//! - A single key before the end of the run is **out of order**. Such keys are in a tree: O(log n).
 //!
-//! Example: keys 3 and 5 come in together, then 4: 3 and 5 are the run, 4 is a straggler; out they come as 3, 4, 5.
+//! No call sorts more than one step. A run is a list in pages, so no call copies millions of keys. The key of a cancelled
+//! entry stays until it is the first, or until its page has no live key. For each cancelled key in the tree, a few keys of
+//! the tree are checked.
+//!
+//! Example: keys 3 and 5 come together, then 4. The run is 3 and 5, key 4 is out of order. They leave as 3, 4, 5.
 
 #![forbid(unsafe_code)]
 
@@ -20,137 +23,139 @@ use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 use std::ops::Bound;
 
-use partitions::Parts;
+use partitions::Partitions;
 
-use crate::wheel::{Key, List, NO_POSITION, Pages, Residents};
+use crate::wheel::{List, ListPool, NO_POSITION, Positions, ReleaseKey};
 
-/// So many stragglers are looked at for each that dies: at most about one in three is dead.
-const LOOKED_AT: usize = 4;
-/// So many keys of a step may come before the end of the run: they become stragglers, and the others join it.
-const FEW: usize = 8;
-/// Where a straggler stands.
-const STRAGGLER: u32 = NO_POSITION;
+/// How many keys of the tree are checked for each one that is cancelled: at most about a third of the tree is cancelled keys.
+const CHECKED_PER_CANCEL: usize = 4;
+/// How many keys of a step may come before the end of the run: they go to the tree, and the others are appended to the run.
+const MAX_EARLY_KEYS: usize = 8;
+/// The position of a key in the tree.
+const IN_TREE: u32 = NO_POSITION;
 
 #[derive(Debug, Default)]
 pub(crate) struct Front {
-    pages: Pages<Key>,
-    /// The run that most keys join.
+    /// The lists of all runs and partitions.
+    lists: ListPool<ReleaseKey>,
+    /// The run that most keys follow.
     run: List,
-    /// The latest key that joined it.
-    last: Option<Key>,
+    /// The last key that was appended to it.
+    run_end: Option<ReleaseKey>,
     /// The runs that overlap it or each other, by the first key of each.
-    overlapping: BinaryHeap<Reverse<Run>>,
-    stragglers: BTreeSet<Key>,
-    /// Where the keys of a dense bucket go while it is flushed.
-    parts: Option<Box<Parts>>,
-    /// The last straggler that was looked at.
-    looked_at: Option<Key>,
-    live: usize,
+    overlapping: BinaryHeap<Reverse<OverlappingRun>>,
+    /// The keys that were out of order when they came.
+    tree: BTreeSet<ReleaseKey>,
+    /// The key of the tree that was checked last.
+    last_checked: Option<ReleaseKey>,
+    /// The keys of a dense bucket while it is flushed.
+    partitions: Option<Box<Partitions>>,
+    live_count: usize,
 }
 
-/// An overlapping run. Its first key may have been cancelled, and be gone from the list.
+/// A run that overlaps another. Its first key may have been cancelled, and may not be in the list any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Run {
-    first: Key,
+struct OverlappingRun {
+    first: ReleaseKey,
     list: List,
 }
 
 impl Front {
     /// How many entries wait here.
     pub(crate) fn len(&self) -> usize {
-        self.live
+        self.live_count
     }
 
-    /// Takes a key in, and tells its entry where it stands, for [`Front::cancelled`].
-    pub(crate) fn push(&mut self, key: Key, residents: &mut impl Residents<Key>) {
-        self.live += 1;
-        if self.follows_the_run(&key) {
-            self.join_the_run(&[key], residents);
+    /// Adds a key, and sets the position of its entry for [`Front::remove`].
+    pub(crate) fn push(&mut self, key: ReleaseKey, positions: &mut impl Positions<ReleaseKey>) {
+        self.live_count += 1;
+        if self.follows_run(&key) {
+            self.append_to_run(&[key], positions);
         } else {
-            self.stray(key, residents);
+            self.insert_into_tree(key, positions);
         }
     }
 
-    /// Takes the keys of a step in, and tells their entries where they stand.
-    pub(crate) fn extend(&mut self, keys: &[Key], residents: &mut impl Residents<Key>) {
-        debug_assert!(keys.is_sorted(), "what makes a run is in order");
-        self.live += keys.len();
-        let early = keys.iter().take(FEW + 1).take_while(|key| !self.follows_the_run(key)).count();
-        if early <= FEW {
-            keys[..early].iter().for_each(|key| self.stray(*key, residents));
-            self.join_the_run(&keys[early..], residents);
+    /// Adds the sorted keys of a step, and sets the positions of their entries.
+    pub(crate) fn extend(&mut self, keys: &[ReleaseKey], positions: &mut impl Positions<ReleaseKey>) {
+        debug_assert!(keys.is_sorted(), "the keys of a run are in order");
+        self.live_count += keys.len();
+        let early = keys.iter().take(MAX_EARLY_KEYS + 1).take_while(|key| !self.follows_run(key)).count();
+        if early <= MAX_EARLY_KEYS {
+            keys[..early].iter().for_each(|key| self.insert_into_tree(*key, positions));
+            self.append_to_run(&keys[early..], positions);
         } else {
-            let list = self.pages.extend(List::default(), keys, residents);
-            self.overlapping.push(Reverse(Run { first: keys[0], list }));
+            let list = self.lists.extend(List::default(), keys, positions);
+            self.overlapping.push(Reverse(OverlappingRun { first: keys[0], list }));
         }
     }
 
-    /// An entry was cancelled that stands there. O(1), of a straggler O(log); at most a page's work.
-    pub(crate) fn cancelled(&mut self, position: u32, is_alive: impl Fn(&Key) -> bool) {
-        self.live -= 1;
-        if position != STRAGGLER {
-            self.pages.remove(position);
-        } else if self.live > 0 {
-            self.look_at_stragglers(is_alive);
+    /// The entry at this position was cancelled or moved. O(1), in the tree O(log n); at most the work of a page.
+    pub(crate) fn remove(&mut self, position: u32, is_live: impl Fn(&ReleaseKey) -> bool) {
+        self.live_count -= 1;
+        if position != IN_TREE {
+            self.lists.remove(position);
+        } else if self.live_count > 0 {
+            self.check_tree(is_live);
         }
-        if self.live == 0 {
-            self.drop_the_dead();
+        if self.live_count == 0 {
+            self.clear();
         }
     }
 
-    /// Whether nothing has to be merged.
+    /// Whether all keys are in the run.
     #[cfg(test)]
     pub(crate) fn is_one_run(&self) -> bool {
-        self.overlapping.is_empty() && self.stragglers.is_empty()
+        self.overlapping.is_empty() && self.tree.is_empty()
     }
 
-    /// What it takes of memory.
+    /// Its memory in bytes.
     pub(crate) fn bytes(&self) -> usize {
-        let runs = self.overlapping.capacity() * size_of::<Run>();
-        let parts = self.parts.as_ref().map_or(0, |parts| parts.bytes());
-        self.pages.bytes() + runs + parts + self.stragglers.len() * size_of::<Key>()
+        let runs = self.overlapping.capacity() * size_of::<OverlappingRun>();
+        let partitions = self.partitions.as_ref().map_or(0, |partitions| partitions.bytes());
+        self.lists.bytes() + runs + partitions + self.tree.len() * size_of::<ReleaseKey>()
     }
 
-    /// Every key in order, dead ones among them. O(n log n).
-    pub(crate) fn sorted(&self) -> Vec<Key> {
-        let unsorted = self.parts.iter().flat_map(|parts| parts.unsorted()).copied();
+    /// All keys in order, cancelled ones among them. O(n log n).
+    pub(crate) fn sorted(&self) -> Vec<ReleaseKey> {
+        let unsorted = self.partitions.iter().flat_map(|partitions| partitions.unsorted()).copied();
         let lists = self.overlapping.iter().map(|Reverse(run)| run.list).chain([self.run]).chain(unsorted);
-        let keys = lists.flat_map(|list| self.pages.iter(list)).map(|(_, key)| key);
-        let mut keys: Vec<_> = keys.chain(&self.stragglers).copied().collect();
+        let keys = lists.flat_map(|list| self.lists.iter_unread(list)).map(|(_, key)| key);
+        let mut keys: Vec<_> = keys.chain(&self.tree).copied().collect();
         keys.sort_unstable();
         keys
     }
 
-    fn follows_the_run(&self, key: &Key) -> bool {
-        self.last.is_none_or(|last| last < *key) || self.pages.is_empty(self.run)
+    fn follows_run(&self, key: &ReleaseKey) -> bool {
+        self.run_end.is_none_or(|end| end < *key) || self.lists.is_empty(self.run)
     }
 
-    fn join_the_run(&mut self, keys: &[Key], residents: &mut impl Residents<Key>) {
-        self.run = self.pages.extend(self.run, keys, residents);
-        self.last = keys.last().copied().or(self.last);
+    fn append_to_run(&mut self, keys: &[ReleaseKey], positions: &mut impl Positions<ReleaseKey>) {
+        self.run = self.lists.extend(self.run, keys, positions);
+        self.run_end = keys.last().copied().or(self.run_end);
     }
 
-    fn stray(&mut self, key: Key, residents: &mut impl Residents<Key>) {
-        self.stragglers.insert(key);
-        residents.stand(key, STRAGGLER);
+    fn insert_into_tree(&mut self, key: ReleaseKey, positions: &mut impl Positions<ReleaseKey>) {
+        self.tree.insert(key);
+        positions.set_position(key, IN_TREE);
     }
 
-    /// Nothing is alive any more.
-    fn drop_the_dead(&mut self) {
-        self.stragglers.clear();
-        for Reverse(run) in self.overlapping.drain() {
-            self.pages.close(run.list);
+    /// Checks the next few keys of the tree, and drops the cancelled ones. After the last key it starts again at the first.
+    fn check_tree(&mut self, is_live: impl Fn(&ReleaseKey) -> bool) {
+        for _ in 0..CHECKED_PER_CANCEL {
+            let after = self.last_checked.map_or(Bound::Unbounded, Bound::Excluded);
+            self.last_checked = self.tree.range((after, Bound::Unbounded)).next().copied();
+            if let Some(key) = self.last_checked.filter(|key| !is_live(key)) {
+                self.tree.remove(&key);
+            }
         }
     }
 
-    /// Goes round among the stragglers, a few at a time, and drops the dead.
-    fn look_at_stragglers(&mut self, is_alive: impl Fn(&Key) -> bool) {
-        for _ in 0..LOOKED_AT {
-            let after = self.looked_at.map_or(Bound::Unbounded, Bound::Excluded);
-            self.looked_at = self.stragglers.range((after, Bound::Unbounded)).next().copied();
-            if let Some(key) = self.looked_at.filter(|key| !is_alive(key)) {
-                self.stragglers.remove(&key);
-            }
+    /// Drops all keys that are left when none is live.
+    fn clear(&mut self) {
+        self.tree.clear();
+        for Reverse(run) in self.overlapping.drain() {
+            self.lists.free_list(run.list);
         }
     }
 }

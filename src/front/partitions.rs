@@ -1,75 +1,76 @@
-//! The keys of a dense bucket while it is flushed: spread over parts by due instant.
+//! Partitions: the keys of a dense bucket while it is flushed, by due instant.
 //!
-//! A bucket leaves the wheel in steps, and its entries stand in the order in which they joined it. Sorted step by step, the
-//! steps of a large bucket overlap, and as many runs would have to be merged as there are steps. So the keys of such a
-//! bucket go to parts first, unsorted. When all have come, the parts are sorted one after the other, each page where it
-//! is, and join the run in turn. That costs O(1) a key, and sorts no more than a page at a time.
+//! A bucket is flushed in steps, and its entries are in the order in which they joined it. If each step were sorted by
+//! itself, the steps of a large bucket would overlap, and would be as many runs to merge. So the keys of such a bucket go to
+//! partitions first, unsorted. After the last step the partitions are sorted one after the other, each page by itself, and
+//! appended to the run. That is O(1) a key, and no call sorts more than a page at a time.
 //!
-//! Example: 7000 entries in a tick of 1 ms go into 10 parts of 100 us. What is due 730 us after the tick began goes to
-//! part 7.
+//! Example: 7000 entries in a tick of 1 ms go to 10 partitions of 100 us. An entry that is due 730 us after the begin of the
+//! tick goes to partition 7.
 
 #![forbid(unsafe_code)]
 
 use std::cmp::Reverse;
 
-use super::{Front, Run};
-use crate::wheel::{Key, List, Residents};
+use super::{Front, OverlappingRun};
+use crate::wheel::{List, Positions, ReleaseKey};
 
-/// Fewer entries are not spread.
-const DENSE: usize = 2048;
-/// So many entries should come to a part: most parts fit into one page.
-const TO_A_PART: usize = 700;
+/// A bucket with fewer entries is not dense.
+const MIN_DENSE_ENTRIES: usize = 2048;
+/// How many entries a partition should have: most partitions fit into one page.
+const ENTRIES_PER_PARTITION: usize = 700;
 
 #[derive(Debug)]
-pub(super) struct Parts {
+pub(super) struct Partitions {
     lists: Vec<List>,
-    /// The part that is sorted next.
+    /// The partition that is sorted next.
     next: usize,
+    /// When the tick begins.
     begin_us: u64,
-    /// Parts in a microsecond, in units of 2^-32.
+    /// Partitions per microsecond, in units of 2^-32.
     scale: u64,
 }
 
-impl Parts {
-    /// For a bucket of about so many entries; `None` if that is not dense.
-    pub(super) fn for_entries(count: usize, begin_us: u64, tick_us: u64) -> Option<Self> {
-        if count < DENSE {
+impl Partitions {
+    /// For a bucket of about `entries` entries; `None` if it is not dense.
+    pub(super) fn for_bucket(entries: usize, begin_us: u64, tick_us: u64) -> Option<Self> {
+        if entries < MIN_DENSE_ENTRIES {
             return None;
         }
-        let lists = vec![List::default(); count / TO_A_PART];
+        let lists = vec![List::default(); entries / ENTRIES_PER_PARTITION];
         let scale = ((lists.len() as u64) << 32) / tick_us;
         Some(Self { lists, next: 0, begin_us, scale })
     }
 
-    /// The part of what is due then.
+    /// The partition of a due instant.
     #[inline]
-    pub(super) fn part_mut(&mut self, due_us: u64) -> &mut List {
-        let number = self.number_of(due_us);
-        &mut self.lists[number]
+    pub(super) fn partition_mut(&mut self, due_us: u64) -> &mut List {
+        let index = self.index_of(due_us);
+        &mut self.lists[index]
     }
 
     #[inline]
-    fn number_of(&self, due_us: u64) -> usize {
-        let number = due_us.saturating_sub(self.begin_us).saturating_mul(self.scale) >> 32;
-        (number as usize).min(self.lists.len() - 1)
+    fn index_of(&self, due_us: u64) -> usize {
+        let index = due_us.saturating_sub(self.begin_us).saturating_mul(self.scale) >> 32;
+        (index as usize).min(self.lists.len() - 1)
     }
 
-    /// Takes out what is left of the part that is sorted next, which may be nothing; `None` after the last part.
-    pub(super) fn take(&mut self) -> Option<List> {
+    /// Takes out the rest of the next partition, which may be empty; `None` after the last one.
+    pub(super) fn take_next(&mut self) -> Option<List> {
         self.lists.get_mut(self.next).map(std::mem::take)
     }
 
-    /// Puts the rest of that part back.
+    /// Puts the rest of that partition back.
     pub(super) fn put_back(&mut self, list: List) {
         self.lists[self.next] = list;
     }
 
-    /// That part is done.
-    pub(super) fn go_on(&mut self) {
+    /// That partition is sorted.
+    pub(super) fn finish_next(&mut self) {
         self.next += 1;
     }
 
-    /// What is not yet sorted.
+    /// The partitions that are not yet sorted.
     pub(super) fn unsorted(&self) -> &[List] {
         &self.lists[self.next..]
     }
@@ -80,63 +81,64 @@ impl Parts {
 }
 
 impl Front {
-    /// The keys of a bucket of about so many entries come next, all due in this tick; [`Front::gather`] ends that.
-    pub(crate) fn expect(&mut self, entries: usize, begin_us: u64, tick_us: u64) {
-        self.parts = Parts::for_entries(entries, begin_us, tick_us).map(Box::new);
+    /// The next keys are those of a bucket of about `entries` entries, all due in one tick. If it is dense, they are
+    /// partitioned until [`Front::sort_partitions`] is complete.
+    pub(crate) fn start_bucket(&mut self, entries: usize, begin_us: u64, tick_us: u64) {
+        self.partitions = Partitions::for_bucket(entries, begin_us, tick_us).map(Box::new);
     }
 
-    /// Whether [`Front::gather`] has something to do.
-    pub(crate) fn is_spread(&self) -> bool {
-        self.parts.is_some()
+    /// Whether the keys of a dense bucket are being added or sorted.
+    pub(crate) fn has_partitions(&self) -> bool {
+        self.partitions.is_some()
     }
 
-    /// Takes the keys of a step of a dense bucket in, in any order.
-    #[inline(never)] // rare: [`Front::extend`] needs the registers
-    pub(crate) fn spread(&mut self, keys: &[Key], residents: &mut impl Residents<Key>) {
-        let Some(parts) = &mut self.parts else { return };
-        self.live += keys.len();
+    /// Adds the keys of a step of a dense bucket, in any order.
+    #[inline(never)] // rare: `Front::extend` needs the registers
+    pub(crate) fn extend_unsorted(&mut self, keys: &[ReleaseKey], positions: &mut impl Positions<ReleaseKey>) {
+        let Some(partitions) = &mut self.partitions else { return };
+        self.live_count += keys.len();
         for key in keys {
-            let part = parts.part_mut(key.due_us);
-            *part = self.pages.push(*part, *key, residents);
+            let partition = partitions.partition_mut(key.due_us);
+            *partition = self.lists.push(*partition, *key, positions);
         }
     }
 
-    /// All keys of the bucket have come: sorts its parts, at least `limit` keys of them and at most a page more. Returns how
-    /// many keys and parts it went over.
-    #[inline(never)] // rare, and the loop that calls it needs the registers
-    pub(crate) fn gather(&mut self, limit: usize) -> usize {
+    /// Sorts the partitions after the last step of the bucket: at least `limit` keys, and at most a page more. Returns how
+    /// many keys and partitions it read.
+    #[inline(never)] // rare: the loop that calls it needs the registers
+    pub(crate) fn sort_partitions(&mut self, limit: usize) -> usize {
         let mut read = 0;
         while read < limit
-            && let Some(parts) = &mut self.parts
+            && let Some(partitions) = &mut self.partitions
         {
-            let Some(part) = parts.take() else {
-                self.parts = None;
+            let Some(partition) = partitions.take_next() else {
+                self.partitions = None;
                 break;
             };
-            let (page, rest) = self.pages.split_first(part);
-            if self.pages.is_empty(rest) {
-                self.pages.close(rest);
-                parts.go_on();
+            let (page, rest) = self.lists.split_first_page(partition);
+            if self.lists.is_empty(rest) {
+                self.lists.free_list(rest);
+                partitions.finish_next();
             } else {
-                parts.put_back(rest);
+                partitions.put_back(rest);
             }
-            read += 1 + self.add_page(page);
+            read += 1 + self.sort_page(page);
         }
         read
     }
 
-    /// Makes a page of a part a run, or part of the run; returns how many keys it has.
-    fn add_page(&mut self, page: List) -> usize {
-        let keys = self.pages.sort(page);
+    /// Sorts a page of a partition, and makes it part of the run or an overlapping run. Returns how many keys it has.
+    fn sort_page(&mut self, page: List) -> usize {
+        let keys = self.lists.sort_page(page);
         let (count, Some(first), last) = (keys.len(), keys.first().copied(), keys.last().copied()) else {
-            self.pages.close(page);
+            self.lists.free_list(page);
             return 0;
         };
-        if self.follows_the_run(&first) {
-            self.run = self.pages.append(self.run, page);
-            self.last = last;
+        if self.follows_run(&first) {
+            self.run = self.lists.append(self.run, page);
+            self.run_end = last;
         } else {
-            self.overlapping.push(Reverse(Run { first, list: page }));
+            self.overlapping.push(Reverse(OverlappingRun { first, list: page }));
         }
         count
     }
@@ -147,23 +149,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_follow_each_other_and_cover_the_tick() {
-        assert!(Parts::for_entries(DENSE - 1, 0, 1000).is_none());
-        let parts = Parts::for_entries(7000, 5000, 1000).unwrap();
-        assert_eq!(parts.unsorted().len(), 10);
-        for (due_us, number) in [(5000, 0), (5099, 0), (5101, 1), (5730, 7), (5999, 9), (7000, 9), (0, 0)] {
-            assert_eq!(parts.number_of(due_us), number, "{due_us}");
+    fn partitions_are_in_order_and_cover_the_tick() {
+        assert!(Partitions::for_bucket(MIN_DENSE_ENTRIES - 1, 0, 1000).is_none());
+        let partitions = Partitions::for_bucket(7000, 5000, 1000).unwrap();
+        assert_eq!(partitions.unsorted().len(), 10);
+        for (due_us, index) in [(5000, 0), (5099, 0), (5101, 1), (5730, 7), (5999, 9), (7000, 9), (0, 0)] {
+            assert_eq!(partitions.index_of(due_us), index, "{due_us}");
         }
-        let numbers: Vec<_> = (5000..6000).map(|due_us| parts.number_of(due_us)).collect();
-        assert!(numbers.is_sorted());
+        let indexes: Vec<_> = (5000..6000).map(|due_us| partitions.index_of(due_us)).collect();
+        assert!(indexes.is_sorted());
     }
 
     #[test]
-    fn any_tick_can_be_spread() {
+    fn a_tick_of_any_length_is_partitioned() {
         for tick_us in [1, 1000, 1 << 40, u64::MAX] {
-            let parts = Parts::for_entries(1 << 20, 7, tick_us).unwrap();
-            let numbers = [0, 7, 8, 1 << 39, u64::MAX].map(|due_us| parts.number_of(due_us));
-            assert!(numbers.is_sorted(), "{numbers:?}");
+            let partitions = Partitions::for_bucket(1 << 20, 7, tick_us).unwrap();
+            let indexes = [0, 7, 8, 1 << 39, u64::MAX].map(|due_us| partitions.index_of(due_us));
+            assert!(indexes.is_sorted(), "{indexes:?}");
         }
     }
 }

@@ -6,7 +6,7 @@ fn schedule(sizes: &[u32]) -> Schedule<u64> {
     Schedule::new(1, sizes, 0, Precision::Exact)
 }
 
-/// 256 slots, one after the other, from near the last of their 2^32 generations: 2^40 operations as the counters see it.
+/// 256 slots, one after the other, each from near the last of its 2^32 generations: as after 2^40 operations.
 #[test]
 fn memory_is_flat_over_2_to_the_40_operations_on_one_bucket__t13() {
     let mut schedule = schedule(&[20]);
@@ -15,7 +15,7 @@ fn memory_is_flat_over_2_to_the_40_operations_on_one_bucket__t13() {
     let mut bytes = Vec::new();
     for _ in 0..256 {
         let (mut handle, _) = schedule.add(0, HOUR_US, 1, 0);
-        handle = schedule.slab.age(handle, u32::MAX - 2000);
+        handle = schedule.slab.set_generation(handle, u32::MAX - 2000);
         for turn in 0..3000 {
             handle = if turn % 3 == 0 {
                 schedule.reschedule(0, handle, HOUR_US).unwrap().0
@@ -36,13 +36,13 @@ fn memory_is_flat_over_2_to_the_40_operations_on_one_bucket__t13() {
 fn a_move_out_of_a_slot_without_generations_goes_to_another_slot__t7() {
     let mut schedule = schedule(&[20]);
     let (handle, _) = schedule.add(0, 5000, 7, 0);
-    let last = schedule.slab.age(handle, u32::MAX - 1);
+    let last = schedule.slab.set_generation(handle, u32::MAX - 1);
     let (moved, _) = schedule.reschedule(0, last, 9000).unwrap();
     assert_ne!((moved.slot, moved.generation), (last.slot, u32::MAX));
     assert_eq!((schedule.remove(last), schedule.remove(moved), schedule.len()), (None, Some(7), 0));
 }
 
-/// What is not read yet is placed by where the levels stood when its bucket was opened.
+/// The entries that were not read yet are placed by the times of the levels at the start of the flush.
 #[test]
 fn an_add_in_the_middle_of_a_flush_leaves_the_levels_where_they_are__t6() {
     let mut schedule = schedule(&[20]);
@@ -52,7 +52,7 @@ fn an_add_in_the_middle_of_a_flush_leaves_the_levels_where_they_are__t6() {
         schedule.remove(handle).unwrap();
     }
     let (mut out, mut progress) = (Vec::new(), Progress::default());
-    // The first step reads the dead alone, so no bucket is armed that would hold the levels back.
+    // The first step reads only cancelled entries, so no bucket is armed that the levels may not pass.
     assert!(schedule.step(400_000, STEP, &mut out, &mut progress));
     assert_eq!(schedule.queue.peek(), None);
     schedule.add(900_000, 900_000, 0, 0);
@@ -82,16 +82,16 @@ fn emptied_buckets_are_dropped_in_steps__t9() {
     for handle in handles {
         schedule.remove(handle).unwrap();
     }
-    // Many are left after one look, and it is no later than the first task.
+    // Many empty buckets are left after this call; its answer is not later than the first task.
     schedule.add(0, 6_000_000, 0, 0);
     assert!(schedule.next_wake_us().is_some_and(|wake_us| wake_us <= 6_000_000));
     let steps = (0..9).take_while(|_| schedule.drop_empty_buckets(STEP)).count();
     assert_eq!((steps, schedule.next_wake_us()), (4, Some(6_000_000)));
 }
 
-/// In its own bucket, and in the first tick of a bucket of level 2.
+/// In a bucket of level 1, and in the first tick of a bucket of level 2.
 #[test]
-fn what_is_due_in_a_dense_tick_is_one_run_before_it_is_released__t6() {
+fn the_entries_of_a_dense_tick_are_one_run_before_they_are_released__t6() {
     for tick_begins_us in [15_000, 400_000] {
         let mut schedule = schedule(&[20]);
         for number in 0..10_000 {
@@ -111,7 +111,7 @@ fn a_task_that_was_cancelled_while_its_large_bucket_is_flushed_is_not_released__
     let mut handles: Vec<_> =
         (0..count).map(|task| schedule.add(0, 5_000_000 + task * 7919 % 1_000_000, task, 0).0).collect();
     let (mut out, mut progress) = (Vec::new(), Progress::default());
-    // One that was read and one that was not after every step, and some whole pages ahead.
+    // After each step one entry that was read and one that was not; after the third, some full pages that were not read.
     let mut step = 0;
     while schedule.step(5_999_999, STEP, &mut out, &mut progress) {
         for task in [step * 500, (step * 500 + 5000) % count] {

@@ -1,6 +1,12 @@
-//! Flush.
+//! Flushing a due bucket: its entries go to lower levels or to the front, in steps of bounded size.
+//!
+//! The wheel takes the whole list out of the bucket in O(1), then reads it from the beginning. Between the steps a cancel
+//! still finds its entry, in the list or in its new place.
 
-use super::{Armed, Key, List, Placed, Slab, TOUCH, Wheel, bucket, seat};
+use super::{BucketRef, List, Placed, ReleaseKey, Slab, Wheel, bucket, place_on_level};
+
+/// How many entries of a bucket are read before the first of them is placed.
+const CASCADE_BATCH: usize = 64;
 
 /// A bucket that was flushed, and how many entries it had.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -10,109 +16,120 @@ pub(crate) struct Flushed {
     pub(crate) entries: u64,
 }
 
-/// A due bucket on its way out: the list of its slots, which is read from its beginning.
+/// The bucket that is being flushed, and the list that was in it.
 #[derive(Debug)]
 pub(super) struct Flushing {
-    pub(super) list: List,
-    level: usize,
+    list: List,
+    /// From 0.
+    level_index: usize,
     expiration_ms: u64,
+    /// How many entries have left it.
     entries: u64,
 }
 
 impl Wheel {
-    /// Takes a bucket that has come out of the queue apart: its entries leave by [`Wheel::flush`]. Returns about how many
-    /// those are, if they fill more than two pages.
-    pub(crate) fn open(&mut self, armed: Armed) -> Option<usize> {
+    /// Takes the list of a due bucket out of it; [`Wheel::flush_step`] moves its entries. Returns about how many there are,
+    /// if they fill more than two pages.
+    pub(crate) fn start_flush(&mut self, due: BucketRef) -> Option<usize> {
         debug_assert!(self.flushing.is_none(), "one bucket at a time");
-        let bucket = std::mem::replace(self.bucket_mut(armed), bucket::NEW);
-        let (list, level) = (bucket::list(&bucket), usize::from(armed.level) - 1);
-        self.flushing = Some(Flushing { list, level, expiration_ms: armed.expiration_ms, entries: 0 });
+        let bucket = std::mem::replace(self.bucket_mut(due), bucket::NEW);
+        let (list, level_index) = (bucket::list(&bucket), usize::from(due.level) - 1);
+        self.flushing = Some(Flushing { list, level_index, expiration_ms: due.expiration_ms, entries: 0 });
         self.lists.len_if_long(list)
     }
 
-    /// Adds up to `limit` entries of the opened bucket again. Newly armed buckets and keys for the front are appended to
-    /// `arm` and `front`; the caller tells those entries where they stand. Returns how many slots it read; fewer than
-    /// `limit` means that the bucket is empty now.
-    pub(crate) fn flush<T>(
+    pub(crate) fn is_flushing(&self) -> bool {
+        self.flushing.is_some()
+    }
+
+    /// Moves up to `limit` entries of the bucket. Appends the buckets that must be armed to `newly_armed`, and the keys of
+    /// the entries that are for the front to `for_front`; the caller puts them there, which sets their places. Returns how
+    /// many slots it read. If they are fewer than `limit`, the flush is complete.
+    pub(crate) fn flush_step<T>(
         &mut self,
         slab: &mut Slab<T>,
         limit: usize,
-        arm: &mut Vec<Armed>,
-        front: &mut Vec<Key>,
+        newly_armed: &mut Vec<BucketRef>,
+        for_front: &mut Vec<ReleaseKey>,
     ) -> usize {
         let Some(mut flushing) = self.flushing.take() else { return 0 };
         let mut read = 0;
         while read < limit {
-            let (position, slots) = self.lists.unread(flushing.list);
-            let slots = &slots[..slots.len().min(limit - read).min(TOUCH)];
-            let looked_at = slots.len();
-            if looked_at == 0 {
-                self.lists.close(flushing.list);
+            let (position, slots) = self.lists.unread_items(flushing.list);
+            let slots = &slots[..slots.len().min(limit - read).min(CASCADE_BATCH)];
+            let count = slots.len();
+            if count == 0 {
+                self.lists.free_list(flushing.list);
                 if let Some(flushed) = &mut self.flushed {
-                    let Flushing { level, expiration_ms, entries, .. } = flushing;
-                    flushed.push(Flushed { expiration_ms, level: level as u8 + 1, entries });
+                    let Flushing { level_index, expiration_ms, entries, .. } = flushing;
+                    flushed.push(Flushed { expiration_ms, level: level_index as u8 + 1, entries });
                 }
                 return read;
             }
-            let alive = if flushing.level == 0 {
-                let before = front.len();
-                front.extend(slab.keys(slots, position));
-                self.lists.read(position, looked_at);
-                front.len() - before
+            let live_count = if flushing.level_index == 0 {
+                let before = for_front.len();
+                for_front.extend(slab.keys_in_bucket(slots, position));
+                self.lists.mark_read(position, count);
+                for_front.len() - before
             } else {
-                self.cascade(slab, (flushing.level, position), looked_at, arm, front)
+                self.cascade(slab, (flushing.level_index, position), count, newly_armed, for_front)
             };
-            self.lists.leave(position, alive);
-            read += looked_at;
-            flushing.entries += alive as u64;
-            self.cascaded[flushing.level] += alive as u64;
+            self.lists.remove_from_page(position, live_count);
+            read += count;
+            flushing.entries += live_count as u64;
+            self.cascaded[flushing.level_index] += live_count as u64;
         }
         self.flushing = Some(flushing);
         limit
     }
 
-    /// Places the next `count` slots of a bucket of an upper level again; returns how many are alive. All their entries are
-    /// read before the first is placed: the processor fetches them side by side.
-    #[inline(never)] // the loops need the registers for themselves
+    /// Places the next `count` slots of a bucket above level 1 again; returns how many entries are live. It reads all of
+    /// them before it places the first, so that the processor fetches them side by side.
+    #[inline(never)] // the loops need the registers
     fn cascade<T>(
         &mut self,
         slab: &mut Slab<T>,
-        (level, position): (usize, u32),
+        (from_level, position): (usize, u32),
         count: usize,
-        arm: &mut Vec<Armed>,
-        front: &mut Vec<Key>,
+        newly_armed: &mut Vec<BucketRef>,
+        for_front: &mut Vec<ReleaseKey>,
     ) -> usize {
-        let (mut alive, mut entries) = ([(0, 0); TOUCH], 0);
+        let (mut live, mut live_count) = ([(0, 0); CASCADE_BATCH], 0);
         let slots = &self.lists.items_at(position)[..count];
-        for key in slab.keys(slots, position) {
-            alive[entries] = (key.handle.slot, key.due_us);
-            entries += 1;
+        for key in slab.keys_in_bucket(slots, position) {
+            live[live_count] = (key.handle.slot, key.due_us);
+            live_count += 1;
         }
-        // Before the first is placed: a page that has been begun is not put together with another.
-        self.lists.read(position, count);
-        // The level below covers the bucket; all but its first tick goes there, and what is before that further down. From
-        // here on a cancel finds them in their new places.
-        let number = level - 1;
-        let begin_us = number.checked_sub(1).map_or(self.tick_end_us, |number| self.levels[number].end_us);
-        let mut lower = 0;
+        // Before the first entry is placed: a page of which items were read is not merged.
+        self.lists.mark_read(position, count);
+        // The level below covers the bucket. It takes all entries but those of its own first tick, which go further down.
+        let level_index = from_level - 1;
+        let begin_us = level_index.checked_sub(1).map_or(self.tick_end_us, |index| self.levels[index].end_us);
+        let mut lower_count = 0;
         let Self { lists, levels, .. } = self;
-        let level = &mut levels[number];
-        for index in 0..entries {
-            let (slot, due_us) = alive[index];
+        let level = &mut levels[level_index];
+        for index in 0..live_count {
+            let (slot, due_us) = live[index];
             if due_us < begin_us {
-                alive[lower] = (slot, due_us);
-                lower += 1;
-            } else if let Placed::Arm(armed) = seat((slab, lists), (level, number), slot, due_us) {
-                arm.push(armed);
+                live[lower_count] = (slot, due_us);
+                lower_count += 1;
+            } else if let Placed::NewlyArmed(armed) = place_on_level((slab, lists), (level, level_index), slot, due_us)
+            {
+                newly_armed.push(armed);
             }
         }
-        for (slot, due_us) in &alive[..lower] {
+        for (slot, due_us) in &live[..lower_count] {
             match self.place(slab, *slot, *due_us) {
-                Placed::Front => front.push(slab.at(*slot).key(*slot)),
-                Placed::Arm(armed) => arm.push(armed),
-                Placed::InArmed(_) => {}
+                Placed::ForFront => for_front.push(slab.entry_in(*slot).key(*slot)),
+                Placed::NewlyArmed(armed) => newly_armed.push(armed),
+                Placed::AlreadyArmed(_) => {}
             }
         }
-        entries
+        live_count
+    }
+
+    /// The slots of the bucket that is being flushed, as far as they were not read.
+    pub(crate) fn unread_slots<T>(&self, slab: &Slab<T>) -> impl Iterator<Item = u32> {
+        self.flushing.iter().flat_map(|flushing| self.lists.live_items(flushing.list, slab))
     }
 }

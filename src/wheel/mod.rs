@@ -1,10 +1,11 @@
-//! The levels together: insert, remove, advance. The data structure alone: no lock, no clock, no thread.
+//! The wheel: the levels and their buckets. The data structure alone: no lock, no clock, no thread.
 //!
-//! The wheel does not push: [`Wheel::insert`] returns what it armed, [`Wheel::flush`] what it armed and what left it. The
-//! caller keeps the queue of armed buckets and the front, and tells the wheel where the clock stands.
+//! A bucket has the slots of its entries; the entries are in the [`Slab`], which the caller passes. The wheel calls nothing
+//! above it: [`Wheel::place`] and [`Wheel::flush_step`] return which buckets must be armed and which entries are for the
+//! front. The caller has the bucket queue and the front, and says what time it is.
 //!
 //! Example (Kafka's own; unit 1, size 3, start 0): level 1 covers `[0, 3)`, level 2 `[0, 9)`, level 3 `[0, 27)`. A task
-//! that expires at 4 goes to level 2, bucket 1, `[3, 6)`; when that bucket expires at 3, level 1 covers `[3, 6)`, and the
+//! that expires at 4 goes to level 2, bucket 1, `[3, 6)`. When that bucket expires at 3, level 1 covers `[3, 6)`, and the
 //! task cascades to its bucket 1, `[4, 5)`.
 
 #![forbid(unsafe_code)]
@@ -13,51 +14,33 @@ mod bucket;
 mod flush;
 mod level;
 mod lists;
+mod page_numbering;
+mod placed;
 mod slab;
 
 pub(crate) use bucket::{Bucket, expiration_ms};
 pub(crate) use flush::Flushed;
 use flush::Flushing;
 use level::Level;
-pub(crate) use lists::{List, NO_POSITION, Pages, Residents};
+pub(crate) use lists::{List, ListPool, NO_POSITION, Positions};
+pub(crate) use placed::{BucketRef, Placed};
 pub use slab::Handle;
-pub(crate) use slab::{Entry, Key, Place, Slab};
-
-/// So many entries of a bucket are read before they are placed.
-const TOUCH: usize = 64;
-
-/// A bucket that entered, or has to enter, the bucket queue. Levels count from 1, buckets from 0.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Armed {
-    pub(crate) expiration_ms: u64,
-    pub(crate) level: u8,
-    pub(crate) bucket: u32,
-}
-
-/// Where [`Wheel::insert`] put an entry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Placed {
-    /// Nowhere: it is for the front.
-    Front,
-    /// In a bucket of this level that was armed already.
-    InArmed(Armed),
-    /// In a bucket that must now enter the queue.
-    Arm(Armed),
-}
+pub(crate) use slab::{Entry, Place, ReleaseKey, Slab};
 
 #[derive(Debug)]
 pub(crate) struct Wheel {
     /// The lists of all buckets.
-    lists: Pages<u32>,
+    lists: ListPool<u32>,
+    /// The finest first.
     levels: Vec<Level>,
-    /// When the current tick of level 1 ends, in microseconds: what is due before is for the front.
+    /// When the current tick of level 1 ends, in microseconds. An entry that is due before is for the front.
     tick_end_us: u64,
-    /// One size per level, the last one repeating.
+    /// The size of each level; the last one is repeated.
     sizes: Vec<u32>,
     flushing: Option<Flushing>,
     /// How many entries left each level for a lower one or for the front.
     pub(crate) cascaded: Vec<u64>,
-    /// Buckets that were flushed, for whoever records; `None` while nobody does.
+    /// The buckets that were flushed, while a recording runs.
     pub(crate) flushed: Option<Vec<Flushed>>,
 }
 
@@ -65,8 +48,8 @@ impl Wheel {
     pub(crate) fn new(tick_ms: u64, sizes: &[u32], start_ms: u64) -> Self {
         let level = Level::new(tick_ms, sizes[0], start_ms);
         Self {
-            lists: Pages::default(),
-            tick_end_us: level.next_ms().saturating_mul(1000),
+            lists: ListPool::default(),
+            tick_end_us: level.tick_end_ms().saturating_mul(1000),
             levels: vec![level],
             sizes: sizes.to_vec(),
             flushing: None,
@@ -75,31 +58,43 @@ impl Wheel {
         }
     }
 
-    /// The finest tick.
-    pub(crate) fn tick_ms(&self) -> u64 {
-        self.levels[0].tick_ms
+    /// Places an entry on the lowest level that covers it (T3), unless it is for the front. O(levels).
+    #[expect(clippy::inline_always, reason = "a call that answers through memory is a third of a cascade")]
+    #[inline(always)]
+    pub(crate) fn place<T>(&mut self, slab: &mut Slab<T>, slot: u32, due_us: u64) -> Placed {
+        if self.is_before_tick_end(due_us) {
+            return Placed::ForFront;
+        }
+        let level = self.levels.iter().position(|level| due_us < level.end_us);
+        let level = level.unwrap_or_else(|| self.add_levels(due_us));
+        place_on_level((slab, &mut self.lists), (&mut self.levels[level], level), slot, due_us)
     }
 
-    /// The entry at this position of a bucket left it. O(1).
+    /// The entry at this position of a bucket is not there any more. O(1).
     #[inline]
     pub(crate) fn remove(&mut self, position: u32) {
         self.lists.remove(position);
     }
 
-    /// Whether all levels stand where they would at `now_us`, if nothing were armed: the finest moves first.
+    /// Whether an instant is before the end of the current tick of level 1. If now is, no level has to advance.
     #[inline]
-    pub(crate) fn is_at(&self, now_us: u64) -> bool {
-        now_us < self.tick_end_us
+    pub(crate) fn is_before_tick_end(&self, instant_us: u64) -> bool {
+        instant_us < self.tick_end_us
     }
 
-    /// Moves every level up to `now_ms`, going up only while a level really moved (T4).
+    /// Advances every level to `now_ms`; a level is looked at only if the one below it moved (T4).
     pub(crate) fn advance(&mut self, now_ms: u64) {
         for level in &mut self.levels {
             if !level.advance(now_ms) {
                 break;
             }
         }
-        self.tick_end_us = self.levels[0].next_ms().saturating_mul(1000);
+        self.tick_end_us = self.levels[0].tick_end_ms().saturating_mul(1000);
+    }
+
+    /// The tick of level 1.
+    pub(crate) fn tick_ms(&self) -> u64 {
+        self.levels[0].tick_ms
     }
 
     /// When the current tick of level 1 ends.
@@ -107,26 +102,22 @@ impl Wheel {
         self.tick_end_us
     }
 
-    pub(crate) fn is_flushing(&self) -> bool {
-        self.flushing.is_some()
-    }
-
-    /// Whether an armed bucket has lost all its entries.
-    pub(crate) fn is_empty(&self, armed: Armed) -> bool {
+    /// Whether an armed bucket has no entries any more.
+    pub(crate) fn is_bucket_empty(&self, armed: BucketRef) -> bool {
         self.lists.is_empty(bucket::list(self.bucket(armed)))
     }
 
-    /// Disarms a bucket that was taken out of the queue because it is empty.
-    pub(crate) fn disarm(&mut self, armed: Armed) {
+    /// Disarms an empty bucket, which the caller has removed from the bucket queue.
+    pub(crate) fn disarm(&mut self, armed: BucketRef) {
         bucket::disarm(self.bucket_mut(armed));
     }
 
-    /// The earliest instant that an armed bucket may hold.
-    pub(crate) fn earliest_us(&self, armed: Armed) -> u64 {
+    /// No entry of an armed bucket is due before this instant.
+    pub(crate) fn earliest_us(&self, armed: BucketRef) -> u64 {
         bucket::earliest_us(self.bucket(armed))
     }
 
-    /// On which level an entry stands, the finest being 1; 0 for the front. Right only just after it was placed.
+    /// The level of an entry that was just placed, from 1; 0 for the front.
     pub(crate) fn level_of<T>(&self, entry: &Entry<T>) -> u8 {
         if !matches!(entry.place, Place::Bucket(_)) {
             return 0;
@@ -134,42 +125,25 @@ impl Wheel {
         self.levels.iter().take_while(|level| entry.due_us >= level.end_us).count() as u8 + 1
     }
 
-    /// What it takes of memory. O(pages and levels).
+    /// Its memory in bytes. O(pages and levels).
     pub(crate) fn bytes(&self) -> usize {
         let buckets: usize = self.levels.iter().map(|level| level.buckets.len()).sum();
         self.lists.bytes() + buckets * size_of::<Bucket>()
     }
 
-    /// The levels as they stand, the finest first.
+    /// The levels, the finest first.
     pub(crate) fn levels(&self) -> &[Level] {
         &self.levels
     }
 
-    /// The slots of a bucket, in the order in which they joined it.
-    pub(crate) fn slots<T>(&self, slab: &Slab<T>, bucket: &Bucket) -> impl Iterator<Item = u32> {
+    /// The slots of a bucket, in the order in which the entries joined it.
+    pub(crate) fn bucket_slots<T>(&self, slab: &Slab<T>, bucket: &Bucket) -> impl Iterator<Item = u32> {
         self.lists.live_items(bucket::list(bucket), slab)
     }
 
-    /// The slots of the bucket that is being flushed which have not been read.
-    pub(crate) fn unread_slots<T>(&self, slab: &Slab<T>) -> impl Iterator<Item = u32> {
-        self.flushing.iter().flat_map(|flushing| self.lists.live_items(flushing.list, slab))
-    }
-
-    /// Places an entry on the lowest level that covers it (T3), unless it is for the front. O(levels).
-    #[expect(clippy::inline_always, reason = "handing its answer over by memory took a third of a cascade")]
-    #[inline(always)]
-    pub(crate) fn place<T>(&mut self, slab: &mut Slab<T>, slot: u32, due_us: u64) -> Placed {
-        if self.is_at(due_us) {
-            return Placed::Front;
-        }
-        let level = self.levels.iter().position(|level| due_us < level.end_us);
-        let level = level.unwrap_or_else(|| self.make_levels(due_us));
-        seat((slab, &mut self.lists), (&mut self.levels[level], level), slot, due_us)
-    }
-
-    /// Makes levels until the last one covers an instant; returns its number.
+    /// Adds levels until the last one covers an instant; returns its index.
     #[cold]
-    fn make_levels(&mut self, due_us: u64) -> usize {
+    fn add_levels(&mut self, due_us: u64) -> usize {
         loop {
             let below = &self.levels[self.levels.len() - 1];
             let size = self.sizes[self.levels.len().min(self.sizes.len() - 1)];
@@ -183,11 +157,11 @@ impl Wheel {
         }
     }
 
-    fn bucket(&self, armed: Armed) -> &Bucket {
+    fn bucket(&self, armed: BucketRef) -> &Bucket {
         &self.levels[usize::from(armed.level) - 1].buckets[armed.bucket as usize]
     }
 
-    fn bucket_mut(&mut self, armed: Armed) -> &mut Bucket {
+    fn bucket_mut(&mut self, armed: BucketRef) -> &mut Bucket {
         &mut self.levels[usize::from(armed.level) - 1].buckets[armed.bucket as usize]
     }
 }
@@ -195,9 +169,9 @@ impl Wheel {
 /// Places an entry in its bucket of a level that covers it.
 #[expect(clippy::inline_always, reason = "see `Wheel::place`")]
 #[inline(always)]
-fn seat<T>(
-    (slab, lists): (&mut Slab<T>, &mut Pages<u32>),
-    (level, number): (&mut Level, usize),
+fn place_on_level<T>(
+    (slab, lists): (&mut Slab<T>, &mut ListPool<u32>),
+    (level, level_index): (&mut Level, usize),
     slot: u32,
     due_us: u64,
 ) -> Placed {
@@ -205,14 +179,14 @@ fn seat<T>(
     let bucket = &mut level.buckets[index as usize];
     bucket::lower_earliest_us(bucket, due_us);
     bucket::set_list(bucket, lists.push(bucket::list(bucket), slot, slab));
-    let armed = |expiration_ms| Armed { expiration_ms, level: number as u8 + 1, bucket: index };
+    let bucket_ref = |expiration_ms| BucketRef { expiration_ms, level: level_index as u8 + 1, bucket: index };
     if let Some(expiration_ms) = bucket::expiration_ms(bucket) {
-        debug_assert_eq!(expiration_ms, level.expiration_ms(ticks), "an armed bucket left the range of its level");
-        return Placed::InArmed(armed(expiration_ms));
+        debug_assert_eq!(expiration_ms, level.expiration_ms(ticks), "an armed bucket is in the range of its level");
+        return Placed::AlreadyArmed(bucket_ref(expiration_ms));
     }
     let expiration_ms = level.expiration_ms(ticks);
     bucket::arm(&mut level.buckets[index as usize], expiration_ms);
-    Placed::Arm(armed(expiration_ms))
+    Placed::NewlyArmed(bucket_ref(expiration_ms))
 }
 
 #[cfg(test)]

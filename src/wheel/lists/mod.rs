@@ -1,16 +1,17 @@
-//! Lists in pages: items in order, appended at the end, read from the beginning, taken out anywhere.
+//! Lists in pages: items are appended at the end, read from the beginning, and removed anywhere.
 //!
-//! All lists of a pool share its pages. A list is a ring of pages, named by its last one, and only the last one grows. An item
-//! is found by its position: the number of its page and the place in it. A list does not ask whether an item is alive: its
-//! entry knows ([`Residents`]). So to take an item out is to count its page down, and the item stays behind, dead.
+//! All lists of a pool share its pages. A list is a ring of pages. Its last page names it, and only the last page grows. A
+//! position names an item: the number of a page and an offset. The entry of an item keeps its position ([`Positions`]), the
+//! list does not know which of its items are live. So a remove only lowers the count of live items of the page, and the
+//! removed item stays where it is until its page is freed.
 //!
-//! A page in which nothing is alive any more leaves its list at once, and its number is used again; no entry names it then.
-//! So neither memory nor positions grow with the number of items that ever came, only with those that are alive. For every
-//! page that is filled a few others are looked at, and two neighbours that fit into one page are put together. No call does
-//! more than the work of a few pages. All O(1), amortized.
+//! A page without live items leaves its list at once, and its number is used again: no entry names it then. So memory and
+//! positions follow the number of live items, however many have come and gone. For each page that is filled a few others
+//! are checked, and two sparse neighbours are merged into one. No call does more work than a few pages take. Everything is
+//! O(1), amortized.
 //!
-//! Example: items a, b, c of a new list stand in page 1, at 0, 1 and 2. Once b is taken out, it is dead and the page counts
-//! two. Once a and c are taken out too, the page is empty, and the next item stands at 0 again.
+//! Example: items a, b and c of a new list are on page 1, at offsets 0, 1 and 2. After b is removed, the page counts two.
+//! After a and c are removed too, the page is empty, and the next item is at offset 0 again.
 
 mod merge;
 mod page;
@@ -18,191 +19,180 @@ mod splice;
 
 use page::Page;
 
-/// Bits of a position that say where in its page an item stands.
-const PAGE_BITS: u32 = 10;
+use super::page_numbering::PageNumbering;
+
+/// A position is a page and an offset.
+type Numbering = PageNumbering<10>;
 /// Items in a page.
-const PAGE: usize = 1 << PAGE_BITS;
+const PAGE_SIZE: usize = Numbering::PAGE_SIZE;
 /// No page: the list is new.
-const NONE: u32 = 0;
-/// One position is left over, for callers that need one which no item has: [`NO_POSITION`].
-const MOST_PAGES: usize = (1 << (32 - PAGE_BITS)) - 1;
-/// The position of no item.
+const NO_PAGE: u32 = 0;
+/// The position of no item: one page fewer than there could be is used.
 pub(crate) const NO_POSITION: u32 = u32::MAX;
-/// A page keeps memory for so many items: one item that comes and goes again and again costs no allocation.
-const KEEP: usize = 64;
-/// So many free pages keep it.
-const KEPT_PAGES: usize = 64;
-/// So many neighbours are compared for each page that is filled, and so many pages passed over on the way to them.
-const COMPARED: usize = 4;
-const PASSED_OVER: usize = 64;
-/// Neighbours are put together if they fill no more than this of one page: there should be something to gain.
-const ROOM: u32 = PAGE as u32 / 4 * 3;
+/// How many pages of a list [`ListPool::len_if_long`] counts at most.
+const MAX_COUNTED_PAGES: usize = 1024;
 
-/// The most pages that are counted of a list.
-const COUNTED: usize = 1024;
+/// Where the entries of a list keep their positions.
+pub(crate) trait Positions<I> {
+    /// Whether the item's entry is live and at this position.
+    fn is_at_position(&self, item: I, position: u32) -> bool;
 
-/// The entries that the items of a list stand for.
-pub(crate) trait Residents<I> {
-    /// Whether the item's entry is alive and stands at this position.
-    fn stands_at(&self, item: I, position: u32) -> bool;
-
-    /// Tells the item's entry that it stands there now.
-    fn stand(&mut self, item: I, position: u32);
+    /// The item's entry is at this position now.
+    fn set_position(&mut self, item: I, position: u32);
 }
 
-/// A list of a pool, named by its last page. Zero is an empty list.
+/// A list of a pool, named by the number of its last page. Zero is an empty list.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct List(pub(super) u32);
 
-/// A pool of pages.
+/// Lists that share their pages.
 #[derive(Debug)]
-pub(crate) struct Pages<I> {
-    /// By number; the first one, [`NONE`], is never used.
-    all: Vec<Page<I>>,
-    free: Vec<u32>,
-    /// Memory for the next large page.
-    spare: Vec<I>,
-    /// The page that was last compared with its neighbour.
-    compared: usize,
+pub(crate) struct ListPool<I> {
+    /// By number. The first one, [`NO_PAGE`], is never used.
+    pages: Vec<Page<I>>,
+    free_pages: Vec<u32>,
+    /// The memory of an empty page, for the next page that needs some.
+    spare_memory: Vec<I>,
+    /// The page that was last compared with the next one.
+    last_compared: usize,
 }
 
-impl<I> Default for Pages<I> {
+impl<I> Default for ListPool<I> {
     fn default() -> Self {
-        Self { all: vec![Page::NEW], free: Vec::new(), spare: Vec::new(), compared: 0 }
+        Self { pages: vec![Page::NEW], free_pages: Vec::new(), spare_memory: Vec::new(), last_compared: 0 }
     }
 }
 
-impl<I: Copy> Pages<I> {
-    /// Appends an item, and tells its entry where it stands. Returns the list, which may have a new last page.
-    #[expect(clippy::inline_always, reason = "a call and its answer by memory are a tenth of an add")]
+impl<I: Copy> ListPool<I> {
+    /// Appends an item, and sets its position. Returns the list, which may have a new last page.
+    #[expect(clippy::inline_always, reason = "a call that answers through memory is a tenth of an add")]
     #[inline(always)]
-    pub(crate) fn push(&mut self, mut list: List, item: I, residents: &mut impl Residents<I>) -> List {
-        let mut page = &mut self.all[list.0 as usize];
+    pub(crate) fn push(&mut self, mut list: List, item: I, positions: &mut impl Positions<I>) -> List {
+        let mut page = &mut self.pages[list.0 as usize];
         if page.items.len() == page.items.capacity() {
-            list = self.make_room(list, 1, residents);
-            page = &mut self.all[list.0 as usize];
+            list = self.grow(list, 1, positions);
+            page = &mut self.pages[list.0 as usize];
         }
-        let position = position(list.0, page.items.len());
-        page.items.push(item); // right behind the question above, which it does not ask again then
-        page.live += 1;
-        residents.stand(item, position);
+        let position = Numbering::number(list.0, page.items.len());
+        page.items.push(item); // directly after the check above, so that it does not check again
+        page.live_count += 1;
+        positions.set_position(item, position);
         list
     }
 
-    /// As [`Pages::push`] for many.
-    pub(crate) fn extend(&mut self, mut list: List, mut items: &[I], residents: &mut impl Residents<I>) -> List {
+    /// As [`ListPool::push`] for many items.
+    pub(crate) fn extend(&mut self, mut list: List, mut items: &[I], positions: &mut impl Positions<I>) -> List {
         while !items.is_empty() {
-            let page = &self.all[list.0 as usize];
+            let page = &self.pages[list.0 as usize];
             if page.items.len() == page.items.capacity() {
-                list = self.make_room(list, items.len(), residents);
+                list = self.grow(list, items.len(), positions);
             }
-            let page = &mut self.all[list.0 as usize];
+            let page = &mut self.pages[list.0 as usize];
             let (now, later) = items.split_at(items.len().min(page.items.capacity() - page.items.len()));
-            for (item, place) in now.iter().zip(page.items.len()..) {
-                residents.stand(*item, position(list.0, place));
+            for (item, offset) in now.iter().zip(page.items.len()..) {
+                positions.set_position(*item, Numbering::number(list.0, offset));
             }
             page.items.extend_from_slice(now);
-            page.live += now.len() as u32;
+            page.live_count += now.len() as u32;
             items = later;
         }
         list
     }
 
-    /// The item at this position was taken out, or stands elsewhere now.
+    /// The item at this position is not there any more.
     #[inline]
     pub(crate) fn remove(&mut self, position: u32) {
-        self.leave(position, 1);
+        self.remove_from_page(position, 1);
     }
 
-    /// Whether nothing in the list is alive.
+    /// As [`ListPool::remove`] for `count` items on the page of this position.
+    #[inline]
+    pub(crate) fn remove_from_page(&mut self, position: u32, count: usize) {
+        let number = Numbering::page(position);
+        let page = &mut self.pages[number as usize];
+        page.live_count -= count as u32;
+        if page.live_count == 0 {
+            self.page_emptied(number);
+        }
+    }
+
+    /// Whether the list has no live item.
     pub(crate) fn is_empty(&self, list: List) -> bool {
-        let last = &self.all[list.0 as usize];
-        last.live == 0 && last.next == list.0
+        let last = &self.pages[list.0 as usize];
+        last.live_count == 0 && last.next == list.0
     }
 
-    /// How many items are alive in a list of more than two pages; of a very long one, in its first pages. O(pages).
+    /// How many live items a list of more than two pages has. Of a very long list only the first pages are counted.
+    /// O(pages).
     #[inline]
     pub(crate) fn len_if_long(&self, list: List) -> Option<usize> {
-        let Page { next, previous, .. } = self.all[list.0 as usize];
-        (next != previous).then(|| self.len(list)) // of one page or two they are the same
+        let Page { next, previous, .. } = self.pages[list.0 as usize];
+        (next != previous).then(|| self.len(list)) // they are the same in a list of one page or two
     }
 
     #[cold]
     fn len(&self, list: List) -> usize {
-        self.numbers(list).take(COUNTED).map(|number| self.all[number as usize].live as usize).sum()
+        let pages = self.page_numbers(list).take(MAX_COUNTED_PAGES);
+        pages.map(|number| self.pages[number as usize].live_count as usize).sum()
     }
 
-    /// The next items to read, dead ones too, and the position of the first. Empty only if the list is: one of them is alive.
+    /// The next items to read, removed ones among them, and the position of the first. At least one of them is live; empty
+    /// only if the list is.
     #[inline]
-    pub(crate) fn unread(&self, list: List) -> (u32, &[I]) {
-        let first = self.all[list.0 as usize].next;
-        let page = &self.all[first as usize];
-        (position(first, page.read as usize), &page.items[page.read as usize..])
+    pub(crate) fn unread_items(&self, list: List) -> (u32, &[I]) {
+        let first = self.pages[list.0 as usize].next;
+        let page = &self.pages[first as usize];
+        (Numbering::number(first, page.read_count as usize), &page.items[page.read_count as usize..])
     }
 
     /// The items of a page from this position on.
     #[inline]
     pub(crate) fn items_at(&self, position: u32) -> &[I] {
-        &self.all[(position >> PAGE_BITS) as usize].items[position as usize % PAGE..]
+        &self.pages[Numbering::page(position) as usize].items[Numbering::offset(position)..]
     }
 
-    /// The next `count` items, which begin at this position, have been read. Those that were alive leave next.
+    /// The `count` items from this position on have been read. The caller removes the live ones next.
     #[inline]
-    pub(crate) fn read(&mut self, position: u32, count: usize) {
-        self.all[(position >> PAGE_BITS) as usize].read += count as u32;
+    pub(crate) fn mark_read(&mut self, position: u32, count: usize) {
+        self.pages[Numbering::page(position) as usize].read_count += count as u32;
     }
 
-    /// So many items left the page of this position.
-    #[inline]
-    pub(crate) fn leave(&mut self, position: u32, count: usize) {
-        let number = position >> PAGE_BITS;
-        let page = &mut self.all[number as usize];
-        page.live -= count as u32;
-        if page.live == 0 {
-            self.emptied(number);
+    /// Frees the last page of an empty list.
+    pub(crate) fn free_list(&mut self, list: List) {
+        debug_assert!(self.is_empty(list), "only an empty list is freed");
+        if list.0 != NO_PAGE {
+            self.free_page(list.0);
         }
     }
 
-    /// Gives the last page of an empty list back.
-    pub(crate) fn close(&mut self, list: List) {
-        debug_assert!(self.is_empty(list), "what is closed has been read");
-        if list.0 != NONE {
-            self.release(list.0);
-        }
-    }
-
-    /// All items that were not read, dead ones too, with their positions.
-    pub(crate) fn iter(&self, list: List) -> impl Iterator<Item = (u32, &I)> {
-        self.numbers(list).flat_map(|number| {
-            let page = &self.all[number as usize];
-            let items = page.items.iter().enumerate().skip(page.read as usize);
-            items.map(move |(place, item)| (position(number, place), item))
+    /// The items that were not read, removed ones among them, with their positions.
+    pub(crate) fn iter_unread(&self, list: List) -> impl Iterator<Item = (u32, &I)> {
+        self.page_numbers(list).flat_map(|number| {
+            let page = &self.pages[number as usize];
+            let items = page.items.iter().enumerate().skip(page.read_count as usize);
+            items.map(move |(offset, item)| (Numbering::number(number, offset), item))
         })
     }
 
-    /// The items of a list that are alive and were not read, in order.
-    pub(crate) fn live_items(&self, list: List, residents: &impl Residents<I>) -> impl Iterator<Item = I> {
-        let items = self.iter(list).map(|(position, item)| (position, *item));
-        items.filter(|(position, item)| residents.stands_at(*item, *position)).map(|(_, item)| item)
+    /// The live items that were not read, in order.
+    pub(crate) fn live_items(&self, list: List, positions: &impl Positions<I>) -> impl Iterator<Item = I> {
+        let items = self.iter_unread(list).map(|(position, item)| (position, *item));
+        items.filter(|(position, item)| positions.is_at_position(*item, *position)).map(|(_, item)| item)
     }
 
-    /// The pages of a list, the first one first.
-    fn numbers(&self, list: List) -> impl Iterator<Item = u32> {
-        let first = Some(self.all[list.0 as usize].next);
-        std::iter::successors(first, move |number| (*number != list.0).then(|| self.all[*number as usize].next))
+    /// The pages of a list, from the first to the last.
+    fn page_numbers(&self, list: List) -> impl Iterator<Item = u32> {
+        let first = Some(self.pages[list.0 as usize].next);
+        std::iter::successors(first, move |number| (*number != list.0).then(|| self.pages[*number as usize].next))
     }
 
-    /// What the pool takes of memory. O(pages).
+    /// Its memory in bytes. O(pages).
     pub(crate) fn bytes(&self) -> usize {
-        let items: usize = self.all.iter().map(|page| page.items.capacity()).sum();
-        (items + self.spare.capacity()) * size_of::<I>()
-            + self.all.capacity() * size_of::<Page<I>>()
-            + self.free.capacity() * size_of::<u32>()
+        let items: usize = self.pages.iter().map(|page| page.items.capacity()).sum();
+        (items + self.spare_memory.capacity()) * size_of::<I>()
+            + self.pages.capacity() * size_of::<Page<I>>()
+            + self.free_pages.capacity() * size_of::<u32>()
     }
-}
-
-fn position(page: u32, place: usize) -> u32 {
-    page << PAGE_BITS | place as u32
 }
 
 #[cfg(test)]
