@@ -1,8 +1,8 @@
-//! What a wait costs: watch one operation under one of 10,000 keys and complete it by its key, beside the timer's own add
-//! and cancel in the same run.
+//! The cost of a wait in the purgatory: an operation is watched under one of 10,000 keys and completed by its key. Beside it
+//! stands the cost of an add and a cancel of the timer in the same run.
 //!
-//! `cargo bench --bench purgatory`. Both sides take turns; medians, nanoseconds per operation. The deadline is put on the
-//! same kind of timer, so its add and cancel are part of the wait.
+//! `cargo bench --bench purgatory` prints medians in nanoseconds for one operation. The two are measured in turn. The
+//! deadline of the operation is on the same kind of timer, so an add and a cancel are part of the wait.
 
 use std::hint::black_box;
 use std::sync::Arc;

@@ -1,9 +1,8 @@
-//! What a million timers cost on a manual clock, with criterion's statistics: `cargo bench --bench timer`, then again after
-//! a change, and criterion says what that did.
+//! The cost of a million timers on a manual clock, by criterion. Run `cargo bench --bench timer`, make a change and run it
+//! again: criterion prints the difference.
 //!
-//! It is the quick look at one's own change. How other timers do the same works is `benches/peers`, whose names these are;
-//! what a change costs in instructions is `benches/instructions`. Each figure is for a million operations: milliseconds for
-//! all of them are nanoseconds for one.
+//! `benches/peers` measures other timers by the same names, and `benches/instructions` counts instructions. Each figure is
+//! for a million operations, so milliseconds for all of them are nanoseconds for one.
 
 use std::collections::VecDeque;
 use std::hint::black_box;
@@ -17,7 +16,7 @@ const HOUR_US: u64 = 3_600_000_000;
 const MINUTE_MS: u64 = 60_000;
 const AT_A_TIME: usize = 64;
 
-/// The rolling time-outs: in each of so many milliseconds some are added, and after 10 ms all but 1 of 100 cancelled.
+/// Rolling time-outs last this many milliseconds. In each of them some are added, and 10 ms later 99 of 100 are cancelled.
 const ROLLING_FOR_MS: u64 = 40_000;
 const ROLLING_PER_MS: u64 = COUNT / ROLLING_FOR_MS;
 const ROLLING_LAG: usize = 10 * ROLLING_PER_MS as usize;
@@ -25,7 +24,7 @@ const ROLLING_DELAY: When = When::AfterUs(30_000_000);
 
 type Numbers = Timer<NonZeroU64>;
 
-/// Numbers without a pattern, from the fractional parts of multiples of the golden ratio.
+/// Numbers without a pattern: the fractional parts of multiples of the golden ratio.
 fn numbers() -> impl Iterator<Item = u64> {
     (1..=COUNT).map(|number| number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 11)
 }
@@ -42,7 +41,7 @@ fn add(timer: &Numbers, delay: When) -> Handle {
     timer.add(delay, NonZeroU64::MIN).expect("in range")
 }
 
-/// A timer and its handles, in another order than that of the adds.
+/// A timer, and its handles in an order that is not that of the adds.
 fn filled() -> (Numbers, Vec<Handle>) {
     let timer = empty();
     let mut keyed: Vec<_> = numbers().zip(delays(HOUR_US).map(|delay| add(&timer, delay))).collect();

@@ -1,28 +1,30 @@
 //! Wheel, bucket queue and front together: what is pending, and in what order it is released.
 //!
-//! Still no lock, no clock and no thread: every call says what time it is, so every rule of time can be tested here.
-//! An entry goes wheel → front → released → claimed, and can be taken out on the way until it is claimed (T9).
+//! No lock, no clock and no thread: the caller says what time it is, so every rule of time can be tested here. An entry is
+//! in the slab, and its place goes wheel → front → released → claimed. Until it is claimed it can be removed (T9).
 //!
-//! Why the order of T6 holds: what stands in the front expires before the current tick of level 1 has ended, all that is
-//! in the wheel expires later. A bucket is flushed whole, with all others that expire with it, before anything is
-//! released; and an add never moves the levels past an armed bucket (T16). So the head of the front is the head of all.
+//! Why the order of T6 holds: an entry in the front is due before the end of the current tick of level 1, and an entry in
+//! the wheel is due later. All buckets that expire at one instant are flushed completely before any entry is released. An
+//! add never advances the levels past an armed bucket (T16). So the first entry of the front is the first of all.
 
 #![forbid(unsafe_code)]
 
+mod advance;
+
 use crate::front::Front;
 use crate::queue::BucketQueue;
-use crate::wheel::{Armed, Entry, Handle, Key, New, Place, Placed, Removed, Wheel};
+use crate::wheel::{BucketRef, Entry, Handle, Place, Placed, ReleaseKey, Slab, Wheel};
 
-/// How many entries a long operation moves before it lets the lock go.
+/// How many entries a long operation moves before it releases the lock for a moment.
 pub(crate) const STEP: usize = 1000;
 
 /// When a task is released.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Precision {
-    /// Once its instant has passed, to the microsecond, whatever the tick.
+    /// When its instant has passed, to the microsecond. The tick makes no difference.
     #[default]
     Exact,
-    /// When its bucket is flushed, as in Kafka: up to one tick early, with the fewest wake-ups.
+    /// When its bucket is flushed, as in Kafka: up to one tick early, and with the fewest wake-ups.
     Tick,
 }
 
@@ -34,7 +36,7 @@ pub struct Progress {
     pub buckets: u64,
     /// Tasks that were released to the executor.
     pub released: u64,
-    /// Those of them that it refused: see [`crate::Timer::take_rejected`].
+    /// Released tasks that the executor refused: see [`crate::Timer::take_rejected`].
     pub rejected: u64,
 }
 
@@ -52,39 +54,42 @@ impl Progress {
 
 #[derive(Debug)]
 pub(crate) struct Schedule<T> {
-    pub(crate) wheel: Wheel<T>,
+    /// All entries. Wheel and front have their slots and keys.
+    pub(crate) slab: Slab<T>,
+    pub(crate) wheel: Wheel,
     pub(crate) queue: BucketQueue,
     pub(crate) front: Front,
     precision: Precision,
     next_number: u64,
-    /// Entries that wait on the executor's queue.
+    /// How many entries wait on the executor's queue.
     released: usize,
-    /// A bucket has been opened, and not all of its entries have reached their places.
+    /// Whether the entries of a bucket are on their way to their new places.
     is_flushing: bool,
-    /// The expiration of the buckets that were flushed last; others that expire with them come before any release.
+    /// The expiration of the bucket that was flushed last. Other buckets of that instant are flushed before any release.
     flushed_ms: Option<u64>,
-    /// Buffers of `flush`, kept for their memory.
-    arm: Vec<Armed>,
-    leaving: Vec<Key>,
+    /// Buffers of `flush_step`, kept for their memory.
+    newly_armed: Vec<BucketRef>,
+    for_front: Vec<ReleaseKey>,
 }
 
-/// A claimed task: the caller runs it now, and no other call gets it.
+/// A claimed task. The caller runs it: no other claim or cancel returns it.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Claimed<T> {
     /// The task.
     pub task: T,
-    /// The number that came with it.
+    /// The number that was added with it.
     pub tag: u32,
     /// When it was due.
     pub due_us: u64,
-    /// Its add number.
+    /// Its add number. Tasks that are due together run in the order of these.
     pub number: u64,
 }
 
 impl<T> Schedule<T> {
     pub(crate) fn new(tick_ms: u64, sizes: &[u32], start_ms: u64, precision: Precision) -> Self {
         Self {
+            slab: Slab::new(),
             wheel: Wheel::new(tick_ms, sizes, start_ms),
             queue: BucketQueue::default(),
             front: Front::default(),
@@ -93,282 +98,139 @@ impl<T> Schedule<T> {
             released: 0,
             is_flushing: false,
             flushed_ms: None,
-            arm: Vec::new(),
-            leaving: Vec::new(),
+            newly_armed: Vec::new(),
+            for_front: Vec::new(),
         }
     }
 
-    /// Tasks not yet released.
+    /// How many tasks are not yet released.
     pub(crate) fn len(&self) -> usize {
-        self.wheel.slab.len() - self.released
+        self.slab.len() - self.released
     }
 
-    /// Tasks that wait on the executor's queue.
+    /// How many tasks wait on the executor's queue.
     pub(crate) fn released(&self) -> usize {
         self.released
     }
 
-    /// Adds a task; returns its handle, and the instant at which the reaper must be awake because of it. O(levels).
-    #[expect(clippy::inline_always, reason = "a call and its answer by memory are a tenth of it")]
+    /// Adds a task. Returns its handle, and the instant at which the reaper must be awake for it. O(levels).
+    #[expect(clippy::inline_always, reason = "a call that answers through memory is a tenth of an add")]
     #[inline(always)]
     pub(crate) fn add(&mut self, now_us: u64, due_us: u64, task: T, tag: u32) -> (Handle, u64) {
         self.catch_up(now_us);
         self.next_number += 1;
         let number = self.next_number;
-        let (handle, placed) = self.wheel.insert(New { due_us, number, task, tag });
-        (handle, self.placed(placed, Key { due_us, number, slot: handle.slot, generation: handle.generation }))
+        let handle = self.slab.insert(due_us, number, task, tag);
+        (handle, self.place(ReleaseKey { due_us, number, handle }))
     }
 
-    /// Moves a task that has not been claimed; it takes a new number (T6). Returns its new handle, the instant at which the
-    /// reaper must be awake because of it, and the number it had. O(levels).
+    /// Moves a task that was not claimed to another instant, with a new number (T6). Returns its new handle, and the instant
+    /// at which the reaper must be awake for it. `None` for a stale handle. O(levels).
     #[inline]
-    pub(crate) fn reschedule(&mut self, now_us: u64, handle: Handle, due_us: u64) -> Option<(Handle, u64, u64)> {
+    pub(crate) fn reschedule(&mut self, now_us: u64, handle: Handle, due_us: u64) -> Option<(Handle, u64)> {
         let number = self.next_number + 1;
         self.catch_up(now_us);
-        let Some((moved, placed, was)) = self.wheel.renew(handle, due_us, number) else {
-            // Stale; or its slot has no generation left, which is rare enough to do the long way.
-            let entry = self.wheel.slab.get(handle)?;
-            let (number, tag) = (entry.number, entry.tag);
+        let Some((handle, place)) = self.slab.reschedule(handle, due_us, number) else {
+            // Stale, or its slot has no generation left: then the task is removed and added again, which is rare.
+            let tag = self.slab.get(handle)?.tag;
             let task = self.remove(handle)?;
-            let (moved, wake_us) = self.add(now_us, due_us, task, tag);
-            return Some((moved, wake_us, number));
+            return Some(self.add(now_us, due_us, task, tag));
         };
         self.next_number = number;
-        self.left(was.place, was.position);
-        let wake_us = self.placed(placed, Key { due_us, number, slot: moved.slot, generation: moved.generation });
-        Some((moved, wake_us, was.number))
+        self.remove_from_place(place);
+        Some((handle, self.place(ReleaseKey { due_us, number, handle })))
     }
 
-    /// Notes where an entry was placed; when the reaper must be awake because of it.
-    #[expect(clippy::inline_always, reason = "handing its arguments over by memory took a tenth of an add")]
+    /// Places an entry. Returns the instant at which the reaper must be awake for it.
+    #[expect(clippy::inline_always, reason = "a call that takes its arguments through memory is a tenth of an add")]
     #[inline(always)]
-    fn placed(&mut self, placed: Placed, key: Key) -> u64 {
-        match placed {
-            Placed::Front => {
-                self.front.push(key, &mut self.wheel.slab);
+    fn place(&mut self, key: ReleaseKey) -> u64 {
+        match self.wheel.place(&mut self.slab, key.handle.slot, key.due_us) {
+            Placed::ForFront => {
+                self.front.push(key, &mut self.slab);
                 ready_us(self.precision, key.due_us)
             }
-            Placed::Arm(armed) => {
+            Placed::NewlyArmed(armed) => {
                 self.queue.push(armed);
-                self.wake_for(armed, key.due_us)
+                self.wake_us_for(armed, key.due_us)
             }
-            Placed::InArmed(armed) => self.wake_for(armed, key.due_us),
+            Placed::AlreadyArmed(armed) => self.wake_us_for(armed, key.due_us),
         }
     }
 
-    /// Notes that an entry left this place before it was claimed.
-    #[inline]
-    fn left(&mut self, place: Place, position: u32) {
-        if place == Place::Released {
-            self.released -= 1;
-        } else if place == Place::Front {
-            let slab = &self.wheel.slab;
-            self.front.cancelled(position, |key| slab.get(key.handle()).is_some());
+    /// An entry that was not claimed is not at this place any more.
+    #[expect(clippy::inline_always, reason = "a call that takes its argument through memory is a fifth of a cancel")]
+    #[inline(always)]
+    fn remove_from_place(&mut self, place: Place) {
+        match place {
+            Place::Bucket(position) => self.wheel.remove(position),
+            Place::Front(position) => self.front.remove(position, |key| self.slab.get(key.handle).is_some()),
+            Place::Released => self.released -= 1,
+            Place::Free(_) | Place::Unplaced => {}
         }
     }
 
-    /// Takes a task out that has not been claimed. O(1); where the front is swept, amortized.
-    #[expect(clippy::inline_always, reason = "a call and its answer by memory are a tenth of it")]
+    /// Takes out a task that was not claimed; `None` for a stale handle. O(1), in the front amortized.
+    #[expect(clippy::inline_always, reason = "a call that answers through memory is a tenth of a cancel")]
     #[inline(always)]
     pub(crate) fn remove(&mut self, handle: Handle) -> Option<T> {
-        let Removed { task, place, position, .. } = self.wheel.remove(handle)?;
-        self.left(place, position);
-        Some(task)
+        let Entry { task, place, .. } = self.slab.remove(handle)?;
+        self.remove_from_place(place);
+        task
     }
 
-    /// Whether the task has neither been claimed nor taken out.
+    /// Whether the task was neither claimed nor taken out.
     #[cfg(feature = "python")]
     pub(crate) fn is_live(&self, handle: Handle) -> bool {
-        self.wheel.slab.get(handle).is_some()
+        self.slab.get(handle).is_some()
     }
 
     /// Whether the task waits on the executor's queue.
     pub(crate) fn is_released(&self, handle: Handle) -> bool {
-        self.wheel.slab.get(handle).is_some_and(|entry| entry.place == Place::Released)
+        self.slab.get(handle).is_some_and(|entry| entry.place == Place::Released)
     }
 
-    /// Takes a released task, to run it; `None` for one that is not released.
+    /// Takes out a released task, to run it; `None` for one that is not released.
     pub(crate) fn claim(&mut self, handle: Handle) -> Option<Claimed<T>> {
-        let removed = self.wheel.slab.remove_if(handle, |place| place == Place::Released)?;
-        let Removed { task, tag, due_us, number, .. } = removed;
+        let Entry { task, tag, due_us, number, .. } = self.slab.remove_if(handle, |place| place == Place::Released)?;
         self.released -= 1;
-        Some(Claimed { task, tag, due_us, number })
+        Some(Claimed { task: task?, tag, due_us, number })
     }
 
-    /// What tag and task a released handle has.
+    /// The task and the tag of a handle.
     #[cfg(feature = "python")]
     pub(crate) fn peek(&self, handle: Handle) -> Option<(&T, u32)> {
-        self.wheel.slab.get(handle).and_then(|entry| Some((entry.task()?, entry.tag)))
+        self.slab.get(handle).and_then(|entry| Some((entry.task.as_ref()?, entry.tag)))
     }
 
-    /// One bounded step of an advance to `now_us`: about `limit` entries are moved or released. Released handles are
-    /// appended to `out`, in order. Returns whether there is more to do.
-    pub(crate) fn step(&mut self, now_us: u64, limit: usize, out: &mut Vec<Handle>, progress: &mut Progress) -> bool {
-        let mut left = limit;
-        loop {
-            if self.is_flushing {
-                left = left.saturating_sub(self.flush(left));
-                if self.is_flushing {
-                    return true;
-                }
-            }
-            let due = self.queue.peek().filter(|head| head.expiration_ms <= now_us / 1000);
-            if let Some(head) = due
-                && (self.flushed_ms == Some(head.expiration_ms) || self.front.len() == 0)
-            {
-                self.open(head);
-                progress.buckets += 1;
-            } else {
-                let before = out.len();
-                left -= self.release(now_us, left, out);
-                progress.released += (out.len() - before) as u64;
-                match due {
-                    _ if left == 0 => return true,
-                    // Nothing in the front is due before this bucket any more.
-                    Some(head) => {
-                        self.open(head);
-                        progress.buckets += 1;
-                    }
-                    None => return false,
-                }
-            }
-            left = left.saturating_sub(1);
-            if left == 0 {
-                return true;
-            }
-        }
-    }
-
-    /// Drops empty buckets at the head of the bucket queue, at most so many (T9). Returns whether there may be more of them.
-    pub(crate) fn drop_empty_buckets(&mut self, limit: usize) -> bool {
-        for _ in 0..limit {
-            let Some(head) = self.queue.peek().filter(|head| self.wheel.is_empty(*head)) else { return false };
-            self.queue.pop();
-            self.wheel.disarm(head);
-        }
-        true
-    }
-
-    /// When there is next something to do; `Some(0)` in the middle of a bucket. Empty buckets at the head are dropped, unless
-    /// there are very many: then it is the time of an empty one, which is too early and does no harm.
-    pub(crate) fn next_wake_us(&mut self) -> Option<u64> {
-        if self.is_flushing {
-            return Some(0);
-        }
-        let front = self.first_ready_us();
-        let bucket = self.head().map(|head| self.wake_for(head, self.wheel.earliest_us(head)));
-        front.into_iter().chain(bucket).min()
-    }
-
-    /// As [`Schedule::next_wake_us`], but with a stop at every bucket: what steps a manual clock.
-    pub(crate) fn next_event_us(&mut self) -> Option<u64> {
-        let front = self.first_ready_us();
-        let bucket = self.head().map(|head| head.expiration_ms * 1000);
-        front.into_iter().chain(bucket).min()
-    }
-
-    /// The live entries of one page, as (due instant, add number, handle, task, tag); `None` past the last page.
+    /// The entries of one page of the slab; `None` past the last page.
     pub(crate) fn page(&self, index: usize) -> Option<impl Iterator<Item = (Handle, &Entry<T>, &T)>> {
-        self.wheel.slab.page(index)
+        self.slab.page(index)
     }
 
-    /// What it takes of memory, with 8 bytes for a task. O(pages and buckets).
+    /// Its memory in bytes, with 8 bytes for a task. O(pages and buckets).
     pub(crate) fn bytes(&self) -> usize {
-        self.wheel.bytes() + self.queue.bytes() + self.front.bytes()
+        self.slab.bytes() + self.wheel.bytes() + self.queue.bytes() + self.front.bytes()
     }
 
-    /// T16: before an add the levels move up to now, but at most to one tick before the earliest armed bucket.
+    /// Advances the levels to now before an add, but at most to one tick before the earliest armed bucket (T16).
     #[inline]
     fn catch_up(&mut self, now_us: u64) {
-        if !self.wheel.is_at(now_us) && !self.is_flushing {
+        if !self.wheel.is_before_tick_end(now_us) && !self.is_flushing {
             let tick_ms = self.wheel.tick_ms();
             let limit_ms = self.queue.peek().map_or(u64::MAX, |head| head.expiration_ms.saturating_sub(tick_ms));
             self.wheel.advance(limit_ms.min(now_us / 1000));
         }
     }
 
-    fn open(&mut self, head: Armed) {
-        self.queue.pop();
-        self.wheel.advance(head.expiration_ms);
-        if let Some(entries) = self.wheel.open(head) {
-            let tick_us = self.wheel.tick_ms() * 1000;
-            self.front.expect(entries, self.wheel.tick_end_us().saturating_sub(tick_us), tick_us);
-        }
-        self.is_flushing = true;
-        self.flushed_ms = Some(head.expiration_ms);
-    }
-
-    /// Moves about `limit` entries of the opened bucket on; returns how many it read.
-    #[inline(never)] // its sort and the loop that calls it do better apart
-    fn flush(&mut self, limit: usize) -> usize {
-        let read = self.wheel.flush(limit, &mut self.arm, &mut self.leaving);
-        for armed in self.arm.drain(..) {
-            self.queue.push(armed);
-        }
-        if self.front.is_spread() {
-            return read + self.spread(limit - read);
-        }
-        self.leaving.sort_unstable();
-        self.front.extend(&self.leaving, &mut self.wheel.slab);
-        self.leaving.clear();
-        self.is_flushing = self.wheel.is_flushing();
-        read
-    }
-
-    /// What leaves a dense bucket is sorted when all of it has come. Returns how many keys that were.
-    #[cold]
-    fn spread(&mut self, limit: usize) -> usize {
-        self.front.spread(&self.leaving, &mut self.wheel.slab);
-        self.leaving.clear();
-        let sorted = if self.wheel.is_flushing() { 0 } else { self.front.gather(limit) };
-        self.is_flushing = self.wheel.is_flushing() || self.front.is_spread();
-        sorted
-    }
-
-    /// Releases what is ready at the head of the front; returns how many keys it read, at most `limit`.
-    fn release(&mut self, now_us: u64, limit: usize, out: &mut Vec<Handle>) -> usize {
-        if out.capacity() == 0 {
-            out.reserve(self.front.len().min(limit));
-        }
-        let (slab, precision, before) = (&mut self.wheel.slab, self.precision, out.len());
-        let read = self.front.pop_while(
-            limit,
-            |key| ready_us(precision, key.due_us) <= now_us,
-            |key| {
-                let Some(entry) = slab.get_mut(key.handle()) else { return false };
-                entry.place = Place::Released;
-                out.push(key.handle());
-                true
-            },
-        );
-        self.released += out.len() - before;
-        read
-    }
-
-    /// The head of the front.
-    fn first(&mut self) -> Option<Key> {
-        let slab = &self.wheel.slab;
-        self.front.peek(|key| slab.get(key.handle()).is_some())
-    }
-
-    /// The head of the bucket queue. Empty buckets before it are dropped (T9), but no more than [`STEP`] of them.
-    fn head(&mut self) -> Option<Armed> {
-        self.drop_empty_buckets(STEP);
-        self.queue.peek()
-    }
-
-    fn first_ready_us(&mut self) -> Option<u64> {
-        self.first().map(|key| ready_us(self.precision, key.due_us))
-    }
-
-    /// When a bucket needs the reaper. One on level 1 holds nothing before its earliest instant, and nothing else expires
-    /// with it when it is the head of the queue: a lone timer costs one wake-up, not two.
-    fn wake_for(&self, armed: Armed, earliest_us: u64) -> u64 {
+    /// When a bucket needs the reaper. On level 1 that is its earliest instant: it has no entry that is due before, and when it
+    /// is the first of the queue, no other bucket expires with it. So a single task costs one wake-up, not two.
+    fn wake_us_for(&self, armed: BucketRef, earliest_us: u64) -> u64 {
         if armed.level == 1 && self.precision == Precision::Exact { earliest_us } else { armed.expiration_ms * 1000 }
     }
 }
 
-/// When what stands in the front may be released.
+/// When an entry of the front may be released.
 fn ready_us(precision: Precision, due_us: u64) -> u64 {
     match precision {
         Precision::Exact => due_us,
@@ -380,140 +242,4 @@ fn ready_us(precision: Precision, due_us: u64) -> u64 {
 mod scenarios;
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const HOUR_US: u64 = 3_600_000_000;
-
-    fn schedule(sizes: &[u32]) -> Schedule<u64> {
-        Schedule::new(1, sizes, 0, Precision::Exact)
-    }
-
-    /// 256 slots, one after the other, from near the last of their 2^32 generations: 2^40 operations as the counters see it.
-    #[test]
-    fn memory_is_flat_over_2_to_the_40_operations_on_one_bucket__t13() {
-        let mut schedule = schedule(&[20]);
-        schedule.next_number = u64::MAX - (1 << 41);
-        let (stays, _) = schedule.add(0, HOUR_US, 0, 0);
-        let mut bytes = Vec::new();
-        for _ in 0..256 {
-            let (mut handle, _) = schedule.add(0, HOUR_US, 1, 0);
-            handle = schedule.wheel.slab.age(handle, u32::MAX - 2000);
-            for turn in 0..3000 {
-                handle = if turn % 3 == 0 {
-                    schedule.reschedule(0, handle, HOUR_US).unwrap().0
-                } else {
-                    assert_eq!(schedule.remove(handle), Some(1));
-                    assert_eq!(schedule.remove(handle), None);
-                    schedule.add(0, HOUR_US, 1, 0).0
-                };
-            }
-            assert_eq!(schedule.remove(handle), Some(1));
-            bytes.push(schedule.bytes());
-        }
-        assert_eq!((schedule.len(), schedule.remove(stays)), (1, Some(0)));
-        assert!(bytes[255] <= bytes[0] + 4096, "{} bytes, then {}", bytes[0], bytes[255]);
-    }
-
-    #[test]
-    fn a_move_out_of_a_slot_without_generations_goes_to_another_slot__t7() {
-        let mut schedule = schedule(&[20]);
-        let (handle, _) = schedule.add(0, 5000, 7, 0);
-        let last = schedule.wheel.slab.age(handle, u32::MAX - 1);
-        let (moved, _, _) = schedule.reschedule(0, last, 9000).unwrap();
-        assert_ne!((moved.slot, moved.generation), (last.slot, u32::MAX));
-        assert_eq!((schedule.remove(last), schedule.remove(moved), schedule.len()), (None, Some(7), 0));
-    }
-
-    /// What is not read yet is placed by where the levels stood when its bucket was opened.
-    #[test]
-    fn an_add_in_the_middle_of_a_flush_leaves_the_levels_where_they_are__t6() {
-        let mut schedule = schedule(&[20]);
-        let mut handles: Vec<_> = (0..=STEP as u64).map(|task| schedule.add(0, 410_000 + task, task, 0).0).collect();
-        handles.pop();
-        for handle in handles {
-            schedule.remove(handle).unwrap();
-        }
-        let (mut out, mut progress) = (Vec::new(), Progress::default());
-        // The first step reads the dead alone, so no bucket is armed that would hold the levels back.
-        assert!(schedule.step(400_000, STEP, &mut out, &mut progress));
-        assert_eq!(schedule.queue.peek(), None);
-        schedule.add(900_000, 900_000, 0, 0);
-        assert_eq!(schedule.wheel.levels()[0].current_ms, 400);
-        while schedule.step(900_000, STEP, &mut out, &mut progress) {}
-        let order: Vec<_> = out.into_iter().filter_map(|handle| schedule.claim(handle)).map(|task| task.task).collect();
-        assert_eq!(order, [STEP as u64, 0]);
-    }
-
-    #[test]
-    fn the_last_add_numbers_are_in_order_like_any_other__t6() {
-        let mut schedule = schedule(&[20]);
-        schedule.next_number = u64::MAX - 3;
-        for task in 0..3 {
-            schedule.add(0, 5000, task, 0);
-        }
-        let (mut out, mut progress) = (Vec::new(), Progress::default());
-        assert!(!schedule.step(5000, STEP, &mut out, &mut progress));
-        let order: Vec<_> = out.into_iter().map(|handle| schedule.claim(handle).unwrap().task).collect();
-        assert_eq!(order, [0, 1, 2]);
-    }
-
-    #[test]
-    fn emptied_buckets_are_dropped_in_steps__t9() {
-        let mut schedule = schedule(&[65_536]);
-        let handles: Vec<_> = (1..=5500).map(|ms| schedule.add(0, ms * 1000, ms, 0).0).collect();
-        for handle in handles {
-            schedule.remove(handle).unwrap();
-        }
-        // Many are left after one look, and it is no later than the first task.
-        schedule.add(0, 6_000_000, 0, 0);
-        assert!(schedule.next_wake_us().is_some_and(|wake_us| wake_us <= 6_000_000));
-        let steps = (0..9).take_while(|_| schedule.drop_empty_buckets(STEP)).count();
-        assert_eq!((steps, schedule.next_wake_us()), (4, Some(6_000_000)));
-    }
-
-    /// In its own bucket, and in the first tick of a bucket of level 2.
-    #[test]
-    fn what_is_due_in_a_dense_tick_is_one_run_before_it_is_released__t6() {
-        for tick_begins_us in [15_000, 400_000] {
-            let mut schedule = schedule(&[20]);
-            for number in 0..10_000 {
-                schedule.add(0, tick_begins_us + 1 + number * 7919 % 999, number, 0);
-            }
-            let (mut out, mut progress) = (Vec::new(), Progress::default());
-            while schedule.step(tick_begins_us, STEP, &mut out, &mut progress) {}
-            assert!(out.is_empty() && schedule.front.is_one_run());
-            assert_eq!(schedule.front.len(), 10_000);
-        }
-    }
-
-    #[test]
-    fn a_task_that_was_cancelled_while_its_large_bucket_is_flushed_is_not_released__t9() {
-        let mut schedule = Schedule::new(1000, &[20], 0, Precision::Exact);
-        let count = 10 * STEP as u64;
-        let mut handles: Vec<_> =
-            (0..count).map(|task| schedule.add(0, 5_000_000 + task * 7919 % 1_000_000, task, 0).0).collect();
-        let (mut out, mut progress) = (Vec::new(), Progress::default());
-        // One that was read and one that was not after every step, and some whole pages ahead.
-        let mut step = 0;
-        while schedule.step(5_999_999, STEP, &mut out, &mut progress) {
-            for task in [step * 500, (step * 500 + 5000) % count] {
-                schedule.remove(handles[task as usize]);
-            }
-            if step == 2 {
-                for handle in &handles[6000..9000] {
-                    schedule.remove(*handle);
-                }
-            }
-            step = (step + 1) % 20;
-        }
-        handles.retain(|handle| schedule.wheel.slab.get(*handle).is_some());
-        let mut last = (0, 0);
-        let live = out.into_iter().filter_map(|handle| schedule.claim(handle)).map(|claimed| {
-            assert!(last < (claimed.due_us, claimed.number));
-            last = (claimed.due_us, claimed.number);
-        });
-        assert_eq!(live.count(), handles.len());
-        assert_eq!(schedule.len(), 0);
-    }
-}
+mod tests;

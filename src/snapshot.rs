@@ -4,7 +4,7 @@
 
 use crate::schedule::Schedule;
 use crate::timer::Timer;
-use crate::wheel::{Armed, Handle, expiration_ms};
+use crate::wheel::{BucketRef, Handle, expiration_ms};
 
 /// One bucket and its tasks, in order of add.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -97,16 +97,16 @@ impl<T> Timer<T> {
 
 /// The caller holds the lock, so `see` may run no foreign code.
 pub(crate) fn take<T, X>(schedule: &Schedule<T>, mut see: impl FnMut(Handle, u32, &T) -> X) -> Snapshot<X> {
-    let slab = &schedule.wheel.slab;
+    let slab = &schedule.slab;
     let mut task = |slot: u32| {
-        let entry = slab.at(slot);
+        let entry = slab.entry_in(slot);
         let handle = Handle { slot, generation: entry.generation };
-        see(handle, entry.tag, entry.task().expect("a bucket holds only slots in use"))
+        see(handle, entry.tag, entry.task.as_ref().expect("a bucket holds only slots in use"))
     };
     // A bucket has its entries in the order in which they came, by an add or by a cascade.
     let in_order = |bucket| {
-        let mut slots: Vec<_> = schedule.wheel.slots(bucket).collect();
-        slots.sort_unstable_by_key(|slot| slab.at(*slot).number);
+        let mut slots: Vec<_> = schedule.wheel.bucket_slots(slab, bucket).collect();
+        slots.sort_unstable_by_key(|slot| slab.entry_in(*slot).number);
         slots
     };
     let levels = schedule.wheel.levels().iter().enumerate().map(|(index, level)| LevelSnapshot {
@@ -126,18 +126,18 @@ pub(crate) fn take<T, X>(schedule: &Schedule<T>, mut see: impl FnMut(Handle, u32
             .collect(),
     });
     let levels = levels.collect();
-    let waiting = schedule.front.sorted().into_iter().filter(|key| slab.get(key.handle()).is_some());
+    let waiting = schedule.front.sorted().into_iter().filter(|key| slab.get(key.handle).is_some());
     // What is still in a bucket that is being flushed has left the wheel.
-    let unread = schedule.wheel.unread_slots().map(|slot| slab.at(slot).key(slot));
+    let unread = schedule.wheel.unread_slots(slab).map(|slot| slab.entry_in(slot).key(slot));
     let mut keys: Vec<_> = waiting.chain(unread).collect();
     keys.sort_unstable();
-    let front = keys.into_iter().map(|key| (key.due_us, task(key.slot))).collect();
+    let front = keys.into_iter().map(|key| (key.due_us, task(key.handle.slot))).collect();
     let queue = schedule.queue.sorted().into_iter().map(ArmedBucket::from).collect();
     Snapshot { levels, queue, size: schedule.len(), front }
 }
 
-impl From<Armed> for ArmedBucket {
-    fn from(armed: Armed) -> Self {
+impl From<BucketRef> for ArmedBucket {
+    fn from(armed: BucketRef) -> Self {
         Self { expiration_ms: armed.expiration_ms, level: usize::from(armed.level), bucket: armed.bucket as usize }
     }
 }

@@ -193,7 +193,9 @@ impl<T> State<T> {
     }
 
     pub(crate) fn reschedule(&mut self, handle: Handle, due: Due) -> Option<(Handle, bool)> {
-        let (handle, wake_us, number) = self.schedule.reschedule(due.now_us, handle, due.due_us)?;
+        let recorded = self.recorder.as_ref().and_then(|_| self.schedule.slab.get(handle));
+        let number = recorded.map_or(0, |entry| entry.number);
+        let (handle, wake_us) = self.schedule.reschedule(due.now_us, handle, due.due_us)?;
         self.stats.moved += 1;
         self.tell_placed(EventKind::Moved, due.now_us, handle, number);
         Some((handle, self.wakes(wake_us)))
@@ -211,7 +213,7 @@ impl<T> State<T> {
 
     /// Takes a task out of its slot, for [`Pending`].
     pub(crate) fn take(&mut self, handle: Handle) -> Option<Pending<T>> {
-        let entry = self.schedule.wheel.slab.get(handle)?;
+        let entry = self.schedule.slab.get(handle)?;
         let (due_us, number, tag) = (entry.due_us, entry.number, entry.tag);
         let task = self.schedule.remove(handle)?;
         Some(Pending { due_us, number, tag, handle, task })
@@ -278,7 +280,7 @@ impl<T> State<T> {
 
     /// What `max_pending` counts: what is pending, what waits for the executor, and what a batch has kept.
     fn taken(&self) -> usize {
-        self.schedule.wheel.slab.len() + self.reserved
+        self.schedule.slab.len() + self.reserved
     }
 
     /// So many claimed tasks have run, at most those that run.
@@ -341,14 +343,14 @@ impl<T> State<T> {
     /// Records where an entry was put; of a move, also what number it had before.
     fn tell_placed(&mut self, kind: EventKind, at_us: u64, handle: Handle, other: u64) {
         let Some(recorder) = &mut self.recorder else { return };
-        if let Some(entry) = self.schedule.wheel.slab.get(handle) {
+        if let Some(entry) = self.schedule.slab.get(handle) {
             let level = self.schedule.wheel.level_of(entry);
             recorder.push(Event { at_us, number: entry.number, due_us: entry.due_us, other, kind, level });
         }
     }
 
     fn tell_cancelled(&mut self, at_us: u64, handle: Handle) {
-        if let (Some(recorder), Some(entry)) = (&mut self.recorder, self.schedule.wheel.slab.get(handle)) {
+        if let (Some(recorder), Some(entry)) = (&mut self.recorder, self.schedule.slab.get(handle)) {
             let (number, due_us) = (entry.number, entry.due_us);
             recorder.push(Event { at_us, number, due_us, other: 0, kind: EventKind::Cancelled, level: 0 });
         }

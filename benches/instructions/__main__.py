@@ -1,13 +1,12 @@
 """Count the instructions of the timer's operations: `python -m benches.instructions`, from the repository's folder.
 
-Prints them for one operation each, as `counts.toml` has them: what `tests/python/test_instructions.py` holds later ones
-against. They depend on no clock, so the guard is as good on a busy machine; they do depend on the compiler, whose
-version stands beside them.
+Prints the instructions of one operation of each kind, in the format of `counts.toml`, with which
+`tests/python/test_instructions.py` compares later ones. The counts do not depend on a clock, so they are right on a
+busy machine too. They depend on the compiler, so its version is written beside them.
 
-The tool for this is iai-callgrind, now gungraun. It needs a runner of exactly its own version, to be installed
-separately, and its library would be one more thing that every build of the tests builds; callgrind itself says what is
-asked here. How long an operation takes is another question: see `benches/timer.rs` and `benches/peers`. That an entry
-takes 40 bytes is asserted in `src/wheel/slab.rs`.
+iai-callgrind, now gungraun, does the same. But it needs a runner of exactly its own version, which is installed
+separately, and every build of the tests would build its library too. callgrind alone is enough here. For times see
+`benches/timer.rs` and `benches/peers`. That an entry takes 40 bytes is asserted in `src/wheel/slab/tests.rs`.
 """
 
 import os
@@ -38,7 +37,7 @@ def build() -> None:
 
 
 def count(operation: str) -> float:
-    """The instructions for one of them."""
+    """The instructions of one operation."""
     valgrind = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", "--toggle-collect=*counted*"]
     command = [*valgrind, str(TARGET / "release/instructions"), operation]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -1,9 +1,9 @@
-"""How late deliveries are at a steady rate, from acceptance in a durable store to a file; and polling a table instead.
+"""The lateness of deliveries at a steady rate, from a durable store to a file; beside it, that of polling a table.
 
-A thread hands in messages in batches, due one to three seconds later. The judge is the file: what each line says, and
-that every message is there. `wheel` is `DeliveryQueue`: the store is asked once per interval, the wheel keeps the
-milliseconds. `poll` asks a table of the same messages for what is due every 100 ms or every 1 ms, as is usually done
-(rules D3, D5, D8). Everything runs in one process on this machine, load generator included.
+A thread submits messages in batches, due one to three seconds later. The result is read from the file: the lateness in
+each line, and whether every message is there. `wheel` is `DeliveryQueue`: it reads the store once per interval, and the
+wheel waits for the millisecond. `poll` is the usual way: it reads the due messages from a table every 100 ms or every
+1 ms (rules D3, D5, D8). Everything runs in one process on this machine, with the load generator.
 
     python benches/python/delivery.py [--rate 20000]... [--seconds 20] [--check]
 """
@@ -38,7 +38,7 @@ Submit = Callable[[Sequence[Message]], "Future[Any]"]
 
 
 class Row(NamedTuple):
-    """One line of the table; times in milliseconds, `cpu` in cores."""
+    """A line of the table. Times are in milliseconds, `cpu` is in cores."""
 
     messages: int
     per_second: float
@@ -54,7 +54,7 @@ class Row(NamedTuple):
 
 
 def feed(submit: Submit, rate: int, seconds: float, *, keys: int = KEYS) -> list[float]:
-    """Hand in `rate` messages a second; returns how long each batch waited until it was on disk."""
+    """Submit `rate` messages a second. Returns how long each batch waited until it was on disk."""
     batch, number, start = round(rate * BATCH_S), 0, time.monotonic()
     answered_ms: list[float] = []
     tickets = []
@@ -85,7 +85,7 @@ def wheel(folder: Path, rate: int, seconds: float) -> Row:
 
 
 def poll(folder: Path, rate: int, seconds: float, every_ms: int) -> Row:
-    """A table, an index on the due time, and a question every so often."""
+    """Poll a table with an index on the due time, every `every_ms`."""
     db = sqlite3.connect(folder / "store.db", isolation_level=None, check_same_thread=False)
     db.executescript("""
         PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;
@@ -143,7 +143,7 @@ def measure(folder: Path, run: Callable[[], list[float]], wait: Callable[[], boo
     answered_ms = run()
     fed_s = time.monotonic() - start
     if not wait():
-        sys.exit("not all was delivered within a minute")
+        sys.exit("not all messages were delivered within a minute")
     took_s = time.monotonic() - start
     after = resource.getrusage(resource.RUSAGE_SELF)
     late = [json.loads(line)["lateness_ms"] for line in (folder / "out").read_bytes().splitlines()]
@@ -165,7 +165,7 @@ def measure(folder: Path, run: Callable[[], list[float]], wait: Callable[[], boo
 
 
 def one_key(folder: Path, seconds: float) -> float:
-    """How many messages of one key alone arrive in a second."""
+    """The number of messages in a second if all have one key."""
     messages = round(2_000 * seconds)
     with DeliveryQueue(folder / "store.db", to=f"file:{folder / 'out'}") as queue:
         queue.put_many(Message(f"{n}", "key", 5, PAYLOAD) for n in range(messages))
@@ -179,10 +179,10 @@ def one_key(folder: Path, seconds: float) -> float:
 @click.option("--rate", "rates", multiple=True, type=int, default=(1000, 8000, 20000), show_default=True)
 @click.option("--seconds", default=20.0, show_default=True)
 @click.option("--polling/--no-polling", default=True, help="Measure polling too.")
-@click.option("--check", is_flag=True, help="Fail where a target is missed.")
+@click.option("--check", is_flag=True, help="Fail if a target is missed.")
 def main(rates: tuple[int, ...], seconds: float, *, polling: bool, check: bool) -> None:
     """Deliver at each rate, and print a table."""
-    sys.setswitchinterval(0.0005)  # as the command does
+    sys.setswitchinterval(0.0005)  # as the command sets it
     gc.freeze()
     table = Table(title="Accepted durably, delivered to a file; milliseconds late")
     for name in ("how", "asked/s", *Row._fields):
@@ -210,7 +210,7 @@ def main(rates: tuple[int, ...], seconds: float, *, polling: bool, check: bool) 
 
 
 def misses(rate: int, row: Row) -> list[str]:
-    """The aims: none early; at 8,000/s p99 5 ms and p99.9 15 ms, at 20,000/s p99 10 ms."""
+    """The missed targets. They are: none early; at 8,000/s p99 5 ms and p99.9 15 ms, at 20,000/s p99 10 ms."""
     aims = {8_000: (5.0, 15.0), 20_000: (10.0, float("inf"))}
     p99, p999 = aims.get(rate, (float("inf"), float("inf")))
     found = [f"{row.early} early at {rate}/s"] if row.early else []

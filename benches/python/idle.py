@@ -1,8 +1,8 @@
-"""Measure what a timer costs while nothing is due: with nothing pending, and with a million tasks an hour away.
+"""Measure the cost of a timer while nothing is due: with nothing pending, and with a million tasks due in an hour.
 
 Over `--seconds` it reads the CPU time of the whole process, `stats()["wake_ups"]`, and how often the timer's threads
-gave up the processor of their own accord (`voluntary_ctxt_switches` in `/proc/self/task/*/status`, without the main
-thread, which sleeps). A thread that sleeps all the time adds nothing to the last.
+gave up the processor themselves (`voluntary_ctxt_switches` in `/proc/self/task/*/status`, without the main thread,
+which sleeps). A thread that sleeps all the time adds nothing to the last figure.
 
 With `--check` the exit code is 1 above 1 ms of CPU per second, or above one wake-up in ten seconds by either count.
 
@@ -20,7 +20,7 @@ from tickwheel import SystemTimer
 
 HOUR_MS = 3_600_000
 SETTLE_S = 0.5
-"""From the last add to the start of the measurement, so that the threads have gone to sleep."""
+"""The time from the last add to the start of the measurement, so that the threads sleep by then."""
 
 MAX_CPU_MS_PER_S = 1.0
 MAX_WAKE_UPS_PER_S = 0.1
@@ -28,7 +28,7 @@ MAX_WAKE_UPS_PER_S = 0.1
 
 @dataclass(frozen=True)
 class Cost:
-    """What `seconds` of doing nothing cost."""
+    """The cost of `seconds` in which nothing is due."""
 
     seconds: float
     cpu_ms: float
@@ -43,11 +43,11 @@ class Cost:
 
 
 def nothing() -> None:
-    """Stand for a callback; it is never due here."""
+    """Is the callback. It is never due here."""
 
 
 def other_threads_switches() -> int:
-    """Sum the voluntary context switches of all threads of this process but the calling one."""
+    """The sum of the voluntary context switches of all threads of this process, without the calling thread."""
     switches = 0
     for thread in Path("/proc/self/task").iterdir():
         if int(thread.name) != threading.get_native_id():

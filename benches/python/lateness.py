@@ -1,8 +1,9 @@
 """Measure how late callbacks run on an idle machine, beside a bare Python thread that sleeps to the same instants.
 
-Lateness is the time of the call minus the due instant, both on the system's monotonic clock. One run is 2,000 instants,
-random over 2 s: first the bare thread calls `time.sleep` to one after another, then a `SystemTimer` gets the same ones
-moved to its turn, or the other way round. The table shows the median over the runs of each percentile.
+Lateness is the time of the call minus the due instant, both on the system's monotonic clock. One run is 2,000
+instants, random over 2 s. First the bare thread sleeps to one after another, then a `SystemTimer` gets the same
+instants, moved to its turn; in the next run the timer is first. The table shows the median of the runs for each
+percentile.
 
 Exit code 1 if any callback ran early; with `--check` also if the timer's p50 is above 1.5 times the thread's, or its
 p90 above 1.5 times the thread's plus 100 µs.
@@ -21,7 +22,7 @@ from collections.abc import Callable
 from tickwheel import SystemTimer
 
 LEAD_NS = 200_000_000
-"""From the moment the instants are laid out to the first of them: time to start a thread or to add all timers."""
+"""The time before the first instant, to start a thread or to add all timers."""
 
 CHECK_RATIO = 1.5
 CHECK_SLACK_US = 100.0
@@ -29,7 +30,7 @@ PERCENTILES = ("p50", "p90", "p99", "max")
 
 
 def record(lateness_ns: list[int], due_ns: int) -> None:
-    """Note how late this call is; below zero it is early."""
+    """Record how late this call is. Below zero it is early."""
     lateness_ns.append(time.monotonic_ns() - due_ns)
 
 

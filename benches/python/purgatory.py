@@ -1,14 +1,14 @@
-"""Measure the purgatory under a load in the shape of Kafka's own purgatory test, and what one wait costs.
+"""Measure the purgatory under a load like that of Kafka's own purgatory test, and the cost of one wait.
 
-- *load*: requests arrive as a Poisson process and wait under three of 100 keys. What a request waits for comes after a
-  log-normal time, given by its median and upper quartile, and is told by `check_and_complete` of one of its keys; it
-  tries every request that waits there. A request that takes longer than the time-out expires. Each line shows the
-  rate that was asked and the one that was reached, how many expired, and the CPU time per request: of everything, and
-  of the load generator alone (the same events without the purgatory).
-- *bytes*: growth of the resident set per waiting request, in a process of its own, the request object included.
-- *one wait*: watch one operation under one of 10,000 keys and complete it by its key, beside `add` and `cancel` of a
-  `SystemTimer` in the same run, in turn; medians. The operation's own methods are C functions that do nothing, so
-  hardly any time is spent in them.
+- *load*: requests arrive as a Poisson process and wait under three of 100 keys. The answer of a request comes after a
+  log-normal time, given by its median and upper quartile. Then `check_and_complete` of one of its keys tries every
+  request that waits there. A request that takes longer than the time-out expires. Each line shows the rate that was
+  asked and the rate that was reached, how many expired, and the CPU time per request: of everything, and of the load
+  generator alone (the same events without the purgatory).
+- *bytes*: the growth of the resident set per waiting request, with the request object, in a process of its own.
+- *one wait*: an operation is watched under one of 10,000 keys and completed by its key, in turn with `add` and `cancel`
+  of a `SystemTimer` in the same run; medians. The operation's own methods are C functions that do nothing, so they take
+  hardly any time.
 
 With `--check` the exit code is 1 if one wait costs more than three times the timer's add and cancel.
 
@@ -50,12 +50,12 @@ class Request(DelayedOperation):
         self.is_answered = False
 
     def try_complete(self) -> bool:
-        """Is the answer there?"""
+        """Complete it if its answer is there."""
         return self.is_answered and self.force_complete()
 
 
 class Nothing(DelayedOperation):
-    """An operation whose own methods cost as little as a method can."""
+    """An operation with the cheapest possible methods."""
 
     try_complete = bool
     on_complete = bool  # type: ignore[assignment]
@@ -63,7 +63,7 @@ class Nothing(DelayedOperation):
 
 @dataclass(frozen=True)
 class Arrival:
-    """A request to come: when, with which keys, and after how long its answer is there."""
+    """When a request arrives, with which keys, and how long its answer takes."""
 
     at_s: float
     keys: list[int]
@@ -82,7 +82,7 @@ def plan(rate: float, seconds: float, p50_ms: float, p75_ms: float) -> list[Arri
 
 
 def play(arrivals: list[Arrival], arrive: Callable[[Arrival], object]) -> float:
-    """Call `arrive` for each at its time, or as soon as can be; the seconds that took."""
+    """Call `arrive` for each at its time, or as soon as possible. Returns the seconds that this took."""
     started = time.perf_counter()
     for arrival in arrivals:
         wait_s = started + arrival.at_s - time.perf_counter()
@@ -93,7 +93,7 @@ def play(arrivals: list[Arrival], arrive: Callable[[Arrival], object]) -> float:
 
 
 def generator_us(arrivals: list[Arrival]) -> float:
-    """CPU time of the load alone, per request."""
+    """The CPU time of the load alone, per request."""
     with SystemTimer("world") as world:
         started = time.process_time()
         play(arrivals, lambda arrival: world.after(arrival.answer_ms, len, arrival.keys))
@@ -121,7 +121,7 @@ def run_load(rate: float, arguments: argparse.Namespace) -> str:
             time.sleep(0.01)
         cpu_us = (time.process_time() - started) / len(arrivals) * 1e6
         stats = purgatory.stats()
-        assert (stats["watched"], stats["delayed"], stats["keys"]) == (0, 0, 0), "nothing is left behind"
+        assert (stats["watched"], stats["delayed"], stats["keys"]) == (0, 0, 0), "nothing remains"
         assert stats["completed"] + stats["expired"] == len(arrivals), "every request ended once"
     expired = stats["expired"] / len(arrivals)
     waited_ms = stats["waited_ms"] / len(arrivals)
@@ -179,15 +179,15 @@ def one_wait() -> list[float]:
         Nothing.try_complete = DelayedOperation.force_complete  # type: ignore[assignment]
         figures.append(per_item_ns(complete))
         Nothing.try_complete = bool
-        assert (purgatory.watched, purgatory.num_delayed, len(timer)) == (0, 0, 0), "nothing is left behind"
+        assert (purgatory.watched, purgatory.num_delayed, len(timer)) == (0, 0, 0), "nothing remains"
         return figures
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rates", type=float, nargs="+", default=[1000, 5000, 10_000, 20_000], help="requests/s")
-    parser.add_argument("--seconds", type=float, default=5, help="how long each rate is kept up")
-    parser.add_argument("--timeout-ms", type=float, default=500, help="when a request gives up")
+    parser.add_argument("--seconds", type=float, default=5, help="how long each rate lasts")
+    parser.add_argument("--timeout-ms", type=float, default=500, help="when a request expires")
     parser.add_argument("--p50-ms", type=float, default=20, help="median time to the answer")
     parser.add_argument("--p75-ms", type=float, default=60, help="its upper quartile")
     parser.add_argument("--repeats", type=int, default=31, help="of one wait")

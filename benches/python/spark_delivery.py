@@ -1,9 +1,9 @@
-"""How late messages are that Spark held, at a steady rate, from files to an independent receiver; and with kill -9.
+"""The lateness of messages that Spark held, at a steady rate, from files to an independent receiver; also with kill -9.
 
-Spark reads files, holds the messages and hands them to `tickwheel serve`, which delivers to its standard output. The
-judge is this process at the other end of that pipe: it notes when each piece came, and afterwards what was in it
-(rules D3, S3). With `--kill` the driver, its JVM and its workers are killed in the middle and started again: what was
-due meanwhile had left Spark `--lead` before (S4).
+Spark reads files, holds the messages and sends them to `tickwheel serve`, which delivers to its standard output. This
+process is the receiver at the other end of that pipe: it records when each piece came, and reads it afterwards (rules
+D3, S3). With `--kill` the driver, its JVM and its workers are killed in the middle and started again. The messages that
+are due meanwhile have left Spark `--lead` seconds before (S4).
 
     python benches/python/spark_delivery.py [--rate 8000] [--seconds 60] [--lead 20] [--kill]
 """
@@ -30,12 +30,12 @@ from tickwheel.delivery.summary import percentiles
 
 FILES = 16
 KEYS = 5_000
-READ_PER_S = 10_000  # what Spark takes in at least, on two cores
+READ_PER_S = 10_000  # what Spark reads at least, on two cores
 START_S = 30  # until it has read the first file
 
 
 def write(folder: Path, rate: int, seconds: int, first_due_ms: int) -> None:
-    """NDJSON files with payloads of 100 bytes; all of a key in one file, and every file spans the whole time."""
+    """Write NDJSON files with payloads of 100 bytes. A key is in one file only, and every file spans the whole time."""
     folder.mkdir()
     files = [(folder / f"{number:02}.ndjson").open("w") for number in range(FILES)]
     for number in range(rate * seconds):
@@ -48,7 +48,7 @@ def write(folder: Path, rate: int, seconds: int, first_due_ms: int) -> None:
 
 
 class Receiver(threading.Thread):
-    """Reads a pipe as fast as it can, and notes when each piece came."""
+    """Reads a pipe as fast as possible, and records when each piece came."""
 
     def __init__(self, pipe: Any) -> None:
         super().__init__(daemon=True)
@@ -57,13 +57,13 @@ class Receiver(threading.Thread):
         self.lines = 0
 
     def run(self) -> None:
-        """In the thread, until the pipe ends."""
+        """Read until the pipe ends."""
         while piece := os.read(self._pipe.fileno(), 1 << 16):
             self.pieces.append((time.time_ns() // 1000, piece))
             self.lines += piece.count(b"\n")
 
     def lateness_ms(self) -> list[tuple[str, float]]:
-        """Of every line, by when its end came; in order of arrival."""
+        """The id and the lateness of every line, by the time when its end came, in order of arrival."""
         found, rest = [], b""
         for at_us, piece in self.pieces:
             *lines, rest = (rest + piece).split(b"\n")
@@ -81,7 +81,7 @@ def epoch_ms(text: str) -> int:
 
 @contextmanager
 def running(folder: Path, *command: str, **options: Any) -> Iterator["subprocess.Popen[bytes]"]:
-    """A command in a process group of its own, which is gone at the end."""
+    """Run a command in a process group of its own, which is killed at the end."""
     arguments = [sys.executable, "-m", "tickwheel.cli", *command]
     with (
         (folder / f"{command[0]}.log").open("ab") as log,
@@ -102,7 +102,7 @@ def kill(process: "subprocess.Popen[bytes]") -> None:
 
 
 def cpu_s(process: "subprocess.Popen[bytes]") -> float:
-    """So far, of a process and of those that it has waited for."""
+    """The CPU time so far of a process, and of the ended processes that it has waited for."""
     fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
     return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
@@ -119,7 +119,7 @@ def sleep_until(epoch_ms: float) -> None:
 @click.command()
 @click.option("--rate", default=8_000, show_default=True, help="Messages a second.")
 @click.option("--seconds", default=60, show_default=True, help="How long messages are due.")
-@click.option("--lead", default=20, show_default=True, help="Seconds before its due time that one leaves Spark.")
+@click.option("--lead", default=20, show_default=True, help="Seconds before its due time that a message leaves Spark.")
 @click.option("--kill", "kills", is_flag=True, help="kill -9 the driver in the middle, and start it again.")
 def main(rate: int, seconds: int, lead: int, kills: bool) -> None:
     """Measure, and print a table."""
@@ -170,7 +170,7 @@ def main(rate: int, seconds: int, lead: int, kills: bool) -> None:
         table.add_row("killed, after the first was due", f"{(away_from_ms - first_due_ms) / 1000:.0f} s")
     Console(width=120).print(table)
     if len({id_ for id_, _ in came}) != messages:
-        sys.exit("not all came")
+        sys.exit("not all messages came")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
-"""The hold with a million messages (S2): how fast they go in, what an idle micro-batch costs, whether all come out.
+"""The hold with a million messages (S2): how fast they are read, the cost of an idle micro-batch, what is released.
 
-Messages with random payloads are read from files, held, left alone for a number of micro-batches, and then released
-over two minutes. The judge is what came out, compared with what went in as sets of ids; the state must be empty then.
+Messages with random payloads are read from files and held for a number of micro-batches. Then they are released over
+two minutes. The ids of the released messages are compared with those that were read. At the end the state must be
+empty.
 
     python benches/python/spark_hold.py [--messages 1000000] [--idle 1000]
 """
@@ -30,7 +31,7 @@ FIRST_READ_S = 30  # to start, and for the first micro-batch
 
 
 def write(folder: Path, messages: int, first_due_ms: int) -> None:
-    """NDJSON files, payloads of 100 random bytes."""
+    """Write NDJSON files with payloads of 100 random bytes."""
     folder.mkdir()
     for start in range(0, messages, PER_FILE):
         lines = []
@@ -42,14 +43,14 @@ def write(folder: Path, messages: int, first_due_ms: int) -> None:
 
 
 class Batches:
-    """What each micro-batch was, as the query tells."""
+    """The progress of each micro-batch, from the query."""
 
     def __init__(self, query: Any) -> None:
         self._query = query
         self.seen: dict[int, Any] = {}
 
     def wait(self, until: Callable[[dict[int, Any]], bool]) -> None:
-        """Until that is so of all that were seen."""
+        """Wait until `until` is true of all micro-batches so far."""
         while not until(self.seen):
             if not self._query.isActive:
                 sys.exit(f"the query failed: {self._query.exception()}")
@@ -58,7 +59,7 @@ class Batches:
             time.sleep(0.2)
 
     def ms(self, first: int, last: int) -> list[int]:
-        """How long each of these took, in order of size."""
+        """How long each of these micro-batches took, sorted."""
         found = [self.seen[at] for at in range(first, last) if at in self.seen]
         return sorted(progress["durationMs"]["triggerExecution"] for progress in found)
 
@@ -70,7 +71,7 @@ def rank(values: list[int], q: float) -> int:
 @click.command()
 @click.option("--messages", default=1_000_000, show_default=True)
 @click.option("--idle", default=1_000, show_default=True, help="Idle micro-batches.")
-@click.option("--idle-s", default=0.6, show_default=True, help="How long one is expected to take.")
+@click.option("--idle-s", default=0.6, show_default=True, help="Seconds that one is expected to take.")
 def main(messages: int, idle: int, idle_s: float) -> None:
     """Measure the hold, and print a table."""
     console = Console(width=120)

@@ -1,7 +1,7 @@
 """Write the report: `python -m benches.report`, from the repository's folder, on the machine that measured.
 
-A suite without a result file keeps the part that it has. Exit code 1 if nothing could be written; a missed target is no
-error, it is marked.
+The part of a suite without a result file stays as it is. Exit code 1 if nothing could be written. A missed target is
+not an error: the page marks it.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from .results import Suite
 
 ROOT = Path(__file__).parents[2]
 FALLBACK_COLUMNS = 160
-"""How wide the tables are when nobody says how wide the terminal is."""
+"""The width of the tables if the output is not a terminal."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -42,10 +42,10 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def write(docs: Path, suites: dict[str, Suite]) -> None:
-    """All parts and charts, or none: what could go wrong is done before the first file is written."""
+    """Write all parts and charts, or none: everything that can fail is done before the first file is written."""
     path = docs / "benchmarks.md"
     if not path.exists():
-        raise ReportError(f"{path} is missing: get it back from git, or say with --docs where it is")
+        raise ReportError(f"{path} is missing: restore it from git, or give its folder with --docs")
     text = path.read_text(encoding="utf-8")
     pictures: dict[str, bytes] = {}
     for suite in suites.values():
@@ -54,7 +54,7 @@ def write(docs: Path, suites: dict[str, Suite]) -> None:
         if rows:
             name = f"benchmarks-{suite.name}.svg"
             pictures[name] = charts.svg(rows)
-            picture = f"![Times what tickwheel takes, by work and peer: the table below has the figures]({name})"
+            picture = f"![How many times better tickwheel is, by work and peer: the table has the figures]({name})"
         text = page.with_part(text, suite.name, part(suite, picture))
     for name, content in pictures.items():
         (docs / name).write_bytes(content)
@@ -62,18 +62,18 @@ def write(docs: Path, suites: dict[str, Suite]) -> None:
 
 
 def part(suite: Suite, picture: str) -> str:
-    """What goes between the suite's markers."""
+    """The text between the suite's markers."""
     return "\n\n".join(
         text
         for text in (
             tables.run(suite),
             picture,
-            "Medians; **bold** is the best of a row, ▼ names who beats tickwheel and by how much, — cannot do it.",
+            "Medians. **Bold** is the best of a row, ▼ a peer that beats tickwheel, — a work that a side cannot do.",
             tables.medians(suite),
             tables.notes(suite),
             "### Targets",
             tables.targets(suite),
-            "<details><summary>Counts, and how far the repeats lie apart</summary>",
+            "<details><summary>Counts, and the range of the repeats</summary>",
             tables.spread(suite),
             "</details>",
         )

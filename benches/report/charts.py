@@ -1,7 +1,7 @@
-"""A suite as a picture: how many times what tickwheel takes each peer takes, one row for each work.
+"""A suite as a picture: how many times better tickwheel's figure is than that of each peer, one row for each work.
 
-The page may be light or dark, so the picture brings its own white ground; text stays text. The same figures give the
-same bytes, so that a new run changes only what moved.
+The page may be light or dark, so the picture has a white background. Text stays text. The same figures give the same
+bytes, so that a new run changes only what differs.
 """
 
 import io
@@ -17,10 +17,10 @@ from matplotlib.ticker import FuncFormatter, NullFormatter
 from .results import OURS, Suite, is_ours
 
 Rows = Mapping[str, Mapping[str, float]]
-"""`rows[work][side]`: times what tickwheel takes; above 1 tickwheel is ahead."""
+"""`rows[work][side]`: how many times better tickwheel's figure is. Below 1 it is worse."""
 
 WIDTH_INCHES: Final = 8.5
-"""816 CSS pixels: as wide as a page on GitHub, so that 9 points are still read."""
+"""816 CSS pixels: the width of a page on GitHub, so that text of 9 points is readable."""
 
 ROW_INCHES: Final = 0.28
 MARKS: Final = "osD^vPXp<>hd"
@@ -36,7 +36,7 @@ STYLE: Final[dict[Any, Any]] = {
 
 
 def compare(suite: Suite) -> Rows:
-    """The works at which somebody else has a figure too; figures of 0 have no ratio and are left out."""
+    """The works for which a peer has a figure too. Figures of 0 have no ratio and are left out."""
     rows: dict[str, dict[str, float]] = {}
     for work, records in suite.works.items():
         ours = records.get(OURS)
@@ -48,10 +48,10 @@ def compare(suite: Suite) -> Rows:
 
 
 def svg(rows: Rows) -> bytes:
-    """The picture of what `compare` gives."""
+    """The picture of the rows of `compare`."""
     sides = list(dict.fromkeys(side for ratios in rows.values() for side in ratios))
     with mpl.rc_context(), io.BytesIO() as file:
-        mpl.rcdefaults()  # whatever the user's matplotlibrc says
+        mpl.rcdefaults()  # not the user's matplotlibrc
         mpl.rcParams.update(STYLE)
         height_inches = 1.0 + 0.22 * -(-len(sides) // 4) + ROW_INCHES * len(rows)
         chart = Figure(figsize=(WIDTH_INCHES, height_inches), layout="constrained")
@@ -66,7 +66,7 @@ def svg(rows: Rows) -> bytes:
 
 def _points(axes: Axes, rows: Rows, sides: list[str]) -> None:
     for number, side in enumerate(sides):
-        # Our variants are hollow and grey, so that they are not taken for somebody else.
+        # Variants of tickwheel are hollow and grey, so that they do not look like peers.
         look: dict[str, Any] = (
             {"facecolor": "none", "edgecolor": OUR_COLOUR, "linewidth": 1.2}
             if is_ours(side)
@@ -94,4 +94,4 @@ def _axis(axes: Axes, rows: Rows) -> None:
     axes.spines[:].set_visible(False)
     axes.axvspan(least, 1, color="#f6f1e4", linewidth=0, zorder=0)
     axes.axvline(1, color=INK, linewidth=1.4, zorder=2)
-    axes.set_xlabel("times what tickwheel takes (1x is tickwheel, log scale; shaded: the peer takes less)")
+    axes.set_xlabel("how many times better tickwheel is (1x is tickwheel, log scale; shaded: the peer is better)")

@@ -1,5 +1,5 @@
-"""What goes wrong with the report's input."""
+"""The error for bad input of the report."""
 
 
 class ReportError(Exception):
-    """Says what was found and what to do."""
+    """Says what was found, and what to do."""

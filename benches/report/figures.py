@@ -1,10 +1,10 @@
-"""How a figure is written: three significant digits, thousands with commas, no exponent; what is whole stays whole."""
+"""How a figure is written: three significant digits, commas, no exponent. A whole number stays whole."""
 
 import math
 
 
 def figure(value: float) -> str:
-    """As people read it.
+    """The figure as text.
 
     >>> [figure(value) for value in (0, 48, 0.012345, 7.126, 38.04, 99.96, 1234567)]
     ['0', '48', '0.0123', '7.13', '38.0', '100', '1,230,000']

@@ -1,4 +1,4 @@
-"""Where and with what a run was made; the report has to be written on the machine that measured."""
+"""The machine and the versions of a run. The report must be written on the machine that measured."""
 
 import os
 import platform
@@ -23,7 +23,7 @@ def describe() -> str:
 
 
 def versions(suite: Suite) -> str:
-    """Of everything that took part; the compiler is asked for its own if the run did not note it."""
+    """The versions in the result file. That of the compiler is asked from the compiler if the file has none."""
     noted = dict(suite.versions)
     if suite.name == "rust" and "rustc" not in noted:
         answer = subprocess.run(["rustc", "--version"], capture_output=True, text=True, check=True)
@@ -32,7 +32,7 @@ def versions(suite: Suite) -> str:
 
 
 def _field(file: str, name: str, missing: str) -> str:
-    """The first `name : value` of a file in /proc."""
+    """The value of the first `name : value` of a file in /proc."""
     for line in Path(file).read_text().splitlines():
         key, _, value = line.partition(":")
         if key.strip() == name:

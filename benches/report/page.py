@@ -1,4 +1,4 @@
-"""The page that people write and the report fills in: only what stands between a suite's two markers is replaced.
+"""The page, of which the report replaces only the text between the two markers of a suite.
 
 <!-- generated: rust -->
 ...
@@ -11,7 +11,7 @@ END = "<!-- end -->"
 
 
 def with_part(page: str, suite: str, part: str) -> str:
-    """The page with `part` as the suite's part; all else is as it was."""
+    """The page with `part` as the suite's part. The rest of it is unchanged."""
     start = f"<!-- generated: {suite} -->"
     before, found, rest = page.partition(f"{start}\n")
     inside, closed, after = rest.partition(END)

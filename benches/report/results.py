@@ -1,4 +1,4 @@
-"""What the suites wrote: one file is one run of one suite, and only figures of one run are ever compared.
+"""The files of the suites: one file is one run of one suite, and only figures of one run are compared.
 
 A file in the results' folder:
 
@@ -6,8 +6,8 @@ A file in the results' folder:
       {"work": "add", "side": "tickwheel", "unit": "ns", "better": "lower", "count": 1000000,
        "values": [70.1, 69.8, 71.0], "note": ""}]}
 
-`values` has one figure for each repeat; what is quoted is their median. Sides whose name begins with "tickwheel" are
-ours: "tickwheel" itself is what the others are held against, "tickwheel, no lock" is a variant of it.
+`values` has one figure for each repeat, and the page has their median. Sides whose name begins with "tickwheel" are
+ours: the others are compared with "tickwheel" itself, and "tickwheel, no lock" is a variant of it.
 """
 
 import statistics
@@ -37,7 +37,7 @@ class Record(msgspec.Struct, frozen=True):
 
     @property
     def median(self) -> float:
-        """The figure that is quoted."""
+        """The figure on the page."""
         return statistics.median(self.values)
 
     def times_better(self, other: "Record") -> float | None:
@@ -48,12 +48,12 @@ class Record(msgspec.Struct, frozen=True):
         return ratio if self.better == "higher" else 1 / ratio
 
     def is_better(self, other: "Record") -> bool:
-        """By the medians, which differ a little from run to run."""
+        """Compares the medians, which differ a little from run to run."""
         return self.median > other.median if self.better == "higher" else self.median < other.median
 
 
 class File(msgspec.Struct, frozen=True):
-    """A result file, as it is written."""
+    """The content of a result file."""
 
     suite: Literal["rust", "python"]
     command: str
@@ -64,7 +64,7 @@ class File(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Suite:
-    """A run of a suite: `works[work][side]`, works in the file's order, our sides first."""
+    """A run of a suite: `works[work][side]`. The works are in the order of the file, our sides come first."""
 
     name: str
     command: str
@@ -75,12 +75,12 @@ class Suite:
 
     @property
     def sides(self) -> list[str]:
-        """Every side of any work, ours first, each in order of appearance."""
+        """The sides of all works, ours first, in order of appearance."""
         every = dict.fromkeys(side for records in self.works.values() for side in records)
         return sorted(every, key=rank)
 
     def find(self, work: str, side: str = OURS) -> Record | None:
-        """A side's figures at a work, if it was measured."""
+        """The record of a side at a work, if there is one."""
         return self.works.get(work, {}).get(side)
 
 
@@ -94,7 +94,7 @@ def rank(side: str) -> int:
 
 
 def read(folder: Path) -> dict[str, Suite]:
-    """Each suite that has a file in the folder, by its name."""
+    """The suites that have a file in the folder, by name."""
     suites: dict[str, Suite] = {}
     for path in sorted(folder.glob("*.json")):
         try:
@@ -128,5 +128,5 @@ def _by_work(path: Path, records: list[Record]) -> dict[str, dict[str, Record]]:
 
 
 def _day(path: Path) -> date:
-    """When the file was written, which is when the run ended."""
+    """The day on which the file was written: the end of the run."""
     return datetime.fromtimestamp(path.stat().st_mtime, UTC).date()

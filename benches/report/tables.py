@@ -1,4 +1,4 @@
-"""A suite's figures in Markdown: who takes how long, what was aimed at, and how far the repeats lie apart."""
+"""The figures of a suite in Markdown: medians, targets, and the range of the repeats."""
 
 from collections.abc import Iterable, Sequence
 
@@ -9,7 +9,7 @@ from .targets import judge
 
 
 def run(suite: Suite) -> str:
-    """Where, when, with what and how it was measured."""
+    """Machine, date, versions and command of the run."""
     return "\n".join(
         [
             f"- Machine: {describe()}",
@@ -21,7 +21,7 @@ def run(suite: Suite) -> str:
 
 
 def medians(suite: Suite) -> str:
-    """All works and sides: the best of a row bold, what we lose named in the last column."""
+    """All works and sides. The best of a row is bold, the last column names a peer that beats tickwheel."""
     sides = suite.sides
     rows = []
     for work, records in suite.works.items():
@@ -34,7 +34,7 @@ def medians(suite: Suite) -> str:
 
 
 def targets(suite: Suite) -> str:
-    """Each target and whether it is met, after a sentence that counts them."""
+    """A sentence with the number of targets that are met, then each target."""
     verdicts = judge(suite)
     words = {True: "met", False: "**MISSED**", None: "no figure"}
     count = {answer: sum(verdict.is_met is answer for verdict in verdicts) for answer in words}
@@ -48,7 +48,7 @@ def targets(suite: Suite) -> str:
 
 
 def spread(suite: Suite) -> str:
-    """Every record: how much work it was, its lowest and its highest repeat."""
+    """All records: count, lowest repeat, median, highest repeat."""
     records = [sides[side] for sides in suite.works.values() for side in suite.sides if side in sides]
     rows = [
         [
@@ -64,7 +64,7 @@ def spread(suite: Suite) -> str:
 
 
 def notes(suite: Suite) -> str:
-    """What the suite says about its figures, each remark once, with the works that it is about."""
+    """The notes of the suite, each once, with the works that it is about."""
     about: dict[tuple[str, str], list[str]] = {}
     for work, records in suite.works.items():
         for record in records.values():
@@ -82,7 +82,7 @@ def _cell(records: dict[str, Record], side: str) -> str:
 
 
 def _behind(records: dict[str, Record]) -> str:
-    """The peer that beats tickwheel itself the most, and how many times; empty where none does."""
+    """The peer that beats tickwheel the most, and how many times. Empty if no peer does."""
     ours = records.get(OURS)
     if ours is None:
         return ""
@@ -95,7 +95,7 @@ def _behind(records: dict[str, Record]) -> str:
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]], numbers: Iterable[int]) -> str:
-    """In Markdown; the columns `numbers` are aligned to the right."""
+    """The table in Markdown. The columns in `numbers` are aligned to the right."""
     right = set(numbers)
     rules = ["---:" if column in right else "---" for column in range(len(header))]
     return "\n".join(

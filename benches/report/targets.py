@@ -1,6 +1,7 @@
-"""What tickwheel set out to reach, and whether it does: each target as a line of data, met or missed by the medians.
+"""The targets, and whether the medians meet them. Each target is a line of data.
 
-A target is a bound on the ratio ours / theirs within one run, or on our figure itself. A miss stays in the list.
+A target is a limit for the ratio ours / theirs within one run, or for our figure itself. A missed target stays in the
+list.
 """
 
 from dataclasses import dataclass
@@ -14,9 +15,9 @@ from .results import OURS, Suite
 
 @dataclass(frozen=True)
 class Target:
-    """Our figure at `work` over that of `side` at `at`, or, if there is a `unit`, our figure itself, is within `limit`.
+    """Our figure at `work` divided by that of `side` at `at` is within `limit`. With a `unit` our figure itself is.
 
-    `limit` is a number or a fraction, as people read it: "0.6", "1/14".
+    `limit` is a number or a fraction as text: "0.6", "1/14".
     """
 
     suite: str
@@ -24,7 +25,7 @@ class Target:
     limit: str
     side: str = ""
     at: str = ""
-    """The other side's work, where it is not the same."""
+    """The work of the other side, if it is a different one."""
     unit: str = ""
     bound: Literal["≤", "≥"] = "≤"
 
@@ -73,14 +74,14 @@ TARGETS: Final = (
 
 @dataclass(frozen=True)
 class Verdict:
-    """A target and what came of it; without a figure on both sides it is neither met nor missed."""
+    """A target and the measured value. Without a figure on both sides the target is neither met nor missed."""
 
     target: Target
     measured: float | None
 
     @property
     def is_met(self) -> bool | None:
-        """None if there is nothing to say."""
+        """None without a measured value."""
         if self.measured is None:
             return None
         limit = Fraction(self.target.limit)
@@ -88,18 +89,18 @@ class Verdict:
 
     @property
     def against(self) -> str:
-        """Whom our figure is held against, in words."""
+        """The figure with which ours is compared, in words."""
         target = self.target
         return ": ".join(filter(None, (target.side, target.at))) or "—"
 
     @property
     def asked(self) -> str:
-        """The bound as people read it."""
+        """The limit as text."""
         return f"{self.target.bound} {self.target.limit} {self.target.unit}".strip()
 
     @property
     def found(self) -> str:
-        """The measured value as the target is written: 1/15.2 for a target of 1/14."""
+        """The measured value in the format of the target: 1/15.2 for a target of 1/14."""
         if self.measured is None:
             return "—"
         if "/" in self.target.limit and 0 < self.measured < 1:
@@ -108,7 +109,7 @@ class Verdict:
 
 
 def judge(suite: Suite) -> list[Verdict]:
-    """The suite's targets, in order."""
+    """The verdicts on the suite's targets, in order."""
     return [Verdict(target, _measured(target, suite)) for target in TARGETS if target.suite == suite.name]
 
 
@@ -122,7 +123,7 @@ def _measured(target: Target, suite: Suite) -> float | None:
                 f"{target.work!r} is measured in {ours.unit!r}, its target is in {target.unit!r}: make them the same"
             )
         return ours.median
-    if ours.unit.startswith("%"):  # of the other figure: a ratio already
+    if ours.unit.startswith("%"):  # a percentage of the other figure is a ratio already
         return ours.median / 100
     theirs = suite.find(target.at or target.work, target.side)
     if theirs is None or theirs.median <= 0:

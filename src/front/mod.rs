@@ -1,570 +1,164 @@
-//! The front: what has left the wheel, by (due instant, add number).
+//! The front: the entries that have left the wheel and wait for their instants, by (due instant, add number).
 //!
-//! The wheel sorts to the tick, the front sorts the last tick (T5, T6). Keys arrive a step of a bucket at a time, and are
-//! sorted. Most often they follow all that came before, and join one run. The keys of a dense bucket are spread over parts
-//! before ([`parts`]), so they do so too. Keys that overlap the run become a run of their own, and the runs are merged as they
-//! are read: O(log runs) a key. No call sorts more than one step. Single keys that come out of order are stragglers, in a
-//! tree: O(log n).
+//! The wheel sorts to the tick, the front sorts within the last tick (T5, T6). It has keys, which name the entries:
 //!
-//! A run is a list in pages, so millions of keys come and go without one long copy. A cancelled entry's key stays until it
-//! comes to the head or until all of its page are dead; of the stragglers a few are looked at for each that dies.
+//! - The **run** is one sorted list. Most keys follow its end and are appended.
+//! - Each step of a flush brings sorted keys. If they overlap the run, they become an **overlapping run** of their own. The
+//!   runs are merged as they are read: O(log runs) a key. The keys of a dense bucket are partitioned before, so that they do
+//!   not overlap (`partitions.rs`).
+//! - A single key before the end of the run is **out of order**. Such keys are in a tree: O(log n).
 //!
-//! Example: keys 3 and 5 come in together, then 4: 3 and 5 are the run, 4 is a straggler; out they come as 3, 4, 5.
+//! No call sorts more than one step. A run is a list in pages, so no call copies millions of keys. The key of a cancelled
+//! entry stays until it is the first, or until its page has no live key. For each cancelled key in the tree, a few keys of
+//! the tree are checked.
+//!
+//! Example: keys 3 and 5 come together, then 4. The run is 3 and 5, key 4 is out of order. They leave as 3, 4, 5.
 
 #![forbid(unsafe_code)]
 
-mod parts;
+mod partitions;
+mod release;
 
 use std::cmp::Reverse;
-use std::collections::binary_heap::PeekMut;
 use std::collections::{BTreeSet, BinaryHeap};
 use std::ops::Bound;
 
-use parts::Parts;
+use partitions::Partitions;
 
-use crate::wheel::{Key, List, NO_POSITION, Pages, Residents};
+use crate::wheel::{List, ListPool, NO_POSITION, Positions, ReleaseKey};
 
-/// So many stragglers are looked at for each that dies: at most about one in three is dead.
-const LOOKED_AT: usize = 4;
-/// So many keys of a step may come before the end of the run: they become stragglers, and the others join it.
-const FEW: usize = 8;
-/// Where a straggler stands.
-const STRAGGLER: u32 = NO_POSITION;
+/// How many keys of the tree are checked for each one that is cancelled: at most about a third of the tree is cancelled keys.
+const CHECKED_PER_CANCEL: usize = 4;
+/// How many keys of a step may come before the end of the run: they go to the tree, and the others are appended to the run.
+const MAX_EARLY_KEYS: usize = 8;
+/// The position of a key in the tree.
+const IN_TREE: u32 = NO_POSITION;
 
 #[derive(Debug, Default)]
 pub(crate) struct Front {
-    pages: Pages<Key>,
-    /// The run that most keys join.
+    /// The lists of all runs and partitions.
+    lists: ListPool<ReleaseKey>,
+    /// The run that most keys follow.
     run: List,
-    /// The latest key that joined it.
-    last: Option<Key>,
+    /// The last key that was appended to it.
+    run_end: Option<ReleaseKey>,
     /// The runs that overlap it or each other, by the first key of each.
-    overlapping: BinaryHeap<Reverse<Run>>,
-    stragglers: BTreeSet<Key>,
-    /// Where the keys of a dense bucket go while it is flushed.
-    parts: Option<Box<Parts>>,
-    /// The last straggler that was looked at.
-    looked_at: Option<Key>,
-    live: usize,
+    overlapping: BinaryHeap<Reverse<OverlappingRun>>,
+    /// The keys that were out of order when they came.
+    tree: BTreeSet<ReleaseKey>,
+    /// The key of the tree that was checked last.
+    last_checked: Option<ReleaseKey>,
+    /// The keys of a dense bucket while it is flushed.
+    partitions: Option<Box<Partitions>>,
+    live_count: usize,
 }
 
-/// An overlapping run. Its first key may have been cancelled, and be gone from the list.
+/// A run that overlaps another. Its first key may have been cancelled, and may not be in the list any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Run {
-    first: Key,
+struct OverlappingRun {
+    first: ReleaseKey,
     list: List,
-}
-
-/// Where the earliest key is.
-#[derive(Clone, Copy)]
-enum Head {
-    /// At this position of the run.
-    Run(u32),
-    /// At this position of the first of the overlapping runs.
-    Overlapping(u32),
-    Straggler,
 }
 
 impl Front {
     /// How many entries wait here.
     pub(crate) fn len(&self) -> usize {
-        self.live
+        self.live_count
     }
 
-    /// Takes a key in, and tells its entry where it stands, for [`Front::cancelled`].
-    pub(crate) fn push(&mut self, key: Key, residents: &mut impl Residents<Key>) {
-        self.live += 1;
-        if self.follows_the_run(&key) {
-            self.join_the_run(&[key], residents);
+    /// Adds a key, and sets the position of its entry for [`Front::remove`].
+    pub(crate) fn push(&mut self, key: ReleaseKey, positions: &mut impl Positions<ReleaseKey>) {
+        self.live_count += 1;
+        if self.follows_run(&key) {
+            self.append_to_run(&[key], positions);
         } else {
-            self.stray(key, residents);
+            self.insert_into_tree(key, positions);
         }
     }
 
-    /// The keys of a bucket of about so many entries come next, all due in this tick; [`Front::gather`] ends that.
-    pub(crate) fn expect(&mut self, entries: usize, begin_us: u64, tick_us: u64) {
-        self.parts = Parts::for_entries(entries, begin_us, tick_us).map(Box::new);
-    }
-
-    /// Whether [`Front::gather`] has something to do.
-    pub(crate) fn is_spread(&self) -> bool {
-        self.parts.is_some()
-    }
-
-    /// Takes the keys of a step in, and tells their entries where they stand.
-    pub(crate) fn extend(&mut self, keys: &[Key], residents: &mut impl Residents<Key>) {
-        debug_assert!(keys.is_sorted(), "what makes a run is in order");
-        self.live += keys.len();
-        let early = keys.iter().take(FEW + 1).take_while(|key| !self.follows_the_run(key)).count();
-        if early <= FEW {
-            keys[..early].iter().for_each(|key| self.stray(*key, residents));
-            self.join_the_run(&keys[early..], residents);
+    /// Adds the sorted keys of a step, and sets the positions of their entries.
+    pub(crate) fn extend(&mut self, keys: &[ReleaseKey], positions: &mut impl Positions<ReleaseKey>) {
+        debug_assert!(keys.is_sorted(), "the keys of a run are in order");
+        self.live_count += keys.len();
+        let early = keys.iter().take(MAX_EARLY_KEYS + 1).take_while(|key| !self.follows_run(key)).count();
+        if early <= MAX_EARLY_KEYS {
+            keys[..early].iter().for_each(|key| self.insert_into_tree(*key, positions));
+            self.append_to_run(&keys[early..], positions);
         } else {
-            let list = self.pages.extend(List::default(), keys, residents);
-            self.overlapping.push(Reverse(Run { first: keys[0], list }));
+            let list = self.lists.extend(List::default(), keys, positions);
+            self.overlapping.push(Reverse(OverlappingRun { first: keys[0], list }));
         }
     }
 
-    /// Takes the keys of a step of a dense bucket in, in any order.
-    #[inline(never)] // rare: [`Front::extend`] needs the registers
-    pub(crate) fn spread(&mut self, keys: &[Key], residents: &mut impl Residents<Key>) {
-        let Some(parts) = &mut self.parts else { return };
-        self.live += keys.len();
-        for key in keys {
-            let part = parts.part_mut(key.due_us);
-            *part = self.pages.push(*part, *key, residents);
+    /// The entry at this position was cancelled or moved. O(1), in the tree O(log n); at most the work of a page.
+    pub(crate) fn remove(&mut self, position: u32, is_live: impl Fn(&ReleaseKey) -> bool) {
+        self.live_count -= 1;
+        if position != IN_TREE {
+            self.lists.remove(position);
+        } else if self.live_count > 0 {
+            self.check_tree(is_live);
+        }
+        if self.live_count == 0 {
+            self.clear();
         }
     }
 
-    /// All keys of the bucket have come: sorts its parts, at least `limit` keys of them and at most a page more. Returns how
-    /// many keys and parts it went over.
-    #[inline(never)] // rare, and the loop that calls it needs the registers
-    pub(crate) fn gather(&mut self, limit: usize) -> usize {
-        let mut read = 0;
-        while read < limit
-            && let Some(parts) = &mut self.parts
-        {
-            let Some(part) = parts.take() else {
-                self.parts = None;
-                break;
-            };
-            let (page, rest) = self.pages.split_first(part);
-            if self.pages.is_empty(rest) {
-                self.pages.close(rest);
-                parts.go_on();
-            } else {
-                parts.put_back(rest);
-            }
-            read += 1 + self.add_page(page);
-        }
-        read
-    }
-
-    /// Makes a page of a part a run, or part of the run; returns how many keys it has.
-    fn add_page(&mut self, page: List) -> usize {
-        let keys = self.pages.sort(page);
-        let (count, Some(first), last) = (keys.len(), keys.first().copied(), keys.last().copied()) else {
-            self.pages.close(page);
-            return 0;
-        };
-        if self.follows_the_run(&first) {
-            self.run = self.pages.append(self.run, page);
-            self.last = last;
-        } else {
-            self.overlapping.push(Reverse(Run { first, list: page }));
-        }
-        count
-    }
-
-    /// The earliest key that is alive; dead ones before it are dropped.
-    pub(crate) fn peek(&mut self, is_alive: impl Fn(&Key) -> bool) -> Option<Key> {
-        loop {
-            let (key, head) = self.head()?;
-            if is_alive(&key) {
-                return Some(key);
-            }
-            self.drop_head(head, false);
-        }
-    }
-
-    /// Takes keys out, the earliest first, as long as they may go: `take` says whether one was alive. Returns how many were
-    /// read, at most `limit`.
-    pub(crate) fn pop_while(
-        &mut self,
-        limit: usize,
-        may_go: impl Fn(&Key) -> bool,
-        mut take: impl FnMut(&Key) -> bool,
-    ) -> usize {
-        let mut read = 0;
-        while read < limit {
-            if !self.overlapping.is_empty() {
-                let merged = self.merge_while(limit - read, &may_go, &mut take);
-                read += merged;
-                if merged > 0 {
-                    continue;
-                }
-            }
-            if !self.stragglers.is_empty() || !self.overlapping.is_empty() {
-                let Some((key, head)) = self.head().filter(|(key, _)| may_go(key)) else { break };
-                let is_alive = take(&key);
-                self.live -= usize::from(is_alive);
-                self.drop_head(head, is_alive);
-                read += 1;
-                continue;
-            }
-            // Nearly always the run is all there is, and a page goes in one loop.
-            let (position, keys) = self.pages.unread(self.run);
-            let (mut looked_at, mut alive) = (0, 0);
-            for key in keys.iter().take(limit - read).take_while(|key| may_go(key)) {
-                looked_at += 1;
-                alive += usize::from(take(key));
-            }
-            if looked_at == 0 {
-                break;
-            }
-            self.pages.read(position, looked_at);
-            self.pages.leave(position, alive);
-            self.live -= alive;
-            read += looked_at;
-        }
-        read
-    }
-
-    /// [`Front::pop_while`] for the overlapping runs alone, as long as nothing else is earlier.
-    fn merge_while(
-        &mut self,
-        limit: usize,
-        may_go: impl Fn(&Key) -> bool,
-        mut take: impl FnMut(&Key) -> bool,
-    ) -> usize {
-        let run = self.pages.unread(self.run).1.first().copied();
-        let until = run.into_iter().chain(self.stragglers.first().copied()).min();
-        let mut read = 0;
-        while read < limit
-            && let Some(mut top) = self.overlapping.peek_mut()
-        {
-            let Run { first, list } = top.0;
-            if !may_go(&first) || until.is_some_and(|until| until < first) {
-                break;
-            }
-            let (position, keys) = self.pages.unread(list);
-            let mut next = keys.first().copied();
-            if next == Some(first) {
-                next = keys.get(1).copied();
-                let is_alive = take(&first);
-                self.live -= usize::from(is_alive);
-                self.pages.read(position, 1);
-                if is_alive {
-                    self.pages.leave(position, 1);
-                }
-                read += 1;
-                if next.is_none() {
-                    next = self.pages.unread(list).1.first().copied();
-                }
-            }
-            // Where the first key was cancelled, and is gone with its page, the run takes its right place now.
-            match next {
-                Some(next) => top.0.first = next,
-                None => self.pages.close(PeekMut::pop(top).0.list),
-            }
-        }
-        read
-    }
-
-    /// An entry was cancelled that stands there. O(1), of a straggler O(log); at most a page's work.
-    pub(crate) fn cancelled(&mut self, position: u32, is_alive: impl Fn(&Key) -> bool) {
-        self.live -= 1;
-        if position != STRAGGLER {
-            self.pages.remove(position);
-        } else if self.live > 0 {
-            self.look_at_stragglers(is_alive);
-        }
-        if self.live == 0 {
-            self.drop_the_dead();
-        }
-    }
-
-    /// Whether nothing has to be merged.
+    /// Whether all keys are in the run.
     #[cfg(test)]
     pub(crate) fn is_one_run(&self) -> bool {
-        self.overlapping.is_empty() && self.stragglers.is_empty()
+        self.overlapping.is_empty() && self.tree.is_empty()
     }
 
-    /// What it takes of memory.
+    /// Its memory in bytes.
     pub(crate) fn bytes(&self) -> usize {
-        let runs = self.overlapping.capacity() * size_of::<Run>();
-        let parts = self.parts.as_ref().map_or(0, |parts| parts.bytes());
-        self.pages.bytes() + runs + parts + self.stragglers.len() * size_of::<Key>()
+        let runs = self.overlapping.capacity() * size_of::<OverlappingRun>();
+        let partitions = self.partitions.as_ref().map_or(0, |partitions| partitions.bytes());
+        self.lists.bytes() + runs + partitions + self.tree.len() * size_of::<ReleaseKey>()
     }
 
-    /// Every key in order, dead ones among them. O(n log n).
-    pub(crate) fn sorted(&self) -> Vec<Key> {
-        let unsorted = self.parts.iter().flat_map(|parts| parts.unsorted()).copied();
+    /// All keys in order, cancelled ones among them. O(n log n).
+    pub(crate) fn sorted(&self) -> Vec<ReleaseKey> {
+        let unsorted = self.partitions.iter().flat_map(|partitions| partitions.unsorted()).copied();
         let lists = self.overlapping.iter().map(|Reverse(run)| run.list).chain([self.run]).chain(unsorted);
-        let keys = lists.flat_map(|list| self.pages.iter(list)).map(|(_, key)| key);
-        let mut keys: Vec<_> = keys.chain(&self.stragglers).copied().collect();
+        let keys = lists.flat_map(|list| self.lists.iter_unread(list)).map(|(_, key)| key);
+        let mut keys: Vec<_> = keys.chain(&self.tree).copied().collect();
         keys.sort_unstable();
         keys
     }
 
-    fn follows_the_run(&self, key: &Key) -> bool {
-        self.last.is_none_or(|last| last < *key) || self.pages.is_empty(self.run)
+    fn follows_run(&self, key: &ReleaseKey) -> bool {
+        self.run_end.is_none_or(|end| end < *key) || self.lists.is_empty(self.run)
     }
 
-    fn join_the_run(&mut self, keys: &[Key], residents: &mut impl Residents<Key>) {
-        self.run = self.pages.extend(self.run, keys, residents);
-        self.last = keys.last().copied().or(self.last);
+    fn append_to_run(&mut self, keys: &[ReleaseKey], positions: &mut impl Positions<ReleaseKey>) {
+        self.run = self.lists.extend(self.run, keys, positions);
+        self.run_end = keys.last().copied().or(self.run_end);
     }
 
-    fn stray(&mut self, key: Key, residents: &mut impl Residents<Key>) {
-        self.stragglers.insert(key);
-        residents.stand(key, STRAGGLER);
+    fn insert_into_tree(&mut self, key: ReleaseKey, positions: &mut impl Positions<ReleaseKey>) {
+        self.tree.insert(key);
+        positions.set_position(key, IN_TREE);
     }
 
-    /// The earliest key, dead or alive, and where it is.
-    fn head(&mut self) -> Option<(Key, Head)> {
-        debug_assert!(self.parts.is_none(), "a bucket is flushed before anything is released");
-        let (position, keys) = self.pages.unread(self.run);
-        let run = keys.first().map(|key| (*key, Head::Run(position)));
-        let straggler = self.stragglers.first().map(|key| (*key, Head::Straggler));
-        let overlapping = self.first_overlapping();
-        run.into_iter().chain(overlapping).chain(straggler).min_by_key(|(key, _)| *key)
-    }
-
-    /// The first key of the overlapping runs. The heap is put right where keys died that it went by.
-    fn first_overlapping(&mut self) -> Option<(Key, Head)> {
-        loop {
-            let mut top = self.overlapping.peek_mut()?;
-            let (position, keys) = self.pages.unread(top.0.list);
-            match keys.first() {
-                Some(first) if *first == top.0.first => return Some((*first, Head::Overlapping(position))),
-                Some(first) => top.0.first = *first,
-                None => self.pages.close(PeekMut::pop(top).0.list),
+    /// Checks the next few keys of the tree, and drops the cancelled ones. After the last key it starts again at the first.
+    fn check_tree(&mut self, is_live: impl Fn(&ReleaseKey) -> bool) {
+        for _ in 0..CHECKED_PER_CANCEL {
+            let after = self.last_checked.map_or(Bound::Unbounded, Bound::Excluded);
+            self.last_checked = self.tree.range((after, Bound::Unbounded)).next().copied();
+            if let Some(key) = self.last_checked.filter(|key| !is_live(key)) {
+                self.tree.remove(&key);
             }
         }
     }
 
-    /// Moves past the earliest key.
-    fn drop_head(&mut self, head: Head, was_alive: bool) {
-        match head {
-            Head::Straggler => {
-                self.stragglers.pop_first();
-            }
-            Head::Run(position) | Head::Overlapping(position) => {
-                self.pages.read(position, 1);
-                if was_alive {
-                    self.pages.leave(position, 1);
-                }
-            }
-        }
-    }
-
-    /// Nothing is alive any more.
-    fn drop_the_dead(&mut self) {
-        self.stragglers.clear();
+    /// Drops all keys that are left when none is live.
+    fn clear(&mut self) {
+        self.tree.clear();
         for Reverse(run) in self.overlapping.drain() {
-            self.pages.close(run.list);
-        }
-    }
-
-    /// Goes round among the stragglers, a few at a time, and drops the dead.
-    fn look_at_stragglers(&mut self, is_alive: impl Fn(&Key) -> bool) {
-        for _ in 0..LOOKED_AT {
-            let after = self.looked_at.map_or(Bound::Unbounded, Bound::Excluded);
-            self.looked_at = self.stragglers.range((after, Bound::Unbounded)).next().copied();
-            if let Some(key) = self.looked_at.filter(|key| !is_alive(key)) {
-                self.stragglers.remove(&key);
-            }
+            self.lists.free_list(run.list);
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::BTreeMap;
-
-    use super::*;
-
-    fn key(due_us: u64, number: u64) -> Key {
-        Key { due_us, number, slot: number as u32, generation: 0 }
-    }
-
-    /// The entries that are alive, by their keys, and where each stands.
-    #[derive(Default)]
-    struct Entries(BTreeMap<Key, u32>);
-
-    impl Residents<Key> for Entries {
-        fn stands_at(&self, key: Key, position: u32) -> bool {
-            self.0.get(&key) == Some(&position)
-        }
-
-        fn stand(&mut self, key: Key, position: u32) {
-            self.0.insert(key, position);
-        }
-    }
-
-    #[derive(Default)]
-    struct Bench {
-        front: Front,
-        entries: Entries,
-    }
-
-    impl Bench {
-        fn push(&mut self, key: Key) {
-            self.front.push(key, &mut self.entries);
-        }
-
-        fn extend(&mut self, mut keys: Vec<Key>) {
-            if self.front.is_spread() {
-                return self.front.spread(&keys, &mut self.entries);
-            }
-            keys.sort_unstable();
-            self.front.extend(&keys, &mut self.entries);
-        }
-
-        fn cancel(&mut self, key: Key) {
-            let position = self.entries.0.remove(&key).unwrap();
-            self.front.cancelled(position, |key| self.entries.0.contains_key(key));
-        }
-
-        /// Releases the earliest keys, at most so many; they are the earliest that are alive.
-        fn release(&mut self, limit: usize) -> usize {
-            let mut released = Vec::new();
-            self.front.pop_while(
-                limit,
-                |_| true,
-                |key| {
-                    let is_alive = self.entries.0.contains_key(key);
-                    released.extend(is_alive.then_some(*key));
-                    is_alive
-                },
-            );
-            for key in &released {
-                assert_eq!(self.entries.0.pop_first().map(|(key, _)| key), Some(*key));
-            }
-            assert_eq!(self.front.len(), self.entries.0.len());
-            released.len()
-        }
-    }
-
-    #[test]
-    fn keys_come_out_by_instant_then_by_add_number__t6() {
-        let mut bench = Bench::default();
-        for key in [key(3, 1), key(5, 2), key(4, 3), key(5, 0), key(9, 4), key(4, 5)] {
-            bench.push(key);
-        }
-        assert_eq!(bench.release(9), 6);
-        assert_eq!(bench.front.head().map(|(key, _)| key), None);
-    }
-
-    #[test]
-    fn what_may_not_go_stays() {
-        let mut bench = Bench::default();
-        bench.push(key(3, 1));
-        assert_eq!(bench.front.pop_while(9, |key| key.due_us < 3, |_| unreachable!("it may not go")), 0);
-        assert_eq!((bench.front.peek(|_| true), bench.front.len()), (Some(key(3, 1)), 1));
-    }
-
-    fn randoms() -> impl Iterator<Item = u64> {
-        std::iter::successors(Some(1_u64), |seed| {
-            Some(seed.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f))
-        })
-        .map(|seed| seed >> 33)
-    }
-
-    /// Single keys and steps of a bucket, cancels and releases, in turn mostly more comes than goes and the other way round.
-    #[test]
-    fn any_mix_of_keys_cancels_and_releases_comes_out_in_order__t6() {
-        let mut bench = Bench::default();
-        let (mut number, mut random) = (0, randoms());
-        for turn in 0..3000 {
-            let mut next = |end| random.next().unwrap() % end;
-            let around = turn * 20;
-            match next(8) {
-                0..3 => bench.push(key(around + next(40), number)),
-                3..5 => bench.extend((0..next(300)).map(|offset| key(around + next(500), number + offset)).collect()),
-                5 => bench.extend((0..next(300)).map(|offset| key(around + offset, number + offset)).collect()),
-                _ => {
-                    bench.release(next(if turn / 500 % 2 == 0 { 100 } else { 1000 }) as usize);
-                }
-            }
-            number += 300;
-            for _ in 0..next(if turn / 300 % 2 == 0 { 20 } else { 200 }) {
-                let from = key((around + next(500)).saturating_sub(next(1000)), 0);
-                if let Some((&key, _)) = bench.entries.0.range(from..).next() {
-                    bench.cancel(key);
-                }
-            }
-            if let Some(peeked) = bench.front.peek(|key| bench.entries.0.contains_key(key)) {
-                assert_eq!(bench.entries.0.first_key_value().map(|(key, _)| *key), Some(peeked));
-            }
-        }
-        assert!(number > 0 && !bench.entries.0.is_empty());
-        bench.release(usize::MAX);
-        assert!(bench.entries.0.is_empty() && bench.front.overlapping.is_empty());
-    }
-
-    #[test]
-    fn the_steps_of_a_large_bucket_are_runs_and_not_stragglers() {
-        let mut bench = Bench::default();
-        let mut random = randoms();
-        for step in 0..100 {
-            bench.extend((0..1000).map(|offset| key(random.next().unwrap() % 1000, step * 1000 + offset)).collect());
-        }
-        assert!(bench.front.stragglers.len() < 100 && bench.front.overlapping.len() > 90);
-        assert_eq!(bench.release(usize::MAX), 100_000);
-        assert!(bench.front.bytes() < 100_000, "{}", bench.front.bytes());
-    }
-
-    #[test]
-    fn the_parts_of_a_dense_bucket_become_one_run__t6() {
-        let mut bench = Bench::default();
-        let mut random = randoms();
-        bench.front.expect(100_000, 5000, 1000);
-        for step in 0..100 {
-            let due_us = |random: u64| 5000 + random % 1000;
-            bench.extend((0..1000).map(|n| key(due_us(random.next().unwrap()), step * 1000 + n)).collect());
-        }
-        let cancelled: Vec<_> = bench.entries.0.keys().copied().filter(|key| key.number % 7 == 0).collect();
-        for key in cancelled {
-            bench.cancel(key);
-        }
-        assert_eq!(bench.front.sorted().len(), 100_000, "a dead key stays until its page is dead");
-        while bench.front.is_spread() {
-            let read = bench.front.gather(300);
-            assert!(read <= 300 + 1024, "{read} in one step");
-        }
-        assert!(bench.front.is_one_run());
-        assert_eq!(bench.release(usize::MAX), bench.front.len() + 85_714);
-    }
-
-    #[test]
-    fn a_part_of_many_pages_is_merged_and_one_of_dead_keys_goes__t6() {
-        let mut bench = Bench::default();
-        bench.front.expect(7000, 0, 1000);
-        bench.extend((0..5000).rev().map(|number| key(number % 10, number)).collect());
-        bench.extend((5000..5100).map(|number| key(990, number)).collect());
-        (5000..5100).for_each(|number| bench.cancel(key(990, number)));
-        while bench.front.is_spread() {
-            bench.front.gather(1);
-        }
-        assert_eq!(bench.release(usize::MAX), 5000);
-        assert!(bench.front.bytes() < 100_000, "{}", bench.front.bytes());
-    }
-
-    #[test]
-    fn cancelled_keys_give_their_memory_back() {
-        let mut bench = Bench::default();
-        (0..100_000).for_each(|number| bench.push(key(number, number)));
-        let full = bench.front.bytes();
-        (0..99_000).for_each(|number| bench.cancel(key(number, number)));
-        assert_eq!(bench.front.len(), 1000);
-        assert!(bench.front.bytes() < full / 20, "{} of {full}", bench.front.bytes());
-    }
-
-    #[test]
-    fn memory_stays_where_it_is_however_many_come_and_go_while_one_waits() {
-        let mut bench = Bench::default();
-        bench.push(key(1, 0));
-        for number in 1..3_000_000 {
-            bench.push(key(number + 1, number));
-            bench.cancel(key(number + 1, number));
-        }
-        assert!(bench.front.bytes() < 100_000, "{}", bench.front.bytes());
-        assert_eq!(bench.release(9), 1);
-    }
-
-    #[test]
-    fn cancelled_stragglers_and_runs_go_too() {
-        let mut bench = Bench::default();
-        (0..1000).rev().for_each(|number| bench.push(key(number, number)));
-        (10..1000).rev().for_each(|number| bench.cancel(key(number, number)));
-        assert_eq!(bench.front.len(), 10);
-        assert!(bench.front.sorted().len() < 200);
-        for step in 1..100 {
-            bench.extend((0..1000).map(|number| key(number, step * 1000 + number)).collect());
-        }
-        bench.entries.0.keys().copied().collect::<Vec<_>>().into_iter().for_each(|key| bench.cancel(key));
-        assert!(bench.front.sorted().is_empty() && bench.front.overlapping.is_empty());
-    }
-}
+mod tests;

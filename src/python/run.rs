@@ -202,7 +202,7 @@ fn claim_first(py: Python<'_>, state: &mut State<Task>, shared: &Shared, line: &
 /// longer than all the rest.
 fn look_ahead(py: Python<'_>, state: &State<Task>, line: &Line) {
     if let Some(handle) = line.handles.get(ENTRIES_AHEAD) {
-        state.schedule.wheel.touch(&[*handle]);
+        state.schedule.slab.prefetch(&[*handle]);
     }
     if let Some((task, _)) = line.handles.get(TASKS_AHEAD).and_then(|handle| state.schedule.peek(*handle)) {
         black_box(task.bind(py).get_type_ptr());

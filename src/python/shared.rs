@@ -154,7 +154,7 @@ impl Shared {
         let state = self.timer.state().try_lock()?;
         let pending = match self.driver {
             // There is no worker: what was released waits for the next call.
-            Driver::Manual => state.schedule.wheel.slab.len(),
+            Driver::Manual => state.schedule.slab.len(),
             _ => state.schedule.len(),
         };
         (pending == uses.owed).then_some(state)

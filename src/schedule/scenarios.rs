@@ -1,7 +1,7 @@
-//! Random scenarios for the schedule against a sorted map: what `tests/rust/scenarios.rs` cannot reach from outside, steps
-//! of an advance with other calls in between, slots near the end of their generations, and dense ticks.
+//! Random scenarios for the schedule, compared with a sorted map. They test what `tests/rust/scenarios.rs` cannot: other
+//! calls between the steps of an advance, slots near their last generation, and dense ticks.
 //!
-//! `TICKWHEEL_SEED` repeats a run; otherwise each run has its own seeds.
+//! `TICKWHEEL_SEED` repeats a run; without it each run has its own seed.
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -74,7 +74,7 @@ impl Scenario {
         }
     }
 
-    /// Some next to each other; now and then thousands in one tick.
+    /// Tasks that are due close together; sometimes thousands in one tick.
     fn add(&mut self) {
         let base_us = self.now_us + self.random.below(self.spread_us);
         let end_us = self.random.pick(&[1, 30, 1000, self.spread_us]);
@@ -89,7 +89,7 @@ impl Scenario {
         }
     }
 
-    /// Neighbours, from first to last or from last to first.
+    /// Cancels neighbours, forwards or backwards.
     fn cancel(&mut self) {
         let is_forward = self.random.is_one_in(2);
         let count = if self.random.is_one_in(8) { 5000 } else { self.random.below(80) };
@@ -121,8 +121,8 @@ impl Scenario {
     fn reschedule(&mut self) {
         for _ in 0..self.random.below(40) {
             let due_us = self.now_us + self.random.below(self.spread_us);
-            let (handle, number, task) = if let Some(Released { handle, number, task, .. }) = self.any_released(8) {
-                (handle, number, task)
+            let (handle, task) = if let Some(Released { handle, task, .. }) = self.any_released(8) {
+                (handle, task)
             } else {
                 let from = (self.now_us + self.random.below(self.spread_us), 0);
                 let Some((key, (handle, task))) = self.pending.range(from..).next().map(|(key, value)| (*key, *value))
@@ -130,23 +130,23 @@ impl Scenario {
                     break;
                 };
                 self.pending.remove(&key);
-                (self.age(handle), key.1, task)
+                (self.use_up_generations(handle), task)
             };
-            let (moved, wake_us, was) = self.schedule.reschedule(self.now_us, handle, due_us).unwrap();
-            assert!(was == number && wake_us <= due_us);
+            let (moved, wake_us) = self.schedule.reschedule(self.now_us, handle, due_us).unwrap();
+            assert!(wake_us <= due_us);
             self.next_number += 1;
             self.stale.push(handle);
             self.pending.insert((due_us, self.next_number), (moved, task));
         }
     }
 
-    /// Now and then a slot comes near the end of its generations. A key of the front knows the generation, so only what
-    /// stands in a bucket can.
-    fn age(&mut self, handle: Handle) -> Handle {
-        let slab = &mut self.schedule.wheel.slab;
-        let is_in_bucket = slab.get(handle).unwrap().place == Place::Bucket;
+    /// Sometimes moves a slot near its last generation. The keys of the front contain the generation, so this is only done
+    /// to entries in a bucket.
+    fn use_up_generations(&mut self, handle: Handle) -> Handle {
+        let slab = &mut self.schedule.slab;
+        let is_in_bucket = matches!(slab.get(handle).unwrap().place, Place::Bucket(_));
         if is_in_bucket && handle.generation < u32::MAX - 100 && self.random.is_one_in(50) {
-            return slab.age(handle, u32::MAX - 2 - self.random.below(2) as u32);
+            return slab.set_generation(handle, u32::MAX - 2 - self.random.below(2) as u32);
         }
         handle
     }
@@ -172,7 +172,7 @@ impl Scenario {
         }
     }
 
-    /// Some steps of an advance, or all; what is left of one goes on in a later turn.
+    /// Some steps of an advance, or all. A later turn continues with the rest.
     fn advance(&mut self) {
         let end = self.random.pick(&[3, 30, 1000]);
         let limit = 1 + self.random.below(end) as usize;

@@ -108,7 +108,7 @@ impl<T> Timer<T> {
             let chunk = handles.iter().copied().zip(dues[before..].iter().copied());
             let mut wakes = false;
             let mut state = self.lock_state();
-            state.schedule.wheel.touch(&handles);
+            state.schedule.slab.prefetch(&handles);
             let mut reschedule = |handle, due| {
                 let (handle, wakes_now) = state.reschedule(handle, due)?;
                 wakes |= wakes_now;
@@ -148,7 +148,7 @@ impl<T> Timer<T> {
         let mut cancelled = Vec::with_capacity(handles.len());
         for handles in handles.chunks(SCATTERED_STEP) {
             let mut state = self.lock_state();
-            state.schedule.wheel.touch(handles);
+            state.schedule.slab.prefetch(handles);
             cancelled.extend(handles.iter().map(|handle| state.cancel(&self.clock, *handle)));
             let wakes = self.settled(&state);
             self.state.unlock_fair(state);

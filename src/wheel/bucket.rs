@@ -1,13 +1,13 @@
-//! The entries of one tick: when they expire, the earliest of them, and the list of their slots.
+//! The entries of one tick: when they expire, their earliest instant, and the list of their slots.
 //!
-//! A bucket is three words, and a new one is zero. So a new level of 65,536 buckets, made while the timer's lock is held, is
-//! zeroed memory, which the system gives page by page when it is first used. An array of words is what the standard library
-//! allocates that way.
+//! A bucket is three words, and a new one is all zeros. A new level of 65,536 buckets is added while the timer's lock is
+//! held: it is zeroed memory, which the system provides when it is first used. The standard library allocates an array of
+//! words that way, but not an array of structs.
 //!
 //! Example: tasks that are due at 24.5, 25.1 and 24.9 ms on a level of tick 3 are in the bucket [24, 27): it expires at 24,
 //! and its earliest instant is 24,500 us.
 
-use super::pages::List;
+use super::lists::List;
 
 /// One bucket.
 pub(crate) type Bucket = [u64; 3];
@@ -17,7 +17,7 @@ pub(crate) const NEW: Bucket = [0; 3];
 
 /// The expiration plus one; 0 while it is not armed.
 const EXPIRATION: usize = 0;
-/// The earliest instant that was added since it was armed, subtracted from the largest number. Cancels do not raise it.
+/// The earliest instant that was added since it was armed, subtracted from the largest number. A cancel does not change it.
 const EARLIEST: usize = 1;
 /// The list of its slots.
 const LIST: usize = 2;
@@ -33,12 +33,12 @@ pub(crate) fn arm(bucket: &mut Bucket, expiration_ms: u64) {
     bucket[EXPIRATION] = expiration_ms + 1;
 }
 
-/// Keeps its list, which may have memory.
+/// Its list stays, which may have memory.
 pub(crate) fn disarm(bucket: &mut Bucket) {
     (bucket[EXPIRATION], bucket[EARLIEST]) = (0, 0);
 }
 
-/// The earliest instant that it may hold; the largest number for a new one.
+/// No entry is due before this instant; the largest number for a new bucket.
 #[inline]
 pub(crate) fn earliest_us(bucket: &Bucket) -> u64 {
     u64::MAX - bucket[EARLIEST]

@@ -1,4 +1,4 @@
-//! One wheel: its tick, its current time, and its buckets.
+//! One level: its tick, its current time, and its buckets.
 //!
 //! A level covers `[current_time, current_time + interval)`, where `interval = tick * size` and `current_time` is a
 //! multiple of the tick (T2). An expiration inside belongs to bucket `(e / tick) % size`, which expires at
@@ -12,44 +12,44 @@ use super::bucket::{self, Bucket};
 pub(crate) struct Level {
     pub(crate) tick_ms: u64,
     pub(crate) interval_ms: u64,
-    /// The time it was made at, before rounding.
+    /// The time at which it was added, before rounding.
     pub(crate) start_ms: u64,
     pub(crate) current_ms: u64,
     current_us: u64,
     /// The first instant after what the level covers.
     pub(crate) end_us: u64,
     /// The bucket of the current tick.
-    current: u32,
-    ticks: Ticks,
+    current_bucket: u32,
+    tick_divider: TickDivider,
     pub(crate) buckets: Vec<Bucket>,
 }
 
-/// Divides by a tick with a multiplication and a shift, as compilers do by constants: a division takes longer than all
-/// the rest of an add.
+/// Divides by a tick with a multiplication and a shift, as compilers divide by constants: a division takes longer than the
+/// rest of an add.
 #[derive(Debug, Clone, Copy)]
-struct Ticks {
+struct TickDivider {
     /// 2^`(64 + shift)` / tick, rounded up.
     inverse: u64,
     shift: u32,
 }
 
-impl Ticks {
+impl TickDivider {
     fn new(tick_us: u64) -> Self {
         let shift = tick_us.ilog2() - 1;
         Self { inverse: ((1_u128 << (64 + shift)) / u128::from(tick_us)) as u64 + 1, shift }
     }
 
-    /// How many full ticks are in `offset_us`, which is below 2^62. The product is too large by at most offset / 2^`(64 + shift)`,
-    /// which is less than 1 / tick: not enough to reach the next tick.
+    /// How many full ticks are in `offset_us`, which is below 2^62. The product is too large by at most
+    /// offset / 2^`(64 + shift)`. That is less than 1 / tick, not enough to reach the next tick.
     #[inline]
-    fn within(self, offset_us: u64) -> u64 {
+    fn full_ticks(self, offset_us: u64) -> u64 {
         ((u128::from(offset_us) * u128::from(self.inverse)) >> 64) as u64 >> self.shift
     }
 }
 
 impl Level {
     pub(crate) fn new(tick_ms: u64, size: u32, start_ms: u64) -> Self {
-        // Past the range of instants a level covers whatever there is, so saturating is exact enough.
+        // Past the range of instants a level covers all of them, so saturating is exact enough.
         let mut level = Self {
             tick_ms,
             interval_ms: tick_ms.saturating_mul(u64::from(size)),
@@ -57,16 +57,16 @@ impl Level {
             current_ms: 0,
             current_us: 0,
             end_us: 0,
-            current: 0,
-            ticks: Ticks::new(tick_ms.saturating_mul(1000)),
+            current_bucket: 0,
+            tick_divider: TickDivider::new(tick_ms.saturating_mul(1000)),
             buckets: vec![bucket::NEW; size as usize],
         };
         level.move_to(start_ms);
         level
     }
 
-    /// The first instant after the current tick.
-    pub(crate) fn next_ms(&self) -> u64 {
+    /// When the current tick ends.
+    pub(crate) fn tick_end_ms(&self) -> u64 {
         self.current_ms.saturating_add(self.tick_ms)
     }
 
@@ -75,23 +75,23 @@ impl Level {
         self.current_ms.saturating_add(self.interval_ms)
     }
 
-    /// The bucket of an instant that the level covers, and how many ticks from the current one that is.
+    /// The bucket of an instant that the level covers, and its distance from the current bucket in ticks.
     #[inline]
     pub(crate) fn bucket_of(&self, due_us: u64) -> (u32, u64) {
-        let ticks = self.ticks.within(due_us - self.current_us);
-        let (bucket, size) = (self.current + ticks as u32, self.buckets.len() as u32);
+        let ticks = self.tick_divider.full_ticks(due_us - self.current_us);
+        let (bucket, size) = (self.current_bucket + ticks as u32, self.buckets.len() as u32);
         (if bucket < size { bucket } else { bucket - size }, ticks)
     }
 
-    /// When the bucket expires that is so many ticks from the current one.
+    /// When the bucket expires that is this many ticks after the current one.
     #[inline]
     pub(crate) fn expiration_ms(&self, ticks: u64) -> u64 {
         self.current_ms + ticks * self.tick_ms
     }
 
-    /// Moves to `now_ms` rounded down to the tick; `false` if no full tick has passed.
+    /// Advances to `now_ms` rounded down to the tick; `false` if no full tick has passed.
     pub(crate) fn advance(&mut self, now_ms: u64) -> bool {
-        let moves = now_ms >= self.next_ms();
+        let moves = now_ms >= self.tick_end_ms();
         if moves {
             self.move_to(now_ms);
         }
@@ -99,9 +99,9 @@ impl Level {
     }
 
     fn move_to(&mut self, now_ms: u64) {
-        let virtual_id = now_ms / self.tick_ms;
-        self.current = (virtual_id % self.buckets.len() as u64) as u32;
-        self.current_ms = virtual_id * self.tick_ms;
+        let ticks = now_ms / self.tick_ms;
+        self.current_bucket = (ticks % self.buckets.len() as u64) as u32;
+        self.current_ms = ticks * self.tick_ms;
         self.current_us = self.current_ms * 1000;
         self.end_us = self.end_ms().saturating_mul(1000);
     }
@@ -143,12 +143,12 @@ mod tests {
     fn every_tick_begins_and_ends_where_a_division_says() {
         let ticks_us = [1000, 2000, 3000, 1 << 20, 999_000, (1 << 40) + 8, 12_345_678_901_000, LIMIT_US - 1, u64::MAX];
         for tick_us in ticks_us {
-            let ticks = Ticks::new(tick_us);
+            let ticks = TickDivider::new(tick_us);
             for count in [0, 1, 2, 3, 1000, 32_767, 65_535, LIMIT_US / tick_us] {
                 let begin_us = count.saturating_mul(tick_us);
                 for offset_us in [begin_us.saturating_sub(1), begin_us, begin_us.saturating_add(tick_us / 2)] {
                     let offset_us = offset_us.min(LIMIT_US - 1);
-                    assert_eq!(ticks.within(offset_us), offset_us / tick_us, "{offset_us} by {tick_us}");
+                    assert_eq!(ticks.full_ticks(offset_us), offset_us / tick_us, "{offset_us} by {tick_us}");
                 }
             }
         }

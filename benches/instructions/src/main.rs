@@ -1,8 +1,8 @@
-//! One kind of operation, [`COUNT`] times on a timer with a manual clock, in [`counted`]: callgrind counts the instructions
-//! there and nowhere else. `python -m benches.instructions` runs it, `tests/python/test_instructions.py` holds the counts
-//! against bounds.
+//! Runs one kind of operation [`COUNT`] times on a timer with a manual clock, in [`counted`]: callgrind counts the
+//! instructions of that function only. `python -m benches.instructions` runs it, and `tests/python/test_instructions.py`
+//! checks the counts.
 //!
-//! Nothing depends on time or chance, so two runs give the same counts, to the instruction but for the allocator's.
+//! Nothing depends on time or chance, so two runs give the same counts, except for the instructions of the allocator.
 //!
 //!     instructions cancel     # prints COUNT
 
@@ -13,14 +13,14 @@ use tickwheel::{Clock, Config, Handle, Released, Timer, When};
 
 const COUNT: u64 = 50_000;
 const HOUR_US: u64 = 3_600_000_000;
-/// Some 17 are due in each millisecond, as of a million in a minute.
+/// About 17 are due in each millisecond, as with a million in a minute.
 const FIRE_WITHIN_MS: u64 = COUNT / 17;
 const DENSE_WITHIN_MS: u64 = 100;
 const AT_A_TIME: usize = 64;
 
 type Numbers = Timer<NonZeroU64>;
 
-/// What is counted: its name is what callgrind looks for.
+/// The function that is counted: callgrind finds it by its name.
 #[inline(never)]
 fn counted<R>(work: impl FnOnce() -> R) -> R {
     work()
@@ -90,7 +90,7 @@ fn fire(timer: &Numbers) {
     fire_all(timer, FIRE_WITHIN_MS);
 }
 
-/// As [`fire`], with all in one tick: the wheel does not sort them.
+/// As [`fire`], with all in one tick: the front sorts them, the wheel does not.
 fn fire_dense() {
     let config = Config::default().with_tick_ms(10 * DENSE_WITHIN_MS);
     let timer = Timer::new(&config, Clock::manual(0)).expect("the settings are good");
@@ -117,7 +117,7 @@ fn fire_all(timer: &Numbers, within_ms: u64) {
     assert!(timer.is_empty());
 }
 
-/// Numbers without a pattern, from the fractional parts of multiples of the golden ratio.
+/// Numbers without a pattern: the fractional parts of multiples of the golden ratio.
 fn numbers() -> impl Iterator<Item = u64> {
     (1..=COUNT).map(|number| number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 11)
 }
@@ -131,7 +131,7 @@ fn fill(timer: &Numbers, within_us: u64) -> Vec<Handle> {
     delays(within_us).into_iter().map(add).collect()
 }
 
-/// Fills the timer, and gives the handles in another order.
+/// Fills the timer, and returns the handles in an order that is not that of the adds.
 fn filled(timer: &Numbers) -> Vec<Handle> {
     let mut keyed: Vec<_> = numbers().zip(fill(timer, HOUR_US)).collect();
     keyed.sort_unstable_by_key(|(key, _)| *key);

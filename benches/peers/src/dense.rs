@@ -1,5 +1,5 @@
-//! Many timers due in the tick of one bucket: they leave the wheel together, and the front puts them in order. As
-//! [`crate::works::fire`], nanoseconds a timer; the clock goes on by a millisecond at a time.
+//! Many timers are due in the tick of one bucket: they leave the wheel together, and the front sorts them. As
+//! [`crate::works::fire`], nanoseconds for one timer; the clock advances by a millisecond at a time.
 
 use std::num::NonZeroU64;
 use std::time::Instant;
@@ -9,7 +9,7 @@ use tickwheel::{Clock, Config, Released, Timer, When};
 
 use crate::works::per_timer_ns;
 
-/// When the first tick with timers begins: any later, and they would cascade first.
+/// When the first tick with timers begins. If it were later, they would cascade first.
 const START_MS: u64 = 10_000;
 
 pub fn five_thousand_a_millisecond(count: usize) -> f64 {

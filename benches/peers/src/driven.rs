@@ -1,5 +1,5 @@
-//! tokio's timers go by tokio's clock. To move it costs something even where no timer is due, so what that is stands beside
-//! the figure.
+//! tokio's timers use tokio's clock. To advance it has a cost even when no timer is due: the note of the figure says how
+//! much.
 
 use std::time::Instant;
 

@@ -1,5 +1,5 @@
-//! Measures all: each figure in a process of its own, all sides of all works in turn, and all of that again from the other
-//! end, so that no side has the quiet moments or the warm processor.
+//! Measures all works on all sides, each figure in a process of its own. The next repeat goes through them in the opposite
+//! order, so that no side always has a quiet machine or a warm processor.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -24,10 +24,10 @@ impl Default for Options {
     }
 }
 
-/// Whether every figure could be measured; those that could are kept.
+/// Whether every figure was measured. Those that were are written in any case.
 pub fn measure_all(options: &Options, rows: &[Row], command: String) -> Result<bool, String> {
     for work in &options.only_work {
-        rows.iter().find(|row| row.stands_for(work)).ok_or_else(|| format!("no work {work:?}: see src/plan.rs"))?;
+        rows.iter().find(|row| row.has_figure_of(work)).ok_or_else(|| format!("no work {work:?}: see src/plan.rs"))?;
     }
     for side in &options.only_side {
         rows.iter().find(|row| row.side == side).ok_or_else(|| format!("no side {side:?}: see src/plan.rs"))?;
@@ -35,7 +35,7 @@ pub fn measure_all(options: &Options, rows: &[Row], command: String) -> Result<b
     let is_wanted = |row: &&Row| {
         let only = &options.only_work;
         (row.is_of_this_program() || options.parking_lot.is_some())
-            && (only.is_empty() || only.iter().any(|work| row.stands_for(work)))
+            && (only.is_empty() || only.iter().any(|work| row.has_figure_of(work)))
             && (options.only_side.is_empty() || options.only_side.iter().any(|side| row.side == side))
     };
     let rows = rows.iter().filter(is_wanted).map(|row| (row, Vec::new())).collect();
@@ -70,7 +70,7 @@ pub fn measure_all(options: &Options, rows: &[Row], command: String) -> Result<b
     Ok(failed.is_empty())
 }
 
-/// What `peers one` says; its own words are on stderr by then.
+/// The output of `peers one`. Its error messages have gone to stderr.
 fn in_a_process(row: &Row, options: &Options) -> Result<Measured, String> {
     let own = || std::env::current_exe().map_err(|error| error.to_string());
     let other = options.parking_lot.clone().filter(|_| !row.is_of_this_program());

@@ -1,8 +1,8 @@
-//! How long one call keeps every other thread out at the longest, in microseconds, with the timer at its worst: all entries
-//! in one bucket, and then all in the front.
+//! The longest time that one call holds the lock, in microseconds, in the worst cases: all entries in one bucket, and all
+//! entries in the front.
 //!
-//! An add or a cancel holds the lock from its beginning to its end, so each is timed by the processor's time that it takes.
-//! A long call lets go of the lock in between, so there the longest wait of a second thread counts.
+//! An add or a cancel holds the lock from beginning to end, so its processor time is measured. A long call releases the lock
+//! in between, so the longest wait of a second thread is measured.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
@@ -15,13 +15,13 @@ use crate::measured::Measured;
 use crate::numbers::shuffle;
 use crate::watch::watch;
 
-/// A tick of level 4 is 8 s: what is due within one stands in one bucket.
+/// A tick of level 4 is 8 s: all entries that are due within one are in one bucket.
 const TICK_US: u64 = 8_000_000;
 const FIRST_TICK_US: u64 = 10 * TICK_US;
-/// All due between two milliseconds: at the first they leave the wheel, and wait in the front.
+/// All are due between two milliseconds: at the first they leave the wheel, and wait in the front.
 const FRONT_US: u64 = 12 * TICK_US;
 
-/// The noise of the machine does not grow with the timer.
+/// The noise of the machine does not depend on the size of the timer.
 const ENOUGH_FOR_NOISE: usize = 1_000_000;
 
 type Numbers = Timer<NonZeroU64>;
@@ -34,7 +34,7 @@ pub fn longest(count: usize) -> Measured {
     told(&user, &control)
 }
 
-/// As [`longest`], with the most buckets that a level can have: each holds one task, and then none.
+/// As [`longest`], with the most buckets that a level can have. Each has one task, and then none.
 pub fn of_wide_levels(count: usize) -> Measured {
     let wide = || Timer::new(&Config::default().with_wheel_sizes([65_536]), Clock::manual(0));
     let mut user = User::new(wide().expect("the settings are good"), None);
@@ -48,7 +48,7 @@ fn told(user: &User, control: &User) -> Measured {
     let worst = |us: &BTreeMap<_, f64>| us.values().copied().fold(0.0, f64::max);
     let each: Vec<_> = user.longest_us.iter().map(|(what, us)| format!("{what} {us:.0}")).collect();
     let note = format!(
-        "µs by call: {}; of {} waits for a timer that nobody used the longest was {:.1}",
+        "µs by call: {}; of {} waits for a timer that no other thread used, the longest was {:.1}",
         each.join(", "),
         control.waits,
         worst(&control.longest_us)
@@ -63,7 +63,7 @@ fn empty() -> Numbers {
 /// The thread that uses the timer, and the longest hold of each kind of call.
 struct User {
     timer: Numbers,
-    /// In the control run the second thread asks this one, and nothing else is timed.
+    /// In the control run the second thread locks this timer, which no other thread uses, and nothing else is timed.
     unused: Option<Numbers>,
     longest_us: BTreeMap<&'static str, f64>,
     waits: u64,
@@ -98,7 +98,7 @@ impl User {
         shuffle(&mut handles);
         handles.drain(count * 4 / 5..).for_each(|handle| self.cancels("cancel", handle));
         (handles.len()..count).for_each(|_| handles.push(self.adds(due_us())));
-        // Until the bucket's array is full of the dead, and drops them.
+        // Until the bucket's list is full of cancelled entries, and drops them.
         for turn in 0..2 * count {
             let handle = self.adds(due_us());
             self.cancels("cancel", std::mem::replace(&mut handles[turn % count], handle));
@@ -122,7 +122,7 @@ impl User {
         for handle in in_the_front {
             self.cancels("cancel in the front", handle);
         }
-        // In another order than that of their instants.
+        // Not in the order of their instants.
         let stragglers: Vec<_> = (0..count as u64).map(|number| self.adds(FRONT_US + 999 - number % 999)).collect();
         for handle in stragglers {
             self.cancels("cancel in the front", handle);
@@ -148,7 +148,7 @@ impl User {
         assert!(cancelled.iter().all(Option::is_some));
     }
 
-    /// A call that holds the lock throughout.
+    /// A call that holds the lock from beginning to end.
     fn times<R>(&mut self, what: &'static str, call: impl FnOnce(&Numbers) -> R) -> R {
         if self.unused.is_some() {
             return call(&self.timer);
@@ -159,7 +159,7 @@ impl User {
         answer
     }
 
-    /// A call that lets go of the lock in between.
+    /// A call that releases the lock in between.
     fn calls<R>(&mut self, what: &'static str, call: impl FnOnce(&Numbers) -> R) -> R {
         let watched = self.unused.as_ref().unwrap_or(&self.timer);
         let (answer, waits) = watch(watched, || call(&self.timer));

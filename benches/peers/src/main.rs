@@ -1,14 +1,14 @@
-//! The timer beside what a Rust program would use instead.
+//! Measures this timer beside the ones that a Rust program could use instead.
 //!
 //!     peers [--repeats 5] [--count 1000000] [--only-work WORK] [--only-side SIDE] [--output FILE] [--parking-lot PROGRAM]
 //!     peers one WORK SIDE [--count 1000000]
 //!
-//! The first measures all and writes `build/bench/rust.json` for the report; a run of only some works or sides, which may
-//! be given several times, writes nothing unless `--output` says where, so that it does not take the place of a whole one.
-//! `PROGRAM` is this one, built with `--features parking_lot`; without it that side is left out.
-//! Exit code 1 if any side failed at any work; the rest is kept.
+//! The first command measures everything and writes `build/bench/rust.json` for the report. `--only-work` and `--only-side`
+//! may be given several times. A run with one of them writes nothing without `--output`, so that it does not replace a
+//! complete run. `PROGRAM` is this program, built with `--features parking_lot`; without it that side is left out. The exit
+//! code is 1 if any side failed at any work; all other figures are written.
 //!
-//! The second measures one work on one side and prints the figure; the beginning of a name will do.
+//! The second command measures one work on one side and prints the figure. The beginning of a name is enough.
 
 mod cpu_time;
 mod dense;
@@ -45,7 +45,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether all went well.
+/// Whether everything was measured.
 fn run() -> Result<bool, Box<dyn std::error::Error>> {
     let (options, one) = parse()?;
     let rows = plan::rows();
@@ -68,7 +68,7 @@ fn run() -> Result<bool, Box<dyn std::error::Error>> {
     Ok(true)
 }
 
-/// The options, and the words that are none.
+/// The options, and the other words of the command line.
 fn parse() -> Result<(Options, Vec<String>), lexopt::Error> {
     let mut options = Options::default();
     let mut words = Vec::new();

@@ -1,4 +1,4 @@
-//! What a work gives: a figure, and what is to be said about it. As text: the figure on the first line, the note below.
+//! The result of a work: a figure, and a note about it. As text: the figure on the first line, the note below.
 
 use std::fmt::{Display, Formatter, Result as Written};
 
@@ -8,7 +8,7 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// What [`Display`] wrote.
+    /// Reads what [`Display`] wrote.
     pub fn read(text: &str) -> Result<Self, String> {
         let (value, note) = text.split_once('\n').unwrap_or((text, ""));
         let value = value.parse().ok().filter(|value: &f64| value.is_finite());

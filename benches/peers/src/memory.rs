@@ -1,8 +1,8 @@
-//! The memory that a timer holds, in bytes for each of those that were added: while all are pending, and after all were
-//! cancelled in random order. What the keys take is not counted, but where the key is the timer itself (tokio's boxed
-//! `Sleep`) what it points at is.
+//! The memory of a timer, in bytes for each task that was added: while all are pending, and after all were cancelled in
+//! random order. The keys are not counted, but the memory behind a key is, where the key is the timer itself (tokio's boxed
+//! `Sleep`).
 //!
-//! Read from glibc's allocator: what is handed out, its headers included, not what the process keeps of the system's memory.
+//! glibc's allocator says how much is allocated, with its headers. Memory that the process keeps unused is not counted.
 
 use crate::numbers::{HOUR_MS, delays_ms, shuffle};
 use crate::side::Side;
@@ -34,7 +34,7 @@ fn held<S: Side>(count: usize) -> (f64, f64) {
 }
 
 fn allocated() -> usize {
-    // SAFETY: it takes nothing and returns plain numbers.
+    // SAFETY: the call takes nothing and returns plain numbers.
     let info = unsafe { libc::mallinfo2() };
     info.uordblks + info.hblkhd
 }

@@ -1,4 +1,4 @@
-//! The same numbers without a pattern in every run: delays, and the order of cancels.
+//! Numbers without a pattern, the same in every run: delays, and the order of cancels.
 
 use fastrand::Rng;
 

@@ -1,4 +1,4 @@
-//! Works that only this project's timer has calls for.
+//! Works that only this project's timer can do.
 
 use std::hint::black_box;
 use std::rc::Rc;
@@ -17,7 +17,7 @@ const AT_A_TIME: usize = 64;
 
 type Ours = Tickwheel<false>;
 
-/// As [`crate::pairs::alone`], on a timer that thousands have come to and gone from.
+/// As [`crate::pairs::alone`], on a timer on which thousands were added and cancelled before.
 pub fn pair_after_a_burst(count: usize) -> f64 {
     const BURST: usize = 2000;
     let (mut side, keys) = filled::<Ours>(&[DELAY_MS; BURST]);
@@ -32,7 +32,7 @@ pub fn pair_after_a_burst(count: usize) -> f64 {
     per_timer_ns(started, count)
 }
 
-/// As [`crate::pairs::locked`], with no lock but the timer's own.
+/// As [`crate::pairs::locked`], with only the timer's own lock.
 pub fn pairs<const THREADS: usize>(count: usize) -> f64 {
     let side = Ours::new();
     let pair = |payload| {
@@ -42,7 +42,7 @@ pub fn pairs<const THREADS: usize>(count: usize) -> f64 {
     on_threads(count, THREADS, || (), pair)
 }
 
-/// As [`crate::pairs::longest_wait_locked`], with no lock but the timer's own.
+/// As [`crate::pairs::longest_wait_locked`], with only the timer's own lock.
 pub fn longest_wait_of_pairs(count: usize) -> f64 {
     let side = Ours::new();
     let pair = |payload| {
@@ -54,7 +54,7 @@ pub fn longest_wait_of_pairs(count: usize) -> f64 {
     longest_wait(count, || (), pair)
 }
 
-/// As [`crate::works::cancel`], many with each call.
+/// As [`crate::works::cancel`], many in one call.
 pub fn cancel_many(count: usize) -> f64 {
     let (side, keys) = shuffled::<Ours>(count);
     let started = Instant::now();
@@ -66,7 +66,7 @@ pub fn cancel_many(count: usize) -> f64 {
     ns
 }
 
-/// As [`crate::works::reset`], many with each call.
+/// As [`crate::works::reset`], many in one call.
 pub fn reset_many(count: usize) -> f64 {
     let (side, keys) = shuffled::<Ours>(count);
     let mut again_ms = delays_ms(count, HOUR_MS);
@@ -82,7 +82,7 @@ pub fn reset_many(count: usize) -> f64 {
     ns
 }
 
-/// As [`memory::after_all_have_gone`], and no task is kept after its cancel (T9).
+/// As [`memory::after_all_have_gone`]. It checks that no task is kept after its cancel (T9).
 pub fn memory_after_all_have_gone(count: usize) -> f64 {
     cancelled_tasks_go_at_once();
     memory::after_all_have_gone::<Ours>(count)

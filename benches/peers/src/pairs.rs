@@ -1,5 +1,5 @@
-//! A pair: a timer is added and cancelled at once, from one thread or from more that share the timer. Nanoseconds for
-//! each pair, from the start of the first to the end of the last.
+//! Pairs: a timer is added and cancelled at once, by one thread or by several threads that share it. Nanoseconds for one
+//! pair, from the start of the first to the end of the last.
 
 #![expect(clippy::disallowed_types, reason = "the standard mutex is what the others would be put into")]
 
@@ -13,10 +13,10 @@ use crate::works::per_timer_ns;
 
 pub const DELAY_MS: u64 = 30_000;
 
-/// More threads than most machines of this comparison have processors, so that some always wait for the lock.
+/// More threads than most machines have processors, so that some always wait for the lock.
 pub const SEVEN: usize = 7;
 
-/// One thread, for timers that take a lock of their own, or whatever they need to be called from any thread.
+/// One thread, for timers that any thread may call, by a lock of their own or by other means.
 pub fn alone<S: Side>(count: usize) -> f64 {
     let mut side = S::new();
     let started = Instant::now();
@@ -27,7 +27,7 @@ pub fn alone<S: Side>(count: usize) -> f64 {
     per_timer_ns(started, count)
 }
 
-/// As [`alone`], for timers that belong to one thread: in a mutex, locked for every call, as the others do.
+/// As [`alone`], for timers that belong to one thread: they are in a mutex, which is locked for every call.
 pub fn alone_locked<S: Side>(count: usize) -> f64 {
     let side = Mutex::new(S::new());
     let started = Instant::now();
@@ -35,26 +35,26 @@ pub fn alone_locked<S: Side>(count: usize) -> f64 {
     per_timer_ns(started, count)
 }
 
-/// As [`alone_locked`], shared out between `THREADS` threads.
+/// As [`alone_locked`], with the pairs divided between `THREADS` threads.
 pub fn locked<S: Side + Send, const THREADS: usize>(count: usize) -> f64 {
     let side = Mutex::new(S::new());
-    on_threads(count, THREADS, || side.lock().expect("nobody panics").enter(), |payload| locked_pair(&side, payload))
+    on_threads(count, THREADS, || side.lock().expect("no thread panics").enter(), |payload| locked_pair(&side, payload))
 }
 
-/// As [`locked`] with seven threads, and the longest that any of them took for a call: milliseconds.
+/// As [`locked`] with seven threads: the longest call of all, in milliseconds.
 pub fn longest_wait_locked<S: Side + Send>(count: usize) -> f64 {
     let side = Mutex::new(S::new());
     let pair = |payload| {
         let mut key = None;
-        let insert = || key = Some(side.lock().expect("nobody panics").insert(DELAY_MS, payload));
+        let insert = || key = Some(side.lock().expect("no thread panics").insert(DELAY_MS, payload));
         let inserted = timed(insert);
         let key = key.expect("inserted");
-        inserted.max(timed(|| assert!(side.lock().expect("nobody panics").cancel(key))))
+        inserted.max(timed(|| assert!(side.lock().expect("no thread panics").cancel(key))))
     };
-    longest_wait(count, || side.lock().expect("nobody panics").enter(), pair)
+    longest_wait(count, || side.lock().expect("no thread panics").enter(), pair)
 }
 
-/// The longest of many calls from seven threads at once, in milliseconds; `pair` says how long the longer of its calls took.
+/// The longest of many calls from seven threads, in milliseconds. `pair` returns the time of the longer of its two calls.
 pub fn longest_wait(count: usize, enter: impl Fn() + Sync, pair: impl Fn(u64) -> Duration + Sync) -> f64 {
     let longest_ns = AtomicU64::new(0);
     on_threads(count, SEVEN, enter, |payload| {
@@ -73,11 +73,11 @@ pub fn timed(call: impl FnOnce()) -> Duration {
 }
 
 fn locked_pair<S: Side>(side: &Mutex<S>, payload: u64) {
-    let key = side.lock().expect("nobody panics").insert(DELAY_MS, payload);
-    assert!(side.lock().expect("nobody panics").cancel(black_box(key)));
+    let key = side.lock().expect("no thread panics").insert(DELAY_MS, payload);
+    assert!(side.lock().expect("no thread panics").cancel(black_box(key)));
 }
 
-/// Shares `count` pairs out between threads, each of which enters first.
+/// Divides `count` pairs between threads. Each thread enters the timer first.
 pub fn on_threads(count: usize, threads: usize, enter: impl Fn() + Sync, pair: impl Fn(u64) + Sync) -> f64 {
     let barrier = Barrier::new(threads + 1);
     let started = std::thread::scope(|scope| {

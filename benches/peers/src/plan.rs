@@ -1,4 +1,4 @@
-//! The plan: every work and every side that can do it, by the names that the report knows.
+//! The plan: every work, and every side that can do it, by the names of the report.
 
 use crate::measured::Measured;
 use crate::pairs::SEVEN;
@@ -19,7 +19,7 @@ pub const PARKING_LOT: &str = "tickwheel, parking_lot";
 pub struct Work {
     pub name: &'static str,
     pub unit: &'static str,
-    /// How many times as much as in the others is done: what is over too soon is done longer.
+    /// How many times more operations than in other works: a short work is repeated.
     pub times: usize,
 }
 
@@ -56,7 +56,7 @@ pub static WORKS: [Work; 21] = [
 pub struct Row {
     pub work: &'static Work,
     pub side: &'static str,
-    /// Another work that the figure stands for as well.
+    /// Another work that has the same figure.
     pub also: Option<&'static Work>,
     measure: Box<dyn Fn(usize) -> Measured>,
 }
@@ -75,18 +75,18 @@ impl Row {
         (self.measure)(self.count(asked))
     }
 
-    /// The names of the works that it stands for.
+    /// The names of the works that have this figure.
     pub fn works(&self) -> impl Iterator<Item = &'static str> {
         [self.work].into_iter().chain(self.also).map(|work| work.name)
     }
 
-    pub fn stands_for(&self, asked: &str) -> bool {
+    pub fn has_figure_of(&self, asked: &str) -> bool {
         self.works().any(|work| work == asked)
     }
 }
 
 pub fn rows() -> Vec<Row> {
-    let ours = Does::those_of_all::<Tickwheel<false>>("tickwheel")
+    let ours = SideRows::of_any::<Tickwheel<false>>("tickwheel")
         .and("cancel, 64 at a time", ours::cancel_many)
         .and("fire all", works::fire::<Tickwheel<false>>)
         .and("fire all, claimed", works::fire::<Tickwheel<true>>)
@@ -104,9 +104,9 @@ pub fn rows() -> Vec<Row> {
         .and("longest hold, 1M", hold::longest)
         .and("longest hold, 6M", hold::longest)
         .and("longest hold, 65,536 buckets a level", hold::of_wide_levels);
-    // The same timer behind the lock that the others are put into: what our own lock costs or saves.
-    let behind = Does { side: "tickwheel, std mutex", rows: Vec::new() }.and_from_seven::<Tickwheel<false>>();
-    let parking = Does { side: PARKING_LOT, rows: Vec::new() }
+    // Our timer in the mutex that the others are in: the difference is the cost of our own lock.
+    let in_mutex = SideRows { side: "tickwheel, std mutex", rows: Vec::new() }.and_seven_threads::<Tickwheel<false>>();
+    let parking_lot = SideRows { side: PARKING_LOT, rows: Vec::new() }
         .and("insert", works::insert::<Tickwheel<false>>)
         .and("cancel, one by one", works::cancel::<Tickwheel<false>>)
         .and("fire all", works::fire::<Tickwheel<false>>)
@@ -114,39 +114,42 @@ pub fn rows() -> Vec<Row> {
         .and("pair, 2 threads", ours::pairs::<2>)
         .and("pair, 7 threads", ours::pairs::<SEVEN>)
         .and("pair, 7 threads, longest wait", ours::longest_wait_of_pairs);
-    let queue = Does::those_of_all::<Queue>("DelayQueue")
-        .and_hands_out("fire all", driven::fire::<Queue>)
+    let queue = SideRows::of_any::<Queue>("DelayQueue")
+        .and_fire("fire all", driven::fire::<Queue>)
         .and("memory after all have gone", memory::after_all_have_gone::<Queue>)
         .and("rolling time-outs", driven::rolling::<Queue>)
         .and("pair, 1 thread", pairs::alone_locked::<Queue>)
         .and("pair, 2 threads", pairs::locked::<Queue, 2>)
-        .and_from_seven::<Queue>();
-    let sleeps = Does::those_of_all::<Sleeps>("tokio sleep")
-        .and_hands_out("fire all", driven::fire::<Sleeps>)
+        .and_seven_threads::<Queue>();
+    let sleeps = SideRows::of_any::<Sleeps>("tokio sleep")
+        .and_fire("fire all", driven::fire::<Sleeps>)
         .and("memory after all have gone", memory::after_all_have_gone::<Sleeps>)
         .and("rolling time-outs", driven::rolling::<Sleeps>)
         .and("pair, 1 thread", pairs::alone::<Sleeps>)
         .and("pair, 2 threads", tokio_sleep::two_pairs);
-    let nexus = Does::those_of_a_peer::<Nexus>("nexus-timer").and("pair, 2 threads", pairs::locked::<Nexus, 2>);
-    // Its entries are counted by `Rc`: Rust keeps it on one thread.
-    let hash = Does::those_of_a_peer::<HashWheel>("hierarchical_hash_wheel_timer");
-    let map = Does::those_of_a_peer::<Map>("BTreeMap").and("pair, 2 threads", pairs::locked::<Map, 2>);
-    let heap = Does::those_of_a_peer::<Heap>("BinaryHeap").and("pair, 2 threads", pairs::locked::<Heap, 2>);
+    let nexus = SideRows::of_one_thread::<Nexus>("nexus-timer").and("pair, 2 threads", pairs::locked::<Nexus, 2>);
+    // It counts its entries by `Rc`, so Rust keeps it on one thread.
+    let hash = SideRows::of_one_thread::<HashWheel>("hierarchical_hash_wheel_timer");
+    let map = SideRows::of_one_thread::<Map>("BTreeMap").and("pair, 2 threads", pairs::locked::<Map, 2>);
+    let heap = SideRows::of_one_thread::<Heap>("BinaryHeap").and("pair, 2 threads", pairs::locked::<Heap, 2>);
 
-    let mut rows: Vec<_> =
-        [ours, behind, parking, queue, sleeps, nexus, hash, map, heap].into_iter().flat_map(|does| does.rows).collect();
+    let mut rows: Vec<_> = [ours, in_mutex, parking_lot, queue, sleeps, nexus, hash, map, heap]
+        .into_iter()
+        .flat_map(|side| side.rows)
+        .collect();
     rows.sort_by_key(|row| WORKS.iter().position(|work| work == row.work)); // the sides of a work stay in order
     rows
 }
 
-/// What one side does.
-struct Does {
+/// The rows of one side.
+struct SideRows {
     side: &'static str,
     rows: Vec<Row>,
 }
 
-impl Does {
-    fn those_of_all<S: Side + 'static>(side: &'static str) -> Self {
+impl SideRows {
+    /// The works of every side.
+    fn of_any<S: Side + 'static>(side: &'static str) -> Self {
         Self { side, rows: Vec::new() }
             .and("insert", works::insert::<S>)
             .and("cancel, one by one", works::cancel::<S>)
@@ -154,17 +157,17 @@ impl Does {
             .and("memory at peak", memory::at_peak::<S>)
     }
 
-    /// Of one that belongs to one thread, and is told the time.
-    fn those_of_a_peer<S: Side + 'static>(side: &'static str) -> Self {
-        Self::those_of_all::<S>(side)
-            .and_hands_out("fire all", works::fire::<S>)
+    /// For a timer that belongs to one thread, and gets the time from its caller.
+    fn of_one_thread<S: Side + 'static>(side: &'static str) -> Self {
+        Self::of_any::<S>(side)
+            .and_fire("fire all", works::fire::<S>)
             .and("rolling time-outs", works::rolling::<S>)
             .and("memory after all have gone", memory::after_all_have_gone::<S>)
             .and("pair, 1 thread", pairs::alone_locked::<S>)
     }
 
-    /// In a standard mutex, as [`pairs::locked`].
-    fn and_from_seven<S: Side + Send + 'static>(self) -> Self {
+    /// In a standard mutex, as [`pairs::locked`] does.
+    fn and_seven_threads<S: Side + Send + 'static>(self) -> Self {
         self.and("pair, 7 threads", pairs::locked::<S, SEVEN>)
             .and("pair, 7 threads, longest wait", pairs::longest_wait_locked::<S>)
     }
@@ -175,13 +178,13 @@ impl Does {
         self
     }
 
-    /// For those that fire payloads, and have none to claim.
-    fn and_hands_out<M: Into<Measured> + 'static>(self, work: &str, measure: fn(usize) -> M) -> Self {
-        let mut does = self.and(work, measure);
-        if let Some(row) = does.rows.last_mut() {
+    /// For timers that fire payloads and have nothing to claim: the figure is also that of *fire all, claimed*.
+    fn and_fire<M: Into<Measured> + 'static>(self, work: &str, measure: fn(usize) -> M) -> Self {
+        let mut side_rows = self.and(work, measure);
+        if let Some(row) = side_rows.rows.last_mut() {
             row.also = Some(work_named("fire all, claimed"));
         }
-        does
+        side_rows
     }
 }
 

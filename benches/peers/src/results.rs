@@ -30,10 +30,10 @@ struct Record {
     note: String,
 }
 
-/// The rows with what was measured of each, repeat by repeat; a row without figures is left out.
+/// The rows with the figures of each repeat. A row without figures is left out.
 pub struct Results<'a> {
     pub rows: Vec<(&'a Row, Vec<Measured>)>,
-    /// How many timers were asked for.
+    /// The number of timers in the command.
     pub count: usize,
     pub repeats: usize,
 }
@@ -49,7 +49,7 @@ impl Results<'_> {
     }
 
     fn records_of(&self, work: &'static str) -> impl Iterator<Item = Record> {
-        let rows = self.rows.iter().filter(move |(row, measured)| row.stands_for(work) && !measured.is_empty());
+        let rows = self.rows.iter().filter(move |(row, measured)| row.has_figure_of(work) && !measured.is_empty());
         rows.map(move |(row, measured)| Record {
             work,
             side: row.side,
@@ -62,14 +62,14 @@ impl Results<'_> {
     }
 }
 
-/// The repeat in the middle: its note is about the figure that is quoted.
+/// The median repeat: its note is about the figure on the page.
 pub fn median(measured: &[Measured]) -> &Measured {
     let mut sorted: Vec<_> = measured.iter().collect();
     sorted.sort_by(|one, other| one.value.total_cmp(&other.value));
     sorted[sorted.len() / 2]
 }
 
-/// Of the compiler, and of every timer that is a package.
+/// The versions of the compiler, and of each timer that is a package.
 fn versions() -> BTreeMap<&'static str, String> {
     let lock = include_str!("../Cargo.lock");
     let version = |package| {

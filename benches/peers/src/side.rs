@@ -1,34 +1,34 @@
-//! What every timer of the comparison can do, in whole milliseconds of a virtual clock that starts at 0.
+//! What every timer of the comparison can do, in milliseconds of a virtual clock that starts at 0.
 
 /// A timer under test. A payload is a number of eight bytes, as a pointer would be.
 pub trait Side {
-    /// What names a pending timer.
+    /// Names a pending timer.
     type Key;
 
     fn new() -> Self;
 
-    /// What another thread than the one that made it does once, before it calls the others.
+    /// A thread that did not make this side calls this once, before any other method.
     fn enter(&self) {}
 
     fn insert(&mut self, delay_ms: u64, payload: u64) -> Self::Key;
 
-    /// Takes a timer off; `true` if it was pending.
+    /// Cancels a timer; `true` if it was pending.
     fn cancel(&mut self, key: Self::Key) -> bool;
 
     /// Moves a pending timer.
     fn reset(&mut self, key: Self::Key, delay_ms: u64) -> Self::Key;
 
-    /// The timer stays, its key goes.
+    /// Drops the key of a timer that stays pending.
     fn forget(&mut self, _key: Self::Key) {}
 
-    /// Lets a millisecond pass and appends what fired: its payload, or what [`Side::payloads`] makes that from.
+    /// Advances by a millisecond. Appends the payload of each timer that fired, or a number for [`Side::payloads`].
     fn tick(&mut self, fired: &mut Vec<u64>);
 
-    /// Turns what [`Side::tick`] appended into payloads; not part of what is timed.
+    /// Turns the numbers of [`Side::tick`] into payloads; this is not timed.
     fn payloads(&mut self, fired: Vec<u64>) -> Vec<u64> {
         fired
     }
 
-    /// How many are pending.
+    /// How many timers are pending.
     fn len(&self) -> usize;
 }

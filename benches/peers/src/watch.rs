@@ -1,8 +1,8 @@
-//! How long a second thread has to wait for a timer's lock at the longest, while the first one is in one long call.
+//! The longest time that a second thread waits for a timer's lock, while the first thread is in one long call.
 //!
-//! What else the machine does lengthens a wait. So it counts as far as the first thread was on a processor meanwhile, and
-//! not at all if the second one was sent away from its own. What that leaves of the machine shows where the second thread
-//! asks a timer that nobody uses.
+//! Other work of the machine makes a wait longer. So only the time counts in which the first thread was on a processor, and
+//! a wait does not count if the second thread lost its own processor. What noise is left shows in a control run, in which
+//! the second thread locks a timer that no other thread uses.
 
 use std::hint::black_box;
 use std::num::NonZeroU64;
@@ -14,15 +14,15 @@ use tickwheel::Timer;
 
 use crate::cpu_time::{ThreadClock, interruptions};
 
-/// What the second thread saw of a timer's lock.
+/// What the second thread measured.
 #[derive(Default)]
 pub struct Waits {
     pub longest_us: f64,
-    /// How many waits count. If few do, the two threads were not on two processors, and nothing was seen.
+    /// How many waits count. If only few do, the threads were not on two processors, and nothing was measured.
     pub count: u64,
 }
 
-/// What the call gives, and what was seen of the watched timer meanwhile.
+/// The result of the call, and what was measured during it.
 pub fn watch<R>(watched: &Timer<NonZeroU64>, call: impl FnOnce() -> R) -> (R, Waits) {
     let (watches, is_over) = (AtomicBool::new(false), AtomicBool::new(false));
     let clock = ThreadClock::of_this_thread();

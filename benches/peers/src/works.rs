@@ -1,6 +1,6 @@
-//! The works that every side does: each does one thing so many times and gives nanoseconds for each time.
+//! The works that every side does. Each repeats one operation, and returns nanoseconds for one of them.
 //!
-//! What is timed is bracketed; filling, shuffling and checking are not part of it. Payloads are numbers from 0.
+//! Only the operations are timed: not the filling before, the shuffling and the checks. Payloads are numbers from 0.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -8,7 +8,7 @@ use std::time::Instant;
 use crate::numbers::{HOUR_MS, MINUTE_MS, delays_ms, shuffle};
 use crate::side::Side;
 
-/// The rolling time-outs go on for so long; 1 of 100 stays, the others go 10 ms later.
+/// The rolling time-outs last this long. 99 of 100 are cancelled after 10 ms, the other one fires.
 pub const ROLLING_FOR_MS: u64 = 40_000;
 const ROLLING_DELAY_MS: u64 = 30_000;
 
@@ -19,7 +19,7 @@ pub fn filled<S: Side>(delays_ms: &[u64]) -> (S, Vec<S::Key>) {
     (side, keys)
 }
 
-/// As [`filled`], due at random within an hour, with the keys in another order.
+/// As [`filled`], due at random instants within an hour, with the keys shuffled.
 pub fn shuffled<S: Side>(count: usize) -> (S, Vec<S::Key>) {
     let (side, mut keys) = filled(&delays_ms(count, HOUR_MS));
     shuffle(&mut keys);

@@ -1,8 +1,8 @@
-"""Measure tickwheel's timer and every other one: `python -m benches.python.timers`, from the repository's folder.
+"""Measure tickwheel's timer and the other ones: `python -m benches.python.timers`, from the repository's folder.
 
 Writes `build/bench/python.json` for the report, and prints a table. A run of only some works or sides writes nothing
-unless `--output` says where, so that it does not take the place of a whole one. What the sides need beside tickwheel is
-in requirements-bench.txt. Exit code 1 if any side failed at any work; the rest is kept.
+without `--output`, so that it does not replace a complete run. The packages of the other sides are in
+requirements-bench.txt. Exit code 1 if any side failed at any work; all other figures are written.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from .works import WORKS, Work
 ROOT: Final = Path(__file__).parents[3]
 OUTPUT: Final = ROOT / "build/bench/python.json"
 TIME_LIMIT_S: Final = 300
-"""For one figure; the slowest takes some seconds."""
+"""For one figure. The slowest takes some seconds."""
 
 FALLBACK_COLUMNS: Final = 200
 
@@ -63,13 +63,15 @@ def main() -> int:
 def parse() -> argparse.Namespace:
     """The options; `works` and `output` follow from the others."""
     figures = [figure.name for work in WORKS for figure in work.figures]
-    parser = argparse.ArgumentParser(description="Measure tickwheel's timer beside every other one.")
-    parser.add_argument("--repeats", type=int, default=3, help="how often each work is done on each side")
-    parser.add_argument("--count", type=int, default=1_000_000, help="timers, where the side is not too slow for it")
-    parser.add_argument("--pace", type=float, default=1.0, help="length of the works in real time; 1 is the full one")
+    parser = argparse.ArgumentParser(description="Measure tickwheel's timer beside the other ones.")
+    parser.add_argument("--repeats", type=int, default=3, help="how often each work runs on each side")
+    parser.add_argument("--count", type=int, default=1_000_000, help="how many timers, if the side is fast enough")
+    parser.add_argument(
+        "--pace", type=float, default=1.0, help="length of the works in real time; 1 is the full length"
+    )
     parser.add_argument("--only-work", action="append", choices=figures, help="may be given several times")
     parser.add_argument("--only-side", action="append", choices=list(PEERS), help="may be given several times")
-    parser.add_argument("--output", type=Path, help=f"by default {OUTPUT.relative_to(ROOT)}, if all is measured")
+    parser.add_argument("--output", type=Path, help=f"by default {OUTPUT.relative_to(ROOT)}, if everything is measured")
     options = parser.parse_args()
     wanted = options.only_work or figures
     options.works = [work for work in WORKS if any(figure.name in wanted for figure in work.figures)]
@@ -79,7 +81,7 @@ def parse() -> argparse.Namespace:
 
 
 def measure(work: Work, side: str, count: int, pace: float) -> dict[str, Any] | None:
-    """What the process for it says, or None if it failed; its own words are on stderr by then."""
+    """The output of the process for it, or None if it failed. Its error messages have gone to stderr."""
     arguments = [work.figures[0].name, side, str(count), str(pace)]
     command = [sys.executable, "-m", f"{__package__}.measure", *arguments]
     try:

@@ -2,7 +2,7 @@
 
     python -m benches.python.timers.measure add asyncio 1000000 1.0
 
-The process ends at once after that: nothing waits for a million timers to be freed, or for a thread that sleeps.
+Then the process ends at once: it does not wait until a million timers are freed, or until a thread has slept.
 """
 
 import json
@@ -18,7 +18,7 @@ from .works.plan import Plan
 
 
 def measure(work_name: str, side_name: str, count: int, pace: float) -> dict[str, object]:
-    """The figures, and what the record has to say of the side."""
+    """The figures, and the note for the record."""
     work = next(work for work in WORKS if work.figures[0].name == work_name)
     side = make(side_name)
     figures = run(work.start(side, Plan(count, pace)), side)
@@ -27,7 +27,7 @@ def measure(work_name: str, side_name: str, count: int, pace: float) -> dict[str
 
 
 def run(steps: Steps, side: Side) -> Figures:
-    """Drive a work to its end."""
+    """Run a work to its end."""
     figures: Figures = {}
 
     def to_its_end() -> Iterator[float]:

@@ -15,7 +15,7 @@ from .works import Figure
 
 @dataclass
 class Record:
-    """The figures of one side at one work, one for each repeat that went well."""
+    """The figures of one side at one work, one for each repeat that did not fail."""
 
     work: str
     side: str
@@ -33,23 +33,23 @@ class Results:
         self._records: dict[tuple[str, str], Record] = {}
 
     def expect(self, figure: Figure, side: str, count: int) -> None:
-        """Keep a place for a record; one that gets no figure is left out."""
+        """Add a record without figures. If it gets none, it is left out."""
         record = Record(figure.name, side, figure.unit, figure.better, count)
         self._records[figure.name, side] = record
 
     def put(self, work: str, side: str, value: float, note: str) -> None:
-        """Note the figure of one repeat."""
+        """Add the figure of one repeat."""
         record = self._records[work, side]
         record.values.append(value)
         record.note = note
 
     @property
     def records(self) -> list[Record]:
-        """Those with a figure."""
+        """The records that have a figure."""
         return [record for record in self._records.values() if record.values]
 
     def write(self, path: Path, command: str, repeats: int) -> None:
-        """As one JSON file."""
+        """Write one JSON file."""
         content = {
             "suite": "python",
             "command": command,
@@ -61,7 +61,7 @@ class Results:
         path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
     def table(self) -> Table:
-        """Works down, sides across, medians; a dash where a side cannot do it, or failed."""
+        """The medians: a row for each work, a column for each side, a dash if a side cannot do it or failed."""
         sides = list(dict.fromkeys(record.side for record in self.records))
         cells = {(record.work, record.side): f"{statistics.median(record.values):,.5g}" for record in self.records}
         units = {record.work: record.unit for record in self.records}
@@ -76,7 +76,7 @@ class Results:
 
 
 def versions() -> dict[str, str]:
-    """Of Python, and of every package of a side that is installed here."""
+    """The versions of Python, and of the sides' packages that are installed."""
     found = {"python": platform.python_version()}
     for package in dict.fromkeys(peer.package for peer in PEERS.values() if peer.package):
         try:

@@ -1,8 +1,8 @@
-"""A timer as the works see it: a record of its own functions, so that a measured call is the call that a user makes.
+"""A timer as the works see it: a record of its own functions, so that a measured call is the call of a user.
 
-A work is a generator that runs inside the timer's event loop, if it has one. Where it yields a number, it goes on after
-so many seconds; 0 stands for one turn of the loop, in which loops take timers in and clean up after cancels. To a timer
-with a thread of its own that is nothing at all.
+A work is a generator that runs inside the timer's event loop, if it has one. When it yields a number, it continues
+after that many seconds. 0 is one turn of the loop, in which loops take new timers and clean up after cancels. For a
+timer with a thread of its own, 0 means nothing.
 """
 
 import time
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 Figures: TypeAlias = dict[str, float]
 Steps: TypeAlias = Generator[float, None, Figures]
-"""A work on its way: yields how long to wait, returns its figures by name."""
+"""A running work: yields how long to wait in seconds, returns its figures by name."""
 
 
 def nothing(*_arguments: object) -> None:
-    """Stand for a callback that is never due."""
+    """Is the callback of timers that are never due."""
 
 
 def drive_by_sleeping(work: Iterator[float]) -> None:
-    """For a timer with a thread of its own."""
+    """Run a work on a timer with a thread of its own."""
     for seconds in work:
         if seconds > 0:
             time.sleep(seconds)
@@ -33,8 +33,8 @@ def drive_by_sleeping(work: Iterator[float]) -> None:
 class Side:
     """A timer that is measured.
 
-    `add(delay, callback, *args)` returns a handle, and `cancel(handle)` takes the callback back; both are the timer's
-    own functions. `at(due_s, callback, *args)` is for an instant of `clock()`, in seconds; it is never timed.
+    `add(delay, callback, *args)` returns a handle, and `cancel(handle)` cancels the callback; both are the timer's own
+    functions. `at(due_s, callback, *args)` is for an instant of `clock()` in seconds; it is never timed.
     """
 
     add: Callable[..., Any]
@@ -45,20 +45,20 @@ class Side:
     """Runs a work to its end."""
 
     delay_unit: Literal["ms", "s"] = "s"
-    hand_over: Callable[..., object] | None = None
-    """`hand_over(function, *args)` has the loop call it; None if any thread may add."""
+    call_in_loop: Callable[..., object] | None = None
+    """`call_in_loop(function, *args)` makes the loop call it; None if any thread may add."""
 
-    lets_go: Literal["at once", "in a turn", "when due"] = "at once"
-    """When a cancelled timer's callback and arguments are released; *cancel* holds the side to it."""
+    freed: Literal["at once", "in a turn", "when due"] = "at once"
+    """When the callback and arguments of a cancelled timer are released. The work *cancel* asserts it."""
 
     after_cancel: str = ""
-    """What else stays behind after a cancel, for the record."""
+    """What else remains after a cancel: the note of the record."""
 
     keeps_order: bool = False
-    """Whether callbacks for the same instant run in the order in which they were added; *burst fire* checks it."""
+    """Whether callbacks for the same instant run in the order in which they were added. *burst fire* asserts it."""
 
     wants_functions: bool = False
-    """Whether a callback has to be a function in Python that returns None; C functions that count will do otherwise."""
+    """Whether a callback must be a Python function that returns None. Otherwise it is a C function that counts."""
 
     wheel: "SystemTimer | None" = None
-    """tickwheel itself, for what only it has."""
+    """The timer itself, if it is tickwheel's: for works that only it can do."""

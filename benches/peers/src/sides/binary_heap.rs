@@ -1,5 +1,5 @@
-//! The standard library's heap. It cannot take an entry out of its middle, so a cancel marks it, and when most are marked
-//! the heap is swept: what programs write when they need a timer quickly.
+//! The standard library's heap: what programs write when they need a timer quickly. It cannot remove an entry from its
+//! middle, so a cancel marks the entry. When most are marked, the marked ones are removed together.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashSet};
@@ -9,7 +9,7 @@ use crate::side::Side;
 #[derive(Default)]
 pub struct Heap {
     pending: BinaryHeap<Reverse<(u64, u64, u64)>>,
-    /// Numbers of cancelled entries that still stand in the heap.
+    /// The numbers of cancelled entries that are still in the heap.
     cancelled: HashSet<u64>,
     number: u64,
     now_ms: u64,

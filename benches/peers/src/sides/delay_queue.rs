@@ -1,4 +1,4 @@
-//! tokio-util's `DelayQueue`: a wheel of 64 slots a level, with ticks of a millisecond.
+//! tokio-util's `DelayQueue`: a wheel with 64 slots a level and a tick of a millisecond.
 
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! `hierarchical_hash_wheel_timer`: four wheels of 256 slots, with a hash map beside them for cancels.
+//! `hierarchical_hash_wheel_timer`: four wheels of 256 slots, and a hash map for cancels.
 
 use std::rc::Rc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! nexus-timer: a wheel of intrusive lists in a slab, with a good deal of `unsafe`.
+//! nexus-timer: a wheel of intrusive lists in a slab, with much `unsafe`.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,5 @@
-//! This project's timer: thread-safe, a lock taken for every call. The tests of what it promises are elsewhere; that fires
-//! come in the order of (due instant, add number) is asserted here too.
+//! This project's timer: thread-safe, every call takes its lock. Its guarantees are tested elsewhere, but the order of (due
+//! instant, add number) is asserted here too.
 
 use std::num::NonZeroU64;
 
@@ -7,13 +7,13 @@ use tickwheel::{Clock, Config, Handle, Released, Timer, When};
 
 use crate::side::Side;
 
-/// With `CLAIMS`, what fires is claimed too, one by one, as an executor does that runs it.
+/// With `CLAIMS` each timer that fires is also claimed, as an executor claims a task to run it.
 pub struct Tickwheel<const CLAIMS: bool> {
     pub timer: Timer<NonZeroU64>,
     now_us: u64,
 }
 
-/// Never 0, so that an entry is no larger than with a pointer.
+/// Never 0, so that an entry is as large as with a pointer.
 pub fn task(payload: u64) -> NonZeroU64 {
     NonZeroU64::MIN.saturating_add(payload)
 }

@@ -1,4 +1,4 @@
-//! tokio's own timer: a boxed `Sleep` for each, polled once so that it is registered.
+//! tokio's own timer: a boxed `Sleep` for each, polled once to register it.
 
 use std::cell::RefCell;
 use std::hint::black_box;
@@ -21,7 +21,7 @@ pub fn paused() -> &'static Runtime {
     runtime
 }
 
-/// From here on the runtime's clock and timers are this thread's, for good.
+/// From here to the end of this thread, the runtime's clock and timers are its own.
 pub fn enter(runtime: &'static Runtime) {
     std::mem::forget(runtime.enter());
 }
@@ -30,7 +30,7 @@ thread_local! {
     static WOKEN: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The cheapest waker there can be: its pointer is the payload, and to wake is to note that down.
+/// The cheapest possible waker: its pointer is the payload, and a wake appends the payload to a list.
 static NOTE: RawWakerVTable = RawWakerVTable::new(
     |payload| RawWaker::new(payload, &NOTE),
     |payload| WOKEN.with_borrow_mut(|woken| woken.push(payload.addr() as u64)),
@@ -93,7 +93,7 @@ impl Side for Sleeps {
     }
 }
 
-/// As [`crate::pairs::two_locked`], but with no lock but tokio's own: a sleep is made and dropped on any thread.
+/// As [`crate::pairs::two_locked`], with only tokio's own lock: a sleep is made and dropped on any thread.
 pub fn two_pairs(count: usize) -> f64 {
     let runtime = paused();
     let pair = |payload| {

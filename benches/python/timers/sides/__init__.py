@@ -1,4 +1,4 @@
-"""The timers that are measured, by name, each made only in the process that measures it."""
+"""The timers that are measured, by name. Each is made only in the process that measures it."""
 
 from dataclasses import dataclass
 from pkgutil import resolve_name
@@ -9,13 +9,13 @@ from ..side import Side
 
 @dataclass(frozen=True)
 class Peer:
-    """Where to find a timer, and how many of its timers are bearable."""
+    """How to make a timer, and how many timers it can take in reasonable time."""
 
     maker: str
     """`module:function` in this package."""
 
     package: str = ""
-    """What it is installed as; empty for what Python brings along or is written here."""
+    """The package to install; empty for the standard library, and for timers that are written here."""
 
     most: int | None = None
 
@@ -38,7 +38,7 @@ PEERS: Final = {
 
 
 def make(name: str) -> Side:
-    """A new timer; imports its package, and no other's."""
+    """A new timer. Only its own package is imported."""
     side = resolve_name(f"{__name__}.{PEERS[name].maker}")()
     assert isinstance(side, Side)
     return side

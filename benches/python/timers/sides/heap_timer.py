@@ -1,7 +1,7 @@
-"""A timer as people write it themselves: a heap, a condition variable, and a thread that waits for the first entry.
+"""A timer as programs write it themselves: a heap, a condition variable, and a thread that waits for the first entry.
 
-A cancelled entry loses its callback at once but stays in the heap until its time, as in the recipe of `heapq`'s own
-documentation. Every call takes the lock, and callbacks run without it.
+A cancelled entry loses its callback at once but stays in the heap until it is due, as in the recipe of the
+documentation of `heapq`. Every call takes the lock. Callbacks run without it.
 """
 
 import heapq
@@ -26,7 +26,7 @@ class HeapTimer:
         threading.Thread(target=self._run, daemon=True).start()
 
     def call_later(self, delay_s: float, callback: Callable[..., object], *args: object) -> Entry:
-        """Run `callback(*args)` in so many seconds; the entry is for `cancel`."""
+        """Run `callback(*args)` in `delay_s` seconds. Returns the entry, for `cancel`."""
         return self.call_at(time.monotonic() + delay_s, callback, *args)
 
     def call_at(self, due_s: float, callback: Callable[..., object], *args: object) -> Entry:
@@ -39,7 +39,7 @@ class HeapTimer:
         return entry
 
     def cancel(self, entry: Entry) -> bool:
-        """Whether it will certainly not run."""
+        """Cancel the callback. Returns whether it will certainly not run."""
         with self._changed:
             was_pending = entry[2] is not None
             entry[2] = entry[3] = None
@@ -54,7 +54,7 @@ class HeapTimer:
                 traceback.print_exc()
 
     def _next_due(self) -> tuple[Callable[..., object], tuple[object, ...]]:
-        """Wait for it."""
+        """Wait until an entry is due, and take it out of the heap."""
         with self._changed:
             while True:
                 if not self._heap:

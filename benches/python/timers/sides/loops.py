@@ -1,8 +1,8 @@
 """The asyncio event loops: Python's own, uvloop, rloop.
 
-All have `call_later`, and `call_soon_threadsafe` as the way in from another thread. They differ in what a cancel leaves
-behind: asyncio marks the handle and sweeps its heap in a later turn, when more than half of it is cancelled; uvloop
-frees the libuv timer in the next turn; rloop keeps all of it until it would have been due.
+All have `call_later`, and `call_soon_threadsafe` for other threads. They differ in what remains after a cancel:
+asyncio marks the handle, and removes the marked ones in a later turn, when they are more than half of its heap;
+uvloop frees the libuv timer in the next turn; rloop keeps all of it until it would have been due.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ def of_asyncio() -> Side:
 def of_uvloop() -> Side:
     import uvloop
 
-    # Its own clock stands still during a turn, but counts from the same moment.
+    # Its own clock stops during a turn, but counts from the same moment.
     return _side(uvloop.new_event_loop(), time.monotonic)
 
 
@@ -40,7 +40,7 @@ async def run(work: Iterator[float]) -> None:
 def _side(
     loop: asyncio.AbstractEventLoop,
     clock: Callable[[], float],
-    lets_go: Literal["at once", "when due"] = "at once",
+    freed: Literal["at once", "when due"] = "at once",
     after_cancel: str = "",
 ) -> Side:
     handle = loop.call_later(3600, nothing)
@@ -51,7 +51,7 @@ def _side(
         at=loop.call_at,
         clock=clock,
         drive=lambda work: loop.run_until_complete(run(work)),
-        hand_over=loop.call_soon_threadsafe,
-        lets_go=lets_go,
+        call_in_loop=loop.call_soon_threadsafe,
+        freed=freed,
         after_cancel=after_cancel,
     )

@@ -1,7 +1,7 @@
 """APScheduler 3: a `BackgroundScheduler` with its defaults, and a job with a date for each timer.
 
-A job that could not run within a second of its date would be left out; here it runs all the same, so that none is
-lost. A callback has to have a module, as a job is known by its name.
+By default a job that cannot run within a second of its date is skipped. Here it runs anyway, so that none is lost. A
+callback must have a module, because a job is identified by the name of its function.
 """
 
 import time

@@ -1,4 +1,4 @@
-"""`threading.Timer`: a thread for each timer, which lives on for a moment after its cancel."""
+"""`threading.Timer`: a thread for each timer, which ends a moment after its cancel."""
 
 import threading
 import time
@@ -8,7 +8,7 @@ from ..side import Side
 
 
 def one_each() -> Side:
-    return Side(add=_add, cancel=threading.Timer.cancel, at=_at, drive=_drive, lets_go="in a turn")
+    return Side(add=_add, cancel=threading.Timer.cancel, at=_at, drive=_drive, freed="in a turn")
 
 
 def _add(delay_s: float, callback: Callable[..., object], *args: object) -> threading.Timer:
@@ -31,7 +31,7 @@ def _drive(work: Iterator[float]) -> None:
 
 
 def _join_cancelled() -> None:
-    """What a turn is to a loop: wait until nothing is left of the cancelled ones."""
+    """Wait until the threads of cancelled timers have ended: what a turn is for a loop."""
     for thread in threading.enumerate():
         if isinstance(thread, threading.Timer) and thread.finished.is_set():
             thread.join()

@@ -1,6 +1,6 @@
-"""tornado's `IOLoop`, which stands on asyncio's own loop and counts in wall-clock time.
+"""tornado's `IOLoop`, which uses asyncio's own loop and counts in wall-clock time.
 
-What a callback returns is taken for something to wait for, unless it is None.
+If a callback returns something else than None, the loop waits for it.
 """
 
 import time
@@ -19,6 +19,6 @@ def io_loop() -> Side:
         at=loop.call_at,
         clock=time.time,
         drive=lambda work: loop.run_sync(lambda: run(work)),
-        hand_over=loop.add_callback,
+        call_in_loop=loop.add_callback,
         wants_functions=True,
     )

@@ -1,7 +1,7 @@
-"""Twisted's default reactor on Linux, the one on epoll, which counts in wall-clock time.
+"""Twisted's default reactor on Linux: it uses epoll, and counts in wall-clock time.
 
-`callLater` only notes the call, and the reactor's next turn puts it into its heap; a later turn sweeps the heap when
-more than half of it is cancelled.
+`callLater` only stores the call, and the next turn of the reactor puts it into the heap. When more than half of the
+heap is cancelled, a later turn removes those calls.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,7 +21,7 @@ def epoll() -> Side:
         errors: list[BaseException] = []
 
         def step() -> None:
-            # The reactor would only log what goes wrong here, and run on for ever.
+            # Without this the reactor would only log the error, and never stop.
             try:
                 seconds = next(work, None)
             except BaseException as error:
@@ -45,5 +45,5 @@ def epoll() -> Side:
         at=at,
         clock=reactor.seconds,
         drive=drive,
-        hand_over=reactor.callFromThread,
+        call_in_loop=reactor.callFromThread,
     )

@@ -1,4 +1,4 @@
-"""tickwheel's `SystemTimer`: with its defaults, and awake at most once in a millisecond, as the event loops are."""
+"""tickwheel's `SystemTimer`: with its defaults, and with at most one wake-up in a millisecond, as in event loops."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""The table of works: what each yields, in which unit, for whom, and how much of it at most."""
+"""The table of works: their figures and units, the sides that can do them, and how many timers they take at most."""
 
 from dataclasses import dataclass
 from pkgutil import resolve_name
@@ -23,7 +23,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Work:
-    """One process's worth of measuring."""
+    """What one process measures."""
 
     maker: str
     """`module:function` in this package."""
@@ -32,10 +32,10 @@ class Work:
     sides: tuple[str, ...] = EVERY_SIDE
     most: int | None = None
     shows_cancel: bool = False
-    """Whether what a cancel leaves behind belongs to its record."""
+    """Whether the side's note on cancels belongs to its record."""
 
     def count_for(self, side: str, count: int) -> int:
-        """How many timers it takes on this side, if there are to be `count`."""
+        """How many timers it takes on this side: `count`, or fewer on a slow one."""
         return min(bound for bound in (count, self.most, PEERS[side].most) if bound is not None)
 
     def start(self, side: Side, plan: Plan) -> Steps:

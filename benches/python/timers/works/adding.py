@@ -8,11 +8,11 @@ from ..side import Side, Steps, nothing
 from .plan import Plan, begin, since_ns
 
 POLL_S = 0.05
-"""How often to look whether another thread has finished; it says itself when that was."""
+"""How often to check whether another thread has finished. The thread itself measures when that was."""
 
 
 def add(side: Side, plan: Plan) -> Steps:
-    """All of them, one by one, their handles kept, and the turn in which a loop takes them in."""
+    """Add all timers one by one, keep their handles, and wait for the turn in which a loop takes them."""
     delays = plan.delays(side)
     handles: list[Any] = [None] * plan.count
     add = side.add
@@ -24,33 +24,33 @@ def add(side: Side, plan: Plan) -> Steps:
 
 
 def add_gc_off(side: Side, plan: Plan) -> Steps:
-    """The same without a collector that goes through all handles again and again."""
+    """The same without the garbage collector, which reads all handles again and again."""
     gc.disable()
     figures = yield from add(side, plan)
     return {"add, GC off": figures["add"]}
 
 
 def add_from_another_thread(side: Side, plan: Plan) -> Steps:
-    """From the first call in the other thread until the timer has them all."""
+    """The time from the first call in another thread until the timer has all of them."""
     delays = plan.delays(side)
     took_ns: list[int] = []
 
     def add_all() -> None:
-        add, hand_over = side.add, side.hand_over
+        add, call_in_loop = side.add, side.call_in_loop
         started_ns = begin()
 
         def end() -> None:
             took_ns.append(since_ns(started_ns))
 
-        if hand_over is None:
+        if call_in_loop is None:
             for delay in delays:
                 add(delay, nothing)
             end()
         else:
             for delay in delays:
-                hand_over(add, delay, nothing)
-            # One turn after the last of them, in which twisted puts it into its heap.
-            hand_over(hand_over, end)
+                call_in_loop(add, delay, nothing)
+            # One turn after the last add: in it twisted puts the last one into its heap.
+            call_in_loop(call_in_loop, end)
 
     threading.Thread(target=add_all, daemon=True).start()
     while not took_ns:

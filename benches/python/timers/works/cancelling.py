@@ -1,4 +1,4 @@
-"""Cancelling timers: the calls, and what it takes until nothing is left of the cancelled ones."""
+"""Cancelling timers: the calls, and the time until nothing of the cancelled ones remains."""
 
 import random
 import weakref
@@ -9,22 +9,23 @@ from ..side import Side, Steps, nothing
 from .plan import Plan, begin, since_ns
 
 LIVE = 1000
-"""Timers pending while pairs are added and cancelled, and pairs to a turn of the loop."""
+"""How many timers are pending while pairs are added and cancelled, and how many pairs are in a turn of the loop."""
 
 SAMPLE_EVERY = 10_000
 SAMPLES_AT_LEAST = 10
 
 
 class Sample:
-    """An argument of a callback, to see when it is released."""
+    """An argument of a callback that shows when it is released."""
 
     __slots__ = ("__weakref__",)
 
 
 def cancel(side: Side, plan: Plan) -> Steps:
-    """All in random order, each handle dropped after its cancel, and the turn in which a loop cleans up.
+    """Cancel all in random order, drop each handle after its cancel, and wait for the turn in which a loop cleans up.
 
-    Every so many have a sample for an argument, which must be gone when the side says so, without a garbage collection.
+    Some timers have a sample as their argument. It must be freed when the side's `freed` says, without a garbage
+    collection.
     """
     handles: list[Any] = [None] * plan.count
     every = max(1, min(SAMPLE_EVERY, plan.count // SAMPLES_AT_LEAST))
@@ -52,13 +53,13 @@ def cancel(side: Side, plan: Plan) -> Steps:
 
     held_later = sum(sample() is not None for sample in samples.values())
     expected = {"at once": (0, 0), "in a turn": (held_at_once, 0), "when due": (len(samples), len(samples))}
-    assert (held_at_once, held_later) == expected[side.lets_go], f"{held_at_once}, {held_later} held: {side.lets_go}?"
+    assert (held_at_once, held_later) == expected[side.freed], f"{held_at_once}, {held_later} held: {side.freed}?"
     assert side.wheel is None or len(side.wheel) == 0
     return {"cancel": took_ns / plan.count}
 
 
 def cancel_calls_alone(side: Side, plan: Plan) -> Steps:
-    """Only the calls, in random order; the handles are kept, and no turn follows."""
+    """Only the calls, in random order. The handles are kept, and no turn follows."""
     handles = [side.add(delay, nothing) for delay in plan.delays(side)]
     random.Random(2).shuffle(handles)
     yield 0
@@ -70,7 +71,7 @@ def cancel_calls_alone(side: Side, plan: Plan) -> Steps:
 
 
 def rolling_pair(side: Side, plan: Plan) -> Steps:
-    """Add one, and cancel the one that was added 1,000 before; a turn after every 1,000 pairs."""
+    """Add a timer, and cancel the one that was added 1,000 adds before. A turn follows after every 1,000 pairs."""
     delays = plan.delays(side)
     add, cancel = side.add, side.cancel
     live = deque(add(delay, nothing) for delay in delays[:LIVE])

@@ -1,4 +1,4 @@
-"""Timers that come due: all at one instant, one after the other, and how late each of them is."""
+"""Timers that fire: all at one instant, or one after the other; and how late each of them is."""
 
 import itertools
 import statistics
@@ -11,16 +11,16 @@ from .plan import Plan
 SPREAD_S = 1.0
 LATENESS_S = 2.0
 ORDERED = 10_000
-"""Callbacks in the second burst, which shows their order."""
+"""How many callbacks the second burst has, which checks their order."""
 
 BEFORE_S = 0.02
-"""From the reading of the CPU clock to the first instant."""
+"""The time from the reading of the CPU clock to the first instant."""
 
 GIVE_UP_S = 60.0
 
 
 class Calls:
-    """A callback that counts its calls in C where it may, so that next to nothing of a figure is its own time."""
+    """A callback that counts its calls, in C if the side allows it: its own time is almost no part of a figure."""
 
     def __init__(self, side: Side) -> None:
         self._count = itertools.count()
@@ -31,11 +31,11 @@ class Calls:
 
     @property
     def made(self) -> int:
-        """How many so far; `repr` is how to look at a count without counting on."""
+        """How many calls there were so far. Only `repr` reads an `itertools.count` without counting."""
         return int(repr(self._count).strip("count()"))
 
     def wait_for(self, count: int, poll_s: float) -> Generator[float, None, None]:
-        """Until so many were made, and a moment longer, as there may be no more."""
+        """Wait until there were `count` calls."""
         give_up_s = time.monotonic() + GIVE_UP_S
         while self.made < count:
             if time.monotonic() > give_up_s:
@@ -43,24 +43,24 @@ class Calls:
             yield poll_s
 
     def check(self, count: int) -> Generator[float, None, None]:
-        """That there were so many, and come no more."""
+        """Assert that there were `count` calls, and that no more come."""
         yield 0.05
         assert self.made == count, f"{self.made} calls of {count} timers"
 
 
 def burst_fire(side: Side, plan: Plan) -> Steps:
-    """From the instant at which all are due to the last of them."""
+    """The time from the instant at which all are due to the last callback."""
     calls = Calls(side)
     ended_s: list[float] = []
 
     def end() -> None:
-        # With several threads, or a heap that does not keep the order, some may be still to come.
+        # With several threads, or a heap that does not keep the order, some callbacks may come later.
         if calls.made == plan.count:
             ended_s.append(side.clock())
         was_called.append(True)
 
     was_called: list[bool] = []
-    # A whole millisecond: uvloop, which counts in those, would round it up or down.
+    # A whole millisecond, because uvloop rounds to whole milliseconds.
     due_s = round((yield from plan.lead_s(side)) + side.clock(), 3)
     for _ in range(plan.count):
         side.at(due_s, calls.callback)
@@ -79,7 +79,7 @@ def burst_fire(side: Side, plan: Plan) -> Steps:
 
 
 def check_order(side: Side, count: int) -> Generator[float, None, None]:
-    """That what is due at one instant runs in the order in which it was added."""
+    """Assert that callbacks of one instant run in the order in which they were added."""
     seen: list[int] = []
     due_s = side.clock() + 0.2
     for number in range(count):
@@ -90,7 +90,7 @@ def check_order(side: Side, count: int) -> Generator[float, None, None]:
 
 
 def spread_fire(side: Side, plan: Plan) -> Steps:
-    """CPU time of the whole process, from just before the first of many random instants to after the last callback."""
+    """The CPU time of the process from just before the first of many random instants to after the last callback."""
     calls = Calls(side)
     span_us = int(SPREAD_S * plan.pace * 1e6)
     first_s = BEFORE_S + (yield from plan.lead_s(side)) + side.clock()
@@ -108,7 +108,7 @@ def spread_fire(side: Side, plan: Plan) -> Steps:
 
 
 def lateness(side: Side, plan: Plan) -> Steps:
-    """The time of each call minus its due instant; early is what comes a whole microsecond before it, or more."""
+    """The time of each call minus its due instant. A call is early if it comes a microsecond or more before."""
     late_us: list[float] = []
     clock = side.clock
 

@@ -1,4 +1,4 @@
-"""What pending timers cost while nothing is due: memory, time of the garbage collector, time of the processor."""
+"""The cost of pending timers while nothing is due: memory, time of the garbage collector, CPU time."""
 
 import gc
 import time
@@ -10,11 +10,11 @@ from .plan import Plan, begin, since_ns
 
 IDLE_S = 3.0
 SETTLE_S = 0.2
-"""From the last thing done to the start of an idle measurement, so that all threads have gone to sleep."""
+"""The time before an idle measurement starts, so that all threads sleep by then."""
 
 
 def pending(side: Side, plan: Plan) -> Steps:
-    """Growth of the resident set (the list of handles is there before), one full collection, then idle time."""
+    """Measure the growth of the resident set (without the list of handles), one full collection, then idle time."""
     delays = plan.delays(side)
     handles: list[Any] = [None] * plan.count
     add = side.add
@@ -40,7 +40,7 @@ def pending(side: Side, plan: Plan) -> Steps:
 
 
 def resident_bytes() -> int:
-    """What the process has in memory when all garbage is gone."""
+    """The resident set of the process after a garbage collection."""
     begin()
     lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmRSS:"))

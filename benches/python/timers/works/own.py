@@ -1,4 +1,4 @@
-"""What only tickwheel has: tasks that can be added again, and one call for many timers."""
+"""Works that only tickwheel can do: tasks that can be added again, and one call for many timers."""
 
 from array import array
 from typing import Any
@@ -11,7 +11,7 @@ from .plan import Plan, begin, since_ns
 
 
 def add_task(side: Side, plan: Plan) -> Steps:
-    """Each task created and added, one by one, and kept."""
+    """Create and add each task, one by one, and keep it."""
     delays_ms, add = plan.delays(side), _timer(side).add
     tasks: list[Any] = [None] * plan.count
     started_ns = begin()
@@ -24,7 +24,7 @@ def add_task(side: Side, plan: Plan) -> Steps:
 
 
 def add_many(side: Side, plan: Plan) -> Steps:
-    """All in one call."""
+    """Add all in one call."""
     delays_ms = array("q", map(int, plan.delays(side)))
     batches: list[TaskBatch] = []
     started_ns = begin()
@@ -36,7 +36,7 @@ def add_many(side: Side, plan: Plan) -> Steps:
 
 
 def bytes_per_task(side: Side, plan: Plan) -> Steps:
-    """Growth of the resident set, the tasks included, the list of them not."""
+    """The growth of the resident set with the tasks, without the list of them."""
     delays_ms, add = plan.delays(side), _timer(side).add
     tasks: list[Any] = [None] * plan.count
     before = resident_bytes()

@@ -1,4 +1,4 @@
-"""How much of a work is done, its random delays from a fixed seed, and the clock that it is timed with."""
+"""How many timers a work takes, its random delays from a fixed seed, and the clock that measures it."""
 
 import gc
 import random
@@ -16,21 +16,21 @@ LEAST_LEAD_S = 0.5
 
 @dataclass(frozen=True)
 class Plan:
-    """`count` timers; works in real time are stretched by `pace`, 1 being the full length."""
+    """`count` timers. `pace` scales the length of works in real time; 1 is the full length."""
 
     count: int
     pace: float = 1.0
     source: random.Random = field(default_factory=lambda: random.Random(1))
 
     def delays(self, side: Side) -> list[float]:
-        """One for each timer, in the side's unit: whole milliseconds, or the same in seconds."""
+        """A delay for each timer, in the side's unit: whole milliseconds, or the same in seconds."""
         delays_ms = self.source.choices(range(MINUTE_MS, MINUTE_MS + HOUR_MS), k=self.count)
         return list(delays_ms) if side.delay_unit == "ms" else [delay_ms / 1000 for delay_ms in delays_ms]
 
     def lead_s(self, side: Side) -> Generator[float, None, float]:
-        """How long to allow for adding all timers: four times as long as a sample of them took, which stay.
+        """How long the adds of all timers may take: four times the time of a sample of them, which stay pending.
 
-        A real instant has to lie after the last add.
+        A real instant must be after the last add.
         """
         sample = max(SAMPLES_AT_LEAST, self.count // 50)
         started_ns = begin()
@@ -40,13 +40,13 @@ class Plan:
         return max(LEAST_LEAD_S, 4 * self.count * since_ns(started_ns) / sample / 1e9)
 
     def check_still_before(self, side: Side, due_s: float) -> None:
-        """Say so if the adding took too long."""
+        """Raise an error if the adds took too long."""
         if side.clock() >= due_s:
             raise RuntimeError("the timers were due before all were added: run it on a quieter machine")
 
 
 def begin() -> int:
-    """Collect the garbage of what was prepared, and start the watch."""
+    """Collect the garbage of the preparations, and read the clock."""
     gc.collect()
     return time.perf_counter_ns()
 

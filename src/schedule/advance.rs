@@ -1,0 +1,149 @@
+//! Advancing: which bucket is flushed next, what is released, and when there is something to do again.
+
+#![forbid(unsafe_code)]
+
+use super::{Progress, STEP, Schedule, ready_us};
+use crate::wheel::{BucketRef, Handle, Place, ReleaseKey};
+
+impl<T> Schedule<T> {
+    /// One step of an advance to `now_us`: about `limit` entries are moved or released. Appends the handles of the released
+    /// tasks to `out`, in order. Returns whether there is more to do.
+    pub(crate) fn step(&mut self, now_us: u64, limit: usize, out: &mut Vec<Handle>, progress: &mut Progress) -> bool {
+        let mut left = limit;
+        loop {
+            if self.is_flushing {
+                left = left.saturating_sub(self.flush_step(left));
+                if self.is_flushing {
+                    return true;
+                }
+            }
+            let due = self.queue.peek().filter(|head| head.expiration_ms <= now_us / 1000);
+            if let Some(head) = due
+                && (self.flushed_ms == Some(head.expiration_ms) || self.front.len() == 0)
+            {
+                self.start_flush(head);
+                progress.buckets += 1;
+            } else {
+                let before = out.len();
+                left -= self.release_ready(now_us, left, out);
+                progress.released += (out.len() - before) as u64;
+                match due {
+                    _ if left == 0 => return true,
+                    // No entry of the front is due before this bucket expires.
+                    Some(head) => {
+                        self.start_flush(head);
+                        progress.buckets += 1;
+                    }
+                    None => return false,
+                }
+            }
+            left = left.saturating_sub(1);
+            if left == 0 {
+                return true;
+            }
+        }
+    }
+
+    /// Drops at most `limit` empty buckets at the head of the bucket queue (T9). Returns whether there may be more of them.
+    pub(crate) fn drop_empty_buckets(&mut self, limit: usize) -> bool {
+        for _ in 0..limit {
+            let Some(head) = self.queue.peek().filter(|head| self.wheel.is_bucket_empty(*head)) else { return false };
+            self.queue.pop();
+            self.wheel.disarm(head);
+        }
+        true
+    }
+
+    /// When there is something to do next; `Some(0)` while a bucket is being flushed. Empty buckets at the head of the queue
+    /// are dropped. If there are very many, this is the time of an empty one: that is too early, and does no harm.
+    pub(crate) fn next_wake_us(&mut self) -> Option<u64> {
+        if self.is_flushing {
+            return Some(0);
+        }
+        let front = self.first_ready_us();
+        let bucket = self.first_armed().map(|head| self.wake_us_for(head, self.wheel.earliest_us(head)));
+        front.into_iter().chain(bucket).min()
+    }
+
+    /// As [`Schedule::next_wake_us`], but with a stop at every bucket, for a manual clock that goes step by step.
+    pub(crate) fn next_event_us(&mut self) -> Option<u64> {
+        let front = self.first_ready_us();
+        let bucket = self.first_armed().map(|head| head.expiration_ms * 1000);
+        front.into_iter().chain(bucket).min()
+    }
+
+    fn start_flush(&mut self, head: BucketRef) {
+        self.queue.pop();
+        self.wheel.advance(head.expiration_ms);
+        if let Some(entries) = self.wheel.start_flush(head) {
+            let tick_us = self.wheel.tick_ms() * 1000;
+            self.front.start_bucket(entries, self.wheel.tick_end_us().saturating_sub(tick_us), tick_us);
+        }
+        self.is_flushing = true;
+        self.flushed_ms = Some(head.expiration_ms);
+    }
+
+    /// Moves about `limit` entries of the bucket that is being flushed; returns how many it read.
+    #[inline(never)] // the sort and the loop that calls it need the registers
+    fn flush_step(&mut self, limit: usize) -> usize {
+        let read = self.wheel.flush_step(&mut self.slab, limit, &mut self.newly_armed, &mut self.for_front);
+        for armed in self.newly_armed.drain(..) {
+            self.queue.push(armed);
+        }
+        if self.front.has_partitions() {
+            return read + self.flush_dense_step(limit - read);
+        }
+        self.for_front.sort_unstable();
+        self.front.extend(&self.for_front, &mut self.slab);
+        self.for_front.clear();
+        self.is_flushing = self.wheel.is_flushing();
+        read
+    }
+
+    /// As [`Schedule::flush_step`] for a dense bucket: its keys are sorted after the last one has come. Returns how many keys
+    /// were sorted.
+    #[cold]
+    fn flush_dense_step(&mut self, limit: usize) -> usize {
+        self.front.extend_unsorted(&self.for_front, &mut self.slab);
+        self.for_front.clear();
+        let sorted = if self.wheel.is_flushing() { 0 } else { self.front.sort_partitions(limit) };
+        self.is_flushing = self.wheel.is_flushing() || self.front.has_partitions();
+        sorted
+    }
+
+    /// Releases the entries of the front that are ready; returns how many keys it read, at most `limit`.
+    fn release_ready(&mut self, now_us: u64, limit: usize, out: &mut Vec<Handle>) -> usize {
+        if out.capacity() == 0 {
+            out.reserve(self.front.len().min(limit));
+        }
+        let (slab, precision, before) = (&mut self.slab, self.precision, out.len());
+        let read = self.front.pop_while(
+            limit,
+            |key| ready_us(precision, key.due_us) <= now_us,
+            |key| {
+                let Some(entry) = slab.get_mut(key.handle) else { return false };
+                entry.place = Place::Released;
+                out.push(key.handle);
+                true
+            },
+        );
+        self.released += out.len() - before;
+        read
+    }
+
+    /// The first entry of the front.
+    fn first_in_front(&mut self) -> Option<ReleaseKey> {
+        let slab = &self.slab;
+        self.front.first_live(|key| slab.get(key.handle).is_some())
+    }
+
+    /// The first bucket of the queue. Empty buckets before it are dropped (T9), but no more than [`STEP`] of them.
+    fn first_armed(&mut self) -> Option<BucketRef> {
+        self.drop_empty_buckets(STEP);
+        self.queue.peek()
+    }
+
+    fn first_ready_us(&mut self) -> Option<u64> {
+        self.first_in_front().map(|key| ready_us(self.precision, key.due_us))
+    }
+}

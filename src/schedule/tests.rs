@@ -1,0 +1,135 @@
+use super::*;
+
+const HOUR_US: u64 = 3_600_000_000;
+
+fn schedule(sizes: &[u32]) -> Schedule<u64> {
+    Schedule::new(1, sizes, 0, Precision::Exact)
+}
+
+/// 256 slots, one after the other, each from near the last of its 2^32 generations: as after 2^40 operations.
+#[test]
+fn memory_is_flat_over_2_to_the_40_operations_on_one_bucket__t13() {
+    let mut schedule = schedule(&[20]);
+    schedule.next_number = u64::MAX - (1 << 41);
+    let (stays, _) = schedule.add(0, HOUR_US, 0, 0);
+    let mut bytes = Vec::new();
+    for _ in 0..256 {
+        let (mut handle, _) = schedule.add(0, HOUR_US, 1, 0);
+        handle = schedule.slab.set_generation(handle, u32::MAX - 2000);
+        for turn in 0..3000 {
+            handle = if turn % 3 == 0 {
+                schedule.reschedule(0, handle, HOUR_US).unwrap().0
+            } else {
+                assert_eq!(schedule.remove(handle), Some(1));
+                assert_eq!(schedule.remove(handle), None);
+                schedule.add(0, HOUR_US, 1, 0).0
+            };
+        }
+        assert_eq!(schedule.remove(handle), Some(1));
+        bytes.push(schedule.bytes());
+    }
+    assert_eq!((schedule.len(), schedule.remove(stays)), (1, Some(0)));
+    assert!(bytes[255] <= bytes[0] + 4096, "{} bytes, then {}", bytes[0], bytes[255]);
+}
+
+#[test]
+fn a_move_out_of_a_slot_without_generations_goes_to_another_slot__t7() {
+    let mut schedule = schedule(&[20]);
+    let (handle, _) = schedule.add(0, 5000, 7, 0);
+    let last = schedule.slab.set_generation(handle, u32::MAX - 1);
+    let (moved, _) = schedule.reschedule(0, last, 9000).unwrap();
+    assert_ne!((moved.slot, moved.generation), (last.slot, u32::MAX));
+    assert_eq!((schedule.remove(last), schedule.remove(moved), schedule.len()), (None, Some(7), 0));
+}
+
+/// The entries that were not read yet are placed by the times of the levels at the start of the flush.
+#[test]
+fn an_add_in_the_middle_of_a_flush_leaves_the_levels_where_they_are__t6() {
+    let mut schedule = schedule(&[20]);
+    let mut handles: Vec<_> = (0..=STEP as u64).map(|task| schedule.add(0, 410_000 + task, task, 0).0).collect();
+    handles.pop();
+    for handle in handles {
+        schedule.remove(handle).unwrap();
+    }
+    let (mut out, mut progress) = (Vec::new(), Progress::default());
+    // The first step reads only cancelled entries, so no bucket is armed that the levels may not pass.
+    assert!(schedule.step(400_000, STEP, &mut out, &mut progress));
+    assert_eq!(schedule.queue.peek(), None);
+    schedule.add(900_000, 900_000, 0, 0);
+    assert_eq!(schedule.wheel.levels()[0].current_ms, 400);
+    while schedule.step(900_000, STEP, &mut out, &mut progress) {}
+    let order: Vec<_> = out.into_iter().filter_map(|handle| schedule.claim(handle)).map(|task| task.task).collect();
+    assert_eq!(order, [STEP as u64, 0]);
+}
+
+#[test]
+fn the_last_add_numbers_are_in_order_like_any_other__t6() {
+    let mut schedule = schedule(&[20]);
+    schedule.next_number = u64::MAX - 3;
+    for task in 0..3 {
+        schedule.add(0, 5000, task, 0);
+    }
+    let (mut out, mut progress) = (Vec::new(), Progress::default());
+    assert!(!schedule.step(5000, STEP, &mut out, &mut progress));
+    let order: Vec<_> = out.into_iter().map(|handle| schedule.claim(handle).unwrap().task).collect();
+    assert_eq!(order, [0, 1, 2]);
+}
+
+#[test]
+fn emptied_buckets_are_dropped_in_steps__t9() {
+    let mut schedule = schedule(&[65_536]);
+    let handles: Vec<_> = (1..=5500).map(|ms| schedule.add(0, ms * 1000, ms, 0).0).collect();
+    for handle in handles {
+        schedule.remove(handle).unwrap();
+    }
+    // Many empty buckets are left after this call; its answer is not later than the first task.
+    schedule.add(0, 6_000_000, 0, 0);
+    assert!(schedule.next_wake_us().is_some_and(|wake_us| wake_us <= 6_000_000));
+    let steps = (0..9).take_while(|_| schedule.drop_empty_buckets(STEP)).count();
+    assert_eq!((steps, schedule.next_wake_us()), (4, Some(6_000_000)));
+}
+
+/// In a bucket of level 1, and in the first tick of a bucket of level 2.
+#[test]
+fn the_entries_of_a_dense_tick_are_one_run_before_they_are_released__t6() {
+    for tick_begins_us in [15_000, 400_000] {
+        let mut schedule = schedule(&[20]);
+        for number in 0..10_000 {
+            schedule.add(0, tick_begins_us + 1 + number * 7919 % 999, number, 0);
+        }
+        let (mut out, mut progress) = (Vec::new(), Progress::default());
+        while schedule.step(tick_begins_us, STEP, &mut out, &mut progress) {}
+        assert!(out.is_empty() && schedule.front.is_one_run());
+        assert_eq!(schedule.front.len(), 10_000);
+    }
+}
+
+#[test]
+fn a_task_that_was_cancelled_while_its_large_bucket_is_flushed_is_not_released__t9() {
+    let mut schedule = Schedule::new(1000, &[20], 0, Precision::Exact);
+    let count = 10 * STEP as u64;
+    let mut handles: Vec<_> =
+        (0..count).map(|task| schedule.add(0, 5_000_000 + task * 7919 % 1_000_000, task, 0).0).collect();
+    let (mut out, mut progress) = (Vec::new(), Progress::default());
+    // After each step one entry that was read and one that was not; after the third, some full pages that were not read.
+    let mut step = 0;
+    while schedule.step(5_999_999, STEP, &mut out, &mut progress) {
+        for task in [step * 500, (step * 500 + 5000) % count] {
+            schedule.remove(handles[task as usize]);
+        }
+        if step == 2 {
+            for handle in &handles[6000..9000] {
+                schedule.remove(*handle);
+            }
+        }
+        step = (step + 1) % 20;
+    }
+    handles.retain(|handle| schedule.slab.get(*handle).is_some());
+    let mut last = (0, 0);
+    let live = out.into_iter().filter_map(|handle| schedule.claim(handle)).map(|claimed| {
+        assert!(last < (claimed.due_us, claimed.number));
+        last = (claimed.due_us, claimed.number);
+    });
+    assert_eq!(live.count(), handles.len());
+    assert_eq!(schedule.len(), 0);
+}
