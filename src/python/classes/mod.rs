@@ -1,0 +1,3 @@
+pub(crate) mod manual;
+pub(crate) mod purgatory;
+pub(crate) mod system;

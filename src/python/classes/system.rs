@@ -1,0 +1,210 @@
+//! `SystemTimer`: the timer with a reaper and an executor.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PyTuple};
+
+use crate::clock::Clock;
+use crate::python::core::settings::{self, Settings, WheelSettings};
+use crate::python::core::timer_core::{Driver, Inside, SLICE_US, Shared};
+use crate::python::core::timer_ref::Share;
+use crate::python::driving::timer::Timer;
+use crate::python::driving::worker::{self, Target};
+use crate::python::tools::args::{self, Given};
+use crate::python::tools::errors;
+use crate::python::tools::finalizing::ForeignCall;
+use crate::python::tools::native_lock;
+use crate::python::tools::native_lock::Own;
+use crate::python::values::turnstile::{Entry, Gate};
+use crate::reaper;
+use crate::state::Wait;
+use crate::sync::{self, unbounded};
+
+/// A timer for very many deadlines, on a hierarchical timing wheel; O(1) add and cancel.
+///
+/// `tick_ms`: the finest tick. `wheel_size`: buckets per level, or a sequence with one size per level, the last one
+/// repeating. `start_ms`: what its clock reads at the start; by default the system's monotonic clock. `reaper`: a
+/// native thread drives the clock; with `False` call `advance_clock`. `executor`: where callbacks run: by default one
+/// thread, `executor-<name>`; or a `concurrent.futures.Executor` of threads; or an asyncio loop, which runs coroutine
+/// functions too, as tasks of its own: the timer counts one as running while it is called only. `precision`: `"exact"`
+/// to the microsecond, or `"tick"`, as in Kafka: up to one tick early, fewest wake-ups. `slack_us`: the least time
+/// between two wake-ups. `max_pending`: a bound, passed by no add (`TimerFull`). `on_error(task, exception)` gets what
+/// a callback raises; by default the loop's exception handler gets it, or the logger `tickwheel`. After Kafka's
+/// `SystemTimer`.
+///
+/// >>> with SystemTimer("demo") as timer:
+/// ...     task = timer.after(60_000, print, "a minute has passed")
+/// ...     task.cancel()
+/// True
+#[pyclass(frozen, extends = Timer, subclass, module = "tickwheel")]
+pub(crate) struct SystemTimer {
+    /// Held by the one thread that shuts down.
+    ending: Gate,
+}
+
+#[pymethods]
+impl SystemTimer {
+    /// Takes whatever the `__init__` of a subclass takes; ours fills it in.
+    #[new]
+    #[pyo3(
+        signature = (*_args, **_kwargs),
+        text_signature = "(name, tick_ms=1, wheel_size=20, start_ms=None, *, reaper=True, executor=None, \
+            precision='exact', slack_us=100, max_pending=None, on_error=None)"
+    )]
+    fn new(_args: &Bound<'_, PyTuple>, _kwargs: Option<&Bound<'_, PyDict>>) -> PyClassInitializer<Self> {
+        PyClassInitializer::from(Timer::empty()).add_subclass(Self { ending: Gate::default() })
+    }
+
+    #[pyo3(
+        signature = (
+            name, tick_ms=Given::LEFT_OUT, wheel_size=Given::LEFT_OUT, start_ms=None, *, reaper=Given::LEFT_OUT, executor=None,
+            precision=Given::LEFT_OUT, slack_us=Given::LEFT_OUT, max_pending=None, on_error=None
+        )
+    )]
+    #[expect(clippy::too_many_arguments, reason = "they are the keyword arguments of the Python class")]
+    fn __init__<'py>(
+        slf: &Bound<'py, Self>,
+        name: &Bound<'py, PyAny>,
+        tick_ms: Given<'py>,
+        wheel_size: Given<'py>,
+        start_ms: Option<&Bound<'py, PyAny>>,
+        reaper: Given<'py>,
+        executor: Option<&Bound<'py, PyAny>>,
+        precision: Given<'py>,
+        slack_us: Given<'py>,
+        max_pending: Option<&Bound<'py, PyAny>>,
+        on_error: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<()> {
+        let (py, base) = (slf.py(), slf.as_super().get());
+        let _call = ForeignCall::enter(py)?;
+        base.check_new()?;
+        let clock = match start_ms {
+            Some(start_ms) => Clock::monotonic(settings::start_ms(start_ms)?),
+            None => Clock::monotonic_us(py.import("time")?.call_method0("monotonic_ns")?.extract::<u64>()? / 1000),
+        };
+        let target = Target::from_python(executor)?;
+        let reaper = reaper.flag("reaper", true, "with False call advance_clock")?;
+        let wheel = WheelSettings { tick_ms, wheel_size, precision, slack_us };
+        let settings = Settings { name, wheel, max_pending, on_error };
+        let driver = if reaper { Driver::Reaper } else { Driver::Caller };
+        let shared = Arc::new(settings.build(clock, driver, target)?);
+        let share = Share::new(py, &shared)?;
+        let started = start_threads(py, &shared);
+        let made = started.and_then(|()| base.initialize(Own::new(Arc::clone(&shared)), share));
+        // A constructor that fails leaves no thread.
+        made.inspect_err(|_| worker::undo(py, &shared))
+    }
+
+    /// Only with `reaper=False`: wait at most so long for something to do, and do it.
+    ///
+    /// Returns whether any bucket was due or any task was released: `while timer.advance_clock(2000): pass` drains it.
+    /// Errors: `RuntimeError` with a reaper, `TimerClosed`, `TimerForked`.
+    #[pyo3(signature = (timeout_ms))]
+    fn advance_clock(slf: &Bound<'_, Self>, timeout_ms: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let py = slf.py();
+        let open = slf.as_super().get().open(py)?;
+        let shared = open.shared();
+        let timeout = args::ms(timeout_ms, "timeout_ms")?;
+        shared.check_process(py)?;
+        if shared.driver == Driver::Reaper {
+            return Err(PyRuntimeError::new_err(format!(
+                "timer '{}' has a reaper that drives its clock: make it with reaper=False to drive it yourself",
+                shared.name
+            )));
+        }
+        let clock = shared.timer.clock();
+        let limit_us = clock.now_us().saturating_add(timeout.to_us());
+        loop {
+            let slice_us = limit_us.min(clock.now_us().saturating_add(SLICE_US));
+            let wait = shared.detach(py, || {
+                let _one_driver = shared.threads.driving.lock();
+                shared.timer.wait_for_work(0, slice_us)
+            });
+            match wait {
+                Wait::Stop => return Err(errors::closed(py, &shared.name)),
+                Wait::Work => {
+                    let progress = shared.detach(py, || {
+                        let mut queue = shared.threads.queue.lock().clone()?;
+                        Some(shared.timer.advance(&mut queue))
+                    });
+                    return progress
+                        .map(|progress| !progress.is_idle())
+                        .ok_or_else(|| errors::closed(py, &shared.name));
+                }
+                Wait::TimedOut if slice_us == limit_us => return Ok(false),
+                Wait::TimedOut => shared.check_signals(py)?,
+            }
+        }
+    }
+
+    /// Stop: accept no more, run what is due by now, and return the tasks still pending, in order [T11].
+    ///
+    /// `timeout_ms` bounds the wait for callbacks; what has not started by then counts as pending. Inside one of the
+    /// timer's own callbacks, and in a signal handler or a destructor that interrupts a shutdown of the same thread,
+    /// it waits for nothing. The list stays in `unfinished`; calling twice is fine.
+    #[pyo3(signature = (timeout_ms=None))]
+    fn shutdown<'py>(slf: &Bound<'py, Self>, timeout_ms: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyList>> {
+        let (py, this, base) = (slf.py(), slf.get(), slf.as_super().get());
+        let Some(open) = base.try_open(py)? else { return base.unfinished(py) };
+        let timeout = timeout_ms.map(|timeout_ms| args::ms(timeout_ms, "timeout_ms")).transpose()?;
+        let shared = open.shared();
+        shared.check_process(py)?;
+        let is_inside = Inside::is(shared) || shared.callees.target(py).is_loop_of_this_thread(py)?;
+        let limit_us = timeout.map(|timeout| shared.timer.clock().now_us().saturating_add(timeout.to_us()));
+        let entry = if is_inside {
+            this.ending.try_enter(py)
+        } else {
+            let until = timeout.and_then(|timeout| Instant::now().checked_add(Duration::from_micros(timeout.to_us())));
+            this.ending.enter(py, until, || shared.check_signals(py))?
+        };
+        match entry {
+            // Another thread is at it already and will return what is left.
+            Entry::Taken if is_inside => Ok(PyList::empty(py)),
+            Entry::Pass(_) if !is_inside => finish(py, base, limit_us.unwrap_or(u64::MAX), true),
+            // In a callback, or in the shutdown of this very thread, a wait would be one for itself. When another thread shuts
+            // the timer down for longer than this one may wait, the time is up.
+            Entry::Pass(_) | Entry::Again | Entry::Taken => finish(py, base, 0, false),
+        }
+    }
+}
+
+/// T11: accept no more, advance once more, let what is due finish, hand back the rest. The second time only what still runs is
+/// left to wait for. Another thread, a signal handler or a destructor may do the same meanwhile.
+fn finish<'py>(py: Python<'py>, base: &Timer, limit_us: u64, joins: bool) -> PyResult<Bound<'py, PyList>> {
+    let shared = base.shared()?;
+    if base.unfinished_list(py).is_none() {
+        let queue = py.detach(|| shared.threads.queue.lock().clone());
+        shared.end_threads(py);
+        shared.detach(py, || queue.map(|mut queue| shared.timer.advance(&mut queue)));
+    }
+    // Interrupted, it waits no longer, but keeps what is left all the same.
+    let finished = shared.wait_idle(py, limit_us);
+    shared.check_process(py)?; // a signal handler may have forked, and this may be the child
+    let unfinished = base.keep_unfinished(py)?;
+    if finished? && joins {
+        let worker = shared.threads.worker.with(py, |worker| worker.as_ref().map(|worker| worker.clone_ref(py)));
+        worker.map(|worker| worker.call_method0(py, "join")).transpose()?;
+    }
+    Ok(unfinished)
+}
+
+fn start_threads(py: Python<'_>, shared: &Arc<Shared>) -> PyResult<()> {
+    let (queue, released) = unbounded();
+    *shared.threads.queue.lock() = Some(queue.clone());
+    worker::start(py, shared, released)?;
+    if shared.driver == Driver::Reaper {
+        let (core, mut queue) = (Arc::clone(&shared.timer), queue);
+        let body = move || {
+            native_lock::this_thread_is_a_reaper();
+            reaper::run(&core, &mut queue);
+        };
+        let thread = sync::spawn(&format!("reaper-{}", shared.name), body).map_err(|error| {
+            PyRuntimeError::new_err(format!("the system gave no thread for timer '{}': {error}", shared.name))
+        })?;
+        *shared.threads.reaper.lock() = Some(thread);
+    }
+    Ok(())
+}

@@ -1,0 +1,2 @@
+pub(crate) mod timer;
+pub(crate) mod worker;

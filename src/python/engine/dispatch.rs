@@ -1,0 +1,328 @@
+//! Runs what was released: claims each task right before its callback, with the GIL held for callbacks only.
+//!
+//! Consecutive timers of one batch are one group and one call (T18); another task due in between splits it. A run is
+//! bounded in number and in time, then others get the GIL (T8).
+
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::hint::black_box;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use pyo3::exceptions::{PyKeyboardInterrupt, PySystemExit};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyMemoryView, PyTuple};
+
+use crate::executor::Released;
+use crate::python::core::contexts;
+use crate::python::core::timer_core::{NO_INDEX, Shared, Task};
+use crate::python::operations::operation;
+use crate::python::scheduled::batch::TaskBatch;
+use crate::python::scheduled::task::{Run, TimerTask};
+use crate::python::tools::finalizing::ForeignCall;
+use crate::python::tools::made_once::intern;
+use crate::python::values::coroutines;
+use crate::python::values::report::{self, Failure};
+use crate::state::State;
+use crate::sync::Receiver;
+use crate::timer::STEP;
+use crate::wheel::Handle;
+
+/// How many claims ahead entries and tasks are read.
+const ENTRIES_AHEAD: usize = 8;
+const TASKS_AHEAD: usize = 4;
+
+/// After so many callbacks, or so long, a run lets others have the GIL.
+const MOST_CALLBACKS: u32 = 64;
+const LONGEST: Duration = Duration::from_millis(1);
+
+/// How long a run may go on.
+pub(crate) struct Budget {
+    callbacks: u32,
+    until: Instant,
+}
+
+impl Budget {
+    pub(crate) fn new() -> Self {
+        Self { callbacks: MOST_CALLBACKS, until: Instant::now() + LONGEST }
+    }
+
+    /// Counts a callback; `false` when it was the last.
+    pub(crate) fn go_on(&mut self) -> bool {
+        self.callbacks = self.callbacks.saturating_sub(1);
+        self.callbacks > 0 && Instant::now() < self.until
+    }
+}
+
+/// A [`Budget`] that asks no clock: it goes by what the claims have read.
+#[derive(Default)]
+pub(crate) struct Turn {
+    callbacks: u32,
+    /// When the first claim of this turn was made.
+    began_us: Option<u64>,
+}
+
+impl Turn {
+    /// Counts a claim that was made then; `false` if others should have the GIL before the next one.
+    pub(crate) fn goes_on(&mut self, claimed_us: u64) -> bool {
+        self.callbacks += 1;
+        let began_us = *self.began_us.get_or_insert(claimed_us);
+        self.callbacks < MOST_CALLBACKS && u128::from(claimed_us - began_us) < LONGEST.as_micros()
+    }
+}
+
+/// What was released and has not been claimed, in order.
+#[derive(Default)]
+pub(crate) struct Line {
+    pub(crate) handles: VecDeque<Handle>,
+    /// More of the same advance is on its way.
+    more: bool,
+}
+
+impl Line {
+    pub(crate) fn of(handles: impl IntoIterator<Item = Handle>) -> Self {
+        Self { handles: handles.into_iter().collect(), more: false }
+    }
+
+    pub(crate) fn append(&mut self, released: Released) {
+        self.handles.extend(released.handles);
+        self.more = released.more;
+    }
+}
+
+/// Claimed: to be run now.
+pub(crate) struct Unit {
+    what: What,
+    pub(crate) claimed_us: u64,
+}
+
+enum What {
+    Task(Task, Handle),
+    /// Timers of one batch.
+    Group(Group),
+}
+
+/// Timers of one batch that expire together.
+pub(crate) struct Group {
+    /// A reference to the batch for each.
+    tasks: Vec<Task>,
+    indices: Vec<i64>,
+    /// Taken along, since the batch lets go of it with its last timer.
+    callback: Option<Py<PyAny>>,
+    context: Option<Py<PyAny>>,
+}
+
+impl Unit {
+    /// How many claims it stands for.
+    pub(crate) fn len(&self) -> usize {
+        match &self.what {
+            What::Task(..) => 1,
+            What::Group(group) => group.tasks.len(),
+        }
+    }
+}
+
+/// Says that `finished` claims have run, and claims the next unit of the line; `None` if the rest of it was cancelled.
+/// `queue` is where more of the line comes from while it says that there is more.
+pub(crate) fn next_unit(
+    py: Python<'_>,
+    shared: &Shared,
+    line: &mut Line,
+    mut queue: Option<&mut Receiver<Released>>,
+    finished: usize,
+) -> Option<Unit> {
+    let mut state = shared.state(py);
+    shared.timer.finish_locked(&mut state, finished);
+    let Some(mut unit) = claim_first(py, &mut state, shared, line) else {
+        drop(state);
+        shared.callees.settle(py, finished);
+        return None;
+    };
+    if let What::Group(group) = &mut unit.what {
+        while extend_group(&mut state, shared, line, group) {
+            drop(state);
+            if line.handles.is_empty() && line.more {
+                match queue.as_deref_mut().and_then(|queue| py.detach(|| queue.recv()).ok()) {
+                    Some(released) => line.append(released),
+                    None => line.more = false,
+                }
+            }
+            state = shared.state(py);
+        }
+    }
+    drop(state);
+    shared.callees.settle(py, finished);
+    match &mut unit.what {
+        What::Task(task, handle) => {
+            if let Ok(task) = task.bind(py).cast::<TimerTask>() {
+                TimerTask::claimed(task, *handle);
+            }
+        }
+        What::Group(group) => {
+            let batch = batch_of(py, group).clone();
+            (group.callback, group.context) = batch.get().callback(py);
+            batch.get().left_timer(py, group.tasks.len());
+        }
+    }
+    Some(unit)
+}
+
+/// Says that so many claims have run. In a child that a callback forked there is nobody to tell.
+pub(crate) fn finish(py: Python<'_>, shared: &Shared, count: usize) {
+    if count > 0 && !shared.is_forked() {
+        let mut state = shared.state(py);
+        shared.timer.finish_locked(&mut state, count);
+        drop(state);
+        shared.callees.settle(py, count);
+    }
+}
+
+fn claim_first(py: Python<'_>, state: &mut State<Task>, shared: &Shared, line: &mut Line) -> Option<Unit> {
+    while let Some(handle) = line.handles.pop_front() {
+        look_ahead(py, state, line);
+        let claimed_us = shared.timer.clock().now_us();
+        if let Some(claimed) = state.claim(handle, claimed_us) {
+            let what = match claimed.tag {
+                NO_INDEX => What::Task(claimed.task, handle),
+                index => What::Group(Group {
+                    tasks: vec![claimed.task],
+                    indices: vec![i64::from(index)],
+                    callback: None,
+                    context: None,
+                }),
+            };
+            return Some(Unit { what, claimed_us });
+        }
+    }
+    None
+}
+
+/// Reads a little of what the next claims will need, so that the processor fetches it while callbacks run: of the entry
+/// some claims ahead, and of the task nearer by. Among a million tasks neither is in a cache, and waiting for them took
+/// longer than all the rest.
+fn look_ahead(py: Python<'_>, state: &State<Task>, line: &Line) {
+    if let Some(handle) = line.handles.get(ENTRIES_AHEAD) {
+        state.schedule.wheel.touch(&[*handle]);
+    }
+    if let Some((task, _)) = line.handles.get(TASKS_AHEAD).and_then(|handle| state.schedule.peek(*handle)) {
+        black_box(task.bind(py).get_type_ptr());
+    }
+}
+
+/// Claims on while the next in line belong to the same batch, at most [`STEP`]. Whether the group may go on after that.
+fn extend_group(state: &mut State<Task>, shared: &Shared, line: &mut Line, group: &mut Group) -> bool {
+    let now_us = shared.timer.clock().now_us();
+    for _ in 0..STEP {
+        let Some(handle) = line.handles.front().copied() else { return line.more };
+        match state.schedule.peek(handle) {
+            Some((task, tag)) if tag == NO_INDEX || !task.is(&group.tasks[0]) => return false,
+            _ => line.handles.pop_front(),
+        };
+        if let Some(claimed) = state.claim(handle, now_us) {
+            group.tasks.push(claimed.task);
+            group.indices.push(i64::from(claimed.tag));
+        }
+    }
+    true
+}
+
+fn batch_of<'a, 'py>(py: Python<'py>, group: &'a Group) -> &'a Bound<'py, TaskBatch> {
+    group.tasks[0].bind(py).cast().expect("only a batch is added with an index")
+}
+
+/// How many of the handles at the head of a line belong in one call: 1, or a group. For executors that claim later.
+pub(crate) fn unit_len(state: &State<Task>, handles: &[Handle]) -> usize {
+    let peek = |handle: &Handle| state.schedule.peek(*handle);
+    match handles.first().and_then(peek) {
+        Some((batch, tag)) if tag != NO_INDEX => {
+            // One that was cancelled changes nothing.
+            let belongs = |handle: &&Handle| peek(handle).is_none_or(|(task, tag)| tag != NO_INDEX && task.is(batch));
+            handles.iter().take_while(belongs).count()
+        }
+        _ => 1,
+    }
+}
+
+thread_local! {
+    static PROPAGATES: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether a `KeyboardInterrupt` in the callback that runs on this thread reaches whoever drives the timer.
+pub(crate) fn propagates() -> bool {
+    PROPAGATES.get()
+}
+
+/// Runs a unit's callback, on a thread that is [`Inside`] the timer. What it raises goes to `on_error` (T10); with
+/// `propagate`, `KeyboardInterrupt` and `SystemExit` go to the caller instead.
+pub(crate) fn run(py: Python<'_>, shared: &Arc<Shared>, unit: &Unit, propagate: bool) -> PyResult<()> {
+    let Some(_call) = ForeignCall::try_enter(py) else { return Ok(()) }; // dropped, as at exit all is that has not started
+    let outer = PROPAGATES.replace(propagate);
+    let mut called = Called::default();
+    let (task, result) = match &unit.what {
+        What::Task(task, _) => (task.bind(py), call_task(task.bind(py), shared, propagate, &mut called)),
+        What::Group(group) => (group.tasks[0].bind(py), call_group(py, group, &mut called)),
+    };
+    let result = result.and_then(|returned| {
+        let (callback, context) = (called.callback.as_ref(), called.context.as_ref());
+        coroutines::settle(shared, task, callback, context, &returned)
+    });
+    PROPAGATES.set(outer);
+    match result {
+        Err(error) if propagate && is_exit(py, &error) => Err(error),
+        Err(error) => {
+            let failure = Failure { callback: called.callback.as_ref(), ..Failure::of(shared, task, error) };
+            report::report(py, &failure, propagate)
+        }
+        Ok(()) => Ok(()),
+    }
+}
+
+/// What was called, which the task may have let go of.
+#[derive(Default)]
+struct Called {
+    callback: Option<Py<PyAny>>,
+    context: Option<Py<PyAny>>,
+}
+
+fn call_task<'py>(
+    task: &Bound<'py, PyAny>,
+    shared: &Arc<Shared>,
+    propagate: bool,
+    called: &mut Called,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = task.py();
+    let (run, context) = match task.cast::<TimerTask>() {
+        Ok(task) => task.get().start(py),
+        Err(_) => (Run::Method, None),
+    };
+    called.context = context;
+    match run {
+        Run::Callback(Some(callback), args) => {
+            let callback = called.callback.insert(callback);
+            contexts::call(called.context.as_ref(), callback.bind(py), args.as_ref().map(|args| args.bind(py)))
+        }
+        // Straight from the claim, with the GIL never let go in between: no cancel finds it off the timer and open.
+        Run::Expiry => {
+            let origin = (Some(shared), called.context.as_ref());
+            operation::expire(task, origin, propagate, true).map(|()| py.None().into_bound(py))
+        }
+        Run::Method if called.context.is_some() => {
+            contexts::call(called.context.as_ref(), &task.getattr(intern!(py, "run"))?, None)
+        }
+        _ => task.call_method0(intern!(py, "run")),
+    }
+}
+
+fn call_group<'py>(py: Python<'py>, group: &Group, called: &mut Called) -> PyResult<Bound<'py, PyAny>> {
+    // Only the garbage collector takes the callback away, from a batch that cannot be reached.
+    let Some(callback) = &group.callback else { return Ok(py.None().into_bound(py)) };
+    called.callback = Some(callback.clone_ref(py));
+    called.context = group.context.as_ref().map(|context| context.clone_ref(py));
+    let bytes: Vec<u8> = group.indices.iter().flat_map(|index| index.to_ne_bytes()).collect();
+    let view = PyMemoryView::from(&PyBytes::new(py, &bytes))?.call_method1("cast", ("q",))?;
+    contexts::call(called.context.as_ref(), callback.bind(py), Some(&PyTuple::new(py, [view])?))
+}
+
+pub(crate) fn is_exit(py: Python<'_>, error: &PyErr) -> bool {
+    error.is_instance_of::<PyKeyboardInterrupt>(py) || error.is_instance_of::<PySystemExit>(py)
+}

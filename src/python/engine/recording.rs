@@ -1,0 +1,143 @@
+//! Events of a timer as columns for Python, and columns from Python as events for a replay.
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+
+use crate::clock::LIMIT_US;
+use crate::events::{Event, EventKind, Recorded};
+use crate::python::core::settings::{self, WheelSettings};
+use crate::python::tools::args::{self, Given};
+use crate::python::tools::finalizing::ForeignCall;
+use crate::replay::{Replay as Core, Replayed};
+
+/// How many events, their columns as native-endian bytes (at, number, due, other: 8 each; kind, level: 1), and how many
+/// were lost since the recording began.
+pub(crate) type Columns<'py> = (usize, [Bound<'py, PyBytes>; 6], u64);
+
+/// Transposes what was recorded, detached: `take` gets it from the timer.
+pub(crate) fn columns<'py>(py: Python<'py>, take: impl FnOnce() -> Recorded + Send) -> Columns<'py> {
+    let (count, [at, number, due, other, kind, level], lost) = py.detach(|| {
+        let recorded = take();
+        let mut columns: [Vec<u8>; 6] = Default::default();
+        let count = recorded.chunks.iter().map(Vec::len).sum();
+        for event in recorded.chunks.iter().flatten() {
+            let words = [event.at_us, event.number, event.due_us, event.other];
+            for (column, word) in columns.iter_mut().zip(words) {
+                column.extend_from_slice(&word.to_ne_bytes());
+            }
+            columns[4].push(event.kind as u8);
+            columns[5].push(event.level);
+        }
+        (count, columns, recorded.lost)
+    });
+    let bytes = |column: Vec<u8>| PyBytes::new(py, &column);
+    (count, [bytes(at), bytes(number), bytes(due), bytes(other), bytes(kind), bytes(level)], lost)
+}
+
+/// Recorded adds, moves and cancels once more, on a wheel of these settings, in virtual time.
+///
+/// `tick_ms`, `wheel_size`, `precision`, `slack_us`: as for `SystemTimer`. It is the timer itself, with a reaper that
+/// needs no time to wake up.
+#[pyclass(module = "tickwheel._native")]
+pub(crate) struct Replay {
+    /// `None` once it is finished.
+    core: Option<Core>,
+}
+
+#[pymethods]
+impl Replay {
+    #[new]
+    #[pyo3(
+        signature = (tick_ms=Given::LEFT_OUT, wheel_size=Given::LEFT_OUT, *, precision=Given::LEFT_OUT, slack_us=Given::LEFT_OUT),
+        text_signature = "(tick_ms=1, wheel_size=20, *, precision='exact', slack_us=100)"
+    )]
+    fn new(tick_ms: Given<'_>, wheel_size: Given<'_>, precision: Given<'_>, slack_us: Given<'_>) -> PyResult<Self> {
+        let given = [&tick_ms, &wheel_size, &precision, &slack_us].into_iter().find_map(Given::get);
+        let _call = given.map(|given| ForeignCall::enter(given.py())).transpose()?;
+        let config = settings::config(&WheelSettings { tick_ms, wheel_size, precision, slack_us })?;
+        Ok(Self { core: Some(Core::new(&config).map_err(|error| PyValueError::new_err(error.to_string()))?) })
+    }
+
+    /// Go through more events: arrays of one length, `kind` from 0 to 5 as in `recording.KINDS`; O(levels) each.
+    ///
+    /// All or nothing. Errors: `ValueError` for lengths that differ, an unknown kind, a negative number or one that is
+    /// added twice; the replay can go on then.
+    fn feed(
+        &mut self,
+        py: Python<'_>,
+        at_us: &Bound<'_, PyAny>,
+        kind: &Bound<'_, PyAny>,
+        number: &Bound<'_, PyAny>,
+        due_us: &Bound<'_, PyAny>,
+        other: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let _call = ForeignCall::enter(py)?;
+        let columns = [
+            args::int64s(at_us, "at_us")?,
+            args::int64s(kind, "kind")?,
+            args::int64s(number, "number")?,
+            args::int64s(due_us, "due_us")?,
+            args::int64s(other, "other")?,
+        ];
+        let core = self.core.as_mut().ok_or_else(finished)?;
+        py.detach(|| core.feed(&events(&columns)?).map_err(|error| error.to_string())).map_err(PyValueError::new_err)
+    }
+
+    /// Let the time go on to the end of `until_us`, and say what came of it all; it takes no more events then.
+    ///
+    /// Errors: `ValueError` and `TypeError` for an instant that is no clock's.
+    fn finish<'py>(&mut self, until_us: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
+        let py = until_us.py();
+        let _call = ForeignCall::enter(py)?;
+        let hint = "pass the instant at which the recording ended, in microseconds";
+        let until_us = args::int_in(until_us, "until_us", 0, LIMIT_US - 1, hint)?;
+        let core = self.core.take().ok_or_else(finished)?;
+        let Replayed { stats, flushed, early_us, max_early_us, peak_pending, peak_bytes, unknown } =
+            py.detach(|| core.finish(until_us));
+        let dict = PyDict::new(py);
+        dict.set_item("added", stats.added)?;
+        dict.set_item("moved", stats.moved)?;
+        dict.set_item("cancelled", stats.cancelled)?;
+        dict.set_item("expired", stats.expired)?;
+        dict.set_item("pending", stats.pending)?;
+        dict.set_item("cascaded", stats.cascaded)?;
+        dict.set_item("flushed", flushed)?;
+        dict.set_item("wake_ups", stats.wake_ups)?;
+        dict.set_item("early_us", early_us)?;
+        dict.set_item("max_early_us", max_early_us)?;
+        dict.set_item("peak_pending", peak_pending)?;
+        dict.set_item("peak_bytes", peak_bytes)?;
+        dict.set_item("unknown", unknown)?;
+        Ok(dict)
+    }
+}
+
+fn finished() -> PyErr {
+    PyValueError::new_err("this replay is finished: make a new one")
+}
+
+fn events([at_us, kind, number, due_us, other]: &[Vec<i64>; 5]) -> Result<Vec<Event>, String> {
+    let lengths = [at_us, kind, number, due_us, other].map(Vec::len);
+    if lengths.iter().any(|length| *length != at_us.len()) {
+        return Err(format!("the columns of events must be equally long, got {lengths:?}"));
+    }
+    let word =
+        |value: i64, name: &str| u64::try_from(value).map_err(|_| format!("{name} must be 0 or more, got {value}"));
+    let event = |row: usize| -> Result<Event, String> {
+        let known = usize::try_from(kind[row]).ok().and_then(|kind| EventKind::ALL.get(kind));
+        let at_us = word(at_us[row], "at_us")?;
+        if at_us >= LIMIT_US {
+            return Err(format!("at_us must be below 2^52 ms, got {at_us} us: no clock goes further"));
+        }
+        Ok(Event {
+            at_us,
+            number: word(number[row], "number")?,
+            due_us: word(due_us[row], "due_us")?,
+            other: word(other[row], "other")?,
+            kind: *known.ok_or_else(|| format!("kind must be from 0 to 5, got {}", kind[row]))?,
+            level: 0,
+        })
+    };
+    (0..at_us.len()).map(|row| event(row).map_err(|error| format!("event {row}: {error}"))).collect()
+}

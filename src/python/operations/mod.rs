@@ -1,0 +1,2 @@
+pub(crate) mod operation;
+pub(crate) mod operation_protocol;

@@ -1,0 +1,213 @@
+//! `TaskBatch`: many deadlines with one callback and no Python object each (T18).
+//!
+//! Every entry is a reference to the batch, its tag the index. The batch knows the handle of each, and lets go of its
+//! callback when none is left.
+
+use std::sync::Arc;
+
+use pyo3::exceptions::PyTypeError;
+use pyo3::gc::{PyTraverseError, PyVisit};
+use pyo3::prelude::*;
+
+use crate::error::Error;
+use crate::python::core::contexts;
+use crate::python::core::timer_core::{self, NO_INDEX, Shared};
+use crate::python::tools::args;
+use crate::python::tools::finalizing::{self, ForeignCall};
+use crate::python::tools::gil_cell::GilCell;
+use crate::python::tools::native_lock::{self, Own};
+use crate::python::values::coroutine_functions;
+use crate::state::{Due, When};
+use crate::timer::STEP;
+use crate::wheel::Handle;
+
+/// What `add_many` returns: many deadlines with one callback and no Python object each.
+#[pyclass(frozen, weakref, module = "tickwheel")]
+pub(crate) struct TaskBatch {
+    shared: Own<Shared>,
+    cell: GilCell<Content>,
+}
+
+#[derive(Default)]
+struct Content {
+    callback: Option<Py<PyAny>>,
+    /// What a loop runs the callback in.
+    context: Option<Py<PyAny>>,
+    handles: Vec<Handle>,
+    /// How many are still to run.
+    left: usize,
+}
+
+impl Content {
+    fn let_go(&mut self) -> (Option<Py<PyAny>>, Option<Py<PyAny>>) {
+        (self.callback.take(), self.context.take())
+    }
+}
+
+#[pymethods]
+impl TaskBatch {
+    /// How many of the batch are still to run.
+    fn __len__(&self, py: Python<'_>) -> usize {
+        self.cell.with(py, |content| content.left)
+    }
+
+    /// Cancel the timer with this index; as `TimerTask.cancel`. `IndexError` outside the batch.
+    #[pyo3(signature = (index))]
+    fn cancel(&self, py: Python<'_>, index: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let Some(_call) = ForeignCall::try_enter(py) else { return Ok(false) };
+        let index = args::index(index, self.count(py))?;
+        Ok(self.cancel_these(py, &[index])? == 1)
+    }
+
+    /// Cancel these; returns how many will certainly not run.
+    #[pyo3(signature = (indices))]
+    fn cancel_many(&self, py: Python<'_>, indices: &Bound<'_, PyAny>) -> PyResult<usize> {
+        let Some(_call) = ForeignCall::try_enter(py) else { return Ok(0) };
+        let count = self.count(py);
+        let numbers = match args::int64s_if_array(indices, "indices")? {
+            Ok(numbers) => numbers.iter().map(|number| args::index_of(*number, count)).collect::<PyResult<Vec<_>>>()?,
+            Err(_) => args::items(indices, "indices", "ints", "for one timer pass [index]")?
+                .map(|index| args::index(&index?, count))
+                .collect::<PyResult<Vec<_>>>()?,
+        };
+        self.cancel_these(py, &numbers)
+    }
+
+    /// Cancel all that is left; returns how many will certainly not run.
+    fn cancel_all(&self, py: Python<'_>) -> PyResult<usize> {
+        let Some(_call) = ForeignCall::try_enter(py) else { return Ok(0) };
+        self.cancel_these(py, &(0..self.count(py)).collect::<Vec<_>>())
+    }
+
+    fn __reduce__(&self) -> PyResult<()> {
+        Err(timer_core::not_picklable("TaskBatch"))
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> String {
+        let (left, all) = self.cell.with(py, |content| (content.left, content.handles.len()));
+        format!("<TaskBatch {left} of {all} to run>")
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.cell.visit(&visit, |content| {
+            visit.call(&content.callback)?;
+            visit.call(&content.context)
+        })
+    }
+
+    fn __clear__(&self, py: Python<'_>) {
+        let Some(_call) = ForeignCall::try_enter(py) else { return };
+        drop(self.cell.with(py, Content::let_go));
+    }
+}
+
+impl Drop for TaskBatch {
+    fn drop(&mut self) {
+        finalizing::let_go(std::mem::take(&mut self.cell));
+    }
+}
+
+impl TaskBatch {
+    /// Adds one timer per delay, in steps, all or nothing.
+    pub(crate) fn add<'py>(
+        py: Python<'py>,
+        shared: &Arc<Shared>,
+        delays_ms: &[i64],
+        callback: &Bound<'py, PyAny>,
+        context: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, Self>> {
+        args::callable(callback, "callback")?;
+        coroutine_functions::check(shared, callback)?;
+        let context = contexts::of_add(shared, context, py)?;
+        if delays_ms.len() >= NO_INDEX as usize {
+            let count = delays_ms.len();
+            return Err(PyTypeError::new_err(format!("a batch holds at most 2^32 - 2 timers, got {count}: split it")));
+        }
+        let delays_us: Vec<u64> = delays_ms
+            .iter()
+            .enumerate()
+            .map(|(index, delay_ms)| args::delay_us(*delay_ms, index))
+            .collect::<PyResult<_>>()?;
+        let content = Content {
+            callback: Some(callback.clone().unbind()),
+            context,
+            handles: Vec::with_capacity(delays_us.len()),
+            left: delays_us.len(),
+        };
+        let batch = Bound::new(py, Self { shared: Own::new(Arc::clone(shared)), cell: GilCell::new(content) })?;
+        shared.check_process(py)?;
+        let whole = native_lock::lock_plain(py, &shared.timer.bulk);
+        let start = Self::reserve(py, shared, &delays_us).map_err(|error| shared.error(py, &error))?;
+        let mut left = delays_us.len();
+        for (step, delays_us) in delays_us.chunks(STEP).enumerate() {
+            // References are made before the lock is taken, with the GIL.
+            let mut tasks: Vec<_> = delays_us.iter().map(|_| batch.clone().into_any().unbind()).collect();
+            left -= tasks.len();
+            let mut wakes = false;
+            let mut state = shared.state(py);
+            state.reserve(left);
+            let handles: Vec<_> = delays_us
+                .iter()
+                .enumerate()
+                .filter_map(|(offset, delay_us)| {
+                    let due = Due { now_us: start.now_us, due_us: start.due_us + delay_us };
+                    let (handle, wakes_now) = state.add(due, tasks.pop()?, (step * STEP + offset) as u32);
+                    wakes |= wakes_now;
+                    Some(handle)
+                })
+                .collect();
+            shared.callees.owe(py, handles.len());
+            batch.get().cell.with(py, |content| content.handles.extend(handles));
+            drop(state);
+            shared.timer.wake_if(wakes);
+        }
+        drop(whole);
+        batch.get().left_timer(py, 0); // an empty one is done already
+        Ok(batch)
+    }
+
+    /// Checks the whole batch, and keeps room for it. The instant from which its delays count.
+    fn reserve(py: Python<'_>, shared: &Shared, delays_us: &[u64]) -> Result<Due, Error> {
+        let mut state = shared.state(py);
+        let clock = shared.timer.clock();
+        let longest_us = delays_us.iter().copied().max().unwrap_or(0);
+        let due = state.admit(clock, When::AfterUs(longest_us), delays_us.len())?;
+        state.reserve(delays_us.len());
+        Ok(Due { due_us: due.due_us - longest_us, ..due })
+    }
+
+    /// What to call for a group that expires together, and in what context.
+    pub(crate) fn callback(&self, py: Python<'_>) -> (Option<Py<PyAny>>, Option<Py<PyAny>>) {
+        let copy = |object: &Option<Py<PyAny>>| object.as_ref().map(|object| object.clone_ref(py));
+        self.cell.with(py, |content| (copy(&content.callback), copy(&content.context)))
+    }
+
+    /// So many are no longer on the timer; the last one takes the callback along.
+    pub(crate) fn left_timer(&self, py: Python<'_>, count: usize) {
+        let callback = self.cell.with(py, |content| {
+            content.left -= count;
+            (content.left == 0).then(|| content.let_go())
+        });
+        drop(callback);
+    }
+
+    fn cancel_these(&self, py: Python<'_>, indices: &[usize]) -> PyResult<usize> {
+        let mut count = 0;
+        for indices in indices.chunks(STEP) {
+            let clock = self.shared.timer.clock();
+            let mut state = self.shared.lock(py)?;
+            let tasks: Vec<_> = self.cell.with(py, |content| {
+                indices.iter().filter_map(|index| state.cancel(clock, content.handles[*index])).collect()
+            });
+            self.shared.timer.settle(state);
+            self.left_timer(py, tasks.len());
+            self.shared.callees.settle(py, tasks.len());
+            count += tasks.len();
+        }
+        Ok(count)
+    }
+
+    fn count(&self, py: Python<'_>) -> usize {
+        self.cell.with(py, |content| content.handles.len())
+    }
+}

@@ -1,0 +1,306 @@
+//! What comes in from Python, checked (T13): times, sizes, arrays of int64.
+
+use std::convert::Infallible;
+
+use pyo3::buffer::PyBuffer;
+use pyo3::exceptions::{PyBufferError, PyException, PyIndexError, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{
+    PyBool, PyBoolMethods, PyByteArray, PyBytes, PyFloat, PyInt, PyIterator, PyMemoryView, PySequence, PyString,
+};
+
+use crate::clock::LIMIT_MS;
+use crate::python::tools::arrow;
+use crate::python::tools::arrow_stream;
+use crate::python::tools::made_once::intern;
+
+/// A setting that may be left out. `None` is a value like any other here, and not what leaves it out.
+pub(crate) struct Given<'py>(Option<Bound<'py, PyAny>>);
+
+impl<'py> Given<'py> {
+    pub(crate) const LEFT_OUT: Self = Self(None);
+
+    pub(crate) fn get(&self) -> Option<&Bound<'py, PyAny>> {
+        self.0.as_ref()
+    }
+
+    /// `True` or `False`, or `otherwise` if it was left out; `what` is its name, `hint` says what to do.
+    pub(crate) fn flag(self, what: &str, otherwise: bool, hint: &str) -> PyResult<bool> {
+        let Some(value) = self.0 else { return Ok(otherwise) };
+        let flag = value.cast::<PyBool>().map(PyBoolMethods::is_true);
+        flag.map_err(|_| refused(&value, &format!("{what} must be True or False"), hint))
+    }
+}
+
+impl<'a, 'py> FromPyObject<'a, 'py> for Given<'py> {
+    type Error = Infallible;
+
+    fn extract(value: Borrowed<'a, 'py, PyAny>) -> Result<Self, Infallible> {
+        Ok(Self(Some(value.to_owned())))
+    }
+}
+
+/// Goes through a collection; `what` is the argument's name, `of` what should be in it.
+pub(crate) fn items<'py>(
+    value: &Bound<'py, PyAny>,
+    what: &str,
+    of: &str,
+    hint: &str,
+) -> PyResult<Bound<'py, PyIterator>> {
+    let class = value.get_type();
+    let is_collection = class.hasattr(intern!(value.py(), "__iter__"))? || class.hasattr("__getitem__")?;
+    if is_collection {
+        value.try_iter()
+    } else {
+        Err(refused(value, &format!("{what} must be a collection of {of}"), hint))
+    }
+}
+
+fn refused(value: &Bound<'_, PyAny>, must: &str, hint: &str) -> PyErr {
+    shown(value).map_or_else(|error| error, |given| PyTypeError::new_err(format!("{must}, got {given}: {hint}")))
+}
+
+/// A finite number of milliseconds below 2^52. Ints below 2^52 are exact in a float.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Ms(pub(crate) f64);
+
+impl Ms {
+    /// In whole microseconds, rounded up; zero and less is 0. The float nearest to a whole microsecond means that
+    /// microsecond: 399.999 is 399,999 us, although the float is a little more.
+    pub(crate) fn to_us(self) -> u64 {
+        // Most delays are whole milliseconds: a cast there and back, and no calls to round.
+        let whole_ms = self.0 as i64;
+        #[expect(clippy::float_cmp, reason = "whether it is whole")]
+        let is_whole = whole_ms as f64 == self.0;
+        if is_whole {
+            return u64::try_from(whole_ms).unwrap_or(0).saturating_mul(1000);
+        }
+        if self.0 <= 0.0 {
+            return 0;
+        }
+        let whole = self.0.trunc();
+        let rest_us = ((self.0 - whole) * 1000.0).round();
+        let nearest_us = (whole as u64).saturating_mul(1000).saturating_add(rest_us as u64);
+        // The float that is written so. One division rounds once, as a literal does; a sum of rounded parts rounds twice,
+        // and differs for 396 of the first 99,999. Past 2^53 us the number itself is rounded; there a float has so few
+        // places after the point that the sum is exact enough.
+        let nearest_ms = if nearest_us < 1 << 53 { nearest_us as f64 / 1000.0 } else { whole + rest_us / 1000.0 };
+        nearest_us + u64::from(self.0 > nearest_ms)
+    }
+
+    pub(crate) fn from_us(us: u64) -> Self {
+        Self(us as f64 / 1000.0)
+    }
+
+    /// As Python shows it: an int where it is whole.
+    pub(crate) fn to_python<'py>(self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        if self.0.fract() == 0.0 && self.0.abs() < LIMIT_MS as f64 {
+            return Ok((self.0 as i64).into_pyobject(py)?.into_any());
+        }
+        Ok(PyFloat::new(py, self.0).into_any())
+    }
+}
+
+/// Reads a time; `what` is the argument's name.
+pub(crate) fn ms(value: &Bound<'_, PyAny>, what: &str) -> PyResult<Ms> {
+    // The most frequent case by far, without the questions that the others need.
+    if let Ok(int) = value.cast_exact::<PyInt>()
+        && let Ok(int) = int.extract::<i64>()
+        && int < LIMIT_MS as i64
+    {
+        return Ok(Ms(int as f64));
+    }
+    if let Ok(float) = value.cast::<PyFloat>() {
+        return finite(float.value(), what);
+    }
+    let int = whole(value, what, "an int or a finite float", "pass milliseconds, as in 20 or 0.5")?;
+    match int.extract::<i64>() {
+        Ok(int) if int < LIMIT_MS as i64 => Ok(Ms(int as f64)),
+        // Any int too small for i64 is as much in the past as the smallest.
+        Err(_) if int.lt(0)? => Ok(Ms(i64::MIN as f64)),
+        _ => Err(too_far(what, &number(&int)?)),
+    }
+}
+
+/// A whole number in a range; `what` is the argument's name, `hint` says what to do.
+pub(crate) fn int_in(value: &Bound<'_, PyAny>, what: &str, low: u64, high: u64, hint: &str) -> PyResult<u64> {
+    let int = whole(value, what, "an int", hint)?;
+    match int.extract::<u64>() {
+        Ok(int) if (low..=high).contains(&int) => Ok(int),
+        _ => Err(PyValueError::new_err(format!("{what} must be from {low} to {high}, got {}: {hint}", number(&int)?))),
+    }
+}
+
+/// One size for every level, or a sequence of them.
+pub(crate) fn wheel_sizes(value: &Bound<'_, PyAny>) -> PyResult<Vec<u32>> {
+    let hint = "use 20, or one size per level as in (60, 60, 12)";
+    let size = |value: &Bound<'_, PyAny>| -> PyResult<u32> { Ok(int_in(value, "wheel_size", 2, 65_536, hint)? as u32) };
+    let is_text = value.is_instance_of::<PyString>()
+        || value.is_instance_of::<PyBytes>()
+        || value.is_instance_of::<PyByteArray>();
+    let Some(sizes) = value.cast::<PySequence>().ok().filter(|_| !is_text) else { return Ok(vec![size(value)?]) };
+    let sizes = sizes.try_iter()?.map(|item| size(&item?)).collect::<PyResult<Vec<_>>>()?;
+    if sizes.is_empty() {
+        return Err(PyValueError::new_err("wheel_size must name at least one level, got none: use 20"));
+    }
+    Ok(sizes)
+}
+
+/// Something that can be called.
+pub(crate) fn callable(value: &Bound<'_, PyAny>, what: &str) -> PyResult<()> {
+    if value.is_callable() {
+        return Ok(());
+    }
+    let given = shown(value)?;
+    Err(PyTypeError::new_err(format!("{what} must be callable, got {given}: pass a function, or a lambda")))
+}
+
+/// The values of any buffer, Arrow array or Arrow stream of int64, copied.
+pub(crate) fn int64s(value: &Bound<'_, PyAny>, what: &str) -> PyResult<Vec<i64>> {
+    match int64s_if_array(value, what)? {
+        Ok(values) => Ok(values),
+        Err(no_buffer) => Err(not_int64s(value, what, "", Some(no_buffer))?),
+    }
+}
+
+/// As [`int64s`]; what is no array at all gets the inner error.
+pub(crate) fn int64s_if_array(value: &Bound<'_, PyAny>, what: &str) -> PyResult<Result<Vec<i64>, PyErr>> {
+    let py = value.py();
+    if value.hasattr(intern!(py, "__arrow_c_array__"))? {
+        return arrow::int64s(value, what).map(Ok);
+    }
+    if value.hasattr(intern!(py, "__arrow_c_stream__"))? {
+        return arrow_stream::int64s(value, what).map(Ok);
+    }
+    let view = match PyMemoryView::from(value) {
+        Ok(view) => view,
+        Err(error) if error.is_instance_of::<PyTypeError>(py) => return Ok(Err(error)),
+        // It has a buffer, and will not give it as one.
+        Err(error) if error.is_instance_of::<PyValueError>(py) || error.is_instance_of::<PyBufferError>(py) => {
+            return Err(not_int64s(value, what, &format!(" ({})", error.value(py)), Some(error))?);
+        }
+        Err(error) => return Err(error),
+    };
+    let format: String = view.getattr("format")?.extract()?;
+    let order = if cfg!(target_endian = "little") { '<' } else { '>' };
+    let is_int64 = matches!(format.trim_start_matches(['@', '=', order]), "q" | "l")
+        && view.getattr("itemsize")?.extract::<usize>()? == 8;
+    if !is_int64 {
+        return Err(not_int64s(value, what, &format!(" (format '{format}')"), None)?);
+    }
+    let dimensions: usize = view.getattr("ndim")?.extract()?;
+    if dimensions != 1 {
+        return Err(PyValueError::new_err(format!(
+            "{what} must have one dimension, got {dimensions}: flatten it first"
+        )));
+    }
+    if let Ok(buffer) = PyBuffer::<i64>::get(&view) {
+        return buffer.to_vec(py).map(Ok);
+    }
+    // It begins at an address that is no multiple of eight: once more through bytes, which may begin anywhere.
+    let bytes = view.call_method0("tobytes")?.cast_into::<PyBytes>()?;
+    let (values, _) = bytes.as_bytes().as_chunks();
+    Ok(Ok(values.iter().map(|value| i64::from_ne_bytes(*value)).collect()))
+}
+
+fn not_int64s(value: &Bound<'_, PyAny>, what: &str, why: &str, cause: Option<PyErr>) -> PyResult<PyErr> {
+    let given = shown(value)?;
+    let error = PyTypeError::new_err(format!(
+        "{what} must be a buffer or an Arrow array of int64, got {given}{why}: use array.array('q', ...), \
+         numpy.asarray(..., 'int64') or pyarrow.array(..., 'int64')"
+    ));
+    error.set_cause(value.py(), cause);
+    Ok(error)
+}
+
+/// A position in a batch of `count`.
+pub(crate) fn index(value: &Bound<'_, PyAny>, count: usize) -> PyResult<usize> {
+    let int = whole(value, "an index of a batch", "an int", "pass its position in delays_ms")?;
+    match int.extract::<usize>() {
+        Ok(index) if index < count => Ok(index),
+        _ => Err(no_timer(count, &number(&int)?)),
+    }
+}
+
+/// As [`index`], for a number that was read already.
+pub(crate) fn index_of(given: i64, count: usize) -> PyResult<usize> {
+    usize::try_from(given).ok().filter(|index| *index < count).ok_or_else(|| no_timer(count, &given.to_string()))
+}
+
+fn no_timer(count: usize, given: &str) -> PyErr {
+    if count == 0 {
+        return PyIndexError::new_err(format!("the batch is empty, got index {given}"));
+    }
+    PyIndexError::new_err(format!("the batch has timers 0 to {}, got {given}", count - 1))
+}
+
+/// A delay in milliseconds from an array, in microseconds; zero and less is due now.
+pub(crate) fn delay_us(delay_ms: i64, index: usize) -> PyResult<u64> {
+    let delay_ms = u64::try_from(delay_ms).unwrap_or(0);
+    if delay_ms >= LIMIT_MS {
+        return Err(too_far(&format!("delays_ms[{index}]"), &delay_ms.to_string()));
+    }
+    Ok(delay_ms * 1000)
+}
+
+fn finite(value: f64, what: &str) -> PyResult<Ms> {
+    if !value.is_finite() {
+        let text = format!("{what} must be finite, got {value}: {}", instead(what));
+        return Err(PyValueError::new_err(text.to_lowercase()));
+    }
+    if value >= LIMIT_MS as f64 {
+        return Err(too_far(what, &value.to_string()));
+    }
+    Ok(Ms(value))
+}
+
+/// What to do instead of a time without end.
+fn instead(what: &str) -> &'static str {
+    match what {
+        "delay_ms" | "due_ms" => "leave the task out to wait for ever",
+        _ if what.starts_with("delays_ms") => "leave the task out to wait for ever",
+        _ => "pass a finite number of milliseconds",
+    }
+}
+
+fn too_far(what: &str, given: &str) -> PyErr {
+    PyValueError::new_err(format!("{what} must be below 2^52 ms (142,000 years), got {given}: {}", instead(what)))
+}
+
+/// An int, or what says by `__index__` that it is one; a bool is not.
+fn whole<'py>(value: &Bound<'py, PyAny>, what: &str, allowed: &str, hint: &str) -> PyResult<Bound<'py, PyInt>> {
+    if !value.is_instance_of::<PyBool>() {
+        if let Ok(int) = value.cast::<PyInt>() {
+            return Ok(int.clone());
+        }
+        // Of its class, as Python itself asks: a class has the method of its instances, and a mock has any attribute.
+        if value.get_type().hasattr(intern!(value.py(), "__index__"))? {
+            let index = value.py().import("operator")?.getattr("index")?;
+            return Ok(index.call1((value,))?.cast_into::<PyInt>()?);
+        }
+    }
+    Err(PyTypeError::new_err(format!("{what} must be {allowed}, got {}: {hint}", shown(value)?)))
+}
+
+/// An int, for an error message.
+fn number(int: &Bound<'_, PyInt>) -> PyResult<String> {
+    text_or(int.repr(), "an int too long to print", int.py())
+}
+
+/// Type and value, for an error message.
+pub(crate) fn shown(value: &Bound<'_, PyAny>) -> PyResult<String> {
+    let name = text_or(value.get_type().name(), "object", value.py())?;
+    let repr = text_or(value.repr(), "?", value.py())?;
+    let short: String = repr.chars().take(60).collect();
+    let dots = if short.len() < repr.len() { "..." } else { "" };
+    Ok(format!("{name} {short}{dots}"))
+}
+
+/// What a text cannot be made of is named otherwise; Ctrl-C and an exit are passed on.
+pub(crate) fn text_or(text: PyResult<Bound<'_, PyString>>, otherwise: &str, py: Python<'_>) -> PyResult<String> {
+    match text {
+        Ok(text) => Ok(text.to_string()),
+        Err(error) if error.is_instance_of::<PyException>(py) => Ok(otherwise.to_owned()),
+        Err(exit) => Err(exit),
+    }
+}

@@ -1,0 +1,48 @@
+//! Forks: which process a timer belongs to (T12, border rule 7).
+//!
+//! The system itself counts: libc calls [`in_child`] in the child of every `fork()`, before the call returns there. So a
+//! hook of `os.register_at_fork` sees the new count, whichever hook was registered first, and a fork made by C code is
+//! counted as well. `vfork`, and `posix_spawn` which uses it, run no handler, and need none: their child only executes
+//! another program.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Counts forks, in the child. A timer that was made before the last fork belongs to the parent.
+static FORKS: AtomicU32 = AtomicU32::new(0);
+
+/// The number of forks between the first process and this one.
+pub(crate) fn fork_epoch() -> u32 {
+    // Relaxed: it changes only in the child of a fork, while that has a single thread.
+    FORKS.load(Ordering::Relaxed)
+}
+
+/// Only atomics: any other lock may be held by a thread that the child does not have.
+#[cfg(unix)]
+extern "C" fn in_child() {
+    FORKS.fetch_add(1, Ordering::Relaxed);
+    crate::python::tools::finalizing::after_fork();
+}
+
+/// Counts forks from now on. Called once, when the module is made.
+#[cfg(unix)]
+#[expect(unsafe_code, reason = "libc is told what to call")]
+pub(crate) fn watch() -> pyo3::PyResult<()> {
+    static ERROR: std::sync::OnceLock<i32> = std::sync::OnceLock::new();
+    // A module may be made twice in one process; its forks are counted once.
+    let error = ERROR.get_or_init(|| {
+        // SAFETY: `in_child` is a plain function with C's calling convention, it takes nothing and cannot unwind. It stays
+        // in memory for as long as the process: Python never unloads an extension module. It touches only atomics, which
+        // is all that POSIX allows in the child of a process with threads.
+        unsafe { libc::pthread_atfork(None, None, Some(in_child)) }
+    });
+    match *error {
+        0 => Ok(()),
+        error => Err(std::io::Error::from_raw_os_error(error).into()),
+    }
+}
+
+/// There are no forks.
+#[cfg(not(unix))]
+pub(crate) fn watch() -> pyo3::PyResult<()> {
+    Ok(())
+}

@@ -1,0 +1,261 @@
+//! Whether a callback is a coroutine function: `after`, `at`, `add` and `add_many` refuse one where no loop can run it (T8).
+//!
+//! Cost: most callbacks are plain functions, and an add asks one static cache whether a function's code is known to be that
+//! of one. The entries keep code objects alive, which refer to constants only. Unsafe code: to ask a function for its code
+//! by attribute takes twenty nanoseconds, and raises an audit event; the C API takes one.
+#![expect(unsafe_code, reason = "the C API gives a function's code without an attribute look-up")]
+
+use pyo3::exceptions::{PyException, PyTypeError};
+use pyo3::ffi;
+use pyo3::prelude::*;
+#[cfg(Py_3_12)]
+use pyo3::types::PyDict;
+use pyo3::types::{PyCFunction, PyFunction, PyString, PyType, PyWeakrefReference};
+
+use crate::python::core::timer_core::{Driver, Shared};
+use crate::python::tools::args;
+use crate::python::tools::gil_cell::GilCell;
+use crate::python::tools::made_once::{Kept, intern};
+use crate::python::values::report;
+
+/// The flag of a code object that is an `async def` (the `inspect` module's `CO_COROUTINE`).
+const CO_COROUTINE: u32 = 0x80;
+
+/// So many partials are looked into, one in the other.
+const MOST_PARTIALS: usize = 100;
+/// `Py_TPFLAGS_HEAPTYPE`: a class that was made by a `class` statement, for one.
+const HEAP_TYPE: u64 = 1 << 9;
+
+/// Code objects that are no coroutine functions, by a hash of their address.
+static PLAIN: [GilCell<Option<Py<PyAny>>>; 64] = [const { GilCell::new(None) }; 64];
+
+static METHOD: Kept<Py<PyType>> = Kept::new();
+static PARTIAL: Kept<Py<PyType>> = Kept::new();
+static IS_COROUTINE_FUNCTION: Kept<Py<PyAny>> = Kept::new();
+
+unsafe extern "C" {
+    /// `PyMethod_Function` of the C API, which pyo3 does not declare: borrowed.
+    fn PyMethod_Function(method: *mut ffi::PyObject) -> *mut ffi::PyObject;
+
+    /// Of the C API too: where an object keeps its dictionary, which it may not have yet.
+    #[cfg(Py_3_12)]
+    fn _PyObject_GetDictPtr(object: *mut ffi::PyObject) -> *mut *mut ffi::PyObject;
+}
+
+/// Refuses a coroutine function where it cannot be run; `what` names it.
+#[inline]
+pub(crate) fn check(shared: &Shared, callback: &Bound<'_, PyAny>) -> PyResult<()> {
+    if shared.callees.has_loop() || is_known(callback) { Ok(()) } else { check_kind(shared, callback) }
+}
+
+#[cold]
+fn check_kind(shared: &Shared, callback: &Bound<'_, PyAny>) -> PyResult<()> {
+    if is_coroutine_function(callback)? {
+        return Err(refuse(shared, &format!("callback {}", report::callback_name(callback)?)));
+    }
+    Ok(())
+}
+
+/// Whether it is a plain function that was seen before, or one of C: most are.
+#[inline]
+fn is_known(callback: &Bound<'_, PyAny>) -> bool {
+    if callback.is_exact_instance_of::<PyFunction>() {
+        // SAFETY: it is a function, and alive.
+        let code = unsafe { ffi::PyFunction_GetCode(callback.as_ptr()) };
+        // SAFETY: as above.
+        return holds(entry_of(code), code, callback.py())
+            && !unsafe { may_be_marked(callback.py(), callback.as_ptr()) };
+    }
+    callback.is_exact_instance_of::<PyCFunction>()
+}
+
+fn entry_of(code: *mut ffi::PyObject) -> &'static GilCell<Option<Py<PyAny>>> {
+    let address = code as usize;
+    &PLAIN[(address >> 5 ^ address >> 11) % PLAIN.len()]
+}
+
+fn holds(entry: &GilCell<Option<Py<PyAny>>>, code: *mut ffi::PyObject, py: Python<'_>) -> bool {
+    entry.with(py, |plain| plain.as_ref().is_some_and(|plain| plain.as_ptr() == code))
+}
+
+pub(crate) fn refuse(shared: &Shared, what: &str) -> PyErr {
+    let way = match shared.driver {
+        Driver::Manual => format!("timer '{}' runs callbacks itself: ", shared.name), // it has no executor
+        _ => format!("make timer '{}' with executor=loop, or ", shared.name),
+    };
+    let stop = if shared.driver == Driver::Manual { ", and" } else { ":" };
+    PyTypeError::new_err(format!(
+        "{what} is a coroutine function, which only an asyncio loop can run{stop} {way}pass a function that calls \
+         asyncio.run_coroutine_threadsafe"
+    ))
+}
+
+/// As `inspect.iscoroutinefunction`, which is asked where the type is not one of those that are known.
+pub(crate) fn is_coroutine_function(callback: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let py = callback.py();
+    if callback.is_exact_instance_of::<PyFunction>() {
+        // SAFETY: it is a function, and alive.
+        if !unsafe { may_be_marked(py, callback.as_ptr()) } {
+            // SAFETY: as above.
+            return Ok(unsafe { is_async(py, callback.as_ptr()) });
+        }
+        return inspects(callback);
+    }
+    if callback.is_exact_instance_of::<PyCFunction>() {
+        return Ok(false);
+    }
+    let class = callback.get_type();
+    if class.is(METHOD.import(py, "types", "MethodType")?) {
+        // SAFETY: it is a method, alive, and keeps its function alive.
+        let function = unsafe { PyMethod_Function(callback.as_ptr()) };
+        // SAFETY: as above.
+        if unsafe { ffi::PyFunction_Check(function) != 0 && !may_be_marked(py, function) } {
+            // SAFETY: it is a function, and alive.
+            return Ok(unsafe { is_async(py, function) });
+        }
+        let function = in_partials(callback)?;
+        if is_wrapped(&function)? {
+            return Ok(false);
+        }
+        // Not a partial that holds itself, through which the `inspect` module would go for ever.
+    } else if callback.is_instance(PARTIAL.import(py, "functools", "partial")?)? {
+        let function = in_partials(callback)?;
+        return if is_wrapped(&function)? { Ok(false) } else { is_coroutine_function(&function) };
+    } else if callback.is_instance_of::<PyType>() {
+        return Ok(false);
+    }
+    inspects(callback)
+}
+
+/// What the `inspect` module says.
+#[cold]
+fn inspects(callback: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let py = callback.py();
+    match IS_COROUTINE_FUNCTION.import(py, "inspect", "iscoroutinefunction")?.call1((callback,)) {
+        Ok(is_coroutine) => is_coroutine.is_truthy(),
+        // An object whose attributes cannot be read may be called all the same.
+        Err(error) if error.is_instance_of::<PyException>(py) => Ok(false),
+        Err(exit) => Err(exit),
+    }
+}
+
+/// The function in a `functools.partial` or a method, which may hold another one; anything else is returned as it is. A
+/// partial may even hold itself: then it is one of them.
+pub(crate) fn in_partials<'py>(callback: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let py = callback.py();
+    let mut function = callback.clone();
+    for _ in 0..MOST_PARTIALS {
+        if function.is_instance(PARTIAL.import(py, "functools", "partial")?)? {
+            function = function.getattr(intern!(py, "func"))?;
+        } else if function.get_type().is(METHOD.import(py, "types", "MethodType")?) {
+            function = function.getattr(intern!(py, "__func__"))?;
+        } else {
+            break;
+        }
+    }
+    Ok(function)
+}
+
+/// Whether `inspect.markcoroutinefunction` may have marked it, which writes to its dictionary under a private name. Most
+/// functions have none, and most others one from `functools.wraps` with a single entry.
+///
+/// # Safety
+/// `function` is an object of the type `function`.
+#[cfg(Py_3_12)]
+#[inline]
+unsafe fn may_be_marked(py: Python<'_>, function: *mut ffi::PyObject) -> bool {
+    // SAFETY: it is a function (the caller's promise), and alive. What is returned is a field of it, or null.
+    let dict = unsafe { _PyObject_GetDictPtr(function).as_ref() }.copied().unwrap_or_default();
+    // SAFETY: a reference of our own is taken to what the field holds.
+    let dict = unsafe { Bound::from_borrowed_ptr_or_opt(py, dict) };
+    let Some(dict) = dict.and_then(|dict| dict.cast_into::<PyDict>().ok()) else { return false };
+    match dict.len() {
+        0 => false,
+        1 => !dict.contains(intern!(py, "__wrapped__")).unwrap_or(false),
+        _ => true,
+    }
+}
+
+/// Python before 3.12 has no such mark.
+///
+/// # Safety
+/// None is needed.
+#[cfg(not(Py_3_12))]
+#[inline]
+unsafe fn may_be_marked(_py: Python<'_>, _function: *mut ffi::PyObject) -> bool {
+    false
+}
+
+/// Whether [`in_partials`] did not come to an end.
+fn is_wrapped(function: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let py = function.py();
+    let is_method = function.get_type().is(METHOD.import(py, "types", "MethodType")?);
+    Ok(is_method || function.is_instance(PARTIAL.import(py, "functools", "partial")?)?)
+}
+
+/// # Safety
+/// `function` is an object of the type `function`.
+#[inline]
+unsafe fn is_async(py: Python<'_>, function: *mut ffi::PyObject) -> bool {
+    // SAFETY: borrowed, of a function (the caller's promise) that is alive.
+    let code = unsafe { ffi::PyFunction_GetCode(function) };
+    let entry = entry_of(code);
+    if holds(entry, code, py) {
+        return false;
+    }
+    // SAFETY: as above; a reference of our own is taken.
+    let code = unsafe { Bound::from_borrowed_ptr(py, code) };
+    is_async_code(entry, &code)
+}
+
+#[cold]
+fn is_async_code(entry: &GilCell<Option<Py<PyAny>>>, code: &Bound<'_, PyAny>) -> bool {
+    let py = code.py();
+    let flags = code.getattr(intern!(py, "co_flags")).and_then(|flags| flags.extract::<u32>());
+    // A code object has flags.
+    let is_async = flags.is_ok_and(|flags| flags & CO_COROUTINE != 0);
+    if !is_async {
+        let old = entry.with(py, |plain| plain.replace(code.clone().unbind()));
+        drop(old);
+    }
+    is_async
+}
+
+/// `TypeError` if `on_error` is a coroutine function: no failure would ever reach it.
+pub(crate) fn check_on_error(on_error: &Bound<'_, PyAny>) -> PyResult<()> {
+    args::callable(on_error, "on_error")?;
+    // One that was cleared by the collector crashes when it is called, and only a weak reference tells.
+    let flags: u64 = on_error.get_type().getattr("__flags__")?.extract()?;
+    if flags & HEAP_TYPE == 0 && PyWeakrefReference::new(on_error).is_err() {
+        let class = on_error.get_type().name()?;
+        return Err(PyTypeError::new_err(format!(
+            "on_error must be a function, a method or an object of a class, got {class}: pass the function itself"
+        )));
+    }
+    if is_coroutine_function(on_error)? {
+        let name = report::callback_name(on_error)?;
+        return Err(PyTypeError::new_err(format!(
+            "on_error must be a plain function, got the coroutine function {name}: pass a function that hands the exception \
+             to a loop"
+        )));
+    }
+    Ok(())
+}
+
+/// `TypeError` if a method of an operation's class is a coroutine function: nothing would run it.
+pub(crate) fn check_method(
+    class: &Bound<'_, PyType>,
+    base: &Bound<'_, PyType>,
+    name: &Bound<'_, PyString>,
+) -> PyResult<()> {
+    let method = class.getattr(name)?;
+    let is_plain = is_known(&method) || method.is(&base.getattr(name)?);
+    if !is_plain && is_coroutine_function(&method)? {
+        return Err(PyTypeError::new_err(format!(
+            "{}.{name} is a coroutine function, which an operation does not run: make it a plain one, which may call \
+             asyncio.run_coroutine_threadsafe",
+            class.qualname()?
+        )));
+    }
+    Ok(())
+}

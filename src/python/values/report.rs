@@ -1,0 +1,191 @@
+//! Where an exception goes that no caller sees (T10).
+//!
+//! To `on_error`. Without one: to the exception handler of the loop that is the executor, if this is the loop's thread,
+//! and else to the logger `tickwheel`. What `on_error` or the handler raises is logged as well, with both tracebacks. What
+//! the logger raises goes to `sys.unraisablehook`, and all that came before with it. So a report never loses a task and
+//! never raises into an executor.
+//! `logging` is imported by the first report that needs it.
+//!
+//! All of it runs Python code: no native lock may be held.
+
+use pyo3::exceptions::{PyBaseException, PyException};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyString};
+
+use crate::python::core::timer_core::Shared;
+use crate::python::engine::dispatch;
+use crate::python::operations::operation::DelayedOperation;
+use crate::python::scheduled::batch::TaskBatch;
+use crate::python::scheduled::task::TimerTask;
+use crate::python::tools::made_once::intern;
+use crate::python::values::coroutine_functions;
+use crate::python::values::coroutines;
+
+/// An exception, and what it came from.
+pub(crate) struct Failure<'a, 'py> {
+    /// The timer's name; an operation may be on none.
+    pub(crate) timer: Option<&'a str>,
+    /// The loop that is the timer's executor.
+    pub(crate) event_loop: Option<Bound<'py, PyAny>>,
+    pub(crate) on_error: Option<Bound<'py, PyAny>>,
+    /// What `on_error` gets.
+    pub(crate) task: &'a Bound<'py, PyAny>,
+    /// What was called, if the task does not know it any more.
+    pub(crate) callback: Option<&'a Py<PyAny>>,
+    /// The purgatory that an operation is in, by name.
+    pub(crate) purgatory: Option<&'a str>,
+    /// The method of an operation.
+    pub(crate) method: Option<&'a str>,
+    pub(crate) error: PyErr,
+}
+
+impl<'a, 'py> Failure<'a, 'py> {
+    pub(crate) fn of(shared: &'a Shared, task: &'a Bound<'py, PyAny>, error: PyErr) -> Self {
+        let (event_loop, on_error) = (shared.callees.event_loop(task.py()), shared.on_error(task.py()));
+        Self {
+            timer: Some(&shared.name),
+            event_loop,
+            on_error,
+            task,
+            callback: None,
+            purgatory: None,
+            method: None,
+            error,
+        }
+    }
+
+    /// Of an operation that is on no timer and in no purgatory.
+    pub(crate) fn of_none(task: &'a Bound<'py, PyAny>, error: PyErr) -> Self {
+        let (timer, event_loop, on_error, callback) = (None, None, None, None);
+        Self { timer, event_loop, on_error, task, callback, purgatory: None, method: None, error }
+    }
+}
+
+/// Reports a failure. Returns `KeyboardInterrupt` or `SystemExit` of `on_error` or the logger if `propagate` says that
+/// there is a caller for it; otherwise it is logged too.
+pub(crate) fn report(py: Python<'_>, failure: &Failure<'_, '_>, propagate: bool) -> PyResult<()> {
+    let error = failure.error.clone_ref(py).into_value(py).into_bound(py);
+    let told = match &failure.on_error {
+        Some(on_error) => on_error.call1((failure.task, &error)).and_then(|told| coroutines::check_told(&told)),
+        None => tell_loop_or_log(failure, &error),
+    };
+    let Err(second) = told else { return Ok(()) };
+    let second = second.into_value(py).into_bound(py);
+    let linked = link(&second, &error);
+    if propagate && dispatch::is_exit(py, &PyErr::from_value(second.clone().into_any())) {
+        return Err(PyErr::from_value(second.into_any()));
+    }
+    let what = failure.on_error.as_ref().map_or("the report of a failure", |_| "on_error");
+    let logged = linked.and_then(|()| log(&format!("{}{what} failed", prefix(failure)), &second));
+    let Err(third) = logged else { return Ok(()) };
+    if propagate && dispatch::is_exit(py, &third) {
+        let _ = link(third.value(py), &second);
+        return Err(third);
+    }
+    // The hook prints no context. The last one first: the others are its reason.
+    let third = third.into_value(py).into_bound(py);
+    let is_new = !second.is(&third);
+    for error in [Some(third), is_new.then_some(second), Some(error)].into_iter().flatten() {
+        PyErr::from_value(error.into_any()).write_unraisable(py, Some(failure.task));
+    }
+    Ok(())
+}
+
+fn tell_loop_or_log(failure: &Failure<'_, '_>, error: &Bound<'_, PyBaseException>) -> PyResult<()> {
+    let py = error.py();
+    let message = describe(failure)?;
+    let Some(event_loop) = &failure.event_loop else { return log(&message, error) };
+    if !coroutines::is_loop_of_this_thread(event_loop)? {
+        return log(&message, error);
+    }
+    let context = PyDict::new(py);
+    context.set_item(intern!(py, "message"), message)?;
+    context.set_item(intern!(py, "exception"), error)?;
+    context.set_item(intern!(py, "timer_task"), failure.task)?;
+    event_loop.call_method1(intern!(py, "call_exception_handler"), (context,)).map(drop)
+}
+
+fn log(message: &str, error: &Bound<'_, PyBaseException>) -> PyResult<()> {
+    let py = error.py();
+    let logger = py.import("logging")?.call_method1("getLogger", ("tickwheel",))?;
+    let options = PyDict::new(py);
+    options.set_item("exc_info", error)?;
+    logger.call_method("error", ("%s", message), Some(&options)).map(drop)
+}
+
+/// Puts the first exception at the end of the second one's context, so that a traceback shows both.
+fn link<'py>(second: &Bound<'py, PyBaseException>, first: &Bound<'py, PyBaseException>) -> PyResult<()> {
+    let context = intern!(second.py(), "__context__");
+    // A chain may be a ring already.
+    let ends_in = |from: &Bound<'py, PyBaseException>, to: &Bound<'py, PyBaseException>| {
+        let mut last = from.clone().into_any();
+        for _ in 0..100 {
+            let next = last.getattr(context)?;
+            if last.is(to) || next.is_none() {
+                break;
+            }
+            last = next;
+        }
+        Ok::<_, PyErr>(last)
+    };
+    if ends_in(first, second)?.is(second) {
+        return Ok(());
+    }
+    let last = ends_in(second, first)?;
+    if !last.is(first) && last.getattr(context)?.is_none() {
+        last.setattr(context, first)?;
+    }
+    Ok(())
+}
+
+fn prefix(failure: &Failure<'_, '_>) -> String {
+    failure.timer.map_or_else(String::new, |timer| format!("timer '{timer}': "))
+}
+
+/// Names the timer, the callback and, if it has a name, the task; of an operation its purgatory and the method.
+fn describe(failure: &Failure<'_, '_>) -> PyResult<String> {
+    let (task, py) = (failure.task, failure.task.py());
+    let callback = failure.callback.map(|callback| callback_name(callback.bind(py))).transpose()?;
+    let what = if task.is_instance_of::<TaskBatch>() {
+        callback.map_or_else(|| "a batch".to_owned(), |callback| format!("callback {callback} of a batch"))
+    } else if task.is_instance_of::<DelayedOperation>() {
+        let purgatory = failure.purgatory.map_or_else(String::new, |name| format!("purgatory '{name}': "));
+        let method = failure.method.map_or_else(String::new, |method| format!(".{method}"));
+        format!("{purgatory}operation {}{method}", class_name(task)?)
+    } else {
+        match callback {
+            Some(callback) => format!("callback {callback}"),
+            None => format!("callback {}.run", class_name(task)?),
+        }
+    };
+    let name = task.cast::<TimerTask>().ok().and_then(|task| task.get().name(py));
+    let name = name.map_or_else(String::new, |name| format!(" of task '{}'", name.bind(py)));
+    let verb = if crate::python::tools::errors::is_rejected(py, &failure.error) {
+        "was refused by the executor"
+    } else {
+        "failed"
+    };
+    Ok(format!("{}{what}{name} {verb}", prefix(failure)))
+}
+
+/// What a callback is called where it was written. Its attributes may be anything: a mock has all of them.
+pub(crate) fn callback_name(callback: &Bound<'_, PyAny>) -> PyResult<String> {
+    let function = coroutine_functions::in_partials(callback)?;
+    match function.getattr(intern!(callback.py(), "__qualname__")) {
+        Ok(name) if name.is_instance_of::<PyString>() => Ok(name.to_string()),
+        Err(exit) if !exit.is_instance_of::<PyException>(callback.py()) => Err(exit),
+        _ => class_name(&function),
+    }
+}
+
+/// What a task or a batch would call now.
+pub(crate) fn callback_of(task: &Bound<'_, PyAny>) -> Option<Py<PyAny>> {
+    match task.cast::<TaskBatch>() {
+        Ok(batch) => batch.get().callback(task.py()).0,
+        Err(_) => task.cast::<TimerTask>().ok()?.get().callback(task.py()),
+    }
+}
+
+fn class_name(object: &Bound<'_, PyAny>) -> PyResult<String> {
+    Ok(object.get_type().qualname()?.to_string())
+}

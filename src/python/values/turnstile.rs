@@ -1,0 +1,86 @@
+//! One at a time, with a wait that Ctrl-C or a time-out ends: the thread that shuts a timer down.
+//!
+//! The gate knows the thread inside. A signal handler or a destructor may call `shutdown` in the middle of a shutdown of
+//! the same thread, and would wait for itself.
+
+use std::thread::{self, ThreadId};
+use std::time::{Duration, Instant};
+
+use pyo3::prelude::*;
+
+use crate::python::tools::fork::fork_epoch;
+use crate::python::tools::native_lock;
+use crate::sync::{PlainCondvar, PlainMutex};
+
+/// How long a wait goes on before it looks whether Ctrl-C was pressed.
+const SLICE: Duration = Duration::from_millis(50);
+
+#[derive(Default)]
+pub(crate) struct Gate {
+    inside: PlainMutex<Option<ThreadId>>,
+    freed: PlainCondvar,
+}
+
+/// What a thread that wants to get in finds.
+pub(crate) enum Entry<'a> {
+    /// It is inside, until this is dropped.
+    Pass(#[expect(dead_code, reason = "held")] Pass<'a>),
+    /// It was inside already.
+    Again,
+    /// Another thread is inside.
+    Taken,
+}
+
+pub(crate) struct Pass<'a> {
+    gate: &'a Gate,
+    epoch: u32,
+}
+
+impl Gate {
+    pub(crate) fn try_enter(&self, py: Python<'_>) -> Entry<'_> {
+        let this = thread::current().id();
+        let mut inside = native_lock::lock_plain(py, &self.inside);
+        match *inside {
+            Some(thread) if thread == this => Entry::Again,
+            Some(_) => Entry::Taken,
+            None => {
+                *inside = Some(this);
+                Entry::Pass(Pass { gate: self, epoch: fork_epoch() })
+            }
+        }
+    }
+
+    /// Waits detached, until then at the longest. `wakes` is called now and then; its error ends the wait.
+    pub(crate) fn enter(
+        &self,
+        py: Python<'_>,
+        until: Option<Instant>,
+        wakes: impl Fn() -> PyResult<()>,
+    ) -> PyResult<Entry<'_>> {
+        loop {
+            let entry = self.try_enter(py);
+            let now = Instant::now();
+            if !matches!(entry, Entry::Taken) || until.is_some_and(|until| until <= now) {
+                return Ok(entry);
+            }
+            let slice_end = now + SLICE;
+            py.detach(|| {
+                let inside = self.inside.lock();
+                if inside.is_some() {
+                    drop(self.freed.wait(inside, until.map_or(slice_end, |until| until.min(slice_end))));
+                }
+            });
+            wakes()?;
+        }
+    }
+}
+
+impl Drop for Pass<'_> {
+    fn drop(&mut self) {
+        if self.epoch != fork_epoch() {
+            return; // a signal handler forked, and this is the child: the lock may be held by a thread that is not there
+        }
+        native_lock::attach(|py| *native_lock::lock_plain(py, &self.gate.inside) = None);
+        self.gate.freed.notify_all();
+    }
+}
