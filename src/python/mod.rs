@@ -45,8 +45,14 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.delattr("__all__")?; // pyo3 lists the private names in it as well; the public ones are in `tickwheel`
     let at_exit = wrap_pyfunction!(engine::at_exit::_shutdown_at_exit, module)?;
     py.import("atexit")?.call_method1("register", (at_exit,))?;
-    tools::fork::watch()?;
+    tools::fork::register_hook(in_child)?;
     Ok(())
+}
+
+/// The system calls it in the child of each fork: there is one thread, and what it is inside of counts no more.
+extern "C" fn in_child() {
+    tools::fork::count_fork();
+    tools::finalizing::after_fork();
 }
 
 /// pyo3 makes a class at its first use, under a lock that a forked child may inherit taken (see `kept`). So all are made
@@ -57,6 +63,6 @@ fn make_other_classes(py: Python<'_>) {
         py.get_type::<driving::worker::Worker>(),
         py.get_type::<driving::worker::Due>(),
     );
-    let _ = (py.get_type::<core::timer_ref::Share>(), py.get_type::<values::coroutines::CoroutineEnded>());
+    let _ = (py.get_type::<core::timer_ref::Share>(), py.get_type::<engine::coroutine_tasks::CoroutineEnded>());
     let _ = (py.get_type::<operations::operation_protocol::CheckLater>(), py.get_type::<values::on_error::Witness>());
 }

@@ -11,17 +11,19 @@ use pyo3::types::{PyDict, PyList, PyTuple};
 
 use crate::clock::{Clock, LIMIT_MS};
 use crate::executor::Released;
+use crate::python::core::inside_callback::InsideCallback;
 use crate::python::core::settings::{self, Settings, WheelSettings};
-use crate::python::core::timer_core::{Driver, Inside, Shared};
+use crate::python::core::timer_core::{Driver, Shared};
 use crate::python::core::timer_ref::Share;
 use crate::python::driving::timer::{Open, Timer};
-use crate::python::driving::worker::Target;
-use crate::python::engine::dispatch::{self, Line};
+use crate::python::engine::dispatch;
 use crate::python::tools::args::{self, Given};
 use crate::python::tools::errors;
 use crate::python::tools::finalizing::ForeignCall;
+use crate::python::tools::fork::Own;
 use crate::python::tools::gil_cell::GilCell;
-use crate::python::tools::native_lock::Own;
+use crate::python::values::callback_target::CallbackTarget;
+use crate::python::values::due_line::DueLine;
 
 /// The same wheel on a clock that moves only when told: deterministic, no threads.
 ///
@@ -40,7 +42,7 @@ use crate::python::tools::native_lock::Own;
 pub(crate) struct ManualTimer {
     is_advancing: AtomicBool,
     /// Released and not yet run: what a `KeyboardInterrupt` left behind.
-    line: GilCell<Line>,
+    line: GilCell<DueLine>,
 }
 
 #[pymethods]
@@ -81,7 +83,7 @@ impl ManualTimer {
         let name = name.unwrap_or(&manual);
         let wheel = WheelSettings { tick_ms, wheel_size, precision, slack_us: Given::LEFT_OUT };
         let settings = Settings { name, wheel, max_pending, on_error };
-        let shared = Arc::new(settings.build(clock, Driver::Manual, Target::Own)?);
+        let shared = Arc::new(settings.build(clock, Driver::Manual, CallbackTarget::Own)?);
         let share = Share::new(py, &shared)?;
         base.initialize(Own::new(shared), share)
     }
@@ -131,7 +133,7 @@ impl ManualTimer {
 
     /// Stop: accept no more, run what is due by now, and return the tasks still pending, in order [T11].
     ///
-    /// `timeout_ms` bounds the wait for callbacks; what has not started by then counts as pending. Inside one of the
+    /// `timeout_ms` bounds the wait for callbacks; what has not started by then counts as pending. InsideCallback one of the
     /// timer's own callbacks, and in a signal handler or a destructor that interrupts a shutdown of the same thread,
     /// it waits for nothing. The list stays in `unfinished`; calling twice is fine.
     #[pyo3(signature = (timeout_ms=None))]
@@ -145,7 +147,7 @@ impl ManualTimer {
             return Ok(done);
         }
         shared.detach(py, || shared.timer.close());
-        // Inside a callback it runs nothing: what has not started is still pending.
+        // InsideCallback a callback it runs nothing: what has not started is still pending.
         let result = match drive.token(py) {
             Ok(_token) => drive.run_line(py).and_then(|_| drive.step_to(py, shared.timer.clock().now_us())).map(drop),
             Err(_) => Ok(()),
@@ -190,7 +192,7 @@ impl<'a> Drive<'a> {
     fn token(&self, py: Python<'_>) -> PyResult<Token<'_>> {
         self.shared.check_process(py)?;
         if self.manual.is_advancing.swap(true, Ordering::Acquire) {
-            let why = if Inside::is(self.shared) {
+            let why = if InsideCallback::is(self.shared) {
                 "a callback can't move the clock that it runs on"
             } else {
                 "another call moves its clock; let one thread at a time do so"
@@ -233,7 +235,7 @@ impl<'a> Drive<'a> {
     }
 
     fn run_line(&self, py: Python<'_>) -> PyResult<usize> {
-        let _inside = Inside::enter(self.shared);
+        let _inside = InsideCallback::enter(self.shared);
         let mut line = self.manual.line.with(py, std::mem::take);
         let mut count = 0;
         while let Some(unit) = dispatch::next_unit(py, self.shared, &mut line, None, 0) {

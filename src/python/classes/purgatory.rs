@@ -11,17 +11,16 @@ use pyo3::types::{PyByteArray, PyBytes, PyDict, PyList, PyString, PyTuple};
 
 use crate::purgatory::{Cause, Few, Refused, Watched};
 use crate::python::classes::system::SystemTimer;
-use crate::python::core::contexts;
-use crate::python::core::settings;
-use crate::python::core::timer_core::not_picklable;
+use crate::python::core::loop_only;
 use crate::python::driving::timer::Timer;
 use crate::python::operations::operation::DelayedOperation;
-use crate::python::operations::operation_protocol::{Core, Home, Side};
+use crate::python::operations::operation_protocol::{Home, NativePurgatory, Side};
 use crate::python::tools::args::{self, Given};
 use crate::python::tools::errors;
 use crate::python::tools::finalizing::{self, ForeignCall};
+use crate::python::tools::fork::Own;
 use crate::python::tools::gil_cell::GilCell;
-use crate::python::tools::native_lock::{Own, attach};
+use crate::python::tools::native_lock::attach;
 use crate::python::values::coroutine_functions;
 use crate::python::values::keys::{Key, Keys};
 use crate::python::values::on_error::OnError;
@@ -46,7 +45,7 @@ pub(crate) struct DelayedOperationPurgatory {
 
 /// What a purgatory consists of once it is initialized.
 struct Made {
-    core: Own<Core>,
+    core: Own<NativePurgatory>,
     /// Held, so that it takes new deadlines.
     timer: Py<Timer>,
     owns_timer: bool,
@@ -64,14 +63,14 @@ impl Made {
 
 /// A purgatory while a call that may run foreign code uses it.
 struct Open<'a> {
-    core: &'a Arc<Core>,
+    core: &'a Arc<NativePurgatory>,
     _call: ForeignCall,
 }
 
 impl Deref for Open<'_> {
-    type Target = Arc<Core>;
+    type Target = Arc<NativePurgatory>;
 
-    fn deref(&self) -> &Arc<Core> {
+    fn deref(&self) -> &Arc<NativePurgatory> {
         self.core
     }
 }
@@ -100,7 +99,7 @@ impl DelayedOperationPurgatory {
         let _call = ForeignCall::enter(py)?;
         self.check_new()?;
         let timer_enabled = timer_enabled.flag("timer_enabled", true, "with False no deadline is set")?;
-        let text = settings::text(name, "name", "it names the purgatory in errors, and its timer")?;
+        let text = args::text(name, "name", "it names the purgatory in errors, and its timer")?;
         if let Some(on_error) = on_error {
             coroutine_functions::check_on_error(on_error)?;
         }
@@ -129,7 +128,7 @@ impl DelayedOperationPurgatory {
             has_on_error: on_error.is_some(),
             keys: Arc::new(Keys::default()),
         };
-        let core = Own::new(Arc::new(Core::new(home)));
+        let core = Own::new(Arc::new(NativePurgatory::new(home)));
         // Another thread may have been faster.
         self.made.set(Made { core, timer: timer.clone().unbind(), owns_timer }).or_else(|_| self.check_new())
     }
@@ -217,7 +216,7 @@ impl DelayedOperationPurgatory {
 
     /// Try every operation that watches `key`; returns how many this call completed [P3]. An unknown key is 0.
     ///
-    /// What one raises goes to `on_error`, and the rest is tried all the same. O(operations under the key). Inside a
+    /// What one raises goes to `on_error`, and the rest is tried all the same. O(operations under the key). InsideCallback a
     /// `try_complete` it returns 0: the outermost call of this thread makes the check when its own tries have returned,
     /// and before it returns itself. Where such checks ask for each other without end, the timer makes the rest a
     /// little later, after 1 ms and up to 1 s.
@@ -320,13 +319,13 @@ impl DelayedOperationPurgatory {
     }
 
     fn __reduce__(&self) -> PyResult<()> {
-        Err(not_picklable("DelayedOperationPurgatory"))
+        Err(errors::not_picklable("DelayedOperationPurgatory"))
     }
 
     /// What only callers of the purgatory can use, its operations and its keys too (border rule 8).
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         if let Some(Made { core, timer, .. }) = self.made.get()
-            && Core::is_quiet(core.arc())
+            && NativePurgatory::is_quiet(core.arc())
         {
             let home = &core.home;
             visit.call(timer)?;
@@ -382,12 +381,12 @@ impl DelayedOperationPurgatory {
     }
 
     #[inline]
-    fn core(&self) -> PyResult<&Arc<Core>> {
+    fn core(&self) -> PyResult<&Arc<NativePurgatory>> {
         Ok(self.made()?.core.arc())
     }
 
     /// The core, in the process that made it.
-    fn core_here(&self, py: Python<'_>) -> PyResult<&Arc<Core>> {
+    fn core_here(&self, py: Python<'_>) -> PyResult<&Arc<NativePurgatory>> {
         let core = self.core()?;
         core.home.shared.check_process(py)?;
         Ok(core)
@@ -409,7 +408,7 @@ impl DelayedOperationPurgatory {
         operation.as_super().get().delay(py)?;
         let keys = core.home.hold(keys)?;
         if core.home.timer_enabled {
-            side.set_context(contexts::of_add(&core.home.shared, None, py)?);
+            side.set_context(loop_only::context_of_add(&core.home.shared, None, py)?);
         }
         let watched = core.try_complete_else_watch(side, operation.as_unbound(), keys);
         if let Ok(Watched { number: Some(number), .. }) = watched

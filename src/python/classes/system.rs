@@ -8,16 +8,18 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 
 use crate::clock::Clock;
+use crate::python::core::inside_callback::InsideCallback;
 use crate::python::core::settings::{self, Settings, WheelSettings};
-use crate::python::core::timer_core::{Driver, Inside, SLICE_US, Shared};
+use crate::python::core::timer_core::{Driver, SLICE_US, Shared};
 use crate::python::core::timer_ref::Share;
 use crate::python::driving::timer::Timer;
-use crate::python::driving::worker::{self, Target};
+use crate::python::driving::worker;
 use crate::python::tools::args::{self, Given};
 use crate::python::tools::errors;
 use crate::python::tools::finalizing::ForeignCall;
+use crate::python::tools::fork::Own;
 use crate::python::tools::native_lock;
-use crate::python::tools::native_lock::Own;
+use crate::python::values::callback_target::CallbackTarget;
 use crate::python::values::turnstile::{Entry, Gate};
 use crate::reaper;
 use crate::state::Wait;
@@ -85,7 +87,7 @@ impl SystemTimer {
             Some(start_ms) => Clock::monotonic(settings::start_ms(start_ms)?),
             None => Clock::monotonic_us(py.import("time")?.call_method0("monotonic_ns")?.extract::<u64>()? / 1000),
         };
-        let target = Target::from_python(executor)?;
+        let target = CallbackTarget::from_python(executor)?;
         let reaper = reaper.flag("reaper", true, "with False call advance_clock")?;
         let wheel = WheelSettings { tick_ms, wheel_size, precision, slack_us };
         let settings = Settings { name, wheel, max_pending, on_error };
@@ -142,7 +144,7 @@ impl SystemTimer {
 
     /// Stop: accept no more, run what is due by now, and return the tasks still pending, in order [T11].
     ///
-    /// `timeout_ms` bounds the wait for callbacks; what has not started by then counts as pending. Inside one of the
+    /// `timeout_ms` bounds the wait for callbacks; what has not started by then counts as pending. InsideCallback one of the
     /// timer's own callbacks, and in a signal handler or a destructor that interrupts a shutdown of the same thread,
     /// it waits for nothing. The list stays in `unfinished`; calling twice is fine.
     #[pyo3(signature = (timeout_ms=None))]
@@ -152,7 +154,7 @@ impl SystemTimer {
         let timeout = timeout_ms.map(|timeout_ms| args::ms(timeout_ms, "timeout_ms")).transpose()?;
         let shared = open.shared();
         shared.check_process(py)?;
-        let is_inside = Inside::is(shared) || shared.callees.target(py).is_loop_of_this_thread(py)?;
+        let is_inside = InsideCallback::is(shared) || shared.callees.target(py).is_loop_of_this_thread(py)?;
         let limit_us = timeout.map(|timeout| shared.timer.clock().now_us().saturating_add(timeout.to_us()));
         let entry = if is_inside {
             this.ending.try_enter(py)

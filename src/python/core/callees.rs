@@ -5,15 +5,15 @@
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 
-use crate::python::driving::worker::Target;
 use crate::python::tools::gil_cell::GilCell;
+use crate::python::values::callback_target::CallbackTarget;
 use crate::python::values::on_error::OnError;
 
 /// What a timer may still call, and the counts by which the collector is shown it.
 #[derive(Default)]
 pub(crate) struct Callees {
     on_error: OnError,
-    target: GilCell<Target>,
+    target: GilCell<CallbackTarget>,
     has_loop: bool,
     uses: GilCell<Uses>,
     /// The `Timer` object is gone.
@@ -36,7 +36,7 @@ pub(crate) struct Outside<'a, 'py> {
 }
 
 impl Callees {
-    pub(crate) fn new(on_error: Option<&Bound<'_, PyAny>>, target: Target) -> Self {
+    pub(crate) fn new(on_error: Option<&Bound<'_, PyAny>>, target: CallbackTarget) -> Self {
         let has_loop = target.is_loop();
         Self { on_error: OnError::new(on_error), target: GilCell::new(target), has_loop, ..Self::default() }
     }
@@ -47,7 +47,7 @@ impl Callees {
     }
 
     /// Where callbacks run; once the timer has let go of its executor, nothing is left to run.
-    pub(crate) fn target(&self, py: Python<'_>) -> Target {
+    pub(crate) fn target(&self, py: Python<'_>) -> CallbackTarget {
         self.target.with(py, |target| target.clone_ref(py))
     }
 

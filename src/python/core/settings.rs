@@ -1,18 +1,17 @@
 //! The settings that both timers take, checked and turned into a native timer (T13).
 
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::PyString;
 
 use crate::clock::{Clock, LIMIT_MS};
 use crate::config::Config;
 use crate::python::core::callees::Callees;
 use crate::python::core::timer_core::{Driver, Shared};
-use crate::python::driving::worker::Target;
 use crate::python::tools::args::{self, Given};
+use crate::python::values::callback_target::CallbackTarget;
 use crate::python::values::coroutine_functions;
 use crate::schedule::Precision;
-use crate::timer::Timer as Core;
+use crate::timer::Timer as NativeTimer;
 
 /// The settings of a wheel and of what drives it.
 pub(crate) struct WheelSettings<'py> {
@@ -32,9 +31,9 @@ pub(crate) struct Settings<'a, 'py> {
 
 impl Settings<'_, '_> {
     /// Checks them, and makes the native timer.
-    pub(crate) fn build(&self, clock: Clock, driver: Driver, target: Target) -> PyResult<Shared> {
+    pub(crate) fn build(&self, clock: Clock, driver: Driver, target: CallbackTarget) -> PyResult<Shared> {
         let py = self.name.py();
-        let name = text(self.name, "name", "it names the timer's threads and its errors")?;
+        let name = args::text(self.name, "name", "it names the timer's threads and its errors")?;
         let config = Config {
             max_pending: match self.max_pending {
                 Some(bound) => {
@@ -47,8 +46,8 @@ impl Settings<'_, '_> {
         if let Some(on_error) = self.on_error {
             coroutine_functions::check_on_error(on_error)?;
         }
-        let core =
-            Core::new(&config, clock).map_err(|error| crate::python::tools::errors::from_core(py, &name, &error))?;
+        let core = NativeTimer::new(&config, clock)
+            .map_err(|error| crate::python::tools::errors::from_core(py, &name, &error))?;
         let callees = Callees::new(self.on_error, target);
         Ok(Shared::new(core, name, driver, callees))
     }
@@ -87,19 +86,4 @@ pub(crate) fn config(wheel: &WheelSettings<'_>) -> PyResult<Config> {
 /// Where a clock starts: an int of milliseconds.
 pub(crate) fn start_ms(start_ms: &Bound<'_, PyAny>) -> PyResult<u64> {
     args::int_in(start_ms, "start_ms", 0, LIMIT_MS - 1, "leave it out for the default clock")
-}
-
-/// The text itself, without the `__str__` of a subclass.
-pub(crate) fn text(value: &Bound<'_, PyAny>, what: &str, hint: &str) -> PyResult<String> {
-    let text = value.cast::<PyString>().map_err(|_| {
-        let given = value.get_type().name().map_or_else(|_| String::new(), |name| name.to_string());
-        PyTypeError::new_err(format!("{what} must be text, got {given}: {hint}"))
-    })?;
-    match text.to_str() {
-        Ok(text) => Ok(text.to_owned()),
-        Err(_) => Err(PyValueError::new_err(format!(
-            "{what} must be text that UTF-8 can write, got {}: leave out halves of surrogate pairs",
-            text.repr()?
-        ))),
-    }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use pyo3::prelude::*;
 
 use crate::python::core::timer_core::Shared;
-use crate::python::tools::native_lock::Own;
+use crate::python::tools::fork::Own;
 
 /// No Python code ever sees one. It has nothing for the garbage collector: what a timer refers to, the timer shows.
 #[pyclass(frozen)]

@@ -1,2 +1,3 @@
+pub(crate) mod budget;
 pub(crate) mod timer;
 pub(crate) mod worker;

@@ -7,19 +7,22 @@ use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 
-use crate::python::core::contexts;
-use crate::python::core::timer_core::{self, Shared};
+use crate::python::core::loop_only;
+use crate::python::core::timer_core::Shared;
 use crate::python::core::timer_ref::Share;
 use crate::python::engine::inspect;
+use crate::python::engine::leaving;
 use crate::python::engine::recording::{self, Columns};
 use crate::python::operations::operation;
 use crate::python::scheduled::batch::TaskBatch;
 use crate::python::scheduled::task::TimerTask;
 use crate::python::tools::args;
+use crate::python::tools::errors;
 use crate::python::tools::finalizing::{self, ForeignCall};
+use crate::python::tools::fork::Own;
 use crate::python::tools::gil_cell::GilCell;
-use crate::python::tools::native_lock::{self, Own};
-use crate::python::values::coroutine_functions;
+use crate::python::tools::int64s;
+use crate::python::tools::native_lock;
 use crate::state::{Room, When};
 use crate::timer::STEP;
 
@@ -113,9 +116,9 @@ impl Timer {
         })?;
         let (delay, is_coroutine) = task.get().delay_and_kind(task.py())?;
         if is_coroutine && !shared.callees.has_loop() {
-            return Err(coroutine_functions::refuse(shared, "what this task runs"));
+            return Err(loop_only::coroutine_function_refused(shared, "what this task runs"));
         }
-        let mut context = contexts::of_add(shared, context, task.py())?;
+        let mut context = loop_only::context_of_add(shared, context, task.py())?;
         TimerTask::schedule_in(task, share, When::AfterUs(delay.to_us()), Room::IfAny, &mut context, &mut Vec::new())?;
         operation::sync_deadline(task.py(), task.as_any());
         Ok(())
@@ -171,7 +174,7 @@ impl Timer {
         context: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, TaskBatch>> {
         let open = self.open(callback.py())?;
-        let delays_ms = args::int64s(delays_ms, "delays_ms")?;
+        let delays_ms = int64s::read(delays_ms, "delays_ms")?;
         TaskBatch::add(callback.py(), open.shared(), &delays_ms, callback, context)
     }
 
@@ -274,7 +277,7 @@ impl Timer {
 
     /// Stop: accept no more, run what is due by now, and return the tasks still pending, in order [T11].
     ///
-    /// `timeout_ms` bounds the wait for callbacks; what has not started by then counts as pending. Inside one of the
+    /// `timeout_ms` bounds the wait for callbacks; what has not started by then counts as pending. InsideCallback one of the
     /// timer's own callbacks, and in a signal handler or a destructor that interrupts a shutdown of the same thread,
     /// it waits for nothing. The list stays in `unfinished`; calling twice is fine.
     #[pyo3(signature = (timeout_ms=None))]
@@ -303,7 +306,7 @@ impl Timer {
     }
 
     fn __reduce__(slf: &Bound<'_, Self>) -> PyResult<()> {
-        Err(timer_core::not_picklable(slf.get_type().name()?.to_str()?))
+        Err(errors::not_picklable(slf.get_type().name()?.to_str()?))
     }
 
     /// What a timer refers to, as far as only its callers can use it (border rule 8).
@@ -389,11 +392,11 @@ impl Timer {
     /// Takes out what is left, in order, and keeps it behind what was taken out before. Returns a copy of all of it.
     pub(crate) fn keep_unfinished<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let new = PyList::empty(py);
-        for pending in self.shared()?.drain(py) {
+        for pending in leaving::drain(py, self.shared()?) {
             if TimerTask::is_internal(pending.task.bind(py)) {
                 continue;
             }
-            new.append(timer_core::listed(py, &pending.task, pending.tag)?)?;
+            new.append(inspect::as_listed(py, &pending.task, pending.tag)?)?;
         }
         let earlier = self.unfinished.with(py, |unfinished| {
             let earlier = unfinished.as_ref().map(|list| list.clone_ref(py));
@@ -418,7 +421,7 @@ impl Drop for Timer {
         }
         native_lock::attach(|py| match ForeignCall::try_enter(py) {
             Some(_call) => {
-                made.shared.abandon(py);
+                leaving::abandon(py, &made.shared);
                 drop(made);
             }
             None => std::mem::forget(made), // its destructors are foreign code

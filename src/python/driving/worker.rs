@@ -7,109 +7,26 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use pyo3::exceptions::PyTypeError;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyType};
+use pyo3::types::PyDict;
 
 use crate::executor::Released;
-use crate::python::core::timer_core::{Inside, Shared};
+use crate::python::core::inside_callback::InsideCallback;
+use crate::python::core::timer_core::Shared;
+use crate::python::driving::budget::{Budget, Turn};
 use crate::python::engine::at_exit;
-use crate::python::engine::dispatch::{self, Budget, Line, Turn};
+use crate::python::engine::dispatch;
+use crate::python::engine::leaving;
 use crate::python::tools::finalizing::ForeignCall;
+use crate::python::tools::fork::Own;
 use crate::python::tools::gil_cell::GilCell;
-use crate::python::tools::native_lock::{Own, attach};
-use crate::python::values::coroutines;
+use crate::python::tools::native_lock::attach;
+use crate::python::values::callback_target::CallbackTarget;
+use crate::python::values::due_line::DueLine;
 use crate::sync::{Receiver, TryRecvError, show_in_system};
 use crate::timer::STEP;
 use crate::wheel::Handle;
-
-/// Where callbacks run.
-#[derive(Default)]
-pub(crate) enum Target {
-    /// On the worker's own thread.
-    #[default]
-    Own,
-    /// A `concurrent.futures.Executor` of threads.
-    Pool(Py<PyAny>),
-    /// An asyncio loop.
-    Loop(Py<PyAny>),
-}
-
-impl Target {
-    pub(crate) fn from_python(executor: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
-        let Some(executor) = executor else { return Ok(Self::Own) };
-        if let Ok(class) = executor.cast::<PyType>() {
-            let class = class.name()?;
-            return Err(PyTypeError::new_err(format!(
-                "executor must be a concurrent.futures.Executor of threads or an asyncio loop, got the class {class}: make \
-                 one, as in executor={class}()"
-            )));
-        }
-        if executor.hasattr("call_soon_threadsafe")? {
-            return Ok(Self::Loop(executor.clone().unbind()));
-        }
-        let refuse = |why: &str| {
-            let given = executor.get_type().name().map_or_else(|_| String::new(), |name| name.to_string());
-            PyTypeError::new_err(format!(
-                "executor must be a concurrent.futures.Executor of threads or an asyncio loop, got {given}{why}: leave it \
-                 out for a thread of the timer's own"
-            ))
-        };
-        if !executor.hasattr("submit")? {
-            return Err(refuse(""));
-        }
-        for (module, class, why) in [
-            ("concurrent.futures.process", "ProcessPoolExecutor", ", which runs tasks in other processes"),
-            ("concurrent.futures.interpreter", "InterpreterPoolExecutor", ", which runs tasks in other interpreters"),
-        ] {
-            if is_instance_of(executor, module, class)? {
-                return Err(refuse(why));
-            }
-        }
-        Ok(Self::Pool(executor.clone().unbind()))
-    }
-
-    pub(crate) fn clone_ref(&self, py: Python<'_>) -> Self {
-        match self {
-            Self::Own => Self::Own,
-            Self::Pool(executor) => Self::Pool(executor.clone_ref(py)),
-            Self::Loop(executor) => Self::Loop(executor.clone_ref(py)),
-        }
-    }
-
-    /// The executor that the user gave.
-    pub(crate) fn object(&self) -> Option<&Py<PyAny>> {
-        match self {
-            Self::Own => None,
-            Self::Pool(executor) | Self::Loop(executor) => Some(executor),
-        }
-    }
-
-    /// The loop that callbacks run in.
-    pub(crate) fn event_loop(&self) -> Option<&Py<PyAny>> {
-        if let Self::Loop(event_loop) = self { Some(event_loop) } else { None }
-    }
-
-    /// Whether callbacks run in a loop.
-    pub(crate) fn is_loop(&self) -> bool {
-        self.event_loop().is_some()
-    }
-
-    /// Whether this thread runs the loop: waiting for its callbacks here would wait for ever.
-    pub(crate) fn is_loop_of_this_thread(&self, py: Python<'_>) -> PyResult<bool> {
-        self.event_loop().map_or(Ok(false), |event_loop| coroutines::is_loop_of_this_thread(event_loop.bind(py)))
-    }
-}
-
-/// Whether it is an instance of that class. The module is looked up, not imported: it was imported by what has an
-/// instance.
-fn is_instance_of(object: &Bound<'_, PyAny>, module: &str, class: &str) -> PyResult<bool> {
-    let modules = object.py().import("sys")?.getattr("modules")?.cast_into::<PyDict>()?;
-    let module = modules.get_item(module)?;
-    let class = module.map(|module| module.getattr_opt(class)).transpose()?.flatten();
-    class.map_or(Ok(false), |class| object.is_instance(&class))
-}
 
 /// The thread's body, handed to `threading.Thread`.
 #[pyclass(frozen, module = "tickwheel._native")]
@@ -127,8 +44,8 @@ impl Worker {
         let Some(Body { id, shared, mut queue }) = self.0.with(py, Option::take) else { return };
         let shared = shared.share();
         show_in_system(&format!("exec-{}", shared.name));
-        let inside = Inside::enter(&shared);
-        if matches!(shared.callees.target(py), Target::Own) {
+        let inside = InsideCallback::enter(&shared);
+        if matches!(shared.callees.target(py), CallbackTarget::Own) {
             run_here(py, &shared, &mut queue);
         } else {
             feed(py, &shared, &mut queue);
@@ -179,7 +96,7 @@ pub(crate) fn undo(py: Python<'_>, shared: &Shared) {
 }
 
 fn run_here(py: Python<'_>, shared: &Arc<Shared>, queue: &mut Receiver<Released>) {
-    let mut line = Line::default();
+    let mut line = DueLine::default();
     let mut finished = 0;
     let mut turn = Turn::default();
     loop {
@@ -229,10 +146,10 @@ fn feed(py: Python<'_>, shared: &Arc<Shared>, queue: &mut Receiver<Released>) {
     while let Some(handles) = py.detach(&mut whole_advance) {
         // Asked for anew each time: a reference in this thread would keep a cycle through the executor alive.
         match &shared.callees.target(py) {
-            Target::Loop(event_loop) => {
+            CallbackTarget::Loop(event_loop) => {
                 submit(py, shared, event_loop, "call_soon_threadsafe", &handles, Some(event_loop));
             }
-            Target::Pool(pool) => {
+            CallbackTarget::Pool(pool) => {
                 let mut budget = Budget::new();
                 for unit in split(py, shared, &handles) {
                     submit(py, shared, pool, "submit", unit, None);
@@ -242,7 +159,7 @@ fn feed(py: Python<'_>, shared: &Arc<Shared>, queue: &mut Receiver<Released>) {
                     }
                 }
             }
-            Target::Own => {} // the timer has let go of its executor: all of these were taken out
+            CallbackTarget::Own => {} // the timer has let go of its executor: all of these were taken out
         }
     }
 }
@@ -275,7 +192,7 @@ fn submit(
 ) {
     let due = Due {
         shared: Own::new(Arc::clone(shared)),
-        line: GilCell::new(Line::of(handles.iter().copied())),
+        line: GilCell::new(DueLine::of(handles.iter().copied())),
         event_loop: event_loop.map(|event_loop| event_loop.clone_ref(py)),
         has_backlog: GilCell::new(false),
     };
@@ -287,7 +204,7 @@ fn submit(
         result
     });
     if let Err(error) = result {
-        shared.reject(py, handles, &error.to_string(), Some(&error));
+        leaving::reject(py, shared, handles, &error.to_string(), Some(&error));
     }
 }
 
@@ -295,7 +212,7 @@ fn submit(
 #[pyclass(frozen, module = "tickwheel._native")]
 pub(crate) struct Due {
     shared: Own<Shared>,
-    line: GilCell<Line>,
+    line: GilCell<DueLine>,
     /// Where to go on when a turn of the loop has been long enough.
     event_loop: Option<Py<PyAny>>,
     /// It stands in the loop's line once more, for what its last turn left.
@@ -303,7 +220,7 @@ pub(crate) struct Due {
 }
 
 impl Due {
-    fn take(&self, py: Python<'_>) -> Line {
+    fn take(&self, py: Python<'_>) -> DueLine {
         self.line.with(py, std::mem::take)
     }
 }
@@ -358,11 +275,11 @@ impl Due {
 fn run_line(
     py: Python<'_>,
     shared: &Arc<Shared>,
-    mut line: Line,
+    mut line: DueLine,
     mut budget: Option<&mut Budget>,
-) -> (PyResult<()>, Line) {
+) -> (PyResult<()>, DueLine) {
     let in_loop = budget.is_some();
-    let _inside = Inside::enter(shared);
+    let _inside = InsideCallback::enter(shared);
     let mut result = Ok(());
     while !shared.is_forked()
         && let Some(unit) = dispatch::next_unit(py, shared, &mut line, None, 0)
@@ -389,7 +306,7 @@ impl Drop for Due {
             }
             let handles: Vec<_> = lines.into_iter().flat_map(|line| line.handles).collect();
             if !handles.is_empty() {
-                self.shared.reject(py, &handles, "it dropped the task without running it", None);
+                leaving::reject(py, &self.shared, &handles, "it dropped the task without running it", None);
             }
         });
     }

@@ -11,11 +11,12 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
 use crate::python::core::timer_core::Shared;
-use crate::python::driving::worker::Target;
+use crate::python::engine::leaving;
 use crate::python::tools::errors;
 use crate::python::tools::finalizing;
+use crate::python::tools::fork::Own;
 use crate::python::tools::made_once::Kept;
-use crate::python::tools::native_lock::Own;
+use crate::python::values::callback_target::CallbackTarget;
 
 /// A timer whose threads run, and its Python thread.
 #[pyclass(frozen, module = "tickwheel._native")]
@@ -46,7 +47,7 @@ pub(crate) fn register(py: Python<'_>, id: u64, shared: &Arc<Shared>, thread: &B
     if EXITED.load(Ordering::Relaxed) {
         return Err(errors::closed(py, &shared.name));
     }
-    if matches!(shared.callees.target(py), Target::Pool(_)) {
+    if matches!(shared.callees.target(py), CallbackTarget::Pool(_)) {
         before_pools_close(py)?;
     }
     let entry = Live { shared: Own::new(Arc::clone(shared)), thread: thread.clone().unbind() };
@@ -97,7 +98,7 @@ fn before_pools_close(py: Python<'_>) -> PyResult<()> {
 
 #[pyfunction]
 fn _shutdown_pool_timers_at_exit(py: Python<'_>) -> PyResult<()> {
-    stop(py, |shared| matches!(shared.callees.target(py), Target::Pool(_)))
+    stop(py, |shared| matches!(shared.callees.target(py), CallbackTarget::Pool(_)))
 }
 
 /// Stops the timers that this concerns: all are closed and drained before the first is waited for, so that a wait that is
@@ -130,7 +131,7 @@ fn close<'py>(py: Python<'py>, concerns: impl Fn(&Shared) -> bool) -> PyResult<V
         let shared = &entry.get().shared;
         if !shared.is_forked() && concerns(shared) {
             shared.end_threads(py);
-            drop(shared.drain(py));
+            drop(leaving::drain(py, shared));
             closed.push(entry);
         }
     }

@@ -3,26 +3,24 @@
 //! Consecutive timers of one batch are one group and one call (T18); another task due in between splits it. A run is
 //! bounded in number and in time, then others get the GIL (T8).
 
-use std::cell::Cell;
-use std::collections::VecDeque;
 use std::hint::black_box;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-use pyo3::exceptions::{PyKeyboardInterrupt, PySystemExit};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyMemoryView, PyTuple};
 
 use crate::executor::Released;
-use crate::python::core::contexts;
-use crate::python::core::timer_core::{NO_INDEX, Shared, Task};
+use crate::python::core::timer_core::{NO_INDEX, Shared, TaskRef};
+use crate::python::engine::coroutine_tasks;
+use crate::python::engine::failures;
 use crate::python::operations::operation;
 use crate::python::scheduled::batch::TaskBatch;
 use crate::python::scheduled::task::{Run, TimerTask};
 use crate::python::tools::finalizing::ForeignCall;
 use crate::python::tools::made_once::intern;
-use crate::python::values::coroutines;
-use crate::python::values::report::{self, Failure};
+use crate::python::values::callback_scope;
+use crate::python::values::due_line::DueLine;
+use crate::python::values::report;
 use crate::state::State;
 use crate::sync::Receiver;
 use crate::timer::STEP;
@@ -32,64 +30,6 @@ use crate::wheel::Handle;
 const ENTRIES_AHEAD: usize = 8;
 const TASKS_AHEAD: usize = 4;
 
-/// After so many callbacks, or so long, a run lets others have the GIL.
-const MOST_CALLBACKS: u32 = 64;
-const LONGEST: Duration = Duration::from_millis(1);
-
-/// How long a run may go on.
-pub(crate) struct Budget {
-    callbacks: u32,
-    until: Instant,
-}
-
-impl Budget {
-    pub(crate) fn new() -> Self {
-        Self { callbacks: MOST_CALLBACKS, until: Instant::now() + LONGEST }
-    }
-
-    /// Counts a callback; `false` when it was the last.
-    pub(crate) fn go_on(&mut self) -> bool {
-        self.callbacks = self.callbacks.saturating_sub(1);
-        self.callbacks > 0 && Instant::now() < self.until
-    }
-}
-
-/// A [`Budget`] that asks no clock: it goes by what the claims have read.
-#[derive(Default)]
-pub(crate) struct Turn {
-    callbacks: u32,
-    /// When the first claim of this turn was made.
-    began_us: Option<u64>,
-}
-
-impl Turn {
-    /// Counts a claim that was made then; `false` if others should have the GIL before the next one.
-    pub(crate) fn goes_on(&mut self, claimed_us: u64) -> bool {
-        self.callbacks += 1;
-        let began_us = *self.began_us.get_or_insert(claimed_us);
-        self.callbacks < MOST_CALLBACKS && u128::from(claimed_us - began_us) < LONGEST.as_micros()
-    }
-}
-
-/// What was released and has not been claimed, in order.
-#[derive(Default)]
-pub(crate) struct Line {
-    pub(crate) handles: VecDeque<Handle>,
-    /// More of the same advance is on its way.
-    more: bool,
-}
-
-impl Line {
-    pub(crate) fn of(handles: impl IntoIterator<Item = Handle>) -> Self {
-        Self { handles: handles.into_iter().collect(), more: false }
-    }
-
-    pub(crate) fn append(&mut self, released: Released) {
-        self.handles.extend(released.handles);
-        self.more = released.more;
-    }
-}
-
 /// Claimed: to be run now.
 pub(crate) struct Unit {
     what: What,
@@ -97,7 +37,7 @@ pub(crate) struct Unit {
 }
 
 enum What {
-    Task(Task, Handle),
+    Task(TaskRef, Handle),
     /// Timers of one batch.
     Group(Group),
 }
@@ -105,7 +45,7 @@ enum What {
 /// Timers of one batch that expire together.
 pub(crate) struct Group {
     /// A reference to the batch for each.
-    tasks: Vec<Task>,
+    tasks: Vec<TaskRef>,
     indices: Vec<i64>,
     /// Taken along, since the batch lets go of it with its last timer.
     callback: Option<Py<PyAny>>,
@@ -127,7 +67,7 @@ impl Unit {
 pub(crate) fn next_unit(
     py: Python<'_>,
     shared: &Shared,
-    line: &mut Line,
+    line: &mut DueLine,
     mut queue: Option<&mut Receiver<Released>>,
     finished: usize,
 ) -> Option<Unit> {
@@ -177,7 +117,7 @@ pub(crate) fn finish(py: Python<'_>, shared: &Shared, count: usize) {
     }
 }
 
-fn claim_first(py: Python<'_>, state: &mut State<Task>, shared: &Shared, line: &mut Line) -> Option<Unit> {
+fn claim_first(py: Python<'_>, state: &mut State<TaskRef>, shared: &Shared, line: &mut DueLine) -> Option<Unit> {
     while let Some(handle) = line.handles.pop_front() {
         look_ahead(py, state, line);
         let claimed_us = shared.timer.clock().now_us();
@@ -200,7 +140,7 @@ fn claim_first(py: Python<'_>, state: &mut State<Task>, shared: &Shared, line: &
 /// Reads a little of what the next claims will need, so that the processor fetches it while callbacks run: of the entry
 /// some claims ahead, and of the task nearer by. Among a million tasks neither is in a cache, and waiting for them took
 /// longer than all the rest.
-fn look_ahead(py: Python<'_>, state: &State<Task>, line: &Line) {
+fn look_ahead(py: Python<'_>, state: &State<TaskRef>, line: &DueLine) {
     if let Some(handle) = line.handles.get(ENTRIES_AHEAD) {
         state.schedule.wheel.touch(&[*handle]);
     }
@@ -210,7 +150,7 @@ fn look_ahead(py: Python<'_>, state: &State<Task>, line: &Line) {
 }
 
 /// Claims on while the next in line belong to the same batch, at most [`STEP`]. Whether the group may go on after that.
-fn extend_group(state: &mut State<Task>, shared: &Shared, line: &mut Line, group: &mut Group) -> bool {
+fn extend_group(state: &mut State<TaskRef>, shared: &Shared, line: &mut DueLine, group: &mut Group) -> bool {
     let now_us = shared.timer.clock().now_us();
     for _ in 0..STEP {
         let Some(handle) = line.handles.front().copied() else { return line.more };
@@ -231,7 +171,7 @@ fn batch_of<'a, 'py>(py: Python<'py>, group: &'a Group) -> &'a Bound<'py, TaskBa
 }
 
 /// How many of the handles at the head of a line belong in one call: 1, or a group. For executors that claim later.
-pub(crate) fn unit_len(state: &State<Task>, handles: &[Handle]) -> usize {
+pub(crate) fn unit_len(state: &State<TaskRef>, handles: &[Handle]) -> usize {
     let peek = |handle: &Handle| state.schedule.peek(*handle);
     match handles.first().and_then(peek) {
         Some((batch, tag)) if tag != NO_INDEX => {
@@ -243,20 +183,11 @@ pub(crate) fn unit_len(state: &State<Task>, handles: &[Handle]) -> usize {
     }
 }
 
-thread_local! {
-    static PROPAGATES: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Whether a `KeyboardInterrupt` in the callback that runs on this thread reaches whoever drives the timer.
-pub(crate) fn propagates() -> bool {
-    PROPAGATES.get()
-}
-
-/// Runs a unit's callback, on a thread that is [`Inside`] the timer. What it raises goes to `on_error` (T10); with
+/// Runs a unit's callback, on a thread that is [`InsideCallback`] the timer. What it raises goes to `on_error` (T10); with
 /// `propagate`, `KeyboardInterrupt` and `SystemExit` go to the caller instead.
 pub(crate) fn run(py: Python<'_>, shared: &Arc<Shared>, unit: &Unit, propagate: bool) -> PyResult<()> {
     let Some(_call) = ForeignCall::try_enter(py) else { return Ok(()) }; // dropped, as at exit all is that has not started
-    let outer = PROPAGATES.replace(propagate);
+    let outer = callback_scope::set_propagates(propagate);
     let mut called = Called::default();
     let (task, result) = match &unit.what {
         What::Task(task, _) => (task.bind(py), call_task(task.bind(py), shared, propagate, &mut called)),
@@ -264,13 +195,13 @@ pub(crate) fn run(py: Python<'_>, shared: &Arc<Shared>, unit: &Unit, propagate: 
     };
     let result = result.and_then(|returned| {
         let (callback, context) = (called.callback.as_ref(), called.context.as_ref());
-        coroutines::settle(shared, task, callback, context, &returned)
+        coroutine_tasks::run_or_close(shared, task, callback, context, &returned)
     });
-    PROPAGATES.set(outer);
+    callback_scope::set_propagates(outer);
     match result {
-        Err(error) if propagate && is_exit(py, &error) => Err(error),
+        Err(error) if propagate && callback_scope::is_exit(py, &error) => Err(error),
         Err(error) => {
-            let failure = Failure { callback: called.callback.as_ref(), ..Failure::of(shared, task, error) };
+            let failure = failures::failure_of(shared, task, called.callback.as_ref(), error);
             report::report(py, &failure, propagate)
         }
         Ok(()) => Ok(()),
@@ -299,7 +230,11 @@ fn call_task<'py>(
     match run {
         Run::Callback(Some(callback), args) => {
             let callback = called.callback.insert(callback);
-            contexts::call(called.context.as_ref(), callback.bind(py), args.as_ref().map(|args| args.bind(py)))
+            callback_scope::call_in_context(
+                called.context.as_ref(),
+                callback.bind(py),
+                args.as_ref().map(|args| args.bind(py)),
+            )
         }
         // Straight from the claim, with the GIL never let go in between: no cancel finds it off the timer and open.
         Run::Expiry => {
@@ -307,7 +242,7 @@ fn call_task<'py>(
             operation::expire(task, origin, propagate, true).map(|()| py.None().into_bound(py))
         }
         Run::Method if called.context.is_some() => {
-            contexts::call(called.context.as_ref(), &task.getattr(intern!(py, "run"))?, None)
+            callback_scope::call_in_context(called.context.as_ref(), &task.getattr(intern!(py, "run"))?, None)
         }
         _ => task.call_method0(intern!(py, "run")),
     }
@@ -320,9 +255,5 @@ fn call_group<'py>(py: Python<'py>, group: &Group, called: &mut Called) -> PyRes
     called.context = group.context.as_ref().map(|context| context.clone_ref(py));
     let bytes: Vec<u8> = group.indices.iter().flat_map(|index| index.to_ne_bytes()).collect();
     let view = PyMemoryView::from(&PyBytes::new(py, &bytes))?.call_method1("cast", ("q",))?;
-    contexts::call(called.context.as_ref(), callback.bind(py), Some(&PyTuple::new(py, [view])?))
-}
-
-pub(crate) fn is_exit(py: Python<'_>, error: &PyErr) -> bool {
-    error.is_instance_of::<PyKeyboardInterrupt>(py) || error.is_instance_of::<PySystemExit>(py)
+    callback_scope::call_in_context(called.context.as_ref(), callback.bind(py), Some(&PyTuple::new(py, [view])?))
 }

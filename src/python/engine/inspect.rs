@@ -6,7 +6,7 @@ use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
-use crate::python::core::timer_core::{self, NO_INDEX, Shared, Task};
+use crate::python::core::timer_core::{NO_INDEX, Shared, TaskRef};
 use crate::python::scheduled::task::TimerTask;
 use crate::snapshot;
 use crate::timer::STEP;
@@ -16,10 +16,10 @@ pub(crate) fn snapshot<'py>(py: Python<'py>, shared: &Shared) -> PyResult<Bound<
         let state = shared.lock(py)?;
         snapshot::take(&state.schedule, |_, tag, task| (task.clone_ref(py), tag))
     };
-    let label = |(task, tag): &(Task, u32)| -> PyResult<Bound<'py, PyAny>> {
+    let label = |(task, tag): &(TaskRef, u32)| -> PyResult<Bound<'py, PyAny>> {
         match task.bind(py).cast::<TimerTask>() {
             Ok(task) if *tag == NO_INDEX => Ok(TimerTask::label(task)?.into_bound(py)),
-            _ => timer_core::listed(py, task, *tag),
+            _ => as_listed(py, task, *tag),
         }
     };
     let levels = PyList::empty(py);
@@ -95,11 +95,19 @@ pub(crate) fn pending<'py>(
                 return Ok(listed);
             }
             if !TimerTask::is_internal(task.bind(py)) {
-                listed.push((to_ms(due_us), timer_core::listed(py, &task, tag)?));
+                listed.push((to_ms(due_us), as_listed(py, &task, tag)?));
             }
         }
     }
     Ok(listed)
+}
+
+/// How a task appears where tasks are listed: itself, or `(batch, index)` (T18).
+pub(crate) fn as_listed<'py>(py: Python<'py>, task: &TaskRef, tag: u32) -> PyResult<Bound<'py, PyAny>> {
+    if tag == NO_INDEX {
+        return Ok(task.bind(py).clone());
+    }
+    Ok((task, tag).into_pyobject(py)?.into_any())
 }
 
 pub(crate) fn stats<'py>(py: Python<'py>, shared: &Shared) -> PyResult<Bound<'py, PyAny>> {

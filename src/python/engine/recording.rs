@@ -9,7 +9,8 @@ use crate::events::{Event, EventKind, Recorded};
 use crate::python::core::settings::{self, WheelSettings};
 use crate::python::tools::args::{self, Given};
 use crate::python::tools::finalizing::ForeignCall;
-use crate::replay::{Replay as Core, Replayed};
+use crate::python::tools::int64s;
+use crate::replay::{Replay as NativeReplay, Replayed};
 
 /// How many events, their columns as native-endian bytes (at, number, due, other: 8 each; kind, level: 1), and how many
 /// were lost since the recording began.
@@ -42,7 +43,7 @@ pub(crate) fn columns<'py>(py: Python<'py>, take: impl FnOnce() -> Recorded + Se
 #[pyclass(module = "tickwheel._native")]
 pub(crate) struct Replay {
     /// `None` once it is finished.
-    core: Option<Core>,
+    core: Option<NativeReplay>,
 }
 
 #[pymethods]
@@ -56,7 +57,7 @@ impl Replay {
         let given = [&tick_ms, &wheel_size, &precision, &slack_us].into_iter().find_map(Given::get);
         let _call = given.map(|given| ForeignCall::enter(given.py())).transpose()?;
         let config = settings::config(&WheelSettings { tick_ms, wheel_size, precision, slack_us })?;
-        Ok(Self { core: Some(Core::new(&config).map_err(|error| PyValueError::new_err(error.to_string()))?) })
+        Ok(Self { core: Some(NativeReplay::new(&config).map_err(|error| PyValueError::new_err(error.to_string()))?) })
     }
 
     /// Go through more events: arrays of one length, `kind` from 0 to 5 as in `recording.KINDS`; O(levels) each.
@@ -74,11 +75,11 @@ impl Replay {
     ) -> PyResult<()> {
         let _call = ForeignCall::enter(py)?;
         let columns = [
-            args::int64s(at_us, "at_us")?,
-            args::int64s(kind, "kind")?,
-            args::int64s(number, "number")?,
-            args::int64s(due_us, "due_us")?,
-            args::int64s(other, "other")?,
+            int64s::read(at_us, "at_us")?,
+            int64s::read(kind, "kind")?,
+            int64s::read(number, "number")?,
+            int64s::read(due_us, "due_us")?,
+            int64s::read(other, "other")?,
         ];
         let core = self.core.as_mut().ok_or_else(finished)?;
         py.detach(|| core.feed(&events(&columns)?).map_err(|error| error.to_string())).map_err(PyValueError::new_err)

@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use crate::purgatory::{self, Cause, Completer, Life};
-use crate::python::core::timer_core::{Shared, not_picklable};
+use crate::python::core::timer_core::Shared;
 use crate::python::operations::operation_protocol::{PyOperations, Side};
 use crate::python::scheduled::task::TimerTask;
 use crate::python::tools::args;
@@ -194,7 +194,7 @@ impl DelayedOperation {
     }
 
     fn __reduce__(&self) -> PyResult<()> {
-        Err(not_picklable("DelayedOperation"))
+        Err(errors::not_picklable("DelayedOperation"))
     }
 
     fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {

@@ -17,27 +17,26 @@ use pyo3::types::PyString;
 use crate::purgatory::{
     Armed, Asked, Attempt, Cause, Host, Kind, Later, Life, ListName, MOST_YIELDS, Purgatory, Rounds,
 };
-use crate::python::core::contexts;
 use crate::python::core::timer_core::Shared;
 use crate::python::core::timer_ref::Share;
-use crate::python::engine::dispatch;
 use crate::python::operations::operation::{DelayedOperation, Told};
 use crate::python::scheduled::task::{Remains, TimerTask};
 use crate::python::tools::errors;
-use crate::python::tools::fork::fork_epoch;
+use crate::python::tools::fork::{OfProcess, Own, fork_epoch};
 use crate::python::tools::made_once::intern;
-use crate::python::tools::native_lock::{self, OfProcess, Own};
+use crate::python::tools::native_lock;
+use crate::python::values::callback_scope;
 use crate::python::values::coroutines;
 use crate::python::values::keys::{Key, KeyHasher, Keys};
 use crate::python::values::on_error::{Callee, OnError};
-use crate::python::values::report::{self, Failure};
+use crate::python::values::report::{self, Failure, Source};
 use crate::state::{Room, When};
 use crate::sync::{Mutex, MutexGuard, yield_now};
 
 /// Operations that are Python objects.
 pub(crate) struct PyOperations;
 
-pub(crate) type Core = Purgatory<PyOperations>;
+pub(crate) type NativePurgatory = Purgatory<PyOperations>;
 
 /// What surrounds a Python purgatory.
 pub(crate) struct Home {
@@ -68,19 +67,19 @@ impl Kind for PyOperations {
     }
 }
 
-impl OfProcess for Core {
+impl OfProcess for NativePurgatory {
     fn epoch(&self) -> u32 {
         self.home.shared.epoch()
     }
 }
 
 /// An ending that has to wait for the outermost try.
-type Ending = (Py<DelayedOperation>, Cause, Option<Arc<Core>>, Option<Arc<Shared>>);
+type Ending = (Py<DelayedOperation>, Cause, Option<Arc<NativePurgatory>>, Option<Arc<Shared>>);
 /// Without a destructor, as in `purgatory::here`. It holds no memory when it is empty.
 type Deferred = ManuallyDrop<VecDeque<Ending>>;
 
 /// A check that was asked for inside a try.
-pub(crate) type Check = (Arc<Core>, ListName);
+pub(crate) type Check = (Arc<NativePurgatory>, ListName);
 
 thread_local! {
     static DEFERRED: RefCell<Deferred> = const { RefCell::new(ManuallyDrop::new(VecDeque::new())) };
@@ -161,7 +160,7 @@ impl<'py> Side<'py> {
         let op = op.bind(self.py);
         let returned = match self.context {
             None => op.call_method0(name),
-            Some(_) => contexts::call(self.context, &op.getattr(name)?, None),
+            Some(_) => callback_scope::call_in_context(self.context, &op.getattr(name)?, None),
         };
         coroutines::check_method(&returned?, name)
     }
@@ -197,25 +196,27 @@ impl<'py> Side<'py> {
         if self.epoch != fork_epoch() {
             return; // a method forked, and this is the child: `over` says so
         }
-        if self.propagates && dispatch::is_exit(self.py, &error) {
+        if self.propagates && callback_scope::is_exit(self.py, &error) {
             self.keep_exit(error);
             return;
         }
         let task = op.bind(self.py).as_any();
         let method = method.map(ToString::to_string);
         let method = method.as_deref();
-        let failure = match home {
-            Some(home) => {
-                let of_timer = Failure::of(&home.shared, task, error);
-                let own = || home.on_error.get(self.py, false).or_else(|| on_error?.whole(self.py));
-                let of_home = home.has_on_error.then(own);
-                let on_error = of_home.unwrap_or_else(|| home.shared.on_error(self.py));
-                Failure { on_error, purgatory: Some(&home.name), method, ..of_timer }
-            }
-            None => match self.timer {
-                Some(timer) => Failure { method, ..Failure::of(timer, task, error) },
-                None => Failure { method, ..Failure::of_none(task, error) },
-            },
+        let timer = home.map(|home| home.shared.arc()).or(self.timer);
+        let purgatory = home.map(|home| home.name.as_str());
+        let on_error = match home {
+            Some(home) if home.has_on_error => home.on_error.get(self.py, false).or_else(|| on_error?.whole(self.py)),
+            _ => timer.and_then(|timer| timer.on_error(self.py)),
+        };
+        let failure = Failure {
+            timer: timer.map(|timer| timer.name.as_str()),
+            event_loop: timer.and_then(|timer| timer.callees.event_loop(self.py)),
+            on_error,
+            task,
+            name: op.bind(self.py).as_super().get().name(self.py),
+            source: Source::Operation { purgatory, method },
+            error,
         };
         if let Err(exit) = report::report(self.py, &failure, self.propagates) {
             self.keep_exit(exit);
@@ -359,7 +360,7 @@ impl Host<PyOperations> for Side<'_> {
         self.tell_waiters(home, op, op.get().ended(self.py, cause), Some(cause == Cause::Event));
     }
 
-    fn defer(&self, op: &Py<DelayedOperation>, cause: Cause, purgatory: Option<Arc<Core>>) {
+    fn defer(&self, op: &Py<DelayedOperation>, cause: Cause, purgatory: Option<Arc<NativePurgatory>>) {
         let ending = (op.clone_ref(self.py), cause, purgatory, self.timer.map(Arc::clone));
         DEFERRED.with_borrow_mut(|deferred| deferred.push_back(ending));
     }
@@ -377,7 +378,7 @@ impl Host<PyOperations> for Side<'_> {
 
     type Check = Check;
 
-    fn check_of(&self, purgatory: &Arc<Core>, list: ListName) -> Check {
+    fn check_of(&self, purgatory: &Arc<NativePurgatory>, list: ListName) -> Check {
         (Arc::clone(purgatory), list)
     }
 
@@ -409,7 +410,7 @@ pub(crate) struct CheckLater(Later<PyOperations>);
 #[pymethods]
 impl CheckLater {
     fn __call__(&self, py: Python<'_>) -> PyResult<()> {
-        let side = Side::of_timer(py, dispatch::propagates());
+        let side = Side::of_timer(py, callback_scope::propagates());
         self.0.make(&side);
         side.over(())
     }

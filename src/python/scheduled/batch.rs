@@ -10,13 +10,15 @@ use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 
 use crate::error::Error;
-use crate::python::core::contexts;
-use crate::python::core::timer_core::{self, NO_INDEX, Shared};
+use crate::python::core::loop_only;
+use crate::python::core::timer_core::{NO_INDEX, Shared};
 use crate::python::tools::args;
+use crate::python::tools::errors;
 use crate::python::tools::finalizing::{self, ForeignCall};
+use crate::python::tools::fork::Own;
 use crate::python::tools::gil_cell::GilCell;
-use crate::python::tools::native_lock::{self, Own};
-use crate::python::values::coroutine_functions;
+use crate::python::tools::int64s;
+use crate::python::tools::native_lock;
 use crate::state::{Due, When};
 use crate::timer::STEP;
 use crate::wheel::Handle;
@@ -64,7 +66,7 @@ impl TaskBatch {
     fn cancel_many(&self, py: Python<'_>, indices: &Bound<'_, PyAny>) -> PyResult<usize> {
         let Some(_call) = ForeignCall::try_enter(py) else { return Ok(0) };
         let count = self.count(py);
-        let numbers = match args::int64s_if_array(indices, "indices")? {
+        let numbers = match int64s::read_if_array(indices, "indices")? {
             Ok(numbers) => numbers.iter().map(|number| args::index_of(*number, count)).collect::<PyResult<Vec<_>>>()?,
             Err(_) => args::items(indices, "indices", "ints", "for one timer pass [index]")?
                 .map(|index| args::index(&index?, count))
@@ -80,7 +82,7 @@ impl TaskBatch {
     }
 
     fn __reduce__(&self) -> PyResult<()> {
-        Err(timer_core::not_picklable("TaskBatch"))
+        Err(errors::not_picklable("TaskBatch"))
     }
 
     fn __repr__(&self, py: Python<'_>) -> String {
@@ -117,8 +119,8 @@ impl TaskBatch {
         context: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, Self>> {
         args::callable(callback, "callback")?;
-        coroutine_functions::check(shared, callback)?;
-        let context = contexts::of_add(shared, context, py)?;
+        loop_only::check_callback(shared, callback)?;
+        let context = loop_only::context_of_add(shared, context, py)?;
         if delays_ms.len() >= NO_INDEX as usize {
             let count = delays_ms.len();
             return Err(PyTypeError::new_err(format!("a batch holds at most 2^32 - 2 timers, got {count}: split it")));

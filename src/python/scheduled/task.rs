@@ -10,16 +10,19 @@ use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
 
-use crate::python::core::contexts;
-use crate::python::core::timer_core::{self, NO_INDEX, Shared};
+use crate::python::core::loop_only;
+use crate::python::core::timer_core::{NO_INDEX, Shared};
 use crate::python::core::timer_ref::Share;
 use crate::python::operations::operation;
 use crate::python::scheduled::task_fields::{Call, Content, Runs};
 use crate::python::tools::args::{self, Ms};
+use crate::python::tools::describe;
+use crate::python::tools::errors;
 use crate::python::tools::finalizing::{self, ForeignCall};
 use crate::python::tools::gil_cell::{self, GilCell};
 use crate::python::tools::made_once::intern;
 use crate::python::tools::native_lock;
+use crate::python::values::callback_scope;
 use crate::python::values::coroutine_functions;
 use crate::state::{Room, State, When};
 use crate::sync::MutexGuard;
@@ -131,7 +134,7 @@ impl TimerTask {
                 "this task has nothing to run: it was made by after() or at() and has ended, or its class has no run()",
             ));
         };
-        contexts::call(None, callback.bind(py), args.as_ref().map(|args| args.bind(py)))
+        callback_scope::call_in_context(None, callback.bind(py), args.as_ref().map(|args| args.bind(py)))
     }
 
     /// Take the task off its timer; `True` exactly when it is certain that it will not run [T9]. O(1).
@@ -148,7 +151,7 @@ impl TimerTask {
     }
 
     fn __reduce__(&self) -> PyResult<()> {
-        Err(timer_core::not_picklable("TimerTask"))
+        Err(errors::not_picklable("TimerTask"))
     }
 
     fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
@@ -259,8 +262,8 @@ impl TimerTask {
     ) -> PyResult<Bound<'py, Self>> {
         let task = Self::one_shot(py, delay, callback, args)?;
         let shared = share.get().shared();
-        coroutine_functions::check(shared, callback)?;
-        let context = contexts::of_add(shared, context, py)?;
+        loop_only::check_callback(shared, callback)?;
+        let context = loop_only::context_of_add(shared, context, py)?;
         shared.check_process(py)?;
         if shared.hides_pending() {
             gil_cell::untrack(&task);
@@ -553,7 +556,7 @@ fn not_initialized() -> PyErr {
 /// The text itself: an object of a subclass of `str` may refer to the task, and the collector is not shown the name.
 fn name_of(name: &Bound<'_, PyAny>) -> PyResult<Py<PyString>> {
     let Ok(text) = name.cast::<PyString>() else {
-        let given = args::text_or(name.repr(), "?", name.py())?;
+        let given = describe::text_or(name.repr(), "?", name.py())?;
         return Err(PyTypeError::new_err(format!("name must be text, got {given}: it is what snapshots show")));
     };
     if let Ok(exact) = text.cast_exact::<PyString>() {

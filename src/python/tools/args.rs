@@ -1,17 +1,13 @@
-//! What comes in from Python, checked (T13): times, sizes, arrays of int64.
+//! What comes in from Python, checked (T13): times, sizes, names.
 
 use std::convert::Infallible;
 
-use pyo3::buffer::PyBuffer;
-use pyo3::exceptions::{PyBufferError, PyException, PyIndexError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{
-    PyBool, PyBoolMethods, PyByteArray, PyBytes, PyFloat, PyInt, PyIterator, PyMemoryView, PySequence, PyString,
-};
+use pyo3::types::{PyBool, PyBoolMethods, PyByteArray, PyBytes, PyFloat, PyInt, PyIterator, PySequence, PyString};
 
 use crate::clock::LIMIT_MS;
-use crate::python::tools::arrow;
-use crate::python::tools::arrow_stream;
+use crate::python::tools::describe::{shown, text_or};
 use crate::python::tools::made_once::intern;
 
 /// A setting that may be left out. `None` is a value like any other here, and not what leaves it out.
@@ -155,64 +151,6 @@ pub(crate) fn callable(value: &Bound<'_, PyAny>, what: &str) -> PyResult<()> {
     Err(PyTypeError::new_err(format!("{what} must be callable, got {given}: pass a function, or a lambda")))
 }
 
-/// The values of any buffer, Arrow array or Arrow stream of int64, copied.
-pub(crate) fn int64s(value: &Bound<'_, PyAny>, what: &str) -> PyResult<Vec<i64>> {
-    match int64s_if_array(value, what)? {
-        Ok(values) => Ok(values),
-        Err(no_buffer) => Err(not_int64s(value, what, "", Some(no_buffer))?),
-    }
-}
-
-/// As [`int64s`]; what is no array at all gets the inner error.
-pub(crate) fn int64s_if_array(value: &Bound<'_, PyAny>, what: &str) -> PyResult<Result<Vec<i64>, PyErr>> {
-    let py = value.py();
-    if value.hasattr(intern!(py, "__arrow_c_array__"))? {
-        return arrow::int64s(value, what).map(Ok);
-    }
-    if value.hasattr(intern!(py, "__arrow_c_stream__"))? {
-        return arrow_stream::int64s(value, what).map(Ok);
-    }
-    let view = match PyMemoryView::from(value) {
-        Ok(view) => view,
-        Err(error) if error.is_instance_of::<PyTypeError>(py) => return Ok(Err(error)),
-        // It has a buffer, and will not give it as one.
-        Err(error) if error.is_instance_of::<PyValueError>(py) || error.is_instance_of::<PyBufferError>(py) => {
-            return Err(not_int64s(value, what, &format!(" ({})", error.value(py)), Some(error))?);
-        }
-        Err(error) => return Err(error),
-    };
-    let format: String = view.getattr("format")?.extract()?;
-    let order = if cfg!(target_endian = "little") { '<' } else { '>' };
-    let is_int64 = matches!(format.trim_start_matches(['@', '=', order]), "q" | "l")
-        && view.getattr("itemsize")?.extract::<usize>()? == 8;
-    if !is_int64 {
-        return Err(not_int64s(value, what, &format!(" (format '{format}')"), None)?);
-    }
-    let dimensions: usize = view.getattr("ndim")?.extract()?;
-    if dimensions != 1 {
-        return Err(PyValueError::new_err(format!(
-            "{what} must have one dimension, got {dimensions}: flatten it first"
-        )));
-    }
-    if let Ok(buffer) = PyBuffer::<i64>::get(&view) {
-        return buffer.to_vec(py).map(Ok);
-    }
-    // It begins at an address that is no multiple of eight: once more through bytes, which may begin anywhere.
-    let bytes = view.call_method0("tobytes")?.cast_into::<PyBytes>()?;
-    let (values, _) = bytes.as_bytes().as_chunks();
-    Ok(Ok(values.iter().map(|value| i64::from_ne_bytes(*value)).collect()))
-}
-
-fn not_int64s(value: &Bound<'_, PyAny>, what: &str, why: &str, cause: Option<PyErr>) -> PyResult<PyErr> {
-    let given = shown(value)?;
-    let error = PyTypeError::new_err(format!(
-        "{what} must be a buffer or an Arrow array of int64, got {given}{why}: use array.array('q', ...), \
-         numpy.asarray(..., 'int64') or pyarrow.array(..., 'int64')"
-    ));
-    error.set_cause(value.py(), cause);
-    Ok(error)
-}
-
 /// A position in a batch of `count`.
 pub(crate) fn index(value: &Bound<'_, PyAny>, count: usize) -> PyResult<usize> {
     let int = whole(value, "an index of a batch", "an int", "pass its position in delays_ms")?;
@@ -287,20 +225,17 @@ fn number(int: &Bound<'_, PyInt>) -> PyResult<String> {
     text_or(int.repr(), "an int too long to print", int.py())
 }
 
-/// Type and value, for an error message.
-pub(crate) fn shown(value: &Bound<'_, PyAny>) -> PyResult<String> {
-    let name = text_or(value.get_type().name(), "object", value.py())?;
-    let repr = text_or(value.repr(), "?", value.py())?;
-    let short: String = repr.chars().take(60).collect();
-    let dots = if short.len() < repr.len() { "..." } else { "" };
-    Ok(format!("{name} {short}{dots}"))
-}
-
-/// What a text cannot be made of is named otherwise; Ctrl-C and an exit are passed on.
-pub(crate) fn text_or(text: PyResult<Bound<'_, PyString>>, otherwise: &str, py: Python<'_>) -> PyResult<String> {
-    match text {
-        Ok(text) => Ok(text.to_string()),
-        Err(error) if error.is_instance_of::<PyException>(py) => Ok(otherwise.to_owned()),
-        Err(exit) => Err(exit),
+/// The text itself, without the `__str__` of a subclass.
+pub(crate) fn text(value: &Bound<'_, PyAny>, what: &str, hint: &str) -> PyResult<String> {
+    let text = value.cast::<PyString>().map_err(|_| {
+        let given = value.get_type().name().map_or_else(|_| String::new(), |name| name.to_string());
+        PyTypeError::new_err(format!("{what} must be text, got {given}: {hint}"))
+    })?;
+    match text.to_str() {
+        Ok(text) => Ok(text.to_owned()),
+        Err(_) => Err(PyValueError::new_err(format!(
+            "{what} must be text that UTF-8 can write, got {}: leave out halves of surrogate pairs",
+            text.repr()?
+        ))),
     }
 }

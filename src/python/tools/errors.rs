@@ -1,6 +1,6 @@
 //! The exceptions, and the one place where a Rust error becomes one.
 
-use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple, PyType};
 
@@ -116,6 +116,13 @@ fn described(indices: &[u32]) -> String {
 /// Whether it is what [`rejected`] makes.
 pub(crate) fn is_rejected(py: Python<'_>, error: &PyErr) -> bool {
     timer_errors(py).is_ok_and(|errors| error.is_instance(py, errors[3].bind(py)))
+}
+
+/// Why a timer, a task or a batch cannot be pickled (T12).
+pub(crate) fn not_picklable(what: &str) -> PyErr {
+    PyTypeError::new_err(format!(
+        "cannot pickle a {what}: its threads and what is pending belong to this process; make one where it is used"
+    ))
 }
 
 /// Maps the core's error.

@@ -5,6 +5,8 @@
 //! counted as well. `vfork`, and `posix_spawn` which uses it, run no handler, and need none: their child only executes
 //! another program.
 
+use std::ops::Deref;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Counts forks, in the child. A timer that was made before the last fork belongs to the parent.
@@ -16,23 +18,22 @@ pub(crate) fn fork_epoch() -> u32 {
     FORKS.load(Ordering::Relaxed)
 }
 
-/// Only atomics: any other lock may be held by a thread that the child does not have.
-#[cfg(unix)]
-extern "C" fn in_child() {
+/// Counts a fork: called in its child. Only atomics: any other lock may be held by a thread that the child does not have.
+pub(crate) fn count_fork() {
     FORKS.fetch_add(1, Ordering::Relaxed);
-    crate::python::tools::finalizing::after_fork();
 }
 
-/// Counts forks from now on. Called once, when the module is made.
+/// Has the system call `in_child` in the child of each fork from now on. Called once, when the module is made; `in_child`
+/// must touch nothing but atomics.
 #[cfg(unix)]
 #[expect(unsafe_code, reason = "libc is told what to call")]
-pub(crate) fn watch() -> pyo3::PyResult<()> {
+pub(crate) fn register_hook(in_child: extern "C" fn()) -> pyo3::PyResult<()> {
     static ERROR: std::sync::OnceLock<i32> = std::sync::OnceLock::new();
     // A module may be made twice in one process; its forks are counted once.
     let error = ERROR.get_or_init(|| {
         // SAFETY: `in_child` is a plain function with C's calling convention, it takes nothing and cannot unwind. It stays
-        // in memory for as long as the process: Python never unloads an extension module. It touches only atomics, which
-        // is all that POSIX allows in the child of a process with threads.
+        // in memory for as long as the process: Python never unloads an extension module. It touches only atomics (the
+        // caller's promise), which is all that POSIX allows in the child of a process with threads.
         unsafe { libc::pthread_atfork(None, None, Some(in_child)) }
     });
     match *error {
@@ -43,6 +44,49 @@ pub(crate) fn watch() -> pyo3::PyResult<()> {
 
 /// There are no forks.
 #[cfg(not(unix))]
-pub(crate) fn watch() -> pyo3::PyResult<()> {
+pub(crate) fn register_hook(_in_child: extern "C" fn()) -> pyo3::PyResult<()> {
     Ok(())
+}
+
+/// What belongs to one process.
+pub(crate) trait OfProcess {
+    /// The [`fork_epoch`] it was made in.
+    fn epoch(&self) -> u32;
+}
+
+/// A share in something of one process; dropped in a forked child, it is leaked.
+#[derive(Debug)]
+pub(crate) struct Own<T: OfProcess>(Option<Arc<T>>);
+
+impl<T: OfProcess> Own<T> {
+    pub(crate) fn new(shared: Arc<T>) -> Self {
+        Self(Some(shared))
+    }
+
+    pub(crate) fn arc(&self) -> &Arc<T> {
+        self.0.as_ref().expect("taken out only by its drop")
+    }
+
+    pub(crate) fn share(&self) -> Arc<T> {
+        Arc::clone(self.arc())
+    }
+}
+
+impl<T: OfProcess> Deref for Own<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.arc()
+    }
+}
+
+impl<T: OfProcess> Drop for Own<T> {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(shared) = self.0.take()
+            && shared.epoch() != fork_epoch()
+        {
+            std::mem::forget(shared);
+        }
+    }
 }

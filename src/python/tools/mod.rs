@@ -1,9 +1,11 @@
 pub(crate) mod args;
 pub(crate) mod arrow;
 pub(crate) mod arrow_stream;
+pub(crate) mod describe;
 pub(crate) mod errors;
 pub(crate) mod finalizing;
 pub(crate) mod fork;
 pub(crate) mod gil_cell;
+pub(crate) mod int64s;
 pub(crate) mod made_once;
 pub(crate) mod native_lock;

@@ -5,13 +5,10 @@
 //! - [`attached_by_reaper`] counts what must never happen (border rule 3).
 
 use std::cell::Cell;
-use std::ops::Deref;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use pyo3::prelude::*;
 
-use crate::python::tools::fork::fork_epoch;
 use crate::sync::{Mutex, MutexGuard, PlainGuard, PlainMutex};
 
 /// Takes a native lock with the GIL held: tries; if it is taken, waits for it detached, lets it go again, and tries once
@@ -34,49 +31,6 @@ pub(crate) fn lock_plain<'a, T: Send>(py: Python<'_>, mutex: &'a PlainMutex<T>) 
             return guard;
         }
         py.detach(|| drop(mutex.lock()));
-    }
-}
-
-/// What belongs to one process.
-pub(crate) trait OfProcess {
-    /// The [`fork_epoch`] it was made in.
-    fn epoch(&self) -> u32;
-}
-
-/// A share in something of one process; dropped in a forked child, it is leaked.
-#[derive(Debug)]
-pub(crate) struct Own<T: OfProcess>(Option<Arc<T>>);
-
-impl<T: OfProcess> Own<T> {
-    pub(crate) fn new(shared: Arc<T>) -> Self {
-        Self(Some(shared))
-    }
-
-    pub(crate) fn arc(&self) -> &Arc<T> {
-        self.0.as_ref().expect("taken out only by its drop")
-    }
-
-    pub(crate) fn share(&self) -> Arc<T> {
-        Arc::clone(self.arc())
-    }
-}
-
-impl<T: OfProcess> Deref for Own<T> {
-    type Target = T;
-
-    fn deref(&self) -> &T {
-        self.arc()
-    }
-}
-
-impl<T: OfProcess> Drop for Own<T> {
-    #[inline]
-    fn drop(&mut self) {
-        if let Some(shared) = self.0.take()
-            && shared.epoch() != fork_epoch()
-        {
-            std::mem::forget(shared);
-        }
     }
 }
 

@@ -12,11 +12,9 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use pyo3::types::{PyCFunction, PyFunction, PyString, PyType, PyWeakrefReference};
 
-use crate::python::core::timer_core::{Driver, Shared};
 use crate::python::tools::args;
 use crate::python::tools::gil_cell::GilCell;
 use crate::python::tools::made_once::{Kept, intern};
-use crate::python::values::report;
 
 /// The flag of a code object that is an `async def` (the `inspect` module's `CO_COROUTINE`).
 const CO_COROUTINE: u32 = 0x80;
@@ -42,23 +40,9 @@ unsafe extern "C" {
     fn _PyObject_GetDictPtr(object: *mut ffi::PyObject) -> *mut *mut ffi::PyObject;
 }
 
-/// Refuses a coroutine function where it cannot be run; `what` names it.
-#[inline]
-pub(crate) fn check(shared: &Shared, callback: &Bound<'_, PyAny>) -> PyResult<()> {
-    if shared.callees.has_loop() || is_known(callback) { Ok(()) } else { check_kind(shared, callback) }
-}
-
-#[cold]
-fn check_kind(shared: &Shared, callback: &Bound<'_, PyAny>) -> PyResult<()> {
-    if is_coroutine_function(callback)? {
-        return Err(refuse(shared, &format!("callback {}", report::callback_name(callback)?)));
-    }
-    Ok(())
-}
-
 /// Whether it is a plain function that was seen before, or one of C: most are.
 #[inline]
-fn is_known(callback: &Bound<'_, PyAny>) -> bool {
+pub(crate) fn is_known(callback: &Bound<'_, PyAny>) -> bool {
     if callback.is_exact_instance_of::<PyFunction>() {
         // SAFETY: it is a function, and alive.
         let code = unsafe { ffi::PyFunction_GetCode(callback.as_ptr()) };
@@ -76,18 +60,6 @@ fn entry_of(code: *mut ffi::PyObject) -> &'static GilCell<Option<Py<PyAny>>> {
 
 fn holds(entry: &GilCell<Option<Py<PyAny>>>, code: *mut ffi::PyObject, py: Python<'_>) -> bool {
     entry.with(py, |plain| plain.as_ref().is_some_and(|plain| plain.as_ptr() == code))
-}
-
-pub(crate) fn refuse(shared: &Shared, what: &str) -> PyErr {
-    let way = match shared.driver {
-        Driver::Manual => format!("timer '{}' runs callbacks itself: ", shared.name), // it has no executor
-        _ => format!("make timer '{}' with executor=loop, or ", shared.name),
-    };
-    let stop = if shared.driver == Driver::Manual { ", and" } else { ":" };
-    PyTypeError::new_err(format!(
-        "{what} is a coroutine function, which only an asyncio loop can run{stop} {way}pass a function that calls \
-         asyncio.run_coroutine_threadsafe"
-    ))
 }
 
 /// As `inspect.iscoroutinefunction`, which is asked where the type is not one of those that are known.
@@ -233,7 +205,7 @@ pub(crate) fn check_on_error(on_error: &Bound<'_, PyAny>) -> PyResult<()> {
         )));
     }
     if is_coroutine_function(on_error)? {
-        let name = report::callback_name(on_error)?;
+        let name = callback_name(on_error)?;
         return Err(PyTypeError::new_err(format!(
             "on_error must be a plain function, got the coroutine function {name}: pass a function that hands the exception \
              to a loop"
@@ -258,4 +230,14 @@ pub(crate) fn check_method(
         )));
     }
     Ok(())
+}
+
+/// What a callback is called where it was written. Its attributes may be anything: a mock has all of them.
+pub(crate) fn callback_name(callback: &Bound<'_, PyAny>) -> PyResult<String> {
+    let function = in_partials(callback)?;
+    match function.getattr(intern!(callback.py(), "__qualname__")) {
+        Ok(name) if name.is_instance_of::<PyString>() => Ok(name.to_string()),
+        Err(exit) if !exit.is_instance_of::<PyException>(callback.py()) => Err(exit),
+        _ => Ok(function.get_type().qualname()?.to_string()),
+    }
 }

@@ -1,5 +1,8 @@
+pub(crate) mod callback_scope;
+pub(crate) mod callback_target;
 pub(crate) mod coroutine_functions;
 pub(crate) mod coroutines;
+pub(crate) mod due_line;
 pub(crate) mod keys;
 pub(crate) mod on_error;
 pub(crate) mod report;

@@ -8,16 +8,14 @@
 //!
 //! All of it runs Python code: no native lock may be held.
 
-use pyo3::exceptions::{PyBaseException, PyException};
+use pyo3::exceptions::PyBaseException;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
-use crate::python::core::timer_core::Shared;
-use crate::python::engine::dispatch;
-use crate::python::operations::operation::DelayedOperation;
-use crate::python::scheduled::batch::TaskBatch;
-use crate::python::scheduled::task::TimerTask;
+use crate::python::tools::errors;
 use crate::python::tools::made_once::intern;
+use crate::python::values::callback_scope;
+use crate::python::values::callback_target;
 use crate::python::values::coroutine_functions;
 use crate::python::values::coroutines;
 
@@ -30,35 +28,20 @@ pub(crate) struct Failure<'a, 'py> {
     pub(crate) on_error: Option<Bound<'py, PyAny>>,
     /// What `on_error` gets.
     pub(crate) task: &'a Bound<'py, PyAny>,
-    /// What was called, if the task does not know it any more.
-    pub(crate) callback: Option<&'a Py<PyAny>>,
-    /// The purgatory that an operation is in, by name.
-    pub(crate) purgatory: Option<&'a str>,
-    /// The method of an operation.
-    pub(crate) method: Option<&'a str>,
+    /// The name that the user gave the task.
+    pub(crate) name: Option<Py<PyString>>,
+    pub(crate) source: Source<'a>,
     pub(crate) error: PyErr,
 }
 
-impl<'a, 'py> Failure<'a, 'py> {
-    pub(crate) fn of(shared: &'a Shared, task: &'a Bound<'py, PyAny>, error: PyErr) -> Self {
-        let (event_loop, on_error) = (shared.callees.event_loop(task.py()), shared.on_error(task.py()));
-        Self {
-            timer: Some(&shared.name),
-            event_loop,
-            on_error,
-            task,
-            callback: None,
-            purgatory: None,
-            method: None,
-            error,
-        }
-    }
-
-    /// Of an operation that is on no timer and in no purgatory.
-    pub(crate) fn of_none(task: &'a Bound<'py, PyAny>, error: PyErr) -> Self {
-        let (timer, event_loop, on_error, callback) = (None, None, None, None);
-        Self { timer, event_loop, on_error, task, callback, purgatory: None, method: None, error }
-    }
+/// What raised it.
+pub(crate) enum Source<'a> {
+    /// The callback of a task; without one, its `run`.
+    Task { callback: Option<&'a Py<PyAny>> },
+    /// The callback of a batch.
+    Batch { callback: Option<&'a Py<PyAny>> },
+    /// A method of an operation, in the purgatory of that name.
+    Operation { purgatory: Option<&'a str>, method: Option<&'a str> },
 }
 
 /// Reports a failure. Returns `KeyboardInterrupt` or `SystemExit` of `on_error` or the logger if `propagate` says that
@@ -72,13 +55,13 @@ pub(crate) fn report(py: Python<'_>, failure: &Failure<'_, '_>, propagate: bool)
     let Err(second) = told else { return Ok(()) };
     let second = second.into_value(py).into_bound(py);
     let linked = link(&second, &error);
-    if propagate && dispatch::is_exit(py, &PyErr::from_value(second.clone().into_any())) {
+    if propagate && callback_scope::is_exit(py, &PyErr::from_value(second.clone().into_any())) {
         return Err(PyErr::from_value(second.into_any()));
     }
     let what = failure.on_error.as_ref().map_or("the report of a failure", |_| "on_error");
     let logged = linked.and_then(|()| log(&format!("{}{what} failed", prefix(failure)), &second));
     let Err(third) = logged else { return Ok(()) };
-    if propagate && dispatch::is_exit(py, &third) {
+    if propagate && callback_scope::is_exit(py, &third) {
         let _ = link(third.value(py), &second);
         return Err(third);
     }
@@ -95,7 +78,7 @@ fn tell_loop_or_log(failure: &Failure<'_, '_>, error: &Bound<'_, PyBaseException
     let py = error.py();
     let message = describe(failure)?;
     let Some(event_loop) = &failure.event_loop else { return log(&message, error) };
-    if !coroutines::is_loop_of_this_thread(event_loop)? {
+    if !callback_target::is_loop_of_this_thread(event_loop)? {
         return log(&message, error);
     }
     let context = PyDict::new(py);
@@ -145,45 +128,21 @@ fn prefix(failure: &Failure<'_, '_>) -> String {
 /// Names the timer, the callback and, if it has a name, the task; of an operation its purgatory and the method.
 fn describe(failure: &Failure<'_, '_>) -> PyResult<String> {
     let (task, py) = (failure.task, failure.task.py());
-    let callback = failure.callback.map(|callback| callback_name(callback.bind(py))).transpose()?;
-    let what = if task.is_instance_of::<TaskBatch>() {
-        callback.map_or_else(|| "a batch".to_owned(), |callback| format!("callback {callback} of a batch"))
-    } else if task.is_instance_of::<DelayedOperation>() {
-        let purgatory = failure.purgatory.map_or_else(String::new, |name| format!("purgatory '{name}': "));
-        let method = failure.method.map_or_else(String::new, |method| format!(".{method}"));
-        format!("{purgatory}operation {}{method}", class_name(task)?)
-    } else {
-        match callback {
-            Some(callback) => format!("callback {callback}"),
-            None => format!("callback {}.run", class_name(task)?),
+    let name_of = |callback: &Py<PyAny>| coroutine_functions::callback_name(callback.bind(py));
+    let what = match failure.source {
+        Source::Batch { callback: Some(callback) } => format!("callback {} of a batch", name_of(callback)?),
+        Source::Batch { callback: None } => "a batch".to_owned(),
+        Source::Operation { purgatory, method } => {
+            let purgatory = purgatory.map_or_else(String::new, |name| format!("purgatory '{name}': "));
+            let method = method.map_or_else(String::new, |method| format!(".{method}"));
+            format!("{purgatory}operation {}{method}", class_name(task)?)
         }
+        Source::Task { callback: Some(callback) } => format!("callback {}", name_of(callback)?),
+        Source::Task { callback: None } => format!("callback {}.run", class_name(task)?),
     };
-    let name = task.cast::<TimerTask>().ok().and_then(|task| task.get().name(py));
-    let name = name.map_or_else(String::new, |name| format!(" of task '{}'", name.bind(py)));
-    let verb = if crate::python::tools::errors::is_rejected(py, &failure.error) {
-        "was refused by the executor"
-    } else {
-        "failed"
-    };
+    let name = failure.name.as_ref().map_or_else(String::new, |name| format!(" of task '{}'", name.bind(py)));
+    let verb = if errors::is_rejected(py, &failure.error) { "was refused by the executor" } else { "failed" };
     Ok(format!("{}{what}{name} {verb}", prefix(failure)))
-}
-
-/// What a callback is called where it was written. Its attributes may be anything: a mock has all of them.
-pub(crate) fn callback_name(callback: &Bound<'_, PyAny>) -> PyResult<String> {
-    let function = coroutine_functions::in_partials(callback)?;
-    match function.getattr(intern!(callback.py(), "__qualname__")) {
-        Ok(name) if name.is_instance_of::<PyString>() => Ok(name.to_string()),
-        Err(exit) if !exit.is_instance_of::<PyException>(callback.py()) => Err(exit),
-        _ => class_name(&function),
-    }
-}
-
-/// What a task or a batch would call now.
-pub(crate) fn callback_of(task: &Bound<'_, PyAny>) -> Option<Py<PyAny>> {
-    match task.cast::<TaskBatch>() {
-        Ok(batch) => batch.get().callback(task.py()).0,
-        Err(_) => task.cast::<TimerTask>().ok()?.get().callback(task.py()),
-    }
 }
 
 fn class_name(object: &Bound<'_, PyAny>) -> PyResult<String> {

@@ -1,0 +1,47 @@
+//! What the garbage collector sees of a timer (border rule 8). `docs/concurrency.md` has the rules.
+
+use pyo3::gc::{PyTraverseError, PyVisit};
+use pyo3::prelude::*;
+
+use crate::python::core::callees::Uses;
+use crate::python::core::timer_core::{Driver, Shared, TaskRef};
+use crate::state::State;
+use crate::sync::MutexGuard;
+
+impl Shared {
+    /// For the garbage collector: the timer's lock, if all that is owed is pending there, and only a call of the timer could
+    /// change that. The same answer throughout a collection; `docs/concurrency.md` says why.
+    fn idle_state(&self, uses: Uses) -> Option<MutexGuard<'_, State<TaskRef>>> {
+        if self.hides_pending() || self.is_forked() || uses.outside > 0 {
+            return None;
+        }
+        let state = self.timer.state().try_lock()?;
+        let pending = match self.driver {
+            // There is no worker: what was released waits for the next call.
+            Driver::Manual => state.schedule.wheel.slab.len(),
+            _ => state.schedule.len(),
+        };
+        (pending == uses.owed).then_some(state)
+    }
+
+    /// Shows the garbage collector what the timer refers to, as far as only calls of the timer can use it.
+    pub(crate) fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        let uses = self.callees.uses_seen(visit);
+        if uses.owed == 0 {
+            return self.callees.visit(visit);
+        }
+        let Some(state) = self.idle_state(uses) else { return Ok(()) };
+        self.callees.visit(visit)?;
+        // Each entry is a reference of its own, those of one batch too.
+        let pages = (0..).map_while(|page| state.schedule.page(page));
+        pages.flatten().try_for_each(|(_, _, task)| visit.call(task))
+    }
+
+    /// The collector clears the `Timer` object. That may be garbage while the timer still owes a call: then the timer keeps
+    /// what it has not shown.
+    pub(crate) fn clear(&self, py: Python<'_>) {
+        let uses = self.callees.uses(py);
+        let lets_go = uses.owed == 0 || self.idle_state(uses).is_some();
+        self.callees.clear(py, lets_go);
+    }
+}

@@ -1,0 +1,30 @@
+//! Whether this thread is inside a callback of a timer.
+
+use std::cell::RefCell;
+
+use crate::python::core::timer_core::Shared;
+
+thread_local! {
+    /// The timers whose callbacks run on this thread, by address.
+    static RUNNING: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Marks this thread as inside a callback of the timer while it lives.
+pub(crate) struct InsideCallback;
+
+impl InsideCallback {
+    pub(crate) fn enter(shared: &Shared) -> Self {
+        RUNNING.with_borrow_mut(|running| running.push(std::ptr::from_ref(shared) as usize));
+        Self
+    }
+
+    pub(crate) fn is(shared: &Shared) -> bool {
+        RUNNING.with_borrow(|running| running.contains(&(std::ptr::from_ref(shared) as usize)))
+    }
+}
+
+impl Drop for InsideCallback {
+    fn drop(&mut self) {
+        RUNNING.with_borrow_mut(Vec::pop);
+    }
+}

@@ -1,0 +1,78 @@
+//! What an add may bring only where the executor is an asyncio loop: a context, and a coroutine function (T8).
+//!
+//! Nowhere else is a context kept: it would hold memory until the timer fires.
+
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyContext;
+
+use crate::python::core::timer_core::{Driver, Shared};
+use crate::python::tools::describe;
+use crate::python::tools::made_once::Kept;
+use crate::python::values::coroutine_functions;
+
+static COPY_CONTEXT: Kept<Py<PyAny>> = Kept::new();
+
+/// The context that a callback is to run in: where the executor is a loop, that of the add, or the one that is given.
+#[inline]
+pub(crate) fn context_of_add(
+    shared: &Shared,
+    given: Option<&Bound<'_, PyAny>>,
+    py: Python<'_>,
+) -> PyResult<Option<Py<PyAny>>> {
+    if given.is_none() && !shared.callees.has_loop() { Ok(None) } else { loop_context(shared, given, py).map(Some) }
+}
+
+#[cold]
+fn loop_context(shared: &Shared, given: Option<&Bound<'_, PyAny>>, py: Python<'_>) -> PyResult<Py<PyAny>> {
+    let Some(given) = given else {
+        return Ok(COPY_CONTEXT.import(py, "contextvars", "copy_context")?.call0()?.unbind());
+    };
+    if !given.is_instance_of::<PyContext>() {
+        let given = describe::shown(given)?;
+        return Err(PyTypeError::new_err(format!(
+            "context must be a contextvars.Context, got {given}: pass contextvars.copy_context(), or leave it out"
+        )));
+    }
+    if !shared.callees.has_loop() {
+        return Err(PyValueError::new_err(format!(
+            "context is for timers whose executor is an asyncio loop, and that of timer '{}' is none: pass context.run as \
+             callback, with the function as its first argument",
+            shared.name
+        )));
+    }
+    Ok(given.clone().unbind())
+}
+
+/// Refuses a coroutine function where it cannot be run; `what` names it.
+#[inline]
+pub(crate) fn check_callback(shared: &Shared, callback: &Bound<'_, PyAny>) -> PyResult<()> {
+    if shared.callees.has_loop() || coroutine_functions::is_known(callback) {
+        Ok(())
+    } else {
+        check_new_callback(shared, callback)
+    }
+}
+
+#[cold]
+fn check_new_callback(shared: &Shared, callback: &Bound<'_, PyAny>) -> PyResult<()> {
+    if coroutine_functions::is_coroutine_function(callback)? {
+        return Err(coroutine_function_refused(
+            shared,
+            &format!("callback {}", coroutine_functions::callback_name(callback)?),
+        ));
+    }
+    Ok(())
+}
+
+pub(crate) fn coroutine_function_refused(shared: &Shared, what: &str) -> PyErr {
+    let way = match shared.driver {
+        Driver::Manual => format!("timer '{}' runs callbacks itself: ", shared.name), // it has no executor
+        _ => format!("make timer '{}' with executor=loop, or ", shared.name),
+    };
+    let stop = if shared.driver == Driver::Manual { ", and" } else { ":" };
+    PyTypeError::new_err(format!(
+        "{what} is a coroutine function, which only an asyncio loop can run{stop} {way}pass a function that calls \
+         asyncio.run_coroutine_threadsafe"
+    ))
+}

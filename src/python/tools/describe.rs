@@ -1,0 +1,23 @@
+//! How a value is shown in an error message.
+
+use pyo3::exceptions::PyException;
+use pyo3::prelude::*;
+use pyo3::types::PyString;
+
+/// Type and value, for an error message.
+pub(crate) fn shown(value: &Bound<'_, PyAny>) -> PyResult<String> {
+    let name = text_or(value.get_type().name(), "object", value.py())?;
+    let repr = text_or(value.repr(), "?", value.py())?;
+    let short: String = repr.chars().take(60).collect();
+    let dots = if short.len() < repr.len() { "..." } else { "" };
+    Ok(format!("{name} {short}{dots}"))
+}
+
+/// What a text cannot be made of is named otherwise; Ctrl-C and an exit are passed on.
+pub(crate) fn text_or(text: PyResult<Bound<'_, PyString>>, otherwise: &str, py: Python<'_>) -> PyResult<String> {
+    match text {
+        Ok(text) => Ok(text.to_string()),
+        Err(error) if error.is_instance_of::<PyException>(py) => Ok(otherwise.to_owned()),
+        Err(exit) => Err(exit),
+    }
+}
