@@ -13,14 +13,14 @@ use crate::clock::{Clock, LIMIT_MS};
 use crate::executor::Released;
 use crate::python::core::inside_callback::InsideCallback;
 use crate::python::core::settings::{self, Settings, WheelSettings};
-use crate::python::core::timer_core::{Driver, Shared};
-use crate::python::core::timer_ref::Share;
-use crate::python::driving::timer::{Open, Timer};
+use crate::python::core::timer_core::{Driver, TimerCore};
+use crate::python::core::timer_ref::TimerRef;
+use crate::python::driving::timer_object::{EnteredTimer, Timer};
 use crate::python::engine::dispatch;
-use crate::python::tools::args::{self, Given};
+use crate::python::tools::args::{self, Omittable};
 use crate::python::tools::errors;
 use crate::python::tools::finalizing::ForeignCall;
-use crate::python::tools::fork::Own;
+use crate::python::tools::fork::ProcessOwned;
 use crate::python::tools::gil_cell::GilCell;
 use crate::python::values::callback_target::CallbackTarget;
 use crate::python::values::due_line::DueLine;
@@ -61,17 +61,17 @@ impl ManualTimer {
 
     #[pyo3(
         signature = (
-            name=None, *, tick_ms=Given::LEFT_OUT, wheel_size=Given::LEFT_OUT, start_ms=None, precision=Given::LEFT_OUT, max_pending=None, on_error=None
+            name=None, *, tick_ms=Omittable::OMITTED, wheel_size=Omittable::OMITTED, start_ms=None, precision=Omittable::OMITTED, max_pending=None, on_error=None
         )
     )]
     #[expect(clippy::too_many_arguments, reason = "they are the keyword arguments of the Python class")]
     fn __init__<'py>(
         slf: &Bound<'py, Self>,
         name: Option<&Bound<'py, PyAny>>,
-        tick_ms: Given<'py>,
-        wheel_size: Given<'py>,
+        tick_ms: Omittable<'py>,
+        wheel_size: Omittable<'py>,
         start_ms: Option<&Bound<'py, PyAny>>,
-        precision: Given<'py>,
+        precision: Omittable<'py>,
         max_pending: Option<&Bound<'py, PyAny>>,
         on_error: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<()> {
@@ -81,11 +81,11 @@ impl ManualTimer {
         let clock = Clock::manual(start_ms.map_or(Ok(0), settings::start_ms)?);
         let manual = "manual".into_pyobject(py)?.into_any();
         let name = name.unwrap_or(&manual);
-        let wheel = WheelSettings { tick_ms, wheel_size, precision, slack_us: Given::LEFT_OUT };
+        let wheel = WheelSettings { tick_ms, wheel_size, precision, slack_us: Omittable::OMITTED };
         let settings = Settings { name, wheel, max_pending, on_error };
-        let shared = Arc::new(settings.build(clock, Driver::Manual, CallbackTarget::Own)?);
-        let share = Share::new(py, &shared)?;
-        base.initialize(Own::new(shared), share)
+        let core = Arc::new(settings.build(clock, Driver::Manual, CallbackTarget::OwnThread)?);
+        let timer_ref = TimerRef::new(py, &core)?;
+        base.initialize(ProcessOwned::new(core), timer_ref)
     }
 
     /// Move the clock by `ms`, running what comes due on the way; returns how many tasks ran.
@@ -93,21 +93,21 @@ impl ManualTimer {
     /// Errors: `ValueError` for a negative time, `RuntimeError` for an advance while another one goes on.
     #[pyo3(signature = (ms))]
     fn advance(slf: &Bound<'_, Self>, ms: &Bound<'_, PyAny>) -> PyResult<usize> {
-        let Some(drive) = Drive::of(slf)? else { return Ok(0) };
+        let Some(drive) = ManualDriver::of(slf)? else { return Ok(0) };
         let by = args::ms(ms, "ms")?;
         if by.0 < 0.0 {
             return Err(PyValueError::new_err(format!("a clock never goes back, got {} ms: pass 0 or more", by.0)));
         }
-        let now_us = drive.shared.timer.clock().now_us();
+        let now_us = drive.core.timer.clock().now_us();
         drive.advance_until(ms.py(), now_us.saturating_add(by.to_us()))
     }
 
     /// Move the clock to this instant; as `advance`.
     #[pyo3(signature = (now_ms))]
     fn advance_to(slf: &Bound<'_, Self>, now_ms: &Bound<'_, PyAny>) -> PyResult<usize> {
-        let Some(drive) = Drive::of(slf)? else { return Ok(0) };
+        let Some(drive) = ManualDriver::of(slf)? else { return Ok(0) };
         let to = args::ms(now_ms, "now_ms")?;
-        let now_us = drive.shared.timer.clock().now_us();
+        let now_us = drive.core.timer.clock().now_us();
         if to.to_us() < now_us || to.0 < 0.0 {
             return Err(PyValueError::new_err(format!(
                 "a clock never goes back, got {} ms where it reads {} ms: pass a later instant",
@@ -120,7 +120,7 @@ impl ManualTimer {
 
     /// Move the clock to the next bucket or instant, a cascade included; `False` if nothing is pending.
     fn run_next(slf: &Bound<'_, Self>) -> PyResult<bool> {
-        let Some(drive) = Drive::of(slf)? else { return Ok(false) };
+        let Some(drive) = ManualDriver::of(slf)? else { return Ok(false) };
         let py = slf.py();
         let _token = drive.start(py)?;
         if drive.run_line(py)? > 0 {
@@ -133,23 +133,23 @@ impl ManualTimer {
 
     /// Stop: accept no more, run what is due by now, and return the tasks still pending, in order [T11].
     ///
-    /// `timeout_ms` bounds the wait for callbacks; what has not started by then counts as pending. InsideCallback one of the
+    /// `timeout_ms` bounds the wait for callbacks; what has not started by then counts as pending. Inside one of the
     /// timer's own callbacks, and in a signal handler or a destructor that interrupts a shutdown of the same thread,
     /// it waits for nothing. The list stays in `unfinished`; calling twice is fine.
     #[pyo3(signature = (timeout_ms=None))]
     fn shutdown<'py>(slf: &Bound<'py, Self>, timeout_ms: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyList>> {
         let (py, base) = (slf.py(), slf.as_super().get());
-        let Some(drive) = Drive::of(slf)? else { return base.unfinished(py) };
+        let Some(drive) = ManualDriver::of(slf)? else { return base.unfinished(py) };
         timeout_ms.map(|timeout_ms| args::ms(timeout_ms, "timeout_ms")).transpose()?;
-        let shared = drive.shared;
-        shared.check_process(py)?;
+        let core = drive.core;
+        core.check_process(py)?;
         if let Some(done) = base.unfinished_list(py) {
             return Ok(done);
         }
-        shared.detach(py, || shared.timer.close());
-        // InsideCallback a callback it runs nothing: what has not started is still pending.
+        core.detach(py, || core.timer.close());
+        // Inside a callback it runs nothing: what has not started is still pending.
         let result = match drive.token(py) {
-            Ok(_token) => drive.run_line(py).and_then(|_| drive.step_to(py, shared.timer.clock().now_us())).map(drop),
+            Ok(_token) => drive.run_line(py).and_then(|_| drive.step_to(py, core.timer.clock().now_us())).map(drop),
             Err(_) => Ok(()),
         };
         let unfinished = base.keep_unfinished(py)?;
@@ -158,48 +158,48 @@ impl ManualTimer {
 }
 
 /// Held by the one advance that is under way.
-struct Token<'a>(&'a AtomicBool);
+struct AdvanceToken<'a>(&'a AtomicBool);
 
-impl Drop for Token<'_> {
+impl Drop for AdvanceToken<'_> {
     fn drop(&mut self) {
         self.0.store(false, Ordering::Release);
     }
 }
 
 /// A timer that was initialized, and how far it is.
-struct Drive<'a> {
-    _open: Open<'a>,
-    shared: &'a Arc<Shared>,
+struct ManualDriver<'a> {
+    _entered: EnteredTimer<'a>,
+    core: &'a Arc<TimerCore>,
     manual: &'a ManualTimer,
 }
 
-impl<'a> Drive<'a> {
+impl<'a> ManualDriver<'a> {
     /// `None` at the end of the interpreter.
     fn of(timer: &'a Bound<'_, ManualTimer>) -> PyResult<Option<Self>> {
         let base = timer.as_super().get();
-        let shared = base.shared()?;
-        Ok(base.try_open(timer.py())?.map(|open| Self { _open: open, shared, manual: timer.get() }))
+        let core = base.core()?;
+        Ok(base.try_enter(timer.py())?.map(|entered| Self { _entered: entered, core, manual: timer.get() }))
     }
 
-    fn start(&self, py: Python<'_>) -> PyResult<Token<'_>> {
+    fn start(&self, py: Python<'_>) -> PyResult<AdvanceToken<'_>> {
         let token = self.token(py)?;
-        if self.shared.lock(py)?.is_closed {
-            return Err(errors::closed(py, &self.shared.name));
+        if self.core.lock(py)?.is_closed {
+            return Err(errors::timer_closed(py, &self.core.name));
         }
         Ok(token)
     }
 
-    fn token(&self, py: Python<'_>) -> PyResult<Token<'_>> {
-        self.shared.check_process(py)?;
+    fn token(&self, py: Python<'_>) -> PyResult<AdvanceToken<'_>> {
+        self.core.check_process(py)?;
         if self.manual.is_advancing.swap(true, Ordering::Acquire) {
-            let why = if InsideCallback::is(self.shared) {
+            let why = if InsideCallback::is_inside(self.core) {
                 "a callback can't move the clock that it runs on"
             } else {
                 "another call moves its clock; let one thread at a time do so"
             };
-            return Err(PyRuntimeError::new_err(format!("timer '{}' is advancing already: {why}", self.shared.name)));
+            return Err(PyRuntimeError::new_err(format!("timer '{}' is advancing already: {why}", self.core.name)));
         }
-        Ok(Token(&self.manual.is_advancing))
+        Ok(AdvanceToken(&self.manual.is_advancing))
     }
 
     fn advance_until(&self, py: Python<'_>, to_us: u64) -> PyResult<usize> {
@@ -210,7 +210,7 @@ impl<'a> Drive<'a> {
             )));
         }
         let _token = self.start(py)?;
-        let clock = self.shared.timer.clock();
+        let clock = self.core.timer.clock();
         let mut count = self.run_line(py)?;
         while let Some(event_us) = self.next_event_us(py).filter(|event_us| *event_us <= to_us) {
             count += self.step_to(py, event_us)?;
@@ -220,29 +220,29 @@ impl<'a> Drive<'a> {
     }
 
     fn next_event_us(&self, py: Python<'_>) -> Option<u64> {
-        self.shared.detach(py, || self.shared.timer.next_event_us())
+        self.core.detach(py, || self.core.timer.next_event_us())
     }
 
     /// Moves the clock to an instant at which something happens, and runs what is released there.
     fn step_to(&self, py: Python<'_>, now_us: u64) -> PyResult<usize> {
         let mut released = Vec::new();
-        self.shared.detach(py, || {
-            self.shared.timer.clock().set_us(now_us);
-            self.shared.timer.advance(&mut |batch: Released| released.push(batch));
+        self.core.detach(py, || {
+            self.core.timer.clock().set_us(now_us);
+            self.core.timer.advance(&mut |batch: Released| released.push(batch));
         });
         self.manual.line.with(py, |line| released.into_iter().for_each(|batch| line.append(batch)));
         self.run_line(py)
     }
 
     fn run_line(&self, py: Python<'_>) -> PyResult<usize> {
-        let _inside = InsideCallback::enter(self.shared);
+        let _inside = InsideCallback::enter(self.core);
         let mut line = self.manual.line.with(py, std::mem::take);
         let mut count = 0;
-        while let Some(unit) = dispatch::next_unit(py, self.shared, &mut line, None, 0) {
+        while let Some(unit) = dispatch::claim_next(py, self.core, &mut line, None, 0) {
             count += unit.len();
-            let result = dispatch::run(py, self.shared, &unit, true);
-            self.shared.check_process(py)?; // the callback may have forked, and this may be the child
-            dispatch::finish(py, self.shared, unit.len());
+            let result = dispatch::call(py, self.core, &unit, true);
+            self.core.check_process(py)?; // the callback may have forked, and this may be the child
+            dispatch::finish_claims(py, self.core, unit.len());
             if let Err(error) = result {
                 self.manual.line.with(py, |kept| *kept = line);
                 return Err(error);

@@ -1,79 +1,27 @@
 //! `DelayedOperationPurgatory`: where operations wait for an event on a key, or for their deadline.
 
-use std::collections::HashSet;
-use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
-use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::exceptions::PyTypeError;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
-use pyo3::types::{PyByteArray, PyBytes, PyDict, PyList, PyString, PyTuple};
+use pyo3::types::{PyDict, PyList, PyTuple};
 
-use crate::purgatory::{Cause, Few, Refused, Watched};
+use crate::purgatory::Cause;
+use crate::python::classes::purgatory_object::{DelayedOperationPurgatory, PurgatoryParts};
 use crate::python::classes::system::SystemTimer;
-use crate::python::core::loop_only;
-use crate::python::driving::timer::Timer;
-use crate::python::operations::operation::DelayedOperation;
-use crate::python::operations::operation_protocol::{Home, NativePurgatory, Side};
-use crate::python::tools::args::{self, Given};
+use crate::python::driving::timer_object::Timer;
+use crate::python::operations::operation_host::PythonHost;
+use crate::python::operations::operation_object::{DelayedOperation, NativePurgatory};
+use crate::python::operations::purgatory_setup::PurgatorySetup;
+use crate::python::tools::args::{self, Omittable};
 use crate::python::tools::errors;
-use crate::python::tools::finalizing::{self, ForeignCall};
-use crate::python::tools::fork::Own;
+use crate::python::tools::finalizing::ForeignCall;
+use crate::python::tools::fork::ProcessOwned;
 use crate::python::tools::gil_cell::GilCell;
-use crate::python::tools::native_lock::attach;
 use crate::python::values::coroutine_functions;
-use crate::python::values::keys::{Key, Keys};
+use crate::python::values::keys::KeyTable;
 use crate::python::values::on_error::OnError;
-
-/// So many keys are compared all with all; more are not.
-const MANY: usize = 16;
-
-/// Where operations wait for an event on a key, or for their deadline, whichever comes first.
-///
-/// `timer`: where the deadlines are put, a `SystemTimer` or a `ManualTimer`; by default one of its own.
-/// `timer_enabled`: with `False` no deadline is set, and operations wait until an event. `on_error(operation,
-/// exception)` gets what their methods raise where no caller sees it; by default the timer's. Keys are any hashable
-/// value. `len` is the number of operations that wait. After Kafka's `DelayedOperationPurgatory`; see
-/// `DelayedOperation` for an example.
-#[pyclass(frozen, subclass, weakref, module = "tickwheel")]
-pub(crate) struct DelayedOperationPurgatory {
-    /// Set by `__init__`.
-    made: OnceLock<Made>,
-    /// What shutdown found waiting.
-    unfinished: GilCell<Option<Py<PyList>>>,
-}
-
-/// What a purgatory consists of once it is initialized.
-struct Made {
-    core: Own<NativePurgatory>,
-    /// Held, so that it takes new deadlines.
-    timer: Py<Timer>,
-    owns_timer: bool,
-}
-
-impl Made {
-    /// No thread can check a key any more.
-    fn leave(&self, py: Python<'_>) {
-        let on_error = &self.core.home.on_error;
-        on_error.owner_is_gone(py);
-        self.core.abandon(&Side::new(py));
-        on_error.let_go(py); // what still waits for its deadline has a reference of its own
-    }
-}
-
-/// A purgatory while a call that may run foreign code uses it.
-struct Open<'a> {
-    core: &'a Arc<NativePurgatory>,
-    _call: ForeignCall,
-}
-
-impl Deref for Open<'_> {
-    type Target = Arc<NativePurgatory>;
-
-    fn deref(&self) -> &Arc<NativePurgatory> {
-        self.core
-    }
-}
 
 #[pymethods]
 impl DelayedOperationPurgatory {
@@ -84,15 +32,15 @@ impl DelayedOperationPurgatory {
         text_signature = "(name, timer=None, timer_enabled=True, *, on_error=None)"
     )]
     fn new(_args: &Bound<'_, PyTuple>, _kwargs: Option<&Bound<'_, PyDict>>) -> Self {
-        Self { made: OnceLock::new(), unfinished: GilCell::default() }
+        Self { parts: OnceLock::new(), unfinished: GilCell::default() }
     }
 
-    #[pyo3(signature = (name, timer=None, timer_enabled=Given::LEFT_OUT, *, on_error=None))]
+    #[pyo3(signature = (name, timer=None, timer_enabled=Omittable::OMITTED, *, on_error=None))]
     fn __init__<'py>(
         &self,
         name: &Bound<'py, PyAny>,
         timer: Option<&Bound<'py, PyAny>>,
-        timer_enabled: Given<'py>,
+        timer_enabled: Omittable<'py>,
         on_error: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<()> {
         let py = name.py();
@@ -116,56 +64,58 @@ impl DelayedOperationPurgatory {
             options.set_item("on_error", on_error)?;
             py.get_type::<SystemTimer>().call((name,), Some(&options))?.cast_into::<Timer>()?
         };
-        let open = timer.get().open(py)?;
-        let shared = Arc::clone(open.shared());
-        shared.check_process(py)?;
-        let home = Home {
+        let entered = timer.get().enter(py)?;
+        let core = Arc::clone(entered.core());
+        core.check_process(py)?;
+        let setup = PurgatorySetup {
             name: text,
-            shared: Own::new(shared),
-            share: open.share().clone_ref(py),
+            core: ProcessOwned::new(core),
+            timer_ref: entered.timer_ref().clone_ref(py),
             timer_enabled,
             on_error: OnError::new(on_error),
             has_on_error: on_error.is_some(),
-            keys: Arc::new(Keys::default()),
+            keys: Arc::new(KeyTable::default()),
         };
-        let core = Own::new(Arc::new(NativePurgatory::new(home)));
+        let native = ProcessOwned::new(Arc::new(NativePurgatory::new(setup)));
         // Another thread may have been faster.
-        self.made.set(Made { core, timer: timer.clone().unbind(), owns_timer }).or_else(|_| self.check_new())
+        self.parts
+            .set(PurgatoryParts { native, timer: timer.clone().unbind(), owns_timer })
+            .or_else(|_| self.check_new())
     }
 
     #[getter]
     fn name(&self) -> PyResult<&str> {
-        Ok(&self.core()?.home.name)
+        Ok(&self.native()?.home.name)
     }
 
     /// The timer that its deadlines are on.
     #[getter]
     fn timer<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, Timer>> {
-        Ok(self.made()?.timer.bind(py).clone())
+        Ok(self.parts()?.timer.bind(py).clone())
     }
 
     /// Places on the lists of all keys: an operation under three keys has three [P4].
     #[getter]
     fn watched(&self, py: Python<'_>) -> PyResult<usize> {
-        Ok(self.core_here(py)?.counts(&Side::new(py)).watched)
+        Ok(self.native_here(py)?.counts(&PythonHost::new(py)).watched)
     }
 
     /// Operations on the timer [P4].
     #[getter]
     fn num_delayed(&self, py: Python<'_>) -> PyResult<usize> {
-        Ok(self.core_here(py)?.delayed())
+        Ok(self.native_here(py)?.delayed())
     }
 
     /// What `shutdown` found waiting, in order of arrival; empty before it.
     #[getter]
     fn unfinished<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        self.made()?;
+        self.parts()?;
         Ok(self.unfinished_list(py).unwrap_or_else(|| PyList::empty(py)))
     }
 
     /// How many operations wait.
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
-        Ok(self.core_here(py)?.counts(&Side::new(py)).waiting as usize)
+        Ok(self.native_here(py)?.counts(&PythonHost::new(py)).waiting as usize)
     }
 
     /// A purgatory is not a container: an empty one is true.
@@ -183,7 +133,7 @@ impl DelayedOperationPurgatory {
     /// nowhere.
     #[pyo3(signature = (operation, keys))]
     fn try_complete_else_watch(&self, operation: &Bound<'_, PyAny>, keys: &Bound<'_, PyAny>) -> PyResult<bool> {
-        self.watch(&Side::new(operation.py()), operation, keys).map(|watched| watched.is_won)
+        self.watch(&PythonHost::new(operation.py()), operation, keys).map(|watched| watched.is_won)
     }
 
     /// As `try_complete_else_watch`; has `waiter` called with how this wait ends: `True` in time, `False` expired,
@@ -196,9 +146,9 @@ impl DelayedOperationPurgatory {
     ) -> PyResult<Option<u64>> {
         let py = operation.py();
         let _call = ForeignCall::enter(py)?;
-        let watched = self.watch(&Side::with_waiter(py, waiter), operation, keys)?;
+        let watched = self.watch(&PythonHost::with_waiter(py, waiter), operation, keys)?;
         if watched.number.is_none()
-            && let Some(how) = operation.cast::<DelayedOperation>()?.get().ended_or_waits(py, waiter)
+            && let Some(how) = operation.cast::<DelayedOperation>()?.get().ended_or_add_waiter(py, waiter)
         {
             waiter.call1((how == Cause::Event,))?;
         }
@@ -208,27 +158,27 @@ impl DelayedOperationPurgatory {
     /// Take `operation` out, if it is still in the wait of that number; whether it was.
     fn _cancel_wait(&self, operation: &Bound<'_, DelayedOperation>, number: u64) -> PyResult<bool> {
         let py = operation.py();
-        let core = self.open(py)?;
-        let side = Side::new(py);
-        let is_out = core.cancel_arrival(&side, operation.as_unbound(), number);
-        side.over(is_out)
+        let native = self.enter(py)?;
+        let host = PythonHost::new(py);
+        let is_out = native.cancel_arrival(&host, operation.as_unbound(), number);
+        host.finish(is_out)
     }
 
     /// Try every operation that watches `key`; returns how many this call completed [P3]. An unknown key is 0.
     ///
-    /// What one raises goes to `on_error`, and the rest is tried all the same. O(operations under the key). InsideCallback a
+    /// What one raises goes to `on_error`, and the rest is tried all the same. O(operations under the key). Inside a
     /// `try_complete` it returns 0: the outermost call of this thread makes the check when its own tries have returned,
     /// and before it returns itself. Where such checks ask for each other without end, the timer makes the rest a
     /// little later, after 1 ms and up to 1 s.
     #[pyo3(signature = (key))]
     fn check_and_complete(&self, key: &Bound<'_, PyAny>) -> PyResult<usize> {
         let py = key.py();
-        let core = self.core_here(py)?;
+        let native = self.native_here(py)?;
         let Some(_call) = ForeignCall::try_enter(py) else { return Ok(0) };
-        let Some(key) = core.home.keys.find(key)? else { return Ok(0) };
-        let side = Side::new(py);
-        let count = core.check_and_complete(&side, &key);
-        side.over(count)
+        let Some(key) = native.home.keys.find(key)? else { return Ok(0) };
+        let host = PythonHost::new(py);
+        let count = native.check_and_complete(&host, &key);
+        host.finish(count)
     }
 
     /// Take out the key's operations that are neither complete nor being completed, and return them in order [P4].
@@ -237,12 +187,12 @@ impl DelayedOperationPurgatory {
     #[pyo3(signature = (key))]
     fn cancel_for_key<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
         let py = key.py();
-        let core = self.core_here(py)?;
+        let native = self.native_here(py)?;
         let Some(_call) = ForeignCall::try_enter(py) else { return Ok(PyList::empty(py)) };
-        let Some(key) = core.home.keys.find(key)? else { return Ok(PyList::empty(py)) };
-        let side = Side::new(py);
-        let cancelled = core.cancel_for_key(&side, &key);
-        PyList::new(py, side.over(cancelled)?)
+        let Some(key) = native.home.keys.find(key)? else { return Ok(PyList::empty(py)) };
+        let host = PythonHost::new(py);
+        let cancelled = native.cancel_for_key(&host, &key);
+        PyList::new(py, host.finish(cancelled)?)
     }
 
     /// Watch `operation` and wait for it, from asyncio: `True` if it completed in time, `False` if it expired.
@@ -263,7 +213,7 @@ impl DelayedOperationPurgatory {
     /// Counters: `waiting`, `delayed`, `watched`, `keys`, `completed`, `expired`, `cancelled`, and `waited_ms`: how
     /// long those that completed or expired have waited, taken together.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let counts = self.core_here(py)?.counts(&Side::new(py));
+        let counts = self.native_here(py)?.counts(&PythonHost::new(py));
         let stats = PyDict::new(py);
         stats.set_item("waiting", counts.waiting)?;
         stats.set_item("delayed", counts.delayed)?;
@@ -282,25 +232,25 @@ impl DelayedOperationPurgatory {
     /// its `shutdown` says, so what is due by now expires; a timer that was given goes on. Calling twice is fine.
     #[pyo3(signature = (timeout_ms=None))]
     fn shutdown<'py>(&self, py: Python<'py>, timeout_ms: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyList>> {
-        let (core, made) = (self.core_here(py)?, self.made()?);
+        let (native, parts) = (self.native_here(py)?, self.parts()?);
         let Some(_call) = ForeignCall::try_enter(py) else { return self.unfinished(py) };
         timeout_ms.map(|timeout_ms| args::ms(timeout_ms, "timeout_ms")).transpose()?;
-        if made.owns_timer {
-            made.timer.bind(py).call_method1("shutdown", (timeout_ms,))?;
+        if parts.owns_timer {
+            parts.timer.bind(py).call_method1("shutdown", (timeout_ms,))?;
         }
-        let side = Side::new(py);
-        let found = core.close(&side);
+        let host = PythonHost::new(py);
+        let found = native.close(&host);
         // What an earlier call found, or one that came in between, stays.
         let kept = self
             .unfinished
             .with(py, |unfinished| unfinished.get_or_insert_with(|| PyList::empty(py).unbind()).clone_ref(py));
         found.into_iter().try_for_each(|operation| kept.bind(py).append(operation))?;
-        side.over(())?; // what is kept is not lost by an exit
+        host.finish(())?; // what is kept is not lost by an exit
         Ok(kept.bind(py).get_slice(0, kept.bind(py).len()))
     }
 
     fn __enter__(slf: Bound<'_, Self>) -> PyResult<Bound<'_, Self>> {
-        slf.get().made()?;
+        slf.get().parts()?;
         Ok(slf)
     }
 
@@ -311,7 +261,7 @@ impl DelayedOperationPurgatory {
         _exc: &Bound<'_, PyAny>,
         _traceback: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
-        if slf.get().core()?.home.shared.is_forked() && !exc_type.is_none() {
+        if slf.get().native()?.home.core.is_forked() && !exc_type.is_none() {
             return Ok(()); // a child that leaves its parent's block by sys.exit gets its exit
         }
         let Some(_call) = ForeignCall::try_enter(slf.py()) else { return Ok(()) };
@@ -324,17 +274,17 @@ impl DelayedOperationPurgatory {
 
     /// What only callers of the purgatory can use, its operations and its keys too (border rule 8).
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        if let Some(Made { core, timer, .. }) = self.made.get()
-            && NativePurgatory::is_quiet(core.arc())
+        if let Some(PurgatoryParts { native, timer, .. }) = self.parts.get()
+            && NativePurgatory::is_quiet(native.arc())
         {
-            let home = &core.home;
+            let setup = &native.home;
             visit.call(timer)?;
-            home.on_error.visit(&visit)?;
+            setup.on_error.visit(&visit)?;
             // What waits for a reaper is alive in any case: no need to go along the lists.
-            let is_alive = home.shared.hides_pending() && core.all_have_deadlines();
-            if !is_alive && !home.shared.is_forked() {
-                core.try_see(|operation| visit.call(operation))?;
-                home.keys.visit(&visit)?;
+            let is_alive = setup.core.hides_pending() && native.all_have_deadlines();
+            if !is_alive && !setup.core.is_forked() {
+                native.try_see(|operation| visit.call(operation))?;
+                setup.keys.visit(&visit)?;
             }
         }
         self.unfinished.visit(&visit, |list| visit.call(list))
@@ -344,10 +294,10 @@ impl DelayedOperationPurgatory {
     /// dropped: no thread can check a key any more.
     fn __clear__(&self, py: Python<'_>) {
         let Some(_call) = ForeignCall::try_enter(py) else { return };
-        if let Some(made) = self.made.get()
-            && !made.core.home.shared.is_forked()
+        if let Some(parts) = self.parts.get()
+            && !parts.native.home.core.is_forked()
         {
-            made.leave(py);
+            parts.leave(py);
         }
         let unfinished = self.unfinished.with(py, Option::take);
         drop(unfinished);
@@ -355,148 +305,10 @@ impl DelayedOperationPurgatory {
 
     fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
         let class = slf.get_type().name()?;
-        let Ok(core) = slf.get().core() else { return Ok(format!("<{class} not initialized>")) };
-        if core.home.shared.is_forked() {
-            return Ok(format!("<{class} '{}' of the parent process>", core.home.name));
+        let Ok(native) = slf.get().native() else { return Ok(format!("<{class} not initialized>")) };
+        if native.home.core.is_forked() {
+            return Ok(format!("<{class} '{}' of the parent process>", native.home.name));
         }
-        Ok(format!("<{class} '{}' {} waiting>", core.home.name, slf.get().__len__(slf.py())?))
+        Ok(format!("<{class} '{}' {} waiting>", native.home.name, slf.get().__len__(slf.py())?))
     }
-}
-
-impl DelayedOperationPurgatory {
-    /// `RuntimeError` if `__init__` has run before.
-    fn check_new(&self) -> PyResult<()> {
-        match self.made.get() {
-            None => Ok(()),
-            Some(made) => Err(PyRuntimeError::new_err(format!(
-                "purgatory '{}' is initialized already, and nothing was changed: make a new one for other settings",
-                made.core.home.name
-            ))),
-        }
-    }
-
-    #[inline]
-    fn made(&self) -> PyResult<&Made> {
-        self.made.get().ok_or_else(uninitialized)
-    }
-
-    #[inline]
-    fn core(&self) -> PyResult<&Arc<NativePurgatory>> {
-        Ok(self.made()?.core.arc())
-    }
-
-    /// The core, in the process that made it.
-    fn core_here(&self, py: Python<'_>) -> PyResult<&Arc<NativePurgatory>> {
-        let core = self.core()?;
-        core.home.shared.check_process(py)?;
-        Ok(core)
-    }
-
-    /// As `core_here`, for a call that may run foreign code. Errors: `TimerClosed` at the end of the interpreter.
-    fn open(&self, py: Python<'_>) -> PyResult<Open<'_>> {
-        Ok(Open { core: self.core_here(py)?, _call: ForeignCall::enter(py)? })
-    }
-
-    fn watch(&self, side: &Side<'_>, operation: &Bound<'_, PyAny>, keys: &Bound<'_, PyAny>) -> PyResult<Watched> {
-        let py = operation.py();
-        let core = self.open(py)?;
-        let operation = operation.cast::<DelayedOperation>().map_err(|_| {
-            let given = operation.get_type().name().map_or_else(|_| String::new(), |name| name.to_string());
-            PyTypeError::new_err(format!("operation must be a DelayedOperation, got {given}: subclass that"))
-        })?;
-        operation.get().check_process(py)?;
-        operation.as_super().get().delay(py)?;
-        let keys = core.home.hold(keys)?;
-        if core.home.timer_enabled {
-            side.set_context(loop_only::context_of_add(&core.home.shared, None, py)?);
-        }
-        let watched = core.try_complete_else_watch(side, operation.as_unbound(), keys);
-        if let Ok(Watched { number: Some(number), .. }) = watched
-            && side.exits()
-        {
-            // Another operation's ending raised it. A caller that gets an exception has nothing to cancel.
-            core.cancel_arrival(side, operation.as_unbound(), number);
-        }
-        side.check()?;
-        watched.map_err(|refused| match refused {
-            Refused::Waiting => PyValueError::new_err(
-                "this operation waits in a purgatory already: make a new one for each wait, or cancel() it first",
-            ),
-            Refused::Closed => errors::purgatory_closed(py, &core.home.name),
-            Refused::Timer(error) | Refused::Failed(error) => error,
-        })
-    }
-
-    /// A copy of what shutdown found waiting; `None` before it.
-    fn unfinished_list<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyList>> {
-        let list = self.unfinished.with(py, |list| list.as_ref().map(|list| list.clone_ref(py)))?.into_bound(py);
-        Some(list.get_slice(0, list.len()))
-    }
-}
-
-impl Home {
-    /// The keys of an operation, each once.
-    fn hold(&self, keys: &Bound<'_, PyAny>) -> PyResult<Few<Key>> {
-        let refuse = || {
-            let given = keys.get_type().name().map_or_else(|_| String::new(), |name| name.to_string());
-            PyTypeError::new_err(format!("keys must be a collection of keys, got {given}: for one key pass [key]"))
-        };
-        let is_one = keys.is_instance_of::<PyString>()
-            || keys.is_instance_of::<PyBytes>()
-            || keys.is_instance_of::<PyByteArray>()
-            || (keys.is_instance_of::<PyTuple>() && keys.hasattr("_fields")?); // a named tuple is one key
-        if is_one {
-            return Err(refuse());
-        }
-        let (mut held, mut seen) = (Few::new(), HashSet::new());
-        let mut hold = |key: &Bound<'_, PyAny>| -> PyResult<()> {
-            let key = self.keys.hold(key)?;
-            let is_new = if held.len() < MANY { !held.contains(&key) } else { seen.insert(key.id()) };
-            if is_new {
-                held.push(key);
-            }
-            if held.len() == MANY {
-                seen.extend(held.iter().map(Key::id));
-            }
-            Ok(())
-        };
-        if let Ok(list) = keys.cast_exact::<PyList>() {
-            // Without an iterator object.
-            list.iter().try_for_each(|key| hold(&key))?;
-        } else {
-            keys.try_iter().map_err(|_| refuse())?.try_for_each(|key| hold(&key?))?;
-        }
-        if held.is_empty() {
-            return Err(PyValueError::new_err(
-                "an operation needs at least one key to wait for, got none: name what completes it",
-            ));
-        }
-        Ok(held)
-    }
-}
-
-/// No thread can check a key any more. Operations with a deadline still wait for that; without one, nothing can come.
-impl Drop for DelayedOperationPurgatory {
-    fn drop(&mut self) {
-        finalizing::let_go(std::mem::take(&mut self.unfinished));
-        let Some(made) = self.made.take() else { return };
-        if made.core.home.shared.is_forked() {
-            return;
-        }
-        attach(|py| match ForeignCall::try_enter(py) {
-            Some(_call) => {
-                made.leave(py);
-                drop(made);
-            }
-            None => std::mem::forget(made), // its destructors are foreign code
-        });
-    }
-}
-
-#[cold]
-fn uninitialized() -> PyErr {
-    PyRuntimeError::new_err(
-        "this purgatory is not initialized yet: call super().__init__() with its settings first, in the __init__ of the \
-         subclass",
-    )
 }

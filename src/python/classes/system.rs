@@ -10,17 +10,17 @@ use pyo3::types::{PyDict, PyList, PyTuple};
 use crate::clock::Clock;
 use crate::python::core::inside_callback::InsideCallback;
 use crate::python::core::settings::{self, Settings, WheelSettings};
-use crate::python::core::timer_core::{Driver, SLICE_US, Shared};
-use crate::python::core::timer_ref::Share;
-use crate::python::driving::timer::Timer;
+use crate::python::core::timer_core::{Driver, SIGNAL_CHECK_US, TimerCore};
+use crate::python::core::timer_ref::TimerRef;
+use crate::python::driving::timer_object::Timer;
 use crate::python::driving::worker;
-use crate::python::tools::args::{self, Given};
+use crate::python::tools::args::{self, Omittable};
 use crate::python::tools::errors;
 use crate::python::tools::finalizing::ForeignCall;
-use crate::python::tools::fork::Own;
+use crate::python::tools::fork::ProcessOwned;
 use crate::python::tools::native_lock;
 use crate::python::values::callback_target::CallbackTarget;
-use crate::python::values::turnstile::{Entry, Gate};
+use crate::python::values::turnstile::{Entry, Turnstile};
 use crate::reaper;
 use crate::state::Wait;
 use crate::sync::{self, unbounded};
@@ -44,7 +44,7 @@ use crate::sync::{self, unbounded};
 #[pyclass(frozen, extends = Timer, subclass, module = "tickwheel")]
 pub(crate) struct SystemTimer {
     /// Held by the one thread that shuts down.
-    ending: Gate,
+    ending: Turnstile,
 }
 
 #[pymethods]
@@ -57,26 +57,26 @@ impl SystemTimer {
             precision='exact', slack_us=100, max_pending=None, on_error=None)"
     )]
     fn new(_args: &Bound<'_, PyTuple>, _kwargs: Option<&Bound<'_, PyDict>>) -> PyClassInitializer<Self> {
-        PyClassInitializer::from(Timer::empty()).add_subclass(Self { ending: Gate::default() })
+        PyClassInitializer::from(Timer::empty()).add_subclass(Self { ending: Turnstile::default() })
     }
 
     #[pyo3(
         signature = (
-            name, tick_ms=Given::LEFT_OUT, wheel_size=Given::LEFT_OUT, start_ms=None, *, reaper=Given::LEFT_OUT, executor=None,
-            precision=Given::LEFT_OUT, slack_us=Given::LEFT_OUT, max_pending=None, on_error=None
+            name, tick_ms=Omittable::OMITTED, wheel_size=Omittable::OMITTED, start_ms=None, *, reaper=Omittable::OMITTED, executor=None,
+            precision=Omittable::OMITTED, slack_us=Omittable::OMITTED, max_pending=None, on_error=None
         )
     )]
     #[expect(clippy::too_many_arguments, reason = "they are the keyword arguments of the Python class")]
     fn __init__<'py>(
         slf: &Bound<'py, Self>,
         name: &Bound<'py, PyAny>,
-        tick_ms: Given<'py>,
-        wheel_size: Given<'py>,
+        tick_ms: Omittable<'py>,
+        wheel_size: Omittable<'py>,
         start_ms: Option<&Bound<'py, PyAny>>,
-        reaper: Given<'py>,
+        reaper: Omittable<'py>,
         executor: Option<&Bound<'py, PyAny>>,
-        precision: Given<'py>,
-        slack_us: Given<'py>,
+        precision: Omittable<'py>,
+        slack_us: Omittable<'py>,
         max_pending: Option<&Bound<'py, PyAny>>,
         on_error: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<()> {
@@ -92,12 +92,12 @@ impl SystemTimer {
         let wheel = WheelSettings { tick_ms, wheel_size, precision, slack_us };
         let settings = Settings { name, wheel, max_pending, on_error };
         let driver = if reaper { Driver::Reaper } else { Driver::Caller };
-        let shared = Arc::new(settings.build(clock, driver, target)?);
-        let share = Share::new(py, &shared)?;
-        let started = start_threads(py, &shared);
-        let made = started.and_then(|()| base.initialize(Own::new(Arc::clone(&shared)), share));
+        let core = Arc::new(settings.build(clock, driver, target)?);
+        let timer_ref = TimerRef::new(py, &core)?;
+        let started = start_threads(py, &core);
+        let made = started.and_then(|()| base.initialize(ProcessOwned::new(Arc::clone(&core)), timer_ref));
         // A constructor that fails leaves no thread.
-        made.inspect_err(|_| worker::undo(py, &shared))
+        made.inspect_err(|_| worker::stop_and_join(py, &core))
     }
 
     /// Only with `reaper=False`: wait at most so long for something to do, and do it.
@@ -107,68 +107,68 @@ impl SystemTimer {
     #[pyo3(signature = (timeout_ms))]
     fn advance_clock(slf: &Bound<'_, Self>, timeout_ms: &Bound<'_, PyAny>) -> PyResult<bool> {
         let py = slf.py();
-        let open = slf.as_super().get().open(py)?;
-        let shared = open.shared();
+        let entered = slf.as_super().get().enter(py)?;
+        let core = entered.core();
         let timeout = args::ms(timeout_ms, "timeout_ms")?;
-        shared.check_process(py)?;
-        if shared.driver == Driver::Reaper {
+        core.check_process(py)?;
+        if core.driver == Driver::Reaper {
             return Err(PyRuntimeError::new_err(format!(
                 "timer '{}' has a reaper that drives its clock: make it with reaper=False to drive it yourself",
-                shared.name
+                core.name
             )));
         }
-        let clock = shared.timer.clock();
+        let clock = core.timer.clock();
         let limit_us = clock.now_us().saturating_add(timeout.to_us());
         loop {
-            let slice_us = limit_us.min(clock.now_us().saturating_add(SLICE_US));
-            let wait = shared.detach(py, || {
-                let _one_driver = shared.threads.driving.lock();
-                shared.timer.wait_for_work(0, slice_us)
+            let slice_us = limit_us.min(clock.now_us().saturating_add(SIGNAL_CHECK_US));
+            let wait = core.detach(py, || {
+                let _one_driver = core.threads.driving.lock();
+                core.timer.wait_for_work(0, slice_us)
             });
             match wait {
-                Wait::Stop => return Err(errors::closed(py, &shared.name)),
+                Wait::Stop => return Err(errors::timer_closed(py, &core.name)),
                 Wait::Work => {
-                    let progress = shared.detach(py, || {
-                        let mut queue = shared.threads.queue.lock().clone()?;
-                        Some(shared.timer.advance(&mut queue))
+                    let progress = core.detach(py, || {
+                        let mut queue = core.threads.queue.lock().clone()?;
+                        Some(core.timer.advance(&mut queue))
                     });
                     return progress
                         .map(|progress| !progress.is_idle())
-                        .ok_or_else(|| errors::closed(py, &shared.name));
+                        .ok_or_else(|| errors::timer_closed(py, &core.name));
                 }
                 Wait::TimedOut if slice_us == limit_us => return Ok(false),
-                Wait::TimedOut => shared.check_signals(py)?,
+                Wait::TimedOut => core.check_signals(py)?,
             }
         }
     }
 
     /// Stop: accept no more, run what is due by now, and return the tasks still pending, in order [T11].
     ///
-    /// `timeout_ms` bounds the wait for callbacks; what has not started by then counts as pending. InsideCallback one of the
+    /// `timeout_ms` bounds the wait for callbacks; what has not started by then counts as pending. Inside one of the
     /// timer's own callbacks, and in a signal handler or a destructor that interrupts a shutdown of the same thread,
     /// it waits for nothing. The list stays in `unfinished`; calling twice is fine.
     #[pyo3(signature = (timeout_ms=None))]
     fn shutdown<'py>(slf: &Bound<'py, Self>, timeout_ms: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyList>> {
         let (py, this, base) = (slf.py(), slf.get(), slf.as_super().get());
-        let Some(open) = base.try_open(py)? else { return base.unfinished(py) };
+        let Some(entered) = base.try_enter(py)? else { return base.unfinished(py) };
         let timeout = timeout_ms.map(|timeout_ms| args::ms(timeout_ms, "timeout_ms")).transpose()?;
-        let shared = open.shared();
-        shared.check_process(py)?;
-        let is_inside = InsideCallback::is(shared) || shared.callees.target(py).is_loop_of_this_thread(py)?;
-        let limit_us = timeout.map(|timeout| shared.timer.clock().now_us().saturating_add(timeout.to_us()));
+        let core = entered.core();
+        core.check_process(py)?;
+        let is_inside = InsideCallback::is_inside(core) || core.callees.target(py).is_loop_of_this_thread(py)?;
+        let limit_us = timeout.map(|timeout| core.timer.clock().now_us().saturating_add(timeout.to_us()));
         let entry = if is_inside {
             this.ending.try_enter(py)
         } else {
             let until = timeout.and_then(|timeout| Instant::now().checked_add(Duration::from_micros(timeout.to_us())));
-            this.ending.enter(py, until, || shared.check_signals(py))?
+            this.ending.enter(py, until, || core.check_signals(py))?
         };
         match entry {
             // Another thread is at it already and will return what is left.
-            Entry::Taken if is_inside => Ok(PyList::empty(py)),
-            Entry::Pass(_) if !is_inside => finish(py, base, limit_us.unwrap_or(u64::MAX), true),
+            Entry::OtherThread if is_inside => Ok(PyList::empty(py)),
+            Entry::Entered(_) if !is_inside => finish(py, base, limit_us.unwrap_or(u64::MAX), true),
             // In a callback, or in the shutdown of this very thread, a wait would be one for itself. When another thread shuts
             // the timer down for longer than this one may wait, the time is up.
-            Entry::Pass(_) | Entry::Again | Entry::Taken => finish(py, base, 0, false),
+            Entry::Entered(_) | Entry::SameThread | Entry::OtherThread => finish(py, base, 0, false),
         }
     }
 }
@@ -176,37 +176,37 @@ impl SystemTimer {
 /// T11: accept no more, advance once more, let what is due finish, hand back the rest. The second time only what still runs is
 /// left to wait for. Another thread, a signal handler or a destructor may do the same meanwhile.
 fn finish<'py>(py: Python<'py>, base: &Timer, limit_us: u64, joins: bool) -> PyResult<Bound<'py, PyList>> {
-    let shared = base.shared()?;
+    let core = base.core()?;
     if base.unfinished_list(py).is_none() {
-        let queue = py.detach(|| shared.threads.queue.lock().clone());
-        shared.end_threads(py);
-        shared.detach(py, || queue.map(|mut queue| shared.timer.advance(&mut queue)));
+        let queue = py.detach(|| core.threads.queue.lock().clone());
+        core.end_threads(py);
+        core.detach(py, || queue.map(|mut queue| core.timer.advance(&mut queue)));
     }
     // Interrupted, it waits no longer, but keeps what is left all the same.
-    let finished = shared.wait_idle(py, limit_us);
-    shared.check_process(py)?; // a signal handler may have forked, and this may be the child
+    let finished = core.wait_idle(py, limit_us);
+    core.check_process(py)?; // a signal handler may have forked, and this may be the child
     let unfinished = base.keep_unfinished(py)?;
     if finished? && joins {
-        let worker = shared.threads.worker.with(py, |worker| worker.as_ref().map(|worker| worker.clone_ref(py)));
+        let worker = core.threads.worker.with(py, |worker| worker.as_ref().map(|worker| worker.clone_ref(py)));
         worker.map(|worker| worker.call_method0(py, "join")).transpose()?;
     }
     Ok(unfinished)
 }
 
-fn start_threads(py: Python<'_>, shared: &Arc<Shared>) -> PyResult<()> {
+fn start_threads(py: Python<'_>, core: &Arc<TimerCore>) -> PyResult<()> {
     let (queue, released) = unbounded();
-    *shared.threads.queue.lock() = Some(queue.clone());
-    worker::start(py, shared, released)?;
-    if shared.driver == Driver::Reaper {
-        let (core, mut queue) = (Arc::clone(&shared.timer), queue);
+    *core.threads.queue.lock() = Some(queue.clone());
+    worker::start(py, core, released)?;
+    if core.driver == Driver::Reaper {
+        let (native, mut queue) = (Arc::clone(&core.timer), queue);
         let body = move || {
             native_lock::this_thread_is_a_reaper();
-            reaper::run(&core, &mut queue);
+            reaper::run(&native, &mut queue);
         };
-        let thread = sync::spawn(&format!("reaper-{}", shared.name), body).map_err(|error| {
-            PyRuntimeError::new_err(format!("the system gave no thread for timer '{}': {error}", shared.name))
+        let thread = sync::spawn(&format!("reaper-{}", core.name), body).map_err(|error| {
+            PyRuntimeError::new_err(format!("the system gave no thread for timer '{}': {error}", core.name))
         })?;
-        *shared.threads.reaper.lock() = Some(thread);
+        *core.threads.reaper.lock() = Some(thread);
     }
     Ok(())
 }

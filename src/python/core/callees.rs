@@ -15,22 +15,22 @@ pub(crate) struct Callees {
     on_error: OnError,
     target: GilCell<CallbackTarget>,
     has_loop: bool,
-    uses: GilCell<Uses>,
+    uses: GilCell<UseCounts>,
     /// The `Timer` object is gone.
-    is_unheld: GilCell<bool>,
+    is_timer_object_gone: GilCell<bool>,
 }
 
 /// What may still call something for a timer.
 #[derive(Default, Clone, Copy)]
-pub(crate) struct Uses {
+pub(crate) struct UseCounts {
     /// Entries that were added and have neither been taken out nor run to their end.
-    pub(crate) owed: usize,
+    pub(crate) open_entries: usize,
     /// Threads that use the timer without the GIL.
-    pub(crate) outside: usize,
+    pub(crate) detached_uses: usize,
 }
 
 /// A thread may use the timer without the GIL while this lives. Made and dropped with the GIL held.
-pub(crate) struct Outside<'a, 'py> {
+pub(crate) struct DetachedUse<'a, 'py> {
     callees: &'a Callees,
     py: Python<'py>,
 }
@@ -66,30 +66,33 @@ impl Callees {
 
     /// So many entries were added.
     #[inline]
-    pub(crate) fn owe(&self, py: Python<'_>, count: usize) {
-        self.uses.with(py, |uses| uses.owed += count);
+    pub(crate) fn entries_added(&self, py: Python<'_>, count: usize) {
+        self.uses.with(py, |uses| uses.open_entries += count);
     }
 
     /// So many entries have been taken out, or have run to their end, and the timer calls nothing for them any more.
     /// May run destructors: no native lock may be held.
     #[inline]
-    pub(crate) fn settle(&self, py: Python<'_>, count: usize) {
-        let owed = self.uses.with(py, |uses| {
-            debug_assert!(uses.owed >= count, "more was settled than owed");
-            uses.owed -= count;
-            uses.owed
+    pub(crate) fn entries_ended(&self, py: Python<'_>, count: usize) {
+        let open_entries = self.uses.with(py, |uses| {
+            debug_assert!(uses.open_entries >= count, "more was settled than owed");
+            uses.open_entries -= count;
+            uses.open_entries
         });
-        if owed == 0 && count > 0 && self.is_unheld.with(py, |is_unheld| *is_unheld) {
-            self.let_go(py);
+        if open_entries == 0
+            && count > 0
+            && self.is_timer_object_gone.with(py, |is_timer_object_gone| *is_timer_object_gone)
+        {
+            self.drop_callees(py);
         }
     }
 
     /// The `Timer` object is gone: with the last entry the timer lets go of what it calls, as no object shows it any more.
-    pub(crate) fn unhold(&self, py: Python<'_>) {
+    pub(crate) fn timer_object_gone(&self, py: Python<'_>) {
         self.on_error.owner_is_gone(py);
-        self.is_unheld.with(py, |is_unheld| *is_unheld = true);
-        if self.uses(py).owed == 0 {
-            self.let_go(py);
+        self.is_timer_object_gone.with(py, |is_timer_object_gone| *is_timer_object_gone = true);
+        if self.use_counts(py).open_entries == 0 {
+            self.drop_callees(py);
         }
     }
 
@@ -97,30 +100,30 @@ impl Callees {
     pub(crate) fn clear(&self, py: Python<'_>, lets_go: bool) {
         self.on_error.owner_is_gone(py);
         if lets_go {
-            self.let_go(py);
+            self.drop_callees(py);
         }
     }
 
     /// Lets go of what it calls. May run destructors.
-    fn let_go(&self, py: Python<'_>) {
+    fn drop_callees(&self, py: Python<'_>) {
         let target = self.target.with(py, std::mem::take);
-        self.on_error.let_go(py);
+        self.on_error.drop_callee(py);
         drop(target);
     }
 
     /// This thread is about to use the timer without the GIL.
     #[must_use]
-    pub(crate) fn enter_outside<'py>(&self, py: Python<'py>) -> Outside<'_, 'py> {
-        self.uses.with(py, |uses| uses.outside += 1);
-        Outside { callees: self, py }
+    pub(crate) fn begin_detached_use<'py>(&self, py: Python<'py>) -> DetachedUse<'_, 'py> {
+        self.uses.with(py, |uses| uses.detached_uses += 1);
+        DetachedUse { callees: self, py }
     }
 
-    pub(crate) fn uses(&self, py: Python<'_>) -> Uses {
+    pub(crate) fn use_counts(&self, py: Python<'_>) -> UseCounts {
         self.uses.with(py, |uses| *uses)
     }
 
     /// As [`Callees::uses`], for the collector.
-    pub(crate) fn uses_seen(&self, visit: &PyVisit<'_>) -> Uses {
+    pub(crate) fn use_counts_seen(&self, visit: &PyVisit<'_>) -> UseCounts {
         self.uses.visit(visit, |uses| *uses)
     }
 
@@ -130,8 +133,8 @@ impl Callees {
     }
 }
 
-impl Drop for Outside<'_, '_> {
+impl Drop for DetachedUse<'_, '_> {
     fn drop(&mut self) {
-        self.callees.uses.with(self.py, |uses| uses.outside -= 1);
+        self.callees.uses.with(self.py, |uses| uses.detached_uses -= 1);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use crate::python::core::timer_core::Shared;
+use crate::python::core::timer_core::TimerCore;
 
 thread_local! {
     /// The timers whose callbacks run on this thread, by address.
@@ -13,13 +13,13 @@ thread_local! {
 pub(crate) struct InsideCallback;
 
 impl InsideCallback {
-    pub(crate) fn enter(shared: &Shared) -> Self {
-        RUNNING.with_borrow_mut(|running| running.push(std::ptr::from_ref(shared) as usize));
+    pub(crate) fn enter(core: &TimerCore) -> Self {
+        RUNNING.with_borrow_mut(|running| running.push(std::ptr::from_ref(core) as usize));
         Self
     }
 
-    pub(crate) fn is(shared: &Shared) -> bool {
-        RUNNING.with_borrow(|running| running.contains(&(std::ptr::from_ref(shared) as usize)))
+    pub(crate) fn is_inside(core: &TimerCore) -> bool {
+        RUNNING.with_borrow(|running| running.contains(&(std::ptr::from_ref(core) as usize)))
     }
 }
 

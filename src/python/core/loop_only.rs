@@ -6,25 +6,25 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyContext;
 
-use crate::python::core::timer_core::{Driver, Shared};
+use crate::python::core::timer_core::{Driver, TimerCore};
 use crate::python::tools::describe;
-use crate::python::tools::made_once::Kept;
+use crate::python::tools::made_once::MadeOnce;
 use crate::python::values::coroutine_functions;
 
-static COPY_CONTEXT: Kept<Py<PyAny>> = Kept::new();
+static COPY_CONTEXT: MadeOnce<Py<PyAny>> = MadeOnce::new();
 
 /// The context that a callback is to run in: where the executor is a loop, that of the add, or the one that is given.
 #[inline]
 pub(crate) fn context_of_add(
-    shared: &Shared,
+    core: &TimerCore,
     given: Option<&Bound<'_, PyAny>>,
     py: Python<'_>,
 ) -> PyResult<Option<Py<PyAny>>> {
-    if given.is_none() && !shared.callees.has_loop() { Ok(None) } else { loop_context(shared, given, py).map(Some) }
+    if given.is_none() && !core.callees.has_loop() { Ok(None) } else { loop_context(core, given, py).map(Some) }
 }
 
 #[cold]
-fn loop_context(shared: &Shared, given: Option<&Bound<'_, PyAny>>, py: Python<'_>) -> PyResult<Py<PyAny>> {
+fn loop_context(core: &TimerCore, given: Option<&Bound<'_, PyAny>>, py: Python<'_>) -> PyResult<Py<PyAny>> {
     let Some(given) = given else {
         return Ok(COPY_CONTEXT.import(py, "contextvars", "copy_context")?.call0()?.unbind());
     };
@@ -34,11 +34,11 @@ fn loop_context(shared: &Shared, given: Option<&Bound<'_, PyAny>>, py: Python<'_
             "context must be a contextvars.Context, got {given}: pass contextvars.copy_context(), or leave it out"
         )));
     }
-    if !shared.callees.has_loop() {
+    if !core.callees.has_loop() {
         return Err(PyValueError::new_err(format!(
             "context is for timers whose executor is an asyncio loop, and that of timer '{}' is none: pass context.run as \
              callback, with the function as its first argument",
-            shared.name
+            core.name
         )));
     }
     Ok(given.clone().unbind())
@@ -46,31 +46,31 @@ fn loop_context(shared: &Shared, given: Option<&Bound<'_, PyAny>>, py: Python<'_
 
 /// Refuses a coroutine function where it cannot be run; `what` names it.
 #[inline]
-pub(crate) fn check_callback(shared: &Shared, callback: &Bound<'_, PyAny>) -> PyResult<()> {
-    if shared.callees.has_loop() || coroutine_functions::is_known(callback) {
+pub(crate) fn check_callback(core: &TimerCore, callback: &Bound<'_, PyAny>) -> PyResult<()> {
+    if core.callees.has_loop() || coroutine_functions::is_known(callback) {
         Ok(())
     } else {
-        check_new_callback(shared, callback)
+        check_new_callback(core, callback)
     }
 }
 
 #[cold]
-fn check_new_callback(shared: &Shared, callback: &Bound<'_, PyAny>) -> PyResult<()> {
+fn check_new_callback(core: &TimerCore, callback: &Bound<'_, PyAny>) -> PyResult<()> {
     if coroutine_functions::is_coroutine_function(callback)? {
         return Err(coroutine_function_refused(
-            shared,
+            core,
             &format!("callback {}", coroutine_functions::callback_name(callback)?),
         ));
     }
     Ok(())
 }
 
-pub(crate) fn coroutine_function_refused(shared: &Shared, what: &str) -> PyErr {
-    let way = match shared.driver {
-        Driver::Manual => format!("timer '{}' runs callbacks itself: ", shared.name), // it has no executor
-        _ => format!("make timer '{}' with executor=loop, or ", shared.name),
+pub(crate) fn coroutine_function_refused(core: &TimerCore, what: &str) -> PyErr {
+    let way = match core.driver {
+        Driver::Manual => format!("timer '{}' runs callbacks itself: ", core.name), // it has no executor
+        _ => format!("make timer '{}' with executor=loop, or ", core.name),
     };
-    let stop = if shared.driver == Driver::Manual { ", and" } else { ":" };
+    let stop = if core.driver == Driver::Manual { ", and" } else { ":" };
     PyTypeError::new_err(format!(
         "{what} is a coroutine function, which only an asyncio loop can run{stop} {way}pass a function that calls \
          asyncio.run_coroutine_threadsafe"

@@ -6,8 +6,8 @@ use pyo3::prelude::*;
 use crate::clock::{Clock, LIMIT_MS};
 use crate::config::Config;
 use crate::python::core::callees::Callees;
-use crate::python::core::timer_core::{Driver, Shared};
-use crate::python::tools::args::{self, Given};
+use crate::python::core::timer_core::{Driver, TimerCore};
+use crate::python::tools::args::{self, Omittable};
 use crate::python::values::callback_target::CallbackTarget;
 use crate::python::values::coroutine_functions;
 use crate::schedule::Precision;
@@ -15,10 +15,10 @@ use crate::timer::Timer as NativeTimer;
 
 /// The settings of a wheel and of what drives it.
 pub(crate) struct WheelSettings<'py> {
-    pub(crate) tick_ms: Given<'py>,
-    pub(crate) wheel_size: Given<'py>,
-    pub(crate) precision: Given<'py>,
-    pub(crate) slack_us: Given<'py>,
+    pub(crate) tick_ms: Omittable<'py>,
+    pub(crate) wheel_size: Omittable<'py>,
+    pub(crate) precision: Omittable<'py>,
+    pub(crate) slack_us: Omittable<'py>,
 }
 
 /// The settings that both timers take.
@@ -31,7 +31,7 @@ pub(crate) struct Settings<'a, 'py> {
 
 impl Settings<'_, '_> {
     /// Checks them, and makes the native timer.
-    pub(crate) fn build(&self, clock: Clock, driver: Driver, target: CallbackTarget) -> PyResult<Shared> {
+    pub(crate) fn build(&self, clock: Clock, driver: Driver, target: CallbackTarget) -> PyResult<TimerCore> {
         let py = self.name.py();
         let name = args::text(self.name, "name", "it names the timer's threads and its errors")?;
         let config = Config {
@@ -46,10 +46,10 @@ impl Settings<'_, '_> {
         if let Some(on_error) = self.on_error {
             coroutine_functions::check_on_error(on_error)?;
         }
-        let core = NativeTimer::new(&config, clock)
+        let native = NativeTimer::new(&config, clock)
             .map_err(|error| crate::python::tools::errors::from_core(py, &name, &error))?;
         let callees = Callees::new(self.on_error, target);
-        Ok(Shared::new(core, name, driver, callees))
+        Ok(TimerCore::new(native, name, driver, callees))
     }
 }
 

@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 use crate::executor::Released;
 use crate::python::core::callees::Callees;
 use crate::python::tools::errors;
-use crate::python::tools::fork::{OfProcess, fork_epoch};
+use crate::python::tools::fork::{BelongsToProcess, fork_epoch};
 use crate::python::tools::gil_cell::GilCell;
 use crate::python::tools::native_lock;
 use crate::python::values::due_line::DueLine;
@@ -24,11 +24,11 @@ use crate::timer::Timer as NativeTimer;
 pub(crate) const NO_INDEX: u32 = u32::MAX;
 
 /// How long a wait goes on before it looks whether Ctrl-C was pressed.
-pub(crate) const SLICE_US: u64 = 50_000;
+pub(crate) const SIGNAL_CHECK_US: u64 = 50_000;
 
 pub(crate) type TaskRef = Py<PyAny>;
 
-pub(crate) struct Shared {
+pub(crate) struct TimerCore {
     pub(crate) timer: Arc<NativeTimer<TaskRef>>,
     pub(crate) name: String,
     pub(crate) driver: Driver,
@@ -62,13 +62,13 @@ pub(crate) struct Threads {
     pub(crate) driving: PlainMutex<()>,
 }
 
-impl OfProcess for Shared {
+impl BelongsToProcess for TimerCore {
     fn epoch(&self) -> u32 {
         self.epoch
     }
 }
 
-impl Shared {
+impl TimerCore {
     pub(crate) fn new(timer: NativeTimer<TaskRef>, name: String, driver: Driver, callees: Callees) -> Self {
         Self {
             timer: Arc::new(timer),
@@ -94,7 +94,7 @@ impl Shared {
     /// Read before any lock: in a forked child it may be held by a thread that is not there (border rule 7).
     pub(crate) fn check_process(&self, py: Python<'_>) -> PyResult<()> {
         if self.is_forked() {
-            return Err(errors::forked(py, &self.name));
+            return Err(errors::timer_forked(py, &self.name));
         }
         Ok(())
     }
@@ -105,7 +105,7 @@ impl Shared {
         Ok(self.state(py))
     }
 
-    /// As [`Shared::lock`], for a caller that knows that the timer is of this process.
+    /// As [`TimerCore::lock`], for a caller that knows that the timer is of this process.
     #[inline]
     pub(crate) fn state<'a>(&'a self, py: Python<'_>) -> MutexGuard<'a, State<TaskRef>> {
         self.timer.state().try_lock().unwrap_or_else(|| self.wait_for_state(py))
@@ -113,7 +113,7 @@ impl Shared {
 
     #[cold]
     fn wait_for_state<'a>(&'a self, py: Python<'_>) -> MutexGuard<'a, State<TaskRef>> {
-        let _outside = self.callees.enter_outside(py);
+        let _detached_use = self.callees.begin_detached_use(py);
         native_lock::lock(py, self.timer.state())
     }
 
@@ -125,7 +125,7 @@ impl Shared {
 
     /// Runs `f` without the GIL. Every use of the native timer without the GIL goes through here (border rule 8).
     pub(crate) fn detach<R: Send>(&self, py: Python<'_>, f: impl FnOnce() -> R + Send) -> R {
-        let _outside = self.callees.enter_outside(py);
+        let _detached_use = self.callees.begin_detached_use(py);
         py.detach(f)
     }
 
@@ -135,7 +135,7 @@ impl Shared {
 
     /// What failures of callbacks go to; `None` also if the collector is about to clear it.
     pub(crate) fn on_error<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
-        let is_hidden = self.hides_pending() && self.callees.uses(py).owed > 0;
+        let is_hidden = self.hides_pending() && self.callees.use_counts(py).open_entries > 0;
         self.callees.on_error(py, is_hidden)
     }
 
@@ -156,11 +156,11 @@ impl Shared {
         let clock = self.timer.clock();
         loop {
             let left_us = limit_us.saturating_sub(clock.now_us());
-            let slice = Duration::from_micros(left_us.min(SLICE_US));
+            let slice = Duration::from_micros(left_us.min(SIGNAL_CHECK_US));
             if self.detach(py, || self.timer.wait_idle(Some(slice))) {
                 return Ok(true);
             }
-            if left_us <= SLICE_US {
+            if left_us <= SIGNAL_CHECK_US {
                 return Ok(false);
             }
             self.check_signals(py)?;

@@ -7,19 +7,19 @@ use std::sync::Arc;
 
 use pyo3::prelude::*;
 
-use crate::python::core::timer_core::Shared;
-use crate::python::tools::fork::Own;
+use crate::python::core::timer_core::TimerCore;
+use crate::python::tools::fork::ProcessOwned;
 
 /// No Python code ever sees one. It has nothing for the garbage collector: what a timer refers to, the timer shows.
 #[pyclass(frozen)]
-pub(crate) struct Share(Own<Shared>);
+pub(crate) struct TimerRef(ProcessOwned<TimerCore>);
 
-impl Share {
-    pub(crate) fn new(py: Python<'_>, shared: &Arc<Shared>) -> PyResult<Py<Self>> {
-        Py::new(py, Self(Own::new(Arc::clone(shared))))
+impl TimerRef {
+    pub(crate) fn new(py: Python<'_>, core: &Arc<TimerCore>) -> PyResult<Py<Self>> {
+        Py::new(py, Self(ProcessOwned::new(Arc::clone(core))))
     }
 
-    pub(crate) fn shared(&self) -> &Arc<Shared> {
+    pub(crate) fn core(&self) -> &Arc<TimerCore> {
         self.0.arc()
     }
 }

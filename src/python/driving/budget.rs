@@ -7,34 +7,34 @@ const MOST_CALLBACKS: u32 = 64;
 const LONGEST: Duration = Duration::from_millis(1);
 
 /// How long a run may go on.
-pub(crate) struct Budget {
+pub(crate) struct ClockBudget {
     callbacks: u32,
     until: Instant,
 }
 
-impl Budget {
+impl ClockBudget {
     pub(crate) fn new() -> Self {
         Self { callbacks: MOST_CALLBACKS, until: Instant::now() + LONGEST }
     }
 
     /// Counts a callback; `false` when it was the last.
-    pub(crate) fn go_on(&mut self) -> bool {
+    pub(crate) fn count_callback(&mut self) -> bool {
         self.callbacks = self.callbacks.saturating_sub(1);
         self.callbacks > 0 && Instant::now() < self.until
     }
 }
 
-/// A [`Budget`] that asks no clock: it goes by what the claims have read.
+/// A [`ClockBudget`] that asks no clock: it goes by what the claims have read.
 #[derive(Default)]
-pub(crate) struct Turn {
+pub(crate) struct ClaimBudget {
     callbacks: u32,
     /// When the first claim of this turn was made.
     began_us: Option<u64>,
 }
 
-impl Turn {
+impl ClaimBudget {
     /// Counts a claim that was made then; `false` if others should have the GIL before the next one.
-    pub(crate) fn goes_on(&mut self, claimed_us: u64) -> bool {
+    pub(crate) fn count_claim(&mut self, claimed_us: u64) -> bool {
         self.callbacks += 1;
         let began_us = *self.began_us.get_or_insert(claimed_us);
         self.callbacks < MOST_CALLBACKS && u128::from(claimed_us - began_us) < LONGEST.as_micros()

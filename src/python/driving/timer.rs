@@ -1,98 +1,59 @@
 //! `Timer`: what `SystemTimer` and `ManualTimer` have in common.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use pyo3::exceptions::{PyNotImplementedError, PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyNotImplementedError, PyTypeError, PyValueError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 
 use crate::python::core::loop_only;
-use crate::python::core::timer_core::Shared;
-use crate::python::core::timer_ref::Share;
+use crate::python::driving::timer_object::Timer;
 use crate::python::engine::inspect;
-use crate::python::engine::leaving;
-use crate::python::engine::recording::{self, Columns};
+use crate::python::engine::recording::{self, EventColumns};
 use crate::python::operations::operation;
 use crate::python::scheduled::batch::TaskBatch;
-use crate::python::scheduled::task::TimerTask;
+use crate::python::scheduled::task_adding;
+use crate::python::scheduled::task_leaving;
+use crate::python::scheduled::task_object::TimerTask;
 use crate::python::tools::args;
 use crate::python::tools::errors;
-use crate::python::tools::finalizing::{self, ForeignCall};
-use crate::python::tools::fork::Own;
-use crate::python::tools::gil_cell::GilCell;
+use crate::python::tools::finalizing::ForeignCall;
 use crate::python::tools::int64s;
-use crate::python::tools::native_lock;
 use crate::state::{Room, When};
 use crate::timer::STEP;
-
-/// What `SystemTimer` and `tickwheel.testing.ManualTimer` have in common; not made by itself.
-#[pyclass(frozen, subclass, weakref, module = "tickwheel")]
-pub(crate) struct Timer {
-    /// Set by `__init__`.
-    made: OnceLock<Made>,
-    /// What shutdown found pending.
-    unfinished: GilCell<Option<Py<PyList>>>,
-}
-
-/// What a timer consists of once it is initialized.
-struct Made {
-    shared: Own<Shared>,
-    /// What each of its tasks keeps of it.
-    share: Py<Share>,
-}
-
-/// A timer while a call that may run foreign code uses it.
-pub(crate) struct Open<'a> {
-    made: &'a Made,
-    _call: ForeignCall,
-}
-
-impl Open<'_> {
-    /// What each of its tasks keeps of it.
-    #[inline]
-    pub(crate) fn share(&self) -> &Py<Share> {
-        &self.made.share
-    }
-
-    /// What it shares with its tasks.
-    #[inline]
-    pub(crate) fn shared(&self) -> &Arc<Shared> {
-        self.made.shared.arc()
-    }
-}
 
 #[pymethods]
 impl Timer {
     #[getter]
     fn name(&self) -> PyResult<&str> {
-        Ok(&self.shared()?.name)
+        Ok(&self.core()?.name)
     }
 
     #[getter]
     /// What `shutdown` found pending, in order; empty before it.
     pub(crate) fn unfinished<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        self.made()?;
+        self.parts()?;
         Ok(self.unfinished_list(py).unwrap_or_else(|| PyList::empty(py)))
     }
 
     /// The timer's clock, rounded down to a millisecond.
     fn now_ms(&self, py: Python<'_>) -> PyResult<u64> {
-        let shared = self.shared()?;
-        shared.check_process(py)?;
-        Ok(shared.timer.clock().now_ms())
+        let core = self.core()?;
+        core.check_process(py)?;
+        Ok(core.timer.clock().now_ms())
     }
 
     /// The timer's clock, rounded down to a microsecond.
     fn now_us(&self, py: Python<'_>) -> PyResult<u64> {
-        let shared = self.shared()?;
-        shared.check_process(py)?;
-        Ok(shared.timer.clock().now_us())
+        let core = self.core()?;
+        core.check_process(py)?;
+        Ok(core.timer.clock().now_us())
     }
 
     /// How many tasks are not yet released to the executor.
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
-        Ok(self.shared()?.lock(py)?.schedule.len())
+        Ok(self.core()?.lock(py)?.schedule.len())
     }
 
     /// A timer is not a container: an empty one is true.
@@ -106,8 +67,8 @@ impl Timer {
     /// another timer, `TypeError` if it runs a coroutine function and the executor is no asyncio loop.
     #[pyo3(signature = (task, *, context=None))]
     fn add(&self, task: &Bound<'_, PyAny>, context: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
-        let open = self.open(task.py())?;
-        let (share, shared) = (open.share(), open.shared());
+        let entered = self.enter(task.py())?;
+        let (timer_ref, core) = (entered.timer_ref(), entered.core());
         let task = task.cast::<TimerTask>().map_err(|_| {
             let given = task.get_type().name().map_or_else(|_| String::new(), |name| name.to_string());
             PyTypeError::new_err(format!(
@@ -115,11 +76,18 @@ impl Timer {
             ))
         })?;
         let (delay, is_coroutine) = task.get().delay_and_kind(task.py())?;
-        if is_coroutine && !shared.callees.has_loop() {
-            return Err(loop_only::coroutine_function_refused(shared, "what this task runs"));
+        if is_coroutine && !core.callees.has_loop() {
+            return Err(loop_only::coroutine_function_refused(core, "what this task runs"));
         }
-        let mut context = loop_only::context_of_add(shared, context, task.py())?;
-        TimerTask::schedule_in(task, share, When::AfterUs(delay.to_us()), Room::IfAny, &mut context, &mut Vec::new())?;
+        let mut context = loop_only::context_of_add(core, context, task.py())?;
+        task_adding::schedule(
+            task,
+            timer_ref,
+            When::AfterUs(delay.to_us()),
+            Room::IfAny,
+            &mut context,
+            &mut Vec::new(),
+        )?;
         operation::sync_deadline(task.py(), task.as_any());
         Ok(())
     }
@@ -137,11 +105,11 @@ impl Timer {
         args: &Bound<'py, PyTuple>,
         context: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, TimerTask>> {
-        let open = self.open(delay_ms.py())?;
-        let share = open.share();
+        let entered = self.enter(delay_ms.py())?;
+        let timer_ref = entered.timer_ref();
         let delay = args::ms(delay_ms, "delay_ms")?;
         let when = When::AfterUs(delay.to_us());
-        TimerTask::add_one_shot(delay_ms.py(), share, (Some(delay), when), callback, args, context)
+        task_adding::add_one_shot(delay_ms.py(), timer_ref, (Some(delay), when), callback, args, context)
     }
 
     /// As `after`, at an instant of the timer's own clock (see `now_ms`); an instant in the past is due at once.
@@ -154,10 +122,10 @@ impl Timer {
         context: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, TimerTask>> {
         let py = due_ms.py();
-        let open = self.open(py)?;
-        let share = open.share();
+        let entered = self.enter(py)?;
+        let timer_ref = entered.timer_ref();
         let due = args::ms(due_ms, "due_ms")?;
-        TimerTask::add_one_shot(py, share, (None, When::AtUs(due.to_us())), callback, args, context)
+        task_adding::add_one_shot(py, timer_ref, (None, When::AtUs(due.to_us())), callback, args, context)
     }
 
     /// Add one timer per int64 of a buffer, Arrow array or Arrow stream, at one Python call per group that expires
@@ -173,9 +141,9 @@ impl Timer {
         callback: &Bound<'py, PyAny>,
         context: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, TaskBatch>> {
-        let open = self.open(callback.py())?;
+        let entered = self.enter(callback.py())?;
         let delays_ms = int64s::read(delays_ms, "delays_ms")?;
-        TaskBatch::add(callback.py(), open.shared(), &delays_ms, callback, context)
+        TaskBatch::add(callback.py(), entered.core(), &delays_ms, callback, context)
     }
 
     /// Cancel these tasks; returns how many will certainly not run.
@@ -184,8 +152,8 @@ impl Timer {
     #[pyo3(signature = (tasks))]
     fn cancel_many(&self, tasks: &Bound<'_, PyAny>) -> PyResult<usize> {
         let py = tasks.py();
-        let Some(open) = self.try_open(py)? else { return Ok(0) };
-        let shared = open.shared();
+        let Some(entered) = self.try_enter(py)? else { return Ok(0) };
+        let core = entered.core();
         let mut list = Vec::new();
         for task in args::items(tasks, "tasks", "TimerTasks", "for one task pass [task]")? {
             let task = task?.cast_into::<TimerTask>().map_err(|error| {
@@ -194,9 +162,9 @@ impl Timer {
                 ))
             })?;
             if let Some((other, _)) = task.get().on(py)
-                && !Arc::ptr_eq(&other, shared)
+                && !Arc::ptr_eq(&other, core)
             {
-                let (other, own) = (other.other_than(shared), &shared.name);
+                let (other, own) = (other.other_than(core), &core.name);
                 let text = format!("a task is on {other}, not on '{own}': nothing was cancelled");
                 return Err(PyValueError::new_err(text));
             }
@@ -204,18 +172,18 @@ impl Timer {
         }
         let mut count = 0;
         for step in list.chunks(STEP) {
-            let mut state = shared.lock(py)?;
+            let mut state = core.lock(py)?;
             let cancel = |task: &Bound<'_, TimerTask>| {
                 let (on, handle) = task.get().on(py)?;
-                let entry = Arc::ptr_eq(&on, shared).then(|| state.cancel(shared.timer.clock(), handle)).flatten()?;
+                let entry = Arc::ptr_eq(&on, core).then(|| state.cancel(core.timer.clock(), handle)).flatten()?;
                 Some((entry, handle))
             };
             let cancelled: Vec<_> = step.iter().map(cancel).collect();
-            shared.timer.settle(state);
-            shared.callees.settle(py, cancelled.iter().flatten().count());
+            core.timer.settle(state);
+            core.callees.entries_ended(py, cancelled.iter().flatten().count());
             for (task, cancelled) in step.iter().zip(cancelled) {
                 if let Some((_, handle)) = cancelled {
-                    TimerTask::ended(task, handle);
+                    task_leaving::note_cancelled(task, handle);
                     operation::sync_deadline(py, task.as_any());
                     count += 1;
                 }
@@ -235,49 +203,49 @@ impl Timer {
         before_ms: Option<&Bound<'py, PyAny>>,
         limit: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Vec<(f64, Bound<'py, PyAny>)>> {
-        let Some(open) = self.try_open(py)? else { return Ok(Vec::new()) };
+        let Some(entered) = self.try_enter(py)? else { return Ok(Vec::new()) };
         let before_us = before_ms.map_or(Ok(u64::MAX), |ms| Ok::<_, PyErr>(args::ms(ms, "before_ms")?.to_us()))?;
         let hint = "leave it out for all";
         let limit = limit.map_or(Ok(u64::MAX), |limit| args::int_in(limit, "limit", 0, u64::MAX, hint))?;
-        inspect::pending(py, open.shared(), before_us, usize::try_from(limit).unwrap_or(usize::MAX))
+        inspect::pending(py, entered.core(), before_us, usize::try_from(limit).unwrap_or(usize::MAX))
     }
 
     /// Levels, buckets, queue, size and front at one moment, for debugging: holds the timer's lock, O(pending).
     fn snapshot<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        inspect::snapshot(py, self.open(py)?.shared())
+        inspect::snapshot(py, self.enter(py)?.core())
     }
 
     /// Counters and the lateness histogram.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        inspect::stats(py, self.shared()?)
+        inspect::stats(py, self.core()?)
     }
 
     /// Begin to record what happens; keeps `bound` events until they are taken. For `tickwheel.recording`.
     fn _record(&self, py: Python<'_>, bound: usize) -> PyResult<bool> {
-        Ok(self.shared()?.lock(py)?.record(bound))
+        Ok(self.core()?.lock(py)?.record(bound))
     }
 
     /// The oldest events recorded and not yet taken, about `limit`, as columns.
-    fn _take_recorded<'py>(&self, py: Python<'py>, limit: usize) -> PyResult<Columns<'py>> {
-        let open = self.open(py)?;
-        let shared = open.shared();
-        shared.check_process(py)?;
-        let _outside = shared.callees.enter_outside(py);
-        Ok(recording::columns(py, || shared.timer.take_recorded(limit)))
+    fn _take_recorded<'py>(&self, py: Python<'py>, limit: usize) -> PyResult<EventColumns<'py>> {
+        let entered = self.enter(py)?;
+        let core = entered.core();
+        core.check_process(py)?;
+        let _detached_use = core.callees.begin_detached_use(py);
+        Ok(recording::columns(py, || core.timer.take_recorded(limit)))
     }
 
     /// End the recording; returns the rest, as columns.
-    fn _stop_recording<'py>(&self, py: Python<'py>) -> PyResult<Columns<'py>> {
-        let open = self.open(py)?;
-        let shared = open.shared();
-        shared.check_process(py)?;
-        let _outside = shared.callees.enter_outside(py);
-        Ok(recording::columns(py, || shared.timer.stop_recording()))
+    fn _stop_recording<'py>(&self, py: Python<'py>) -> PyResult<EventColumns<'py>> {
+        let entered = self.enter(py)?;
+        let core = entered.core();
+        core.check_process(py)?;
+        let _detached_use = core.callees.begin_detached_use(py);
+        Ok(recording::columns(py, || core.timer.stop_recording()))
     }
 
     /// Stop: accept no more, run what is due by now, and return the tasks still pending, in order [T11].
     ///
-    /// `timeout_ms` bounds the wait for callbacks; what has not started by then counts as pending. InsideCallback one of the
+    /// `timeout_ms` bounds the wait for callbacks; what has not started by then counts as pending. Inside one of the
     /// timer's own callbacks, and in a signal handler or a destructor that interrupts a shutdown of the same thread,
     /// it waits for nothing. The list stays in `unfinished`; calling twice is fine.
     #[pyo3(signature = (timeout_ms=None))]
@@ -287,7 +255,7 @@ impl Timer {
     }
 
     fn __enter__(slf: Bound<'_, Self>) -> PyResult<Bound<'_, Self>> {
-        slf.get().made()?;
+        slf.get().parts()?;
         Ok(slf)
     }
 
@@ -298,8 +266,8 @@ impl Timer {
         _exc: &Bound<'_, PyAny>,
         _traceback: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
-        let Some(open) = slf.get().try_open(slf.py())? else { return Ok(()) };
-        if open.shared().is_forked() && !exc_type.is_none() {
+        let Some(entered) = slf.get().try_enter(slf.py())? else { return Ok(()) };
+        if entered.core().is_forked() && !exc_type.is_none() {
             return Ok(()); // a child that leaves its parent's block by sys.exit gets its exit
         }
         slf.call_method0("shutdown").map(drop)
@@ -311,8 +279,8 @@ impl Timer {
 
     /// What a timer refers to, as far as only its callers can use it (border rule 8).
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        if let Some(made) = self.made.get() {
-            made.shared.visit(&visit)?;
+        if let Some(parts) = self.parts.get() {
+            parts.core.visit(&visit)?;
         }
         self.unfinished.visit(&visit, |list| visit.call(list))
     }
@@ -320,8 +288,8 @@ impl Timer {
     /// For what else cannot be cleared: a method of the timer itself, which it was given as `on_error`.
     fn __clear__(&self, py: Python<'_>) {
         let Some(_call) = ForeignCall::try_enter(py) else { return };
-        if let Some(made) = self.made.get() {
-            made.shared.clear(py);
+        if let Some(parts) = self.parts.get() {
+            parts.core.clear(py);
         }
         let unfinished = self.unfinished.with(py, Option::take);
         drop(unfinished);
@@ -329,110 +297,11 @@ impl Timer {
 
     fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
         let class = slf.get_type().name()?;
-        let Ok(shared) = slf.get().shared() else { return Ok(format!("<{class} not initialized>")) };
-        if shared.is_forked() {
-            return Ok(format!("<{class} '{}' of the parent process>", shared.name));
+        let Ok(core) = slf.get().core() else { return Ok(format!("<{class} not initialized>")) };
+        if core.is_forked() {
+            return Ok(format!("<{class} '{}' of the parent process>", core.name));
         }
-        let count = shared.lock(slf.py())?.schedule.len();
-        Ok(format!("<{class} '{}' {count} pending>", shared.name))
+        let count = core.lock(slf.py())?.schedule.len();
+        Ok(format!("<{class} '{}' {count} pending>", core.name))
     }
-}
-
-impl Timer {
-    /// For a subclass of ours: to be filled in by its `__init__`.
-    pub(crate) fn empty() -> Self {
-        Self { made: OnceLock::new(), unfinished: GilCell::new(None) }
-    }
-
-    /// `RuntimeError` if `__init__` has run before.
-    pub(crate) fn check_new(&self) -> PyResult<()> {
-        match self.made.get() {
-            None => Ok(()),
-            Some(made) => Err(PyRuntimeError::new_err(format!(
-                "timer '{}' is initialized already, and nothing was changed: make a new one for other settings",
-                made.shared.name
-            ))),
-        }
-    }
-
-    /// Fills it in. Errors: as [`Timer::check_new`], as another thread may have been faster.
-    pub(crate) fn initialize(&self, shared: Own<Shared>, share: Py<Share>) -> PyResult<()> {
-        self.made.set(Made { shared, share }).or_else(|_| self.check_new())
-    }
-
-    #[inline]
-    fn made(&self) -> PyResult<&Made> {
-        self.made.get().ok_or_else(uninitialized)
-    }
-
-    /// For a call that may run foreign code. Errors: it is not initialized; `TimerClosed` at the end of the interpreter.
-    #[inline]
-    pub(crate) fn open(&self, py: Python<'_>) -> PyResult<Open<'_>> {
-        Ok(Open { made: self.made()?, _call: ForeignCall::enter(py)? })
-    }
-
-    /// As [`Timer::open`], for a call that has a harmless answer: `None` at the end of the interpreter.
-    pub(crate) fn try_open(&self, py: Python<'_>) -> PyResult<Option<Open<'_>>> {
-        let made = self.made()?;
-        Ok(ForeignCall::try_enter(py).map(|call| Open { made, _call: call }))
-    }
-
-    /// What it shares with its tasks.
-    #[inline]
-    pub(crate) fn shared(&self) -> PyResult<&Arc<Shared>> {
-        Ok(self.made()?.shared.arc())
-    }
-
-    /// A copy of what shutdown found pending; `None` before it.
-    pub(crate) fn unfinished_list<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyList>> {
-        let list = self.unfinished.with(py, |list| list.as_ref().map(|list| list.clone_ref(py)))?.into_bound(py);
-        Some(list.get_slice(0, list.len()))
-    }
-
-    /// Takes out what is left, in order, and keeps it behind what was taken out before. Returns a copy of all of it.
-    pub(crate) fn keep_unfinished<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        let new = PyList::empty(py);
-        for pending in leaving::drain(py, self.shared()?) {
-            if TimerTask::is_internal(pending.task.bind(py)) {
-                continue;
-            }
-            new.append(inspect::as_listed(py, &pending.task, pending.tag)?)?;
-        }
-        let earlier = self.unfinished.with(py, |unfinished| {
-            let earlier = unfinished.as_ref().map(|list| list.clone_ref(py));
-            if earlier.is_none() {
-                *unfinished = Some(new.clone().unbind());
-            }
-            earlier
-        });
-        let Some(all) = earlier else { return Ok(new.get_slice(0, new.len())) };
-        let all = all.into_bound(py);
-        all.set_slice(all.len(), all.len(), &new)?;
-        Ok(all.get_slice(0, all.len()))
-    }
-}
-
-impl Drop for Timer {
-    fn drop(&mut self) {
-        finalizing::let_go(std::mem::take(&mut self.unfinished));
-        let Some(made) = self.made.take() else { return };
-        if made.shared.is_forked() {
-            return;
-        }
-        native_lock::attach(|py| match ForeignCall::try_enter(py) {
-            Some(_call) => {
-                leaving::abandon(py, &made.shared);
-                drop(made);
-            }
-            None => std::mem::forget(made), // its destructors are foreign code
-        });
-    }
-}
-
-#[cold]
-fn uninitialized() -> PyErr {
-    PyRuntimeError::new_err(
-        "this timer is not initialized yet: call super().__init__() with the timer's settings first, in the __init__ of \
-         the subclass",
-    )
 }

@@ -4,75 +4,69 @@
 //! fed from it: one `submit` per task, or one `call_soon_threadsafe` per batch (T8). Python starts it as a daemon thread,
 //! so it has a name, shows up in debuggers and profilers, and is ended by the exit hook, not by `threading`.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
-use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::executor::Released;
 use crate::python::core::inside_callback::InsideCallback;
-use crate::python::core::timer_core::Shared;
-use crate::python::driving::budget::{Budget, Turn};
+use crate::python::core::timer_core::TimerCore;
+use crate::python::driving::budget::ClaimBudget;
+use crate::python::driving::foreign_executor;
 use crate::python::engine::at_exit;
 use crate::python::engine::dispatch;
-use crate::python::engine::leaving;
-use crate::python::tools::finalizing::ForeignCall;
-use crate::python::tools::fork::Own;
+use crate::python::tools::fork::ProcessOwned;
 use crate::python::tools::gil_cell::GilCell;
-use crate::python::tools::native_lock::attach;
 use crate::python::values::callback_target::CallbackTarget;
 use crate::python::values::due_line::DueLine;
 use crate::sync::{Receiver, TryRecvError, show_in_system};
-use crate::timer::STEP;
-use crate::wheel::Handle;
 
 /// The thread's body, handed to `threading.Thread`.
 #[pyclass(frozen, module = "tickwheel._native")]
-pub(crate) struct Worker(GilCell<Option<Body>>);
+pub(crate) struct Worker(GilCell<Option<WorkerParts>>);
 
-struct Body {
+struct WorkerParts {
     id: u64,
-    shared: Own<Shared>,
+    core: ProcessOwned<TimerCore>,
     queue: Receiver<Released>,
 }
 
 #[pymethods]
 impl Worker {
     fn __call__(&self, py: Python<'_>) {
-        let Some(Body { id, shared, mut queue }) = self.0.with(py, Option::take) else { return };
-        let shared = shared.share();
-        show_in_system(&format!("exec-{}", shared.name));
-        let inside = InsideCallback::enter(&shared);
-        if matches!(shared.callees.target(py), CallbackTarget::Own) {
-            run_here(py, &shared, &mut queue);
+        let Some(WorkerParts { id, core, mut queue }) = self.0.with(py, Option::take) else { return };
+        let core = core.clone_arc();
+        show_in_system(&format!("exec-{}", core.name));
+        let inside = InsideCallback::enter(&core);
+        if matches!(core.callees.target(py), CallbackTarget::OwnThread) {
+            run_callbacks(py, &core, &mut queue);
         } else {
-            feed(py, &shared, &mut queue);
+            foreign_executor::feed_executor(py, &core, &mut queue);
         }
         drop(inside);
-        if shared.is_forked() {
-            std::mem::forget((shared, queue)); // the parent's
+        if core.is_forked() {
+            std::mem::forget((core, queue)); // the parent's
             return;
         }
         py.detach(|| drop(queue)); // a sender may be at it
         // At exit the module may be gone already, and its lists with it.
-        let _ = at_exit::leave(py, id);
+        let _ = at_exit::thread_ends(py, id);
     }
 }
 
 /// Starts the thread `executor-<name>`; Linux, which keeps 15 bytes, shows it as `exec-<name>`. After an error, call
 /// [`undo`].
-pub(crate) fn start(py: Python<'_>, shared: &Arc<Shared>, queue: Receiver<Released>) -> PyResult<()> {
+pub(crate) fn start(py: Python<'_>, core: &Arc<TimerCore>, queue: Receiver<Released>) -> PyResult<()> {
     let id = at_exit::new_id();
-    let body = Body { id, shared: Own::new(Arc::clone(shared)), queue };
+    let body = WorkerParts { id, core: ProcessOwned::new(Arc::clone(core)), queue };
     let worker = Bound::new(py, Worker(GilCell::new(Some(body))))?;
     let options = PyDict::new(py);
     options.set_item("target", &worker)?;
-    options.set_item("name", format!("executor-{}", shared.name))?;
+    options.set_item("name", format!("executor-{}", core.name))?;
     options.set_item("daemon", true)?;
     let thread = py.import("threading")?.getattr("Thread")?.call((), Some(&options))?;
-    at_exit::register(py, id, shared, &thread)?;
+    at_exit::register(py, id, core, &thread)?;
     thread.call_method0("start").inspect_err(|_| {
         // Refused, or interrupted while it starts. Without its body it ends at once, if it begins later. If it has begun, it
         // leaves the list itself.
@@ -80,14 +74,14 @@ pub(crate) fn start(py: Python<'_>, shared: &Arc<Shared>, queue: Receiver<Releas
             at_exit::unregister(py, id);
         }
     })?;
-    shared.threads.worker.with(py, |worker| *worker = Some(thread.unbind()));
+    core.threads.worker.with(py, |worker| *worker = Some(thread.unbind()));
     Ok(())
 }
 
 /// Ends the threads of a timer that could not be made, and waits for them.
-pub(crate) fn undo(py: Python<'_>, shared: &Shared) {
-    shared.end_threads(py);
-    if let Some(worker) = shared.threads.worker.with(py, Option::take)
+pub(crate) fn stop_and_join(py: Python<'_>, core: &TimerCore) {
+    core.end_threads(py);
+    if let Some(worker) = core.threads.worker.with(py, Option::take)
         && let Err(error) = worker.call_method0(py, "join")
     {
         // Only an interrupt. The thread has nothing to do, and ends all the same.
@@ -95,18 +89,18 @@ pub(crate) fn undo(py: Python<'_>, shared: &Shared) {
     }
 }
 
-fn run_here(py: Python<'_>, shared: &Arc<Shared>, queue: &mut Receiver<Released>) {
+fn run_callbacks(py: Python<'_>, core: &Arc<TimerCore>, queue: &mut Receiver<Released>) {
     let mut line = DueLine::default();
     let mut finished = 0;
-    let mut turn = Turn::default();
+    let mut turn = ClaimBudget::default();
     loop {
         if line.handles.is_empty() {
             let released = match queue.try_recv() {
                 Ok(released) => Ok(released),
                 Err(TryRecvError::Disconnected) => break,
                 Err(TryRecvError::Empty) => {
-                    dispatch::finish(py, shared, std::mem::take(&mut finished));
-                    turn = Turn::default();
+                    dispatch::finish_claims(py, core, std::mem::take(&mut finished));
+                    turn = ClaimBudget::default();
                     py.detach(|| queue.recv())
                 }
             };
@@ -114,200 +108,20 @@ fn run_here(py: Python<'_>, shared: &Arc<Shared>, queue: &mut Receiver<Released>
             line.append(released);
             continue;
         }
-        let unit = dispatch::next_unit(py, shared, &mut line, Some(queue), std::mem::take(&mut finished));
+        let unit = dispatch::claim_next(py, core, &mut line, Some(queue), std::mem::take(&mut finished));
         let Some(unit) = unit else { continue };
         finished = unit.len();
-        let goes_on = turn.goes_on(unit.claimed_us);
+        let goes_on = turn.count_claim(unit.claimed_us);
         // Not propagated: nobody stands above this thread.
-        let _ = dispatch::run(py, shared, &unit, false);
+        let _ = dispatch::call(py, core, &unit, false);
         drop(unit);
-        if shared.is_forked() {
+        if core.is_forked() {
             return; // the callback forked, and this is the child: what is left is the parent's
         }
         if !goes_on {
             py.detach(|| ());
-            turn = Turn::default();
+            turn = ClaimBudget::default();
         }
     }
-    dispatch::finish(py, shared, finished);
-}
-
-fn feed(py: Python<'_>, shared: &Arc<Shared>, queue: &mut Receiver<Released>) {
-    // A whole advance at a time, so that a group is not cut where a step of the reaper ended.
-    let mut whole_advance = || -> Option<Vec<Handle>> {
-        let mut released = queue.recv().ok()?;
-        let mut handles = std::mem::take(&mut released.handles);
-        while released.more {
-            released = queue.recv().ok()?;
-            handles.append(&mut released.handles);
-        }
-        Some(handles)
-    };
-    while let Some(handles) = py.detach(&mut whole_advance) {
-        // Asked for anew each time: a reference in this thread would keep a cycle through the executor alive.
-        match &shared.callees.target(py) {
-            CallbackTarget::Loop(event_loop) => {
-                submit(py, shared, event_loop, "call_soon_threadsafe", &handles, Some(event_loop));
-            }
-            CallbackTarget::Pool(pool) => {
-                let mut budget = Budget::new();
-                for unit in split(py, shared, &handles) {
-                    submit(py, shared, pool, "submit", unit, None);
-                    if !budget.go_on() {
-                        py.detach(|| ());
-                        budget = Budget::new();
-                    }
-                }
-            }
-            CallbackTarget::Own => {} // the timer has let go of its executor: all of these were taken out
-        }
-    }
-}
-
-/// Cuts a line into units without claiming them.
-fn split<'a>(py: Python<'_>, shared: &Shared, handles: &'a [Handle]) -> Vec<&'a [Handle]> {
-    let mut units = Vec::new();
-    let mut rest = handles;
-    while !rest.is_empty() {
-        let state = shared.state(py);
-        for _ in 0..STEP {
-            if rest.is_empty() {
-                break;
-            }
-            let (unit, after) = rest.split_at(dispatch::unit_len(&state, rest));
-            units.push(unit);
-            rest = after;
-        }
-    }
-    units
-}
-
-fn submit(
-    py: Python<'_>,
-    shared: &Arc<Shared>,
-    executor: &Py<PyAny>,
-    method: &str,
-    handles: &[Handle],
-    event_loop: Option<&Py<PyAny>>,
-) {
-    let due = Due {
-        shared: Own::new(Arc::clone(shared)),
-        line: GilCell::new(DueLine::of(handles.iter().copied())),
-        event_loop: event_loop.map(|event_loop| event_loop.clone_ref(py)),
-        has_backlog: GilCell::new(false),
-    };
-    let result = Bound::new(py, due).and_then(|due| {
-        let result = executor.bind(py).call_method1(method, (&due,));
-        if result.is_err() {
-            drop(due.get().take(py));
-        }
-        result
-    });
-    if let Err(error) = result {
-        leaving::reject(py, shared, handles, &error.to_string(), Some(&error));
-    }
-}
-
-/// What a foreign executor is given: it claims when it is called. Dropped unrun, its tasks were rejected.
-#[pyclass(frozen, module = "tickwheel._native")]
-pub(crate) struct Due {
-    shared: Own<Shared>,
-    line: GilCell<DueLine>,
-    /// Where to go on when a turn of the loop has been long enough.
-    event_loop: Option<Py<PyAny>>,
-    /// It stands in the loop's line once more, for what its last turn left.
-    has_backlog: GilCell<bool>,
-}
-
-impl Due {
-    fn take(&self, py: Python<'_>) -> DueLine {
-        self.line.with(py, std::mem::take)
-    }
-}
-
-#[pymethods]
-impl Due {
-    fn __call__(slf: &Bound<'_, Self>) -> PyResult<()> {
-        let (py, this) = (slf.py(), slf.get());
-        let Some(_call) = ForeignCall::try_enter(py) else { return Ok(()) };
-        let shared = this.shared.share();
-        shared.check_process(py)?;
-        let line = this.take(py);
-        let Some(event_loop) = &this.event_loop else { return run_line(py, &shared, line, None).0 };
-        // What an earlier turn left is due before this, and behind it in the loop's own line: it goes there (T6).
-        let goes_on = this.has_backlog.with(py, std::mem::take);
-        let mut lines = shared.backlog.with(py, |backlog| {
-            backlog.extend((!line.handles.is_empty()).then_some(line));
-            if goes_on || backlog.len() == 1 { std::mem::take(backlog) } else { VecDeque::new() }
-        });
-        let mut budget = Budget::new();
-        let mut result = Ok(());
-        while let Some(line) = lines.pop_front() {
-            let rest;
-            (result, rest) = run_line(py, &shared, line, Some(&mut budget));
-            let is_over = result.is_err() || !rest.handles.is_empty();
-            if !rest.handles.is_empty() {
-                lines.push_front(rest);
-            }
-            if is_over {
-                break;
-            }
-        }
-        if !lines.is_empty() && !shared.is_forked() {
-            shared.backlog.with(py, |backlog| {
-                lines.append(backlog);
-                *backlog = lines;
-            });
-            this.has_backlog.with(py, |has_backlog| *has_backlog = true);
-            let goes_on = event_loop.bind(py).call_method1("call_soon", (slf,));
-            result = result.and(goes_on.map(drop));
-        }
-        result
-    }
-
-    /// A loop has it in its line, and it has the loop.
-    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        visit.call(&self.event_loop)
-    }
-}
-
-/// Runs a line until it is empty, a callback raises what ends the program, or the budget is used up; returns the rest.
-fn run_line(
-    py: Python<'_>,
-    shared: &Arc<Shared>,
-    mut line: DueLine,
-    mut budget: Option<&mut Budget>,
-) -> (PyResult<()>, DueLine) {
-    let in_loop = budget.is_some();
-    let _inside = InsideCallback::enter(shared);
-    let mut result = Ok(());
-    while !shared.is_forked()
-        && let Some(unit) = dispatch::next_unit(py, shared, &mut line, None, 0)
-    {
-        result = dispatch::run(py, shared, &unit, in_loop);
-        dispatch::finish(py, shared, unit.len());
-        if result.is_err() || !budget.as_mut().is_none_or(|budget| budget.go_on()) {
-            break;
-        }
-    }
-    (result, line)
-}
-
-impl Drop for Due {
-    fn drop(&mut self) {
-        if self.shared.is_forked() {
-            return;
-        }
-        attach(|py| {
-            let Some(_call) = ForeignCall::try_enter(py) else { return };
-            let mut lines = VecDeque::from([self.take(py)]);
-            if self.has_backlog.with(py, |has_backlog| *has_backlog) {
-                lines.extend(self.shared.backlog.with(py, std::mem::take));
-            }
-            let handles: Vec<_> = lines.into_iter().flat_map(|line| line.handles).collect();
-            if !handles.is_empty() {
-                leaving::reject(py, &self.shared, &handles, "it dropped the task without running it", None);
-            }
-        });
-    }
+    dispatch::finish_claims(py, core, finished);
 }

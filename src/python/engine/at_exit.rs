@@ -10,18 +10,18 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
-use crate::python::core::timer_core::Shared;
+use crate::python::core::timer_core::TimerCore;
 use crate::python::engine::leaving;
 use crate::python::tools::errors;
 use crate::python::tools::finalizing;
-use crate::python::tools::fork::Own;
-use crate::python::tools::made_once::Kept;
+use crate::python::tools::fork::ProcessOwned;
+use crate::python::tools::made_once::MadeOnce;
 use crate::python::values::callback_target::CallbackTarget;
 
 /// A timer whose threads run, and its Python thread.
 #[pyclass(frozen, module = "tickwheel._native")]
-pub(crate) struct Live {
-    shared: Own<Shared>,
+pub(crate) struct RunningTimer {
+    core: ProcessOwned<TimerCore>,
     thread: Py<PyAny>,
 }
 
@@ -33,43 +33,43 @@ pub(crate) fn new_id() -> u64 {
 }
 
 /// Timers with threads, by id.
-fn live(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+fn running_timers(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     Ok(py.import("tickwheel._native")?.getattr("_live")?.cast_into()?)
 }
 
 /// Threads that have done their work, and have not quite ended.
-fn ending(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
+fn ending_threads(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
     Ok(py.import("tickwheel._native")?.getattr("_ending")?.cast_into()?)
 }
 
 /// Lists a timer before its thread starts.
-pub(crate) fn register(py: Python<'_>, id: u64, shared: &Arc<Shared>, thread: &Bound<'_, PyAny>) -> PyResult<()> {
+pub(crate) fn register(py: Python<'_>, id: u64, core: &Arc<TimerCore>, thread: &Bound<'_, PyAny>) -> PyResult<()> {
     if EXITED.load(Ordering::Relaxed) {
-        return Err(errors::closed(py, &shared.name));
+        return Err(errors::timer_closed(py, &core.name));
     }
-    if matches!(shared.callees.target(py), CallbackTarget::Pool(_)) {
+    if matches!(core.callees.target(py), CallbackTarget::Pool(_)) {
         before_pools_close(py)?;
     }
-    let entry = Live { shared: Own::new(Arc::clone(shared)), thread: thread.clone().unbind() };
-    live(py)?.set_item(id, Py::new(py, entry)?)
+    let entry = RunningTimer { core: ProcessOwned::new(Arc::clone(core)), thread: thread.clone().unbind() };
+    running_timers(py)?.set_item(id, Py::new(py, entry)?)
 }
 
 /// The thread did not start.
 pub(crate) fn unregister(py: Python<'_>, id: u64) {
-    let _ = live(py).and_then(|live| live.del_item(id));
+    let _ = running_timers(py).and_then(|live| live.del_item(id));
 }
 
 /// The thread has done its work, and is about to end; those that have ended are forgotten.
-pub(crate) fn leave(py: Python<'_>, id: u64) -> PyResult<()> {
-    let live = live(py)?;
+pub(crate) fn thread_ends(py: Python<'_>, id: u64) -> PyResult<()> {
+    let live = running_timers(py)?;
     let Some(entry) = live.get_item(id)? else { return Ok(()) };
-    let ending = ending(py)?;
+    let ending = ending_threads(py)?;
     for thread in ending.get_slice(0, ending.len()) {
         if !thread.call_method0("is_alive")?.extract::<bool>()? {
             ending.call_method1("remove", (thread,))?;
         }
     }
-    ending.append(&entry.cast_into::<Live>()?.get().thread)?;
+    ending.append(&entry.cast_into::<RunningTimer>()?.get().thread)?;
     live.del_item(id)
 }
 
@@ -88,7 +88,7 @@ pub(crate) fn _shutdown_at_exit(py: Python<'_>) -> PyResult<()> {
 /// Executors of the standard library close before the exit hooks run, and refuse what comes then. Timers that feed one
 /// close before that. `threading` has no public hook so early; without this one, refusals at exit would be told of.
 fn before_pools_close(py: Python<'_>) -> PyResult<()> {
-    static REGISTERED: Kept<()> = Kept::new();
+    static REGISTERED: MadeOnce<()> = MadeOnce::new();
     let register = || {
         let Ok(register) = py.import("threading")?.getattr("_register_atexit") else { return Ok(()) };
         register.call1((wrap_pyfunction!(_shutdown_pool_timers_at_exit, py)?,)).map(drop)
@@ -98,12 +98,12 @@ fn before_pools_close(py: Python<'_>) -> PyResult<()> {
 
 #[pyfunction]
 fn _shutdown_pool_timers_at_exit(py: Python<'_>) -> PyResult<()> {
-    stop(py, |shared| matches!(shared.callees.target(py), CallbackTarget::Pool(_)))
+    stop(py, |core| matches!(core.callees.target(py), CallbackTarget::Pool(_)))
 }
 
 /// Stops the timers that this concerns: all are closed and drained before the first is waited for, so that a wait that is
 /// interrupted leaves no timer running. Each interrupt ends one wait; the last one is raised when all have been tried.
-fn stop(py: Python<'_>, concerns: impl Fn(&Shared) -> bool) -> PyResult<()> {
+fn stop(py: Python<'_>, concerns: impl Fn(&TimerCore) -> bool) -> PyResult<()> {
     let mut result = Ok(());
     let mut keep = |tried: PyResult<()>| {
         if let Err(error) = tried {
@@ -114,24 +114,24 @@ fn stop(py: Python<'_>, concerns: impl Fn(&Shared) -> bool) -> PyResult<()> {
         }
     };
     for entry in &close(py, concerns)? {
-        let Live { shared, thread } = entry.get();
+        let RunningTimer { core, thread } = entry.get();
         // A thread that did not get idle would not end either.
-        keep(shared.wait_idle(py, u64::MAX).and_then(|_| join(thread.bind(py))));
+        keep(core.wait_idle(py, u64::MAX).and_then(|_| join(thread.bind(py))));
     }
-    let ending = ending(py)?;
+    let ending = ending_threads(py)?;
     ending.get_slice(0, ending.len()).iter().for_each(|thread| keep(join(&thread)));
     result
 }
 
 /// Closes and drains the timers that this concerns, and returns them.
-fn close<'py>(py: Python<'py>, concerns: impl Fn(&Shared) -> bool) -> PyResult<Vec<Bound<'py, Live>>> {
+fn close<'py>(py: Python<'py>, concerns: impl Fn(&TimerCore) -> bool) -> PyResult<Vec<Bound<'py, RunningTimer>>> {
     let mut closed = Vec::new();
-    for entry in live(py)?.copy()?.values() {
-        let entry = entry.cast_into::<Live>()?;
-        let shared = &entry.get().shared;
-        if !shared.is_forked() && concerns(shared) {
-            shared.end_threads(py);
-            drop(leaving::drain(py, shared));
+    for entry in running_timers(py)?.copy()?.values() {
+        let entry = entry.cast_into::<RunningTimer>()?;
+        let core = &entry.get().core;
+        if !core.is_forked() && concerns(core) {
+            core.end_threads(py);
+            drop(leaving::drain(py, core));
             closed.push(entry);
         }
     }
@@ -140,10 +140,10 @@ fn close<'py>(py: Python<'py>, concerns: impl Fn(&Shared) -> bool) -> PyResult<V
 
 /// Joins the threads that have nothing left to run.
 fn join_idle(py: Python<'_>) -> PyResult<()> {
-    for entry in live(py)?.copy()?.values() {
-        let entry = entry.cast_into::<Live>()?;
-        let Live { shared, thread } = entry.get();
-        if !shared.is_forked() && shared.wait_idle(py, 0)? {
+    for entry in running_timers(py)?.copy()?.values() {
+        let entry = entry.cast_into::<RunningTimer>()?;
+        let RunningTimer { core, thread } = entry.get();
+        if !core.is_forked() && core.wait_idle(py, 0)? {
             join(thread.bind(py))?;
         }
     }

@@ -8,7 +8,7 @@ use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PySet, PyTuple};
 
-use crate::python::core::timer_core::Shared;
+use crate::python::core::timer_core::TimerCore;
 use crate::python::engine::failures;
 use crate::python::tools::finalizing::{self, ForeignCall};
 use crate::python::tools::fork::fork_epoch;
@@ -20,7 +20,7 @@ use crate::python::values::report::{self, Failure};
 /// Runs a coroutine that a callback returned, or closes it and says that nothing can run it.
 #[inline]
 pub(crate) fn run_or_close(
-    shared: &Shared,
+    core: &TimerCore,
     task: &Bound<'_, PyAny>,
     callback: Option<&Py<PyAny>>,
     context: Option<&Py<PyAny>>,
@@ -29,15 +29,15 @@ pub(crate) fn run_or_close(
     if !is_coroutine(returned)? {
         return Ok(());
     }
-    let Some(event_loop) = shared.callees.event_loop(returned.py()) else {
+    let Some(event_loop) = core.callees.event_loop(returned.py()) else {
         returned.call_method0(intern!(returned.py(), "close"))?;
         return Err(PyTypeError::new_err(format!(
             "the callback returned a coroutine, which only an asyncio loop can run: make timer '{}' with executor=loop, or \
              call asyncio.run_coroutine_threadsafe in the callback",
-            shared.name
+            core.name
         )));
     };
-    let started = start(shared, &event_loop, task, callback, context, returned);
+    let started = start(core, &event_loop, task, callback, context, returned);
     if started.is_err() {
         returned.call_method0(intern!(returned.py(), "close"))?;
     }
@@ -45,7 +45,7 @@ pub(crate) fn run_or_close(
 }
 
 fn start(
-    shared: &Shared,
+    core: &TimerCore,
     event_loop: &Bound<'_, PyAny>,
     task: &Bound<'_, PyAny>,
     callback: Option<&Py<PyAny>>,
@@ -56,12 +56,12 @@ fn start(
     let running = running(event_loop)?;
     let refers = Refers {
         event_loop: event_loop.clone().unbind(),
-        on_error: shared.on_error(py).map(Bound::unbind),
+        on_error: core.on_error(py).map(Bound::unbind),
         task: task.clone().unbind(),
         callback: callback.map(|callback| callback.clone_ref(py)),
         running: running.clone().unbind(),
     };
-    let ended = CoroutineEnded { epoch: fork_epoch(), timer: shared.name.clone(), refers: Some(refers) };
+    let ended = CoroutineEnded { epoch: fork_epoch(), timer: core.name.clone(), refers: Some(refers) };
     let ended = Bound::new(py, ended)?;
     let create_task = event_loop.getattr(intern!(py, "create_task"))?;
     let asyncio_task = callback_scope::call_in_context(context, &create_task, Some(&PyTuple::new(py, [coroutine])?))?;
@@ -102,7 +102,7 @@ struct Refers {
 
 impl Drop for CoroutineEnded {
     fn drop(&mut self) {
-        finalizing::let_go(self.refers.take());
+        finalizing::drop_or_leak(self.refers.take());
     }
 }
 

@@ -3,15 +3,15 @@
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
-use crate::python::core::timer_core::Shared;
-use crate::python::operations::operation::DelayedOperation;
+use crate::python::core::timer_core::TimerCore;
+use crate::python::operations::operation_object::DelayedOperation;
 use crate::python::scheduled::batch::TaskBatch;
-use crate::python::scheduled::task::TimerTask;
+use crate::python::scheduled::task_object::TimerTask;
 use crate::python::values::report::{Failure, Source};
 
 /// `callback`: what was called, which the task may have let go of.
 pub(crate) fn failure_of<'a, 'py>(
-    core: &'a Shared,
+    core: &'a TimerCore,
     task: &'a Bound<'py, PyAny>,
     callback: Option<&'a Py<PyAny>>,
     error: PyErr,

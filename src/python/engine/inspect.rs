@@ -6,14 +6,14 @@ use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
-use crate::python::core::timer_core::{NO_INDEX, Shared, TaskRef};
-use crate::python::scheduled::task::TimerTask;
+use crate::python::core::timer_core::{NO_INDEX, TaskRef, TimerCore};
+use crate::python::scheduled::task_object::TimerTask;
 use crate::snapshot;
 use crate::timer::STEP;
 
-pub(crate) fn snapshot<'py>(py: Python<'py>, shared: &Shared) -> PyResult<Bound<'py, PyAny>> {
+pub(crate) fn snapshot<'py>(py: Python<'py>, core: &TimerCore) -> PyResult<Bound<'py, PyAny>> {
     let snapshot = {
-        let state = shared.lock(py)?;
+        let state = core.lock(py)?;
         snapshot::take(&state.schedule, |_, tag, task| (task.clone_ref(py), tag))
     };
     let label = |(task, tag): &(TaskRef, u32)| -> PyResult<Bound<'py, PyAny>> {
@@ -72,16 +72,16 @@ pub(crate) fn snapshot<'py>(py: Python<'py>, shared: &Shared) -> PyResult<Bound<
 
 pub(crate) fn pending<'py>(
     py: Python<'py>,
-    shared: &Shared,
+    core: &TimerCore,
     before_us: u64,
     limit: usize,
 ) -> PyResult<Vec<(f64, Bound<'py, PyAny>)>> {
-    shared.check_process(py)?;
+    core.check_process(py)?;
     // The limit counts what is listed, and which tasks are the library's own the native timer does not know.
-    let found = shared.detach(py, || shared.timer.pending(before_us, usize::MAX));
+    let found = core.detach(py, || core.timer.pending(before_us, usize::MAX));
     let mut listed = Vec::new();
     for step in found.chunks(STEP) {
-        let state = shared.state(py);
+        let state = core.state(py);
         let tasks: Vec<_> = step
             .iter()
             .filter_map(|pending| {
@@ -110,8 +110,8 @@ pub(crate) fn as_listed<'py>(py: Python<'py>, task: &TaskRef, tag: u32) -> PyRes
     Ok((task, tag).into_pyobject(py)?.into_any())
 }
 
-pub(crate) fn stats<'py>(py: Python<'py>, shared: &Shared) -> PyResult<Bound<'py, PyAny>> {
-    let stats = shared.lock(py)?.stats();
+pub(crate) fn stats<'py>(py: Python<'py>, core: &TimerCore) -> PyResult<Bound<'py, PyAny>> {
+    let stats = core.lock(py)?.stats();
     let all = [
         ("added", stats.added.into_bound_py_any(py)?),
         ("moved", stats.moved.into_bound_py_any(py)?),

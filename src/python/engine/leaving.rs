@@ -2,12 +2,13 @@
 
 use pyo3::prelude::*;
 
-use crate::python::core::timer_core::{Driver, NO_INDEX, Shared, TaskRef};
+use crate::python::core::timer_core::{Driver, NO_INDEX, TaskRef, TimerCore};
 use crate::python::engine::failures;
+use crate::python::operations::later_check;
 use crate::python::operations::operation;
-use crate::python::operations::operation_protocol;
 use crate::python::scheduled::batch::TaskBatch;
-use crate::python::scheduled::task::TimerTask;
+use crate::python::scheduled::task_leaving;
+use crate::python::scheduled::task_object::TimerTask;
 use crate::python::tools::errors;
 use crate::python::values::report;
 use crate::state::Pending;
@@ -23,7 +24,7 @@ struct Refused {
 
 /// Takes tasks out that the executor refused, and tells the user once for each, or once for those of a batch that come
 /// together. `cause`: what the executor raised.
-pub(crate) fn reject(py: Python<'_>, core: &Shared, handles: &[Handle], why: &str, cause: Option<&PyErr>) {
+pub(crate) fn reject(py: Python<'_>, core: &TimerCore, handles: &[Handle], why: &str, cause: Option<&PyErr>) {
     let mut refused: Vec<Refused> = Vec::new();
     for handle in handles {
         let Ok(mut state) = core.lock(py) else { return };
@@ -33,8 +34,8 @@ pub(crate) fn reject(py: Python<'_>, core: &Shared, handles: &[Handle], why: &st
         let Some(task) = task else { continue };
         if TimerTask::is_internal(task.bind(py)) {
             forget(py, &task, *handle);
-            operation_protocol::refused(py, task.bind(py), rejected(py, core, why, Vec::new(), cause));
-            core.callees.settle(py, 1);
+            later_check::refused(py, task.bind(py), rejected(py, core, why, Vec::new(), cause));
+            core.callees.entries_ended(py, 1);
             continue;
         }
         let callback = failures::callback_of(task.bind(py));
@@ -53,38 +54,38 @@ pub(crate) fn reject(py: Python<'_>, core: &Shared, handles: &[Handle], why: &st
         let failure = failures::failure_of(core, task.bind(py), callback.as_ref(), error);
         // Nothing is propagated: there is no caller.
         let _ = report::report(py, &failure, false);
-        core.callees.settle(py, count); // after the report, which may need `on_error`
+        core.callees.entries_ended(py, count); // after the report, which may need `on_error`
     }
 }
 
-fn rejected(py: Python<'_>, core: &Shared, why: &str, indices: Vec<u32>, cause: Option<&PyErr>) -> PyErr {
-    let error = errors::rejected(py, &core.name, why, indices);
+fn rejected(py: Python<'_>, core: &TimerCore, why: &str, indices: Vec<u32>, cause: Option<&PyErr>) -> PyErr {
+    let error = errors::task_rejected(py, &core.name, why, indices);
     error.set_cause(py, cause.map(|cause| cause.clone_ref(py)));
     error
 }
 
 /// Takes out all that is left, detached, and lets the tasks know.
-pub(crate) fn drain(py: Python<'_>, core: &Shared) -> Vec<Pending<TaskRef>> {
+pub(crate) fn drain(py: Python<'_>, core: &TimerCore) -> Vec<Pending<TaskRef>> {
     forget_all(py, core, core.detach(py, || core.timer.drain()))
 }
 
 /// As [`drain`], but leaves what was released to the executor.
-fn drain_unreleased(py: Python<'_>, core: &Shared) -> Vec<Pending<TaskRef>> {
+fn drain_unreleased(py: Python<'_>, core: &TimerCore) -> Vec<Pending<TaskRef>> {
     forget_all(py, core, core.detach(py, || core.timer.drain_unreleased()))
 }
 
-fn forget_all(py: Python<'_>, core: &Shared, drained: Vec<Pending<TaskRef>>) -> Vec<Pending<TaskRef>> {
+fn forget_all(py: Python<'_>, core: &TimerCore, drained: Vec<Pending<TaskRef>>) -> Vec<Pending<TaskRef>> {
     for pending in &drained {
         forget(py, &pending.task, pending.handle);
         operation::sync_deadline(py, pending.task.bind(py));
     }
-    core.callees.settle(py, drained.len());
+    core.callees.entries_ended(py, drained.len());
     drained
 }
 
 /// The `Timer` object is gone. A timer with a reaper lives until it is empty. Without one nothing more can come due: what
 /// was released to the worker still runs, the rest is dropped.
-pub(crate) fn abandon(py: Python<'_>, core: &Shared) {
+pub(crate) fn abandon(py: Python<'_>, core: &TimerCore) {
     match core.driver {
         Driver::Reaper => core.detach(py, || {
             core.timer.abandon();
@@ -99,15 +100,15 @@ pub(crate) fn abandon(py: Python<'_>, core: &Shared) {
             drop(drain(py, core));
         }
     }
-    core.callees.unhold(py);
+    core.callees.timer_object_gone(py);
 }
 
 /// A task was taken out of its slot, and is not to be run.
 fn forget(py: Python<'_>, task: &TaskRef, handle: Handle) {
     let task = task.bind(py);
     if let Ok(task) = task.cast::<TimerTask>() {
-        TimerTask::was_taken_out(task, handle);
+        task_leaving::note_drained(task, handle);
     } else if let Ok(batch) = task.cast::<TaskBatch>() {
-        batch.get().left_timer(py, 1);
+        batch.get().entries_left(py, 1);
     }
 }

@@ -7,17 +7,17 @@ use pyo3::types::{PyBytes, PyDict};
 use crate::clock::LIMIT_US;
 use crate::events::{Event, EventKind, Recorded};
 use crate::python::core::settings::{self, WheelSettings};
-use crate::python::tools::args::{self, Given};
+use crate::python::tools::args::{self, Omittable};
 use crate::python::tools::finalizing::ForeignCall;
 use crate::python::tools::int64s;
 use crate::replay::{Replay as NativeReplay, Replayed};
 
 /// How many events, their columns as native-endian bytes (at, number, due, other: 8 each; kind, level: 1), and how many
 /// were lost since the recording began.
-pub(crate) type Columns<'py> = (usize, [Bound<'py, PyBytes>; 6], u64);
+pub(crate) type EventColumns<'py> = (usize, [Bound<'py, PyBytes>; 6], u64);
 
 /// Transposes what was recorded, detached: `take` gets it from the timer.
-pub(crate) fn columns<'py>(py: Python<'py>, take: impl FnOnce() -> Recorded + Send) -> Columns<'py> {
+pub(crate) fn columns<'py>(py: Python<'py>, take: impl FnOnce() -> Recorded + Send) -> EventColumns<'py> {
     let (count, [at, number, due, other, kind, level], lost) = py.detach(|| {
         let recorded = take();
         let mut columns: [Vec<u8>; 6] = Default::default();
@@ -43,21 +43,26 @@ pub(crate) fn columns<'py>(py: Python<'py>, take: impl FnOnce() -> Recorded + Se
 #[pyclass(module = "tickwheel._native")]
 pub(crate) struct Replay {
     /// `None` once it is finished.
-    core: Option<NativeReplay>,
+    native: Option<NativeReplay>,
 }
 
 #[pymethods]
 impl Replay {
     #[new]
     #[pyo3(
-        signature = (tick_ms=Given::LEFT_OUT, wheel_size=Given::LEFT_OUT, *, precision=Given::LEFT_OUT, slack_us=Given::LEFT_OUT),
+        signature = (tick_ms=Omittable::OMITTED, wheel_size=Omittable::OMITTED, *, precision=Omittable::OMITTED, slack_us=Omittable::OMITTED),
         text_signature = "(tick_ms=1, wheel_size=20, *, precision='exact', slack_us=100)"
     )]
-    fn new(tick_ms: Given<'_>, wheel_size: Given<'_>, precision: Given<'_>, slack_us: Given<'_>) -> PyResult<Self> {
-        let given = [&tick_ms, &wheel_size, &precision, &slack_us].into_iter().find_map(Given::get);
+    fn new(
+        tick_ms: Omittable<'_>,
+        wheel_size: Omittable<'_>,
+        precision: Omittable<'_>,
+        slack_us: Omittable<'_>,
+    ) -> PyResult<Self> {
+        let given = [&tick_ms, &wheel_size, &precision, &slack_us].into_iter().find_map(Omittable::get);
         let _call = given.map(|given| ForeignCall::enter(given.py())).transpose()?;
         let config = settings::config(&WheelSettings { tick_ms, wheel_size, precision, slack_us })?;
-        Ok(Self { core: Some(NativeReplay::new(&config).map_err(|error| PyValueError::new_err(error.to_string()))?) })
+        Ok(Self { native: Some(NativeReplay::new(&config).map_err(|error| PyValueError::new_err(error.to_string()))?) })
     }
 
     /// Go through more events: arrays of one length, `kind` from 0 to 5 as in `recording.KINDS`; O(levels) each.
@@ -81,8 +86,8 @@ impl Replay {
             int64s::read(due_us, "due_us")?,
             int64s::read(other, "other")?,
         ];
-        let core = self.core.as_mut().ok_or_else(finished)?;
-        py.detach(|| core.feed(&events(&columns)?).map_err(|error| error.to_string())).map_err(PyValueError::new_err)
+        let native = self.native.as_mut().ok_or_else(finished)?;
+        py.detach(|| native.feed(&events(&columns)?).map_err(|error| error.to_string())).map_err(PyValueError::new_err)
     }
 
     /// Let the time go on to the end of `until_us`, and say what came of it all; it takes no more events then.
@@ -93,9 +98,9 @@ impl Replay {
         let _call = ForeignCall::enter(py)?;
         let hint = "pass the instant at which the recording ended, in microseconds";
         let until_us = args::int_in(until_us, "until_us", 0, LIMIT_US - 1, hint)?;
-        let core = self.core.take().ok_or_else(finished)?;
+        let native = self.native.take().ok_or_else(finished)?;
         let Replayed { stats, flushed, early_us, max_early_us, peak_pending, peak_bytes, unknown } =
-            py.detach(|| core.finish(until_us));
+            py.detach(|| native.finish(until_us));
         let dict = PyDict::new(py);
         dict.set_item("added", stats.added)?;
         dict.set_item("moved", stats.moved)?;

@@ -7,68 +7,18 @@ use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
-use crate::purgatory::{self, Cause, Completer, Life};
-use crate::python::core::timer_core::Shared;
-use crate::python::operations::operation_protocol::{PyOperations, Side};
-use crate::python::scheduled::task::TimerTask;
+use crate::purgatory::{self, Completer, Life};
+use crate::python::core::timer_core::TimerCore;
+use crate::python::operations::operation_host::PythonHost;
+use crate::python::operations::operation_object::DelayedOperation;
+use crate::python::scheduled::task_object::TimerTask;
 use crate::python::tools::args;
 use crate::python::tools::errors;
-use crate::python::tools::finalizing::{self, ForeignCall};
+use crate::python::tools::finalizing::ForeignCall;
 use crate::python::tools::fork::fork_epoch;
 use crate::python::tools::gil_cell::GilCell;
 use crate::python::tools::made_once::intern;
 use crate::python::values::coroutine_functions;
-use crate::python::values::on_error::Callee;
-
-/// Something that waits for an event or for its deadline, whichever comes first. Subclass it.
-///
-/// `delay_ms`: when to give up, counted from the call that watches it, int or finite float. `lock`: an object with
-/// `acquire(blocking)` and `release()`, best a `threading.RLock`, to be held around `try_complete`; nobody ever
-/// waits for it: while a stranger holds it, the check is put off by a few milliseconds. `name` is for people. A
-/// subclass gives `try_complete()`, and `on_complete()` and `on_expiration()` as it needs them. They run in the
-/// thread that checks or completes it, and for an expiry where the timer's callbacks run. An operation is completed
-/// once; make one for each wait. After Kafka's `DelayedOperation`.
-///
-/// >>> class Reply(DelayedOperation):
-/// ...     text = None
-/// ...     def try_complete(self):
-/// ...         return self.text is not None and self.force_complete()
-/// ...     def on_complete(self):
-/// ...         print("reply:", self.text)
-/// >>> reply = Reply(500)
-/// >>> with DelayedOperationPurgatory("calls") as calls:
-/// ...     _ = calls.try_complete_else_watch(reply, ["call 1"])
-/// ...     reply.text = "pong"
-/// ...     calls.check_and_complete("call 1")
-/// reply: pong
-/// 1
-#[pyclass(frozen, extends = TimerTask, subclass, module = "tickwheel")]
-pub(crate) struct DelayedOperation {
-    pub(crate) life: Life<PyOperations>,
-    content: GilCell<Content>,
-    /// The process it was made in: in a child of that, its native lock may be held by nobody.
-    epoch: u32,
-}
-
-#[derive(Default)]
-struct Content {
-    /// Its own lock, which is held around `try_complete`.
-    lock: Option<Py<PyAny>>,
-    /// Most operations have none: 8 bytes in each.
-    told: Option<Box<Told>>,
-    /// How it ended, once all has been told.
-    ended: Option<Cause>,
-}
-
-/// What is told of a wait. Until the operation is complete it is that of one wait: it comes and goes under the lock of its
-/// watch, with the wait.
-#[derive(Default)]
-pub(crate) struct Told {
-    /// What to call with how the wait ends: `True` in time, `False` expired, `None` taken out.
-    pub(crate) waiters: Vec<Py<PyAny>>,
-    /// The purgatory's: the purgatory may be gone when its operation's time runs out (border rule 8).
-    pub(crate) on_error: Option<Callee>,
-}
 
 #[pymethods]
 impl DelayedOperation {
@@ -76,7 +26,7 @@ impl DelayedOperation {
     #[new]
     #[pyo3(signature = (*_args, **_kwargs), text_signature = "(delay_ms, lock=None, *, name=None)")]
     fn new(_args: &Bound<'_, PyTuple>, _kwargs: Option<&Bound<'_, PyDict>>) -> PyClassInitializer<Self> {
-        let operation = Self { life: Life::new(), content: GilCell::default(), epoch: fork_epoch() };
+        let operation = Self { life: Life::new(), fields: GilCell::default(), epoch: fork_epoch() };
         PyClassInitializer::from(TimerTask::empty()).add_subclass(operation)
     }
 
@@ -122,8 +72,8 @@ impl DelayedOperation {
         if let Some(lock) = lock {
             let lock = lock.clone().unbind();
             // Initialized twice, it keeps the first.
-            let spare = slf.get().content.with(py, |content| match content.lock {
-                None => content.lock.replace(lock),
+            let spare = slf.get().fields.with(py, |fields| match fields.lock {
+                None => fields.lock.replace(lock),
                 Some(_) => Some(lock),
             });
             drop(spare);
@@ -156,9 +106,9 @@ impl DelayedOperation {
         slf.get().check_process(slf.py())?;
         let _call = ForeignCall::enter(slf.py())?;
         let timer = slf.as_super().get().on(slf.py()).map(|(timer, _)| timer);
-        let side = Side::new(slf.py()).with_timer(timer.as_ref(), None);
-        let is_won = purgatory::force_complete(&side, slf.as_unbound());
-        side.over(is_won)
+        let host = PythonHost::new(slf.py()).with_timer(timer.as_ref(), None);
+        let is_won = purgatory::force_complete(&host, slf.as_unbound());
+        host.finish(is_won)
     }
 
     /// Whether it is complete, in time or not.
@@ -181,9 +131,9 @@ impl DelayedOperation {
         let (py, this) = (slf.py(), slf.get());
         this.check_process(py)?;
         let Some(_call) = ForeignCall::try_enter(py) else { return Ok(false) };
-        let side = Side::new(py);
-        let is_out = purgatory::cancel(&side, slf.as_unbound());
-        side.over(is_out)
+        let host = PythonHost::new(py);
+        let is_out = purgatory::cancel(&host, slf.as_unbound());
+        host.finish(is_out)
     }
 
     /// Called when its time has run out. Not to be overridden.
@@ -206,7 +156,7 @@ impl DelayedOperation {
             " completed"
         } else if this.epoch != fork_epoch() {
             " of the parent process"
-        } else if purgatory::is_idle(&Side::new(slf.py()), slf.as_unbound()) {
+        } else if purgatory::is_idle(&PythonHost::new(slf.py()), slf.as_unbound()) {
             ""
         } else {
             " waiting"
@@ -215,75 +165,19 @@ impl DelayedOperation {
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        self.content.visit(&visit, |content| {
-            visit.call(&content.lock)?;
-            let Some(told) = &content.told else { return Ok(()) };
-            told.waiters.iter().try_for_each(|waiter| visit.call(waiter))?;
-            told.on_error.as_ref().map_or(Ok(()), |on_error| on_error.visit(&visit))
+        self.fields.visit(&visit, |fields| {
+            visit.call(&fields.lock)?;
+            let Some(waiters) = &fields.waiters else { return Ok(()) };
+            waiters.waiters.iter().try_for_each(|waiter| visit.call(waiter))?;
+            waiters.on_error.as_ref().map_or(Ok(()), |on_error| on_error.visit(&visit))
         })
     }
 
     /// It cannot be reached any more, so nothing tries it without its lock.
     fn __clear__(&self, py: Python<'_>) {
         let Some(_call) = ForeignCall::try_enter(py) else { return };
-        let taken = self.content.with(py, std::mem::take);
+        let taken = self.fields.with(py, std::mem::take);
         drop(taken);
-    }
-}
-
-impl Drop for DelayedOperation {
-    fn drop(&mut self) {
-        let content = self.content.get_mut();
-        if content.lock.is_some() || content.told.is_some() {
-            finalizing::let_go(std::mem::take(content));
-        }
-    }
-}
-
-impl DelayedOperation {
-    pub(crate) fn lock<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
-        let lock = self.content.with(py, |content| content.lock.as_ref().map(|lock| lock.clone_ref(py)));
-        lock.map(|lock| lock.into_bound(py))
-    }
-
-    /// A wait begins. Runs no Python code.
-    pub(crate) fn begins(&self, py: Python<'_>, waiter: Option<Py<PyAny>>, on_error: Option<Callee>) {
-        if waiter.is_none() && on_error.is_none() {
-            return;
-        }
-        let told = Told { waiters: waiter.into_iter().collect(), on_error };
-        self.content.with(py, |content| content.told = Some(Box::new(told)));
-    }
-
-    /// It has ended so; returns what is to be told.
-    pub(crate) fn ended(&self, py: Python<'_>, cause: Cause) -> Option<Box<Told>> {
-        self.content.with(py, |content| {
-            content.ended = Some(cause);
-            content.told.take()
-        })
-    }
-
-    /// What waits for one that is complete: if all has been told, how it ended.
-    pub(crate) fn ended_or_waits(&self, py: Python<'_>, waiter: &Bound<'_, PyAny>) -> Option<Cause> {
-        self.content.with(py, |content| {
-            if content.ended.is_none() {
-                content.told.get_or_insert_default().waiters.push(waiter.clone().unbind());
-            }
-            content.ended
-        })
-    }
-
-    pub(crate) fn take_told(&self, py: Python<'_>) -> Option<Box<Told>> {
-        self.content.with(py, |content| content.told.take())
-    }
-
-    /// The `on_error` of the purgatory that it waits in, or waited in until it was complete.
-    pub(crate) fn on_error(&self, py: Python<'_>) -> Option<Callee> {
-        self.content.with(py, |content| Some(content.told.as_ref()?.on_error.as_ref()?.clone_ref(py)))
-    }
-
-    pub(crate) fn check_process(&self, py: Python<'_>) -> PyResult<()> {
-        if self.epoch == fork_epoch() { Ok(()) } else { Err(errors::operation_forked(py)) }
     }
 }
 
@@ -293,21 +187,21 @@ impl DelayedOperation {
 /// Straight from the claim, it was on the timer a moment ago: no cancel has overtaken that, since each takes it off first.
 pub(crate) fn expire(
     task: &Bound<'_, PyAny>,
-    (timer, context): (Option<&Arc<Shared>>, Option<&Py<PyAny>>),
+    (timer, context): (Option<&Arc<TimerCore>>, Option<&Py<PyAny>>),
     propagate: bool,
     is_claimed: bool,
 ) -> PyResult<()> {
     let op = task.cast::<DelayedOperation>()?;
     op.get().check_process(op.py())?;
-    let side = Side::of_timer(op.py(), propagate).with_timer(timer, context);
-    purgatory::expire(&side, op.as_unbound(), if is_claimed { Completer::Any } else { Completer::Try });
+    let host = PythonHost::of_timer(op.py(), propagate).with_timer(timer, context);
+    purgatory::expire(&host, op.as_unbound(), if is_claimed { Completer::Any } else { Completer::Try });
     // A method may have forked; then this is the child, and whoever drives the timer finds that out.
-    if op.get().check_process(op.py()).is_ok() { side.over(()) } else { Ok(()) }
+    if op.get().check_process(op.py()).is_ok() { host.finish(()) } else { Ok(()) }
 }
 
 /// A task was put on its timer or taken off, and not by its purgatory.
 pub(crate) fn sync_deadline(py: Python<'_>, task: &Bound<'_, PyAny>) {
     if let Ok(op) = task.cast::<DelayedOperation>() {
-        purgatory::sync_deadline(&Side::new(py), op.as_unbound());
+        purgatory::sync_deadline(&PythonHost::new(py), op.as_unbound());
     }
 }

@@ -5,76 +5,31 @@
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::hash::BuildHasherDefault;
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
 use pyo3::exceptions::PyRuntimeError;
-use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
-use crate::purgatory::{
-    Armed, Asked, Attempt, Cause, Host, Kind, Later, Life, ListName, MOST_YIELDS, Purgatory, Rounds,
+use crate::purgatory::{Armed, Asked, Attempt, Cause, Host, Later, ListName, MOST_YIELDS, Rounds};
+use crate::python::core::timer_core::TimerCore;
+use crate::python::operations::operation_host::PythonHost;
+use crate::python::operations::operation_object::{
+    DelayedOperation, LaterCheck, NativePurgatory, PyOperations, Waiters,
 };
-use crate::python::core::timer_core::Shared;
-use crate::python::core::timer_ref::Share;
-use crate::python::operations::operation::{DelayedOperation, Told};
-use crate::python::scheduled::task::{Remains, TimerTask};
-use crate::python::tools::errors;
-use crate::python::tools::fork::{OfProcess, Own, fork_epoch};
+use crate::python::operations::purgatory_setup::PurgatorySetup;
+use crate::python::scheduled::task_adding;
+use crate::python::scheduled::task_leaving::{self, RemovedTask};
+use crate::python::tools::fork::fork_epoch;
 use crate::python::tools::made_once::intern;
 use crate::python::tools::native_lock;
-use crate::python::values::callback_scope;
 use crate::python::values::coroutines;
-use crate::python::values::keys::{Key, KeyHasher, Keys};
-use crate::python::values::on_error::{Callee, OnError};
-use crate::python::values::report::{self, Failure, Source};
 use crate::state::{Room, When};
 use crate::sync::{Mutex, MutexGuard, yield_now};
 
-/// Operations that are Python objects.
-pub(crate) struct PyOperations;
-
-pub(crate) type NativePurgatory = Purgatory<PyOperations>;
-
-/// What surrounds a Python purgatory.
-pub(crate) struct Home {
-    pub(crate) name: String,
-    pub(crate) shared: Own<Shared>,
-    pub(crate) share: Py<Share>,
-    pub(crate) timer_enabled: bool,
-    pub(crate) on_error: OnError,
-    /// Whether it was given an `on_error`; by default the timer's is used.
-    pub(crate) has_on_error: bool,
-    pub(crate) keys: Arc<Keys>,
-}
-
-impl Kind for PyOperations {
-    type Key = Key;
-    type Hashing = BuildHasherDefault<KeyHasher>;
-    /// The GIL lets one thread at a time come here.
-    const SHARDS: usize = 1;
-    type Op = Py<DelayedOperation>;
-    /// Where it is on the timer the task itself knows.
-    type Deadline = ();
-    type Remains = Remains;
-    type Waiters = Option<Box<Told>>;
-    type Home = Home;
-
-    fn life(op: &Py<DelayedOperation>) -> &Life<Self> {
-        &op.get().life
-    }
-}
-
-impl OfProcess for NativePurgatory {
-    fn epoch(&self) -> u32 {
-        self.home.shared.epoch()
-    }
-}
-
 /// An ending that has to wait for the outermost try.
-type Ending = (Py<DelayedOperation>, Cause, Option<Arc<NativePurgatory>>, Option<Arc<Shared>>);
+type Ending = (Py<DelayedOperation>, Cause, Option<Arc<NativePurgatory>>, Option<Arc<TimerCore>>);
 /// Without a destructor, as in `purgatory::here`. It holds no memory when it is empty.
 type Deferred = ManuallyDrop<VecDeque<Ending>>;
 
@@ -86,151 +41,7 @@ thread_local! {
     static ASKED: RefCell<Asked<Check>> = const { RefCell::new(Asked::new()) };
 }
 
-/// One call into the protocol.
-pub(crate) struct Side<'py> {
-    py: Python<'py>,
-    /// The process it was made in.
-    epoch: u32,
-    /// A `KeyboardInterrupt` or `SystemExit`, kept until the call is over, so that nothing is left half done.
-    exit: RefCell<Option<PyErr>>,
-    /// Whether the caller gets it.
-    propagates: bool,
-    /// What a watching call is to tell of the end.
-    waiter: RefCell<Option<Py<PyAny>>>,
-    /// The context of a watching call, for the deadline that it sets.
-    context_of_add: RefCell<Option<Py<PyAny>>>,
-    /// What setting the deadline let go of, to be dropped without a lock.
-    removed: RefCell<Vec<Py<PyAny>>>,
-    /// The timer that an operation is on which is in no purgatory: what it raises goes there.
-    timer: Option<&'py Arc<Shared>>,
-    /// What the ending is to run in.
-    context: Option<&'py Py<PyAny>>,
-}
-
-impl<'py> Side<'py> {
-    pub(crate) fn new(py: Python<'py>) -> Self {
-        Self::of_timer(py, true)
-    }
-
-    /// Where a timer calls: not every one has somebody who would get an exit.
-    pub(crate) fn of_timer(py: Python<'py>, propagates: bool) -> Self {
-        Self {
-            py,
-            epoch: fork_epoch(),
-            exit: RefCell::new(None),
-            propagates,
-            waiter: RefCell::new(None),
-            context_of_add: RefCell::new(None),
-            removed: RefCell::default(),
-            timer: None,
-            context: None,
-        }
-    }
-
-    /// For an operation that is on this timer, by an add with this context.
-    pub(crate) fn with_timer(self, timer: Option<&'py Arc<Shared>>, context: Option<&'py Py<PyAny>>) -> Self {
-        Self { timer, context, ..self }
-    }
-
-    /// For a watching call that has the waiter told how the wait ends.
-    pub(crate) fn with_waiter(py: Python<'py>, waiter: &Bound<'py, PyAny>) -> Self {
-        let side = Self::new(py);
-        side.waiter.replace(Some(waiter.clone().unbind()));
-        side
-    }
-
-    /// The deadline that this watching call sets runs in this context.
-    pub(crate) fn set_context(&self, context: Option<Py<PyAny>>) {
-        self.context_of_add.replace(context);
-    }
-
-    /// Calls what waits for an operation.
-    fn tell_waiters(&self, home: Option<&Home>, op: &Py<DelayedOperation>, told: Option<Box<Told>>, how: Option<bool>) {
-        let Some(told) = told else { return };
-        for waiter in &told.waiters {
-            if let Err(error) = waiter.call1(self.py, (how,)) {
-                let on_error = told.on_error.as_ref().map(|on_error| on_error.clone_ref(self.py));
-                self.tell((home, on_error), op, None, error);
-            }
-        }
-    }
-
-    /// Calls a method of an operation that ends.
-    fn call_method(&self, op: &Py<DelayedOperation>, name: &Bound<'_, PyString>) -> PyResult<()> {
-        let op = op.bind(self.py);
-        let returned = match self.context {
-            None => op.call_method0(name),
-            Some(_) => callback_scope::call_in_context(self.context, &op.getattr(name)?, None),
-        };
-        coroutines::check_method(&returned?, name)
-    }
-
-    pub(crate) fn exits(&self) -> bool {
-        self.exit.borrow().is_some()
-    }
-
-    /// The call's result, unless it is to be left by an exit.
-    pub(crate) fn over<T>(self, result: T) -> PyResult<T> {
-        self.check().map(|()| result)
-    }
-
-    /// The call is over: whether it is to be left by an exit.
-    pub(crate) fn check(&self) -> PyResult<()> {
-        match self.exit.take() {
-            Some(exit) => Err(exit),
-            None if self.epoch == fork_epoch() => Ok(()),
-            // A method forked, and this is the child.
-            None => Err(errors::operation_forked(self.py)),
-        }
-    }
-
-    /// Tells of an error that the caller does not see (P8). With the home comes the operation's own reference to the
-    /// `on_error` of its purgatory, which has let go of it if its object is gone.
-    fn tell(
-        &self,
-        (home, on_error): (Option<&Home>, Option<Callee>),
-        op: &Py<DelayedOperation>,
-        method: Option<&Bound<'_, PyString>>,
-        error: PyErr,
-    ) {
-        if self.epoch != fork_epoch() {
-            return; // a method forked, and this is the child: `over` says so
-        }
-        if self.propagates && callback_scope::is_exit(self.py, &error) {
-            self.keep_exit(error);
-            return;
-        }
-        let task = op.bind(self.py).as_any();
-        let method = method.map(ToString::to_string);
-        let method = method.as_deref();
-        let timer = home.map(|home| home.shared.arc()).or(self.timer);
-        let purgatory = home.map(|home| home.name.as_str());
-        let on_error = match home {
-            Some(home) if home.has_on_error => home.on_error.get(self.py, false).or_else(|| on_error?.whole(self.py)),
-            _ => timer.and_then(|timer| timer.on_error(self.py)),
-        };
-        let failure = Failure {
-            timer: timer.map(|timer| timer.name.as_str()),
-            event_loop: timer.and_then(|timer| timer.callees.event_loop(self.py)),
-            on_error,
-            task,
-            name: op.bind(self.py).as_super().get().name(self.py),
-            source: Source::Operation { purgatory, method },
-            error,
-        };
-        if let Err(exit) = report::report(self.py, &failure, self.propagates) {
-            self.keep_exit(exit);
-        }
-    }
-
-    fn keep_exit(&self, exit: PyErr) {
-        let earlier = self.exit.take();
-        if earlier.is_some() {
-            exit.set_context(self.py, earlier);
-        }
-        self.exit.replace(Some(exit));
-    }
-
+impl PythonHost<'_> {
     fn try_locked(&self, op: &Py<DelayedOperation>) -> Attempt<PyErr> {
         let Some(lock) = op.get().lock(self.py) else {
             return self.try_complete(op).map_or_else(Attempt::Failed, |()| Attempt::Ran);
@@ -266,7 +77,7 @@ impl<'py> Side<'py> {
     }
 }
 
-impl Host<PyOperations> for Side<'_> {
+impl Host<PyOperations> for PythonHost<'_> {
     type Error = PyErr;
 
     fn lock<'a, T: Send>(&self, mutex: &'a Mutex<T>) -> MutexGuard<'a, T> {
@@ -294,15 +105,15 @@ impl Host<PyOperations> for Side<'_> {
         self.epoch == fork_epoch()
     }
 
-    fn arm(&self, home: &Home, op: &Py<DelayedOperation>) -> PyResult<Armed<PyOperations>> {
-        if !home.timer_enabled {
-            return Ok(Armed { deadline: self.deadline(op), now_us: self.now_us(home) });
+    fn arm(&self, setup: &PurgatorySetup, op: &Py<DelayedOperation>) -> PyResult<Armed<PyOperations>> {
+        if !setup.timer_enabled {
+            return Ok(Armed { deadline: self.deadline(op), now_us: self.now_us(setup) });
         }
         let task = op.bind(self.py).as_super();
         let delay = task.get().delay(self.py)?;
         let (when, mut context) = (When::AfterUs(delay.to_us()), self.context_of_add.take());
         let mut removed = self.removed.take();
-        let added = TimerTask::schedule_in(task, &home.share, when, Room::IfAny, &mut context, &mut removed);
+        let added = task_adding::schedule(task, &setup.timer_ref, when, Room::IfAny, &mut context, &mut removed);
         // Dropped when the call is over: the operation's watch is locked here.
         removed.extend(context);
         self.removed.replace(removed);
@@ -313,29 +124,34 @@ impl Host<PyOperations> for Side<'_> {
         op.bind(self.py).as_super().get().on(self.py).map(drop)
     }
 
-    fn disarm(&self, op: &Py<DelayedOperation>, _home: Option<&Home>, _deadline: Option<&()>) -> Option<Remains> {
+    fn disarm(
+        &self,
+        op: &Py<DelayedOperation>,
+        _home: Option<&PurgatorySetup>,
+        _deadline: Option<&()>,
+    ) -> Option<RemovedTask> {
         // A claimed one is complete before any other thread gets the GIL (see `run`), so what is open is not being expired.
         // In a forked child there is nothing to take it off.
-        op.bind(self.py).as_super().get().taken_off(self.py).ok().flatten()
+        task_leaving::take_off(op.bind(self.py).as_super().get(), self.py).ok().flatten()
     }
 
-    fn begins(&self, home: &Home, op: &Py<DelayedOperation>) {
-        op.get().begins(self.py, self.waiter.take(), home.on_error.callee(self.py));
+    fn begins(&self, setup: &PurgatorySetup, op: &Py<DelayedOperation>) {
+        op.get().wait_begins(self.py, self.waiter.take(), setup.on_error.callee(self.py));
     }
 
-    fn take_waiters(&self, op: &Py<DelayedOperation>) -> Option<Box<Told>> {
-        op.get().take_told(self.py)
+    fn take_waiters(&self, op: &Py<DelayedOperation>) -> Option<Box<Waiters>> {
+        op.get().take_waiters(self.py)
     }
 
-    fn tell_taken_out(&self, home: &Home, op: &Py<DelayedOperation>, told: Option<Box<Told>>) {
-        self.tell_waiters(Some(home), op, told, None);
+    fn tell_taken_out(&self, setup: &PurgatorySetup, op: &Py<DelayedOperation>, waiters: Option<Box<Waiters>>) {
+        self.call_waiters(Some(setup), op, waiters, None);
     }
 
-    fn add_later(&self, home: &Home, later: Later<PyOperations>) -> PyResult<()> {
+    fn add_later(&self, setup: &PurgatorySetup, later: Later<PyOperations>) -> PyResult<()> {
         let when = When::AfterUs(later.delay().as_micros() as u64);
-        let check = Bound::new(self.py, CheckLater(later))?.into_any();
-        let task = TimerTask::internal(self.py, &check)?;
-        TimerTask::schedule_with(&task, &home.share, when, Room::Always).map(drop)
+        let check = Bound::new(self.py, LaterCheck(later))?.into_any();
+        let task = task_adding::make_internal(self.py, &check)?;
+        task_adding::schedule_internal(&task, &setup.timer_ref, when, Room::Always).map(drop)
     }
 
     fn give_way(&self, rounds: u32) {
@@ -344,20 +160,20 @@ impl Host<PyOperations> for Side<'_> {
         }
     }
 
-    fn end(&self, op: &Py<DelayedOperation>, cause: Cause, home: Option<&Home>) {
+    fn end(&self, op: &Py<DelayedOperation>, cause: Cause, setup: Option<&PurgatorySetup>) {
         if op.get().check_process(self.py).is_err() {
             return; // a method forked, and this is the child
         }
         let call = |name: &Bound<'_, PyString>| {
             if let Err(error) = self.call_method(op, name) {
-                self.tell((home, op.get().on_error(self.py)), op, Some(name), error);
+                self.report_failure((setup, op.get().on_error(self.py)), op, Some(name), error);
             }
         };
         call(intern!(self.py, "on_complete"));
         if cause == Cause::Expiry && self.epoch == fork_epoch() {
             call(intern!(self.py, "on_expiration"));
         }
-        self.tell_waiters(home, op, op.get().ended(self.py, cause), Some(cause == Cause::Event));
+        self.call_waiters(setup, op, op.get().wait_ended(self.py, cause), Some(cause == Cause::Event));
     }
 
     fn defer(&self, op: &Py<DelayedOperation>, cause: Cause, purgatory: Option<Arc<NativePurgatory>>) {
@@ -367,9 +183,9 @@ impl Host<PyOperations> for Side<'_> {
 
     fn end_deferred(&self) {
         while let Some((op, cause, purgatory, timer)) = DEFERRED.with_borrow_mut(|deferred| deferred.pop_front()) {
-            let side = Side::of_timer(self.py, self.propagates).with_timer(timer.as_ref(), None);
-            side.end(&op, cause, purgatory.as_ref().map(|purgatory| &purgatory.home));
-            if let Some(exit) = side.exit.take() {
+            let host = PythonHost::of_timer(self.py, self.propagates).with_timer(timer.as_ref(), None);
+            host.end(&op, cause, purgatory.as_ref().map(|purgatory| &purgatory.home));
+            if let Some(exit) = host.exit.take() {
                 self.keep_exit(exit);
             }
         }
@@ -394,38 +210,16 @@ impl Host<PyOperations> for Side<'_> {
         ASKED.with_borrow_mut(f)
     }
 
-    fn report(&self, home: &Home, op: &Py<DelayedOperation>, error: PyErr) {
-        self.tell((Some(home), op.get().on_error(self.py)), op, Some(intern!(self.py, "try_complete")), error);
+    fn report(&self, setup: &PurgatorySetup, op: &Py<DelayedOperation>, error: PyErr) {
+        self.report_failure(
+            (Some(setup), op.get().on_error(self.py)),
+            op,
+            Some(intern!(self.py, "try_complete")),
+            error,
+        );
     }
 
-    fn now_us(&self, home: &Home) -> u64 {
-        home.shared.timer.clock().now_us()
-    }
-}
-
-/// Checks for later, as a task of a timer.
-#[pyclass(frozen, module = "tickwheel._native")]
-pub(crate) struct CheckLater(Later<PyOperations>);
-
-#[pymethods]
-impl CheckLater {
-    fn __call__(&self, py: Python<'_>) -> PyResult<()> {
-        let side = Side::of_timer(py, callback_scope::propagates());
-        self.0.make(&side);
-        side.over(())
-    }
-
-    /// The collector clears the task that refers to this.
-    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        visit.call(self.0.operation())
-    }
-}
-
-/// The executor refused a task of the library's own: its error is reported as that of an operation, and the callers never
-/// see the task.
-pub(crate) fn refused(py: Python<'_>, task: &Bound<'_, PyAny>, error: PyErr) {
-    let callback = task.cast::<TimerTask>().ok().and_then(|task| task.get().callback(py));
-    if let Some(Ok(check)) = callback.as_ref().map(|callback| callback.bind(py).cast::<CheckLater>()) {
-        check.get().0.refuse(&Side::of_timer(py, false), error);
+    fn now_us(&self, setup: &PurgatorySetup) -> u64 {
+        setup.core.timer.clock().now_us()
     }
 }

@@ -11,11 +11,11 @@ use pyo3::prelude::*;
 
 use crate::error::Error;
 use crate::python::core::loop_only;
-use crate::python::core::timer_core::{NO_INDEX, Shared};
+use crate::python::core::timer_core::{NO_INDEX, TimerCore};
 use crate::python::tools::args;
 use crate::python::tools::errors;
 use crate::python::tools::finalizing::{self, ForeignCall};
-use crate::python::tools::fork::Own;
+use crate::python::tools::fork::ProcessOwned;
 use crate::python::tools::gil_cell::GilCell;
 use crate::python::tools::int64s;
 use crate::python::tools::native_lock;
@@ -26,22 +26,22 @@ use crate::wheel::Handle;
 /// What `add_many` returns: many deadlines with one callback and no Python object each.
 #[pyclass(frozen, weakref, module = "tickwheel")]
 pub(crate) struct TaskBatch {
-    shared: Own<Shared>,
-    cell: GilCell<Content>,
+    core: ProcessOwned<TimerCore>,
+    fields: GilCell<BatchFields>,
 }
 
 #[derive(Default)]
-struct Content {
+struct BatchFields {
     callback: Option<Py<PyAny>>,
     /// What a loop runs the callback in.
     context: Option<Py<PyAny>>,
     handles: Vec<Handle>,
     /// How many are still to run.
-    left: usize,
+    to_run: usize,
 }
 
-impl Content {
-    fn let_go(&mut self) -> (Option<Py<PyAny>>, Option<Py<PyAny>>) {
+impl BatchFields {
+    fn take_call(&mut self) -> (Option<Py<PyAny>>, Option<Py<PyAny>>) {
         (self.callback.take(), self.context.take())
     }
 }
@@ -50,7 +50,7 @@ impl Content {
 impl TaskBatch {
     /// How many of the batch are still to run.
     fn __len__(&self, py: Python<'_>) -> usize {
-        self.cell.with(py, |content| content.left)
+        self.fields.with(py, |fields| fields.to_run)
     }
 
     /// Cancel the timer with this index; as `TimerTask.cancel`. `IndexError` outside the batch.
@@ -86,26 +86,26 @@ impl TaskBatch {
     }
 
     fn __repr__(&self, py: Python<'_>) -> String {
-        let (left, all) = self.cell.with(py, |content| (content.left, content.handles.len()));
-        format!("<TaskBatch {left} of {all} to run>")
+        let (to_run, all) = self.fields.with(py, |fields| (fields.to_run, fields.handles.len()));
+        format!("<TaskBatch {to_run} of {all} to run>")
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        self.cell.visit(&visit, |content| {
-            visit.call(&content.callback)?;
-            visit.call(&content.context)
+        self.fields.visit(&visit, |fields| {
+            visit.call(&fields.callback)?;
+            visit.call(&fields.context)
         })
     }
 
     fn __clear__(&self, py: Python<'_>) {
         let Some(_call) = ForeignCall::try_enter(py) else { return };
-        drop(self.cell.with(py, Content::let_go));
+        drop(self.fields.with(py, BatchFields::take_call));
     }
 }
 
 impl Drop for TaskBatch {
     fn drop(&mut self) {
-        finalizing::let_go(std::mem::take(&mut self.cell));
+        finalizing::drop_or_leak(std::mem::take(&mut self.fields));
     }
 }
 
@@ -113,14 +113,14 @@ impl TaskBatch {
     /// Adds one timer per delay, in steps, all or nothing.
     pub(crate) fn add<'py>(
         py: Python<'py>,
-        shared: &Arc<Shared>,
+        core: &Arc<TimerCore>,
         delays_ms: &[i64],
         callback: &Bound<'py, PyAny>,
         context: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, Self>> {
         args::callable(callback, "callback")?;
-        loop_only::check_callback(shared, callback)?;
-        let context = loop_only::context_of_add(shared, context, py)?;
+        loop_only::check_callback(core, callback)?;
+        let context = loop_only::context_of_add(core, context, py)?;
         if delays_ms.len() >= NO_INDEX as usize {
             let count = delays_ms.len();
             return Err(PyTypeError::new_err(format!("a batch holds at most 2^32 - 2 timers, got {count}: split it")));
@@ -130,24 +130,24 @@ impl TaskBatch {
             .enumerate()
             .map(|(index, delay_ms)| args::delay_us(*delay_ms, index))
             .collect::<PyResult<_>>()?;
-        let content = Content {
+        let fields = BatchFields {
             callback: Some(callback.clone().unbind()),
             context,
             handles: Vec::with_capacity(delays_us.len()),
-            left: delays_us.len(),
+            to_run: delays_us.len(),
         };
-        let batch = Bound::new(py, Self { shared: Own::new(Arc::clone(shared)), cell: GilCell::new(content) })?;
-        shared.check_process(py)?;
-        let whole = native_lock::lock_plain(py, &shared.timer.bulk);
-        let start = Self::reserve(py, shared, &delays_us).map_err(|error| shared.error(py, &error))?;
-        let mut left = delays_us.len();
+        let batch = Bound::new(py, Self { core: ProcessOwned::new(Arc::clone(core)), fields: GilCell::new(fields) })?;
+        core.check_process(py)?;
+        let whole = native_lock::lock_plain(py, &core.timer.bulk);
+        let start = Self::reserve(py, core, &delays_us).map_err(|error| core.error(py, &error))?;
+        let mut to_run = delays_us.len();
         for (step, delays_us) in delays_us.chunks(STEP).enumerate() {
             // References are made before the lock is taken, with the GIL.
             let mut tasks: Vec<_> = delays_us.iter().map(|_| batch.clone().into_any().unbind()).collect();
-            left -= tasks.len();
+            to_run -= tasks.len();
             let mut wakes = false;
-            let mut state = shared.state(py);
-            state.reserve(left);
+            let mut state = core.state(py);
+            state.reserve(to_run);
             let handles: Vec<_> = delays_us
                 .iter()
                 .enumerate()
@@ -158,20 +158,20 @@ impl TaskBatch {
                     Some(handle)
                 })
                 .collect();
-            shared.callees.owe(py, handles.len());
-            batch.get().cell.with(py, |content| content.handles.extend(handles));
+            core.callees.entries_added(py, handles.len());
+            batch.get().fields.with(py, |fields| fields.handles.extend(handles));
             drop(state);
-            shared.timer.wake_if(wakes);
+            core.timer.wake_if(wakes);
         }
         drop(whole);
-        batch.get().left_timer(py, 0); // an empty one is done already
+        batch.get().entries_left(py, 0); // an empty one is done already
         Ok(batch)
     }
 
     /// Checks the whole batch, and keeps room for it. The instant from which its delays count.
-    fn reserve(py: Python<'_>, shared: &Shared, delays_us: &[u64]) -> Result<Due, Error> {
-        let mut state = shared.state(py);
-        let clock = shared.timer.clock();
+    fn reserve(py: Python<'_>, core: &TimerCore, delays_us: &[u64]) -> Result<Due, Error> {
+        let mut state = core.state(py);
+        let clock = core.timer.clock();
         let longest_us = delays_us.iter().copied().max().unwrap_or(0);
         let due = state.admit(clock, When::AfterUs(longest_us), delays_us.len())?;
         state.reserve(delays_us.len());
@@ -181,14 +181,14 @@ impl TaskBatch {
     /// What to call for a group that expires together, and in what context.
     pub(crate) fn callback(&self, py: Python<'_>) -> (Option<Py<PyAny>>, Option<Py<PyAny>>) {
         let copy = |object: &Option<Py<PyAny>>| object.as_ref().map(|object| object.clone_ref(py));
-        self.cell.with(py, |content| (copy(&content.callback), copy(&content.context)))
+        self.fields.with(py, |fields| (copy(&fields.callback), copy(&fields.context)))
     }
 
     /// So many are no longer on the timer; the last one takes the callback along.
-    pub(crate) fn left_timer(&self, py: Python<'_>, count: usize) {
-        let callback = self.cell.with(py, |content| {
-            content.left -= count;
-            (content.left == 0).then(|| content.let_go())
+    pub(crate) fn entries_left(&self, py: Python<'_>, count: usize) {
+        let callback = self.fields.with(py, |fields| {
+            fields.to_run -= count;
+            (fields.to_run == 0).then(|| fields.take_call())
         });
         drop(callback);
     }
@@ -196,20 +196,20 @@ impl TaskBatch {
     fn cancel_these(&self, py: Python<'_>, indices: &[usize]) -> PyResult<usize> {
         let mut count = 0;
         for indices in indices.chunks(STEP) {
-            let clock = self.shared.timer.clock();
-            let mut state = self.shared.lock(py)?;
-            let tasks: Vec<_> = self.cell.with(py, |content| {
-                indices.iter().filter_map(|index| state.cancel(clock, content.handles[*index])).collect()
+            let clock = self.core.timer.clock();
+            let mut state = self.core.lock(py)?;
+            let tasks: Vec<_> = self.fields.with(py, |fields| {
+                indices.iter().filter_map(|index| state.cancel(clock, fields.handles[*index])).collect()
             });
-            self.shared.timer.settle(state);
-            self.left_timer(py, tasks.len());
-            self.shared.callees.settle(py, tasks.len());
+            self.core.timer.settle(state);
+            self.entries_left(py, tasks.len());
+            self.core.callees.entries_ended(py, tasks.len());
             count += tasks.len();
         }
         Ok(count)
     }
 
     fn count(&self, py: Python<'_>) -> usize {
-        self.cell.with(py, |content| content.handles.len())
+        self.fields.with(py, |fields| fields.handles.len())
     }
 }

@@ -6,22 +6,22 @@ use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple};
 
-use crate::python::core::timer_core::Shared;
-use crate::python::core::timer_ref::Share;
+use crate::python::core::timer_core::TimerCore;
+use crate::python::core::timer_ref::TimerRef;
 use crate::python::tools::args::Ms;
 use crate::wheel::Handle;
 
 #[derive(Default)]
-pub(crate) struct Content {
+pub(crate) struct TaskFields {
     pub(crate) callback: Option<Py<PyAny>>,
     /// What most tasks do not have.
     extra: Option<Box<Extra>>,
     /// The timer it is on, if it is on one, and the handle there.
-    timer: Option<Py<Share>>,
+    timer: Option<Py<TimerRef>>,
     handle: u64,
     delay: u32,
-    unit: Unit,
-    pub(crate) runs: Runs,
+    unit: DelayUnit,
+    pub(crate) kind: TaskKind,
     /// It refers to nothing but what is written here, so the garbage collector need not know of it while it is pending.
     pub(crate) is_plain: bool,
     /// What it runs is a coroutine function.
@@ -40,7 +40,7 @@ struct Extra {
 
 /// What the delay counts.
 #[derive(Default, Clone, Copy, PartialEq, Eq)]
-enum Unit {
+enum DelayUnit {
     /// `__init__` has not run.
     #[default]
     None,
@@ -52,12 +52,12 @@ enum Unit {
 
 /// What a task does when it is due.
 #[derive(Default, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Runs {
+pub(crate) enum TaskKind {
     #[default]
     Callback,
-    /// As [`Runs::Callback`]; made by `after` or `at`: lets go of it once it can never run again (T19).
+    /// As [`TaskKind::Callback`]; made by `after` or `at`: lets go of it once it can never run again (T19).
     Once,
-    /// As [`Runs::Once`]; made by the library for itself: no user is to get it back.
+    /// As [`TaskKind::Once`]; made by the library for itself: no user is to get it back.
     Internal,
     /// Its class has a `run` of its own.
     Method,
@@ -66,9 +66,9 @@ pub(crate) enum Runs {
 }
 
 /// Callback and arguments.
-pub(crate) type Call = (Option<Py<PyAny>>, Option<Py<PyTuple>>);
+pub(crate) type CallbackAndArgs = (Option<Py<PyAny>>, Option<Py<PyTuple>>);
 
-impl Content {
+impl TaskFields {
     #[inline]
     pub(crate) fn new(
         delay: Option<Ms>,
@@ -78,17 +78,17 @@ impl Content {
     ) -> Self {
         let has_extra = args.is_some() || name.is_some();
         let extra = has_extra.then(|| Box::new(Extra { args, name, delay: None, context: None }));
-        let mut content = Self { callback, extra, ..Self::default() };
+        let mut fields = Self { callback, extra, ..Self::default() };
         if let Some(delay) = delay {
-            content.set_delay(delay);
+            fields.set_delay(delay);
         }
-        content
+        fields
     }
 
     #[inline]
     pub(crate) fn set_delay(&mut self, delay: Ms) {
         // Saturating casts; a delay that does not come back the same is not one of these.
-        (self.delay, self.unit) = (delay.0 as u32, Unit::Ms);
+        (self.delay, self.unit) = (delay.0 as u32, DelayUnit::Ms);
         #[expect(clippy::float_cmp, reason = "whether it is the same")]
         let is_ms = f64::from(self.delay) == delay.0;
         if !is_ms {
@@ -98,24 +98,24 @@ impl Content {
 
     #[cold]
     fn set_fine_delay(&mut self, delay: Ms) {
-        (self.delay, self.unit) = ((delay.0 * 1000.0).round() as u32, Unit::Us);
+        (self.delay, self.unit) = ((delay.0 * 1000.0).round() as u32, DelayUnit::Us);
         if self.delay() == Some(delay) {
             return;
         }
-        self.unit = Unit::Long;
+        self.unit = DelayUnit::Long;
         self.extra.get_or_insert_default().delay = Some(delay);
     }
 
     pub(crate) fn delay(&self) -> Option<Ms> {
         match self.unit {
-            Unit::None => None,
-            Unit::Ms => Some(Ms(self.delay.into())),
-            Unit::Us => Some(Ms(f64::from(self.delay) / 1000.0)),
-            Unit::Long => self.extra.as_ref()?.delay,
+            DelayUnit::None => None,
+            DelayUnit::Ms => Some(Ms(self.delay.into())),
+            DelayUnit::Us => Some(Ms(f64::from(self.delay) / 1000.0)),
+            DelayUnit::Long => self.extra.as_ref()?.delay,
         }
     }
 
-    pub(crate) fn call(&self, py: Python<'_>) -> Call {
+    pub(crate) fn call(&self, py: Python<'_>) -> CallbackAndArgs {
         let args = self.extra.as_ref().and_then(|extra| extra.args.as_ref());
         (self.callback.as_ref().map(|callback| callback.clone_ref(py)), args.map(|args| args.clone_ref(py)))
     }
@@ -126,12 +126,12 @@ impl Content {
 
     /// Whether it was made by `after`, `at` or the library: it runs once at the most.
     pub(crate) fn is_one_shot(&self) -> bool {
-        matches!(self.runs, Runs::Once | Runs::Internal)
+        matches!(self.kind, TaskKind::Once | TaskKind::Internal)
     }
 
     /// Whether there is something to run.
     pub(crate) fn can_run(&self) -> bool {
-        matches!(self.runs, Runs::Method | Runs::Expiry) || self.callback.is_some()
+        matches!(self.kind, TaskKind::Method | TaskKind::Expiry) || self.callback.is_some()
     }
 
     /// Whether it refers to an object of the user's, whose destructor may be foreign code.
@@ -140,25 +140,25 @@ impl Content {
     }
 
     /// Callback and arguments of a one-shot task, which can never run again.
-    pub(crate) fn let_go(&mut self) -> Option<Call> {
+    pub(crate) fn take_one_shot_call(&mut self) -> Option<CallbackAndArgs> {
         self.is_one_shot().then(|| (self.callback.take(), self.extra.as_mut().and_then(|extra| extra.args.take())))
     }
 
     /// The timer it is on, and its handle there.
-    pub(crate) fn on(&self) -> Option<(&Arc<Shared>, Handle)> {
-        self.timer.as_ref().map(|share| (share.get().shared(), Handle::from_bits(self.handle)))
+    pub(crate) fn on(&self) -> Option<(&Arc<TimerCore>, Handle)> {
+        self.timer.as_ref().map(|timer_ref| (timer_ref.get().core(), Handle::from_bits(self.handle)))
     }
 
     /// Returns what timer it was on before, to be dropped where Python code may run.
     #[must_use]
-    pub(crate) fn put_on(&mut self, share: Py<Share>, handle: Handle) -> Option<Py<Share>> {
+    pub(crate) fn put_on(&mut self, timer_ref: Py<TimerRef>, handle: Handle) -> Option<Py<TimerRef>> {
         self.handle = handle.to_bits();
-        self.timer.replace(share)
+        self.timer.replace(timer_ref)
     }
 
     /// It is off its timer, if it is the one with this handle: whether it is, and what keeps the timer, to be dropped where
     /// Python code may run.
-    pub(crate) fn take_off(&mut self, handle: Handle) -> (bool, Option<Py<Share>>) {
+    pub(crate) fn take_off(&mut self, handle: Handle) -> (bool, Option<Py<TimerRef>>) {
         let is_this = self.handle == handle.to_bits();
         (is_this, self.timer.take_if(|_| is_this))
     }
@@ -184,11 +184,11 @@ impl Content {
     }
 
     /// Callback, arguments and context, for the garbage collector: the task cannot be reached any more.
-    pub(crate) fn clear(&mut self) -> (Call, Option<Py<PyAny>>) {
+    pub(crate) fn clear(&mut self) -> (CallbackAndArgs, Option<Py<PyAny>>) {
         let call = (self.callback.take(), self.extra.as_mut().and_then(|extra| extra.args.take()));
         (call, self.take_context())
     }
 }
 
 /// A test in Python sees whole tasks; that this part stays small is for the compiler to check.
-const _: () = assert!(size_of::<Content>() == 40);
+const _: () = assert!(size_of::<TaskFields>() == 40);

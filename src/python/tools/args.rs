@@ -11,10 +11,10 @@ use crate::python::tools::describe::{shown, text_or};
 use crate::python::tools::made_once::intern;
 
 /// A setting that may be left out. `None` is a value like any other here, and not what leaves it out.
-pub(crate) struct Given<'py>(Option<Bound<'py, PyAny>>);
+pub(crate) struct Omittable<'py>(Option<Bound<'py, PyAny>>);
 
-impl<'py> Given<'py> {
-    pub(crate) const LEFT_OUT: Self = Self(None);
+impl<'py> Omittable<'py> {
+    pub(crate) const OMITTED: Self = Self(None);
 
     pub(crate) fn get(&self) -> Option<&Bound<'py, PyAny>> {
         self.0.as_ref()
@@ -28,7 +28,7 @@ impl<'py> Given<'py> {
     }
 }
 
-impl<'a, 'py> FromPyObject<'a, 'py> for Given<'py> {
+impl<'a, 'py> FromPyObject<'a, 'py> for Omittable<'py> {
     type Error = Infallible;
 
     fn extract(value: Borrowed<'a, 'py, PyAny>) -> Result<Self, Infallible> {
@@ -238,4 +238,18 @@ pub(crate) fn text(value: &Bound<'_, PyAny>, what: &str, hint: &str) -> PyResult
             text.repr()?
         ))),
     }
+}
+
+/// The text itself: an object of a subclass of `str` may refer to the task, and the collector is not shown the name.
+pub(crate) fn task_name(name: &Bound<'_, PyAny>) -> PyResult<Py<PyString>> {
+    let Ok(text) = name.cast::<PyString>() else {
+        let given = text_or(name.repr(), "?", name.py())?;
+        return Err(PyTypeError::new_err(format!("name must be text, got {given}: it is what snapshots show")));
+    };
+    if let Ok(exact) = text.cast_exact::<PyString>() {
+        return Ok(exact.clone().unbind());
+    }
+    // By `str` itself and not by `str(name)`, which runs the subclass's own method.
+    let exact = name.py().get_type::<PyString>().call_method1(intern!(name.py(), "__str__"), (text,))?;
+    Ok(exact.cast_into::<PyString>()?.unbind())
 }

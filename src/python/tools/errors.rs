@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple, PyType};
 
 use crate::error::Error;
-use crate::python::tools::made_once::{Kept, intern};
+use crate::python::tools::made_once::{MadeOnce, intern};
 
 pub(crate) use root::TickwheelError;
 
@@ -18,7 +18,7 @@ mod root {
 }
 
 /// The exceptions that are a `RuntimeError` too, so they cannot be made by the macro, which knows one base.
-static TIMER_ERRORS: Kept<[Py<PyType>; 5]> = Kept::new();
+static TIMER_ERRORS: MadeOnce<[Py<PyType>; 5]> = MadeOnce::new();
 
 const NAMES: [(&str, &str); 5] = [
     ("TimerClosed", "The timer was shut down: it takes no more tasks."),
@@ -57,39 +57,39 @@ fn timer_errors(py: Python<'_>) -> PyResult<&[Py<PyType>; 5]> {
     })
 }
 
-fn raise(py: Python<'_>, which: usize, text: String) -> PyErr {
+fn make(py: Python<'_>, which: usize, text: String) -> PyErr {
     match timer_errors(py) {
         Ok(errors) => PyErr::from_type(errors[which].bind(py).clone(), text),
         Err(error) => error,
     }
 }
 
-pub(crate) fn closed(py: Python<'_>, timer: &str) -> PyErr {
-    raise(py, 0, format!("timer '{timer}' was shut down and takes no more tasks: make a new one"))
+pub(crate) fn timer_closed(py: Python<'_>, timer: &str) -> PyErr {
+    make(py, 0, format!("timer '{timer}' was shut down and takes no more tasks: make a new one"))
 }
 
-pub(crate) fn forked(py: Python<'_>, timer: &str) -> PyErr {
+pub(crate) fn timer_forked(py: Python<'_>, timer: &str) -> PyErr {
     let text = format!(
         "timer '{timer}' belongs to the parent process, its threads did not survive the fork: make a new one in the child"
     );
-    raise(py, 1, text)
+    make(py, 1, text)
 }
 
 pub(crate) fn operation_forked(py: Python<'_>) -> PyErr {
     let text = "this operation belongs to the parent process, where it may be waited for: make a new one in the child";
-    raise(py, 1, text.to_owned())
+    make(py, 1, text.to_owned())
 }
 
 pub(crate) fn purgatory_closed(py: Python<'_>, name: &str) -> PyErr {
-    raise(py, 0, format!("purgatory '{name}' was shut down and takes no more operations: make a new one"))
+    make(py, 0, format!("purgatory '{name}' was shut down and takes no more operations: make a new one"))
 }
 
-pub(crate) fn exiting(py: Python<'_>) -> PyErr {
-    raise(py, 0, "the interpreter is exiting: timers and purgatories take no more calls".to_owned())
+pub(crate) fn interpreter_exiting(py: Python<'_>) -> PyErr {
+    make(py, 0, "the interpreter is exiting: timers and purgatories take no more calls".to_owned())
 }
 
 /// `indices`: of the timers of a batch; empty for a task.
-pub(crate) fn rejected(py: Python<'_>, timer: &str, why: &str, indices: Vec<u32>) -> PyErr {
+pub(crate) fn task_rejected(py: Python<'_>, timer: &str, why: &str, indices: Vec<u32>) -> PyErr {
     let (what, it, again) = if indices.is_empty() {
         ("a task that was due".to_owned(), "it", "add it again")
     } else {
@@ -98,7 +98,7 @@ pub(crate) fn rejected(py: Python<'_>, timer: &str, why: &str, indices: Vec<u32>
     let text = format!(
         "the executor of timer '{timer}' refused {what} ({why}): {it} did not run; {again} on a timer whose executor is open"
     );
-    let error = raise(py, 3, text);
+    let error = make(py, 3, text);
     // The class says that there are none.
     let is_set = indices.is_empty() || error.value(py).setattr(intern!(py, "indices"), indices).is_ok();
     debug_assert!(is_set, "an exception takes attributes");
@@ -128,8 +128,8 @@ pub(crate) fn not_picklable(what: &str) -> PyErr {
 /// Maps the core's error.
 pub(crate) fn from_core(py: Python<'_>, timer: &str, error: &Error) -> PyErr {
     match error {
-        Error::Closed => closed(py, timer),
-        Error::Full { .. } => raise(py, 2, format!("timer '{timer}' is full: {error}")),
+        Error::Closed => timer_closed(py, timer),
+        Error::Full { .. } => make(py, 2, format!("timer '{timer}' is full: {error}")),
         Error::Invalid(text) => PyValueError::new_err(text.to_string()),
     }
 }

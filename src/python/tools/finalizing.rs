@@ -37,18 +37,18 @@ impl ForeignCall {
     /// `None` at the end of the interpreter.
     #[inline]
     pub(crate) fn try_enter(_py: Python<'_>) -> Option<Self> {
-        Self::of_destructor()
+        Self::enter_from_destructor()
     }
 
     /// Errors: `TimerClosed` at the end of the interpreter.
     #[inline]
     pub(crate) fn enter(py: Python<'_>) -> PyResult<Self> {
-        Self::try_enter(py).ok_or_else(|| errors::exiting(py))
+        Self::try_enter(py).ok_or_else(|| errors::interpreter_exiting(py))
     }
 
     /// As [`ForeignCall::try_enter`], for the destructor of a Python object, which has the GIL and no proof of it.
     #[inline]
-    pub(crate) fn of_destructor() -> Option<Self> {
+    pub(crate) fn enter_from_destructor() -> Option<Self> {
         // Both sides hold the GIL, so no thread gets in after the hook has looked.
         if IS_OVER.load(Ordering::Relaxed) && !IS_ENDING.get() {
             return None;
@@ -68,8 +68,8 @@ impl Drop for ForeignCall {
 }
 
 /// Drops what runs foreign code as it is dropped; at the end of the interpreter leaks it.
-pub(crate) fn let_go<T>(value: T) {
-    match ForeignCall::of_destructor() {
+pub(crate) fn drop_or_leak<T>(value: T) {
+    match ForeignCall::enter_from_destructor() {
         Some(_call) => drop(value),
         None => std::mem::forget(value),
     }
@@ -82,7 +82,7 @@ fn count(next: impl FnOnce(usize) -> usize) {
 }
 
 /// In the child of a fork there is this thread alone, and what it is inside of counts no more.
-pub(crate) fn after_fork() {
+pub(crate) fn forget_calls_after_fork() {
     UNDER_WAY.store(0, Ordering::Relaxed);
 }
 

@@ -49,30 +49,30 @@ pub(crate) fn register_hook(_in_child: extern "C" fn()) -> pyo3::PyResult<()> {
 }
 
 /// What belongs to one process.
-pub(crate) trait OfProcess {
+pub(crate) trait BelongsToProcess {
     /// The [`fork_epoch`] it was made in.
     fn epoch(&self) -> u32;
 }
 
 /// A share in something of one process; dropped in a forked child, it is leaked.
 #[derive(Debug)]
-pub(crate) struct Own<T: OfProcess>(Option<Arc<T>>);
+pub(crate) struct ProcessOwned<T: BelongsToProcess>(Option<Arc<T>>);
 
-impl<T: OfProcess> Own<T> {
-    pub(crate) fn new(shared: Arc<T>) -> Self {
-        Self(Some(shared))
+impl<T: BelongsToProcess> ProcessOwned<T> {
+    pub(crate) fn new(core: Arc<T>) -> Self {
+        Self(Some(core))
     }
 
     pub(crate) fn arc(&self) -> &Arc<T> {
         self.0.as_ref().expect("taken out only by its drop")
     }
 
-    pub(crate) fn share(&self) -> Arc<T> {
+    pub(crate) fn clone_arc(&self) -> Arc<T> {
         Arc::clone(self.arc())
     }
 }
 
-impl<T: OfProcess> Deref for Own<T> {
+impl<T: BelongsToProcess> Deref for ProcessOwned<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -80,13 +80,13 @@ impl<T: OfProcess> Deref for Own<T> {
     }
 }
 
-impl<T: OfProcess> Drop for Own<T> {
+impl<T: BelongsToProcess> Drop for ProcessOwned<T> {
     #[inline]
     fn drop(&mut self) {
-        if let Some(shared) = self.0.take()
-            && shared.epoch() != fork_epoch()
+        if let Some(core) = self.0.take()
+            && core.epoch() != fork_epoch()
         {
-            std::mem::forget(shared);
+            std::mem::forget(core);
         }
     }
 }

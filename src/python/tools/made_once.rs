@@ -10,9 +10,9 @@ use pyo3::types::PyString;
 
 use crate::python::tools::gil_cell::GilCell;
 
-pub(crate) struct Kept<T: 'static>(GilCell<Option<&'static T>>);
+pub(crate) struct MadeOnce<T: 'static>(GilCell<Option<&'static T>>);
 
-impl<T: Send + Sync> Kept<T> {
+impl<T: Send + Sync> MadeOnce<T> {
     pub(crate) const fn new() -> Self {
         Self(GilCell::new(None))
     }
@@ -33,7 +33,7 @@ impl<T: Send + Sync> Kept<T> {
     }
 }
 
-impl<T> Kept<Py<T>> {
+impl<T> MadeOnce<Py<T>> {
     /// An attribute of a module.
     pub(crate) fn import<'py>(&self, py: Python<'py>, module: &str, name: &str) -> PyResult<&'py Bound<'py, T>>
     where
@@ -44,7 +44,7 @@ impl<T> Kept<Py<T>> {
     }
 }
 
-impl Kept<Py<PyString>> {
+impl MadeOnce<Py<PyString>> {
     #[inline]
     pub(crate) fn interned<'py>(&self, py: Python<'py>, text: &'static str) -> &'py Bound<'py, PyString> {
         let kept = self.0.with(py, |kept| *kept);
@@ -61,8 +61,8 @@ impl Kept<Py<PyString>> {
 /// The Python text of a literal, made once.
 macro_rules! intern {
     ($py:expr, $text:literal) => {{
-        static KEPT: $crate::python::tools::made_once::Kept<pyo3::Py<pyo3::types::PyString>> =
-            $crate::python::tools::made_once::Kept::new();
+        static KEPT: $crate::python::tools::made_once::MadeOnce<pyo3::Py<pyo3::types::PyString>> =
+            $crate::python::tools::made_once::MadeOnce::new();
         KEPT.interned($py, $text)
     }};
 }

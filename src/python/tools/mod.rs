@@ -1,3 +1,6 @@
+//! Tools that know nothing of timers: locks and the GIL, forks, the end of the interpreter, errors, and values read from
+//! Python.
+
 pub(crate) mod args;
 pub(crate) mod arrow;
 pub(crate) mod arrow_stream;

@@ -1,7 +1,7 @@
 //! The border between native locks and the GIL, in one place.
 //!
 //! - [`lock`] and [`lock_plain`] take a native lock without waiting for it while the GIL is held (border rule 2).
-//! - [`Own`] keeps a timer alive, but leaks it in a forked child, where its lock may be held by nobody (border rule 7).
+//! - [`ProcessOwned`] keeps a timer alive, but leaks it in a forked child, where its lock may be held by nobody (border rule 7).
 //! - [`attached_by_reaper`] counts what must never happen (border rule 3).
 
 use std::cell::Cell;

@@ -9,7 +9,7 @@ use pyo3::types::{PyDict, PyType};
 pub(crate) enum CallbackTarget {
     /// On the worker's own thread.
     #[default]
-    Own,
+    OwnThread,
     /// A `concurrent.futures.Executor` of threads.
     Pool(Py<PyAny>),
     /// An asyncio loop.
@@ -18,7 +18,7 @@ pub(crate) enum CallbackTarget {
 
 impl CallbackTarget {
     pub(crate) fn from_python(executor: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
-        let Some(executor) = executor else { return Ok(Self::Own) };
+        let Some(executor) = executor else { return Ok(Self::OwnThread) };
         if let Ok(class) = executor.cast::<PyType>() {
             let class = class.name()?;
             return Err(PyTypeError::new_err(format!(
@@ -52,7 +52,7 @@ impl CallbackTarget {
 
     pub(crate) fn clone_ref(&self, py: Python<'_>) -> Self {
         match self {
-            Self::Own => Self::Own,
+            Self::OwnThread => Self::OwnThread,
             Self::Pool(executor) => Self::Pool(executor.clone_ref(py)),
             Self::Loop(executor) => Self::Loop(executor.clone_ref(py)),
         }
@@ -61,7 +61,7 @@ impl CallbackTarget {
     /// The executor that the user gave.
     pub(crate) fn object(&self) -> Option<&Py<PyAny>> {
         match self {
-            Self::Own => None,
+            Self::OwnThread => None,
             Self::Pool(executor) | Self::Loop(executor) => Some(executor),
         }
     }

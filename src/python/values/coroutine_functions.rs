@@ -14,7 +14,7 @@ use pyo3::types::{PyCFunction, PyFunction, PyString, PyType, PyWeakrefReference}
 
 use crate::python::tools::args;
 use crate::python::tools::gil_cell::GilCell;
-use crate::python::tools::made_once::{Kept, intern};
+use crate::python::tools::made_once::{MadeOnce, intern};
 
 /// The flag of a code object that is an `async def` (the `inspect` module's `CO_COROUTINE`).
 const CO_COROUTINE: u32 = 0x80;
@@ -27,9 +27,9 @@ const HEAP_TYPE: u64 = 1 << 9;
 /// Code objects that are no coroutine functions, by a hash of their address.
 static PLAIN: [GilCell<Option<Py<PyAny>>>; 64] = [const { GilCell::new(None) }; 64];
 
-static METHOD: Kept<Py<PyType>> = Kept::new();
-static PARTIAL: Kept<Py<PyType>> = Kept::new();
-static IS_COROUTINE_FUNCTION: Kept<Py<PyAny>> = Kept::new();
+static METHOD: MadeOnce<Py<PyType>> = MadeOnce::new();
+static PARTIAL: MadeOnce<Py<PyType>> = MadeOnce::new();
+static IS_COROUTINE_FUNCTION: MadeOnce<Py<PyAny>> = MadeOnce::new();
 
 unsafe extern "C" {
     /// `PyMethod_Function` of the C API, which pyo3 does not declare: borrowed.

@@ -6,10 +6,10 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyString, PyType};
 
-use crate::python::tools::made_once::{Kept, intern};
+use crate::python::tools::made_once::{MadeOnce, intern};
 
-static COROUTINE: Kept<Py<PyType>> = Kept::new();
-static COROUTINE_LIKE: Kept<Py<PyAny>> = Kept::new();
+static COROUTINE: MadeOnce<Py<PyType>> = MadeOnce::new();
+static COROUTINE_LIKE: MadeOnce<Py<PyAny>> = MadeOnce::new();
 
 /// Whether it is a coroutine, or an object that asyncio takes for one.
 pub(crate) fn is_coroutine(object: &Bound<'_, PyAny>) -> PyResult<bool> {
@@ -24,7 +24,7 @@ pub(crate) fn is_coroutine(object: &Bound<'_, PyAny>) -> PyResult<bool> {
 }
 
 /// Closes what `on_error` returned if that is a coroutine, which is an error.
-pub(crate) fn check_told(returned: &Bound<'_, PyAny>) -> PyResult<()> {
+pub(crate) fn check_on_error_result(returned: &Bound<'_, PyAny>) -> PyResult<()> {
     check_plain(returned, "on_error", "have it hand the exception to a loop")
 }
 

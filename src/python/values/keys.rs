@@ -20,7 +20,7 @@ use crate::python::tools::native_lock::attach;
 pub(crate) struct Key {
     id: u64,
     /// `None` where it was only looked up.
-    held: Option<(u64, Arc<Keys>)>,
+    held: Option<(u64, Arc<KeyTable>)>,
 }
 
 /// Hashes the number of a key. Numbers are given in turn, so their low bits spread well; the table wants the highest
@@ -30,10 +30,10 @@ pub(crate) struct KeyHasher(u64);
 
 /// All keys of a purgatory.
 #[derive(Default)]
-pub(crate) struct Keys(GilCell<Table>);
+pub(crate) struct KeyTable(GilCell<Entries>);
 
 #[derive(Default)]
-struct Table {
+struct Entries {
     entries: HashTable<Entry>,
     next_id: u64,
 }
@@ -48,14 +48,14 @@ struct Entry {
 }
 
 /// What a look at the table finds.
-enum Look {
+enum LookUp {
     Found(u64),
     /// Keys of the same hash: whether one is equal, Python has to say.
     Candidates(Few<(u64, Py<PyAny>)>),
     Unknown,
 }
 
-impl Keys {
+impl KeyTable {
     /// The key's number, given to it if it has none. Errors: what `__hash__` or `__eq__` raise.
     pub(crate) fn hold(self: &Arc<Self>, key: &Bound<'_, PyAny>) -> PyResult<Key> {
         let hash = mixed(key.hash()?);
@@ -80,9 +80,9 @@ impl Keys {
         loop {
             let (look, next) = self.0.with(py, |table| (table.look(key, hash, from, holds), table.next_id));
             let candidates = match look {
-                Look::Found(id) => return Ok(Some(id)),
-                Look::Unknown => return Ok(None),
-                Look::Candidates(candidates) => candidates,
+                LookUp::Found(id) => return Ok(Some(id)),
+                LookUp::Unknown => return Ok(None),
+                LookUp::Candidates(candidates) => candidates,
             };
             for (id, object) in candidates {
                 // Anything may happen in here, also to the table.
@@ -103,29 +103,29 @@ fn mixed(hash: isize) -> u64 {
     (product as u64) ^ (product >> 64) as u64
 }
 
-impl Table {
-    fn look(&mut self, key: &Bound<'_, PyAny>, hash: u64, from: u64, holds: bool) -> Look {
+impl Entries {
+    fn look(&mut self, key: &Bound<'_, PyAny>, hash: u64, from: u64, holds: bool) -> LookUp {
         let mut others = Few::new();
         for entry in self.entries.iter_hash_mut(hash).filter(|entry| entry.hash == hash) {
             if entry.object.is(key) {
                 entry.uses += usize::from(holds);
-                return Look::Found(entry.id);
+                return LookUp::Found(entry.id);
             }
             if entry.id >= from {
                 others.push((entry.id, entry.object.clone_ref(key.py())));
             }
         }
         if !others.is_empty() {
-            return Look::Candidates(others);
+            return LookUp::Candidates(others);
         }
         if !holds {
-            return Look::Unknown;
+            return LookUp::Unknown;
         }
         let id = self.next_id;
         self.next_id += 1;
         let entry = Entry { hash, id, uses: 1, object: key.clone().unbind() };
         self.entries.insert_unique(hash, entry, |entry| entry.hash);
-        Look::Found(id)
+        LookUp::Found(id)
     }
 
     fn is_still_there(&mut self, hash: u64, id: u64, holds: bool) -> bool {
@@ -134,7 +134,7 @@ impl Table {
     }
 
     /// Gives one use up. The last one's entry is for the caller to drop.
-    fn let_go(&mut self, hash: u64, id: u64) -> Option<Entry> {
+    fn release(&mut self, hash: u64, id: u64) -> Option<Entry> {
         let mut found = self.entries.find_entry(hash, |entry| entry.id == id).ok()?;
         found.get_mut().uses -= 1;
         if found.get().uses > 0 {
@@ -185,7 +185,7 @@ impl Drop for Key {
     fn drop(&mut self) {
         if let Some((hash, keys)) = self.held.take() {
             attach(|py| {
-                let gone = keys.0.with(py, |table| table.let_go(hash, self.id));
+                let gone = keys.0.with(py, |table| table.release(hash, self.id));
                 drop(gone);
             });
         }

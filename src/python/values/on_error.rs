@@ -20,27 +20,27 @@ pub(crate) struct OnError {
 pub(crate) struct Callee {
     object: Py<PyAny>,
     /// A weak reference to it. The collector takes it away before it clears the object.
-    watch: Option<Py<PyWeakrefReference>>,
+    weak_ref: Option<Py<PyWeakrefReference>>,
 }
 
 impl Callee {
     fn new(object: &Bound<'_, PyAny>) -> Self {
-        Self { object: object.clone().unbind(), watch: watch(object) }
+        Self { object: object.clone().unbind(), weak_ref: weak_ref_to(object) }
     }
 
     /// Runs no Python code.
     pub(crate) fn clone_ref(&self, py: Python<'_>) -> Self {
-        let watch = self.watch.as_ref().map(|watch| watch.clone_ref(py));
-        Self { object: self.object.clone_ref(py), watch }
+        let weak_ref = self.weak_ref.as_ref().map(|weak_ref| weak_ref.clone_ref(py));
+        Self { object: self.object.clone_ref(py), weak_ref }
     }
 
     /// What to call; `None` if the collector is about to clear it.
-    pub(crate) fn whole(self, py: Python<'_>) -> Option<Bound<'_, PyAny>> {
-        self.is_whole(py).then(|| self.object.into_bound(py))
+    pub(crate) fn if_intact(self, py: Python<'_>) -> Option<Bound<'_, PyAny>> {
+        self.is_intact(py).then(|| self.object.into_bound(py))
     }
 
-    fn is_whole(&self, py: Python<'_>) -> bool {
-        self.watch.as_ref().is_none_or(|watch| watch.bind(py).upgrade().is_some())
+    fn is_intact(&self, py: Python<'_>) -> bool {
+        self.weak_ref.as_ref().is_none_or(|weak_ref| weak_ref.bind(py).upgrade().is_some())
     }
 
     pub(crate) fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
@@ -62,8 +62,8 @@ impl OnError {
     /// collector now is not cleared, although its weak references may be gone: a destructor may have brought the timer back.
     pub(crate) fn get<'py>(&self, py: Python<'py>, is_hidden: bool) -> Option<Bound<'py, PyAny>> {
         let callee = self.callee(py)?;
-        let is_whole = is_hidden || callee.is_whole(py) || self.has_come_back(callee.object.bind(py));
-        is_whole.then(|| callee.object.into_bound(py))
+        let is_intact = is_hidden || callee.is_intact(py) || self.was_resurrected(callee.object.bind(py));
+        is_intact.then(|| callee.object.into_bound(py))
     }
 
     /// The object that shows it to the collector was cleared, or is about to go.
@@ -75,20 +75,20 @@ impl OnError {
     /// could clear it, and none has cleared the object that shows it, which is cleared in the same collection. Then it is
     /// watched anew.
     #[cold]
-    fn has_come_back(&self, object: &Bound<'_, PyAny>) -> bool {
+    fn was_resurrected(&self, object: &Bound<'_, PyAny>) -> bool {
         let py = object.py();
         let may_be_cleared = || self.is_owner_gone.with(py, |is_owner_gone| *is_owner_gone);
         if may_be_cleared() || is_collecting(py).unwrap_or(true) || may_be_cleared() {
             return false;
         }
-        let new_watch = watch(object);
-        let old_watch = self.callee.with(py, |callee| Some(std::mem::replace(&mut callee.as_mut()?.watch, new_watch)));
-        drop(old_watch);
+        let new_ref = weak_ref_to(object);
+        let old_ref = self.callee.with(py, |callee| Some(std::mem::replace(&mut callee.as_mut()?.weak_ref, new_ref)));
+        drop(old_ref);
         true
     }
 
     /// May run destructors.
-    pub(crate) fn let_go(&self, py: Python<'_>) {
+    pub(crate) fn drop_callee(&self, py: Python<'_>) {
         let callee = self.callee.with(py, Option::take);
         drop(callee);
     }
@@ -99,7 +99,7 @@ impl OnError {
 }
 
 /// What takes no weak reference is an object of the user's own class: cleared, it raises.
-fn watch(on_error: &Bound<'_, PyAny>) -> Option<Py<PyWeakrefReference>> {
+fn weak_ref_to(on_error: &Bound<'_, PyAny>) -> Option<Py<PyWeakrefReference>> {
     PyWeakrefReference::new(on_error).ok().map(Bound::unbind)
 }
 
@@ -108,7 +108,7 @@ fn watch(on_error: &Bound<'_, PyAny>) -> Option<Py<PyWeakrefReference>> {
 fn is_collecting(py: Python<'_>) -> PyResult<bool> {
     let gc = py.import("gc")?;
     let callbacks = gc.getattr("callbacks")?;
-    let witness = Bound::new(py, Witness::default())?;
+    let witness = Bound::new(py, CollectionWitness::default())?;
     callbacks.call_method1("append", (&witness,))?;
     let collected = gc.call_method1("collect", (0,));
     callbacks.call_method1("remove", (&witness,))?;
@@ -119,12 +119,12 @@ fn is_collecting(py: Python<'_>) -> PyResult<bool> {
 /// Hears of a collection.
 #[pyclass(frozen, module = "tickwheel._native")]
 #[derive(Default)]
-pub(crate) struct Witness {
+pub(crate) struct CollectionWitness {
     has_seen_one: GilCell<bool>,
 }
 
 #[pymethods]
-impl Witness {
+impl CollectionWitness {
     fn __call__(&self, py: Python<'_>, _phase: &Bound<'_, PyAny>, _info: &Bound<'_, PyAny>) {
         self.has_seen_one.with(py, |has_seen_one| *has_seen_one = true);
     }

@@ -48,11 +48,13 @@ pub(crate) enum Source<'a> {
 /// there is a caller for it; otherwise it is logged too.
 pub(crate) fn report(py: Python<'_>, failure: &Failure<'_, '_>, propagate: bool) -> PyResult<()> {
     let error = failure.error.clone_ref(py).into_value(py).into_bound(py);
-    let told = match &failure.on_error {
-        Some(on_error) => on_error.call1((failure.task, &error)).and_then(|told| coroutines::check_told(&told)),
-        None => tell_loop_or_log(failure, &error),
+    let reported = match &failure.on_error {
+        Some(on_error) => {
+            on_error.call1((failure.task, &error)).and_then(|reported| coroutines::check_on_error_result(&reported))
+        }
+        None => pass_to_loop_or_log(failure, &error),
     };
-    let Err(second) = told else { return Ok(()) };
+    let Err(second) = reported else { return Ok(()) };
     let second = second.into_value(py).into_bound(py);
     let linked = link(&second, &error);
     if propagate && callback_scope::is_exit(py, &PyErr::from_value(second.clone().into_any())) {
@@ -74,7 +76,7 @@ pub(crate) fn report(py: Python<'_>, failure: &Failure<'_, '_>, propagate: bool)
     Ok(())
 }
 
-fn tell_loop_or_log(failure: &Failure<'_, '_>, error: &Bound<'_, PyBaseException>) -> PyResult<()> {
+fn pass_to_loop_or_log(failure: &Failure<'_, '_>, error: &Bound<'_, PyBaseException>) -> PyResult<()> {
     let py = error.py();
     let message = describe(failure)?;
     let Some(event_loop) = &failure.event_loop else { return log(&message, error) };

@@ -16,7 +16,7 @@ use crate::sync::{PlainCondvar, PlainMutex};
 const SLICE: Duration = Duration::from_millis(50);
 
 #[derive(Default)]
-pub(crate) struct Gate {
+pub(crate) struct Turnstile {
     inside: PlainMutex<Option<ThreadId>>,
     freed: PlainCondvar,
 }
@@ -24,28 +24,28 @@ pub(crate) struct Gate {
 /// What a thread that wants to get in finds.
 pub(crate) enum Entry<'a> {
     /// It is inside, until this is dropped.
-    Pass(#[expect(dead_code, reason = "held")] Pass<'a>),
+    Entered(#[expect(dead_code, reason = "held")] Pass<'a>),
     /// It was inside already.
-    Again,
+    SameThread,
     /// Another thread is inside.
-    Taken,
+    OtherThread,
 }
 
 pub(crate) struct Pass<'a> {
-    gate: &'a Gate,
+    gate: &'a Turnstile,
     epoch: u32,
 }
 
-impl Gate {
+impl Turnstile {
     pub(crate) fn try_enter(&self, py: Python<'_>) -> Entry<'_> {
         let this = thread::current().id();
         let mut inside = native_lock::lock_plain(py, &self.inside);
         match *inside {
-            Some(thread) if thread == this => Entry::Again,
-            Some(_) => Entry::Taken,
+            Some(thread) if thread == this => Entry::SameThread,
+            Some(_) => Entry::OtherThread,
             None => {
                 *inside = Some(this);
-                Entry::Pass(Pass { gate: self, epoch: fork_epoch() })
+                Entry::Entered(Pass { gate: self, epoch: fork_epoch() })
             }
         }
     }
@@ -60,7 +60,7 @@ impl Gate {
         loop {
             let entry = self.try_enter(py);
             let now = Instant::now();
-            if !matches!(entry, Entry::Taken) || until.is_some_and(|until| until <= now) {
+            if !matches!(entry, Entry::OtherThread) || until.is_some_and(|until| until <= now) {
                 return Ok(entry);
             }
             let slice_end = now + SLICE;

@@ -3,16 +3,16 @@
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 
-use crate::python::core::callees::Uses;
-use crate::python::core::timer_core::{Driver, Shared, TaskRef};
+use crate::python::core::callees::UseCounts;
+use crate::python::core::timer_core::{Driver, TaskRef, TimerCore};
 use crate::state::State;
 use crate::sync::MutexGuard;
 
-impl Shared {
+impl TimerCore {
     /// For the garbage collector: the timer's lock, if all that is owed is pending there, and only a call of the timer could
     /// change that. The same answer throughout a collection; `docs/concurrency.md` says why.
-    fn idle_state(&self, uses: Uses) -> Option<MutexGuard<'_, State<TaskRef>>> {
-        if self.hides_pending() || self.is_forked() || uses.outside > 0 {
+    fn idle_state(&self, uses: UseCounts) -> Option<MutexGuard<'_, State<TaskRef>>> {
+        if self.hides_pending() || self.is_forked() || uses.detached_uses > 0 {
             return None;
         }
         let state = self.timer.state().try_lock()?;
@@ -21,13 +21,13 @@ impl Shared {
             Driver::Manual => state.schedule.wheel.slab.len(),
             _ => state.schedule.len(),
         };
-        (pending == uses.owed).then_some(state)
+        (pending == uses.open_entries).then_some(state)
     }
 
     /// Shows the garbage collector what the timer refers to, as far as only calls of the timer can use it.
     pub(crate) fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
-        let uses = self.callees.uses_seen(visit);
-        if uses.owed == 0 {
+        let uses = self.callees.use_counts_seen(visit);
+        if uses.open_entries == 0 {
             return self.callees.visit(visit);
         }
         let Some(state) = self.idle_state(uses) else { return Ok(()) };
@@ -40,8 +40,8 @@ impl Shared {
     /// The collector clears the `Timer` object. That may be garbage while the timer still owes a call: then the timer keeps
     /// what it has not shown.
     pub(crate) fn clear(&self, py: Python<'_>) {
-        let uses = self.callees.uses(py);
-        let lets_go = uses.owed == 0 || self.idle_state(uses).is_some();
+        let uses = self.callees.use_counts(py);
+        let lets_go = uses.open_entries == 0 || self.idle_state(uses).is_some();
         self.callees.clear(py, lets_go);
     }
 }

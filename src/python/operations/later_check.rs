@@ -1,0 +1,32 @@
+//! The checks that a purgatory leaves to its timer, as tasks of the library's own.
+
+use pyo3::gc::{PyTraverseError, PyVisit};
+use pyo3::prelude::*;
+
+use crate::python::operations::operation_host::PythonHost;
+use crate::python::operations::operation_object::LaterCheck;
+use crate::python::scheduled::task_object::TimerTask;
+use crate::python::values::callback_scope;
+
+#[pymethods]
+impl LaterCheck {
+    fn __call__(&self, py: Python<'_>) -> PyResult<()> {
+        let host = PythonHost::of_timer(py, callback_scope::propagates());
+        self.0.make(&host);
+        host.finish(())
+    }
+
+    /// The collector clears the task that refers to this.
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(self.0.operation())
+    }
+}
+
+/// The executor refused a task of the library's own: its error is reported as that of an operation, and the callers never
+/// see the task.
+pub(crate) fn refused(py: Python<'_>, task: &Bound<'_, PyAny>, error: PyErr) {
+    let callback = task.cast::<TimerTask>().ok().and_then(|task| task.get().callback(py));
+    if let Some(Ok(check)) = callback.as_ref().map(|callback| callback.bind(py).cast::<LaterCheck>()) {
+        check.get().0.refuse(&PythonHost::of_timer(py, false), error);
+    }
+}
