@@ -18,25 +18,11 @@ pub(crate) use bucket::{Bucket, expiration_ms};
 use level::Level;
 pub(crate) use pages::{List, NO_POSITION, Pages, Residents};
 pub use slab::Handle;
-pub(crate) use slab::{Entry, Key, New, Removed, Slab, Was};
+pub(crate) use slab::{Entry, Key, New, Place, Removed, Slab, Was};
 use std::hint::black_box;
 
 /// So many entries of a bucket are read before they are placed.
 const TOUCH: usize = 64;
-
-/// Where an entry stands. In a bucket or the front it has a position there too.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub(crate) enum Place {
-    /// Nowhere: the slot is free, or its entry is about to be placed.
-    Free,
-    /// In the list of a bucket.
-    Bucket,
-    /// It has left the wheel and waits for its instant.
-    Front,
-    /// It was released and waits on the executor's queue.
-    Released,
-}
 
 /// A bucket that entered, or has to enter, the bucket queue. Levels count from 1, buckets from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

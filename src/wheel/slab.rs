@@ -7,7 +7,6 @@
 //!
 //! Example: the first entry gets slot 0, generation 0. Removed, its slot comes back as slot 0, generation 1.
 
-use super::Place;
 use super::pages::Residents;
 
 const PAGE_BITS: u32 = 9;
@@ -49,6 +48,20 @@ impl Key {
     pub(crate) fn handle(&self) -> Handle {
         Handle { slot: self.slot, generation: self.generation }
     }
+}
+
+/// Where an entry stands. In a bucket or the front it has a position there too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Place {
+    /// Nowhere: the slot is free, or its entry is about to be placed.
+    Free,
+    /// In the list of a bucket.
+    Bucket,
+    /// It has left the wheel and waits for its instant.
+    Front,
+    /// It was released and waits on the executor's queue.
+    Released,
 }
 
 /// One scheduled occurrence of a task: 40 bytes where `T` is one pointer that is never null.
