@@ -46,7 +46,7 @@ class TimerRejected(TickwheelError, RuntimeError):
     indices: Sequence[int] = ()
 
 class OperationCancelled(TickwheelError, RuntimeError):
-    """The operation was taken out of its purgatory before it was complete; who waits for it gets this."""
+    """The operation was taken out of its purgatory before it was complete. Waiters of the operation get this."""
 
 @type_check_only
 class BucketSnapshot(TypedDict):

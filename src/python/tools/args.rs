@@ -1,4 +1,4 @@
-//! What comes in from Python, checked (T13): times, sizes, names.
+//! Checks and reads arguments from Python (T13): times, integers, indices, names.
 
 use std::convert::Infallible;
 
@@ -10,7 +10,7 @@ use crate::clock::LIMIT_MS;
 use crate::python::tools::describe::{shown, text_or};
 use crate::python::tools::made_once::intern;
 
-/// A setting that may be left out. `None` is a value like any other here, and not what leaves it out.
+/// An argument that may be omitted. `None` is a value like any other here: it does not mean "omitted".
 pub(crate) struct Omittable<'py>(Option<Bound<'py, PyAny>>);
 
 impl<'py> Omittable<'py> {
@@ -20,7 +20,8 @@ impl<'py> Omittable<'py> {
         self.0.as_ref()
     }
 
-    /// `True` or `False`, or `otherwise` if it was left out; `what` is its name, `hint` says what to do.
+    /// `True` or `False`, or `otherwise` if it was omitted. `what` is the argument's name; `hint` says what to pass
+    /// instead.
     pub(crate) fn flag(self, what: &str, otherwise: bool, hint: &str) -> PyResult<bool> {
         let Some(value) = self.0 else { return Ok(otherwise) };
         let flag = value.cast::<PyBool>().map(PyBoolMethods::is_true);
@@ -36,7 +37,7 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Omittable<'py> {
     }
 }
 
-/// Goes through a collection; `what` is the argument's name, `of` what should be in it.
+/// Iterates over a collection. `what` is the argument's name; `of` says what it must contain.
 pub(crate) fn items<'py>(
     value: &Bound<'py, PyAny>,
     what: &str,
@@ -61,10 +62,10 @@ fn refused(value: &Bound<'_, PyAny>, must: &str, hint: &str) -> PyErr {
 pub(crate) struct Ms(pub(crate) f64);
 
 impl Ms {
-    /// In whole microseconds, rounded up; zero and less is 0. The float nearest to a whole microsecond means that
-    /// microsecond: 399.999 is 399,999 us, although the float is a little more.
+    /// In whole microseconds, rounded up; zero or less is 0. A float that is the nearest one to a whole microsecond
+    /// counts as that microsecond: 399.999 is 399,999 us, although the float is slightly larger.
     pub(crate) fn to_us(self) -> u64 {
-        // Most delays are whole milliseconds: a cast there and back, and no calls to round.
+        // Most delays are whole milliseconds: two casts, and no call to round.
         let whole_ms = self.0 as i64;
         #[expect(clippy::float_cmp, reason = "whether it is whole")]
         let is_whole = whole_ms as f64 == self.0;
@@ -77,9 +78,9 @@ impl Ms {
         let whole = self.0.trunc();
         let rest_us = ((self.0 - whole) * 1000.0).round();
         let nearest_us = (whole as u64).saturating_mul(1000).saturating_add(rest_us as u64);
-        // The float that is written so. One division rounds once, as a literal does; a sum of rounded parts rounds twice,
-        // and differs for 396 of the first 99,999. Past 2^53 us the number itself is rounded; there a float has so few
-        // places after the point that the sum is exact enough.
+        // The float that a literal of this value gives. One division rounds once, as a literal does. A sum of rounded
+        // parts rounds twice, and differs for 396 of the first 99,999 values. Above 2^53 us the number itself is
+        // rounded; a float has so few decimal places there that the sum is exact enough.
         let nearest_ms = if nearest_us < 1 << 53 { nearest_us as f64 / 1000.0 } else { whole + rest_us / 1000.0 };
         nearest_us + u64::from(self.0 > nearest_ms)
     }
@@ -88,7 +89,7 @@ impl Ms {
         Self(us as f64 / 1000.0)
     }
 
-    /// As Python shows it: an int where it is whole.
+    /// As Python shows it: an int if it is whole.
     pub(crate) fn to_python<'py>(self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         if self.0.fract() == 0.0 && self.0.abs() < LIMIT_MS as f64 {
             return Ok((self.0 as i64).into_pyobject(py)?.into_any());
@@ -99,7 +100,7 @@ impl Ms {
 
 /// Reads a time; `what` is the argument's name.
 pub(crate) fn ms(value: &Bound<'_, PyAny>, what: &str) -> PyResult<Ms> {
-    // The most frequent case by far, without the questions that the others need.
+    // By far the most frequent case, without the checks that the other cases need.
     if let Ok(int) = value.cast_exact::<PyInt>()
         && let Ok(int) = int.extract::<i64>()
         && int < LIMIT_MS as i64
@@ -112,13 +113,13 @@ pub(crate) fn ms(value: &Bound<'_, PyAny>, what: &str) -> PyResult<Ms> {
     let int = whole(value, what, "an int or a finite float", "pass milliseconds, as in 20 or 0.5")?;
     match int.extract::<i64>() {
         Ok(int) if int < LIMIT_MS as i64 => Ok(Ms(int as f64)),
-        // Any int too small for i64 is as much in the past as the smallest.
+        // An int that is too small for i64 is in the past, as the smallest one is.
         Err(_) if int.lt(0)? => Ok(Ms(i64::MIN as f64)),
         _ => Err(too_far(what, &number(&int)?)),
     }
 }
 
-/// A whole number in a range; `what` is the argument's name, `hint` says what to do.
+/// A whole number in a range. `what` is the argument's name; `hint` says what to pass instead.
 pub(crate) fn int_in(value: &Bound<'_, PyAny>, what: &str, low: u64, high: u64, hint: &str) -> PyResult<u64> {
     let int = whole(value, what, "an int", hint)?;
     match int.extract::<u64>() {
@@ -127,7 +128,7 @@ pub(crate) fn int_in(value: &Bound<'_, PyAny>, what: &str, low: u64, high: u64, 
     }
 }
 
-/// One size for every level, or a sequence of them.
+/// One wheel size for every level, or a sequence of sizes.
 pub(crate) fn wheel_sizes(value: &Bound<'_, PyAny>) -> PyResult<Vec<u32>> {
     let hint = "use 20, or one size per level as in (60, 60, 12)";
     let size = |value: &Bound<'_, PyAny>| -> PyResult<u32> { Ok(int_in(value, "wheel_size", 2, 65_536, hint)? as u32) };
@@ -142,7 +143,7 @@ pub(crate) fn wheel_sizes(value: &Bound<'_, PyAny>) -> PyResult<Vec<u32>> {
     Ok(sizes)
 }
 
-/// Something that can be called.
+/// `TypeError` unless the value can be called.
 pub(crate) fn callable(value: &Bound<'_, PyAny>, what: &str) -> PyResult<()> {
     if value.is_callable() {
         return Ok(());
@@ -151,7 +152,7 @@ pub(crate) fn callable(value: &Bound<'_, PyAny>, what: &str) -> PyResult<()> {
     Err(PyTypeError::new_err(format!("{what} must be callable, got {given}: pass a function, or a lambda")))
 }
 
-/// A position in a batch of `count`.
+/// An index in a batch of `count` timers.
 pub(crate) fn index(value: &Bound<'_, PyAny>, count: usize) -> PyResult<usize> {
     let int = whole(value, "an index of a batch", "an int", "pass its position in delays_ms")?;
     match int.extract::<usize>() {
@@ -172,7 +173,7 @@ fn no_timer(count: usize, given: &str) -> PyErr {
     PyIndexError::new_err(format!("the batch has timers 0 to {}, got {given}", count - 1))
 }
 
-/// A delay in milliseconds from an array, in microseconds; zero and less is due now.
+/// Converts a delay of an array from milliseconds to microseconds; zero or less is 0.
 pub(crate) fn delay_us(delay_ms: i64, index: usize) -> PyResult<u64> {
     let delay_ms = u64::try_from(delay_ms).unwrap_or(0);
     if delay_ms >= LIMIT_MS {
@@ -192,7 +193,7 @@ fn finite(value: f64, what: &str) -> PyResult<Ms> {
     Ok(Ms(value))
 }
 
-/// What to do instead of a time without end.
+/// What an error message suggests in place of a time that is not finite.
 fn instead(what: &str) -> &'static str {
     match what {
         "delay_ms" | "due_ms" => "leave the task out to wait for ever",
@@ -205,13 +206,14 @@ fn too_far(what: &str, given: &str) -> PyErr {
     PyValueError::new_err(format!("{what} must be below 2^52 ms (142,000 years), got {given}: {}", instead(what)))
 }
 
-/// An int, or what says by `__index__` that it is one; a bool is not.
+/// An int, or an object with `__index__`; not a bool.
 fn whole<'py>(value: &Bound<'py, PyAny>, what: &str, allowed: &str, hint: &str) -> PyResult<Bound<'py, PyInt>> {
     if !value.is_instance_of::<PyBool>() {
         if let Ok(int) = value.cast::<PyInt>() {
             return Ok(int.clone());
         }
-        // Of its class, as Python itself asks: a class has the method of its instances, and a mock has any attribute.
+        // Look the method up on the class, as Python does: a class has the methods of its instances, and a mock has
+        // every attribute.
         if value.get_type().hasattr(intern!(value.py(), "__index__"))? {
             let index = value.py().import("operator")?.getattr("index")?;
             return Ok(index.call1((value,))?.cast_into::<PyInt>()?);
@@ -220,12 +222,12 @@ fn whole<'py>(value: &Bound<'py, PyAny>, what: &str, allowed: &str, hint: &str) 
     Err(PyTypeError::new_err(format!("{what} must be {allowed}, got {}: {hint}", shown(value)?)))
 }
 
-/// An int, for an error message.
+/// Formats an int for an error message.
 fn number(int: &Bound<'_, PyInt>) -> PyResult<String> {
     text_or(int.repr(), "an int too long to print", int.py())
 }
 
-/// The text itself, without the `__str__` of a subclass.
+/// The text of a `str`, without calling the `__str__` of a subclass.
 pub(crate) fn text(value: &Bound<'_, PyAny>, what: &str, hint: &str) -> PyResult<String> {
     let text = value.cast::<PyString>().map_err(|_| {
         let given = value.get_type().name().map_or_else(|_| String::new(), |name| name.to_string());
@@ -240,7 +242,8 @@ pub(crate) fn text(value: &Bound<'_, PyAny>, what: &str, hint: &str) -> PyResult
     }
 }
 
-/// The text itself: an object of a subclass of `str` may refer to the task, and the collector is not shown the name.
+/// The name of a task, as an exact `str`. An object of a subclass may refer to the task, and the collector does not see
+/// the name.
 pub(crate) fn task_name(name: &Bound<'_, PyAny>) -> PyResult<Py<PyString>> {
     let Ok(text) = name.cast::<PyString>() else {
         let given = text_or(name.repr(), "?", name.py())?;
@@ -249,7 +252,7 @@ pub(crate) fn task_name(name: &Bound<'_, PyAny>) -> PyResult<Py<PyString>> {
     if let Ok(exact) = text.cast_exact::<PyString>() {
         return Ok(exact.clone().unbind());
     }
-    // By `str` itself and not by `str(name)`, which runs the subclass's own method.
+    // `str.__str__` itself: `str(name)` would call the method of the subclass.
     let exact = name.py().get_type::<PyString>().call_method1(intern!(name.py(), "__str__"), (text,))?;
     Ok(exact.cast_into::<PyString>()?.unbind())
 }

@@ -1,10 +1,10 @@
-//! Reads one Arrow array of int64 through the Arrow C data interface, which every Arrow library speaks.
+//! Reads one Arrow array of int64 through the Arrow C data interface, which every Arrow library supports.
 //!
-//! Unsafe code, as in `arrow_stream.rs`, `coroutine_functions.rs` and `gil.rs`, and nowhere else. Why it is needed: the interface
-//! is C structs behind pointers in capsules, and the crates that wrap it bring all of Arrow along. Why it is sound: the
-//! structs are only read while their owner is alive; type, lengths, nulls and pointers are checked before a value is
-//! read; a value is copied byte by byte, so a buffer may begin at any address. A producer that claims more memory than
-//! it has breaks the interface's contract, as it would for every other consumer.
+//! Unsafe code. It is needed because the interface is C structs behind pointers in capsules, and the crates that wrap
+//! it depend on all of Arrow. It is sound because the structs are read only while their owner is alive; type, lengths,
+//! nulls and pointers are checked before a value is read; and values are copied as bytes, so a buffer may start at any
+//! address. A producer that claims more memory than it has breaks the contract of the interface, for this consumer as
+//! for any other.
 //!
 //! Source: the Arrow C data interface and its `PyCapsule` protocol (arrow.apache.org/docs/format/CDataInterface).
 #![expect(unsafe_code, reason = "the Arrow C data interface is C structs behind pointers")]
@@ -18,7 +18,7 @@ use pyo3::types::{PyCapsule, PyTuple};
 
 use crate::python::tools::describe::shown;
 
-/// What Arrow's C data interface calls `ArrowSchema`: a type.
+/// The struct `ArrowSchema` of the interface: a type.
 #[repr(C)]
 pub(crate) struct ArrowSchema {
     format: *const c_char,
@@ -32,7 +32,7 @@ pub(crate) struct ArrowSchema {
     private_data: *mut c_void,
 }
 
-/// What Arrow's C data interface calls `ArrowArray`: the values of one array or chunk.
+/// The struct `ArrowArray` of the interface: the values of one array or chunk.
 #[repr(C)]
 pub(crate) struct ArrowArray {
     length: i64,
@@ -47,15 +47,15 @@ pub(crate) struct ArrowArray {
     private_data: *mut c_void,
 }
 
-/// Copies the values of an object with `__arrow_c_array__` out. Errors: `TypeError` for another type, `ValueError` for
-/// nulls and for what is not a valid array, `MemoryError`, and what the method raises.
+/// Copies the values of an object with `__arrow_c_array__`. Errors: `TypeError` for another type, `ValueError` for
+/// nulls and for an invalid array, `MemoryError`, and what the method raises.
 pub(crate) fn int64s(value: &Bound<'_, PyAny>, what: &str) -> PyResult<Vec<i64>> {
     let capsules = value.call_method0("__arrow_c_array__")?;
     let pair = capsules.cast::<PyTuple>().ok().filter(|pair| pair.len() == 2);
     let Some(pair) = pair else { return Err(not_from_capsule(&capsules, "a tuple of two capsules", what)?) };
     let schema = pointer_in::<ArrowSchema>(&pair.get_item(0)?, c"arrow_schema", what)?;
     let array = pointer_in::<ArrowArray>(&pair.get_item(1)?, c"arrow_array", what)?;
-    // SAFETY: a capsule of this name holds a valid struct of this type (the protocol), and both are borrowed from
+    // SAFETY: a capsule of this name holds a valid struct of this type (the protocol). Both structs are borrowed from
     // `capsules`, which lives to the end of this function.
     let (schema, array) = unsafe { (schema.as_ref(), array.as_ref()) };
     if schema.release.is_none() || array.release.is_none() {
@@ -82,7 +82,7 @@ fn not_from_capsule(given: &Bound<'_, PyAny>, expected: &str, what: &str) -> PyR
     )))
 }
 
-/// The struct that a capsule of this name holds.
+/// The struct in a capsule of this name.
 pub(crate) fn pointer_in<T>(capsule: &Bound<'_, PyAny>, name: &CStr, what: &str) -> PyResult<NonNull<T>> {
     let holder = capsule.cast::<PyCapsule>().ok().filter(|capsule| capsule.is_valid_checked(Some(name)));
     let Some(holder) = holder else {
@@ -92,9 +92,9 @@ pub(crate) fn pointer_in<T>(capsule: &Bound<'_, PyAny>, name: &CStr, what: &str)
     if pointer.is_aligned() { Ok(pointer) } else { Err(invalid(what, "its struct is not aligned")) }
 }
 
-/// `TypeError` unless it is the type int64. The schema must not be released.
+/// `TypeError` unless the type is int64. The schema must not have been released.
 pub(crate) fn check_type(schema: &ArrowSchema, what: &str) -> PyResult<()> {
-    // SAFETY: `format` of a schema that was not released is a C string.
+    // SAFETY: the `format` of a schema that was not released is a C string.
     let format = if schema.format.is_null() { c"" } else { unsafe { CStr::from_ptr(schema.format) } };
     if format == c"l" && schema.dictionary.is_null() {
         return Ok(());
@@ -104,7 +104,7 @@ pub(crate) fn check_type(schema: &ArrowSchema, what: &str) -> PyResult<()> {
     Err(PyTypeError::new_err(format!("{what} must be an Arrow array of int64, got format '{format}': {hint}")))
 }
 
-/// Copies the values of an int64 array behind those that are there. The array must not be released.
+/// Appends the values of an int64 array. The array must not have been released.
 pub(crate) fn append(array: &ArrowArray, what: &str, values: &mut Vec<i64>) -> PyResult<()> {
     let natural = |number: i64, name: &str| {
         usize::try_from(number).map_err(|_| invalid(what, &format!("its {name} is {number}, which must be 0 or more")))
@@ -116,19 +116,19 @@ pub(crate) fn append(array: &ArrowArray, what: &str, values: &mut Vec<i64>) -> P
     if length == 0 {
         return Ok(());
     }
-    // No object takes more than half of the address space.
+    // No object is larger than half of the address space.
     let end = offset.checked_add(length).filter(|end| *end <= isize::MAX as usize / size_of::<i64>());
     let Some(end) = end else { return Err(invalid(what, &format!("it ends at {offset} + {length} values"))) };
     if array.buffers.is_null() {
         return Err(invalid(what, "its list of buffers is null"));
     }
-    // SAFETY: the list is not null and has two buffers, validity and values; it is read whatever its address.
+    // SAFETY: the list is not null and has two buffers, validity and values. It is read unaligned.
     let (validity, data) =
         unsafe { (array.buffers.read_unaligned().cast::<u8>(), array.buffers.add(1).read_unaligned().cast::<u8>()) };
     if data.is_null() {
         return Err(invalid(what, &format!("its values are null, and it has {length}")));
     }
-    // SAFETY: validity, where there is one, has a bit for each of the `end` values.
+    // SAFETY: the validity buffer, if there is one, has a bit for each of the `end` values.
     let is_valid = |index: usize| unsafe { *validity.add(index / 8) >> (index % 8) & 1 == 1 };
     let has_nulls = match array.null_count {
         0 => false,
@@ -143,8 +143,8 @@ pub(crate) fn append(array: &ArrowArray, what: &str, values: &mut Vec<i64>) -> P
             "{what} has {length} values, for which there is no memory: pass fewer at a time"
         ))
     })?;
-    // SAFETY: the values' buffer holds `end` of them, at any address, and `values` has room for `length` more. Bytes are
-    // copied, which need no alignment; any eight of them are an i64.
+    // SAFETY: the values' buffer holds `end` values, at any address, and `values` has room for `length` more. The copy
+    // is by bytes, which need no alignment, and any eight bytes are an i64.
     unsafe {
         let room = values.as_mut_ptr().add(values.len()).cast::<u8>();
         data.add(offset * size_of::<i64>()).copy_to_nonoverlapping(room, length * size_of::<i64>());

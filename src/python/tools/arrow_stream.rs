@@ -1,12 +1,12 @@
-//! Reads a stream of Arrow arrays of int64, one chunk after the other, through the Arrow C stream interface: a chunked
-//! array, a column of a data frame.
+//! Reads a stream of Arrow arrays of int64, chunk by chunk, through the Arrow C stream interface: a chunked array, a
+//! column of a data frame.
 //!
-//! What the stream gives away belongs to the reader, and each struct is released exactly once, by its drop. The stream
-//! itself is moved out of its capsule first, as the interface allows, so that no other reader has it meanwhile: the
-//! producer's functions may take long, or take the GIL, and are called without it (border rule 4). Between two chunks
-//! Ctrl-C is looked for.
+//! The reader owns what the stream returns, and releases each struct exactly once, when it is dropped. The stream is
+//! first moved out of its capsule, as the interface allows, so no other reader can use it at the same time. The
+//! functions of the producer may take long, or take the GIL, so they are called without the GIL (border rule 4).
+//! Between two chunks the reader checks for Ctrl-C.
 //!
-//! Why the unsafe code is needed and what checks a chunk: `arrow.rs`. Source: the Arrow C stream interface
+//! `arrow.rs` says why the unsafe code is needed and how a chunk is checked. Source: the Arrow C stream interface
 //! (arrow.apache.org/docs/format/CStreamInterface).
 #![expect(unsafe_code, reason = "the Arrow C stream interface is C structs behind pointers")]
 
@@ -18,7 +18,7 @@ use pyo3::prelude::*;
 
 use crate::python::tools::arrow::{self, ArrowArray, ArrowSchema};
 
-/// What Arrow's C stream interface calls `ArrowArrayStream`.
+/// The struct `ArrowArrayStream` of the interface.
 #[repr(C)]
 struct ArrowArrayStream {
     get_schema: Option<unsafe extern "C" fn(*mut ArrowArrayStream, *mut ArrowSchema) -> c_int>,
@@ -30,7 +30,7 @@ struct ArrowArrayStream {
 
 const ENOMEM: c_int = 12; // on Linux and macOS
 
-/// A struct of the interface: it says itself how it is released. A release that is null: there is nothing in it.
+/// A struct of the interface, with its release function. If that is null, the struct is empty.
 trait Released {
     fn release(&mut self) -> &mut Option<unsafe extern "C" fn(*mut Self)>;
 }
@@ -53,17 +53,18 @@ impl Released for ArrowArrayStream {
     }
 }
 
-/// A struct that is ours to release. Boxed: a producer may keep its address from one call to the next.
+/// A struct that the reader must release. It is boxed because a producer may keep its address between two calls.
 struct Owned<T: Released>(Box<T>);
 
-// SAFETY: the interface asks that one thread at a time calls a struct's functions, not that it is always the same one. An
-// `Owned` has one owner.
+// SAFETY: the interface requires that one thread at a time calls the functions of a struct, not that it is always the
+// same thread. An `Owned` has one owner.
 unsafe impl<T: Released> Send for Owned<T> {}
 
 impl<T: Released> Owned<T> {
-    /// For a producer to fill in.
+    /// An empty struct, which a producer fills in.
     fn empty() -> Self {
-        // SAFETY: all three structs are numbers, pointers and nullable functions, for which zero is a value.
+        // SAFETY: all three structs consist of numbers, pointers and nullable functions, for which zero is a valid
+        // value.
         Self(unsafe { Box::new(std::mem::zeroed()) })
     }
 
@@ -79,21 +80,21 @@ impl<T: Released> Owned<T> {
 impl<T: Released> Drop for Owned<T> {
     fn drop(&mut self) {
         if let Some(release) = *self.0.release() {
-            // SAFETY: its producer filled it in, and this is the one place that releases it.
+            // SAFETY: the producer filled the struct in, and it is released here only.
             unsafe { release(self.raw()) };
         }
     }
 }
 
-/// Copies the values of an object with `__arrow_c_stream__` out. Errors: as `arrow::int64s`, and where the stream fails
-/// `OSError` with the producer's code and text.
+/// Copies the values of an object with `__arrow_c_stream__`. Errors: as `arrow::int64s`; `OSError` with the producer's
+/// code and text if the stream fails.
 pub(crate) fn int64s(value: &Bound<'_, PyAny>, what: &str) -> PyResult<Vec<i64>> {
     let py = value.py();
     let capsule = value.call_method0("__arrow_c_stream__")?;
     let pointer = arrow::pointer_in::<ArrowArrayStream>(&capsule, c"arrow_array_stream", what)?;
     let mut stream = Owned::<ArrowArrayStream>::empty();
-    // SAFETY: a capsule of this name holds a valid struct of this type (the protocol), `capsule` is alive, and the GIL is
-    // held. The empty struct that takes its place says to the capsule, and to another reader, that there is nothing left.
+    // SAFETY: a capsule of this name holds a valid struct of this type (the protocol), `capsule` is alive, and the GIL
+    // is held. The empty struct in its place tells the capsule and any other reader that nothing is left.
     unsafe { ptr::swap(stream.raw(), pointer.as_ptr()) };
     if !stream.is_filled() {
         return Err(arrow::released(what));
@@ -127,7 +128,7 @@ impl Owned<ArrowArrayStream> {
         }
     }
 
-    /// Has the producer fill a struct in.
+    /// Calls a function of the producer, which fills a struct in.
     fn ask<T: Released>(
         &mut self,
         py: Python<'_>,
@@ -138,12 +139,12 @@ impl Owned<ArrowArrayStream> {
         let Some(fill) = fill else { return Err(arrow::invalid(what, "its stream lacks a function")) };
         let mut filled = Owned::empty();
         let (stream, into) = (&mut *self, &mut filled);
-        // SAFETY: the stream is not released, both structs are ours, and neither moves.
+        // SAFETY: the stream was not released; both structs belong to this reader and do not move.
         let code = py.detach(|| unsafe { fill(stream.raw(), into.raw()) });
         if code == 0 {
             return Ok(filled);
         }
-        *filled.0.release() = None; // after an error there is nothing in it, whatever it says
+        *filled.0.release() = None; // after an error the struct is empty, whatever it says
         let said = self.last_error();
         let text = format!("the Arrow stream of {what} failed {when}{said}; pass values that can all be read");
         Err(if code == ENOMEM { PyMemoryError::new_err(text) } else { PyOSError::new_err((code, text)) })
@@ -151,12 +152,12 @@ impl Owned<ArrowArrayStream> {
 
     fn last_error(&mut self) -> String {
         let Some(get_last_error) = self.0.get_last_error else { return String::new() };
-        // SAFETY: the stream is not released, and its last call failed.
+        // SAFETY: the stream was not released, and its last call failed.
         let text = unsafe { get_last_error(self.raw()) };
         if text.is_null() {
             return String::new();
         }
-        // SAFETY: a C string, valid until the stream is called again.
+        // SAFETY: a C string, valid until the next call of the stream.
         format!(": {}", unsafe { CStr::from_ptr(text) }.to_string_lossy())
     }
 }

@@ -1,10 +1,10 @@
-//! How a value is shown in an error message.
+//! Formats a value for an error message.
 
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
-/// Type and value, for an error message.
+/// The type and the value.
 pub(crate) fn shown(value: &Bound<'_, PyAny>) -> PyResult<String> {
     let name = text_or(value.get_type().name(), "object", value.py())?;
     let repr = text_or(value.repr(), "?", value.py())?;
@@ -13,7 +13,7 @@ pub(crate) fn shown(value: &Bound<'_, PyAny>) -> PyResult<String> {
     Ok(format!("{name} {short}{dots}"))
 }
 
-/// What a text cannot be made of is named otherwise; Ctrl-C and an exit are passed on.
+/// The text, or `otherwise` if it cannot be made. Ctrl-C and `SystemExit` are passed on.
 pub(crate) fn text_or(text: PyResult<Bound<'_, PyString>>, otherwise: &str, py: Python<'_>) -> PyResult<String> {
     match text {
         Ok(text) => Ok(text.to_string()),

@@ -1,4 +1,4 @@
-//! The exceptions, and the one place where a Rust error becomes one.
+//! The exceptions, and the one place that converts a Rust error into an exception.
 
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -17,7 +17,7 @@ mod root {
     create_exception!(tickwheel, TickwheelError, PyException, "The root of every error that only tickwheel raises.");
 }
 
-/// The exceptions that are a `RuntimeError` too, so they cannot be made by the macro, which knows one base.
+/// The exceptions that are also a `RuntimeError`. The macro allows one base only, so they are made here.
 static TIMER_ERRORS: MadeOnce<[Py<PyType>; 5]> = MadeOnce::new();
 
 const NAMES: [(&str, &str); 5] = [
@@ -33,11 +33,11 @@ const NAMES: [(&str, &str); 5] = [
     ),
     (
         "OperationCancelled",
-        "The operation was taken out of its purgatory before it was complete; who waits for it gets this.",
+        "The operation was taken out of its purgatory before it was complete. Waiters of the operation get this.",
     ),
 ];
 
-/// So many indices are in the text of an error.
+/// How many indices the text of an error shows.
 const SHOWN: usize = 8;
 
 fn timer_errors(py: Python<'_>) -> PyResult<&[Py<PyType>; 5]> {
@@ -99,13 +99,13 @@ pub(crate) fn task_rejected(py: Python<'_>, timer: &str, why: &str, indices: Vec
         "the executor of timer '{timer}' refused {what} ({why}): {it} did not run; {again} on a timer whose executor is open"
     );
     let error = make(py, 3, text);
-    // The class says that there are none.
+    // The class has an empty tuple.
     let is_set = indices.is_empty() || error.value(py).setattr(intern!(py, "indices"), indices).is_ok();
     debug_assert!(is_set, "an exception takes attributes");
     error
 }
 
-/// Timers of a batch, by the first of their indices.
+/// Timers of a batch, described by the first of their indices.
 fn described(indices: &[u32]) -> String {
     let first: Vec<_> = indices.iter().take(SHOWN).map(u32::to_string).collect();
     let more = if indices.len() > SHOWN { ", ... (all of them in `indices`)" } else { "" };
@@ -113,19 +113,19 @@ fn described(indices: &[u32]) -> String {
     format!("{} {timers} of a batch, with the index {}{more}", indices.len(), first.join(", "))
 }
 
-/// Whether it is what [`rejected`] makes.
+/// Whether the error was made by [`task_rejected`].
 pub(crate) fn is_rejected(py: Python<'_>, error: &PyErr) -> bool {
     timer_errors(py).is_ok_and(|errors| error.is_instance(py, errors[3].bind(py)))
 }
 
-/// Why a timer, a task or a batch cannot be pickled (T12).
+/// The error for pickling a timer, a task or a batch (T12).
 pub(crate) fn not_picklable(what: &str) -> PyErr {
     PyTypeError::new_err(format!(
         "cannot pickle a {what}: its threads and what is pending belong to this process; make one where it is used"
     ))
 }
 
-/// Maps the core's error.
+/// Converts an error of the core.
 pub(crate) fn from_core(py: Python<'_>, timer: &str, error: &Error) -> PyErr {
     match error {
         Error::Closed => timer_closed(py, timer),

@@ -1,10 +1,11 @@
-//! What runs foreign code, and that none of it is under way when Python finalizes (T11, border rule 7).
+//! Calls of foreign code, and how the end of the interpreter waits for them (T11, border rule 7).
 //!
-//! Daemon threads go on while the interpreter finalizes, until they want the GIL. Then Python before 3.14 ends them, by
-//! unwinding their stacks, and a native frame that has called Python cannot be unwound: the process aborts. So each entry
-//! from Python that may run foreign code holds a [`ForeignCall`] while it does: a callback, a method, a destructor, `__hash__`,
-//! `__index__`, `__repr__`. The exit hook refuses new calls and waits for those under way. `docs/concurrency.md` lists the
-//! entries. A thread that comes back from a wait of ours is safe: pyo3 stops it in `PyEval_RestoreThread`.
+//! While the interpreter finalizes, daemon threads run on until they need the GIL. Python before 3.14 then ends them by
+//! unwinding their stacks, and a native frame that has called Python cannot be unwound: the process aborts. So every
+//! entry from Python that may run foreign code holds a [`ForeignCall`] meanwhile: a callback, a method, a destructor,
+//! `__hash__`, `__index__`, `__repr__`. The exit hook refuses new calls and waits for those in progress.
+//! `docs/concurrency.md` lists the entries. A thread that returns from a wait of this crate is safe: pyo3 stops it in
+//! `PyEval_RestoreThread`.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -15,11 +16,11 @@ use pyo3::prelude::*;
 use crate::python::tools::errors;
 use crate::python::tools::fork::fork_epoch;
 
-/// No thread but the one that ends the interpreter gets in any more.
+/// Only the thread that ends the interpreter may still enter.
 static IS_OVER: AtomicBool = AtomicBool::new(false);
-/// Calls under way.
+/// Calls in progress.
 static UNDER_WAY: AtomicUsize = AtomicUsize::new(0);
-/// A method that hangs must not keep the process.
+/// A method that hangs must not keep the process alive.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
 thread_local! {
@@ -27,7 +28,7 @@ thread_local! {
     static IS_ENDING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// A call that may run foreign code, from whatever thread. Made and dropped with the GIL held.
+/// A call that may run foreign code, in any thread. Created and dropped with the GIL held.
 #[must_use]
 pub(crate) struct ForeignCall {
     epoch: u32,
@@ -46,10 +47,10 @@ impl ForeignCall {
         Self::try_enter(py).ok_or_else(|| errors::interpreter_exiting(py))
     }
 
-    /// As [`ForeignCall::try_enter`], for the destructor of a Python object, which has the GIL and no proof of it.
+    /// As [`ForeignCall::try_enter`], for the destructor of a Python object: it holds the GIL, but has no token for it.
     #[inline]
     pub(crate) fn enter_from_destructor() -> Option<Self> {
-        // Both sides hold the GIL, so no thread gets in after the hook has looked.
+        // Both sides hold the GIL, so no thread enters after the hook has checked.
         if IS_OVER.load(Ordering::Relaxed) && !IS_ENDING.get() {
             return None;
         }
@@ -67,7 +68,7 @@ impl Drop for ForeignCall {
     }
 }
 
-/// Drops what runs foreign code as it is dropped; at the end of the interpreter leaks it.
+/// Drops a value whose destructor may run foreign code. At the end of the interpreter it leaks the value.
 pub(crate) fn drop_or_leak<T>(value: T) {
     match ForeignCall::enter_from_destructor() {
         Some(_call) => drop(value),
@@ -75,18 +76,18 @@ pub(crate) fn drop_or_leak<T>(value: T) {
     }
 }
 
-/// Only with the GIL held, so it needs no read-modify-write.
+/// The GIL is held, so this needs no read-modify-write.
 #[inline]
 fn count(next: impl FnOnce(usize) -> usize) {
     UNDER_WAY.store(next(UNDER_WAY.load(Ordering::Relaxed)), Ordering::Relaxed);
 }
 
-/// In the child of a fork there is this thread alone, and what it is inside of counts no more.
+/// In the child of a fork there is only this thread, and the calls that it is inside of do not count any more.
 pub(crate) fn forget_calls_after_fork() {
     UNDER_WAY.store(0, Ordering::Relaxed);
 }
 
-/// Lets no other thread in any more, and waits for the calls under way.
+/// Refuses calls of other threads from now on, and waits for those in progress.
 pub(crate) fn end_calls(py: Python<'_>) {
     IS_ENDING.set(true);
     IS_OVER.store(true, Ordering::Relaxed);

@@ -1,38 +1,38 @@
 //! Forks: which process a timer belongs to (T12, border rule 7).
 //!
-//! The system itself counts: libc calls [`in_child`] in the child of every `fork()`, before the call returns there. So a
-//! hook of `os.register_at_fork` sees the new count, whichever hook was registered first, and a fork made by C code is
-//! counted as well. `vfork`, and `posix_spawn` which uses it, run no handler, and need none: their child only executes
-//! another program.
+//! The C library calls a hook in the child of every `fork()`, before the call returns there. So a hook of
+//! `os.register_at_fork` already sees the new count, and forks made by C code are counted too. `vfork`, and
+//! `posix_spawn` which uses it, call no hook. They need none: their child only executes another program.
 
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Counts forks, in the child. A timer that was made before the last fork belongs to the parent.
+/// Counts forks, in the child. A timer made before the last fork belongs to the parent.
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
 /// The number of forks between the first process and this one.
 pub(crate) fn fork_epoch() -> u32 {
-    // Relaxed: it changes only in the child of a fork, while that has a single thread.
+    // Relaxed: it changes only in the child of a fork, which then has a single thread.
     FORKS.load(Ordering::Relaxed)
 }
 
-/// Counts a fork: called in its child. Only atomics: any other lock may be held by a thread that the child does not have.
+/// Counts a fork. Called in its child. It uses atomics only: any lock may be held by a thread that the child does not
+/// have.
 pub(crate) fn count_fork() {
     FORKS.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Has the system call `in_child` in the child of each fork from now on. Called once, when the module is made; `in_child`
-/// must touch nothing but atomics.
+/// Makes the system call `in_child` in the child of every fork from now on. Called once, when the module is made.
+/// `in_child` must use atomics only.
 #[cfg(unix)]
-#[expect(unsafe_code, reason = "libc is told what to call")]
+#[expect(unsafe_code, reason = "a C function registers the hook")]
 pub(crate) fn register_hook(in_child: extern "C" fn()) -> pyo3::PyResult<()> {
     static ERROR: std::sync::OnceLock<i32> = std::sync::OnceLock::new();
-    // A module may be made twice in one process; its forks are counted once.
+    // A module may be made twice in one process; its forks must be counted once.
     let error = ERROR.get_or_init(|| {
-        // SAFETY: `in_child` is a plain function with C's calling convention, it takes nothing and cannot unwind. It stays
-        // in memory for as long as the process: Python never unloads an extension module. It touches only atomics (the
+        // SAFETY: `in_child` is a plain function with C's calling convention, takes nothing and cannot unwind. It stays
+        // in memory as long as the process: Python never unloads an extension module. It uses atomics only (the
         // caller's promise), which is all that POSIX allows in the child of a process with threads.
         unsafe { libc::pthread_atfork(None, None, Some(in_child)) }
     });
@@ -42,19 +42,19 @@ pub(crate) fn register_hook(in_child: extern "C" fn()) -> pyo3::PyResult<()> {
     }
 }
 
-/// There are no forks.
+/// This system has no forks.
 #[cfg(not(unix))]
 pub(crate) fn register_hook(_in_child: extern "C" fn()) -> pyo3::PyResult<()> {
     Ok(())
 }
 
-/// What belongs to one process.
+/// An object of one process.
 pub(crate) trait BelongsToProcess {
-    /// The [`fork_epoch`] it was made in.
+    /// The [`fork_epoch`] in which it was made.
     fn epoch(&self) -> u32;
 }
 
-/// A share in something of one process; dropped in a forked child, it is leaked.
+/// A reference to an object of one process. Dropped in a forked child, it is leaked.
 #[derive(Debug)]
 pub(crate) struct ProcessOwned<T: BelongsToProcess>(Option<Arc<T>>);
 

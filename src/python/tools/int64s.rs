@@ -10,7 +10,7 @@ use crate::python::tools::arrow_stream;
 use crate::python::tools::describe::shown;
 use crate::python::tools::made_once::intern;
 
-/// The values of any buffer, Arrow array or Arrow stream of int64, copied.
+/// Copies the values of a buffer, Arrow array or Arrow stream of int64.
 pub(crate) fn read(value: &Bound<'_, PyAny>, what: &str) -> PyResult<Vec<i64>> {
     match read_if_array(value, what)? {
         Ok(values) => Ok(values),
@@ -18,7 +18,7 @@ pub(crate) fn read(value: &Bound<'_, PyAny>, what: &str) -> PyResult<Vec<i64>> {
     }
 }
 
-/// As [`read`]; what is no array at all gets the inner error.
+/// As [`read`]; the inner error is for a value that is no array at all.
 pub(crate) fn read_if_array(value: &Bound<'_, PyAny>, what: &str) -> PyResult<Result<Vec<i64>, PyErr>> {
     let py = value.py();
     if value.hasattr(intern!(py, "__arrow_c_array__"))? {
@@ -30,7 +30,7 @@ pub(crate) fn read_if_array(value: &Bound<'_, PyAny>, what: &str) -> PyResult<Re
     let view = match PyMemoryView::from(value) {
         Ok(view) => view,
         Err(error) if error.is_instance_of::<PyTypeError>(py) => return Ok(Err(error)),
-        // It has a buffer, and will not give it as one.
+        // It has a buffer, but does not give it.
         Err(error) if error.is_instance_of::<PyValueError>(py) || error.is_instance_of::<PyBufferError>(py) => {
             return Err(not_int64s(value, what, &format!(" ({})", error.value(py)), Some(error))?);
         }
@@ -52,7 +52,7 @@ pub(crate) fn read_if_array(value: &Bound<'_, PyAny>, what: &str) -> PyResult<Re
     if let Ok(buffer) = PyBuffer::<i64>::get(&view) {
         return buffer.to_vec(py).map(Ok);
     }
-    // It begins at an address that is no multiple of eight: once more through bytes, which may begin anywhere.
+    // The buffer starts at an address that is not a multiple of eight. Read it through bytes, which may start anywhere.
     let bytes = view.call_method0("tobytes")?.cast_into::<PyBytes>()?;
     let (values, _) = bytes.as_bytes().as_chunks();
     Ok(Ok(values.iter().map(|value| i64::from_ne_bytes(*value)).collect()))

@@ -1,8 +1,8 @@
-//! Python objects that are made at their first use and kept for good: names of attributes, imported classes.
+//! Python objects that are made when they are first used and never freed: attribute names, imported classes.
 //!
-//! The GIL guards them, and no lock does. pyo3's `PyOnceLock` and `intern!` let the GIL go between taking a lock of their own
-//! and storing the object. A process that is forked in this moment leaves its child a lock that no thread will ever let go
-//! of, and the child hangs at the same name (T12).
+//! The GIL guards them, not a lock. pyo3's `PyOnceLock` and `intern!` release the GIL after they take a lock of their
+//! own and before they store the object. If the process is forked at that moment, the child inherits a lock that no
+//! thread releases, and hangs when it uses the same name (T12).
 
 use pyo3::PyTypeCheck;
 use pyo3::prelude::*;
@@ -17,7 +17,7 @@ impl<T: Send + Sync> MadeOnce<T> {
         Self(GilCell::new(None))
     }
 
-    /// What is kept. Where two threads make it at once, what the second one made is never used, and never freed.
+    /// The object. If two threads make it at the same time, the second one is never used and never freed.
     #[inline]
     pub(crate) fn get_or_try_init(&self, py: Python<'_>, make: impl FnOnce() -> PyResult<T>) -> PyResult<&'static T> {
         match self.0.with(py, |kept| *kept) {
@@ -58,7 +58,7 @@ impl MadeOnce<Py<PyString>> {
     }
 }
 
-/// The Python text of a literal, made once.
+/// The Python string of a literal, made once.
 macro_rules! intern {
     ($py:expr, $text:literal) => {{
         static KEPT: $crate::python::tools::made_once::MadeOnce<pyo3::Py<pyo3::types::PyString>> =

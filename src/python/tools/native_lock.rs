@@ -1,8 +1,7 @@
-//! The border between native locks and the GIL, in one place.
+//! Native locks and the GIL: how a thread with the GIL takes a lock, and how a native thread takes the GIL.
 //!
-//! - [`lock`] and [`lock_plain`] take a native lock without waiting for it while the GIL is held (border rule 2).
-//! - [`ProcessOwned`] keeps a timer alive, but leaks it in a forked child, where its lock may be held by nobody (border rule 7).
-//! - [`attached_by_reaper`] counts what must never happen (border rule 3).
+//! - [`lock`] and [`lock_plain`] never wait for a native lock while they hold the GIL (border rule 2).
+//! - [`attach`] counts every time that a reaper takes the GIL, which must never happen (border rule 3).
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,9 +10,9 @@ use pyo3::prelude::*;
 
 use crate::sync::{Mutex, MutexGuard, PlainGuard, PlainMutex};
 
-/// Takes a native lock with the GIL held: tries; if it is taken, waits for it detached, lets it go again, and tries once
-/// more. A thread that waits for the GIL while it holds the lock would stop the reaper for as long, so only after several
-/// rounds is it taken that way.
+/// Takes a native lock with the GIL held. It tries the lock. If another thread holds it, it waits without the GIL until
+/// the lock is free, releases it, and tries again with the GIL. A thread that waited for the GIL while it holds the
+/// lock would stop the reaper for as long, so it keeps the lock only after several failed rounds.
 pub(crate) fn lock<'a, T: Send>(py: Python<'_>, mutex: &'a Mutex<T>) -> MutexGuard<'a, T> {
     for _ in 0..8 {
         if let Some(guard) = mutex.try_lock() {
@@ -24,7 +23,8 @@ pub(crate) fn lock<'a, T: Send>(py: Python<'_>, mutex: &'a Mutex<T>) -> MutexGua
     py.detach(|| mutex.lock())
 }
 
-/// As [`lock`], for a plain mutex, which is never waited for and kept detached: its guard belongs to this thread's GIL.
+/// As [`lock`], for a plain mutex. It never keeps the lock that it waited for: the guard of a plain mutex cannot be
+/// passed out of `detach`.
 pub(crate) fn lock_plain<'a, T: Send>(py: Python<'_>, mutex: &'a PlainMutex<T>) -> PlainGuard<'a, T> {
     loop {
         if let Some(guard) = mutex.try_lock() {
@@ -40,12 +40,12 @@ thread_local! {
 
 static ATTACHED_BY_REAPER: AtomicU64 = AtomicU64::new(0);
 
-/// Marks this thread as one that must never attach.
+/// Marks this thread as a reaper, which must never attach.
 pub(crate) fn this_thread_is_a_reaper() {
     IS_REAPER.set(true);
 }
 
-/// The only way in which code of this crate attaches: counts it where the reaper does.
+/// The only place where this crate attaches. It counts the calls of reapers.
 pub(crate) fn attach<R>(f: impl for<'py> FnOnce(Python<'py>) -> R) -> R {
     if IS_REAPER.get() {
         ATTACHED_BY_REAPER.fetch_add(1, Ordering::Relaxed);
@@ -54,7 +54,7 @@ pub(crate) fn attach<R>(f: impl for<'py> FnOnce(Python<'py>) -> R) -> R {
     Python::attach(f)
 }
 
-/// How often a reaper took the GIL since the process started: 0, or border rule 3 is broken.
+/// How often a reaper took the GIL since the process started. Anything but 0 breaks border rule 3.
 #[pyfunction]
 pub(crate) fn _attached_by_reaper() -> u64 {
     ATTACHED_BY_REAPER.load(Ordering::Relaxed)

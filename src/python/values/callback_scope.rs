@@ -1,4 +1,4 @@
-//! How a callback is called: in its context, and with or without a caller that an exit reaches.
+//! How a callback is called: in which context, and whether an exit that it raises reaches the caller.
 
 use std::cell::Cell;
 
@@ -12,12 +12,12 @@ thread_local! {
     static PROPAGATES: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether a `KeyboardInterrupt` in the callback that runs on this thread reaches whoever drives the timer.
+/// Whether a `KeyboardInterrupt` of the callback that runs on this thread reaches the caller that drives the timer.
 pub(crate) fn propagates() -> bool {
     PROPAGATES.get()
 }
 
-/// Sets what [`propagates`] says, and returns what it said before.
+/// Sets what [`propagates`] returns; returns the earlier value.
 pub(crate) fn set_propagates(propagates: bool) -> bool {
     PROPAGATES.replace(propagates)
 }
@@ -27,7 +27,7 @@ pub(crate) fn is_exit(py: Python<'_>, error: &PyErr) -> bool {
     error.is_instance_of::<PyKeyboardInterrupt>(py) || error.is_instance_of::<PySystemExit>(py)
 }
 
-/// Calls it in the context, if there is one.
+/// Calls it, in the context if there is one.
 pub(crate) fn call_in_context<'py>(
     context: Option<&Py<PyAny>>,
     callback: &Bound<'py, PyAny>,

@@ -7,7 +7,7 @@ use pyo3::types::{PyDict, PyType};
 /// Where callbacks run.
 #[derive(Default)]
 pub(crate) enum CallbackTarget {
-    /// On the worker's own thread.
+    /// On the thread of the timer's own executor.
     #[default]
     OwnThread,
     /// A `concurrent.futures.Executor` of threads.
@@ -58,7 +58,7 @@ impl CallbackTarget {
         }
     }
 
-    /// The executor that the user gave.
+    /// The executor that the user passed.
     pub(crate) fn object(&self) -> Option<&Py<PyAny>> {
         match self {
             Self::OwnThread => None,
@@ -66,7 +66,7 @@ impl CallbackTarget {
         }
     }
 
-    /// The loop that callbacks run in.
+    /// The loop in which callbacks run.
     pub(crate) fn event_loop(&self) -> Option<&Py<PyAny>> {
         if let Self::Loop(event_loop) = self { Some(event_loop) } else { None }
     }
@@ -76,7 +76,7 @@ impl CallbackTarget {
         self.event_loop().is_some()
     }
 
-    /// Whether this thread runs the loop: waiting for its callbacks here would wait for ever.
+    /// Whether this thread runs the loop. A wait for the loop's callbacks would then never end.
     pub(crate) fn is_loop_of_this_thread(&self, py: Python<'_>) -> PyResult<bool> {
         self.event_loop().map_or(Ok(false), |event_loop| is_loop_of_this_thread(event_loop.bind(py)))
     }
@@ -87,8 +87,8 @@ pub(crate) fn is_loop_of_this_thread(event_loop: &Bound<'_, PyAny>) -> PyResult<
     Ok(event_loop.py().import("asyncio")?.call_method0("_get_running_loop")?.is(event_loop))
 }
 
-/// Whether it is an instance of that class. The module is looked up, not imported: it was imported by what has an
-/// instance.
+/// Whether it is an instance of that class. The module is looked up and not imported: if there is an instance, the
+/// module was imported.
 fn is_instance_of(object: &Bound<'_, PyAny>, module: &str, class: &str) -> PyResult<bool> {
     let modules = object.py().import("sys")?.getattr("modules")?.cast_into::<PyDict>()?;
     let module = modules.get_item(module)?;

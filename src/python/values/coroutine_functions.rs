@@ -1,8 +1,9 @@
-//! Whether a callback is a coroutine function: `after`, `at`, `add` and `add_many` refuse one where no loop can run it (T8).
+//! Whether a callback is a coroutine function. `after`, `at`, `add` and `add_many` refuse one if the executor is not a
+//! loop (T8).
 //!
-//! Cost: most callbacks are plain functions, and an add asks one static cache whether a function's code is known to be that
-//! of one. The entries keep code objects alive, which refer to constants only. Unsafe code: to ask a function for its code
-//! by attribute takes twenty nanoseconds, and raises an audit event; the C API takes one.
+//! Cost: most callbacks are plain functions, and an add checks one static cache of code objects of plain functions. The
+//! cache keeps the code objects alive; they refer to constants only. Unsafe code: reading a function's code by
+//! attribute takes twenty nanoseconds and raises an audit event; the C API takes one.
 #![expect(unsafe_code, reason = "the C API gives a function's code without an attribute look-up")]
 
 use pyo3::exceptions::{PyException, PyTypeError};
@@ -19,12 +20,12 @@ use crate::python::tools::made_once::{MadeOnce, intern};
 /// The flag of a code object that is an `async def` (the `inspect` module's `CO_COROUTINE`).
 const CO_COROUTINE: u32 = 0x80;
 
-/// So many partials are looked into, one in the other.
+/// How many nested partials are unwrapped.
 const MOST_PARTIALS: usize = 100;
-/// `Py_TPFLAGS_HEAPTYPE`: a class that was made by a `class` statement, for one.
+/// `Py_TPFLAGS_HEAPTYPE`, as of a class that was made by a `class` statement.
 const HEAP_TYPE: u64 = 1 << 9;
 
-/// Code objects that are no coroutine functions, by a hash of their address.
+/// Code objects that are not coroutine functions, by a hash of their address.
 static PLAIN: [GilCell<Option<Py<PyAny>>>; 64] = [const { GilCell::new(None) }; 64];
 
 static METHOD: MadeOnce<Py<PyType>> = MadeOnce::new();
@@ -32,15 +33,15 @@ static PARTIAL: MadeOnce<Py<PyType>> = MadeOnce::new();
 static IS_COROUTINE_FUNCTION: MadeOnce<Py<PyAny>> = MadeOnce::new();
 
 unsafe extern "C" {
-    /// `PyMethod_Function` of the C API, which pyo3 does not declare: borrowed.
+    /// `PyMethod_Function` of the C API, which pyo3 does not declare. Returns a borrowed reference.
     fn PyMethod_Function(method: *mut ffi::PyObject) -> *mut ffi::PyObject;
 
-    /// Of the C API too: where an object keeps its dictionary, which it may not have yet.
+    /// Also of the C API: where an object keeps its dictionary, which it may not have yet.
     #[cfg(Py_3_12)]
     fn _PyObject_GetDictPtr(object: *mut ffi::PyObject) -> *mut *mut ffi::PyObject;
 }
 
-/// Whether it is a plain function that was seen before, or one of C: most are.
+/// Whether it is a plain function that was seen before, or a C function. Most callbacks are.
 #[inline]
 pub(crate) fn is_known(callback: &Bound<'_, PyAny>) -> bool {
     if callback.is_exact_instance_of::<PyFunction>() {
@@ -62,7 +63,7 @@ fn holds(entry: &GilCell<Option<Py<PyAny>>>, code: *mut ffi::PyObject, py: Pytho
     entry.with(py, |plain| plain.as_ref().is_some_and(|plain| plain.as_ptr() == code))
 }
 
-/// As `inspect.iscoroutinefunction`, which is asked where the type is not one of those that are known.
+/// As `inspect.iscoroutinefunction`, which is called if the type is not one of those checked here.
 pub(crate) fn is_coroutine_function(callback: &Bound<'_, PyAny>) -> PyResult<bool> {
     let py = callback.py();
     if callback.is_exact_instance_of::<PyFunction>() {
@@ -89,7 +90,7 @@ pub(crate) fn is_coroutine_function(callback: &Bound<'_, PyAny>) -> PyResult<boo
         if is_wrapped(&function)? {
             return Ok(false);
         }
-        // Not a partial that holds itself, through which the `inspect` module would go for ever.
+        // Not a partial that contains itself: the `inspect` module would unwrap it for ever.
     } else if callback.is_instance(PARTIAL.import(py, "functools", "partial")?)? {
         let function = in_partials(callback)?;
         return if is_wrapped(&function)? { Ok(false) } else { is_coroutine_function(&function) };
@@ -99,20 +100,20 @@ pub(crate) fn is_coroutine_function(callback: &Bound<'_, PyAny>) -> PyResult<boo
     inspects(callback)
 }
 
-/// What the `inspect` module says.
+/// What `inspect.iscoroutinefunction` returns.
 #[cold]
 fn inspects(callback: &Bound<'_, PyAny>) -> PyResult<bool> {
     let py = callback.py();
     match IS_COROUTINE_FUNCTION.import(py, "inspect", "iscoroutinefunction")?.call1((callback,)) {
         Ok(is_coroutine) => is_coroutine.is_truthy(),
-        // An object whose attributes cannot be read may be called all the same.
+        // An object whose attributes cannot be read may still be called.
         Err(error) if error.is_instance_of::<PyException>(py) => Ok(false),
         Err(exit) => Err(exit),
     }
 }
 
-/// The function in a `functools.partial` or a method, which may hold another one; anything else is returned as it is. A
-/// partial may even hold itself: then it is one of them.
+/// The function inside a `functools.partial` or a method, which may be nested; any other object is returned as it is. A
+/// partial may even contain itself: then the result is one of them.
 pub(crate) fn in_partials<'py>(callback: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let py = callback.py();
     let mut function = callback.clone();
@@ -128,17 +129,17 @@ pub(crate) fn in_partials<'py>(callback: &Bound<'py, PyAny>) -> PyResult<Bound<'
     Ok(function)
 }
 
-/// Whether `inspect.markcoroutinefunction` may have marked it, which writes to its dictionary under a private name. Most
-/// functions have none, and most others one from `functools.wraps` with a single entry.
+/// Whether `inspect.markcoroutinefunction` may have marked it: it writes a private name to the function's dictionary.
+/// Most functions have none, and most others one from `functools.wraps` with a single entry.
 ///
 /// # Safety
 /// `function` is an object of the type `function`.
 #[cfg(Py_3_12)]
 #[inline]
 unsafe fn may_be_marked(py: Python<'_>, function: *mut ffi::PyObject) -> bool {
-    // SAFETY: it is a function (the caller's promise), and alive. What is returned is a field of it, or null.
+    // SAFETY: it is a function (the caller's promise), and alive. The result is a field of it, or null.
     let dict = unsafe { _PyObject_GetDictPtr(function).as_ref() }.copied().unwrap_or_default();
-    // SAFETY: a reference of our own is taken to what the field holds.
+    // SAFETY: this takes a reference of its own to what the field holds.
     let dict = unsafe { Bound::from_borrowed_ptr_or_opt(py, dict) };
     let Some(dict) = dict.and_then(|dict| dict.cast_into::<PyDict>().ok()) else { return false };
     match dict.len() {
@@ -158,7 +159,7 @@ unsafe fn may_be_marked(_py: Python<'_>, _function: *mut ffi::PyObject) -> bool 
     false
 }
 
-/// Whether [`in_partials`] did not come to an end.
+/// Whether [`in_partials`] stopped before the end.
 fn is_wrapped(function: &Bound<'_, PyAny>) -> PyResult<bool> {
     let py = function.py();
     let is_method = function.get_type().is(METHOD.import(py, "types", "MethodType")?);
@@ -175,7 +176,7 @@ unsafe fn is_async(py: Python<'_>, function: *mut ffi::PyObject) -> bool {
     if holds(entry, code, py) {
         return false;
     }
-    // SAFETY: as above; a reference of our own is taken.
+    // SAFETY: as above; this takes a reference of its own.
     let code = unsafe { Bound::from_borrowed_ptr(py, code) };
     is_async_code(entry, &code)
 }
@@ -184,7 +185,7 @@ unsafe fn is_async(py: Python<'_>, function: *mut ffi::PyObject) -> bool {
 fn is_async_code(entry: &GilCell<Option<Py<PyAny>>>, code: &Bound<'_, PyAny>) -> bool {
     let py = code.py();
     let flags = code.getattr(intern!(py, "co_flags")).and_then(|flags| flags.extract::<u32>());
-    // A code object has flags.
+    // Every code object has flags.
     let is_async = flags.is_ok_and(|flags| flags & CO_COROUTINE != 0);
     if !is_async {
         let old = entry.with(py, |plain| plain.replace(code.clone().unbind()));
@@ -196,7 +197,8 @@ fn is_async_code(entry: &GilCell<Option<Py<PyAny>>>, code: &Bound<'_, PyAny>) ->
 /// `TypeError` if `on_error` is a coroutine function: no failure would ever reach it.
 pub(crate) fn check_on_error(on_error: &Bound<'_, PyAny>) -> PyResult<()> {
     args::callable(on_error, "on_error")?;
-    // One that was cleared by the collector crashes when it is called, and only a weak reference tells.
+    // A function that the collector has cleared crashes when it is called, and only a weak reference shows that it was
+    // cleared.
     let flags: u64 = on_error.get_type().getattr("__flags__")?.extract()?;
     if flags & HEAP_TYPE == 0 && PyWeakrefReference::new(on_error).is_err() {
         let class = on_error.get_type().name()?;
@@ -207,7 +209,7 @@ pub(crate) fn check_on_error(on_error: &Bound<'_, PyAny>) -> PyResult<()> {
     if is_coroutine_function(on_error)? {
         let name = callback_name(on_error)?;
         return Err(PyTypeError::new_err(format!(
-            "on_error must be a plain function, got the coroutine function {name}: pass a function that hands the exception \
+            "on_error must be a plain function, got the coroutine function {name}: pass a function that passes the exception \
              to a loop"
         )));
     }
@@ -232,7 +234,7 @@ pub(crate) fn check_method(
     Ok(())
 }
 
-/// What a callback is called where it was written. Its attributes may be anything: a mock has all of them.
+/// The name of a callback in the source code. Its attributes may be any object: a mock has all of them.
 pub(crate) fn callback_name(callback: &Bound<'_, PyAny>) -> PyResult<String> {
     let function = in_partials(callback)?;
     match function.getattr(intern!(callback.py(), "__qualname__")) {

@@ -1,4 +1,4 @@
-//! Whether something is a coroutine, and what closes one that is not run (T8).
+//! Whether an object is a coroutine, and what closes a coroutine that is not run (T8).
 
 use std::fmt::Display;
 
@@ -11,7 +11,7 @@ use crate::python::tools::made_once::{MadeOnce, intern};
 static COROUTINE: MadeOnce<Py<PyType>> = MadeOnce::new();
 static COROUTINE_LIKE: MadeOnce<Py<PyAny>> = MadeOnce::new();
 
-/// Whether it is a coroutine, or an object that asyncio takes for one.
+/// Whether it is a coroutine, or an object that asyncio accepts as one.
 pub(crate) fn is_coroutine(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     let py = object.py();
     if object.is_none() || object.is_exact_instance_of::<PyBool>() {
@@ -23,12 +23,12 @@ pub(crate) fn is_coroutine(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     object.is_instance(COROUTINE_LIKE.import(py, "collections.abc", "Coroutine")?)
 }
 
-/// Closes what `on_error` returned if that is a coroutine, which is an error.
+/// If `on_error` returned a coroutine, closes it and returns an error.
 pub(crate) fn check_on_error_result(returned: &Bound<'_, PyAny>) -> PyResult<()> {
-    check_plain(returned, "on_error", "have it hand the exception to a loop")
+    check_plain(returned, "on_error", "have it pass the exception to a loop")
 }
 
-/// As [`check_told`], for a method of an operation.
+/// As [`check_on_error_result`], for a method of an operation.
 pub(crate) fn check_method(returned: &Bound<'_, PyAny>, method: &Bound<'_, PyString>) -> PyResult<()> {
     check_plain(returned, method, "have it call loop.call_soon_threadsafe or asyncio.run_coroutine_threadsafe")
 }

@@ -1,15 +1,15 @@
-//! The line of what was released and has not been claimed.
+//! The line of tasks that were released and not yet claimed.
 
 use std::collections::VecDeque;
 
 use crate::executor::Released;
 use crate::wheel::Handle;
 
-/// What was released and has not been claimed, in order.
+/// Tasks that were released and not yet claimed, in order.
 #[derive(Default)]
 pub(crate) struct DueLine {
     pub(crate) handles: VecDeque<Handle>,
-    /// More of the same advance is on its way.
+    /// More of the same advance will follow.
     pub(crate) more: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Reads the collection of keys of one operation.
+//! Reads the keys of one operation from a Python collection.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use pyo3::types::{PyByteArray, PyBytes, PyList, PyString, PyTuple};
 use crate::purgatory::Few;
 use crate::python::values::keys::{Key, KeyTable};
 
-/// So many keys are compared all with all; more are not.
+/// Up to this many keys are each compared with all others; more are looked up in a set.
 const MANY: usize = 16;
 
 /// The keys of an operation, each once.

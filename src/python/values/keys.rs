@@ -1,9 +1,9 @@
 //! The keys of a purgatory: any hashable Python value, as a number (P7).
 //!
-//! The native lists see numbers only, so a key's `__eq__` and `__hash__` never run under a native lock. A dict could not
-//! do this: taking a key out of one may run `__eq__`, and whatever that does, another thread may have come by the same
-//! key meanwhile. Here only a look-up runs Python code, and says afterwards whether what it found is still there; taking
-//! a key out goes by its number.
+//! The native lists see numbers only, so the `__eq__` and `__hash__` of a key never run under a native lock. A dict
+//! does not work here. Taking a key out of a dict may run `__eq__`, and during that call another thread may add the
+//! same key. In this table only a look-up runs Python code; after that it checks whether the entry it found is still
+//! there. A key is removed by its number.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -16,15 +16,15 @@ use crate::purgatory::{Few, shrink};
 use crate::python::tools::gil_cell::GilCell;
 use crate::python::tools::native_lock::attach;
 
-/// A key's number. One that is held stays what it is; dropped by the last holder, the table forgets it.
+/// The number of a key. While it is held, the number stays the same; the table removes the key with the last holder.
 pub(crate) struct Key {
     id: u64,
-    /// `None` where it was only looked up.
+    /// `None` if the key was only looked up.
     held: Option<(u64, Arc<KeyTable>)>,
 }
 
-/// Hashes the number of a key. Numbers are given in turn, so their low bits spread well; the table wants the highest
-/// bits to differ too.
+/// Hashes the number of a key. Numbers are consecutive, so their low bits spread well; the table needs the highest bits
+/// to differ too.
 #[derive(Default)]
 pub(crate) struct KeyHasher(u64);
 
@@ -39,7 +39,7 @@ struct Entries {
 }
 
 struct Entry {
-    /// Of what Python says.
+    /// The mixed hash of the object.
     hash: u64,
     /// Never used again.
     id: u64,
@@ -47,29 +47,29 @@ struct Entry {
     object: Py<PyAny>,
 }
 
-/// What a look at the table finds.
+/// What a look-up finds.
 enum LookUp {
     Found(u64),
-    /// Keys of the same hash: whether one is equal, Python has to say.
+    /// Keys of the same hash. Python must say whether one of them is equal.
     Candidates(Few<(u64, Py<PyAny>)>),
     Unknown,
 }
 
 impl KeyTable {
-    /// The key's number, given to it if it has none. Errors: what `__hash__` or `__eq__` raise.
+    /// The number of the key. A key that has none gets one. Errors: what `__hash__` or `__eq__` raise.
     pub(crate) fn hold(self: &Arc<Self>, key: &Bound<'_, PyAny>) -> PyResult<Key> {
         let hash = mixed(key.hash()?);
-        let id = self.look_up(key, hash, true)?.expect("a key that is not found is put in");
+        let id = self.look_up(key, hash, true)?.expect("a key that is not found is inserted");
         Ok(Key { id, held: Some((hash, Arc::clone(self))) })
     }
 
-    /// The key's number, if it has one. Errors: as `hold`.
+    /// The number of the key, if it has one. Errors: as `hold`.
     pub(crate) fn find(&self, key: &Bound<'_, PyAny>) -> PyResult<Option<Key>> {
         let id = self.look_up(key, mixed(key.hash()?), false)?;
         Ok(id.map(|id| Key { id, held: None }))
     }
 
-    /// Shows the garbage collector the table's references, each once.
+    /// Shows the references of the table to the garbage collector, each once.
     pub(crate) fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         self.0.visit(visit, |table| table.entries.iter().try_for_each(|entry| visit.call(&entry.object)))
     }
@@ -85,19 +85,19 @@ impl KeyTable {
                 LookUp::Candidates(candidates) => candidates,
             };
             for (id, object) in candidates {
-                // Anything may happen in here, also to the table.
+                // Python code runs here, and may change the table too.
                 if object.bind(py).eq(key)? && self.0.with(py, |table| table.is_still_there(hash, id, holds)) {
                     return Ok(Some(id));
                 }
             }
-            // None of those. What has come since has a higher number.
+            // None of these is equal. Keys added since then have a higher number.
             from = next;
         }
     }
 }
 
-/// Python's hash of a small int is the int: mixed, so that every bit counts in the lowest and the highest ones, which are
-/// what the table looks at.
+/// Mixes Python's hash, which of a small int is the int itself: the table reads the lowest and the highest bits, and
+/// every bit must change them.
 fn mixed(hash: isize) -> u64 {
     let product = u128::from(hash as u64) * 0x9e37_79b9_7f4a_7c15;
     (product as u64) ^ (product >> 64) as u64
@@ -133,7 +133,7 @@ impl Entries {
         entry.map(|entry| entry.uses += usize::from(holds)).is_some()
     }
 
-    /// Gives one use up. The last one's entry is for the caller to drop.
+    /// Removes one use. With the last one it returns the entry, which the caller drops.
     fn release(&mut self, hash: u64, id: u64) -> Option<Entry> {
         let mut found = self.entries.find_entry(hash, |entry| entry.id == id).ok()?;
         found.get_mut().uses -= 1;

@@ -1,7 +1,7 @@
-//! What `on_error` was set to, and whether it may still be called (border rule 8).
+//! The `on_error` of a timer or a purgatory, and whether it may still be called (border rule 8).
 //!
-//! The collector clears a function of its garbage before it frees it, and a function that was cleared crashes when it is
-//! called. `docs/concurrency.md` says how such a call is avoided, under "What the garbage collector sees".
+//! The collector clears a function that is garbage before it frees it, and a cleared function crashes when it is
+//! called. `docs/concurrency.md` says how this is avoided, under "What the garbage collector sees".
 
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
@@ -12,14 +12,15 @@ use crate::python::tools::gil_cell::GilCell;
 #[derive(Default)]
 pub(crate) struct OnError {
     callee: GilCell<Option<Callee>>,
-    /// The object that shows it to the collector was cleared, or is gone: it may have been cleared with that object.
+    /// The object that shows `on_error` to the collector was cleared or freed. `on_error` may have been cleared with
+    /// it.
     is_owner_gone: GilCell<bool>,
 }
 
-/// Something that the user gave to be called.
+/// An object that the user passed to be called.
 pub(crate) struct Callee {
     object: Py<PyAny>,
-    /// A weak reference to it. The collector takes it away before it clears the object.
+    /// The collector clears this weak reference before it clears the object.
     weak_ref: Option<Py<PyWeakrefReference>>,
 }
 
@@ -34,7 +35,7 @@ impl Callee {
         Self { object: self.object.clone_ref(py), weak_ref }
     }
 
-    /// What to call; `None` if the collector is about to clear it.
+    /// The object to call; `None` if the collector is about to clear it.
     pub(crate) fn if_intact(self, py: Python<'_>) -> Option<Bound<'_, PyAny>> {
         self.is_intact(py).then(|| self.object.into_bound(py))
     }
@@ -53,27 +54,28 @@ impl OnError {
         Self { callee: GilCell::new(on_error.map(Callee::new)), is_owner_gone: GilCell::default() }
     }
 
-    /// A reference to it, for what may be called after this has let go. Runs no Python code.
+    /// Another reference, to be called even after this one was dropped. Runs no Python code.
     pub(crate) fn callee(&self, py: Python<'_>) -> Option<Callee> {
         self.callee.with(py, |callee| Some(callee.as_ref()?.clone_ref(py)))
     }
 
-    /// What to call; `None` also if the collector is about to clear it, or may have cleared it. What is hidden from the
-    /// collector now is not cleared, although its weak references may be gone: a destructor may have brought the timer back.
+    /// The object to call; `None` if the collector may have cleared it or is about to. `is_hidden`: the collector does
+    /// not see it now, so it is not cleared, although its weak references may be dead because a destructor has
+    /// resurrected the timer.
     pub(crate) fn get<'py>(&self, py: Python<'py>, is_hidden: bool) -> Option<Bound<'py, PyAny>> {
         let callee = self.callee(py)?;
         let is_intact = is_hidden || callee.is_intact(py) || self.was_resurrected(callee.object.bind(py));
         is_intact.then(|| callee.object.into_bound(py))
     }
 
-    /// The object that shows it to the collector was cleared, or is about to go.
+    /// The object that shows it to the collector was cleared, or is about to be freed.
     pub(crate) fn owner_is_gone(&self, py: Python<'_>) {
         self.is_owner_gone.with(py, |is_owner_gone| *is_owner_gone = true);
     }
 
-    /// Whether a destructor has brought it back to life: its weak references are gone, yet no collection is under way that
-    /// could clear it, and none has cleared the object that shows it, which is cleared in the same collection. Then it is
-    /// watched anew.
+    /// Whether a destructor has resurrected the object. Its weak references are dead, yet no collection is running that
+    /// could clear it, and no collection has cleared the object that shows it, which happens in the same collection. It
+    /// then gets a new weak reference.
     #[cold]
     fn was_resurrected(&self, object: &Bound<'_, PyAny>) -> bool {
         let py = object.py();
@@ -98,13 +100,13 @@ impl OnError {
     }
 }
 
-/// What takes no weak reference is an object of the user's own class: cleared, it raises.
+/// An object without weak references is of a class of the user: when it was cleared, a call of it raises an exception.
 fn weak_ref_to(on_error: &Bound<'_, PyAny>) -> Option<Py<PyWeakrefReference>> {
     PyWeakrefReference::new(on_error).ok().map(Bound::unbind)
 }
 
-/// Whether the collector is at work, in whatever thread. It begins no collection inside another, and tells of each that it
-/// begins, so this asks for the smallest one.
+/// Whether the collector is running, in any thread. It starts no collection inside another, and calls `gc.callbacks`
+/// when it starts one. So this asks for the smallest collection.
 fn is_collecting(py: Python<'_>) -> PyResult<bool> {
     let gc = py.import("gc")?;
     let callbacks = gc.getattr("callbacks")?;
@@ -116,7 +118,7 @@ fn is_collecting(py: Python<'_>) -> PyResult<bool> {
     Ok(!witness.get().has_seen_one.with(py, |has_seen_one| *has_seen_one))
 }
 
-/// Hears of a collection.
+/// Notes that a collection has started.
 #[pyclass(frozen, module = "tickwheel._native")]
 #[derive(Default)]
 pub(crate) struct CollectionWitness {

@@ -1,12 +1,11 @@
-//! Where an exception goes that no caller sees (T10).
+//! Reports an exception that no caller sees (T10).
 //!
-//! To `on_error`. Without one: to the exception handler of the loop that is the executor, if this is the loop's thread,
-//! and else to the logger `tickwheel`. What `on_error` or the handler raises is logged as well, with both tracebacks. What
-//! the logger raises goes to `sys.unraisablehook`, and all that came before with it. So a report never loses a task and
-//! never raises into an executor.
-//! `logging` is imported by the first report that needs it.
+//! It goes to `on_error`. Without one, it goes to the exception handler of the loop that is the executor, if this is
+//! the loop's thread; otherwise to the logger `tickwheel`. What `on_error` or the handler raises is logged too, with
+//! both tracebacks. What the logger raises goes to `sys.unraisablehook`, together with all earlier exceptions. So a
+//! report never loses an exception and never raises into an executor. The first report that needs `logging` imports it.
 //!
-//! All of it runs Python code: no native lock may be held.
+//! All of this runs Python code: no native lock may be held.
 
 use pyo3::exceptions::PyBaseException;
 use pyo3::prelude::*;
@@ -19,14 +18,14 @@ use crate::python::values::callback_target;
 use crate::python::values::coroutine_functions;
 use crate::python::values::coroutines;
 
-/// An exception, and what it came from.
+/// An exception, and where it came from.
 pub(crate) struct Failure<'a, 'py> {
-    /// The timer's name; an operation may be on none.
+    /// The timer's name; `None` for an operation that is on no timer.
     pub(crate) timer: Option<&'a str>,
     /// The loop that is the timer's executor.
     pub(crate) event_loop: Option<Bound<'py, PyAny>>,
     pub(crate) on_error: Option<Bound<'py, PyAny>>,
-    /// What `on_error` gets.
+    /// The first argument of `on_error`.
     pub(crate) task: &'a Bound<'py, PyAny>,
     /// The name that the user gave the task.
     pub(crate) name: Option<Py<PyString>>,
@@ -34,18 +33,18 @@ pub(crate) struct Failure<'a, 'py> {
     pub(crate) error: PyErr,
 }
 
-/// What raised it.
+/// What raised the exception.
 pub(crate) enum Source<'a> {
-    /// The callback of a task; without one, its `run`.
+    /// The callback of a task; `None` for its `run`.
     Task { callback: Option<&'a Py<PyAny>> },
     /// The callback of a batch.
     Batch { callback: Option<&'a Py<PyAny>> },
-    /// A method of an operation, in the purgatory of that name.
+    /// A method of an operation, and the name of its purgatory.
     Operation { purgatory: Option<&'a str>, method: Option<&'a str> },
 }
 
-/// Reports a failure. Returns `KeyboardInterrupt` or `SystemExit` of `on_error` or the logger if `propagate` says that
-/// there is a caller for it; otherwise it is logged too.
+/// Reports a failure. With `propagate` it returns a `KeyboardInterrupt` or `SystemExit` that `on_error` or the logger
+/// raised; without, that is logged too.
 pub(crate) fn report(py: Python<'_>, failure: &Failure<'_, '_>, propagate: bool) -> PyResult<()> {
     let error = failure.error.clone_ref(py).into_value(py).into_bound(py);
     let reported = match &failure.on_error {
@@ -67,7 +66,7 @@ pub(crate) fn report(py: Python<'_>, failure: &Failure<'_, '_>, propagate: bool)
         let _ = link(third.value(py), &second);
         return Err(third);
     }
-    // The hook prints no context. The last one first: the others are its reason.
+    // The hook prints no context. The last exception comes first; the others are its cause.
     let third = third.into_value(py).into_bound(py);
     let is_new = !second.is(&third);
     for error in [Some(third), is_new.then_some(second), Some(error)].into_iter().flatten() {
@@ -98,10 +97,10 @@ fn log(message: &str, error: &Bound<'_, PyBaseException>) -> PyResult<()> {
     logger.call_method("error", ("%s", message), Some(&options)).map(drop)
 }
 
-/// Puts the first exception at the end of the second one's context, so that a traceback shows both.
+/// Appends the first exception to the context of the second one, so that a traceback shows both.
 fn link<'py>(second: &Bound<'py, PyBaseException>, first: &Bound<'py, PyBaseException>) -> PyResult<()> {
     let context = intern!(second.py(), "__context__");
-    // A chain may be a ring already.
+    // The chain may already be circular.
     let ends_in = |from: &Bound<'py, PyBaseException>, to: &Bound<'py, PyBaseException>| {
         let mut last = from.clone().into_any();
         for _ in 0..100 {
@@ -127,7 +126,7 @@ fn prefix(failure: &Failure<'_, '_>) -> String {
     failure.timer.map_or_else(String::new, |timer| format!("timer '{timer}': "))
 }
 
-/// Names the timer, the callback and, if it has a name, the task; of an operation its purgatory and the method.
+/// Names the timer, the callback and the task's name, if it has one; of an operation, its purgatory and the method.
 fn describe(failure: &Failure<'_, '_>) -> PyResult<String> {
     let (task, py) = (failure.task, failure.task.py());
     let name_of = |callback: &Py<PyAny>| coroutine_functions::callback_name(callback.bind(py));

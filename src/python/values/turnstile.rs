@@ -1,7 +1,7 @@
-//! One at a time, with a wait that Ctrl-C or a time-out ends: the thread that shuts a timer down.
+//! Admits one thread at a time: the thread that shuts a timer down. Ctrl-C or a time-out ends the wait of the others.
 //!
-//! The gate knows the thread inside. A signal handler or a destructor may call `shutdown` in the middle of a shutdown of
-//! the same thread, and would wait for itself.
+//! It knows the thread that is inside. A signal handler or a destructor may call `shutdown` during a shutdown of the
+//! same thread, and would wait for itself.
 
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use crate::python::tools::fork::fork_epoch;
 use crate::python::tools::native_lock;
 use crate::sync::{PlainCondvar, PlainMutex};
 
-/// How long a wait goes on before it looks whether Ctrl-C was pressed.
+/// How long a wait lasts until it checks for Ctrl-C.
 const SLICE: Duration = Duration::from_millis(50);
 
 #[derive(Default)]
@@ -21,11 +21,11 @@ pub(crate) struct Turnstile {
     freed: PlainCondvar,
 }
 
-/// What a thread that wants to get in finds.
+/// What a thread finds when it tries to enter.
 pub(crate) enum Entry<'a> {
     /// It is inside, until this is dropped.
     Entered(#[expect(dead_code, reason = "held")] Pass<'a>),
-    /// It was inside already.
+    /// The same thread was inside already.
     SameThread,
     /// Another thread is inside.
     OtherThread,
@@ -50,7 +50,8 @@ impl Turnstile {
         }
     }
 
-    /// Waits detached, until then at the longest. `wakes` is called now and then; its error ends the wait.
+    /// Waits without the GIL, at the longest until `until`. It calls `wakes` now and then; an error of that ends the
+    /// wait.
     pub(crate) fn enter(
         &self,
         py: Python<'_>,
@@ -78,7 +79,7 @@ impl Turnstile {
 impl Drop for Pass<'_> {
     fn drop(&mut self) {
         if self.epoch != fork_epoch() {
-            return; // a signal handler forked, and this is the child: the lock may be held by a thread that is not there
+            return; // a signal handler forked, and this is the child: the lock may be held by a thread that does not exist here
         }
         native_lock::attach(|py| *native_lock::lock_plain(py, &self.gate.inside) = None);
         self.gate.freed.notify_all();
