@@ -1,4 +1,5 @@
-//! What a timer may still call, and how much it still owes: what decides what the garbage collector sees (border rule 8).
+//! The objects that a timer may still call, and the counts that decide what the garbage collector sees of them (border
+//! rule 8).
 //!
 //! The GIL guards all of it. `docs/concurrency.md` has the rules, under "What the garbage collector sees".
 
@@ -9,7 +10,7 @@ use crate::python::tools::gil_cell::GilCell;
 use crate::python::values::callback_target::CallbackTarget;
 use crate::python::values::on_error::OnError;
 
-/// What a timer may still call, and the counts by which the collector is shown it.
+/// The objects that a timer may still call: its `on_error` and its executor.
 #[derive(Default)]
 pub(crate) struct Callees {
     on_error: OnError,
@@ -20,16 +21,16 @@ pub(crate) struct Callees {
     is_timer_object_gone: GilCell<bool>,
 }
 
-/// What may still call something for a timer.
+/// Counts of what may still make the timer call them.
 #[derive(Default, Clone, Copy)]
 pub(crate) struct UseCounts {
     /// Entries that were added and have neither been taken out nor run to their end.
     pub(crate) open_entries: usize,
-    /// Threads that use the timer without the GIL.
+    /// Sections without the GIL in which a thread uses the timer.
     pub(crate) detached_uses: usize,
 }
 
-/// A thread may use the timer without the GIL while this lives. Made and dropped with the GIL held.
+/// A section in which a thread may use the timer without the GIL. Created and dropped with the GIL held.
 pub(crate) struct DetachedUse<'a, 'py> {
     callees: &'a Callees,
     py: Python<'py>,
@@ -46,7 +47,7 @@ impl Callees {
         self.on_error.get(py, is_hidden)
     }
 
-    /// Where callbacks run; once the timer has let go of its executor, nothing is left to run.
+    /// Where callbacks run. Once the timer has dropped its executor, nothing is left to run.
     pub(crate) fn target(&self, py: Python<'_>) -> CallbackTarget {
         self.target.with(py, |target| target.clone_ref(py))
     }
@@ -57,21 +58,21 @@ impl Callees {
         self.has_loop
     }
 
-    /// The loop that callbacks run in.
+    /// The loop in which callbacks run.
     pub(crate) fn event_loop<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
         self.target
             .with(py, |target| target.event_loop().map(|event_loop| event_loop.clone_ref(py)))
             .map(|event_loop| event_loop.into_bound(py))
     }
 
-    /// So many entries were added.
+    /// Counts entries that were added.
     #[inline]
     pub(crate) fn entries_added(&self, py: Python<'_>, count: usize) {
         self.uses.with(py, |uses| uses.open_entries += count);
     }
 
-    /// So many entries have been taken out, or have run to their end, and the timer calls nothing for them any more.
-    /// May run destructors: no native lock may be held.
+    /// Counts entries that were taken out or have run to their end: the timer calls nothing for them any more. May run
+    /// destructors, so no native lock may be held.
     #[inline]
     pub(crate) fn entries_ended(&self, py: Python<'_>, count: usize) {
         let open_entries = self.uses.with(py, |uses| {
@@ -87,7 +88,8 @@ impl Callees {
         }
     }
 
-    /// The `Timer` object is gone: with the last entry the timer lets go of what it calls, as no object shows it any more.
+    /// The `Timer` object was freed, so no object shows the callees to the collector any more. The timer drops them
+    /// with its last entry.
     pub(crate) fn timer_object_gone(&self, py: Python<'_>) {
         self.on_error.owner_is_gone(py);
         self.is_timer_object_gone.with(py, |is_timer_object_gone| *is_timer_object_gone = true);
@@ -104,7 +106,7 @@ impl Callees {
         }
     }
 
-    /// Lets go of what it calls. May run destructors.
+    /// Drops the callees. May run destructors.
     fn drop_callees(&self, py: Python<'_>) {
         let target = self.target.with(py, std::mem::take);
         self.on_error.drop_callee(py);
@@ -122,7 +124,7 @@ impl Callees {
         self.uses.with(py, |uses| *uses)
     }
 
-    /// As [`Callees::uses`], for the collector.
+    /// As [`Callees::use_counts`], for the collector.
     pub(crate) fn use_counts_seen(&self, visit: &PyVisit<'_>) -> UseCounts {
         self.uses.visit(visit, |uses| *uses)
     }

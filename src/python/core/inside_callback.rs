@@ -9,7 +9,7 @@ thread_local! {
     static RUNNING: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Marks this thread as inside a callback of the timer while it lives.
+/// While it lives, this thread counts as inside a callback of the timer.
 pub(crate) struct InsideCallback;
 
 impl InsideCallback {

@@ -1,6 +1,6 @@
-//! What an add may bring only where the executor is an asyncio loop: a context, and a coroutine function (T8).
+//! What an add may pass only if the executor is an asyncio loop: a context and a coroutine function (T8).
 //!
-//! Nowhere else is a context kept: it would hold memory until the timer fires.
+//! Other timers keep no context: it would hold memory until the timer fires.
 
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -13,7 +13,8 @@ use crate::python::values::coroutine_functions;
 
 static COPY_CONTEXT: MadeOnce<Py<PyAny>> = MadeOnce::new();
 
-/// The context that a callback is to run in: where the executor is a loop, that of the add, or the one that is given.
+/// The context in which a callback will run: the one that is given, else a copy of the current one. `None` if the
+/// executor is not a loop.
 #[inline]
 pub(crate) fn context_of_add(
     core: &TimerCore,
@@ -44,7 +45,7 @@ fn loop_context(core: &TimerCore, given: Option<&Bound<'_, PyAny>>, py: Python<'
     Ok(given.clone().unbind())
 }
 
-/// Refuses a coroutine function where it cannot be run; `what` names it.
+/// Refuses a coroutine function if the executor is not a loop.
 #[inline]
 pub(crate) fn check_callback(core: &TimerCore, callback: &Bound<'_, PyAny>) -> PyResult<()> {
     if core.callees.has_loop() || coroutine_functions::is_known(callback) {

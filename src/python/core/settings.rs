@@ -1,4 +1,4 @@
-//! The settings that both timers take, checked and turned into a native timer (T13).
+//! The settings that both timers take: checks them and makes the native timer (T13).
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -13,7 +13,7 @@ use crate::python::values::coroutine_functions;
 use crate::schedule::Precision;
 use crate::timer::Timer as NativeTimer;
 
-/// The settings of a wheel and of what drives it.
+/// The settings of a wheel and of the reaper.
 pub(crate) struct WheelSettings<'py> {
     pub(crate) tick_ms: Omittable<'py>,
     pub(crate) wheel_size: Omittable<'py>,
@@ -30,7 +30,7 @@ pub(crate) struct Settings<'a, 'py> {
 }
 
 impl Settings<'_, '_> {
-    /// Checks them, and makes the native timer.
+    /// Checks the settings, and makes the native timer.
     pub(crate) fn build(&self, clock: Clock, driver: Driver, target: CallbackTarget) -> PyResult<TimerCore> {
         let py = self.name.py();
         let name = args::text(self.name, "name", "it names the timer's threads and its errors")?;
@@ -53,7 +53,7 @@ impl Settings<'_, '_> {
     }
 }
 
-/// The settings of a wheel, with the defaults for what was left out.
+/// The settings of a wheel, with defaults for the omitted ones.
 pub(crate) fn config(wheel: &WheelSettings<'_>) -> PyResult<Config> {
     let defaults = Config::default();
     Ok(Config {
@@ -83,7 +83,7 @@ pub(crate) fn config(wheel: &WheelSettings<'_>) -> PyResult<Config> {
     })
 }
 
-/// Where a clock starts: an int of milliseconds.
+/// The first reading of a clock: an int of milliseconds.
 pub(crate) fn start_ms(start_ms: &Bound<'_, PyAny>) -> PyResult<u64> {
     args::int_in(start_ms, "start_ms", 0, LIMIT_MS - 1, "leave it out for the default clock")
 }

@@ -1,7 +1,7 @@
-//! What a Python timer, its tasks and its threads share.
+//! The state that a Python timer shares with its tasks and its threads.
 //!
-//! Tasks in the native timer are strong references to `TimerTask` or `TaskBatch`: a pending task is alive because its
-//! timer is. What of this the garbage collector sees is in `docs/concurrency.md` (border rule 8).
+//! Tasks in the native timer are strong references to `TimerTask` or `TaskBatch`: a pending task lives because its
+//! timer does. `garbage_collection` says what the garbage collector sees of this (border rule 8).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,10 +20,10 @@ use crate::state::State;
 use crate::sync::{JoinHandle, MutexGuard, PlainMutex, Sender};
 use crate::timer::Timer as NativeTimer;
 
-/// The tag of an entry that is a task of its own; any other tag is an index in a batch.
+/// The tag of an entry that is a task of its own. Any other tag is an index in a batch.
 pub(crate) const NO_INDEX: u32 = u32::MAX;
 
-/// How long a wait goes on before it looks whether Ctrl-C was pressed.
+/// How long a wait lasts until it checks for Ctrl-C.
 pub(crate) const SIGNAL_CHECK_US: u64 = 50_000;
 
 pub(crate) type TaskRef = Py<PyAny>;
@@ -35,11 +35,11 @@ pub(crate) struct TimerCore {
     pub(crate) callees: Callees,
     epoch: u32,
     pub(crate) threads: Threads,
-    /// Where an asyncio loop is the executor: what one of its turns left to the next, in order.
+    /// If the executor is an asyncio loop: what one turn of the loop left for the next, in order.
     pub(crate) backlog: GilCell<VecDeque<DueLine>>,
 }
 
-/// What moves a timer on.
+/// What advances a timer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Driver {
     /// A native thread.
@@ -54,11 +54,11 @@ pub(crate) enum Driver {
 #[derive(Default)]
 pub(crate) struct Threads {
     pub(crate) reaper: PlainMutex<Option<JoinHandle<()>>>,
-    /// The worker ends when this and the reaper's copy are gone.
+    /// The worker ends when this sender and the reaper's copy are dropped.
     pub(crate) queue: PlainMutex<Option<Sender<Released>>>,
     /// A `threading.Thread`.
     pub(crate) worker: GilCell<Option<Py<PyAny>>>,
-    /// Held by the one caller of `advance_clock` who waits.
+    /// Held by the one caller of `advance_clock` that waits.
     pub(crate) driving: PlainMutex<()>,
 }
 
@@ -85,13 +85,14 @@ impl TimerCore {
         self.epoch != fork_epoch()
     }
 
-    /// What an error calls it that names another timer too: both may have the same name.
+    /// Names this timer in an error that also names another one: both may have the same name.
     pub(crate) fn other_than(&self, other: &Self) -> String {
         let another = if self.name == other.name { "another timer that is named" } else { "timer" };
         format!("{another} '{}'", self.name)
     }
 
-    /// Read before any lock: in a forked child it may be held by a thread that is not there (border rule 7).
+    /// Checked before any lock is taken: in a forked child a thread that does not exist there may hold it (border rule
+    /// 7).
     pub(crate) fn check_process(&self, py: Python<'_>) -> PyResult<()> {
         if self.is_forked() {
             return Err(errors::timer_forked(py, &self.name));
@@ -99,13 +100,13 @@ impl TimerCore {
         Ok(())
     }
 
-    /// All that is pending, under the lock.
+    /// The state of the native timer, locked.
     pub(crate) fn lock<'a>(&'a self, py: Python<'_>) -> PyResult<MutexGuard<'a, State<TaskRef>>> {
         self.check_process(py)?;
         Ok(self.state(py))
     }
 
-    /// As [`TimerCore::lock`], for a caller that knows that the timer is of this process.
+    /// As [`TimerCore::lock`], for a caller that has checked the process.
     #[inline]
     pub(crate) fn state<'a>(&'a self, py: Python<'_>) -> MutexGuard<'a, State<TaskRef>> {
         self.timer.state().try_lock().unwrap_or_else(|| self.wait_for_state(py))
@@ -117,13 +118,15 @@ impl TimerCore {
         native_lock::lock(py, self.timer.state())
     }
 
-    /// Whether it never shows what is pending: then a plain task is spared the collector's lists while it is pending.
+    /// Whether pending tasks are always hidden from the collector. A plain task is then off the collector's lists while
+    /// it is pending.
     #[inline]
     pub(crate) fn hides_pending(&self) -> bool {
         self.driver == Driver::Reaper
     }
 
-    /// Runs `f` without the GIL. Every use of the native timer without the GIL goes through here (border rule 8).
+    /// Runs `f` without the GIL. Every use of the native timer without the GIL goes through this function (border rule
+    /// 8).
     pub(crate) fn detach<R: Send>(&self, py: Python<'_>, f: impl FnOnce() -> R + Send) -> R {
         let _detached_use = self.callees.begin_detached_use(py);
         py.detach(f)
@@ -133,25 +136,26 @@ impl TimerCore {
         errors::from_core(py, &self.name, error)
     }
 
-    /// What failures of callbacks go to; `None` also if the collector is about to clear it.
+    /// The callable for failures of callbacks; `None` also if the collector is about to clear it.
     pub(crate) fn on_error<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
         let is_hidden = self.hides_pending() && self.callees.use_counts(py).open_entries > 0;
         self.callees.on_error(py, is_hidden)
     }
 
-    /// Accepts no more, joins the reaper, and lets the worker end once it has nothing left. Does not wait for callbacks.
+    /// Accepts no more tasks, joins the reaper, and lets the worker end when its queue is empty. Does not wait for
+    /// callbacks.
     pub(crate) fn end_threads(&self, py: Python<'_>) {
         self.detach(py, || {
             self.timer.close();
             if let Some(reaper) = self.threads.reaper.lock().take() {
-                // A reaper that panicked has said so already.
+                // A reaper that panicked has already printed that.
                 let _ = reaper.join();
             }
             self.threads.queue.lock().take();
         });
     }
 
-    /// Waits until nothing is released or running, at the longest to `limit_us`, looking for Ctrl-C now and then.
+    /// Waits until nothing is released or running, until `limit_us` at the latest. Checks for Ctrl-C now and then.
     pub(crate) fn wait_idle(&self, py: Python<'_>, limit_us: u64) -> PyResult<bool> {
         let clock = self.timer.clock();
         loop {
@@ -167,7 +171,8 @@ impl TimerCore {
         }
     }
 
-    /// Runs signal handlers, if this is the main thread. Errors: what a handler raises; `TimerForked` in a child that it forked.
+    /// Runs signal handlers if this is the main thread. Errors: what a handler raises; `TimerForked` in a child that a
+    /// handler forked.
     pub(crate) fn check_signals(&self, py: Python<'_>) -> PyResult<()> {
         py.check_signals()?;
         self.check_process(py)

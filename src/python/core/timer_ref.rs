@@ -1,7 +1,8 @@
-//! A share in a timer that the GIL counts.
+//! A reference to a timer that the GIL counts.
 //!
 //! Every pending task keeps its timer alive. An `Arc` is counted by an atomic step, which waits until the processor has
-//! written all that came before; two of them were a sixteenth of an add and its cancel. Python's count is a plain addition.
+//! completed its earlier writes; two of them were a sixteenth of the cost of an add and its cancel. Python's count is a
+//! plain addition.
 
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use pyo3::prelude::*;
 use crate::python::core::timer_core::TimerCore;
 use crate::python::tools::fork::ProcessOwned;
 
-/// No Python code ever sees one. It has nothing for the garbage collector: what a timer refers to, the timer shows.
+/// Python code never sees this object. The garbage collector finds nothing in it: the timer shows its own references.
 #[pyclass(frozen)]
 pub(crate) struct TimerRef(ProcessOwned<TimerCore>);
 

@@ -1,4 +1,4 @@
-//! The checks that a purgatory leaves to its timer, as tasks of the library's own.
+//! Checks that a purgatory leaves to its timer, as internal tasks.
 
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
@@ -16,14 +16,14 @@ impl LaterCheck {
         host.finish(())
     }
 
-    /// The collector clears the task that refers to this.
+    /// The collector clears the task that refers to this object.
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(self.0.operation())
     }
 }
 
-/// The executor refused a task of the library's own: its error is reported as that of an operation, and the callers never
-/// see the task.
+/// The executor refused an internal task. The error is reported as one of the operation, so that users never see the
+/// task.
 pub(crate) fn refused(py: Python<'_>, task: &Bound<'_, PyAny>, error: PyErr) {
     let callback = task.cast::<TimerTask>().ok().and_then(|task| task.get().callback(py));
     if let Some(Ok(check)) = callback.as_ref().map(|callback| callback.bind(py).cast::<LaterCheck>()) {

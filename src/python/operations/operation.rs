@@ -1,4 +1,4 @@
-//! `DelayedOperation`: what waits in a purgatory.
+//! `DelayedOperation` as Python sees it: its methods, and how it expires.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::python::values::coroutine_functions;
 
 #[pymethods]
 impl DelayedOperation {
-    /// Takes whatever the `__init__` of a subclass takes; ours fills it in.
+    /// Takes any arguments, as the `__init__` of a subclass may; `DelayedOperation.__init__` fills the object in.
     #[new]
     #[pyo3(signature = (*_args, **_kwargs), text_signature = "(delay_ms, lock=None, *, name=None)")]
     fn new(_args: &Bound<'_, PyTuple>, _kwargs: Option<&Bound<'_, PyDict>>) -> PyClassInitializer<Self> {
@@ -71,7 +71,7 @@ impl DelayedOperation {
         TimerTask::initialize_expiry(slf.as_super(), delay, name)?;
         if let Some(lock) = lock {
             let lock = lock.clone().unbind();
-            // Initialized twice, it keeps the first.
+            // A second `__init__` keeps the first lock.
             let spare = slf.get().fields.with(py, |fields| match fields.lock {
                 None => fields.lock.replace(lock),
                 Some(_) => Some(lock),
@@ -173,7 +173,7 @@ impl DelayedOperation {
         })
     }
 
-    /// It cannot be reached any more, so nothing tries it without its lock.
+    /// It is not reachable any more, so no thread tries it without its lock.
     fn __clear__(&self, py: Python<'_>) {
         let Some(_call) = ForeignCall::try_enter(py) else { return };
         let taken = self.fields.with(py, std::mem::take);
@@ -181,10 +181,11 @@ impl DelayedOperation {
     }
 }
 
-/// The operation's time has run out, on this timer, by an add with this context. With `propagate`, `KeyboardInterrupt` and
-/// `SystemExit` go to the caller.
+/// The operation's deadline has passed. `timer` is the timer that it is on, and `context` the one of its add. With
+/// `propagate`, `KeyboardInterrupt` and `SystemExit` go to the caller.
 ///
-/// Straight from the claim, it was on the timer a moment ago: no cancel has overtaken that, since each takes it off first.
+/// `is_claimed`: called right after the claim, so the operation was on the timer a moment ago. No cancel came in
+/// between, since a cancel first takes the operation off its timer.
 pub(crate) fn expire(
     task: &Bound<'_, PyAny>,
     (timer, context): (Option<&Arc<TimerCore>>, Option<&Py<PyAny>>),
@@ -195,11 +196,11 @@ pub(crate) fn expire(
     op.get().check_process(op.py())?;
     let host = PythonHost::of_timer(op.py(), propagate).with_timer(timer, context);
     purgatory::expire(&host, op.as_unbound(), if is_claimed { Completer::Any } else { Completer::Try });
-    // A method may have forked; then this is the child, and whoever drives the timer finds that out.
+    // A method may have forked. Then this is the child, and the caller that drives the timer checks the process.
     if op.get().check_process(op.py()).is_ok() { host.finish(()) } else { Ok(()) }
 }
 
-/// A task was put on its timer or taken off, and not by its purgatory.
+/// The task was put on its timer or taken off, and its purgatory did not do that.
 pub(crate) fn sync_deadline(py: Python<'_>, task: &Bound<'_, PyAny>) {
     if let Ok(op) = task.cast::<DelayedOperation>() {
         purgatory::sync_deadline(&PythonHost::new(py), op.as_unbound());

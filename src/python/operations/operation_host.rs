@@ -1,4 +1,4 @@
-//! One call of Python into the protocol: what it keeps until it is over, and where its failures go (P8).
+//! One call from Python into the protocol: the state that it keeps until it is over, and where failures go (P8).
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -19,21 +19,21 @@ use crate::python::values::report::{self, Failure, Source};
 /// One call into the protocol.
 pub(crate) struct PythonHost<'py> {
     pub(super) py: Python<'py>,
-    /// The process it was made in.
+    /// The process in which it was made.
     pub(super) epoch: u32,
-    /// A `KeyboardInterrupt` or `SystemExit`, kept until the call is over, so that nothing is left half done.
+    /// A `KeyboardInterrupt` or `SystemExit`, kept until the call is over, so that the protocol finishes its work.
     pub(super) exit: RefCell<Option<PyErr>>,
-    /// Whether the caller gets it.
+    /// Whether the caller gets that exit.
     pub(super) propagates: bool,
-    /// What a watching call is to tell of the end.
+    /// The waiter of a watching call, which is called with the end of the wait.
     pub(super) waiter: RefCell<Option<Py<PyAny>>>,
     /// The context of a watching call, for the deadline that it sets.
     pub(super) context_of_add: RefCell<Option<Py<PyAny>>>,
-    /// What setting the deadline let go of, to be dropped without a lock.
+    /// References that were replaced when the deadline was set, to be dropped without a lock.
     pub(super) removed: RefCell<Vec<Py<PyAny>>>,
-    /// The timer that an operation is on which is in no purgatory: what it raises goes there.
+    /// The timer of an operation that is in no purgatory: its failures go to that timer's `on_error`.
     pub(super) timer: Option<&'py Arc<TimerCore>>,
-    /// What the ending is to run in.
+    /// The context in which the methods of an ending run.
     pub(super) context: Option<&'py Py<PyAny>>,
 }
 
@@ -42,7 +42,7 @@ impl<'py> PythonHost<'py> {
         Self::of_timer(py, true)
     }
 
-    /// Where a timer calls: not every one has somebody who would get an exit.
+    /// For a call by a timer, which may have no caller that an exit reaches.
     pub(crate) fn of_timer(py: Python<'py>, propagates: bool) -> Self {
         Self {
             py,
@@ -57,24 +57,24 @@ impl<'py> PythonHost<'py> {
         }
     }
 
-    /// For an operation that is on this timer, by an add with this context.
+    /// For an operation that is on this timer; `context` is the one of its add.
     pub(crate) fn with_timer(self, timer: Option<&'py Arc<TimerCore>>, context: Option<&'py Py<PyAny>>) -> Self {
         Self { timer, context, ..self }
     }
 
-    /// For a watching call that has the waiter told how the wait ends.
+    /// For a watching call with a waiter.
     pub(crate) fn with_waiter(py: Python<'py>, waiter: &Bound<'py, PyAny>) -> Self {
         let host = Self::new(py);
         host.waiter.replace(Some(waiter.clone().unbind()));
         host
     }
 
-    /// The deadline that this watching call sets runs in this context.
+    /// Sets the context of the deadline that this watching call sets.
     pub(crate) fn set_context(&self, context: Option<Py<PyAny>>) {
         self.context_of_add.replace(context);
     }
 
-    /// Calls what waits for an operation.
+    /// Calls the waiters of an operation.
     pub(super) fn call_waiters(
         &self,
         setup: Option<&PurgatorySetup>,
@@ -105,12 +105,12 @@ impl<'py> PythonHost<'py> {
         self.exit.borrow().is_some()
     }
 
-    /// The call's result, unless it is to be left by an exit.
+    /// Returns the call's result, or the exit that was kept.
     pub(crate) fn finish<T>(self, result: T) -> PyResult<T> {
         self.check_exit().map(|()| result)
     }
 
-    /// The call is over: whether it is to be left by an exit.
+    /// Returns the exit that was kept, if any.
     pub(crate) fn check_exit(&self) -> PyResult<()> {
         match self.exit.take() {
             Some(exit) => Err(exit),
@@ -120,8 +120,8 @@ impl<'py> PythonHost<'py> {
         }
     }
 
-    /// Tells of an error that the caller does not see (P8). With the home comes the operation's own reference to the
-    /// `on_error` of its purgatory, which has let go of it if its object is gone.
+    /// Reports an error that the caller does not see (P8). With `setup` comes the operation's own reference to the
+    /// `on_error` of its purgatory, which is gone from the purgatory if its object was freed.
     pub(super) fn report_failure(
         &self,
         (setup, on_error): (Option<&PurgatorySetup>, Option<Callee>),
@@ -130,7 +130,7 @@ impl<'py> PythonHost<'py> {
         error: PyErr,
     ) {
         if self.epoch != fork_epoch() {
-            return; // a method forked, and this is the child: `over` says so
+            return; // a method forked, and this is the child: `finish` returns that error
         }
         if self.propagates && callback_scope::is_exit(self.py, &error) {
             self.keep_exit(error);

@@ -1,4 +1,4 @@
-//! The object of a `DelayedOperation`: its fields, and what the protocol needs to know of it.
+//! The object of a `DelayedOperation`: its fields, and what the protocol reads of it.
 
 use std::hash::BuildHasherDefault;
 
@@ -41,27 +41,27 @@ use crate::python::values::on_error::Callee;
 pub(crate) struct DelayedOperation {
     pub(crate) life: Life<PyOperations>,
     pub(super) fields: GilCell<OperationFields>,
-    /// The process it was made in: in a child of that, its native lock may be held by nobody.
+    /// The process in which it was made. In a forked child another thread of the parent may hold its native lock.
     pub(super) epoch: u32,
 }
 
 #[derive(Default)]
 pub(super) struct OperationFields {
-    /// Its own lock, which is held around `try_complete`.
+    /// Its own lock, which is held during `try_complete`.
     pub(super) lock: Option<Py<PyAny>>,
-    /// Most operations have none: 8 bytes in each.
+    /// Boxed, 8 bytes: most operations have none.
     pub(super) waiters: Option<Box<Waiters>>,
-    /// How it ended, once all has been told.
+    /// How it ended, set when its waiters have been taken.
     pub(super) ended: Option<Cause>,
 }
 
-/// What is told of a wait. Until the operation is complete it is that of one wait: it comes and goes under the lock of its
-/// watch, with the wait.
+/// The callables that learn the end of a wait. Until the operation is complete they belong to one wait: they are set
+/// and taken under the lock of its watch, together with the wait.
 #[derive(Default)]
 pub(crate) struct Waiters {
-    /// What to call with how the wait ends: `True` in time, `False` expired, `None` taken out.
+    /// Called with the end of the wait: `True` in time, `False` expired, `None` taken out.
     pub(crate) waiters: Vec<Py<PyAny>>,
-    /// The purgatory's: the purgatory may be gone when its operation's time runs out (border rule 8).
+    /// The `on_error` of the purgatory. The purgatory may be gone when the deadline passes (border rule 8).
     pub(crate) on_error: Option<Callee>,
 }
 
@@ -89,7 +89,7 @@ impl DelayedOperation {
         self.fields.with(py, |fields| fields.waiters = Some(Box::new(waiters)));
     }
 
-    /// It has ended so; returns what is to be told.
+    /// Sets how it ended; returns its waiters.
     pub(crate) fn wait_ended(&self, py: Python<'_>, cause: Cause) -> Option<Box<Waiters>> {
         self.fields.with(py, |fields| {
             fields.ended = Some(cause);
@@ -97,7 +97,7 @@ impl DelayedOperation {
         })
     }
 
-    /// What waits for one that is complete: if all has been told, how it ended.
+    /// How it ended, if its waiters have been taken; otherwise adds this waiter.
     pub(crate) fn ended_or_add_waiter(&self, py: Python<'_>, waiter: &Bound<'_, PyAny>) -> Option<Cause> {
         self.fields.with(py, |fields| {
             if fields.ended.is_none() {
@@ -111,7 +111,7 @@ impl DelayedOperation {
         self.fields.with(py, |fields| fields.waiters.take())
     }
 
-    /// The `on_error` of the purgatory that it waits in, or waited in until it was complete.
+    /// The `on_error` of the purgatory in which it waits, or waited until it was complete.
     pub(crate) fn on_error(&self, py: Python<'_>) -> Option<Callee> {
         self.fields.with(py, |fields| Some(fields.waiters.as_ref()?.on_error.as_ref()?.clone_ref(py)))
     }
@@ -129,10 +129,10 @@ pub(crate) type NativePurgatory = Purgatory<PyOperations>;
 impl Kind for PyOperations {
     type Key = Key;
     type Hashing = BuildHasherDefault<KeyHasher>;
-    /// The GIL lets one thread at a time come here.
+    /// The GIL admits one thread at a time.
     const SHARDS: usize = 1;
     type Op = Py<DelayedOperation>;
-    /// Where it is on the timer the task itself knows.
+    /// The task itself knows its entry on the timer.
     type Deadline = ();
     type Remains = RemovedTask;
     type Waiters = Option<Box<Waiters>>;
@@ -149,6 +149,6 @@ impl BelongsToProcess for NativePurgatory {
     }
 }
 
-/// Checks for later, as a task of a timer.
+/// A check that the timer makes later, as the callback of an internal task.
 #[pyclass(frozen, module = "tickwheel._native")]
 pub(crate) struct LaterCheck(pub(super) Later<PyOperations>);

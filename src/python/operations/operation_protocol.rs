@@ -1,6 +1,7 @@
-//! The purgatory's protocol from Python: locks are taken as `border` says, and the user's methods are called.
+//! What the protocol of the purgatory needs of Python: locks are taken by `native_lock`, and the methods of the user
+//! are called.
 //!
-//! All of it runs with the GIL held. Where the protocol calls `arm` and `disarm` a native lock is held too, and they run
+//! All of this runs with the GIL held. The protocol calls `arm` and `disarm` with a native lock held too, so these run
 //! no Python code.
 
 use std::cell::RefCell;
@@ -28,12 +29,13 @@ use crate::python::values::coroutines;
 use crate::state::{Room, When};
 use crate::sync::{Mutex, MutexGuard, yield_now};
 
-/// An ending that has to wait for the outermost try.
+/// An ending that waits for the outermost try of this thread.
 type Ending = (Py<DelayedOperation>, Cause, Option<Arc<NativePurgatory>>, Option<Arc<TimerCore>>);
-/// Without a destructor, as in `purgatory::here`. It holds no memory when it is empty.
+/// Without a destructor, since a thread-local with one cannot be used while its thread ends. It holds no memory when it
+/// is empty.
 type Deferred = ManuallyDrop<VecDeque<Ending>>;
 
-/// A check that was asked for inside a try.
+/// A check that was requested inside a try.
 pub(crate) type Check = (Arc<NativePurgatory>, ListName);
 
 thread_local! {
@@ -130,8 +132,8 @@ impl Host<PyOperations> for PythonHost<'_> {
         _home: Option<&PurgatorySetup>,
         _deadline: Option<&()>,
     ) -> Option<RemovedTask> {
-        // A claimed one is complete before any other thread gets the GIL (see `run`), so what is open is not being expired.
-        // In a forked child there is nothing to take it off.
+        // A claimed expiry completes its operation before any other thread gets the GIL (`engine::dispatch`), so an
+        // open operation is not being expired. In a forked child the operation stays on the parent's timer.
         task_leaving::take_off(op.bind(self.py).as_super().get(), self.py).ok().flatten()
     }
 

@@ -1,7 +1,7 @@
 //! `TaskBatch`: many deadlines with one callback and no Python object each (T18).
 //!
-//! Every entry is a reference to the batch, its tag the index. The batch knows the handle of each, and lets go of its
-//! callback when none is left.
+//! Every entry is a reference to the batch; its tag is the index. The batch knows the handle of each entry, and drops
+//! its callback with the last one.
 
 use std::sync::Arc;
 
@@ -33,10 +33,10 @@ pub(crate) struct TaskBatch {
 #[derive(Default)]
 struct BatchFields {
     callback: Option<Py<PyAny>>,
-    /// What a loop runs the callback in.
+    /// The context of the callback, if a loop runs it.
     context: Option<Py<PyAny>>,
     handles: Vec<Handle>,
-    /// How many are still to run.
+    /// How many entries are still to run.
     to_run: usize,
 }
 
@@ -142,7 +142,7 @@ impl TaskBatch {
         let start = Self::reserve(py, core, &delays_us).map_err(|error| core.error(py, &error))?;
         let mut to_run = delays_us.len();
         for (step, delays_us) in delays_us.chunks(STEP).enumerate() {
-            // References are made before the lock is taken, with the GIL.
+            // The references are made with the GIL, before the lock is taken.
             let mut tasks: Vec<_> = delays_us.iter().map(|_| batch.clone().into_any().unbind()).collect();
             to_run -= tasks.len();
             let mut wakes = false;
@@ -164,11 +164,11 @@ impl TaskBatch {
             core.timer.wake_if(wakes);
         }
         drop(whole);
-        batch.get().entries_left(py, 0); // an empty one is done already
+        batch.get().entries_left(py, 0); // an empty batch is finished at once
         Ok(batch)
     }
 
-    /// Checks the whole batch, and keeps room for it. The instant from which its delays count.
+    /// Checks the whole batch and reserves room for it. Returns the instant from which its delays count.
     fn reserve(py: Python<'_>, core: &TimerCore, delays_us: &[u64]) -> Result<Due, Error> {
         let mut state = core.state(py);
         let clock = core.timer.clock();
@@ -178,13 +178,13 @@ impl TaskBatch {
         Ok(Due { due_us: due.due_us - longest_us, ..due })
     }
 
-    /// What to call for a group that expires together, and in what context.
+    /// The callback for a group that expires together, and its context.
     pub(crate) fn callback(&self, py: Python<'_>) -> (Option<Py<PyAny>>, Option<Py<PyAny>>) {
         let copy = |object: &Option<Py<PyAny>>| object.as_ref().map(|object| object.clone_ref(py));
         self.fields.with(py, |fields| (copy(&fields.callback), copy(&fields.context)))
     }
 
-    /// So many are no longer on the timer; the last one takes the callback along.
+    /// `count` entries have left the timer. The last one drops the callback.
     pub(crate) fn entries_left(&self, py: Python<'_>, count: usize) {
         let callback = self.fields.with(py, |fields| {
             fields.to_run -= count;

@@ -1,7 +1,4 @@
-//! `TimerTask`: something to run after a delay.
-//!
-//! The GIL guards its state, and a change of what timer it is on is made with the GIL and that timer's lock held
-//! together; so the handle here and the entry there never disagree.
+//! `TimerTask` as Python sees it: its methods.
 
 use std::sync::OnceLock;
 
@@ -19,11 +16,11 @@ use crate::python::tools::finalizing::ForeignCall;
 use crate::python::values::callback_scope;
 use crate::python::values::coroutine_functions;
 
-/// What a cancel calls with a task of a subclass, which may be an operation that waits in a purgatory. Operations are on a
-/// floor above, so the module sets it, once.
+/// Called after a cancel with a task of a subclass, which may be an operation that waits in a purgatory. Operations are
+/// on a higher floor, so the module sets this function, once.
 static SYNC_DEADLINE: OnceLock<fn(Python<'_>, &Bound<'_, PyAny>)> = OnceLock::new();
 
-/// Sets what a cancel calls, once.
+/// Sets the function that a cancel calls, once.
 pub(crate) fn set_sync_deadline(sync_deadline: fn(Python<'_>, &Bound<'_, PyAny>)) {
     // A module may be made twice in one process; the function is the same.
     let _ = SYNC_DEADLINE.set(sync_deadline);
@@ -31,7 +28,7 @@ pub(crate) fn set_sync_deadline(sync_deadline: fn(Python<'_>, &Bound<'_, PyAny>)
 
 #[pymethods]
 impl TimerTask {
-    /// Takes whatever the `__init__` of a subclass takes; ours fills it in.
+    /// Takes any arguments, as the `__init__` of a subclass may; `TimerTask.__init__` fills the object in.
     #[new]
     #[pyo3(signature = (*_args, **_kwargs), text_signature = "(delay_ms, callback=None, *args, name=None)")]
     fn __new__(_args: &Bound<'_, PyTuple>, _kwargs: Option<&Bound<'_, PyDict>>) -> Self {

@@ -1,4 +1,4 @@
-//! How a task is put on a timer (T7): an add, a move, a one-shot of `after` or `at`, or a task of the library's own.
+//! Puts tasks on a timer (T7): an add, a move, a one-shot task of `after` or `at`, or an internal task of the library.
 
 use std::sync::Arc;
 
@@ -73,15 +73,15 @@ fn one_shot<'py>(
     Bound::new(py, TimerTask::new(fields))
 }
 
-/// A one-shot task of the library's own.
+/// An internal one-shot task of the library.
 pub(crate) fn make_internal<'py>(py: Python<'py>, callback: &Bound<'py, PyAny>) -> PyResult<Bound<'py, TimerTask>> {
     let task = one_shot(py, Some(Ms(0.0)), callback, &PyTuple::empty(py))?;
     task.get().fields.with(py, |fields| fields.kind = TaskKind::Internal);
     Ok(task)
 }
 
-/// Puts the task on a timer, or moves it there (T7); a task of the library's own finds room always. Returns what the
-/// clock read. Runs no Python code, so a native lock may be held.
+/// Puts an internal task on a timer, or moves it there (T7). It is added even if the timer is full. Returns the time of
+/// the clock. Runs no Python code, so a native lock may be held.
 pub(crate) fn schedule_internal(
     task: &Bound<'_, TimerTask>,
     timer_ref: &Py<TimerRef>,
@@ -91,9 +91,9 @@ pub(crate) fn schedule_internal(
     schedule(task, timer_ref, when, room, &mut None, &mut Vec::new())
 }
 
-/// As [`schedule_internal`], for a callback that is to run in a context. What `context` is afterwards, the one that it had
-/// before or the one that was refused, and what was `removed` with an earlier timer are for the caller to drop, without
-/// a native lock: it may run destructors.
+/// As [`schedule_internal`], for a callback with a context. Afterwards `context` holds the earlier context of the task,
+/// or the one that was refused, and `removed` what an earlier timer kept. The caller drops both without a native lock:
+/// this may run destructors.
 pub(crate) fn schedule(
     task: &Bound<'_, TimerTask>,
     timer_ref: &Py<TimerRef>,
@@ -105,7 +105,7 @@ pub(crate) fn schedule(
     let py = task.py();
     let (this, core) = (task.get(), timer_ref.get().core());
     let (is_free, can_run) = this.fields.with(py, |fields| (fields.on().is_none(), fields.can_run()));
-    // Most are on no timer. With the GIL held throughout, that stays so: only where the lock is free.
+    // Most tasks are on no timer. While the GIL is held that does not change. This is the way if the lock is free.
     if is_free
         && can_run
         && !core.is_forked()
@@ -128,7 +128,7 @@ pub(crate) fn schedule(
     loop {
         leave_other_timer(task, core, removed)?;
         let mut state = core.lock(py)?;
-        // From here to the end of the block the GIL and the lock are held together.
+        // From here to the end of the block both the GIL and the lock are held.
         let handle = match this.on(py) {
             Some((other, _)) if !Arc::ptr_eq(&other, core) => {
                 drop(state);
@@ -161,7 +161,7 @@ pub(crate) fn schedule(
     }
 }
 
-/// It was added: with the GIL and the lock still held together, the task gets to know.
+/// Notes in the task that it was added. Both the GIL and the lock are still held.
 fn put_on(
     task: &Bound<'_, TimerTask>,
     state: MutexGuard<'_, State<Py<PyAny>>>,
@@ -177,7 +177,7 @@ fn put_on(
         (fields.put_on(timer_ref, handle), fields.is_plain)
     });
     drop(state);
-    // Before anything that may let the GIL go, after which it may have run already.
+    // Before anything that may release the GIL: after that the task may have run already.
     if is_plain && core.hides_pending() {
         gil_cell::untrack(task);
     }
@@ -185,7 +185,7 @@ fn put_on(
     removed.extend(old.map(Py::into_any));
 }
 
-/// `ValueError` if the task is pending on another timer; otherwise forgets that one.
+/// `ValueError` if the task is pending on another timer. If it is on another one without being pending, it leaves that.
 fn leave_other_timer(task: &Bound<'_, TimerTask>, core: &Arc<TimerCore>, removed: &mut Vec<Py<PyAny>>) -> PyResult<()> {
     let py = task.py();
     let Some((other, handle)) = task.get().on(py) else { return Ok(()) };
@@ -193,11 +193,11 @@ fn leave_other_timer(task: &Bound<'_, TimerTask>, core: &Arc<TimerCore>, removed
         return Ok(());
     }
     if other.is_forked() {
-        task_leaving::note_removed(task, handle, removed); // the parent's: its locks are not to be touched here
+        task_leaving::note_removed(task, handle, removed); // the parent's: this process must not touch its locks
         return Ok(());
     }
     let is_live = other.lock(py)?.schedule.is_live(handle);
-    // Another thread may have moved it while this one waited; the caller looks again.
+    // Another thread may have moved it during the wait for the lock; the caller checks again.
     let is_same = task.get().on(py).is_some_and(|(now, at)| Arc::ptr_eq(&now, &other) && at == handle);
     if is_live && is_same {
         return Err(PyValueError::new_err(format!(

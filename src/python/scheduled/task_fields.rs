@@ -1,4 +1,4 @@
-//! What a `TimerTask` keeps, in 40 bytes: with what Python adds, a task takes 80, and there may be millions.
+//! The fields of a `TimerTask`, in 40 bytes. With Python's header a task takes 80, and there may be millions.
 
 use std::sync::Arc;
 
@@ -14,17 +14,17 @@ use crate::wheel::Handle;
 #[derive(Default)]
 pub(crate) struct TaskFields {
     pub(crate) callback: Option<Py<PyAny>>,
-    /// What most tasks do not have.
+    /// The fields that most tasks do not need.
     extra: Option<Box<Extra>>,
-    /// The timer it is on, if it is on one, and the handle there.
+    /// The timer that it is on, if any; `handle` names its entry there.
     timer: Option<Py<TimerRef>>,
     handle: u64,
     delay: u32,
     unit: DelayUnit,
     pub(crate) kind: TaskKind,
-    /// It refers to nothing but what is written here, so the garbage collector need not know of it while it is pending.
+    /// It refers only to the objects in these fields, so the garbage collector can skip it while it is pending.
     pub(crate) is_plain: bool,
-    /// What it runs is a coroutine function.
+    /// Its callback is a coroutine function.
     pub(crate) is_coroutine: bool,
 }
 
@@ -32,13 +32,13 @@ pub(crate) struct TaskFields {
 struct Extra {
     args: Option<Py<PyTuple>>,
     name: Option<Py<PyString>>,
-    /// A delay that is too long, or too fine, for four bytes.
+    /// A delay that does not fit into four bytes: too long, or too fine.
     delay: Option<Ms>,
-    /// What a loop runs the callback in, while the task is on a timer.
+    /// The context in which a loop will run the callback, while the task is on a timer.
     context: Option<Py<PyAny>>,
 }
 
-/// What the delay counts.
+/// The unit of `delay`.
 #[derive(Default, Clone, Copy, PartialEq, Eq)]
 enum DelayUnit {
     /// `__init__` has not run.
@@ -46,22 +46,22 @@ enum DelayUnit {
     None,
     Ms,
     Us,
-    /// It stands in [`Extra`].
+    /// The delay is in [`Extra`].
     Long,
 }
 
-/// What a task does when it is due.
+/// What happens when the task is due.
 #[derive(Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TaskKind {
     #[default]
     Callback,
-    /// As [`TaskKind::Callback`]; made by `after` or `at`: lets go of it once it can never run again (T19).
+    /// As [`TaskKind::Callback`]; made by `after` or `at`. It drops its callback when it can never run again (T19).
     Once,
-    /// As [`TaskKind::Once`]; made by the library for itself: no user is to get it back.
+    /// As [`TaskKind::Once`]; made by the library for itself, and never given to the user.
     Internal,
     /// Its class has a `run` of its own.
     Method,
-    /// A `DelayedOperation`.
+    /// The deadline of a `DelayedOperation`.
     Expiry,
 }
 
@@ -87,7 +87,8 @@ impl TaskFields {
 
     #[inline]
     pub(crate) fn set_delay(&mut self, delay: Ms) {
-        // Saturating casts; a delay that does not come back the same is not one of these.
+        // The casts saturate. A delay that does not convert back to the same value is not a whole number of these
+        // units.
         (self.delay, self.unit) = (delay.0 as u32, DelayUnit::Ms);
         #[expect(clippy::float_cmp, reason = "whether it is the same")]
         let is_ms = f64::from(self.delay) == delay.0;
@@ -124,7 +125,7 @@ impl TaskFields {
         self.extra.as_ref()?.name.as_ref().map(|name| name.clone_ref(py))
     }
 
-    /// Whether it was made by `after`, `at` or the library: it runs once at the most.
+    /// Whether it was made by `after`, `at` or the library, so that it runs at most once.
     pub(crate) fn is_one_shot(&self) -> bool {
         matches!(self.kind, TaskKind::Once | TaskKind::Internal)
     }
@@ -134,43 +135,43 @@ impl TaskFields {
         matches!(self.kind, TaskKind::Method | TaskKind::Expiry) || self.callback.is_some()
     }
 
-    /// Whether it refers to an object of the user's, whose destructor may be foreign code.
+    /// Whether it refers to an object of the user, whose destructor may be foreign code.
     pub(crate) fn refers(&self) -> bool {
         self.callback.is_some() || self.extra.is_some()
     }
 
-    /// Callback and arguments of a one-shot task, which can never run again.
+    /// Takes callback and arguments out of a one-shot task, which can never run again.
     pub(crate) fn take_one_shot_call(&mut self) -> Option<CallbackAndArgs> {
         self.is_one_shot().then(|| (self.callback.take(), self.extra.as_mut().and_then(|extra| extra.args.take())))
     }
 
-    /// The timer it is on, and its handle there.
+    /// The timer that it is on, and its handle there.
     pub(crate) fn on(&self) -> Option<(&Arc<TimerCore>, Handle)> {
         self.timer.as_ref().map(|timer_ref| (timer_ref.get().core(), Handle::from_bits(self.handle)))
     }
 
-    /// Returns what timer it was on before, to be dropped where Python code may run.
+    /// Returns the reference to the earlier timer, which is dropped where Python code may run.
     #[must_use]
     pub(crate) fn put_on(&mut self, timer_ref: Py<TimerRef>, handle: Handle) -> Option<Py<TimerRef>> {
         self.handle = handle.to_bits();
         self.timer.replace(timer_ref)
     }
 
-    /// It is off its timer, if it is the one with this handle: whether it is, and what keeps the timer, to be dropped where
-    /// Python code may run.
+    /// If the task has this handle, it leaves its timer. Returns whether it had, and the reference to the timer, which
+    /// is dropped where Python code may run.
     pub(crate) fn take_off(&mut self, handle: Handle) -> (bool, Option<Py<TimerRef>>) {
         let is_this = self.handle == handle.to_bits();
         (is_this, self.timer.take_if(|_| is_this))
     }
 
-    /// Sets what a loop is to run the callback in; returns what that was before.
+    /// Sets the context in which a loop will run the callback; returns the earlier one.
     #[must_use]
     #[cold]
     pub(crate) fn set_context(&mut self, context: Py<PyAny>) -> Option<Py<PyAny>> {
         self.extra.get_or_insert_default().context.replace(context)
     }
 
-    /// What a loop is to run the callback in.
+    /// Takes the context in which a loop will run the callback.
     #[inline]
     pub(crate) fn take_context(&mut self) -> Option<Py<PyAny>> {
         self.extra.as_mut()?.context.take()
@@ -183,12 +184,12 @@ impl TaskFields {
         visit.call(&extra.context)
     }
 
-    /// Callback, arguments and context, for the garbage collector: the task cannot be reached any more.
+    /// Takes callback, arguments and context, for the garbage collector: the task is not reachable any more.
     pub(crate) fn clear(&mut self) -> (CallbackAndArgs, Option<Py<PyAny>>) {
         let call = (self.callback.take(), self.extra.as_mut().and_then(|extra| extra.args.take()));
         (call, self.take_context())
     }
 }
 
-/// A test in Python sees whole tasks; that this part stays small is for the compiler to check.
+/// Checked by the compiler. A test in Python checks the size of whole tasks.
 const _: () = assert!(size_of::<TaskFields>() == 40);

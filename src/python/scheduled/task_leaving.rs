@@ -1,4 +1,4 @@
-//! How a task leaves its timer: cancelled, claimed, or drained.
+//! Takes tasks off their timer, or notes that they left it: cancelled, claimed or drained.
 
 use pyo3::prelude::*;
 
@@ -9,17 +9,17 @@ use crate::python::tools::gil_cell;
 use crate::python::tools::native_lock;
 use crate::wheel::Handle;
 
-/// What is left of a task that was taken off its timer.
+/// The references of a task that was taken off its timer, to be dropped without a lock.
 pub(crate) struct RemovedTask {
     task: Py<PyAny>,
-    /// `None` once the timer has heard that it owes the task nothing more.
+    /// `None` once the timer has counted the end of the entry.
     timer: Option<Py<TimerRef>>,
     _call: Option<CallbackAndArgs>,
     _context: Option<Py<PyAny>>,
 }
 
 impl RemovedTask {
-    /// Drops them. No native lock may be held.
+    /// Counts the end of the entry and drops the references. No native lock may be held.
     fn end_and_drop(mut self, py: Python<'_>) {
         if let Some(timer) = self.timer.take() {
             timer.get().core().callees.entries_ended(py, 1);
@@ -35,23 +35,23 @@ impl Drop for RemovedTask {
     }
 }
 
-/// Takes the task off its timer: `cancel` without a word to the purgatory.
+/// Takes the task off its timer. If it is an operation, its purgatory does not learn of this.
 pub(crate) fn remove(task: &TimerTask, py: Python<'_>) -> PyResult<bool> {
     Ok(take_off(task, py)?.map(|removed| removed.end_and_drop(py)).is_some())
 }
 
-/// As [`remove`]; `None` if it was on no timer. What is left is for the caller to drop: destructors are foreign code. When
-/// this returns, the GIL has not been let go since the task left.
+/// As [`remove`]; `None` if it was on no timer. The caller drops the result: destructors are foreign code. From the
+/// moment the task leaves until this returns, the GIL is not released.
 #[inline]
 pub(crate) fn take_off(task: &TimerTask, py: Python<'_>) -> PyResult<Option<RemovedTask>> {
     loop {
-        // With the GIL held throughout, the task cannot move meanwhile: only where the lock is free.
+        // While the GIL is held the task cannot move. This is the way if the lock is free.
         let taken = task.fields.with(py, |fields| {
             let (core, handle) = fields.on().filter(|(core, _)| !core.is_forked())?;
             let mut state = core.timer.state().try_lock()?;
             let task = state.cancel(core.timer.clock(), handle);
             core.timer.settle(state);
-            // It may be added again: the garbage collector must know of it.
+            // It may be added again, so the garbage collector must see it.
             let is_tracked = task.is_some() && fields.is_plain && fields.callback.is_some();
             Some(task.map(|task| {
                 let (timer, call, context) =
@@ -67,11 +67,11 @@ pub(crate) fn take_off(task: &TimerTask, py: Python<'_>) -> PyResult<Option<Remo
             return Ok(Some(remains));
         }
         let Some((core, _)) = task.on(py) else { return Ok(None) };
-        drop(core.lock(py)?); // waits for it, without the GIL
+        drop(core.lock(py)?); // waits for the lock, without the GIL
     }
 }
 
-/// It was claimed from this slot, and is run next. If it has been added again since, that stands.
+/// The entry in this slot was claimed, and runs next. If the task was added again meanwhile, that add stays.
 pub(crate) fn note_claimed(task: &Bound<'_, TimerTask>, handle: Handle) {
     let (left, may_be_added) = task.get().fields.with(task.py(), |fields| {
         let (is_this, left) = fields.take_off(handle);
@@ -84,7 +84,8 @@ pub(crate) fn note_claimed(task: &Bound<'_, TimerTask>, handle: Handle) {
     drop(left);
 }
 
-/// It was taken out of this slot. If it has been added again since, that stands. What it let go of is for the caller to drop.
+/// The entry in this slot was taken out. If the task was added again meanwhile, that add stays. The caller drops what
+/// is put into `removed`.
 pub(crate) fn note_removed(task: &Bound<'_, TimerTask>, handle: Handle, removed: &mut Vec<Py<PyAny>>) {
     let ((timer_ref, context), may_be_added) = task.get().fields.with(task.py(), |fields| {
         let (is_this, left) = fields.take_off(handle);
@@ -98,14 +99,14 @@ pub(crate) fn note_removed(task: &Bound<'_, TimerTask>, handle: Handle, removed:
     removed.extend(timer_ref.map(Py::into_any).into_iter().chain(context));
 }
 
-/// It was taken out of its slot and will not be run, so that a one-shot task keeps its callback too.
+/// The entry in this slot was taken out by a shutdown and will not run. So a one-shot task keeps its callback.
 pub(crate) fn note_drained(task: &Bound<'_, TimerTask>, handle: Handle) {
     note_removed(task, handle, &mut Vec::new());
     gil_cell::track(task);
 }
 
-/// It was cancelled in this slot; a one-shot task can never run again. If it has been added again since, that stands,
-/// and the task keeps its callback.
+/// The entry in this slot was cancelled, and a one-shot task can never run again. If the task was added again
+/// meanwhile, that add stays, and the task keeps its callback.
 pub(crate) fn note_cancelled(task: &Bound<'_, TimerTask>, handle: Handle) {
     let (left, may_be_added) = task.get().fields.with(task.py(), |fields| {
         let (is_this, left) = fields.take_off(handle);

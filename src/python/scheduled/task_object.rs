@@ -1,7 +1,7 @@
-//! The object of a `TimerTask`: its fields, and what other parts ask it.
+//! The object of a `TimerTask`: its fields, and what other files read of it.
 //!
-//! The GIL guards its state, and a change of what timer it is on is made with the GIL and that timer's lock held
-//! together; so the handle here and the entry there never disagree.
+//! The GIL guards the fields. Which timer the task is on is changed with both the GIL and that timer's lock held, so
+//! the handle here always agrees with the entry there.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ pub(crate) struct TimerTask {
     pub(super) fields: GilCell<TaskFields>,
 }
 
-/// What to call when a task is due.
+/// What is called when a task is due.
 pub(crate) enum DueCall {
     Method,
     Expiry,
@@ -39,7 +39,7 @@ impl TimerTask {
         Self { fields: GilCell::new(fields) }
     }
 
-    /// For a subclass of ours: to be filled in by its `__init__`.
+    /// For a subclass of the library, whose `__init__` fills it in.
     pub(crate) fn empty() -> Self {
         Self { fields: GilCell::default() }
     }
@@ -59,7 +59,7 @@ impl TimerTask {
         if old.is_none() {
             return Err(PyValueError::new_err("this task is pending: cancel it before it is initialized again"));
         }
-        // A one-shot that has ended was off the collector's lists, as it had let go of its callback for good.
+        // A one-shot task that has ended was off the collector's lists, as it had dropped its callback for good.
         gil_cell::track(slf);
         Ok(())
     }
@@ -73,13 +73,13 @@ impl TimerTask {
         self.fields.with(py, |fields| fields.delay()).ok_or_else(uninitialized)
     }
 
-    /// The delay, and whether what it runs is a coroutine function.
+    /// The delay, and whether the callback is a coroutine function.
     pub(crate) fn delay_and_kind(&self, py: Python<'_>) -> PyResult<(Ms, bool)> {
         let (delay, is_coroutine) = self.fields.with(py, |fields| (fields.delay(), fields.is_coroutine));
         Ok((delay.ok_or_else(uninitialized)?, is_coroutine))
     }
 
-    /// What to call, and in what context; a one-shot task lets go of it.
+    /// What to call, and in which context. A one-shot task drops its callback here.
     pub(crate) fn start(&self, py: Python<'_>) -> (DueCall, Option<Py<PyAny>>) {
         self.fields.with(py, |fields| {
             let run = match fields.kind {
@@ -94,23 +94,23 @@ impl TimerTask {
         })
     }
 
-    /// What it calls; `None` if its class has a `run` of its own.
+    /// Its callback; `None` if its class has a `run` of its own.
     pub(crate) fn callback(&self, py: Python<'_>) -> Option<Py<PyAny>> {
         self.fields.with(py, |fields| if fields.kind == TaskKind::Method { None } else { fields.call(py).0 })
     }
 
-    /// The timer it is on, and its handle there.
+    /// The timer that it is on, and its handle there.
     pub(crate) fn on(&self, py: Python<'_>) -> Option<(Arc<TimerCore>, Handle)> {
         self.fields.with(py, |fields| fields.on().map(|(core, handle)| (Arc::clone(core), handle)))
     }
 
-    /// Whether it is a task of the library's own, which no caller is to get hold of.
+    /// Whether it is an internal task of the library, which users never see.
     pub(crate) fn is_internal(task: &Bound<'_, PyAny>) -> bool {
         let task = task.cast_exact::<Self>();
         task.is_ok_and(|task| task.get().fields.with(task.py(), |fields| fields.kind == TaskKind::Internal))
     }
 
-    /// How people call it: its name, or what it runs.
+    /// What a snapshot shows: its name, or the name of its callback.
     pub(crate) fn label(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
         let py = slf.py();
         let (name, callback) = slf.get().fields.with(py, |fields| (fields.name(py), fields.call(py).0));
@@ -130,7 +130,7 @@ impl Drop for TimerTask {
     #[inline]
     fn drop(&mut self) {
         if !self.fields.get_mut().refers() {
-            return; // most have let go of what they called
+            return; // most tasks have dropped their callback
         }
         finalizing::drop_or_leak(std::mem::take(&mut self.fields));
     }
