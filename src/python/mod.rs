@@ -3,7 +3,7 @@
 //! Each folder is a floor. A file uses its own floor and those below it, never one above, and no files use each other in a
 //! circle: `tests/python/test_layout.py` reads the imports. From the lowest floor to the highest:
 //!
-//! 0. `tools`: nothing of timers. Locks and the GIL, forks, the end of the interpreter, errors, values read from Python.
+//! 0. `tools`: they know nothing of timers. Locks and the GIL, forks, the end of the interpreter, errors, arguments.
 //! 1. `values`: what is due, where callbacks run and how they are called, keys.
 //! 2. `core`: what a timer, its tasks and its threads have in common.
 //! 3. `scheduled`: tasks and batches.
@@ -54,14 +54,14 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     Ok(())
 }
 
-/// The system calls it in the child of each fork: there is one thread, and what it is inside of counts no more.
+/// The system calls it in the child of each fork.
 extern "C" fn in_child() {
     tools::fork::count_fork();
     tools::finalizing::forget_calls_after_fork();
 }
 
-/// pyo3 makes a class at its first use, under a lock that a forked child may inherit taken (see `kept`). So all are made
-/// now, before there are threads.
+/// pyo3 makes a class when it is first used, under a lock that a forked child may inherit locked (see
+/// `tools::made_once`). So all classes are made now, before there are threads.
 fn make_other_classes(py: Python<'_>) {
     let _ = (
         py.get_type::<engine::at_exit::RunningTimer>(),

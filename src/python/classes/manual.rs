@@ -1,6 +1,6 @@
-//! `ManualTimer`: the same wheel on a clock that moves only when told (T15).
+//! `ManualTimer`: the same wheel on a clock that only its callers move (T15).
 //!
-//! No threads: callbacks run in the calling thread while the clock stands at the moment of their release.
+//! It has no threads: callbacks run in the calling thread, while the clock shows the moment of their release.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -41,13 +41,13 @@ use crate::python::values::due_line::DueLine;
 #[pyclass(frozen, extends = Timer, subclass, module = "tickwheel.testing")]
 pub(crate) struct ManualTimer {
     is_advancing: AtomicBool,
-    /// Released and not yet run: what a `KeyboardInterrupt` left behind.
+    /// Tasks that were released and have not run, after a `KeyboardInterrupt`.
     line: GilCell<DueLine>,
 }
 
 #[pymethods]
 impl ManualTimer {
-    /// Takes whatever the `__init__` of a subclass takes; ours fills it in.
+    /// Takes any arguments, as the `__init__` of a subclass may; `ManualTimer.__init__` fills the object in.
     #[new]
     #[pyo3(
         signature = (*_args, **_kwargs),
@@ -147,7 +147,7 @@ impl ManualTimer {
             return Ok(done);
         }
         core.detach(py, || core.timer.close());
-        // Inside a callback it runs nothing: what has not started is still pending.
+        // Inside a callback it runs nothing: tasks that have not started are still pending.
         let result = match drive.token(py) {
             Ok(_token) => drive.run_line(py).and_then(|_| drive.step_to(py, core.timer.clock().now_us())).map(drop),
             Err(_) => Ok(()),
@@ -157,7 +157,7 @@ impl ManualTimer {
     }
 }
 
-/// Held by the one advance that is under way.
+/// Held by the one advance that is in progress.
 struct AdvanceToken<'a>(&'a AtomicBool);
 
 impl Drop for AdvanceToken<'_> {
@@ -166,7 +166,7 @@ impl Drop for AdvanceToken<'_> {
     }
 }
 
-/// A timer that was initialized, and how far it is.
+/// An initialized timer, during a call that drives it.
 struct ManualDriver<'a> {
     _entered: EnteredTimer<'a>,
     core: &'a Arc<TimerCore>,
@@ -223,7 +223,7 @@ impl<'a> ManualDriver<'a> {
         self.core.detach(py, || self.core.timer.next_event_us())
     }
 
-    /// Moves the clock to an instant at which something happens, and runs what is released there.
+    /// Moves the clock to an instant at which something happens, and runs the tasks that are released there.
     fn step_to(&self, py: Python<'_>, now_us: u64) -> PyResult<usize> {
         let mut released = Vec::new();
         self.core.detach(py, || {

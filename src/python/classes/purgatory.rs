@@ -1,4 +1,4 @@
-//! `DelayedOperationPurgatory`: where operations wait for an event on a key, or for their deadline.
+//! `DelayedOperationPurgatory` as Python sees it: its methods.
 
 use std::sync::{Arc, OnceLock};
 
@@ -25,7 +25,8 @@ use crate::python::values::on_error::OnError;
 
 #[pymethods]
 impl DelayedOperationPurgatory {
-    /// Takes whatever the `__init__` of a subclass takes; ours fills it in.
+    /// Takes any arguments, as the `__init__` of a subclass may; `DelayedOperationPurgatory.__init__` fills the object
+    /// in.
     #[new]
     #[pyo3(
         signature = (*_args, **_kwargs),
@@ -77,7 +78,7 @@ impl DelayedOperationPurgatory {
             keys: Arc::new(KeyTable::default()),
         };
         let native = ProcessOwned::new(Arc::new(NativePurgatory::new(setup)));
-        // Another thread may have been faster.
+        // Another thread may have initialized it first.
         self.parts
             .set(PurgatoryParts { native, timer: timer.clone().unbind(), owns_timer })
             .or_else(|_| self.check_new())
@@ -240,12 +241,12 @@ impl DelayedOperationPurgatory {
         }
         let host = PythonHost::new(py);
         let found = native.close(&host);
-        // What an earlier call found, or one that came in between, stays.
+        // Keeps the operations that an earlier or a concurrent call found.
         let kept = self
             .unfinished
             .with(py, |unfinished| unfinished.get_or_insert_with(|| PyList::empty(py).unbind()).clone_ref(py));
         found.into_iter().try_for_each(|operation| kept.bind(py).append(operation))?;
-        host.finish(())?; // what is kept is not lost by an exit
+        host.finish(())?; // an exit does not lose the list
         Ok(kept.bind(py).get_slice(0, kept.bind(py).len()))
     }
 
@@ -262,7 +263,7 @@ impl DelayedOperationPurgatory {
         _traceback: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
         if slf.get().native()?.home.core.is_forked() && !exc_type.is_none() {
-            return Ok(()); // a child that leaves its parent's block by sys.exit gets its exit
+            return Ok(()); // a child that leaves the block of its parent by sys.exit gets its exit
         }
         let Some(_call) = ForeignCall::try_enter(slf.py()) else { return Ok(()) };
         slf.call_method0("shutdown").map(drop)
@@ -272,7 +273,7 @@ impl DelayedOperationPurgatory {
         Err(errors::not_picklable("DelayedOperationPurgatory"))
     }
 
-    /// What only callers of the purgatory can use, its operations and its keys too (border rule 8).
+    /// Shows the objects that only callers of the purgatory can use, its operations and keys too (border rule 8).
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         if let Some(PurgatoryParts { native, timer, .. }) = self.parts.get()
             && NativePurgatory::is_quiet(native.arc())
@@ -280,7 +281,7 @@ impl DelayedOperationPurgatory {
             let setup = &native.home;
             visit.call(timer)?;
             setup.on_error.visit(&visit)?;
-            // What waits for a reaper is alive in any case: no need to go along the lists.
+            // Operations that wait for a reaper are alive in any case, so the lists need no visit.
             let is_alive = setup.core.hides_pending() && native.all_have_deadlines();
             if !is_alive && !setup.core.is_forked() {
                 native.try_see(|operation| visit.call(operation))?;
@@ -290,8 +291,8 @@ impl DelayedOperationPurgatory {
         self.unfinished.visit(&visit, |list| visit.call(list))
     }
 
-    /// For what else cannot be cleared: a tuple that is a key, a method of the purgatory itself as `on_error`. As when it is
-    /// dropped: no thread can check a key any more.
+    /// For a cycle that nothing else can break: a tuple that is a key, a method of the purgatory itself as `on_error`.
+    /// As when the purgatory is freed, no thread can check a key any more.
     fn __clear__(&self, py: Python<'_>) {
         let Some(_call) = ForeignCall::try_enter(py) else { return };
         if let Some(parts) = self.parts.get()

@@ -1,4 +1,4 @@
-//! The object of a `DelayedOperationPurgatory`: what it holds once it is initialized, and its end.
+//! The object of a `DelayedOperationPurgatory`: the parts that its `__init__` makes, and what happens when it is freed.
 
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
@@ -30,14 +30,14 @@ use crate::python::values::key_collection;
 pub(crate) struct DelayedOperationPurgatory {
     /// Set by `__init__`.
     pub(super) parts: OnceLock<PurgatoryParts>,
-    /// What shutdown found waiting.
+    /// The operations that shutdown found waiting.
     pub(super) unfinished: GilCell<Option<Py<PyList>>>,
 }
 
-/// What a purgatory consists of once it is initialized.
+/// The parts of an initialized purgatory.
 pub(super) struct PurgatoryParts {
     pub(super) native: ProcessOwned<NativePurgatory>,
-    /// Held, so that it takes new deadlines.
+    /// Referred to, so that the timer accepts new deadlines.
     pub(super) timer: Py<Timer>,
     pub(super) owns_timer: bool,
 }
@@ -48,11 +48,11 @@ impl PurgatoryParts {
         let on_error = &self.native.home.on_error;
         on_error.owner_is_gone(py);
         self.native.abandon(&PythonHost::new(py));
-        on_error.drop_callee(py); // what still waits for its deadline has a reference of its own
+        on_error.drop_callee(py); // operations that wait for their deadline have a reference of their own
     }
 }
 
-/// A purgatory while a call that may run foreign code uses it.
+/// An initialized purgatory, during a call that may run foreign code.
 pub(super) struct EnteredPurgatory<'a> {
     pub(super) native: &'a Arc<NativePurgatory>,
     _call: ForeignCall,
@@ -88,14 +88,14 @@ impl DelayedOperationPurgatory {
         Ok(self.parts()?.native.arc())
     }
 
-    /// The core, in the process that made it.
+    /// The native purgatory, in the process that made it.
     pub(super) fn native_here(&self, py: Python<'_>) -> PyResult<&Arc<NativePurgatory>> {
         let native = self.native()?;
         native.home.core.check_process(py)?;
         Ok(native)
     }
 
-    /// As `core_here`, for a call that may run foreign code. Errors: `TimerClosed` at the end of the interpreter.
+    /// As `native_here`, for a call that may run foreign code. Errors: `TimerClosed` at the end of the interpreter.
     pub(super) fn enter(&self, py: Python<'_>) -> PyResult<EnteredPurgatory<'_>> {
         Ok(EnteredPurgatory { native: self.native_here(py)?, _call: ForeignCall::enter(py)? })
     }
@@ -122,7 +122,7 @@ impl DelayedOperationPurgatory {
         if let Ok(Watched { number: Some(number), .. }) = watched
             && host.has_exit()
         {
-            // Another operation's ending raised it. A caller that gets an exception has nothing to cancel.
+            // The ending of another operation raised it. A caller that gets an exception cannot cancel this wait.
             native.cancel_arrival(host, operation.as_unbound(), number);
         }
         host.check_exit()?;
@@ -135,14 +135,14 @@ impl DelayedOperationPurgatory {
         })
     }
 
-    /// A copy of what shutdown found waiting; `None` before it.
+    /// A copy of the list of operations that shutdown found waiting; `None` before shutdown.
     pub(super) fn unfinished_list<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyList>> {
         let list = self.unfinished.with(py, |list| list.as_ref().map(|list| list.clone_ref(py)))?.into_bound(py);
         Some(list.get_slice(0, list.len()))
     }
 }
 
-/// No thread can check a key any more. Operations with a deadline still wait for that; without one, nothing can come.
+/// No thread can check a key any more. Operations with a deadline still wait for it; the others can never end.
 impl Drop for DelayedOperationPurgatory {
     fn drop(&mut self) {
         finalizing::drop_or_leak(std::mem::take(&mut self.unfinished));

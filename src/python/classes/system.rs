@@ -43,13 +43,13 @@ use crate::sync::{self, unbounded};
 /// True
 #[pyclass(frozen, extends = Timer, subclass, module = "tickwheel")]
 pub(crate) struct SystemTimer {
-    /// Held by the one thread that shuts down.
+    /// Entered by the one thread that shuts the timer down.
     ending: Turnstile,
 }
 
 #[pymethods]
 impl SystemTimer {
-    /// Takes whatever the `__init__` of a subclass takes; ours fills it in.
+    /// Takes any arguments, as the `__init__` of a subclass may; `SystemTimer.__init__` fills the object in.
     #[new]
     #[pyo3(
         signature = (*_args, **_kwargs),
@@ -96,7 +96,7 @@ impl SystemTimer {
         let timer_ref = TimerRef::new(py, &core)?;
         let started = start_threads(py, &core);
         let made = started.and_then(|()| base.initialize(ProcessOwned::new(Arc::clone(&core)), timer_ref));
-        // A constructor that fails leaves no thread.
+        // An `__init__` that fails leaves no thread.
         made.inspect_err(|_| worker::stop_and_join(py, &core))
     }
 
@@ -163,18 +163,19 @@ impl SystemTimer {
             this.ending.enter(py, until, || core.check_signals(py))?
         };
         match entry {
-            // Another thread is at it already and will return what is left.
+            // Another thread shuts the timer down, and will return the remaining tasks.
             Entry::OtherThread if is_inside => Ok(PyList::empty(py)),
             Entry::Entered(_) if !is_inside => finish(py, base, limit_us.unwrap_or(u64::MAX), true),
-            // In a callback, or in the shutdown of this very thread, a wait would be one for itself. When another thread shuts
+            // In a callback, or inside a shutdown of the same thread, it would wait for itself. If another thread shuts
             // the timer down for longer than this one may wait, the time is up.
             Entry::Entered(_) | Entry::SameThread | Entry::OtherThread => finish(py, base, 0, false),
         }
     }
 }
 
-/// T11: accept no more, advance once more, let what is due finish, hand back the rest. The second time only what still runs is
-/// left to wait for. Another thread, a signal handler or a destructor may do the same meanwhile.
+/// T11: closes the timer, advances it once more, waits for what is due, and returns the remaining tasks. A second call
+/// only waits for callbacks that are still running. Another thread, a signal handler or a destructor may do the same
+/// meanwhile.
 fn finish<'py>(py: Python<'py>, base: &Timer, limit_us: u64, joins: bool) -> PyResult<Bound<'py, PyList>> {
     let core = base.core()?;
     if base.unfinished_list(py).is_none() {
@@ -182,7 +183,7 @@ fn finish<'py>(py: Python<'py>, base: &Timer, limit_us: u64, joins: bool) -> PyR
         core.end_threads(py);
         core.detach(py, || queue.map(|mut queue| core.timer.advance(&mut queue)));
     }
-    // Interrupted, it waits no longer, but keeps what is left all the same.
+    // An interrupt ends the wait, but the remaining tasks are kept all the same.
     let finished = core.wait_idle(py, limit_us);
     core.check_process(py)?; // a signal handler may have forked, and this may be the child
     let unfinished = base.keep_unfinished(py)?;

@@ -1,6 +1,7 @@
-//! Feeds the executor that the user gave: one `submit` for each task, or one `call_soon_threadsafe` for each advance (T8).
+//! Passes released tasks to the executor of the user: one `submit` for each task, or one `call_soon_threadsafe` for
+//! each advance (T8).
 //!
-//! What it is given claims its tasks when it is called, so that a task may be cancelled until then.
+//! The executor gets a callable that claims its tasks when it is called, so a task may be cancelled until then.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -25,7 +26,7 @@ use crate::timer::STEP;
 use crate::wheel::Handle;
 
 pub(super) fn feed_executor(py: Python<'_>, core: &Arc<TimerCore>, queue: &mut Receiver<Released>) {
-    // A whole advance at a time, so that a group is not cut where a step of the reaper ended.
+    // A whole advance at a time, so that the steps of the reaper do not cut a group.
     let mut whole_advance = || -> Option<Vec<Handle>> {
         let mut released = queue.recv().ok()?;
         let mut handles = std::mem::take(&mut released.handles);
@@ -36,7 +37,7 @@ pub(super) fn feed_executor(py: Python<'_>, core: &Arc<TimerCore>, queue: &mut R
         Some(handles)
     };
     while let Some(handles) = py.detach(&mut whole_advance) {
-        // Asked for anew each time: a reference in this thread would keep a cycle through the executor alive.
+        // Read again each time: a reference in this thread would keep a cycle through the executor alive.
         match &core.callees.target(py) {
             CallbackTarget::Loop(event_loop) => {
                 submit(py, core, event_loop, "call_soon_threadsafe", &handles, Some(event_loop));
@@ -51,12 +52,12 @@ pub(super) fn feed_executor(py: Python<'_>, core: &Arc<TimerCore>, queue: &mut R
                     }
                 }
             }
-            CallbackTarget::OwnThread => {} // the timer has let go of its executor: all of these were taken out
+            CallbackTarget::OwnThread => {} // the timer has dropped its executor: all of these tasks were taken out
         }
     }
 }
 
-/// Cuts a line into units without claiming them.
+/// Cuts a line into calls without claiming them.
 fn split<'a>(py: Python<'_>, core: &TimerCore, handles: &'a [Handle]) -> Vec<&'a [Handle]> {
     let mut units = Vec::new();
     let mut rest = handles;
@@ -100,14 +101,15 @@ fn submit(
     }
 }
 
-/// What a foreign executor is given: it claims when it is called. Dropped unrun, its tasks were rejected.
+/// The callable for a foreign executor, which claims its tasks when it is called. If it is dropped before that, its
+/// tasks are rejected.
 #[pyclass(frozen, module = "tickwheel._native")]
 pub(crate) struct SubmittedTasks {
     core: ProcessOwned<TimerCore>,
     line: GilCell<DueLine>,
-    /// Where to go on when a turn of the loop has been long enough.
+    /// The loop that calls it again when a turn of the loop was long enough.
     event_loop: Option<Py<PyAny>>,
-    /// It stands in the loop's line once more, for what its last turn left.
+    /// The loop will call it once more, for the tasks that its last turn left.
     has_backlog: GilCell<bool>,
 }
 
@@ -126,7 +128,8 @@ impl SubmittedTasks {
         core.check_process(py)?;
         let line = this.take(py);
         let Some(event_loop) = &this.event_loop else { return run_line(py, &core, line, None).0 };
-        // What an earlier turn left is due before this, and behind it in the loop's own line: it goes there (T6).
+        // Tasks that an earlier turn left are due before these, but the loop calls them later. So these tasks follow
+        // them there (T6).
         let goes_on = this.has_backlog.with(py, std::mem::take);
         let mut lines = core.backlog.with(py, |backlog| {
             backlog.extend((!line.handles.is_empty()).then_some(line));
@@ -157,13 +160,14 @@ impl SubmittedTasks {
         result
     }
 
-    /// A loop has it in its line, and it has the loop.
+    /// A loop refers to this object, and this object to the loop.
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.event_loop)
     }
 }
 
-/// Runs a line until it is empty, a callback raises what ends the program, or the budget is used up; returns the rest.
+/// Runs a line until it is empty, a callback raises an exception that ends the program, or the budget is used up.
+/// Returns the rest.
 fn run_line(
     py: Python<'_>,
     core: &Arc<TimerCore>,

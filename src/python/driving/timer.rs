@@ -1,4 +1,4 @@
-//! `Timer`: what `SystemTimer` and `ManualTimer` have in common.
+//! `Timer` as Python sees it: the methods that `SystemTimer` and `ManualTimer` have in common.
 
 use std::sync::Arc;
 
@@ -268,7 +268,7 @@ impl Timer {
     ) -> PyResult<()> {
         let Some(entered) = slf.get().try_enter(slf.py())? else { return Ok(()) };
         if entered.core().is_forked() && !exc_type.is_none() {
-            return Ok(()); // a child that leaves its parent's block by sys.exit gets its exit
+            return Ok(()); // a child that leaves the block of its parent by sys.exit gets its exit
         }
         slf.call_method0("shutdown").map(drop)
     }
@@ -277,7 +277,7 @@ impl Timer {
         Err(errors::not_picklable(slf.get_type().name()?.to_str()?))
     }
 
-    /// What a timer refers to, as far as only its callers can use it (border rule 8).
+    /// Shows the objects that only callers of the timer can use (border rule 8).
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         if let Some(parts) = self.parts.get() {
             parts.core.visit(&visit)?;
@@ -285,7 +285,7 @@ impl Timer {
         self.unfinished.visit(&visit, |list| visit.call(list))
     }
 
-    /// For what else cannot be cleared: a method of the timer itself, which it was given as `on_error`.
+    /// For a cycle that nothing else can break: a method of the timer itself as its `on_error`.
     fn __clear__(&self, py: Python<'_>) {
         let Some(_call) = ForeignCall::try_enter(py) else { return };
         if let Some(parts) = self.parts.get() {

@@ -1,4 +1,4 @@
-//! The object of a `Timer`: what it holds once it is initialized, and its end.
+//! The object of a `Timer`: the parts that its `__init__` makes, and what happens when it is freed.
 
 use std::sync::{Arc, OnceLock};
 
@@ -21,31 +21,31 @@ use crate::python::tools::native_lock;
 pub(crate) struct Timer {
     /// Set by `__init__`.
     pub(super) parts: OnceLock<TimerParts>,
-    /// What shutdown found pending.
+    /// The tasks that shutdown found pending.
     pub(super) unfinished: GilCell<Option<Py<PyList>>>,
 }
 
-/// What a timer consists of once it is initialized.
+/// The parts of an initialized timer.
 pub(super) struct TimerParts {
     pub(super) core: ProcessOwned<TimerCore>,
-    /// What each of its tasks keeps of it.
+    /// The reference that each of its tasks holds.
     pub(super) timer_ref: Py<TimerRef>,
 }
 
-/// A timer while a call that may run foreign code uses it.
+/// An initialized timer, during a call that may run foreign code.
 pub(crate) struct EnteredTimer<'a> {
     pub(super) parts: &'a TimerParts,
     _call: ForeignCall,
 }
 
 impl EnteredTimer<'_> {
-    /// What each of its tasks keeps of it.
+    /// The reference that each of its tasks holds.
     #[inline]
     pub(crate) fn timer_ref(&self) -> &Py<TimerRef> {
         &self.parts.timer_ref
     }
 
-    /// What it shares with its tasks.
+    /// The state that it shares with its tasks.
     #[inline]
     pub(crate) fn core(&self) -> &Arc<TimerCore> {
         self.parts.core.arc()
@@ -53,7 +53,7 @@ impl EnteredTimer<'_> {
 }
 
 impl Timer {
-    /// For a subclass of ours: to be filled in by its `__init__`.
+    /// For a subclass of the library, whose `__init__` fills it in.
     pub(crate) fn empty() -> Self {
         Self { parts: OnceLock::new(), unfinished: GilCell::new(None) }
     }
@@ -69,7 +69,7 @@ impl Timer {
         }
     }
 
-    /// Fills it in. Errors: as [`Timer::check_new`], as another thread may have been faster.
+    /// Fills it in. Errors: as [`Timer::check_new`], if another thread did so first.
     pub(crate) fn initialize(&self, core: ProcessOwned<TimerCore>, timer_ref: Py<TimerRef>) -> PyResult<()> {
         self.parts.set(TimerParts { core, timer_ref }).or_else(|_| self.check_new())
     }
@@ -79,31 +79,33 @@ impl Timer {
         self.parts.get().ok_or_else(uninitialized)
     }
 
-    /// For a call that may run foreign code. Errors: it is not initialized; `TimerClosed` at the end of the interpreter.
+    /// Enters a call that may run foreign code. Errors: the timer is not initialized; `TimerClosed` at the end of the
+    /// interpreter.
     #[inline]
     pub(crate) fn enter(&self, py: Python<'_>) -> PyResult<EnteredTimer<'_>> {
         Ok(EnteredTimer { parts: self.parts()?, _call: ForeignCall::enter(py)? })
     }
 
-    /// As [`Timer::open`], for a call that has a harmless answer: `None` at the end of the interpreter.
+    /// As [`Timer::enter`], for a call that can return a harmless answer: `None` at the end of the interpreter.
     pub(crate) fn try_enter(&self, py: Python<'_>) -> PyResult<Option<EnteredTimer<'_>>> {
         let parts = self.parts()?;
         Ok(ForeignCall::try_enter(py).map(|call| EnteredTimer { parts, _call: call }))
     }
 
-    /// What it shares with its tasks.
+    /// The state that it shares with its tasks.
     #[inline]
     pub(crate) fn core(&self) -> PyResult<&Arc<TimerCore>> {
         Ok(self.parts()?.core.arc())
     }
 
-    /// A copy of what shutdown found pending; `None` before it.
+    /// A copy of the list of tasks that shutdown found pending; `None` before shutdown.
     pub(crate) fn unfinished_list<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyList>> {
         let list = self.unfinished.with(py, |list| list.as_ref().map(|list| list.clone_ref(py)))?.into_bound(py);
         Some(list.get_slice(0, list.len()))
     }
 
-    /// Takes out what is left, in order, and keeps it behind what was taken out before. Returns a copy of all of it.
+    /// Drains the timer and appends the tasks, in order, to those that were drained before. Returns a copy of the whole
+    /// list.
     pub(crate) fn keep_unfinished<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let new = PyList::empty(py);
         for pending in leaving::drain(py, self.core()?) {

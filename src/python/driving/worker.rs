@@ -1,8 +1,8 @@
-//! The executor's thread: the only one of a timer with a Python thread state, and it keeps it (border rule 3).
+//! The thread of the executor: the only thread of a timer with a Python thread state, which it keeps (border rule 3).
 //!
-//! Attached while callbacks run, detached while it waits. By default it runs them itself; a foreign executor or loop is
-//! fed from it: one `submit` per task, or one `call_soon_threadsafe` per batch (T8). Python starts it as a daemon thread,
-//! so it has a name, shows up in debuggers and profilers, and is ended by the exit hook, not by `threading`.
+//! It holds the GIL while callbacks run and releases it while it waits. By default it runs the callbacks itself;
+//! otherwise it passes them to the executor of the user. Python starts it as a daemon thread. So it has a name and is
+//! visible in debuggers and profilers, and the exit hook ends it, not `threading`.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::python::values::callback_target::CallbackTarget;
 use crate::python::values::due_line::DueLine;
 use crate::sync::{Receiver, TryRecvError, show_in_system};
 
-/// The thread's body, handed to `threading.Thread`.
+/// The body of the thread, called by `threading.Thread`.
 #[pyclass(frozen, module = "tickwheel._native")]
 pub(crate) struct Worker(GilCell<Option<WorkerParts>>);
 
@@ -46,17 +46,17 @@ impl Worker {
         }
         drop(inside);
         if core.is_forked() {
-            std::mem::forget((core, queue)); // the parent's
+            std::mem::forget((core, queue)); // they belong to the parent
             return;
         }
-        py.detach(|| drop(queue)); // a sender may be at it
+        py.detach(|| drop(queue)); // a sender may use it at the same time
         // At exit the module may be gone already, and its lists with it.
         let _ = at_exit::thread_ends(py, id);
     }
 }
 
-/// Starts the thread `executor-<name>`; Linux, which keeps 15 bytes, shows it as `exec-<name>`. After an error, call
-/// [`undo`].
+/// Starts the thread `executor-<name>`. Linux keeps 15 bytes of a name and shows it as `exec-<name>`. After an error,
+/// call [`stop_and_join`].
 pub(crate) fn start(py: Python<'_>, core: &Arc<TimerCore>, queue: Receiver<Released>) -> PyResult<()> {
     let id = at_exit::new_id();
     let body = WorkerParts { id, core: ProcessOwned::new(Arc::clone(core)), queue };
@@ -68,8 +68,8 @@ pub(crate) fn start(py: Python<'_>, core: &Arc<TimerCore>, queue: Receiver<Relea
     let thread = py.import("threading")?.getattr("Thread")?.call((), Some(&options))?;
     at_exit::register(py, id, core, &thread)?;
     thread.call_method0("start").inspect_err(|_| {
-        // Refused, or interrupted while it starts. Without its body it ends at once, if it begins later. If it has begun, it
-        // leaves the list itself.
+        // The thread was refused, or the start was interrupted. Without its body it ends at once if it starts later. If
+        // it has started, it leaves the list itself.
         if worker.get().0.with(py, Option::take).is_some() {
             at_exit::unregister(py, id);
         }
@@ -78,13 +78,13 @@ pub(crate) fn start(py: Python<'_>, core: &Arc<TimerCore>, queue: Receiver<Relea
     Ok(())
 }
 
-/// Ends the threads of a timer that could not be made, and waits for them.
+/// Ends the threads of a timer whose `__init__` failed, and waits for them.
 pub(crate) fn stop_and_join(py: Python<'_>, core: &TimerCore) {
     core.end_threads(py);
     if let Some(worker) = core.threads.worker.with(py, Option::take)
         && let Err(error) = worker.call_method0(py, "join")
     {
-        // Only an interrupt. The thread has nothing to do, and ends all the same.
+        // Only an interrupt. The thread has nothing to do, so it ends without the join too.
         error.write_unraisable(py, Some(worker.bind(py)));
     }
 }
@@ -112,11 +112,11 @@ fn run_callbacks(py: Python<'_>, core: &Arc<TimerCore>, queue: &mut Receiver<Rel
         let Some(unit) = unit else { continue };
         finished = unit.len();
         let goes_on = turn.count_claim(unit.claimed_us);
-        // Not propagated: nobody stands above this thread.
+        // Not propagated: this thread has no caller.
         let _ = dispatch::call(py, core, &unit, false);
         drop(unit);
         if core.is_forked() {
-            return; // the callback forked, and this is the child: what is left is the parent's
+            return; // the callback forked, and this is the child: the remaining tasks belong to the parent
         }
         if !goes_on {
             py.detach(|| ());

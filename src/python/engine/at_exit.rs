@@ -1,8 +1,9 @@
 //! The end of the interpreter (T11, border rule 7): every timer is stopped and its threads are joined before Python
-//! finalizes, since a native thread that comes back into a finalizing interpreter aborts the process.
+//! finalizes. A native thread that returned into a finalizing interpreter would abort the process.
 //!
-//! The list of timers with threads is a Python dict, guarded by the GIL: a native lock might be held by nobody in a
-//! forked child. A timer leaves it when its thread has ended for Python too, not when our part of the thread has.
+//! The list of timers with threads is a Python dict, which the GIL guards: in a forked child, a thread that does not
+//! exist there might hold a native lock. A timer leaves the list when Python's part of its thread has ended too, not
+//! only the part of this crate.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -37,7 +38,7 @@ fn running_timers(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     Ok(py.import("tickwheel._native")?.getattr("_live")?.cast_into()?)
 }
 
-/// Threads that have done their work, and have not quite ended.
+/// Threads that have done their work but may not have ended yet.
 fn ending_threads(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
     Ok(py.import("tickwheel._native")?.getattr("_ending")?.cast_into()?)
 }
@@ -54,12 +55,12 @@ pub(crate) fn register(py: Python<'_>, id: u64, core: &Arc<TimerCore>, thread: &
     running_timers(py)?.set_item(id, Py::new(py, entry)?)
 }
 
-/// The thread did not start.
+/// The thread did not start: the timer leaves the list.
 pub(crate) fn unregister(py: Python<'_>, id: u64) {
     let _ = running_timers(py).and_then(|live| live.del_item(id));
 }
 
-/// The thread has done its work, and is about to end; those that have ended are forgotten.
+/// The thread has done its work and will end now. Threads that have ended leave the list.
 pub(crate) fn thread_ends(py: Python<'_>, id: u64) -> PyResult<()> {
     let live = running_timers(py)?;
     let Some(entry) = live.get_item(id)? else { return Ok(()) };
@@ -73,20 +74,21 @@ pub(crate) fn thread_ends(py: Python<'_>, id: u64) -> PyResult<()> {
     live.del_item(id)
 }
 
-/// The exit hook: stops every timer, waits for the callback that runs, and drops the rest.
+/// The exit hook: stops every timer, waits for the callback that is running, and drops the remaining tasks.
 #[pyfunction]
 pub(crate) fn _shutdown_at_exit(py: Python<'_>) -> PyResult<()> {
     EXITED.store(true, Ordering::Relaxed);
     let stopped = stop(py, |_| true);
     finalizing::end_calls(py);
-    // A constructor that was under way may have started a timer since, and a callback whose wait was interrupted may have
-    // ended. Their threads end now, and are not to meet the end of Python.
+    // Meanwhile a constructor may have started a timer, and a callback whose wait was interrupted may have ended. Their
+    // threads must end before Python does.
     let rest = close(py, |_| true).and_then(|_| join_idle(py));
     stopped.and(rest)
 }
 
-/// Executors of the standard library close before the exit hooks run, and refuse what comes then. Timers that feed one
-/// close before that. `threading` has no public hook so early; without this one, refusals at exit would be told of.
+/// Executors of the standard library close before the exit hooks run, and refuse tasks after that. Timers with such an
+/// executor close before it does. `threading` has no public hook that runs so early; without this one, the refusals at
+/// exit would be reported.
 fn before_pools_close(py: Python<'_>) -> PyResult<()> {
     static REGISTERED: MadeOnce<()> = MadeOnce::new();
     let register = || {
@@ -101,8 +103,8 @@ fn _shutdown_pool_timers_at_exit(py: Python<'_>) -> PyResult<()> {
     stop(py, |core| matches!(core.callees.target(py), CallbackTarget::Pool(_)))
 }
 
-/// Stops the timers that this concerns: all are closed and drained before the first is waited for, so that a wait that is
-/// interrupted leaves no timer running. Each interrupt ends one wait; the last one is raised when all have been tried.
+/// Stops the timers for which `concerns` is true. All of them are closed and drained before the first wait, so an
+/// interrupted wait leaves no timer running. An interrupt ends one wait; the last one is raised after all waits.
 fn stop(py: Python<'_>, concerns: impl Fn(&TimerCore) -> bool) -> PyResult<()> {
     let mut result = Ok(());
     let mut keep = |tried: PyResult<()>| {
@@ -115,7 +117,7 @@ fn stop(py: Python<'_>, concerns: impl Fn(&TimerCore) -> bool) -> PyResult<()> {
     };
     for entry in &close(py, concerns)? {
         let RunningTimer { core, thread } = entry.get();
-        // A thread that did not get idle would not end either.
+        // A thread that did not become idle would not end either.
         keep(core.wait_idle(py, u64::MAX).and_then(|_| join(thread.bind(py))));
     }
     let ending = ending_threads(py)?;
@@ -123,7 +125,7 @@ fn stop(py: Python<'_>, concerns: impl Fn(&TimerCore) -> bool) -> PyResult<()> {
     result
 }
 
-/// Closes and drains the timers that this concerns, and returns them.
+/// Closes and drains the timers for which `concerns` is true, and returns them.
 fn close<'py>(py: Python<'py>, concerns: impl Fn(&TimerCore) -> bool) -> PyResult<Vec<Bound<'py, RunningTimer>>> {
     let mut closed = Vec::new();
     for entry in running_timers(py)?.copy()?.values() {
@@ -138,7 +140,7 @@ fn close<'py>(py: Python<'py>, concerns: impl Fn(&TimerCore) -> bool) -> PyResul
     Ok(closed)
 }
 
-/// Joins the threads that have nothing left to run.
+/// Joins the threads that have nothing more to run.
 fn join_idle(py: Python<'_>) -> PyResult<()> {
     for entry in running_timers(py)?.copy()?.values() {
         let entry = entry.cast_into::<RunningTimer>()?;
@@ -150,7 +152,7 @@ fn join_idle(py: Python<'_>) -> PyResult<()> {
     Ok(())
 }
 
-/// Waits for a thread, detached; in the child of a fork it is over already.
+/// Waits for a thread, without the GIL. In a forked child the thread counts as ended.
 fn join(thread: &Bound<'_, PyAny>) -> PyResult<()> {
     if thread.call_method0("is_alive")?.extract()? {
         thread.call_method0("join")?;

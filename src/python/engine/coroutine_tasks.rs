@@ -1,7 +1,7 @@
-//! Coroutines that callbacks return, as tasks of the loop (T8).
+//! Runs the coroutines that callbacks return, as tasks of the loop (T8).
 //!
-//! A loop runs one as a task of its own, in a copy of the callback's context. No other executor can run one: it is closed,
-//! and that is an error. For the timer the callback has run when it returns.
+//! A loop runs a coroutine as a task of its own, in a copy of the callback's context. Other executors cannot run one:
+//! it is closed and reported as an error. For the timer the callback has ended when it returns.
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::gc::{PyTraverseError, PyVisit};
@@ -17,7 +17,7 @@ use crate::python::values::callback_scope;
 use crate::python::values::coroutines::is_coroutine;
 use crate::python::values::report::{self, Failure};
 
-/// Runs a coroutine that a callback returned, or closes it and says that nothing can run it.
+/// Runs a coroutine that a callback returned, or closes it and returns an error if the executor is not a loop.
 #[inline]
 pub(crate) fn run_or_close(
     core: &TimerCore,
@@ -69,8 +69,8 @@ fn start(
     asyncio_task.call_method1(intern!(py, "add_done_callback"), (ended,)).map(drop)
 }
 
-/// A loop's tasks that run our coroutines: a loop itself keeps weak references only. It is an attribute of the loop, so
-/// that the collector finds a loop that is dropped with tasks undone.
+/// The set of the loop's tasks that run coroutines of callbacks, as the loop itself keeps weak references only. It is
+/// an attribute of the loop, so the collector can find a dropped loop with unfinished tasks.
 fn running<'py>(event_loop: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PySet>> {
     let name = intern!(event_loop.py(), "_tickwheel_running");
     if let Some(running) = event_loop.getattr_opt(name)? {
@@ -81,14 +81,15 @@ fn running<'py>(event_loop: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PySet>> {
     Ok(running)
 }
 
-/// Called by asyncio when a coroutine's task has ended. It keeps what a report needs, and not the timer, which the
-/// collector does not see through: so `on_error` is alive as long as the coroutine, and a dropped loop is found.
+/// Called by asyncio when the task of a coroutine has ended. It refers to the objects that a report needs and not to
+/// the timer, whose references the collector does not see. So `on_error` lives as long as the coroutine, and the
+/// collector can find a dropped loop.
 #[pyclass(frozen, module = "tickwheel._native")]
 pub(crate) struct CoroutineEnded {
-    /// The process it was made in.
+    /// The process in which it was made.
     epoch: u32,
     timer: String,
-    /// `None` only while it is dropped.
+    /// `None` only while it is being dropped.
     refers: Option<Refers>,
 }
 

@@ -1,7 +1,7 @@
-//! Runs what was released: claims each task right before its callback, with the GIL held for callbacks only.
+//! Runs released tasks: claims each one right before its callback, and holds the timer's lock only for the claim.
 //!
-//! Consecutive timers of one batch are one group and one call (T18); another task due in between splits it. A run is
-//! bounded in number and in time, then others get the GIL (T8).
+//! Consecutive timers of one batch are one group and one call (T18); another task that is due in between splits the
+//! group. The callers bound how long they run callbacks, and then let other threads have the GIL (T8).
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -27,11 +27,11 @@ use crate::sync::Receiver;
 use crate::timer::STEP;
 use crate::wheel::Handle;
 
-/// How many claims ahead entries and tasks are read.
+/// How many claims ahead the entries and the tasks are read.
 const ENTRIES_AHEAD: usize = 8;
 const TASKS_AHEAD: usize = 4;
 
-/// Claimed: to be run now.
+/// Claimed: its callback must run now.
 pub(crate) struct ClaimedCall {
     what: CallTarget,
     pub(crate) claimed_us: u64,
@@ -45,16 +45,16 @@ enum CallTarget {
 
 /// Timers of one batch that expire together.
 pub(crate) struct BatchGroup {
-    /// A reference to the batch for each.
+    /// A reference to the batch for each timer.
     tasks: Vec<TaskRef>,
     indices: Vec<i64>,
-    /// Taken along, since the batch lets go of it with its last timer.
+    /// Taken with the claim, since the batch drops it with its last timer.
     callback: Option<Py<PyAny>>,
     context: Option<Py<PyAny>>,
 }
 
 impl ClaimedCall {
-    /// How many claims it stands for.
+    /// The number of claims.
     pub(crate) fn len(&self) -> usize {
         match &self.what {
             CallTarget::Task(..) => 1,
@@ -63,8 +63,8 @@ impl ClaimedCall {
     }
 }
 
-/// Says that `finished` claims have run, and claims the next unit of the line; `None` if the rest of it was cancelled.
-/// `queue` is where more of the line comes from while it says that there is more.
+/// Counts `finished` claims as ended, and claims the next call of the line; `None` if the rest of the line was
+/// cancelled. While the line is incomplete, more of it comes from `queue`.
 pub(crate) fn claim_next(
     py: Python<'_>,
     core: &TimerCore,
@@ -108,7 +108,7 @@ pub(crate) fn claim_next(
     Some(unit)
 }
 
-/// Says that so many claims have run. In a child that a callback forked there is nobody to tell.
+/// Counts `count` claims as ended. Does nothing in a child that a callback forked.
 pub(crate) fn finish_claims(py: Python<'_>, core: &TimerCore, count: usize) {
     if count > 0 && !core.is_forked() {
         let mut state = core.state(py);
@@ -143,9 +143,9 @@ fn claim_first(
     None
 }
 
-/// Reads a little of what the next claims will need, so that the processor fetches it while callbacks run: of the entry
-/// some claims ahead, and of the task nearer by. Among a million tasks neither is in a cache, and waiting for them took
-/// longer than all the rest.
+/// Reads a little of what the next claims need, so that the processor loads it while callbacks run: the entry some
+/// claims ahead, and the task at a smaller distance. Among a million tasks neither is in a cache, and waiting for them
+/// took longer than all other work.
 fn look_ahead(py: Python<'_>, state: &State<TaskRef>, line: &DueLine) {
     if let Some(handle) = line.handles.get(ENTRIES_AHEAD) {
         state.schedule.wheel.touch(&[*handle]);
@@ -155,7 +155,8 @@ fn look_ahead(py: Python<'_>, state: &State<TaskRef>, line: &DueLine) {
     }
 }
 
-/// Claims on while the next in line belong to the same batch, at most [`STEP`]. Whether the group may go on after that.
+/// Claims while the next entries belong to the same batch, at most [`STEP`] of them. Returns whether the group may
+/// continue after that.
 fn extend_group(state: &mut State<TaskRef>, core: &TimerCore, line: &mut DueLine, group: &mut BatchGroup) -> bool {
     let now_us = core.timer.clock().now_us();
     for _ in 0..STEP {
@@ -176,12 +177,12 @@ fn batch_of<'a, 'py>(py: Python<'py>, group: &'a BatchGroup) -> &'a Bound<'py, T
     group.tasks[0].bind(py).cast().expect("only a batch is added with an index")
 }
 
-/// How many of the handles at the head of a line belong in one call: 1, or a group. For executors that claim later.
+/// How many handles at the head of a line belong in one call: 1, or a group. For executors that claim later.
 pub(crate) fn group_len(state: &State<TaskRef>, handles: &[Handle]) -> usize {
     let peek = |handle: &Handle| state.schedule.peek(*handle);
     match handles.first().and_then(peek) {
         Some((batch, tag)) if tag != NO_INDEX => {
-            // One that was cancelled changes nothing.
+            // A cancelled timer does not split the group.
             let belongs = |handle: &&Handle| peek(handle).is_none_or(|(task, tag)| tag != NO_INDEX && task.is(batch));
             handles.iter().take_while(belongs).count()
         }
@@ -189,10 +190,11 @@ pub(crate) fn group_len(state: &State<TaskRef>, handles: &[Handle]) -> usize {
     }
 }
 
-/// Runs a unit's callback, on a thread that is [`InsideCallback`] the timer. What it raises goes to `on_error` (T10); with
-/// `propagate`, `KeyboardInterrupt` and `SystemExit` go to the caller instead.
+/// Calls the callback, on a thread inside an [`InsideCallback`](super::super::core::inside_callback::InsideCallback).
+/// What it raises goes to `on_error` (T10). With `propagate`, `KeyboardInterrupt` and `SystemExit` go to the caller
+/// instead.
 pub(crate) fn call(py: Python<'_>, core: &Arc<TimerCore>, unit: &ClaimedCall, propagate: bool) -> PyResult<()> {
-    let Some(_call) = ForeignCall::try_enter(py) else { return Ok(()) }; // dropped, as at exit all is that has not started
+    let Some(_call) = ForeignCall::try_enter(py) else { return Ok(()) }; // at exit, calls that have not started are dropped
     let outer = callback_scope::set_propagates(propagate);
     let mut called = Called::default();
     let (task, result) = match &unit.what {
@@ -214,7 +216,7 @@ pub(crate) fn call(py: Python<'_>, core: &Arc<TimerCore>, unit: &ClaimedCall, pr
     }
 }
 
-/// What was called, which the task may have let go of.
+/// What was called. The task may have dropped it.
 #[derive(Default)]
 struct Called {
     callback: Option<Py<PyAny>>,
@@ -242,7 +244,8 @@ fn call_task<'py>(
                 args.as_ref().map(|args| args.bind(py)),
             )
         }
-        // Straight from the claim, with the GIL never let go in between: no cancel finds it off the timer and open.
+        // Right after the claim, and the GIL was not released in between: no cancel finds the operation off the timer
+        // and open.
         DueCall::Expiry => {
             let origin = (Some(core), called.context.as_ref());
             operation::expire(task, origin, propagate, true).map(|()| py.None().into_bound(py))
@@ -255,7 +258,7 @@ fn call_task<'py>(
 }
 
 fn call_group<'py>(py: Python<'py>, group: &BatchGroup, called: &mut Called) -> PyResult<Bound<'py, PyAny>> {
-    // Only the garbage collector takes the callback away, from a batch that cannot be reached.
+    // The callback is missing only if the garbage collector took it, from a batch that is not reachable.
     let Some(callback) = &group.callback else { return Ok(py.None().into_bound(py)) };
     called.callback = Some(callback.clone_ref(py));
     called.context = group.context.as_ref().map(|context| context.clone_ref(py));

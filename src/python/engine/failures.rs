@@ -1,4 +1,4 @@
-//! What a report says of a task or a batch that failed.
+//! Describes a task or a batch that failed, for a report.
 
 use pyo3::prelude::*;
 use pyo3::types::PyString;
@@ -9,7 +9,7 @@ use crate::python::scheduled::batch::TaskBatch;
 use crate::python::scheduled::task_object::TimerTask;
 use crate::python::values::report::{Failure, Source};
 
-/// `callback`: what was called, which the task may have let go of.
+/// `callback`: what was called. The task may have dropped it.
 pub(crate) fn failure_of<'a, 'py>(
     core: &'a TimerCore,
     task: &'a Bound<'py, PyAny>,
@@ -43,7 +43,7 @@ pub(crate) fn source_of<'a>(task: &Bound<'_, PyAny>, callback: Option<&'a Py<PyA
     }
 }
 
-/// What a task or a batch would call now.
+/// The callback of a task or a batch, if it still has one.
 pub(crate) fn callback_of(task: &Bound<'_, PyAny>) -> Option<Py<PyAny>> {
     match task.cast::<TaskBatch>() {
         Ok(batch) => batch.get().callback(task.py()).0,

@@ -1,6 +1,6 @@
-//! What a timer shows of itself (T14): snapshot, pending, stats, as plain data.
+//! What users can read of a timer (T14): snapshot, pending tasks and statistics, as plain data.
 //!
-//! Under the lock only references are taken; names and dictionaries are made after it (border rule 1).
+//! Under the lock only references are taken. Names and dictionaries are made after it (border rule 1).
 
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
@@ -77,7 +77,7 @@ pub(crate) fn pending<'py>(
     limit: usize,
 ) -> PyResult<Vec<(f64, Bound<'py, PyAny>)>> {
     core.check_process(py)?;
-    // The limit counts what is listed, and which tasks are the library's own the native timer does not know.
+    // The limit counts the listed tasks. The native timer does not know which tasks are internal.
     let found = core.detach(py, || core.timer.pending(before_us, usize::MAX));
     let mut listed = Vec::new();
     for step in found.chunks(STEP) {
@@ -102,7 +102,7 @@ pub(crate) fn pending<'py>(
     Ok(listed)
 }
 
-/// How a task appears where tasks are listed: itself, or `(batch, index)` (T18).
+/// How a task appears in a list: as itself, or as `(batch, index)` (T18).
 pub(crate) fn as_listed<'py>(py: Python<'py>, task: &TaskRef, tag: u32) -> PyResult<Bound<'py, PyAny>> {
     if tag == NO_INDEX {
         return Ok(task.bind(py).clone());
@@ -135,7 +135,7 @@ fn dict<'py, const N: usize>(py: Python<'py>, items: [(&str, Bound<'py, PyAny>);
     Ok(dict)
 }
 
-/// Exact to the microsecond for some 280 years, then to the float.
+/// Exact to the microsecond for about 280 years, then to the precision of a float.
 fn to_ms(us: u64) -> f64 {
     us as f64 / 1000.0
 }

@@ -1,4 +1,4 @@
-//! How tasks leave a timer without having run: refused by the executor, drained by a shutdown, or dropped with the timer.
+//! Removes tasks that have not run: refused by the executor, drained by a shutdown, or dropped with the timer.
 
 use pyo3::prelude::*;
 
@@ -14,16 +14,16 @@ use crate::python::values::report;
 use crate::state::Pending;
 use crate::wheel::Handle;
 
-/// A task, or timers of a batch, that the executor refused.
+/// A task that the executor refused, or timers of one batch.
 struct Refused {
     task: TaskRef,
     callback: Option<Py<PyAny>>,
-    /// Of the batch.
+    /// The indices of the timers, for a batch.
     indices: Vec<u32>,
 }
 
-/// Takes tasks out that the executor refused, and tells the user once for each, or once for those of a batch that come
-/// together. `cause`: what the executor raised.
+/// Removes tasks that the executor refused, and reports each task once; refused timers of one batch that follow each
+/// other are one report. `cause`: what the executor raised.
 pub(crate) fn reject(py: Python<'_>, core: &TimerCore, handles: &[Handle], why: &str, cause: Option<&PyErr>) {
     let mut refused: Vec<Refused> = Vec::new();
     for handle in handles {
@@ -64,12 +64,12 @@ fn rejected(py: Python<'_>, core: &TimerCore, why: &str, indices: Vec<u32>, caus
     error
 }
 
-/// Takes out all that is left, detached, and lets the tasks know.
+/// Removes all tasks that have not been claimed, without the GIL, and notes it in the tasks.
 pub(crate) fn drain(py: Python<'_>, core: &TimerCore) -> Vec<Pending<TaskRef>> {
     forget_all(py, core, core.detach(py, || core.timer.drain()))
 }
 
-/// As [`drain`], but leaves what was released to the executor.
+/// As [`drain`], but tasks that were released to the executor stay.
 fn drain_unreleased(py: Python<'_>, core: &TimerCore) -> Vec<Pending<TaskRef>> {
     forget_all(py, core, core.detach(py, || core.timer.drain_unreleased()))
 }
@@ -83,8 +83,8 @@ fn forget_all(py: Python<'_>, core: &TimerCore, drained: Vec<Pending<TaskRef>>) 
     drained
 }
 
-/// The `Timer` object is gone. A timer with a reaper lives until it is empty. Without one nothing more can come due: what
-/// was released to the worker still runs, the rest is dropped.
+/// The `Timer` object was freed. A timer with a reaper lives until it is empty. Without a reaper nothing more can
+/// become due: tasks that were released to the worker still run, and the others are dropped.
 pub(crate) fn abandon(py: Python<'_>, core: &TimerCore) {
     match core.driver {
         Driver::Reaper => core.detach(py, || {
@@ -103,7 +103,7 @@ pub(crate) fn abandon(py: Python<'_>, core: &TimerCore) {
     core.callees.timer_object_gone(py);
 }
 
-/// A task was taken out of its slot, and is not to be run.
+/// The task was taken out of its slot and will not run.
 fn forget(py: Python<'_>, task: &TaskRef, handle: Handle) {
     let task = task.bind(py);
     if let Ok(task) = task.cast::<TimerTask>() {

@@ -1,4 +1,4 @@
-//! Events of a timer as columns for Python, and columns from Python as events for a replay.
+//! Converts events of a timer to columns for Python, and columns back to events for a replay.
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -12,11 +12,11 @@ use crate::python::tools::finalizing::ForeignCall;
 use crate::python::tools::int64s;
 use crate::replay::{Replay as NativeReplay, Replayed};
 
-/// How many events, their columns as native-endian bytes (at, number, due, other: 8 each; kind, level: 1), and how many
-/// were lost since the recording began.
+/// The number of events; their columns as native-endian bytes (at, number, due, other: 8 bytes each; kind, level: 1);
+/// and how many events were lost since the recording began.
 pub(crate) type EventColumns<'py> = (usize, [Bound<'py, PyBytes>; 6], u64);
 
-/// Transposes what was recorded, detached: `take` gets it from the timer.
+/// Converts recorded events to columns, without the GIL. `take` gets the events from the timer.
 pub(crate) fn columns<'py>(py: Python<'py>, take: impl FnOnce() -> Recorded + Send) -> EventColumns<'py> {
     let (count, [at, number, due, other, kind, level], lost) = py.detach(|| {
         let recorded = take();

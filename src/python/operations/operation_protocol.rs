@@ -31,8 +31,8 @@ use crate::sync::{Mutex, MutexGuard, yield_now};
 
 /// An ending that waits for the outermost try of this thread.
 type Ending = (Py<DelayedOperation>, Cause, Option<Arc<NativePurgatory>>, Option<Arc<TimerCore>>);
-/// Without a destructor, since a thread-local with one cannot be used while its thread ends. It holds no memory when it
-/// is empty.
+/// Without a destructor: the destructor of another thread-local value may still use it. It holds no memory when it is
+/// empty.
 type Deferred = ManuallyDrop<VecDeque<Ending>>;
 
 /// A check that was requested inside a try.
