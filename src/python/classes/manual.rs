@@ -25,11 +25,11 @@ use crate::python::tools::gil_cell::GilCell;
 use crate::python::values::callback_target::CallbackTarget;
 use crate::python::values::due_line::DueLine;
 
-/// The same wheel on a clock that moves only when told: deterministic, no threads.
+/// The same wheel on a clock that only the caller moves: deterministic, no threads.
 ///
-/// Callbacks run in the calling thread while the clock stands at the moment of their release. What they raise goes to
-/// `on_error`; `KeyboardInterrupt` and `SystemExit` reach the caller, and the rest runs at the next advance. After
-/// Kafka's `MockTimer`.
+/// Callbacks run in the calling thread, while the clock shows the moment of their release. What they raise goes to
+/// `on_error`. `KeyboardInterrupt` and `SystemExit` reach the caller, and the remaining tasks run at the next advance.
+/// After Kafka's `MockTimer`.
 ///
 /// >>> timer = ManualTimer()
 /// >>> _ = timer.after(5, print, "five")
@@ -88,9 +88,9 @@ impl ManualTimer {
         base.initialize(ProcessOwned::new(core), timer_ref)
     }
 
-    /// Move the clock by `ms`, running what comes due on the way; returns how many tasks ran.
+    /// Move the clock by `ms` and run the tasks that become due on the way. Returns how many ran.
     ///
-    /// Errors: `ValueError` for a negative time, `RuntimeError` for an advance while another one goes on.
+    /// Errors: `ValueError` for a negative time, `RuntimeError` if another advance is in progress.
     #[pyo3(signature = (ms))]
     fn advance(slf: &Bound<'_, Self>, ms: &Bound<'_, PyAny>) -> PyResult<usize> {
         let Some(drive) = ManualDriver::of(slf)? else { return Ok(0) };
@@ -102,7 +102,7 @@ impl ManualTimer {
         drive.advance_until(ms.py(), now_us.saturating_add(by.to_us()))
     }
 
-    /// Move the clock to this instant; as `advance`.
+    /// Move the clock to this instant, as `advance`.
     #[pyo3(signature = (now_ms))]
     fn advance_to(slf: &Bound<'_, Self>, now_ms: &Bound<'_, PyAny>) -> PyResult<usize> {
         let Some(drive) = ManualDriver::of(slf)? else { return Ok(0) };
@@ -118,7 +118,7 @@ impl ManualTimer {
         drive.advance_until(now_ms.py(), to.to_us())
     }
 
-    /// Move the clock to the next bucket or instant, a cascade included; `False` if nothing is pending.
+    /// Move the clock to the next bucket or instant, including cascades. `False` if nothing is pending.
     fn run_next(slf: &Bound<'_, Self>) -> PyResult<bool> {
         let Some(drive) = ManualDriver::of(slf)? else { return Ok(false) };
         let py = slf.py();
@@ -131,11 +131,11 @@ impl ManualTimer {
         Ok(true)
     }
 
-    /// Stop: accept no more, run what is due by now, and return the tasks still pending, in order [T11].
+    /// Accept no more tasks, run what is due by now, and return the tasks that are still pending, in order.
     ///
-    /// `timeout_ms` bounds the wait for callbacks; what has not started by then counts as pending. Inside one of the
-    /// timer's own callbacks, and in a signal handler or a destructor that interrupts a shutdown of the same thread,
-    /// it waits for nothing. The list stays in `unfinished`; calling twice is fine.
+    /// `timeout_ms` limits the wait for callbacks; a task that has not started by then counts as pending. Inside a
+    /// callback of this timer the call waits for nothing, nor in a signal handler or a destructor that interrupts a
+    /// shutdown of the same thread. The list stays in `unfinished`. A second call is allowed.
     #[pyo3(signature = (timeout_ms=None))]
     fn shutdown<'py>(slf: &Bound<'py, Self>, timeout_ms: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyList>> {
         let (py, base) = (slf.py(), slf.as_super().get());

@@ -89,25 +89,25 @@ impl DelayedOperationPurgatory {
         Ok(&self.native()?.home.name)
     }
 
-    /// The timer that its deadlines are on.
+    /// The timer of its deadlines.
     #[getter]
     fn timer<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, Timer>> {
         Ok(self.parts()?.timer.bind(py).clone())
     }
 
-    /// Places on the lists of all keys: an operation under three keys has three [P4].
+    /// How many entries the lists of all keys have: an operation under three keys has three.
     #[getter]
     fn watched(&self, py: Python<'_>) -> PyResult<usize> {
-        Ok(self.native_here(py)?.counts(&PythonHost::new(py)).watched)
+        Ok(self.checked_native(py)?.counts(&PythonHost::new(py)).watched)
     }
 
-    /// Operations on the timer [P4].
+    /// How many operations are on the timer.
     #[getter]
     fn num_delayed(&self, py: Python<'_>) -> PyResult<usize> {
-        Ok(self.native_here(py)?.delayed())
+        Ok(self.checked_native(py)?.delayed())
     }
 
-    /// What `shutdown` found waiting, in order of arrival; empty before it.
+    /// The operations that `shutdown` found waiting, in order of arrival; empty before `shutdown`.
     #[getter]
     fn unfinished<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         self.parts()?;
@@ -116,29 +116,30 @@ impl DelayedOperationPurgatory {
 
     /// How many operations wait.
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
-        Ok(self.native_here(py)?.counts(&PythonHost::new(py)).waiting as usize)
+        Ok(self.checked_native(py)?.counts(&PythonHost::new(py)).waiting as usize)
     }
 
-    /// A purgatory is not a container: an empty one is true.
+    /// A purgatory is not a container: it is true even if it is empty.
     fn __bool__(&self) -> bool {
         true
     }
 
-    /// Try `operation`; if it is not complete, watch it under every key, try it once more, and set its deadline
-    /// [P2].
+    /// Try `operation`; if it is not complete, watch it under every key, try it again and set its deadline.
     ///
-    /// Returns `True` only if this call completed it. `keys` is a collection: for one key that is a tuple pass `[key]`.
-    /// Equal keys count once. Errors: `ValueError` without a key, or for an operation that waits already; `TypeError`
-    /// for a key that is not hashable; `TimerClosed` after `shutdown`; as `add` of the timer: it is then on the timer
-    /// that it was on before, if any. What its `try_complete` raises: then it is on none. In all cases it is watched
-    /// nowhere.
+    /// Returns `True` only if this call completed it. `keys` is a collection; for a single key that is a tuple pass
+    /// `[key]`. Equal keys count once. Errors: `ValueError` without a key, or if the operation waits already;
+    /// `TypeError` for a key that is not hashable; `TimerClosed` after `shutdown`; the errors of the timer's `add`.
+    /// After these the operation is on the timer that it was on before, if any. The call also raises what
+    /// `try_complete` raises; after that the operation is on no timer. After every error it is watched under no key.
     #[pyo3(signature = (operation, keys))]
     fn try_complete_else_watch(&self, operation: &Bound<'_, PyAny>, keys: &Bound<'_, PyAny>) -> PyResult<bool> {
         self.watch(&PythonHost::new(operation.py()), operation, keys).map(|watched| watched.is_won)
     }
 
-    /// As `try_complete_else_watch`; has `waiter` called with how this wait ends: `True` in time, `False` expired,
-    /// `None` taken out. Returns the number of the wait, for `_cancel_wait`; `None` if it was complete before.
+    /// As `try_complete_else_watch`, and call `waiter` with the end of this wait: `True` in time, `False` expired,
+    /// `None` taken out.
+    ///
+    /// Returns the number of the wait, for `_cancel_wait`; `None` if the operation was complete before.
     fn _watch(
         &self,
         operation: &Bound<'_, PyAny>,
@@ -156,7 +157,7 @@ impl DelayedOperationPurgatory {
         Ok(watched.number)
     }
 
-    /// Take `operation` out, if it is still in the wait of that number; whether it was.
+    /// Take `operation` out if it is still in the wait of this number. Returns whether it was.
     fn _cancel_wait(&self, operation: &Bound<'_, DelayedOperation>, number: u64) -> PyResult<bool> {
         let py = operation.py();
         let native = self.enter(py)?;
@@ -165,16 +166,16 @@ impl DelayedOperationPurgatory {
         host.finish(is_out)
     }
 
-    /// Try every operation that watches `key`; returns how many this call completed [P3]. An unknown key is 0.
+    /// Try every operation under `key`. Returns how many this call completed; 0 for an unknown key.
     ///
-    /// What one raises goes to `on_error`, and the rest is tried all the same. O(operations under the key). Inside a
-    /// `try_complete` it returns 0: the outermost call of this thread makes the check when its own tries have returned,
-    /// and before it returns itself. Where such checks ask for each other without end, the timer makes the rest a
-    /// little later, after 1 ms and up to 1 s.
+    /// What a method raises goes to `on_error`, and the other operations are tried all the same. O(operations under the
+    /// key). Inside a `try_complete` it returns 0: the outermost call of this thread makes the check after its own
+    /// tries have returned, and before it returns itself. If such checks request each other without end, the timer
+    /// makes the remaining ones 1 ms to 1 s later.
     #[pyo3(signature = (key))]
     fn check_and_complete(&self, key: &Bound<'_, PyAny>) -> PyResult<usize> {
         let py = key.py();
-        let native = self.native_here(py)?;
+        let native = self.checked_native(py)?;
         let Some(_call) = ForeignCall::try_enter(py) else { return Ok(0) };
         let Some(key) = native.home.keys.find(key)? else { return Ok(0) };
         let host = PythonHost::new(py);
@@ -182,13 +183,13 @@ impl DelayedOperationPurgatory {
         host.finish(count)
     }
 
-    /// Take out the key's operations that are neither complete nor being completed, and return them in order [P4].
+    /// Take out the operations under `key` that are neither complete nor being completed. Returns them in order.
     ///
-    /// They are off the timer and off all their keys; the caller may complete them, or watch them again.
+    /// They are off the timer and off all their keys. The caller may complete them, or watch them again.
     #[pyo3(signature = (key))]
     fn cancel_for_key<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
         let py = key.py();
-        let native = self.native_here(py)?;
+        let native = self.checked_native(py)?;
         let Some(_call) = ForeignCall::try_enter(py) else { return Ok(PyList::empty(py)) };
         let Some(key) = native.home.keys.find(key)? else { return Ok(PyList::empty(py)) };
         let host = PythonHost::new(py);
@@ -196,11 +197,11 @@ impl DelayedOperationPurgatory {
         PyList::new(py, host.finish(cancelled)?)
     }
 
-    /// Watch `operation` and wait for it, from asyncio: `True` if it completed in time, `False` if it expired.
+    /// Watch `operation` and wait for it, from asyncio. `True` if it completed in time, `False` if it expired.
     ///
-    /// Cancelled, it takes the operation out. Errors: `OperationCancelled` if somebody else takes it out; as
-    /// `try_complete_else_watch`. The operation's own methods run in the loop's thread only if the timer's executor is
-    /// the loop and all checks are made there.
+    /// A wait that is cancelled takes the operation out. Errors: `OperationCancelled` if another caller takes it out;
+    /// as `try_complete_else_watch`. The operation's methods run in the thread of the loop only if the timer's executor
+    /// is that loop and all checks are made there.
     #[pyo3(signature = (operation, keys))]
     fn wait<'py>(
         slf: &Bound<'py, Self>,
@@ -211,10 +212,11 @@ impl DelayedOperationPurgatory {
         slf.py().import("tickwheel.aio")?.call_method1("wait", (slf, operation, keys))
     }
 
-    /// Counters: `waiting`, `delayed`, `watched`, `keys`, `completed`, `expired`, `cancelled`, and `waited_ms`: how
-    /// long those that completed or expired have waited, taken together.
+    /// Counters: `waiting`, `delayed`, `watched`, `keys`, `completed`, `expired`, `cancelled` and `waited_ms`.
+    ///
+    /// `waited_ms` is the total time that completed and expired operations have waited.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let counts = self.native_here(py)?.counts(&PythonHost::new(py));
+        let counts = self.checked_native(py)?.counts(&PythonHost::new(py));
         let stats = PyDict::new(py);
         stats.set_item("waiting", counts.waiting)?;
         stats.set_item("delayed", counts.delayed)?;
@@ -227,13 +229,14 @@ impl DelayedOperationPurgatory {
         Ok(stats)
     }
 
-    /// Stop: let nobody in any more, and return the operations that still wait, in order of arrival.
+    /// Accept no more operations, and return those that still wait, in order of arrival.
     ///
-    /// They are off the timer and off all keys, and stay in `unfinished`. A timer of its own is shut down first, as
-    /// its `shutdown` says, so what is due by now expires; a timer that was given goes on. Calling twice is fine.
+    /// They are off the timer and off all keys, and stay in `unfinished`. A timer of its own is shut down first, as the
+    /// timer's `shutdown`, so what is due by now expires; a timer that was passed in keeps running. A second call is
+    /// allowed.
     #[pyo3(signature = (timeout_ms=None))]
     fn shutdown<'py>(&self, py: Python<'py>, timeout_ms: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyList>> {
-        let (native, parts) = (self.native_here(py)?, self.parts()?);
+        let (native, parts) = (self.checked_native(py)?, self.parts()?);
         let Some(_call) = ForeignCall::try_enter(py) else { return self.unfinished(py) };
         timeout_ms.map(|timeout_ms| args::ms(timeout_ms, "timeout_ms")).transpose()?;
         if parts.owns_timer {

@@ -19,13 +19,13 @@ use crate::python::tools::gil_cell::GilCell;
 use crate::python::tools::native_lock::attach;
 use crate::python::values::key_collection;
 
-/// Where operations wait for an event on a key, or for their deadline, whichever comes first.
+/// Operations wait here for an event on a key, or for their deadline, whichever comes first.
 ///
-/// `timer`: where the deadlines are put, a `SystemTimer` or a `ManualTimer`; by default one of its own.
-/// `timer_enabled`: with `False` no deadline is set, and operations wait until an event. `on_error(operation,
-/// exception)` gets what their methods raise where no caller sees it; by default the timer's. Keys are any hashable
-/// value. `len` is the number of operations that wait. After Kafka's `DelayedOperationPurgatory`; see
-/// `DelayedOperation` for an example.
+/// `timer`: the timer of the deadlines, a `SystemTimer` or a `ManualTimer`; by default one of its own. `timer_enabled`:
+/// with `False` no deadlines are set, and operations wait until an event. `on_error(operation, exception)`: called with
+/// what the methods of an operation raise if no caller sees it; by default the timer's. A key is any hashable value.
+/// `len` is the number of waiting operations. After Kafka's `DelayedOperationPurgatory`; see `DelayedOperation` for an
+/// example.
 #[pyclass(frozen, subclass, weakref, module = "tickwheel")]
 pub(crate) struct DelayedOperationPurgatory {
     /// Set by `__init__`.
@@ -89,15 +89,15 @@ impl DelayedOperationPurgatory {
     }
 
     /// The native purgatory, in the process that made it.
-    pub(super) fn native_here(&self, py: Python<'_>) -> PyResult<&Arc<NativePurgatory>> {
+    pub(super) fn checked_native(&self, py: Python<'_>) -> PyResult<&Arc<NativePurgatory>> {
         let native = self.native()?;
         native.home.core.check_process(py)?;
         Ok(native)
     }
 
-    /// As `native_here`, for a call that may run foreign code. Errors: `TimerClosed` at the end of the interpreter.
+    /// As `checked_native`, for a call that may run foreign code. Errors: `TimerClosed` at the end of the interpreter.
     pub(super) fn enter(&self, py: Python<'_>) -> PyResult<EnteredPurgatory<'_>> {
-        Ok(EnteredPurgatory { native: self.native_here(py)?, _call: ForeignCall::enter(py)? })
+        Ok(EnteredPurgatory { native: self.checked_native(py)?, _call: ForeignCall::enter(py)? })
     }
 
     pub(super) fn watch(

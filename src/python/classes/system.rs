@@ -27,15 +27,16 @@ use crate::sync::{self, unbounded};
 
 /// A timer for very many deadlines, on a hierarchical timing wheel; O(1) add and cancel.
 ///
-/// `tick_ms`: the finest tick. `wheel_size`: buckets per level, or a sequence with one size per level, the last one
-/// repeating. `start_ms`: what its clock reads at the start; by default the system's monotonic clock. `reaper`: a
-/// native thread drives the clock; with `False` call `advance_clock`. `executor`: where callbacks run: by default one
-/// thread, `executor-<name>`; or a `concurrent.futures.Executor` of threads; or an asyncio loop, which runs coroutine
-/// functions too, as tasks of its own: the timer counts one as running while it is called only. `precision`: `"exact"`
-/// to the microsecond, or `"tick"`, as in Kafka: up to one tick early, fewest wake-ups. `slack_us`: the least time
-/// between two wake-ups. `max_pending`: a bound, passed by no add (`TimerFull`). `on_error(task, exception)` gets what
-/// a callback raises; by default the loop's exception handler gets it, or the logger `tickwheel`. After Kafka's
-/// `SystemTimer`.
+/// `tick_ms`: the tick of the finest level. `wheel_size`: buckets per level, or a sequence with one size per level; the
+/// last one repeats. `start_ms`: the first reading of the clock; by default that of the system's monotonic clock.
+/// `reaper`: a native thread drives the clock; with `False` the program calls `advance_clock`. `executor`: where
+/// callbacks run. By default that is one thread, `executor-<name>`. It may be a `concurrent.futures.Executor` of
+/// threads, or an asyncio loop, which also runs coroutine functions, as tasks of the loop (the timer counts one as
+/// running only during the call). `precision`: `"exact"` to the microsecond, or `"tick"`, as in Kafka: up to one tick
+/// early, fewest wake-ups. `slack_us`: the minimum time between two wake-ups. `max_pending`: the maximum number of
+/// pending tasks; an add that would exceed it raises `TimerFull`. `on_error(task, exception)`: called with what a
+/// callback raises; by default that goes to the exception handler of the loop, or to the logger `tickwheel`. After
+/// Kafka's `SystemTimer`.
 ///
 /// >>> with SystemTimer("demo") as timer:
 /// ...     task = timer.after(60_000, print, "a minute has passed")
@@ -100,10 +101,10 @@ impl SystemTimer {
         made.inspect_err(|_| worker::stop_and_join(py, &core))
     }
 
-    /// Only with `reaper=False`: wait at most so long for something to do, and do it.
+    /// Wait at most `timeout_ms` until something is due, and advance the clock. Only with `reaper=False`.
     ///
-    /// Returns whether any bucket was due or any task was released: `while timer.advance_clock(2000): pass` drains it.
-    /// Errors: `RuntimeError` with a reaper, `TimerClosed`, `TimerForked`.
+    /// Returns whether a bucket was due or a task was released: `while timer.advance_clock(2000): pass` drains the
+    /// timer. Errors: `RuntimeError` with a reaper, `TimerClosed`, `TimerForked`.
     #[pyo3(signature = (timeout_ms))]
     fn advance_clock(slf: &Bound<'_, Self>, timeout_ms: &Bound<'_, PyAny>) -> PyResult<bool> {
         let py = slf.py();
@@ -142,11 +143,11 @@ impl SystemTimer {
         }
     }
 
-    /// Stop: accept no more, run what is due by now, and return the tasks still pending, in order [T11].
+    /// Accept no more tasks, run what is due by now, and return the tasks that are still pending, in order.
     ///
-    /// `timeout_ms` bounds the wait for callbacks; what has not started by then counts as pending. Inside one of the
-    /// timer's own callbacks, and in a signal handler or a destructor that interrupts a shutdown of the same thread,
-    /// it waits for nothing. The list stays in `unfinished`; calling twice is fine.
+    /// `timeout_ms` limits the wait for callbacks; a task that has not started by then counts as pending. Inside a
+    /// callback of this timer the call waits for nothing, nor in a signal handler or a destructor that interrupts a
+    /// shutdown of the same thread. The list stays in `unfinished`. A second call is allowed.
     #[pyo3(signature = (timeout_ms=None))]
     fn shutdown<'py>(slf: &Bound<'py, Self>, timeout_ms: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyList>> {
         let (py, this, base) = (slf.py(), slf.get(), slf.as_super().get());

@@ -30,21 +30,21 @@ impl Timer {
         Ok(&self.core()?.name)
     }
 
+    /// The tasks that `shutdown` found pending, in order; empty before `shutdown`.
     #[getter]
-    /// What `shutdown` found pending, in order; empty before it.
     pub(crate) fn unfinished<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         self.parts()?;
         Ok(self.unfinished_list(py).unwrap_or_else(|| PyList::empty(py)))
     }
 
-    /// The timer's clock, rounded down to a millisecond.
+    /// The time of the timer's clock, rounded down to a millisecond.
     fn now_ms(&self, py: Python<'_>) -> PyResult<u64> {
         let core = self.core()?;
         core.check_process(py)?;
         Ok(core.timer.clock().now_ms())
     }
 
-    /// The timer's clock, rounded down to a microsecond.
+    /// The time of the timer's clock, rounded down to a microsecond.
     fn now_us(&self, py: Python<'_>) -> PyResult<u64> {
         let core = self.core()?;
         core.check_process(py)?;
@@ -56,15 +56,15 @@ impl Timer {
         Ok(self.core()?.lock(py)?.schedule.len())
     }
 
-    /// A timer is not a container: an empty one is true.
+    /// A timer is not a container: it is true even if it is empty.
     fn __bool__(&self) -> bool {
         true
     }
 
-    /// Schedule `task` in `task.delay_ms`; one that is pending here is moved. O(levels), never runs a callback.
+    /// Schedule `task` to run in `task.delay_ms`; a task that is pending here is moved. O(levels); runs no callback.
     ///
-    /// `context`: as for `after`. Errors: `TimerClosed`, `TimerForked`, `TimerFull`, `ValueError` if it is pending on
-    /// another timer, `TypeError` if it runs a coroutine function and the executor is no asyncio loop.
+    /// `context`: as for `after`. Errors: `TimerClosed`; `TimerForked`; `TimerFull`; `ValueError` if the task is
+    /// pending on another timer; `TypeError` if it runs a coroutine function and the executor is not an asyncio loop.
     #[pyo3(signature = (task, *, context=None))]
     fn add(&self, task: &Bound<'_, PyAny>, context: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
         let entered = self.enter(task.py())?;
@@ -92,11 +92,11 @@ impl Timer {
         Ok(())
     }
 
-    /// Run `callback(*args)` once, in `delay_ms` milliseconds; returns the task, for `cancel()`.
+    /// Run `callback(*args)` once, in `delay_ms` milliseconds. Returns the task, which can be cancelled.
     ///
-    /// The task lets go of its callback once it can never run again. Where the executor is an asyncio loop, `callback`
-    /// may be a coroutine function, and runs in `context`, by default a copy of the current one. Errors: as `add`, and
-    /// as `TimerTask`.
+    /// The task drops its callback when it can never run again. If the executor is an asyncio loop, `callback` may be a
+    /// coroutine function, and it runs in `context`, by default a copy of the current one. Errors: as `add`, and as
+    /// `TimerTask`.
     #[pyo3(signature = (delay_ms, callback, *args, context=None))]
     fn after<'py>(
         &self,
@@ -112,7 +112,7 @@ impl Timer {
         task_adding::add_one_shot(delay_ms.py(), timer_ref, (Some(delay), when), callback, args, context)
     }
 
-    /// As `after`, at an instant of the timer's own clock (see `now_ms`); an instant in the past is due at once.
+    /// As `after`, at an instant of the timer's own clock (see `now_ms`). An instant in the past is due at once.
     #[pyo3(signature = (due_ms, callback, *args, context=None))]
     fn at<'py>(
         &self,
@@ -128,12 +128,12 @@ impl Timer {
         task_adding::add_one_shot(py, timer_ref, (None, When::AtUs(due.to_us())), callback, args, context)
     }
 
-    /// Add one timer per int64 of a buffer, Arrow array or Arrow stream, at one Python call per group that expires
-    /// together.
+    /// Add one timer for each int64 of a buffer, Arrow array or Arrow stream. Those that expire together share one
+    /// call.
     ///
-    /// `callback(indices)` gets a memoryview of int64 in order of expiry. All or nothing: `ValueError` for nulls and
-    /// delays out of range, `TimerFull` where `max_pending` would be passed. `context`: as for `after`, one for the
-    /// whole batch. About 50 bytes a timer.
+    /// `callback(indices)` gets a memoryview of int64, in order of expiry. The call adds all timers or none:
+    /// `ValueError` for nulls and for delays out of range, `TimerFull` if `max_pending` would be exceeded. `context`:
+    /// as for `after`, one for the whole batch. About 50 bytes for each timer.
     #[pyo3(signature = (delays_ms, callback, *, context=None))]
     fn add_many<'py>(
         &self,
@@ -146,9 +146,9 @@ impl Timer {
         TaskBatch::add(callback.py(), entered.core(), &delays_ms, callback, context)
     }
 
-    /// Cancel these tasks; returns how many will certainly not run.
+    /// Cancel these tasks. Returns how many will certainly not run.
     ///
-    /// A `DelayedOperation` that waits in a purgatory loses its deadline only, and goes on waiting for its events.
+    /// A `DelayedOperation` that waits in a purgatory loses its deadline only, and still waits for its events.
     #[pyo3(signature = (tasks))]
     fn cancel_many(&self, tasks: &Bound<'_, PyAny>) -> PyResult<usize> {
         let py = tasks.py();
@@ -192,10 +192,10 @@ impl Timer {
         Ok(count)
     }
 
-    /// What is to come, in order, as `(due_ms, task)`, `due_ms` on the timer's clock; of a batch `(batch, index)`.
+    /// List the pending tasks in order, as `(due_ms, task)`, or `(due_ms, (batch, index))` for a timer of a batch.
     ///
-    /// Each was pending at some moment of the call. What the library itself has put on the timer is not listed, but
-    /// `len` counts it. O(pending), in short steps.
+    /// `due_ms` is an instant of the timer's clock. Each task was pending at some moment of the call. Internal tasks of
+    /// the library are not listed, but `len` counts them. O(pending), in short steps.
     #[pyo3(signature = (*, before_ms=None, limit=None))]
     fn pending<'py>(
         &self,
@@ -210,22 +210,22 @@ impl Timer {
         inspect::pending(py, entered.core(), before_us, usize::try_from(limit).unwrap_or(usize::MAX))
     }
 
-    /// Levels, buckets, queue, size and front at one moment, for debugging: holds the timer's lock, O(pending).
+    /// Levels, buckets, queue, size and front at one moment, for debugging. Holds the timer's lock; O(pending).
     fn snapshot<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         inspect::snapshot(py, self.enter(py)?.core())
     }
 
-    /// Counters and the lateness histogram.
+    /// Counters, and a histogram of the lateness.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         inspect::stats(py, self.core()?)
     }
 
-    /// Begin to record what happens; keeps `bound` events until they are taken. For `tickwheel.recording`.
+    /// Start to record events. Keeps up to `bound` of them until they are taken. For `tickwheel.recording`.
     fn _record(&self, py: Python<'_>, bound: usize) -> PyResult<bool> {
         Ok(self.core()?.lock(py)?.record(bound))
     }
 
-    /// The oldest events recorded and not yet taken, about `limit`, as columns.
+    /// The oldest recorded events that were not yet taken, about `limit` of them, as columns.
     fn _take_recorded<'py>(&self, py: Python<'py>, limit: usize) -> PyResult<EventColumns<'py>> {
         let entered = self.enter(py)?;
         let core = entered.core();
@@ -234,7 +234,7 @@ impl Timer {
         Ok(recording::columns(py, || core.timer.take_recorded(limit)))
     }
 
-    /// End the recording; returns the rest, as columns.
+    /// Stop the recording. Returns the remaining events, as columns.
     fn _stop_recording<'py>(&self, py: Python<'py>) -> PyResult<EventColumns<'py>> {
         let entered = self.enter(py)?;
         let core = entered.core();
@@ -243,11 +243,11 @@ impl Timer {
         Ok(recording::columns(py, || core.timer.stop_recording()))
     }
 
-    /// Stop: accept no more, run what is due by now, and return the tasks still pending, in order [T11].
+    /// Accept no more tasks, run what is due by now, and return the tasks that are still pending, in order.
     ///
-    /// `timeout_ms` bounds the wait for callbacks; what has not started by then counts as pending. Inside one of the
-    /// timer's own callbacks, and in a signal handler or a destructor that interrupts a shutdown of the same thread,
-    /// it waits for nothing. The list stays in `unfinished`; calling twice is fine.
+    /// `timeout_ms` limits the wait for callbacks; a task that has not started by then counts as pending. Inside a
+    /// callback of this timer the call waits for nothing, nor in a signal handler or a destructor that interrupts a
+    /// shutdown of the same thread. The list stays in `unfinished`. A second call is allowed.
     #[pyo3(signature = (timeout_ms=None))]
     fn shutdown(&self, timeout_ms: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
         let _ = timeout_ms;

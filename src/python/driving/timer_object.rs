@@ -16,7 +16,7 @@ use crate::python::tools::fork::ProcessOwned;
 use crate::python::tools::gil_cell::GilCell;
 use crate::python::tools::native_lock;
 
-/// What `SystemTimer` and `tickwheel.testing.ManualTimer` have in common; not made by itself.
+/// The base of `SystemTimer` and `tickwheel.testing.ManualTimer`. It cannot be used by itself.
 #[pyclass(frozen, subclass, weakref, module = "tickwheel")]
 pub(crate) struct Timer {
     /// Set by `__init__`.

@@ -36,10 +36,10 @@ pub(crate) fn columns<'py>(py: Python<'py>, take: impl FnOnce() -> Recorded + Se
     (count, [bytes(at), bytes(number), bytes(due), bytes(other), bytes(kind), bytes(level)], lost)
 }
 
-/// Recorded adds, moves and cancels once more, on a wheel of these settings, in virtual time.
+/// Replays recorded adds, moves and cancels on a wheel with these settings, in virtual time.
 ///
 /// `tick_ms`, `wheel_size`, `precision`, `slack_us`: as for `SystemTimer`. It is the timer itself, with a reaper that
-/// needs no time to wake up.
+/// wakes up without delay.
 #[pyclass(module = "tickwheel._native")]
 pub(crate) struct Replay {
     /// `None` once it is finished.
@@ -65,10 +65,10 @@ impl Replay {
         Ok(Self { native: Some(NativeReplay::new(&config).map_err(|error| PyValueError::new_err(error.to_string()))?) })
     }
 
-    /// Go through more events: arrays of one length, `kind` from 0 to 5 as in `recording.KINDS`; O(levels) each.
+    /// Replay more events: arrays of one length, `kind` from 0 to 5 as in `recording.KINDS`; O(levels) each.
     ///
-    /// All or nothing. Errors: `ValueError` for lengths that differ, an unknown kind, a negative number or one that is
-    /// added twice; the replay can go on then.
+    /// The call takes all events or none. Errors: `ValueError` for different lengths, an unknown kind, a negative
+    /// number, or a number that is added twice. The replay can continue after an error.
     fn feed(
         &mut self,
         py: Python<'_>,
@@ -90,9 +90,9 @@ impl Replay {
         py.detach(|| native.feed(&events(&columns)?).map_err(|error| error.to_string())).map_err(PyValueError::new_err)
     }
 
-    /// Let the time go on to the end of `until_us`, and say what came of it all; it takes no more events then.
+    /// Advance the time to the end of `until_us` and return the results. The replay takes no more events after that.
     ///
-    /// Errors: `ValueError` and `TypeError` for an instant that is no clock's.
+    /// Errors: `ValueError` and `TypeError` for an instant that no clock can show.
     fn finish<'py>(&mut self, until_us: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
         let py = until_us.py();
         let _call = ForeignCall::enter(py)?;

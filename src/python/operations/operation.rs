@@ -81,27 +81,27 @@ impl DelayedOperation {
         Ok(())
     }
 
-    /// Check whether what it waits for is there, and if so return `self.force_complete()`. Override it.
+    /// Check whether the event has happened, and if so return `self.force_complete()`. Override it.
     ///
-    /// Called by one thread at a time, with the operation's `lock` held if it has one, and by no lock of the
+    /// One thread at a time calls it, with the operation's `lock` held if there is one, and with no lock of the
     /// purgatory.
     fn try_complete(slf: &Bound<'_, Self>) -> PyResult<bool> {
         let class = slf.get_type().qualname()?;
         Err(PyNotImplementedError::new_err(format!("{class} has no try_complete(): override it")))
     }
 
-    /// Called once when it is complete, in time or not. Override it.
+    /// Called once when the operation is complete, in time or not. Override it.
     ///
     /// What it raises goes to `on_error`.
     fn on_complete(&self) {}
 
-    /// Called after `on_complete` when its time ran out, also if that raised. Override it.
+    /// Called after `on_complete` if the deadline passed, even if `on_complete` raised. Override it.
     fn on_expiration(&self) {}
 
-    /// Complete it, unless it is complete; `True` for exactly one caller ever [P1].
+    /// Complete the operation if it is not complete. `True` for exactly one call ever.
     ///
-    /// Takes it off the timer and off every key, then calls `on_complete`; called from inside `try_complete`, that
-    /// runs right after it, when its lock has been let go. Errors: `TimerForked`.
+    /// Takes it off the timer and off every key, then calls `on_complete`. Called inside `try_complete`, it leaves
+    /// `on_complete` for right after that, when the operation's lock has been released. Errors: `TimerForked`.
     fn force_complete(slf: &Bound<'_, Self>) -> PyResult<bool> {
         slf.get().check_process(slf.py())?;
         let _call = ForeignCall::enter(slf.py())?;
@@ -117,16 +117,15 @@ impl DelayedOperation {
         self.life.is_completed()
     }
 
-    /// Whether it is complete because its time ran out; `on_complete` may ask already.
+    /// Whether it is complete because its deadline passed. Already set when `on_complete` runs.
     #[getter]
     fn is_expired(&self) -> bool {
         self.life.is_expired()
     }
 
-    /// Take it off its timer and off every key; `True` exactly when the purgatory will neither complete nor expire
-    /// it.
+    /// Take it off its timer and off every key. `True` exactly if the purgatory will neither complete nor expire it.
     ///
-    /// It may be completed by hand then, watched again, or added to a timer. Errors: `TimerForked`.
+    /// After that it may be completed by `force_complete`, watched again, or added to a timer. Errors: `TimerForked`.
     fn cancel(slf: &Bound<'_, Self>) -> PyResult<bool> {
         let (py, this) = (slf.py(), slf.get());
         this.check_process(py)?;
@@ -136,7 +135,7 @@ impl DelayedOperation {
         host.finish(is_out)
     }
 
-    /// Called when its time has run out. Not to be overridden.
+    /// Called when its deadline has passed. Do not override it.
     fn run(slf: &Bound<'_, Self>) -> PyResult<()> {
         let _call = ForeignCall::enter(slf.py())?;
         let timer = slf.as_super().get().on(slf.py()).map(|(timer, _)| timer);

@@ -15,14 +15,14 @@ use crate::python::tools::gil_cell::GilCell;
 use crate::python::values::keys::{Key, KeyHasher};
 use crate::python::values::on_error::Callee;
 
-/// Something that waits for an event or for its deadline, whichever comes first. Subclass it.
+/// An operation that waits for an event or for its deadline, whichever comes first. Subclass it.
 ///
-/// `delay_ms`: when to give up, counted from the call that watches it, int or finite float. `lock`: an object with
-/// `acquire(blocking)` and `release()`, best a `threading.RLock`, to be held around `try_complete`; nobody ever
-/// waits for it: while a stranger holds it, the check is put off by a few milliseconds. `name` is for people. A
-/// subclass gives `try_complete()`, and `on_complete()` and `on_expiration()` as it needs them. They run in the
-/// thread that checks or completes it, and for an expiry where the timer's callbacks run. An operation is completed
-/// once; make one for each wait. After Kafka's `DelayedOperation`.
+/// `delay_ms`: the deadline, counted from the call that watches the operation; an int or a finite float. `lock`: an
+/// object with `acquire(blocking)` and `release()`, best a `threading.RLock`, which is held during `try_complete`. No
+/// thread waits for this lock: while another thread holds it, the check is postponed by a few milliseconds. `name`
+/// appears in error messages. A subclass defines `try_complete()`, and `on_complete()` and `on_expiration()` if it
+/// needs them. They run in the thread that checks or completes the operation; after an expiry they run where the
+/// timer's callbacks run. An operation completes once: make a new one for each wait. After Kafka's `DelayedOperation`.
 ///
 /// >>> class Reply(DelayedOperation):
 /// ...     text = None

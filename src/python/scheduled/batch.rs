@@ -23,7 +23,7 @@ use crate::state::{Due, When};
 use crate::timer::STEP;
 use crate::wheel::Handle;
 
-/// What `add_many` returns: many deadlines with one callback and no Python object each.
+/// Many timers with one callback and no Python object each: the result of `add_many`.
 #[pyclass(frozen, weakref, module = "tickwheel")]
 pub(crate) struct TaskBatch {
     core: ProcessOwned<TimerCore>,
@@ -48,12 +48,12 @@ impl BatchFields {
 
 #[pymethods]
 impl TaskBatch {
-    /// How many of the batch are still to run.
+    /// How many timers of the batch are still to run.
     fn __len__(&self, py: Python<'_>) -> usize {
         self.fields.with(py, |fields| fields.to_run)
     }
 
-    /// Cancel the timer with this index; as `TimerTask.cancel`. `IndexError` outside the batch.
+    /// Cancel the timer with this index, as `TimerTask.cancel`. Errors: `IndexError` outside the batch.
     #[pyo3(signature = (index))]
     fn cancel(&self, py: Python<'_>, index: &Bound<'_, PyAny>) -> PyResult<bool> {
         let Some(_call) = ForeignCall::try_enter(py) else { return Ok(false) };
@@ -61,7 +61,7 @@ impl TaskBatch {
         Ok(self.cancel_these(py, &[index])? == 1)
     }
 
-    /// Cancel these; returns how many will certainly not run.
+    /// Cancel the timers with these indices. Returns how many will certainly not run.
     #[pyo3(signature = (indices))]
     fn cancel_many(&self, py: Python<'_>, indices: &Bound<'_, PyAny>) -> PyResult<usize> {
         let Some(_call) = ForeignCall::try_enter(py) else { return Ok(0) };
@@ -75,7 +75,7 @@ impl TaskBatch {
         self.cancel_these(py, &numbers)
     }
 
-    /// Cancel all that is left; returns how many will certainly not run.
+    /// Cancel all remaining timers. Returns how many will certainly not run.
     fn cancel_all(&self, py: Python<'_>) -> PyResult<usize> {
         let Some(_call) = ForeignCall::try_enter(py) else { return Ok(0) };
         self.cancel_these(py, &(0..self.count(py)).collect::<Vec<_>>())

@@ -80,7 +80,7 @@ impl TimerTask {
         self.name(py)
     }
 
-    /// Called when the task is due; by default `callback(*args)`. Override it in a subclass.
+    /// Call `callback(*args)`. The timer calls this when the task is due. Override it in a subclass.
     fn run<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let _call = ForeignCall::enter(py)?;
         let (Some(callback), args) = self.fields.with(py, |fields| fields.call(py)) else {
@@ -91,10 +91,10 @@ impl TimerTask {
         callback_scope::call_in_context(None, callback.bind(py), args.as_ref().map(|args| args.bind(py)))
     }
 
-    /// Take the task off its timer; `True` exactly when it is certain that it will not run [T9]. O(1).
+    /// Take the task off its timer. `True` exactly if it is certain that the task will not run. O(1).
     ///
-    /// `False` for a task that was never added, was cancelled before, is running or has run. The timer's reference
-    /// to the task is dropped at once. Errors: `TimerForked`.
+    /// `False` for a task that was never added, was cancelled before, is running or has run. The timer drops its
+    /// reference to the task at once. Errors: `TimerForked`.
     fn cancel(slf: &Bound<'_, Self>) -> PyResult<bool> {
         let Some(_call) = ForeignCall::try_enter(slf.py()) else { return Ok(false) };
         let is_off = task_leaving::remove(slf.get(), slf.py())?;

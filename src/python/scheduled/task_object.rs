@@ -18,10 +18,10 @@ use crate::wheel::Handle;
 
 /// Something to run after a delay: a callable with arguments, or a subclass with `run()`.
 ///
-/// `delay_ms`: milliseconds from the moment of `add`, int or finite float; zero or less is due at once.
-/// `name` is for people: snapshots and error messages show it. A task may be added again, also from its own
-/// callback; adding one that is pending moves it. A coroutine function needs a timer whose executor is an asyncio loop.
-/// Errors: `ValueError` and `TypeError` for a bad delay or callback. After Kafka's `TimerTask`.
+/// `delay_ms`: milliseconds after `add`, an int or a finite float; zero or less is due at once. `name` appears in
+/// snapshots and error messages. A task may be added again, also from its own callback; adding a pending task moves it.
+/// A coroutine function needs a timer whose executor is an asyncio loop. Errors: `ValueError` and `TypeError` for a bad
+/// delay or callback. After Kafka's `TimerTask`.
 #[pyclass(frozen, subclass, weakref, module = "tickwheel")]
 pub(crate) struct TimerTask {
     pub(super) fields: GilCell<TaskFields>,

@@ -26,11 +26,8 @@ const NAMES: [(&str, &str); 5] = [
         "TimerForked",
         "The timer belongs to the parent process, its threads did not survive the fork: make a new one in the child.",
     ),
-    ("TimerFull", "The add would pass `max_pending`; nothing was added."),
-    (
-        "TimerRejected",
-        "The executor refused a task, or timers of a batch, those with these `indices`: they did not run.",
-    ),
+    ("TimerFull", "The add would exceed `max_pending`; nothing was added."),
+    ("TimerRejected", "The executor refused a task, or the timers of a batch with these `indices`: they did not run."),
     (
         "OperationCancelled",
         "The operation was taken out of its purgatory before it was complete. Waiters of the operation get this.",
