@@ -93,21 +93,21 @@ impl ManualTimer {
     /// Errors: `ValueError` for a negative time, `RuntimeError` if another advance is in progress.
     #[pyo3(signature = (ms))]
     fn advance(slf: &Bound<'_, Self>, ms: &Bound<'_, PyAny>) -> PyResult<usize> {
-        let Some(drive) = ManualDriver::of(slf)? else { return Ok(0) };
+        let Some(driver) = ManualDriver::of(slf)? else { return Ok(0) };
         let by = args::ms(ms, "ms")?;
         if by.0 < 0.0 {
             return Err(PyValueError::new_err(format!("a clock never goes back, got {} ms: pass 0 or more", by.0)));
         }
-        let now_us = drive.core.timer.clock().now_us();
-        drive.advance_until(ms.py(), now_us.saturating_add(by.to_us()))
+        let now_us = driver.core.timer.clock().now_us();
+        driver.advance_until(ms.py(), now_us.saturating_add(by.to_us()))
     }
 
     /// Move the clock to this instant, as `advance`.
     #[pyo3(signature = (now_ms))]
     fn advance_to(slf: &Bound<'_, Self>, now_ms: &Bound<'_, PyAny>) -> PyResult<usize> {
-        let Some(drive) = ManualDriver::of(slf)? else { return Ok(0) };
+        let Some(driver) = ManualDriver::of(slf)? else { return Ok(0) };
         let to = args::ms(now_ms, "now_ms")?;
-        let now_us = drive.core.timer.clock().now_us();
+        let now_us = driver.core.timer.clock().now_us();
         if to.to_us() < now_us || to.0 < 0.0 {
             return Err(PyValueError::new_err(format!(
                 "a clock never goes back, got {} ms where it reads {} ms: pass a later instant",
@@ -115,19 +115,19 @@ impl ManualTimer {
                 now_us as f64 / 1000.0
             )));
         }
-        drive.advance_until(now_ms.py(), to.to_us())
+        driver.advance_until(now_ms.py(), to.to_us())
     }
 
     /// Move the clock to the next bucket or instant, including cascades. `False` if nothing is pending.
     fn run_next(slf: &Bound<'_, Self>) -> PyResult<bool> {
-        let Some(drive) = ManualDriver::of(slf)? else { return Ok(false) };
+        let Some(driver) = ManualDriver::of(slf)? else { return Ok(false) };
         let py = slf.py();
-        let _token = drive.start(py)?;
-        if drive.run_line(py)? > 0 {
+        let _token = driver.start(py)?;
+        if driver.run_line(py)? > 0 {
             return Ok(true);
         }
-        let Some(event_us) = drive.next_event_us(py) else { return Ok(false) };
-        drive.step_to(py, event_us)?;
+        let Some(event_us) = driver.next_event_us(py) else { return Ok(false) };
+        driver.step_to(py, event_us)?;
         Ok(true)
     }
 
@@ -139,17 +139,17 @@ impl ManualTimer {
     #[pyo3(signature = (timeout_ms=None))]
     fn shutdown<'py>(slf: &Bound<'py, Self>, timeout_ms: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyList>> {
         let (py, base) = (slf.py(), slf.as_super().get());
-        let Some(drive) = ManualDriver::of(slf)? else { return base.unfinished(py) };
+        let Some(driver) = ManualDriver::of(slf)? else { return base.unfinished(py) };
         timeout_ms.map(|timeout_ms| args::ms(timeout_ms, "timeout_ms")).transpose()?;
-        let core = drive.core;
+        let core = driver.core;
         core.check_process(py)?;
         if let Some(done) = base.unfinished_list(py) {
             return Ok(done);
         }
         core.detach(py, || core.timer.close());
         // Inside a callback it runs nothing: tasks that have not started are still pending.
-        let result = match drive.token(py) {
-            Ok(_token) => drive.run_line(py).and_then(|_| drive.step_to(py, core.timer.clock().now_us())).map(drop),
+        let result = match driver.token(py) {
+            Ok(_token) => driver.run_line(py).and_then(|_| driver.step_to(py, core.timer.clock().now_us())).map(drop),
             Err(_) => Ok(()),
         };
         let unfinished = base.keep_unfinished(py)?;
@@ -238,11 +238,11 @@ impl<'a> ManualDriver<'a> {
         let _inside = InsideCallback::enter(self.core);
         let mut line = self.manual.line.with(py, std::mem::take);
         let mut count = 0;
-        while let Some(unit) = dispatch::claim_next(py, self.core, &mut line, None, 0) {
-            count += unit.len();
-            let result = dispatch::call(py, self.core, &unit, true);
+        while let Some(call) = dispatch::claim_next(py, self.core, &mut line, None, 0) {
+            count += call.len();
+            let result = dispatch::call(py, self.core, &call, true);
             self.core.check_process(py)?; // the callback may have forked, and this may be the child
-            dispatch::finish_claims(py, self.core, unit.len());
+            dispatch::finish_claims(py, self.core, call.len());
             if let Err(error) = result {
                 self.manual.line.with(py, |kept| *kept = line);
                 return Err(error);

@@ -15,6 +15,7 @@ use crate::python::operations::operation_host::PythonHost;
 use crate::python::operations::operation_object::{DelayedOperation, NativePurgatory};
 use crate::python::operations::purgatory_setup::PurgatorySetup;
 use crate::python::tools::args::{self, Omittable};
+use crate::python::tools::describe;
 use crate::python::tools::errors;
 use crate::python::tools::finalizing::ForeignCall;
 use crate::python::tools::fork::ProcessOwned;
@@ -55,7 +56,7 @@ impl DelayedOperationPurgatory {
         let owns_timer = timer.is_none();
         let timer = if let Some(timer) = timer {
             timer.cast::<Timer>().cloned().map_err(|_| {
-                let given = timer.get_type().name().map_or_else(|_| String::new(), |name| name.to_string());
+                let given = describe::type_name(timer);
                 PyTypeError::new_err(format!(
                     "timer must be a SystemTimer or a ManualTimer, got {given}: leave it out for one of its own"
                 ))
@@ -301,7 +302,7 @@ impl DelayedOperationPurgatory {
         if let Some(parts) = self.parts.get()
             && !parts.native.home.core.is_forked()
         {
-            parts.leave(py);
+            parts.abandon(py);
         }
         let unfinished = self.unfinished.with(py, Option::take);
         drop(unfinished);

@@ -12,6 +12,7 @@ use crate::python::core::loop_only;
 use crate::python::driving::timer_object::Timer;
 use crate::python::operations::operation_host::PythonHost;
 use crate::python::operations::operation_object::{DelayedOperation, NativePurgatory};
+use crate::python::tools::describe;
 use crate::python::tools::errors;
 use crate::python::tools::finalizing::{self, ForeignCall};
 use crate::python::tools::fork::ProcessOwned;
@@ -44,7 +45,7 @@ pub(super) struct PurgatoryParts {
 
 impl PurgatoryParts {
     /// No thread can check a key any more.
-    pub(super) fn leave(&self, py: Python<'_>) {
+    pub(super) fn abandon(&self, py: Python<'_>) {
         let on_error = &self.native.home.on_error;
         on_error.owner_is_gone(py);
         self.native.abandon(&PythonHost::new(py));
@@ -109,12 +110,12 @@ impl DelayedOperationPurgatory {
         let py = operation.py();
         let native = self.enter(py)?;
         let operation = operation.cast::<DelayedOperation>().map_err(|_| {
-            let given = operation.get_type().name().map_or_else(|_| String::new(), |name| name.to_string());
+            let given = describe::type_name(operation);
             PyTypeError::new_err(format!("operation must be a DelayedOperation, got {given}: subclass that"))
         })?;
         operation.get().check_process(py)?;
         operation.as_super().get().delay(py)?;
-        let keys = key_collection::hold_all(&native.home.keys, keys)?;
+        let keys = key_collection::read_keys(&native.home.keys, keys)?;
         if native.home.timer_enabled {
             host.set_context(loop_only::context_of_add(&native.home.core, None, py)?);
         }
@@ -152,7 +153,7 @@ impl Drop for DelayedOperationPurgatory {
         }
         attach(|py| match ForeignCall::try_enter(py) {
             Some(_call) => {
-                parts.leave(py);
+                parts.abandon(py);
                 drop(parts);
             }
             None => std::mem::forget(parts), // its destructors are foreign code

@@ -90,7 +90,7 @@ impl Callees {
 
     /// The `Timer` object was freed, so no object shows the callees to the collector any more. The timer drops them
     /// with its last entry.
-    pub(crate) fn timer_object_gone(&self, py: Python<'_>) {
+    pub(crate) fn timer_object_was_freed(&self, py: Python<'_>) {
         self.on_error.owner_is_gone(py);
         self.is_timer_object_gone.with(py, |is_timer_object_gone| *is_timer_object_gone = true);
         if self.use_counts(py).open_entries == 0 {
@@ -125,7 +125,7 @@ impl Callees {
     }
 
     /// As [`Callees::use_counts`], for the collector.
-    pub(crate) fn use_counts_seen(&self, visit: &PyVisit<'_>) -> UseCounts {
+    pub(crate) fn use_counts_for_collector(&self, visit: &PyVisit<'_>) -> UseCounts {
         self.uses.visit(visit, |uses| *uses)
     }
 

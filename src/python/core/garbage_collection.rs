@@ -26,7 +26,7 @@ impl TimerCore {
 
     /// Shows the garbage collector the objects of the timer that only calls of the timer can use.
     pub(crate) fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
-        let uses = self.callees.use_counts_seen(visit);
+        let uses = self.callees.use_counts_for_collector(visit);
         if uses.open_entries == 0 {
             return self.callees.visit(visit);
         }

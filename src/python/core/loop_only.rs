@@ -30,7 +30,7 @@ fn loop_context(core: &TimerCore, given: Option<&Bound<'_, PyAny>>, py: Python<'
         return Ok(COPY_CONTEXT.import(py, "contextvars", "copy_context")?.call0()?.unbind());
     };
     if !given.is_instance_of::<PyContext>() {
-        let given = describe::shown(given)?;
+        let given = describe::type_and_value(given)?;
         return Err(PyTypeError::new_err(format!(
             "context must be a contextvars.Context, got {given}: pass contextvars.copy_context(), or leave it out"
         )));
@@ -48,7 +48,7 @@ fn loop_context(core: &TimerCore, given: Option<&Bound<'_, PyAny>>, py: Python<'
 /// Refuses a coroutine function if the executor is not a loop.
 #[inline]
 pub(crate) fn check_callback(core: &TimerCore, callback: &Bound<'_, PyAny>) -> PyResult<()> {
-    if core.callees.has_loop() || coroutine_functions::is_known(callback) {
+    if core.callees.has_loop() || coroutine_functions::is_known_plain(callback) {
         Ok(())
     } else {
         check_new_callback(core, callback)

@@ -86,7 +86,7 @@ impl TimerCore {
     }
 
     /// Names this timer in an error that also names another one: both may have the same name.
-    pub(crate) fn other_than(&self, other: &Self) -> String {
+    pub(crate) fn name_beside(&self, other: &Self) -> String {
         let another = if self.name == other.name { "another timer that is named" } else { "timer" };
         format!("{another} '{}'", self.name)
     }
@@ -132,7 +132,7 @@ impl TimerCore {
         py.detach(f)
     }
 
-    pub(crate) fn error(&self, py: Python<'_>, error: &crate::error::Error) -> PyErr {
+    pub(crate) fn to_python_error(&self, py: Python<'_>, error: &crate::error::Error) -> PyErr {
         errors::from_core(py, &self.name, error)
     }
 

@@ -44,8 +44,8 @@ pub(super) fn feed_executor(py: Python<'_>, core: &Arc<TimerCore>, queue: &mut R
             }
             CallbackTarget::Pool(pool) => {
                 let mut budget = ClockBudget::new();
-                for unit in split(py, core, &handles) {
-                    submit(py, core, pool, "submit", unit, None);
+                for call in split(py, core, &handles) {
+                    submit(py, core, pool, "submit", call, None);
                     if !budget.count_callback() {
                         py.detach(|| ());
                         budget = ClockBudget::new();
@@ -67,8 +67,8 @@ fn split<'a>(py: Python<'_>, core: &TimerCore, handles: &'a [Handle]) -> Vec<&'a
             if rest.is_empty() {
                 break;
             }
-            let (unit, after) = rest.split_at(dispatch::group_len(&state, rest));
-            units.push(unit);
+            let (call, after) = rest.split_at(dispatch::group_len(&state, rest));
+            units.push(call);
             rest = after;
         }
     }
@@ -130,10 +130,10 @@ impl SubmittedTasks {
         let Some(event_loop) = &this.event_loop else { return run_line(py, &core, line, None).0 };
         // Tasks that an earlier turn left are due before these, but the loop calls them later. So these tasks follow
         // them there (T6).
-        let goes_on = this.has_backlog.with(py, std::mem::take);
+        let may_continue = this.has_backlog.with(py, std::mem::take);
         let mut lines = core.backlog.with(py, |backlog| {
             backlog.extend((!line.handles.is_empty()).then_some(line));
-            if goes_on || backlog.len() == 1 { std::mem::take(backlog) } else { VecDeque::new() }
+            if may_continue || backlog.len() == 1 { std::mem::take(backlog) } else { VecDeque::new() }
         });
         let mut budget = ClockBudget::new();
         let mut result = Ok(());
@@ -154,8 +154,8 @@ impl SubmittedTasks {
                 *backlog = lines;
             });
             this.has_backlog.with(py, |has_backlog| *has_backlog = true);
-            let goes_on = event_loop.bind(py).call_method1("call_soon", (slf,));
-            result = result.and(goes_on.map(drop));
+            let may_continue = event_loop.bind(py).call_method1("call_soon", (slf,));
+            result = result.and(may_continue.map(drop));
         }
         result
     }
@@ -178,10 +178,10 @@ fn run_line(
     let _inside = InsideCallback::enter(core);
     let mut result = Ok(());
     while !core.is_forked()
-        && let Some(unit) = dispatch::claim_next(py, core, &mut line, None, 0)
+        && let Some(call) = dispatch::claim_next(py, core, &mut line, None, 0)
     {
-        result = dispatch::call(py, core, &unit, in_loop);
-        dispatch::finish_claims(py, core, unit.len());
+        result = dispatch::call(py, core, &call, in_loop);
+        dispatch::finish_claims(py, core, call.len());
         if result.is_err() || !budget.as_mut().is_none_or(|budget| budget.count_callback()) {
             break;
         }

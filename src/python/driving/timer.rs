@@ -17,6 +17,7 @@ use crate::python::scheduled::task_adding;
 use crate::python::scheduled::task_leaving;
 use crate::python::scheduled::task_object::TimerTask;
 use crate::python::tools::args;
+use crate::python::tools::describe;
 use crate::python::tools::errors;
 use crate::python::tools::finalizing::ForeignCall;
 use crate::python::tools::int64s;
@@ -70,12 +71,12 @@ impl Timer {
         let entered = self.enter(task.py())?;
         let (timer_ref, core) = (entered.timer_ref(), entered.core());
         let task = task.cast::<TimerTask>().map_err(|_| {
-            let given = task.get_type().name().map_or_else(|_| String::new(), |name| name.to_string());
+            let given = describe::type_name(task);
             PyTypeError::new_err(format!(
                 "add takes a TimerTask, got {given}: use after(delay_ms, callback) for a plain callable"
             ))
         })?;
-        let (delay, is_coroutine) = task.get().delay_and_kind(task.py())?;
+        let (delay, is_coroutine) = task.get().delay_and_is_coroutine(task.py())?;
         if is_coroutine && !core.callees.has_loop() {
             return Err(loop_only::coroutine_function_refused(core, "what this task runs"));
         }
@@ -161,10 +162,10 @@ impl Timer {
                     "cancel_many takes TimerTasks ({error}): cancel a batch by its own cancel_many"
                 ))
             })?;
-            if let Some((other, _)) = task.get().on(py)
+            if let Some((other, _)) = task.get().timer_and_handle(py)
                 && !Arc::ptr_eq(&other, core)
             {
-                let (other, own) = (other.other_than(core), &core.name);
+                let (other, own) = (other.name_beside(core), &core.name);
                 let text = format!("a task is on {other}, not on '{own}': nothing was cancelled");
                 return Err(PyValueError::new_err(text));
             }
@@ -174,7 +175,7 @@ impl Timer {
         for step in list.chunks(STEP) {
             let mut state = core.lock(py)?;
             let cancel = |task: &Bound<'_, TimerTask>| {
-                let (on, handle) = task.get().on(py)?;
+                let (on, handle) = task.get().timer_and_handle(py)?;
                 let entry = Arc::ptr_eq(&on, core).then(|| state.cancel(core.timer.clock(), handle)).flatten()?;
                 Some((entry, handle))
             };

@@ -58,7 +58,7 @@ impl Worker {
 /// Starts the thread `executor-<name>`. Linux keeps 15 bytes of a name and shows it as `exec-<name>`. After an error,
 /// call [`stop_and_join`].
 pub(crate) fn start(py: Python<'_>, core: &Arc<TimerCore>, queue: Receiver<Released>) -> PyResult<()> {
-    let id = at_exit::new_id();
+    let id = at_exit::new_timer_id();
     let body = WorkerParts { id, core: ProcessOwned::new(Arc::clone(core)), queue };
     let worker = Bound::new(py, Worker(GilCell::new(Some(body))))?;
     let options = PyDict::new(py);
@@ -92,7 +92,7 @@ pub(crate) fn stop_and_join(py: Python<'_>, core: &TimerCore) {
 fn run_callbacks(py: Python<'_>, core: &Arc<TimerCore>, queue: &mut Receiver<Released>) {
     let mut line = DueLine::default();
     let mut finished = 0;
-    let mut turn = ClaimBudget::default();
+    let mut budget = ClaimBudget::default();
     loop {
         if line.handles.is_empty() {
             let released = match queue.try_recv() {
@@ -100,7 +100,7 @@ fn run_callbacks(py: Python<'_>, core: &Arc<TimerCore>, queue: &mut Receiver<Rel
                 Err(TryRecvError::Disconnected) => break,
                 Err(TryRecvError::Empty) => {
                     dispatch::finish_claims(py, core, std::mem::take(&mut finished));
-                    turn = ClaimBudget::default();
+                    budget = ClaimBudget::default();
                     py.detach(|| queue.recv())
                 }
             };
@@ -108,19 +108,19 @@ fn run_callbacks(py: Python<'_>, core: &Arc<TimerCore>, queue: &mut Receiver<Rel
             line.append(released);
             continue;
         }
-        let unit = dispatch::claim_next(py, core, &mut line, Some(queue), std::mem::take(&mut finished));
-        let Some(unit) = unit else { continue };
-        finished = unit.len();
-        let goes_on = turn.count_claim(unit.claimed_us);
+        let call = dispatch::claim_next(py, core, &mut line, Some(queue), std::mem::take(&mut finished));
+        let Some(call) = call else { continue };
+        finished = call.len();
+        let may_continue = budget.count_claim(call.claimed_us);
         // Not propagated: this thread has no caller.
-        let _ = dispatch::call(py, core, &unit, false);
-        drop(unit);
+        let _ = dispatch::call(py, core, &call, false);
+        drop(call);
         if core.is_forked() {
             return; // the callback forked, and this is the child: the remaining tasks belong to the parent
         }
-        if !goes_on {
+        if !may_continue {
             py.detach(|| ());
-            turn = ClaimBudget::default();
+            budget = ClaimBudget::default();
         }
     }
     dispatch::finish_claims(py, core, finished);

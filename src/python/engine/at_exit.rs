@@ -29,7 +29,7 @@ pub(crate) struct RunningTimer {
 static EXITED: AtomicBool = AtomicBool::new(false);
 static NEXT_ID: AtomicU64 = AtomicU64::new(0);
 
-pub(crate) fn new_id() -> u64 {
+pub(crate) fn new_timer_id() -> u64 {
     NEXT_ID.fetch_add(1, Ordering::Relaxed)
 }
 

@@ -33,18 +33,18 @@ const TASKS_AHEAD: usize = 4;
 
 /// Claimed: its callback must run now.
 pub(crate) struct ClaimedCall {
-    what: CallTarget,
+    tasks: ClaimedTasks,
     pub(crate) claimed_us: u64,
 }
 
-enum CallTarget {
-    Task(TaskRef, Handle),
+enum ClaimedTasks {
+    One(TaskRef, Handle),
     /// Timers of one batch.
-    BatchGroup(BatchGroup),
+    Group(BatchGroup),
 }
 
 /// Timers of one batch that expire together.
-pub(crate) struct BatchGroup {
+struct BatchGroup {
     /// A reference to the batch for each timer.
     tasks: Vec<TaskRef>,
     indices: Vec<i64>,
@@ -56,9 +56,9 @@ pub(crate) struct BatchGroup {
 impl ClaimedCall {
     /// The number of claims.
     pub(crate) fn len(&self) -> usize {
-        match &self.what {
-            CallTarget::Task(..) => 1,
-            CallTarget::BatchGroup(group) => group.tasks.len(),
+        match &self.tasks {
+            ClaimedTasks::One(..) => 1,
+            ClaimedTasks::Group(group) => group.tasks.len(),
         }
     }
 }
@@ -74,12 +74,12 @@ pub(crate) fn claim_next(
 ) -> Option<ClaimedCall> {
     let mut state = core.state(py);
     core.timer.finish_locked(&mut state, finished);
-    let Some(mut unit) = claim_first(py, &mut state, core, line) else {
+    let Some(mut call) = claim_first(py, &mut state, core, line) else {
         drop(state);
         core.callees.entries_ended(py, finished);
         return None;
     };
-    if let CallTarget::BatchGroup(group) = &mut unit.what {
+    if let ClaimedTasks::Group(group) = &mut call.tasks {
         while extend_group(&mut state, core, line, group) {
             drop(state);
             if line.handles.is_empty() && line.more {
@@ -93,19 +93,19 @@ pub(crate) fn claim_next(
     }
     drop(state);
     core.callees.entries_ended(py, finished);
-    match &mut unit.what {
-        CallTarget::Task(task, handle) => {
+    match &mut call.tasks {
+        ClaimedTasks::One(task, handle) => {
             if let Ok(task) = task.bind(py).cast::<TimerTask>() {
                 task_leaving::note_claimed(task, *handle);
             }
         }
-        CallTarget::BatchGroup(group) => {
+        ClaimedTasks::Group(group) => {
             let batch = batch_of(py, group).clone();
             (group.callback, group.context) = batch.get().callback(py);
             batch.get().entries_left(py, group.tasks.len());
         }
     }
-    Some(unit)
+    Some(call)
 }
 
 /// Counts `count` claims as ended. Does nothing in a child that a callback forked.
@@ -128,16 +128,16 @@ fn claim_first(
         look_ahead(py, state, line);
         let claimed_us = core.timer.clock().now_us();
         if let Some(claimed) = state.claim(handle, claimed_us) {
-            let what = match claimed.tag {
-                NO_INDEX => CallTarget::Task(claimed.task, handle),
-                index => CallTarget::BatchGroup(BatchGroup {
+            let tasks = match claimed.tag {
+                NO_INDEX => ClaimedTasks::One(claimed.task, handle),
+                index => ClaimedTasks::Group(BatchGroup {
                     tasks: vec![claimed.task],
                     indices: vec![i64::from(index)],
                     callback: None,
                     context: None,
                 }),
             };
-            return Some(ClaimedCall { what, claimed_us });
+            return Some(ClaimedCall { tasks, claimed_us });
         }
     }
     None
@@ -190,16 +190,15 @@ pub(crate) fn group_len(state: &State<TaskRef>, handles: &[Handle]) -> usize {
     }
 }
 
-/// Calls the callback, on a thread inside an [`InsideCallback`](super::super::core::inside_callback::InsideCallback).
-/// What it raises goes to `on_error` (T10). With `propagate`, `KeyboardInterrupt` and `SystemExit` go to the caller
-/// instead.
-pub(crate) fn call(py: Python<'_>, core: &Arc<TimerCore>, unit: &ClaimedCall, propagate: bool) -> PyResult<()> {
+/// Calls the callback, on a thread that is inside an `InsideCallback` of the timer. What it raises goes to `on_error`
+/// (T10). With `propagate`, `KeyboardInterrupt` and `SystemExit` go to the caller instead.
+pub(crate) fn call(py: Python<'_>, core: &Arc<TimerCore>, call: &ClaimedCall, propagate: bool) -> PyResult<()> {
     let Some(_call) = ForeignCall::try_enter(py) else { return Ok(()) }; // at exit, calls that have not started are dropped
     let outer = callback_scope::set_propagates(propagate);
     let mut called = Called::default();
-    let (task, result) = match &unit.what {
-        CallTarget::Task(task, _) => (task.bind(py), call_task(task.bind(py), core, propagate, &mut called)),
-        CallTarget::BatchGroup(group) => (group.tasks[0].bind(py), call_group(py, group, &mut called)),
+    let (task, result) = match &call.tasks {
+        ClaimedTasks::One(task, _) => (task.bind(py), call_task(task.bind(py), core, propagate, &mut called)),
+        ClaimedTasks::Group(group) => (group.tasks[0].bind(py), call_group(py, group, &mut called)),
     };
     let result = result.and_then(|returned| {
         let (callback, context) = (called.callback.as_ref(), called.context.as_ref());
@@ -231,7 +230,7 @@ fn call_task<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = task.py();
     let (run, context) = match task.cast::<TimerTask>() {
-        Ok(task) => task.get().start(py),
+        Ok(task) => task.get().take_due_call(py),
         Err(_) => (DueCall::Method, None),
     };
     called.context = context;

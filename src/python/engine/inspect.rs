@@ -16,9 +16,9 @@ pub(crate) fn snapshot<'py>(py: Python<'py>, core: &TimerCore) -> PyResult<Bound
         let state = core.lock(py)?;
         snapshot::take(&state.schedule, |_, tag, task| (task.clone_ref(py), tag))
     };
-    let label = |(task, tag): &(TaskRef, u32)| -> PyResult<Bound<'py, PyAny>> {
+    let shown_name = |(task, tag): &(TaskRef, u32)| -> PyResult<Bound<'py, PyAny>> {
         match task.bind(py).cast::<TimerTask>() {
-            Ok(task) if *tag == NO_INDEX => Ok(TimerTask::label(task)?.into_bound(py)),
+            Ok(task) if *tag == NO_INDEX => Ok(TimerTask::shown_name(task)?.into_bound(py)),
             _ => as_listed(py, task, *tag),
         }
     };
@@ -26,7 +26,7 @@ pub(crate) fn snapshot<'py>(py: Python<'py>, core: &TimerCore) -> PyResult<Bound
     for level in &snapshot.levels {
         let buckets = PyList::empty(py);
         for bucket in &level.buckets {
-            let tasks = bucket.tasks.iter().map(label).collect::<PyResult<Vec<_>>>()?;
+            let tasks = bucket.tasks.iter().map(shown_name).collect::<PyResult<Vec<_>>>()?;
             let expiration_ms = bucket.expiration_ms.map_or(-1, u64::cast_signed);
             buckets.append(dict(
                 py,
@@ -59,7 +59,7 @@ pub(crate) fn snapshot<'py>(py: Python<'py>, core: &TimerCore) -> PyResult<Bound
     }
     let front = PyList::empty(py);
     for (due_us, task) in &snapshot.front {
-        front.append(dict(py, [("due_ms", to_ms(*due_us).into_bound_py_any(py)?), ("task", label(task)?)])?)?;
+        front.append(dict(py, [("due_ms", to_ms(*due_us).into_bound_py_any(py)?), ("task", shown_name(task)?)])?)?;
     }
     let all = [
         ("levels", levels.into_any()),

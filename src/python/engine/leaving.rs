@@ -34,7 +34,7 @@ pub(crate) fn reject(py: Python<'_>, core: &TimerCore, handles: &[Handle], why: 
         let Some(task) = task else { continue };
         if TimerTask::is_internal(task.bind(py)) {
             forget(py, &task, *handle);
-            later_check::refused(py, task.bind(py), rejected(py, core, why, Vec::new(), cause));
+            later_check::report_refused(py, task.bind(py), rejected(py, core, why, Vec::new(), cause));
             core.callees.entries_ended(py, 1);
             continue;
         }
@@ -100,7 +100,7 @@ pub(crate) fn abandon(py: Python<'_>, core: &TimerCore) {
             drop(drain(py, core));
         }
     }
-    core.callees.timer_object_gone(py);
+    core.callees.timer_object_was_freed(py);
 }
 
 /// The task was taken out of its slot and will not run.

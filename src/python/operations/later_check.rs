@@ -24,7 +24,7 @@ impl LaterCheck {
 
 /// The executor refused an internal task. The error is reported as one of the operation, so that users never see the
 /// task.
-pub(crate) fn refused(py: Python<'_>, task: &Bound<'_, PyAny>, error: PyErr) {
+pub(crate) fn report_refused(py: Python<'_>, task: &Bound<'_, PyAny>, error: PyErr) {
     let callback = task.cast::<TimerTask>().ok().and_then(|task| task.get().callback(py));
     if let Some(Ok(check)) = callback.as_ref().map(|callback| callback.bind(py).cast::<LaterCheck>()) {
         check.get().0.refuse(&PythonHost::of_timer(py, false), error);

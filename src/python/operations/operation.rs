@@ -105,7 +105,7 @@ impl DelayedOperation {
     fn force_complete(slf: &Bound<'_, Self>) -> PyResult<bool> {
         slf.get().check_process(slf.py())?;
         let _call = ForeignCall::enter(slf.py())?;
-        let timer = slf.as_super().get().on(slf.py()).map(|(timer, _)| timer);
+        let timer = slf.as_super().get().timer_and_handle(slf.py()).map(|(timer, _)| timer);
         let host = PythonHost::new(slf.py()).with_timer(timer.as_ref(), None);
         let is_won = purgatory::force_complete(&host, slf.as_unbound());
         host.finish(is_won)
@@ -138,7 +138,7 @@ impl DelayedOperation {
     /// Called when its deadline has passed. Do not override it.
     fn run(slf: &Bound<'_, Self>) -> PyResult<()> {
         let _call = ForeignCall::enter(slf.py())?;
-        let timer = slf.as_super().get().on(slf.py()).map(|(timer, _)| timer);
+        let timer = slf.as_super().get().timer_and_handle(slf.py()).map(|(timer, _)| timer);
         expire(slf.as_any(), (timer.as_ref(), None), true, false)
     }
 

@@ -98,7 +98,7 @@ impl<'py> PythonHost<'py> {
             None => op.call_method0(name),
             Some(_) => callback_scope::call_in_context(self.context, &op.getattr(name)?, None),
         };
-        coroutines::check_method(&returned?, name)
+        coroutines::check_method_result(&returned?, name)
     }
 
     pub(crate) fn has_exit(&self) -> bool {

@@ -68,7 +68,7 @@ impl PythonHost<'_> {
 
     fn try_complete(&self, op: &Py<DelayedOperation>) -> PyResult<()> {
         let said = op.bind(self.py).call_method0(intern!(self.py, "try_complete"))?;
-        coroutines::check_method(&said, intern!(self.py, "try_complete"))?;
+        coroutines::check_method_result(&said, intern!(self.py, "try_complete"))?;
         if said.is_truthy()? && !op.get().life.is_completed() {
             let said = said.repr()?;
             return Err(PyRuntimeError::new_err(format!(
@@ -123,7 +123,7 @@ impl Host<PyOperations> for PythonHost<'_> {
     }
 
     fn deadline(&self, op: &Py<DelayedOperation>) -> Option<()> {
-        op.bind(self.py).as_super().get().on(self.py).map(drop)
+        op.bind(self.py).as_super().get().timer_and_handle(self.py).map(drop)
     }
 
     fn disarm(

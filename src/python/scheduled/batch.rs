@@ -139,7 +139,7 @@ impl TaskBatch {
         let batch = Bound::new(py, Self { core: ProcessOwned::new(Arc::clone(core)), fields: GilCell::new(fields) })?;
         core.check_process(py)?;
         let whole = native_lock::lock_plain(py, &core.timer.bulk);
-        let start = Self::reserve(py, core, &delays_us).map_err(|error| core.error(py, &error))?;
+        let start = Self::reserve(py, core, &delays_us).map_err(|error| core.to_python_error(py, &error))?;
         let mut to_run = delays_us.len();
         for (step, delays_us) in delays_us.chunks(STEP).enumerate() {
             // The references are made with the GIL, before the lock is taken.

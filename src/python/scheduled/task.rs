@@ -97,7 +97,7 @@ impl TimerTask {
     /// reference to the task at once. Errors: `TimerForked`.
     fn cancel(slf: &Bound<'_, Self>) -> PyResult<bool> {
         let Some(_call) = ForeignCall::try_enter(slf.py()) else { return Ok(false) };
-        let is_off = task_leaving::remove(slf.get(), slf.py())?;
+        let is_off = task_leaving::take_off_and_drop(slf.get(), slf.py())?;
         if is_off
             && !slf.get_type().is(slf.py().get_type::<Self>())
             && let Some(sync_deadline) = SYNC_DEADLINE.get()
@@ -122,7 +122,7 @@ impl TimerTask {
             (None, Some(callback)) => format!(" {}", callback.bind(py).repr()?),
             (None, None) => String::new(),
         };
-        let state = if this.on(py).is_some() { " pending" } else { "" };
+        let state = if this.timer_and_handle(py).is_some() { " pending" } else { "" };
         Ok(format!("<{class}{what}{state}>"))
     }
 

@@ -54,7 +54,7 @@ pub(crate) fn add_one_shot<'py>(
         }
         Err(error) => {
             drop(state);
-            Err(core.error(py, &error))
+            Err(core.to_python_error(py, &error))
         }
     }
 }
@@ -104,7 +104,7 @@ pub(crate) fn schedule(
 ) -> PyResult<u64> {
     let py = task.py();
     let (this, core) = (task.get(), timer_ref.get().core());
-    let (is_free, can_run) = this.fields.with(py, |fields| (fields.on().is_none(), fields.can_run()));
+    let (is_free, can_run) = this.fields.with(py, |fields| (fields.timer_and_handle().is_none(), fields.can_run()));
     // Most tasks are on no timer. While the GIL is held that does not change. This is the way if the lock is free.
     if is_free
         && can_run
@@ -121,7 +121,7 @@ pub(crate) fn schedule(
             }
             Err(error) => {
                 drop(state);
-                Err(core.error(py, &error))
+                Err(core.to_python_error(py, &error))
             }
         };
     }
@@ -129,7 +129,7 @@ pub(crate) fn schedule(
         leave_other_timer(task, core, removed)?;
         let mut state = core.lock(py)?;
         // From here to the end of the block both the GIL and the lock are held.
-        let handle = match this.on(py) {
+        let handle = match this.timer_and_handle(py) {
             Some((other, _)) if !Arc::ptr_eq(&other, core) => {
                 drop(state);
                 continue;
@@ -148,7 +148,7 @@ pub(crate) fn schedule(
             Ok(due) => due,
             Err(error) => {
                 drop(state);
-                return Err(core.error(py, &error));
+                return Err(core.to_python_error(py, &error));
             }
         };
         let moved = handle.and_then(|handle| state.reschedule(handle, due));
@@ -188,7 +188,7 @@ fn put_on(
 /// `ValueError` if the task is pending on another timer. If it is on another one without being pending, it leaves that.
 fn leave_other_timer(task: &Bound<'_, TimerTask>, core: &Arc<TimerCore>, removed: &mut Vec<Py<PyAny>>) -> PyResult<()> {
     let py = task.py();
-    let Some((other, handle)) = task.get().on(py) else { return Ok(()) };
+    let Some((other, handle)) = task.get().timer_and_handle(py) else { return Ok(()) };
     if Arc::ptr_eq(&other, core) {
         return Ok(());
     }
@@ -198,11 +198,11 @@ fn leave_other_timer(task: &Bound<'_, TimerTask>, core: &Arc<TimerCore>, removed
     }
     let is_live = other.lock(py)?.schedule.is_live(handle);
     // Another thread may have moved it during the wait for the lock; the caller checks again.
-    let is_same = task.get().on(py).is_some_and(|(now, at)| Arc::ptr_eq(&now, &other) && at == handle);
+    let is_same = task.get().timer_and_handle(py).is_some_and(|(now, at)| Arc::ptr_eq(&now, &other) && at == handle);
     if is_live && is_same {
         return Err(PyValueError::new_err(format!(
             "this task is pending on {}: cancel it there before adding it to timer '{}'",
-            other.other_than(core),
+            other.name_beside(core),
             core.name
         )));
     }

@@ -136,7 +136,7 @@ impl TaskFields {
     }
 
     /// Whether it refers to an object of the user, whose destructor may be foreign code.
-    pub(crate) fn refers(&self) -> bool {
+    pub(crate) fn refers_to_user_objects(&self) -> bool {
         self.callback.is_some() || self.extra.is_some()
     }
 
@@ -146,7 +146,7 @@ impl TaskFields {
     }
 
     /// The timer that it is on, and its handle there.
-    pub(crate) fn on(&self) -> Option<(&Arc<TimerCore>, Handle)> {
+    pub(crate) fn timer_and_handle(&self) -> Option<(&Arc<TimerCore>, Handle)> {
         self.timer.as_ref().map(|timer_ref| (timer_ref.get().core(), Handle::from_bits(self.handle)))
     }
 

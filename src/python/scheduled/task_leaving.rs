@@ -36,18 +36,18 @@ impl Drop for RemovedTask {
 }
 
 /// Takes the task off its timer. If it is an operation, its purgatory does not learn of this.
-pub(crate) fn remove(task: &TimerTask, py: Python<'_>) -> PyResult<bool> {
+pub(crate) fn take_off_and_drop(task: &TimerTask, py: Python<'_>) -> PyResult<bool> {
     Ok(take_off(task, py)?.map(|removed| removed.end_and_drop(py)).is_some())
 }
 
-/// As [`remove`]; `None` if it was on no timer. The caller drops the result: destructors are foreign code. From the
+/// As [`take_off_and_drop`]; `None` if it was on no timer. The caller drops the result: destructors are foreign code. From the
 /// moment the task leaves until this returns, the GIL is not released.
 #[inline]
 pub(crate) fn take_off(task: &TimerTask, py: Python<'_>) -> PyResult<Option<RemovedTask>> {
     loop {
         // While the GIL is held the task cannot move. This is the way if the lock is free.
         let taken = task.fields.with(py, |fields| {
-            let (core, handle) = fields.on().filter(|(core, _)| !core.is_forked())?;
+            let (core, handle) = fields.timer_and_handle().filter(|(core, _)| !core.is_forked())?;
             let mut state = core.timer.state().try_lock()?;
             let task = state.cancel(core.timer.clock(), handle);
             core.timer.settle(state);
@@ -66,7 +66,7 @@ pub(crate) fn take_off(task: &TimerTask, py: Python<'_>) -> PyResult<Option<Remo
             }
             return Ok(Some(remains));
         }
-        let Some((core, _)) = task.on(py) else { return Ok(None) };
+        let Some((core, _)) = task.timer_and_handle(py) else { return Ok(None) };
         drop(core.lock(py)?); // waits for the lock, without the GIL
     }
 }

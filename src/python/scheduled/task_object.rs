@@ -53,7 +53,7 @@ impl TimerTask {
 
     pub(super) fn initialize(slf: &Bound<'_, Self>, fields: TaskFields) -> PyResult<()> {
         let old = slf.get().fields.with(slf.py(), |old| {
-            let is_free = old.on().is_none();
+            let is_free = old.timer_and_handle().is_none();
             is_free.then(|| std::mem::replace(old, fields))
         });
         if old.is_none() {
@@ -74,13 +74,13 @@ impl TimerTask {
     }
 
     /// The delay, and whether the callback is a coroutine function.
-    pub(crate) fn delay_and_kind(&self, py: Python<'_>) -> PyResult<(Ms, bool)> {
+    pub(crate) fn delay_and_is_coroutine(&self, py: Python<'_>) -> PyResult<(Ms, bool)> {
         let (delay, is_coroutine) = self.fields.with(py, |fields| (fields.delay(), fields.is_coroutine));
         Ok((delay.ok_or_else(uninitialized)?, is_coroutine))
     }
 
     /// What to call, and in which context. A one-shot task drops its callback here.
-    pub(crate) fn start(&self, py: Python<'_>) -> (DueCall, Option<Py<PyAny>>) {
+    pub(crate) fn take_due_call(&self, py: Python<'_>) -> (DueCall, Option<Py<PyAny>>) {
         self.fields.with(py, |fields| {
             let run = match fields.kind {
                 TaskKind::Method => DueCall::Method,
@@ -100,8 +100,8 @@ impl TimerTask {
     }
 
     /// The timer that it is on, and its handle there.
-    pub(crate) fn on(&self, py: Python<'_>) -> Option<(Arc<TimerCore>, Handle)> {
-        self.fields.with(py, |fields| fields.on().map(|(core, handle)| (Arc::clone(core), handle)))
+    pub(crate) fn timer_and_handle(&self, py: Python<'_>) -> Option<(Arc<TimerCore>, Handle)> {
+        self.fields.with(py, |fields| fields.timer_and_handle().map(|(core, handle)| (Arc::clone(core), handle)))
     }
 
     /// Whether it is an internal task of the library, which users never see.
@@ -111,7 +111,7 @@ impl TimerTask {
     }
 
     /// What a snapshot shows: its name, or the name of its callback.
-    pub(crate) fn label(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
+    pub(crate) fn shown_name(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
         let py = slf.py();
         let (name, callback) = slf.get().fields.with(py, |fields| (fields.name(py), fields.call(py).0));
         if let Some(name) = name {
@@ -129,7 +129,7 @@ impl TimerTask {
 impl Drop for TimerTask {
     #[inline]
     fn drop(&mut self) {
-        if !self.fields.get_mut().refers() {
+        if !self.fields.get_mut().refers_to_user_objects() {
             return; // most tasks have dropped their callback
         }
         finalizing::drop_or_leak(std::mem::take(&mut self.fields));

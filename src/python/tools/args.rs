@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBoolMethods, PyByteArray, PyBytes, PyFloat, PyInt, PyIterator, PySequence, PyString};
 
 use crate::clock::LIMIT_MS;
-use crate::python::tools::describe::{shown, text_or};
+use crate::python::tools::describe::{text_or, type_and_value, type_name};
 use crate::python::tools::made_once::intern;
 
 /// An argument that may be omitted. `None` is a value like any other here: it does not mean "omitted".
@@ -54,7 +54,8 @@ pub(crate) fn items<'py>(
 }
 
 fn refused(value: &Bound<'_, PyAny>, must: &str, hint: &str) -> PyErr {
-    shown(value).map_or_else(|error| error, |given| PyTypeError::new_err(format!("{must}, got {given}: {hint}")))
+    type_and_value(value)
+        .map_or_else(|error| error, |given| PyTypeError::new_err(format!("{must}, got {given}: {hint}")))
 }
 
 /// A finite number of milliseconds below 2^52. Ints below 2^52 are exact in a float.
@@ -148,7 +149,7 @@ pub(crate) fn callable(value: &Bound<'_, PyAny>, what: &str) -> PyResult<()> {
     if value.is_callable() {
         return Ok(());
     }
-    let given = shown(value)?;
+    let given = type_and_value(value)?;
     Err(PyTypeError::new_err(format!("{what} must be callable, got {given}: pass a function, or a lambda")))
 }
 
@@ -219,7 +220,7 @@ fn whole<'py>(value: &Bound<'py, PyAny>, what: &str, allowed: &str, hint: &str) 
             return Ok(index.call1((value,))?.cast_into::<PyInt>()?);
         }
     }
-    Err(PyTypeError::new_err(format!("{what} must be {allowed}, got {}: {hint}", shown(value)?)))
+    Err(PyTypeError::new_err(format!("{what} must be {allowed}, got {}: {hint}", type_and_value(value)?)))
 }
 
 /// Formats an int for an error message.
@@ -230,7 +231,7 @@ fn number(int: &Bound<'_, PyInt>) -> PyResult<String> {
 /// The text of a `str`, without calling the `__str__` of a subclass.
 pub(crate) fn text(value: &Bound<'_, PyAny>, what: &str, hint: &str) -> PyResult<String> {
     let text = value.cast::<PyString>().map_err(|_| {
-        let given = value.get_type().name().map_or_else(|_| String::new(), |name| name.to_string());
+        let given = type_name(value);
         PyTypeError::new_err(format!("{what} must be text, got {given}: {hint}"))
     })?;
     match text.to_str() {

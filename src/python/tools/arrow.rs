@@ -16,7 +16,7 @@ use pyo3::exceptions::{PyMemoryError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyTuple};
 
-use crate::python::tools::describe::shown;
+use crate::python::tools::describe::type_and_value;
 
 /// The struct `ArrowSchema` of the interface: a type.
 #[repr(C)]
@@ -76,7 +76,7 @@ pub(crate) fn invalid(what: &str, why: &str) -> PyErr {
 }
 
 fn not_from_capsule(given: &Bound<'_, PyAny>, expected: &str, what: &str) -> PyResult<PyErr> {
-    let given = shown(given)?;
+    let given = type_and_value(given)?;
     Ok(PyTypeError::new_err(format!(
         "the Arrow method of {what} must return {expected}, got {given}: pass an array of another library"
     )))

@@ -4,8 +4,13 @@ use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
+/// The name of the type; empty if it has none.
+pub(crate) fn type_name(value: &Bound<'_, PyAny>) -> String {
+    value.get_type().name().map_or_else(|_| String::new(), |name| name.to_string())
+}
+
 /// The type and the value.
-pub(crate) fn shown(value: &Bound<'_, PyAny>) -> PyResult<String> {
+pub(crate) fn type_and_value(value: &Bound<'_, PyAny>) -> PyResult<String> {
     let name = text_or(value.get_type().name(), "object", value.py())?;
     let repr = text_or(value.repr(), "?", value.py())?;
     let short: String = repr.chars().take(60).collect();

@@ -7,7 +7,7 @@ use pyo3::types::{PyBytes, PyMemoryView};
 
 use crate::python::tools::arrow;
 use crate::python::tools::arrow_stream;
-use crate::python::tools::describe::shown;
+use crate::python::tools::describe::type_and_value;
 use crate::python::tools::made_once::intern;
 
 /// Copies the values of a buffer, Arrow array or Arrow stream of int64.
@@ -59,7 +59,7 @@ pub(crate) fn read_if_array(value: &Bound<'_, PyAny>, what: &str) -> PyResult<Re
 }
 
 fn not_int64s(value: &Bound<'_, PyAny>, what: &str, why: &str, cause: Option<PyErr>) -> PyResult<PyErr> {
-    let given = shown(value)?;
+    let given = type_and_value(value)?;
     let error = PyTypeError::new_err(format!(
         "{what} must be a buffer or an Arrow array of int64, got {given}{why}: use array.array('q', ...), \
          numpy.asarray(..., 'int64') or pyarrow.array(..., 'int64')"

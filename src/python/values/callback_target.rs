@@ -4,6 +4,8 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyType};
 
+use crate::python::tools::describe;
+
 /// Where callbacks run.
 #[derive(Default)]
 pub(crate) enum CallbackTarget {
@@ -30,7 +32,7 @@ impl CallbackTarget {
             return Ok(Self::Loop(executor.clone().unbind()));
         }
         let refuse = |why: &str| {
-            let given = executor.get_type().name().map_or_else(|_| String::new(), |name| name.to_string());
+            let given = describe::type_name(executor);
             PyTypeError::new_err(format!(
                 "executor must be a concurrent.futures.Executor of threads or an asyncio loop, got {given}{why}: leave it \
                  out for a thread of the timer's own"

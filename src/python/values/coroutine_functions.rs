@@ -43,7 +43,7 @@ unsafe extern "C" {
 
 /// Whether it is a plain function that was seen before, or a C function. Most callbacks are.
 #[inline]
-pub(crate) fn is_known(callback: &Bound<'_, PyAny>) -> bool {
+pub(crate) fn is_known_plain(callback: &Bound<'_, PyAny>) -> bool {
     if callback.is_exact_instance_of::<PyFunction>() {
         // SAFETY: it is a function, and alive.
         let code = unsafe { ffi::PyFunction_GetCode(callback.as_ptr()) };
@@ -86,13 +86,13 @@ pub(crate) fn is_coroutine_function(callback: &Bound<'_, PyAny>) -> PyResult<boo
             // SAFETY: it is a function, and alive.
             return Ok(unsafe { is_async(py, function) });
         }
-        let function = in_partials(callback)?;
+        let function = unwrap_partials(callback)?;
         if is_wrapped(&function)? {
             return Ok(false);
         }
         // Not a partial that contains itself: the `inspect` module would unwrap it for ever.
     } else if callback.is_instance(PARTIAL.import(py, "functools", "partial")?)? {
-        let function = in_partials(callback)?;
+        let function = unwrap_partials(callback)?;
         return if is_wrapped(&function)? { Ok(false) } else { is_coroutine_function(&function) };
     } else if callback.is_instance_of::<PyType>() {
         return Ok(false);
@@ -114,7 +114,7 @@ fn inspects(callback: &Bound<'_, PyAny>) -> PyResult<bool> {
 
 /// The function inside a `functools.partial` or a method, which may be nested; any other object is returned as it is. A
 /// partial may even contain itself: then the result is one of them.
-pub(crate) fn in_partials<'py>(callback: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+pub(crate) fn unwrap_partials<'py>(callback: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let py = callback.py();
     let mut function = callback.clone();
     for _ in 0..MOST_PARTIALS {
@@ -159,7 +159,7 @@ unsafe fn may_be_marked(_py: Python<'_>, _function: *mut ffi::PyObject) -> bool 
     false
 }
 
-/// Whether [`in_partials`] stopped before the end.
+/// Whether [`unwrap_partials`] stopped before the end.
 fn is_wrapped(function: &Bound<'_, PyAny>) -> PyResult<bool> {
     let py = function.py();
     let is_method = function.get_type().is(METHOD.import(py, "types", "MethodType")?);
@@ -223,7 +223,7 @@ pub(crate) fn check_method(
     name: &Bound<'_, PyString>,
 ) -> PyResult<()> {
     let method = class.getattr(name)?;
-    let is_plain = is_known(&method) || method.is(&base.getattr(name)?);
+    let is_plain = is_known_plain(&method) || method.is(&base.getattr(name)?);
     if !is_plain && is_coroutine_function(&method)? {
         return Err(PyTypeError::new_err(format!(
             "{}.{name} is a coroutine function, which an operation does not run: make it a plain one, which may call \
@@ -236,7 +236,7 @@ pub(crate) fn check_method(
 
 /// The name of a callback in the source code. Its attributes may be any object: a mock has all of them.
 pub(crate) fn callback_name(callback: &Bound<'_, PyAny>) -> PyResult<String> {
-    let function = in_partials(callback)?;
+    let function = unwrap_partials(callback)?;
     match function.getattr(intern!(callback.py(), "__qualname__")) {
         Ok(name) if name.is_instance_of::<PyString>() => Ok(name.to_string()),
         Err(exit) if !exit.is_instance_of::<PyException>(callback.py()) => Err(exit),

@@ -29,7 +29,7 @@ pub(crate) fn check_on_error_result(returned: &Bound<'_, PyAny>) -> PyResult<()>
 }
 
 /// As [`check_on_error_result`], for a method of an operation.
-pub(crate) fn check_method(returned: &Bound<'_, PyAny>, method: &Bound<'_, PyString>) -> PyResult<()> {
+pub(crate) fn check_method_result(returned: &Bound<'_, PyAny>, method: &Bound<'_, PyString>) -> PyResult<()> {
     check_plain(returned, method, "have it call loop.call_soon_threadsafe or asyncio.run_coroutine_threadsafe")
 }
 

@@ -8,15 +8,16 @@ use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyList, PyString, PyTuple};
 
 use crate::purgatory::Few;
+use crate::python::tools::describe;
 use crate::python::values::keys::{Key, KeyTable};
 
 /// Up to this many keys are each compared with all others; more are looked up in a set.
 const MANY: usize = 16;
 
 /// The keys of an operation, each once.
-pub(crate) fn hold_all(table: &Arc<KeyTable>, keys: &Bound<'_, PyAny>) -> PyResult<Few<Key>> {
+pub(crate) fn read_keys(table: &Arc<KeyTable>, keys: &Bound<'_, PyAny>) -> PyResult<Few<Key>> {
     let refuse = || {
-        let given = keys.get_type().name().map_or_else(|_| String::new(), |name| name.to_string());
+        let given = describe::type_name(keys);
         PyTypeError::new_err(format!("keys must be a collection of keys, got {given}: for one key pass [key]"))
     };
     let is_one = keys.is_instance_of::<PyString>()
