@@ -29,7 +29,7 @@ class _Lock(Protocol):
     def release(self) -> None: ...
 
 class TickwheelError(Exception):
-    """The root of every error that only tickwheel raises."""
+    """The base class of the errors that only tickwheel raises."""
 
 class TimerClosed(TickwheelError, RuntimeError):
     """The timer was shut down: it takes no more tasks."""

@@ -195,7 +195,7 @@ impl<'a> ManualDriver<'a> {
             let why = if InsideCallback::is_inside(self.core) {
                 "a callback can't move the clock that it runs on"
             } else {
-                "another call moves its clock; let one thread at a time do so"
+                "another call is moving its clock; use one thread at a time"
             };
             return Err(PyRuntimeError::new_err(format!("timer '{}' is advancing already: {why}", self.core.name)));
         }

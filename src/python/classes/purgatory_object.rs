@@ -111,7 +111,9 @@ impl DelayedOperationPurgatory {
         let native = self.enter(py)?;
         let operation = operation.cast::<DelayedOperation>().map_err(|_| {
             let given = describe::type_name(operation);
-            PyTypeError::new_err(format!("operation must be a DelayedOperation, got {given}: subclass that"))
+            PyTypeError::new_err(format!(
+                "operation must be a DelayedOperation, got {given}: subclass DelayedOperation"
+            ))
         })?;
         operation.get().check_process(py)?;
         operation.as_super().get().delay(py)?;

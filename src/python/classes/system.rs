@@ -206,7 +206,7 @@ fn start_threads(py: Python<'_>, core: &Arc<TimerCore>) -> PyResult<()> {
             reaper::run(&native, &mut queue);
         };
         let thread = sync::spawn(&format!("reaper-{}", core.name), body).map_err(|error| {
-            PyRuntimeError::new_err(format!("the system gave no thread for timer '{}': {error}", core.name))
+            PyRuntimeError::new_err(format!("the system could not start a thread for timer '{}': {error}", core.name))
         })?;
         *core.threads.reaper.lock() = Some(thread);
     }

@@ -37,7 +37,7 @@ fn loop_context(core: &TimerCore, given: Option<&Bound<'_, PyAny>>, py: Python<'
     }
     if !core.callees.has_loop() {
         return Err(PyValueError::new_err(format!(
-            "context is for timers whose executor is an asyncio loop, and that of timer '{}' is none: pass context.run as \
+            "context is only for timers whose executor is an asyncio loop, which timer '{}' does not have: pass context.run as \
              callback, with the function as its first argument",
             core.name
         )));

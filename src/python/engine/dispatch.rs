@@ -192,11 +192,11 @@ pub(crate) fn group_len(state: &State<TaskRef>, handles: &[Handle]) -> usize {
 
 /// Calls the callback, on a thread that is inside an `InsideCallback` of the timer. What it raises goes to `on_error`
 /// (T10). With `propagate`, `KeyboardInterrupt` and `SystemExit` go to the caller instead.
-pub(crate) fn call(py: Python<'_>, core: &Arc<TimerCore>, call: &ClaimedCall, propagate: bool) -> PyResult<()> {
+pub(crate) fn call(py: Python<'_>, core: &Arc<TimerCore>, claimed: &ClaimedCall, propagate: bool) -> PyResult<()> {
     let Some(_call) = ForeignCall::try_enter(py) else { return Ok(()) }; // at exit, calls that have not started are dropped
     let outer = callback_scope::set_propagates(propagate);
     let mut called = Called::default();
-    let (task, result) = match &call.tasks {
+    let (task, result) = match &claimed.tasks {
         ClaimedTasks::One(task, _) => (task.bind(py), call_task(task.bind(py), core, propagate, &mut called)),
         ClaimedTasks::Group(group) => (group.tasks[0].bind(py), call_group(py, group, &mut called)),
     };

@@ -46,7 +46,7 @@ impl DelayedOperation {
         };
         if !overrides(intern!(py, "try_complete"))? {
             return Err(PyTypeError::new_err(
-                "a DelayedOperation needs a try_complete() that says whether what it waits for is there: subclass it, and \
+                "a DelayedOperation needs a try_complete() that checks whether its event has happened: subclass it, and \
                  return self.force_complete() from there",
             ));
         }

@@ -237,7 +237,7 @@ pub(crate) fn text(value: &Bound<'_, PyAny>, what: &str, hint: &str) -> PyResult
     match text.to_str() {
         Ok(text) => Ok(text.to_owned()),
         Err(_) => Err(PyValueError::new_err(format!(
-            "{what} must be text that UTF-8 can write, got {}: leave out halves of surrogate pairs",
+            "{what} must be text that UTF-8 can encode, got {}: remove unpaired surrogates",
             text.repr()?
         ))),
     }
@@ -248,7 +248,7 @@ pub(crate) fn text(value: &Bound<'_, PyAny>, what: &str, hint: &str) -> PyResult
 pub(crate) fn task_name(name: &Bound<'_, PyAny>) -> PyResult<Py<PyString>> {
     let Ok(text) = name.cast::<PyString>() else {
         let given = text_or(name.repr(), "?", name.py())?;
-        return Err(PyTypeError::new_err(format!("name must be text, got {given}: it is what snapshots show")));
+        return Err(PyTypeError::new_err(format!("name must be text, got {given}: snapshots show it")));
     };
     if let Ok(exact) = text.cast_exact::<PyString>() {
         return Ok(exact.clone().unbind());

@@ -14,7 +14,12 @@ mod root {
     use pyo3::create_exception;
     use pyo3::exceptions::PyException;
 
-    create_exception!(tickwheel, TickwheelError, PyException, "The root of every error that only tickwheel raises.");
+    create_exception!(
+        tickwheel,
+        TickwheelError,
+        PyException,
+        "The base class of the errors that only tickwheel raises."
+    );
 }
 
 /// The exceptions that are also a `RuntimeError`. The macro allows one base only, so they are made here.

@@ -11,7 +11,7 @@ use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
 
 #[cfg(Py_GIL_DISABLED)]
-compile_error!("GilCell takes the GIL for a lock: this interpreter has none, use one that has");
+compile_error!("GilCell uses the GIL as its lock, and this interpreter has no GIL: use one with a GIL");
 
 /// A value that the GIL guards: state of a Python object. It is accessed only in short sections that neither release
 /// the GIL nor run Python code.

@@ -209,7 +209,7 @@ pub(crate) fn check_on_error(on_error: &Bound<'_, PyAny>) -> PyResult<()> {
     if is_coroutine_function(on_error)? {
         let name = callback_name(on_error)?;
         return Err(PyTypeError::new_err(format!(
-            "on_error must be a plain function, got the coroutine function {name}: pass a function that passes the exception \
+            "on_error must be a plain function, got the coroutine function {name}: use a plain function that passes the exception \
              to a loop"
         )));
     }
