@@ -14,7 +14,7 @@ use crate::python::core::callees::Callees;
 use crate::python::tools::errors;
 use crate::python::tools::fork::{BelongsToProcess, fork_epoch};
 use crate::python::tools::gil_cell::GilCell;
-use crate::python::tools::native_lock;
+use crate::python::tools::native_lock::{self, SIGNAL_CHECK_US};
 use crate::python::values::due_line::DueLine;
 use crate::state::State;
 use crate::sync::{JoinHandle, MutexGuard, PlainMutex, Sender};
@@ -23,11 +23,10 @@ use crate::timer::Timer as NativeTimer;
 /// The tag of an entry that is a task of its own. Any other tag is an index in a batch.
 pub(crate) const NO_INDEX: u32 = u32::MAX;
 
-/// How long a wait lasts until it checks for Ctrl-C.
-pub(crate) const SIGNAL_CHECK_US: u64 = 50_000;
-
+/// A `TimerTask` or a `TaskBatch`, as the native timer holds it.
 pub(crate) type TaskRef = Py<PyAny>;
 
+/// What a timer, its tasks and its threads share.
 pub(crate) struct TimerCore {
     pub(crate) timer: Arc<NativeTimer<TaskRef>>,
     pub(crate) name: String,

@@ -10,6 +10,9 @@ use pyo3::prelude::*;
 
 use crate::sync::{Mutex, MutexGuard, PlainGuard, PlainMutex};
 
+/// How long a wait without the GIL lasts until it checks for Ctrl-C.
+pub(crate) const SIGNAL_CHECK_US: u64 = 50_000;
+
 /// Takes a native lock with the GIL held. It tries the lock. If another thread holds it, it waits without the GIL until
 /// the lock is free, releases it, and tries again with the GIL. A thread that waited for the GIL while it holds the
 /// lock would stop the reaper for as long, so it keeps the lock only after several failed rounds.

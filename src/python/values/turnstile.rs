@@ -9,11 +9,8 @@ use std::time::{Duration, Instant};
 use pyo3::prelude::*;
 
 use crate::python::tools::fork::fork_epoch;
-use crate::python::tools::native_lock;
+use crate::python::tools::native_lock::{self, SIGNAL_CHECK_US};
 use crate::sync::{PlainCondvar, PlainMutex};
-
-/// How long a wait lasts until it checks for Ctrl-C.
-const SLICE: Duration = Duration::from_millis(50);
 
 #[derive(Default)]
 pub(crate) struct Turnstile {
@@ -64,7 +61,7 @@ impl Turnstile {
             if !matches!(entry, Entry::OtherThread) || until.is_some_and(|until| until <= now) {
                 return Ok(entry);
             }
-            let slice_end = now + SLICE;
+            let slice_end = now + Duration::from_micros(SIGNAL_CHECK_US);
             py.detach(|| {
                 let inside = self.inside.lock();
                 if inside.is_some() {
