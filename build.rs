@@ -1,4 +1,4 @@
-//! Says what interpreter the bindings are built for, so that `src/python/gil.rs` can refuse one without a GIL.
+//! Says what interpreter the bindings are built for, so that `src/python/tools/gil_cell.rs` can refuse one without a GIL.
 
 fn main() {
     #[cfg(feature = "python")]

@@ -1,7 +1,7 @@
 """The timer, in Rust. Import these names from `tickwheel` and `tickwheel.testing`, not from here.
 
 All times are milliseconds on the timer's own monotonic clock (never the wall clock), and names say so. A delay is an
-int or a finite float; inside, instants are kept to the microsecond. Rules in brackets: see `docs/guarantees.md`.
+int or a finite float. Inside the timer, instants are exact to the microsecond.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ class _Lock(Protocol):
     def release(self) -> None: ...
 
 class TickwheelError(Exception):
-    """The root of every error that only tickwheel raises."""
+    """The base class of the errors that only tickwheel raises."""
 
 class TimerClosed(TickwheelError, RuntimeError):
     """The timer was shut down: it takes no more tasks."""
@@ -38,15 +38,15 @@ class TimerForked(TickwheelError, RuntimeError):
     """The timer belongs to the parent process, its threads did not survive the fork: make a new one in the child."""
 
 class TimerFull(TickwheelError, RuntimeError):
-    """The add would pass `max_pending`; nothing was added."""
+    """The add would exceed `max_pending`; nothing was added."""
 
 class TimerRejected(TickwheelError, RuntimeError):
-    """The executor refused a task, or timers of a batch, those with these `indices`: they did not run."""
+    """The executor refused a task, or the timers of a batch with these `indices`: they did not run."""
 
     indices: Sequence[int] = ()
 
 class OperationCancelled(TickwheelError, RuntimeError):
-    """The operation was taken out of its purgatory before it was complete; who waits for it gets this."""
+    """The operation was taken out of its purgatory before it was complete. Waiters of the operation get this."""
 
 @type_check_only
 class BucketSnapshot(TypedDict):
@@ -77,7 +77,7 @@ class ArmedBucket(TypedDict):
 
 @type_check_only
 class FrontEntry(TypedDict):
-    """What has left the wheel and waits for its exact instant."""
+    """A task that has left the wheel and waits for its exact instant."""
 
     due_ms: float
     task: Any
@@ -95,8 +95,8 @@ class Snapshot(TypedDict):
 class Stats(TypedDict):
     """Counts since the timer was made.
 
-    `cascaded[k]` counts entries that left level `k + 1` for a lower one or for the front. `lateness_us` is a
-    histogram: pairs of (upper bound in microseconds, calls), empty classes left out.
+    `cascaded[k]` counts entries that left level `k + 1` for a lower one or for the front. `lateness_us` is a histogram:
+    pairs of (upper bound in microseconds, calls); empty classes are omitted.
     """
 
     added: int
@@ -114,10 +114,10 @@ class Stats(TypedDict):
 class TimerTask:
     """Something to run after a delay: a callable with arguments, or a subclass with `run()`.
 
-    `delay_ms`: milliseconds from the moment of `add`, int or finite float; zero or less is due at once.
-    `name` is for people: snapshots and error messages show it. A task may be added again, also from its own
-    callback; adding one that is pending moves it. A coroutine function needs a timer whose executor is an asyncio loop.
-    Errors: `ValueError` and `TypeError` for a bad delay or callback. After Kafka's `TimerTask`.
+    `delay_ms`: milliseconds after `add`, an int or a finite float; zero or less is due at once. `name` appears in
+    snapshots and error messages. A task may be added again, also from its own callback; adding a pending task moves it.
+    A coroutine function needs a timer whose executor is an asyncio loop. Errors: `ValueError` and `TypeError` for a bad
+    delay or callback. After Kafka's `TimerTask`.
     """
 
     def __init__(
@@ -128,108 +128,108 @@ class TimerTask:
     @property
     def name(self) -> str | None: ...
     def run(self) -> object:
-        """Called when the task is due; by default `callback(*args)`. Override it in a subclass."""
+        """Call `callback(*args)`. The timer calls this when the task is due. Override it in a subclass."""
 
     def cancel(self) -> bool:
-        """Take the task off its timer; `True` exactly when it is certain that it will not run [T9]. O(1).
+        """Take the task off its timer. `True` exactly if it is certain that the task will not run. O(1).
 
-        `False` for a task that was never added, was cancelled before, is running or has run. The timer's reference
-        to the task is dropped at once. Errors: `TimerForked`.
+        `False` for a task that was never added, was cancelled before, is running or has run. The timer drops its
+        reference to the task at once. Errors: `TimerForked`.
         """
 
 @final
 class TaskBatch:
-    """What `add_many` returns: many deadlines with one callback and no Python object each."""
+    """Many timers with one callback and no Python object each: the result of `add_many`."""
 
     def __len__(self) -> int:
-        """How many of the batch are still to run."""
+        """How many timers of the batch are still to run."""
 
     def cancel(self, index: int) -> bool:
-        """Cancel the timer with this index; as `TimerTask.cancel`. `IndexError` outside the batch."""
+        """Cancel the timer with this index, as `TimerTask.cancel`. Errors: `IndexError` outside the batch."""
 
     def cancel_many(self, indices: Iterable[int] | _Int64s) -> int:
-        """Cancel these; returns how many will certainly not run."""
+        """Cancel the timers with these indices. Returns how many will certainly not run."""
 
     def cancel_all(self) -> int:
-        """Cancel all that is left; returns how many will certainly not run."""
+        """Cancel all remaining timers. Returns how many will certainly not run."""
 
 @disjoint_base
 class Timer:
-    """What `SystemTimer` and `tickwheel.testing.ManualTimer` have in common; not made by itself."""
+    """The base of `SystemTimer` and `tickwheel.testing.ManualTimer`. It cannot be used by itself."""
 
     @property
     def name(self) -> str: ...
     @property
     def unfinished(self) -> list[Any]:
-        """What `shutdown` found pending, in order; empty before it."""
+        """The tasks that `shutdown` found pending, in order; empty before `shutdown`."""
 
     def now_ms(self) -> int:
-        """The timer's clock, rounded down to a millisecond."""
+        """The time of the timer's clock, rounded down to a millisecond."""
 
     def now_us(self) -> int:
-        """The timer's clock, rounded down to a microsecond."""
+        """The time of the timer's clock, rounded down to a microsecond."""
 
     def __len__(self) -> int:
         """How many tasks are not yet released to the executor."""
 
     def add(self, task: TimerTask, *, context: Context | None = None) -> None:
-        """Schedule `task` in `task.delay_ms`; one that is pending here is moved. O(levels), never runs a callback.
+        """Schedule `task` to run in `task.delay_ms`; a task that is pending here is moved. O(levels); runs no callback.
 
-        `context`: as for `after`. Errors: `TimerClosed`, `TimerForked`, `TimerFull`, `ValueError` if it is pending on
-        another timer, `TypeError` if it runs a coroutine function and the executor is no asyncio loop.
+        `context`: as for `after`. Errors: `TimerClosed`; `TimerForked`; `TimerFull`; `ValueError` if the task is
+        pending on another timer; `TypeError` if it runs a coroutine function and the executor is not an asyncio loop.
         """
 
     def after(
         self, delay_ms: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> TimerTask:
-        """Run `callback(*args)` once, in `delay_ms` milliseconds; returns the task, for `cancel()`.
+        """Run `callback(*args)` once, in `delay_ms` milliseconds. Returns the task, which can be cancelled.
 
-        The task lets go of its callback once it can never run again. Where the executor is an asyncio loop, `callback`
-        may be a coroutine function, and runs in `context`, by default a copy of the current one. Errors: as `add`, and
-        as `TimerTask`.
+        The task drops its callback when it can never run again. If the executor is an asyncio loop, `callback` may be a
+        coroutine function, and it runs in `context`, by default a copy of the current one. Errors: as `add`, and as
+        `TimerTask`.
         """
 
     def at(
         self, due_ms: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> TimerTask:
-        """As `after`, at an instant of the timer's own clock (see `now_ms`); an instant in the past is due at once."""
+        """As `after`, at an instant of the timer's own clock (see `now_ms`). An instant in the past is due at once."""
 
     def add_many(
         self, delays_ms: _Int64s, callback: Callable[[memoryview], object], *, context: Context | None = None
     ) -> TaskBatch:
-        """Add one timer per int64 of a buffer, Arrow array or Arrow stream, at one Python call per group that expires
-        together.
+        """Add one timer for each int64 of a buffer, Arrow array or Arrow stream. Those that expire together share one
+        call.
 
-        `callback(indices)` gets a memoryview of int64 in order of expiry. All or nothing: `ValueError` for nulls and
-        delays out of range, `TimerFull` where `max_pending` would be passed. `context`: as for `after`, one for the
-        whole batch. About 50 bytes a timer.
+        `callback(indices)` gets a memoryview of int64, in order of expiry. The call adds all timers or none:
+        `ValueError` for nulls and for delays out of range, `TimerFull` if `max_pending` would be exceeded. `context`:
+        as for `after`, one for the whole batch. About 50 bytes for each timer.
         """
 
     def cancel_many(self, tasks: Iterable[TimerTask]) -> int:
-        """Cancel these tasks; returns how many will certainly not run.
+        """Cancel these tasks. Returns how many will certainly not run.
 
-        A `DelayedOperation` that waits in a purgatory loses its deadline only, and goes on waiting for its events.
+        A `DelayedOperation` that waits in a purgatory loses its deadline only, and still waits for its events.
         """
 
     def pending(self, *, before_ms: float | None = None, limit: int | None = None) -> list[tuple[float, Any]]:
-        """What is to come, in order, as `(due_ms, task)`, `due_ms` on the timer's clock; of a batch `(batch, index)`.
+        """List the pending tasks in order, as `(due_ms, task)`, or `(due_ms, (batch, index))` for a timer of a batch.
 
-        Each was pending at some moment of the call. What the library itself has put on the timer is not listed, but
-        `len` counts it. O(pending), in short steps.
+        `due_ms` is an instant of the timer's clock. Each task was pending at some moment of the call. Internal tasks of
+        the library are not listed, but `len` counts them. O(pending), in short steps.
         """
 
     def snapshot(self) -> Snapshot:
-        """Levels, buckets, queue, size and front at one moment, for debugging: holds the timer's lock, O(pending)."""
+        """Levels, buckets, queue, size and front at one moment, for debugging. Holds the timer's lock; O(pending)."""
 
     def stats(self) -> Stats:
-        """Counters and the lateness histogram."""
+        """Counters, and a histogram of the lateness."""
 
     def shutdown(self, timeout_ms: float | None = None) -> list[Any]:
-        """Stop: accept no more, run what is due by now, and return the tasks still pending, in order [T11].
+        """Accept no more tasks, run what is due by now, and return the tasks that are still pending, in order.
 
-        `timeout_ms` bounds the wait for callbacks; what has not started by then counts as pending. Inside one of the
-        timer's own callbacks, and in a signal handler or a destructor that interrupts a shutdown of the same thread,
-        it waits for nothing. The list stays in `unfinished`; calling twice is fine.
+        `timeout_ms` limits the wait for callbacks; a task that has not started by then counts as pending. Inside a
+        callback of this timer the call waits for nothing, nor in a signal handler or a destructor that interrupts a
+        shutdown of the same thread. The list stays in `unfinished`. A second call is allowed.
         """
 
     def _record(self, bound: int) -> bool: ...
@@ -244,15 +244,16 @@ class Timer:
 class SystemTimer(Timer):
     """A timer for very many deadlines, on a hierarchical timing wheel; O(1) add and cancel.
 
-    `tick_ms`: the finest tick. `wheel_size`: buckets per level, or a sequence with one size per level, the last one
-    repeating. `start_ms`: what its clock reads at the start; by default the system's monotonic clock. `reaper`: a
-    native thread drives the clock; with `False` call `advance_clock`. `executor`: where callbacks run: by default one
-    thread, `executor-<name>`; or a `concurrent.futures.Executor` of threads; or an asyncio loop, which runs coroutine
-    functions too, as tasks of its own: the timer counts one as running while it is called only. `precision`: `"exact"`
-    to the microsecond, or `"tick"`, as in Kafka: up to one tick early, fewest wake-ups. `slack_us`: the least time
-    between two wake-ups. `max_pending`: a bound, passed by no add (`TimerFull`). `on_error(task, exception)` gets what
-    a callback raises; by default the loop's exception handler gets it, or the logger `tickwheel`. After Kafka's
-    `SystemTimer`.
+    `tick_ms`: the tick of the finest level. `wheel_size`: buckets per level, or a sequence with one size per level; the
+    last one repeats. `start_ms`: the first reading of the clock; by default that of the system's monotonic clock.
+    `reaper`: a native thread drives the clock; with `False` the program calls `advance_clock`. `executor`: where
+    callbacks run. By default that is one thread, `executor-<name>`. It may be a `concurrent.futures.Executor` of
+    threads, or an asyncio loop, which also runs coroutine functions, as tasks of the loop (the timer counts one as
+    running only during the call). `precision`: `"exact"` to the microsecond, or `"tick"`, as in Kafka: up to one tick
+    early, fewest wake-ups. `slack_us`: the minimum time between two wake-ups. `max_pending`: the maximum number of
+    pending tasks; an add that would exceed it raises `TimerFull`. `on_error(task, exception)`: called with what a
+    callback raises; by default that goes to the exception handler of the loop, or to the logger `tickwheel`. After
+    Kafka's `SystemTimer`.
 
     >>> with SystemTimer("demo") as timer:
     ...     task = timer.after(60_000, print, "a minute has passed")
@@ -275,19 +276,19 @@ class SystemTimer(Timer):
         on_error: Callable[[Any, BaseException], object] | None = None,
     ) -> None: ...
     def advance_clock(self, timeout_ms: float) -> bool:
-        """Only with `reaper=False`: wait at most so long for something to do, and do it.
+        """Wait at most `timeout_ms` until something is due, and advance the clock. Only with `reaper=False`.
 
-        Returns whether any bucket was due or any task was released: `while timer.advance_clock(2000): pass` drains it.
-        Errors: `RuntimeError` with a reaper, `TimerClosed`, `TimerForked`.
+        Returns whether a bucket was due or a task was released: `while timer.advance_clock(2000): pass` drains the
+        timer. Errors: `RuntimeError` with a reaper, `TimerClosed`, `TimerForked`.
         """
 
 @disjoint_base
 class ManualTimer(Timer):
-    """The same wheel on a clock that moves only when told: deterministic, no threads.
+    """The same wheel on a clock that only the caller moves: deterministic, no threads.
 
-    Callbacks run in the calling thread while the clock stands at the moment of their release. What they raise goes to
-    `on_error`; `KeyboardInterrupt` and `SystemExit` reach the caller, and the rest runs at the next advance. After
-    Kafka's `MockTimer`.
+    Callbacks run in the calling thread, while the clock shows the moment of their release. What they raise goes to
+    `on_error`. `KeyboardInterrupt` and `SystemExit` reach the caller, and the remaining tasks run at the next advance.
+    After Kafka's `MockTimer`.
 
     >>> timer = ManualTimer()
     >>> _ = timer.after(5, print, "five")
@@ -310,16 +311,16 @@ class ManualTimer(Timer):
         on_error: Callable[[Any, BaseException], object] | None = None,
     ) -> None: ...
     def advance(self, ms: float) -> int:
-        """Move the clock by `ms`, running what comes due on the way; returns how many tasks ran.
+        """Move the clock by `ms` and run the tasks that become due on the way. Returns how many ran.
 
-        Errors: `ValueError` for a negative time, `RuntimeError` for an advance while another one goes on.
+        Errors: `ValueError` for a negative time, `RuntimeError` if another advance is in progress.
         """
 
     def advance_to(self, now_ms: float) -> int:
-        """Move the clock to this instant; as `advance`."""
+        """Move the clock to this instant, as `advance`."""
 
     def run_next(self) -> bool:
-        """Move the clock to the next bucket or instant, a cascade included; `False` if nothing is pending."""
+        """Move the clock to the next bucket or instant, including cascades. `False` if nothing is pending."""
 
 @type_check_only
 class PurgatoryStats(TypedDict):
@@ -336,14 +337,14 @@ class PurgatoryStats(TypedDict):
 
 @disjoint_base
 class DelayedOperation(TimerTask):
-    """Something that waits for an event or for its deadline, whichever comes first. Subclass it.
+    """An operation that waits for an event or for its deadline, whichever comes first. Subclass it.
 
-    `delay_ms`: when to give up, counted from the call that watches it, int or finite float. `lock`: an object with
-    `acquire(blocking)` and `release()`, best a `threading.RLock`, to be held around `try_complete`; nobody ever
-    waits for it: while a stranger holds it, the check is put off by a few milliseconds. `name` is for people. A
-    subclass gives `try_complete()`, and `on_complete()` and `on_expiration()` as it needs them. They run in the
-    thread that checks or completes it, and for an expiry where the timer's callbacks run. An operation is completed
-    once; make one for each wait. After Kafka's `DelayedOperation`.
+    `delay_ms`: the deadline, counted from the call that watches the operation; an int or a finite float. `lock`: an
+    object with `acquire(blocking)` and `release()`, best a `threading.RLock`, which is held during `try_complete`. No
+    thread waits for this lock: while another thread holds it, the check is postponed by a few milliseconds. `name`
+    appears in error messages. A subclass defines `try_complete()`, and `on_complete()` and `on_expiration()` if it
+    needs them. They run in the thread that checks or completes the operation; after an expiry they run where the
+    timer's callbacks run. An operation completes once: make a new one for each wait. After Kafka's `DelayedOperation`.
 
     >>> class Reply(DelayedOperation):
     ...     text = None
@@ -367,50 +368,49 @@ class DelayedOperation(TimerTask):
 
     @property
     def is_expired(self) -> bool:
-        """Whether it is complete because its time ran out; `on_complete` may ask already."""
+        """Whether it is complete because its deadline passed. Already set when `on_complete` runs."""
 
     def try_complete(self) -> bool:
-        """Check whether what it waits for is there, and if so return `self.force_complete()`. Override it.
+        """Check whether the event has happened, and if so return `self.force_complete()`. Override it.
 
-        Called by one thread at a time, with the operation's `lock` held if it has one, and by no lock of the
+        One thread at a time calls it, with the operation's `lock` held if there is one, and with no lock of the
         purgatory.
         """
 
     def on_complete(self) -> None:
-        """Called once when it is complete, in time or not. Override it.
+        """Called once when the operation is complete, in time or not. Override it.
 
         What it raises goes to `on_error`.
         """
 
     def on_expiration(self) -> None:
-        """Called after `on_complete` when its time ran out, also if that raised. Override it."""
+        """Called after `on_complete` if the deadline passed, even if `on_complete` raised. Override it."""
 
     def force_complete(self) -> bool:
-        """Complete it, unless it is complete; `True` for exactly one caller ever [P1].
+        """Complete the operation if it is not complete. `True` for exactly one call ever.
 
-        Takes it off the timer and off every key, then calls `on_complete`; called from inside `try_complete`, that
-        runs right after it, when its lock has been let go. Errors: `TimerForked`.
+        Takes it off the timer and off every key, then calls `on_complete`. Called inside `try_complete`, it leaves
+        `on_complete` for right after that, when the operation's lock has been released. Errors: `TimerForked`.
         """
 
     def cancel(self) -> bool:
-        """Take it off its timer and off every key; `True` exactly when the purgatory will neither complete nor expire
-        it.
+        """Take it off its timer and off every key. `True` exactly if the purgatory will neither complete nor expire it.
 
-        It may be completed by hand then, watched again, or added to a timer. Errors: `TimerForked`.
+        After that it may be completed by `force_complete`, watched again, or added to a timer. Errors: `TimerForked`.
         """
 
     def run(self) -> None:
-        """Called when its time has run out. Not to be overridden."""
+        """Called when its deadline has passed. Do not override it."""
 
 @disjoint_base
 class DelayedOperationPurgatory:
-    """Where operations wait for an event on a key, or for their deadline, whichever comes first.
+    """Operations wait here for an event on a key, or for their deadline, whichever comes first.
 
-    `timer`: where the deadlines are put, a `SystemTimer` or a `ManualTimer`; by default one of its own.
-    `timer_enabled`: with `False` no deadline is set, and operations wait until an event. `on_error(operation,
-    exception)` gets what their methods raise where no caller sees it; by default the timer's. Keys are any hashable
-    value. `len` is the number of operations that wait. After Kafka's `DelayedOperationPurgatory`; see
-    `DelayedOperation` for an example.
+    `timer`: the timer of the deadlines, a `SystemTimer` or a `ManualTimer`; by default one of its own. `timer_enabled`:
+    with `False` no deadlines are set, and operations wait until an event. `on_error(operation, exception)`: called with
+    what the methods of an operation raise if no caller sees it; by default the timer's. A key is any hashable value.
+    `len` is the number of waiting operations. After Kafka's `DelayedOperationPurgatory`; see `DelayedOperation` for an
+    example.
     """
 
     def __init__(
@@ -425,76 +425,79 @@ class DelayedOperationPurgatory:
     def name(self) -> str: ...
     @property
     def timer(self) -> Timer:
-        """The timer that its deadlines are on."""
+        """The timer of its deadlines."""
 
     @property
     def watched(self) -> int:
-        """Places on the lists of all keys: an operation under three keys has three [P4]."""
+        """How many entries the lists of all keys have: an operation under three keys has three."""
 
     @property
     def num_delayed(self) -> int:
-        """Operations on the timer [P4]."""
+        """How many operations are on the timer."""
 
     @property
     def unfinished(self) -> list[Any]:
-        """What `shutdown` found waiting, in order of arrival; empty before it."""
+        """The operations that `shutdown` found waiting, in order of arrival; empty before `shutdown`."""
 
     def __len__(self) -> int: ...
     def __bool__(self) -> Literal[True]: ...
     def try_complete_else_watch(self, operation: DelayedOperation, keys: Iterable[Hashable]) -> bool:
-        """Try `operation`; if it is not complete, watch it under every key, try it once more, and set its deadline
-        [P2].
+        """Try `operation`; if it is not complete, watch it under every key, try it again and set its deadline.
 
-        Returns `True` only if this call completed it. `keys` is a collection: for one key that is a tuple pass `[key]`.
-        Equal keys count once. Errors: `ValueError` without a key, or for an operation that waits already; `TypeError`
-        for a key that is not hashable; `TimerClosed` after `shutdown`; as `add` of the timer: it is then on the timer
-        that it was on before, if any. What its `try_complete` raises: then it is on none. In all cases it is watched
-        nowhere.
+        Returns `True` only if this call completed it. `keys` is a collection; for a single key that is a tuple pass
+        `[key]`. Equal keys count once. Errors: `ValueError` without a key, or if the operation waits already;
+        `TypeError` for a key that is not hashable; `TimerClosed` after `shutdown`; the errors of the timer's `add`.
+        After these the operation is on the timer that it was on before, if any. The call also raises what
+        `try_complete` raises; after that the operation is on no timer. After every error it is watched under no key.
         """
 
     def check_and_complete(self, key: Hashable) -> int:
-        """Try every operation that watches `key`; returns how many this call completed [P3]. An unknown key is 0.
+        """Try every operation under `key`. Returns how many this call completed; 0 for an unknown key.
 
-        What one raises goes to `on_error`, and the rest is tried all the same. O(operations under the key). Inside a
-        `try_complete` it returns 0: the outermost call of this thread makes the check when its own tries have returned,
-        and before it returns itself. Where such checks ask for each other without end, the timer makes the rest a
-        little later, after 1 ms and up to 1 s.
+        What a method raises goes to `on_error`, and the other operations are tried all the same. O(operations under the
+        key). Inside a `try_complete` it returns 0: the outermost call of this thread makes the check after its own
+        tries have returned, and before it returns itself. If such checks request each other without end, the timer
+        makes the remaining ones 1 ms to 1 s later.
         """
 
     def _watch(
         self, operation: DelayedOperation, keys: Iterable[Hashable], waiter: Callable[[bool | None], object]
     ) -> int | None:
-        """As `try_complete_else_watch`; has `waiter` called with how this wait ends: `True` in time, `False` expired,
-        `None` taken out. Returns the number of the wait, for `_cancel_wait`; `None` if it was complete before.
+        """As `try_complete_else_watch`, and call `waiter` with the end of this wait: `True` in time, `False` expired,
+        `None` taken out.
+
+        Returns the number of the wait, for `_cancel_wait`; `None` if the operation was complete before.
         """
 
     def _cancel_wait(self, operation: DelayedOperation, number: int) -> bool:
-        """Take `operation` out, if it is still in the wait of that number; whether it was."""
+        """Take `operation` out if it is still in the wait of this number. Returns whether it was."""
 
     def cancel_for_key(self, key: Hashable) -> list[Any]:
-        """Take out the key's operations that are neither complete nor being completed, and return them in order [P4].
+        """Take out the operations under `key` that are neither complete nor being completed. Returns them in order.
 
-        They are off the timer and off all their keys; the caller may complete them, or watch them again.
+        They are off the timer and off all their keys. The caller may complete them, or watch them again.
         """
 
     def wait(self, operation: DelayedOperation, keys: Iterable[Hashable]) -> Coroutine[Any, Any, bool]:
-        """Watch `operation` and wait for it, from asyncio: `True` if it completed in time, `False` if it expired.
+        """Watch `operation` and wait for it, from asyncio. `True` if it completed in time, `False` if it expired.
 
-        Cancelled, it takes the operation out. Errors: `OperationCancelled` if somebody else takes it out; as
-        `try_complete_else_watch`. The operation's own methods run in the loop's thread only if the timer's executor is
-        the loop and all checks are made there.
+        A wait that is cancelled takes the operation out. Errors: `OperationCancelled` if another caller takes it out;
+        as `try_complete_else_watch`. The operation's methods run in the thread of the loop only if the timer's executor
+        is that loop and all checks are made there.
         """
 
     def stats(self) -> PurgatoryStats:
-        """Counters: `waiting`, `delayed`, `watched`, `keys`, `completed`, `expired`, `cancelled`, and `waited_ms`: how
-        long those that completed or expired have waited, taken together.
+        """Counters: `waiting`, `delayed`, `watched`, `keys`, `completed`, `expired`, `cancelled` and `waited_ms`.
+
+        `waited_ms` is the total time that completed and expired operations have waited.
         """
 
     def shutdown(self, timeout_ms: float | None = None) -> list[Any]:
-        """Stop: let nobody in any more, and return the operations that still wait, in order of arrival.
+        """Accept no more operations, and return those that still wait, in order of arrival.
 
-        They are off the timer and off all keys, and stay in `unfinished`. A timer of its own is shut down first, as
-        its `shutdown` says, so what is due by now expires; a timer that was given goes on. Calling twice is fine.
+        They are off the timer and off all keys, and stay in `unfinished`. A timer of its own is shut down first, as the
+        timer's `shutdown`, so what is due by now expires; a timer that was passed in keeps running. A second call is
+        allowed.
         """
 
     def __enter__(self) -> Self: ...
@@ -504,7 +507,7 @@ class DelayedOperationPurgatory:
 
 @type_check_only
 class ReplayCounts(TypedDict):
-    """What came of a replay: the counters of `Stats`, and more (see `tickwheel.recording.replay`)."""
+    """The results of a replay: the counters of `Stats`, and more (see `tickwheel.recording.replay`)."""
 
     added: int
     moved: int
@@ -522,10 +525,10 @@ class ReplayCounts(TypedDict):
 
 @final
 class Replay:
-    """Recorded adds, moves and cancels once more, on a wheel of these settings, in virtual time.
+    """Replays recorded adds, moves and cancels on a wheel with these settings, in virtual time.
 
     `tick_ms`, `wheel_size`, `precision`, `slack_us`: as for `SystemTimer`. It is the timer itself, with a reaper that
-    needs no time to wake up.
+    wakes up without delay.
     """
 
     def __new__(
@@ -537,14 +540,14 @@ class Replay:
         slack_us: int = 100,
     ) -> Self: ...
     def feed(self, at_us: _Int64s, kind: _Int64s, number: _Int64s, due_us: _Int64s, other: _Int64s) -> None:
-        """Go through more events: arrays of one length, `kind` from 0 to 5 as in `recording.KINDS`; O(levels) each.
+        """Replay more events: arrays of one length, `kind` from 0 to 5 as in `recording.KINDS`; O(levels) each.
 
-        All or nothing. Errors: `ValueError` for lengths that differ, an unknown kind, a negative number or one that is
-        added twice; the replay can go on then.
+        The call takes all events or none. Errors: `ValueError` for different lengths, an unknown kind, a negative
+        number, or a number that is added twice. The replay can continue after an error.
         """
 
     def finish(self, until_us: int) -> ReplayCounts:
-        """Let the time go on to the end of `until_us`, and say what came of it all; it takes no more events then.
+        """Advance the time to the end of `until_us` and return the results. The replay takes no more events after that.
 
-        Errors: `ValueError` and `TypeError` for an instant that is no clock's.
+        Errors: `ValueError` and `TypeError` for an instant that no clock can show.
         """

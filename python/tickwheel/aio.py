@@ -10,33 +10,33 @@ __all__: list[str] = []
 
 
 class _Waiter:
-    """Tells a future of a loop how a wait ends.
+    """Passes the end of a wait to a future of a loop.
 
-    An object with methods and no closure: a collection that finds the whole wait to be garbage may clear this before
-    the operation tells of its end. A function that was cleared crashes the interpreter; here an attribute is missing.
+    It is an object with methods and not a closure. If the whole wait is garbage, the collector may clear this before
+    the operation calls it. A call of a cleared function crashes the interpreter; here only an attribute is missing.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, ended: "asyncio.Future[bool]", taken_out: str) -> None:
         self.loop, self.ended, self.taken_out = loop, ended, taken_out
 
     def __call__(self, in_time: bool | None) -> None:
-        # The loop is closed, or the collector has cleared this: nothing waits any more.
+        # The loop is closed, or the collector has cleared this: no wait is left.
         with contextlib.suppress(RuntimeError, AttributeError):
-            self.loop.call_soon_threadsafe(self.settle, in_time)
+            self.loop.call_soon_threadsafe(self.set_future, in_time)
 
-    def settle(self, in_time: bool | None) -> None:
+    def set_future(self, in_time: bool | None) -> None:
         with contextlib.suppress(AttributeError):  # as above
             if self.ended.done():
                 return
             if in_time is None:
                 self.ended.set_exception(OperationCancelled(self.taken_out))
-                self.ended.exception()  # looked at: a future that nothing awaits any more is no error
+                self.ended.exception()  # marks it as retrieved: a future that is not awaited any more is no error
             else:
                 self.ended.set_result(in_time)
 
 
 async def wait(purgatory: DelayedOperationPurgatory, operation: DelayedOperation, keys: Iterable[Hashable]) -> bool:
-    """Watch `operation` and wait for it; whether it completed in time."""
+    """Watch `operation` and wait for it. Returns whether it completed in time."""
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[bool] = loop.create_future()
     taken_out = f"{type(operation).__name__} was taken out of purgatory '{purgatory.name}' before it was complete"
@@ -44,9 +44,9 @@ async def wait(purgatory: DelayedOperationPurgatory, operation: DelayedOperation
     try:
         return await ended
     except OperationCancelled:
-        raise  # it is the caller's that took it out
+        raise  # another call took it out
     except BaseException:
-        # Only if it is still in this wait: by now it may wait elsewhere, for another caller.
+        # Only if it is still in this wait: it may wait elsewhere by now, for another caller.
         if number is not None:
             purgatory._cancel_wait(operation, number)
         raise

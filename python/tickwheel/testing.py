@@ -1,4 +1,4 @@
-"""Timers for tests: `ManualTimer`, the same wheel on a clock that moves only when told.
+"""Timers for tests: `ManualTimer`, the same wheel on a clock that only the caller moves.
 
 >>> from tickwheel.testing import ManualTimer
 >>> timer = ManualTimer()

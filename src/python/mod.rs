@@ -1,51 +1,29 @@
-//! The bindings: `tickwheel._native`. The eight border rules they keep are in `docs/design.md`.
+//! The bindings: `tickwheel._native`.
 //!
-//! - Tools: `border` has the locks and the GIL, `fork` which process a timer belongs to, `gil` what the GIL guards, `kept`
-//!   what is made once, `finalizing` the calls that run foreign code.
-//! - What comes in: `args`, `arrow`, `arrow_stream`, `coroutine_functions`, `settings`.
-//! - `shared` is what a timer, its tasks and its threads have in common; `callees` and `on_error` what a timer may still call,
-//!   and what the collector sees of that.
-//! - What is scheduled: `task`, `content`, `batch`. What runs it: `run`, `contexts`, `coroutines`, `worker`. Where its failures
-//!   go: `report`.
-//! - The classes: `timer`, `system`, `manual`. `sight` is what they show, `recording` what they record and how that is replayed;
-//!   `gate` and `exit` how they end.
+//! Each folder is a floor. A file uses its own floor and those below it, never one above, and no files use each other in a
+//! circle: `tests/python/test_layout.py` reads the imports. From the lowest floor to the highest:
+//!
+//! 0. `tools`: they know nothing of timers. Locks and the GIL, forks, the end of the interpreter, errors, arguments.
+//! 1. `values`: what is due, where callbacks run and how they are called, keys.
+//! 2. `core`: what a timer, its tasks and its threads have in common.
+//! 3. `scheduled`: tasks and batches.
+//! 4. `operations`: what waits in a purgatory.
+//! 5. `engine`: what happens to tasks. They are claimed and called, or leave the timer.
+//! 6. `driving`: the executor's thread, and the class `Timer`.
+//! 7. `classes`: `SystemTimer`, `ManualTimer`, `DelayedOperationPurgatory`; and this file, which makes the module.
+//!
+//! `docs/design.md` says what is in which file, and which eight rules the bindings keep at the two borders.
 
 #![expect(clippy::unused_self, reason = "Python calls a method with self, used or not")]
 
-mod args;
-mod arrow;
-mod arrow_stream;
-mod batch;
-mod border;
-mod callees;
-mod content;
-mod contexts;
-mod coroutine_functions;
-mod coroutines;
-mod errors;
-mod exit;
-mod finalizing;
-mod fork;
-mod gate;
-mod gil;
-mod kept;
-mod keys;
-mod manual;
-mod on_error;
-mod operation;
-mod purgatory;
-mod recording;
-mod report;
-mod run;
-mod settings;
-mod share;
-mod shared;
-mod side;
-mod sight;
-mod system;
-mod task;
-mod timer;
-mod worker;
+mod classes;
+mod core;
+mod driving;
+mod engine;
+mod operations;
+mod scheduled;
+mod tools;
+mod values;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
@@ -55,30 +33,44 @@ use pyo3::types::{PyDict, PyList};
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
-    errors::add_to(module)?;
-    module.add_class::<task::TimerTask>()?;
-    module.add_class::<batch::TaskBatch>()?;
-    module.add_class::<timer::Timer>()?;
-    module.add_class::<system::SystemTimer>()?;
-    module.add_class::<manual::ManualTimer>()?;
-    module.add_class::<operation::DelayedOperation>()?;
-    module.add_class::<purgatory::DelayedOperationPurgatory>()?;
-    module.add_class::<recording::Replay>()?;
+    tools::errors::add_to(module)?;
+    module.add_class::<scheduled::task_object::TimerTask>()?;
+    module.add_class::<scheduled::batch::TaskBatch>()?;
+    module.add_class::<driving::timer_object::Timer>()?;
+    module.add_class::<classes::system::SystemTimer>()?;
+    module.add_class::<classes::manual::ManualTimer>()?;
+    module.add_class::<operations::operation_object::DelayedOperation>()?;
+    module.add_class::<classes::purgatory_object::DelayedOperationPurgatory>()?;
+    module.add_class::<engine::recording::Replay>()?;
+    scheduled::task::set_sync_deadline(operations::operation::sync_deadline);
     make_other_classes(py);
-    module.add_function(wrap_pyfunction!(border::_attached_by_reaper, module)?)?;
+    module.add_function(wrap_pyfunction!(tools::native_lock::_attached_by_reaper, module)?)?;
     module.add("_live", PyDict::new(py))?;
     module.add("_ending", PyList::empty(py))?;
     module.delattr("__all__")?; // pyo3 lists the private names in it as well; the public ones are in `tickwheel`
-    let at_exit = wrap_pyfunction!(exit::_shutdown_at_exit, module)?;
+    let at_exit = wrap_pyfunction!(engine::at_exit::_shutdown_at_exit, module)?;
     py.import("atexit")?.call_method1("register", (at_exit,))?;
-    fork::watch()?;
+    tools::fork::register_hook(in_child)?;
     Ok(())
 }
 
-/// pyo3 makes a class at its first use, under a lock that a forked child may inherit taken (see `kept`). So all are made
-/// now, before there are threads.
+/// The system calls it in the child of each fork.
+extern "C" fn in_child() {
+    tools::fork::count_fork();
+    tools::finalizing::forget_calls_after_fork();
+}
+
+/// pyo3 makes a class when it is first used, under a lock that a forked child may inherit locked (see
+/// `tools::made_once`). So all classes are made now, before there are threads.
 fn make_other_classes(py: Python<'_>) {
-    let _ = (py.get_type::<exit::Live>(), py.get_type::<worker::Worker>(), py.get_type::<worker::Due>());
-    let _ = (py.get_type::<share::Share>(), py.get_type::<coroutines::CoroutineEnded>());
-    let _ = (py.get_type::<side::CheckLater>(), py.get_type::<on_error::Witness>());
+    let _ = (
+        py.get_type::<engine::at_exit::RunningTimer>(),
+        py.get_type::<driving::worker::Worker>(),
+        py.get_type::<driving::foreign_executor::SubmittedTasks>(),
+    );
+    let _ = (py.get_type::<core::timer_ref::TimerRef>(), py.get_type::<engine::coroutine_tasks::CoroutineEnded>());
+    let _ = (
+        py.get_type::<operations::operation_object::LaterCheck>(),
+        py.get_type::<values::on_error::CollectionWitness>(),
+    );
 }

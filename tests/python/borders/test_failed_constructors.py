@@ -38,7 +38,7 @@ def test_a_reaper_whose_thread_is_refused_leaves_no_worker__rule7_T13():
     run_script(
         CHECK
         + """
-assert "gave no thread for timer 'fails'" in make(RuntimeError)
+assert "could not start a thread for timer 'fails'" in make(RuntimeError)
 SystemTimer("without", reaper=False).shutdown()  # as before
 """,
         first="import os; os.environ['RUST_MIN_STACK'] = str(1 << 46)",

@@ -439,7 +439,7 @@ for count in (1, 2):
     fail_once(kept[0])
     wait_until(lambda: len(heard) == count, limit=5)
 assert heard == ["failed"] * 2, heard
-assert all(callback.__class__.__name__ != "Witness" for callback in gc.callbacks)
+assert all(callback.__class__.__name__ != "CollectionWitness" for callback in gc.callbacks)
 gone = weakref.ref(kept.pop())
 kept[0].timer.shutdown() if kept else None
 wait_until(lambda: (gc.collect(), gone())[1] is None, limit=5, what="the object to go")

@@ -34,14 +34,14 @@ class NoInit(Never):
 
 
 NO_TRY = (
-    "a DelayedOperation needs a try_complete() that says whether what it waits for is there: subclass it, and return "
+    "a DelayedOperation needs a try_complete() that checks whether its event has happened: subclass it, and return "
     "self.force_complete() from there"
 )
 RUN = "a DelayedOperation has no run() of its own, its deadline calls on_expiration(): override that"
 LOCK = "lock must have acquire(blocking) and release(), got {}: pass a threading.RLock(), or leave it out"
 MS = "delay_ms must be an int or a finite float, got {}: pass milliseconds, as in 20 or 0.5"
 KEYS = "keys must be a collection of keys, got {}: for one key pass [key]"
-OPERATION = "operation must be a DelayedOperation, got {}: subclass that"
+OPERATION = "operation must be a DelayedOperation, got {}: subclass DelayedOperation"
 TIMER = "timer must be a SystemTimer or a ManualTimer, got {}: leave it out for one of its own"
 
 OPERATIONS: list[tuple[Callable[[], object], type[Exception], str]] = [
@@ -56,7 +56,7 @@ OPERATIONS: list[tuple[Callable[[], object], type[Exception], str]] = [
     (
         lambda: Never(5, name=5),  # type: ignore[arg-type]
         TypeError,
-        "name must be text, got 5: it is what snapshots show",
+        "name must be text, got 5: snapshots show it",
     ),
     (lambda: Never(5, lock=object()), TypeError, LOCK.format("object")),  # type: ignore[arg-type]
 ]

@@ -76,7 +76,7 @@ SETTINGS: list[tuple[str, Any, type[Exception], str]] = [
         "name",
         "a\ud800b",
         ValueError,
-        "name must be text that UTF-8 can write, got 'a\\ud800b': leave out halves of surrogate pairs",
+        "name must be text that UTF-8 can encode, got 'a\\ud800b': remove unpaired surrogates",
     ),
     ("on_error", 3, TypeError, "on_error must be callable, got int 3: pass a function, or a lambda"),
     ("name", 3, TypeError, "name must be text, got int: it names the timer's threads and its errors"),

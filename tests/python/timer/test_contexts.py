@@ -212,8 +212,8 @@ def test_no_context_is_kept_where_the_executor_is_no_loop__T8() -> None:
 
 def test_a_context_is_refused_where_the_executor_is_no_loop__T8_T13() -> None:
     message = (
-        "context is for timers whose executor is an asyncio loop, and that of timer 'manual' is none: pass context.run "
-        "as callback, with the function as its first argument"
+        "context is only for timers whose executor is an asyncio loop, which timer 'manual' does not have: pass "
+        "context.run as callback, with the function as its first argument"
     )
     timer, context = ManualTimer(), copy_context()
     refused(ValueError, message, lambda: timer.after(5, print, context=context))

@@ -439,8 +439,8 @@ async def async_on_error(task: object, error: BaseException) -> None:
 @pytest.mark.parametrize("kind", [SystemTimer, ManualTimer, DelayedOperationPurgatory])
 def test_an_on_error_that_is_a_coroutine_function_is_refused__T10_T13(kind: Callable[..., object]) -> None:
     message = (
-        "on_error must be a plain function, got the coroutine function async_on_error: pass a function that hands the "
-        "exception to a loop"
+        "on_error must be a plain function, got the coroutine function async_on_error: use a plain function "
+        "that passes the exception to a loop"
     )
     refused(TypeError, message, lambda: kind("x", on_error=async_on_error))
 

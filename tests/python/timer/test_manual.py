@@ -127,7 +127,7 @@ def test_an_advance_beside_an_advance_in_another_thread_is_refused__T15(
 
     timer.after(5, callback)
     timer.advance(5)
-    why = "another call moves its clock; let one thread at a time do so"
+    why = "another call is moving its clock; use one thread at a time"
     assert told == [f"timer 'clock' is advancing already: {why}"]
 
 

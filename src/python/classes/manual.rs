@@ -1,0 +1,253 @@
+//! `ManualTimer`: the same wheel on a clock that only its callers move (T15).
+//!
+//! It has no threads: callbacks run in the calling thread, while the clock shows the moment of their release.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PyTuple};
+
+use crate::clock::{Clock, LIMIT_MS};
+use crate::executor::Released;
+use crate::python::core::inside_callback::InsideCallback;
+use crate::python::core::settings::{self, Settings, WheelSettings};
+use crate::python::core::timer_core::{Driver, TimerCore};
+use crate::python::core::timer_ref::TimerRef;
+use crate::python::driving::timer_object::{EnteredTimer, Timer};
+use crate::python::engine::dispatch;
+use crate::python::tools::args::{self, Omittable};
+use crate::python::tools::errors;
+use crate::python::tools::finalizing::ForeignCall;
+use crate::python::tools::fork::ProcessOwned;
+use crate::python::tools::gil_cell::GilCell;
+use crate::python::values::callback_target::CallbackTarget;
+use crate::python::values::due_line::DueLine;
+
+/// The same wheel on a clock that only the caller moves: deterministic, no threads.
+///
+/// Callbacks run in the calling thread, while the clock shows the moment of their release. What they raise goes to
+/// `on_error`. `KeyboardInterrupt` and `SystemExit` reach the caller, and the remaining tasks run at the next advance.
+/// After Kafka's `MockTimer`.
+///
+/// >>> timer = ManualTimer()
+/// >>> _ = timer.after(5, print, "five")
+/// >>> timer.advance(4), len(timer)
+/// (0, 1)
+/// >>> timer.advance(1)
+/// five
+/// 1
+#[pyclass(frozen, extends = Timer, subclass, module = "tickwheel.testing")]
+pub(crate) struct ManualTimer {
+    is_advancing: AtomicBool,
+    /// Tasks that were released and have not run, after a `KeyboardInterrupt`.
+    line: GilCell<DueLine>,
+}
+
+#[pymethods]
+impl ManualTimer {
+    /// Takes any arguments, as the `__init__` of a subclass may; `ManualTimer.__init__` fills the object in.
+    #[new]
+    #[pyo3(
+        signature = (*_args, **_kwargs),
+        text_signature = "(name='manual', *, tick_ms=1, wheel_size=20, start_ms=0, precision='exact', \
+            max_pending=None, on_error=None)"
+    )]
+    fn new(_args: &Bound<'_, PyTuple>, _kwargs: Option<&Bound<'_, PyDict>>) -> PyClassInitializer<Self> {
+        let manual = Self { is_advancing: AtomicBool::new(false), line: GilCell::default() };
+        PyClassInitializer::from(Timer::empty()).add_subclass(manual)
+    }
+
+    #[pyo3(
+        signature = (
+            name=None, *, tick_ms=Omittable::OMITTED, wheel_size=Omittable::OMITTED, start_ms=None, precision=Omittable::OMITTED, max_pending=None, on_error=None
+        )
+    )]
+    #[expect(clippy::too_many_arguments, reason = "they are the keyword arguments of the Python class")]
+    fn __init__<'py>(
+        slf: &Bound<'py, Self>,
+        name: Option<&Bound<'py, PyAny>>,
+        tick_ms: Omittable<'py>,
+        wheel_size: Omittable<'py>,
+        start_ms: Option<&Bound<'py, PyAny>>,
+        precision: Omittable<'py>,
+        max_pending: Option<&Bound<'py, PyAny>>,
+        on_error: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<()> {
+        let (py, base) = (slf.py(), slf.as_super().get());
+        let _call = ForeignCall::enter(py)?;
+        base.check_new()?;
+        let clock = Clock::manual(start_ms.map_or(Ok(0), settings::start_ms)?);
+        let manual = "manual".into_pyobject(py)?.into_any();
+        let name = name.unwrap_or(&manual);
+        let wheel = WheelSettings { tick_ms, wheel_size, precision, slack_us: Omittable::OMITTED };
+        let settings = Settings { name, wheel, max_pending, on_error };
+        let core = Arc::new(settings.build(clock, Driver::Manual, CallbackTarget::OwnThread)?);
+        let timer_ref = TimerRef::new(py, &core)?;
+        base.initialize(ProcessOwned::new(core), timer_ref)
+    }
+
+    /// Move the clock by `ms` and run the tasks that become due on the way. Returns how many ran.
+    ///
+    /// Errors: `ValueError` for a negative time, `RuntimeError` if another advance is in progress.
+    #[pyo3(signature = (ms))]
+    fn advance(slf: &Bound<'_, Self>, ms: &Bound<'_, PyAny>) -> PyResult<usize> {
+        let Some(driver) = ManualDriver::of(slf)? else { return Ok(0) };
+        let by = args::ms(ms, "ms")?;
+        if by.0 < 0.0 {
+            return Err(PyValueError::new_err(format!("a clock never goes back, got {} ms: pass 0 or more", by.0)));
+        }
+        let now_us = driver.core.timer.clock().now_us();
+        driver.advance_until(ms.py(), now_us.saturating_add(by.to_us()))
+    }
+
+    /// Move the clock to this instant, as `advance`.
+    #[pyo3(signature = (now_ms))]
+    fn advance_to(slf: &Bound<'_, Self>, now_ms: &Bound<'_, PyAny>) -> PyResult<usize> {
+        let Some(driver) = ManualDriver::of(slf)? else { return Ok(0) };
+        let to = args::ms(now_ms, "now_ms")?;
+        let now_us = driver.core.timer.clock().now_us();
+        if to.to_us() < now_us || to.0 < 0.0 {
+            return Err(PyValueError::new_err(format!(
+                "a clock never goes back, got {} ms where it reads {} ms: pass a later instant",
+                to.0,
+                now_us as f64 / 1000.0
+            )));
+        }
+        driver.advance_until(now_ms.py(), to.to_us())
+    }
+
+    /// Move the clock to the next bucket or instant, including cascades. `False` if nothing is pending.
+    fn run_next(slf: &Bound<'_, Self>) -> PyResult<bool> {
+        let Some(driver) = ManualDriver::of(slf)? else { return Ok(false) };
+        let py = slf.py();
+        let _token = driver.start(py)?;
+        if driver.run_line(py)? > 0 {
+            return Ok(true);
+        }
+        let Some(event_us) = driver.next_event_us(py) else { return Ok(false) };
+        driver.step_to(py, event_us)?;
+        Ok(true)
+    }
+
+    /// Accept no more tasks, run what is due by now, and return the tasks that are still pending, in order.
+    ///
+    /// `timeout_ms` limits the wait for callbacks; a task that has not started by then counts as pending. Inside a
+    /// callback of this timer the call waits for nothing, nor in a signal handler or a destructor that interrupts a
+    /// shutdown of the same thread. The list stays in `unfinished`. A second call is allowed.
+    #[pyo3(signature = (timeout_ms=None))]
+    fn shutdown<'py>(slf: &Bound<'py, Self>, timeout_ms: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyList>> {
+        let (py, base) = (slf.py(), slf.as_super().get());
+        let Some(driver) = ManualDriver::of(slf)? else { return base.unfinished(py) };
+        timeout_ms.map(|timeout_ms| args::ms(timeout_ms, "timeout_ms")).transpose()?;
+        let core = driver.core;
+        core.check_process(py)?;
+        if let Some(done) = base.unfinished_list(py) {
+            return Ok(done);
+        }
+        core.detach(py, || core.timer.close());
+        // Inside a callback it runs nothing: tasks that have not started are still pending.
+        let result = match driver.token(py) {
+            Ok(_token) => driver.run_line(py).and_then(|_| driver.step_to(py, core.timer.clock().now_us())).map(drop),
+            Err(_) => Ok(()),
+        };
+        let unfinished = base.keep_unfinished(py)?;
+        result.map(|()| unfinished)
+    }
+}
+
+/// Held by the one advance that is in progress.
+struct AdvanceToken<'a>(&'a AtomicBool);
+
+impl Drop for AdvanceToken<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
+
+/// An initialized timer, during a call that drives it.
+struct ManualDriver<'a> {
+    _entered: EnteredTimer<'a>,
+    core: &'a Arc<TimerCore>,
+    manual: &'a ManualTimer,
+}
+
+impl<'a> ManualDriver<'a> {
+    /// `None` at the end of the interpreter.
+    fn of(timer: &'a Bound<'_, ManualTimer>) -> PyResult<Option<Self>> {
+        let base = timer.as_super().get();
+        let core = base.core()?;
+        Ok(base.try_enter(timer.py())?.map(|entered| Self { _entered: entered, core, manual: timer.get() }))
+    }
+
+    fn start(&self, py: Python<'_>) -> PyResult<AdvanceToken<'_>> {
+        let token = self.token(py)?;
+        if self.core.lock(py)?.is_closed {
+            return Err(errors::timer_closed(py, &self.core.name));
+        }
+        Ok(token)
+    }
+
+    fn token(&self, py: Python<'_>) -> PyResult<AdvanceToken<'_>> {
+        self.core.check_process(py)?;
+        if self.manual.is_advancing.swap(true, Ordering::Acquire) {
+            let why = if InsideCallback::is_inside(self.core) {
+                "a callback can't move the clock that it runs on"
+            } else {
+                "another call is moving its clock; use one thread at a time"
+            };
+            return Err(PyRuntimeError::new_err(format!("timer '{}' is advancing already: {why}", self.core.name)));
+        }
+        Ok(AdvanceToken(&self.manual.is_advancing))
+    }
+
+    fn advance_until(&self, py: Python<'_>, to_us: u64) -> PyResult<usize> {
+        if to_us >= LIMIT_MS * 1000 {
+            return Err(PyValueError::new_err(format!(
+                "a clock must stay below 2^52 ms, got {} ms: start it lower",
+                to_us / 1000
+            )));
+        }
+        let _token = self.start(py)?;
+        let clock = self.core.timer.clock();
+        let mut count = self.run_line(py)?;
+        while let Some(event_us) = self.next_event_us(py).filter(|event_us| *event_us <= to_us) {
+            count += self.step_to(py, event_us)?;
+        }
+        clock.set_us(to_us);
+        Ok(count)
+    }
+
+    fn next_event_us(&self, py: Python<'_>) -> Option<u64> {
+        self.core.detach(py, || self.core.timer.next_event_us())
+    }
+
+    /// Moves the clock to an instant at which something happens, and runs the tasks that are released there.
+    fn step_to(&self, py: Python<'_>, now_us: u64) -> PyResult<usize> {
+        let mut released = Vec::new();
+        self.core.detach(py, || {
+            self.core.timer.clock().set_us(now_us);
+            self.core.timer.advance(&mut |batch: Released| released.push(batch));
+        });
+        self.manual.line.with(py, |line| released.into_iter().for_each(|batch| line.append(batch)));
+        self.run_line(py)
+    }
+
+    fn run_line(&self, py: Python<'_>) -> PyResult<usize> {
+        let _inside = InsideCallback::enter(self.core);
+        let mut line = self.manual.line.with(py, std::mem::take);
+        let mut count = 0;
+        while let Some(call) = dispatch::claim_next(py, self.core, &mut line, None, 0) {
+            count += call.len();
+            let result = dispatch::call(py, self.core, &call, true);
+            self.core.check_process(py)?; // the callback may have forked, and this may be the child
+            dispatch::finish_claims(py, self.core, call.len());
+            if let Err(error) = result {
+                self.manual.line.with(py, |kept| *kept = line);
+                return Err(error);
+            }
+        }
+        Ok(count)
+    }
+}

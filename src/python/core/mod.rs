@@ -1,0 +1,9 @@
+//! What a Python timer, its tasks and its threads have in common.
+
+pub(crate) mod callees;
+pub(crate) mod garbage_collection;
+pub(crate) mod inside_callback;
+pub(crate) mod loop_only;
+pub(crate) mod settings;
+pub(crate) mod timer_core;
+pub(crate) mod timer_ref;

@@ -1,0 +1,8 @@
+//! What is put on a timer: tasks and batches.
+
+pub(crate) mod batch;
+pub(crate) mod task;
+pub(crate) mod task_adding;
+pub(crate) mod task_fields;
+pub(crate) mod task_leaving;
+pub(crate) mod task_object;

@@ -1,0 +1,138 @@
+//! `TimerTask` as Python sees it: its methods.
+
+use std::sync::OnceLock;
+
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::gc::{PyTraverseError, PyVisit};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyString, PyTuple};
+
+use crate::python::scheduled::task_fields::{TaskFields, TaskKind};
+use crate::python::scheduled::task_leaving;
+use crate::python::scheduled::task_object::TimerTask;
+use crate::python::tools::args;
+use crate::python::tools::errors;
+use crate::python::tools::finalizing::ForeignCall;
+use crate::python::values::callback_scope;
+use crate::python::values::coroutine_functions;
+
+/// Called after a cancel with a task of a subclass, which may be an operation that waits in a purgatory. Operations are
+/// on a higher floor, so the module sets this function, once.
+static SYNC_DEADLINE: OnceLock<fn(Python<'_>, &Bound<'_, PyAny>)> = OnceLock::new();
+
+/// Sets the function that a cancel calls, once.
+pub(crate) fn set_sync_deadline(sync_deadline: fn(Python<'_>, &Bound<'_, PyAny>)) {
+    // A module may be made twice in one process; the function is the same.
+    let _ = SYNC_DEADLINE.set(sync_deadline);
+}
+
+#[pymethods]
+impl TimerTask {
+    /// Takes any arguments, as the `__init__` of a subclass may; `TimerTask.__init__` fills the object in.
+    #[new]
+    #[pyo3(signature = (*_args, **_kwargs), text_signature = "(delay_ms, callback=None, *args, name=None)")]
+    fn __new__(_args: &Bound<'_, PyTuple>, _kwargs: Option<&Bound<'_, PyDict>>) -> Self {
+        Self::empty()
+    }
+
+    #[pyo3(signature = (delay_ms, callback=None, *args, name=None))]
+    fn __init__(
+        slf: &Bound<'_, Self>,
+        delay_ms: &Bound<'_, PyAny>,
+        callback: Option<&Bound<'_, PyAny>>,
+        args: &Bound<'_, PyTuple>,
+        name: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        let py = slf.py();
+        let _call = ForeignCall::enter(py)?;
+        let delay = args::ms(delay_ms, "delay_ms")?;
+        let base = py.get_type::<Self>();
+        let overrides_run = !slf.get_type().is(&base) && !slf.get_type().getattr("run")?.is(&base.getattr("run")?);
+        match callback {
+            Some(callback) => args::callable(callback, "callback")?,
+            None if overrides_run => {}
+            None => {
+                return Err(PyTypeError::new_err(
+                    "a TimerTask needs something to run, got no callback: pass one, or override run() in a subclass",
+                ));
+            }
+        }
+        let args = (!args.is_empty()).then(|| args.clone().unbind());
+        let function = callback.map(|callback| callback.clone().unbind());
+        let mut fields = TaskFields::new(Some(delay), function, args, name.map(args::task_name).transpose()?);
+        fields.kind = if overrides_run { TaskKind::Method } else { TaskKind::Callback };
+        fields.is_plain = slf.get_type().is(&base);
+        fields.is_coroutine = match callback {
+            _ if overrides_run => coroutine_functions::is_coroutine_function(&slf.get_type().getattr("run")?)?,
+            Some(callback) => coroutine_functions::is_coroutine_function(callback)?,
+            None => false,
+        };
+        Self::initialize(slf, fields)
+    }
+
+    #[getter]
+    fn delay_ms<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.delay(py)?.to_python(py)
+    }
+
+    #[getter]
+    fn get_name(&self, py: Python<'_>) -> Option<Py<PyString>> {
+        self.name(py)
+    }
+
+    /// Call `callback(*args)`. The timer calls this when the task is due. Override it in a subclass.
+    fn run<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let _call = ForeignCall::enter(py)?;
+        let (Some(callback), args) = self.fields.with(py, |fields| fields.call(py)) else {
+            return Err(PyValueError::new_err(
+                "this task has nothing to run: it was made by after() or at() and has ended, or its class has no run()",
+            ));
+        };
+        callback_scope::call_in_context(None, callback.bind(py), args.as_ref().map(|args| args.bind(py)))
+    }
+
+    /// Take the task off its timer. `True` exactly if it is certain that the task will not run. O(1).
+    ///
+    /// `False` for a task that was never added, was cancelled before, is running or has run. The timer drops its
+    /// reference to the task at once. Errors: `TimerForked`.
+    fn cancel(slf: &Bound<'_, Self>) -> PyResult<bool> {
+        let Some(_call) = ForeignCall::try_enter(slf.py()) else { return Ok(false) };
+        let is_off = task_leaving::take_off_and_drop(slf.get(), slf.py())?;
+        if is_off
+            && !slf.get_type().is(slf.py().get_type::<Self>())
+            && let Some(sync_deadline) = SYNC_DEADLINE.get()
+        {
+            sync_deadline(slf.py(), slf.as_any());
+        }
+        Ok(is_off)
+    }
+
+    fn __reduce__(&self) -> PyResult<()> {
+        Err(errors::not_picklable("TimerTask"))
+    }
+
+    fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
+        let py = slf.py();
+        let class = slf.get_type().name()?;
+        let Some(_call) = ForeignCall::try_enter(py) else { return Ok(format!("<{class}>")) };
+        let this = slf.get();
+        let (name, callback) = this.fields.with(py, |fields| (fields.name(py), fields.call(py).0));
+        let what = match (name, callback) {
+            (Some(name), _) => format!(" '{}'", name.bind(py)),
+            (None, Some(callback)) => format!(" {}", callback.bind(py).repr()?),
+            (None, None) => String::new(),
+        };
+        let state = if this.timer_and_handle(py).is_some() { " pending" } else { "" };
+        Ok(format!("<{class}{what}{state}>"))
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.fields.visit(&visit, |fields| fields.visit(&visit))
+    }
+
+    fn __clear__(&self, py: Python<'_>) {
+        let Some(_call) = ForeignCall::try_enter(py) else { return };
+        let taken = self.fields.with(py, TaskFields::clear);
+        drop(taken);
+    }
+}

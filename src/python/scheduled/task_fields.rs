@@ -1,0 +1,195 @@
+//! The fields of a `TimerTask`, in 40 bytes. With Python's header a task takes 80, and there may be millions.
+
+use std::sync::Arc;
+
+use pyo3::gc::{PyTraverseError, PyVisit};
+use pyo3::prelude::*;
+use pyo3::types::{PyString, PyTuple};
+
+use crate::python::core::timer_core::TimerCore;
+use crate::python::core::timer_ref::TimerRef;
+use crate::python::tools::args::Ms;
+use crate::wheel::Handle;
+
+#[derive(Default)]
+pub(crate) struct TaskFields {
+    pub(crate) callback: Option<Py<PyAny>>,
+    /// The fields that most tasks do not need.
+    extra: Option<Box<Extra>>,
+    /// The timer that it is on, if any; `handle` names its entry there.
+    timer: Option<Py<TimerRef>>,
+    handle: u64,
+    delay: u32,
+    unit: DelayUnit,
+    pub(crate) kind: TaskKind,
+    /// It refers only to the objects in these fields, so the garbage collector can skip it while it is pending.
+    pub(crate) is_plain: bool,
+    /// Its callback is a coroutine function.
+    pub(crate) is_coroutine: bool,
+}
+
+#[derive(Default)]
+struct Extra {
+    args: Option<Py<PyTuple>>,
+    name: Option<Py<PyString>>,
+    /// A delay that does not fit into four bytes: too long, or too fine.
+    delay: Option<Ms>,
+    /// The context in which a loop will run the callback, while the task is on a timer.
+    context: Option<Py<PyAny>>,
+}
+
+/// The unit of `delay`.
+#[derive(Default, Clone, Copy, PartialEq, Eq)]
+enum DelayUnit {
+    /// `__init__` has not run.
+    #[default]
+    None,
+    Ms,
+    Us,
+    /// The delay is in [`Extra`].
+    Long,
+}
+
+/// What happens when the task is due.
+#[derive(Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TaskKind {
+    #[default]
+    Callback,
+    /// As [`TaskKind::Callback`]; made by `after` or `at`. It drops its callback when it can never run again (T19).
+    Once,
+    /// As [`TaskKind::Once`]; made by the library for itself, and never given to the user.
+    Internal,
+    /// Its class has a `run` of its own.
+    Method,
+    /// The deadline of a `DelayedOperation`.
+    Expiry,
+}
+
+/// Callback and arguments.
+pub(crate) type CallbackAndArgs = (Option<Py<PyAny>>, Option<Py<PyTuple>>);
+
+impl TaskFields {
+    #[inline]
+    pub(crate) fn new(
+        delay: Option<Ms>,
+        callback: Option<Py<PyAny>>,
+        args: Option<Py<PyTuple>>,
+        name: Option<Py<PyString>>,
+    ) -> Self {
+        let has_extra = args.is_some() || name.is_some();
+        let extra = has_extra.then(|| Box::new(Extra { args, name, delay: None, context: None }));
+        let mut fields = Self { callback, extra, ..Self::default() };
+        if let Some(delay) = delay {
+            fields.set_delay(delay);
+        }
+        fields
+    }
+
+    #[inline]
+    pub(crate) fn set_delay(&mut self, delay: Ms) {
+        // The casts saturate. A delay that does not convert back to the same value is not a whole number of these
+        // units.
+        (self.delay, self.unit) = (delay.0 as u32, DelayUnit::Ms);
+        #[expect(clippy::float_cmp, reason = "whether it is the same")]
+        let is_ms = f64::from(self.delay) == delay.0;
+        if !is_ms {
+            self.set_fine_delay(delay);
+        }
+    }
+
+    #[cold]
+    fn set_fine_delay(&mut self, delay: Ms) {
+        (self.delay, self.unit) = ((delay.0 * 1000.0).round() as u32, DelayUnit::Us);
+        if self.delay() == Some(delay) {
+            return;
+        }
+        self.unit = DelayUnit::Long;
+        self.extra.get_or_insert_default().delay = Some(delay);
+    }
+
+    pub(crate) fn delay(&self) -> Option<Ms> {
+        match self.unit {
+            DelayUnit::None => None,
+            DelayUnit::Ms => Some(Ms(self.delay.into())),
+            DelayUnit::Us => Some(Ms(f64::from(self.delay) / 1000.0)),
+            DelayUnit::Long => self.extra.as_ref()?.delay,
+        }
+    }
+
+    pub(crate) fn call(&self, py: Python<'_>) -> CallbackAndArgs {
+        let args = self.extra.as_ref().and_then(|extra| extra.args.as_ref());
+        (self.callback.as_ref().map(|callback| callback.clone_ref(py)), args.map(|args| args.clone_ref(py)))
+    }
+
+    pub(crate) fn name(&self, py: Python<'_>) -> Option<Py<PyString>> {
+        self.extra.as_ref()?.name.as_ref().map(|name| name.clone_ref(py))
+    }
+
+    /// Whether it was made by `after`, `at` or the library, so that it runs at most once.
+    pub(crate) fn is_one_shot(&self) -> bool {
+        matches!(self.kind, TaskKind::Once | TaskKind::Internal)
+    }
+
+    /// Whether there is something to run.
+    pub(crate) fn can_run(&self) -> bool {
+        matches!(self.kind, TaskKind::Method | TaskKind::Expiry) || self.callback.is_some()
+    }
+
+    /// Whether it refers to an object of the user, whose destructor may be foreign code.
+    pub(crate) fn refers_to_user_objects(&self) -> bool {
+        self.callback.is_some() || self.extra.is_some()
+    }
+
+    /// Takes callback and arguments out of a one-shot task, which can never run again.
+    pub(crate) fn take_one_shot_call(&mut self) -> Option<CallbackAndArgs> {
+        self.is_one_shot().then(|| (self.callback.take(), self.extra.as_mut().and_then(|extra| extra.args.take())))
+    }
+
+    /// The timer that it is on, and its handle there.
+    pub(crate) fn timer_and_handle(&self) -> Option<(&Arc<TimerCore>, Handle)> {
+        self.timer.as_ref().map(|timer_ref| (timer_ref.get().core(), Handle::from_bits(self.handle)))
+    }
+
+    /// Returns the reference to the earlier timer, which is dropped where Python code may run.
+    #[must_use]
+    pub(crate) fn put_on(&mut self, timer_ref: Py<TimerRef>, handle: Handle) -> Option<Py<TimerRef>> {
+        self.handle = handle.to_bits();
+        self.timer.replace(timer_ref)
+    }
+
+    /// If the task has this handle, it leaves its timer. Returns whether it had, and the reference to the timer, which
+    /// is dropped where Python code may run.
+    pub(crate) fn take_off(&mut self, handle: Handle) -> (bool, Option<Py<TimerRef>>) {
+        let is_this = self.handle == handle.to_bits();
+        (is_this, self.timer.take_if(|_| is_this))
+    }
+
+    /// Sets the context in which a loop will run the callback; returns the earlier one.
+    #[must_use]
+    #[cold]
+    pub(crate) fn set_context(&mut self, context: Py<PyAny>) -> Option<Py<PyAny>> {
+        self.extra.get_or_insert_default().context.replace(context)
+    }
+
+    /// Takes the context in which a loop will run the callback.
+    #[inline]
+    pub(crate) fn take_context(&mut self) -> Option<Py<PyAny>> {
+        self.extra.as_mut()?.context.take()
+    }
+
+    pub(crate) fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.callback)?;
+        let Some(extra) = &self.extra else { return Ok(()) };
+        visit.call(&extra.args)?;
+        visit.call(&extra.context)
+    }
+
+    /// Takes callback, arguments and context, for the garbage collector: the task is not reachable any more.
+    pub(crate) fn clear(&mut self) -> (CallbackAndArgs, Option<Py<PyAny>>) {
+        let call = (self.callback.take(), self.extra.as_mut().and_then(|extra| extra.args.take()));
+        (call, self.take_context())
+    }
+}
+
+/// Checked by the compiler. A test in Python checks the size of whole tasks.
+const _: () = assert!(size_of::<TaskFields>() == 40);

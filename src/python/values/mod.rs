@@ -1,0 +1,12 @@
+//! Plain values of a timer and of a purgatory: what is due, where callbacks run and how they are called, keys.
+
+pub(crate) mod callback_scope;
+pub(crate) mod callback_target;
+pub(crate) mod coroutine_functions;
+pub(crate) mod coroutines;
+pub(crate) mod due_line;
+pub(crate) mod key_collection;
+pub(crate) mod keys;
+pub(crate) mod on_error;
+pub(crate) mod report;
+pub(crate) mod turnstile;

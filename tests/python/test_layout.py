@@ -1,0 +1,234 @@
+"""The imports go one way: no circle in the tree, and from floor to floor of the bindings only downwards.
+
+`docs/design.md` has the table of the floors. Tests and models are left out. A name that a `mod.rs` or an `__init__.py`
+passes on is looked up where it is defined.
+"""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SRC, PACKAGE = ROOT / "src", ROOT / "python/tickwheel"
+COMMENT_OR_STRING = re.compile(r"""//[^\n]*|'"'|b?"(?:\\.|[^"\\])*\"""", re.DOTALL)
+USE = re.compile(r"(pub(?:\([^)]*\))?\s+)?\buse\s+([^;]+);")
+MOD = re.compile(r"(#\[cfg\([^\n]*\)\]\s*)?(?:pub(?:\([^)]*\))?\s+)?mod\s+(\w+)\s*([;{])")
+FLOOR = re.compile(r"^\| (\d) \| `(\w+)/` \| (.*) \|$", re.MULTILINE)
+
+
+def circles(edges):
+    """The strongly connected parts of more than one module (Tarjan)."""
+    index, low, stack, found = {}, {}, [], []
+
+    def visit(name):
+        index[name] = low[name] = len(index)
+        stack.append(name)
+        for other in sorted(edges[name]):
+            if other not in index:
+                visit(other)
+                low[name] = min(low[name], low[other])
+            elif other in stack:
+                low[name] = min(low[name], index[other])
+        if low[name] == index[name]:
+            at = stack.index(name)
+            if len(part := stack[at:]) > 1:
+                found.append(sorted(part))
+            del stack[at:]
+
+    for name in sorted(edges):
+        if name not in index:
+            visit(name)
+    return found
+
+
+class Rust:
+    """The modules of a crate, and which of them names which."""
+
+    def __init__(self, src):
+        self.texts, self.uses, self.left_out, self.file = {}, {}, set(), {}
+        for path in sorted(src.rglob("*.rs")):
+            parts = path.relative_to(src).with_suffix("").parts
+            module = tuple(part for part in parts if part not in ("mod", "lib"))
+            self._add(module, COMMENT_OR_STRING.sub("", path.read_text()), module)
+        self.names = {name for name in self.texts if not any(name[:n] in self.left_out for n in range(len(name) + 1))}
+        self.edges = {self.file[name]: set() for name in self.names if name}
+        for name in filter(None, self.names):
+            self.edges[self.file[name]] |= {self.file[home] for home in self._imports(name)} - {self.file[name], ()}
+
+    def _add(self, module, text, file):
+        """Takes the modules that are written inside this one out of its text; they belong to its file."""
+        self.file[module] = file
+        rest, end = "", 0
+        for found in MOD.finditer(text):
+            cfg, name, how = found.groups()
+            if found.start() < end:
+                continue
+            if cfg and ("test" in cfg or ("tickwheel_model" in cfg and "not(" not in cfg)):
+                self.left_out.add((*module, name))
+            rest += text[end : found.start()]
+            end = found.end()
+            if how == "{":
+                depth = 1
+                while depth:
+                    depth += {"{": 1, "}": -1}.get(text[end], 0)
+                    end += 1
+                self._add((*module, name), text[found.end() : end - 1], file)
+        text = rest + text[end:]
+        self.uses[module] = [
+            (bool(use[1]), path)
+            for use in USE.finditer(text)
+            for path in expanded("".join(re.sub(r"\s+as\s+", "@", use[2]).split()))
+        ]
+        self.texts[module] = USE.sub("", text)
+
+    def _absolute(self, module, path):
+        """A path from the root of the crate; `None` if it leads out of it."""
+        first, *rest = path.split("::")
+        base = module
+        if first == "super":
+            base = module[:-1]
+            while rest and rest[0] == "super":
+                base, rest = base[:-1], rest[1:]
+        elif first == "crate":
+            base = ()
+        elif first != "self":
+            if (*module, first) not in self.texts:
+                return None
+            rest = [first, *rest]
+        return (*base, *rest)
+
+    def _home(self, path, seen=()):
+        """The module where what this path names is defined."""
+        size = max(n for n in range(len(path) + 1) if path[:n] in self.texts)
+        module, rest = path[:size], path[size:]
+        for _, used in self.uses[module] if rest else ():
+            target, _, alias = used.partition("@")
+            absolute = self._absolute(module, target)
+            if absolute and rest[0] == (alias or absolute[-1]) and (module, rest[0]) not in seen:
+                return self._home((*absolute, *rest[1:]), (*seen, (module, rest[0])))
+        return module
+
+    def _imports(self, module):
+        text, found = self.texts[module], set()
+        for is_passed_on, used in self.uses[module]:
+            target, _, alias = used.partition("@")
+            name = alias or target.split("::")[-1]
+            if name == "*" or not is_passed_on or re.search(rf"\b{name}\b", text):
+                found.add(target)
+        children = "|".join(name[-1] for name in self.names if name and name[:-1] == module)
+        found.update(re.findall(r"\b(?:crate|super|self)(?:::\w+)+", text))
+        found.update(re.findall(rf"(?<![\w:])(?:{children})(?:::\w+)+", text) if children else ())
+        homes = {self._home(path) for one in found if (path := self._absolute(module, one))}
+        return {home for home in homes if home in self.names}
+
+
+def expanded(tree):
+    """The paths of a `use`, one by one; an alias stands behind an `@`."""
+    head, brace, rest = tree.partition("{")
+    if not brace:
+        yield tree.removesuffix("::self")
+        return
+    depth, start = 0, 0
+    inner = rest[: rest.rindex("}")]
+    for at, char in enumerate(inner + ","):
+        depth += {"{": 1, "}": -1}.get(char, 0)
+        if char == "," and depth == 0:
+            if inner[start:at]:
+                yield from expanded(head + inner[start:at])
+            start = at + 1
+
+
+class Python:
+    """The modules of a package, and which of them imports which."""
+
+    def __init__(self, package):
+        self.trees = {}
+        for path in sorted(package.rglob("*.py")):
+            parts = path.relative_to(package.parent).with_suffix("").parts
+            name = ".".join(part for part in parts if part != "__init__")
+            self.trees[name] = ast.parse(path.read_text())
+        self.packages = {name for name in self.trees if any(other.startswith(f"{name}.") for other in self.trees)}
+        self.edges = {name: self._imports(name) - {name} for name in self.trees}
+
+    def _names(self, module):
+        """What a module imports: the name here, and where it comes from."""
+        for node in ast.walk(self.trees[module]):
+            if isinstance(node, ast.Import):
+                yield from ((alias.asname or alias.name, alias.name) for alias in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                base = module.split(".") if module in self.packages else module.split(".")[:-1]
+                base = base[: len(base) + 1 - node.level] if node.level else []
+                source = ".".join([*base, *filter(None, [node.module])])
+                yield from ((alias.asname or alias.name, f"{source}.{alias.name}") for alias in node.names)
+
+    def _home(self, path, seen=()):
+        if path in self.trees:
+            return path
+        module, _, name = path.rpartition(".")
+        if module not in self.trees:
+            return module and self._home(module, seen)
+        passed_on = dict(self._names(module)) if module in self.packages else {}
+        if name in passed_on and path not in seen:
+            return self._home(passed_on[name], (*seen, path))
+        return module
+
+    def _imports(self, module):
+        """A package that only passes names on imports nothing."""
+        names = dict(self._names(module))
+        used = {node.id for node in ast.walk(self.trees[module]) if isinstance(node, ast.Name)}
+        homes = {self._home(path) for name, path in names.items() if module not in self.packages or name in used}
+        return {home for home in homes if home in self.trees}
+
+
+@pytest.fixture(scope="module")
+def rust():
+    return Rust(SRC)
+
+
+def test_no_circle_of_imports_among_the_modules_of_the_crate(rust):
+    assert len(rust.edges) > 50
+    assert rust.edges[("system",)] >= {("timer",), ("reaper",)}
+    assert circles(rust.edges) == []
+
+
+def test_no_circle_of_imports_among_the_modules_of_the_package():
+    edges = Python(PACKAGE).edges
+    assert len(edges) > 50
+    assert "tickwheel.trace" in edges["tickwheel.commands.trace"]
+    assert circles(edges) == []
+
+
+@pytest.fixture(scope="module")
+def floors():
+    """The floor of each file of the bindings, and of the module itself, by the table."""
+    rows = FLOOR.findall((ROOT / "docs/design.md").read_text())
+    files = [((name, int(floor)), folder) for floor, folder, text in rows for name in re.findall(r"`(\w+)`", text)]
+    return {("python", folder, name): floor for (name, floor), folder in files} | {("python",): len(rows) - 1}
+
+
+def test_the_table_of_floors_has_each_file_of_the_bindings_once(floors):
+    files = [path.relative_to(SRC).with_suffix("").parts for path in (SRC / "python").glob("*/*.rs")]
+    table = (ROOT / "docs/design.md").read_text().split("## The floors of the bindings")[1]
+    named = re.findall(r"`(\w+)`", "".join(text for *_, text in FLOOR.findall(table)))
+    assert len(named) == len(floors) - 1
+    assert sorted(file for file in files if file[-1] != "mod") == sorted(name for name in floors if len(name) > 1)
+
+
+def test_no_floor_of_the_bindings_imports_one_above(rust, floors):
+    folders = {name[:2]: floor for name, floor in floors.items() if len(name) > 1}
+    floors = floors | folders  # a `mod.rs` only names its files
+    upwards = [
+        f"{'/'.join(name)} imports {'/'.join(other)}"
+        for name, others in rust.edges.items()
+        for other in sorted(others)
+        if name[0] == other[0] == "python" and floors[other] > floors[name]
+    ]
+    assert upwards == []
+
+
+def test_the_core_does_not_import_the_bindings(rust):
+    assert [
+        name for name, others in rust.edges.items() if name[0] != "python" and ("python",) in {o[:1] for o in others}
+    ] == []
