@@ -5,17 +5,13 @@
 
 #![forbid(unsafe_code)]
 
-use std::sync::Arc;
-
-use crate::panics;
-use crate::sync::{Receiver, Sender};
-use crate::timer::Timer;
+use crate::sync::Sender;
 use crate::wheel::Handle;
 
 /// Handles of tasks that are due, in the order of T6.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Released {
-    /// Claim each with [`Timer::claim`].
+    /// Claim each with [`crate::Timer::claim`].
     pub handles: Vec<Handle>,
     /// Whether more of the same advance is on its way; the last batch of it says no, and may be empty.
     pub more: bool,
@@ -29,7 +25,7 @@ pub trait Executor {
     ///
     /// # Errors
     /// The part of it that the executor refuses, all or some: those tasks do not run. The timer takes them out, and
-    /// [`Timer::take_rejected`] gives them back, to be added again. A panic counts as a refusal of every task of the batch
+    /// [`crate::Timer::take_rejected`] gives them back, to be added again. A panic counts as a refusal of every task of the batch
     /// that was not claimed by then.
     fn execute(&mut self, released: Released) -> Result<(), Released>;
 }
@@ -46,17 +42,5 @@ impl<F: FnMut(Released)> Executor for F {
 impl Executor for Sender<Released> {
     fn execute(&mut self, released: Released) -> Result<(), Released> {
         self.send(released).map_err(|error| error.0)
-    }
-}
-
-/// Runs what is released, one task after another, until every sender is gone. A panic costs the task that it came from.
-pub(crate) fn work<T>(timer: &Arc<Timer<T>>, queue: &mut Receiver<Released>, mut run: impl FnMut(T)) {
-    while let Ok(released) = queue.recv() {
-        for handle in released.handles {
-            if let Some(claimed) = timer.claim(handle) {
-                panics::contain(|| run(claimed.task));
-                timer.finish(1);
-            }
-        }
     }
 }

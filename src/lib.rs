@@ -49,6 +49,7 @@ mod sync;
 mod system;
 mod timer;
 mod wheel;
+mod worker;
 
 #[cfg(feature = "python")]
 mod python;

@@ -13,13 +13,14 @@ use std::time::Duration;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::error::Error;
-use crate::executor::{self, Released};
+use crate::executor::Released;
 use crate::reaper;
 use crate::state::{Pending, Room, When};
 use crate::stats::Stats;
 use crate::sync::{self, JoinHandle, PlainMutex, Sender, ThreadId, unbounded};
 use crate::timer::Timer;
 use crate::wheel::Handle;
+use crate::worker;
 
 /// What a task of a [`SystemTimer`] runs.
 pub type Callback = Box<dyn FnOnce() + Send>;
@@ -79,7 +80,7 @@ impl SystemTimer {
             let (timer, shown) = (Arc::clone(&timer), format!("exec-{name}"));
             sync::spawn(&format!("executor-{name}"), move || {
                 sync::show_in_system(&shown);
-                executor::work(&timer, &mut released, |callback: Callback| callback());
+                worker::run_released(&timer, &mut released, |callback: Callback| callback());
             })
         };
         let worker = worker.map_err(no_thread)?;
