@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use super::asked::{Ask, Asked, Place, Rounds};
-use super::here::{self, Tried, Trying};
-use super::operation::Hold;
+use super::check_requests::{Ask, Asked, Place, Rounds};
+use super::in_progress::{self, Tried, Trying};
+use super::operation_state::Hold;
 use super::watchers::{ListName, Step, Walk};
 use super::{Attempt, Cause, Host, Kind, MOST_ROUNDS, MOST_WAITS, Purgatory};
 use crate::panics;
@@ -27,9 +27,9 @@ impl<K: Kind> Purgatory<K> {
     /// Inside a try it is put on the list of the outermost call, and returns 0. That call makes it when its own tries have
     /// returned; it returns how many it completed when it went over the list of its own key.
     pub(crate) fn check_and_complete<H: Host<K>>(self: &Arc<Self>, host: &H, key: &K::Key) -> usize {
-        if here::is_inside(host.process()) {
+        if in_progress::is_inside(host.process()) {
             if let Some(list) = self.watchers.find(host, key) {
-                let (place, by) = (self.place_of(list), here::innermost());
+                let (place, by) = (self.place_of(list), in_progress::innermost());
                 host.asked(|asked| asked.ask(place, by, || host.check_of(self, list)));
             }
             return 0;
@@ -91,7 +91,7 @@ impl<K: Kind> Purgatory<K> {
 
     /// Checks one operation; and then what that asked for, unless this thread is inside a try.
     pub(super) fn check_one<H: Host<K>>(self: &Arc<Self>, host: &H, op: &K::Op, tries: u32) -> Checked<H::Error> {
-        if here::is_inside(host.process()) {
+        if in_progress::is_inside(host.process()) {
             return self.check(host, op, tries);
         }
         let call = Outermost::begin(host);
@@ -167,7 +167,7 @@ impl<K: Kind> Purgatory<K> {
     /// Tells that a try completed the operation; inside another one, once that is over.
     fn end<H: Host<K>>(self: &Arc<Self>, host: &H, op: &K::Op, cause: Cause, is_inside: bool) {
         if is_inside {
-            here::owes();
+            in_progress::owes();
             host.defer(op, cause, Some(Arc::clone(self)));
         } else {
             host.end(op, cause, Some(&self.home));

@@ -7,8 +7,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::here::{self, Teller};
-use super::operation::{Completer, Watch};
+use super::in_progress::{self, Teller};
+use super::operation_state::{Completer, Watch};
 use super::watchers::{Few, Place, Taken, discard};
 use super::{Cause, Counters, Host, Kind, Purgatory};
 
@@ -103,7 +103,7 @@ impl<K: Kind> Purgatory<K> {
 
 /// Completes an operation, unless it is complete: `true` for one caller ever (P1).
 pub(crate) fn force_complete<K: Kind, H: Host<K>>(host: &H, op: &K::Op) -> bool {
-    let is_inside = here::is_trying(K::life(op).address());
+    let is_inside = in_progress::is_trying(K::life(op).address());
     complete(host, op, Cause::Event, if is_inside { Completer::Try } else { Completer::Any })
 }
 
@@ -132,7 +132,7 @@ fn complete<K: Kind, H: Host<K>>(host: &H, op: &K::Op, cause: Cause, completer: 
         waited_us.fetch_add(now_us.saturating_sub(left.since_us), Ordering::Relaxed);
         left.purgatory
     });
-    match here::won(life.address(), cause, host.process()) {
+    match in_progress::won(life.address(), cause, host.process()) {
         Teller::Try => {}
         Teller::Outermost => host.defer(op, cause, purgatory),
         Teller::Caller => host.end(op, cause, purgatory.as_ref().map(|purgatory| &purgatory.home)),

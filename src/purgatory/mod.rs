@@ -8,30 +8,29 @@
 
 #![forbid(unsafe_code)]
 
-mod asked;
+mod check_requests;
 mod checking;
-mod here;
-mod kind;
-mod later;
+mod host;
+mod in_progress;
 mod leaving;
-mod native;
-mod operation;
-mod side;
+mod operation_state;
+mod rust;
+mod timer_check;
 mod watchers;
 mod watching;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering}; // a model needs no switch of threads at a counter
 
-pub(crate) use asked::{Asked, Rounds};
-pub(crate) use kind::{Armed, Attempt, Cause, Host, Kind};
-pub(crate) use later::Later;
+pub(crate) use check_requests::{Asked, Rounds};
+pub(crate) use host::{Armed, Attempt, Cause, Host, Kind};
 pub(crate) use leaving::{cancel, expire, force_complete};
 #[cfg(feature = "python")]
 pub(crate) use leaving::{is_idle, sync_deadline};
-pub use native::{DelayedOperation, DelayedOperationPurgatory, Operation, PurgatoryStats};
-pub(crate) use operation::{Completer, Life};
+pub(crate) use operation_state::{Completer, Life};
+pub use rust::{DelayedOperation, DelayedOperationPurgatory, Operation, PurgatoryStats};
+pub(crate) use timer_check::Later;
 
-use later::LeftOver;
+use timer_check::LeftOver;
 use watchers::Watchers;
 #[cfg(feature = "python")]
 pub(crate) use watchers::shrink;

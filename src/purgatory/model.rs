@@ -8,10 +8,10 @@
 
 mod adding;
 mod ending;
-mod left_over;
+mod locked_operations;
 mod marks;
-mod native;
-mod strangers;
+mod remaining_checks;
+mod system_timer;
 
 use std::cell::RefCell;
 use std::collections::VecDeque;

@@ -13,7 +13,7 @@ use std::hash::BuildHasher;
 use hashbrown::HashTable;
 use smallvec::{SmallVec, smallvec};
 
-use super::kind::{Host, Kind};
+use super::host::{Host, Kind};
 use crate::panics;
 use crate::sync::Mutex;
 use crate::timer::STEP;

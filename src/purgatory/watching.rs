@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::operation::Watch;
-use super::{Few, Host, Kind, Purgatory, Refused, here};
+use super::operation_state::Watch;
+use super::{Few, Host, Kind, Purgatory, Refused, in_progress};
 use crate::panics;
 
 impl<K: Kind> Purgatory<K> {
@@ -97,7 +97,7 @@ impl<K: Kind> Purgatory<K> {
 
     /// One of the two tries of a watching call: what it raises reaches the caller (P8).
     fn try_for_caller<H: Host<K>>(self: &Arc<Self>, host: &H, op: &K::Op) -> Result<bool, Refused<H::Error>> {
-        if here::is_trying(K::life(op).address()) {
+        if in_progress::is_trying(K::life(op).address()) {
             // Cancelled and watched again inside its own try, which may have looked before the keys were watched.
             if !K::life(op).mark() && self.put_off(host, op, 0).is_err() {
                 K::life(op).mark_the_last(); // the timer was shut down, and cannot check it

@@ -76,7 +76,7 @@ impl OfProcess for Core {
 
 /// An ending that has to wait for the outermost try.
 type Ending = (Py<DelayedOperation>, Cause, Option<Arc<Core>>, Option<Arc<Shared>>);
-/// Without a destructor, as in `purgatory::here`. It holds no memory when it is empty.
+/// Without a destructor, as in `purgatory::in_progress`. It holds no memory when it is empty.
 type Deferred = ManuallyDrop<VecDeque<Ending>>;
 
 /// A check that was asked for inside a try.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Purgatory;
-use super::kind::{Cause, Kind};
+use super::host::{Cause, Kind};
 use super::watchers::{Few, Place};
 use crate::sync::{AtomicBool, AtomicU8, AtomicU64, Mutex, Ordering};
 

@@ -13,7 +13,7 @@ use std::mem::ManuallyDrop;
 
 use smallvec::SmallVec;
 
-use super::kind::Cause;
+use super::host::Cause;
 use crate::sync::thread_local;
 
 struct Try {

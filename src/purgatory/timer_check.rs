@@ -16,10 +16,10 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use super::asked::{Ask, Asks};
+use super::check_requests::{Ask, Asks};
 use super::checking::Outermost;
 use super::watchers::ListName;
-use super::{Host, Kind, Purgatory, here};
+use super::{Host, Kind, Purgatory, in_progress};
 use crate::sync::{AtomicBool, Mutex, Ordering};
 
 /// The longest delays, as powers of two of milliseconds.
@@ -185,7 +185,7 @@ impl<K: Kind> Purgatory<K> {
     fn make_left_over<H: Host<K>>(self: &Arc<Self>, host: &H, in_vain: u32) {
         let checks = host.lock(&self.left_over.checks).take();
         let check = |ask: &Ask<()>| host.check_of(self, ask.place.1);
-        if here::is_inside(host.process()) {
+        if in_progress::is_inside(host.process()) {
             for ask in checks {
                 host.asked(|asked| asked.ask(ask.place, ask.by, || check(&ask)));
             }

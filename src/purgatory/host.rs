@@ -7,9 +7,9 @@ use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 
 use super::Purgatory;
-use super::asked::{Asked, Rounds};
-use super::later::Later;
-use super::operation::Life;
+use super::check_requests::{Asked, Rounds};
+use super::operation_state::Life;
+use super::timer_check::Later;
 use super::watchers::ListName;
 use crate::sync::{Mutex, MutexGuard};
 

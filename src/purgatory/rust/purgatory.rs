@@ -8,8 +8,8 @@ use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::side::{Failure, Home, Native, Rust};
-use super::{Few, Life, Purgatory, Refused};
+use super::super::{Few, Life, Purgatory, Refused};
+use super::host::{Failure, Home, Native, Rust};
 use crate::error::Error;
 use crate::system::SystemTimer;
 
@@ -60,7 +60,7 @@ impl<O: DelayedOperation> Operation<O> {
     /// `try_complete` that runs right after it.
     #[expect(clippy::must_use_candidate, reason = "often called for its effect alone")]
     pub fn force_complete(&self) -> bool {
-        super::force_complete(&Rust, self)
+        super::super::force_complete(&Rust, self)
     }
 
     /// Whether it is complete, in time or not.
@@ -78,7 +78,7 @@ impl<O: DelayedOperation> Operation<O> {
     /// Takes it off the timer and off every key: `true` if it waited, and nobody but the caller will complete it.
     #[expect(clippy::must_use_candidate, reason = "often called for its effect alone")]
     pub fn cancel(&self) -> bool {
-        super::cancel(&Rust, self)
+        super::super::cancel(&Rust, self)
     }
 }
 

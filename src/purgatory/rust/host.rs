@@ -8,10 +8,10 @@ use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use super::native::{DelayedOperation, Inner, Operation};
-use super::{
+use super::super::{
     Armed, Asked, Attempt, Cause, Completer, Host, Kind, Later, Life, ListName, MOST_YIELDS, Purgatory, Rounds, expire,
 };
+use super::purgatory::{DelayedOperation, Inner, Operation};
 use crate::error::Error;
 use crate::panics;
 use crate::state::Room;
