@@ -1,137 +1,136 @@
 //! Which operations this thread is trying right now.
 //!
-//! A thread that is inside an operation's `try_complete` must not mark that operation for itself, or a `try_complete`
-//! that checks its own key would never end (P6). And what completes inside one is told of only after the outermost has
-//! returned, when the purgatory holds no operation's lock on this thread any more. A check inside one is put on a list
-//! (see `asked`) for the same reason.
+//! A thread inside an operation's `try_complete` must not mark that operation for itself, or a `try_complete` that checks
+//! its own key would never end (P6). When an operation is completed inside the try of another one, its ending runs after
+//! the outermost try has returned: then this thread holds no operation's lock. For the same reason a check inside a try
+//! becomes a request (see `check_requests`).
 //!
-//! What a thread notes here has no destructor, so it is there to the thread's very end: a destructor of another
-//! thread-local value may check and complete as any code does.
+//! The thread-local value has no destructor, so it exists until the thread has ended: a destructor of another thread-local
+//! value may check and complete like any other code.
 
 use std::cell::RefCell;
 use std::mem::ManuallyDrop;
 
 use smallvec::SmallVec;
 
-use super::host::Cause;
+use super::operation_state::Cause;
 use crate::sync::thread_local;
 
 struct Try {
     /// The operation, by address.
     operation: usize,
-    /// The process it is tried in: a child that a try forked is inside no try of its own.
+    /// The process of the try: a child that a try forked is inside no try of its own.
     process: u32,
-    won: Option<Cause>,
+    /// How this thread completed the operation, if it did.
+    completed: Option<Cause>,
 }
 
-struct Here {
-    /// The outermost first. It holds no memory of the heap when it is empty.
+struct InProgress {
+    /// The outermost first. It holds no heap memory when it is empty.
     tries: ManuallyDrop<SmallVec<[Try; 4]>>,
-    /// Whether endings were deferred.
-    owes: bool,
+    has_deferred_endings: bool,
 }
 
 thread_local! {
-    static HERE: RefCell<Here> = const {
-        RefCell::new(Here { tries: ManuallyDrop::new(SmallVec::new_const()), owes: false })
+    static IN_PROGRESS: RefCell<InProgress> = const {
+        RefCell::new(InProgress { tries: ManuallyDrop::new(SmallVec::new_const()), has_deferred_endings: false })
     };
 }
 
 /// What happened during a try.
 #[derive(Default)]
-pub(super) struct Tried {
+pub(super) struct FinishedTry {
     /// How this thread completed the operation, if it did.
-    pub(super) won: Option<Cause>,
-    /// It was tried inside the try of another one.
-    pub(super) is_inside: bool,
-    /// It was the outermost, and endings were deferred.
-    pub(super) owes: bool,
+    pub(super) completed: Option<Cause>,
+    /// The try was inside the try of another operation.
+    pub(super) is_inside_try: bool,
+    /// The try was the outermost, and endings were deferred.
+    pub(super) has_deferred_endings: bool,
 }
 
-/// What tells of a completion.
-pub(super) enum Teller {
-    /// The try of that operation, which this thread is in the middle of.
-    Try,
-    /// The outermost try.
-    Outermost,
-    /// The caller.
+/// What runs the ending of a completed operation.
+pub(super) enum EndingRunner {
+    /// The operation's own try, which this thread is inside of.
+    OwnTry,
+    OutermostTry,
+    /// The completing call.
     Caller,
 }
 
-/// This thread tries an operation while it lives.
-pub(super) struct Trying(());
+/// A try of an operation by this thread, from [`TryScope::enter`] to [`TryScope::leave`].
+pub(super) struct TryScope(());
 
-impl Trying {
-    /// `None` if this thread is trying that one already.
+impl TryScope {
+    /// `None` if this thread is trying that operation already.
     pub(super) fn enter(operation: usize, process: u32) -> Option<Self> {
-        HERE.with(|here| {
-            let tries = &mut here.borrow_mut().tries;
+        IN_PROGRESS.with(|in_progress| {
+            let tries = &mut in_progress.borrow_mut().tries;
             let is_new = tries.iter().all(|earlier| earlier.operation != operation);
             is_new.then(|| {
-                tries.push(Try { operation, process, won: None });
+                tries.push(Try { operation, process, completed: None });
                 Self(())
             })
         })
     }
 
-    /// It tries the operation no longer.
-    pub(super) fn leave(self) -> Tried {
+    pub(super) fn leave(self) -> FinishedTry {
         std::mem::forget(self);
         leave()
     }
 }
 
-/// Where something panicked that should not: the next check of this thread starts clean.
-impl Drop for Trying {
+/// After a panic that should not happen: the next check of this thread begins with no try in progress.
+impl Drop for TryScope {
     fn drop(&mut self) {
         leave();
     }
 }
 
-fn leave() -> Tried {
-    HERE.with(|here| {
-        let Here { tries, owes } = &mut *here.borrow_mut();
-        let Some(Try { process, won, .. }) = tries.pop() else { return Tried::default() };
+fn leave() -> FinishedTry {
+    IN_PROGRESS.with(|in_progress| {
+        let InProgress { tries, has_deferred_endings } = &mut *in_progress.borrow_mut();
+        let Some(Try { process, completed, .. }) = tries.pop() else { return FinishedTry::default() };
         if tries.is_empty() {
             tries.shrink_to_fit();
         }
-        let is_inside = tries.last().is_some_and(|outer| outer.process == process);
-        Tried { won, is_inside, owes: !is_inside && std::mem::take(owes) }
+        let is_inside_try = tries.last().is_some_and(|outer| outer.process == process);
+        let has_deferred_endings = !is_inside_try && std::mem::take(has_deferred_endings);
+        FinishedTry { completed, is_inside_try, has_deferred_endings }
     })
 }
 
 /// Whether this thread is trying that operation.
 pub(super) fn is_trying(operation: usize) -> bool {
-    HERE.with(|here| here.borrow().tries.iter().any(|earlier| earlier.operation == operation))
+    IN_PROGRESS.with(|in_progress| in_progress.borrow().tries.iter().any(|earlier| earlier.operation == operation))
 }
 
 /// Whether this thread is inside a try of this process.
-pub(super) fn is_inside(process: u32) -> bool {
-    HERE.with(|here| here.borrow().tries.last().is_some_and(|innermost| innermost.process == process))
+pub(super) fn is_inside_try(process: u32) -> bool {
+    IN_PROGRESS.with(|in_progress| in_progress.borrow().tries.last().is_some_and(|inner| inner.process == process))
 }
 
-/// The operation of the innermost try of this thread.
-pub(super) fn innermost() -> Option<usize> {
-    HERE.with(|here| here.borrow().tries.last().map(|innermost| innermost.operation))
+/// The operation of this thread's innermost try.
+pub(super) fn innermost_operation() -> Option<usize> {
+    IN_PROGRESS.with(|in_progress| in_progress.borrow().tries.last().map(|innermost| innermost.operation))
 }
 
-/// This thread has completed that operation.
-pub(super) fn won(operation: usize, cause: Cause, process: u32) -> Teller {
-    HERE.with(|here| {
-        let Here { tries, owes } = &mut *here.borrow_mut();
+/// This thread has completed that operation: says what runs its ending.
+pub(super) fn note_completion(operation: usize, cause: Cause, process: u32) -> EndingRunner {
+    IN_PROGRESS.with(|in_progress| {
+        let InProgress { tries, has_deferred_endings } = &mut *in_progress.borrow_mut();
         if let Some(own) = tries.iter_mut().find(|earlier| earlier.operation == operation) {
-            own.won = Some(cause);
-            return Teller::Try;
+            own.completed = Some(cause);
+            return EndingRunner::OwnTry;
         }
         if tries.last().is_none_or(|innermost| innermost.process != process) {
-            return Teller::Caller;
+            return EndingRunner::Caller;
         }
-        *owes = true;
-        Teller::Outermost
+        *has_deferred_endings = true;
+        EndingRunner::OutermostTry
     })
 }
 
 /// An ending was deferred to the outermost try.
-pub(super) fn owes() {
-    HERE.with(|here| here.borrow_mut().owes = true);
+pub(super) fn note_deferred_ending() {
+    IN_PROGRESS.with(|in_progress| in_progress.borrow_mut().has_deferred_endings = true);
 }

@@ -1,166 +1,180 @@
-//! An operation's life: completed once, tried by one thread at a time, and where it waits.
+//! An operation's state: it is completed once, one thread at a time tries it, and its watch says where it waits.
 
 use std::sync::Arc;
 
-use super::Purgatory;
-use super::host::{Cause, Kind};
-use super::watchers::{Few, Place};
+use super::key_list::{Place, ShortList};
+use super::operation_types::OperationTypes;
+use super::purgatory_core::Purgatory;
 use crate::sync::{AtomicBool, AtomicU8, AtomicU64, Mutex, Ordering};
 
-/// What became of it: the lowest two bits of its outcome. Moves once to one of the last two, and stays there (P1).
+/// The stage: the lowest two bits of the outcome. It changes once to `COMPLETED` or `EXPIRED`, and then never again (P1).
 const OPEN: u64 = 0;
-/// Taken out by a cancel: a thread that still tries it for the purgatory comes too late. Watched again, it is open again.
+/// A cancel took the operation out: a thread that still tries it for the purgatory is too late. A new wait opens it again.
 const WITHDRAWN: u64 = 1;
-/// Completed, by an event or by its time.
+/// Completed by an event, or by a caller.
 const COMPLETED: u64 = 2;
 const EXPIRED: u64 = 3;
-const STATE: u64 = 3;
-/// The other bits of the outcome: which of its waits it is.
+const STAGE: u64 = 3;
+/// The other bits of the outcome count the waits.
 const ONE_WAIT: u64 = 4;
 
-/// Whether a thread tries it (P6).
+/// Whether a thread tries the operation (P6).
 const IDLE: u8 = 0;
 const BUSY: u8 = 1;
-/// Busy, and there was a further event: the thread that holds it tries once more.
+/// Busy, and there was a further event: the holding thread tries once more.
 const MARKED: u8 = 2;
-/// Busy, and takes no more marks: the thread that holds it has tried so often that it leaves after this try.
+/// Busy, and takes no more marks: this is the last try of the holding thread.
 const LAST: u8 = 3;
 
-/// What came of an attempt to hold an operation for trying.
+/// A kind of operations: its types, and where each operation keeps its state.
+pub(crate) trait OperationKind: OperationTypes {
+    fn state(op: &Self::Op) -> &OperationState<Self>;
+}
+
+/// How an operation was completed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// By an event, in time.
+    Event,
+    /// By its deadline.
+    Expiry,
+}
+
+/// The result of a request to hold an operation for a try.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Hold {
     Held,
-    /// The thread that holds it tries once more.
+    /// The holding thread tries once more.
     Marked,
-    /// The thread that holds it does not try once more, but leaves soon.
+    /// The holding thread is in its last try, and this thread left no mark.
     Last,
 }
 
-/// What completes an operation, and so what it may find it in.
+/// What completes an operation, and therefore in which stages it may.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Completer {
-    /// A caller by hand, or a timer that the operation was put on by itself: also what a cancel has handed out.
+    /// A caller, or a timer to which the operation was added outside of any purgatory: also after a cancel.
     Any,
-    /// A try for the purgatory: what waits.
+    /// A try for the purgatory: only while the operation waits.
     Try,
-    /// A deadline: what is still in the wait that it was set for.
-    Deadline(Wait),
+    /// A deadline: only during the wait that it was set for.
+    Deadline(WaitNumber),
 }
 
-/// One of the waits of an operation.
+/// The number of one wait of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Wait(u64);
+pub(crate) struct WaitNumber(u64);
 
-/// What the protocol keeps in every operation.
-pub(crate) struct Life<K: Kind> {
-    /// 62 bits for the waits: they are not used up.
+/// What the protocol keeps in each operation.
+pub(crate) struct OperationState<K: OperationKind> {
+    /// The stage, and in the other 62 bits the number of the wait, which does not overflow.
     outcome: AtomicU64,
     trying: AtomicU8,
-    /// Whether the timer is to check it a little later, as it could not be tried.
-    pub(super) is_put_off: AtomicBool,
+    /// Whether the timer has an entry that checks the operation again, because a check could not try it.
+    pub(super) is_recheck_scheduled: AtomicBool,
     pub(super) watch: Mutex<Watch<K>>,
 }
 
-/// Where an operation waits. A watching call adds to it, and who completes or cancels takes it all.
-pub(super) struct Watch<K: Kind> {
-    /// `None` where it does not wait. A purgatory that nobody holds lives until all in it are complete.
+/// Where an operation waits. A watching call adds to it; the thread that completes or cancels takes all of it.
+pub(super) struct Watch<K: OperationKind> {
+    /// `None` while the operation does not wait. The reference keeps the purgatory alive until all waits in it have ended.
     pub(super) purgatory: Option<Arc<Purgatory<K>>>,
-    pub(super) places: Few<Place>,
+    pub(super) places: ShortList<Place>,
     pub(super) deadline: Option<K::Deadline>,
-    /// Which arrival of that purgatory it is; a watching call that was overtaken adds nothing more.
+    /// The number of this arrival in that purgatory. A watching call whose arrival has ended adds nothing more.
     pub(super) number: u64,
-    /// Since when it waits, or for ever.
+    /// The start of the wait; `u64::MAX` before the second try.
     pub(super) since_us: u64,
 }
 
-impl<K: Kind> Life<K> {
+impl<K: OperationKind> OperationState<K> {
     pub(crate) fn new() -> Self {
-        let watch = Watch { purgatory: None, places: Few::new(), deadline: None, number: 0, since_us: 0 };
+        let watch = Watch { purgatory: None, places: ShortList::new(), deadline: None, number: 0, since_us: 0 };
         Self {
             outcome: AtomicU64::new(OPEN),
             trying: AtomicU8::new(IDLE),
-            is_put_off: AtomicBool::new(false),
+            is_recheck_scheduled: AtomicBool::new(false),
             watch: Mutex::new(watch),
         }
     }
 
-    fn state(&self) -> u64 {
-        self.outcome.load(Ordering::Acquire) & STATE
+    fn stage(&self) -> u64 {
+        self.outcome.load(Ordering::Acquire) & STAGE
     }
 
     pub(crate) fn is_completed(&self) -> bool {
-        matches!(self.state(), COMPLETED | EXPIRED)
+        matches!(self.stage(), COMPLETED | EXPIRED)
     }
 
     pub(crate) fn is_expired(&self) -> bool {
-        self.state() == EXPIRED
+        self.stage() == EXPIRED
     }
 
     pub(super) fn is_open(&self) -> bool {
-        self.state() == OPEN
+        self.stage() == OPEN
     }
 
-    /// The wait that it is in; for the thread that has its watch locked, as it is the one that may change that.
-    pub(super) fn wait(&self) -> Wait {
-        Wait(self.outcome.load(Ordering::Relaxed) & !STATE)
+    /// The wait that the operation is in. Only for a thread that has the watch locked: under it the number changes.
+    pub(super) fn wait_number(&self) -> WaitNumber {
+        WaitNumber(self.outcome.load(Ordering::Relaxed) & !STAGE)
     }
 
-    /// Its address, which names it on this thread.
+    /// The address, which identifies the operation on this thread.
     pub(super) fn address(&self) -> usize {
         std::ptr::from_ref(self) as usize
     }
 
-    /// The one step that decides what completes it. A cancel has overtaken the threads that still try it or expire it; a
-    /// caller may complete what a cancel has handed out.
-    pub(super) fn win(&self, cause: Cause, completer: Completer) -> bool {
+    /// The one atomic step that decides what completes the operation: `true` for one caller. After a cancel the threads that
+    /// still try or expire it fail, and a caller may still complete it.
+    pub(super) fn set_completed(&self, cause: Cause, completer: Completer) -> bool {
         let ended = if cause == Cause::Event { COMPLETED } else { EXPIRED };
         let mut now = self.outcome.load(Ordering::Acquire);
         loop {
             let may = match completer {
-                Completer::Any => !matches!(now & STATE, COMPLETED | EXPIRED),
-                Completer::Try => now & STATE == OPEN,
-                Completer::Deadline(Wait(wait)) => now == wait | OPEN,
+                Completer::Any => !matches!(now & STAGE, COMPLETED | EXPIRED),
+                Completer::Try => now & STAGE == OPEN,
+                Completer::Deadline(WaitNumber(wait)) => now == wait | OPEN,
             };
             if !may {
                 return false;
             }
-            let next = (now & !STATE) | ended;
+            let next = (now & !STAGE) | ended;
             match self.outcome.compare_exchange(now, next, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => return true,
-                Err(found) => now = found, // ended, taken out, or watched again, at this very moment
+                Err(found) => now = found, // another thread has completed it, taken it out, or watched it again
             }
         }
     }
 
-    /// The same step against it: after it, only the caller may complete it.
+    /// The opposite step: after it, only a caller may complete the operation.
     pub(super) fn withdraw(&self) -> bool {
         self.change(OPEN, |now| now | WITHDRAWN)
     }
 
-    /// It is watched again, which is a new wait.
+    /// Opens it for a new wait, if it was withdrawn.
     pub(super) fn reopen(&self) {
-        self.change(WITHDRAWN, |now| (now & !STATE).wrapping_add(ONE_WAIT));
+        self.change(WITHDRAWN, |now| (now & !STAGE).wrapping_add(ONE_WAIT));
     }
 
-    /// Called with the watch locked, under which nothing but completion changes the outcome. So a step that fails once
-    /// finds it complete.
+    /// Called with the watch locked. Under it only completion changes the outcome, so a step that fails once finds the
+    /// operation complete.
     fn change(&self, from: u64, to: impl Fn(u64) -> u64) -> bool {
         let now = self.outcome.load(Ordering::Acquire);
-        now & STATE == from && self.outcome.compare_exchange(now, to(now), Ordering::AcqRel, Ordering::Acquire).is_ok()
+        now & STAGE == from && self.outcome.compare_exchange(now, to(now), Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
-    /// A read-modify-write: who makes the check sees all that happened before those who left it to that.
-    pub(super) fn is_put_off_no_more(&self) {
-        self.is_put_off.swap(false, Ordering::AcqRel);
+    /// A read-modify-write: the thread that makes the check sees all that happened before the calls that found the flag set.
+    pub(super) fn clear_recheck_scheduled(&self) {
+        self.is_recheck_scheduled.swap(false, Ordering::AcqRel);
     }
 
-    /// Holds it for trying; or leaves a mark for the thread that does.
+    /// Holds the operation for a try, or leaves a mark for the thread that holds it.
     pub(super) fn hold_or_mark(&self) -> Hold {
         self.hold_or(|now| now != LAST)
     }
 
-    /// As [`Self::hold_or_mark`], also where the thread that holds it should have left.
-    pub(super) fn hold_or_mark_the_last(&self) -> Hold {
+    /// As [`Self::hold_or_mark`], but marks also a thread in its last try, which then tries once more.
+    pub(super) fn hold_or_mark_last_try(&self) -> Hold {
         self.hold_or(|_| true)
     }
 
@@ -168,9 +182,9 @@ impl<K: Kind> Life<K> {
         let mut now = self.trying.load(Ordering::Relaxed);
         loop {
             if now != IDLE && !may_mark(now) {
-                return Hold::Last; // this thread leaves nothing behind, so it needs no order here
+                return Hold::Last; // nothing is written, so no order is needed
             }
-            // A mark on a mark is written too: the holder must see what this thread did before it.
+            // A second mark is written too: the holding thread must see what this thread did before it.
             let next = if now == IDLE { BUSY } else { MARKED };
             match self.trying.compare_exchange(now, next, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => return if now == IDLE { Hold::Held } else { Hold::Marked },
@@ -179,30 +193,30 @@ impl<K: Kind> Life<K> {
         }
     }
 
-    /// Lets it go, unless it was marked.
-    pub(super) fn let_go(&self, is_last: bool) -> bool {
+    /// Ends the hold, unless it was marked; whether it ended.
+    pub(super) fn release(&self, is_last: bool) -> bool {
         let own = if is_last { LAST } else { BUSY };
         self.trying.compare_exchange(own, IDLE, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// Marks what this thread holds; `false` if it takes no more marks.
+    /// Marks an operation that this thread holds; `false` in the last try.
     pub(super) fn mark(&self) -> bool {
         self.trying.compare_exchange(BUSY, MARKED, Ordering::AcqRel, Ordering::Relaxed) != Err(LAST)
     }
 
-    /// As [`Life::mark`], also in the last try.
-    pub(super) fn mark_the_last(&self) {
+    /// As [`Self::mark`], also in the last try.
+    pub(super) fn mark_last_try(&self) {
         self.trying.swap(MARKED, Ordering::AcqRel);
     }
 
-    /// Takes the mark away, right before it is tried once more; with `is_last`, for the last time.
-    pub(super) fn unmark(&self, is_last: bool) {
+    /// Clears the mark, immediately before a further try; `is_last` says that this try is the last.
+    pub(super) fn clear_mark(&self, is_last: bool) {
         self.trying.swap(if is_last { LAST } else { BUSY }, Ordering::AcqRel);
     }
 }
 
-impl<K: Kind> Watch<K> {
-    /// Whether it still waits as it did when it arrived.
+impl<K: OperationKind> Watch<K> {
+    /// Whether the operation still waits as this arrival of that purgatory.
     pub(super) fn is(&self, purgatory: &Arc<Purgatory<K>>, number: u64) -> bool {
         self.number == number && self.purgatory.as_ref().is_some_and(|found| Arc::ptr_eq(found, purgatory))
     }
@@ -211,7 +225,7 @@ impl<K: Kind> Watch<K> {
         self.purgatory.as_ref().is_some_and(|own| std::ptr::eq(Arc::as_ptr(own), purgatory))
     }
 
-    /// What the operation's deadline is from now on. The only place that counts deadlines, so none counts twice.
+    /// Sets the deadline, and returns the earlier one. Deadlines are counted only here, so none counts twice.
     pub(super) fn set_deadline(&mut self, deadline: Option<K::Deadline>) -> Option<K::Deadline> {
         let earlier = std::mem::replace(&mut self.deadline, deadline);
         if let Some(purgatory) = &self.purgatory {
@@ -225,19 +239,19 @@ impl<K: Kind> Watch<K> {
         earlier
     }
 
-    /// Leaves it waiting nowhere; what it held is for the caller to undo, without the lock.
-    pub(super) fn take(&mut self) -> Option<Left<K>> {
+    /// Ends the wait. The caller removes what it returns from the lists, without the lock.
+    pub(super) fn take(&mut self) -> Option<EndedWait<K>> {
         let deadline = self.set_deadline(None);
         let purgatory = self.purgatory.take()?;
         let places = std::mem::take(&mut self.places);
-        Some(Left { purgatory, places, deadline, since_us: self.since_us })
+        Some(EndedWait { purgatory, places, deadline, since_us: self.since_us })
     }
 }
 
-/// What a watch held.
-pub(super) struct Left<K: Kind> {
+/// What a watch had when its wait ended.
+pub(super) struct EndedWait<K: OperationKind> {
     pub(super) purgatory: Arc<Purgatory<K>>,
-    pub(super) places: Few<Place>,
+    pub(super) places: ShortList<Place>,
     pub(super) deadline: Option<K::Deadline>,
     pub(super) since_us: u64,
 }

@@ -1,197 +1,80 @@
-//! What the timer does for a purgatory a little later, so that no event is lost (P6).
+//! An entry on the timer that makes checks, so that no event is lost (P6).
 //!
-//! - A check of an operation is **put off** where it cannot be made now, as another thread holds the operation's own lock
-//!   or makes its last try. One at a time is on its way for each operation. The delay is 1 ms, then twice as long each
-//!   time, at most 16.
-//! - Checks are **left over** where the rounds of a call ended before they were made (see `asked`). One entry on the timer
-//!   is on its way for each purgatory. It makes all of them in one round, and leaves over what that round asks for. The
-//!   delay is 1 ms, and as long as nothing is completed twice as long each time, at most a second. So n operations whose
-//!   tries ask for ever cost n tries a second.
+//! - A **recheck** tries one operation again. It is needed where a check could not try the operation, because another
+//!   thread holds the operation's own lock or makes its last try. Each operation has at most one recheck on the timer. The
+//!   delay is 1 ms, then twice as long each time, at most 16 ms.
+//! - The **remaining checks** of a purgatory are those that the rounds of a call did not make (see `rounds`). Each purgatory
+//!   has at most one entry for them. It makes them in one round, and leaves to the next entry what that round requests. The
+//!   delay is 1 ms, then twice as long each time in which nothing was completed, at most a second. So n operations whose
+//!   tries always request checks cost n tries per second.
 //!
-//! The flag that says that one is on its way is cleared before its tries. An event that finds the flag set happened before
-//! that, so the tries see it; one that finds it clear puts a check on the timer itself.
+//! A flag says that an entry is on the timer. The entry clears the flag before its tries. An event that finds the flag set
+//! happened before that, so the tries see it; an event that finds it clear puts an entry of its own on the timer.
 //!
-//! An entry holds its purgatory weakly: if that is gone, no operation waits in it.
+//! An entry holds its purgatory by a weak reference: without the purgatory no operation waits in it.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use super::check_requests::{Ask, Asks};
-use super::checking::Outermost;
-use super::watchers::ListName;
-use super::{Host, Kind, Purgatory, in_progress};
-use crate::sync::{AtomicBool, Mutex, Ordering};
+use super::operation_state::OperationKind;
+use super::purgatory_core::Purgatory;
+use crate::sync::{AtomicBool, Ordering};
 
 /// The longest delays, as powers of two of milliseconds.
-const LONGEST_PUT_OFF: u32 = 4;
-const LONGEST_LEFT_OVER: u32 = 10;
+const LONGEST_RECHECK_DELAY_LOG2_MS: u32 = 4;
+const LONGEST_REMAINING_DELAY_LOG2_MS: u32 = 10;
 
-/// An entry on the timer.
-pub(crate) struct Later<K: Kind> {
-    purgatory: Weak<Purgatory<K>>,
-    what: What<K>,
-    /// For how many such entries in a row no operation could be tried, or was completed.
-    in_vain: u32,
-    is_made: AtomicBool,
+pub(crate) struct TimerCheck<K: OperationKind> {
+    pub(super) purgatory: Weak<Purgatory<K>>,
+    pub(super) target: Target<K>,
+    /// The number of such entries in a row that could not try the operation, or that completed none.
+    pub(super) fruitless_runs: u32,
+    pub(super) has_run: AtomicBool,
 }
 
-enum What<K: Kind> {
-    /// A check of this operation was put off.
-    PutOff(K::Op),
-    /// Checks were left over, in the purgatory.
-    LeftOver,
+/// What an entry checks.
+pub(super) enum Target<K: OperationKind> {
+    Operation(K::Op),
+    RemainingChecks,
 }
 
-impl<K: Kind> Later<K> {
-    pub(super) fn put_off(purgatory: &Arc<Purgatory<K>>, op: K::Op, in_vain: u32) -> Self {
-        Self { purgatory: Arc::downgrade(purgatory), what: What::PutOff(op), in_vain, is_made: AtomicBool::new(false) }
+impl<K: OperationKind> TimerCheck<K> {
+    pub(super) fn new(purgatory: &Arc<Purgatory<K>>, target: Target<K>, fruitless_runs: u32) -> Self {
+        Self { purgatory: Arc::downgrade(purgatory), target, fruitless_runs, has_run: AtomicBool::new(false) }
     }
 
-    fn left_over(purgatory: &Arc<Purgatory<K>>, in_vain: u32) -> Self {
-        Self { purgatory: Arc::downgrade(purgatory), what: What::LeftOver, in_vain, is_made: AtomicBool::new(false) }
-    }
-
-    /// How long after it was made up it is due.
+    /// The delay with which it is added to the timer.
     pub(crate) fn delay(&self) -> Duration {
-        let ms: u64 = match self.what {
-            What::PutOff(_) => 1 << self.in_vain.min(LONGEST_PUT_OFF),
-            What::LeftOver => (1 << self.in_vain.min(LONGEST_LEFT_OVER)).min(1000),
+        let ms: u64 = match self.target {
+            Target::Operation(_) => 1 << self.fruitless_runs.min(LONGEST_RECHECK_DELAY_LOG2_MS),
+            Target::RemainingChecks => (1 << self.fruitless_runs.min(LONGEST_REMAINING_DELAY_LOG2_MS)).min(1000),
         };
         Duration::from_millis(ms)
     }
 
-    /// It is due: makes the checks.
-    pub(crate) fn make<H: Host<K>>(&self, host: &H) {
-        let Some(purgatory) = self.purgatory.upgrade() else { return };
-        self.is_made.store(true, Ordering::Relaxed);
-        let next = self.in_vain.saturating_add(1);
-        match &self.what {
-            What::PutOff(op) => {
-                K::life(op).is_put_off_no_more();
-                let purgatory = purgatory.where_it_waits(host, op);
-                if let Some(error) = purgatory.check_one(host, op, next).failure {
-                    host.report(&purgatory.home, op, error);
-                }
-            }
-            What::LeftOver => {
-                purgatory.left_over.is_on_its_way_no_more();
-                purgatory.make_left_over(host, next);
-            }
-        }
-    }
-
-    /// It is due, but the timer's executor refused it: as where the timer refuses it.
-    #[cfg(feature = "python")]
-    pub(crate) fn refuse<H: Host<K>>(&self, host: &H, error: H::Error) {
-        let Some(purgatory) = self.purgatory.upgrade() else { return };
-        self.is_made.store(true, Ordering::Relaxed);
-        match &self.what {
-            What::PutOff(op) => {
-                K::life(op).is_put_off_no_more();
-                host.report(&purgatory.home, op, error);
-            }
-            What::LeftOver => {
-                purgatory.left_over.is_on_its_way_no_more();
-                purgatory.lose_left_over(host, error);
-            }
-        }
-    }
-
-    /// The operation whose check was put off.
+    /// The operation that it checks again.
     #[cfg(feature = "python")]
     pub(crate) fn operation(&self) -> Option<&K::Op> {
-        match &self.what {
-            What::PutOff(op) => Some(op),
-            What::LeftOver => None,
+        match &self.target {
+            Target::Operation(op) => Some(op),
+            Target::RemainingChecks => None,
         }
     }
 }
 
-/// Dropped without having been made, it no longer stands in for others. It takes no lock, as it may be dropped in a forked
-/// child.
-impl<K: Kind> Drop for Later<K> {
+/// Dropped without a run, it clears its flag. It takes no lock, as it may be dropped in a forked child.
+impl<K: OperationKind> Drop for TimerCheck<K> {
     fn drop(&mut self) {
-        if self.is_made.load(Ordering::Relaxed) {
+        if self.has_run.load(Ordering::Relaxed) {
             return;
         }
-        match &self.what {
-            What::PutOff(op) => K::life(op).is_put_off_no_more(),
-            What::LeftOver => {
+        match &self.target {
+            Target::Operation(op) => K::state(op).clear_recheck_scheduled(),
+            Target::RemainingChecks => {
                 if let Some(purgatory) = self.purgatory.upgrade() {
-                    purgatory.left_over.is_on_its_way_no_more();
+                    purgatory.remaining_checks.clear_scheduled();
                 }
             }
         }
-    }
-}
-
-/// The checks that were left over in a purgatory.
-pub(super) struct LeftOver {
-    /// Whether an entry is on the timer for them.
-    is_on_its_way: AtomicBool,
-    checks: Mutex<Asks<()>>,
-}
-
-impl LeftOver {
-    pub(super) fn new() -> Self {
-        Self { is_on_its_way: AtomicBool::new(false), checks: Mutex::new(Asks::new()) }
-    }
-
-    /// A read-modify-write, as for a check that is put off.
-    fn is_on_its_way_no_more(&self) {
-        self.is_on_its_way.swap(false, Ordering::AcqRel);
-    }
-}
-
-impl<K: Kind> Purgatory<K> {
-    /// The operation cannot be tried now, and nothing waits until it can: it is checked again a little later.
-    pub(super) fn put_off<H: Host<K>>(self: &Arc<Self>, host: &H, op: &K::Op, in_vain: u32) -> Result<(), H::Error> {
-        if K::life(op).is_put_off.swap(true, Ordering::AcqRel) {
-            return Ok(());
-        }
-        let purgatory = self.where_it_waits(host, op);
-        host.add_later(&purgatory.home, Later::put_off(&purgatory, host.share(op), in_vain))
-    }
-
-    /// An operation may have been taken out and be watched in another purgatory since. That one's timer makes its checks:
-    /// this one's may be shut down.
-    fn where_it_waits<H: Host<K>>(self: &Arc<Self>, host: &H, op: &K::Op) -> Arc<Self> {
-        host.lock(&K::life(op).watch).purgatory.as_ref().map_or_else(|| Arc::clone(self), Arc::clone)
-    }
-
-    /// Leaves the check of a list to the timer. A timer that was shut down refuses; then the next check of the key finds what
-    /// this one would have.
-    pub(crate) fn leave_over<H: Host<K>>(self: &Arc<Self>, host: &H, list: ListName, by: Option<usize>, in_vain: u32) {
-        host.lock(&self.left_over.checks).ask(self.place_of(list), by, || ());
-        if self.left_over.is_on_its_way.swap(true, Ordering::AcqRel) {
-            return;
-        }
-        if let Err(error) = host.add_later(&self.home, Later::left_over(self, in_vain)) {
-            self.lose_left_over(host, error);
-        }
-    }
-
-    /// There is no later: the error is reported, and the operations go on waiting.
-    fn lose_left_over<H: Host<K>>(&self, host: &H, error: H::Error) {
-        let lost = host.lock(&self.left_over.checks).take();
-        // What is reported has an operation: one that would have been tried.
-        let waits = |list| self.watchers.walk_again(host, list).and_then(|(_, (step, _))| step.into_iter().next());
-        if let Some((_, op)) = lost.into_iter().find_map(|ask| waits(ask.place.1)) {
-            host.report(&self.home, &op, error);
-        }
-    }
-
-    /// Makes the checks that were left over, in one round. Inside a try they are for the outermost call to make.
-    fn make_left_over<H: Host<K>>(self: &Arc<Self>, host: &H, in_vain: u32) {
-        let checks = host.lock(&self.left_over.checks).take();
-        let check = |ask: &Ask<()>| host.check_of(self, ask.place.1);
-        if in_progress::is_inside(host.process()) {
-            for ask in checks {
-                host.asked(|asked| asked.ask(ask.place, ask.by, || check(&ask)));
-            }
-            return;
-        }
-        let checks = checks.into_iter().map(|ask| Ask { place: ask.place, by: ask.by, check: check(&ask) });
-        Outermost::begin(host).make_one_round(checks.collect(), in_vain);
     }
 }

@@ -14,7 +14,7 @@ use pyo3::prelude::*;
 
 use super::border::attach;
 use super::gil::GilCell;
-use crate::purgatory::{Few, shrink};
+use crate::purgatory::{ShortList, shrink};
 
 /// A key's number. One that is held stays what it is; dropped by the last holder, the table forgets it.
 pub(super) struct Key {
@@ -51,7 +51,7 @@ struct Entry {
 enum Look {
     Found(u64),
     /// Keys of the same hash: whether one is equal, Python has to say.
-    Candidates(Few<(u64, Py<PyAny>)>),
+    Candidates(ShortList<(u64, Py<PyAny>)>),
     Unknown,
 }
 
@@ -105,7 +105,7 @@ fn mixed(hash: isize) -> u64 {
 
 impl Table {
     fn look(&mut self, key: &Bound<'_, PyAny>, hash: u64, from: u64, holds: bool) -> Look {
-        let mut others = Few::new();
+        let mut others = ShortList::new();
         for entry in self.entries.iter_hash_mut(hash).filter(|entry| entry.hash == hash) {
             if entry.object.is(key) {
                 entry.uses += usize::from(holds);

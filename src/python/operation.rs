@@ -18,7 +18,7 @@ use super::on_error::Callee;
 use super::shared::{Shared, not_picklable};
 use super::side::{PyOperations, Side};
 use super::task::TimerTask;
-use crate::purgatory::{self, Cause, Completer, Life};
+use crate::purgatory::{self, Cause, Completer, OperationState};
 
 /// Something that waits for an event or for its deadline, whichever comes first. Subclass it.
 ///
@@ -44,7 +44,7 @@ use crate::purgatory::{self, Cause, Completer, Life};
 /// 1
 #[pyclass(frozen, extends = TimerTask, subclass, module = "tickwheel")]
 pub(super) struct DelayedOperation {
-    pub(super) life: Life<PyOperations>,
+    pub(super) state: OperationState<PyOperations>,
     content: GilCell<Content>,
     /// The process it was made in: in a child of that, its native lock may be held by nobody.
     epoch: u32,
@@ -76,7 +76,7 @@ impl DelayedOperation {
     #[new]
     #[pyo3(signature = (*_args, **_kwargs), text_signature = "(delay_ms, lock=None, *, name=None)")]
     fn new(_args: &Bound<'_, PyTuple>, _kwargs: Option<&Bound<'_, PyDict>>) -> PyClassInitializer<Self> {
-        let operation = Self { life: Life::new(), content: GilCell::default(), epoch: fork_epoch() };
+        let operation = Self { state: OperationState::new(), content: GilCell::default(), epoch: fork_epoch() };
         PyClassInitializer::from(TimerTask::empty()).add_subclass(operation)
     }
 
@@ -164,13 +164,13 @@ impl DelayedOperation {
     /// Whether it is complete, in time or not.
     #[getter]
     fn is_completed(&self) -> bool {
-        self.life.is_completed()
+        self.state.is_completed()
     }
 
     /// Whether it is complete because its time ran out; `on_complete` may ask already.
     #[getter]
     fn is_expired(&self) -> bool {
-        self.life.is_expired()
+        self.state.is_expired()
     }
 
     /// Take it off its timer and off every key; `True` exactly when the purgatory will neither complete nor expire
@@ -200,9 +200,9 @@ impl DelayedOperation {
     fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
         let (class, this) = (slf.get_type().name()?, slf.get());
         let name = slf.as_super().get().name(slf.py()).map_or_else(String::new, |name| format!(" '{name}'"));
-        let state = if this.life.is_expired() {
+        let state = if this.state.is_expired() {
             " expired"
-        } else if this.life.is_completed() {
+        } else if this.state.is_completed() {
             " completed"
         } else if this.epoch != fork_epoch() {
             " of the parent process"

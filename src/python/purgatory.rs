@@ -24,7 +24,7 @@ use super::shared::not_picklable;
 use super::side::{Core, Home, Side};
 use super::system::SystemTimer;
 use super::timer::Timer;
-use crate::purgatory::{Cause, Few, Refused, Watched};
+use crate::purgatory::{Cause, ShortList, WatchError, WatchResult};
 
 /// So many keys are compared all with all; more are not.
 const MANY: usize = 16;
@@ -55,7 +55,7 @@ struct Made {
 impl Made {
     /// No thread can check a key any more.
     fn leave(&self, py: Python<'_>) {
-        let on_error = &self.core.home.on_error;
+        let on_error = &self.core.environment.on_error;
         on_error.owner_is_gone(py);
         self.core.abandon(&Side::new(py));
         on_error.let_go(py); // what still waits for its deadline has a reference of its own
@@ -136,7 +136,7 @@ impl DelayedOperationPurgatory {
 
     #[getter]
     fn name(&self) -> PyResult<&str> {
-        Ok(&self.core()?.home.name)
+        Ok(&self.core()?.environment.name)
     }
 
     /// The timer that its deadlines are on.
@@ -184,7 +184,7 @@ impl DelayedOperationPurgatory {
     /// nowhere.
     #[pyo3(signature = (operation, keys))]
     fn try_complete_else_watch(&self, operation: &Bound<'_, PyAny>, keys: &Bound<'_, PyAny>) -> PyResult<bool> {
-        self.watch(&Side::new(operation.py()), operation, keys).map(|watched| watched.is_won)
+        self.watch(&Side::new(operation.py()), operation, keys).map(|watched| watched.is_completed_by_call)
     }
 
     /// As `try_complete_else_watch`; has `waiter` called with how this wait ends: `True` in time, `False` expired,
@@ -226,7 +226,7 @@ impl DelayedOperationPurgatory {
         let py = key.py();
         let core = self.core_here(py)?;
         let Some(_call) = ForeignCall::try_enter(py) else { return Ok(0) };
-        let Some(key) = core.home.keys.find(key)? else { return Ok(0) };
+        let Some(key) = core.environment.keys.find(key)? else { return Ok(0) };
         let side = Side::new(py);
         let count = core.check_and_complete(&side, &key);
         side.over(count)
@@ -240,7 +240,7 @@ impl DelayedOperationPurgatory {
         let py = key.py();
         let core = self.core_here(py)?;
         let Some(_call) = ForeignCall::try_enter(py) else { return Ok(PyList::empty(py)) };
-        let Some(key) = core.home.keys.find(key)? else { return Ok(PyList::empty(py)) };
+        let Some(key) = core.environment.keys.find(key)? else { return Ok(PyList::empty(py)) };
         let side = Side::new(py);
         let cancelled = core.cancel_for_key(&side, &key);
         PyList::new(py, side.over(cancelled)?)
@@ -312,7 +312,7 @@ impl DelayedOperationPurgatory {
         _exc: &Bound<'_, PyAny>,
         _traceback: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
-        if slf.get().core()?.home.shared.is_forked() && !exc_type.is_none() {
+        if slf.get().core()?.environment.shared.is_forked() && !exc_type.is_none() {
             return Ok(()); // a child that leaves its parent's block by sys.exit gets its exit
         }
         let Some(_call) = ForeignCall::try_enter(slf.py()) else { return Ok(()) };
@@ -328,13 +328,13 @@ impl DelayedOperationPurgatory {
         if let Some(Made { core, timer, .. }) = self.made.get()
             && Core::is_quiet(core.arc())
         {
-            let home = &core.home;
+            let home = &core.environment;
             visit.call(timer)?;
             home.on_error.visit(&visit)?;
             // What waits for a reaper is alive in any case: no need to go along the lists.
             let is_alive = home.shared.hides_pending() && core.all_have_deadlines();
             if !is_alive && !home.shared.is_forked() {
-                core.try_see(|operation| visit.call(operation))?;
+                core.try_visit(|operation| visit.call(operation))?;
                 home.keys.visit(&visit)?;
             }
         }
@@ -346,7 +346,7 @@ impl DelayedOperationPurgatory {
     fn __clear__(&self, py: Python<'_>) {
         let Some(_call) = ForeignCall::try_enter(py) else { return };
         if let Some(made) = self.made.get()
-            && !made.core.home.shared.is_forked()
+            && !made.core.environment.shared.is_forked()
         {
             made.leave(py);
         }
@@ -357,10 +357,10 @@ impl DelayedOperationPurgatory {
     fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
         let class = slf.get_type().name()?;
         let Ok(core) = slf.get().core() else { return Ok(format!("<{class} not initialized>")) };
-        if core.home.shared.is_forked() {
-            return Ok(format!("<{class} '{}' of the parent process>", core.home.name));
+        if core.environment.shared.is_forked() {
+            return Ok(format!("<{class} '{}' of the parent process>", core.environment.name));
         }
-        Ok(format!("<{class} '{}' {} waiting>", core.home.name, slf.get().__len__(slf.py())?))
+        Ok(format!("<{class} '{}' {} waiting>", core.environment.name, slf.get().__len__(slf.py())?))
     }
 }
 
@@ -371,7 +371,7 @@ impl DelayedOperationPurgatory {
             None => Ok(()),
             Some(made) => Err(PyRuntimeError::new_err(format!(
                 "purgatory '{}' is initialized already, and nothing was changed: make a new one for other settings",
-                made.core.home.name
+                made.core.environment.name
             ))),
         }
     }
@@ -389,7 +389,7 @@ impl DelayedOperationPurgatory {
     /// The core, in the process that made it.
     fn core_here(&self, py: Python<'_>) -> PyResult<&Arc<Core>> {
         let core = self.core()?;
-        core.home.shared.check_process(py)?;
+        core.environment.shared.check_process(py)?;
         Ok(core)
     }
 
@@ -398,7 +398,7 @@ impl DelayedOperationPurgatory {
         Ok(Open { core: self.core_here(py)?, _call: ForeignCall::enter(py)? })
     }
 
-    fn watch(&self, side: &Side<'_>, operation: &Bound<'_, PyAny>, keys: &Bound<'_, PyAny>) -> PyResult<Watched> {
+    fn watch(&self, side: &Side<'_>, operation: &Bound<'_, PyAny>, keys: &Bound<'_, PyAny>) -> PyResult<WatchResult> {
         let py = operation.py();
         let core = self.open(py)?;
         let operation = operation.cast::<DelayedOperation>().map_err(|_| {
@@ -407,24 +407,24 @@ impl DelayedOperationPurgatory {
         })?;
         operation.get().check_process(py)?;
         operation.as_super().get().delay(py)?;
-        let keys = core.home.hold(keys)?;
-        if core.home.timer_enabled {
-            side.set_context(contexts::of_add(&core.home.shared, None, py)?);
+        let keys = core.environment.hold(keys)?;
+        if core.environment.timer_enabled {
+            side.set_context(contexts::of_add(&core.environment.shared, None, py)?);
         }
         let watched = core.try_complete_else_watch(side, operation.as_unbound(), keys);
-        if let Ok(Watched { number: Some(number), .. }) = watched
+        if let Ok(WatchResult { number: Some(number), .. }) = watched
             && side.exits()
         {
             // Another operation's ending raised it. A caller that gets an exception has nothing to cancel.
             core.cancel_arrival(side, operation.as_unbound(), number);
         }
         side.check()?;
-        watched.map_err(|refused| match refused {
-            Refused::Waiting => PyValueError::new_err(
+        watched.map_err(|error| match error {
+            WatchError::Waiting => PyValueError::new_err(
                 "this operation waits in a purgatory already: make a new one for each wait, or cancel() it first",
             ),
-            Refused::Closed => errors::purgatory_closed(py, &core.home.name),
-            Refused::Timer(error) | Refused::Failed(error) => error,
+            WatchError::Closed => errors::purgatory_closed(py, &core.environment.name),
+            WatchError::Timer(error) | WatchError::Failed(error) => error,
         })
     }
 
@@ -437,7 +437,7 @@ impl DelayedOperationPurgatory {
 
 impl Home {
     /// The keys of an operation, each once.
-    fn hold(&self, keys: &Bound<'_, PyAny>) -> PyResult<Few<Key>> {
+    fn hold(&self, keys: &Bound<'_, PyAny>) -> PyResult<ShortList<Key>> {
         let refuse = || {
             let given = keys.get_type().name().map_or_else(|_| String::new(), |name| name.to_string());
             PyTypeError::new_err(format!("keys must be a collection of keys, got {given}: for one key pass [key]"))
@@ -449,7 +449,7 @@ impl Home {
         if is_one {
             return Err(refuse());
         }
-        let (mut held, mut seen) = (Few::new(), HashSet::new());
+        let (mut held, mut seen) = (ShortList::new(), HashSet::new());
         let mut hold = |key: &Bound<'_, PyAny>| -> PyResult<()> {
             let key = self.keys.hold(key)?;
             let is_new = if held.len() < MANY { !held.contains(&key) } else { seen.insert(key.id()) };
@@ -481,7 +481,7 @@ impl Drop for DelayedOperationPurgatory {
     fn drop(&mut self) {
         finalizing::let_go(std::mem::take(&mut self.unfinished));
         let Some(made) = self.made.take() else { return };
-        if made.core.home.shared.is_forked() {
+        if made.core.environment.shared.is_forked() {
             return;
         }
         attach(|py| match ForeignCall::try_enter(py) {

@@ -29,7 +29,8 @@ use super::share::Share;
 use super::shared::Shared;
 use super::task::{Remains, TimerTask};
 use crate::purgatory::{
-    Armed, Asked, Attempt, Cause, Host, Kind, Later, Life, ListName, MOST_YIELDS, Purgatory, Rounds,
+    ArmedDeadline, Cause, Host, ListId, Locking, MAX_YIELDS, OperationKind, OperationState, OperationTypes, Purgatory,
+    RequestedChecks, Rounds, TimerCheck, TryResult,
 };
 use crate::state::{Room, When};
 use crate::sync::{Mutex, MutexGuard, yield_now};
@@ -51,26 +52,28 @@ pub(super) struct Home {
     pub(super) keys: Arc<Keys>,
 }
 
-impl Kind for PyOperations {
+impl OperationTypes for PyOperations {
     type Key = Key;
-    type Hashing = BuildHasherDefault<KeyHasher>;
+    type BuildKeyHasher = BuildHasherDefault<KeyHasher>;
     /// The GIL lets one thread at a time come here.
     const SHARDS: usize = 1;
     type Op = Py<DelayedOperation>;
     /// Where it is on the timer the task itself knows.
     type Deadline = ();
-    type Remains = Remains;
+    type DisarmedDeadline = Remains;
     type Waiters = Option<Box<Told>>;
-    type Home = Home;
+    type Environment = Home;
+}
 
-    fn life(op: &Py<DelayedOperation>) -> &Life<Self> {
-        &op.get().life
+impl OperationKind for PyOperations {
+    fn state(op: &Py<DelayedOperation>) -> &OperationState<Self> {
+        &op.get().state
     }
 }
 
 impl OfProcess for Core {
     fn epoch(&self) -> u32 {
-        self.home.shared.epoch()
+        self.environment.shared.epoch()
     }
 }
 
@@ -80,11 +83,11 @@ type Ending = (Py<DelayedOperation>, Cause, Option<Arc<Core>>, Option<Arc<Shared
 type Deferred = ManuallyDrop<VecDeque<Ending>>;
 
 /// A check that was asked for inside a try.
-pub(super) type Check = (Arc<Core>, ListName);
+pub(super) type Check = (Arc<Core>, ListId);
 
 thread_local! {
     static DEFERRED: RefCell<Deferred> = const { RefCell::new(ManuallyDrop::new(VecDeque::new())) };
-    static ASKED: RefCell<Asked<Check>> = const { RefCell::new(Asked::new()) };
+    static ASKED: RefCell<RequestedChecks<Check>> = const { RefCell::new(RequestedChecks::new()) };
 }
 
 /// One call into the protocol.
@@ -230,24 +233,24 @@ impl<'py> Side<'py> {
         self.exit.replace(Some(exit));
     }
 
-    fn try_locked(&self, op: &Py<DelayedOperation>) -> Attempt<PyErr> {
+    fn try_locked(&self, op: &Py<DelayedOperation>) -> TryResult<PyErr> {
         let Some(lock) = op.get().lock(self.py) else {
-            return self.try_complete(op).map_or_else(Attempt::Failed, |()| Attempt::Ran);
+            return self.try_complete(op).map_or_else(TryResult::Failed, |()| TryResult::Returned);
         };
         let is_taken = lock.call_method1(intern!(self.py, "acquire"), (false,)).and_then(|taken| taken.is_truthy());
         match is_taken {
-            Err(error) => return Attempt::Failed(error),
-            Ok(false) => return Attempt::Locked,
+            Err(error) => return TryResult::Failed(error),
+            Ok(false) => return TryResult::Locked,
             Ok(true) => {}
         }
         let tried = self.try_complete(op);
         let released = lock.call_method0(intern!(self.py, "release"));
         match (tried, released) {
-            (Ok(()), Ok(_)) => Attempt::Ran,
-            (Err(error), Ok(_)) | (Ok(()), Err(error)) => Attempt::Failed(error),
+            (Ok(()), Ok(_)) => TryResult::Returned,
+            (Err(error), Ok(_)) | (Ok(()), Err(error)) => TryResult::Failed(error),
             (Err(first), Err(second)) => {
                 second.set_context(self.py, Some(first));
-                Attempt::Failed(second)
+                TryResult::Failed(second)
             }
         }
     }
@@ -255,7 +258,7 @@ impl<'py> Side<'py> {
     fn try_complete(&self, op: &Py<DelayedOperation>) -> PyResult<()> {
         let said = op.bind(self.py).call_method0(intern!(self.py, "try_complete"))?;
         coroutines::check_method(&said, intern!(self.py, "try_complete"))?;
-        if said.is_truthy()? && !op.get().life.is_completed() {
+        if said.is_truthy()? && !op.get().state.is_completed() {
             let said = said.repr()?;
             return Err(PyRuntimeError::new_err(format!(
                 "try_complete returned {said}, but the operation is not complete: return self.force_complete()"
@@ -265,22 +268,24 @@ impl<'py> Side<'py> {
     }
 }
 
-impl Host<PyOperations> for Side<'_> {
-    type Error = PyErr;
-
+impl Locking<PyOperations> for Side<'_> {
     fn lock<'a, T: Send>(&self, mutex: &'a Mutex<T>) -> MutexGuard<'a, T> {
         border::lock(self.py, mutex)
     }
 
-    fn share(&self, op: &Py<DelayedOperation>) -> Py<DelayedOperation> {
+    fn clone_ref(&self, op: &Py<DelayedOperation>) -> Py<DelayedOperation> {
         op.clone_ref(self.py)
     }
+}
 
-    fn attempt(&self, op: &Py<DelayedOperation>) -> Attempt<PyErr> {
+impl Host<PyOperations> for Side<'_> {
+    type Error = PyErr;
+
+    fn call_try_complete(&self, op: &Py<DelayedOperation>) -> TryResult<PyErr> {
         let attempt = self.try_locked(op);
         if let Err(forked) = op.get().check_process(self.py) {
             // The method forked, and this is the child.
-            return Attempt::Failed(forked);
+            return TryResult::Failed(forked);
         }
         attempt
     }
@@ -289,13 +294,13 @@ impl Host<PyOperations> for Side<'_> {
         self.epoch
     }
 
-    fn is_here(&self) -> bool {
+    fn is_same_process(&self) -> bool {
         self.epoch == fork_epoch()
     }
 
-    fn arm(&self, home: &Home, op: &Py<DelayedOperation>) -> PyResult<Armed<PyOperations>> {
+    fn arm(&self, home: &Home, op: &Py<DelayedOperation>) -> PyResult<ArmedDeadline<PyOperations>> {
         if !home.timer_enabled {
-            return Ok(Armed { deadline: self.deadline(op), now_us: self.now_us(home) });
+            return Ok(ArmedDeadline { deadline: self.current_deadline(op), now_us: self.now_us(home) });
         }
         let task = op.bind(self.py).as_super();
         let delay = task.get().delay(self.py)?;
@@ -305,10 +310,10 @@ impl Host<PyOperations> for Side<'_> {
         // Dropped when the call is over: the operation's watch is locked here.
         removed.extend(context);
         self.removed.replace(removed);
-        added.map(|now_us| Armed { deadline: Some(()), now_us })
+        added.map(|now_us| ArmedDeadline { deadline: Some(()), now_us })
     }
 
-    fn deadline(&self, op: &Py<DelayedOperation>) -> Option<()> {
+    fn current_deadline(&self, op: &Py<DelayedOperation>) -> Option<()> {
         op.bind(self.py).as_super().get().on(self.py).map(drop)
     }
 
@@ -318,7 +323,7 @@ impl Host<PyOperations> for Side<'_> {
         op.bind(self.py).as_super().get().taken_off(self.py).ok().flatten()
     }
 
-    fn begins(&self, home: &Home, op: &Py<DelayedOperation>) {
+    fn wait_begins(&self, home: &Home, op: &Py<DelayedOperation>) {
         op.get().begins(self.py, self.waiter.take(), home.on_error.callee(self.py));
     }
 
@@ -326,24 +331,24 @@ impl Host<PyOperations> for Side<'_> {
         op.get().take_told(self.py)
     }
 
-    fn tell_taken_out(&self, home: &Home, op: &Py<DelayedOperation>, told: Option<Box<Told>>) {
+    fn notify_taken_out(&self, home: &Home, op: &Py<DelayedOperation>, told: Option<Box<Told>>) {
         self.tell_waiters(Some(home), op, told, None);
     }
 
-    fn add_later(&self, home: &Home, later: Later<PyOperations>) -> PyResult<()> {
-        let when = When::AfterUs(later.delay().as_micros() as u64);
-        let check = Bound::new(self.py, CheckLater(later))?.into_any();
+    fn add_timer_check(&self, home: &Home, check: TimerCheck<PyOperations>) -> PyResult<()> {
+        let when = When::AfterUs(check.delay().as_micros() as u64);
+        let check = Bound::new(self.py, CheckLater(check))?.into_any();
         let task = TimerTask::internal(self.py, &check)?;
         TimerTask::schedule_with(&task, &home.share, when, Room::Always).map(drop)
     }
 
-    fn give_way(&self, rounds: u32) {
+    fn yield_to_others(&self, rounds: u32) {
         if rounds > 0 {
-            self.py.detach(|| (0..rounds.min(MOST_YIELDS)).for_each(|_| yield_now()));
+            self.py.detach(|| (0..rounds.min(MAX_YIELDS)).for_each(|_| yield_now()));
         }
     }
 
-    fn end(&self, op: &Py<DelayedOperation>, cause: Cause, home: Option<&Home>) {
+    fn run_ending(&self, op: &Py<DelayedOperation>, cause: Cause, home: Option<&Home>) {
         if op.get().check_process(self.py).is_err() {
             return; // a method forked, and this is the child
         }
@@ -359,15 +364,15 @@ impl Host<PyOperations> for Side<'_> {
         self.tell_waiters(home, op, op.get().ended(self.py, cause), Some(cause == Cause::Event));
     }
 
-    fn defer(&self, op: &Py<DelayedOperation>, cause: Cause, purgatory: Option<Arc<Core>>) {
+    fn defer_ending(&self, op: &Py<DelayedOperation>, cause: Cause, purgatory: Option<Arc<Core>>) {
         let ending = (op.clone_ref(self.py), cause, purgatory, self.timer.map(Arc::clone));
         DEFERRED.with_borrow_mut(|deferred| deferred.push_back(ending));
     }
 
-    fn end_deferred(&self) {
+    fn run_deferred_endings(&self) {
         while let Some((op, cause, purgatory, timer)) = DEFERRED.with_borrow_mut(|deferred| deferred.pop_front()) {
             let side = Side::of_timer(self.py, self.propagates).with_timer(timer.as_ref(), None);
-            side.end(&op, cause, purgatory.as_ref().map(|purgatory| &purgatory.home));
+            side.run_ending(&op, cause, purgatory.as_ref().map(|purgatory| &purgatory.environment));
             if let Some(exit) = side.exit.take() {
                 self.keep_exit(exit);
             }
@@ -377,19 +382,19 @@ impl Host<PyOperations> for Side<'_> {
 
     type Check = Check;
 
-    fn check_of(&self, purgatory: &Arc<Core>, list: ListName) -> Check {
+    fn list_check(&self, purgatory: &Arc<Core>, list: ListId) -> Check {
         (Arc::clone(purgatory), list)
     }
 
-    fn make(&self, (purgatory, list): &Check, rounds: &mut Rounds) -> usize {
-        purgatory.pass(self, *list, rounds)
+    fn run_check(&self, (purgatory, list): &Check, rounds: &mut Rounds) -> usize {
+        purgatory.check_list(self, *list, rounds)
     }
 
-    fn leave_over(&self, (purgatory, list): &Check, by: Option<usize>, in_vain: u32) {
-        purgatory.leave_over(self, *list, by, in_vain);
+    fn leave_to_timer(&self, (purgatory, list): &Check, requested_by: Option<usize>, fruitless_runs: u32) {
+        purgatory.leave_to_timer(self, *list, requested_by, fruitless_runs);
     }
 
-    fn asked<T>(&self, f: impl FnOnce(&mut Asked<Check>) -> T) -> T {
+    fn requested_checks<T>(&self, f: impl FnOnce(&mut RequestedChecks<Check>) -> T) -> T {
         ASKED.with_borrow_mut(f)
     }
 
@@ -404,13 +409,13 @@ impl Host<PyOperations> for Side<'_> {
 
 /// Checks for later, as a task of a timer.
 #[pyclass(frozen, module = "tickwheel._native")]
-pub(super) struct CheckLater(Later<PyOperations>);
+pub(super) struct CheckLater(TimerCheck<PyOperations>);
 
 #[pymethods]
 impl CheckLater {
     fn __call__(&self, py: Python<'_>) -> PyResult<()> {
         let side = Side::of_timer(py, run::propagates());
-        self.0.make(&side);
+        self.0.run(&side);
         side.over(())
     }
 

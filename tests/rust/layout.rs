@@ -17,16 +17,42 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("config.rs", &["clock", "error", "schedule"]),
     ("events.rs", &["wheel"]),
     ("state.rs", &["clock", "config", "error", "events", "schedule", "stats", "wheel"]),
+    ("executor.rs", &["sync", "wheel"]),
     ("timer.rs", &["clock", "config", "error", "events", "executor", "schedule", "state", "stats", "sync", "wheel"]),
     ("snapshot.rs", &["schedule", "timer", "wheel"]),
-    ("executor.rs", &["panics", "sync", "timer", "wheel"]),
+    ("worker.rs", &["executor", "panics", "sync", "timer"]),
     ("reaper.rs", &["executor", "panics", "state", "timer"]),
     ("replay.rs", &["clock", "config", "error", "events", "executor", "state", "stats", "timer", "wheel"]),
-    ("system.rs", &["clock", "config", "error", "executor", "reaper", "state", "stats", "sync", "timer", "wheel"]),
+    (
+        "system.rs",
+        &["clock", "config", "error", "executor", "reaper", "state", "stats", "sync", "timer", "wheel", "worker"],
+    ),
     ("purgatory", &["error", "panics", "state", "sync", "system", "timer", "wheel"]),
 ];
 
-/// Without the model tests, which stand outside.
+/// The files of the purgatory, each above all that it may import; `rust` is a folder of its own.
+const PURGATORY: &[&str] = &[
+    "operation_types",
+    "key_list",
+    "watchers",
+    "check_requests",
+    "rounds",
+    "remaining_checks",
+    "purgatory_core",
+    "operation_state",
+    "in_progress",
+    "timer_check",
+    "host",
+    "scheduling",
+    "checking",
+    "timer_runs",
+    "leaving",
+    "watching",
+    "rust",
+];
+const PURGATORY_FOR_RUST: &[&str] = &["operation", "host", "purgatory"];
+
+/// Without the model tests, which may use everything.
 fn sources(path: &Path) -> Vec<String> {
     if path.file_stem().is_some_and(|name| name == "model") {
         return vec![];
@@ -49,6 +75,32 @@ fn a_module_uses_only_what_lies_below_it() {
                 let is_fine = name == own || allowed.contains(&name.as_str()) || !known.contains(&name.as_str());
                 assert!(is_fine, "{file} uses crate::{name}");
             }
+        }
+    }
+}
+
+#[test]
+fn a_file_of_the_purgatory_uses_only_files_below_it() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/purgatory");
+    check_floors(&folder, PURGATORY);
+    check_floors(&folder.join("rust"), PURGATORY_FOR_RUST);
+}
+
+/// Each file of the folder is on a floor, and names only files of lower floors after `super::`.
+fn check_floors(folder: &Path, floors: &[&str]) {
+    for entry in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+        let name = entry.file_stem().unwrap().to_str().unwrap();
+        let is_source =
+            entry.extension().is_some_and(|extension| extension == "rs") && !["mod", "model"].contains(&name);
+        assert!(!is_source || floors.contains(&name), "{} is on no floor", entry.display());
+    }
+    for (height, floor) in floors.iter().enumerate().filter(|(_, floor)| **floor != "rust") {
+        let source = fs::read_to_string(folder.join(floor).with_extension("rs")).unwrap();
+        for import in source.lines().filter(|line| line.starts_with("use super::") && !line.contains("super::super::"))
+        {
+            let names = import.trim_start_matches("use super::").trim_start_matches('{');
+            let used: String = names.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+            assert!(floors[..height].contains(&used.as_str()), "{floor} must not import {used}: {import}");
         }
     }
 }

@@ -1,71 +1,42 @@
-//! The purgatory's protocol from Rust: locks are taken as they are, and what panics has been told of by the panic hook.
+//! The host of Rust programs: locks are simply taken, and the panic hook has reported what panics.
 
 use std::any::Any;
 use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use super::super::{
-    Armed, Asked, Attempt, Cause, Completer, Host, Kind, Later, Life, ListName, MOST_YIELDS, Purgatory, Rounds, expire,
-};
-use super::purgatory::{DelayedOperation, Inner, Operation};
+use super::super::check_requests::RequestedChecks;
+use super::super::host::{ArmedDeadline, Host, MAX_YIELDS, TryResult};
+use super::super::key_list::ListId;
+use super::super::leaving::expire;
+use super::super::operation_state::{Cause, Completer};
+use super::super::operation_types::Locking;
+use super::super::purgatory_core::Purgatory;
+use super::super::rounds::Rounds;
+use super::super::timer_check::TimerCheck;
+use super::operation::{DelayedOperation, Environment, Inner, Operation, RustOperations};
 use crate::error::Error;
 use crate::panics;
 use crate::state::Room;
 use crate::sync::{Mutex, MutexGuard, thread_local, yield_now};
-use crate::system::SystemTimer;
 use crate::wheel::Handle;
 
-/// Operations of Rust programs.
-pub(super) struct Native<O>(PhantomData<O>);
+pub(super) struct RustHost;
 
-/// What surrounds a purgatory of a Rust program.
-pub(crate) struct Home {
-    pub(super) timer: Arc<SystemTimer>,
-    pub(super) timer_enabled: bool,
-}
-
-#[cfg(not(tickwheel_model))]
-type Hashing = std::hash::RandomState;
-/// A model must run the same every time.
-#[cfg(tickwheel_model)]
-type Hashing = std::hash::BuildHasherDefault<std::hash::DefaultHasher>;
-
-impl<O: DelayedOperation> Kind for Native<O> {
-    type Key = O::Key;
-    type Hashing = Hashing;
-    /// Enough for the threads of a large machine.
-    const SHARDS: usize = 64;
-    type Op = Operation<O>;
-    type Deadline = Handle;
-    type Remains = ();
-    type Waiters = ();
-    type Home = Home;
-
-    fn life(op: &Operation<O>) -> &Life<Self> {
-        &op.0.life
-    }
-}
-
-/// The side of Rust programs: locks are taken as they are.
-pub(super) struct Rust;
-
-/// Why something failed here.
-pub(super) enum Failure {
+pub(super) enum HostError {
     Timer(Error),
     Panic(Box<dyn Any + Send>),
 }
 
-/// An ending that had to wait, whatever its operation is.
-trait Ends: Send + Sync {
-    fn end(&self, cause: Cause);
+/// A completed operation of any type, whose ending was deferred.
+trait DeferredEnding: Send + Sync {
+    fn run(&self, cause: Cause);
 }
 
-impl<O: DelayedOperation> Ends for Inner<O> {
-    fn end(&self, cause: Cause) {
+impl<O: DelayedOperation> DeferredEnding for Inner<O> {
+    fn run(&self, cause: Cause) {
         panics::contain(|| self.operation.on_complete());
         if cause == Cause::Expiry {
             panics::contain(|| self.operation.on_expiration());
@@ -73,141 +44,151 @@ impl<O: DelayedOperation> Ends for Inner<O> {
     }
 }
 
-/// A pass along a list, whatever its operations are.
-pub(super) trait Pass {
-    fn pass(&self, rounds: &mut Rounds) -> usize;
-    fn leave_over(&self, by: Option<usize>, in_vain: u32);
+/// The check of a list with operations of any type.
+pub(super) trait ListCheck {
+    fn run(&self, rounds: &mut Rounds) -> usize;
+    fn leave_to_timer(&self, requested_by: Option<usize>, fruitless_runs: u32);
 }
 
-impl<O: DelayedOperation> Pass for (Arc<Purgatory<Native<O>>>, ListName) {
-    fn pass(&self, rounds: &mut Rounds) -> usize {
-        self.0.pass(&Rust, self.1, rounds)
+impl<O: DelayedOperation> ListCheck for (Arc<Purgatory<RustOperations<O>>>, ListId) {
+    fn run(&self, rounds: &mut Rounds) -> usize {
+        self.0.check_list(&RustHost, self.1, rounds)
     }
 
-    fn leave_over(&self, by: Option<usize>, in_vain: u32) {
-        self.0.leave_over(&Rust, self.1, by, in_vain);
+    fn leave_to_timer(&self, requested_by: Option<usize>, fruitless_runs: u32) {
+        self.0.leave_to_timer(&RustHost, self.1, requested_by, fruitless_runs);
     }
 }
 
-/// Without a destructor, as in `here`. It holds no memory when it is empty.
-type Deferred = ManuallyDrop<VecDeque<(Arc<dyn Ends>, Cause)>>;
+/// Without a destructor, as in `in_progress`. It holds no memory when it is empty.
+type DeferredEndings = ManuallyDrop<VecDeque<(Arc<dyn DeferredEnding>, Cause)>>;
 
 thread_local! {
-    static DEFERRED: RefCell<Deferred> = const { RefCell::new(ManuallyDrop::new(VecDeque::new())) };
-    static ASKED: RefCell<Asked<Box<dyn Pass>>> = const { RefCell::new(Asked::new()) };
+    static DEFERRED: RefCell<DeferredEndings> = const { RefCell::new(ManuallyDrop::new(VecDeque::new())) };
+    static REQUESTED: RefCell<RequestedChecks<Box<dyn ListCheck>>> = const { RefCell::new(RequestedChecks::new()) };
 }
 
-impl<O: DelayedOperation> Host<Native<O>> for Rust {
-    type Error = Failure;
-
+impl<O: DelayedOperation> Locking<RustOperations<O>> for RustHost {
     fn lock<'a, T: Send>(&self, mutex: &'a Mutex<T>) -> MutexGuard<'a, T> {
         mutex.lock()
     }
 
-    fn share(&self, op: &Operation<O>) -> Operation<O> {
+    fn clone_ref(&self, op: &Operation<O>) -> Operation<O> {
         op.clone()
     }
+}
 
-    fn attempt(&self, op: &Operation<O>) -> Attempt<Failure> {
+impl<O: DelayedOperation> Host<RustOperations<O>> for RustHost {
+    type Error = HostError;
+
+    fn call_try_complete(&self, op: &Operation<O>) -> TryResult<HostError> {
         let mut is_locked = true;
-        let attempt = catch_unwind(AssertUnwindSafe(|| {
+        let result = catch_unwind(AssertUnwindSafe(|| {
             is_locked = !op.locked(&mut || {
-                let said = O::try_complete(op);
-                debug_assert!(!said || op.is_completed(), "try_complete said yes: return this.force_complete()");
+                let returned = O::try_complete(op);
+                debug_assert!(
+                    !returned || op.is_completed(),
+                    "try_complete returned true, but the operation is not complete: return this.force_complete()"
+                );
             });
         }));
-        match attempt {
-            Err(payload) => Attempt::Failed(Failure::Panic(payload)),
-            Ok(()) if is_locked => Attempt::Locked,
-            Ok(()) => Attempt::Ran,
+        match result {
+            Err(payload) => TryResult::Failed(HostError::Panic(payload)),
+            Ok(()) if is_locked => TryResult::Locked,
+            Ok(()) => TryResult::Returned,
         }
     }
 
-    fn arm(&self, home: &Home, op: &Operation<O>) -> Result<Armed<Native<O>>, Failure> {
-        if !home.timer_enabled {
-            return Ok(Armed { deadline: None, now_us: home.timer.clock().now_us() });
-        }
-        let (expired, completer) = (op.clone(), Completer::Deadline(op.0.life.wait()));
-        let expire = move || {
-            expire(&Rust, &expired, completer);
-        };
-        let added = home.timer.add(op.0.delay, Box::new(expire), Room::IfAny);
-        added.map(|(handle, now_us)| Armed { deadline: Some(handle), now_us }).map_err(Failure::Timer)
-    }
-
-    /// An operation of Rust has no way onto a timer but its purgatory.
-    fn deadline(&self, _op: &Operation<O>) -> Option<Handle> {
+    /// An operation of Rust gets onto a timer only by its purgatory.
+    fn current_deadline(&self, _op: &Operation<O>) -> Option<Handle> {
         None
     }
 
-    fn disarm(&self, _op: &Operation<O>, home: Option<&Home>, deadline: Option<&Handle>) -> Option<()> {
-        home?.timer.cancel(*deadline?).then_some(())
+    fn arm(&self, environment: &Environment, op: &Operation<O>) -> Result<ArmedDeadline<RustOperations<O>>, HostError> {
+        if !environment.timer_enabled {
+            return Ok(ArmedDeadline { deadline: None, now_us: environment.timer.clock().now_us() });
+        }
+        let (expired, completer) = (op.clone(), Completer::Deadline(op.0.state.wait_number()));
+        let expire = move || {
+            expire(&RustHost, &expired, completer);
+        };
+        let added = environment.timer.add(op.0.delay, Box::new(expire), Room::IfAny);
+        added.map(|(handle, now_us)| ArmedDeadline { deadline: Some(handle), now_us }).map_err(HostError::Timer)
     }
 
-    fn begins(&self, _home: &Home, _op: &Operation<O>) {}
+    fn disarm(&self, _op: &Operation<O>, environment: Option<&Environment>, deadline: Option<&Handle>) -> Option<()> {
+        environment?.timer.cancel(*deadline?).then_some(())
+    }
+
+    fn wait_begins(&self, _environment: &Environment, _op: &Operation<O>) {}
 
     fn take_waiters(&self, _op: &Operation<O>) {}
 
-    fn tell_taken_out(&self, _home: &Home, _op: &Operation<O>, (): ()) {}
+    fn notify_taken_out(&self, _environment: &Environment, _op: &Operation<O>, (): ()) {}
 
-    fn add_later(&self, home: &Home, later: Later<Native<O>>) -> Result<(), Failure> {
-        let delay = later.delay();
-        home.timer.add(delay, Box::new(move || later.make(&Rust)), Room::Always).map(drop).map_err(Failure::Timer)
+    fn add_timer_check(
+        &self,
+        environment: &Environment,
+        check: TimerCheck<RustOperations<O>>,
+    ) -> Result<(), HostError> {
+        let delay = check.delay();
+        let added = environment.timer.add(delay, Box::new(move || check.run(&RustHost)), Room::Always);
+        added.map(drop).map_err(HostError::Timer)
     }
 
     fn process(&self) -> u32 {
         0
     }
 
-    fn is_here(&self) -> bool {
+    fn is_same_process(&self) -> bool {
         true
     }
 
-    fn give_way(&self, rounds: u32) {
-        (0..rounds.min(MOST_YIELDS)).for_each(|_| yield_now());
+    fn yield_to_others(&self, rounds: u32) {
+        (0..rounds.min(MAX_YIELDS)).for_each(|_| yield_now());
     }
 
-    fn end(&self, op: &Operation<O>, cause: Cause, _home: Option<&Home>) {
-        op.0.end(cause);
+    fn run_ending(&self, op: &Operation<O>, cause: Cause, _environment: Option<&Environment>) {
+        op.0.run(cause);
     }
 
-    fn defer(&self, op: &Operation<O>, cause: Cause, _purgatory: Option<Arc<Purgatory<Native<O>>>>) {
-        let ends: Arc<dyn Ends> = Arc::clone(&op.0) as _;
-        DEFERRED.with(|deferred| deferred.borrow_mut().push_back((ends, cause)));
+    fn defer_ending(&self, op: &Operation<O>, cause: Cause, _purgatory: Option<Arc<Purgatory<RustOperations<O>>>>) {
+        let ending: Arc<dyn DeferredEnding> = Arc::clone(&op.0) as _;
+        DEFERRED.with(|deferred| deferred.borrow_mut().push_back((ending, cause)));
     }
 
-    fn end_deferred(&self) {
-        while let Some((ends, cause)) = DEFERRED.with(|deferred| deferred.borrow_mut().pop_front()) {
-            ends.end(cause);
-            panics::contain(|| drop(ends)); // it may be the last reference
+    fn run_deferred_endings(&self) {
+        while let Some((ending, cause)) = DEFERRED.with(|deferred| deferred.borrow_mut().pop_front()) {
+            ending.run(cause);
+            panics::contain(|| drop(ending)); // it may be the last reference
         }
         DEFERRED.with(|deferred| deferred.borrow_mut().shrink_to_fit());
     }
 
-    type Check = Box<dyn Pass>;
+    type Check = Box<dyn ListCheck>;
 
-    fn check_of(&self, purgatory: &Arc<Purgatory<Native<O>>>, list: ListName) -> Box<dyn Pass> {
+    fn list_check(&self, purgatory: &Arc<Purgatory<RustOperations<O>>>, list: ListId) -> Box<dyn ListCheck> {
         Box::new((Arc::clone(purgatory), list))
     }
 
-    fn make(&self, check: &Box<dyn Pass>, rounds: &mut Rounds) -> usize {
-        check.pass(rounds)
+    fn run_check(&self, check: &Box<dyn ListCheck>, rounds: &mut Rounds) -> usize {
+        check.run(rounds)
     }
 
-    fn leave_over(&self, check: &Box<dyn Pass>, by: Option<usize>, in_vain: u32) {
-        check.leave_over(by, in_vain);
+    fn leave_to_timer(&self, check: &Box<dyn ListCheck>, requested_by: Option<usize>, fruitless_runs: u32) {
+        check.leave_to_timer(requested_by, fruitless_runs);
     }
 
-    fn asked<T>(&self, f: impl FnOnce(&mut Asked<Box<dyn Pass>>) -> T) -> T {
-        ASKED.with(|asked| f(&mut asked.borrow_mut()))
+    fn requested_checks<T>(&self, f: impl FnOnce(&mut RequestedChecks<Box<dyn ListCheck>>) -> T) -> T {
+        REQUESTED.with(|requested| f(&mut requested.borrow_mut()))
     }
 
-    /// The panic hook has told of it; the payload's destructor is foreign code.
-    fn report(&self, _home: &Home, _op: &Operation<O>, error: Failure) {
+    /// The panic hook has reported it. The destructor of a panic's payload is foreign code.
+    fn report(&self, _environment: &Environment, _op: &Operation<O>, error: HostError) {
         panics::contain(|| drop(error));
     }
 
-    fn now_us(&self, home: &Home) -> u64 {
-        home.timer.clock().now_us()
+    fn now_us(&self, environment: &Environment) -> u64 {
+        environment.timer.clock().now_us()
     }
 }

@@ -1,106 +1,19 @@
-//! The purgatory as Rust programs use it, on a [`SystemTimer`].
+//! The purgatory of Rust programs, and what it counts.
 
 use std::collections::HashSet;
 use std::fmt;
-use std::hash::Hash;
-use std::ops::Deref;
 use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::super::{Few, Life, Purgatory, Refused};
-use super::host::{Failure, Home, Native, Rust};
+use super::super::key_list::ShortList;
+use super::super::leaving;
+use super::super::purgatory_core::Purgatory;
+use super::super::watching::WatchError;
+use super::host::{HostError, RustHost};
+use super::operation::{DelayedOperation, Environment, Operation, RustOperations};
 use crate::error::Error;
 use crate::system::SystemTimer;
-
-/// Something that waits for an event, or for its deadline.
-///
-/// None of its methods runs under a lock of the purgatory; all may call back into it, on any key. One that panics
-/// reports itself through the panic hook, and the next one runs. After Kafka's `DelayedOperation`.
-pub trait DelayedOperation: Sized + Send + Sync + 'static {
-    /// What it waits for; equal keys are one key. Its `Eq` runs under a lock of the purgatory, so it must not call back.
-    type Key: Eq + Hash + Send + 'static;
-
-    /// Checks whether what it waits for is there, and if so returns `this.force_complete()`.
-    fn try_complete(this: &Operation<Self>) -> bool;
-
-    /// Called once, when it is complete, in time or not.
-    fn on_complete(&self);
-
-    /// Called after `on_complete` when its time ran out.
-    fn on_expiration(&self) {}
-
-    /// Runs `attempt` under the operation's own lock, if it has one; `false` if another thread holds that.
-    ///
-    /// It must not wait for the lock. A thread that holds it already must be let in: use a re-entrant one.
-    fn locked(&self, attempt: &mut dyn FnMut()) -> bool {
-        attempt();
-        true
-    }
-}
-
-/// An operation that may be watched: shared, and completed once.
-pub struct Operation<O: DelayedOperation>(pub(super) Arc<Inner<O>>);
-
-pub(super) struct Inner<O: DelayedOperation> {
-    pub(super) life: Life<Native<O>>,
-    pub(super) delay: Duration,
-    pub(super) operation: O,
-}
-
-impl<O: DelayedOperation> Operation<O> {
-    /// An operation that expires `delay` after it was watched.
-    pub fn new(delay: Duration, operation: O) -> Self {
-        Self(Arc::new(Inner { life: Life::new(), delay, operation }))
-    }
-
-    /// Completes it, unless it is complete: `true` for exactly one caller ever (P1).
-    ///
-    /// It is taken off the timer and off every key before this returns, and `on_complete` has run; inside a
-    /// `try_complete` that runs right after it.
-    #[expect(clippy::must_use_candidate, reason = "often called for its effect alone")]
-    pub fn force_complete(&self) -> bool {
-        super::super::force_complete(&Rust, self)
-    }
-
-    /// Whether it is complete, in time or not.
-    #[must_use]
-    pub fn is_completed(&self) -> bool {
-        self.0.life.is_completed()
-    }
-
-    /// Whether it is complete because its time ran out. `on_complete` may ask already.
-    #[must_use]
-    pub fn is_expired(&self) -> bool {
-        self.0.life.is_expired()
-    }
-
-    /// Takes it off the timer and off every key: `true` if it waited, and nobody but the caller will complete it.
-    #[expect(clippy::must_use_candidate, reason = "often called for its effect alone")]
-    pub fn cancel(&self) -> bool {
-        super::super::cancel(&Rust, self)
-    }
-}
-
-impl<O: DelayedOperation> Clone for Operation<O> {
-    fn clone(&self) -> Self {
-        Self(Arc::clone(&self.0))
-    }
-}
-
-impl<O: DelayedOperation> Deref for Operation<O> {
-    type Target = O;
-
-    fn deref(&self) -> &O {
-        &self.0.operation
-    }
-}
-
-impl<O: DelayedOperation> fmt::Debug for Operation<O> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Operation").field("is_completed", &self.is_completed()).finish_non_exhaustive()
-    }
-}
 
 /// Where operations wait for an event on a key, or for their deadline.
 ///
@@ -131,10 +44,25 @@ impl<O: DelayedOperation> fmt::Debug for Operation<O> {
 /// # timer.shutdown(None);
 /// # Ok::<(), tickwheel::Error>(())
 /// ```
-pub struct DelayedOperationPurgatory<O: DelayedOperation>(Arc<Purgatory<Native<O>>>);
+pub struct DelayedOperationPurgatory<O: DelayedOperation>(Arc<Purgatory<RustOperations<O>>>);
 
-/// What a purgatory counts.
+/// The counters of a purgatory.
+///
+/// ```
+#[doc = include_str!("example_operation.txt")]
+#[doc = include_str!("example_purgatory.txt")]
+/// let wait = Operation::new(Duration::from_secs(30), Wait::default());
+/// purgatory.try_complete_else_watch(&wait, ["a", "b"])?;
+/// let stats = purgatory.stats();
+/// assert_eq!((stats.waiting, stats.delayed, stats.keys, stats.watched), (1, 1, 2, 2));
+/// wait.force_complete();
+/// let stats = purgatory.stats();
+/// assert_eq!((stats.waiting, stats.watched, stats.completed), (0, 0, 1));
+/// # timer.shutdown(None);
+/// # Ok::<(), tickwheel::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PurgatoryStats {
     /// Operations that wait.
     pub waiting: u64,
@@ -142,41 +70,99 @@ pub struct PurgatoryStats {
     pub delayed: usize,
     /// Places on the lists of all keys: an operation under three keys has three.
     pub watched: usize,
-    /// Keys that somebody waits for.
+    /// Keys for which an operation waits.
     pub keys: usize,
     /// Operations that were completed in time.
     pub completed: u64,
-    /// Operations whose time ran out.
+    /// Operations that their deadline completed.
     pub expired: u64,
     /// Operations that were taken out.
     pub cancelled: u64,
-    /// How long those that were completed or expired have waited, taken together.
+    /// The sum of the waiting times of all that were completed or expired.
     pub waited: Duration,
 }
 
-impl<O: DelayedOperation> DelayedOperationPurgatory<O> {
-    /// A purgatory on a timer. With `timer_enabled` false no deadline is put on it: operations wait until an event.
-    #[must_use]
-    pub fn new(timer: Arc<SystemTimer>, timer_enabled: bool) -> Self {
-        Self(Arc::new(Purgatory::new(Home { timer, timer_enabled })))
+impl<O: DelayedOperation> Operation<O> {
+    /// Completes it, unless it is complete: `true` for exactly one caller ever.
+    ///
+    /// It is off the timer and off all keys before this returns, and `on_complete` has run; inside a `try_complete`,
+    /// `on_complete` runs immediately after that.
+    ///
+    /// ```
+    #[doc = include_str!("example_operation.txt")]
+    /// let wait = Operation::new(Duration::from_secs(30), Wait::default());
+    /// assert!(wait.force_complete());
+    /// assert!(!wait.force_complete());
+    /// ```
+    #[expect(clippy::must_use_candidate, reason = "often called for its effect alone")]
+    pub fn force_complete(&self) -> bool {
+        leaving::force_complete(&RustHost, self)
     }
 
-    /// Tries the operation; if it is not complete, watches it under every key, tries once more, and sets its deadline.
+    /// Takes it off the timer and off all keys: `true` if it waited. Then only the caller can complete it.
     ///
-    /// `true` only if this call completed it. Equal keys count once. O(log n) for each key, n operations under it.
+    /// ```
+    #[doc = include_str!("example_operation.txt")]
+    #[doc = include_str!("example_purgatory.txt")]
+    /// let wait = Operation::new(Duration::from_secs(30), Wait::default());
+    /// purgatory.try_complete_else_watch(&wait, ["a"])?;
+    /// assert!(wait.cancel());
+    /// assert!(!wait.cancel()); // it no longer waits
+    /// # timer.shutdown(None);
+    /// # Ok::<(), tickwheel::Error>(())
+    /// ```
+    #[expect(clippy::must_use_candidate, reason = "often called for its effect alone")]
+    pub fn cancel(&self) -> bool {
+        leaving::cancel(&RustHost, self)
+    }
+}
+
+impl<O: DelayedOperation> DelayedOperationPurgatory<O> {
+    /// A purgatory on a timer. With `timer_enabled` false it sets no deadlines: operations wait until an event.
+    ///
+    /// ```
+    #[doc = include_str!("example_operation.txt")]
+    /// use std::sync::Arc;
+    /// use tickwheel::{Config, DelayedOperationPurgatory, SystemTimer};
+    /// let timer = Arc::new(SystemTimer::new("example", &Config::default())?);
+    /// let purgatory = DelayedOperationPurgatory::<Wait>::new(Arc::clone(&timer), true);
+    /// assert_eq!(purgatory.watched(), 0);
+    /// # timer.shutdown(None);
+    /// # Ok::<(), tickwheel::Error>(())
+    /// ```
+    #[must_use]
+    pub fn new(timer: Arc<SystemTimer>, timer_enabled: bool) -> Self {
+        Self(Arc::new(Purgatory::new(Environment { timer, timer_enabled })))
+    }
+
+    /// Tries the operation; if it is not complete, watches it under each key, tries it again, and sets its deadline.
+    ///
+    /// `true` only if this call completed it. Equal keys count once. O(log n) for each key with n operations.
+    ///
+    /// ```
+    #[doc = include_str!("example_operation.txt")]
+    #[doc = include_str!("example_purgatory.txt")]
+    /// let wait = Operation::new(Duration::from_secs(30), Wait::default());
+    /// assert!(!purgatory.try_complete_else_watch(&wait, ["a", "b"])?); // it waits under two keys
+    ///
+    /// let happened = Operation::new(Duration::from_secs(30), Wait(AtomicBool::new(true)));
+    /// assert!(purgatory.try_complete_else_watch(&happened, ["a"])?); // the first try completed it
+    /// # timer.shutdown(None);
+    /// # Ok::<(), tickwheel::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::Invalid`] without a key, or for an operation that waits already; [`Error::Closed`] after
-    /// [`Self::shutdown`]; what the timer refuses. The operation is then watched nowhere.
+    /// [`Self::shutdown`]; an error of the timer. After an error the operation waits nowhere.
     ///
     /// # Panics
-    /// As its `try_complete` does; it is then watched nowhere.
+    /// When `try_complete` panics. After that the operation waits nowhere.
     pub fn try_complete_else_watch(
         &self,
         operation: &Operation<O>,
         keys: impl IntoIterator<Item = O::Key>,
     ) -> Result<bool, Error> {
-        let mut keys: Few<_> = keys.into_iter().collect();
+        let mut keys: ShortList<_> = keys.into_iter().collect();
         if keys.is_empty() {
             return Err(Error::invalid(
                 "an operation needs at least one key to wait for, got none: name what completes it",
@@ -188,49 +174,103 @@ impl<O: DelayedOperation> DelayedOperationPurgatory<O> {
             let mut is_new = is_new.into_iter();
             keys.retain(|_| is_new.next() == Some(true));
         }
-        let watched = self.0.try_complete_else_watch(&Rust, operation, keys);
-        watched.map(|watched| watched.is_won).map_err(|refused| match refused {
-            Refused::Waiting => Error::invalid("the operation waits in a purgatory already: make one for each wait"),
-            Refused::Closed => Error::Closed,
-            Refused::Timer(Failure::Timer(error)) | Refused::Failed(Failure::Timer(error)) => error,
-            Refused::Timer(Failure::Panic(payload)) | Refused::Failed(Failure::Panic(payload)) => {
+        let watched = self.0.try_complete_else_watch(&RustHost, operation, keys);
+        watched.map(|watched| watched.is_completed_by_call).map_err(|error| match error {
+            WatchError::Waiting => Error::invalid("the operation waits in a purgatory already: make one for each wait"),
+            WatchError::Closed => Error::Closed,
+            WatchError::Timer(HostError::Timer(error)) | WatchError::Failed(HostError::Timer(error)) => error,
+            WatchError::Timer(HostError::Panic(payload)) | WatchError::Failed(HostError::Panic(payload)) => {
                 resume_unwind(payload)
             }
         })
     }
 
-    /// Tries every operation that watches the key; returns how many this call completed (P3). An unknown key is 0.
+    /// Tries each operation that waits for the key; returns how many this call completed. An unknown key gives 0.
     ///
-    /// Inside a `try_complete` it returns 0: the check is made by the outermost call of this thread, when its own tries
-    /// have returned, and is over before that returns. Where such checks ask for each other without end, the timer makes
-    /// the rest a little later, after 1 ms and up to 1 s.
+    /// Inside a `try_complete` it returns 0: the outermost call of this thread makes the check after its own tries, and before
+    /// it returns. If such checks request each other without end, the timer makes the rest, after 1 ms and up to 1 s later.
+    ///
+    /// ```
+    #[doc = include_str!("example_operation.txt")]
+    #[doc = include_str!("example_purgatory.txt")]
+    /// let wait = Operation::new(Duration::from_secs(30), Wait::default());
+    /// purgatory.try_complete_else_watch(&wait, ["a"])?;
+    /// assert_eq!(purgatory.check_and_complete(&"a"), 0);
+    /// wait.0.store(true, Ordering::Release); // the event
+    /// assert_eq!(purgatory.check_and_complete(&"a"), 1);
+    /// # timer.shutdown(None);
+    /// # Ok::<(), tickwheel::Error>(())
+    /// ```
     pub fn check_and_complete(&self, key: &O::Key) -> usize {
-        self.0.check_and_complete(&Rust, key)
+        self.0.check_and_complete(&RustHost, key)
     }
 
-    /// Takes out the key's operations that are not complete and not being completed, off the timer and off all their
-    /// keys, and returns them in order of arrival (P4).
+    /// Takes out the key's operations that are not complete and are not being completed, off the timer and off all their
+    /// keys. Returns them in order of arrival.
+    ///
+    /// ```
+    #[doc = include_str!("example_operation.txt")]
+    #[doc = include_str!("example_purgatory.txt")]
+    /// let wait = Operation::new(Duration::from_secs(30), Wait::default());
+    /// purgatory.try_complete_else_watch(&wait, ["a", "b"])?;
+    /// assert_eq!(purgatory.cancel_for_key(&"a").len(), 1);
+    /// assert_eq!(purgatory.watched(), 0);
+    /// # timer.shutdown(None);
+    /// # Ok::<(), tickwheel::Error>(())
+    /// ```
     pub fn cancel_for_key(&self, key: &O::Key) -> Vec<Operation<O>> {
-        self.0.cancel_for_key(&Rust, key)
+        self.0.cancel_for_key(&RustHost, key)
     }
 
-    /// Places on the lists of all keys: an operation under three keys has three (P4).
+    /// The number of places on the lists of all keys: an operation under three keys has three.
+    ///
+    /// ```
+    #[doc = include_str!("example_operation.txt")]
+    #[doc = include_str!("example_purgatory.txt")]
+    /// let wait = Operation::new(Duration::from_secs(30), Wait::default());
+    /// purgatory.try_complete_else_watch(&wait, ["a", "b", "c"])?;
+    /// assert_eq!(purgatory.watched(), 3);
+    /// # timer.shutdown(None);
+    /// # Ok::<(), tickwheel::Error>(())
+    /// ```
     #[must_use]
     pub fn watched(&self) -> usize {
         self.stats().watched
     }
 
-    /// Operations on the timer (P4).
+    /// The number of operations on the timer.
+    ///
+    /// ```
+    #[doc = include_str!("example_operation.txt")]
+    #[doc = include_str!("example_purgatory.txt")]
+    /// let wait = Operation::new(Duration::from_secs(30), Wait::default());
+    /// purgatory.try_complete_else_watch(&wait, ["a", "b", "c"])?;
+    /// assert_eq!(purgatory.num_delayed(), 1);
+    /// # timer.shutdown(None);
+    /// # Ok::<(), tickwheel::Error>(())
+    /// ```
     #[must_use]
     pub fn num_delayed(&self) -> usize {
-        // A timer that was shut down has let go of all deadlines.
-        if self.0.home.timer.is_closed() && self.0.home.timer.is_empty() { 0 } else { self.0.delayed() }
+        let timer = &self.0.environment.timer;
+        // A timer that was shut down has dropped all deadlines.
+        if timer.is_closed() && timer.is_empty() { 0 } else { self.0.delayed() }
     }
 
     /// The counters.
+    ///
+    /// ```
+    #[doc = include_str!("example_operation.txt")]
+    #[doc = include_str!("example_purgatory.txt")]
+    /// let wait = Operation::new(Duration::from_secs(30), Wait::default());
+    /// purgatory.try_complete_else_watch(&wait, ["a"])?;
+    /// wait.cancel();
+    /// assert_eq!(purgatory.stats().cancelled, 1);
+    /// # timer.shutdown(None);
+    /// # Ok::<(), tickwheel::Error>(())
+    /// ```
     #[must_use]
     pub fn stats(&self) -> PurgatoryStats {
-        let counts = self.0.counts(&Rust);
+        let counts = self.0.counts(&RustHost);
         PurgatoryStats {
             waiting: counts.waiting,
             delayed: self.num_delayed(),
@@ -243,21 +283,33 @@ impl<O: DelayedOperation> DelayedOperationPurgatory<O> {
         }
     }
 
-    /// Lets nobody in any more, and returns what still waits, in order of arrival, off the timer and off all keys. The
+    /// Accepts no more operations; returns those that still wait, in order of arrival, off the timer and off all keys. The
     /// timer goes on.
+    ///
+    /// ```
+    #[doc = include_str!("example_operation.txt")]
+    #[doc = include_str!("example_purgatory.txt")]
+    /// let wait = Operation::new(Duration::from_secs(30), Wait::default());
+    /// purgatory.try_complete_else_watch(&wait, ["a"])?;
+    /// assert_eq!(purgatory.shutdown().len(), 1);
+    /// assert_eq!(purgatory.try_complete_else_watch(&wait, ["a"]), Err(tickwheel::Error::Closed));
+    /// # timer.shutdown(None);
+    /// # Ok::<(), tickwheel::Error>(())
+    /// ```
     #[expect(clippy::must_use_candidate, reason = "often called for its effect alone")]
     pub fn shutdown(&self) -> Vec<Operation<O>> {
-        self.0.close(&Rust)
+        self.0.close(&RustHost)
     }
 }
 
-/// Nobody can check a key any more. Operations with a deadline still wait for that; without a timer nothing can come.
+/// No key can be checked any more. Operations with a deadline still expire; if the timer was shut down, no operation can end,
+/// so all are taken out.
 impl<O: DelayedOperation> Drop for DelayedOperationPurgatory<O> {
     fn drop(&mut self) {
-        if self.0.home.timer.is_closed() {
-            self.0.close(&Rust);
+        if self.0.environment.timer.is_closed() {
+            self.0.close(&RustHost);
         }
-        self.0.abandon(&Rust);
+        self.0.abandon(&RustHost);
     }
 }
 
