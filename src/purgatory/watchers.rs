@@ -8,6 +8,7 @@
 
 use std::hash::BuildHasher;
 
+use crossbeam_utils::CachePadded;
 use hashbrown::HashTable;
 
 use super::key_list::{List, ListId, Place, ShortList, Step, Waiting, Walk};
@@ -19,7 +20,8 @@ use crate::sync::Mutex;
 const SMALL: usize = 64;
 
 pub(crate) struct Watchers<K: OperationTypes> {
-    shards: Vec<Mutex<Shard<K>>>,
+    /// Each on cache lines of its own, so that threads with different keys do not slow each other down.
+    shards: Vec<CachePadded<Mutex<Shard<K>>>>,
     hasher: K::BuildKeyHasher,
 }
 
@@ -40,7 +42,7 @@ pub(crate) enum Removed<K: OperationTypes> {
 impl<K: OperationTypes> Watchers<K> {
     pub(crate) fn new() -> Self {
         Self {
-            shards: (0..K::SHARDS).map(|_| Mutex::new(Shard::new())).collect(),
+            shards: (0..K::SHARDS).map(|_| CachePadded::new(Mutex::new(Shard::new()))).collect(),
             hasher: K::BuildKeyHasher::default(),
         }
     }
@@ -152,7 +154,7 @@ impl<K: OperationTypes> Watchers<K> {
     /// Calls `visit` with the operation of each place; with none if a lock is taken.
     #[cfg(feature = "python")]
     pub(crate) fn try_visit<E>(&self, mut visit: impl FnMut(&K::Op) -> Result<(), E>) -> Result<(), E> {
-        let shards: Option<Vec<_>> = self.shards.iter().map(Mutex::try_lock).collect();
+        let shards: Option<Vec<_>> = self.shards.iter().map(|shard| shard.try_lock()).collect();
         for list in shards.iter().flatten().flat_map(|shard| &shard.lists) {
             match &list.waiting {
                 Waiting::One(_, op) => visit(op)?,
@@ -164,7 +166,7 @@ impl<K: OperationTypes> Watchers<K> {
 
     /// The number of keys with a list, and of places on all lists.
     pub(crate) fn count<H: Locking<K>>(&self, host: &H) -> (usize, usize) {
-        let count = |shard: &Mutex<Shard<K>>| {
+        let count = |shard: &CachePadded<Mutex<Shard<K>>>| {
             let shard = host.lock(shard);
             (shard.lists.len(), shard.places)
         };
