@@ -12,7 +12,7 @@ use std::sync::Arc;
 use loom::model::Builder;
 use loom::thread::spawn;
 
-use super::lock::{Condvar, Mutex};
+use super::mutex::{Condvar, Mutex};
 use super::queue::{Disconnected, unbounded};
 
 /// How often loom takes the turn away from a thread that could go on, in models that would be too large without a bound.

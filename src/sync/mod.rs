@@ -11,11 +11,11 @@
 #![cfg_attr(not(tickwheel_model), expect(clippy::disallowed_types, reason = "this is where they are wrapped"))]
 
 #[cfg(not(any(tickwheel_model, feature = "parking_lot")))]
-mod lock;
+mod mutex;
 #[cfg(all(feature = "parking_lot", not(tickwheel_model)))]
-mod lot;
+mod parking_lot_mutex;
 #[cfg(not(tickwheel_model))]
-mod plain;
+mod plain_mutex;
 #[cfg(not(any(tickwheel_model, feature = "parking_lot")))]
 mod primitives;
 #[cfg(not(tickwheel_model))]
@@ -23,10 +23,10 @@ mod queue;
 #[cfg(not(tickwheel_model))]
 mod imp {
     #[cfg(not(feature = "parking_lot"))]
-    pub(crate) use super::lock::{Condvar, Mutex, MutexGuard};
+    pub(crate) use super::mutex::{Condvar, Mutex, MutexGuard};
     #[cfg(feature = "parking_lot")]
-    pub(crate) use super::lot::{Condvar, Mutex, MutexGuard};
-    pub(crate) use super::plain::{PlainGuard, PlainMutex};
+    pub(crate) use super::parking_lot_mutex::{Condvar, Mutex, MutexGuard};
+    pub(crate) use super::plain_mutex::{PlainGuard, PlainMutex};
     pub(crate) use super::queue::{Receiver, Sender, unbounded};
     pub(crate) use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
     pub(crate) use std::thread::{Builder, JoinHandle, ThreadId, current as current_thread, yield_now};
@@ -34,10 +34,10 @@ mod imp {
 }
 
 #[cfg(tickwheel_model)]
-mod model;
+mod shuttle_mutex;
 #[cfg(tickwheel_model)]
 mod imp {
-    pub(crate) use super::model::{Condvar, Mutex, Mutex as PlainMutex};
+    pub(crate) use super::shuttle_mutex::{Condvar, Mutex, Mutex as PlainMutex};
     pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
     pub(crate) use shuttle::sync::mpsc::{Receiver, Sender, channel as unbounded};
     pub(crate) use shuttle::sync::{MutexGuard, MutexGuard as PlainGuard};
@@ -54,10 +54,10 @@ pub(crate) use imp::{
     Receiver, Sender, ThreadId, current_thread, thread_local, unbounded, yield_now,
 };
 #[cfg(feature = "python")]
-pub(crate) use plain::PlainCondvar;
+pub(crate) use plain_mutex::PlainCondvar;
 #[cfg(feature = "python")]
 pub(crate) use queue::TryRecvError;
 pub(crate) use thread::{show_in_system, spawn};
 
 #[cfg(any(tickwheel_model, not(feature = "parking_lot")))]
-mod fair;
+mod unlock_fair;
