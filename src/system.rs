@@ -79,7 +79,7 @@ impl SystemTimer {
         let worker = {
             let (timer, shown) = (Arc::clone(&timer), format!("exec-{name}"));
             sync::spawn(&format!("executor-{name}"), move || {
-                sync::show_in_system(&shown);
+                sync::set_system_thread_name(&shown);
                 worker::run_released(&timer, &mut released, |callback: Callback| callback());
             })
         };

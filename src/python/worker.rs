@@ -20,7 +20,7 @@ use super::gil::GilCell;
 use super::run::{self, Budget, Line, Turn};
 use super::shared::{Inside, Shared};
 use crate::executor::Released;
-use crate::sync::{Receiver, TryRecvError, show_in_system};
+use crate::sync::{Receiver, TryRecvError, set_system_thread_name};
 use crate::timer::STEP;
 use crate::wheel::Handle;
 
@@ -126,7 +126,7 @@ impl Worker {
     fn __call__(&self, py: Python<'_>) {
         let Some(Body { id, shared, mut queue }) = self.0.with(py, Option::take) else { return };
         let shared = shared.share();
-        show_in_system(&format!("exec-{}", shared.name));
+        set_system_thread_name(&format!("exec-{}", shared.name));
         let inside = Inside::enter(&shared);
         if matches!(shared.callees.target(py), Target::Own) {
             run_here(py, &shared, &mut queue);

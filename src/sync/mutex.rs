@@ -1,63 +1,63 @@
-//! The lock of the timer: a flag that is set by one atomic step and cleared by a plain store.
+//! The lock of the timer: a flag that one atomic step sets and a plain store clears.
 //!
-//! A lock that can put threads to sleep normally asks, by a second atomic step as it is unlocked, whether a thread sleeps.
-//! That step costs as much as a whole add, so here it is left out: the unlocking thread stores the flag, then looks at
-//! [`Mutex::wants_wake_up`]. The processor may do the look before the store can be seen. Then a thread that has just found
-//! the lock taken goes to sleep although it was unlocked; it looks again by itself, [`LONGEST_NAP`] later. So exclusion
-//! rests on the flag alone, no sleep depends on a wake-up, and a wake-up that came too early costs a nap.
+//! A lock on which threads can sleep normally needs a second atomic step to unlock, which tells whether a thread sleeps. That
+//! step costs as much as a whole add, so this lock leaves it out: the unlocking thread clears the flag, then reads
+//! [`Mutex::needs_wake_up`]. The processor may do that read before other threads can see the store. Then a thread that has
+//! just found the lock taken goes to sleep although the lock is free; it looks again after [`MAX_SLEEP`]. So exclusion needs
+//! the flag alone, progress does not need a wake-up, and a missed wake-up costs one such sleep.
 //!
-//! One wake-up at a time is on its way: the thread that sends it clears `wants_wake_up`, and the woken one sets it again
-//! if a thread still sleeps. So while a sleeping thread is being woken, unlocking costs no system call.
+//! At most one wake-up is under way: the thread that sends it clears `needs_wake_up`, and the woken thread sets it again if
+//! another thread still sleeps. So while a thread is being woken, an unlock makes no system call.
 //!
-//! No thread naps for a lock that is held as briefly as an add or a cancel hold it: a waiting thread first spins.
+//! A waiting thread spins first, so no thread sleeps for a lock that is held as briefly as for an add or a cancel.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
-use super::primitives::{self, AtomicBool, AtomicU32, Flag, FlagGuard, Ordering, SPINS_FOR, spin_loop};
+use super::primitives::{self, AtomicBool, AtomicU32, Flag, FlagGuard, MAX_SPIN_TIME, Ordering, spin_loop};
 
-/// The first round of spinning, in pauses of the processor; each later one is twice as long, up to the longest. The first
-/// one is long already, some fifty times as long as an add holds the lock: two threads that add all the time then take
-/// turns of many adds each, and the timer stays in one processor's cache meanwhile.
-const SHORTEST_SPIN: u32 = 32;
-const LONGEST_SPIN: u32 = 256;
-/// How long a waiting thread sleeps at the longest before it looks again.
-const LONGEST_NAP: Duration = Duration::from_micros(200);
+/// The first round of spinning, in pauses of the processor; each later round is twice as long, up to the maximum. The first
+/// round is long, some fifty times as long as an add holds the lock: two threads that add all the time then take turns of
+/// many adds each, and during a turn the timer stays in one processor's cache.
+const FIRST_SPIN_PAUSES: u32 = 32;
+const MAX_SPIN_PAUSES: u32 = 256;
+/// The longest that a waiting thread sleeps before it looks again.
+const MAX_SLEEP: Duration = Duration::from_micros(200);
 
 #[derive(Debug, Default)]
 pub(crate) struct Mutex<T> {
     flag: Flag<T>,
-    /// Threads sleep, and no wake-up is on its way. Written under `sleep_lock`, read without it as the lock is unlocked: the
-    /// sleeping thread's store comes before its last try, the unlocking thread's look comes after it cleared the flag.
-    wants_wake_up: AtomicBool,
-    /// Threads that sleep; changed under `sleep_lock`.
-    sleeping: AtomicU32,
-    /// Threads that spin, from their second round on.
-    spinning: AtomicU32,
-    /// A thread holds it from its last try until it sleeps.
+    /// A thread sleeps, and no wake-up is under way. Written under `sleep_lock`. The unlocking thread reads it without that lock,
+    /// after it cleared the flag; the sleeping thread writes it before its last try.
+    needs_wake_up: AtomicBool,
+    /// Changed under `sleep_lock`.
+    sleeping_threads: AtomicU32,
+    /// The threads in their second or a later round of spinning.
+    spinning_threads: AtomicU32,
+    /// A thread holds it from its last try of the lock until it sleeps.
     sleep_lock: primitives::Mutex<()>,
     wake: primitives::Condvar,
-    /// Wake-ups that were sent.
+    /// The number of wake-ups sent.
     #[cfg(test)]
     wake_ups: std::sync::atomic::AtomicU64,
 }
 
-/// Lets the lock go when it is dropped.
+/// Unlocks when it is dropped.
 #[derive(Debug)]
 pub(crate) struct MutexGuard<'a, T> {
-    /// `None` only while it is dropped.
+    /// `None` only inside of `drop`.
     held: Option<FlagGuard<'a, T>>,
-    mutex: &'a Mutex<T>,
+    pub(super) mutex: &'a Mutex<T>,
 }
 
 impl<T> Mutex<T> {
     pub(crate) fn new(value: T) -> Self {
         Self {
             flag: Flag::new(value),
-            wants_wake_up: AtomicBool::new(false),
-            sleeping: AtomicU32::new(0),
-            spinning: AtomicU32::new(0),
+            needs_wake_up: AtomicBool::new(false),
+            sleeping_threads: AtomicU32::new(0),
+            spinning_threads: AtomicU32::new(0),
             sleep_lock: primitives::Mutex::default(),
             wake: primitives::Condvar::default(),
             #[cfg(test)]
@@ -75,66 +75,66 @@ impl<T> Mutex<T> {
         self.flag.try_lock().map(|held| MutexGuard { held: Some(held), mutex: self })
     }
 
-    /// Whether a thread wants it, asleep or not. Only a hint.
-    pub(super) fn is_waited_for(&self) -> bool {
-        self.sleeping.load(Ordering::Relaxed) > 0 || self.spinning.load(Ordering::Relaxed) > 0
+    /// Whether a thread waits for the lock, by a sleep or by spinning. Only a hint.
+    pub(super) fn has_waiters(&self) -> bool {
+        self.sleeping_threads.load(Ordering::Relaxed) > 0 || self.spinning_threads.load(Ordering::Relaxed) > 0
     }
 
     #[cold]
     fn wait(&self) -> MutexGuard<'_, T> {
-        self.spin(SHORTEST_SPIN).unwrap_or_else(|| self.wait_longer())
+        self.spin(FIRST_SPIN_PAUSES).unwrap_or_else(|| self.wait_longer())
     }
 
-    /// Lets some time pass, and looks whether the lock is free now.
+    /// Pauses, then takes the lock if it is free.
     fn spin(&self, pauses: u32) -> Option<MutexGuard<'_, T>> {
         for _ in 0..pauses {
             spin_loop();
         }
-        // To look is cheaper than to try, which takes the flag away from the processor that holds it.
+        // A read is cheaper than a try, which takes the cache line from the processor that holds the lock.
         if self.flag.is_locked() { None } else { self.try_lock() }
     }
 
     fn wait_longer(&self) -> MutexGuard<'_, T> {
-        self.spinning.fetch_add(1, Ordering::Relaxed);
-        let (started, mut pauses, mut guard) = (Instant::now(), SHORTEST_SPIN, None);
-        while guard.is_none() && started.elapsed() < SPINS_FOR {
-            pauses = LONGEST_SPIN.min(2 * pauses);
+        self.spinning_threads.fetch_add(1, Ordering::Relaxed);
+        let (started, mut pauses, mut guard) = (Instant::now(), FIRST_SPIN_PAUSES, None);
+        while guard.is_none() && started.elapsed() < MAX_SPIN_TIME {
+            pauses = MAX_SPIN_PAUSES.min(2 * pauses);
             guard = self.spin(pauses);
         }
-        self.spinning.fetch_sub(1, Ordering::Relaxed);
+        self.spinning_threads.fetch_sub(1, Ordering::Relaxed);
         guard.unwrap_or_else(|| self.sleep())
     }
 
     fn sleep(&self) -> MutexGuard<'_, T> {
         let mut sleep_lock = self.sleep_lock.lock().unwrap_or_else(PoisonError::into_inner);
-        self.sleeping.fetch_add(1, Ordering::Relaxed);
+        self.sleeping_threads.fetch_add(1, Ordering::Relaxed);
         let guard = loop {
-            // Also where this thread was woken: if it gets the lock, another may need the next wake-up.
-            self.wants_wake_up.store(true, Ordering::SeqCst);
+            // Also after a wake-up: if this thread gets the lock now, another thread may need the next wake-up.
+            self.needs_wake_up.store(true, Ordering::SeqCst);
             if let Some(guard) = self.try_lock() {
                 break guard;
             }
-            let napped = self.wake.wait_timeout(sleep_lock, LONGEST_NAP);
-            sleep_lock = napped.unwrap_or_else(PoisonError::into_inner).0;
+            let slept = self.wake.wait_timeout(sleep_lock, MAX_SLEEP);
+            sleep_lock = slept.unwrap_or_else(PoisonError::into_inner).0;
         };
-        if self.sleeping.fetch_sub(1, Ordering::Relaxed) == 1 {
-            self.wants_wake_up.store(false, Ordering::Relaxed);
+        if self.sleeping_threads.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.needs_wake_up.store(false, Ordering::Relaxed);
         }
         guard
     }
 
-    /// As time does.
+    /// Ends all sleeps, as the time does.
     #[cfg(all(test, tickwheel_loom))]
-    pub(super) fn end_naps(&self) {
+    pub(super) fn end_sleeps(&self) {
         self.wake.notify_all();
     }
 
     #[cold]
     fn wake_one(&self) {
-        // A thread between its last try and its sleep holds it.
+        // Taken after a thread between its last try and its sleep has gone to sleep.
         let sleep_lock = self.sleep_lock.lock().unwrap_or_else(PoisonError::into_inner);
-        let wakes = self.wants_wake_up.load(Ordering::Relaxed);
-        self.wants_wake_up.store(false, Ordering::Relaxed);
+        let wakes = self.needs_wake_up.load(Ordering::Relaxed);
+        self.needs_wake_up.store(false, Ordering::Relaxed);
         drop(sleep_lock);
         if wakes {
             #[cfg(test)]
@@ -164,46 +164,9 @@ impl<T> Drop for MutexGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
         self.held = None;
-        if self.mutex.wants_wake_up.load(Ordering::Relaxed) {
+        if self.mutex.needs_wake_up.load(Ordering::Relaxed) {
             self.mutex.wake_one();
         }
-    }
-}
-
-/// Where threads wait for what a [`Mutex`] guards. It counts its notifications: a waiting thread has read the count before
-/// it unlocks, so none is lost.
-#[derive(Debug, Default)]
-pub(crate) struct Condvar {
-    notified: primitives::Mutex<u64>,
-    wake: primitives::Condvar,
-}
-
-impl Condvar {
-    pub(crate) fn notify_all(&self) {
-        *self.notified.lock().unwrap_or_else(PoisonError::into_inner) += 1;
-        self.wake.notify_all();
-    }
-
-    /// Waits for a notification, at the longest until `deadline`. The lock is let go while it waits.
-    pub(crate) fn wait<'a, T>(&self, guard: MutexGuard<'a, T>, deadline: Option<Instant>) -> MutexGuard<'a, T> {
-        let mutex = guard.mutex;
-        let mut notified = self.notified.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = *notified;
-        drop(guard);
-        while *notified == before {
-            notified = match deadline {
-                None => self.wake.wait(notified).unwrap_or_else(PoisonError::into_inner),
-                Some(deadline) => {
-                    let left = deadline.saturating_duration_since(Instant::now());
-                    if left.is_zero() {
-                        break;
-                    }
-                    self.wake.wait_timeout(notified, left).unwrap_or_else(PoisonError::into_inner).0
-                }
-            };
-        }
-        drop(notified);
-        mutex.lock()
     }
 }
 
@@ -239,21 +202,21 @@ mod tests {
             for _ in 0..3 {
                 scope.spawn(|| *mutex.lock() += 1);
             }
-            while mutex.sleeping.load(Ordering::Relaxed) < 3 {
+            while mutex.sleeping_threads.load(Ordering::Relaxed) < 3 {
                 assert!(mutex.try_lock().is_none());
                 yield_now();
             }
             drop(guard);
         });
-        assert_eq!((*mutex.lock(), mutex.is_waited_for()), (3, false));
+        assert_eq!((*mutex.lock(), mutex.has_waiters()), (3, false));
     }
 
     #[test]
     fn while_a_woken_thread_is_on_its_way_no_unlock_sends_another_wake_up() {
         let mutex = Mutex::new(());
         // As a thread leaves it that has just gone to sleep.
-        mutex.sleeping.store(1, Ordering::Relaxed);
-        mutex.wants_wake_up.store(true, Ordering::Relaxed);
+        mutex.sleeping_threads.store(1, Ordering::Relaxed);
+        mutex.needs_wake_up.store(true, Ordering::Relaxed);
         (0..1000).for_each(|_| drop(mutex.lock()));
         assert_eq!(mutex.wake_ups.load(Ordering::Relaxed), 1);
     }
@@ -267,13 +230,13 @@ mod tests {
                 let guard = mutex.lock();
                 let waiter = scope.spawn(|| *mutex.lock() += 1);
                 let sleeps = turn % 10 == 0;
-                while !mutex.is_waited_for() || (sleeps && mutex.sleeping.load(Ordering::Relaxed) == 0) {
+                while !mutex.has_waiters() || (sleeps && mutex.sleeping_threads.load(Ordering::Relaxed) == 0) {
                     yield_now();
                 }
-                spun |= mutex.spinning.load(Ordering::Relaxed) > 0;
-                slept |= mutex.sleeping.load(Ordering::Relaxed) > 0;
+                spun |= mutex.spinning_threads.load(Ordering::Relaxed) > 0;
+                slept |= mutex.sleeping_threads.load(Ordering::Relaxed) > 0;
                 drop(guard);
-                while mutex.is_waited_for() {
+                while mutex.has_waiters() {
                     yield_now();
                 }
                 waiter.join().unwrap();
@@ -283,33 +246,5 @@ mod tests {
         assert!(slept);
         // With one processor no thread can look while another one spins.
         assert!(spun || std::thread::available_parallelism().is_ok_and(|count| count.get() == 1));
-    }
-
-    #[test]
-    fn a_notification_reaches_the_thread_that_waits_for_it() {
-        let (mutex, condvar) = (Mutex::new(0), Condvar::default());
-        scope(|scope| {
-            scope.spawn(|| {
-                for turn in 0..10_000 {
-                    let mut guard = mutex.lock();
-                    while *guard == turn {
-                        guard = condvar.wait(guard, None);
-                    }
-                }
-            });
-            for turn in 1..=10_000 {
-                *mutex.lock() = turn;
-                condvar.notify_all();
-            }
-        });
-    }
-
-    #[test]
-    fn a_wait_ends_at_its_deadline() {
-        let (mutex, condvar) = (Mutex::new(()), Condvar::default());
-        let deadline = Instant::now() + Duration::from_millis(1);
-        drop(condvar.wait(mutex.lock(), Some(deadline)));
-        assert!(Instant::now() >= deadline);
-        assert!(mutex.try_lock().is_some());
     }
 }
