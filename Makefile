@@ -55,6 +55,7 @@ check-tools:
 lint: $(VENV)/packages
 	cargo fmt --check
 	cargo clippy --locked --all-targets -- -D warnings
+	cargo clippy --locked --all-targets --features parking_lot -- -D warnings
 	PYO3_PYTHON=$(BIN)/python cargo clippy --locked --lib --features python -- -D warnings
 	for crate in peers instructions; do \
 		(cd benches/$$crate && cargo fmt --check && CARGO_TARGET_DIR=$(CURDIR)/target/benches cargo clippy --locked -- -D warnings) \

@@ -5,17 +5,13 @@
 
 #![forbid(unsafe_code)]
 
-use std::sync::Arc;
-
-use crate::panics;
-use crate::sync::{Receiver, Sender};
-use crate::timer::Timer;
+use crate::sync::Sender;
 use crate::wheel::Handle;
 
 /// Handles of tasks that are due: the earlier instant first, then the earlier add.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Released {
-    /// Claim each with [`Timer::claim`].
+    /// Claim each with [`crate::Timer::claim`].
     pub handles: Vec<Handle>,
     /// Whether the same advance will give more. Its last batch says no, and may be empty.
     pub more: bool,
@@ -54,7 +50,7 @@ pub trait Executor {
     ///
     /// # Errors
     /// The part of the batch that the executor refuses, all or some. Those tasks do not run: the timer takes them out, and
-    /// [`Timer::take_rejected`] gives them back, to be added again. A panic counts as a refusal of every task of the batch
+    /// [`take_rejected`](crate::Timer::take_rejected) gives them back, to be added again. A panic counts as a refusal of every task of the batch
     /// that is not claimed by then.
     fn execute(&mut self, released: Released) -> Result<(), Released>;
 }
@@ -71,17 +67,5 @@ impl<F: FnMut(Released)> Executor for F {
 impl Executor for Sender<Released> {
     fn execute(&mut self, released: Released) -> Result<(), Released> {
         self.send(released).map_err(|error| error.0)
-    }
-}
-
-/// Runs what is released, one task after another, until every sender is gone. A panic costs the task that it came from.
-pub(crate) fn work<T>(timer: &Arc<Timer<T>>, queue: &mut Receiver<Released>, mut run: impl FnMut(T)) {
-    while let Ok(released) = queue.recv() {
-        for handle in released.handles {
-            if let Some(claimed) = timer.claim(handle) {
-                panics::contain(|| run(claimed.task));
-                timer.finish(1);
-            }
-        }
     }
 }

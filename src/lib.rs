@@ -61,6 +61,7 @@ mod system;
 mod timer;
 mod wheel;
 mod when;
+mod worker;
 
 #[cfg(feature = "python")]
 mod python;

@@ -1,15 +1,13 @@
-"""`tickwheel trace`: seven tasks walk through a real wheel, step by step (the walk-through of seed 002).
+"""Seven tasks on a real wheel, step by step: the data of `tickwheel trace` (the example of seed 002).
 
-Tick 1000 ms, three buckets a level, seven tasks one second apart. `walk` makes the steps; `run` shows them. What a step
-says is read off the wheel's snapshots before and after it: where a task went is looked up, not calculated. Times are
-milliseconds; those of this walk are counted from 1970 in UTC, so that they can be shown as a time of day.
+Tick 1000 ms, three buckets per level, seven tasks one second apart. `walk` makes the steps; `_trace_text.py` prints
+them. A step is read from the wheel's snapshots before and after it: the place of a task is looked up, not calculated.
+Times are milliseconds since 1970 in UTC, so that they can be shown as a time of day.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import json
-import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +16,6 @@ from tickwheel.testing import ManualTimer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-
-    from rich.console import Console
 
     from tickwheel._native import ArmedBucket, Snapshot
 
@@ -148,22 +144,6 @@ def document() -> dict[str, Any]:
         "start_ms": START_MS,
         "steps": [_plain(step) for step in walk()],
     }
-
-
-def run(as_json: bool, console: Console | None = None) -> None:
-    """Print the walk to `console`, by default standard output: as text and tables, or as JSON.
-
-    Errors: `ImportError` for the text without rich, which comes with `tickwheel[cli]`; JSON needs nothing.
-    """
-    if as_json:
-        file = sys.stdout if console is None else console.file
-        file.write(json.dumps(document(), indent=1) + "\n")
-        return
-    from rich.console import Console
-
-    from tickwheel._trace_view import show
-
-    show(walk(), console or Console())
 
 
 def _plain(step: Step) -> dict[str, Any]:

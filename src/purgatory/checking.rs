@@ -4,77 +4,82 @@ use std::collections::VecDeque;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use super::asked::{Ask, Asked, Place, Rounds};
-use super::here::{self, Tried, Trying};
-use super::operation::Hold;
-use super::watchers::{ListName, Step, Walk};
-use super::{Attempt, Cause, Host, Kind, MOST_ROUNDS, MOST_WAITS, Purgatory};
+use super::check_requests::{CheckRequest, ListAddress, RequestedChecks};
+use super::host::{Host, TryResult};
+use super::in_progress::{self, FinishedTry, TryScope};
+use super::key_list::{ListId, Step, Walk};
+use super::operation_state::{Cause, Hold, OperationKind};
+use super::purgatory_core::Purgatory;
+use super::rounds::Rounds;
 use crate::panics;
 
-/// What came of a check.
-pub(super) struct Checked<E> {
-    /// This call completed it.
-    pub(super) is_won: bool,
+/// The number of times that a thread tries a marked operation again. The try after them takes no marks.
+pub(super) const MAX_MARKED_TRIES: u32 = if cfg!(tickwheel_model) { 2 } else { 8 };
+
+/// The number of times that a thread yields to another thread in its last try, before it schedules a recheck.
+const MAX_YIELDS_TO_LAST_TRY: u32 = if cfg!(tickwheel_model) { 2 } else { 16 };
+
+pub(super) struct CheckResult<E> {
+    /// This call completed the operation.
+    pub(super) is_completed_by_call: bool,
     pub(super) failure: Option<E>,
 }
 
-/// The operations that a first pass has tried, by address.
-type Passed = smallvec::SmallVec<[usize; 8]>;
+/// The operations that the first pass along a list has tried, by address.
+type TriedOperations = smallvec::SmallVec<[usize; 8]>;
 
-impl<K: Kind> Purgatory<K> {
-    /// Tries every operation that watches the key; how many this call completed (P3).
+impl<K: OperationKind> Purgatory<K> {
+    /// Tries each operation that watches the key; returns how many this call completed (P3).
     ///
-    /// Inside a try it is put on the list of the outermost call, and returns 0. That call makes it when its own tries have
-    /// returned; it returns how many it completed when it went over the list of its own key.
+    /// Inside a try it only requests the check, and returns 0. The outermost call makes the check when its own tries have
+    /// returned. Completions by that check count in the result of the outermost call if both have the same list.
     pub(crate) fn check_and_complete<H: Host<K>>(self: &Arc<Self>, host: &H, key: &K::Key) -> usize {
-        if here::is_inside(host.process()) {
+        if in_progress::is_inside_try(host.process()) {
             if let Some(list) = self.watchers.find(host, key) {
-                let (place, by) = (self.place_of(list), here::innermost());
-                host.asked(|asked| asked.ask(place, by, || host.check_of(self, list)));
+                let (address, requested_by) = (self.list_address(list), in_progress::innermost_operation());
+                host.requested_checks(|requested| {
+                    requested.request(address, requested_by, || host.list_check(self, list));
+                });
             }
             return 0;
         }
         let Some((walk, first)) = self.watchers.walk(host, key) else { return 0 };
-        let call = Outermost::begin(host);
-        let (mut count, mut tried) = (0, Passed::new());
-        self.along(host, walk, first, |op| {
-            tried.push(K::life(op).address());
+        let call = OutermostCall::begin(host);
+        let (mut count, mut tried) = (0, TriedOperations::new());
+        self.for_each_on_list(host, walk, first, |op| {
+            tried.push(K::state(op).address());
             count += usize::from(self.check_and_report(host, op));
         });
-        count + call.make_asked(Some(self.place_of(walk.list)), tried)
+        count + call.make_requested_checks(Some(self.list_address(walk.list)), tried)
     }
 
-    pub(super) fn place_of(self: &Arc<Self>, list: ListName) -> Place {
-        (Arc::as_ptr(self) as usize, list)
-    }
-
-    /// One pass along a list, for a check that was asked for inside a try; how many it completed.
-    pub(crate) fn pass<H: Host<K>>(self: &Arc<Self>, host: &H, list: ListName, rounds: &mut Rounds) -> usize {
+    /// Makes a requested check, in one pass along its list; returns how many operations it completed.
+    pub(crate) fn check_list<H: Host<K>>(self: &Arc<Self>, host: &H, list: ListId, rounds: &mut Rounds) -> usize {
         let Some((walk, first)) = self.watchers.walk_again(host, list) else { return 0 };
         let mut count = 0;
-        self.along(host, walk, first, |op| {
-            if rounds.is_to_try(K::life(op).address()) {
+        self.for_each_on_list(host, walk, first, |op| {
+            if rounds.should_try(K::state(op).address()) {
                 count += usize::from(self.check_and_report(host, op));
             }
         });
         count
     }
 
-    /// Goes along a list, in steps.
-    fn along<H: Host<K>>(
+    /// Calls `f` with each operation of a list, in steps, without a lock.
+    fn for_each_on_list<H: Host<K>>(
         self: &Arc<Self>,
         host: &H,
         mut walk: Walk,
         (mut step, mut more): Step<K>,
-        mut each: impl FnMut(&K::Op),
+        mut f: impl FnMut(&K::Op),
     ) {
         loop {
-            for (_, op) in step.into_iter().take_while(|_| host.is_here()) {
-                each(&op);
-                // It may be the last reference, and a destructor is foreign code: what it panics with stops no other try.
+            for (_, op) in step.into_iter().take_while(|_| host.is_same_process()) {
+                f(&op);
+                // It may be the last reference, and a destructor is foreign code: its panic must not stop the other tries.
                 panics::contain(|| drop(op));
             }
-            if !more || !host.is_here() {
+            if !more || !host.is_same_process() {
                 return;
             }
             (step, more) = self.watchers.step(host, &mut walk);
@@ -84,164 +89,171 @@ impl<K: Kind> Purgatory<K> {
     fn check_and_report<H: Host<K>>(self: &Arc<Self>, host: &H, op: &K::Op) -> bool {
         let checked = self.check(host, op, 0);
         if let Some(error) = checked.failure {
-            host.report(&self.home, op, error);
+            host.report(&self.environment, op, error);
         }
-        checked.is_won
+        checked.is_completed_by_call
     }
 
-    /// Checks one operation; and then what that asked for, unless this thread is inside a try.
-    pub(super) fn check_one<H: Host<K>>(self: &Arc<Self>, host: &H, op: &K::Op, tries: u32) -> Checked<H::Error> {
-        if here::is_inside(host.process()) {
-            return self.check(host, op, tries);
+    /// Checks one operation; then, unless this thread is inside a try, makes the checks that it requested.
+    pub(super) fn check_one<H: Host<K>>(
+        self: &Arc<Self>,
+        host: &H,
+        op: &K::Op,
+        fruitless_runs: u32,
+    ) -> CheckResult<H::Error> {
+        if in_progress::is_inside_try(host.process()) {
+            return self.check(host, op, fruitless_runs);
         }
-        let call = Outermost::begin(host);
-        let checked = self.check(host, op, tries);
-        call.make_asked(None, Passed::from_slice(&[K::life(op).address()]));
+        let call = OutermostCall::begin(host);
+        let checked = self.check(host, op, fruitless_runs);
+        call.make_requested_checks(None, TriedOperations::from_slice(&[K::state(op).address()]));
         checked
     }
 
-    /// Tries an operation, and again while there are marks; or marks it for the thread that tries it now (P6).
-    fn check<H: Host<K>>(self: &Arc<Self>, host: &H, op: &K::Op, tries: u32) -> Checked<H::Error> {
-        let Some(trying) = Trying::enter(K::life(op).address(), host.process()) else {
-            return Checked { is_won: false, failure: None };
+    /// Tries an operation, and again while it is marked; or marks it for the thread that tries it now (P6).
+    fn check<H: Host<K>>(self: &Arc<Self>, host: &H, op: &K::Op, fruitless_runs: u32) -> CheckResult<H::Error> {
+        let Some(scope) = TryScope::enter(K::state(op).address(), host.process()) else {
+            return CheckResult { is_completed_by_call: false, failure: None };
         };
-        let failure = if self.hold(host, op, tries) { self.try_while_marked(host, op, tries) } else { None };
-        let Tried { won, is_inside, owes } = trying.leave();
-        if let Some(cause) = won {
-            self.end(host, op, cause, is_inside);
+        let is_held = self.hold(host, op, fruitless_runs);
+        let failure = if is_held { self.try_while_marked(host, op, fruitless_runs) } else { None };
+        let FinishedTry { completed, is_inside_try, has_deferred_endings } = scope.leave();
+        if let Some(cause) = completed {
+            self.end(host, op, cause, is_inside_try);
         }
-        if owes {
-            host.end_deferred();
+        if has_deferred_endings {
+            host.run_deferred_endings();
         }
-        Checked { is_won: won == Some(Cause::Event), failure }
+        CheckResult { is_completed_by_call: completed == Some(Cause::Event), failure }
     }
 
-    /// Whether this thread tries the operation. If not, another thread does so later than this call.
-    fn hold<H: Host<K>>(self: &Arc<Self>, host: &H, op: &K::Op, tries: u32) -> bool {
-        let life = K::life(op);
-        for turn in 1..=MOST_WAITS {
-            match life.hold_or_mark() {
+    /// Whether this thread may try the operation. If not, another thread tries it after this call.
+    fn hold<H: Host<K>>(self: &Arc<Self>, host: &H, op: &K::Op, fruitless_runs: u32) -> bool {
+        let state = K::state(op);
+        for turn in 1..=MAX_YIELDS_TO_LAST_TRY {
+            match state.hold_or_mark() {
                 Hold::Held => return true,
                 Hold::Marked => return false,
-                Hold::Last => host.give_way(turn),
+                Hold::Last => host.yield_to_others(turn),
             }
         }
-        // Its last try takes long. Nothing waits for that: the timer checks again, or if it is shut down, the holder.
-        if self.put_off(host, op, tries).is_ok() {
+        // The last try of the other thread is long, and this thread does not wait for it: the timer checks again. If the timer
+        // was shut down, the other thread tries again.
+        if self.schedule_recheck(host, op, fruitless_runs).is_ok() {
             return false;
         }
-        life.hold_or_mark_the_last() == Hold::Held
+        state.hold_or_mark_last_try() == Hold::Held
     }
 
-    /// For the thread that holds the operation. Returns what failed last.
-    fn try_while_marked<H: Host<K>>(self: &Arc<Self>, host: &H, op: &K::Op, tries: u32) -> Option<H::Error> {
-        let life = K::life(op);
+    /// For the thread that holds the operation. Returns the last failure.
+    fn try_while_marked<H: Host<K>>(self: &Arc<Self>, host: &H, op: &K::Op, fruitless_runs: u32) -> Option<H::Error> {
+        let state = K::state(op);
         let mut failure = None;
         for round in 0.. {
-            let is_last = round >= MOST_ROUNDS;
-            if life.is_open() {
-                match host.attempt(op) {
-                    Attempt::Ran => {}
-                    Attempt::Locked => {
-                        if let Err(error) = self.put_off(host, op, tries) {
+            let is_last = round >= MAX_MARKED_TRIES;
+            if state.is_open() {
+                match host.call_try_complete(op) {
+                    TryResult::Returned => {}
+                    TryResult::Locked => {
+                        if let Err(error) = self.schedule_recheck(host, op, fruitless_runs) {
                             // The timer was shut down. The operation goes on waiting, and the next check tries it again.
-                            host.report(&self.home, op, error);
+                            host.report(&self.environment, op, error);
                         }
                     }
-                    Attempt::Failed(error) => {
+                    TryResult::Failed(error) => {
                         if let Some(earlier) = failure.replace(error) {
-                            host.report(&self.home, op, earlier);
+                            host.report(&self.environment, op, earlier);
                         }
                     }
                 }
             }
-            if life.let_go(is_last) {
+            if state.release(is_last) {
                 break;
             }
-            host.give_way(round);
-            life.unmark(round + 1 >= MOST_ROUNDS);
+            host.yield_to_others(round);
+            state.clear_mark(round + 1 >= MAX_MARKED_TRIES);
         }
         failure
     }
 
-    /// Tells that a try completed the operation; inside another one, once that is over.
-    fn end<H: Host<K>>(self: &Arc<Self>, host: &H, op: &K::Op, cause: Cause, is_inside: bool) {
-        if is_inside {
-            here::owes();
-            host.defer(op, cause, Some(Arc::clone(self)));
+    /// Runs the ending of an operation that its own try completed; inside another try, defers it.
+    fn end<H: Host<K>>(self: &Arc<Self>, host: &H, op: &K::Op, cause: Cause, is_inside_try: bool) {
+        if is_inside_try {
+            in_progress::note_deferred_ending();
+            host.defer_ending(op, cause, Some(Arc::clone(self)));
         } else {
-            host.end(op, cause, Some(&self.home));
+            host.run_ending(op, cause, Some(&self.environment));
         }
     }
 }
 
-/// The outermost call of this thread that tries operations; checks inside its tries are put on its list.
-pub(super) struct Outermost<'a, K: Kind, H: Host<K>> {
+/// The outermost call of this thread that tries operations. It makes the checks that its tries request.
+pub(super) struct OutermostCall<'a, K: OperationKind, H: Host<K>> {
     host: &'a H,
-    /// What is left of this round.
-    round: VecDeque<Ask<H::Check>>,
-    /// For how many entries of the timer in a row nothing was completed, this call included.
-    in_vain: u32,
+    /// The checks of this round that are not made yet.
+    round: VecDeque<CheckRequest<H::Check>>,
+    /// The number of entries of the timer in a row that completed nothing, this call included.
+    fruitless_runs: u32,
     kind: PhantomData<fn(K)>,
 }
 
-impl<'a, K: Kind, H: Host<K>> Outermost<'a, K, H> {
+impl<'a, K: OperationKind, H: Host<K>> OutermostCall<'a, K, H> {
     pub(super) fn begin(host: &'a H) -> Self {
-        host.asked(Asked::begin);
-        Self { host, round: VecDeque::new(), in_vain: 0, kind: PhantomData }
+        host.requested_checks(RequestedChecks::begin_call);
+        Self { host, round: VecDeque::new(), fruitless_runs: 0, kind: PhantomData }
     }
 
-    /// Makes the checks on the list, and what they ask for, in rounds. How many operations were completed on the list of
-    /// the call's own key. What the rounds end before is left over.
-    fn make_asked(mut self, own: Option<Place>, tried: Passed) -> usize {
-        let mut asks = self.host.asked(Asked::take);
-        if asks.is_empty() {
+    /// Makes the requested checks, and those that they request, in rounds. Returns how many operations were completed on
+    /// `own_list`, the list of the call's own key. What the rounds do not reach is left to the timer.
+    fn make_requested_checks(mut self, own_list: Option<ListAddress>, tried: TriedOperations) -> usize {
+        let mut requests = self.host.requested_checks(RequestedChecks::take);
+        if requests.is_empty() {
             return 0;
         }
-        let (mut rounds, mut count) = (Rounds::after(tried), 0);
+        let (mut rounds, mut count) = (Rounds::after_first_pass(tried), 0);
         loop {
-            // What waits under its own key too is counted there.
-            asks.sort_by_key(|ask| Some(ask.place) != own);
-            self.round = asks.into();
-            if self.round.is_empty() || !rounds.go_on() || !self.host.is_here() {
+            // First its own list: an operation that is on other lists too is counted there.
+            requests.sort_by_key(|request| Some(request.list) != own_list);
+            self.round = requests.into();
+            if self.round.is_empty() || !rounds.should_continue() || !self.host.is_same_process() {
                 return count;
             }
-            count += self.make_round(&mut rounds, own).1;
-            asks = self.host.asked(Asked::take);
+            count += self.make_round(&mut rounds, own_list).1;
+            requests = self.host.requested_checks(RequestedChecks::take);
         }
     }
 
-    /// Makes these checks, and leaves over what they ask for.
-    pub(super) fn make_one_round(mut self, checks: VecDeque<Ask<H::Check>>, in_vain: u32) {
-        (self.round, self.in_vain) = (checks, in_vain);
+    /// Makes these checks, and leaves to the timer what they request.
+    pub(super) fn make_one_round(mut self, checks: VecDeque<CheckRequest<H::Check>>, fruitless_runs: u32) {
+        (self.round, self.fruitless_runs) = (checks, fruitless_runs);
         if self.make_round(&mut Rounds::default(), None).0 > 0 {
-            self.in_vain = 0;
+            self.fruitless_runs = 0;
         }
     }
 
-    /// How many operations were completed, and how many on the list of the call's own key.
-    fn make_round(&mut self, rounds: &mut Rounds, own: Option<Place>) -> (usize, usize) {
+    /// Returns how many operations were completed, and how many of them on `own_list`.
+    fn make_round(&mut self, rounds: &mut Rounds, own_list: Option<ListAddress>) -> (usize, usize) {
         let (mut completed, mut count) = (0, 0);
-        while let Some(ask) = self.round.pop_front() {
-            rounds.begin_pass(ask.by);
-            let more = self.host.make(&ask.check, rounds);
+        while let Some(request) = self.round.pop_front() {
+            rounds.begin_pass(request.requested_by);
+            let more = self.host.run_check(&request.check, rounds);
             completed += more;
-            count += if Some(ask.place) == own { more } else { 0 };
+            count += if Some(request.list) == own_list { more } else { 0 };
         }
         rounds.end_round(completed);
         (completed, count)
     }
 }
 
-/// However the call ends, what it was asked for and has not checked is left to the timer; in a forked child it is the
-/// parent's.
-impl<K: Kind, H: Host<K>> Drop for Outermost<'_, K, H> {
+/// However the call ends, checks that were requested and not made are left to the timer; but not in a forked child, as they
+/// belong to the parent.
+impl<K: OperationKind, H: Host<K>> Drop for OutermostCall<'_, K, H> {
     fn drop(&mut self) {
-        let rest = self.host.asked(Asked::end);
-        // Outside of `asked`: a check may be the last that holds a purgatory.
-        for ask in self.round.drain(..).chain(rest) {
-            if self.host.is_here() {
-                self.host.leave_over(&ask.check, ask.by, self.in_vain);
+        let rest = self.host.requested_checks(RequestedChecks::end_call);
+        // Outside of `requested_checks`: a check may hold the last reference to a purgatory.
+        for request in self.round.drain(..).chain(rest) {
+            if self.host.is_same_process() {
+                self.host.leave_to_timer(&request.check, request.requested_by, self.fruitless_runs);
             }
         }
     }

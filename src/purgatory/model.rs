@@ -1,17 +1,16 @@
 //! Model tests of the protocol, on `crate::model`: the real purgatory, with operations and a timer made for it.
 //!
-//! - The timer is a list of what was armed, and one of the checks for later. [`fire`] and [`check_later`] are what its
-//!   threads would do.
-//! - What an operation waits for are `std`'s atomics: no switch of threads there, so that there are fewer interleavings.
-//!   It happens before each step of the protocol that reads or writes anything shared.
-//! - A panic would be caught like one of `try_complete`: operations write down, and the test's own thread judges.
+//! - The timer is a list of deadlines and a list of checks. [`expire_all`] and [`run_next_check`] do what its threads would do.
+//! - Events are `std`'s atomics: the model checker does not switch threads there, so there are fewer interleavings. An event
+//!   happens before each step of the protocol that reads or writes shared data.
+//! - The protocol would catch a panic inside a try. So operations count, and the test's own thread asserts.
 
 mod adding;
 mod ending;
-mod left_over;
+mod locked_operations;
 mod marks;
-mod native;
-mod strangers;
+mod remaining_checks;
+mod system_timer;
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -20,30 +19,38 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use super::{Armed, Asked, Attempt, Cause, Completer, Few, Host, Kind, Later, Life, ListName, Purgatory, Rounds};
+use super::check_requests::RequestedChecks;
+use super::host::{ArmedDeadline, Host, TryResult};
+use super::key_list::{ListId, ShortList};
+use super::leaving;
+use super::operation_state::{Cause, Completer, OperationKind, OperationState};
+use super::operation_types::{Locking, OperationTypes};
+use super::purgatory_core::Purgatory;
+use super::rounds::Rounds;
+use super::timer_check::TimerCheck;
 use crate::model::count;
 use crate::sync::{self, Mutex, MutexGuard, ThreadId, thread_local, yield_now};
 
-/// Of each kind, in a sample: there are more tests than of the timer, and each is small.
+/// The runs of each kind in a sample. Fewer than the timer has: there are more tests, and each is small.
 const RUNS: usize = crate::model::RUNS / 2;
 
 type Pool = Arc<Purgatory<Model>>;
 
 struct Model;
 
-/// An operation and what became of it.
+/// An operation, and how often it ended.
 #[derive(Clone)]
 struct Op(Arc<Inner>);
 
 struct Inner {
-    life: Life<Model>,
+    state: OperationState<Model>,
     try_complete: Box<dyn Fn(&Op) + Send + Sync>,
     own_lock: Option<OwnLock>,
     completed: AtomicU32,
     expired: AtomicU32,
 }
 
-/// Re-entrant, and never waited for.
+/// A re-entrant lock that no thread waits for.
 #[derive(Default)]
 struct OwnLock(Mutex<Option<(ThreadId, u32)>>);
 
@@ -72,7 +79,7 @@ impl Op {
 
     fn with(own_lock: Option<OwnLock>, try_complete: impl Fn(&Op) + Send + Sync + 'static) -> Self {
         Self(Arc::new(Inner {
-            life: Life::new(),
+            state: OperationState::new(),
             try_complete: Box::new(try_complete),
             own_lock,
             completed: AtomicU32::new(0),
@@ -80,17 +87,17 @@ impl Op {
         }))
     }
 
-    /// Completes once all events are there.
+    /// Is completed by a try when all events have happened.
     fn after(events: &[Event]) -> Self {
-        Self::new(once_there(events))
+        Self::new(when_happened(events))
     }
 
-    /// The same, with a lock of its own.
+    /// As [`Self::after`], with a lock of its own.
     fn locked_after(events: &[Event]) -> Self {
-        Self::with(Some(OwnLock::default()), once_there(events))
+        Self::with(Some(OwnLock::default()), when_happened(events))
     }
 
-    /// Takes its own lock, without waiting.
+    /// Takes its own lock, if it is free.
     fn enter(&self) -> bool {
         self.0.own_lock.as_ref().is_none_or(OwnLock::enter)
     }
@@ -100,11 +107,11 @@ impl Op {
     }
 
     fn force_complete(&self) -> bool {
-        super::force_complete(&Side, self)
+        leaving::force_complete(&ModelHost, self)
     }
 
     fn cancel(&self) -> bool {
-        super::cancel(&Side, self)
+        leaving::cancel(&ModelHost, self)
     }
 
     fn completed(&self) -> u32 {
@@ -116,10 +123,10 @@ impl Op {
     }
 }
 
-fn once_there(events: &[Event]) -> impl Fn(&Op) + Send + Sync + 'static {
+fn when_happened(events: &[Event]) -> impl Fn(&Op) + Send + Sync + 'static {
     let events = events.to_vec();
     move |op| {
-        if events.iter().all(Event::is_there) {
+        if events.iter().all(Event::has_happened) {
             op.force_complete();
         }
     }
@@ -134,86 +141,90 @@ impl Event {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    fn is_there(&self) -> bool {
+    fn has_happened(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// The timer of a model: what waits for its deadline, and the checks that were put off or left over.
+/// The timer of a model: the deadlines, and the entries that make checks.
 #[derive(Default)]
-struct Home {
+struct Environment {
     armed: Mutex<Vec<(Op, Completer)>>,
-    later: Mutex<VecDeque<Later<Model>>>,
+    timer_checks: Mutex<VecDeque<TimerCheck<Model>>>,
 }
 
-impl Kind for Model {
+impl OperationTypes for Model {
     type Key = u8;
-    type Hashing = BuildHasherDefault<DefaultHasher>;
+    type BuildKeyHasher = BuildHasherDefault<DefaultHasher>;
     const SHARDS: usize = 2;
     type Op = Op;
     type Deadline = ();
-    type Remains = ();
+    type DisarmedDeadline = ();
     type Waiters = ();
-    type Home = Home;
+    type Environment = Environment;
+}
 
-    fn life(op: &Op) -> &Life<Self> {
-        &op.0.life
+impl OperationKind for Model {
+    fn state(op: &Op) -> &OperationState<Self> {
+        &op.0.state
     }
 }
 
-struct Side;
+struct ModelHost;
 
 thread_local! {
     static DEFERRED: RefCell<VecDeque<(Op, Cause)>> = const { RefCell::new(VecDeque::new()) };
-    static ASKED: RefCell<Asked<(Pool, ListName)>> = const { RefCell::new(Asked::new()) };
-    /// What happens while this thread gives way.
-    static MEANWHILE: RefCell<Option<Box<dyn Fn()>>> = const { RefCell::new(None) };
+    static REQUESTED_CHECKS: RefCell<RequestedChecks<(Pool, ListId)>> = const { RefCell::new(RequestedChecks::new()) };
+    /// Runs when this thread yields to others.
+    static ON_YIELD: RefCell<Option<Box<dyn Fn()>>> = const { RefCell::new(None) };
 }
 
-impl Host<Model> for Side {
-    type Error = ();
-
+impl Locking<Model> for ModelHost {
     fn lock<'a, T: Send>(&self, mutex: &'a Mutex<T>) -> MutexGuard<'a, T> {
         mutex.lock()
     }
 
-    fn share(&self, op: &Op) -> Op {
+    fn clone_ref(&self, op: &Op) -> Op {
         op.clone()
     }
+}
 
-    fn attempt(&self, op: &Op) -> Attempt<()> {
+impl Host<Model> for ModelHost {
+    type Error = ();
+
+    fn call_try_complete(&self, op: &Op) -> TryResult<()> {
         if !op.enter() {
-            return Attempt::Locked;
+            return TryResult::Locked;
         }
         (op.0.try_complete)(op);
         op.leave();
-        Attempt::Ran
+        TryResult::Returned
     }
 
-    fn arm(&self, home: &Home, op: &Op) -> Result<Armed<Model>, ()> {
-        home.armed.lock().push((op.clone(), Completer::Deadline(op.0.life.wait())));
-        Ok(Armed { deadline: Some(()), now_us: 0 })
+    fn arm(&self, environment: &Environment, op: &Op) -> Result<ArmedDeadline<Model>, ()> {
+        environment.armed.lock().push((op.clone(), Completer::Deadline(op.0.state.wait_number())));
+        Ok(ArmedDeadline { deadline: Some(()), now_us: 0 })
     }
 
-    fn deadline(&self, _op: &Op) -> Option<()> {
+    fn current_deadline(&self, _op: &Op) -> Option<()> {
         None
     }
 
-    fn disarm(&self, op: &Op, home: Option<&Home>, deadline: Option<&()>) -> Option<()> {
-        let (home, ()) = (home?, deadline?);
-        let mut armed = home.armed.lock();
+    fn disarm(&self, op: &Op, environment: Option<&Environment>, deadline: Option<&()>) -> Option<()> {
+        let (environment, ()) = (environment?, deadline?);
+        let mut armed = environment.armed.lock();
         let found = armed.iter().position(|(other, _)| Arc::ptr_eq(&other.0, &op.0));
         found.map(|index| drop(armed.swap_remove(index)))
     }
 
-    fn begins(&self, _home: &Home, _op: &Op) {}
+    fn wait_begins(&self, _environment: &Environment, _op: &Op) {}
 
     fn take_waiters(&self, _op: &Op) {}
 
-    fn tell_taken_out(&self, _home: &Home, _op: &Op, (): ()) {}
+    fn notify_taken_out(&self, _environment: &Environment, _op: &Op, (): ()) {}
 
-    fn add_later(&self, home: &Home, later: Later<Model>) -> Result<(), ()> {
-        home.later.lock().push_back(later);
+    fn add_timer_check(&self, environment: &Environment, check: TimerCheck<Model>) -> Result<(), ()> {
+        environment.timer_checks.lock().push_back(check);
         Ok(())
     }
 
@@ -221,86 +232,86 @@ impl Host<Model> for Side {
         0
     }
 
-    fn is_here(&self) -> bool {
+    fn is_same_process(&self) -> bool {
         true
     }
 
-    fn give_way(&self, _rounds: u32) {
-        MEANWHILE.with(|meanwhile| meanwhile.borrow().iter().for_each(|happens| happens()));
+    fn yield_to_others(&self, _rounds: u32) {
+        ON_YIELD.with(|on_yield| on_yield.borrow().iter().for_each(|run| run()));
         yield_now();
     }
 
-    fn end(&self, op: &Op, cause: Cause, _home: Option<&Home>) {
+    fn run_ending(&self, op: &Op, cause: Cause, _environment: Option<&Environment>) {
         count(&op.0.completed);
         if cause == Cause::Expiry {
             count(&op.0.expired);
         }
     }
 
-    fn defer(&self, op: &Op, cause: Cause, _purgatory: Option<Pool>) {
+    fn defer_ending(&self, op: &Op, cause: Cause, _purgatory: Option<Pool>) {
         DEFERRED.with(|deferred| deferred.borrow_mut().push_back((op.clone(), cause)));
     }
 
-    fn end_deferred(&self) {
+    fn run_deferred_endings(&self) {
         while let Some((op, cause)) = DEFERRED.with(|deferred| deferred.borrow_mut().pop_front()) {
-            self.end(&op, cause, None);
+            self.run_ending(&op, cause, None);
         }
     }
 
-    type Check = (Pool, ListName);
+    type Check = (Pool, ListId);
 
-    fn check_of(&self, purgatory: &Pool, list: ListName) -> Self::Check {
+    fn list_check(&self, purgatory: &Pool, list: ListId) -> Self::Check {
         (Arc::clone(purgatory), list)
     }
 
-    fn make(&self, (purgatory, list): &Self::Check, rounds: &mut Rounds) -> usize {
-        purgatory.pass(self, *list, rounds)
+    fn run_check(&self, (purgatory, list): &Self::Check, rounds: &mut Rounds) -> usize {
+        purgatory.check_list(self, *list, rounds)
     }
 
-    fn leave_over(&self, (purgatory, list): &Self::Check, by: Option<usize>, in_vain: u32) {
-        purgatory.leave_over(self, *list, by, in_vain);
+    fn leave_to_timer(&self, (purgatory, list): &Self::Check, requested_by: Option<usize>, fruitless_runs: u32) {
+        purgatory.leave_to_timer(self, *list, requested_by, fruitless_runs);
     }
 
-    fn asked<T>(&self, f: impl FnOnce(&mut Asked<Self::Check>) -> T) -> T {
-        ASKED.with(|asked| f(&mut asked.borrow_mut()))
+    fn requested_checks<T>(&self, f: impl FnOnce(&mut RequestedChecks<Self::Check>) -> T) -> T {
+        REQUESTED_CHECKS.with(|requested| f(&mut requested.borrow_mut()))
     }
 
-    fn report(&self, _home: &Home, _op: &Op, _error: ()) {}
+    fn report(&self, _environment: &Environment, _op: &Op, _error: ()) {}
 
-    fn now_us(&self, _home: &Home) -> u64 {
+    fn now_us(&self, _environment: &Environment) -> u64 {
         0
     }
 }
 
 fn purgatory() -> Pool {
-    Arc::new(Purgatory::new(Home::default()))
+    Arc::new(Purgatory::new(Environment::default()))
 }
 
-/// Whether this call completed it; `None` where the purgatory lets nobody in.
+/// Whether this call completed the operation; `None` if the purgatory refused it.
 fn watch(purgatory: &Pool, op: &Op, keys: &[u8]) -> Option<bool> {
-    let keys: Few<u8> = keys.iter().copied().collect();
-    purgatory.try_complete_else_watch(&Side, op, keys).ok().map(|watched| watched.is_won)
+    let keys: ShortList<u8> = keys.iter().copied().collect();
+    purgatory.try_complete_else_watch(&ModelHost, op, keys).ok().map(|watched| watched.is_completed_by_call)
 }
 
-/// The deadlines of all that is armed pass: the timer lets go of them, one by one, then expires each.
-fn fire(purgatory: &Pool) {
+/// All deadlines pass: the timer takes each out, then expires its operation.
+fn expire_all(purgatory: &Pool) {
     loop {
-        let next = purgatory.home.armed.lock().pop();
+        let next = purgatory.environment.armed.lock().pop();
         let Some((op, completer)) = next else { return };
-        super::expire(&Side, &op, completer);
+        leaving::expire(&ModelHost, &op, completer);
     }
 }
 
-/// The next of the checks for later is due: how long it waited; `None` if there is none.
-fn check_later(purgatory: &Pool) -> Option<Duration> {
-    let later = purgatory.home.later.lock().pop_front()?;
-    later.make(&Side);
-    Some(later.delay())
+/// Runs the next of the timer's checks; returns its delay, or `None` if there is no check.
+fn run_next_check(purgatory: &Pool) -> Option<Duration> {
+    let check = purgatory.environment.timer_checks.lock().pop_front()?;
+    check.run(&ModelHost);
+    Some(check.delay())
 }
 
-/// Nobody waits, nothing is on any list, and nothing on the timer.
+/// No operation waits, all lists are empty, and no deadline is on the timer.
 fn assert_empty(purgatory: &Pool) {
-    let counts = purgatory.counts(&Side);
+    let counts = purgatory.counts(&ModelHost);
     assert_eq!((counts.waiting, counts.watched, counts.keys, counts.delayed), (0, 0, 0, 0), "{counts:?}");
-    assert!(purgatory.home.armed.lock().is_empty(), "a deadline was left behind");
+    assert!(purgatory.environment.armed.lock().is_empty(), "a deadline was left behind");
 }

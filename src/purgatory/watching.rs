@@ -1,138 +1,155 @@
-//! Watching: the call that lets an operation wait (P2).
+//! Watching: the call with which an operation begins to wait (P2).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::operation::Watch;
-use super::{Few, Host, Kind, Purgatory, Refused, here};
+use super::host::Host;
+use super::in_progress;
+use super::key_list::ShortList;
+use super::operation_state::{OperationKind, Watch};
+use super::purgatory_core::Purgatory;
 use crate::panics;
 
-impl<K: Kind> Purgatory<K> {
-    /// Tries once; watches under every key; tries once more; puts it on the timer (P2).
+/// Why an operation cannot be watched.
+#[derive(Debug)]
+pub(crate) enum WatchError<E> {
+    /// It waits already, in this purgatory or in another one.
+    Waiting,
+    /// The purgatory was shut down.
+    Closed,
+    /// Its deadline cannot be set.
+    Timer(E),
+    /// Its `try_complete` failed.
+    Failed(E),
+}
+
+/// The result of a watching call.
+pub(crate) struct WatchResult {
+    /// This call completed the operation.
+    pub(crate) is_completed_by_call: bool,
+    /// The number of the arrival in the purgatory; `None` if the operation was complete before.
+    #[cfg_attr(not(feature = "python"), expect(dead_code, reason = "a wait from Python is cancelled by it"))]
+    pub(crate) number: Option<u64>,
+}
+
+impl WatchResult {
+    const COMPLETE_BEFORE: Self = Self { is_completed_by_call: false, number: None };
+}
+
+impl<K: OperationKind> Purgatory<K> {
+    /// Tries the operation, watches it under each key, tries it again, and puts it on the timer (P2).
     pub(crate) fn try_complete_else_watch<H: Host<K>>(
         self: &Arc<Self>,
         host: &H,
         op: &K::Op,
-        keys: Few<K::Key>,
-    ) -> Result<Watched, Refused<H::Error>> {
-        let Some(number) = self.begin(host, op)? else { return Ok(Watched::BEFORE) };
-        let unfinished = Unfinished { purgatory: self, host, op, number };
+        keys: ShortList<K::Key>,
+    ) -> Result<WatchResult, WatchError<H::Error>> {
+        let Some(number) = self.begin(host, op)? else { return Ok(WatchResult::COMPLETE_BEFORE) };
+        let unfinished = UnfinishedWatch { purgatory: self, host, op, number };
         let watched = self.watch(host, op, number, keys);
-        if let Err(Refused::Failed(_)) = watched {
+        if let Err(WatchError::Failed(_)) = watched {
             drop(unfinished);
         } else {
             std::mem::forget(unfinished);
         }
-        watched.map(|is_won| Watched { is_won, number: Some(number) }).inspect_err(|refused| {
-            if !matches!(refused, Refused::Failed(_)) && host.is_here() {
+        let watched = watched.map(|is_completed_by_call| WatchResult { is_completed_by_call, number: Some(number) });
+        watched.inspect_err(|error| {
+            if !matches!(error, WatchError::Failed(_)) && host.is_same_process() {
                 self.refuse_arrival(host, op, number);
             }
         })
     }
 
-    /// The rest of it. Where it fails or is refused, the caller takes the operation out again.
+    /// What follows [`Self::begin`]. After an error the caller takes the operation out again.
     fn watch<H: Host<K>>(
         self: &Arc<Self>,
         host: &H,
         op: &K::Op,
         number: u64,
-        keys: Few<K::Key>,
-    ) -> Result<bool, Refused<H::Error>> {
-        let life = K::life(op);
-        // Not so any more where someone else completed it or took it out.
-        let is_mine = |watch: &Watch<K>| watch.is(self, number) && life.is_open();
+        keys: ShortList<K::Key>,
+    ) -> Result<bool, WatchError<H::Error>> {
+        let state = K::state(op);
+        // Not so any more if another thread has completed the operation or taken it out.
+        let still_waits = |watch: &Watch<K>| watch.is(self, number) && state.is_open();
         if self.try_for_caller(host, op)? {
             return Ok(true);
         }
         for key in keys {
             let hash = self.watchers.hash(&key);
-            let mut watch = host.lock(&life.watch);
-            if !is_mine(&watch) {
+            let mut watch = host.lock(&state.watch);
+            if !still_waits(&watch) {
                 return Ok(false);
             }
-            let (place, spare) = self.watchers.add(host, hash, key, || host.share(op));
+            let (place, unused_key) = self.watchers.add(host, hash, key, || host.clone_ref(op));
             watch.places.extend(place);
             drop(watch);
-            panics::contain(|| drop(spare)); // after the lock: a destructor is foreign code
+            panics::contain(|| drop(unused_key)); // after the lock: a destructor is foreign code
             if place.is_none() {
-                return Err(Refused::Closed);
+                return Err(WatchError::Closed);
             }
         }
         if self.try_for_caller(host, op)? {
             return Ok(true);
         }
-        let mut watch = host.lock(&life.watch);
-        if is_mine(&watch) {
-            let armed = host.arm(&self.home, op).map_err(Refused::Timer)?;
-            // It may have had one already.
-            watch.set_deadline(armed.deadline);
+        let mut watch = host.lock(&state.watch);
+        if still_waits(&watch) {
+            let armed = host.arm(&self.environment, op).map_err(WatchError::Timer)?;
+            watch.set_deadline(armed.deadline); // it may have had one already
             watch.since_us = armed.now_us;
         }
         Ok(false)
     }
 
-    /// Says where the operation waits from now on; `None` if it is complete.
-    fn begin<H: Host<K>>(self: &Arc<Self>, host: &H, op: &K::Op) -> Result<Option<u64>, Refused<H::Error>> {
-        let life = K::life(op);
-        let mut watch = host.lock(&life.watch);
-        // Who completes it from here on takes the lock after that, and finds where it waits.
-        if life.is_completed() {
+    /// Notes that the operation waits in this purgatory; returns the number of the arrival, or `None` if it is complete.
+    fn begin<H: Host<K>>(self: &Arc<Self>, host: &H, op: &K::Op) -> Result<Option<u64>, WatchError<H::Error>> {
+        let state = K::state(op);
+        let mut watch = host.lock(&state.watch);
+        // A thread that completes the operation later takes this lock after that, and finds what is noted here.
+        if state.is_completed() {
             return Ok(None);
         }
         if watch.purgatory.is_some() {
-            return Err(Refused::Waiting);
+            return Err(WatchError::Waiting);
         }
         watch.purgatory = Some(Arc::clone(self));
         watch.number = self.counters.arrived.fetch_add(1, Ordering::Relaxed);
-        watch.since_us = u64::MAX; // until it has been tried twice it has not waited
-        // A check that was put off elsewhere may have been lost with the timer there.
-        life.is_put_off.swap(false, Ordering::AcqRel);
-        // One that is on a timer already has a deadline, which is this purgatory's from now on.
-        let deadline = host.deadline(op);
+        watch.since_us = u64::MAX; // the wait begins after the second try
+        // A recheck in another purgatory may have been lost with the timer of that one.
+        state.is_recheck_scheduled.swap(false, Ordering::AcqRel);
+        // If the operation is on a timer already, that deadline belongs to this purgatory from now on.
+        let deadline = host.current_deadline(op);
         watch.set_deadline(deadline);
-        life.reopen();
-        host.begins(&self.home, op);
+        state.reopen();
+        host.wait_begins(&self.environment, op);
         Ok(Some(watch.number))
     }
 
-    /// One of the two tries of a watching call: what it raises reaches the caller (P8).
-    fn try_for_caller<H: Host<K>>(self: &Arc<Self>, host: &H, op: &K::Op) -> Result<bool, Refused<H::Error>> {
-        if here::is_trying(K::life(op).address()) {
+    /// One of the two tries of a watching call. Its error reaches the caller (P8).
+    fn try_for_caller<H: Host<K>>(self: &Arc<Self>, host: &H, op: &K::Op) -> Result<bool, WatchError<H::Error>> {
+        let state = K::state(op);
+        if in_progress::is_trying(state.address()) {
             // Cancelled and watched again inside its own try, which may have looked before the keys were watched.
-            if !K::life(op).mark() && self.put_off(host, op, 0).is_err() {
-                K::life(op).mark_the_last(); // the timer was shut down, and cannot check it
+            if !state.mark() && self.schedule_recheck(host, op, 0).is_err() {
+                state.mark_last_try(); // the timer was shut down, and cannot check the operation
             }
             return Ok(false);
         }
         let checked = self.check_one(host, op, 0);
-        checked.failure.map_or(Ok(checked.is_won), |error| Err(Refused::Failed(error)))
+        checked.failure.map_or(Ok(checked.is_completed_by_call), |error| Err(WatchError::Failed(error)))
     }
 }
 
-/// What came of a watching call.
-pub(crate) struct Watched {
-    /// This call completed the operation.
-    pub(crate) is_won: bool,
-    /// Which arrival of the purgatory it was; `None` if the operation was complete before.
-    #[cfg_attr(not(feature = "python"), expect(dead_code, reason = "a wait from Python is cancelled by it"))]
-    pub(crate) number: Option<u64>,
-}
-
-impl Watched {
-    const BEFORE: Self = Self { is_won: false, number: None };
-}
-
-/// A watching call on its way. Dropped before its end, by a try that failed or a panic, it takes the operation out again.
-struct Unfinished<'a, K: Kind, H: Host<K>> {
+/// A watching call that has not ended. Dropped, after a failed try or a panic, it takes the operation out again.
+struct UnfinishedWatch<'a, K: OperationKind, H: Host<K>> {
     purgatory: &'a Arc<Purgatory<K>>,
     host: &'a H,
     op: &'a K::Op,
     number: u64,
 }
 
-impl<K: Kind, H: Host<K>> Drop for Unfinished<'_, K, H> {
+impl<K: OperationKind, H: Host<K>> Drop for UnfinishedWatch<'_, K, H> {
     fn drop(&mut self) {
-        if self.host.is_here() {
+        if self.host.is_same_process() {
             self.purgatory.cancel_arrival(self.host, self.op, self.number);
         }
     }

@@ -1,24 +1,25 @@
-//! The lock, its condition variable and the queue, their own code, on loom: it goes through the interleavings of their
-//! atomics and small locks, and through the values that a processor with weak ordering may read.
+//! Loom tests of the real code of the lock, its condition variable and the queue. Loom goes through the interleavings of
+//! their atomics and small locks, and through the values that a processor with weak ordering may read.
 //!
-//! `RUSTFLAGS="--cfg tickwheel_loom" cargo test --lib --target-dir target/loom loom` runs them. The ground rules:
+//! `make model` runs them. The ground rules:
 //!
-//! - A nap does not end by itself, so a lost wake-up is a deadlock, which loom reports. For that the stand-in for the flag
-//!   has the two fences that the real lock leaves out (`primitives.rs`). Where a nap shall end early, a test ends it.
-//! - The stand-in for the flag panics when a second thread gets what it guards.
+//! - A sleep on the lock does not end by itself, so a lost wake-up is a deadlock, which loom reports. For this the model's
+//!   flag has the two fences that the real lock leaves out (`primitives.rs`). One test ends the sleeps itself.
+//! - The model's flag panics when a second thread gets what it guards.
 
 use std::sync::Arc;
 
 use loom::model::Builder;
 use loom::thread::spawn;
 
-use super::lock::{Condvar, Mutex};
+use super::condvar::Condvar;
+use super::mutex::Mutex;
 use super::queue::{Disconnected, unbounded};
 
-/// How often loom takes the turn away from a thread that could go on, in models that would be too large without a bound.
-const MOST_PREEMPTIONS: usize = 4;
+/// The most preemptions in one interleaving, for models that would be too large without a bound.
+const MAX_PREEMPTIONS: usize = 4;
 
-/// Goes through every interleaving with at most so many preemptions.
+/// Goes through every interleaving with at most this many preemptions.
 fn bounded(preemptions: usize, body: impl Fn() + Send + Sync + 'static) {
     let mut model = Builder::new();
     model.preemption_bound = Some(preemptions);
@@ -39,13 +40,13 @@ fn loom_two_threads_have_the_lock_one_after_the_other() {
         let other = spawn(move || add_one(&other));
         add_one(&mutex);
         other.join().unwrap();
-        assert_eq!((*mutex.lock(), mutex.is_waited_for()), (2, false));
+        assert_eq!((*mutex.lock(), mutex.has_waiters()), (2, false));
     });
 }
 
 #[test]
 fn loom_each_of_three_threads_is_woken_though_one_wake_up_is_sent_at_a_time() {
-    bounded(MOST_PREEMPTIONS, || {
+    bounded(MAX_PREEMPTIONS, || {
         let mutex = Arc::new(Mutex::new(0));
         let held = mutex.lock();
         let others = [0, 1].map(|_| {
@@ -55,13 +56,13 @@ fn loom_each_of_three_threads_is_woken_though_one_wake_up_is_sent_at_a_time() {
         drop(held);
         add_one(&mutex);
         others.into_iter().for_each(|other| other.join().unwrap());
-        assert_eq!((*mutex.lock(), mutex.is_waited_for()), (3, false));
+        assert_eq!((*mutex.lock(), mutex.has_waiters()), (3, false));
     });
 }
 
 #[test]
-fn loom_a_thread_that_locks_twice_wakes_the_one_that_slept_through_the_first() {
-    bounded(MOST_PREEMPTIONS + 1, || {
+fn loom_a_thread_that_locks_twice_wakes_one_that_slept_through_the_first() {
+    bounded(MAX_PREEMPTIONS + 1, || {
         let mutex = Arc::new(Mutex::new(0));
         let other = Arc::clone(&mutex);
         let other = spawn(move || add_one(&other));
@@ -73,12 +74,12 @@ fn loom_a_thread_that_locks_twice_wakes_the_one_that_slept_through_the_first() {
 }
 
 #[test]
-fn loom_a_nap_that_ends_by_itself_loses_no_wake_up() {
-    bounded(MOST_PREEMPTIONS, || {
+fn loom_a_sleep_that_ends_by_itself_loses_no_wake_up() {
+    bounded(MAX_PREEMPTIONS, || {
         let mutex = Arc::new(Mutex::new(0));
         let (other, time) = (Arc::clone(&mutex), Arc::clone(&mutex));
         let other = spawn(move || add_one(&other));
-        let time = spawn(move || time.end_naps());
+        let time = spawn(move || time.end_sleeps());
         add_one(&mutex);
         add_one(&mutex);
         other.join().unwrap();
@@ -89,7 +90,7 @@ fn loom_a_nap_that_ends_by_itself_loses_no_wake_up() {
 
 #[test]
 fn loom_a_notification_reaches_a_thread_about_to_wait__rule6() {
-    bounded(MOST_PREEMPTIONS, || {
+    bounded(MAX_PREEMPTIONS, || {
         let shared = Arc::new((Mutex::new(false), Condvar::default()));
         let waits = Arc::clone(&shared);
         let waiter = spawn(move || {
@@ -105,8 +106,8 @@ fn loom_a_notification_reaches_a_thread_about_to_wait__rule6() {
 }
 
 #[test]
-fn loom_a_receiver_about_to_sleep_hears_of_an_item_and_of_the_end__rule6() {
-    bounded(MOST_PREEMPTIONS, || {
+fn loom_a_receiver_about_to_sleep_gets_an_item_and_the_end__rule6() {
+    bounded(MAX_PREEMPTIONS, || {
         let (sender, mut receiver) = unbounded();
         let sends = spawn(move || sender.send(7).unwrap());
         assert_eq!((receiver.recv(), receiver.recv()), (Ok(7), Err(Disconnected)));
@@ -115,8 +116,8 @@ fn loom_a_receiver_about_to_sleep_hears_of_an_item_and_of_the_end__rule6() {
 }
 
 #[test]
-fn loom_a_receiver_hears_of_the_end_when_the_last_of_two_senders_goes() {
-    bounded(MOST_PREEMPTIONS - 1, || {
+fn loom_a_receiver_gets_the_end_when_the_last_of_two_senders_is_dropped() {
+    bounded(MAX_PREEMPTIONS - 1, || {
         let (sender, mut receiver) = unbounded::<u32>();
         let senders = [sender.clone(), sender].map(|sender| spawn(move || drop(sender)));
         assert_eq!(receiver.recv(), Err(Disconnected));
@@ -125,8 +126,8 @@ fn loom_a_receiver_hears_of_the_end_when_the_last_of_two_senders_goes() {
 }
 
 #[test]
-fn loom_an_item_is_received_or_its_sender_hears_that_the_receiver_is_gone() {
-    bounded(MOST_PREEMPTIONS, || {
+fn loom_an_item_is_received_or_returned_to_its_sender() {
+    bounded(MAX_PREEMPTIONS, || {
         let (sender, receiver) = unbounded();
         let item = Arc::new(());
         let sent = Arc::clone(&item);

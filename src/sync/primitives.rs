@@ -1,6 +1,6 @@
-//! What the lock and the queue are built from: the flag of `spin` and the standard library's mutex, condition variable and
-//! atomics. Built with `--cfg tickwheel_loom`, loom's stand in their place, so that it can go through the interleavings of
-//! the lock's own code (see `loom_tests.rs`).
+//! What the lock and the queue are built from: the flag of `spin`, and the standard library's mutex, condition variable and
+//! atomics. With `--cfg tickwheel_loom` it is loom's, which then goes through the interleavings of the lock's own code (see
+//! `loom_tests.rs`).
 
 #[cfg(not(tickwheel_loom))]
 mod imp {
@@ -11,9 +11,9 @@ mod imp {
     pub(crate) use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
     pub(crate) use std::sync::{Condvar, Mutex};
 
-    /// How long a thread spins before it sleeps: about as long as a step of an advance holds the lock. In time, as
-    /// processors differ by ten times in how long they pause.
-    pub(crate) const SPINS_FOR: Duration = Duration::from_micros(50);
+    /// The longest that a thread spins before it sleeps: about as long as a step of an advance holds the lock. A time and not a
+    /// number of pauses: the length of a pause differs by ten times between processors.
+    pub(crate) const MAX_SPIN_TIME: Duration = Duration::from_micros(50);
 }
 
 #[cfg(tickwheel_loom)]
@@ -26,13 +26,13 @@ mod imp {
     pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU32, Ordering};
     pub(crate) use loom::sync::{Condvar, Mutex};
 
-    /// A model has no time, and a thread that spins only tries again: it sleeps at once.
-    pub(crate) const SPINS_FOR: Duration = Duration::ZERO;
+    /// A model has no time: a waiting thread sleeps at once.
+    pub(crate) const MAX_SPIN_TIME: Duration = Duration::ZERO;
 
-    /// Loom would switch threads here, which brings nothing new before a look at the flag.
+    /// Loom would switch threads here. Before a read of the flag that brings no new interleaving.
     pub(crate) fn spin_loop() {}
 
-    /// The flag of `spin`, out of loom's atomics. It sees that one thread at a time has it: `data` would be taken.
+    /// The flag of `spin`, made of loom's atomics. It panics if a second thread gets it, as `data` is locked then.
     #[derive(Debug, Default)]
     pub(crate) struct Flag<T> {
         is_taken: AtomicBool,
@@ -51,8 +51,8 @@ mod imp {
         }
 
         pub(crate) fn try_lock(&self) -> Option<FlagGuard<'_, T>> {
-            // With the other fence below: the look after an unlock sees what was stored before this one. The real lock
-            // has no fence there, and makes up for it by short naps.
+            // Pairs with the fence in `drop`: the read after an unlock sees what was stored before this fence. The real lock
+            // has no fence there; its short sleeps make up for that.
             fence(Ordering::SeqCst);
             self.is_taken.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).ok()?;
             let data = self.data.try_lock().expect("one thread at a time has the flag");

@@ -1,8 +1,8 @@
-//! The queue before a worker: unbounded, many senders, one receiver.
+//! The queue of a worker: unbounded, many senders, one receiver.
 //!
-//! The usual channels spin for some microseconds before they sleep. That suits a receiver that is about to get something;
-//! an executor is not, and at a thousand wake-ups a second those microseconds were half of what its thread used. Here it
-//! sleeps at once.
+//! The receiver sleeps at once when the queue is empty. The usual channels spin for some microseconds first. That helps a
+//! receiver that gets the next item soon. A worker does not: at a thousand wake-ups per second, spinning was half of its
+//! thread's time.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,8 +14,7 @@ use super::Mutex;
 #[derive(Debug)]
 struct Shared<T> {
     state: Mutex<State<T>>,
-    /// Wakes the receiver.
-    receiver: Unparker,
+    unparker: Unparker,
 }
 
 #[derive(Debug)]
@@ -23,15 +22,15 @@ struct State<T> {
     items: VecDeque<T>,
     senders: usize,
     has_receiver: bool,
-    /// The receiver sleeps, and no sender has woken it yet.
-    sleeps: bool,
+    /// The receiver sleeps or is about to, and no sender has woken it yet.
+    receiver_sleeps: bool,
 }
 
-/// All senders are gone, and nothing is left to receive.
+/// There are no senders and no items any more.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Disconnected;
 
-/// The item, as the receiver is gone.
+/// There is no receiver any more; returns the item.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct SendError<T>(pub(crate) T);
 
@@ -48,15 +47,15 @@ pub(crate) struct Sender<T>(Arc<Shared<T>>);
 #[derive(Debug)]
 pub(crate) struct Receiver<T> {
     shared: Arc<Shared<T>>,
-    /// Only the receiver's thread sleeps. The parker has a mutex and a condition variable of its own, so a forked child
-    /// inherits no table of sleeping threads (T12).
+    /// The parker has a mutex and a condition variable of its own, so a forked child inherits no table of sleeping threads
+    /// (T12).
     parker: Parker,
 }
 
 pub(crate) fn unbounded<T>() -> (Sender<T>, Receiver<T>) {
-    let state = State { items: VecDeque::new(), senders: 1, has_receiver: true, sleeps: false };
+    let state = State { items: VecDeque::new(), senders: 1, has_receiver: true, receiver_sleeps: false };
     let parker = Parker::new();
-    let shared = Arc::new(Shared { state: Mutex::new(state), receiver: parker.unparker().clone() });
+    let shared = Arc::new(Shared { state: Mutex::new(state), unparker: parker.unparker().clone() });
     (Sender(Arc::clone(&shared)), Receiver { shared, parker })
 }
 
@@ -67,10 +66,10 @@ impl<T> Sender<T> {
             return Err(SendError(item));
         }
         state.items.push_back(item);
-        let wakes = std::mem::take(&mut state.sleeps);
+        let wakes = std::mem::take(&mut state.receiver_sleeps);
         drop(state);
         if wakes {
-            self.0.receiver.unpark();
+            self.0.unparker.unpark();
         }
         Ok(())
     }
@@ -87,17 +86,17 @@ impl<T> Drop for Sender<T> {
     fn drop(&mut self) {
         let mut state = self.0.state.lock();
         state.senders -= 1;
-        let wakes = state.senders == 0 && std::mem::take(&mut state.sleeps);
+        let wakes = state.senders == 0 && std::mem::take(&mut state.receiver_sleeps);
         drop(state);
         if wakes {
-            self.0.receiver.unpark();
+            self.0.unparker.unpark();
         }
     }
 }
 
 impl<T> Receiver<T> {
-    /// For a thread that has something else to do. Waits for nothing, not for the lock either (border rule 2): while a
-    /// sender holds that, its item is not there yet.
+    /// For a thread that has other work. It does not wait for the lock either (border rule 2): while a sender holds the lock,
+    /// the queue counts as empty.
     #[cfg(any(feature = "python", all(test, not(tickwheel_loom))))]
     pub(crate) fn try_recv(&self) -> Result<T, TryRecvError> {
         let Some(mut state) = self.shared.state.try_lock() else { return Err(TryRecvError::Empty) };
@@ -108,7 +107,7 @@ impl<T> Receiver<T> {
         }
     }
 
-    /// Waits for the next item; an error once all senders are gone and nothing is left.
+    /// Waits for the next item; an error when there are no senders and no items any more.
     pub(crate) fn recv(&mut self) -> Result<T, Disconnected> {
         loop {
             let mut state = self.shared.state.lock();
@@ -118,9 +117,9 @@ impl<T> Receiver<T> {
             if state.senders == 0 {
                 return Err(Disconnected);
             }
-            state.sleeps = true;
+            state.receiver_sleeps = true;
             drop(state);
-            // A sender that comes in between has left a token, and this returns at once.
+            // If a sender came in between, it has left a token, and `park` returns at once.
             self.parker.park();
         }
     }
@@ -161,17 +160,17 @@ mod tests {
     }
 
     #[test]
-    fn a_look_waits_for_no_sender() {
+    fn try_recv_waits_for_no_sender() {
         let (sender, receiver) = unbounded();
         sender.send(1).unwrap();
-        let at_it = sender.0.state.lock();
+        let locked = sender.0.state.lock();
         assert_eq!(receiver.try_recv(), Err(TryRecvError::Empty));
-        drop(at_it);
+        drop(locked);
         assert_eq!(receiver.try_recv(), Ok(1));
     }
 
     #[test]
-    fn each_end_learns_that_the_other_is_gone() {
+    fn each_end_gets_an_error_when_the_other_is_dropped() {
         let (sender, receiver) = unbounded();
         assert_eq!(receiver.try_recv(), Err(TryRecvError::Empty));
         sender.send(1).unwrap();

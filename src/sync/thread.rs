@@ -1,28 +1,28 @@
-//! Threads by name: the name that Rust knows, and the shorter one that the system shows.
+//! Named threads: the name in Rust, and the shorter name that the system shows.
 
 use std::io;
 
 use super::imp::{Builder, JoinHandle};
 
-/// Linux keeps so many bytes of a thread's name.
+/// The bytes of a thread's name that Linux keeps.
 #[cfg(all(target_os = "linux", not(tickwheel_model)))]
-const LONGEST_IN_SYSTEM: usize = 15;
+const MAX_SYSTEM_NAME_BYTES: usize = 15;
 
-/// Starts a thread with this name; a NUL in it, where the system's names would end, becomes a space.
+/// Starts a thread with this name. A NUL in it, which would end the system's name, becomes a space.
 pub(crate) fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
     Builder::new().name(name.replace('\0', " ")).spawn(body)
 }
 
-/// What the system shows of the calling thread from now on, where it is Linux: the beginning of `name`, in whole characters.
-pub(crate) fn show_in_system(name: &str) {
+/// Sets the name of the calling thread that Linux shows: the beginning of `name`, in whole characters.
+pub(crate) fn set_system_thread_name(name: &str) {
     #[cfg(all(target_os = "linux", not(tickwheel_model)))]
     {
         let mut name = name.replace('\0', " ");
-        while name.len() > LONGEST_IN_SYSTEM {
+        while name.len() > MAX_SYSTEM_NAME_BYTES {
             name.pop();
         }
         if let Ok(name) = std::ffi::CString::new(name) {
-            // Refused only by a sandbox; the thread then goes by the beginning of its longer name.
+            // Refused only by a sandbox; then the system shows the beginning of the longer name.
             let _ = rustix::thread::set_name(&name);
         }
     }

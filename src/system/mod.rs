@@ -16,13 +16,14 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::error::{AddError, Error};
 use crate::every::Every;
-use crate::executor::{self, Released};
+use crate::executor::Released;
 use crate::state::{Pending, Room};
 use crate::stats::Stats;
 use crate::sync::{self, JoinHandle, PlainMutex, Sender, ThreadId, unbounded};
 use crate::timer::Timer;
 use crate::wheel::Handle;
 use crate::when::When;
+use crate::worker;
 
 pub use periodic::{PeriodicCallback, PeriodicTask};
 
@@ -121,8 +122,8 @@ impl SystemTimer {
         let worker = {
             let (timer, shown) = (Arc::clone(&timer), format!("exec-{name}"));
             sync::spawn(&format!("executor-{name}"), move || {
-                sync::show_in_system(&shown);
-                executor::work(&timer, &mut released, |callback: Callback| callback());
+                sync::set_system_thread_name(&shown);
+                worker::run_released(&timer, &mut released, |callback: Callback| callback());
             })
         };
         let worker = worker.map_err(no_thread)?;

@@ -7,9 +7,12 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
+from click.testing import CliRunner
 from rich.console import Console
 
 from tickwheel import TimerTask, trace
+from tickwheel._trace_text import show
+from tickwheel.commands import tickwheel as command
 from tickwheel.testing import ManualTimer
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "data" / "seven_tasks.json").read_text(encoding="utf-8"))
@@ -19,7 +22,8 @@ STEP_NAMES = [step["step"] for step in GOLDEN["steps"]]
 def text_at(columns: int, *, colours: bool = False) -> str:
     file = io.StringIO()
     colour_system: Literal["standard"] | None = "standard" if colours else None
-    trace.run(False, Console(file=file, width=columns, height=50, force_terminal=colours, color_system=colour_system))
+    console = Console(file=file, width=columns, height=50, force_terminal=colours, color_system=colour_system)
+    show(trace.walk(), console)
     return file.getvalue()
 
 
@@ -65,15 +69,16 @@ def test_the_bucket_a_task_was_found_in_is_its_virtual_id_modulo_size__T3() -> N
         assert [asked.covered for asked in place.asked] == [False] * (place.level - 1) + [True]
 
 
-def test_json_goes_to_the_console_and_is_valid() -> None:
-    file = io.StringIO()
-    trace.run(True, Console(file=file, width=20))
-    assert json.loads(file.getvalue()) == json.loads(json.dumps(trace.document()))
+def test_the_command_prints_the_text() -> None:
+    done = CliRunner().invoke(command, ["trace"])
+    assert done.exit_code == 0
+    assert list(sections(done.stdout)) == list(sections(text_at(80)))
 
 
-def test_json_goes_to_standard_output_by_default(capsys: pytest.CaptureFixture[str]) -> None:
-    trace.run(True)
-    assert json.loads(capsys.readouterr().out) == json.loads(json.dumps(trace.document()))
+def test_with_json_the_command_prints_the_document() -> None:
+    done = CliRunner().invoke(command, ["trace", "--json"])
+    assert done.exit_code == 0
+    assert json.loads(done.stdout) == json.loads(json.dumps(trace.document()))
 
 
 def test_adding_task_3_tells_of_the_new_level__T2(steps: dict[str, str]) -> None:

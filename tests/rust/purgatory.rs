@@ -4,13 +4,13 @@
 
 mod deadlines;
 mod failing;
-mod hot;
+mod hot_key;
 mod kafka;
 mod leaving;
-mod left_over;
 mod locks;
 mod nesting;
 mod panics;
+mod remaining_checks;
 mod sequences;
 mod thread_end;
 mod threads;

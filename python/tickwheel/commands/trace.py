@@ -1,5 +1,7 @@
 """`tickwheel trace`."""
 
+import json
+
 import click
 
 
@@ -7,6 +9,13 @@ import click
 @click.option("--json", "as_json", is_flag=True, help="Print the states as JSON.")
 def trace(as_json: bool) -> None:
     """Show a timing wheel at work, step by step."""
-    import tickwheel.trace
+    from tickwheel.trace import document, walk
 
-    tickwheel.trace.run(as_json=as_json, console=None)
+    if as_json:
+        click.echo(json.dumps(document(), indent=1))
+        return
+    from rich.console import Console
+
+    from tickwheel._trace_text import show
+
+    show(walk(), Console())

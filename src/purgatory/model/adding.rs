@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Event, Op, Pool, RUNS, Side, assert_empty, fire, purgatory, watch};
+use super::{Event, ModelHost, Op, Pool, RUNS, assert_empty, expire_all, purgatory, watch};
 use crate::model::{every, join, sample, spawn};
 use crate::sync::{JoinHandle, Mutex};
 
@@ -10,7 +10,7 @@ fn check(pool: &Pool, event: &Event, key: u8) -> JoinHandle<()> {
     let (pool, event) = (Arc::clone(pool), event.clone());
     spawn(move || {
         event.happens();
-        pool.check_and_complete(&Side, &key);
+        pool.check_and_complete(&ModelHost, &key);
     })
 }
 
@@ -32,7 +32,7 @@ fn an_event_between_the_two_tries_is_not_lost__p2() {
         let (pool, event, checking) = (purgatory(), Event::default(), Arc::new(Mutex::new(None)));
         let (pool_there, checking_there) = (Arc::downgrade(&pool), Arc::clone(&checking));
         let op = Op::new(move |op| {
-            if event.is_there() {
+            if event.has_happened() {
                 op.force_complete();
             } else if let Some(pool) = pool_there.upgrade() {
                 checking_there.lock().get_or_insert_with(|| check(&pool, &event, 1));
@@ -66,7 +66,7 @@ fn what_is_completed_while_keys_are_added_is_on_no_list_once_that_returned__p5()
             spawn(move || {
                 assert!(op.force_complete());
                 // Though the watching call may be anywhere.
-                let counts = pool.counts(&Side);
+                let counts = pool.counts(&ModelHost);
                 assert_eq!((counts.watched, counts.delayed, counts.keys), (0, 0, 0));
             })
         };
@@ -83,12 +83,12 @@ fn what_expires_as_soon_as_it_is_armed_is_on_no_list_afterwards__p2() {
         let op = Op::after(&[Event::default()]);
         let timer = {
             let pool = Arc::clone(&pool);
-            spawn(move || fire(&pool))
+            spawn(move || expire_all(&pool))
         };
         assert_eq!(watch(&pool, &op, &[1]), Some(false));
         join([timer]);
-        assert_eq!(op.expired(), u32::from(pool.home.armed.lock().is_empty()));
-        fire(&pool);
+        assert_eq!(op.expired(), u32::from(pool.environment.armed.lock().is_empty()));
+        expire_all(&pool);
         assert_eq!((op.completed(), op.expired()), (1, 1));
         assert_empty(&pool);
     });
@@ -108,7 +108,7 @@ fn a_shutdown_returns_what_it_finds_and_refuses_the_rest__p4() {
                 Some(true) => panic!("nothing happened"),
             })
         };
-        let found = pool.close(&Side);
+        let found = pool.close(&ModelHost);
         join([watcher]);
         assert!(found.len() <= 1, "once, though it has two keys");
         assert_empty(&pool);
@@ -127,7 +127,7 @@ fn two_who_watch_one_operation_put_it_in_one_place__p2() {
             spawn(move || _ = watch(&pool, &op, &[1]))
         });
         join(watchers);
-        let watched = pools.each_ref().map(|pool| pool.counts(&Side).watched);
+        let watched = pools.each_ref().map(|pool| pool.counts(&ModelHost).watched);
         assert_eq!(watched.iter().sum::<usize>(), 1, "{watched:?}");
         assert!(op.force_complete());
         pools.iter().for_each(assert_empty);
@@ -144,9 +144,9 @@ fn a_watching_call_that_was_overtaken_adds_nothing_more__p2() {
             spawn(move || _ = watch(&pool, &op, &[1, 2]))
         };
         op.cancel();
-        let is_here = watch(&pool, &op, &[3]).is_some();
+        let is_same_process = watch(&pool, &op, &[3]).is_some();
         join([watcher]);
-        assert_eq!(pool.counts(&Side).watched, if is_here { 1 } else { 2 });
+        assert_eq!(pool.counts(&ModelHost).watched, if is_same_process { 1 } else { 2 });
         op.cancel();
         assert_empty(&pool);
     });

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::super::Completer;
-use super::{Event, Op, Pool, RUNS, Side, assert_empty, fire, purgatory, watch};
+use super::super::leaving;
+use super::super::operation_state::Completer;
+use super::{Event, ModelHost, Op, Pool, RUNS, assert_empty, expire_all, purgatory, watch};
 use crate::model::{count, every, join, sample, spawn};
 use crate::sync::JoinHandle;
 
@@ -36,19 +37,19 @@ fn check(pool: &Pool, event: &Event) -> JoinHandle<()> {
     let (pool, event) = (Arc::clone(pool), event.clone());
     spawn(move || {
         event.happens();
-        pool.check_and_complete(&Side, &1);
+        pool.check_and_complete(&ModelHost, &1);
     })
 }
 
 fn expire(pool: &Pool) -> JoinHandle<()> {
     let pool = Arc::clone(pool);
-    spawn(move || fire(&pool))
+    spawn(move || expire_all(&pool))
 }
 
 fn cancel(pool: &Pool, cancelled: &Arc<AtomicU32>) -> JoinHandle<()> {
     let (pool, cancelled) = (Arc::clone(pool), Arc::clone(cancelled));
     spawn(move || {
-        for _ in pool.cancel_for_key(&Side, &1) {
+        for _ in pool.cancel_for_key(&ModelHost, &1) {
             count(&cancelled);
         }
     })
@@ -67,7 +68,7 @@ fn meet(fates: &Fates, keys: &[u8], checks: bool, expires: bool, cancels: bool) 
     fates.judge(&op, cancelled);
     assert_empty(&pool);
     event.happens();
-    assert_eq!(pool.check_and_complete(&Side, &2), 0);
+    assert_eq!(pool.check_and_complete(&ModelHost, &2), 0);
     assert_eq!(op.force_complete(), cancelled == 1, "it is the canceller's, or complete");
 }
 
@@ -122,7 +123,7 @@ fn against_a_cancel(fates: &Fates, other: fn(&Pool, &Op)) {
 fn an_expiry_and_a_cancel_have_one_winner__p4() {
     let fates = Arc::new(Fates::default());
     let seen = Arc::clone(&fates);
-    every(move || against_a_cancel(&fates, |pool, _| fire(pool)));
+    every(move || against_a_cancel(&fates, |pool, _| expire_all(pool)));
     assert_eq!(seen.seen(), [false, true, true]);
 }
 
@@ -156,7 +157,7 @@ fn one_of_all_who_complete_wins__p1() {
         let completers = [false, true].map(|expires| {
             let (op, wins) = (op.clone(), Arc::clone(&wins));
             spawn(move || {
-                let won = if expires { super::super::expire(&Side, &op, Completer::Try) } else { op.force_complete() };
+                let won = if expires { leaving::expire(&ModelHost, &op, Completer::Try) } else { op.force_complete() };
                 wins.fetch_add(u32::from(won), Ordering::Relaxed);
             })
         });
@@ -179,7 +180,7 @@ fn cancelled_and_watched_again_it_is_completed_once__p4() {
         }
         join([checking]);
         // The check was of the first key. What it found there it may complete, wherever that waits by then.
-        let late = other.check_and_complete(&Side, &2);
+        let late = other.check_and_complete(&ModelHost, &2);
         assert_eq!(op.completed(), 1);
         count(&[&in_time, &too_late][late]);
         assert_empty(&pool);
@@ -227,7 +228,7 @@ fn what_moved_to_another_key_is_not_taken_out_with_the_first__p4() {
         }
         join([cancelling]);
         assert_eq!(cancelled.load(Ordering::Relaxed), u32::from(!moves));
-        assert_eq!(pool.counts(&Side).watched, usize::from(moves));
+        assert_eq!(pool.counts(&ModelHost).watched, usize::from(moves));
         count(if moves { &moved } else { &taken });
         op.cancel();
         assert_empty(&pool);
@@ -244,7 +245,7 @@ fn what_moved_to_another_purgatory_is_not_taken_out_by_a_shutdown__p4() {
         let found = Arc::new(AtomicU32::new(0));
         let closing = {
             let (pool, found) = (Arc::clone(&pool), Arc::clone(&found));
-            spawn(move || found.store(pool.close(&Side).len() as u32, Ordering::Relaxed))
+            spawn(move || found.store(pool.close(&ModelHost).len() as u32, Ordering::Relaxed))
         };
         let moves = op.cancel();
         if moves {
@@ -252,7 +253,7 @@ fn what_moved_to_another_purgatory_is_not_taken_out_by_a_shutdown__p4() {
         }
         join([closing]);
         assert_eq!(found.load(Ordering::Relaxed), u32::from(!moves));
-        assert_eq!(other.counts(&Side).watched, usize::from(moves));
+        assert_eq!(other.counts(&ModelHost).watched, usize::from(moves));
         op.cancel();
         assert_empty(&other);
     });

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::super::MOST_ROUNDS;
-use super::{Event, MEANWHILE, Op, RUNS, Side, assert_empty, check_later, purgatory, watch};
+use super::super::checking::MAX_MARKED_TRIES;
+use super::{Event, ModelHost, ON_YIELD, Op, RUNS, assert_empty, purgatory, run_next_check, watch};
 use crate::model::{count, every, join, sample, spawn};
 use crate::sync::{Mutex, yield_now};
 
@@ -18,15 +18,15 @@ fn everyone_tries(threads: usize) {
         let (pool, op, won) = (Arc::clone(&pool), op.clone(), Arc::clone(&won));
         spawn(move || {
             event.happens();
-            won.fetch_add(u32::from(pool.check_one(&Side, &op, 0).is_won), Ordering::Relaxed);
+            won.fetch_add(u32::from(pool.check_one(&ModelHost, &op, 0).is_completed_by_call), Ordering::Relaxed);
         })
     });
     join(tries.collect::<Vec<_>>());
     // A check that met a last try may have been put off.
-    let is_put_off = check_later(&pool).is_some();
+    let is_recheck_scheduled = run_next_check(&pool).is_some();
     let told = won.load(Ordering::Relaxed);
-    assert!(op.completed() == 1 && (told == 1 || told == 0 && is_put_off), "completed, and told so: {told}");
-    while check_later(&pool).is_some() {}
+    assert!(op.completed() == 1 && (told == 1 || told == 0 && is_recheck_scheduled), "completed, and told so: {told}");
+    while run_next_check(&pool).is_some() {}
 }
 
 #[test]
@@ -49,10 +49,10 @@ fn a_mark_is_left_without_waiting_and_makes_one_try_more__p6() {
             // During the first try another thread checks it, and this one waits for that to return.
             if tries_there.fetch_add(1, Ordering::Relaxed) == 0 {
                 let (pool, op) = (Arc::clone(&pool_there), op.clone());
-                join([spawn(move || drop(pool.check_one(&Side, &op, 0)))]);
+                join([spawn(move || drop(pool.check_one(&ModelHost, &op, 0)))]);
             }
         });
-        pool.check_one(&Side, &op, 0);
+        pool.check_one(&ModelHost, &op, 0);
         assert_eq!(tries.load(Ordering::Relaxed), 2);
     });
 }
@@ -66,7 +66,7 @@ fn all_marks_that_come_while_it_gives_way_make_one_try_more__p6() {
             let pool = Arc::clone(&pool);
             move |op: &Op| {
                 let (pool, op) = (Arc::clone(&pool), op.clone());
-                join([spawn(move || drop(pool.check_one(&Side, &op, 0)))]);
+                join([spawn(move || drop(pool.check_one(&ModelHost, &op, 0)))]);
             }
         };
         let (tries_there, mark_there) = (Arc::clone(&tries), mark.clone());
@@ -81,9 +81,9 @@ fn all_marks_that_come_while_it_gives_way_make_one_try_more__p6() {
             mark(&marked);
             mark(&marked);
         };
-        MEANWHILE.with(|slot| *slot.borrow_mut() = Some(Box::new(meanwhile)));
-        pool.check_one(&Side, &op, 0);
-        MEANWHILE.with(|slot| *slot.borrow_mut() = None);
+        ON_YIELD.with(|slot| *slot.borrow_mut() = Some(Box::new(meanwhile)));
+        pool.check_one(&ModelHost, &op, 0);
+        ON_YIELD.with(|slot| *slot.borrow_mut() = None);
         assert_eq!((tries.load(Ordering::Relaxed), gave_way.load(Ordering::Relaxed)), (2, 1));
     });
 }
@@ -100,13 +100,13 @@ fn a_check_that_is_marked_in_every_round_returns__p6() {
             // Another thread checks it in every try; that one is not tried by this closure's thread.
             if is_inside.fetch_add(1, Ordering::Relaxed) == 0 {
                 let (pool, op) = (Arc::clone(&there), op.clone());
-                join([spawn(move || drop(pool.check_one(&Side, &op, 0)))]);
+                join([spawn(move || drop(pool.check_one(&ModelHost, &op, 0)))]);
                 is_inside.store(0, Ordering::Relaxed);
             }
         });
-        pool.check_one(&Side, &op, 0);
-        assert_eq!(tries.load(Ordering::Relaxed), MOST_ROUNDS + 1);
-        assert_eq!(pool.home.later.lock().drain(..).count(), 1, "the check that came in the last try");
+        pool.check_one(&ModelHost, &op, 0);
+        assert_eq!(tries.load(Ordering::Relaxed), MAX_MARKED_TRIES + 1);
+        assert_eq!(pool.environment.timer_checks.lock().drain(..).count(), 1, "the check that came in the last try");
     });
 }
 
@@ -120,16 +120,16 @@ fn hot_key(checks: usize) {
         spawn(move || {
             for event in events {
                 event.happens();
-                pool.check_and_complete(&Side, &1);
+                pool.check_and_complete(&ModelHost, &1);
             }
         })
     };
     let timer = {
         let pool = Arc::clone(&pool);
-        spawn(move || _ = check_later(&pool))
+        spawn(move || _ = run_next_check(&pool))
     };
     join(events.chunks(checks).map(check).chain([timer]).collect::<Vec<_>>());
-    while check_later(&pool).is_some() {}
+    while run_next_check(&pool).is_some() {}
     assert_eq!(op.completed(), 1, "an event was lost");
     assert_empty(&pool);
 }
@@ -151,18 +151,18 @@ fn an_event_that_meets_a_last_try_is_not_lost__p6() {
         let late = Arc::new(Mutex::new(None));
         let comes_late = Arc::clone(&late);
         let op = Op::new(move |op| {
-            let is_there = looks.is_there();
+            let is_there = looks.has_happened();
             let round = tries.fetch_add(1, Ordering::Relaxed);
-            if let Some(pool) = there.upgrade().filter(|_| round <= MOST_ROUNDS) {
+            if let Some(pool) = there.upgrade().filter(|_| round <= MAX_MARKED_TRIES) {
                 let (op, event) = (op.clone(), looks.clone());
                 let check = spawn(move || {
-                    if round == MOST_ROUNDS {
+                    if round == MAX_MARKED_TRIES {
                         event.happens();
                     }
-                    pool.check_one(&Side, &op, 0);
+                    pool.check_one(&ModelHost, &op, 0);
                 });
                 // A mark in each round but the last; in that, another thread comes.
-                if round < MOST_ROUNDS {
+                if round < MAX_MARKED_TRIES {
                     join([check]);
                 } else {
                     *comes_late.lock() = Some(check);
@@ -173,11 +173,11 @@ fn an_event_that_meets_a_last_try_is_not_lost__p6() {
                 op.force_complete();
             }
         });
-        pool.check_one(&Side, &op, 0);
+        pool.check_one(&ModelHost, &op, 0);
         let late = late.lock().take();
         join(late);
-        count(&both[usize::from(pool.home.later.lock().is_empty())]);
-        while check_later(&pool).is_some() {}
+        count(&both[usize::from(pool.environment.timer_checks.lock().is_empty())]);
+        while run_next_check(&pool).is_some() {}
         assert_eq!(op.completed(), 1, "an event was lost");
     });
     assert!(seen.iter().all(|way| way.load(Ordering::Relaxed) > 0), "{seen:?}");
@@ -190,9 +190,9 @@ fn they_check(keys: [u8; 2], checked: [u8; 2]) {
         let (pool, ready) = (Arc::downgrade(&pool), ready.clone());
         Op::new(move |op| {
             if let Some(pool) = pool.upgrade() {
-                pool.check_and_complete(&Side, &other);
+                pool.check_and_complete(&ModelHost, &other);
             }
-            if ready.is_there() {
+            if ready.has_happened() {
                 op.force_complete();
             }
         })
@@ -204,7 +204,7 @@ fn they_check(keys: [u8; 2], checked: [u8; 2]) {
         let (pool, ready) = (Arc::clone(&pool), ready.clone());
         spawn(move || {
             ready.happens();
-            pool.check_and_complete(&Side, &key);
+            pool.check_and_complete(&ModelHost, &key);
         })
     }));
     assert_eq!(ops.map(|op| op.completed()), [1, 1]);

@@ -87,7 +87,7 @@ impl DelayedOperationPurgatory {
 
     #[getter]
     fn name(&self) -> PyResult<&str> {
-        Ok(&self.native()?.home.name)
+        Ok(&self.native()?.environment.name)
     }
 
     /// The timer of its deadlines.
@@ -134,7 +134,7 @@ impl DelayedOperationPurgatory {
     /// `try_complete` raises; after that the operation is on no timer. After every error it is watched under no key.
     #[pyo3(signature = (operation, keys))]
     fn try_complete_else_watch(&self, operation: &Bound<'_, PyAny>, keys: &Bound<'_, PyAny>) -> PyResult<bool> {
-        self.watch(&PythonHost::new(operation.py()), operation, keys).map(|watched| watched.is_won)
+        self.watch(&PythonHost::new(operation.py()), operation, keys).map(|watched| watched.is_completed_by_call)
     }
 
     /// As `try_complete_else_watch`, and call `waiter` with the end of this wait: `True` in time, `False` expired,
@@ -178,7 +178,7 @@ impl DelayedOperationPurgatory {
         let py = key.py();
         let native = self.checked_native(py)?;
         let Some(_call) = ForeignCall::try_enter(py) else { return Ok(0) };
-        let Some(key) = native.home.keys.find(key)? else { return Ok(0) };
+        let Some(key) = native.environment.keys.find(key)? else { return Ok(0) };
         let host = PythonHost::new(py);
         let count = native.check_and_complete(&host, &key);
         host.finish(count)
@@ -192,7 +192,7 @@ impl DelayedOperationPurgatory {
         let py = key.py();
         let native = self.checked_native(py)?;
         let Some(_call) = ForeignCall::try_enter(py) else { return Ok(PyList::empty(py)) };
-        let Some(key) = native.home.keys.find(key)? else { return Ok(PyList::empty(py)) };
+        let Some(key) = native.environment.keys.find(key)? else { return Ok(PyList::empty(py)) };
         let host = PythonHost::new(py);
         let cancelled = native.cancel_for_key(&host, &key);
         PyList::new(py, host.finish(cancelled)?)
@@ -266,7 +266,7 @@ impl DelayedOperationPurgatory {
         _exc: &Bound<'_, PyAny>,
         _traceback: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
-        if slf.get().native()?.home.core.is_forked() && !exc_type.is_none() {
+        if slf.get().native()?.environment.core.is_forked() && !exc_type.is_none() {
             return Ok(()); // a child that leaves the block of its parent by sys.exit gets its exit
         }
         let Some(_call) = ForeignCall::try_enter(slf.py()) else { return Ok(()) };
@@ -282,13 +282,13 @@ impl DelayedOperationPurgatory {
         if let Some(PurgatoryParts { native, timer, .. }) = self.parts.get()
             && NativePurgatory::is_quiet(native.arc())
         {
-            let setup = &native.home;
+            let setup = &native.environment;
             visit.call(timer)?;
             setup.on_error.visit(&visit)?;
             // Operations that wait for a reaper are alive in any case, so the lists need no visit.
             let is_alive = setup.core.hides_pending() && native.all_have_deadlines();
             if !is_alive && !setup.core.is_forked() {
-                native.try_see(|operation| visit.call(operation))?;
+                native.try_visit(|operation| visit.call(operation))?;
                 setup.keys.visit(&visit)?;
             }
         }
@@ -300,7 +300,7 @@ impl DelayedOperationPurgatory {
     fn __clear__(&self, py: Python<'_>) {
         let Some(_call) = ForeignCall::try_enter(py) else { return };
         if let Some(parts) = self.parts.get()
-            && !parts.native.home.core.is_forked()
+            && !parts.native.environment.core.is_forked()
         {
             parts.abandon(py);
         }
@@ -311,9 +311,9 @@ impl DelayedOperationPurgatory {
     fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
         let class = slf.get_type().name()?;
         let Ok(native) = slf.get().native() else { return Ok(format!("<{class} not initialized>")) };
-        if native.home.core.is_forked() {
-            return Ok(format!("<{class} '{}' of the parent process>", native.home.name));
+        if native.environment.core.is_forked() {
+            return Ok(format!("<{class} '{}' of the parent process>", native.environment.name));
         }
-        Ok(format!("<{class} '{}' {} waiting>", native.home.name, slf.get().__len__(slf.py())?))
+        Ok(format!("<{class} '{}' {} waiting>", native.environment.name, slf.get().__len__(slf.py())?))
     }
 }

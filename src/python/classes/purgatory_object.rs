@@ -7,7 +7,7 @@ use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
-use crate::purgatory::{Refused, Watched};
+use crate::purgatory::{WatchError, WatchResult};
 use crate::python::core::loop_only;
 use crate::python::driving::timer_object::Timer;
 use crate::python::operations::operation_host::PythonHost;
@@ -46,7 +46,7 @@ pub(super) struct PurgatoryParts {
 impl PurgatoryParts {
     /// No thread can check a key any more.
     pub(super) fn abandon(&self, py: Python<'_>) {
-        let on_error = &self.native.home.on_error;
+        let on_error = &self.native.environment.on_error;
         on_error.owner_is_gone(py);
         self.native.abandon(&PythonHost::new(py));
         on_error.drop_callee(py); // operations that wait for their deadline have a reference of their own
@@ -74,7 +74,7 @@ impl DelayedOperationPurgatory {
             None => Ok(()),
             Some(parts) => Err(PyRuntimeError::new_err(format!(
                 "purgatory '{}' is initialized already, and nothing was changed: make a new one for other settings",
-                parts.native.home.name
+                parts.native.environment.name
             ))),
         }
     }
@@ -92,7 +92,7 @@ impl DelayedOperationPurgatory {
     /// The native purgatory, in the process that made it.
     pub(super) fn checked_native(&self, py: Python<'_>) -> PyResult<&Arc<NativePurgatory>> {
         let native = self.native()?;
-        native.home.core.check_process(py)?;
+        native.environment.core.check_process(py)?;
         Ok(native)
     }
 
@@ -106,7 +106,7 @@ impl DelayedOperationPurgatory {
         host: &PythonHost<'_>,
         operation: &Bound<'_, PyAny>,
         keys: &Bound<'_, PyAny>,
-    ) -> PyResult<Watched> {
+    ) -> PyResult<WatchResult> {
         let py = operation.py();
         let native = self.enter(py)?;
         let operation = operation.cast::<DelayedOperation>().map_err(|_| {
@@ -117,12 +117,12 @@ impl DelayedOperationPurgatory {
         })?;
         operation.get().check_process(py)?;
         operation.as_super().get().delay(py)?;
-        let keys = key_collection::read_keys(&native.home.keys, keys)?;
-        if native.home.timer_enabled {
-            host.set_context(loop_only::context_of_add(&native.home.core, None, py)?);
+        let keys = key_collection::read_keys(&native.environment.keys, keys)?;
+        if native.environment.timer_enabled {
+            host.set_context(loop_only::context_of_add(&native.environment.core, None, py)?);
         }
         let watched = native.try_complete_else_watch(host, operation.as_unbound(), keys);
-        if let Ok(Watched { number: Some(number), .. }) = watched
+        if let Ok(WatchResult { number: Some(number), .. }) = watched
             && host.has_exit()
         {
             // The ending of another operation raised it. A caller that gets an exception cannot cancel this wait.
@@ -130,11 +130,11 @@ impl DelayedOperationPurgatory {
         }
         host.check_exit()?;
         watched.map_err(|refused| match refused {
-            Refused::Waiting => PyValueError::new_err(
+            WatchError::Waiting => PyValueError::new_err(
                 "this operation waits in a purgatory already: make a new one for each wait, or cancel() it first",
             ),
-            Refused::Closed => errors::purgatory_closed(py, &native.home.name),
-            Refused::Timer(error) | Refused::Failed(error) => error,
+            WatchError::Closed => errors::purgatory_closed(py, &native.environment.name),
+            WatchError::Timer(error) | WatchError::Failed(error) => error,
         })
     }
 
@@ -150,7 +150,7 @@ impl Drop for DelayedOperationPurgatory {
     fn drop(&mut self) {
         finalizing::drop_or_leak(std::mem::take(&mut self.unfinished));
         let Some(parts) = self.parts.take() else { return };
-        if parts.native.home.core.is_forked() {
+        if parts.native.environment.core.is_forked() {
             return;
         }
         attach(|py| match ForeignCall::try_enter(py) {

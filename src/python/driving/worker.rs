@@ -20,7 +20,7 @@ use crate::python::tools::fork::ProcessOwned;
 use crate::python::tools::gil_cell::GilCell;
 use crate::python::values::callback_target::CallbackTarget;
 use crate::python::values::due_line::DueLine;
-use crate::sync::{Receiver, TryRecvError, show_in_system};
+use crate::sync::{Receiver, TryRecvError, set_system_thread_name};
 
 /// The body of the thread, called by `threading.Thread`.
 #[pyclass(frozen, module = "tickwheel._native")]
@@ -37,7 +37,7 @@ impl Worker {
     fn __call__(&self, py: Python<'_>) {
         let Some(WorkerParts { id, core, mut queue }) = self.0.with(py, Option::take) else { return };
         let core = core.clone_arc();
-        show_in_system(&format!("exec-{}", core.name));
+        set_system_thread_name(&format!("exec-{}", core.name));
         let inside = InsideCallback::enter(&core);
         if matches!(core.callees.target(py), CallbackTarget::OwnThread) {
             run_callbacks(py, &core, &mut queue);

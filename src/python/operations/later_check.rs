@@ -12,7 +12,7 @@ use crate::python::values::callback_scope;
 impl LaterCheck {
     fn __call__(&self, py: Python<'_>) -> PyResult<()> {
         let host = PythonHost::of_timer(py, callback_scope::propagates());
-        self.0.make(&host);
+        self.0.run(&host);
         host.finish(())
     }
 

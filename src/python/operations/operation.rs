@@ -7,7 +7,7 @@ use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
-use crate::purgatory::{self, Completer, Life};
+use crate::purgatory::{self, Completer, OperationState};
 use crate::python::core::timer_core::TimerCore;
 use crate::python::operations::operation_host::PythonHost;
 use crate::python::operations::operation_object::DelayedOperation;
@@ -26,7 +26,7 @@ impl DelayedOperation {
     #[new]
     #[pyo3(signature = (*_args, **_kwargs), text_signature = "(delay_ms, lock=None, *, name=None)")]
     fn new(_args: &Bound<'_, PyTuple>, _kwargs: Option<&Bound<'_, PyDict>>) -> PyClassInitializer<Self> {
-        let operation = Self { life: Life::new(), fields: GilCell::default(), epoch: fork_epoch() };
+        let operation = Self { state: OperationState::new(), fields: GilCell::default(), epoch: fork_epoch() };
         PyClassInitializer::from(TimerTask::empty()).add_subclass(operation)
     }
 
@@ -107,20 +107,20 @@ impl DelayedOperation {
         let _call = ForeignCall::enter(slf.py())?;
         let timer = slf.as_super().get().timer_and_handle(slf.py()).map(|(timer, _)| timer);
         let host = PythonHost::new(slf.py()).with_timer(timer.as_ref(), None);
-        let is_won = purgatory::force_complete(&host, slf.as_unbound());
-        host.finish(is_won)
+        let is_completed_by_call = purgatory::force_complete(&host, slf.as_unbound());
+        host.finish(is_completed_by_call)
     }
 
     /// Whether it is complete, in time or not.
     #[getter]
     fn is_completed(&self) -> bool {
-        self.life.is_completed()
+        self.state.is_completed()
     }
 
     /// Whether it is complete because its deadline passed. Already set when `on_complete` runs.
     #[getter]
     fn is_expired(&self) -> bool {
-        self.life.is_expired()
+        self.state.is_expired()
     }
 
     /// Take it off its timer and off every key. `True` exactly if the purgatory will neither complete nor expire it.
@@ -149,9 +149,9 @@ impl DelayedOperation {
     fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
         let (class, this) = (slf.get_type().name()?, slf.get());
         let name = slf.as_super().get().name(slf.py()).map_or_else(String::new, |name| format!(" '{name}'"));
-        let state = if this.life.is_expired() {
+        let state = if this.state.is_expired() {
             " expired"
-        } else if this.life.is_completed() {
+        } else if this.state.is_completed() {
             " completed"
         } else if this.epoch != fork_epoch() {
             " of the parent process"

@@ -4,7 +4,7 @@ use std::hash::BuildHasherDefault;
 
 use pyo3::prelude::*;
 
-use crate::purgatory::{Cause, Kind, Later, Life, Purgatory};
+use crate::purgatory::{Cause, OperationKind, OperationState, OperationTypes, Purgatory, TimerCheck};
 use crate::python::operations::purgatory_setup::PurgatorySetup;
 use crate::python::scheduled::task_leaving::RemovedTask;
 use crate::python::scheduled::task_object::TimerTask;
@@ -39,7 +39,7 @@ use crate::python::values::on_error::Callee;
 /// 1
 #[pyclass(frozen, extends = TimerTask, subclass, module = "tickwheel")]
 pub(crate) struct DelayedOperation {
-    pub(crate) life: Life<PyOperations>,
+    pub(crate) state: OperationState<PyOperations>,
     pub(super) fields: GilCell<OperationFields>,
     /// The process in which it was made. In a forked child another thread of the parent may hold its native lock.
     pub(super) epoch: u32,
@@ -126,29 +126,31 @@ pub(crate) struct PyOperations;
 
 pub(crate) type NativePurgatory = Purgatory<PyOperations>;
 
-impl Kind for PyOperations {
+impl OperationTypes for PyOperations {
     type Key = Key;
-    type Hashing = BuildHasherDefault<KeyHasher>;
+    type BuildKeyHasher = BuildHasherDefault<KeyHasher>;
     /// The GIL admits one thread at a time.
     const SHARDS: usize = 1;
     type Op = Py<DelayedOperation>;
     /// The task itself knows its entry on the timer.
     type Deadline = ();
-    type Remains = RemovedTask;
+    type DisarmedDeadline = RemovedTask;
     type Waiters = Option<Box<Waiters>>;
-    type Home = PurgatorySetup;
+    type Environment = PurgatorySetup;
+}
 
-    fn life(op: &Py<DelayedOperation>) -> &Life<Self> {
-        &op.get().life
+impl OperationKind for PyOperations {
+    fn state(op: &Py<DelayedOperation>) -> &OperationState<Self> {
+        &op.get().state
     }
 }
 
 impl BelongsToProcess for NativePurgatory {
     fn epoch(&self) -> u32 {
-        self.home.core.epoch()
+        self.environment.core.epoch()
     }
 }
 
 /// A check that the timer makes later, as the callback of an internal task.
 #[pyclass(frozen, module = "tickwheel._native")]
-pub(crate) struct LaterCheck(pub(super) Later<PyOperations>);
+pub(crate) struct LaterCheck(pub(super) TimerCheck<PyOperations>);

@@ -13,7 +13,9 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
-use crate::purgatory::{Armed, Asked, Attempt, Cause, Host, Later, ListName, MOST_YIELDS, Rounds};
+use crate::purgatory::{
+    ArmedDeadline, Cause, Host, ListId, Locking, MAX_YIELDS, RequestedChecks, Rounds, TimerCheck, TryResult,
+};
 use crate::python::core::timer_core::TimerCore;
 use crate::python::operations::operation_host::PythonHost;
 use crate::python::operations::operation_object::{
@@ -37,32 +39,32 @@ type Ending = (Py<DelayedOperation>, Cause, Option<Arc<NativePurgatory>>, Option
 type Deferred = ManuallyDrop<VecDeque<Ending>>;
 
 /// A check that was requested inside a try.
-pub(crate) type Check = (Arc<NativePurgatory>, ListName);
+pub(crate) type Check = (Arc<NativePurgatory>, ListId);
 
 thread_local! {
     static DEFERRED: RefCell<Deferred> = const { RefCell::new(ManuallyDrop::new(VecDeque::new())) };
-    static ASKED: RefCell<Asked<Check>> = const { RefCell::new(Asked::new()) };
+    static ASKED: RefCell<RequestedChecks<Check>> = const { RefCell::new(RequestedChecks::new()) };
 }
 
 impl PythonHost<'_> {
-    fn try_locked(&self, op: &Py<DelayedOperation>) -> Attempt<PyErr> {
+    fn try_locked(&self, op: &Py<DelayedOperation>) -> TryResult<PyErr> {
         let Some(lock) = op.get().lock(self.py) else {
-            return self.try_complete(op).map_or_else(Attempt::Failed, |()| Attempt::Ran);
+            return self.try_complete(op).map_or_else(TryResult::Failed, |()| TryResult::Returned);
         };
         let is_taken = lock.call_method1(intern!(self.py, "acquire"), (false,)).and_then(|taken| taken.is_truthy());
         match is_taken {
-            Err(error) => return Attempt::Failed(error),
-            Ok(false) => return Attempt::Locked,
+            Err(error) => return TryResult::Failed(error),
+            Ok(false) => return TryResult::Locked,
             Ok(true) => {}
         }
         let tried = self.try_complete(op);
         let released = lock.call_method0(intern!(self.py, "release"));
         match (tried, released) {
-            (Ok(()), Ok(_)) => Attempt::Ran,
-            (Err(error), Ok(_)) | (Ok(()), Err(error)) => Attempt::Failed(error),
+            (Ok(()), Ok(_)) => TryResult::Returned,
+            (Err(error), Ok(_)) | (Ok(()), Err(error)) => TryResult::Failed(error),
             (Err(first), Err(second)) => {
                 second.set_context(self.py, Some(first));
-                Attempt::Failed(second)
+                TryResult::Failed(second)
             }
         }
     }
@@ -70,7 +72,7 @@ impl PythonHost<'_> {
     fn try_complete(&self, op: &Py<DelayedOperation>) -> PyResult<()> {
         let said = op.bind(self.py).call_method0(intern!(self.py, "try_complete"))?;
         coroutines::check_method_result(&said, intern!(self.py, "try_complete"))?;
-        if said.is_truthy()? && !op.get().life.is_completed() {
+        if said.is_truthy()? && !op.get().state.is_completed() {
             let said = said.repr()?;
             return Err(PyRuntimeError::new_err(format!(
                 "try_complete returned {said}, but the operation is not complete: return self.force_complete()"
@@ -80,22 +82,24 @@ impl PythonHost<'_> {
     }
 }
 
-impl Host<PyOperations> for PythonHost<'_> {
-    type Error = PyErr;
-
+impl Locking<PyOperations> for PythonHost<'_> {
     fn lock<'a, T: Send>(&self, mutex: &'a Mutex<T>) -> MutexGuard<'a, T> {
         native_lock::lock(self.py, mutex)
     }
 
-    fn share(&self, op: &Py<DelayedOperation>) -> Py<DelayedOperation> {
+    fn clone_ref(&self, op: &Py<DelayedOperation>) -> Py<DelayedOperation> {
         op.clone_ref(self.py)
     }
+}
 
-    fn attempt(&self, op: &Py<DelayedOperation>) -> Attempt<PyErr> {
+impl Host<PyOperations> for PythonHost<'_> {
+    type Error = PyErr;
+
+    fn call_try_complete(&self, op: &Py<DelayedOperation>) -> TryResult<PyErr> {
         let attempt = self.try_locked(op);
         if let Err(forked) = op.get().check_process(self.py) {
             // The method forked, and this is the child.
-            return Attempt::Failed(forked);
+            return TryResult::Failed(forked);
         }
         attempt
     }
@@ -104,13 +108,13 @@ impl Host<PyOperations> for PythonHost<'_> {
         self.epoch
     }
 
-    fn is_here(&self) -> bool {
+    fn is_same_process(&self) -> bool {
         self.epoch == fork_epoch()
     }
 
-    fn arm(&self, setup: &PurgatorySetup, op: &Py<DelayedOperation>) -> PyResult<Armed<PyOperations>> {
+    fn arm(&self, setup: &PurgatorySetup, op: &Py<DelayedOperation>) -> PyResult<ArmedDeadline<PyOperations>> {
         if !setup.timer_enabled {
-            return Ok(Armed { deadline: self.deadline(op), now_us: self.now_us(setup) });
+            return Ok(ArmedDeadline { deadline: self.current_deadline(op), now_us: self.now_us(setup) });
         }
         let task = op.bind(self.py).as_super();
         let delay = task.get().delay(self.py)?;
@@ -120,10 +124,10 @@ impl Host<PyOperations> for PythonHost<'_> {
         // Dropped when the call is over: the operation's watch is locked here.
         removed.extend(context);
         self.removed.replace(removed);
-        added.map(|now_us| Armed { deadline: Some(()), now_us })
+        added.map(|now_us| ArmedDeadline { deadline: Some(()), now_us })
     }
 
-    fn deadline(&self, op: &Py<DelayedOperation>) -> Option<()> {
+    fn current_deadline(&self, op: &Py<DelayedOperation>) -> Option<()> {
         op.bind(self.py).as_super().get().timer_and_handle(self.py).map(drop)
     }
 
@@ -138,7 +142,7 @@ impl Host<PyOperations> for PythonHost<'_> {
         task_leaving::take_off(op.bind(self.py).as_super().get(), self.py).ok().flatten()
     }
 
-    fn begins(&self, setup: &PurgatorySetup, op: &Py<DelayedOperation>) {
+    fn wait_begins(&self, setup: &PurgatorySetup, op: &Py<DelayedOperation>) {
         op.get().wait_begins(self.py, self.waiter.take(), setup.on_error.callee(self.py));
     }
 
@@ -146,24 +150,24 @@ impl Host<PyOperations> for PythonHost<'_> {
         op.get().take_waiters(self.py)
     }
 
-    fn tell_taken_out(&self, setup: &PurgatorySetup, op: &Py<DelayedOperation>, waiters: Option<Box<Waiters>>) {
+    fn notify_taken_out(&self, setup: &PurgatorySetup, op: &Py<DelayedOperation>, waiters: Option<Box<Waiters>>) {
         self.call_waiters(Some(setup), op, waiters, None);
     }
 
-    fn add_later(&self, setup: &PurgatorySetup, later: Later<PyOperations>) -> PyResult<()> {
-        let when = When::AfterUs(later.delay().as_micros() as u64);
-        let check = Bound::new(self.py, LaterCheck(later))?.into_any();
+    fn add_timer_check(&self, setup: &PurgatorySetup, check: TimerCheck<PyOperations>) -> PyResult<()> {
+        let when = When::AfterUs(check.delay().as_micros() as u64);
+        let check = Bound::new(self.py, LaterCheck(check))?.into_any();
         let task = task_adding::make_internal(self.py, &check)?;
         task_adding::schedule_internal(&task, &setup.timer_ref, when, Room::Always).map(drop)
     }
 
-    fn give_way(&self, rounds: u32) {
+    fn yield_to_others(&self, rounds: u32) {
         if rounds > 0 {
-            self.py.detach(|| (0..rounds.min(MOST_YIELDS)).for_each(|_| yield_now()));
+            self.py.detach(|| (0..rounds.min(MAX_YIELDS)).for_each(|_| yield_now()));
         }
     }
 
-    fn end(&self, op: &Py<DelayedOperation>, cause: Cause, setup: Option<&PurgatorySetup>) {
+    fn run_ending(&self, op: &Py<DelayedOperation>, cause: Cause, setup: Option<&PurgatorySetup>) {
         if op.get().check_process(self.py).is_err() {
             return; // a method forked, and this is the child
         }
@@ -179,15 +183,15 @@ impl Host<PyOperations> for PythonHost<'_> {
         self.call_waiters(setup, op, op.get().wait_ended(self.py, cause), Some(cause == Cause::Event));
     }
 
-    fn defer(&self, op: &Py<DelayedOperation>, cause: Cause, purgatory: Option<Arc<NativePurgatory>>) {
+    fn defer_ending(&self, op: &Py<DelayedOperation>, cause: Cause, purgatory: Option<Arc<NativePurgatory>>) {
         let ending = (op.clone_ref(self.py), cause, purgatory, self.timer.map(Arc::clone));
         DEFERRED.with_borrow_mut(|deferred| deferred.push_back(ending));
     }
 
-    fn end_deferred(&self) {
+    fn run_deferred_endings(&self) {
         while let Some((op, cause, purgatory, timer)) = DEFERRED.with_borrow_mut(|deferred| deferred.pop_front()) {
             let host = PythonHost::of_timer(self.py, self.propagates).with_timer(timer.as_ref(), None);
-            host.end(&op, cause, purgatory.as_ref().map(|purgatory| &purgatory.home));
+            host.run_ending(&op, cause, purgatory.as_ref().map(|purgatory| &purgatory.environment));
             if let Some(exit) = host.exit.take() {
                 self.keep_exit(exit);
             }
@@ -197,19 +201,19 @@ impl Host<PyOperations> for PythonHost<'_> {
 
     type Check = Check;
 
-    fn check_of(&self, purgatory: &Arc<NativePurgatory>, list: ListName) -> Check {
+    fn list_check(&self, purgatory: &Arc<NativePurgatory>, list: ListId) -> Check {
         (Arc::clone(purgatory), list)
     }
 
-    fn make(&self, (purgatory, list): &Check, rounds: &mut Rounds) -> usize {
-        purgatory.pass(self, *list, rounds)
+    fn run_check(&self, (purgatory, list): &Check, rounds: &mut Rounds) -> usize {
+        purgatory.check_list(self, *list, rounds)
     }
 
-    fn leave_over(&self, (purgatory, list): &Check, by: Option<usize>, in_vain: u32) {
-        purgatory.leave_over(self, *list, by, in_vain);
+    fn leave_to_timer(&self, (purgatory, list): &Check, requested_by: Option<usize>, fruitless_runs: u32) {
+        purgatory.leave_to_timer(self, *list, requested_by, fruitless_runs);
     }
 
-    fn asked<T>(&self, f: impl FnOnce(&mut Asked<Check>) -> T) -> T {
+    fn requested_checks<T>(&self, f: impl FnOnce(&mut RequestedChecks<Check>) -> T) -> T {
         ASKED.with_borrow_mut(f)
     }
 

@@ -7,7 +7,7 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyList, PyString, PyTuple};
 
-use crate::purgatory::Few;
+use crate::purgatory::ShortList;
 use crate::python::tools::describe;
 use crate::python::values::keys::{Key, KeyTable};
 
@@ -15,7 +15,7 @@ use crate::python::values::keys::{Key, KeyTable};
 const MANY: usize = 16;
 
 /// The keys of an operation, each once.
-pub(crate) fn read_keys(table: &Arc<KeyTable>, keys: &Bound<'_, PyAny>) -> PyResult<Few<Key>> {
+pub(crate) fn read_keys(table: &Arc<KeyTable>, keys: &Bound<'_, PyAny>) -> PyResult<ShortList<Key>> {
     let refuse = || {
         let given = describe::type_name(keys);
         PyTypeError::new_err(format!("keys must be a collection of keys, got {given}: for one key pass [key]"))
@@ -27,7 +27,7 @@ pub(crate) fn read_keys(table: &Arc<KeyTable>, keys: &Bound<'_, PyAny>) -> PyRes
     if is_one {
         return Err(refuse());
     }
-    let (mut held, mut seen) = (Few::new(), HashSet::new());
+    let (mut held, mut seen) = (ShortList::new(), HashSet::new());
     let mut hold = |key: &Bound<'_, PyAny>| -> PyResult<()> {
         let key = table.hold(key)?;
         let is_new = if held.len() < MANY { !held.contains(&key) } else { seen.insert(key.id()) };

@@ -12,7 +12,7 @@ use hashbrown::HashTable;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 
-use crate::purgatory::{Few, shrink};
+use crate::purgatory::{ShortList, shrink};
 use crate::python::tools::gil_cell::GilCell;
 use crate::python::tools::native_lock::attach;
 
@@ -51,7 +51,7 @@ struct Entry {
 enum LookUp {
     Found(u64),
     /// Keys of the same hash. Python must say whether one of them is equal.
-    Candidates(Few<(u64, Py<PyAny>)>),
+    Candidates(ShortList<(u64, Py<PyAny>)>),
     Unknown,
 }
 
@@ -105,7 +105,7 @@ fn mixed(hash: isize) -> u64 {
 
 impl Entries {
     fn look(&mut self, key: &Bound<'_, PyAny>, hash: u64, from: u64, holds: bool) -> LookUp {
-        let mut others = Few::new();
+        let mut others = ShortList::new();
         for entry in self.entries.iter_hash_mut(hash).filter(|entry| entry.hash == hash) {
             if entry.object.is(key) {
                 entry.uses += usize::from(holds);

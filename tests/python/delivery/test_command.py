@@ -231,15 +231,6 @@ def test_the_version_is_told() -> None:
     assert CliRunner().invoke(command, ["--version"]).stdout == f"tickwheel, version {tickwheel.__version__}\n"
 
 
-def test_trace_is_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    import tickwheel.trace
-
-    calls: list[dict[str, Any]] = []
-    monkeypatch.setattr(tickwheel.trace, "run", lambda **how: calls.append(how))
-    assert CliRunner().invoke(command, ["trace", "--json"]).exit_code == 0
-    assert calls == [{"as_json": True, "console": None}]
-
-
 @pytest.mark.parametrize("library", ["click", "rich", "msgspec"])
 def test_a_missing_library_says_what_to_install(library: str, monkeypatch: pytest.MonkeyPatch) -> None:
     class Missing(importlib.abc.MetaPathFinder):

@@ -1,7 +1,7 @@
-//! `parking_lot`'s lock and condition variable in the place of the timer's own: the feature `parking_lot`.
+//! The lock and the condition variable of `parking_lot`, which the feature of that name uses instead of the timer's own.
 //!
-//! For programs that use `parking_lot` anyway, and want one kind of lock. Its table of sleeping threads belongs to the
-//! process and is not repaired in a forked child, so this is not for Python.
+//! For programs that use `parking_lot` anyway and want one kind of lock. Its table of sleeping threads belongs to the process
+//! and is not repaired in a forked child, so it cannot be used from Python.
 
 use std::time::Instant;
 
@@ -25,7 +25,7 @@ impl<T> Mutex<T> {
         self.0.try_lock()
     }
 
-    /// Unlocks in the middle of long work; a thread that waits for the lock has it next.
+    /// Unlocks in the middle of long work: a waiting thread gets the lock next.
     #[expect(clippy::unused_self, reason = "the other locks need it")]
     pub(crate) fn unlock_fair(&self, guard: MutexGuard<'_, T>) {
         MutexGuard::unlock_fair(guard);
@@ -40,7 +40,7 @@ impl Condvar {
         self.0.notify_all();
     }
 
-    /// Waits for a notification, at the longest until `deadline`. The lock is let go while it waits.
+    /// Unlocks, waits for a notification, at most until `deadline`, and locks again.
     pub(crate) fn wait<'a, T>(&self, mut guard: MutexGuard<'a, T>, deadline: Option<Instant>) -> MutexGuard<'a, T> {
         match deadline {
             None => self.0.wait(&mut guard),

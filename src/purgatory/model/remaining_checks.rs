@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use super::{Event, Op, Pool, RUNS, Side, assert_empty, check_later, purgatory, watch};
+use super::{Event, ModelHost, Op, Pool, RUNS, assert_empty, purgatory, run_next_check, watch};
 use crate::model::{count, every, join, sample, spawn};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -35,7 +35,7 @@ impl Counting {
                     return;
                 }
                 for other in (0..number).filter(|other| *other != own) {
-                    pool.check_and_complete(&Side, &other);
+                    pool.check_and_complete(&ModelHost, &other);
                 }
             })
         };
@@ -56,7 +56,7 @@ impl Counting {
         for op in &self.ops {
             op.force_complete();
         }
-        while check_later(&self.pool).is_some() {}
+        while run_next_check(&self.pool).is_some() {}
         assert_eq!(self.ops[0].completed(), 1);
         assert_empty(&self.pool);
     }
@@ -67,12 +67,12 @@ fn however_many_rounds_an_event_needs_it_is_not_lost__p6() {
     for (number, needed) in [(2, 1), (2, 2), (2, 10), (2, 1000), (12, 1000), (12, 10_000)] {
         every(move || {
             let counting = Counting::new(number, needed);
-            counting.pool.check_and_complete(&Side, &1);
+            counting.pool.check_and_complete(&ModelHost, &1);
             let n = u32::from(number);
             assert!(counting.tries() <= n * n * n);
             while counting.ops[0].completed() == 0 {
                 let before = counting.tries();
-                assert!(check_later(&counting.pool).is_some(), "lost at {:?} of {needed}", counting.counted);
+                assert!(run_next_check(&counting.pool).is_some(), "lost at {:?} of {needed}", counting.counted);
                 assert!(counting.tries() - before <= n, "more than one round");
             }
             counting.end();
@@ -85,17 +85,18 @@ fn however_many_rounds_an_event_needs_it_is_not_lost__p6() {
 fn while_nothing_is_completed_the_timer_waits_twice_as_long_each_time_up_to_a_second__p6() {
     every(|| {
         let counting = Counting::new(12, u32::MAX);
-        counting.pool.check_and_complete(&Side, &1);
-        let waits: Vec<_> = (0..13).filter_map(|_| check_later(&counting.pool)).map(|wait| wait.as_millis()).collect();
+        counting.pool.check_and_complete(&ModelHost, &1);
+        let waits: Vec<_> =
+            (0..13).filter_map(|_| run_next_check(&counting.pool)).map(|wait| wait.as_millis()).collect();
         assert_eq!(waits, [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1000, 1000, 1000]);
         // Something is completed: by a check, and by an entry of the timer.
         let event = Op::new(|op| _ = op.force_complete());
         let before = counting.tries();
-        counting.pool.check_and_complete(&Side, &1);
-        assert_eq!(counting.pool.home.later.lock().len(), 1, "one is on its way");
+        counting.pool.check_and_complete(&ModelHost, &1);
+        assert_eq!(counting.pool.environment.timer_checks.lock().len(), 1, "one is on its way");
         assert!(counting.tries() - before <= 12 * 12 * 12);
         drop(event);
-        assert_eq!(check_later(&counting.pool), Some(SECOND));
+        assert_eq!(run_next_check(&counting.pool), Some(SECOND));
         counting.ops[0].force_complete();
         counting.end();
     });
@@ -108,15 +109,15 @@ fn what_is_left_over_while_the_timer_takes_it_is_not_lost__p6() {
         let counting = Counting::new(2, 6);
         let check = |key| {
             let pool = Arc::clone(&counting.pool);
-            spawn(move || _ = pool.check_and_complete(&Side, &key))
+            spawn(move || _ = pool.check_and_complete(&ModelHost, &key))
         };
         let timer = {
             let pool = Arc::clone(&counting.pool);
-            spawn(move || (0..3).for_each(|_| _ = check_later(&pool)))
+            spawn(move || (0..3).for_each(|_| _ = run_next_check(&pool)))
         };
         join([check(0), check(1), timer]);
         while counting.ops[0].completed() == 0 {
-            assert!(check_later(&counting.pool).is_some(), "lost at {:?}", counting.counted);
+            assert!(run_next_check(&counting.pool).is_some(), "lost at {:?}", counting.counted);
         }
         counting.end();
     });
@@ -130,19 +131,19 @@ fn a_check_that_is_left_over_while_the_timer_takes_another_is_not_lost__p6() {
         let ops = [Op::after(&[event.clone()]), Op::after(&[Event::default()])];
         let lists = [0, 1].map(|key| {
             assert_eq!(watch(&pool, &ops[usize::from(key)], &[key]), Some(false));
-            pool.watchers.find(&Side, &key).expect("it waits there")
+            pool.watchers.find(&ModelHost, &key).expect("it waits there")
         });
-        pool.leave_over(&Side, lists[1], None, 0);
+        pool.leave_to_timer(&ModelHost, lists[1], None, 0);
         let asking = {
             let pool = Arc::clone(&pool);
             spawn(move || {
                 event.happens();
-                pool.leave_over(&Side, lists[0], None, 0);
+                pool.leave_to_timer(&ModelHost, lists[0], None, 0);
             })
         };
-        check_later(&pool);
+        run_next_check(&pool);
         join([asking]);
-        while check_later(&pool).is_some() {}
+        while run_next_check(&pool).is_some() {}
         assert_eq!(ops.map(|op| op.completed()), [1, 0], "the event was lost");
     });
 }

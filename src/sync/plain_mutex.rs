@@ -1,7 +1,7 @@
-//! A mutex whose waiting threads sleep in the kernel until it is free: for what is taken rarely, or held long.
+//! A mutex whose waiting threads sleep in the kernel until it is free: for locks that are taken rarely or held long.
 //!
-//! It is the standard library's, without poison: what a plain mutex guards here is sound at every moment. On Linux that is
-//! one word for the kernel's futex, with no table of sleeping threads in the process, so a forked child inherits none (T12).
+//! It is the standard library's mutex without poison: what a plain mutex guards here is valid at every moment. On Linux it is
+//! one word for the kernel's futex. The process has no table of sleeping threads that a forked child could inherit (T12).
 
 use std::sync::PoisonError;
 
@@ -29,7 +29,7 @@ impl<T> PlainMutex<T> {
     }
 }
 
-/// Where threads wait for what a [`PlainMutex`] guards.
+/// Threads wait here for a change of what a [`PlainMutex`] guards.
 #[cfg(feature = "python")]
 #[derive(Debug, Default)]
 pub(crate) struct PlainCondvar(std::sync::Condvar);
@@ -40,7 +40,7 @@ impl PlainCondvar {
         self.0.notify_all();
     }
 
-    /// Waits for a notification, at the longest until `deadline`; may return early.
+    /// Unlocks, waits for a notification, at most until `deadline`, and locks again. May return early.
     pub(crate) fn wait<'a, T>(&self, guard: PlainGuard<'a, T>, deadline: std::time::Instant) -> PlainGuard<'a, T> {
         let left = deadline.saturating_duration_since(std::time::Instant::now());
         self.0.wait_timeout(guard, left).unwrap_or_else(PoisonError::into_inner).0

@@ -1,5 +1,4 @@
-//! What the model checker puts in the place of the lock: a sleep ends only when it is notified, so a lost wake-up shows as
-//! a deadlock.
+//! The lock and the condition variable of a model. A wait ends only with a notification, so a lost wake-up is a deadlock.
 
 use std::sync::{PoisonError, TryLockError};
 use std::time::Instant;
@@ -36,7 +35,7 @@ impl<T> Mutex<T> {
         }
     }
 
-    pub(super) fn is_waited_for(&self) -> bool {
+    pub(super) fn has_waiters(&self) -> bool {
         self.waiting.load(Ordering::Relaxed) > 0
     }
 }
@@ -49,7 +48,7 @@ impl Condvar {
         self.0.notify_all();
     }
 
-    /// A model has no time: it waits until it is notified, whatever the deadline.
+    /// A model has no time: the wait ignores the deadline.
     pub(crate) fn wait<'a, T>(&self, guard: MutexGuard<'a, T>, _deadline: Option<Instant>) -> MutexGuard<'a, T> {
         self.0.wait(guard).unwrap_or_else(PoisonError::into_inner)
     }

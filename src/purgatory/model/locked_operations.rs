@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use super::{Event, Op, Pool, RUNS, Side, assert_empty, check_later, purgatory, watch};
+use super::{Event, ModelHost, Op, Pool, RUNS, assert_empty, purgatory, run_next_check, watch};
 use crate::model::{every, join, sample, spawn};
 use crate::sync::{JoinHandle, yield_now};
 
 /// Holds the lock for a while, if it can have it.
-fn stranger(op: &Op) -> JoinHandle<()> {
+fn other_thread_locks(op: &Op) -> JoinHandle<()> {
     let op = op.clone();
     spawn(move || {
         if op.enter() {
@@ -22,7 +22,7 @@ fn executor(pool: &Pool, checks: usize) -> JoinHandle<()> {
     let pool = Arc::clone(pool);
     spawn(move || {
         for _ in 0..checks {
-            check_later(&pool);
+            run_next_check(&pool);
         }
     })
 }
@@ -31,7 +31,7 @@ fn check(pool: &Pool, event: Event) -> JoinHandle<()> {
     let pool = Arc::clone(pool);
     spawn(move || {
         event.happens();
-        pool.check_and_complete(&Side, &1);
+        pool.check_and_complete(&ModelHost, &1);
     })
 }
 
@@ -39,10 +39,10 @@ fn lock_held_by_a_stranger(checks: usize) {
     let (pool, events) = (purgatory(), (0..checks).map(|_| Event::default()).collect::<Vec<_>>());
     let op = Op::locked_after(&events);
     watch(&pool, &op, &[1]);
-    let others = [stranger(&op), executor(&pool, 2)];
+    let others = [other_thread_locks(&op), executor(&pool, 2)];
     join(events.into_iter().map(|event| check(&pool, event)).chain(others).collect::<Vec<_>>());
     // The stranger is gone; no event happens any more. What was put off is due.
-    while check_later(&pool).is_some() {}
+    while run_next_check(&pool).is_some() {}
     assert_eq!(op.completed(), 1);
     assert_empty(&pool);
 }
@@ -66,13 +66,17 @@ fn a_check_that_was_lost_with_its_timer_holds_nothing_up_elsewhere__p6() {
         // The lock is another thread's from here on.
         join([spawn(move || assert!(held.enter()))]);
         watch(&pool, &op, &[1]);
-        assert_eq!(pool.home.later.lock().drain(..).count(), 1, "it was put off; now the timer is shut down");
+        assert_eq!(
+            pool.environment.timer_checks.lock().drain(..).count(),
+            1,
+            "it was put off; now the timer is shut down"
+        );
         assert!(op.cancel());
         watch(&other, &op, &[1]);
         event.happens();
-        other.check_and_complete(&Side, &1);
+        other.check_and_complete(&ModelHost, &1);
         op.0.own_lock.iter().for_each(|own_lock| *own_lock.0.lock() = None);
-        while check_later(&other).is_some() {}
+        while run_next_check(&other).is_some() {}
         assert_eq!(op.completed(), 1);
         assert_empty(&other);
     });
@@ -86,11 +90,15 @@ fn a_check_that_was_dropped_does_not_stand_in_for_the_next__p6() {
         let held = op.clone();
         join([spawn(move || assert!(held.enter()))]);
         watch(&pool, &op, &[1]);
-        assert_eq!(pool.home.later.lock().drain(..).count(), 1, "it was put off, and is cancelled on the timer");
+        assert_eq!(
+            pool.environment.timer_checks.lock().drain(..).count(),
+            1,
+            "it was put off, and is cancelled on the timer"
+        );
         event.happens();
-        pool.check_and_complete(&Side, &1);
+        pool.check_and_complete(&ModelHost, &1);
         op.0.own_lock.iter().for_each(|own_lock| *own_lock.0.lock() = None);
-        while check_later(&pool).is_some() {}
+        while run_next_check(&pool).is_some() {}
         assert_eq!(op.completed(), 1);
         assert_empty(&pool);
     });

@@ -1,4 +1,4 @@
-"""The steps of `tickwheel.trace` as text and tables for people, from 60 columns up, with or without colours.
+"""Prints the steps of `tickwheel.trace` as text and tables, from 60 columns up, with or without colours.
 
 Times are shown as a time of day in UTC; where a calculation needs it, the number of milliseconds stands beside it.
 """

@@ -12,17 +12,17 @@ use crate::model::{count, join, sample, spawn};
 use crate::system::SystemTimer;
 
 #[derive(Default)]
-struct Wait {
+struct WaitNumber {
     event: Event,
     completed: AtomicU32,
     expired: AtomicU32,
 }
 
-impl DelayedOperation for Wait {
+impl DelayedOperation for WaitNumber {
     type Key = u8;
 
     fn try_complete(this: &Operation<Self>) -> bool {
-        this.event.is_there() && this.force_complete()
+        this.event.has_happened() && this.force_complete()
     }
 
     fn on_complete(&self) {
@@ -34,7 +34,7 @@ impl DelayedOperation for Wait {
     }
 }
 
-fn purgatory() -> (Arc<SystemTimer>, Arc<DelayedOperationPurgatory<Wait>>) {
+fn purgatory() -> (Arc<SystemTimer>, Arc<DelayedOperationPurgatory<WaitNumber>>) {
     let config = Config { slack_us: 0, ..Config::default() };
     let timer = Arc::new(SystemTimer::on_clock("model", &config, Clock::manual(0)).expect("the settings are allowed"));
     (Arc::clone(&timer), Arc::new(DelayedOperationPurgatory::new(timer, true)))
@@ -46,7 +46,7 @@ fn at_its_very_deadline_it_is_completed_or_expires_or_is_cancelled__p1_p4() {
     let seen = Arc::clone(&fates);
     sample(RUNS, move || {
         let (timer, purgatory) = purgatory();
-        let op = Operation::new(Duration::ZERO, Wait::default());
+        let op = Operation::new(Duration::ZERO, WaitNumber::default());
         assert_eq!(purgatory.try_complete_else_watch(&op, [1, 2]), Ok(false));
         let checking = {
             let (purgatory, op) = (Arc::clone(&purgatory), op.clone());
@@ -77,7 +77,7 @@ fn an_expiry_of_a_timer_that_shuts_down_ends_no_later_wait__p4() {
     sample(RUNS, move || {
         let (timer, purgatory) = purgatory();
         let elsewhere = DelayedOperationPurgatory::new(Arc::clone(&timer), false);
-        let op = Operation::new(Duration::ZERO, Wait::default());
+        let op = Operation::new(Duration::ZERO, WaitNumber::default());
         assert_eq!(purgatory.try_complete_else_watch(&op, [1]), Ok(false));
         let ending = {
             let timer = Arc::clone(&timer);
@@ -100,7 +100,7 @@ fn an_expiry_of_a_timer_that_shuts_down_ends_no_later_wait__p4() {
 fn watching_against_the_timers_shutdown_leaves_nothing_behind__p2() {
     sample(RUNS, || {
         let (timer, purgatory) = purgatory();
-        let op = Operation::new(Duration::from_secs(1), Wait::default());
+        let op = Operation::new(Duration::from_secs(1), WaitNumber::default());
         let ending = {
             let timer = Arc::clone(&timer);
             spawn(move || drop(timer.shutdown(None)))

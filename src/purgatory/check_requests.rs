@@ -1,0 +1,95 @@
+//! Checks that were requested inside a try. They are made when the outermost try of the thread has returned (P6).
+//!
+//! If each were made at once, operations that check each other's keys would be tried in every possible order: n! tries.
+//! So a check inside a try becomes a request, one for each list, and the outermost call of the thread makes the requested
+//! checks in rounds (see `rounds`). What is requested and not checked when that call ends is left to the timer (see
+//! `scheduling`).
+//!
+//! An operation that alone requested the check of its own key is not tried again for that: its try has looked already.
+
+use std::collections::HashMap;
+use std::mem::ManuallyDrop;
+
+use smallvec::SmallVec;
+
+use super::key_list::ListId;
+
+/// The address of a purgatory and one of its lists: identifies the list on this thread.
+pub(crate) type ListAddress = (usize, ListId);
+
+/// A request for a check; a `C` makes it.
+pub(super) struct CheckRequest<C> {
+    pub(super) list: ListAddress,
+    /// The operation whose try made the request, by address; `None` if several did.
+    pub(super) requested_by: Option<usize>,
+    pub(super) check: C,
+}
+
+/// Requests in order, one for each list.
+pub(super) struct CheckRequests<C> {
+    /// The index of each list's request.
+    index: HashMap<ListAddress, usize>,
+    requests: Vec<CheckRequest<C>>,
+}
+
+impl<C> CheckRequests<C> {
+    pub(super) fn new() -> Self {
+        Self { index: HashMap::new(), requests: Vec::new() }
+    }
+
+    pub(super) fn request(&mut self, list: ListAddress, requested_by: Option<usize>, check: impl FnOnce() -> C) {
+        let index = *self.index.entry(list).or_insert(self.requests.len());
+        match self.requests.get_mut(index) {
+            Some(earlier) if earlier.requested_by != requested_by => earlier.requested_by = None,
+            Some(_) => {}
+            None => self.requests.push(CheckRequest { list, requested_by, check: check() }),
+        }
+    }
+
+    /// Takes the requests out, and keeps no memory.
+    pub(super) fn take(&mut self) -> Vec<CheckRequest<C>> {
+        if !self.requests.is_empty() {
+            self.index = HashMap::new();
+        }
+        std::mem::take(&mut self.requests)
+    }
+}
+
+/// The requests made on this thread. It has no destructor, so a thread-local one exists until the thread has ended; and it
+/// holds no memory outside of a call.
+pub(crate) struct RequestedChecks<C> {
+    /// One for each outermost call under way: the ending of an operation may make the next call inside of one.
+    calls: ManuallyDrop<SmallVec<[CheckRequests<C>; 1]>>,
+}
+
+impl<C> RequestedChecks<C> {
+    pub(crate) const fn new() -> Self {
+        Self { calls: ManuallyDrop::new(SmallVec::new_const()) }
+    }
+
+    pub(super) fn begin_call(&mut self) {
+        self.calls.push(CheckRequests::new());
+    }
+
+    /// Returns the requests for which no check was made. The caller leaves them to the timer.
+    #[must_use]
+    pub(super) fn end_call(&mut self) -> Vec<CheckRequest<C>> {
+        let call = self.calls.pop();
+        if self.calls.is_empty() {
+            self.calls.shrink_to_fit();
+        }
+        call.map_or_else(Vec::new, |call| call.requests)
+    }
+
+    /// Requests a check from the outermost call.
+    pub(super) fn request(&mut self, list: ListAddress, requested_by: Option<usize>, check: impl FnOnce() -> C) {
+        if let Some(call) = self.calls.last_mut() {
+            call.request(list, requested_by, check);
+        }
+    }
+
+    /// The requests for the next round, in order.
+    pub(super) fn take(&mut self) -> Vec<CheckRequest<C>> {
+        self.calls.last_mut().map_or_else(Vec::new, CheckRequests::take)
+    }
+}
