@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod callbacks;
 mod periodic;
 
 use std::fmt;
@@ -25,10 +26,8 @@ use crate::wheel::Handle;
 use crate::when::When;
 use crate::worker;
 
-pub use periodic::{PeriodicCallback, PeriodicTask};
-
-/// What a task of a [`SystemTimer`] runs.
-pub type Callback = Box<dyn FnOnce() + Send>;
+pub use callbacks::{Callback, PeriodicCallback};
+pub use periodic::PeriodicTask;
 
 /// A timer that runs closures when they are due.
 ///

@@ -8,7 +8,7 @@ use std::fmt;
 use std::mem;
 use std::sync::{Arc, Weak};
 
-use super::Callback;
+use super::callbacks::{Callback, PeriodicCallback};
 use crate::error::{AddError, Error};
 use crate::every::{Every, Occurrences};
 use crate::panics;
@@ -17,9 +17,6 @@ use crate::sync::PlainMutex;
 use crate::timer::Timer;
 use crate::wheel::Handle;
 use crate::when::When;
-
-/// What a periodic task of a [`SystemTimer`](crate::SystemTimer) runs.
-pub type PeriodicCallback = Box<dyn FnMut() + Send>;
 
 /// A periodic task, from [`SystemTimer::every`](crate::SystemTimer::every). Dropping it changes nothing: the calls go on.
 ///
