@@ -100,8 +100,8 @@ impl<T> Schedule<T> {
         read
     }
 
-    /// As [`Schedule::flush_step`] for a dense bucket: its keys are sorted after the last one has come. Returns how many keys
-    /// were sorted.
+    /// As [`Schedule::flush_step`] for a dense bucket: its keys are sorted after the last one has come. Returns how many were
+    /// sorted.
     #[cold]
     fn flush_dense_step(&mut self, limit: usize) -> usize {
         self.front.extend_unsorted(&self.for_front, &mut self.slab);
