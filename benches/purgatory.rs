@@ -1,5 +1,5 @@
-//! The cost of a wait in the purgatory: an operation is watched under one of 10,000 keys and completed by its key. Beside it
-//! stands the cost of an add and a cancel of the timer in the same run.
+//! The cost of a wait in the purgatory: an operation is watched under one of 10,000 keys and completed by its key. The
+//! cost of an add and a cancel of the timer is measured in the same run.
 //!
 //! `cargo bench --bench purgatory` prints medians in nanoseconds for one operation. The two are measured in turn. The
 //! deadline of the operation is on the same kind of timer, so an add and a cancel are part of the wait.

@@ -63,8 +63,6 @@ pub(crate) struct Schedule<T> {
     next_number: u64,
     /// How many entries wait on the executor's queue.
     released: usize,
-    /// Whether the entries of a bucket are on their way to their new places.
-    is_flushing: bool,
     /// The expiration of the bucket that was flushed last. Other buckets of that instant are flushed before any release.
     flushed_ms: Option<u64>,
     /// Buffers of `flush_step`, kept for their memory.
@@ -96,7 +94,6 @@ impl<T> Schedule<T> {
             precision,
             next_number: 0,
             released: 0,
-            is_flushing: false,
             flushed_ms: None,
             newly_armed: Vec::new(),
             for_front: Vec::new(),
@@ -216,15 +213,15 @@ impl<T> Schedule<T> {
     /// Advances the levels to now before an add, but at most to one tick before the earliest armed bucket (T16).
     #[inline]
     fn catch_up(&mut self, now_us: u64) {
-        if !self.wheel.is_before_tick_end(now_us) && !self.is_flushing {
+        if !self.wheel.is_before_tick_end(now_us) && !self.is_flushing() {
             let tick_ms = self.wheel.tick_ms();
             let limit_ms = self.queue.peek().map_or(u64::MAX, |head| head.expiration_ms.saturating_sub(tick_ms));
             self.wheel.advance(limit_ms.min(now_us / 1000));
         }
     }
 
-    /// When a bucket needs the reaper. On level 1 that is its earliest instant: it has no entry that is due before, and when it
-    /// is the first of the queue, no other bucket expires with it. So a single task costs one wake-up, not two.
+    /// When a bucket needs the reaper. On level 1 that is its earliest instant: it has no entry that is due before, and when
+    /// it is the first of the queue, no other bucket expires with it. So a single task costs one wake-up, not two.
     fn wake_us_for(&self, armed: BucketRef, earliest_us: u64) -> u64 {
         if armed.level == 1 && self.precision == Precision::Exact { earliest_us } else { armed.expiration_ms * 1000 }
     }

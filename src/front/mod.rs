@@ -27,7 +27,7 @@ use partitions::Partitions;
 
 use crate::wheel::{List, ListPool, NO_POSITION, Positions, ReleaseKey};
 
-/// How many keys of the tree are checked for each one that is cancelled: at most about a third of the tree is cancelled keys.
+/// How many keys of the tree are checked for each one that is cancelled: at most about a third of them are cancelled ones.
 const CHECKED_PER_CANCEL: usize = 4;
 /// How many keys of a step may come before the end of the run: they go to the tree, and the others are appended to the run.
 const MAX_EARLY_KEYS: usize = 8;

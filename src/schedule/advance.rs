@@ -11,9 +11,9 @@ impl<T> Schedule<T> {
     pub(crate) fn step(&mut self, now_us: u64, limit: usize, out: &mut Vec<Handle>, progress: &mut Progress) -> bool {
         let mut left = limit;
         loop {
-            if self.is_flushing {
+            if self.is_flushing() {
                 left = left.saturating_sub(self.flush_step(left));
-                if self.is_flushing {
+                if self.is_flushing() {
                     return true;
                 }
             }
@@ -57,7 +57,7 @@ impl<T> Schedule<T> {
     /// When there is something to do next; `Some(0)` while a bucket is being flushed. Empty buckets at the head of the queue
     /// are dropped. If there are very many, this is the time of an empty one: that is too early, and does no harm.
     pub(crate) fn next_wake_us(&mut self) -> Option<u64> {
-        if self.is_flushing {
+        if self.is_flushing() {
             return Some(0);
         }
         let front = self.first_ready_us();
@@ -72,6 +72,12 @@ impl<T> Schedule<T> {
         front.into_iter().chain(bucket).min()
     }
 
+    /// Whether the entries of a bucket are on their way to their new places.
+    #[inline]
+    pub(super) fn is_flushing(&self) -> bool {
+        self.wheel.is_flushing() || self.front.has_partitions()
+    }
+
     fn start_flush(&mut self, head: BucketRef) {
         self.queue.pop();
         self.wheel.advance(head.expiration_ms);
@@ -79,7 +85,6 @@ impl<T> Schedule<T> {
             let tick_us = self.wheel.tick_ms() * 1000;
             self.front.start_bucket(entries, self.wheel.tick_end_us().saturating_sub(tick_us), tick_us);
         }
-        self.is_flushing = true;
         self.flushed_ms = Some(head.expiration_ms);
     }
 
@@ -96,19 +101,16 @@ impl<T> Schedule<T> {
         self.for_front.sort_unstable();
         self.front.extend(&self.for_front, &mut self.slab);
         self.for_front.clear();
-        self.is_flushing = self.wheel.is_flushing();
         read
     }
 
-    /// As [`Schedule::flush_step`] for a dense bucket: its keys are sorted after the last one has come. Returns how many keys
-    /// were sorted.
+    /// As [`Schedule::flush_step`] for a dense bucket: its keys are sorted after the last one has come. Returns how many were
+    /// sorted.
     #[cold]
     fn flush_dense_step(&mut self, limit: usize) -> usize {
         self.front.extend_unsorted(&self.for_front, &mut self.slab);
         self.for_front.clear();
-        let sorted = if self.wheel.is_flushing() { 0 } else { self.front.sort_partitions(limit) };
-        self.is_flushing = self.wheel.is_flushing() || self.front.has_partitions();
-        sorted
+        if self.wheel.is_flushing() { 0 } else { self.front.sort_partitions(limit) }
     }
 
     /// Releases the entries of the front that are ready; returns how many keys it read, at most `limit`.

@@ -3,7 +3,7 @@
 //! The wheel takes the whole list out of the bucket in O(1), then reads it from the beginning. Between the steps a cancel
 //! still finds its entry, in the list or in its new place.
 
-use super::{BucketRef, List, Placed, ReleaseKey, Slab, Wheel, bucket, place_on_level};
+use super::{BucketRef, List, Placed, ReleaseKey, Slab, Wheel, bucket};
 
 /// How many entries of a bucket are read before the first of them is placed.
 const CASCADE_BATCH: usize = 64;
@@ -113,8 +113,7 @@ impl Wheel {
             if due_us < begin_us {
                 live[lower_count] = (slot, due_us);
                 lower_count += 1;
-            } else if let Placed::NewlyArmed(armed) = place_on_level((slab, lists), (level, level_index), slot, due_us)
-            {
+            } else if let Placed::NewlyArmed(armed) = level.place(lists, slab, slot, due_us) {
                 newly_armed.push(armed);
             }
         }

@@ -7,9 +7,14 @@
 //! Example: tick 20, size 20 at 123 covers `[120, 520)`; 350 belongs to bucket 17, which expires at 340.
 
 use super::bucket::{self, Bucket};
+use super::lists::ListPool;
+use super::placed::{BucketRef, Placed};
+use super::slab::Slab;
 
 #[derive(Debug)]
 pub(crate) struct Level {
+    /// From 1, the finest.
+    pub(super) number: u8,
     pub(crate) tick_ms: u64,
     pub(crate) interval_ms: u64,
     /// The time at which it was added, before rounding.
@@ -48,9 +53,10 @@ impl TickDivider {
 }
 
 impl Level {
-    pub(crate) fn new(tick_ms: u64, size: u32, start_ms: u64) -> Self {
+    pub(crate) fn new(number: u8, tick_ms: u64, size: u32, start_ms: u64) -> Self {
         // Past the range of instants a level covers all of them, so saturating is exact enough.
         let mut level = Self {
+            number,
             tick_ms,
             interval_ms: tick_ms.saturating_mul(u64::from(size)),
             start_ms,
@@ -75,9 +81,28 @@ impl Level {
         self.current_ms.saturating_add(self.interval_ms)
     }
 
+    /// Places an entry in its bucket. The level covers its instant.
+    #[expect(clippy::inline_always, reason = "see `Wheel::place`")]
+    #[inline(always)]
+    pub(super) fn place<T>(&mut self, lists: &mut ListPool<u32>, slab: &mut Slab<T>, slot: u32, due_us: u64) -> Placed {
+        let (index, ticks) = self.bucket_of(due_us);
+        let bucket = &mut self.buckets[index as usize];
+        bucket::lower_earliest_us(bucket, due_us);
+        bucket::set_list(bucket, lists.push(bucket::list(bucket), slot, slab));
+        let armed_ms = bucket::expiration_ms(bucket);
+        let expiration_ms = self.expiration_ms(ticks);
+        let bucket_ref = BucketRef { expiration_ms, level: self.number, bucket: index };
+        if let Some(armed_ms) = armed_ms {
+            debug_assert_eq!(armed_ms, expiration_ms, "an armed bucket is in the range of its level");
+            return Placed::AlreadyArmed(bucket_ref);
+        }
+        bucket::arm(&mut self.buckets[index as usize], expiration_ms);
+        Placed::NewlyArmed(bucket_ref)
+    }
+
     /// The bucket of an instant that the level covers, and its distance from the current bucket in ticks.
     #[inline]
-    pub(crate) fn bucket_of(&self, due_us: u64) -> (u32, u64) {
+    fn bucket_of(&self, due_us: u64) -> (u32, u64) {
         let ticks = self.tick_divider.full_ticks(due_us - self.current_us);
         let (bucket, size) = (self.current_bucket + ticks as u32, self.buckets.len() as u32);
         (if bucket < size { bucket } else { bucket - size }, ticks)
@@ -85,7 +110,7 @@ impl Level {
 
     /// When the bucket expires that is this many ticks after the current one.
     #[inline]
-    pub(crate) fn expiration_ms(&self, ticks: u64) -> u64 {
+    fn expiration_ms(&self, ticks: u64) -> u64 {
         self.current_ms + ticks * self.tick_ms
     }
 
@@ -121,19 +146,19 @@ mod tests {
 
     #[test]
     fn a_level_rounds_down_to_its_tick__t2() {
-        let level = Level::new(20, 20, 123);
+        let level = Level::new(1, 20, 20, 123);
         assert_eq!((level.current_ms, level.end_ms(), level.interval_ms), (120, 520, 400));
         assert_eq!(bucket_of(&level, 350), (17, 340));
     }
 
     #[test]
     fn an_expiration_of_237_is_in_the_bucket_from_220__t2() {
-        assert_eq!(bucket_of(&Level::new(20, 20, 0), 237), (11, 220));
+        assert_eq!(bucket_of(&Level::new(1, 20, 20, 0), 237), (11, 220));
     }
 
     #[test]
     fn a_level_moves_only_by_full_ticks__t4() {
-        let mut level = Level::new(20, 20, 0);
+        let mut level = Level::new(1, 20, 20, 0);
         assert!(!level.advance(19));
         assert!(level.advance(59));
         assert_eq!(level.current_ms, 40);
@@ -156,7 +181,7 @@ mod tests {
 
     #[test]
     fn the_widest_level_covers_everything() {
-        let level = Level::new(1 << 51, 65_536, 0);
+        let level = Level::new(1, 1 << 51, 65_536, 0);
         assert!(level.end_us > LIMIT_US);
         assert_eq!(level.bucket_of(LIMIT_US - 1).0, 1);
     }

@@ -46,7 +46,7 @@ pub(crate) struct Wheel {
 
 impl Wheel {
     pub(crate) fn new(tick_ms: u64, sizes: &[u32], start_ms: u64) -> Self {
-        let level = Level::new(tick_ms, sizes[0], start_ms);
+        let level = Level::new(1, tick_ms, sizes[0], start_ms);
         Self {
             lists: ListPool::default(),
             tick_end_us: level.tick_end_ms().saturating_mul(1000),
@@ -65,9 +65,9 @@ impl Wheel {
         if self.is_before_tick_end(due_us) {
             return Placed::ForFront;
         }
-        let level = self.levels.iter().position(|level| due_us < level.end_us);
-        let level = level.unwrap_or_else(|| self.add_levels(due_us));
-        place_on_level((slab, &mut self.lists), (&mut self.levels[level], level), slot, due_us)
+        let index = self.levels.iter().position(|level| due_us < level.end_us);
+        let index = index.unwrap_or_else(|| self.add_levels(due_us));
+        self.levels[index].place(&mut self.lists, slab, slot, due_us)
     }
 
     /// The entry at this position of a bucket is not there any more. O(1).
@@ -147,7 +147,7 @@ impl Wheel {
         loop {
             let below = &self.levels[self.levels.len() - 1];
             let size = self.sizes[self.levels.len().min(self.sizes.len() - 1)];
-            let level = Level::new(below.interval_ms, size, below.current_ms);
+            let level = Level::new(below.number + 1, below.interval_ms, size, below.current_ms);
             let covers = due_us < level.end_us;
             self.levels.push(level);
             self.cascaded.push(0);
@@ -164,29 +164,6 @@ impl Wheel {
     fn bucket_mut(&mut self, armed: BucketRef) -> &mut Bucket {
         &mut self.levels[usize::from(armed.level) - 1].buckets[armed.bucket as usize]
     }
-}
-
-/// Places an entry in its bucket of a level that covers it.
-#[expect(clippy::inline_always, reason = "see `Wheel::place`")]
-#[inline(always)]
-fn place_on_level<T>(
-    (slab, lists): (&mut Slab<T>, &mut ListPool<u32>),
-    (level, level_index): (&mut Level, usize),
-    slot: u32,
-    due_us: u64,
-) -> Placed {
-    let (index, ticks) = level.bucket_of(due_us);
-    let bucket = &mut level.buckets[index as usize];
-    bucket::lower_earliest_us(bucket, due_us);
-    bucket::set_list(bucket, lists.push(bucket::list(bucket), slot, slab));
-    let bucket_ref = |expiration_ms| BucketRef { expiration_ms, level: level_index as u8 + 1, bucket: index };
-    if let Some(expiration_ms) = bucket::expiration_ms(bucket) {
-        debug_assert_eq!(expiration_ms, level.expiration_ms(ticks), "an armed bucket is in the range of its level");
-        return Placed::AlreadyArmed(bucket_ref(expiration_ms));
-    }
-    let expiration_ms = level.expiration_ms(ticks);
-    bucket::arm(&mut level.buckets[index as usize], expiration_ms);
-    Placed::NewlyArmed(bucket_ref(expiration_ms))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! T13: the edges of the range, and a century.
+//! T13: the limits of the range, and a century.
 
 use tickwheel::{Clock, Config, Error, LIMIT_MS, LIMIT_US, Precision, Timer, When};
 
@@ -8,7 +8,7 @@ use crate::support::Manual;
 fn the_last_millisecond_of_the_range_behaves_like_any_other__t13() {
     for sizes in [&[20][..], &[2], &[65_536], &[3, 64]] {
         let wheel = Manual::new(1, sizes, 0, Precision::Exact);
-        wheel.timer.add(When::AtUs(LIMIT_US - 1), 0).unwrap();
+        wheel.timer.add(When::AtUs(LIMIT_US - 1)).unwrap();
         wheel.after_ms(1, 1);
         assert_eq!(wheel.step_to_us(LIMIT_US - 2), [(1_000, 1)]);
         assert_eq!(wheel.step_to_us(LIMIT_US - 1), [(LIMIT_US - 1, 0)]);
@@ -64,13 +64,13 @@ fn a_full_timer_refuses_an_add_but_never_a_move__t17() {
 fn the_largest_tick_and_the_largest_wheel_do_not_overflow__t13() {
     for (tick_ms, size) in [(LIMIT_MS - 1, 65_536), (LIMIT_MS - 1, 2), (1 << 40, 65_536)] {
         let wheel = Manual::new(tick_ms, &[size], 0, Precision::Exact);
-        wheel.timer.add(When::AtUs(LIMIT_US - 1), 0).unwrap();
+        wheel.timer.add(When::AtUs(LIMIT_US - 1)).unwrap();
         wheel.after_ms(1, 1);
         assert_eq!(wheel.step_to_us(LIMIT_US - 1), [(1_000, 1), (LIMIT_US - 1, 0)]);
     }
 }
 
-/// 36,525 days, with tasks of all lengths added on the way, from starts beside the boundary of every level.
+/// 36,525 days with tasks of all delays, from start times next to the boundary of every level.
 #[test]
 fn a_century_passes_from_a_start_beside_every_levels_boundary__t13() {
     const DAY_MS: u64 = 86_400_000;
@@ -81,7 +81,7 @@ fn a_century_passes_from_a_start_beside_every_levels_boundary__t13() {
     for start_ms in starts {
         let wheel = Manual::new(1, &[20], start_ms, Precision::Exact);
         wheel.after_ms(CENTURY_DAYS * DAY_MS, u32::MAX);
-        // Every 7th day, so that the days fall on ever new places of the levels.
+        // Every 7th day, so that the days are at different places of the levels.
         for day in (0..CENTURY_DAYS).step_by(7) {
             let now_us = (start_ms + day * DAY_MS) * 1000;
             assert_eq!(wheel.wake_at_us(now_us).len(), usize::from(day > 0), "start {start_ms}, day {day}");
@@ -94,7 +94,7 @@ fn a_century_passes_from_a_start_beside_every_levels_boundary__t13() {
 }
 
 #[test]
-fn many_are_moved_at_once_in_order_and_a_bad_instant_moves_none__t6_t7_t13() {
+fn many_are_rescheduled_in_order_and_a_bad_instant_moves_none__t6_t7_t13() {
     let wheel = Manual::standard();
     let handles: Vec<_> = (0..1000).map(|tag| wheel.after_ms(5, tag)).collect();
     assert!(wheel.timer.cancel(handles[3]).is_some());
@@ -114,7 +114,7 @@ fn many_are_moved_at_once_in_order_and_a_bad_instant_moves_none__t6_t7_t13() {
 }
 
 #[test]
-fn many_are_cancelled_at_once_and_only_those_that_will_not_run_are_told__t9() {
+fn a_cancel_of_many_returns_exactly_the_tasks_that_will_not_run__t9() {
     let wheel = Manual::standard();
     let mut handles: Vec<_> = (0..1000).map(|tag| wheel.after_ms(5, tag)).collect();
     assert!(wheel.timer.cancel(handles[0]).is_some());
@@ -132,7 +132,7 @@ fn a_handle_that_is_given_twice_moves_its_task_twice_in_order__t6_t7() {
     let handles: Vec<_> = (0..600).map(|tag| wheel.after_ms(5, tag)).collect();
     assert!(wheel.timer.cancel(handles[9]).is_some());
     let mut moves: Vec<_> = handles.iter().map(|handle| (*handle, When::AtUs(20_000))).collect();
-    // In the same piece of the call, and in later ones; the last of them behind a task that is due with it.
+    // Twice in the same step of the call, and once in a later step, where another task is due at the same instant.
     moves.insert(4, (handles[1], When::AtUs(30_000)));
     moves.extend([
         (handles[1], When::AtUs(20_000)),

@@ -1,4 +1,4 @@
-//! What meets an advance: executors that refuse, panic or advance again, threads that wait for their turn, misuse.
+//! Special cases of an advance: executors that refuse, panic or advance again, threads that wait for it, misuse.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, mpsc};
@@ -11,15 +11,15 @@ use crate::support::Manual;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Runs what may hang on a thread of its own.
+/// Runs `body` on a thread of its own, because it might hang.
 fn in_time(body: impl FnOnce() + Send + 'static) {
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     let run = move || {
         body();
-        tell.send(()).unwrap();
+        sender.send(()).unwrap();
     };
     thread::Builder::new().name("in-time".to_owned()).spawn(run).unwrap();
-    told.recv_timeout(PATIENCE).expect("it neither hangs nor panics");
+    receiver.recv_timeout(PATIENCE).expect("it neither hangs nor panics");
 }
 
 /// A timer of numbers, one due at each of the first milliseconds.
@@ -33,7 +33,7 @@ fn tasks_of(pending: &[tickwheel::Pending<u64>]) -> Vec<u64> {
     pending.iter().map(|pending| pending.task).collect()
 }
 
-/// Takes so many handles, and refuses the others.
+/// Takes this many handles, and refuses the others.
 struct Takes(usize, Vec<Handle>);
 
 impl Executor for Takes {
@@ -82,7 +82,7 @@ fn an_advance_of_another_timer_inside_an_advance_is_made_at_once() {
 }
 
 #[test]
-fn what_an_executor_refuses_does_not_run_and_may_be_added_again__t10() {
+fn a_task_that_an_executor_refuses_does_not_run_and_may_be_added_again__t10() {
     let (timer, handles) = timer(5);
     timer.clock().set_us(10_000);
     let mut takes = Takes(2, Vec::new());
@@ -102,7 +102,7 @@ fn what_an_executor_refuses_does_not_run_and_may_be_added_again__t10() {
 }
 
 #[test]
-fn a_shutdown_waits_for_nothing_that_was_refused_and_gets_it__t10_t11() {
+fn a_shutdown_does_not_wait_for_refused_tasks_and_returns_them__t10_t11() {
     let (timer, _) = timer(3);
     timer.clock().set_us(1_000);
     assert_eq!(timer.advance(&mut Takes(0, Vec::new())).rejected, 2);
@@ -112,7 +112,7 @@ fn a_shutdown_waits_for_nothing_that_was_refused_and_gets_it__t10_t11() {
 }
 
 #[test]
-fn an_executor_that_panics_costs_what_it_was_given_and_did_not_claim__t13() {
+fn an_executor_that_panics_rejects_the_tasks_that_it_did_not_claim__t13() {
     let (timer, handles) = timer(4);
     timer.clock().set_us(2_000);
     let advance = || {
@@ -134,8 +134,8 @@ fn an_executor_that_panics_costs_what_it_was_given_and_did_not_claim__t13() {
 }
 
 #[test]
-fn a_callback_whose_payload_panics_as_it_is_dropped_loses_no_other_task__t13() {
-    /// Panics as it is dropped.
+fn a_panic_payload_that_panics_when_dropped_loses_no_other_task__t13() {
+    /// Panics when it is dropped.
     struct Bomb;
     impl Drop for Bomb {
         fn drop(&mut self) {
@@ -144,10 +144,10 @@ fn a_callback_whose_payload_panics_as_it_is_dropped_loses_no_other_task__t13() {
     }
     in_time(|| {
         let timer = SystemTimer::new("payload", &Config::default()).unwrap();
-        let (tell, told) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         timer.after(Duration::ZERO, || resume_unwind(Box::new(Bomb))).unwrap();
-        timer.after(Duration::from_millis(1), move || tell.send(()).unwrap()).unwrap();
-        told.recv_timeout(PATIENCE).unwrap();
+        timer.after(Duration::from_millis(1), move || sender.send(()).unwrap()).unwrap();
+        receiver.recv_timeout(PATIENCE).unwrap();
         assert!(timer.shutdown(None).is_empty());
     });
 }
@@ -189,7 +189,7 @@ fn a_wait_for_callbacks_of_an_open_timer_ends_with_the_last_of_them() {
         });
         waits.1.recv_timeout(PATIENCE).unwrap();
         while timer.stats().running > 0 {
-            thread::yield_now(); // so that the waiter most often sleeps by now
+            thread::yield_now(); // the waiting thread most often sleeps by now
             timer.finish(1);
         }
         assert!(waiter.unwrap().join().unwrap());
@@ -224,18 +224,18 @@ fn a_second_advance_sleeps_until_the_first_is_over_and_polls_nothing() {
             });
         });
         entered.recv_timeout(PATIENCE).unwrap();
-        let (tell, told) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         let second = scope.spawn(move || {
-            tell.send(std::fs::read_link("/proc/thread-self").unwrap()).unwrap();
+            sender.send(std::fs::read_link("/proc/thread-self").unwrap()).unwrap();
             timer.advance(&mut |_: Released| ());
         });
-        let thread = std::path::Path::new("/proc").join(told.recv_timeout(PATIENCE).unwrap());
+        let thread = std::path::Path::new("/proc").join(receiver.recv_timeout(PATIENCE).unwrap());
         while !is_asleep(&thread) {
             thread::yield_now();
         }
-        // It may be asleep for something else before: a page, a lock of the allocator.
+        // Before that it may sleep for another reason: a page, a lock of the allocator.
         let before = sleeps_of(&thread);
-        thread::park_timeout(Duration::from_millis(200)); // a thousand naps of a lock that polls
+        thread::park_timeout(Duration::from_millis(200)); // enough for a thousand sleeps of a lock that polls
         let polls = sleeps_of(&thread) - before;
         leave.send(()).unwrap();
         second.join().unwrap();
@@ -243,7 +243,7 @@ fn a_second_advance_sleeps_until_the_first_is_over_and_polls_nothing() {
     });
 }
 
-/// Refuses a task that it was not given.
+/// Refuses a task that it did not get.
 struct RefusesAnother(Handle);
 
 impl Executor for RefusesAnother {
@@ -253,7 +253,7 @@ impl Executor for RefusesAnother {
 }
 
 #[test]
-fn what_is_not_due_cannot_be_refused__t10() {
+fn a_task_that_is_not_released_cannot_be_refused__t10() {
     let timer = Timer::new(&Config::default(), Clock::manual(0)).unwrap();
     let far = timer.add(When::AtUs(1_000_000), "far").unwrap();
     timer.add(When::AtUs(1_000), "due").unwrap();

@@ -1,4 +1,4 @@
-//! The seven tasks of seed 002: every level, bucket and queue after every step, field for field.
+//! The seven tasks of `tickwheel trace`: all levels, buckets and the queue after every step, field by field.
 
 use serde_json::{Value, json};
 use tickwheel::{Precision, Seen, Snapshot};
@@ -38,7 +38,7 @@ fn as_json(snapshot: &Snapshot<Seen>, expired: &[u32]) -> Value {
 }
 
 #[test]
-fn the_seven_tasks_stand_where_the_golden_trace_says__t2_t3_t4_t14() {
+fn the_seven_tasks_are_where_the_golden_trace_says__t2_t3_t4_t14() {
     let golden: Value = serde_json::from_str(include_str!("../data/seven_tasks.json")).unwrap();
     let start_ms = golden["start_ms"].as_u64().unwrap();
     let wheel = Manual::new(1000, &[3], start_ms, Precision::Tick);

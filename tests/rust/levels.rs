@@ -1,4 +1,4 @@
-//! The worked examples of T2, T3, T4 and T16: which level, which bucket, when.
+//! The examples of T2, T3, T4 and T16: level, bucket and time of each task.
 
 use tickwheel::Precision;
 
@@ -129,16 +129,16 @@ fn an_emptied_bucket_stays_armed_until_it_comes_to_the_head__t9() {
 }
 
 #[test]
-fn a_bucket_is_shown_in_order_of_add_whatever_way_its_tasks_came__t14() {
+fn a_bucket_is_shown_in_order_of_add_also_after_a_cascade__t14() {
     let wheel = Manual::standard();
     wheel.after_ms(47, 1); // on level 2
     wheel.wake_at_us(30_000);
-    wheel.after_ms(17, 2); // on level 1, where the first one comes later
+    wheel.after_ms(17, 2); // on level 1; the first task cascades there later
     assert!(wheel.wake_at_us(40_000).is_empty());
     let snapshot = wheel.snapshot();
     let tags: Vec<_> = snapshot.levels[0].buckets[7].tasks.iter().map(|task| task.tag).collect();
     assert_eq!(tags, [1, 2]);
-    // By its handle a task of the snapshot can be looked up once the lock is let go.
+    // The snapshot has the handle of each task, to look the task up after the lock is released.
     let handles: Vec<_> = snapshot.levels[0].buckets[7].tasks.iter().map(|task| task.handle).collect();
     assert_eq!(wheel.timer.cancel_many(&handles), [Some(1), Some(2)]);
 }

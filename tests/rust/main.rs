@@ -1,6 +1,6 @@
-//! The crate from outside: rules of time, order and exactness, on the manual clock; and the threads.
+//! Tests of the crate's public interface: time, order and exact cancels on a manual clock, and the real threads.
 
-#![expect(non_snake_case, reason = "a test name ends with the rule it holds up, as in __t9")]
+#![expect(non_snake_case, reason = "a test name ends with the rule that it tests, as in __t9")]
 
 mod batches;
 mod driving;

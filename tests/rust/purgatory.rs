@@ -1,6 +1,6 @@
-//! The purgatory from outside. What its tests share: an operation of closures, a lock of its own, and a watchdog.
+//! Tests of the purgatory's public interface. Shared by them: an operation of closures, a lock for it, and a watchdog.
 //!
-//! They wait for events, with a time limit. Interleavings one by one are for the model tests (docs/concurrency.md).
+//! The tests wait for events, with a time limit. The model tests check single interleavings (docs/concurrency.md).
 
 mod deadlines;
 mod failing;
@@ -29,11 +29,11 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 type Purgatory = DelayedOperationPurgatory<Wait>;
 type Op = Operation<Wait>;
-/// What a method does beside its work.
+/// What a method does in addition.
 type Call<A> = Option<Box<dyn Fn(A) + Send + Sync>>;
 type CallOnOp = Option<Box<dyn Fn(&Op) + Send + Sync>>;
 
-/// Complete once it is ready; what else its methods do is up to the test.
+/// An operation that is complete when it is ready. The test chooses what else its methods do.
 #[derive(Default)]
 struct Wait {
     is_ready: AtomicBool,
@@ -42,7 +42,7 @@ struct Wait {
     expired: AtomicU32,
     own_lock: Option<Arc<OwnLock>>,
     on_try: CallOnOp,
-    /// Where it was not ready.
+    /// Runs in a try in which it was not ready.
     after_try: CallOnOp,
     on_complete: Call<()>,
     on_expiration: Call<()>,
@@ -94,7 +94,7 @@ impl Wait {
 
 thread_local! { static TRIES: Cell<usize> = const { Cell::new(0) }; }
 
-/// How many tries this thread has made; the timer may make others at any time.
+/// How many tries this thread has made. The timer's threads may make others at any time.
 fn tries_here() -> usize {
     TRIES.get()
 }
@@ -116,7 +116,7 @@ fn on_timer(config: &Config) -> (Arc<SystemTimer>, Arc<Purgatory>) {
     (Arc::clone(&timer), Arc::new(DelayedOperationPurgatory::new(timer, true)))
 }
 
-/// Watches what is not complete.
+/// Watches an operation that is not complete.
 fn watch(purgatory: &Purgatory, op: &Op, keys: impl IntoIterator<Item = u32>) {
     assert_eq!(purgatory.try_complete_else_watch(op, keys), Ok(false));
 }
@@ -125,17 +125,17 @@ fn is_same(one: &Op, other: &Op) -> bool {
     std::ptr::eq(&raw const **one, &raw const **other)
 }
 
-/// Nobody waits, nothing is on any list, and nothing on the timer.
+/// Asserts that no operation waits, and that no list and no timer has one.
 fn assert_empty(timer: &SystemTimer, purgatory: &Purgatory) {
     let stats = purgatory.stats();
     let left = (stats.waiting, stats.watched, stats.keys, stats.delayed, timer.len());
     assert_eq!(left, (0, 0, 0, 0, 0), "(waiting, watched, keys, delayed, on the timer)");
 }
 
-/// A re-entrant lock that nobody waits for.
+/// A re-entrant lock. A thread that cannot take it does not wait.
 #[derive(Default)]
 struct OwnLock {
-    /// The number of the thread that holds it; 0 for none.
+    /// The number of the thread that holds it, or 0.
     holder: AtomicU64,
 }
 
@@ -175,18 +175,22 @@ fn join<T>(threads: impl IntoIterator<Item = JoinHandle<T>>) -> Vec<T> {
     threads.into_iter().map(join).collect()
 }
 
-/// Runs what must not hang.
+/// Runs `body`, which must not hang.
 fn within(limit: Duration, body: impl FnOnce() + Send + 'static) {
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     let thread = spawn(move || {
         body();
-        tell.send(()).unwrap();
+        sender.send(()).unwrap();
     });
-    assert_ne!(told.recv_timeout(limit), Err(mpsc::RecvTimeoutError::Timeout), "it hangs: not over after {limit:?}");
+    assert_ne!(
+        receiver.recv_timeout(limit),
+        Err(mpsc::RecvTimeoutError::Timeout),
+        "it hangs: not over after {limit:?}"
+    );
     join([thread]);
 }
 
-/// Gives way until it is so.
+/// Yields until the condition is true.
 fn until(is_so: impl Fn() -> bool) {
     let end = Instant::now() + PATIENCE;
     while !is_so() {

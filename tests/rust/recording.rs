@@ -1,10 +1,10 @@
-//! What a timer records, and what a replay of it on any wheel tells: the same as that wheel itself.
+//! Recordings, and their replay on any wheel: a replay gives the figures that the wheel itself would have given.
 
 use tickwheel::{Config, Event, EventKind, Handle, Precision, Replay, Replayed, Stats, When};
 
 use crate::support::{Manual, Random};
 
-/// What the wheels of a test differ in.
+/// The settings in which the wheels of a test differ.
 type Shape<'a> = (u64, &'a [u32], Precision);
 
 const SHAPES: [Shape<'static>; 10] = [
@@ -34,7 +34,7 @@ fn event(at_us: u64, kind: EventKind, number: u64, due_us: u64) -> Event {
     Event { at_us, number, due_us, other: 0, kind, level: 0 }
 }
 
-/// Random traffic on a wheel of its own, driven as a reaper does that is always on time; where it ended.
+/// Random calls on a new wheel, driven as by a reaper that is always on time.
 fn traffic(wheel: &Manual, seed: u64, unit_us: u64) -> u64 {
     let mut random = Random::new(seed);
     let mut live: Vec<Handle> = Vec::new();
@@ -62,13 +62,13 @@ fn traffic(wheel: &Manual, seed: u64, unit_us: u64) -> u64 {
     wheel.now_us()
 }
 
-/// What both know; a wheel that is stepped by hand never wakes up.
+/// The figures that both have. A wheel on a manual clock has no wake-ups.
 fn counts(stats: &Stats) -> [u64; 4] {
     [stats.added, stats.moved, stats.cancelled, stats.expired]
 }
 
-/// The counters as the events tell them.
-fn told(events: &[Event]) -> Stats {
+/// The counters, computed from the events.
+fn counters_of(events: &[Event]) -> Stats {
     let mut stats = Stats::default();
     for event in events {
         match event.kind {
@@ -93,7 +93,7 @@ fn wheel(shape: Shape, start_ms: u64) -> Manual {
 }
 
 #[test]
-fn a_recording_tells_what_the_counters_tell_and_so_does_its_replay() {
+fn a_recording_and_its_replay_agree_with_the_counters() {
     for seed in 0..30 {
         let shape = SHAPES[seed as usize % SHAPES.len()];
         let wheel = wheel(shape, 17 * seed);
@@ -103,18 +103,19 @@ fn a_recording_tells_what_the_counters_tell_and_so_does_its_replay() {
         let replayed = replay(shape, &recorded.chunks.concat(), until_us);
         assert_eq!((counts(&replayed.stats), replayed.unknown), (counts(&wheel.timer.stats()), 0), "seed {seed}");
         assert_eq!(replayed.stats.cascaded, wheel.timer.stats().cascaded, "seed {seed}");
-        let (told, stats) = (told(&recorded.chunks.concat()), wheel.timer.stats());
-        assert_eq!((counts(&told), recorded.lost), (counts(&stats), 0), "seed {seed}");
+        let (counters, stats) = (counters_of(&recorded.chunks.concat()), wheel.timer.stats());
+        assert_eq!((counts(&counters), recorded.lost), (counts(&stats), 0), "seed {seed}");
         let cascaded: Vec<_> =
-            told.cascaded.iter().copied().chain(std::iter::repeat(0)).take(stats.cascaded.len()).collect();
+            counters.cascaded.iter().copied().chain(std::iter::repeat(0)).take(stats.cascaded.len()).collect();
         assert_eq!(cascaded, stats.cascaded, "seed {seed}");
         assert!(stats.moved > 0 && stats.cancelled > 0 && stats.expired > 0, "a poor test: {stats:?}");
     }
 }
 
-/// Adds, moves and cancels of one wheel, replayed on another, against that other wheel under the same traffic.
+/// The adds, reschedules and cancels of one wheel are replayed on another, and compared with that other wheel under the same
+/// calls.
 #[test]
-fn a_replay_tells_what_another_wheel_would_have_done__t3_t4() {
+fn a_replay_on_another_wheel_does_what_that_wheel_would_have_done__t3_t4() {
     let mut cascaded = 0;
     for seed in 0..40 {
         for unit_us in [1000, 137] {
@@ -124,7 +125,7 @@ fn a_replay_tells_what_another_wheel_would_have_done__t3_t4() {
                 let until_us = traffic(&wheel, seed, unit_us);
                 (wheel.timer.stop_recording().chunks.concat(), until_us)
             };
-            // In the order of tick precision a task may be gone before it is cancelled: there nothing was recorded.
+            // With tick precision a task may have run before it is cancelled. Then no cancel is recorded.
             for shape in SHAPES.into_iter().filter(|(.., precision)| *precision == Precision::Exact) {
                 let other = wheel(shape, 17 * seed);
                 let until_us = traffic(&other, seed, unit_us);
@@ -142,12 +143,12 @@ fn a_replay_tells_what_another_wheel_would_have_done__t3_t4() {
     assert!(cascaded > 10_000, "a poor test: {cascaded}");
 }
 
-/// By hand: tick 5 and size 4, so level 1 covers 20 ms and level 2 has buckets of 20.
+/// Computed by hand: tick 5 and size 4, so level 1 covers 20 ms and level 2 has buckets of 20 ms.
 #[test]
-fn a_replay_counts_wake_ups_and_flushes_and_tells_early_time__t5() {
+fn a_replay_counts_wake_ups_flushes_and_early_time__t5() {
     let events = [(1, 12_000), (2, 13_000), (3, 47_000)].map(|(number, due)| event(0, EventKind::Added, number, due));
     let exact = replay((5, &[4], Precision::Exact), &events, 100_000);
-    // Woken by the first add, and only by that; then at 12, 13, 40 (a cascade) and 47.
+    // Wake-ups: the first add, then 12, 13, 40 (a cascade) and 47.
     assert_eq!((exact.stats.wake_ups, exact.stats.expired, exact.flushed), (5, 3, vec![2, 1]));
     assert_eq!((exact.stats.cascaded, exact.early_us, exact.max_early_us), (vec![3, 1], vec![(0, 3)], 0));
     let tick = replay((5, &[4], Precision::Tick), &events, 100_000);
@@ -162,13 +163,13 @@ fn a_replay_has_no_more_wake_ups_than_the_slack_allows__t5() {
     let mut dense = Replay::new(&config(SHAPES[0]).with_slack_us(100)).unwrap();
     dense.feed(&events).unwrap();
     let dense = dense.finish(100_000);
-    // The first add, the cascade of level 2 at 40, and eleven from 50.0 to 51.0 ms.
+    // Wake-ups: the first add, the cascade of level 2 at 40, and eleven from 50.0 to 51.0 ms.
     assert_eq!((dense.stats.expired, dense.stats.wake_ups), (1000, 13));
     assert_eq!(replay(SHAPES[0], &events, 100_000).stats.wake_ups, 1002);
 }
 
 #[test]
-fn what_was_added_before_the_recording_is_counted_as_unknown() {
+fn tasks_that_were_added_before_the_recording_are_counted_as_unknown() {
     let events = [event(0, EventKind::Cancelled, 7, 9_000), event(5, EventKind::Added, 8, 9_000)];
     let replayed = replay(SHAPES[0], &events, 10_000);
     assert_eq!((replayed.unknown, replayed.stats.cancelled, replayed.stats.expired), (1, 0, 1));
@@ -178,7 +179,7 @@ fn what_was_added_before_the_recording_is_counted_as_unknown() {
 }
 
 #[test]
-fn a_callback_may_cancel_what_is_due_together_with_it__t9() {
+fn a_callback_may_cancel_a_task_of_the_same_instant__t9() {
     let wheel = Manual::standard();
     wheel.timer.record(usize::MAX);
     wheel.after_ms(5, 0);
@@ -199,7 +200,7 @@ fn a_number_that_is_added_twice_is_an_error() {
 }
 
 #[test]
-fn memory_is_seen_at_its_peak() {
+fn the_peak_of_the_memory_is_reported() {
     let added: Vec<_> = (1..=100_000).map(|number| event(0, EventKind::Added, number, 3_600_000_000)).collect();
     let cancelled: Vec<_> = (1..=100_000).map(|number| event(1, EventKind::Cancelled, number, 0)).collect();
     let replayed = replay(SHAPES[0], &[added, cancelled].concat(), 2);
@@ -210,7 +211,7 @@ fn memory_is_seen_at_its_peak() {
 }
 
 #[test]
-fn a_timer_is_recorded_by_one_at_a_time() {
+fn a_timer_has_one_recording_at_a_time() {
     let wheel = Manual::standard();
     assert!(wheel.timer.take_recorded(usize::MAX).chunks.is_empty());
     assert!(wheel.timer.record(10) && !wheel.timer.record(10));
@@ -234,7 +235,7 @@ fn a_replay_to_the_end_of_time_ends__t13() {
 }
 
 #[test]
-fn what_happens_at_the_last_instant_of_a_recording_is_replayed__t4() {
+fn events_at_the_last_instant_of_a_recording_are_replayed__t4() {
     let due_at_the_end = [event(0, EventKind::Added, 1, 90_000), event(50_000, EventKind::Added, 2, 50_000)];
     let replayed = replay(SHAPES[0], &due_at_the_end, 50_000);
     // Each of the two adds wakes the reaper.
@@ -244,7 +245,7 @@ fn what_happens_at_the_last_instant_of_a_recording_is_replayed__t4() {
 }
 
 #[test]
-fn a_feed_that_is_refused_has_applied_nothing() {
+fn a_refused_feed_changes_nothing() {
     let first = event(0, EventKind::Added, 1, 9_000);
     let good = event(1, EventKind::Added, 2, 9_000);
     let moved = |number, other| Event { other, ..event(1, EventKind::Moved, number, 9_000) };
@@ -261,7 +262,7 @@ fn a_feed_that_is_refused_has_applied_nothing() {
         replay.feed(&[first]).unwrap();
         let error = replay.feed(&events).unwrap_err().to_string();
         assert!(error.starts_with(said), "{error}");
-        // Mended, the same events are taken.
+        // After the correction the same events are accepted.
         replay
             .feed(&[good, moved(3, 2), event(1, EventKind::Cancelled, 3, 0), event(1, EventKind::Added, 3, 9_000)])
             .unwrap();

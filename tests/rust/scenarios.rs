@@ -1,4 +1,4 @@
-//! Random scenarios against the slowest obvious model: a list that is sorted anew each time.
+//! Random scenarios, compared with the simplest model: a list that is sorted at every step.
 
 use std::env;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -7,7 +7,7 @@ use tickwheel::{Handle, Precision, When};
 
 use crate::support::{Manual, Random};
 
-/// One pending task, as the model knows it.
+/// A pending task of the model.
 #[derive(Debug, Clone, Copy)]
 struct Waiting {
     /// When it is released: its instant, or with tick precision the start of its tick.
@@ -25,7 +25,8 @@ struct Scenario {
     interval_ms: u64,
     precision: Precision,
     waiting: Vec<Waiting>,
-    gone: Vec<Handle>,
+    /// The handles of tasks that ran, moved or were cancelled.
+    stale: Vec<Handle>,
     next_number: u64,
     next_id: u32,
 }
@@ -46,13 +47,13 @@ impl Scenario {
             interval_ms,
             precision,
             waiting: Vec::new(),
-            gone: Vec::new(),
+            stale: Vec::new(),
             next_number: 0,
             next_id: 0,
         }
     }
 
-    /// A delay or an instant: at once, near, exactly on and next to the edge of some level, or far away.
+    /// A delay or an instant: now, near, exactly at or next to the end of some level, or far away.
     fn when(&mut self) -> When {
         let r = &mut self.random;
         let edge_ms = self.interval_ms.saturating_mul(r.between(1, 5).pow(r.below(6) as u32)).min(1 << 45);
@@ -67,7 +68,7 @@ impl Scenario {
         }
     }
 
-    /// What the model makes of an add.
+    /// Adds the task to the model.
     fn expect(&mut self, when: When, id: u32, handle: Handle) {
         let now_us = self.wheel.now_us();
         let due_us = match when {
@@ -97,9 +98,9 @@ impl Scenario {
             return;
         }
         let index = self.random.below(self.waiting.len() as u64) as usize;
-        let gone = self.waiting.swap_remove(index);
-        assert_eq!(self.wheel.timer.cancel(gone.handle), Some(gone.id), "a pending task can be cancelled");
-        self.gone.push(gone.handle);
+        let cancelled = self.waiting.swap_remove(index);
+        assert_eq!(self.wheel.timer.cancel(cancelled.handle), Some(cancelled.id), "a pending task can be cancelled");
+        self.stale.push(cancelled.handle);
     }
 
     fn reschedule(&mut self) {
@@ -110,7 +111,7 @@ impl Scenario {
         let moved = self.waiting.swap_remove(index);
         let when = self.when();
         let handle = self.wheel.timer.reschedule(moved.handle, when).expect("in range").expect("it is pending");
-        self.gone.push(moved.handle);
+        self.stale.push(moved.handle);
         self.expect(when, moved.id, handle);
     }
 
@@ -132,14 +133,14 @@ impl Scenario {
         let mut due: Vec<_> = self.waiting.iter().copied().filter(|task| task.release_us <= to_us).collect();
         self.waiting.retain(|task| task.release_us > to_us);
         due.sort_by_key(|task| (task.due_us, task.number));
-        self.gone.extend(due.iter().map(|task| task.handle));
+        self.stale.extend(due.iter().map(|task| task.handle));
         let way = r.below(4);
         if way < 2 {
-            // A reaper that is late: one wake-up, all order kept.
+            // A late reaper: one wake-up, and the order is kept.
             let ran = self.wheel.wake_at_us(to_us);
             assert_eq!(ran, due.iter().map(|task| task.id).collect::<Vec<_>>(), "one late advance to {to_us}");
         } else {
-            // One that is on time, or a manual clock: each at its moment.
+            // A reaper that is on time, or a manual clock: each task at its instant.
             let ran = if way == 2 { self.wheel.reap_to_us(to_us) } else { self.wheel.step_to_us(to_us) };
             let expected: Vec<_> = due.iter().map(|task| (task.release_us.max(now_us), task.id)).collect();
             assert_eq!(ran, expected, "in steps to {to_us}");
@@ -148,9 +149,9 @@ impl Scenario {
 
     fn check(&mut self) {
         assert_eq!(self.wheel.timer.len(), self.waiting.len());
-        if !self.gone.is_empty() {
-            let index = self.random.below(self.gone.len() as u64) as usize;
-            assert_eq!(self.wheel.timer.cancel(self.gone[index]), None, "what is gone can't be cancelled");
+        if !self.stale.is_empty() {
+            let index = self.random.below(self.stale.len() as u64) as usize;
+            assert_eq!(self.wheel.timer.cancel(self.stale[index]), None, "a stale handle cancels nothing");
         }
         if self.random.below(10) == 0 {
             self.waiting.sort_by_key(|task| (task.due_us, task.number));
@@ -177,7 +178,7 @@ impl Scenario {
     }
 }
 
-/// `TICKWHEEL_SEED` repeats a run; otherwise each run has its own.
+/// `TICKWHEEL_SEED` repeats a run; without it each run has its own seed.
 fn base_seed() -> u64 {
     let fresh = || RandomState::new().build_hasher().finish();
     env::var("TICKWHEEL_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(fresh)

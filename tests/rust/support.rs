@@ -1,4 +1,4 @@
-//! What the tests share: a timer that is stepped by hand, and a small random generator.
+//! Shared by the tests: a timer on a manual clock, and a small random generator.
 
 use tickwheel::{Clock, Config, Handle, Precision, Released, Seen, Snapshot, Timer, When};
 
@@ -26,7 +26,7 @@ impl Manual {
         self.timer.clock().now_us()
     }
 
-    /// Sets the clock and advances once, as a reaper that wakes at that moment would; what ran, in order.
+    /// Sets the clock and advances once, as a reaper that wakes at that instant. Returns the tasks that ran, in order.
     pub(crate) fn wake_at_us(&self, now_us: u64) -> Vec<u32> {
         self.timer.clock().set_us(now_us);
         let mut handles = Vec::new();
@@ -39,12 +39,12 @@ impl Manual {
         handles.into_iter().filter_map(run).collect()
     }
 
-    /// Moves the clock on from event to event; what ran, and when.
+    /// Moves the clock from event to event. Returns when each task ran.
     pub(crate) fn step_to_us(&self, to_us: u64) -> Vec<(u64, u32)> {
         self.follow(to_us, Timer::next_event_us)
     }
 
-    /// Moves the clock as a reaper does that is always on time; what ran, and when.
+    /// Moves the clock as a reaper that is always on time. Returns when each task ran.
     pub(crate) fn reap_to_us(&self, to_us: u64) -> Vec<(u64, u32)> {
         self.follow(to_us, Timer::next_wake_us)
     }
@@ -59,7 +59,7 @@ impl Manual {
         ran
     }
 
-    /// What [`Manual::after_ms`] added has its id as its tag.
+    /// The tag of a task is its id, if [`Manual::after_ms`] added it.
     pub(crate) fn snapshot(&self) -> Snapshot<Seen> {
         self.timer.snapshot()
     }
@@ -89,7 +89,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// From 0 up to, not including, `end`.
+    /// A number from 0 to `end`, without `end`.
     pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.next() % end
     }

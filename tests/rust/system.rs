@@ -1,4 +1,4 @@
-//! `SystemTimer`: the real threads. Waits for events, never for a time to have passed.
+//! `SystemTimer` and its real threads. The tests wait for events, never for a length of time.
 
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
@@ -19,15 +19,15 @@ fn timer(name: &str) -> SystemTimer {
 #[test]
 fn tasks_run_in_order_and_never_early__t5_t6() {
     let timer = timer("order");
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     for delay_ms in [30_u64, 10, 20, 10] {
-        let tell = tell.clone();
+        let sender = sender.clone();
         let due = Instant::now() + Duration::from_millis(delay_ms);
         timer
-            .after(Duration::from_millis(delay_ms), move || tell.send((delay_ms, Instant::now() >= due)).unwrap())
+            .after(Duration::from_millis(delay_ms), move || sender.send((delay_ms, Instant::now() >= due)).unwrap())
             .unwrap();
     }
-    let ran: Vec<_> = (0..4).map(|_| told.recv_timeout(PATIENCE).unwrap()).collect();
+    let ran: Vec<_> = (0..4).map(|_| receiver.recv_timeout(PATIENCE).unwrap()).collect();
     assert_eq!(ran, [(10, true), (10, true), (20, true), (30, true)]);
 }
 
@@ -36,13 +36,13 @@ fn an_add_that_becomes_the_earliest_wakes_the_reaper__t4() {
     let timer = timer("wake");
     timer.after(HOUR, || ()).unwrap();
     for _ in 0..2000 {
-        let (tell, told) = mpsc::channel();
-        timer.after(Duration::ZERO, move || tell.send(()).unwrap()).unwrap();
-        told.recv_timeout(PATIENCE).expect("a lost wake-up");
+        let (sender, receiver) = mpsc::channel();
+        timer.after(Duration::ZERO, move || sender.send(()).unwrap()).unwrap();
+        receiver.recv_timeout(PATIENCE).expect("a lost wake-up");
     }
 }
 
-/// Half of the tasks are cancelled from four threads while the rest fire: each ran, or was cancelled, exactly one of both.
+/// Four threads cancel half of the tasks while the rest fire: each task ran or was cancelled, and never both.
 #[test]
 fn each_of_a_million_tasks_runs_or_is_cancelled__t7_t9() {
     const COUNT: usize = 1_000_000;
@@ -104,20 +104,20 @@ fn each_of_a_million_tasks_runs_or_is_cancelled__t7_t9() {
 }
 
 #[test]
-fn a_cancel_in_the_very_moment_of_firing_is_exact__t9() {
+fn a_cancel_at_the_moment_of_firing_is_exact__t9() {
     let timer = timer("race");
     let mut cancelled = 0;
     for round in 0..10_000_u64 {
-        let (tell, told) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         let delay = Duration::from_micros(200);
         let started = Instant::now();
-        let task = timer.after(delay, move || tell.send(()).unwrap()).unwrap();
+        let task = timer.after(delay, move || sender.send(()).unwrap()).unwrap();
         while started.elapsed() < delay + Duration::from_micros(round % 60) {
             std::hint::spin_loop();
         }
         let is_cancelled = task.cancel();
-        // Cancelled: the closure, and its sender, are gone. Not cancelled: it runs.
-        assert_eq!(told.recv_timeout(PATIENCE).is_err(), is_cancelled, "round {round}");
+        // If it was cancelled, the closure and its sender are dropped. Otherwise it runs.
+        assert_eq!(receiver.recv_timeout(PATIENCE).is_err(), is_cancelled, "round {round}");
         cancelled += u32::from(is_cancelled);
     }
     println!("{cancelled} of 10000 were cancelled in time");
@@ -126,33 +126,33 @@ fn a_cancel_in_the_very_moment_of_firing_is_exact__t9() {
 #[test]
 fn shutdown_returns_what_is_pending_in_order__t11() {
     let timer = timer("end");
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     for hours in [3, 1, 2] {
-        let tell = tell.clone();
-        timer.after(HOUR * hours, move || tell.send(hours).unwrap()).unwrap();
+        let sender = sender.clone();
+        timer.after(HOUR * hours, move || sender.send(hours).unwrap()).unwrap();
     }
     for pending in timer.shutdown(None) {
         (pending.task)();
     }
-    drop(tell);
-    assert_eq!(told.iter().collect::<Vec<_>>(), [1, 2, 3]);
+    drop(sender);
+    assert_eq!(receiver.iter().collect::<Vec<_>>(), [1, 2, 3]);
     assert_eq!(*timer.after(HOUR, || ()).unwrap_err().error(), Error::Closed);
     assert!(timer.shutdown(None).is_empty(), "twice is fine");
 }
 
 #[test]
-fn shutdown_waits_no_longer_than_it_may__t11() {
+fn shutdown_waits_no_longer_than_its_timeout__t11() {
     let timer = timer("slow");
-    let (go, gone) = mpsc::channel::<()>();
-    let (tell, told) = mpsc::channel();
+    let (go, go_receiver) = mpsc::channel::<()>();
+    let (sender, receiver) = mpsc::channel();
     timer
         .after(Duration::ZERO, move || {
-            tell.send(()).unwrap();
-            let _ = gone.recv();
+            sender.send(()).unwrap();
+            let _ = go_receiver.recv();
         })
         .unwrap();
     timer.after(Duration::ZERO, || unreachable!("it never started")).unwrap();
-    told.recv_timeout(PATIENCE).unwrap();
+    receiver.recv_timeout(PATIENCE).unwrap();
     assert_eq!(timer.shutdown(Some(Duration::ZERO)).len(), 1);
     go.send(()).unwrap();
 }
@@ -161,55 +161,55 @@ fn shutdown_waits_no_longer_than_it_may__t11() {
 fn shutdown_inside_a_callback_does_not_join_itself__t11() {
     let timer = Arc::new(timer("inside"));
     timer.after(HOUR, || ()).unwrap();
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     let inner = Arc::clone(&timer);
-    timer.after(Duration::ZERO, move || tell.send(inner.shutdown(None).len()).unwrap()).unwrap();
-    assert_eq!(told.recv_timeout(PATIENCE), Ok(1));
+    timer.after(Duration::ZERO, move || sender.send(inner.shutdown(None).len()).unwrap()).unwrap();
+    assert_eq!(receiver.recv_timeout(PATIENCE), Ok(1));
 }
 
 #[test]
 fn a_callback_that_panics_loses_no_other_task__t10() {
     let timer = timer("panic");
-    let (tell, told) = mpsc::channel();
-    // resume_unwind does not print, as a real panic would.
+    let (sender, receiver) = mpsc::channel();
+    // `resume_unwind` prints nothing, unlike `panic!`.
     timer.after(Duration::ZERO, || std::panic::resume_unwind(Box::new("broken"))).unwrap();
-    timer.after(Duration::from_millis(1), move || tell.send(()).unwrap()).unwrap();
-    told.recv_timeout(PATIENCE).unwrap();
+    timer.after(Duration::from_millis(1), move || sender.send(()).unwrap()).unwrap();
+    receiver.recv_timeout(PATIENCE).unwrap();
 }
 
 #[test]
-fn a_timer_that_nobody_holds_lives_until_it_is_empty__t11() {
-    let (tell, told) = mpsc::channel();
+fn a_dropped_timer_runs_until_it_is_empty__t11() {
+    let (sender, receiver) = mpsc::channel();
     {
         let timer = timer("orphan");
-        timer.after(Duration::from_millis(20), move || tell.send(()).unwrap()).unwrap();
+        timer.after(Duration::from_millis(20), move || sender.send(()).unwrap()).unwrap();
     }
-    told.recv_timeout(PATIENCE).unwrap();
-    assert!(told.recv_timeout(PATIENCE).is_err(), "its closure is gone");
+    receiver.recv_timeout(PATIENCE).unwrap();
+    assert!(receiver.recv_timeout(PATIENCE).is_err(), "its closure is gone");
 }
 
 #[test]
 fn a_name_with_a_nul_is_a_name__t13() {
     let timer = timer("a\0b");
-    let (tell, told) = mpsc::channel();
-    timer.after(Duration::ZERO, move || tell.send(thread::current().name().map(str::to_owned)).unwrap()).unwrap();
-    assert_eq!(told.recv_timeout(PATIENCE).unwrap().as_deref(), Some("executor-a b"));
+    let (sender, receiver) = mpsc::channel();
+    timer.after(Duration::ZERO, move || sender.send(thread::current().name().map(str::to_owned)).unwrap()).unwrap();
+    assert_eq!(receiver.recv_timeout(PATIENCE).unwrap().as_deref(), Some("executor-a b"));
 }
 
 #[cfg(target_os = "linux")]
 #[test]
-fn the_system_shows_which_timer_a_thread_belongs_to__t8() {
+fn the_name_of_a_thread_shows_its_timer__t8() {
     for (name, shown) in
         [("orders-eu", "exec-orders-eu"), ("purgatory-produce", "exec-purgatory-"), ("日程表の", "exec-日程表")]
     {
         let timer = timer(name);
-        let (tell, told) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         let look = move || {
             let comm = std::fs::read_to_string("/proc/thread-self/comm").unwrap();
-            tell.send((comm.trim_end().to_owned(), thread::current().name().map(str::to_owned))).unwrap();
+            sender.send((comm.trim_end().to_owned(), thread::current().name().map(str::to_owned))).unwrap();
         };
         timer.after(Duration::ZERO, look).unwrap();
-        let (comm, full) = told.recv_timeout(PATIENCE).unwrap();
+        let (comm, full) = receiver.recv_timeout(PATIENCE).unwrap();
         assert_eq!((comm.as_str(), full), (shown, Some(format!("executor-{name}"))));
     }
 }

@@ -31,7 +31,7 @@ pub fn longest(count: usize) -> Measured {
     user.goes_through(count);
     let mut control = User::new(empty(), Some(empty()));
     control.goes_through(count.min(ENOUGH_FOR_NOISE));
-    told(&user, &control)
+    summary(&user, &control)
 }
 
 /// As [`longest`], with the most buckets that a level can have. Each has one task, and then none.
@@ -41,10 +41,10 @@ pub fn of_wide_levels(count: usize) -> Measured {
     user.empties_many_buckets(count);
     let mut control = User::new(wide().expect("the settings are good"), Some(empty()));
     control.empties_many_buckets(count);
-    told(&user, &control)
+    summary(&user, &control)
 }
 
-fn told(user: &User, control: &User) -> Measured {
+fn summary(user: &User, control: &User) -> Measured {
     let worst = |us: &BTreeMap<_, f64>| us.values().copied().fold(0.0, f64::max);
     let each: Vec<_> = user.longest_us.iter().map(|(what, us)| format!("{what} {us:.0}")).collect();
     let note = format!(

@@ -172,7 +172,7 @@ impl<T> Slab<T> {
         black_box(tags.fold(0, |all, tag| all | tag));
     }
 
-    /// The keys of the entries that are still in a bucket, given consecutive slots of its list and the position of the first.
+    /// The keys of the entries that are still in a bucket, for consecutive slots of its list. The first is at `position`.
     #[inline]
     pub(crate) fn keys_in_bucket(&self, slots: &[u32], position: u32) -> impl Iterator<Item = ReleaseKey> {
         let slots = slots.iter().zip(position..);

@@ -1,4 +1,4 @@
-//! The deadline on real threads: exactly one of completion, expiry and cancel.
+//! Deadlines on real threads: an operation has exactly one of completion, expiry and cancel.
 
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
@@ -16,10 +16,10 @@ fn spin_until(instant: Instant) {
     }
 }
 
-/// 100 times a thousand operations that are due one after another. At about that time one thread checks their keys in
-/// order, and another takes every third of them out; when they begin is moved so that each wins about as often.
+/// 100 times a thousand operations are due one after another. At about that time one thread checks their keys in order, and
+/// another takes every third operation out. Their start times are adjusted so that each of the three wins about as often.
 #[test]
-fn at_the_very_deadline_it_is_completed_or_expires_or_is_cancelled_100_000_times__p1_p4() {
+fn an_operation_at_its_deadline_completes_expires_or_is_cancelled_100_000_times__p1_p4() {
     within(PATIENCE * 2, || {
         let (timer, purgatory) = purgatory();
         let (mut fates, mut check_at, mut cancel_at) = ([0; 3], DELAY, DELAY);
@@ -57,8 +57,8 @@ fn at_the_very_deadline_it_is_completed_or_expires_or_is_cancelled_100_000_times
     });
 }
 
-/// While a timer shuts down, its last expiries run. One that was claimed before a cancel took the operation out must not
-/// end a later wait of that.
+/// The last expiries of a timer run during its shutdown. An expiry that was claimed before a cancel took its operation out
+/// must not end a later wait of that operation.
 #[test]
 fn an_old_expiry_of_a_timer_that_shuts_down_ends_no_later_wait__p4() {
     within(PATIENCE * 2, || {
@@ -67,8 +67,8 @@ fn an_old_expiry_of_a_timer_that_shuts_down_ends_no_later_wait__p4() {
         let mut moved = Vec::new();
         for _ in 0..20 {
             let (timer, purgatory) = purgatory();
-            let (go, gone) = mpsc::channel::<()>();
-            timer.after(Duration::ZERO, move || gone.recv_timeout(PATIENCE).unwrap()).unwrap();
+            let (go, go_receiver) = mpsc::channel::<()>();
+            timer.after(Duration::ZERO, move || go_receiver.recv_timeout(PATIENCE).unwrap()).unwrap();
             let ops: Vec<Op> = (0..5000).map(|_| Operation::new(Duration::ZERO, Wait::default())).collect();
             for op in &ops {
                 watch(&purgatory, op, [1]);
@@ -77,7 +77,7 @@ fn an_old_expiry_of_a_timer_that_shuts_down_ends_no_later_wait__p4() {
                 let timer = Arc::clone(&timer);
                 spawn(move || drop(timer.shutdown(None)))
             };
-            // Refused, it is closed.
+            // The timer refuses an add once it is closed.
             until(|| timer.after(Duration::ZERO, || ()).is_err());
             go.send(()).unwrap();
             for pair in ops.windows(2).skip(2).step_by(3) {

@@ -1,6 +1,6 @@
-//! Methods and keys that panic: whom it reaches, and that nothing else suffers (P8).
+//! Methods and keys that panic: which caller gets the panic, and that nothing else changes (P8).
 //!
-//! `resume_unwind` does not print, as a real panic would.
+//! `resume_unwind` prints nothing, unlike `panic!`.
 
 use std::hash::{Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -43,7 +43,7 @@ fn a_try_that_panics_inside_a_check_does_not_stop_the_rest_of_the_key__p8() {
 }
 
 #[test]
-fn a_try_that_panics_inside_the_watching_call_reaches_the_caller_and_it_waits_nowhere__p8() {
+fn the_caller_gets_the_panic_of_a_try_in_the_watching_call_and_the_operation_waits_nowhere__p8() {
     for nth in [1, 2] {
         let (timer, purgatory) = purgatory();
         let op = fails_in(nth, None);
@@ -75,7 +75,7 @@ fn a_try_that_completes_and_then_panics_has_completed__p8() {
 }
 
 #[test]
-fn an_expiration_is_told_though_the_completion_panicked__p8() {
+fn an_expiration_is_reported_after_a_completion_that_panicked__p8() {
     let (timer, purgatory) = purgatory();
     let broken = || Wait { on_complete: Some(Box::new(|()| fail())), ..Wait::default() };
     let ops = [0, 1].map(|delay_ms| Operation::new(Duration::from_millis(delay_ms), broken()));
@@ -99,13 +99,13 @@ fn a_completion_that_panics_stops_no_other__p8() {
     let there = Arc::downgrade(&purgatory);
     let on_try = move |_: &Op| _ = there.upgrade().unwrap().check_and_complete(&2);
     let outer = wait_with(Wait { on_try: Some(Box::new(on_try)), ..Wait::default() });
-    watch(&purgatory, &outer, [1]); // its first try completes them, and they are told of together
+    watch(&purgatory, &outer, [1]); // its first try completes them, and their completions run together
     assert_eq!(ops.each_ref().map(|op| op.ended().0), [1; 4]);
     assert!(outer.force_complete());
     assert_empty(&timer, &purgatory);
 }
 
-/// A key that can be broken.
+/// A key that the test can make panic.
 struct Fragile(u32, Arc<AtomicBool>);
 
 impl PartialEq for Fragile {
@@ -141,7 +141,7 @@ impl DelayedOperation for Plain {
 }
 
 #[test]
-fn a_key_that_panics_reaches_the_caller_and_it_waits_nowhere__p8() {
+fn the_caller_gets_the_panic_of_a_key_and_the_operation_waits_nowhere__p8() {
     let timer = Arc::new(SystemTimer::new("fragile", &Config::default()).unwrap());
     let purgatory = DelayedOperationPurgatory::new(Arc::clone(&timer), true);
     let is_broken = Arc::new(AtomicBool::new(false));
@@ -159,7 +159,7 @@ fn a_key_that_panics_reaches_the_caller_and_it_waits_nowhere__p8() {
     assert_eq!((purgatory.watched(), purgatory.num_delayed(), timer.len()), (0, 0, 0));
 }
 
-/// Panics as it is dropped.
+/// Panics when it is dropped.
 struct Bomb;
 
 impl Drop for Bomb {
@@ -169,7 +169,7 @@ impl Drop for Bomb {
 }
 
 #[test]
-fn a_payload_that_panics_as_it_is_dropped_does_not_stop_the_rest_of_the_key__p8_t13() {
+fn a_payload_that_panics_when_it_is_dropped_does_not_stop_the_rest_of_the_key__p8_t13() {
     let (timer, purgatory) = purgatory();
     let on_try = |op: &Op| {
         if op.is_ready.load(Ordering::Acquire) {

@@ -1,4 +1,4 @@
-//! A hot key: a thread that tries an operation is not held by the marks of the others (P6).
+//! A hot key: the marks of other threads do not keep a thread in its tries for ever (P6).
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -9,11 +9,11 @@ use super::{Op, PATIENCE, Wait, assert_empty, join, purgatory, spawn, until, wai
 
 thread_local! { static TRIES: Cell<usize> = const { Cell::new(0) }; }
 
-/// Eight that take marks, and one that takes none.
+/// Eight tries that take marks, and one that takes none.
 const MOST_TRIES: usize = 9;
 
 #[test]
-fn a_check_of_a_hot_key_makes_few_tries_however_often_others_check__p6() {
+fn a_check_of_a_hot_key_makes_few_tries_while_other_threads_check_often__p6() {
     within(PATIENCE, || {
         let (timer, purgatory) = purgatory();
         let most = Arc::new(AtomicUsize::new(0));
@@ -42,7 +42,7 @@ fn a_check_of_a_hot_key_makes_few_tries_however_often_others_check__p6() {
     });
 }
 
-/// In every try another thread checks the operation, from start to end. It never waits for the try to return.
+/// In every try another thread checks the operation, from start to end. It never waits until the try returns.
 #[test]
 fn a_check_that_is_marked_in_every_try_returns_and_loses_no_event__p6() {
     within(PATIENCE, || {
@@ -57,7 +57,7 @@ fn a_check_that_is_marked_in_every_try_returns_and_loses_no_event__p6() {
                 join([spawn(move || there.check_and_complete(&1))]);
             }
         };
-        // It looks first, so only a further try sees what happens meanwhile.
+        // The try looks first, so only a further try sees what happens during it.
         let op = wait_with(Wait { after_try: Some(Box::new(check_elsewhere)), ..Wait::default() });
         watch(&purgatory, &op, [1]);
         is_hot.store(true, Ordering::Release);
@@ -74,9 +74,9 @@ fn a_check_that_is_marked_in_every_try_returns_and_loses_no_event__p6() {
     });
 }
 
-/// In every try it is taken out and watched under the next key. Each such call asks for a further try.
+/// In every try the operation is taken out and watched under the next key. Each such call asks for a further try.
 #[test]
-fn one_that_is_watched_again_in_every_try_holds_no_thread__p6() {
+fn an_operation_that_is_watched_again_in_every_try_keeps_no_thread__p6() {
     within(PATIENCE, || {
         let (timer, purgatory) = purgatory();
         let (is_on, there) = (Arc::new(AtomicBool::new(false)), Arc::downgrade(&purgatory));

@@ -1,4 +1,4 @@
-//! The assertions of Kafka's own test of its purgatory (`DelayedOperationTest`), and what is refused.
+//! The assertions of Kafka's own test of its purgatory (`DelayedOperationTest`), and which calls are refused.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
@@ -34,7 +34,7 @@ fn a_watched_operation_is_completed_once_by_a_check_of_its_key__p3() {
 }
 
 #[test]
-fn what_is_complete_at_once_is_watched_nowhere__p2() {
+fn an_operation_that_is_complete_at_once_is_watched_nowhere__p2() {
     let (timer, purgatory) = purgatory();
     let op = wait();
     op.ready();
@@ -44,7 +44,7 @@ fn what_is_complete_at_once_is_watched_nowhere__p2() {
 }
 
 #[test]
-fn what_becomes_ready_during_the_first_try_is_complete_by_the_second__p2() {
+fn an_operation_that_becomes_ready_during_the_first_try_completes_in_the_second__p2() {
     let (timer, purgatory) = purgatory();
     let on_try = |op: &Operation<Wait>| {
         if op.tries.load(Ordering::Relaxed) == 2 {
@@ -60,8 +60,8 @@ fn what_becomes_ready_during_the_first_try_is_complete_by_the_second__p2() {
 #[test]
 fn a_deadline_of_20_ms_expires_no_sooner_and_a_long_one_stays__p1() {
     let (timer, purgatory) = purgatory();
-    let (tell, told) = mpsc::channel();
-    let on_expiration = move |()| tell.send(Instant::now()).unwrap();
+    let (sender, receiver) = mpsc::channel();
+    let on_expiration = move |()| sender.send(Instant::now()).unwrap();
     let short = Operation::new(
         Duration::from_millis(20),
         Wait { on_expiration: Some(Box::new(on_expiration)), ..Wait::default() },
@@ -70,7 +70,7 @@ fn a_deadline_of_20_ms_expires_no_sooner_and_a_long_one_stays__p1() {
     let began = Instant::now();
     watch(&purgatory, &short, [1]);
     watch(&purgatory, &long, [2]);
-    let expired = told.recv_timeout(PATIENCE).unwrap();
+    let expired = receiver.recv_timeout(PATIENCE).unwrap();
     assert!(expired - began >= Duration::from_millis(20));
     assert!(short.is_completed() && !long.is_completed());
     assert_eq!((short.ended(), long.ended()), ((1, 1), (0, 0)));
@@ -102,7 +102,7 @@ fn one_two_and_three_keys_count_three_and_six__p4_p5() {
 }
 
 #[test]
-fn cancel_for_key_returns_that_keys_operations_off_timer_and_lists__p4() {
+fn cancel_for_key_takes_the_keys_operations_off_the_timer_and_all_lists__p4() {
     let (timer, purgatory) = purgatory();
     let ops = [wait(), wait(), wait(), wait()];
     for (op, keys) in ops.iter().zip([vec![2, 1], vec![2], vec![1, 3], vec![1]]) {
@@ -122,7 +122,7 @@ fn cancel_for_key_returns_that_keys_operations_off_timer_and_lists__p4() {
 }
 
 #[test]
-fn cancelled_it_may_be_watched_again__p4() {
+fn a_cancelled_operation_may_be_watched_again__p4() {
     let (timer, purgatory) = purgatory();
     let op = wait();
     for key in 1..4 {
@@ -175,7 +175,7 @@ fn equal_keys_count_once__p4() {
 }
 
 #[test]
-fn a_shutdown_returns_who_waits_in_order_and_lets_nobody_in__p4() {
+fn a_shutdown_returns_the_waiting_operations_in_order_and_takes_no_more__p4() {
     let (timer, purgatory) = purgatory();
     let ops: Vec<_> = (0..100).map(|_| wait()).collect();
     for (number, op) in (0..).zip(&ops) {
@@ -194,7 +194,7 @@ fn a_shutdown_returns_who_waits_in_order_and_lets_nobody_in__p4() {
 }
 
 #[test]
-fn without_a_timer_it_waits_until_an_event__p2() {
+fn without_a_timer_an_operation_waits_until_an_event__p2() {
     let (timer, _) = purgatory();
     let purgatory = tickwheel::DelayedOperationPurgatory::new(Arc::clone(&timer), false);
     let op = Operation::new(Duration::ZERO, Wait::default());
@@ -206,7 +206,7 @@ fn without_a_timer_it_waits_until_an_event__p2() {
 }
 
 #[test]
-fn a_timer_that_is_full_or_closed_refuses_and_it_waits_nowhere__p2() {
+fn an_operation_that_a_full_or_closed_timer_refuses_waits_nowhere__p2() {
     let (timer, purgatory) = on_timer(&Config::default().with_max_pending(1));
     let (first, second) = (wait(), wait());
     watch(&purgatory, &first, [1]);

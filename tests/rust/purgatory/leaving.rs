@@ -1,4 +1,4 @@
-//! Nothing is left behind: whoever completes, whenever that is, and whatever is dropped (P5).
+//! Nothing remains of an operation, whichever thread completes it, whenever that is, and whatever is dropped (P5).
 
 use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,7 +9,7 @@ use tickwheel::{Config, DelayedOperation, DelayedOperationPurgatory, Operation, 
 
 use super::{HOUR, Op, PATIENCE, Wait, assert_empty, join, purgatory, spawn, until, wait, wait_with, watch, within};
 
-/// Counts those that live.
+/// Counts the values that are not dropped.
 #[derive(Debug)]
 struct Counted(Arc<AtomicUsize>);
 
@@ -54,7 +54,7 @@ impl DelayedOperation for Request {
     fn on_complete(&self) {}
 }
 
-/// Kafka's users ran out of memory here (apache/kafka#19928): the two other keys kept the operation.
+/// In Kafka this exhausted the memory (apache/kafka#19928): the two other keys kept the operation.
 #[test]
 fn a_million_operations_under_three_keys_completed_through_one_leave_nothing__p5() {
     const ROUNDS: u32 = 20;
@@ -66,7 +66,7 @@ fn a_million_operations_under_three_keys_completed_through_one_leave_nothing__p5
         let mut ops = Vec::new();
         for number in 0..ROUND {
             let op = Operation::new(HOUR, Request(Counted::new(&living)));
-            // One of its own, one of a hundred, and one that is asked for by nobody else, ever.
+            // A key of its own, one of a hundred, and one that no other call ever uses.
             let keys = [number, ROUND + number % 100, round * ROUND + 2 * ROUND + number];
             let keys = keys.map(|key| Key(key, Counted::new(&living)));
             assert_eq!(purgatory.try_complete_else_watch(&op, keys), Ok(false));
@@ -83,7 +83,7 @@ fn a_million_operations_under_three_keys_completed_through_one_leave_nothing__p5
 }
 
 #[test]
-fn ten_thousand_under_one_key_leave_in_any_order__p3() {
+fn ten_thousand_operations_leave_one_key_in_any_order__p3() {
     let (timer, purgatory) = purgatory();
     let ops: Vec<_> = (0..10_000).map(|_| wait()).collect();
     for op in &ops {
@@ -99,9 +99,9 @@ fn ten_thousand_under_one_key_leave_in_any_order__p3() {
     assert_empty(&timer, &purgatory);
 }
 
-/// A long list is gone through in steps.
+/// A long list is read in steps.
 #[test]
-fn what_comes_after_a_check_began_is_not_its_business__p3() {
+fn a_check_does_not_try_operations_that_came_after_its_begin__p3() {
     const MANY: usize = 1500;
     within(PATIENCE, || {
         let (timer, purgatory) = purgatory();
@@ -124,7 +124,7 @@ fn what_comes_after_a_check_began_is_not_its_business__p3() {
     });
 }
 
-/// An operation that is completed by the very keys it is being watched under.
+/// An operation that is completed by the keys under which it is being watched.
 struct Fickle;
 
 impl DelayedOperation for Fickle {
@@ -137,7 +137,7 @@ impl DelayedOperation for Fickle {
     fn on_complete(&self) {}
 }
 
-/// Completes the operation when it is hashed for the n-th time, or dropped.
+/// A key that completes the operation when it is hashed for the n-th time, or dropped.
 struct Trigger {
     number: u32,
     op: Operation<Fickle>,
@@ -177,9 +177,9 @@ impl Drop for Trigger {
     }
 }
 
-/// Once before the call, and once in the middle of it: keys are hashed to find equal ones, and to find their list.
+/// Before the call and in the middle of it: a key is hashed to find equal keys, and to find its list.
 #[test]
-fn completed_by_a_keys_hash_while_keys_are_added_it_is_on_no_list__p5() {
+fn an_operation_completed_by_a_keys_hash_while_keys_are_added_is_on_no_list__p5() {
     for at_hash in [1, 2] {
         within(PATIENCE, move || {
             let timer = Arc::new(SystemTimer::new("hash", &Config::default()).unwrap());
@@ -195,9 +195,9 @@ fn completed_by_a_keys_hash_while_keys_are_added_it_is_on_no_list__p5() {
     }
 }
 
-/// A key that equals one which waits already is dropped in the middle of the call.
+/// A key that equals an earlier one is dropped in the middle of the call.
 #[test]
-fn completed_by_a_keys_destructor_while_keys_are_added_it_is_on_no_list__p5() {
+fn an_operation_completed_by_a_keys_destructor_while_keys_are_added_is_on_no_list__p5() {
     within(PATIENCE, || {
         let timer = Arc::new(SystemTimer::new("drop", &Config::default()).unwrap());
         let purgatory = DelayedOperationPurgatory::new(Arc::clone(&timer), true);
@@ -208,7 +208,7 @@ fn completed_by_a_keys_destructor_while_keys_are_added_it_is_on_no_list__p5() {
         assert!(op.is_completed());
         assert_eq!((purgatory.watched(), purgatory.num_delayed(), timer.len()), (1, 1, 1), "the other one");
         assert!(other.force_complete());
-        // And after a shutdown, which no list takes it in.
+        // Also after a shutdown, when no list takes an operation.
         purgatory.shutdown();
         let late = Operation::new(HOUR, Fickle);
         assert!(purgatory.try_complete_else_watch(&late, [Trigger::new(1, &late, 0, true)]).is_err());
@@ -217,7 +217,7 @@ fn completed_by_a_keys_destructor_while_keys_are_added_it_is_on_no_list__p5() {
 }
 
 #[test]
-fn completed_by_another_thread_while_keys_are_added_it_is_on_no_list__p5() {
+fn an_operation_completed_by_another_thread_while_keys_are_added_is_on_no_list__p5() {
     within(PATIENCE, || {
         let (timer, purgatory) = purgatory();
         for _ in 0..2000 {
@@ -237,18 +237,18 @@ fn completed_by_another_thread_while_keys_are_added_it_is_on_no_list__p5() {
 }
 
 #[test]
-fn a_purgatory_that_nobody_holds_keeps_its_deadlines__p1() {
+fn a_dropped_purgatory_keeps_its_deadlines__p1() {
     let (timer, purgatory) = purgatory();
-    let (tell, told) = mpsc::channel();
-    let on_expiration = move |()| tell.send(()).unwrap();
+    let (sender, receiver) = mpsc::channel();
+    let on_expiration = move |()| sender.send(()).unwrap();
     let wait = Wait { on_expiration: Some(Box::new(on_expiration)), ..Wait::default() };
     watch(&purgatory, &Operation::new(Duration::from_millis(20), wait), [1]);
     drop((timer, purgatory));
-    told.recv_timeout(PATIENCE).unwrap();
-    assert!(told.recv_timeout(PATIENCE).is_err(), "it expired once, and is freed");
+    receiver.recv_timeout(PATIENCE).unwrap();
+    assert!(receiver.recv_timeout(PATIENCE).is_err(), "it expired once, and is freed");
 }
 
-/// What holds nothing but itself is freed.
+/// Whether no operation is left that holds it.
 fn is_freed(living: &Arc<OnceLock<()>>) -> bool {
     Arc::strong_count(living) == 1
 }
@@ -260,14 +260,14 @@ fn holding(living: &Arc<OnceLock<()>>) -> Op {
 }
 
 #[test]
-fn a_purgatory_without_deadlines_that_nobody_holds_frees_what_waits__p5() {
+fn a_dropped_purgatory_without_deadlines_frees_its_operations__p5() {
     let living = Arc::new(OnceLock::new());
     let (timer, with_timer) = purgatory();
     let purgatory = DelayedOperationPurgatory::new(Arc::clone(&timer), false);
     watch(&purgatory, &holding(&living), [1, 2]);
     drop(purgatory);
     assert!(is_freed(&living) && living.get().is_none());
-    // Nor can anything come of a deadline once the timer is shut down.
+    // A deadline has no effect after the shutdown of the timer.
     watch(&with_timer, &holding(&living), [1, 2]);
     drop(timer.shutdown(None));
     assert!(!is_freed(&living), "an event may still come");
@@ -275,7 +275,7 @@ fn a_purgatory_without_deadlines_that_nobody_holds_frees_what_waits__p5() {
     assert!(is_freed(&living) && living.get().is_none());
 }
 
-/// In either order, and whether or not what the shutdown returned is still held.
+/// In both orders, and whether or not the operations that the shutdown returned are dropped.
 #[test]
 fn a_purgatory_that_is_dropped_before_its_timer_shuts_down_is_freed__p5() {
     let living = Arc::new(OnceLock::new());
@@ -300,7 +300,7 @@ fn a_purgatory_that_is_dropped_before_its_timer_shuts_down_is_freed__p5() {
 }
 
 #[test]
-fn what_is_cancelled_or_completed_after_its_purgatory_was_dropped_is_freed__p5() {
+fn an_operation_that_ends_after_its_purgatory_was_dropped_is_freed__p5() {
     let living = Arc::new(OnceLock::new());
     let (timer, purgatory) = purgatory();
     let ops = [holding(&living), holding(&living)];
@@ -315,9 +315,9 @@ fn what_is_cancelled_or_completed_after_its_purgatory_was_dropped_is_freed__p5()
     assert!(is_freed(&living));
 }
 
-/// The timer let go of the deadlines, so no expiry is on its way, and who waits can be taken out.
+/// The timer has dropped the deadlines, so no expiry can come, and a waiting operation can be taken out.
 #[test]
-fn after_the_timers_shutdown_who_waits_can_still_be_taken_out__p4() {
+fn after_the_timers_shutdown_an_operation_can_still_be_taken_out__p4() {
     let (timer, purgatory) = purgatory();
     let ops = [wait(), wait(), wait()];
     for (key, op) in (0..).zip(&ops) {

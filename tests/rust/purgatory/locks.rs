@@ -1,4 +1,5 @@
-//! An operation's own lock: held by the caller, it is let in; held by a stranger, nobody waits and nothing is lost (P6).
+//! An operation's own lock (P6). If the caller has it, the call may enter. If another thread has it, no thread waits and no
+//! event is lost.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
@@ -12,23 +13,23 @@ fn with_lock(own_lock: &Arc<OwnLock>) -> Op {
     wait_with(Wait { own_lock: Some(Arc::clone(own_lock)), ..Wait::default() })
 }
 
-/// A stranger that holds the lock until it is told to let go.
+/// Another thread that holds the lock until the test ends that.
 fn stranger(own_lock: &Arc<OwnLock>) -> (mpsc::Sender<()>, JoinHandle<()>) {
-    let (go, gone) = mpsc::channel::<()>();
-    let (tell, told) = mpsc::channel();
+    let (go, go_receiver) = mpsc::channel::<()>();
+    let (sender, receiver) = mpsc::channel();
     let own_lock = Arc::clone(own_lock);
     let thread = spawn(move || {
         assert!(own_lock.try_with(&mut || {
-            tell.send(()).unwrap();
-            gone.recv_timeout(PATIENCE).unwrap();
+            sender.send(()).unwrap();
+            go_receiver.recv_timeout(PATIENCE).unwrap();
         }));
     });
-    told.recv_timeout(PATIENCE).unwrap();
+    receiver.recv_timeout(PATIENCE).unwrap();
     (go, thread)
 }
 
 #[test]
-fn a_caller_who_holds_the_lock_may_check__p6() {
+fn a_caller_that_holds_the_lock_may_check__p6() {
     let (timer, purgatory) = purgatory();
     let own_lock = Arc::new(OwnLock::default());
     let op = with_lock(&own_lock);
@@ -42,16 +43,16 @@ fn a_caller_who_holds_the_lock_may_check__p6() {
 }
 
 #[test]
-fn the_lock_is_held_while_it_is_tried_and_free_when_it_is_told__p6() {
+fn the_lock_is_held_during_a_try_and_free_during_the_completion__p6() {
     let (timer, purgatory) = purgatory();
     let own_lock = Arc::new(OwnLock::default());
     let (in_try, in_end) = (Arc::clone(&own_lock), Arc::clone(&own_lock));
-    let (tell, told) = mpsc::channel();
-    let tell_end = tell.clone();
+    let (sender, receiver) = mpsc::channel();
+    let end_sender = sender.clone();
     let op = wait_with(Wait {
         own_lock: Some(Arc::clone(&own_lock)),
-        on_try: Some(Box::new(move |_| tell.send(("try", in_try.is_free())).unwrap())),
-        on_complete: Some(Box::new(move |()| tell_end.send(("end", in_end.is_free())).unwrap())),
+        on_try: Some(Box::new(move |_| sender.send(("try", in_try.is_free())).unwrap())),
+        on_complete: Some(Box::new(move |()| end_sender.send(("end", in_end.is_free())).unwrap())),
         ..Wait::default()
     });
     watch(&purgatory, &op, [1]);
@@ -59,14 +60,14 @@ fn the_lock_is_held_while_it_is_tried_and_free_when_it_is_told__p6() {
     assert_eq!(purgatory.check_and_complete(&1), 1);
     drop(op);
     assert_eq!(
-        told.iter().take(4).collect::<Vec<_>>(),
+        receiver.iter().take(4).collect::<Vec<_>>(),
         [("try", false), ("try", false), ("try", false), ("end", true)]
     );
     assert_empty(&timer, &purgatory);
 }
 
 #[test]
-fn a_check_does_not_wait_for_a_stranger_and_is_not_lost__p6() {
+fn a_check_does_not_wait_for_another_thread_and_is_not_lost__p6() {
     let (timer, purgatory) = purgatory();
     let own_lock = Arc::new(OwnLock::default());
     let op = with_lock(&own_lock);
@@ -77,7 +78,7 @@ fn a_check_does_not_wait_for_a_stranger_and_is_not_lost__p6() {
         assert_eq!(purgatory.check_and_complete(&1), 0, "this returns: the lock is a stranger's");
     }
     assert!(timer.len() <= 2, "the deadline, and one check that was put off");
-    // The timer checks it, more than once, and does not wait either.
+    // The timer checks it more than once, and does not wait either.
     until(|| timer.stats().expired >= 3);
     assert!(!op.is_completed());
     go.send(()).unwrap();
@@ -88,7 +89,7 @@ fn a_check_does_not_wait_for_a_stranger_and_is_not_lost__p6() {
 }
 
 #[test]
-fn watched_while_a_stranger_holds_the_lock_it_is_complete_soon_after__p6() {
+fn an_operation_that_is_watched_while_another_thread_has_its_lock_is_complete_soon_after__p6() {
     let (timer, purgatory) = purgatory();
     let own_lock = Arc::new(OwnLock::default());
     let op = with_lock(&own_lock);
@@ -104,7 +105,7 @@ fn watched_while_a_stranger_holds_the_lock_it_is_complete_soon_after__p6() {
 }
 
 #[test]
-fn a_full_timer_puts_a_check_off_all_the_same__p6() {
+fn a_full_timer_takes_a_postponed_check__p6() {
     let (timer, purgatory) = on_timer(&Config::default().with_max_pending(1));
     let own_lock = Arc::new(OwnLock::default());
     let op = with_lock(&own_lock);
@@ -129,32 +130,32 @@ fn after_the_timers_shutdown_the_next_check_completes_it__p6() {
     op.ready();
     assert_eq!(purgatory.check_and_complete(&1), 0);
     timer.shutdown(None);
-    assert_eq!(purgatory.check_and_complete(&1), 0, "nobody waits: there is no later");
+    assert_eq!(purgatory.check_and_complete(&1), 0, "no operation waits");
     go.send(()).unwrap();
     join([thread]);
     assert_eq!(purgatory.check_and_complete(&1), 1);
     assert_empty(&timer, &purgatory);
 }
 
-/// The check that was put off went down with its timer; that must not hold up one elsewhere.
+/// A postponed check was lost with its timer. That must not stop a check of another timer.
 #[test]
-fn a_check_that_its_timer_lost_does_not_stand_in_for_another__p6() {
+fn a_check_that_was_lost_with_its_timer_does_not_replace_another__p6() {
     let (timer, first) = purgatory();
     let (second_timer, second) = purgatory();
     let own_lock = Arc::new(OwnLock::default());
     let op = with_lock(&own_lock);
     watch(&first, &op, [1]);
     let (go, thread) = stranger(&own_lock);
-    // Held up by its queue, the timer's worker runs no check until the timer is shut down.
+    // The timer's worker is blocked, so it runs no check until the timer is shut down.
     let (resume, resumed) = mpsc::channel::<()>();
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     timer
         .after(std::time::Duration::ZERO, move || {
-            tell.send(()).unwrap();
+            sender.send(()).unwrap();
             let _ = resumed.recv_timeout(PATIENCE);
         })
         .unwrap();
-    told.recv_timeout(PATIENCE).unwrap();
+    receiver.recv_timeout(PATIENCE).unwrap();
     assert_eq!(first.check_and_complete(&1), 0);
     assert_eq!(timer.shutdown(Some(std::time::Duration::ZERO)).len(), 2, "the deadline, and the check");
     resume.send(()).unwrap();
@@ -169,7 +170,7 @@ fn a_check_that_its_timer_lost_does_not_stand_in_for_another__p6() {
 }
 
 #[test]
-fn a_check_that_was_put_off_leaves_what_was_cancelled_alone__p4() {
+fn a_postponed_check_does_not_try_a_cancelled_operation__p4() {
     let (timer, purgatory) = purgatory();
     let own_lock = Arc::new(OwnLock::default());
     let op = with_lock(&own_lock);

@@ -1,4 +1,4 @@
-//! Methods that call back into the purgatory: what counts at once, and what is told later (P6).
+//! Methods that call the purgatory: what counts at once, and which completions run later (P6).
 
 use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -12,13 +12,13 @@ use super::{
 };
 
 #[test]
-fn what_completes_inside_a_try_is_told_once_no_lock_of_an_operation_is_held__p6() {
+fn the_completion_of_an_operation_that_completed_inside_a_try_runs_without_any_lock__p6() {
     let (timer, purgatory) = purgatory();
     let locks = [Arc::new(OwnLock::default()), Arc::new(OwnLock::default())];
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     let told_of = |name: &'static str| {
-        let (tell, locks) = (tell.clone(), locks.clone());
-        move |()| tell.send((name, locks.iter().all(|lock| lock.is_free()))).unwrap()
+        let (sender, locks) = (sender.clone(), locks.clone());
+        move |()| sender.send((name, locks.iter().all(|lock| lock.is_free()))).unwrap()
     };
     let inner = wait_with(Wait {
         own_lock: Some(Arc::clone(&locks[1])),
@@ -28,7 +28,7 @@ fn what_completes_inside_a_try_is_told_once_no_lock_of_an_operation_is_held__p6(
     let third = wait_with(Wait { on_complete: Some(Box::new(told_of("third"))), ..Wait::default() });
     watch(&purgatory, &inner, [2]);
     watch(&purgatory, &third, [3]);
-    let (there, by_hand, in_try) = (Arc::downgrade(&purgatory), third.clone(), tell.clone());
+    let (there, by_hand, in_try) = (Arc::downgrade(&purgatory), third.clone(), sender.clone());
     let on_try = move |op: &Op| {
         if op.is_ready.load(Ordering::Acquire) {
             let purgatory: Arc<Purgatory> = there.upgrade().unwrap();
@@ -48,13 +48,13 @@ fn what_completes_inside_a_try_is_told_once_no_lock_of_an_operation_is_held__p6(
     inner.ready();
     outer.ready();
     assert_eq!(purgatory.check_and_complete(&1), 1);
-    let order: Vec<_> = told.try_iter().collect();
+    let order: Vec<_> = receiver.try_iter().collect();
     assert_eq!(order, [("the try is over", true), ("outer", true), ("third", true), ("inner", true)]);
     assert_empty(&timer, &purgatory);
 }
 
 #[test]
-fn told_inside_a_try_though_the_outer_one_completes_nothing__p6() {
+fn a_completion_inside_a_try_runs_also_if_the_outer_operation_does_not_complete__p6() {
     let (timer, purgatory) = purgatory();
     let inner = wait();
     watch(&purgatory, &inner, [2]);
@@ -82,9 +82,9 @@ fn a_try_that_checks_its_own_key_is_not_tried_inside_itself__p6() {
     assert_empty(&timer, &purgatory);
 }
 
-/// Without a bound a hundred would be tried 100! times.
+/// Without a limit a hundred operations would be tried 100! times.
 #[test]
-fn a_hundred_that_check_their_common_key_are_each_tried_about_a_hundred_times__p6() {
+fn a_hundred_operations_that_check_their_common_key_are_each_tried_about_a_hundred_times__p6() {
     const COUNT: usize = 100;
     let (timer, purgatory) = purgatory();
     let check_own_key = || {
@@ -109,7 +109,7 @@ fn a_hundred_that_check_their_common_key_are_each_tried_about_a_hundred_times__p
     assert_empty(&timer, &purgatory);
 }
 
-/// n operations under a key each, which check each other's keys whenever they are tried.
+/// n operations under a key each. Each try of one checks the keys of all others.
 fn mutual(count: u32, purgatory: &Arc<Purgatory>, also: impl Fn(u32) + Clone + Send + Sync + 'static) -> Vec<Op> {
     let is_on = Arc::new(AtomicBool::new(false));
     let op = |number: u32| {
@@ -133,7 +133,7 @@ fn mutual(count: u32, purgatory: &Arc<Purgatory>, also: impl Fn(u32) + Clone + S
 }
 
 #[test]
-fn twelve_that_check_each_others_keys_are_tried_at_most_n_cubed_times__p6() {
+fn twelve_operations_that_check_each_others_keys_are_tried_at_most_n_cubed_times__p6() {
     within(PATIENCE, || {
         let (timer, purgatory) = purgatory();
         let ops = mutual(12, &purgatory, |_| ());
@@ -146,9 +146,9 @@ fn twelve_that_check_each_others_keys_are_tried_at_most_n_cubed_times__p6() {
     });
 }
 
-/// Each makes true what the next one waits for; the next one is the last that is checked, or the first.
+/// Each operation makes the next one complete. The next one is the last that is checked, or the first.
 #[test]
-fn twelve_that_check_each_others_keys_and_complete_each_other_complete_whole__p6() {
+fn twelve_operations_that_complete_each_other_all_complete__p6() {
     for step in [1, 11, 5] {
         within(PATIENCE, move || {
             let (timer, purgatory) = purgatory();
@@ -175,9 +175,9 @@ fn twelve_that_check_each_others_keys_and_complete_each_other_complete_whole__p6
     }
 }
 
-/// What a try makes true for one that the check has passed already is not lost.
+/// A try makes an operation complete that the check has passed already: that event is not lost.
 #[test]
-fn what_a_try_makes_true_for_an_earlier_one_is_found_by_the_same_check__p6() {
+fn a_check_finds_an_earlier_operation_that_a_later_try_made_complete__p6() {
     let (timer, purgatory) = purgatory();
     let first = wait();
     watch(&purgatory, &first, [1]);
@@ -200,7 +200,7 @@ fn what_a_try_makes_true_for_an_earlier_one_is_found_by_the_same_check__p6() {
 }
 
 #[test]
-fn taken_out_inside_its_own_try_it_is_not_completed_by_that__p4() {
+fn an_operation_that_is_taken_out_inside_its_own_try_is_not_completed_by_that_try__p4() {
     let (timer, purgatory) = purgatory();
     let there: Weak<Purgatory> = Arc::downgrade(&purgatory);
     let on_try = move |op: &Op| {
@@ -218,9 +218,9 @@ fn taken_out_inside_its_own_try_it_is_not_completed_by_that__p4() {
     assert!(op.force_complete());
 }
 
-/// The try that is running has looked already, so it does not count as one of the two of the watching call.
+/// The running try has looked already, so it does not count as one of the two tries of the watching call.
 #[test]
-fn watched_again_inside_its_own_try_it_is_tried_once_more__p2() {
+fn an_operation_that_is_watched_again_inside_its_own_try_is_tried_once_more__p2() {
     let (timer, purgatory) = purgatory();
     let (there, is_on) = (Arc::downgrade(&purgatory), Arc::new(AtomicBool::new(false)));
     let moves = Arc::clone(&is_on);
@@ -228,7 +228,7 @@ fn watched_again_inside_its_own_try_it_is_tried_once_more__p2() {
         after_try: Some(Box::new(move |op| {
             if moves.swap(false, Ordering::AcqRel) {
                 assert!(op.cancel());
-                op.ready(); // nobody checks the new key any more
+                op.ready(); // no other call checks the new key
                 watch(&there.upgrade().unwrap(), op, [2]);
             }
         })),
@@ -242,13 +242,13 @@ fn watched_again_inside_its_own_try_it_is_tried_once_more__p2() {
 }
 
 #[test]
-fn expired_inside_its_own_try_it_is_told_so__p1() {
+fn an_operation_that_expires_inside_its_own_try_runs_its_expiration__p1() {
     let (timer, purgatory) = purgatory();
     let (there, is_on) = (Arc::clone(&timer), Arc::new(AtomicBool::new(false)));
     let expires = Arc::clone(&is_on);
     let on_try = move |_: &Op| {
         if expires.load(Ordering::Acquire) {
-            // What a timer that is shut down has not run may be run by hand.
+            // Runs the expiry that the timer did not run before its shutdown.
             there.shutdown(None).into_iter().for_each(|pending| (pending.task)());
         }
     };
@@ -284,11 +284,11 @@ fn a_chain_of_completions_runs_to_its_end__p6() {
     const LONG: u32 = 500;
     within(PATIENCE, || {
         let (timer, purgatory) = purgatory();
-        let told = Arc::new(AtomicU32::new(0));
+        let completed = Arc::new(AtomicU32::new(0));
         for key in 0..LONG {
-            let (there, told) = (Arc::downgrade(&purgatory), Arc::clone(&told));
+            let (there, completed) = (Arc::downgrade(&purgatory), Arc::clone(&completed));
             let on_complete = move |()| {
-                told.fetch_add(1, Ordering::Relaxed);
+                completed.fetch_add(1, Ordering::Relaxed);
                 there.upgrade().unwrap().check_and_complete(&(key + 1));
             };
             let op = wait_with(Wait { on_complete: Some(Box::new(on_complete)), ..Wait::default() });
@@ -296,12 +296,12 @@ fn a_chain_of_completions_runs_to_its_end__p6() {
             op.ready();
         }
         assert_eq!(purgatory.check_and_complete(&0), 1, "the others were completed by the calls inside");
-        assert_eq!(told.load(Ordering::Relaxed), LONG);
+        assert_eq!(completed.load(Ordering::Relaxed), LONG);
         assert_empty(&timer, &purgatory);
     });
 }
 
-/// A key that hashes as all others do, which is slow, but allowed.
+/// A key with the same hash as all others, which is slow, but allowed.
 #[derive(PartialEq, Eq)]
 struct Alike(u32);
 
@@ -311,7 +311,7 @@ impl Hash for Alike {
     }
 }
 
-/// Checks another key whenever it is tried.
+/// An operation whose tries check another key.
 struct Asks {
     there: Weak<DelayedOperationPurgatory<Asks>>,
     other: u32,

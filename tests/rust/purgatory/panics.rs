@@ -1,4 +1,4 @@
-//! What panics costs its own operation and nothing else, and leaves nothing behind on its thread (P6, P8, T13).
+//! A panic affects its own operation only, and nothing of it remains on its thread (P6, P8, T13).
 
 use std::hash::{Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind, panic_any};
@@ -9,7 +9,7 @@ use tickwheel::{Config, DelayedOperation, DelayedOperationPurgatory, Operation, 
 
 use super::{HOUR, Op, PATIENCE, Wait, assert_empty, purgatory, wait, wait_with, watch, within};
 
-/// A panic's payload whose destructor panics too.
+/// A payload of a panic whose destructor panics too.
 struct Payload;
 
 impl Drop for Payload {
@@ -41,12 +41,12 @@ fn a_payload_whose_destructor_panics_stops_neither_the_check_nor_the_next_ending
         assert_eq!(purgatory.check_and_complete(&1), 2);
         assert_eq!((in_ending.ended(), ends.ended()), ((1, 0), (1, 0)));
         fails.store(false, Ordering::Release);
-        assert_eq!(purgatory.check_and_complete(&1), 1, "its try let go of it");
+        assert_eq!(purgatory.check_and_complete(&1), 1, "its try dropped it");
         assert_empty(&timer, &purgatory);
     });
 }
 
-/// A key that panics where it is told to.
+/// A key that panics where the test wants it.
 struct Bad {
     number: u32,
     at_eq: Arc<AtomicBool>,
@@ -100,7 +100,7 @@ impl DelayedOperation for Asks {
 }
 
 #[test]
-fn a_key_that_panics_when_it_is_dropped_or_compared_leaves_nothing_behind__p5_p6() {
+fn nothing_remains_of_a_key_that_panics_when_it_is_dropped_or_compared__p5_p6() {
     within(PATIENCE, || {
         let (at_eq, at_drop) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
         let never = Arc::new(AtomicBool::new(false));
@@ -119,7 +119,7 @@ fn a_key_that_panics_when_it_is_dropped_or_compared_leaves_nothing_behind__p5_p6
         assert!(completed.is_ok_and(|is_won| is_won), "the caller hears that it has completed it");
         assert_eq!(op.completed.load(Ordering::Acquire), 1);
         assert_eq!((purgatory.watched(), purgatory.num_delayed(), timer.len()), (0, 0, 0));
-        // A key that panics inside a try, in a check that is asked for there.
+        // A key that panics in a check that a try asks for.
         let other = Operation::new(HOUR, Asks::default());
         assert_eq!(purgatory.try_complete_else_watch(&other, [key(5, false)]), Ok(false));
         let there = Arc::downgrade(&purgatory);
@@ -135,9 +135,9 @@ fn a_key_that_panics_when_it_is_dropped_or_compared_leaves_nothing_behind__p5_p6
     });
 }
 
-/// What a cancel has taken out is its caller's, whatever the destructors of keys do.
+/// A cancel returns what it has taken out, whatever the destructors of keys do.
 #[test]
-fn keys_that_panic_as_they_are_dropped_cost_no_operation__p4_t13() {
+fn keys_that_panic_when_they_are_dropped_lose_no_operation__p4_t13() {
     for how in ["cancel_for_key", "shutdown", "cancel", "drop"] {
         within(PATIENCE, move || {
             let (at_drop, never) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
@@ -150,7 +150,7 @@ fn keys_that_panic_as_they_are_dropped_cost_no_operation__p4_t13() {
             let purgatory = DelayedOperationPurgatory::new(Arc::clone(&timer), how != "drop");
             let ops: Vec<_> = (0..3).map(|_| Operation::new(HOUR, Asks::default())).collect();
             for (number, op) in (10..).zip(&ops) {
-                // Two of its own, which are dropped together.
+                // Two keys of its own, which are dropped together.
                 let keys = [key(1, false), key(number, true), key(number + 10, true)];
                 assert_eq!(purgatory.try_complete_else_watch(op, keys), Ok(false));
             }
@@ -171,7 +171,7 @@ fn keys_that_panic_as_they_are_dropped_cost_no_operation__p4_t13() {
     }
 }
 
-/// Panics as it is dropped.
+/// Panics when it is dropped.
 struct Fragile(Arc<AtomicU32>);
 
 impl Drop for Fragile {
@@ -182,9 +182,9 @@ impl Drop for Fragile {
     }
 }
 
-/// The purgatory's references are the last ones.
+/// The purgatory has the last references.
 #[test]
-fn an_operation_that_panics_as_it_is_dropped_keeps_no_other_from_being_tried__p6_t13() {
+fn an_operation_that_panics_when_it_is_dropped_does_not_stop_the_tries_of_others__p6_t13() {
     within(PATIENCE, || {
         let timer = Arc::new(SystemTimer::new("panics", &Config::default()).unwrap());
         let purgatory = Arc::new(DelayedOperationPurgatory::new(Arc::clone(&timer), true));

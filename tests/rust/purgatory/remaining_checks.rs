@@ -1,4 +1,4 @@
-//! Checks that the rounds of a call left over are made by the timer: no event is lost (P6).
+//! The timer makes the checks that are left after the rounds of a call: no event is lost (P6).
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -8,8 +8,8 @@ use tickwheel::Operation;
 
 use super::{Op, PATIENCE, Wait, assert_empty, purgatory, tries_here, until, wait_with, watch, within};
 
-/// Operations under a key each. When one is tried it counts, and asks for checks of all other keys; the first one is
-/// complete when so many were counted.
+/// Operations under a key each. A try of one counts, and asks for checks of all other keys. The first operation is complete
+/// when the count is `needed`.
 fn counting(count: u32, needed: u32) -> (Arc<tickwheel::SystemTimer>, Arc<super::Purgatory>, Vec<Op>, Arc<AtomicU32>) {
     let (timer, purgatory) = purgatory();
     let (counted, first) = (Arc::new(AtomicU32::new(0)), Arc::new(OnceLock::<Op>::new()));
@@ -51,7 +51,7 @@ fn completes(count: u32, needed: u32) {
     });
 }
 
-/// One try of the second makes true what the first one waits for; the other rounds have gone before it.
+/// The first operation completes after `needed` tries of the second, for which the call has too few rounds.
 #[test]
 fn an_event_that_needs_more_rounds_than_there_are_operations_is_not_lost__p6() {
     for needed in 1..=6 {
@@ -60,13 +60,13 @@ fn an_event_that_needs_more_rounds_than_there_are_operations_is_not_lost__p6() {
 }
 
 #[test]
-fn nor_is_one_of_twelve_that_check_each_others_keys__p6() {
+fn an_event_of_twelve_that_check_each_others_keys_is_not_lost__p6() {
     completes(12, 12 * 12 + 60);
 }
 
-/// The timer makes one round each time, so a program whose tries ask for ever costs it a few tries.
+/// The timer makes one round each time, so tries that never stop asking cost it only a few tries.
 #[test]
-fn tries_that_ask_for_ever_cost_the_timer_n_tries_each_time_and_less_and_less_often__p6() {
+fn tries_that_never_stop_asking_cost_the_timer_n_tries_less_and_less_often__p6() {
     within(PATIENCE, || {
         let (timer, purgatory, ops, _) = counting(12, u32::MAX);
         let before = tries_here();
@@ -86,7 +86,7 @@ fn tries_that_ask_for_ever_cost_the_timer_n_tries_each_time_and_less_and_less_of
 }
 
 #[test]
-fn after_the_timers_shutdown_what_is_left_over_is_found_by_the_next_check__p6() {
+fn after_the_timers_shutdown_the_next_check_finds_what_is_left_over__p6() {
     let (timer, purgatory, ops, counted) = counting(2, 2);
     timer.shutdown(None);
     purgatory.check_and_complete(&1);

@@ -1,4 +1,4 @@
-//! Random sequences of calls against a slow, obvious model: one list, searched from end to end.
+//! Random sequences of calls, compared with the simplest model: one list that is searched from end to end.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use crate::support::Random;
 
 const KEYS: u64 = 6;
 
-/// What waits, in order of arrival, each with its keys.
+/// The waiting operations in order of arrival, each with its keys.
 struct Model {
     ops: Vec<Op>,
     ready: Vec<bool>,

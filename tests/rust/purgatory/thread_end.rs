@@ -1,4 +1,4 @@
-//! What the destructor of a thread-local value does: all of a thread's own notes are there to the end (P6, T13).
+//! Calls from the destructor of a thread-local value: the purgatory works until the end of a thread (P6, T13).
 
 use std::cell::RefCell;
 use std::process::Command;
@@ -7,10 +7,10 @@ use std::sync::atomic::Ordering;
 
 use super::{Op, Purgatory, Wait, assert_empty, join, purgatory, spawn, until, wait, wait_with, watch};
 
-/// Set in the process that a test runs for itself: an abort must not end the other tests.
+/// Set in the process of its own that a test runs in: an abort must not end the other tests.
 const IN_CHILD: &str = "TICKWHEEL_TEST_IN_CHILD";
 
-/// Runs the body in a process of its own, which is this test again.
+/// Runs the body in a process of its own, which runs only this test.
 fn in_child(test: &str, body: impl FnOnce()) {
     if std::env::var_os(IN_CHILD).is_some() {
         return body();
@@ -31,7 +31,7 @@ impl Drop for AtEnd {
 thread_local! { static AT_END: RefCell<AtEnd> = const { RefCell::new(AtEnd(None)) }; }
 
 /// Runs the body at the end of a thread that has used the purgatory, after the purgatory's own thread-local values are
-/// dropped, if they are: the last value that was made is dropped first, and on some systems the first.
+/// dropped, if they are. Most systems drop the last value first, some drop the first value first.
 fn at_thread_end(purgatory: &Arc<Purgatory>, body: impl FnOnce() + Send + 'static) {
     for is_used_first in [true, false] {
         let there = Arc::clone(purgatory);
@@ -57,13 +57,13 @@ fn a_thread_local_destructor_may_check_and_complete__p6() {
         let (uses, by_hand, checked) = (wait(), wait(), wait());
         watch(&purgatory, &uses, [9]);
         let there = Arc::clone(&purgatory);
-        // It completes another operation inside its try, and asks for the check of a third one.
+        // Its try completes another operation, and asks for the check of a third one.
         let (other, third) = (wait(), wait());
         let (completes, asks) = (other.clone(), third.clone());
         let on_try = move |op: &Op| {
             if op.is_ready.load(Ordering::Acquire) {
                 assert!(completes.force_complete());
-                assert_eq!(completes.ended(), (0, 0), "it is told after the try");
+                assert_eq!(completes.ended(), (0, 0), "it completes after the try");
                 asks.ready();
                 assert_eq!(there.check_and_complete(&4), 0, "it is made after the try");
                 there.check_and_complete(&2);

@@ -1,4 +1,4 @@
-//! Many threads check the same operations: no completion is lost, and none of it hangs (P6).
+//! Many threads check the same operations: no completion is lost, and no thread hangs (P6).
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -19,8 +19,8 @@ fn pause(random: &mut Random) {
     }
 }
 
-/// 20 threads share out 20 attempts at each of 100 operations, and each becomes ready right before its last attempt
-/// begins. A try looks first and pauses then, so what happens during the pause only a further try can see.
+/// 20 threads make 20 attempts at each of 100 operations. An operation becomes ready right before its last attempt begins. A
+/// try looks first and pauses then, so only a further try can see what happens during the pause.
 fn attempts(own_lock: Option<&Arc<OwnLock>>) -> Vec<Op> {
     let (timer, purgatory) = purgatory();
     let ready: Arc<Vec<AtomicBool>> = Arc::new((0..OPS).map(|_| AtomicBool::new(false)).collect());
@@ -59,7 +59,7 @@ fn attempts(own_lock: Option<&Arc<OwnLock>>) -> Vec<Op> {
     });
     join(threads.collect::<Vec<_>>());
     if own_lock.is_some() {
-        // Some were put off, as another operation was tried under the same lock.
+        // Some checks were postponed, because another operation was tried under the same lock.
         until(|| ops.iter().all(|op| op.ended() == (1, 0)) && timer.is_empty());
     }
     assert_eq!(ops.iter().filter(|op| op.ended() != (1, 0)).count(), 0, "of {OPS}");
@@ -73,11 +73,11 @@ fn no_completion_is_lost_in_2000_attempts_of_20_threads__p6() {
 }
 
 #[test]
-fn nor_with_one_lock_for_all_operations__p6() {
+fn no_completion_is_lost_with_one_lock_for_all_operations__p6() {
     within(PATIENCE, || drop(attempts(Some(&Arc::default()))));
 }
 
-/// An operation that, whenever it is tried, first checks some keys.
+/// An operation whose tries first check some keys.
 fn checks(purgatory: &Arc<Purgatory>, keys: [u32; 2]) -> Op {
     let purgatory = Arc::downgrade(purgatory);
     let on_try = move |_: &Op| {
@@ -90,7 +90,7 @@ fn checks(purgatory: &Arc<Purgatory>, keys: [u32; 2]) -> Op {
     wait_with(Wait { on_try: Some(Box::new(on_try)), ..Wait::default() })
 }
 
-/// 8 threads check two operations that check their own keys and each other's, until another makes both ready.
+/// 8 threads check two operations that check their own keys and each other's, until another thread makes both ready.
 fn they_check_each_other(keys: [u32; 2]) {
     within(PATIENCE, move || {
         for _ in 0..100 {
@@ -111,7 +111,7 @@ fn they_check_each_other(keys: [u32; 2]) {
                 })
             });
             join(checkers.collect::<Vec<_>>());
-            // Checks may have been left to the timer.
+            // The timer may have some of the checks.
             until(|| ops.iter().all(|op| op.ended() == (1, 0)));
             until(|| timer.is_empty());
             assert_empty(&timer, &purgatory);
@@ -120,18 +120,18 @@ fn they_check_each_other(keys: [u32; 2]) {
 }
 
 #[test]
-fn two_operations_that_check_each_other_come_to_an_end__p6() {
+fn two_operations_that_check_each_other_end__p6() {
     they_check_each_other([1, 2]);
 }
 
 #[test]
-fn two_operations_that_check_their_common_key_come_to_an_end__p6() {
+fn two_operations_that_check_their_common_key_end__p6() {
     they_check_each_other([1, 1]);
 }
 
-/// Completions that check the same key and others, which completes more, from four threads at once.
+/// Four threads complete operations whose completions check the same key and others, which completes more.
 #[test]
-fn completions_that_check_the_same_and_other_keys_come_to_an_end__p6() {
+fn completions_that_check_the_same_and_other_keys_end__p6() {
     const KEYS: u32 = 40;
     within(PATIENCE, || {
         let (timer, purgatory) = purgatory();
@@ -164,7 +164,7 @@ fn completions_that_check_the_same_and_other_keys_come_to_an_end__p6() {
     });
 }
 
-/// Watching, completing and cancelling under few keys, from all sides: each operation ends in exactly one way.
+/// Threads watch, complete and cancel under few keys: each operation ends in exactly one way.
 #[test]
 fn each_operation_of_a_crowd_ends_in_one_way__p1_p4() {
     const EACH: usize = 5000;
@@ -201,7 +201,7 @@ fn each_operation_of_a_crowd_ends_in_one_way__p1_p4() {
         let cancelled: usize = all.iter().map(|(_, cancelled)| cancelled.len()).sum();
         assert_eq!(stats.cancelled as usize, cancelled + left.len());
         let ops = || all.iter().flat_map(|(ops, _)| ops);
-        assert!(ops().all(|op| op.ended().0 == u32::from(op.is_completed())), "told once, and only if complete");
+        assert!(ops().all(|op| op.ended().0 == u32::from(op.is_completed())), "completed once, and only if complete");
         let open = ops().filter(|op| !op.is_completed()).count();
         assert!(open <= cancelled + left.len(), "{open} open, {cancelled} cancelled, {} left", left.len());
         assert!(cancelled > 0 && stats.completed > 0);

@@ -13,7 +13,7 @@ use tokio::time::{Instant, Sleep, advance, sleep};
 use crate::pairs::{DELAY_MS, on_threads};
 use crate::side::Side;
 
-/// A runtime whose clock stands still, entered by this thread.
+/// A runtime with a paused clock, entered by this thread.
 pub fn paused() -> &'static Runtime {
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().expect("a runtime");
     let runtime: &'static Runtime = Box::leak(Box::new(runtime));
