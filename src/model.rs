@@ -1,12 +1,12 @@
-//! What the model tests share: shuttle runs a test's body under many interleavings of its locks, waits and threads.
+//! What the model tests share: shuttle runs the body of a test under many interleavings of its locks, waits and threads.
 //!
-//! `RUSTFLAGS="--cfg tickwheel_model" cargo test --lib --target-dir target/model model` runs them, with `-- --nocapture`
-//! they say how many interleavings each went through. `docs/concurrency.md` lists them, and which mutations of the code
-//! they catch. The ground rules:
+//! `RUSTFLAGS="--cfg tickwheel_model" cargo test --lib --target-dir target/model model` runs them. With `-- --nocapture` each
+//! prints how many interleavings it went through. `docs/concurrency.md` lists the tests, and which changes of the code they
+//! find. The ground rules:
 //!
-//! - A wait never times out, so a lost wake-up is a deadlock, which shuttle reports with the schedule that led to it.
+//! - A wait never times out, so a lost wake-up is a deadlock. shuttle reports it with the schedule that led to it.
 //! - Small tests go through [`every`] interleaving, larger ones through a [`sample`] with a fixed seed;
-//!   `SHUTTLE_RANDOM_SEED` takes another.
+//!   `SHUTTLE_RANDOM_SEED` sets another one.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -15,21 +15,21 @@ use shuttle::scheduler::{DfsScheduler, PctScheduler, RandomScheduler, Scheduler}
 
 use crate::sync::{self, JoinHandle};
 
-/// More interleavings than this are too many for [`every`].
-const TOO_MANY: usize = 200_000;
-/// How often in a row a [`sample`] with PCT takes the turn away from the thread that would go on.
+/// The limit of interleavings for [`every`].
+const MAX_INTERLEAVINGS: usize = 200_000;
+/// The bound of PCT: the number of its preemptions plus one.
 const PCT_DEPTH: usize = 4;
 const SEED: u64 = 20;
 pub(crate) const RUNS: usize = 8_000;
 
-/// Runs the body under every interleaving there is.
+/// Runs the body under every interleaving.
 pub(crate) fn every(body: impl Fn() + Send + Sync + 'static) {
-    let runs = run(DfsScheduler::new(Some(TOO_MANY), false), body);
-    assert!(runs < TOO_MANY, "more than {TOO_MANY} interleavings: take a sample of them");
+    let runs = run(DfsScheduler::new(Some(MAX_INTERLEAVINGS), false), body);
+    assert!(runs < MAX_INTERLEAVINGS, "more than {MAX_INTERLEAVINGS} interleavings: take a sample of them");
     println!("every one of {runs} interleavings");
 }
 
-/// Runs the body under `runs` interleavings at random, and as many by probabilistic concurrency testing.
+/// Runs the body under `runs` random interleavings, and as many by probabilistic concurrency testing (PCT).
 pub(crate) fn sample(runs: usize, body: impl Fn() + Send + Sync + Clone + 'static) {
     run(RandomScheduler::new_from_seed(SEED, runs), body.clone());
     run(PctScheduler::new_from_seed(SEED, PCT_DEPTH, runs), body);
@@ -38,12 +38,12 @@ pub(crate) fn sample(runs: usize, body: impl Fn() + Send + Sync + Clone + 'stati
 
 fn run(scheduler: impl Scheduler + 'static, body: impl Fn() + Send + Sync + 'static) -> usize {
     let mut config = shuttle::Config::default();
-    config.silence_warnings = true; // about atomics: they are taken as sequentially consistent
+    config.silence_warnings = true; // shuttle warns that it treats atomics as sequentially consistent
     Runner::new(scheduler, config).run(body)
 }
 
 pub(crate) fn spawn(body: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
-    sync::spawn("test", body).expect("a model always has room for a thread")
+    sync::spawn("test", body).expect("a model can always start a thread")
 }
 
 pub(crate) fn join(threads: impl IntoIterator<Item = JoinHandle<()>>) {

@@ -1,8 +1,8 @@
-"""A file that is written beside its path and put in place when it is whole: one writer at a time, whatever crashes.
+"""A file that is written under another name and moved to its path when it is complete, by one writer at a time.
 
-The lock is the kernel's (`flock`) on the part file itself. It is gone the moment its process is, so a part file without
-a lock is what a crash left, and is written over. A forked child has a copy of the descriptor, which would keep the lock
-after its parent's end: so the child closes it.
+The lock is the kernel's (`flock`) on the part file itself. The kernel releases it when the process ends, so a part
+file without a lock was left by a crash, and is overwritten. A forked child has a copy of the descriptor, which would
+keep the lock after the end of its parent: so the child closes it.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ _open: "weakref.WeakSet[PartFile]" = weakref.WeakSet()
 
 
 class PartFile:
-    """`path` with `.part` behind it, empty and locked, until `place` or `release`.
+    """The file `path` with `.part` appended, empty and locked, until `place` or `release`.
 
     Errors: `ValueError` if another writer has it, `OSError` if it can't be made.
     """
@@ -32,7 +32,7 @@ class PartFile:
             self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
             try:
                 fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if self._is_there():
+                if self._is_current():
                     os.ftruncate(self._fd, 0)
                     _open.add(self)
                     return
@@ -44,28 +44,28 @@ class PartFile:
             except BaseException:
                 self._close()
                 raise
-            self._close()  # between the open and the lock its writer put it in place: it is whole, and not ours
+            self._close()  # its writer moved it to its path between the open and the lock: open a new one
 
     def place(self) -> None:
-        """Put it in place. Nothing may be written to it any more."""
+        """Move it to its path. It must be complete."""
         self.path.replace(self._target)
         self.release()
 
     def release(self) -> None:
-        """Leave it where it is; the next writer may have it."""
+        """Leave it where it is; the next writer may lock it."""
         if self._fd == _CLOSED:
             return
         with contextlib.suppress(OSError):
-            fcntl.flock(self._fd, fcntl.LOCK_UN)  # for the copies of a child that C code forked too
+            fcntl.flock(self._fd, fcntl.LOCK_UN)  # also for the copy in a child that C code forked
         self._close()
 
     def discard(self) -> None:
-        """Take it away. Nothing has been written to it."""
+        """Remove it. Nothing has been written to it."""
         self.path.unlink(missing_ok=True)
         self.release()
 
-    def _is_there(self) -> bool:
-        """Whether the file that is locked is the one that has the name."""
+    def _is_current(self) -> bool:
+        """Whether the locked file still has this name."""
         with contextlib.suppress(FileNotFoundError):
             return os.path.samestat(os.fstat(self._fd), self.path.stat())
         return False

@@ -1,6 +1,6 @@
 """Prints the steps of `tickwheel.trace` as text and tables, from 60 columns up, with or without colours.
 
-Times are shown as a time of day in UTC; where a calculation needs it, the number of milliseconds stands beside it.
+Times are shown as a time of day in UTC, and where a calculation needs it also in milliseconds.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from tickwheel._native import Snapshot
 
 Line = tuple[int, str]
-"""How deep a line is indented, and its text."""
+"""The indentation of a line, and its text."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def show(steps: Iterable[trace.Step], console: Console) -> None:
-    """Print every step: its name, what happened, and the wheel after it."""
+    """Print each step: its name, what happened, and the wheel after it."""
     advances = 0
     for step in steps:
         title = step.name

@@ -1,4 +1,4 @@
-"""The command `tickwheel`: starts `tickwheel.commands`, or says what to install when its libraries are not there."""
+"""The command `tickwheel`: starts `tickwheel.commands`, or says what to install if its libraries are missing."""
 
 import sys
 

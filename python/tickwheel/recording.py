@@ -1,22 +1,22 @@
-"""What a timer does, written to a Parquet file meanwhile: for `tickwheel simulate`, `tickwheel analyze`, or SQL.
+"""Records what a timer does in a Parquet file: for `tickwheel simulate`, `tickwheel analyze`, or SQL.
 
-Off unless asked for. The timer notes an event in some fifty nanoseconds; a thread of Python takes the events out every
-100 ms and writes them. Needs pyarrow: `pip install 'tickwheel[recording]'`.
+Off by default. The timer notes an event in some fifty nanoseconds; a Python thread takes the events out every 100 ms
+and writes them. Needs pyarrow: `pip install 'tickwheel[recording]'`.
 
-One row is one event, in the order in which the timer's lock let them happen:
+One row is one event. The events are in order:
 
-| column | type | what |
+| column | type | meaning |
 |---|---|---|
-| `at_us` | int64 | when, on the timer's own clock |
+| `at_us` | int64 | the time of the event, on the timer's own clock |
 | `kind` | text | `added`, `moved`, `cancelled`, `expired`, `cascaded`, `woke` |
-| `number` | int64 | which task, by the number of its add, never used twice; null for `cascaded` and `woke` |
-| `due_us` | int64 | when the task is due, or the bucket expired; null for `woke` |
-| `level` | int8 | where an added or moved task was put: 1 is the finest, 0 the front; which bucket `cascaded` |
-| `was` | int64 | the number that a `moved` task had before |
-| `tasks` | int64 | how many tasks left the bucket that `cascaded` |
+| `number` | int64 | the task, by the number of its add, never used twice; null for `cascaded` and `woke` |
+| `due_us` | int64 | the due time of the task, or the expiration of the bucket; null for `woke` |
+| `level` | int8 | the level of an added or moved task, 1 the finest, 0 the front; that of the bucket that `cascaded` |
+| `was` | int64 | the earlier number of a `moved` task |
+| `tasks` | int64 | the number of tasks in the bucket that `cascaded` |
 
-The file's metadata has the timer's name and both clocks at the beginning (`tickwheel.recording`), and at the end how
-many events were lost (`tickwheel.ended`).
+The file's metadata has the timer's name and both clocks at the beginning (`tickwheel.recording`), and the number of
+lost events at the end (`tickwheel.ended`).
 """
 
 import atexit
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from tickwheel._native import ReplayCounts
 
 KINDS: Final = ("added", "moved", "cancelled", "expired", "cascaded", "woke")
-"""What can happen; each stands at its number in the timer."""
+"""The kinds of events; the index is the timer's number of the kind."""
 
 SCHEMA: Final = pa.schema(
     [
@@ -62,15 +62,17 @@ _VERSION: Final = 1
 _BEGUN: Final = b"tickwheel.recording"
 _ENDED: Final = b"tickwheel.ended"
 _INTERVAL_S: Final = 0.1
-_STEP: Final = 1 << 16  # events taken at once: a moment of the GIL
+_STEP: Final = 1 << 16  # events taken at once, so that the GIL is held briefly
 _GROUP: Final = 1 << 18  # events in a row group
 _ADDED, _MOVED, _CANCELLED, _EXPIRED, _CASCADED, _WOKE = range(len(KINDS))
 
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What a recording says of itself. `at_us` and `wall_ms` are the timer's clock and the wall clock at its beginning;
-    `ended_us` is the timer's clock at its end, `lost` how many events it could not take.
+    """A recording's metadata.
+
+    `at_us` and `wall_ms` are the timer's clock and the wall clock at its beginning. `ended_us` is the timer's clock at
+    its end, `lost` the number of events that it could not take.
     """
 
     timer: str
@@ -81,16 +83,16 @@ class About:
 
 
 class BadRecording(TickwheelError, ValueError):
-    """A file is no recording, or one of another version."""
+    """A file is not a recording, or one of another version."""
 
 
 class Recording:
-    """Writes what `timer` does to the Parquet file `path`, from now until `close`; used in a `with` block.
+    """Records what `timer` does in the Parquet file `path`, from now until `close`; used in a `with` block.
 
-    Begin before the first add: a cancel of a task that was added before is recorded, but nobody can tell what it was.
-    Until `close` the file is `path` with `.part` behind it; one that a crash left is written over. `keep`: how many
-    events may wait to be written, 40 bytes each; those beyond it are counted in `lost`. Errors: `ValueError` if the
-    timer or the path is being recorded already, `OSError` if the file can't be made; one that can't be written ends the
+    Begin before the first add: a cancel of a task that was added before is recorded, but without its add. Until `close`
+    the file is `path` with `.part` appended; a part file that a crash left is overwritten. `keep` is the number of
+    events that may wait to be written, 40 bytes each; further ones are counted in `lost`. Errors: `ValueError` if the
+    timer or the path is being recorded already, `OSError` if the file can't be made. An error while writing ends the
     recording, not the timer, and `close` raises it.
 
     >>> from tempfile import TemporaryDirectory
@@ -107,7 +109,7 @@ class Recording:
             raise TypeError(f"timer must be a SystemTimer or a ManualTimer, got {given}: pass the timer itself")
         if not isinstance(path, str | os.PathLike):
             given = type(path).__name__
-            raise TypeError(f"path must be text or a path, got {given}: name the file that is to be written")
+            raise TypeError(f"path must be text or a path, got {given}: name the file to write")
         if isinstance(keep, bool) or not isinstance(keep, int):
             raise TypeError(f"keep must be an int, got {keep!r}: leave it out for a million events, 40 MB")
         if not 1 <= keep <= sys.maxsize:
@@ -135,19 +137,19 @@ class Recording:
             raise
 
     def close(self) -> None:
-        """End the recording and put the file in its place; a second time it does nothing.
+        """End the recording and move the file to its path; a second call does nothing.
 
-        Interrupted by Ctrl-C, it stops waiting; the file is finished all the same, at the latest when the interpreter
-        exits, and a further `close` waits for it. Errors: `OSError` or pyarrow's if it could not be written; what was
-        written is then in the `.part` file, which no reader can open.
+        Interrupted by Ctrl-C, it stops waiting. The file is finished all the same, at the latest when the interpreter
+        exits, and a further `close` waits for that. Errors: `OSError` or pyarrow's if the file could not be written.
+        Then the `.part` file has what was written, and no reader can open it.
         """
-        if self._process != os.getpid():  # in a forked child it is the parent's, and so may be the lock
+        if self._process != os.getpid():  # in a forked child: the recording is the parent's, and the lock may be locked
             return
         with self._closing:
             if self._is_closed:
                 return
-            # The thread is a daemon, as a recording that is never closed must not stop the interpreter from exiting.
-            # An event says that it has ended: CPython 3.11 takes a thread for ended whose `join` was interrupted.
+            # The thread is a daemon: a recording that is never closed must not stop the interpreter from exiting. It
+            # sets an event at its end, as CPython 3.11 takes a thread for ended after its `join` was interrupted.
             atexit.register(self._wait_at_exit)
             self._ending.set()
             self._ended.wait()
@@ -157,7 +159,7 @@ class Recording:
                 raise self._error
 
     def _wait_at_exit(self) -> None:
-        """Not in a forked child: the thread that ends the recording is the parent's."""
+        """Does not wait in a forked child: the thread that ends the recording is the parent's."""
         if self._process == os.getpid():
             self._ended.wait()
 
@@ -170,7 +172,7 @@ class Recording:
         self.close()
 
     def _run(self) -> None:
-        """The thread, which alone uses the writer."""
+        """The body of the thread. No other thread uses the writer."""
         try:
             with self._writer:
                 self._write_until_the_end()
@@ -190,8 +192,8 @@ class Recording:
         while not self._ending.wait(_INTERVAL_S):
             self._take_all(group)
         self._take_all(group)
-        rest = self._timer._stop_recording()  # what has happened since: little
-        self._is_over = True  # from here on the timer may be recorded by another
+        rest = self._timer._stop_recording()  # the few events since then
+        self._is_over = True  # from here on another recording of the timer may begin
         self._put(group, rest)
         self._write(group)
 
@@ -200,7 +202,7 @@ class Recording:
             pass
 
     def _put(self, group: list[pa.RecordBatch], recorded: tuple[int, Sequence[bytes], int]) -> int:
-        """Puts events into the group, which is written when it is large enough; how many there were."""
+        """Adds events to the group, and writes the group when it is large enough; returns the number of events."""
         count, columns, self.lost = recorded
         if count:
             group.append(_batch(count, columns))
@@ -214,19 +216,19 @@ class Recording:
 
 
 def about(path: str | os.PathLike[str]) -> About:
-    """What a recording says of itself. Errors: `OSError`, `BadRecording`."""
-    with _opened(path) as file:
+    """Read a recording's metadata. Errors: `OSError`, `BadRecording`."""
+    with _open_recording(path) as file:
         return _about(path, file)
 
 
 def read_recording(path: str | os.PathLike[str]) -> Iterator[pa.RecordBatch]:
-    """The events in batches of `SCHEMA`, in order; memory is that of a row group. Errors: `OSError`, `BadRecording`."""
-    with _opened(path) as file:
+    """Read the events in batches of `SCHEMA`, in order. Holds one row group. Errors: `OSError`, `BadRecording`."""
+    with _open_recording(path) as file:
         _about(path, file)
         try:
             yield from file.iter_batches(batch_size=_STEP)
-        except (pa.ArrowException, OSError) as error:  # what is broken in a file is an OSError to pyarrow
-            raise _bad(path, f"it can't be read to its end ({str(error).splitlines()[0]})") from error
+        except (pa.ArrowException, OSError) as error:  # pyarrow raises OSError for a broken file
+            raise _bad_recording(path, f"it can't be read to its end ({str(error).splitlines()[0]})") from error
 
 
 def replay(
@@ -237,12 +239,12 @@ def replay(
     precision: Literal["exact", "tick"] = "exact",
     slack_us: int = 100,
 ) -> "ReplayCounts":
-    """What a wheel of these settings would have done with the recorded adds, moves and cancels, in virtual time.
+    """Replay the recorded adds, moves and cancels on a wheel with these settings, in virtual time.
 
-    It is the timer itself on another clock, up to the recording's end, with a reaper that needs no time to wake up.
-    Returns the counters of `stats()` and, besides: `flushed` (buckets by level), `early_us` (how long before their
-    instant tasks were released, as pairs of an upper bound and a number of tasks), `max_early_us`, `peak_pending`,
-    `peak_bytes`, and `unknown` (moves and cancels of tasks that it did not hold). O(levels) an event. Errors:
+    It uses the timer itself on another clock, up to the recording's end, with a reaper that needs no time to wake up.
+    Returns the counters of `stats()`, and also: `flushed` (buckets by level), `early_us` (how long before their instant
+    tasks were released, as pairs of an upper bound and a number of tasks), `max_early_us`, `peak_pending`,
+    `peak_bytes`, and `unknown` (moves and cancels of tasks that were not pending). O(levels) for each event. Errors:
     `OSError`, `BadRecording`, `ValueError` for settings that are not allowed.
     """
     wheel = Replay(tick_ms, wheel_size, precision=precision, slack_us=slack_us)
@@ -253,12 +255,12 @@ def replay(
         try:
             wheel.feed(batch["at_us"], kind, number, due_us, other)
         except ValueError as error:
-            raise _bad(path, str(error)) from error
+            raise _bad_recording(path, str(error)) from error
     return wheel.finish(about(path).ended_us)
 
 
 def _batch(count: int, data: Sequence[bytes]) -> pa.RecordBatch:
-    """Columns of the timer as those of `SCHEMA`."""
+    """Convert the timer's columns to those of `SCHEMA`."""
 
     def column(index: int, type_: pa.DataType) -> pa.Array:
         return pa.Array.from_buffers(type_, count, [None, pa.py_buffer(data[index])])
@@ -286,24 +288,24 @@ def _wall_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _opened(path: str | os.PathLike[str]) -> Any:
+def _open_recording(path: str | os.PathLike[str]) -> Any:
     try:
         return pq.ParquetFile(path)
     except pa.ArrowException as error:
-        raise _bad(path, str(error).splitlines()[0]) from error
+        raise _bad_recording(path, str(error).splitlines()[0]) from error
 
 
 def _about(path: str | os.PathLike[str], file: pq.ParquetFile) -> About:
     metadata = file.metadata.metadata or {}
     if _BEGUN not in metadata or _ENDED not in metadata:
-        raise _bad(path, "it is another Parquet file")
+        raise _bad_recording(path, "it is another Parquet file")
     begun, ended = json.loads(metadata[_BEGUN]), json.loads(metadata[_ENDED])
     if begun["version"] != _VERSION:
-        raise _bad(path, f"it is of version {begun['version']}, and this tickwheel reads version {_VERSION}")
+        raise _bad_recording(path, f"it has version {begun['version']}, and this tickwheel reads version {_VERSION}")
     return About(begun["timer"], begun["at_us"], begun["wall_ms"], ended["ended_us"], ended["lost"])
 
 
-def _bad(path: str | os.PathLike[str], why: str) -> BadRecording:
+def _bad_recording(path: str | os.PathLike[str], why: str) -> BadRecording:
     return BadRecording(
         f"{path} is not a recording that can be used: {why}; name a file that tickwheel.recording wrote"
     )

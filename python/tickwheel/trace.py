@@ -27,7 +27,7 @@ DELAYS_MS = (1000, 2000, 3000, 4000, 5000, 6000, 7000)
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """What one level says to an entry: whether its expiration lies in `[from_ms, until_ms)`."""
+    """Whether one level covers an entry: whether its expiration is in `[from_ms, until_ms)`."""
 
     level: int
     from_ms: int
@@ -37,10 +37,10 @@ class Coverage:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where an entry is after a step, and the levels it passed on its way up.
+    """Where an entry is after a step, and the levels below that did not cover it.
 
-    `virtual_id` is `expiration // tick`. `arms` says that this entry put its bucket into the bucket queue; if not, the
-    bucket was armed already.
+    `virtual_id` is `expiration // tick`. `arms` is true if this entry armed its bucket, false if the bucket was armed
+    already.
     """
 
     level: int
@@ -54,7 +54,7 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One task and where it went; without a `placement` it expired and ran."""
+    """One task and its placement; without a placement it expired and ran."""
 
     task: str
     expiration_ms: int
@@ -63,7 +63,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class ClockMove:
-    """The current time of one level before and after an advance; equal when a full tick has not passed."""
+    """The current time of one level before and after an advance; equal if no full tick has passed."""
 
     level: int
     from_ms: int
@@ -72,7 +72,7 @@ class ClockMove:
 
 @dataclass(frozen=True, slots=True)
 class Flush:
-    """A bucket that was due, and its entries after they were added again."""
+    """A due bucket, and its entries after they were added again."""
 
     bucket: ArmedBucket
     entries: tuple[Entry, ...]
@@ -82,8 +82,8 @@ class Flush:
 class Step:
     """One step of the walk: the wheel after it, and what changed.
 
-    An add has `added` and perhaps `new_levels`. An advance has `now_ms`, then its two phases: `clocks`, `flushed`.
-    `expired` names all tasks that have run so far, in order.
+    An add has `added` and perhaps `new_levels`. An advance has `now_ms` and its two phases: `clocks`, `flushed`.
+    `expired` has the names of all tasks that have run so far, in order.
     """
 
     name: str
@@ -137,7 +137,7 @@ def walk() -> Iterator[Step]:
 
 
 def document() -> dict[str, Any]:
-    """Give the walk as plain data, in the shape of `tests/data/seven_tasks.json` and with what changed in each step."""
+    """Return the walk as plain data: the fields of `tests/data/seven_tasks.json`, and what changed in each step."""
     return {
         "tick_ms": TICK_MS,
         "wheel_size": WHEEL_SIZE,
@@ -171,9 +171,9 @@ def _clocks(before: Snapshot, after: Snapshot) -> tuple[ClockMove, ...]:
 
 
 def _flushed(expirations_ms: Mapping[str, int], before: Snapshot, after: Snapshot) -> tuple[Flush, ...]:
-    """Find the buckets that left the bucket queue, and where the tasks that were in them are now.
+    """Find the buckets that left the bucket queue, and where their tasks are now.
 
-    Of buckets that expire together the queue gives out the highest level first.
+    Of buckets that expire together, the highest level leaves first.
     """
     flushed = []
     for armed in sorted(before["queue"], key=lambda armed: (armed["expiration_ms"], -armed["level"])):
@@ -189,7 +189,7 @@ def _entry(task: str, expirations_ms: Mapping[str, int], before: Snapshot, after
 
 
 def _placement(task: str, expiration_ms: int, before: Snapshot, after: Snapshot) -> Placement | None:
-    """Look for the task in every bucket of `after`; the levels below the one that has it were asked and said no."""
+    """Find the task in the buckets of `after`, and which levels up to there cover it."""
     asked = []
     for level in after["levels"]:
         from_ms, until_ms = level["covers_ms"]
@@ -207,7 +207,7 @@ def _placement(task: str, expiration_ms: int, before: Snapshot, after: Snapshot)
                     virtual_id=expiration_ms // level["tick_ms"],
                     from_ms=bucket["expiration_ms"],
                     until_ms=bucket["expiration_ms"] + level["tick_ms"],
-                    # Of the tasks that found the bucket unarmed, only the first armed it.
+                    # Of the tasks in a newly armed bucket, the first one armed it.
                     arms=armed not in before["queue"] and bucket["tasks"][0] == task,
                     asked=tuple(asked),
                 )

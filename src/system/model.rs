@@ -1,7 +1,7 @@
 //! Model tests of the timer, its two threads and `SystemTimer`, on `crate::model`.
 //!
-//! - The clock stands at 0 until [`pass_time`] moves it and lets the sleeps end that would have ended by then.
-//! - A panic inside a callback is caught by the worker: callbacks write down, and the test's own thread judges.
+//! - The clock is at 0 until [`pass_time`] moves it and ends the sleeps that would have ended by then.
+//! - The worker catches a panic inside a callback. So callbacks count, and the test's own thread asserts.
 
 mod claiming;
 mod dropping;
@@ -30,7 +30,7 @@ const SOON: Duration = Duration::from_millis(25);
 const SOON_US: u64 = 25_000;
 const FAR: Duration = Duration::from_secs(3600);
 
-/// Without slack: a sleep that is held up to its floor would need [`pass_time`] to end.
+/// Without slack: a sleep to its floor would end only with [`pass_time`].
 fn config() -> Config {
     Config { slack_us: 0, ..Config::default() }
 }
@@ -39,14 +39,14 @@ fn timer<T>() -> Arc<Timer<T>> {
     Arc::new(Timer::new(&config(), Clock::manual(0)).expect("the settings are allowed"))
 }
 
-/// A reaper for a timer without an executor, and what it released.
+/// Starts a reaper for a timer; returns its thread, and the queue of what it releases.
 fn with_reaper<T: Send + 'static>(timer: &Arc<Timer<T>>) -> (JoinHandle<()>, Receiver<Released>) {
     let (mut queue, released) = unbounded();
     let timer = Arc::clone(timer);
     (spawn(move || timer.drive(&mut queue)), released)
 }
 
-/// Advances to now; what was released.
+/// Advances to now; returns what was released.
 fn advance<T>(timer: &Timer<T>) -> Vec<Handle> {
     let mut handles = Vec::new();
     timer.advance(&mut |released: Released| handles.extend(released.handles));
@@ -58,15 +58,15 @@ fn system() -> Arc<SystemTimer> {
     Arc::new(timer.expect("the settings are allowed"))
 }
 
-/// Moves the clock, and lets every sleep end that would have ended by then. A reaper that read the clock before the move
-/// holds the lock until it sleeps, so none misses it.
+/// Moves the clock, and ends each sleep that would have ended by then. A reaper that read the clock before the move holds the
+/// lock until it sleeps, so it gets the notification.
 fn pass_time<T>(timer: &Timer<T>, now_us: u64) {
     timer.clock().set_us(now_us);
     drop(timer.lock_state());
     timer.wake_if(true);
 }
 
-/// What became of each task; exactly one thing may.
+/// What happened to each task: exactly one of four.
 #[derive(Clone)]
 struct Books(Arc<Vec<Fate>>);
 
@@ -97,9 +97,9 @@ impl Books {
         }
     }
 
-    /// By the worker, or by whoever looks through what a shutdown returned.
+    /// Called by the worker, or by [`look_through`] for what a shutdown returned.
     fn called(&self, task: usize) {
-        shuttle::thread::yield_now(); // a callback takes its time
+        shuttle::thread::yield_now(); // other threads run during a callback
         let is_worker = sync::current_thread().name() == Some("executor-model");
         count(if is_worker { &self.0[task].ran } else { &self.0[task].returned });
     }

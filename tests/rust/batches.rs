@@ -36,14 +36,14 @@ fn add_many_takes_delays_and_instants__t18() {
 #[test]
 fn add_many_adds_all_or_nothing_and_gives_the_tasks_back__t17_t18() {
     let timer = bounded(2_500);
-    timer.add(SECOND).unwrap();
+    timer.add(SECOND, 0).unwrap();
     let refused = timer.add_many((0..2_500).map(|id| (SECOND, id))).unwrap_err();
     assert_eq!(*refused.error(), Error::Full { max_pending: 2_500 });
     assert_eq!(timer.len(), 1);
     let tasks = refused.into_task();
     assert!(tasks.iter().map(|(_, task)| *task).eq(0..2_500));
     timer.add_many(tasks.into_iter().skip(1)).expect("one less fits");
-    assert_eq!(*timer.add(SECOND).unwrap_err().error(), Error::Full { max_pending: 2_500 });
+    assert_eq!(*timer.add(SECOND, 0).unwrap_err().error(), Error::Full { max_pending: 2_500 });
 }
 
 #[test]

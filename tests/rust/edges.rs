@@ -8,7 +8,7 @@ use crate::support::Manual;
 fn the_last_millisecond_of_the_range_behaves_like_any_other__t13() {
     for sizes in [&[20][..], &[2], &[65_536], &[3, 64]] {
         let wheel = Manual::new(1, sizes, 0, Precision::Exact);
-        wheel.timer.add(When::AtUs(LIMIT_US - 1)).unwrap();
+        wheel.timer.add(When::AtUs(LIMIT_US - 1), 0).unwrap();
         wheel.after_ms(1, 1);
         assert_eq!(wheel.step_to_us(LIMIT_US - 2), [(1_000, 1)]);
         assert_eq!(wheel.step_to_us(LIMIT_US - 1), [(LIMIT_US - 1, 0)]);
@@ -64,7 +64,7 @@ fn a_full_timer_refuses_an_add_but_never_a_move__t17() {
 fn the_largest_tick_and_the_largest_wheel_do_not_overflow__t13() {
     for (tick_ms, size) in [(LIMIT_MS - 1, 65_536), (LIMIT_MS - 1, 2), (1 << 40, 65_536)] {
         let wheel = Manual::new(tick_ms, &[size], 0, Precision::Exact);
-        wheel.timer.add(When::AtUs(LIMIT_US - 1)).unwrap();
+        wheel.timer.add(When::AtUs(LIMIT_US - 1), 0).unwrap();
         wheel.after_ms(1, 1);
         assert_eq!(wheel.step_to_us(LIMIT_US - 1), [(1_000, 1), (LIMIT_US - 1, 0)]);
     }

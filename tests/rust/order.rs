@@ -45,7 +45,7 @@ fn an_exact_timer_sorts_within_a_tick_to_the_microsecond__t5() {
 #[test]
 fn a_tick_timer_is_up_to_one_tick_early__t5() {
     let wheel = Manual::new(1000, &[20], 0, Precision::Tick);
-    wheel.timer.add(When::AtUs(5_999_999)).unwrap();
+    wheel.timer.add(When::AtUs(5_999_999), 0).unwrap();
     assert_eq!(wheel.step_to_us(9_000_000), [(5_000_000, 0)]);
 }
 
@@ -96,7 +96,7 @@ fn an_add_between_the_steps_of_a_long_advance_keeps_its_place__t6() {
 #[test]
 fn a_single_task_costs_one_wake_up__t5() {
     let wheel = Manual::new(1000, &[20], 0, Precision::Exact);
-    wheel.timer.add(When::AtUs(5_900_000)).unwrap();
+    wheel.timer.add(When::AtUs(5_900_000), 0).unwrap();
     assert_eq!(wheel.timer.next_wake_us(), Some(5_900_000), "not at 5 s, when its bucket expires");
     assert_eq!(wheel.wake_at_us(5_900_000), [0]);
     assert_eq!(wheel.timer.next_wake_us(), None);

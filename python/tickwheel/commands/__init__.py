@@ -1,7 +1,7 @@
-"""The subcommands and their options, a module each; what they do is elsewhere, and imported when it is asked for.
+"""The subcommands and their options, one module each. The code that they run is imported when the command is called.
 
-Standard output holds deliveries only, all that is for people goes to standard error. Wrong usage ends with exit code 2,
-other codes are those of `tickwheel.delivery.ending`.
+Standard output has the deliveries only, messages go to standard error. Wrong usage ends with exit code 2; the other
+codes are those of `tickwheel.delivery.ending`.
 """
 
 import click

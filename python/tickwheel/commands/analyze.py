@@ -16,7 +16,7 @@ from tickwheel.commands.spark_job import run_on_spark
     metavar="FILE",
     multiple=True,
     type=click.Path(path_type=Path),
-    help="Also tell what a timer did: FILE is of deliver --record, or of tickwheel.recording. Repeat it for more.",
+    help="Also report what a timer did: FILE is from deliver --record or tickwheel.recording. Repeat it for more.",
 )
 @click.option(
     "--out",
@@ -26,7 +26,7 @@ from tickwheel.commands.spark_job import run_on_spark
     help="Write figures (Parquet) and a page (index.html) to DIR: a new folder, an empty one, or one of an analysis.",
 )
 def analyze(ledgers: Sequence[Path], recordings: Sequence[Path], out: Path) -> None:
-    """Tell what became of the messages in each LEDGER, a file that was given to --store: it may be in use.
+    """Report what happened to the messages in each LEDGER, a file of --store, which may be in use.
 
     Lateness by minute and key, hot keys, retries, throughput, and what is due next. Needs Java 17.
     """

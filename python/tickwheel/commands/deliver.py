@@ -14,9 +14,9 @@ from rich.console import Console
 from tickwheel.commands.options import (
     dead_letters_option,
     delivery_options,
-    give_threads_their_turn,
     put_letters,
     settings_of,
+    shorten_thread_switches,
     to_option,
 )
 
@@ -36,7 +36,7 @@ _OF_DELIVERERS = (
 
 
 def _speed(_ctx: click.Context, _param: click.Parameter, value: str | None) -> float | None:
-    """Within what keeps every due time in the timer's range."""
+    """Parse a speed that keeps all due times in the timer's range."""
     if value is None:
         return None
     try:
@@ -49,7 +49,7 @@ def _speed(_ctx: click.Context, _param: click.Parameter, value: str | None) -> f
 
 
 def _time(_ctx: click.Context, _param: click.Parameter, value: str | None) -> int | None:
-    """In epoch milliseconds, by the rule for due times."""
+    """Parse a time as due times are parsed; returns epoch milliseconds."""
     from tickwheel.delivery.errors import BadRecord
     from tickwheel.delivery.times import due_from, number_or_text
 
@@ -66,13 +66,13 @@ def _time(_ctx: click.Context, _param: click.Parameter, value: str | None) -> in
     "--store",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="Keep messages in FILE, made if needed: run again, and it goes on. By default a temporary one.",
+    help="Keep messages in FILE, made if needed; a further run goes on with it. By default a temporary file.",
 )
 @dead_letters_option
 @click.option("--id", "id_", metavar="NAME", help="Column with the id, if it is not 'id'.")
 @click.option("--key", metavar="NAME", help="Column with the key, if it is not 'key'.")
 @click.option("--due", metavar="NAME", help="Column with the due time, if it is not 'due'.")
-@click.option("--payload", metavar="NAME", help="Column with the payload; without one, the other columns.")
+@click.option("--payload", metavar="NAME", help="Column with the payload; by default the payload is the other columns.")
 @delivery_options
 @click.option("--speed", callback=_speed, metavar="N", help="Replay recorded times N times faster, from the first one.")
 @click.option("--from", "from_ms", callback=_time, metavar="TIME", help="With --speed: replay from TIME on.")
@@ -100,27 +100,27 @@ def _time(_ctx: click.Context, _param: click.Parameter, value: str | None) -> in
     type=click.Choice(["local", "spark"]),
     default="local",
     show_default=True,
-    help="Where what is far away waits: in the store, or in Spark (needs Java 17).",
+    help="Where messages wait that are due later: in the store, or in Spark (needs Java 17).",
 )
 @click.option(
     "--checkpoint",
     metavar="DIR",
     type=click.Path(file_okay=False, path_type=Path),
-    help="With --engine spark: where Spark keeps what it holds; by default beside the store.",
+    help="With --engine spark: the folder where Spark keeps its messages; by default beside the store.",
 )
 @click.option(
     "--deliverer",
     "deliverers",
     metavar="HOST:PORT",
     multiple=True,
-    help="With --engine spark: hand messages to the Flight port of a tickwheel serve, instead of delivering here. "
+    help="With --engine spark: send messages to the Flight port of a tickwheel serve, instead of delivering them here. "
     "Repeat it for more than one: each key belongs to one of them.",
 )
 @click.option(
     "--token-file",
     metavar="FILE",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="With --deliverer: the token that they ask for.",
+    help="With --deliverer: the token that it needs.",
 )
 @click.option(
     "--lead",
@@ -128,7 +128,7 @@ def _time(_ctx: click.Context, _param: click.Parameter, value: str | None) -> in
     type=click.FloatRange(1, 3600),
     default=20,
     show_default=True,
-    help="With --engine spark: how long before they are due messages leave Spark.",
+    help="With --engine spark: messages leave Spark this long before they are due.",
 )
 def deliver(
     inputs: Sequence[str],
@@ -193,7 +193,7 @@ def deliver(
             _page_maker(page, f"Delivery of {', '.join(inputs)}", report.say),
             _events_file(record),
         )
-        give_threads_their_turn()
+        shorten_thread_switches()
         if store is None:
             report.say("No --store: messages are kept in a temporary one, and gone if this run is stopped.")
         result = run(job, report)
@@ -205,7 +205,7 @@ def deliver(
 
 
 def _check_together(context: click.Context) -> None:
-    """What can't be given together, so that no option that was given is left out of account. Errors: `UsageError`."""
+    """Refuse options that have no effect together. Errors: `UsageError`."""
     given = context.params
     if given["from_ms"] is not None and given["speed"] is None:
         raise click.UsageError("--from TIME needs --speed N: without it messages are due by the wall clock.")
@@ -219,7 +219,7 @@ def _check_together(context: click.Context) -> None:
         return
     _refuse(context, _OF_DELIVERERS, "not with --deliverer, which has its own; see tickwheel serve")
     if given["checkpoint"] is None:
-        raise click.UsageError("--deliverer needs --checkpoint DIR, where Spark keeps what it holds.")
+        raise click.UsageError("--deliverer needs --checkpoint DIR, where Spark keeps its messages.")
 
 
 def _refuse(context: click.Context, names: Collection[str], why: str) -> None:
@@ -243,7 +243,7 @@ def _local_reader(
 def _page_maker(
     page: Path | None, title: str, say: Callable[[str], object]
 ) -> "Callable[[Path, Summary], object] | None":
-    """What makes the report at the end. Errors: `WrongUsage` where its libraries are missing."""
+    """The function that makes the report at the end. Errors: `WrongUsage` if its libraries are missing."""
     if page is None:
         return None
     from tickwheel.delivery.report import need_report, write_report
@@ -258,7 +258,7 @@ def _page_maker(
 
 
 def _events_file(path: Path | None) -> Path | None:
-    """Errors: `WrongUsage` where what writes it is missing."""
+    """The file for the recording. Errors: `WrongUsage` if pyarrow is missing."""
     if path is not None:
         from tickwheel.delivery.parquet import need_pyarrow
 
@@ -273,7 +273,7 @@ def _token(path: Path | None) -> bytes | None:
 
 
 def _spark() -> Any:
-    """The module that runs on Spark, which is imported only where it is asked for."""
+    """Import the module that runs on Spark. Errors: `WrongUsage` if it can't be imported."""
     from tickwheel.delivery.errors import WrongUsage
 
     try:

@@ -1,4 +1,4 @@
-"""What `deliver` and `serve` share: options, and how a process that delivers sets itself up."""
+"""What `deliver` and `serve` share: options, and the settings of a process that delivers."""
 
 import gc
 import sys
@@ -30,19 +30,19 @@ dead_letters_option = click.option(
 
 
 def delivery_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The options that `deliver` and `serve` share; they arrive in `settings_of`."""
+    """Add the options that `deliver` and `serve` share; `settings_of` takes their values."""
     for option in reversed(
         (
             click.option("--order", type=click.Choice(["key", "global"]), default="key", show_default=True,
-                         help="In order per key, or all in one order, one at a time."),
+                         help="Order per key, or one order for all messages, one at a time."),
             click.option("--horizon", metavar="SECONDS", type=float, default=10, show_default=True,
-                         help="How far ahead messages are brought into memory."),
+                         help="Messages due within this time are in memory."),
             click.option("--max-attempts", metavar="N", type=int, default=5, show_default=True,
-                         help="How often one is tried, before it goes to the dead letters."),
+                         help="Attempts for each message, before it goes to the dead letters."),
             click.option("--sink-timeout", metavar="SECONDS", type=float, default=30, show_default=True,
-                         help="When an attempt is given up that gets no answer."),
+                         help="The longest wait for the answer to an attempt."),
             click.option("--keep-ids", metavar="DAYS", type=float, default=7, show_default=True,
-                         help="How long a message is known after its outcome, to find duplicates."),
+                         help="How long the id of a message is kept after its outcome, to find duplicates."),
         )
     ):  # fmt: skip
         command = option(command)
@@ -52,7 +52,7 @@ def delivery_options(command: Callable[..., None]) -> Callable[..., None]:
 def settings_of(
     order: Literal["key", "global"], horizon: float, max_attempts: int, sink_timeout: float, keep_ids: float
 ) -> "Settings":
-    """What was given to `delivery_options`. Errors: `WrongUsage`."""
+    """The settings from the values of `delivery_options`. Errors: `WrongUsage`."""
     from tickwheel.delivery.engine import Settings
     from tickwheel.delivery.retry import Retry
 
@@ -60,17 +60,17 @@ def settings_of(
 
 
 def put_letters(path: Path | None, say: Callable[[str], object]) -> "PutLetters":
-    """Where dead letters go: to that file, or to people."""
+    """What writes dead letters: to that file, or to standard error."""
     from tickwheel.delivery import dead_letters
 
     return dead_letters.to_file(path) if path else dead_letters.to_people(say)
 
 
-def give_threads_their_turn() -> None:
-    """In a process that does nothing but deliver, no thread keeps the others waiting for long.
+def shorten_thread_switches() -> None:
+    """Shorten the time for which one thread stops the others, in a process that only delivers.
 
-    One that computes keeps the interpreter for 0.5 ms, not 5. The garbage collector no longer looks at what is there
-    by now: to look at all that was imported takes 20 ms, and every thread waits meanwhile.
+    A thread that computes keeps the GIL for 0.5 ms, not 5. The garbage collector skips the objects that exist by now:
+    to visit all that was imported takes 20 ms, and all threads wait for that.
     """
     sys.setswitchinterval(0.0005)
     gc.collect()

@@ -9,9 +9,9 @@ from rich.console import Console
 from tickwheel.commands.options import (
     dead_letters_option,
     delivery_options,
-    give_threads_their_turn,
     put_letters,
     settings_of,
+    shorten_thread_switches,
     to_option,
 )
 
@@ -22,20 +22,20 @@ from tickwheel.commands.options import (
     metavar="FILE",
     type=click.Path(path_type=Path),
     required=True,
-    help="Keep messages in FILE, made if needed. Another process that has it is waited for.",
+    help="Keep messages in FILE, made if needed. If another process has it, wait for that.",
 )
 @to_option
 @click.option(
-    "--listen", metavar="HOST:PORT", default="127.0.0.1:7400", show_default=True, help="Where HTTP is served."
+    "--listen", metavar="HOST:PORT", default="127.0.0.1:7400", show_default=True, help="The address for HTTP."
 )
 @click.option(
-    "--flight", metavar="HOST:PORT", default="127.0.0.1:7401", show_default=True, help="Where Arrow Flight is served."
+    "--flight", metavar="HOST:PORT", default="127.0.0.1:7401", show_default=True, help="The address for Arrow Flight."
 )
 @click.option(
     "--token-file",
     metavar="FILE",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Let in only who gives the token in FILE. Needed to listen elsewhere than on loopback.",
+    help="Accept only requests with the token in FILE. Required to listen on other addresses than loopback.",
 )
 @click.option(
     "--max-payload",
@@ -43,7 +43,7 @@ from tickwheel.commands.options import (
     type=int,
     default=1 << 20,
     show_default=True,
-    help="Bytes of one payload, at most.",
+    help="The most bytes of one payload.",
 )
 @dead_letters_option
 @delivery_options
@@ -57,9 +57,9 @@ def serve(
     dead_letters: Path | None,
     **how: Any,
 ) -> None:
-    """Take messages over HTTP and Arrow Flight, and deliver each at its due time, until a signal comes.
+    """Accept messages over HTTP and Arrow Flight, and deliver each at its due time, until a signal comes.
 
-    Messages are as for deliver, and are answered once they are on disk.
+    Messages have the same fields as for deliver. Each is answered when it is on disk.
     """
     from tickwheel.delivery.ending import tell
     from tickwheel.delivery.errors import WrongUsage
@@ -78,7 +78,7 @@ def serve(
         token = read_token(token_file) if token_file else None
         letters = put_letters(dead_letters, say)
         service = Service(store, open_sink(to), letters, settings_of(**how), *addresses, token, max_payload)
-        give_threads_their_turn()
+        shorten_thread_switches()
         ended = run(service, say)
     except WrongUsage as error:
         raise click.UsageError(str(error)) from error

@@ -41,9 +41,9 @@ def _whole_numbers(_context: click.Context, option: click.Parameter, text: str) 
     help="Write figures (Parquet) and a page (index.html) to DIR: a new folder, an empty one, or one of a simulation.",
 )
 def simulate(recordings: Sequence[Path], ticks: Sequence[int], sizes: Sequence[int], out: Path) -> None:
-    """Tell which wheel suits the traffic of each file EVENTS, written by tickwheel.recording.
+    """Report which wheel suits the traffic of each file EVENTS, written by tickwheel.recording.
 
-    Its adds, moves and cancels are replayed in virtual time on every tick and size, exact and to the tick: cascades,
+    Its adds, moves and cancels are replayed in virtual time with each tick and size, exact and to the tick: cascades,
     wake-ups, early time, and peak memory. Needs Java 17.
     """
     run_on_spark(

@@ -1,4 +1,4 @@
-"""What the commands that are one batch job on Spark share: its session, Ctrl-C, errors and exit codes."""
+"""What the commands that run one batch job on Spark share: its session, Ctrl-C, errors and exit codes."""
 
 import signal
 import sys
@@ -24,8 +24,9 @@ class _Stopped(Exception):
 def run_on_spark(
     name: str, module: str, out: Path, check: Callable[[ModuleType], None], work: Callable[[ModuleType, Any, Say], Path]
 ) -> None:
-    """Imports `module`, lets `check` look at the arguments, then `work` on a session named `name`, and says where the
-    page is. Ends the process on errors: 2 for the caller's, 3 for others, 130 for Ctrl-C.
+    """Import `module`, call `check` on the arguments, run `work` on a session named `name`, and print the page's path.
+
+    After an error it ends the process: with 2 for wrong usage, 130 for Ctrl-C, 3 for other errors.
     """
     from tickwheel.delivery.errors import DeliveryFailed, WrongUsage
 
@@ -46,7 +47,7 @@ def run_on_spark(
     except WrongUsage as error:
         raise click.UsageError(str(error)) from error
     except KeyboardInterrupt:
-        say(f"Stopped by Ctrl-C: {out} is as it was. Run the same command again.")
+        say(f"Stopped by Ctrl-C: {out} has not changed. Run the same command again.")
         sys.exit(130)
     except DeliveryFailed as error:
         say(f"Failed: {error}.")
@@ -64,8 +65,9 @@ def _imported(module: str) -> ModuleType:
 
 
 def _interruptible(name: str, module: ModuleType, work: Callable[[ModuleType, Any, Say], Path], say: Say) -> Path:
-    """The work in a thread of its own, so that Ctrl-C never comes in the middle of what Python and the JVM tell each
-    other: it cancels the jobs and ends the work at its next step. Then the session is stopped.
+    """Run the work in a thread of its own, so that Ctrl-C never interrupts a call between Python and the JVM.
+
+    Ctrl-C cancels the jobs and ends the work at its next step. Then the session is stopped.
     """
     from tickwheel.spark.session import laptop_session
 
@@ -94,6 +96,6 @@ def _interruptible(name: str, module: ModuleType, work: Callable[[ModuleType, An
             stopping.set()
             while not wait([future], 0.2).done:
                 for session in sessions:
-                    with suppress(Exception):  # it may be stopping just now
+                    with suppress(Exception):  # it may be stopping at this moment
                         session.sparkContext.cancelAllJobs()
             raise

@@ -1,4 +1,4 @@
-//! A watching call against events, completion by other means, and shutdown (P2, P5).
+//! A watching call meets events, completions by callers and by deadlines, and a shutdown (P2, P5).
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ fn check(pool: &Pool, event: &Event, key: u8) -> JoinHandle<()> {
     })
 }
 
-/// Watches under `keys` while, for each of them, an event happens and its key is checked: it is complete afterwards.
+/// Watches under `keys`. For each of them an event happens meanwhile, and its key is checked. Then the operation is complete.
 fn watched_while_events_happen(keys: &[u8]) {
     let (pool, events) = (purgatory(), keys.iter().map(|_| Event::default()).collect::<Vec<_>>());
     let op = Op::after(&events);
@@ -25,7 +25,7 @@ fn watched_while_events_happen(keys: &[u8]) {
     assert_empty(&pool);
 }
 
-/// The event's thread begins in the middle of the first try, which has looked already.
+/// The thread of the event begins during the first try, which has looked already.
 #[test]
 fn an_event_between_the_two_tries_is_not_lost__p2() {
     sample(RUNS, || {
@@ -65,7 +65,7 @@ fn what_is_completed_while_keys_are_added_is_on_no_list_once_that_returned__p5()
             let (pool, op) = (Arc::clone(&pool), op.clone());
             spawn(move || {
                 assert!(op.force_complete());
-                // Though the watching call may be anywhere.
+                // At any point of the watching call.
                 let counts = pool.counts(&ModelHost);
                 assert_eq!((counts.watched, counts.delayed, counts.keys), (0, 0, 0));
             })
@@ -102,7 +102,7 @@ fn a_shutdown_returns_what_it_finds_and_refuses_the_rest__p4() {
         let watcher = {
             let (pool, op) = (Arc::clone(&pool), op.clone());
             spawn(move || match watch(&pool, &op, &[1, 2]) {
-                // Whoever was let in is returned; it has been, or will be.
+                // An operation that was accepted is returned by this shutdown or by the other one.
                 Some(false) => {}
                 None => assert!(!op.cancel(), "who was refused waits nowhere"),
                 Some(true) => panic!("nothing happened"),
@@ -118,7 +118,7 @@ fn a_shutdown_returns_what_it_finds_and_refuses_the_rest__p4() {
 }
 
 #[test]
-fn two_who_watch_one_operation_put_it_in_one_place__p2() {
+fn two_watching_calls_of_one_operation_put_it_in_one_place__p2() {
     sample(RUNS, || {
         let pools = [purgatory(), purgatory()];
         let op = Op::after(&[Event::default()]);

@@ -17,7 +17,7 @@ struct Fates {
 }
 
 impl Fates {
-    /// Exactly one of three things has become of it.
+    /// Exactly one of the three has happened.
     fn judge(&self, op: &Op, cancelled: u32) {
         let fate = (op.completed() - op.expired(), op.expired(), cancelled);
         count(match fate {
@@ -55,7 +55,7 @@ fn cancel(pool: &Pool, cancelled: &Arc<AtomicU32>) -> JoinHandle<()> {
     })
 }
 
-/// An operation waits, and what may happen to it does, in threads of their own.
+/// An operation waits, and several threads end its wait at the same time.
 fn meet(fates: &Fates, keys: &[u8], checks: bool, expires: bool, cancels: bool) {
     let (pool, event, cancelled) = (purgatory(), Event::default(), Arc::new(AtomicU32::new(0)));
     let op = Op::after(&[event.clone()]);
@@ -104,7 +104,7 @@ fn of_completion_expiry_and_cancel_one_gets_it__p1_p4() {
     assert_eq!(seen.seen(), [true, true, true]);
 }
 
-/// What one thread does to a watched operation while the test's own thread cancels that.
+/// One thread ends the wait of an operation while the test's own thread cancels it.
 fn against_a_cancel(fates: &Fates, other: fn(&Pool, &Op)) {
     let pool = purgatory();
     let op = Op::after(&[Event::default()]);
@@ -127,9 +127,9 @@ fn an_expiry_and_a_cancel_have_one_winner__p4() {
     assert_eq!(seen.seen(), [false, true, true]);
 }
 
-/// Whoever completes it by hand wins in any case: what was taken out may be completed by its holder.
+/// A completion by a caller succeeds in any case: also after a cancel.
 #[test]
-fn a_completion_by_hand_wins_before_a_cancel_and_after_it__p1() {
+fn a_caller_completes_before_a_cancel_and_after_it__p1() {
     let orders = Arc::new([const { AtomicU32::new(0) }; 2]);
     let seen = Arc::clone(&orders);
     every(move || {
@@ -148,9 +148,9 @@ fn a_completion_by_hand_wins_before_a_cancel_and_after_it__p1() {
     assert!(seen.iter().all(|order| order.load(Ordering::Relaxed) > 0), "{seen:?}");
 }
 
-/// The step alone.
+/// Only the atomic step.
 #[test]
-fn one_of_all_who_complete_wins__p1() {
+fn one_of_several_completions_succeeds__p1() {
     every(|| {
         let op = Op::after(&[Event::default()]);
         let wins = Arc::new(AtomicU32::new(0));
@@ -179,7 +179,7 @@ fn cancelled_and_watched_again_it_is_completed_once__p4() {
             watch(&other, &op, &[2]);
         }
         join([checking]);
-        // The check was of the first key. What it found there it may complete, wherever that waits by then.
+        // The check was of the first key. It may complete the operations that it found there, wherever they wait now.
         let late = other.check_and_complete(&ModelHost, &2);
         assert_eq!(op.completed(), 1);
         count(&[&in_time, &too_late][late]);
@@ -212,7 +212,7 @@ fn what_is_watched_again_does_not_expire_by_its_old_deadline__p1() {
     assert!(seen.0.load(Ordering::Relaxed) > 0 && seen.1.load(Ordering::Relaxed) > 0);
 }
 
-/// Between the look at a key's list and the cancel, the operation moved.
+/// The operation moves to another key after the list was read and before the cancel.
 #[test]
 fn what_moved_to_another_key_is_not_taken_out_with_the_first__p4() {
     let (moved, taken) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
@@ -259,9 +259,9 @@ fn what_moved_to_another_purgatory_is_not_taken_out_by_a_shutdown__p4() {
     });
 }
 
-/// Whoever completes by hand wins, in whatever purgatory the operation is being put or taken out just now.
+/// A completion by a caller succeeds, whatever purgatory the operation is put in or taken out of at that moment.
 #[test]
-fn a_completion_by_hand_wins_against_any_number_of_moves__p1() {
+fn a_caller_completes_during_any_number_of_moves__p1() {
     sample(RUNS, || {
         let pool = purgatory();
         let op = Op::after(&[Event::default()]);

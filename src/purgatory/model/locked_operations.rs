@@ -1,4 +1,4 @@
-//! A check meets the operation's own lock in the hands of a stranger: it is put off, and the event is not lost (P6).
+//! Another thread holds the operation's own lock: the timer checks the operation again, and no event is lost (P6).
 
 use std::sync::Arc;
 
@@ -6,8 +6,8 @@ use super::{Event, ModelHost, Op, Pool, RUNS, assert_empty, purgatory, run_next_
 use crate::model::{every, join, sample, spawn};
 use crate::sync::{JoinHandle, yield_now};
 
-/// Holds the lock for a while, if it can have it.
-fn other_thread_locks(op: &Op) -> JoinHandle<()> {
+/// Takes the lock, if it is free, and holds it for a while.
+fn hold_own_lock(op: &Op) -> JoinHandle<()> {
     let op = op.clone();
     spawn(move || {
         if op.enter() {
@@ -17,7 +17,7 @@ fn other_thread_locks(op: &Op) -> JoinHandle<()> {
     })
 }
 
-/// The timer's executor, for so many checks.
+/// The timer's executor, for this number of checks.
 fn executor(pool: &Pool, checks: usize) -> JoinHandle<()> {
     let pool = Arc::clone(pool);
     spawn(move || {
@@ -35,41 +35,41 @@ fn check(pool: &Pool, event: Event) -> JoinHandle<()> {
     })
 }
 
-fn lock_held_by_a_stranger(checks: usize) {
+fn lock_held_by_another_thread(checks: usize) {
     let (pool, events) = (purgatory(), (0..checks).map(|_| Event::default()).collect::<Vec<_>>());
     let op = Op::locked_after(&events);
     watch(&pool, &op, &[1]);
-    let others = [other_thread_locks(&op), executor(&pool, 2)];
+    let others = [hold_own_lock(&op), executor(&pool, 2)];
     join(events.into_iter().map(|event| check(&pool, event)).chain(others).collect::<Vec<_>>());
-    // The stranger is gone; no event happens any more. What was put off is due.
+    // The lock is free, and no event happens any more. The rechecks are due.
     while run_next_check(&pool).is_some() {}
     assert_eq!(op.completed(), 1);
     assert_empty(&pool);
 }
 
 #[test]
-fn an_event_that_meets_a_strangers_lock_is_not_lost__p6() {
-    sample(RUNS, || lock_held_by_a_stranger(1));
+fn an_event_while_another_thread_holds_the_lock_is_not_lost__p6() {
+    sample(RUNS, || lock_held_by_another_thread(1));
 }
 
 #[test]
-fn nor_is_one_that_comes_while_a_check_is_put_off__p6() {
-    sample(RUNS, || lock_held_by_a_stranger(2));
+fn an_event_while_a_recheck_is_scheduled_is_not_lost__p6() {
+    sample(RUNS, || lock_held_by_another_thread(2));
 }
 
 #[test]
-fn a_check_that_was_lost_with_its_timer_holds_nothing_up_elsewhere__p6() {
+fn a_recheck_that_was_lost_with_its_timer_stops_no_recheck_elsewhere__p6() {
     every(|| {
         let (pool, other, event) = (purgatory(), purgatory(), Event::default());
         let op = Op::locked_after(&[event.clone()]);
         let held = op.clone();
-        // The lock is another thread's from here on.
+        // From here on another thread holds the lock.
         join([spawn(move || assert!(held.enter()))]);
         watch(&pool, &op, &[1]);
         assert_eq!(
             pool.environment.timer_checks.lock().drain(..).count(),
             1,
-            "it was put off; now the timer is shut down"
+            "a recheck is scheduled; now the timer is shut down"
         );
         assert!(op.cancel());
         watch(&other, &op, &[1]);
@@ -83,7 +83,7 @@ fn a_check_that_was_lost_with_its_timer_holds_nothing_up_elsewhere__p6() {
 }
 
 #[test]
-fn a_check_that_was_dropped_does_not_stand_in_for_the_next__p6() {
+fn a_recheck_that_was_dropped_does_not_replace_the_next__p6() {
     every(|| {
         let (pool, event) = (purgatory(), Event::default());
         let op = Op::locked_after(&[event.clone()]);
@@ -93,7 +93,7 @@ fn a_check_that_was_dropped_does_not_stand_in_for_the_next__p6() {
         assert_eq!(
             pool.environment.timer_checks.lock().drain(..).count(),
             1,
-            "it was put off, and is cancelled on the timer"
+            "a recheck is scheduled, and is cancelled on the timer"
         );
         event.happens();
         pool.check_and_complete(&ModelHost, &1);

@@ -1,4 +1,4 @@
-//! Many threads try one operation: one does, the others mark it, and no event is lost (P6).
+//! Many threads want to try one operation: one tries it, the others mark it, and no event is lost (P6).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -9,44 +9,47 @@ use crate::model::{count, every, join, sample, spawn};
 use crate::sync::{Mutex, yield_now};
 
 /// Each thread makes its event happen, and then tries the operation, which waits for all of them.
-fn everyone_tries(threads: usize) {
+fn each_thread_tries(threads: usize) {
     let pool = purgatory();
     let events: Vec<_> = (0..threads).map(|_| Event::default()).collect();
     let op = Op::after(&events);
-    let won = Arc::new(AtomicU32::new(0));
+    let completed_by_calls = Arc::new(AtomicU32::new(0));
     let tries = events.into_iter().map(|event| {
-        let (pool, op, won) = (Arc::clone(&pool), op.clone(), Arc::clone(&won));
+        let (pool, op, count) = (Arc::clone(&pool), op.clone(), Arc::clone(&completed_by_calls));
         spawn(move || {
             event.happens();
-            won.fetch_add(u32::from(pool.check_one(&ModelHost, &op, 0).is_completed_by_call), Ordering::Relaxed);
+            count.fetch_add(u32::from(pool.check_one(&ModelHost, &op, 0).is_completed_by_call), Ordering::Relaxed);
         })
     });
     join(tries.collect::<Vec<_>>());
-    // A check that met a last try may have been put off.
+    // A check that met a last try may have scheduled a recheck.
     let is_recheck_scheduled = run_next_check(&pool).is_some();
-    let told = won.load(Ordering::Relaxed);
-    assert!(op.completed() == 1 && (told == 1 || told == 0 && is_recheck_scheduled), "completed, and told so: {told}");
+    let completions = completed_by_calls.load(Ordering::Relaxed);
+    assert!(
+        op.completed() == 1 && (completions == 1 || completions == 0 && is_recheck_scheduled),
+        "{completions} calls returned that they completed it"
+    );
     while run_next_check(&pool).is_some() {}
 }
 
 #[test]
-fn two_who_try_at_once_lose_no_event__p6() {
-    every(|| everyone_tries(2));
+fn two_threads_that_try_at_once_lose_no_event__p6() {
+    every(|| each_thread_tries(2));
 }
 
 #[test]
-fn several_who_try_at_once_lose_no_event__p6() {
-    sample(RUNS, || everyone_tries(3));
-    sample(RUNS / 4, || everyone_tries(5));
+fn several_threads_that_try_at_once_lose_no_event__p6() {
+    sample(RUNS, || each_thread_tries(3));
+    sample(RUNS / 4, || each_thread_tries(5));
 }
 
 #[test]
-fn a_mark_is_left_without_waiting_and_makes_one_try_more__p6() {
+fn a_mark_is_left_without_waiting_and_causes_one_try_more__p6() {
     every(|| {
         let (pool, tries) = (purgatory(), Arc::new(AtomicU32::new(0)));
         let (pool_there, tries_there) = (Arc::clone(&pool), Arc::clone(&tries));
         let op = Op::new(move |op| {
-            // During the first try another thread checks it, and this one waits for that to return.
+            // During the first try another thread checks the operation, and this one waits until that check returns.
             if tries_there.fetch_add(1, Ordering::Relaxed) == 0 {
                 let (pool, op) = (Arc::clone(&pool_there), op.clone());
                 join([spawn(move || drop(pool.check_one(&ModelHost, &op, 0)))]);
@@ -57,11 +60,11 @@ fn a_mark_is_left_without_waiting_and_makes_one_try_more__p6() {
     });
 }
 
-/// Otherwise two that mark each other in every try would never end.
+/// Otherwise two threads that mark each other's operation in each try would never end.
 #[test]
-fn all_marks_that_come_while_it_gives_way_make_one_try_more__p6() {
+fn all_marks_during_one_yield_cause_one_try_more__p6() {
     every(|| {
-        let (pool, tries, gave_way) = (purgatory(), Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+        let (pool, tries, yielded) = (purgatory(), Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
         let mark = {
             let pool = Arc::clone(&pool);
             move |op: &Op| {
@@ -75,20 +78,20 @@ fn all_marks_that_come_while_it_gives_way_make_one_try_more__p6() {
                 mark_there(op);
             }
         });
-        let (marked, gave_way_there) = (op.clone(), Arc::clone(&gave_way));
+        let (marked, yielded_there) = (op.clone(), Arc::clone(&yielded));
         let meanwhile = move || {
-            assert_eq!(gave_way_there.fetch_add(1, Ordering::Relaxed), 0, "marked again, for ever");
+            assert_eq!(yielded_there.fetch_add(1, Ordering::Relaxed), 0, "marked again, for ever");
             mark(&marked);
             mark(&marked);
         };
         ON_YIELD.with(|slot| *slot.borrow_mut() = Some(Box::new(meanwhile)));
         pool.check_one(&ModelHost, &op, 0);
         ON_YIELD.with(|slot| *slot.borrow_mut() = None);
-        assert_eq!((tries.load(Ordering::Relaxed), gave_way.load(Ordering::Relaxed)), (2, 1));
+        assert_eq!((tries.load(Ordering::Relaxed), yielded.load(Ordering::Relaxed)), (2, 1));
     });
 }
 
-/// The marks of others do not hold a thread: after some rounds it takes no more, and leaves.
+/// Marks by other threads do not hold a thread for ever: after some rounds it takes no more, and returns.
 #[test]
 fn a_check_that_is_marked_in_every_round_returns__p6() {
     every(|| {
@@ -97,7 +100,7 @@ fn a_check_that_is_marked_in_every_round_returns__p6() {
         let (there, is_inside) = (Arc::clone(&pool), Arc::new(AtomicU32::new(0)));
         let op = Op::new(move |op| {
             assert!(tries_there.fetch_add(1, Ordering::Relaxed) < 10, "marked again, for ever");
-            // Another thread checks it in every try; that one is not tried by this closure's thread.
+            // In each try of this thread another thread checks the operation.
             if is_inside.fetch_add(1, Ordering::Relaxed) == 0 {
                 let (pool, op) = (Arc::clone(&there), op.clone());
                 join([spawn(move || drop(pool.check_one(&ModelHost, &op, 0)))]);
@@ -110,7 +113,7 @@ fn a_check_that_is_marked_in_every_round_returns__p6() {
     });
 }
 
-/// Each of three threads makes an event happen, twice, and checks after it, while a fourth is what the timer does.
+/// Each of three threads makes an event happen and checks the key, twice or more. A fourth thread is the timer's.
 fn hot_key(checks: usize) {
     let (pool, events) = (purgatory(), (0..3 * checks).map(|_| Event::default()).collect::<Vec<_>>());
     let op = Op::after(&events);
@@ -140,7 +143,7 @@ fn no_event_of_a_hot_key_is_lost__p6() {
     sample(RUNS / 4, || hot_key(4));
 }
 
-/// A thread is in its last try and has looked already, when an event happens in another: whatever the order, it is seen.
+/// An event happens in another thread while one is in its last try and has looked already: it is seen in each order.
 #[test]
 fn an_event_that_meets_a_last_try_is_not_lost__p6() {
     let seen = Arc::new([const { AtomicU32::new(0) }; 2]);
@@ -161,7 +164,7 @@ fn an_event_that_meets_a_last_try_is_not_lost__p6() {
                     }
                     pool.check_one(&ModelHost, &op, 0);
                 });
-                // A mark in each round but the last; in that, another thread comes.
+                // A mark in each round but the last. In the last round the event happens.
                 if round < MAX_MARKED_TRIES {
                     join([check]);
                 } else {
@@ -183,8 +186,8 @@ fn an_event_that_meets_a_last_try_is_not_lost__p6() {
     assert!(seen.iter().all(|way| way.load(Ordering::Relaxed) > 0), "{seen:?}");
 }
 
-/// Operations that, when they are tried, first check a key, each under a key of its own; two threads check those.
-fn they_check(keys: [u8; 2], checked: [u8; 2]) {
+/// Two operations, each under a key of its own, whose tries first check a key. Two threads check the operations' keys.
+fn operations_that_check(keys: [u8; 2], checked: [u8; 2]) {
     let (pool, ready) = (purgatory(), Event::default());
     let ops = checked.map(|other| {
         let (pool, ready) = (Arc::downgrade(&pool), ready.clone());
@@ -212,11 +215,11 @@ fn they_check(keys: [u8; 2], checked: [u8; 2]) {
 }
 
 #[test]
-fn two_operations_that_check_each_other_come_to_an_end__p6() {
-    sample(RUNS, || they_check([1, 2], [2, 1]));
+fn the_checks_of_two_operations_that_check_each_other_end__p6() {
+    sample(RUNS, || operations_that_check([1, 2], [2, 1]));
 }
 
 #[test]
-fn operations_that_check_their_own_key_come_to_an_end__p6() {
-    sample(RUNS, || they_check([1, 1], [1, 1]));
+fn the_checks_of_operations_that_check_their_own_key_end__p6() {
+    sample(RUNS, || operations_that_check([1, 1], [1, 1]));
 }

@@ -1,4 +1,4 @@
-//! Checks that the rounds of a call left over are made by the timer, and no event is lost (P6).
+//! The timer makes the checks that the rounds of a call did not make, and no event is lost (P6).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -9,8 +9,8 @@ use crate::model::{count, every, join, sample, spawn};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Operations under a key each. When one is tried, it counts and asks for checks of all other keys. The first one does not
-/// count: it is complete when so many were counted.
+/// Operations under a key each. A try counts, and requests checks of all other keys. The tries of the first operation do not
+/// count; they complete it when the count has reached `needed`.
 struct Counting {
     pool: Pool,
     ops: Vec<Op>,
@@ -51,7 +51,7 @@ impl Counting {
         self.tries.load(Ordering::Relaxed)
     }
 
-    /// Ends what waits; the timer then has nothing to do but what is on its way.
+    /// Completes all operations, and runs the entries that are still on the timer.
     fn end(self) {
         for op in &self.ops {
             op.force_complete();
@@ -63,7 +63,7 @@ impl Counting {
 }
 
 #[test]
-fn however_many_rounds_an_event_needs_it_is_not_lost__p6() {
+fn an_event_that_needs_many_rounds_is_not_lost__p6() {
     for (number, needed) in [(2, 1), (2, 2), (2, 10), (2, 1000), (12, 1000), (12, 10_000)] {
         every(move || {
             let counting = Counting::new(number, needed);
@@ -80,7 +80,7 @@ fn however_many_rounds_an_event_needs_it_is_not_lost__p6() {
     }
 }
 
-/// A program of n operations whose tries ask for ever costs n tries a second.
+/// n operations whose tries always request checks cost n tries per second.
 #[test]
 fn while_nothing_is_completed_the_timer_waits_twice_as_long_each_time_up_to_a_second__p6() {
     every(|| {
@@ -89,11 +89,11 @@ fn while_nothing_is_completed_the_timer_waits_twice_as_long_each_time_up_to_a_se
         let waits: Vec<_> =
             (0..13).filter_map(|_| run_next_check(&counting.pool)).map(|wait| wait.as_millis()).collect();
         assert_eq!(waits, [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1000, 1000, 1000]);
-        // Something is completed: by a check, and by an entry of the timer.
+        // An operation is completed: by a check, and by an entry of the timer.
         let event = Op::new(|op| _ = op.force_complete());
         let before = counting.tries();
         counting.pool.check_and_complete(&ModelHost, &1);
-        assert_eq!(counting.pool.environment.timer_checks.lock().len(), 1, "one is on its way");
+        assert_eq!(counting.pool.environment.timer_checks.lock().len(), 1, "one entry is on the timer");
         assert!(counting.tries() - before <= 12 * 12 * 12);
         drop(event);
         assert_eq!(run_next_check(&counting.pool), Some(SECOND));
@@ -102,9 +102,9 @@ fn while_nothing_is_completed_the_timer_waits_twice_as_long_each_time_up_to_a_se
     });
 }
 
-/// Two threads leave checks over while the timer makes others.
+/// Two threads leave checks to the timer while it makes others.
 #[test]
-fn what_is_left_over_while_the_timer_takes_it_is_not_lost__p6() {
+fn checks_left_to_the_timer_while_it_takes_others_are_not_lost__p6() {
     sample(RUNS / 4, || {
         let counting = Counting::new(2, 6);
         let check = |key| {
@@ -123,9 +123,9 @@ fn what_is_left_over_while_the_timer_takes_it_is_not_lost__p6() {
     });
 }
 
-/// The flag that says that an entry is on its way is cleared before that takes the checks.
+/// The entry clears the flag that says that it is on the timer before it takes the checks.
 #[test]
-fn a_check_that_is_left_over_while_the_timer_takes_another_is_not_lost__p6() {
+fn a_check_left_to_the_timer_while_it_takes_another_is_not_lost__p6() {
     sample(RUNS / 2, || {
         let (pool, event) = (purgatory(), Event::default());
         let ops = [Op::after(&[event.clone()]), Op::after(&[Event::default()])];

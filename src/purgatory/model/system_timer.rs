@@ -1,4 +1,4 @@
-//! The purgatory of Rust programs on a real `SystemTimer`, with its two threads.
+//! The public purgatory on a real `SystemTimer`, with its two threads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -41,7 +41,7 @@ fn purgatory() -> (Arc<SystemTimer>, Arc<DelayedOperationPurgatory<WaitNumber>>)
 }
 
 #[test]
-fn at_its_very_deadline_it_is_completed_or_expires_or_is_cancelled__p1_p4() {
+fn exactly_at_its_deadline_it_is_completed_or_expires_or_is_cancelled__p1_p4() {
     let fates = Arc::new([const { AtomicU32::new(0) }; 3]);
     let seen = Arc::clone(&fates);
     sample(RUNS, move || {
@@ -69,7 +69,7 @@ fn at_its_very_deadline_it_is_completed_or_expires_or_is_cancelled__p1_p4() {
     assert!(seen.iter().all(|fate| fate.load(Ordering::Relaxed) > 0), "{seen:?}");
 }
 
-/// The timer shuts down: the expiry may be claimed when the operation is taken out, and watched where it has no deadline.
+/// The timer shuts down. Its expiry may be claimed when the operation is taken out, and watched again without a deadline.
 #[test]
 fn an_expiry_of_a_timer_that_shuts_down_ends_no_later_wait__p4() {
     let fates = Arc::new([const { AtomicU32::new(0) }; 2]);
@@ -107,7 +107,7 @@ fn watching_against_the_timers_shutdown_leaves_nothing_behind__p2() {
         };
         let watched = purgatory.try_complete_else_watch(&op, [1]);
         join([ending]);
-        // It was refused and waits nowhere, or it waits on without a deadline, and can be taken out.
+        // The operation was refused and waits nowhere, or it waits without a deadline, and can be taken out.
         assert_eq!(purgatory.watched(), usize::from(watched.is_ok()));
         assert_eq!(purgatory.shutdown().len(), usize::from(watched.is_ok()));
         assert_eq!((purgatory.watched(), purgatory.num_delayed(), timer.len()), (0, 0, 0));

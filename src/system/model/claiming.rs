@@ -1,4 +1,4 @@
-//! A cancel, or a move, against the advance and the claim: exactly one of them gets the task.
+//! A cancel or a move meets the advance and the claim: exactly one of them gets the task.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -9,7 +9,7 @@ use crate::timer::Timer;
 use crate::wheel::Handle;
 use crate::when::When;
 
-/// Claims, and counts what it got.
+/// Claims, and counts the tasks that it got.
 fn claim<T>(timer: &Timer<T>, handle: Handle, claimed: &AtomicU32) {
     if timer.claim(handle).is_some() {
         count(claimed);

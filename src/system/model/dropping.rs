@@ -1,4 +1,4 @@
-//! A timer that nobody holds any more: it lives until it is empty, then both threads end.
+//! A timer without a holder: it lives until it is empty, then both threads end.
 
 use std::sync::Arc;
 

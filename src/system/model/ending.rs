@@ -1,4 +1,4 @@
-//! A shutdown against everything else: every task is accounted for once, and both threads end.
+//! A shutdown meets all other calls: each task is accounted for once, and both threads end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::reaper;
 use crate::sync::{JoinHandle, Mutex};
 use crate::when::When;
 
-/// Has no worker any more.
+/// An executor without a worker.
 struct RefusesAll;
 
 impl Executor for RefusesAll {

@@ -1,4 +1,4 @@
-//! The order of release while others add, cancel and advance: an earlier task is never behind a later one.
+//! The order of release while other threads add, cancel and advance: an earlier task is never behind a later one.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! An add against a reaper that is about to sleep: no wake-up is lost, and none is wasted.
+//! An add meets a reaper that is about to sleep: no wake-up is lost, and none is wasted.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};

@@ -217,7 +217,7 @@ def test_where_the_file_cannot_be_made_the_timer_is_as_before__S6(tmp_path: Path
 
 BAD: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"timer": None}, TypeError, "timer must be a SystemTimer or a ManualTimer, got NoneType: pass the timer itself"),
-    ({"path": None}, TypeError, "path must be text or a path, got NoneType: name the file that is to be written"),
+    ({"path": None}, TypeError, "path must be text or a path, got NoneType: name the file to write"),
     *(
         ({"keep": keep}, TypeError, f"keep must be an int, got {keep!r}: leave it out for a million events, 40 MB")
         for keep in ("x", 1.5, True, None)
@@ -303,7 +303,7 @@ def test_another_file_is_refused_and_says_why__S7(tmp_path: Path) -> None:
         patch.setattr(recording, "_VERSION", 2)
         with Recording(timer, path):
             pass
-    with pytest.raises(BadRecording, match="it is of version 2, and this tickwheel reads version 1"):
+    with pytest.raises(BadRecording, match="it has version 2, and this tickwheel reads version 1"):
         replay(path)
 
 

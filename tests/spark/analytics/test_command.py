@@ -59,7 +59,7 @@ def test_ctrl_c_leaves_what_was_there__D13(store: Path, tmp_path: Path) -> None:
                 break
         told = process.stderr.read()
         assert process.wait(100) == 130, told
-    assert told.endswith("Stopped by Ctrl-C: out is as it was. Run the same command again.\n")
+    assert told.endswith("Stopped by Ctrl-C: out has not changed. Run the same command again.\n")
     assert "Traceback" not in told
     assert {path.name for path in tmp_path.iterdir()} == {"s.db"}
 

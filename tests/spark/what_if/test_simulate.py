@@ -157,7 +157,7 @@ def test_a_run_of_the_command_and_ctrl_c__S7_D13(recordings: list[Path], tmp_pat
                 break
         told = process.stderr.read()
         assert process.wait(100) == 130, told
-    assert told.endswith("Stopped by Ctrl-C: out is as it was. Run the same command again.\n")
+    assert told.endswith("Stopped by Ctrl-C: out has not changed. Run the same command again.\n")
     assert "Traceback" not in told
     assert list(tmp_path.iterdir()) == []
     done = subprocess.run(args, cwd=tmp_path, capture_output=True, text=True, timeout=200)
