@@ -45,8 +45,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     scheduled::task::set_sync_deadline(operations::operation::sync_deadline);
     make_other_classes(py);
     module.add_function(wrap_pyfunction!(tools::native_lock::_attached_by_reaper, module)?)?;
-    module.add("_live", PyDict::new(py))?;
-    module.add("_ending", PyList::empty(py))?;
+    module.add("_running_timers", PyDict::new(py))?;
+    module.add("_ending_threads", PyList::empty(py))?;
     module.delattr("__all__")?; // pyo3 lists the private names in it as well; the public ones are in `tickwheel`
     let at_exit = wrap_pyfunction!(engine::at_exit::_shutdown_at_exit, module)?;
     py.import("atexit")?.call_method1("register", (at_exit,))?;

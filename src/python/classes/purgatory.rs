@@ -246,12 +246,12 @@ impl DelayedOperationPurgatory {
         let host = PythonHost::new(py);
         let found = native.close(&host);
         // Keeps the operations that an earlier or a concurrent call found.
-        let kept = self
+        let unfinished = self
             .unfinished
             .with(py, |unfinished| unfinished.get_or_insert_with(|| PyList::empty(py).unbind()).clone_ref(py));
-        found.into_iter().try_for_each(|operation| kept.bind(py).append(operation))?;
+        found.into_iter().try_for_each(|operation| unfinished.bind(py).append(operation))?;
         host.finish(())?; // an exit does not lose the list
-        Ok(kept.bind(py).get_slice(0, kept.bind(py).len()))
+        Ok(unfinished.bind(py).get_slice(0, unfinished.bind(py).len()))
     }
 
     fn __enter__(slf: Bound<'_, Self>) -> PyResult<Bound<'_, Self>> {

@@ -95,9 +95,9 @@ impl SystemTimer {
         let core = Arc::new(settings.build(clock, driver, target)?);
         let timer_ref = TimerRef::new(py, &core)?;
         let started = start_threads(py, &core);
-        let made = started.and_then(|()| base.initialize(ProcessOwned::new(Arc::clone(&core)), timer_ref));
+        let result = started.and_then(|()| base.initialize(ProcessOwned::new(Arc::clone(&core)), timer_ref));
         // An `__init__` that fails leaves no thread.
-        made.inspect_err(|_| worker::stop_and_join(py, &core))
+        result.inspect_err(|_| worker::stop_and_join(py, &core))
     }
 
     /// Wait at most `timeout_ms` until something is due, and advance the clock. Only with `reaper=False`.

@@ -76,7 +76,7 @@ impl Callees {
     #[inline]
     pub(crate) fn entries_ended(&self, py: Python<'_>, count: usize) {
         let open_entries = self.uses.with(py, |uses| {
-            debug_assert!(uses.open_entries >= count, "more was settled than owed");
+            debug_assert!(uses.open_entries >= count, "more entries ended than were added");
             uses.open_entries -= count;
             uses.open_entries
         });
@@ -99,9 +99,9 @@ impl Callees {
     }
 
     /// The collector clears the `Timer` object.
-    pub(crate) fn clear(&self, py: Python<'_>, lets_go: bool) {
+    pub(crate) fn clear(&self, py: Python<'_>, drops_callees: bool) {
         self.on_error.owner_is_gone(py);
-        if lets_go {
+        if drops_callees {
             self.drop_callees(py);
         }
     }

@@ -41,7 +41,7 @@ impl TimerCore {
     /// collector did not see.
     pub(crate) fn clear(&self, py: Python<'_>) {
         let uses = self.callees.use_counts(py);
-        let lets_go = uses.open_entries == 0 || self.idle_state(uses).is_some();
-        self.callees.clear(py, lets_go);
+        let drops_callees = uses.open_entries == 0 || self.idle_state(uses).is_some();
+        self.callees.clear(py, drops_callees);
     }
 }

@@ -59,7 +59,7 @@ pub(super) fn feed_executor(py: Python<'_>, core: &Arc<TimerCore>, queue: &mut R
 
 /// Cuts a line into calls without claiming them.
 fn split<'a>(py: Python<'_>, core: &TimerCore, handles: &'a [Handle]) -> Vec<&'a [Handle]> {
-    let mut units = Vec::new();
+    let mut calls = Vec::new();
     let mut rest = handles;
     while !rest.is_empty() {
         let state = core.state(py);
@@ -68,11 +68,11 @@ fn split<'a>(py: Python<'_>, core: &TimerCore, handles: &'a [Handle]) -> Vec<&'a
                 break;
             }
             let (call, after) = rest.split_at(dispatch::group_len(&state, rest));
-            units.push(call);
+            calls.push(call);
             rest = after;
         }
     }
-    units
+    calls
 }
 
 fn submit(
@@ -83,16 +83,16 @@ fn submit(
     handles: &[Handle],
     event_loop: Option<&Py<PyAny>>,
 ) {
-    let due = SubmittedTasks {
+    let submitted = SubmittedTasks {
         core: ProcessOwned::new(Arc::clone(core)),
         line: GilCell::new(DueLine::of(handles.iter().copied())),
         event_loop: event_loop.map(|event_loop| event_loop.clone_ref(py)),
         has_backlog: GilCell::new(false),
     };
-    let result = Bound::new(py, due).and_then(|due| {
-        let result = executor.bind(py).call_method1(method, (&due,));
+    let result = Bound::new(py, submitted).and_then(|submitted| {
+        let result = executor.bind(py).call_method1(method, (&submitted,));
         if result.is_err() {
-            drop(due.get().take(py));
+            drop(submitted.get().take(py));
         }
         result
     });

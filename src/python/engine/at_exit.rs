@@ -35,12 +35,12 @@ pub(crate) fn new_timer_id() -> u64 {
 
 /// Timers with threads, by id.
 fn running_timers(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
-    Ok(py.import("tickwheel._native")?.getattr("_live")?.cast_into()?)
+    Ok(py.import("tickwheel._native")?.getattr("_running_timers")?.cast_into()?)
 }
 
 /// Threads that have done their work but may not have ended yet.
 fn ending_threads(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
-    Ok(py.import("tickwheel._native")?.getattr("_ending")?.cast_into()?)
+    Ok(py.import("tickwheel._native")?.getattr("_ending_threads")?.cast_into()?)
 }
 
 /// Lists a timer before its thread starts.
@@ -57,13 +57,13 @@ pub(crate) fn register(py: Python<'_>, id: u64, core: &Arc<TimerCore>, thread: &
 
 /// The thread did not start: the timer leaves the list.
 pub(crate) fn unregister(py: Python<'_>, id: u64) {
-    let _ = running_timers(py).and_then(|live| live.del_item(id));
+    let _ = running_timers(py).and_then(|timers| timers.del_item(id));
 }
 
 /// The thread has done its work and will end now. Threads that have ended leave the list.
 pub(crate) fn thread_ends(py: Python<'_>, id: u64) -> PyResult<()> {
-    let live = running_timers(py)?;
-    let Some(entry) = live.get_item(id)? else { return Ok(()) };
+    let timers = running_timers(py)?;
+    let Some(entry) = timers.get_item(id)? else { return Ok(()) };
     let ending = ending_threads(py)?;
     for thread in ending.get_slice(0, ending.len()) {
         if !thread.call_method0("is_alive")?.extract::<bool>()? {
@@ -71,7 +71,7 @@ pub(crate) fn thread_ends(py: Python<'_>, id: u64) -> PyResult<()> {
         }
     }
     ending.append(&entry.cast_into::<RunningTimer>()?.get().thread)?;
-    live.del_item(id)
+    timers.del_item(id)
 }
 
 /// The exit hook: stops every timer, waits for the callback that is running, and drops the remaining tasks.

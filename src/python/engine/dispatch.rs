@@ -102,7 +102,7 @@ pub(crate) fn claim_next(
         ClaimedTasks::Group(group) => {
             let batch = batch_of(py, group).clone();
             (group.callback, group.context) = batch.get().callback(py);
-            batch.get().entries_left(py, group.tasks.len());
+            batch.get().note_left_timer(py, group.tasks.len());
         }
     }
     Some(call)

@@ -109,6 +109,6 @@ fn forget(py: Python<'_>, task: &TaskRef, handle: Handle) {
     if let Ok(task) = task.cast::<TimerTask>() {
         task_leaving::note_drained(task, handle);
     } else if let Ok(batch) = task.cast::<TaskBatch>() {
-        batch.get().entries_left(py, 1);
+        batch.get().note_left_timer(py, 1);
     }
 }

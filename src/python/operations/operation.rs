@@ -167,7 +167,7 @@ impl DelayedOperation {
         self.fields.visit(&visit, |fields| {
             visit.call(&fields.lock)?;
             let Some(waiters) = &fields.waiters else { return Ok(()) };
-            waiters.waiters.iter().try_for_each(|waiter| visit.call(waiter))?;
+            waiters.callbacks.iter().try_for_each(|waiter| visit.call(waiter))?;
             waiters.on_error.as_ref().map_or(Ok(()), |on_error| on_error.visit(&visit))
         })
     }

@@ -83,7 +83,7 @@ impl<'py> PythonHost<'py> {
         how: Option<bool>,
     ) {
         let Some(waiters) = waiters else { return };
-        for waiter in &waiters.waiters {
+        for waiter in &waiters.callbacks {
             if let Err(error) = waiter.call1(self.py, (how,)) {
                 let on_error = waiters.on_error.as_ref().map(|on_error| on_error.clone_ref(self.py));
                 self.report_failure((setup, on_error), op, None, error);

@@ -41,7 +41,7 @@ use crate::python::values::on_error::Callee;
 pub(crate) struct DelayedOperation {
     pub(crate) state: OperationState<PyOperations>,
     pub(super) fields: GilCell<OperationFields>,
-    /// The process in which it was made. In a forked child another thread of the parent may hold its native lock.
+    /// The process in which it was made. In a forked child, a thread that does not exist there may hold its native lock.
     pub(super) epoch: u32,
 }
 
@@ -49,7 +49,7 @@ pub(crate) struct DelayedOperation {
 pub(super) struct OperationFields {
     /// Its own lock, which is held during `try_complete`.
     pub(super) lock: Option<Py<PyAny>>,
-    /// Boxed, 8 bytes: most operations have none.
+    /// Boxed: most operations have none, which takes 8 bytes.
     pub(super) waiters: Option<Box<Waiters>>,
     /// How it ended, set when its waiters have been taken.
     pub(super) ended: Option<Cause>,
@@ -60,7 +60,7 @@ pub(super) struct OperationFields {
 #[derive(Default)]
 pub(crate) struct Waiters {
     /// Called with the end of the wait: `True` in time, `False` expired, `None` taken out.
-    pub(crate) waiters: Vec<Py<PyAny>>,
+    pub(crate) callbacks: Vec<Py<PyAny>>,
     /// The `on_error` of the purgatory. The purgatory may be gone when the deadline passes (border rule 8).
     pub(crate) on_error: Option<Callee>,
 }
@@ -85,7 +85,7 @@ impl DelayedOperation {
         if waiter.is_none() && on_error.is_none() {
             return;
         }
-        let waiters = Waiters { waiters: waiter.into_iter().collect(), on_error };
+        let waiters = Waiters { callbacks: waiter.into_iter().collect(), on_error };
         self.fields.with(py, |fields| fields.waiters = Some(Box::new(waiters)));
     }
 
@@ -101,7 +101,7 @@ impl DelayedOperation {
     pub(crate) fn ended_or_add_waiter(&self, py: Python<'_>, waiter: &Bound<'_, PyAny>) -> Option<Cause> {
         self.fields.with(py, |fields| {
             if fields.ended.is_none() {
-                fields.waiters.get_or_insert_default().waiters.push(waiter.clone().unbind());
+                fields.waiters.get_or_insert_default().callbacks.push(waiter.clone().unbind());
             }
             fields.ended
         })

@@ -141,14 +141,14 @@ impl TaskBatch {
         core.check_process(py)?;
         let whole = native_lock::lock_plain(py, &core.timer.bulk);
         let start = Self::reserve(py, core, &delays_us).map_err(|error| core.to_python_error(py, &error))?;
-        let mut to_run = delays_us.len();
+        let mut to_add = delays_us.len();
         for (step, delays_us) in delays_us.chunks(STEP).enumerate() {
             // The references are made with the GIL, before the lock is taken.
             let mut tasks: Vec<_> = delays_us.iter().map(|_| batch.clone().into_any().unbind()).collect();
-            to_run -= tasks.len();
+            to_add -= tasks.len();
             let mut wakes = false;
             let mut state = core.state(py);
-            state.reserve(to_run);
+            state.reserve(to_add);
             let handles: Vec<_> = delays_us
                 .iter()
                 .enumerate()
@@ -165,7 +165,7 @@ impl TaskBatch {
             core.timer.wake_if(wakes);
         }
         drop(whole);
-        batch.get().entries_left(py, 0); // an empty batch is finished at once
+        batch.get().note_left_timer(py, 0); // an empty batch is finished at once
         Ok(batch)
     }
 
@@ -186,7 +186,7 @@ impl TaskBatch {
     }
 
     /// `count` entries have left the timer. The last one drops the callback.
-    pub(crate) fn entries_left(&self, py: Python<'_>, count: usize) {
+    pub(crate) fn note_left_timer(&self, py: Python<'_>, count: usize) {
         let callback = self.fields.with(py, |fields| {
             fields.to_run -= count;
             (fields.to_run == 0).then(|| fields.take_call())
@@ -203,7 +203,7 @@ impl TaskBatch {
                 indices.iter().filter_map(|index| state.cancel(clock, fields.handles[*index])).collect()
             });
             self.core.timer.settle(state);
-            self.entries_left(py, tasks.len());
+            self.note_left_timer(py, tasks.len());
             self.core.callees.entries_ended(py, tasks.len());
             count += tasks.len();
         }

@@ -60,11 +60,11 @@ pub(crate) fn take_off(task: &TimerTask, py: Python<'_>) -> PyResult<Option<Remo
             }))
         });
         if let Some(taken) = taken {
-            let Some((remains, is_tracked)) = taken else { return Ok(None) };
+            let Some((removed, is_tracked)) = taken else { return Ok(None) };
             if is_tracked {
-                gil_cell::track(remains.task.bind(py));
+                gil_cell::track(removed.task.bind(py));
             }
-            return Ok(Some(remains));
+            return Ok(Some(removed));
         }
         let Some((core, _)) = task.timer_and_handle(py) else { return Ok(None) };
         drop(core.lock(py)?); // waits for the lock, without the GIL
@@ -73,24 +73,24 @@ pub(crate) fn take_off(task: &TimerTask, py: Python<'_>) -> PyResult<Option<Remo
 
 /// The entry in this slot was claimed, and runs next. If the task was added again meanwhile, that add stays.
 pub(crate) fn note_claimed(task: &Bound<'_, TimerTask>, handle: Handle) {
-    let (left, may_be_added) = task.get().fields.with(task.py(), |fields| {
-        let (is_this, left) = fields.take_off(handle);
-        (left, is_this && fields.is_plain && !fields.is_one_shot())
+    let (timer_ref, may_be_added) = task.get().fields.with(task.py(), |fields| {
+        let (is_this, timer_ref) = fields.take_off(handle);
+        (timer_ref, is_this && fields.is_plain && !fields.is_one_shot())
     });
     // Before anything is dropped: a destructor may add it again.
     if may_be_added {
         gil_cell::track(task);
     }
-    drop(left);
+    drop(timer_ref);
 }
 
 /// The entry in this slot was taken out. If the task was added again meanwhile, that add stays. The caller drops what
 /// is put into `removed`.
 pub(crate) fn note_removed(task: &Bound<'_, TimerTask>, handle: Handle, removed: &mut Vec<Py<PyAny>>) {
     let ((timer_ref, context), may_be_added) = task.get().fields.with(task.py(), |fields| {
-        let (is_this, left) = fields.take_off(handle);
+        let (is_this, timer_ref) = fields.take_off(handle);
         let context = if is_this { fields.take_context() } else { None };
-        ((left, context), is_this && fields.is_plain && !fields.is_one_shot())
+        ((timer_ref, context), is_this && fields.is_plain && !fields.is_one_shot())
     });
     // As in `note_claimed`.
     if may_be_added {
@@ -108,13 +108,13 @@ pub(crate) fn note_drained(task: &Bound<'_, TimerTask>, handle: Handle) {
 /// The entry in this slot was cancelled, and a one-shot task can never run again. If the task was added again
 /// meanwhile, that add stays, and the task keeps its callback.
 pub(crate) fn note_cancelled(task: &Bound<'_, TimerTask>, handle: Handle) {
-    let (left, may_be_added) = task.get().fields.with(task.py(), |fields| {
-        let (is_this, left) = fields.take_off(handle);
+    let (removed, may_be_added) = task.get().fields.with(task.py(), |fields| {
+        let (is_this, timer_ref) = fields.take_off(handle);
         let taken = is_this.then(|| (fields.take_one_shot_call(), fields.take_context()));
-        ((left, taken), is_this && fields.is_plain && !fields.is_one_shot())
+        ((timer_ref, taken), is_this && fields.is_plain && !fields.is_one_shot())
     });
     if may_be_added {
         gil_cell::track(task);
     }
-    drop(left);
+    drop(removed);
 }

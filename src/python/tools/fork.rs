@@ -59,8 +59,8 @@ pub(crate) trait BelongsToProcess {
 pub(crate) struct ProcessOwned<T: BelongsToProcess>(Option<Arc<T>>);
 
 impl<T: BelongsToProcess> ProcessOwned<T> {
-    pub(crate) fn new(core: Arc<T>) -> Self {
-        Self(Some(core))
+    pub(crate) fn new(object: Arc<T>) -> Self {
+        Self(Some(object))
     }
 
     pub(crate) fn arc(&self) -> &Arc<T> {
@@ -83,10 +83,10 @@ impl<T: BelongsToProcess> Deref for ProcessOwned<T> {
 impl<T: BelongsToProcess> Drop for ProcessOwned<T> {
     #[inline]
     fn drop(&mut self) {
-        if let Some(core) = self.0.take()
-            && core.epoch() != fork_epoch()
+        if let Some(object) = self.0.take()
+            && object.epoch() != fork_epoch()
         {
-            std::mem::forget(core);
+            std::mem::forget(object);
         }
     }
 }

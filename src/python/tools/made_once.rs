@@ -20,8 +20,8 @@ impl<T: Send + Sync> MadeOnce<T> {
     /// The object. If two threads make it at the same time, the second one is never used and never freed.
     #[inline]
     pub(crate) fn get_or_try_init(&self, py: Python<'_>, make: impl FnOnce() -> PyResult<T>) -> PyResult<&'static T> {
-        match self.0.with(py, |kept| *kept) {
-            Some(kept) => Ok(kept),
+        match self.0.with(py, |object| *object) {
+            Some(object) => Ok(object),
             None => self.init(py, make),
         }
     }
@@ -29,7 +29,7 @@ impl<T: Send + Sync> MadeOnce<T> {
     #[cold]
     fn init(&self, py: Python<'_>, make: impl FnOnce() -> PyResult<T>) -> PyResult<&'static T> {
         let made: &'static T = Box::leak(Box::new(make()?));
-        Ok(self.0.with(py, |kept| *kept.get_or_insert(made)))
+        Ok(self.0.with(py, |object| *object.get_or_insert(made)))
     }
 }
 
@@ -47,14 +47,14 @@ impl<T> MadeOnce<Py<T>> {
 impl MadeOnce<Py<PyString>> {
     #[inline]
     pub(crate) fn interned<'py>(&self, py: Python<'py>, text: &'static str) -> &'py Bound<'py, PyString> {
-        let kept = self.0.with(py, |kept| *kept);
-        kept.unwrap_or_else(|| self.intern(py, text)).bind(py)
+        let object = self.0.with(py, |object| *object);
+        object.unwrap_or_else(|| self.intern(py, text)).bind(py)
     }
 
     #[cold]
     fn intern(&self, py: Python<'_>, text: &'static str) -> &'static Py<PyString> {
         let made: &'static Py<PyString> = Box::leak(Box::new(PyString::intern(py, text).unbind()));
-        self.0.with(py, |kept| *kept.get_or_insert(made))
+        self.0.with(py, |object| *object.get_or_insert(made))
     }
 }
 

@@ -17,13 +17,13 @@ def make(what, **settings):
     try:
         SystemTimer("fails", executor=pool, on_error=on_error, **settings)
     except what as error:
-        said, left = str(error), dict(_native._live)  # at once: nothing here lets another thread have the GIL
+        said, left = str(error), dict(_native._running_timers)  # at once: nothing here lets another thread have the GIL
     else:
         raise AssertionError("it did not fail")
     assert not left, "its worker is left"
     # Joined for Python, a thread is still there for the kernel for a moment.
     wait_until(lambda: native_threads() == before, what="its threads to end")
-    assert not _native._live and not [one for one in _native._ending if one.is_alive()]
+    assert not _native._running_timers and not [one for one in _native._ending_threads if one.is_alive()]
     assert not [thread for thread in threading.enumerate() if "fails" in thread.name]
     pool.shutdown()
     del pool, on_error
@@ -82,7 +82,7 @@ for begin in late:
     begin()
 late.clear()
 wait_until(lambda: not any("fails" in thread.name for thread in threading.enumerate()), what="its thread to end")
-wait_until(lambda: not _native._live and (gc.collect(), gone())[1] is None, limit=5, what="all to go")
+wait_until(lambda: not _native._running_timers and (gc.collect(), gone())[1] is None, limit=5, what="all to go")
 with SystemTimer("next") as timer:
     ran = threading.Event()
     timer.after(0, ran.set)

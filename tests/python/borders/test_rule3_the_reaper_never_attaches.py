@@ -33,7 +33,7 @@ with loop_in_a_thread() as loop:
         task = timer.after(20, nop)
         del timer, task
         gc.collect()
-wait_until(lambda: not _native._live)
+wait_until(lambda: not _native._running_timers)
 assert _native._attached_by_reaper() == 0
 """
     )

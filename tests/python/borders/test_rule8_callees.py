@@ -73,7 +73,7 @@ collect()
 wait_until(lambda: heard)
 assert heard[0] == ("whole", "failed"), heard
 wait_until(lambda: (gc.collect(), gone())[1] is None, limit=5, what="the owner to go")
-wait_until(lambda: not _native._live, limit=5, what="its threads to end")
+wait_until(lambda: not _native._running_timers, limit=5, what="its threads to end")
 """
     )
 
@@ -160,7 +160,7 @@ for _ in range(3):
 wait_until(lambda: len(ran) == 2)
 assert ran == ["after", 2] and states == ["whole"] * 2, (ran, states)
 wait_until(lambda: (gc.collect(), gone())[1] is None, limit=5, what="the pool to go")
-wait_until(lambda: not _native._live, limit=5, what="its threads to end")
+wait_until(lambda: not _native._running_timers, limit=5, what="its threads to end")
 """
     )
 

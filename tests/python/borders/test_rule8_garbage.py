@@ -159,7 +159,7 @@ gc.collect()
 assert gone() is not None and native_threads() == before + 2
 wait_until(lambda: (gc.collect(), gone())[1] is None)
 wait_until(lambda: native_threads() == before, what="its threads to end")
-assert not _native._live
+assert not _native._running_timers
 """
     )
     assert out == "fired executor-x\n" * 3
@@ -188,12 +188,12 @@ with loop_in_a_thread() as loop, ThreadPoolExecutor(1) as pool:
     assert far.cancel()
     assert batch.cancel(0) and native_threads() == before + 2
     assert batch.cancel_all() == 2
-    wait_until(lambda: native_threads() == before and not _native._live, what="its threads to end")
+    wait_until(lambda: native_threads() == before and not _native._running_timers, what="its threads to end")
     timer = SystemTimer("y", executor={executor})
     tasks = [timer.after(3_600_000, nop) for _ in range(5)]
     del timer
     assert SystemTimer("z").cancel_many([]) == 0 and all(task.cancel() for task in tasks)
-    wait_until(lambda: native_threads() == before and not _native._live, what="its threads to end")
+    wait_until(lambda: native_threads() == before and not _native._running_timers, what="its threads to end")
 """
     )
 
@@ -308,7 +308,7 @@ with ThreadPoolExecutor(1) as pool:
         if turn in (79, 199):
             wait_until(lambda: native_threads() == threads, what="all threads to end")
             gc.collect()
-            wait_until(lambda: not _native._live)
+            wait_until(lambda: not _native._running_timers)
             counts.append((sys.getrefcount(marker), sys.getrefcount(nop), len(gc.get_objects()), rss_kb()))
 
 (markers, nops, objects, kb), (markers_2, nops_2, objects_2, kb_2) = counts

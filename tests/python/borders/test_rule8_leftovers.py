@@ -101,7 +101,7 @@ def plant():
 
 gone = plant()
 wait_until(lambda: (gc.collect(), gone())[1] is None, limit=5, what="the loop to go")
-wait_until(lambda: not _native._live, limit=5, what="its threads to end")
+wait_until(lambda: not _native._running_timers, limit=5, what="its threads to end")
 """
     )
 
@@ -134,7 +134,7 @@ def plant():
     return weakref.ref(node)
 
 check(plant)
-wait_until(lambda: not _native._live, limit=5, what="its threads to end")
+wait_until(lambda: not _native._running_timers, limit=5, what="its threads to end")
 """
     )
 
@@ -168,6 +168,6 @@ def plant():
     return weakref.ref(Mine())
 
 check(plant)
-wait_until(lambda: not _native._live, limit=5, what="its threads to end")
+wait_until(lambda: not _native._running_timers, limit=5, what="its threads to end")
 """
     )

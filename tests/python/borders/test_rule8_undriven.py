@@ -59,7 +59,7 @@ before = native_threads()
 gone = plant()
 gc.collect()
 assert [one() for one in gone] == [None, None]
-wait_until(lambda: native_threads() == before and not _native._live, limit=5, what="its threads to end")
+wait_until(lambda: native_threads() == before and not _native._running_timers, limit=5, what="its threads to end")
 assert ran == []
 """,
         stderr="",
@@ -182,7 +182,7 @@ gate.set()
 wait_until(lambda: heard)
 assert ran == heard == ["whole"]
 wait_until(lambda: (gc.collect(), gone())[1] is None, limit=5, what="the owner to go")
-wait_until(lambda: not _native._live, limit=5, what="its threads to end")
+wait_until(lambda: not _native._running_timers, limit=5, what="its threads to end")
 """
     )
 

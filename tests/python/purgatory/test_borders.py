@@ -227,7 +227,7 @@ with loop_in_a_thread() as loop, ThreadPoolExecutor(2) as pool:
     with contextlib.redirect_stderr(None):
         import logging
         logging.getLogger("tickwheel").disabled = True
-        wait_until(lambda: not _native._live)
+        wait_until(lambda: not _native._running_timers)
 assert len(told) > 100
 assert _native._attached_by_reaper() == 0
 """

@@ -71,7 +71,7 @@ before = native_threads()
 gone = plant()
 gc.collect()
 assert [one() for one in gone] == [None] * 4
-wait_until(lambda: native_threads() == before and not _native._live, limit=5, what="its threads to end")
+wait_until(lambda: native_threads() == before and not _native._running_timers, limit=5, what="its threads to end")
 """
     )
 

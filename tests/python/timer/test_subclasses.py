@@ -154,14 +154,14 @@ def test_one_that_was_never_initialized_is_collected__T22(kind: type) -> None:
 def test_a_second_initialization_is_refused_and_changes_nothing__T22(kind: type) -> None:
     word = "purgatory" if kind is DelayedOperationPurgatory else "timer"
     with kind("first") as one:
-        before = threading.active_count(), len(_native._live)  # type: ignore[attr-defined]
+        before = threading.active_count(), len(_native._running_timers)  # type: ignore[attr-defined]
         refused(
             RuntimeError,
             f"{word} 'first' is initialized already, and nothing was changed: make a new one for other settings",
             lambda: one.__init__("second"),
         )
         assert one.name == "first"
-        assert (threading.active_count(), len(_native._live)) == before  # type: ignore[attr-defined]
+        assert (threading.active_count(), len(_native._running_timers)) == before  # type: ignore[attr-defined]
 
 
 def test_a_bad_setting_leaves_it_uninitialized_and_it_may_be_tried_again__T22() -> None:
@@ -206,8 +206,8 @@ def test_a_subclass_whose_init_raises_after_ours_leaves_no_thread__T22(settings:
             super().__init__("fails-late", **settings)
             raise LookupError
 
-    before = len(_native._live)  # type: ignore[attr-defined]
+    before = len(_native._running_timers)  # type: ignore[attr-defined]
     with pytest.raises(LookupError):
         Fails()
     until(lambda: executor_thread("fails-late") is None)
-    until(lambda: len(_native._live) == before)  # type: ignore[attr-defined]
+    until(lambda: len(_native._running_timers) == before)  # type: ignore[attr-defined]
