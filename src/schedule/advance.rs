@@ -18,25 +18,20 @@ impl<T> Schedule<T> {
                 }
             }
             let due = self.queue.peek().filter(|head| head.expiration_ms <= now_us / 1000);
-            if let Some(head) = due
-                && (self.flushed_ms == Some(head.expiration_ms) || self.front.len() == 0)
-            {
-                self.start_flush(head);
-                progress.buckets += 1;
-            } else {
+            // Not before the last bucket of an instant is flushed (T6).
+            let may_release = due.is_none_or(|head| self.flushed_ms != Some(head.expiration_ms));
+            if may_release && self.front.len() > 0 {
                 let before = out.len();
                 left -= self.release_ready(now_us, left, out);
                 progress.released += (out.len() - before) as u64;
-                match due {
-                    _ if left == 0 => return true,
-                    // No entry of the front is due before this bucket expires.
-                    Some(head) => {
-                        self.start_flush(head);
-                        progress.buckets += 1;
-                    }
-                    None => return false,
+                if left == 0 {
+                    return true;
                 }
             }
+            // No entry of the front is due before this bucket expires.
+            let Some(due) = due else { return false };
+            self.start_flush(due);
+            progress.buckets += 1;
             left = left.saturating_sub(1);
             if left == 0 {
                 return true;

@@ -123,8 +123,8 @@ impl User {
             self.cancels("cancel in the front", handle);
         }
         // Not in the order of their instants.
-        let stragglers: Vec<_> = (0..count as u64).map(|number| self.adds(FRONT_US + 999 - number % 999)).collect();
-        for handle in stragglers {
+        let out_of_order: Vec<_> = (0..count as u64).map(|number| self.adds(FRONT_US + 999 - number % 999)).collect();
+        for handle in out_of_order {
             self.cancels("cancel in the front", handle);
         }
     }
