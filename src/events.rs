@@ -1,7 +1,7 @@
-//! What a timer did, one event after the other: recorded only when that was asked for.
+//! What a timer did, one event after the other, during a recording.
 //!
-//! Under the lock an event is 40 bytes appended to a chunk of fixed size, so nothing is ever copied there. The
-//! caller that records takes the chunks out now and then; if it does not come, the newest events are counted as lost.
+//! Under the lock an event is 40 bytes appended to a chunk of fixed size, so no event is ever copied there. The caller takes
+//! the chunks out now and then. If it does not, the newest events are counted as lost.
 
 #![forbid(unsafe_code)]
 
@@ -20,9 +20,9 @@ pub enum EventKind {
     Moved,
     /// A task was cancelled in time.
     Cancelled,
-    /// A task was taken by its executor, to be run.
+    /// A task was claimed by its executor, to be run.
     Expired,
-    /// What a bucket held left it for a lower level or for the front.
+    /// The entries of a bucket left it for a lower level or for the front.
     Cascaded,
     /// The reaper woke up.
     Woke,
@@ -38,15 +38,15 @@ impl EventKind {
 pub struct Event {
     /// When, in microseconds of the timer's clock.
     pub at_us: u64,
-    /// Which task: the number of its add, never used twice; 0 where it is about no task.
+    /// Which task: the number of its add, never used twice; 0 if the event is about no task.
     pub number: u64,
-    /// When the task is due, or the bucket expired, in microseconds; 0 where neither.
+    /// When the task is due, or the bucket expired, in microseconds; otherwise 0.
     pub due_us: u64,
-    /// Of a move, the number that the task had before; of a cascade, how many tasks left the bucket; otherwise 0.
+    /// For a move, the number that the task had before; for a cascade, how many tasks left the bucket; otherwise 0.
     pub other: u64,
     /// What happened.
     pub kind: EventKind,
-    /// The level where the task was put, or the bucket's, the finest being 1; 0 for the front, or where neither.
+    /// The level of the task's bucket, or of the bucket that expired, counted from 1; 0 for the front, and otherwise.
     pub level: u8,
 }
 
@@ -63,13 +63,13 @@ impl Event {
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct Recorded {
-    /// The events in order, in pieces.
+    /// The events in order, in chunks.
     pub chunks: Vec<Vec<Event>>,
     /// How many did not fit since the recording began.
     pub lost: u64,
 }
 
-/// Where the events of one timer are kept until they are taken.
+/// Keeps the events of one timer until they are taken.
 #[derive(Debug)]
 pub(crate) struct Recorder {
     recorded: Recorded,

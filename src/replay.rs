@@ -306,7 +306,7 @@ impl Run {
     }
 
     fn wake(&mut self) {
-        self.timer.lock_state().woke(self.timer.clock());
+        self.timer.lock_state().note_wake_up(self.timer.clock());
         self.serve();
     }
 
@@ -314,7 +314,7 @@ impl Run {
     fn serve(&mut self) {
         loop {
             let now_us = self.timer.clock().now_us();
-            let next = self.timer.lock_state().may_sleep(now_us, self.floor_us, u64::MAX);
+            let next = self.timer.lock_state().start_sleep(now_us, self.floor_us, u64::MAX);
             match next {
                 ControlFlow::Break(Wait::Due) => {}
                 ControlFlow::Continue(until_us) => {

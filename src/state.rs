@@ -1,4 +1,4 @@
-//! What the timer's lock guards: the schedule, and who waits for what. No lock and no thread in here.
+//! What the timer's lock guards: the schedule, the sleep of the driving thread, the counters. No lock and no thread in here.
 
 #![forbid(unsafe_code)]
 
@@ -16,9 +16,9 @@ use crate::when::When;
 /// Whether `max_pending` can refuse an add (T17).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Room {
-    /// What users add.
+    /// It can refuse a user's add.
     IfAny,
-    /// What the library adds for a task that was let in already.
+    /// It never refuses what the library adds for a task that it has accepted.
     Always,
 }
 
@@ -41,7 +41,8 @@ pub enum Wait {
     Closed,
 }
 
-/// Until when the reaper sleeps; an add before that wakes it, unless it may not wake before `floor_us` anyway.
+/// Until when the thread that drives the timer sleeps. An add that is due before that wakes it, unless the thread may not wake
+/// before `floor_us` anyway.
 #[derive(Debug, Clone, Copy)]
 struct Sleep {
     until_us: u64,
@@ -58,9 +59,9 @@ pub struct Pending<T> {
     pub number: u64,
     /// The number that came with it.
     pub tag: u32,
-    /// Its handle; stale once it was taken out.
+    /// Its handle, which is stale if the task was taken out.
     pub handle: Handle,
-    /// The task, where it was taken out.
+    /// The task, if it was taken out.
     pub task: T,
 }
 
@@ -79,10 +80,10 @@ pub(crate) fn due_too_late(due_us: u64) -> Error {
 pub(crate) struct State<T> {
     pub(crate) schedule: Schedule<T>,
     max_pending: Option<usize>,
-    /// Room that a batch on its way in has kept.
+    /// Room that is kept for the rest of a batch that is being added.
     reserved: usize,
     pub(crate) is_closed: bool,
-    /// Nobody can add any more, but what is pending still runs.
+    /// No task is added any more, but what is pending still runs.
     pub(crate) is_abandoned: bool,
     sleep: Option<Sleep>,
     /// Callbacks that were claimed and have not finished.
@@ -93,7 +94,7 @@ pub(crate) struct State<T> {
     rejected: Vec<Vec<Pending<T>>>,
     stats: Stats,
     lateness: Histogram,
-    /// Present while somebody records.
+    /// Present during a recording.
     recorder: Option<Box<Recorder>>,
 }
 
@@ -136,7 +137,7 @@ impl<T> State<T> {
         }
     }
 
-    /// Begins to record; `false` if somebody does already.
+    /// Begins to record; `false` if a recording runs already.
     pub(crate) fn record(&mut self, bound: usize) -> bool {
         let starts = self.recorder.is_none();
         if starts {
@@ -156,7 +157,7 @@ impl<T> State<T> {
         recorded
     }
 
-    /// Checks that `count` more tasks may come in at this instant. Nothing has changed if not.
+    /// Checks that `count` more tasks may be added at this instant. It changes nothing.
     #[inline]
     pub(crate) fn admit(&self, clock: &Clock, when: When, count: usize) -> Result<Due, Error> {
         if self.is_closed {
@@ -183,13 +184,13 @@ impl<T> State<T> {
         }
     }
 
-    /// Adds a task that was admitted; says whether the reaper must be woken, once the lock is let go.
+    /// Adds a task that was admitted. Returns also whether the driving thread must be woken after the unlock.
     #[inline]
     pub(crate) fn add(&mut self, due: Due, task: T, tag: u32) -> (Handle, bool) {
         self.stats.added += 1;
         let (handle, wake_us) = self.schedule.add(due.now_us, due.due_us, task, tag);
-        self.tell_placed(EventKind::Added, due.now_us, handle, 0);
-        (handle, self.wakes(wake_us))
+        self.record_placed(EventKind::Added, due.now_us, handle, 0);
+        (handle, self.must_wake(wake_us))
     }
 
     pub(crate) fn reschedule(&mut self, handle: Handle, due: Due) -> Option<(Handle, bool)> {
@@ -197,14 +198,14 @@ impl<T> State<T> {
         let number = recorded.map_or(0, |entry| entry.number);
         let (handle, wake_us) = self.schedule.reschedule(due.now_us, handle, due.due_us)?;
         self.stats.moved += 1;
-        self.tell_placed(EventKind::Moved, due.now_us, handle, number);
-        Some((handle, self.wakes(wake_us)))
+        self.record_placed(EventKind::Moved, due.now_us, handle, number);
+        Some((handle, self.must_wake(wake_us)))
     }
 
     #[inline]
     pub(crate) fn cancel(&mut self, clock: &Clock, handle: Handle) -> Option<T> {
         if self.recorder.is_some() {
-            self.tell_cancelled(clock.now_us(), handle);
+            self.record_cancelled(clock.now_us(), handle);
         }
         let cancelled = self.schedule.remove(handle)?;
         self.stats.cancelled += 1;
@@ -219,7 +220,7 @@ impl<T> State<T> {
         Some(Pending { due_us, number, tag, handle, task })
     }
 
-    /// Takes out those of these released tasks that are still there, and keeps them as rejected; how many.
+    /// Takes out those of these released tasks that are still there, and keeps them as rejected. Returns how many.
     pub(crate) fn reject(&mut self, handles: &[Handle]) -> usize {
         let is_released = |state: &Self, handle| state.schedule.is_released(handle);
         let rejected = handles.iter().filter_map(|handle| is_released(self, *handle).then(|| self.take(*handle))?);
@@ -241,7 +242,7 @@ impl<T> State<T> {
         self.schedule.remove(handle)
     }
 
-    /// Keeps room for the rest of a batch that goes in by steps; `admit` counts it as taken.
+    /// Keeps room for the rest of a batch that is added in steps; `admit` counts it as taken.
     pub(crate) fn reserve(&mut self, count: usize) {
         self.reserved = count;
     }
@@ -278,18 +279,18 @@ impl<T> State<T> {
         }
     }
 
-    /// What `max_pending` counts: what is pending, what waits for the executor, and what a batch has kept.
+    /// What `max_pending` counts: what is pending, what waits for the executor, and the room that is kept for a batch.
     fn taken(&self) -> usize {
         self.schedule.slab.len() + self.reserved
     }
 
-    /// So many claimed tasks have run, at most those that run.
+    /// Counts this many claimed tasks as run, at most those that run.
     pub(crate) fn finish(&mut self, count: usize) {
         self.running = self.running.saturating_sub(count);
     }
 
-    /// Whether threads that wait for the released tasks may go on.
-    pub(crate) fn is_finished(&self) -> bool {
+    /// Whether threads wait in `wait_idle` for what is so now.
+    pub(crate) fn must_notify_idle(&self) -> bool {
         self.waits_for_idle > 0 && self.is_idle()
     }
 
@@ -298,19 +299,20 @@ impl<T> State<T> {
         self.schedule.released() == 0 && self.running == 0
     }
 
-    /// Whether nothing is left for the reaper to wait for.
-    pub(crate) fn needs_no_reaper(&self) -> bool {
-        self.is_closed || self.is_orphan()
+    /// Whether the thread that drives the timer has nothing to wait for any more.
+    fn has_ended(&self) -> bool {
+        self.is_closed || self.is_abandoned_and_empty()
     }
 
-    /// Whether nobody can add any more, and nothing is pending.
-    pub(crate) fn is_orphan(&self) -> bool {
+    /// Whether nothing is pending, and no task is added any more.
+    pub(crate) fn is_abandoned_and_empty(&self) -> bool {
         self.is_abandoned && self.schedule.len() == 0
     }
 
-    /// Whether the reaper goes on to sleep, and until when: at the longest to `limit_us`, and not less than to `floor_us`.
-    pub(crate) fn may_sleep(&mut self, now_us: u64, floor_us: u64, limit_us: u64) -> ControlFlow<Wait, u64> {
-        if self.needs_no_reaper() {
+    /// Notes that the driving thread sleeps, and returns until when: `limit_us` at the latest, `floor_us` at the earliest. Or
+    /// returns why the thread must not sleep.
+    pub(crate) fn start_sleep(&mut self, now_us: u64, floor_us: u64, limit_us: u64) -> ControlFlow<Wait, u64> {
+        if self.has_ended() {
             return ControlFlow::Break(Wait::Closed);
         }
         let next_us = self.schedule.next_wake_us().map(|next_us| next_us.max(floor_us));
@@ -325,13 +327,13 @@ impl<T> State<T> {
         ControlFlow::Continue(until_us)
     }
 
-    /// Whether an add has woken the reaper out of its sleep.
+    /// Whether the sleep was ended, by an add or a wake-up.
     pub(crate) fn is_woken(&self) -> bool {
         self.sleep.is_none()
     }
 
-    /// The reaper is awake.
-    pub(crate) fn woke(&mut self, clock: &Clock) {
+    /// Counts and records that the driving thread woke up.
+    pub(crate) fn note_wake_up(&mut self, clock: &Clock) {
         self.sleep = None;
         self.stats.wake_ups += 1;
         if let Some(recorder) = &mut self.recorder {
@@ -340,8 +342,8 @@ impl<T> State<T> {
         }
     }
 
-    /// Records where an entry was put; of a move, also what number it had before.
-    fn tell_placed(&mut self, kind: EventKind, at_us: u64, handle: Handle, other: u64) {
+    /// Records where an entry was placed; for a move, also the number that it had before.
+    fn record_placed(&mut self, kind: EventKind, at_us: u64, handle: Handle, other: u64) {
         let Some(recorder) = &mut self.recorder else { return };
         if let Some(entry) = self.schedule.slab.get(handle) {
             let level = self.schedule.wheel.level_of(entry);
@@ -349,19 +351,19 @@ impl<T> State<T> {
         }
     }
 
-    fn tell_cancelled(&mut self, at_us: u64, handle: Handle) {
+    fn record_cancelled(&mut self, at_us: u64, handle: Handle) {
         if let (Some(recorder), Some(entry)) = (&mut self.recorder, self.schedule.slab.get(handle)) {
             let (number, due_us) = (entry.number, entry.due_us);
             recorder.push(Event { at_us, number, due_us, other: 0, kind: EventKind::Cancelled, level: 0 });
         }
     }
 
-    /// Whether a task that needs the reaper at `wake_us` must wake it; says yes once until it sleeps again.
-    fn wakes(&mut self, wake_us: u64) -> bool {
-        let wakes = self.sleep.is_some_and(|sleep| wake_us.max(sleep.floor_us) < sleep.until_us);
-        if wakes {
+    /// Whether a task that needs the driving thread at `wake_us` must wake it. The answer is yes once for each sleep.
+    fn must_wake(&mut self, wake_us: u64) -> bool {
+        let must_wake = self.sleep.is_some_and(|sleep| wake_us.max(sleep.floor_us) < sleep.until_us);
+        if must_wake {
             self.sleep = None;
         }
-        wakes
+        must_wake
     }
 }

@@ -10,17 +10,17 @@ const SUB: u64 = 1 << SUB_BITS;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Tasks that were added; a move counts as moved, not as added.
+    /// Tasks that were added. A move counts as moved, not as added.
     pub added: u64,
     /// Pending tasks that were added again.
     pub moved: u64,
     /// Tasks that were cancelled in time.
     pub cancelled: u64,
-    /// Tasks that were handed to their callback.
+    /// Tasks that were claimed, to be run.
     pub expired: u64,
     /// How many entries left each level for a lower one or for the front.
     pub cascaded: Vec<u64>,
-    /// How often the reaper woke up.
+    /// How often the thread that drives the timer woke up.
     pub wake_ups: u64,
     /// Tasks not yet released.
     pub pending: usize,
@@ -28,7 +28,7 @@ pub struct Stats {
     pub executor_depth: usize,
     /// Callbacks that run now.
     pub running: usize,
-    /// Lateness of the calls, as (upper bound in microseconds, calls); empty classes are left out.
+    /// Lateness of the calls, as (upper bound in microseconds, calls), without the empty classes.
     pub lateness_us: Vec<(u64, u64)>,
 }
 
@@ -47,7 +47,7 @@ impl Histogram {
         }
     }
 
-    /// The first of a class that is larger than all before.
+    /// Records the first value of a class above all others.
     #[cold]
     fn begin(&mut self, class: usize) {
         self.classes.resize(class, 0);

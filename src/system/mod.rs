@@ -1,8 +1,8 @@
 //! `SystemTimer`: a timer with its reaper and one worker thread, for Rust programs.
 //!
-//! Callbacks run one after another on the thread `executor-<name>`, in the order of T6; a slow one never stops the wheel.
-//! One that panics reports itself through the panic hook, and the next one runs (T10). Linux keeps 15 bytes of a thread's
-//! name, so it shows that thread as `exec-<name>`, with the first 10 bytes of the timer's name.
+//! Callbacks run one after another on the thread `executor-<name>`, in the order of T6. A slow callback never stops the wheel.
+//! The panic hook reports a callback that panics, and the next one runs (T10). Linux keeps 15 bytes of a thread's name, so it
+//! shows that thread as `exec-<name>`, with the first 10 bytes of the timer's name.
 
 #![forbid(unsafe_code)]
 

@@ -63,7 +63,7 @@ fn system() -> Arc<SystemTimer> {
 fn pass_time<T>(timer: &Timer<T>, now_us: u64) {
     timer.clock().set_us(now_us);
     drop(timer.lock_state());
-    timer.wake_if(true);
+    timer.wake_driver_if(true);
 }
 
 /// What happened to each task: exactly one of four.

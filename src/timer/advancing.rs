@@ -54,7 +54,7 @@ impl<T> Timer<T> {
         if let Some(mut turn) = self.take_turn() {
             loop {
                 self.advance_to(self.clock.now_us(), &mut turn, executor, &mut progress);
-                if !self.goes_on.swap(false, Ordering::Relaxed) {
+                if !self.must_advance_again.swap(false, Ordering::Relaxed) {
                     break;
                 }
             }
@@ -66,12 +66,12 @@ impl<T> Timer<T> {
     fn take_turn(&self) -> Option<Turn<'_, T>> {
         let thread = MARK.with(|mark| ptr::from_ref(mark) as usize);
         if self.advancer.load(Ordering::Relaxed) == thread {
-            self.goes_on.store(true, Ordering::Relaxed);
+            self.must_advance_again.store(true, Ordering::Relaxed);
             return None;
         }
         let given = self.advancing.lock();
         self.advancer.store(thread, Ordering::Relaxed);
-        self.goes_on.store(false, Ordering::Relaxed);
+        self.must_advance_again.store(false, Ordering::Relaxed);
         Some(Turn { timer: self, given })
     }
 
@@ -110,7 +110,7 @@ impl<T> Timer<T> {
         for handles in handles.chunks(SCATTERED_STEP) {
             let mut state = self.lock_state();
             count += state.reject(handles) as u64;
-            self.settle(state);
+            self.unlock_after_removal(state);
         }
         count
     }

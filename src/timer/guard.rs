@@ -28,7 +28,7 @@ impl<T> Timer<T> {
     /// # Ok::<(), tickwheel::Error>(())
     /// ```
     pub fn lock(&self) -> TimerGuard<'_, T> {
-        TimerGuard { timer: self, state: Some(self.lock_state()), wakes: false }
+        TimerGuard { timer: self, state: Some(self.lock_state()), must_wake: false }
     }
 }
 
@@ -56,7 +56,7 @@ pub struct TimerGuard<'a, T> {
     /// `None` only while it is dropped.
     state: Option<MutexGuard<'a, State<T>>>,
     /// Whether the thread that drives the timer must be woken after the unlock.
-    wakes: bool,
+    must_wake: bool,
 }
 
 impl<T> TimerGuard<'_, T> {
@@ -82,8 +82,8 @@ impl<T> TimerGuard<'_, T> {
         let state = self.state();
         match state.admit(clock, when.into(), 1) {
             Ok(due) => {
-                let (handle, wakes) = state.add(due, task, 0);
-                self.wakes |= wakes;
+                let (handle, must_wake) = state.add(due, task, 0);
+                self.must_wake |= must_wake;
                 Ok(handle)
             }
             Err(error) => Err(AddError::new(error, task)),
@@ -110,8 +110,8 @@ impl<T> TimerGuard<'_, T> {
         let state = self.state();
         let due = state.admit(clock, when.into(), 0)?;
         let moved = state.reschedule(handle, due);
-        Ok(moved.map(|(handle, wakes)| {
-            self.wakes |= wakes;
+        Ok(moved.map(|(handle, must_wake)| {
+            self.must_wake |= must_wake;
             handle
         }))
     }
@@ -162,9 +162,9 @@ impl<T> TimerGuard<'_, T> {
 impl<T> Drop for TimerGuard<'_, T> {
     fn drop(&mut self) {
         if let Some(state) = self.state.take() {
-            let wakes = self.timer.settled(&state) || self.wakes;
+            let must_wake = self.timer.notify_after_removal(&state) || self.must_wake;
             self.timer.state.unlock_fair(state);
-            self.timer.wake_if(wakes);
+            self.timer.wake_driver_if(must_wake);
         }
     }
 }

@@ -44,16 +44,16 @@ impl<T> Timer<T> {
         while left > 0 {
             let step = left.min(STEP);
             left -= step;
-            let mut wakes = false;
+            let mut must_wake = false;
             let mut state = self.lock_state();
             state.reserve(left);
             for (when, task) in tasks.by_ref().take(step) {
-                let (handle, wakes_now) = state.add(Due::new(when, now), task, 0);
+                let (handle, must_wake_now) = state.add(Due::new(when, now), task, 0);
                 handles.push(handle);
-                wakes |= wakes_now;
+                must_wake |= must_wake_now;
             }
             self.state.unlock_fair(state);
-            self.wake_if(wakes);
+            self.wake_driver_if(must_wake);
         }
         Ok(handles)
     }
@@ -106,12 +106,12 @@ impl<T> Timer<T> {
             let chunk = &moves[before..moves.len().min(before + SCATTERED_STEP)];
             let handles: Vec<_> = chunk.iter().map(|(handle, _)| *handle).collect();
             let chunk = handles.iter().copied().zip(dues[before..].iter().copied());
-            let mut wakes = false;
+            let mut must_wake = false;
             let mut state = self.lock_state();
             state.schedule.slab.prefetch(&handles);
             let mut reschedule = |handle, due| {
-                let (handle, wakes_now) = state.reschedule(handle, due)?;
-                wakes |= wakes_now;
+                let (handle, must_wake_now) = state.reschedule(handle, due)?;
+                must_wake |= must_wake_now;
                 Some(handle)
             };
             match &mut renewed {
@@ -124,7 +124,7 @@ impl<T> Timer<T> {
                 })),
             }
             self.state.unlock_fair(state);
-            self.wake_if(wakes);
+            self.wake_driver_if(must_wake);
             if renewed.is_none() && moved.len() < before + handles.len() {
                 let pairs = moves.iter().zip(&moved);
                 renewed = Some(pairs.filter_map(|((handle, _), moved)| Some((*handle, (*moved)?))).collect());
@@ -150,9 +150,9 @@ impl<T> Timer<T> {
             let mut state = self.lock_state();
             state.schedule.slab.prefetch(handles);
             cancelled.extend(handles.iter().map(|handle| state.cancel(&self.clock, *handle)));
-            let wakes = self.settled(&state);
+            let must_wake = self.notify_after_removal(&state);
             self.state.unlock_fair(state);
-            self.wake_if(wakes);
+            self.wake_driver_if(must_wake);
         }
         cancelled
     }

@@ -81,7 +81,7 @@ pub struct Timer<T> {
     wake: Condvar,
     /// Threads that wait for the callbacks to finish sleep here.
     idle: Condvar,
-    /// What wakes a program that sleeps elsewhere; see `arm_waker`.
+    /// Wakes a program that sleeps elsewhere; see `arm_waker`.
     waker: PlainMutex<Option<Waker>>,
     /// Whether there ever was one. It is written before `state` is locked to note the sleep, and read by a thread that saw
     /// the sleep in `state`: that lock orders the two.
@@ -92,7 +92,7 @@ pub struct Timer<T> {
     /// only if it stored it, so no order with other memory is needed.
     advancer: AtomicUsize,
     /// The advancer's thread asked to advance while it did. Only that thread touches it, so no order is needed.
-    goes_on: AtomicBool,
+    must_advance_again: AtomicBool,
     /// Held by an `add_many` or a `reschedule_many` in steps, and by `close`: a batch goes in whole or not at all.
     pub(crate) bulk: PlainMutex<()>,
 }
@@ -123,7 +123,7 @@ impl<T> Timer<T> {
             has_waker: AtomicBool::new(false),
             advancing: PlainMutex::new(Vec::new()),
             advancer: AtomicUsize::new(0),
-            goes_on: AtomicBool::new(false),
+            must_advance_again: AtomicBool::new(false),
             bulk: PlainMutex::new(()),
         })
     }
@@ -213,9 +213,9 @@ impl<T> Timer<T> {
         let mut state = self.lock_state();
         match state.admit(&self.clock, when, usize::from(room == Room::IfAny)) {
             Ok(due) => {
-                let (handle, wakes) = state.add(due, task, tag);
+                let (handle, must_wake) = state.add(due, task, tag);
                 drop(state);
-                self.wake_if(wakes);
+                self.wake_driver_if(must_wake);
                 Ok((handle, due.now_us))
             }
             Err(error) => {
@@ -251,8 +251,8 @@ impl<T> Timer<T> {
         let due = state.admit(&self.clock, when, 0)?;
         let moved = state.reschedule(handle, due);
         drop(state);
-        Ok(moved.map(|(handle, wakes)| {
-            self.wake_if(wakes);
+        Ok(moved.map(|(handle, must_wake)| {
+            self.wake_driver_if(must_wake);
             handle
         }))
     }
@@ -271,24 +271,24 @@ impl<T> Timer<T> {
     pub fn cancel(&self, handle: Handle) -> Option<T> {
         let mut state = self.lock_state();
         let task = state.cancel(&self.clock, handle);
-        self.settle(state);
+        self.unlock_after_removal(state);
         task
     }
 
     /// Unlocks after tasks were taken out, and wakes the threads that may have waited for that: in `wait_idle` for the last
-    /// released one, the reaper of an abandoned timer for the last of all.
-    pub(crate) fn settle(&self, state: MutexGuard<'_, State<T>>) {
-        let wakes = self.settled(&state);
+    /// released task, the reaper of an abandoned timer for the last task of all.
+    pub(crate) fn unlock_after_removal(&self, state: MutexGuard<'_, State<T>>) {
+        let must_wake = self.notify_after_removal(&state);
         drop(state);
-        self.wake_if(wakes);
+        self.wake_driver_if(must_wake);
     }
 
-    /// As [`Timer::settle`], with the lock still held; whether the reaper must be woken after it.
-    fn settled(&self, state: &State<T>) -> bool {
-        if state.is_finished() {
+    /// As [`Timer::unlock_after_removal`], but does not unlock. Returns whether the reaper must be woken after the unlock.
+    fn notify_after_removal(&self, state: &State<T>) -> bool {
+        if state.must_notify_idle() {
             self.idle.notify_all();
         }
-        state.is_orphan()
+        state.is_abandoned_and_empty()
     }
 
     /// Takes a released task in order to run it; `None` if it was cancelled, or is not released. Call [`Timer::finish`]
@@ -331,7 +331,7 @@ impl<T> Timer<T> {
     /// As [`Timer::finish`], for a caller that holds the lock.
     pub(crate) fn finish_locked(&self, state: &mut State<T>, count: usize) {
         state.finish(count);
-        if state.is_finished() {
+        if state.must_notify_idle() {
             self.idle.notify_all();
         }
     }

@@ -60,7 +60,7 @@ impl<T> Timer<T> {
             let Some(entries) = state.schedule.page(page) else { break };
             let found: Vec<_> = entries.filter(|(_, entry, _)| goes(entry.place)).map(|(handle, ..)| handle).collect();
             drained.extend(found.into_iter().filter_map(|handle| state.take(handle)));
-            if state.is_finished() {
+            if state.must_notify_idle() {
                 self.idle.notify_all();
             }
             self.state.unlock_fair(state);

@@ -41,13 +41,13 @@ impl<T> Timer<T> {
         let mut state = self.lock_state();
         loop {
             state = self.drop_empty_buckets(state);
-            let until_us = match state.may_sleep(self.clock.now_us(), floor_us, limit_us) {
+            let until_us = match state.start_sleep(self.clock.now_us(), floor_us, limit_us) {
                 ControlFlow::Continue(until_us) => until_us,
                 ControlFlow::Break(wait) => return wait,
             };
             let deadline = (until_us < u64::MAX).then(|| self.clock.instant_of(until_us)).flatten();
             state = self.wake.wait(state, deadline);
-            state.woke(&self.clock);
+            state.note_wake_up(&self.clock);
         }
     }
 
@@ -90,7 +90,7 @@ impl<T> Timer<T> {
         self.has_waker.store(true, Ordering::Relaxed);
         let mut state = self.drop_empty_buckets(self.lock_state());
         let now_us = self.clock.now_us();
-        match state.may_sleep(now_us, 0, u64::MAX) {
+        match state.start_sleep(now_us, 0, u64::MAX) {
             ControlFlow::Continue(u64::MAX) => None,
             ControlFlow::Continue(until_us) => Some(Duration::from_micros(until_us.saturating_sub(now_us))),
             ControlFlow::Break(Wait::Due) => Some(Duration::ZERO),
@@ -99,8 +99,8 @@ impl<T> Timer<T> {
     }
 
     /// Wakes the thread that drives the timer, if the caller found under the lock that it must.
-    pub(crate) fn wake_if(&self, wakes: bool) {
-        if wakes {
+    pub(crate) fn wake_driver_if(&self, must_wake: bool) {
+        if must_wake {
             self.wake.notify_all();
             if self.has_waker.load(Ordering::Relaxed) {
                 self.wake_waker();
@@ -174,7 +174,7 @@ impl<T> Timer<T> {
     pub fn close(&self) {
         let _whole_batches = self.bulk.lock();
         self.lock_state().is_closed = true;
-        self.wake_if(true);
+        self.wake_driver_if(true);
     }
 
     /// Promises that no add comes any more: [`wait`](Timer::wait) and [`drive`](Timer::drive) end once nothing is pending.
@@ -188,7 +188,7 @@ impl<T> Timer<T> {
     /// ```
     pub fn abandon(&self) {
         self.lock_state().is_abandoned = true;
-        self.wake_if(true);
+        self.wake_driver_if(true);
     }
 
     pub(crate) fn is_abandoned(&self) -> bool {

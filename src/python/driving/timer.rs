@@ -181,7 +181,7 @@ impl Timer {
                 Some((entry, handle))
             };
             let cancelled: Vec<_> = step.iter().map(cancel).collect();
-            core.timer.settle(state);
+            core.timer.unlock_after_removal(state);
             core.callees.entries_ended(py, cancelled.iter().flatten().count());
             for (task, cancelled) in step.iter().zip(cancelled) {
                 if let Some((_, handle)) = cancelled {

@@ -30,7 +30,7 @@ pub(crate) fn reject(py: Python<'_>, core: &TimerCore, handles: &[Handle], why: 
         let Ok(mut state) = core.lock(py) else { return };
         let tag = state.schedule.peek(*handle).map_or(NO_INDEX, |(_, tag)| tag);
         let task = state.refuse(*handle);
-        core.timer.settle(state);
+        core.timer.unlock_after_removal(state);
         let Some(task) = task else { continue };
         if TimerTask::is_internal(task.bind(py)) {
             forget(py, &task, *handle);

@@ -146,7 +146,7 @@ impl TaskBatch {
             // The references are made with the GIL, before the lock is taken.
             let mut tasks: Vec<_> = delays_us.iter().map(|_| batch.clone().into_any().unbind()).collect();
             to_add -= tasks.len();
-            let mut wakes = false;
+            let mut must_wake = false;
             let mut state = core.state(py);
             state.reserve(to_add);
             let handles: Vec<_> = delays_us
@@ -154,15 +154,15 @@ impl TaskBatch {
                 .enumerate()
                 .filter_map(|(offset, delay_us)| {
                     let due = Due { now_us: start.now_us, due_us: start.due_us + delay_us };
-                    let (handle, wakes_now) = state.add(due, tasks.pop()?, (step * STEP + offset) as u32);
-                    wakes |= wakes_now;
+                    let (handle, must_wake_now) = state.add(due, tasks.pop()?, (step * STEP + offset) as u32);
+                    must_wake |= must_wake_now;
                     Some(handle)
                 })
                 .collect();
             core.callees.entries_added(py, handles.len());
             batch.get().fields.with(py, |fields| fields.handles.extend(handles));
             drop(state);
-            core.timer.wake_if(wakes);
+            core.timer.wake_driver_if(must_wake);
         }
         drop(whole);
         batch.get().note_left_timer(py, 0); // an empty batch is finished at once
@@ -202,7 +202,7 @@ impl TaskBatch {
             let tasks: Vec<_> = self.fields.with(py, |fields| {
                 indices.iter().filter_map(|index| state.cancel(clock, fields.handles[*index])).collect()
             });
-            self.core.timer.settle(state);
+            self.core.timer.unlock_after_removal(state);
             self.note_left_timer(py, tasks.len());
             self.core.callees.entries_ended(py, tasks.len());
             count += tasks.len();

@@ -40,7 +40,7 @@ pub(crate) fn add_one_shot<'py>(
     let mut state = core.state(py);
     match state.admit(core.timer.clock(), when, 1) {
         Ok(due) => {
-            let (handle, wakes) = state.add(due, reference, NO_INDEX);
+            let (handle, must_wake) = state.add(due, reference, NO_INDEX);
             core.callees.entries_added(py, 1);
             let old = task.get().fields.with(py, |fields| {
                 if delay.is_none() {
@@ -50,7 +50,7 @@ pub(crate) fn add_one_shot<'py>(
             });
             drop(state);
             drop(old);
-            core.timer.wake_if(wakes);
+            core.timer.wake_driver_if(must_wake);
             Ok(task)
         }
         Err(error) => {
@@ -115,9 +115,9 @@ pub(crate) fn schedule(
         let added = state.admit(core.timer.clock(), when, usize::from(room == Room::IfAny));
         let added = added.map(|due| (due.now_us, state.add(due, task.clone().into_any().unbind(), NO_INDEX)));
         return match added {
-            Ok((now_us, (handle, wakes))) => {
+            Ok((now_us, (handle, must_wake))) => {
                 core.callees.entries_added(py, 1);
-                put_on(task, state, timer_ref, (handle, wakes), context, removed);
+                put_on(task, state, timer_ref, (handle, must_wake), context, removed);
                 Ok(now_us)
             }
             Err(error) => {
@@ -153,11 +153,11 @@ pub(crate) fn schedule(
             }
         };
         let moved = handle.and_then(|handle| state.reschedule(handle, due));
-        let (handle, wakes) = moved.unwrap_or_else(|| {
+        let (handle, must_wake) = moved.unwrap_or_else(|| {
             core.callees.entries_added(py, 1);
             state.add(due, task.clone().into_any().unbind(), NO_INDEX)
         });
-        put_on(task, state, timer_ref, (handle, wakes), context, removed);
+        put_on(task, state, timer_ref, (handle, must_wake), context, removed);
         return Ok(due.now_us);
     }
 }
@@ -167,7 +167,7 @@ fn put_on(
     task: &Bound<'_, TimerTask>,
     state: MutexGuard<'_, State<Py<PyAny>>>,
     timer_ref: &Py<TimerRef>,
-    (handle, wakes): (Handle, bool),
+    (handle, must_wake): (Handle, bool),
     context: &mut Option<Py<PyAny>>,
     removed: &mut Vec<Py<PyAny>>,
 ) {
@@ -182,7 +182,7 @@ fn put_on(
     if is_plain && core.hides_pending() {
         gil_cell::untrack(task);
     }
-    core.timer.wake_if(wakes);
+    core.timer.wake_driver_if(must_wake);
     removed.extend(old.map(Py::into_any));
 }
 

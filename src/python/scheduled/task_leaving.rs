@@ -50,7 +50,7 @@ pub(crate) fn take_off(task: &TimerTask, py: Python<'_>) -> PyResult<Option<Remo
             let (core, handle) = fields.timer_and_handle().filter(|(core, _)| !core.is_forked())?;
             let mut state = core.timer.state().try_lock()?;
             let task = state.cancel(core.timer.clock(), handle);
-            core.timer.settle(state);
+            core.timer.unlock_after_removal(state);
             // It may be added again, so the garbage collector must see it.
             let is_tracked = task.is_some() && fields.is_plain && fields.callback.is_some();
             Some(task.map(|task| {
