@@ -9,7 +9,7 @@ use crate::panics;
 use crate::sync::Receiver;
 use crate::timer::Timer;
 
-/// Runs what is released, one task after another, until every sender is gone. A task that panics stops no other task.
+/// Runs what is released, one task after another, until all senders are dropped. A task that panics stops no other task.
 pub(crate) fn run_released<T>(timer: &Arc<Timer<T>>, queue: &mut Receiver<Released>, mut run: impl FnMut(T)) {
     while let Ok(released) = queue.recv() {
         for handle in released.handles {

@@ -214,7 +214,7 @@ mod tests {
     #[test]
     fn while_a_woken_thread_is_on_its_way_no_unlock_sends_another_wake_up() {
         let mutex = Mutex::new(());
-        // As a thread leaves it that has just gone to sleep.
+        // The state while one thread sleeps.
         mutex.sleeping_threads.store(1, Ordering::Relaxed);
         mutex.needs_wake_up.store(true, Ordering::Relaxed);
         (0..1000).for_each(|_| drop(mutex.lock()));

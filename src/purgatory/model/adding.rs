@@ -104,7 +104,7 @@ fn a_shutdown_returns_what_it_finds_and_refuses_the_rest__p4() {
             spawn(move || match watch(&pool, &op, &[1, 2]) {
                 // An operation that was accepted is returned by this shutdown or by the other one.
                 Some(false) => {}
-                None => assert!(!op.cancel(), "who was refused waits nowhere"),
+                None => assert!(!op.cancel(), "a refused operation waits nowhere"),
                 Some(true) => panic!("nothing happened"),
             })
         };

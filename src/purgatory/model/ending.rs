@@ -277,7 +277,7 @@ fn a_caller_completes_during_any_number_of_moves__p1() {
                 op.cancel();
             })
         };
-        assert!(op.force_complete(), "nobody else completes it");
+        assert!(op.force_complete(), "no other thread completes it");
         join([mover]);
         assert_eq!(op.completed(), 1);
         assert_empty(&pool);
