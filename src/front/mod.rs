@@ -16,6 +16,7 @@
 
 #![forbid(unsafe_code)]
 
+mod dense_bucket;
 mod partitions;
 mod release;
 

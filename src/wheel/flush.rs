@@ -3,29 +3,11 @@
 //! The wheel takes the whole list out of the bucket in O(1), then reads it from the beginning. Between the steps a cancel
 //! still finds its entry, in the list or in its new place.
 
-use super::{BucketRef, List, Placed, ReleaseKey, Slab, Wheel, bucket};
+use super::flushing::{Flushed, Flushing};
+use super::{BucketRef, Placed, ReleaseKey, Slab, Wheel, bucket};
 
 /// How many entries of a bucket are read before the first of them is placed.
 const CASCADE_BATCH: usize = 64;
-
-/// A bucket that was flushed, and how many entries it had.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Flushed {
-    pub(crate) expiration_ms: u64,
-    pub(crate) level: u8,
-    pub(crate) entries: u64,
-}
-
-/// The bucket that is being flushed, and the list that was in it.
-#[derive(Debug)]
-pub(super) struct Flushing {
-    list: List,
-    /// From 0.
-    level_index: usize,
-    expiration_ms: u64,
-    /// How many entries have left it.
-    entries: u64,
-}
 
 impl Wheel {
     /// Takes the list of a due bucket out of it; [`Wheel::flush_step`] moves its entries. Returns about how many there are,

@@ -12,6 +12,7 @@
 
 mod bucket;
 mod flush;
+mod flushing;
 mod level;
 mod lists;
 mod page_numbering;
@@ -19,8 +20,8 @@ mod placed;
 mod slab;
 
 pub(crate) use bucket::{Bucket, expiration_ms};
-pub(crate) use flush::Flushed;
-use flush::Flushing;
+pub(crate) use flushing::Flushed;
+use flushing::Flushing;
 use level::Level;
 pub(crate) use lists::{List, ListPool, NO_POSITION, Positions};
 pub(crate) use placed::{BucketRef, Placed};

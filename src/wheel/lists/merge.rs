@@ -1,6 +1,7 @@
 //! Merging sparse neighbours: what keeps the memory of a list near that of its live items.
 
-use super::{ListPool, Numbering, PAGE_SIZE, Positions};
+use super::page::{Numbering, PAGE_SIZE};
+use super::{ListPool, Positions};
 
 /// How many pages are compared with the next one for each page that is filled.
 const MERGE_ATTEMPTS: usize = 4;

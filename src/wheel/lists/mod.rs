@@ -13,20 +13,13 @@
 //! Example: items a, b and c of a new list are on page 1, at offsets 0, 1 and 2. After b is removed, the page counts two.
 //! After a and c are removed too, the page is empty, and the next item is at offset 0 again.
 
+mod memory;
 mod merge;
 mod page;
 mod splice;
 
-use page::Page;
+use page::{NO_PAGE, Numbering, Page};
 
-use super::page_numbering::PageNumbering;
-
-/// A position is a page and an offset.
-type Numbering = PageNumbering<10>;
-/// Items in a page.
-const PAGE_SIZE: usize = Numbering::PAGE_SIZE;
-/// No page: the list is new.
-const NO_PAGE: u32 = 0;
 /// The position of no item: one page fewer than there could be is used.
 pub(crate) const NO_POSITION: u32 = u32::MAX;
 /// How many pages of a list [`ListPool::len_if_long`] counts at most.

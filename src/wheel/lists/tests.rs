@@ -1,4 +1,5 @@
-use super::page::SMALL_PAGE;
+use super::memory::SMALL_PAGE;
+use super::page::PAGE_SIZE;
 use super::*;
 
 /// The position of each item. Items are numbers.

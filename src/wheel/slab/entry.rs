@@ -2,7 +2,10 @@
 
 use std::cmp::Ordering;
 
-use super::{Handle, NO_SLOT};
+use super::handle::Handle;
+
+/// The offset after the last free slot of a page.
+pub(super) const NO_SLOT: u32 = u32::MAX;
 
 /// One scheduled occurrence of a task: 40 bytes if `T` is one pointer that is never null.
 #[derive(Debug)]

@@ -2,28 +2,24 @@
 //!
 //! A handle is a slot and its generation. A slot that becomes free takes the next generation, so an old handle finds
 //! nothing. Slots are in pages of fixed size: no add copies millions of entries, and an empty page returns its memory
-//! (one page keeps it, see [`page`]). A slot without generations left is never used again. Insert, look-up and remove are
+//! (one page keeps it, see [`memory`]). A slot without generations left is never used again. Insert, look-up and remove are
 //! O(1).
 //!
 //! Example: the first entry gets slot 0, generation 0. After it is removed, the next entry gets slot 0, generation 1.
 
 mod entry;
 mod handle;
+mod memory;
 mod page;
 
 use std::hint::black_box;
 
+use entry::NO_SLOT;
 pub(crate) use entry::{Entry, Place, ReleaseKey};
 pub use handle::Handle;
-use page::Page;
+use page::{Numbering, PAGE_SIZE, Page};
 
 use super::lists::Positions;
-use super::page_numbering::PageNumbering;
-
-/// A slot is a page and an offset.
-type Numbering = PageNumbering<9>;
-const PAGE_SIZE: usize = Numbering::PAGE_SIZE;
-const NO_SLOT: u32 = u32::MAX;
 
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
