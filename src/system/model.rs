@@ -68,10 +68,10 @@ fn pass_time<T>(timer: &Timer<T>, now_us: u64) {
 
 /// What happened to each task: exactly one of four.
 #[derive(Clone)]
-struct Books(Arc<Vec<Fate>>);
+struct Outcomes(Arc<Vec<Outcome>>);
 
 #[derive(Debug, Default)]
-struct Fate {
+struct Outcome {
     ran: AtomicU32,
     cancelled: AtomicU32,
     /// By a shutdown, still pending.
@@ -80,14 +80,14 @@ struct Fate {
     refused: AtomicU32,
 }
 
-impl Books {
+impl Outcomes {
     fn of(tasks: usize) -> Self {
-        Self(Arc::new((0..tasks).map(|_| Fate::default()).collect()))
+        Self(Arc::new((0..tasks).map(|_| Outcome::default()).collect()))
     }
 
     fn add(&self, timer: &SystemTimer, task: usize, delay: Duration) -> Option<Task> {
-        let books = self.clone();
-        match timer.after(delay, move || books.called(task)) {
+        let outcomes = self.clone();
+        match timer.after(delay, move || outcomes.called(task)) {
             Ok(added) => Some(added),
             Err(refused) => {
                 assert_eq!(*refused.error(), Error::Closed);
@@ -114,11 +114,11 @@ impl Books {
         self.0[task].ran.load(Ordering::Relaxed) > 0
     }
 
-    fn close(&self) {
-        for (task, fate) in self.0.iter().enumerate() {
-            let ways = [&fate.ran, &fate.cancelled, &fate.returned, &fate.refused];
+    fn check(&self) {
+        for (task, outcome) in self.0.iter().enumerate() {
+            let ways = [&outcome.ran, &outcome.cancelled, &outcome.returned, &outcome.refused];
             let times: u32 = ways.iter().map(|way| way.load(Ordering::Relaxed)).sum();
-            assert_eq!(times, 1, "task {task}: {fate:?}");
+            assert_eq!(times, 1, "task {task}: {outcome:?}");
         }
     }
 }

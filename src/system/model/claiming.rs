@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use super::{Books, NOW, RUNS, advance, count, every, join, look_through, pass_time, sample, spawn, system, timer};
+use super::{NOW, Outcomes, RUNS, advance, count, every, join, look_through, pass_time, sample, spawn, system, timer};
 use crate::timer::Timer;
 use crate::wheel::Handle;
 use crate::when::When;
@@ -76,12 +76,12 @@ fn a_cancel_meets_the_advance_and_the_claim_anywhere_on_the_way__t9() {
     let (ran, cancelled) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
     let seen = (Arc::clone(&ran), Arc::clone(&cancelled));
     sample(RUNS, move || {
-        let (books, timer) = (Books::of(3), system());
+        let (outcomes, timer) = (Outcomes::of(3), system());
         let delays = [0, 2, 25].map(Duration::from_millis);
-        let tasks: Vec<_> = (0..3).map(|task| books.add(&timer, task, delays[task]).unwrap()).collect();
+        let tasks: Vec<_> = (0..3).map(|task| outcomes.add(&timer, task, delays[task]).unwrap()).collect();
         let canceller = {
-            let books = books.clone();
-            spawn(move || tasks.iter().enumerate().for_each(|(task, added)| books.cancel(task, added)))
+            let outcomes = outcomes.clone();
+            spawn(move || tasks.iter().enumerate().for_each(|(task, added)| outcomes.cancel(task, added)))
         };
         let time = {
             let timer = Arc::clone(&timer);
@@ -90,8 +90,8 @@ fn a_cancel_meets_the_advance_and_the_claim_anywhere_on_the_way__t9() {
         };
         join([canceller, time]);
         look_through(timer.shutdown(None));
-        (0..3).for_each(|task| count(if books.ran(task) { &ran } else { &cancelled }));
-        books.close();
+        (0..3).for_each(|task| count(if outcomes.ran(task) { &ran } else { &cancelled }));
+        outcomes.check();
     });
     assert!(seen.0.load(Ordering::Relaxed) > 0, "none ran");
     assert!(seen.1.load(Ordering::Relaxed) > 0, "none was cancelled");
@@ -100,11 +100,11 @@ fn a_cancel_meets_the_advance_and_the_claim_anywhere_on_the_way__t9() {
 #[test]
 fn a_task_that_is_due_now_runs_unless_its_cancel_says_so__t9() {
     sample(RUNS, || {
-        let (books, timer) = (Books::of(1), system());
-        let task = books.add(&timer, 0, NOW).unwrap();
-        books.cancel(0, &task);
-        books.cancel(0, &task);
+        let (outcomes, timer) = (Outcomes::of(1), system());
+        let task = outcomes.add(&timer, 0, NOW).unwrap();
+        outcomes.cancel(0, &task);
+        outcomes.cancel(0, &task);
         look_through(timer.shutdown(None));
-        books.close();
+        outcomes.check();
     });
 }

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use super::super::SystemTimer;
-use super::{Books, FAR, NOW, RUNS, SOON, SOON_US, every, join, pass_time, sample, spawn, system, timer, with_reaper};
+use super::{
+    FAR, NOW, Outcomes, RUNS, SOON, SOON_US, every, join, pass_time, sample, spawn, system, timer, with_reaper,
+};
 use crate::sync::JoinHandle;
 use crate::when::When;
 
@@ -41,34 +43,34 @@ fn an_abandoned_timer_ends_its_reaper_when_the_last_task_is_cancelled() {
 #[test]
 fn a_timer_that_was_dropped_runs_what_is_pending_and_ends() {
     sample(RUNS, || {
-        let (books, timer) = (Books::of(2), system());
+        let (outcomes, timer) = (Outcomes::of(2), system());
         let (threads, core) = (threads(&timer), Arc::clone(&timer.timer));
-        books.add(&timer, 0, NOW);
-        books.add(&timer, 1, SOON);
+        outcomes.add(&timer, 0, NOW);
+        outcomes.add(&timer, 1, SOON);
         let time = spawn(move || pass_time(&core, SOON_US));
         drop(timer);
         join(threads);
         join([time]);
-        assert!(books.ran(0) && books.ran(1));
-        books.close();
+        assert!(outcomes.ran(0) && outcomes.ran(1));
+        outcomes.check();
     });
 }
 
 #[test]
 fn a_timer_that_was_dropped_ends_when_its_last_task_is_cancelled() {
     sample(RUNS, || {
-        let (books, timer) = (Books::of(2), system());
+        let (outcomes, timer) = (Outcomes::of(2), system());
         let threads = threads(&timer);
-        let tasks = [0, 1].map(|task| books.add(&timer, task, FAR).unwrap());
+        let tasks = [0, 1].map(|task| outcomes.add(&timer, task, FAR).unwrap());
         let mut number = 0;
         let cancellers = tasks.map(|added| {
-            let (books, task) = (books.clone(), number);
+            let (outcomes, task) = (outcomes.clone(), number);
             number += 1;
-            spawn(move || books.cancel(task, &added))
+            spawn(move || outcomes.cancel(task, &added))
         });
         drop(timer);
         join(threads);
         join(cancellers);
-        books.close();
+        outcomes.check();
     });
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::super::SystemTimer;
 use super::{
-    Books, FAR, NOW, RUNS, SOON, SOON_US, every, join, look_through, pass_time, sample, spawn, system, timer,
+    FAR, NOW, Outcomes, RUNS, SOON, SOON_US, every, join, look_through, pass_time, sample, spawn, system, timer,
     with_reaper,
 };
 use crate::executor::{Executor, Released};
@@ -43,32 +43,32 @@ fn a_close_is_heard_by_a_reaper_about_to_sleep__t11() {
 #[test]
 fn a_shutdown_ends_both_threads_whatever_they_are_about_to_do__t11() {
     sample(RUNS, || {
-        let (books, timer) = (Books::of(2), system());
-        books.add(&timer, 0, FAR);
-        books.add(&timer, 1, NOW);
+        let (outcomes, timer) = (Outcomes::of(2), system());
+        outcomes.add(&timer, 0, FAR);
+        outcomes.add(&timer, 1, NOW);
         look_through(timer.shutdown(None));
-        assert!(books.ran(1), "what is due by then runs");
-        books.close();
+        assert!(outcomes.ran(1), "what is due by then runs");
+        outcomes.check();
     });
 }
 
 /// Adds, cancels, moves of the clock and shutdowns, all at once.
-fn everything_at_once(books: &Books, shutdowns: &[Option<Duration>]) -> Arc<SystemTimer> {
+fn everything_at_once(outcomes: &Outcomes, shutdowns: &[Option<Duration>]) -> Arc<SystemTimer> {
     let timer = system();
-    let due = books.add(&timer, 0, NOW).unwrap();
-    let soon = books.add(&timer, 1, SOON).unwrap();
+    let due = outcomes.add(&timer, 0, NOW).unwrap();
+    let soon = outcomes.add(&timer, 1, SOON).unwrap();
     let adder = {
-        let (books, timer) = (books.clone(), Arc::clone(&timer));
+        let (outcomes, timer) = (outcomes.clone(), Arc::clone(&timer));
         spawn(move || {
-            books.add(&timer, 2, NOW);
-            books.add(&timer, 3, FAR);
+            outcomes.add(&timer, 2, NOW);
+            outcomes.add(&timer, 3, FAR);
         })
     };
     let canceller = {
-        let books = books.clone();
+        let outcomes = outcomes.clone();
         spawn(move || {
-            books.cancel(0, &due);
-            books.cancel(1, &soon);
+            outcomes.cancel(0, &due);
+            outcomes.cancel(1, &soon);
         })
     };
     let time = {
@@ -83,87 +83,87 @@ fn everything_at_once(books: &Books, shutdowns: &[Option<Duration>]) -> Arc<Syst
 #[test]
 fn a_shutdown_amid_adds_cancels_and_fires_accounts_for_each_task_once__t11() {
     sample(RUNS, || {
-        let books = Books::of(4);
-        everything_at_once(&books, &[None]);
-        books.close();
+        let outcomes = Outcomes::of(4);
+        everything_at_once(&outcomes, &[None]);
+        outcomes.check();
     });
 }
 
 #[test]
 fn two_shutdowns_at_once_account_for_each_task_once__t11() {
     sample(RUNS, || {
-        let books = Books::of(4);
-        everything_at_once(&books, &[None, None]);
-        books.close();
+        let outcomes = Outcomes::of(4);
+        everything_at_once(&outcomes, &[None, None]);
+        outcomes.check();
     });
 }
 
 #[test]
 fn each_of_two_shutdowns_returns_after_what_was_due_has_run__t11() {
     sample(RUNS, || {
-        let (books, timer) = (Books::of(2), system());
-        books.add(&timer, 0, NOW);
-        books.add(&timer, 1, FAR);
+        let (outcomes, timer) = (Outcomes::of(2), system());
+        outcomes.add(&timer, 0, NOW);
+        outcomes.add(&timer, 1, FAR);
         let shutdown = || {
-            let (books, timer) = (books.clone(), Arc::clone(&timer));
+            let (outcomes, timer) = (outcomes.clone(), Arc::clone(&timer));
             spawn(move || {
                 look_through(timer.shutdown(None));
-                assert!(books.ran(0));
+                assert!(outcomes.ran(0));
             })
         };
         join([shutdown(), shutdown()]);
-        books.close();
+        outcomes.check();
     });
 }
 
 #[test]
 fn a_shutdown_that_waits_returns_once_another_has_taken_the_rest__t11() {
     sample(RUNS, || {
-        let (books, timer) = (Books::of(2), system());
-        books.add(&timer, 0, NOW);
-        books.add(&timer, 1, NOW);
+        let (outcomes, timer) = (Outcomes::of(2), system());
+        outcomes.add(&timer, 0, NOW);
+        outcomes.add(&timer, 1, NOW);
         join([None, Some(Duration::ZERO)].map(|timeout| shut_down(&timer, timeout)));
         if let Some(worker) = timer.worker.lock().take() {
             join([worker]);
         }
-        books.close();
+        outcomes.check();
     });
 }
 
 #[test]
 fn a_shutdown_that_does_not_wait_shares_the_tasks_out_with_the_worker__t11() {
     sample(RUNS, || {
-        let books = Books::of(4);
-        let timer = everything_at_once(&books, &[Some(Duration::ZERO)]);
+        let outcomes = Outcomes::of(4);
+        let timer = everything_at_once(&outcomes, &[Some(Duration::ZERO)]);
         if let Some(worker) = timer.worker.lock().take() {
             join([worker]);
         }
-        books.close();
+        outcomes.check();
     });
 }
 
 #[test]
 fn a_cancel_of_the_last_task_in_line_lets_a_shutdown_return__t11() {
     sample(RUNS, || {
-        let (books, timer) = (Books::of(1), system());
-        let task = books.add(&timer, 0, NOW).unwrap();
+        let (outcomes, timer) = (Outcomes::of(1), system());
+        let task = outcomes.add(&timer, 0, NOW).unwrap();
         let shutdown = shut_down(&timer, None);
-        books.cancel(0, &task);
+        outcomes.cancel(0, &task);
         join([shutdown]);
-        books.close();
+        outcomes.check();
     });
 }
 
 #[test]
 fn a_shutdown_from_a_callback_joins_nothing_and_another_one_waits_for_it__t11() {
     sample(RUNS, || {
-        let (books, timer) = (Books::of(2), system());
-        books.add(&timer, 0, FAR);
+        let (outcomes, timer) = (Outcomes::of(2), system());
+        outcomes.add(&timer, 0, FAR);
         let from_inside = Arc::new(Mutex::new(Vec::new()));
         let task = {
-            let (inside, from_inside, books) = (Arc::downgrade(&timer), Arc::clone(&from_inside), books.clone());
+            let (inside, from_inside, outcomes) = (Arc::downgrade(&timer), Arc::clone(&from_inside), outcomes.clone());
             timer.after(NOW, move || {
-                books.called(1);
+                outcomes.called(1);
                 let unfinished = inside.upgrade().map_or(Vec::new(), |timer| timer.shutdown(None));
                 from_inside.lock().extend(unfinished);
             })
@@ -171,7 +171,7 @@ fn a_shutdown_from_a_callback_joins_nothing_and_another_one_waits_for_it__t11() 
         task.unwrap();
         join([shut_down(&timer, None)]);
         look_through(std::mem::take(&mut from_inside.lock()));
-        books.close();
+        outcomes.check();
     });
 }
 
