@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// What the code shares with others may be half changed after a panic; the caller knows that it is foreign.
 pub(crate) fn contain(call: impl FnOnce()) -> bool {
     let Err(payload) = catch_unwind(AssertUnwindSafe(call)) else { return true };
-    // The payload is foreign too. What its destructor panics with could panic in turn: that one is leaked.
+    // Dropping the payload may panic. The second payload is leaked, because dropping it could panic again.
     if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
         std::mem::forget(payload);
     }

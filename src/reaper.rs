@@ -1,4 +1,4 @@
-//! The reaper: the thread that sleeps until the earliest deadline and gives what is released to the executor.
+//! The loop of the reaper: wait until something is due, advance, wait again. `timer/waiting.rs` has the sleep.
 //!
 //! It wakes for three reasons: something is due, a task was added that is due earlier, the timer was closed. After a
 //! wake-up the next one comes no sooner than `slack_us` later, so a dense second costs a bounded number of them (T5). It

@@ -220,8 +220,9 @@ impl<T> Schedule<T> {
         }
     }
 
-    /// When a bucket needs the reaper. On level 1 that is its earliest instant: it has no entry that is due before, and when
-    /// it is the first of the queue, no other bucket expires with it. So a single task costs one wake-up, not two.
+    /// When a bucket needs the reaper. A bucket of level 1 can wait until its earliest entry is due: higher levels come first
+    /// in the queue, so when it is the first, no other bucket has to cascade at that moment. So a single task costs one
+    /// wake-up, not two.
     fn wake_us_for(&self, armed: BucketRef, earliest_us: u64) -> u64 {
         if armed.level == 1 && self.precision == Precision::Exact { earliest_us } else { armed.expiration_ms * 1000 }
     }

@@ -289,7 +289,7 @@ impl<T> State<T> {
         self.running = self.running.saturating_sub(count);
     }
 
-    /// Whether threads wait in `wait_idle` for what is so now.
+    /// Whether the timer is idle and a thread is waiting for that.
     pub(crate) fn must_notify_idle(&self) -> bool {
         self.waits_for_idle > 0 && self.is_idle()
     }

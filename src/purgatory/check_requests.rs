@@ -3,7 +3,7 @@
 //! If each were made at once, operations that check each other's keys would be tried in every possible order: n! tries.
 //! So a check inside a try becomes a request, one for each list, and the outermost call of the thread makes the requested
 //! checks in rounds (see `rounds`). What is requested and not checked when that call ends is left to the timer (see
-//! `scheduling`).
+//! `postponed_checks`).
 //!
 //! An operation that alone requested the check of its own key is not tried again for that: its try has looked already.
 

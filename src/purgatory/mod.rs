@@ -9,7 +9,7 @@
 //! - `purgatory_core`: what all of a purgatory's users share.
 //! - `operation_state`: the state of each operation. `in_progress`: which operations this thread is trying.
 //! - `timer_check`: an entry on the timer that makes checks. `host`: what the protocol needs from Rust or from Python.
-//! - `scheduling`, `checking`, `timer_runs`, `leaving`, `watching`: what happens to an operation.
+//! - `postponed_checks`, `checking`, `timer_check_run`, `leaving`, `watching`: what happens to an operation.
 //! - `rust/`: the public API for Rust programs. The one for Python is in the bindings.
 
 #![forbid(unsafe_code)]
@@ -22,13 +22,13 @@ mod key_list;
 mod leaving;
 mod operation_state;
 mod operation_types;
+mod postponed_checks;
 mod purgatory_core;
 mod remaining_checks;
 mod rounds;
 mod rust;
-mod scheduling;
 mod timer_check;
-mod timer_runs;
+mod timer_check_run;
 mod watchers;
 mod watching;
 

@@ -3,9 +3,9 @@
 //! A round makes all checks that were requested before it began, and tries each operation at most once. A check that a try
 //! of the round requests belongs to the next round.
 //!
-//! The rounds end when no check was requested. A try may request one each time although nothing has happened, so they also
-//! end when for as many rounds as there are operations in them nothing was completed. A chain of events, in which each
-//! operation once makes true what another one waits for, has no more links than operations, so the rounds reach its end.
+//! The rounds end when no check was requested. A try may request one each time although nothing has happened. So they also end
+//! after n rounds in a row without a completion, where n is the number of operations tried. In a chain of events each
+//! operation fulfils once what another one waits for. It has at most n links, so the rounds reach its end.
 //! With n operations a round makes at most n tries, and at most n rounds follow each completion: n * n * n tries.
 
 use std::collections::HashSet;

@@ -88,7 +88,7 @@ impl<T> Timer<T> {
             let mut state = self.lock_state();
             let more = state.step(now_us, STEP, &mut handles, progress);
             self.state.unlock_fair(state);
-            // An executor that heard that there is more also hears when there was not.
+            // If the last batch announced more and none came, an empty batch with `more: false` ends it.
             if !handles.is_empty() || (is_announced && !more) {
                 is_announced = more;
                 turn.given.extend_from_slice(&handles);

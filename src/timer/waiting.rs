@@ -195,9 +195,9 @@ impl<T> Timer<T> {
         self.lock_state().is_abandoned
     }
 
-    /// Waits until no released task is left and no callback runs; whether that came within the time-out. After
-    /// [`Timer::close`] it stays so once another thread has advanced for the last time. The time is real time, also where
-    /// the timer's clock is a manual one.
+    /// Waits until no released task is left and no callback runs. Returns whether that came within the time-out. After
+    /// [`Timer::close`] the timer stays idle as soon as no thread advances it any more. The time-out is real time, also on a
+    /// manual clock.
     ///
     /// ```
     /// # use std::time::Duration;

@@ -3,7 +3,7 @@
 //! The wheel takes the whole list out of the bucket in O(1), then reads it from the beginning. Between the steps a cancel
 //! still finds its entry, in the list or in its new place.
 
-use super::flushing::{Flushed, Flushing};
+use super::flush_state::{Flushed, Flushing};
 use super::{BucketRef, Placed, ReleaseKey, Slab, Wheel, bucket};
 
 /// How many entries of a bucket are read before the first of them is placed.

@@ -12,7 +12,7 @@
 
 mod bucket;
 mod flush;
-mod flushing;
+mod flush_state;
 mod level;
 mod lists;
 mod page_numbering;
@@ -20,8 +20,8 @@ mod placed;
 mod slab;
 
 pub(crate) use bucket::{Bucket, expiration_ms};
-pub(crate) use flushing::Flushed;
-use flushing::Flushing;
+pub(crate) use flush_state::Flushed;
+use flush_state::Flushing;
 use level::Level;
 pub(crate) use lists::{List, ListPool, NO_POSITION, Positions};
 pub(crate) use placed::{BucketRef, Placed};

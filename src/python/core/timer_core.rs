@@ -102,12 +102,12 @@ impl TimerCore {
     /// The state of the native timer, locked.
     pub(crate) fn lock<'a>(&'a self, py: Python<'_>) -> PyResult<MutexGuard<'a, State<TaskRef>>> {
         self.check_process(py)?;
-        Ok(self.state(py))
+        Ok(self.lock_unchecked(py))
     }
 
     /// As [`TimerCore::lock`], for a caller that has checked the process.
     #[inline]
-    pub(crate) fn state<'a>(&'a self, py: Python<'_>) -> MutexGuard<'a, State<TaskRef>> {
+    pub(crate) fn lock_unchecked<'a>(&'a self, py: Python<'_>) -> MutexGuard<'a, State<TaskRef>> {
         self.timer.state().try_lock().unwrap_or_else(|| self.wait_for_state(py))
     }
 

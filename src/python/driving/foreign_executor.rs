@@ -62,7 +62,7 @@ fn split<'a>(py: Python<'_>, core: &TimerCore, handles: &'a [Handle]) -> Vec<&'a
     let mut calls = Vec::new();
     let mut rest = handles;
     while !rest.is_empty() {
-        let state = core.state(py);
+        let state = core.lock_unchecked(py);
         for _ in 0..STEP {
             if rest.is_empty() {
                 break;

@@ -9,13 +9,13 @@ use pyo3::prelude::*;
 use pyo3::types::{PySet, PyTuple};
 
 use crate::python::core::timer_core::TimerCore;
-use crate::python::engine::failures;
+use crate::python::engine::failure_details;
 use crate::python::tools::finalizing::{self, ForeignCall};
 use crate::python::tools::fork::fork_epoch;
 use crate::python::tools::made_once::intern;
 use crate::python::values::callback_scope;
 use crate::python::values::coroutines::is_coroutine;
-use crate::python::values::report::{self, Failure};
+use crate::python::values::report_failure::{self, Failure};
 
 /// Runs a coroutine that a callback returned, or closes it and returns an error if the executor is not a loop.
 #[inline]
@@ -129,11 +129,11 @@ impl CoroutineEnded {
             event_loop: Some(refers.event_loop.bind(py).clone()),
             on_error: refers.on_error.as_ref().map(|on_error| on_error.bind(py).clone()),
             task: refers.task.bind(py),
-            name: failures::name_of(refers.task.bind(py)),
-            source: failures::source_of(refers.task.bind(py), refers.callback.as_ref()),
+            name: failure_details::name_of(refers.task.bind(py)),
+            source: failure_details::source_of(refers.task.bind(py), refers.callback.as_ref()),
             error,
         };
-        report::report(py, &failure, true)
+        report_failure::report(py, &failure, true)
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {

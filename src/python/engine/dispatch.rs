@@ -12,7 +12,7 @@ use pyo3::types::{PyBytes, PyMemoryView, PyTuple};
 use crate::executor::Released;
 use crate::python::core::timer_core::{NO_INDEX, TaskRef, TimerCore};
 use crate::python::engine::coroutine_tasks;
-use crate::python::engine::failures;
+use crate::python::engine::failure_details;
 use crate::python::operations::operation;
 use crate::python::scheduled::batch::TaskBatch;
 use crate::python::scheduled::task_leaving;
@@ -21,7 +21,7 @@ use crate::python::tools::finalizing::ForeignCall;
 use crate::python::tools::made_once::intern;
 use crate::python::values::callback_scope;
 use crate::python::values::due_line::DueLine;
-use crate::python::values::report;
+use crate::python::values::report_failure;
 use crate::state::State;
 use crate::sync::Receiver;
 use crate::timer::STEP;
@@ -72,7 +72,7 @@ pub(crate) fn claim_next(
     mut queue: Option<&mut Receiver<Released>>,
     finished: usize,
 ) -> Option<ClaimedCall> {
-    let mut state = core.state(py);
+    let mut state = core.lock_unchecked(py);
     core.timer.finish_locked(&mut state, finished);
     let Some(mut call) = claim_first(py, &mut state, core, line) else {
         drop(state);
@@ -88,7 +88,7 @@ pub(crate) fn claim_next(
                     None => line.more = false,
                 }
             }
-            state = core.state(py);
+            state = core.lock_unchecked(py);
         }
     }
     drop(state);
@@ -111,7 +111,7 @@ pub(crate) fn claim_next(
 /// Counts `count` claims as ended. Does nothing in a child that a callback forked.
 pub(crate) fn finish_claims(py: Python<'_>, core: &TimerCore, count: usize) {
     if count > 0 && !core.is_forked() {
-        let mut state = core.state(py);
+        let mut state = core.lock_unchecked(py);
         core.timer.finish_locked(&mut state, count);
         drop(state);
         core.callees.entries_ended(py, count);
@@ -208,8 +208,8 @@ pub(crate) fn call(py: Python<'_>, core: &Arc<TimerCore>, claimed: &ClaimedCall,
     match result {
         Err(error) if propagate && callback_scope::is_exit(py, &error) => Err(error),
         Err(error) => {
-            let failure = failures::failure_of(core, task, called.callback.as_ref(), error);
-            report::report(py, &failure, propagate)
+            let failure = failure_details::failure_of(core, task, called.callback.as_ref(), error);
+            report_failure::report(py, &failure, propagate)
         }
         Ok(()) => Ok(()),
     }

@@ -81,7 +81,7 @@ pub(crate) fn pending<'py>(
     let found = core.detach(py, || core.timer.pending(before_us, usize::MAX));
     let mut listed = Vec::new();
     for step in found.chunks(STEP) {
-        let state = core.state(py);
+        let state = core.lock_unchecked(py);
         let tasks: Vec<_> = step
             .iter()
             .filter_map(|pending| {

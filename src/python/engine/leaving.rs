@@ -3,14 +3,14 @@
 use pyo3::prelude::*;
 
 use crate::python::core::timer_core::{Driver, NO_INDEX, TaskRef, TimerCore};
-use crate::python::engine::failures;
+use crate::python::engine::failure_details;
 use crate::python::operations::later_check;
 use crate::python::operations::operation;
 use crate::python::scheduled::batch::TaskBatch;
 use crate::python::scheduled::task_leaving;
 use crate::python::scheduled::task_object::TimerTask;
 use crate::python::tools::errors;
-use crate::python::values::report;
+use crate::python::values::report_failure;
 use crate::state::Pending;
 use crate::wheel::Handle;
 
@@ -38,7 +38,7 @@ pub(crate) fn reject(py: Python<'_>, core: &TimerCore, handles: &[Handle], why: 
             core.callees.entries_ended(py, 1);
             continue;
         }
-        let callback = failures::callback_of(task.bind(py));
+        let callback = failure_details::callback_of(task.bind(py));
         forget(py, &task, *handle);
         operation::sync_deadline(py, task.bind(py));
         if let Some(last) = refused.last_mut().filter(|last| tag != NO_INDEX && last.task.is(&task)) {
@@ -51,9 +51,9 @@ pub(crate) fn reject(py: Python<'_>, core: &TimerCore, handles: &[Handle], why: 
     for Refused { task, callback, indices } in refused {
         let count = indices.len().max(1);
         let error = rejected(py, core, why, indices, cause);
-        let failure = failures::failure_of(core, task.bind(py), callback.as_ref(), error);
+        let failure = failure_details::failure_of(core, task.bind(py), callback.as_ref(), error);
         // Nothing is propagated: there is no caller.
-        let _ = report::report(py, &failure, false);
+        let _ = report_failure::report(py, &failure, false);
         core.callees.entries_ended(py, count); // after the report, which may need `on_error`
     }
 }

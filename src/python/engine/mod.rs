@@ -3,7 +3,7 @@
 pub(crate) mod at_exit;
 pub(crate) mod coroutine_tasks;
 pub(crate) mod dispatch;
-pub(crate) mod failures;
+pub(crate) mod failure_details;
 pub(crate) mod inspect;
 pub(crate) mod leaving;
 pub(crate) mod recording;

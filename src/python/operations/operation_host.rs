@@ -14,7 +14,7 @@ use crate::python::tools::fork::fork_epoch;
 use crate::python::values::callback_scope;
 use crate::python::values::coroutines;
 use crate::python::values::on_error::Callee;
-use crate::python::values::report::{self, Failure, Source};
+use crate::python::values::report_failure::{self, Failure, Source};
 
 /// One call into the protocol.
 pub(crate) struct PythonHost<'py> {
@@ -156,7 +156,7 @@ impl<'py> PythonHost<'py> {
             source: Source::Operation { purgatory, method },
             error,
         };
-        if let Err(exit) = report::report(self.py, &failure, self.propagates) {
+        if let Err(exit) = report_failure::report(self.py, &failure, self.propagates) {
             self.keep_exit(exit);
         }
     }

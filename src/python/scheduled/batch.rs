@@ -147,7 +147,7 @@ impl TaskBatch {
             let mut tasks: Vec<_> = delays_us.iter().map(|_| batch.clone().into_any().unbind()).collect();
             to_add -= tasks.len();
             let mut must_wake = false;
-            let mut state = core.state(py);
+            let mut state = core.lock_unchecked(py);
             state.reserve(to_add);
             let handles: Vec<_> = delays_us
                 .iter()
@@ -171,7 +171,7 @@ impl TaskBatch {
 
     /// Checks the whole batch and reserves room for it. Returns the instant from which its delays count.
     fn reserve(py: Python<'_>, core: &TimerCore, delays_us: &[u64]) -> Result<Due, Error> {
-        let mut state = core.state(py);
+        let mut state = core.lock_unchecked(py);
         let clock = core.timer.clock();
         let longest_us = delays_us.iter().copied().max().unwrap_or(0);
         let due = state.admit(clock, When::AfterUs(longest_us), delays_us.len())?;

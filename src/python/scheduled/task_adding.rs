@@ -37,7 +37,7 @@ pub(crate) fn add_one_shot<'py>(
         gil_cell::untrack(&task);
     }
     let (timer_ref, reference) = (timer_ref.clone_ref(py), task.clone().into_any().unbind());
-    let mut state = core.state(py);
+    let mut state = core.lock_unchecked(py);
     match state.admit(core.timer.clock(), when, 1) {
         Ok(due) => {
             let (handle, must_wake) = state.add(due, reference, NO_INDEX);

@@ -8,5 +8,5 @@ pub(crate) mod due_line;
 pub(crate) mod key_collection;
 pub(crate) mod keys;
 pub(crate) mod on_error;
-pub(crate) mod report;
+pub(crate) mod report_failure;
 pub(crate) mod turnstile;

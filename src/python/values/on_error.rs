@@ -73,8 +73,8 @@ impl OnError {
         self.is_owner_gone.with(py, |is_owner_gone| *is_owner_gone = true);
     }
 
-    /// Whether a destructor has resurrected the object. Its weak references are dead, yet no collection is running that
-    /// could clear it, and no collection has cleared the object that shows it, which happens in the same collection. It
+    /// Whether a destructor has resurrected the object. Its weak references are dead, but no collection is running. If one
+    /// had cleared the object, the same collection would have cleared its owner too, and the owner is intact. The object
     /// then gets a new weak reference.
     #[cold]
     fn was_resurrected(&self, object: &Bound<'_, PyAny>) -> bool {

@@ -7,7 +7,7 @@ use crate::python::core::timer_core::TimerCore;
 use crate::python::operations::operation_object::DelayedOperation;
 use crate::python::scheduled::batch::TaskBatch;
 use crate::python::scheduled::task_object::TimerTask;
-use crate::python::values::report::{Failure, Source};
+use crate::python::values::report_failure::{Failure, Source};
 
 /// `callback`: what was called. The task may have dropped it.
 pub(crate) fn failure_of<'a, 'py>(

@@ -1,4 +1,4 @@
-//! Scheduling: checks that cannot be made now are put on the timer (P6).
+//! Checks that cannot be made now: they are postponed, and put on the timer (P6).
 
 use std::sync::Arc;
 

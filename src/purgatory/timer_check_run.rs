@@ -1,4 +1,4 @@
-//! What the timer's entries do when they are due: they make their checks.
+//! A timer's entry that makes checks, when it is due.
 
 use std::sync::Arc;
 
