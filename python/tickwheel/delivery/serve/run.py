@@ -1,9 +1,9 @@
-"""One run of `tickwheel serve`: it waits for its store, opens its ports only then, and serves until a signal (rule D9).
+"""One run of `tickwheel serve`: waits for its store, then opens its ports, and serves until a signal (rule D9).
 
-    the store's lock -> engine -> ports -> delivery starts   ...   ports close -> what is due goes out -> the end
+    the store's lock -> engine -> ports -> delivery starts   ...   ports close -> due messages are sent -> end
 
-SIGTERM and Ctrl-C end it cleanly, the second one on the spot; so does a failure of the store or of the destination.
-What was not delivered waits in the store for the next run, or for the process that waits already.
+SIGTERM and Ctrl-C end it cleanly, a second one immediately. A failure of the store or of the destination also ends it
+cleanly. Undelivered messages wait in the store for the next run, or for the process that waits for the store.
 """
 
 import importlib
@@ -50,13 +50,13 @@ class Service:
     def __post_init__(self) -> None:
         if not 1 <= self.max_payload <= MAX_PAYLOAD_LIMIT:
             raise WrongUsage(f"max-payload is {self.max_payload:,}: it may be 1 to {MAX_PAYLOAD_LIMIT:,} bytes")
-        Door(self.token, self.listen, self.flight)  # refuses what is open to other machines
+        Door(self.token, self.listen, self.flight)  # refuses addresses open to other machines without a token
         need_libraries()
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How it ended; `is_stuck`: a stream is open that its client doesn't end, so the process has to be broken off."""
+    """How the run ended. `is_stuck`: a client keeps a stream open, so the process must be ended by force."""
 
     result: Result
     code: int
@@ -72,7 +72,7 @@ class Ended:
 
 
 class _Stopped(BaseException):
-    """By a signal, wherever the main thread was."""
+    """Raised by a signal, anywhere in the main thread."""
 
     def __init__(self, code: int) -> None:
         super().__init__()
@@ -94,7 +94,7 @@ def serve(service: Service, say: Callable[[str], object]) -> Ended:
         failure = "the HTTP server ended by itself"
     except _Stopped as stopped:
         code = stopped.code
-        say("stopping (again: at once)")
+        say("stopping (a second signal ends it immediately)")
     except WrongUsage:
         if running is not None:
             running.close(_STOP_WITHIN_S)
@@ -117,7 +117,7 @@ def serve(service: Service, say: Callable[[str], object]) -> Ended:
 
 
 def need_libraries() -> None:
-    """Errors: `WrongUsage` if one is missing, before anything is waited for."""
+    """Errors: `WrongUsage` if a library is missing, before any waiting."""
     for name in _LIBRARIES:
         try:
             importlib.import_module(name)

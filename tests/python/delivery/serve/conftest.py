@@ -1,4 +1,4 @@
-"""`tickwheel serve` twice: its doors around an engine in this process, and the command as a process of its own."""
+"""`tickwheel serve` in two forms: its ports with an engine in this process, and the command as its own process."""
 
 import contextlib
 import http.client
@@ -37,7 +37,7 @@ class Reply(NamedTuple):
 def ask(
     port: int, method: str, path: str, body: object = None, headers: Mapping[str, str] | None = None, **more: Any
 ) -> Reply:
-    """One request; what is not bytes goes as JSON, and JSON is read."""
+    """One request. A body that is not bytes is sent as JSON; a JSON answer is decoded."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
     data: Any = (
         body if isinstance(body, bytes) or body is None or hasattr(body, "__next__") else json.dumps(body).encode()
@@ -53,7 +53,7 @@ def ask(
 
 
 class Hall:
-    """The doors in this process; what is delivered comes out of `arrived`."""
+    """The ports in this process; deliveries are in `arrived`."""
 
     def __init__(self, folder: Path, *, token: bytes | None = None, max_payload: int = MAX_PAYLOAD) -> None:
         self.arrived: queue.SimpleQueue[Delivery] = queue.SimpleQueue()
@@ -92,7 +92,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hall]:
 
 
 class Server:
-    """The command as a process; its standard output is where messages go."""
+    """The command as a process; it delivers to its standard output."""
 
     def __init__(self, store: Path, *more: str, stdout: int = subprocess.PIPE) -> None:
         ports = [] if "--listen" in more else ["--listen", "127.0.0.1:0"]
@@ -123,14 +123,14 @@ class Server:
         return self.process.wait()
 
     def rest(self) -> tuple[int, str, str]:
-        """Its exit code, and what else it wrote."""
+        """Its exit code, and the rest of its output."""
         out, err = self.process.communicate(timeout=20)
         return self.process.returncode, out, err
 
 
 @pytest.fixture
 def start() -> Iterator[Callable[..., Server]]:
-    """Starts servers, that are ended after the test."""
+    """Starts servers, which are ended after the test."""
     with contextlib.ExitStack() as servers:
 
         def start(store: Path, *more: str, **how: Any) -> Server:

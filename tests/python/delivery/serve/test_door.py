@@ -1,4 +1,4 @@
-"""Which addresses may be listened on, what a token is, who gets in (rule D12)."""
+"""Which addresses may be opened, what a token is, which requests are accepted (rule D12)."""
 
 import hmac
 import socket
@@ -110,7 +110,7 @@ def test_a_token_is_its_line_without_the_end__D12(end: bytes, tmp_path: Path) ->
     ],
 )
 def test_a_token_that_is_none_is_refused__D12(content: bytes, tmp_path: Path) -> None:
-    with pytest.raises(WrongUsage, match="no usable token: it may have 16 to 4096"):
+    with pytest.raises(WrongUsage, match="no usable token: it must have 16 to 4096"):
         read_token(token_file(tmp_path, content))
 
 
@@ -143,11 +143,11 @@ def test_the_token_opens__D12(given: bytes) -> None:
         b"Bearer \xff",
     ],
 )
-def test_anything_else_does_not__D12(given: bytes) -> None:
+def test_any_other_header_is_refused__D12(given: bytes) -> None:
     assert Door(TOKEN).why_not([given]) == "the token is wrong"
 
 
-def test_none_or_two_tokens_do_not_open_either__D12() -> None:
+def test_no_token_and_two_tokens_are_refused__D12() -> None:
     assert Door(TOKEN).why_not([]) == "no token is given"
     assert Door(TOKEN).why_not([b"Bearer " + TOKEN] * 2) == "there is more than one authorization header"
 
@@ -176,7 +176,7 @@ def test_a_program_on_this_machine_is_no_web_page__D12(host: bytes) -> None:
 @pytest.mark.parametrize(
     "host", [b"evil.example", b"evil.example:7400", b"10.0.0.1:7400", b"localhost.evil.example", b""]
 )
-def test_a_name_that_somebody_points_at_loopback_does_not_get_in__D12(host: bytes) -> None:
+def test_a_foreign_name_that_resolves_to_loopback_is_refused__D12(host: bytes) -> None:
     assert Door(None).is_web_page([host], [])
     assert not Door(TOKEN).is_web_page([host], [b"https://fine.example"])
 

@@ -1,4 +1,4 @@
-"""How `serve` ends where nobody asked it to."""
+"""How `serve` ends without a signal."""
 
 import signal
 from pathlib import Path
