@@ -1,4 +1,4 @@
-"""The hand-off to a real Flight server, without a JVM: answered, waited for, tried again (rules S3, S5, D5)."""
+"""The hand-off to a real Flight server, without a JVM: answers, waiting, retries (rules S3, S5, D5)."""
 
 import threading
 from collections.abc import Iterator
@@ -82,7 +82,7 @@ def test_one_that_is_down_is_waited_for_and_what_was_not_answered_is_sent_again_
     thread = threading.Thread(target=lambda: sent.append(send(HandOff([at], TOKEN), batch)))
     thread.start()
     thread.join(0.5)
-    assert not sent, "nobody answers"
+    assert not sent, "no deliverer answers"
     with deliverer(tmp_path / "s.db", port) as (queue, _):
         thread.join(30)
         assert sent == [2]

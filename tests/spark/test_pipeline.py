@@ -1,4 +1,4 @@
-"""The steps together in a real query, from a stream of rows; and the wheel in Spark's workers (rules S1, S2, S7)."""
+"""All steps in a real query, from a stream of rows; and the wheel in Spark's workers (rules S1, S2, S7)."""
 
 import json
 import time
@@ -46,7 +46,7 @@ def test_a_stream_of_rows_is_held_handed_off_and_delivered_and_the_state_is_empt
 
 
 def watch(query: Any) -> list[int]:
-    """How many groups were held after each micro-batch, until nothing is."""
+    """The number of held groups after each micro-batch, until it is 0."""
     seen: dict[int, int] = {}
     while not seen or len(seen) < 3 or seen[max(seen)]:
         assert query.isActive, query.exception()
@@ -57,7 +57,7 @@ def watch(query: Any) -> list[int]:
 
 
 def count_down(batches: Iterator[Any]) -> Iterator[Any]:
-    """In a worker: delays in, how many of them the wheel lets go within a second out, and who did it."""
+    """In a worker: from delays to the number that the wheel releases within a second, and the worker's process id."""
     import os
     import sys
 
@@ -82,4 +82,4 @@ def test_the_wheel_works_in_workers_that_are_forked_and_used_again__S7(session: 
     before = {row.pid for rows in found[:-1] for row in rows}
     again = [row for row in found[-1] if row.pid in before]
     assert again, "workers are used again"
-    assert all(row.was_there for row in again), "and have imported it already"
+    assert all(row.was_there for row in again), "they have already imported the module"

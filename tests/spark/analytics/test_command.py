@@ -1,4 +1,4 @@
-"""`tickwheel analyze LEDGER... --out DIR` (rule S6): whole runs, and what is refused before Spark starts."""
+"""`tickwheel analyze LEDGER... --out DIR` (rule S6): whole runs, and errors before Spark starts."""
 
 import signal
 import subprocess
@@ -91,7 +91,7 @@ def test_wrong_usage_is_told_before_spark_starts__D2(
 
 @pytest.mark.parametrize("library", ["pyspark", "matplotlib", "jinja2"])
 def test_a_missing_library_is_wrong_usage__D2(store: Path, library: str) -> None:
-    # The package in which the command stands imports pyspark itself.
+    # The command's own package imports pyspark.
     missing = "pyspark.errors" if library == "pyspark" else library
     script = f"import sys, tickwheel.spark; sys.modules[{missing!r}] = None; {RUN}"
     done = subprocess.run(
