@@ -1,4 +1,4 @@
-"""What a timer does as a Parquet file: every event once, in order, and what a replay of it tells (rules S6, S7)."""
+"""A timer's events as a Parquet file: every event once, in order; and the results of a replay (rules S6, S7)."""
 
 import random
 import re
@@ -50,7 +50,7 @@ def traffic(timer: ManualTimer, seed: int, unit_ms: int = 1) -> None:
 
 
 def told(timer: Timer) -> dict[str, Any]:
-    """What a timer's own counters and a replay have in common, on a clock that is moved by hand."""
+    """The values that a timer's own counters and a replay have in common, on a manual clock."""
     stats: Any = timer.stats()
     return {name: stats[name] for name in ("added", "moved", "cancelled", "expired", "cascaded", "pending")}
 
@@ -122,7 +122,7 @@ def test_a_coarse_tick_is_early_by_less_than_a_tick_and_wakes_less__S7_T5(tmp_pa
 
 
 def test_all_threads_are_recorded_and_nothing_is_lost_or_twice__S6(tmp_path: Path) -> None:
-    """On a real timer: adds, cancels and callbacks side by side, while the file is written."""
+    """On a real timer: adds, cancels and callbacks at the same time, while the file is written."""
     with SystemTimer("busy") as timer, Recording(timer, tmp_path / "e.parquet") as written:
 
         def work() -> None:
@@ -159,7 +159,7 @@ def test_all_threads_are_recorded_and_nothing_is_lost_or_twice__S6(tmp_path: Pat
 def test_what_does_not_fit_is_counted_as_lost__S6(tmp_path: Path) -> None:
     timer = ManualTimer()
     with Recording(timer, tmp_path / "e.parquet", keep=1) as written:
-        # In one go, with the GIL: nobody takes anything out meanwhile.
+        # With the GIL held throughout, so no other thread takes events out meanwhile.
         sys.setswitchinterval(100)
         try:
             for _ in range(10_000):
