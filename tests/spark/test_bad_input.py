@@ -24,8 +24,8 @@ from click.testing import CliRunner, Result
 from tickwheel.commands import tickwheel as command
 from tickwheel.delivery import DeliveryQueue
 from tickwheel.delivery.message import Columns
-from tickwheel.delivery.serve.door import Address, Door
-from tickwheel.delivery.serve.flight import FlightDoor
+from tickwheel.delivery.serve.access import Access, Address
+from tickwheel.delivery.serve.flight import FlightServer
 from tickwheel.delivery.sources import find_sources
 from tickwheel.delivery.store.letters import Letter
 from tickwheel.spark import HandOff, hold, parse_files, parse_rows, read_files
@@ -249,8 +249,8 @@ def test_rows_and_names_of_any_kind_are_messages_or_dead_letters_and_end_nothing
     dead: list[Letter] = []
     with DeliveryQueue("s.db", to=lambda it: arrived.append(it.message.id), on_dead_letter=dead.append) as queue:
         address = Address.of("--flight", "127.0.0.1:0")
-        door = FlightDoor("grpc://127.0.0.1:0", queue._running.engine.writer.submit, Door(None, address), 1 << 20)
-        query = start(near, HandOff([f"127.0.0.1:{door.port}"]), tmp_path / "checkpoint")
+        server = FlightServer("grpc://127.0.0.1:0", queue._running.engine.writer.submit, Access(None, address), 1 << 20)
+        query = start(near, HandOff([f"127.0.0.1:{server.port}"]), tmp_path / "checkpoint")
         try:
             while not (tmp_path / "checkpoint" / "commits" / "0").exists():
                 assert query.isActive, query.exception()
@@ -258,7 +258,7 @@ def test_rows_and_names_of_any_kind_are_messages_or_dead_letters_and_end_nothing
             assert queue.wait_until_empty(30)
         finally:
             query.stop()
-            door.stop(5)
+            server.stop(5)
     assert sorted(arrived) == ["file 0", "file 1", "good", "nul\0"]
     of_rows = {letter.reason for letter in dead}
     assert of_rows >= poison.keys() - {"good", "nul"}

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from tickwheel.delivery import DeliveryQueue
-from tickwheel.delivery.serve.door import Address, Door
-from tickwheel.delivery.serve.flight import FlightDoor
+from tickwheel.delivery.serve.access import Access, Address
+from tickwheel.delivery.serve.flight import FlightServer
 from tickwheel.spark import HandOff, hold, parse_rows
 from tickwheel.spark.feed import held, start
 
@@ -30,15 +30,15 @@ def test_a_stream_of_rows_is_held_handed_off_and_delivered_and_the_state_is_empt
     arrived: list[str] = []
     address = Address.of("--flight", "127.0.0.1:0")
     with DeliveryQueue(tmp_path / "s.db", to=lambda delivery: arrived.append(delivery.message.id)) as queue:
-        door = FlightDoor("grpc://127.0.0.1:0", queue._running.engine.writer.submit, Door(None, address), 1 << 20)
+        server = FlightServer("grpc://127.0.0.1:0", queue._running.engine.writer.submit, Access(None, address), 1 << 20)
         near = hold(parse_rows(stream), lead_ms=2_000)
-        query = start(near, HandOff([f"127.0.0.1:{door.port}"]), tmp_path / "checkpoint")
+        query = start(near, HandOff([f"127.0.0.1:{server.port}"]), tmp_path / "checkpoint")
         try:
             seen = watch(query)
             assert queue.wait_until_empty(60)
         finally:
             query.stop()
-            door.stop(5)
+            server.stop(5)
         counts = queue.summary
     assert max(seen) > 0, "something was held"
     assert sorted(arrived) == sorted({row["id"] for row in rows if row["id"]})

@@ -65,7 +65,7 @@ def serve(
     from tickwheel.delivery.errors import WrongUsage
     from tickwheel.delivery.outputs import check_outputs
     from tickwheel.delivery.progress import reporter
-    from tickwheel.delivery.serve.door import Address, read_token
+    from tickwheel.delivery.serve.access import Address, read_token
     from tickwheel.delivery.serve.run import Service
     from tickwheel.delivery.serve.run import serve as run
     from tickwheel.delivery.sinks import open_sink, path_of

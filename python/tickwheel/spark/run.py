@@ -15,8 +15,8 @@ from typing import Any, Final
 from tickwheel.delivery.engine import Engine
 from tickwheel.delivery.errors import DeliveryFailed
 from tickwheel.delivery.message import MAX_PAYLOAD, Columns
-from tickwheel.delivery.serve.door import Address, Door
-from tickwheel.delivery.serve.flight import FlightDoor
+from tickwheel.delivery.serve.access import Access, Address
+from tickwheel.delivery.serve.flight import FlightServer
 from tickwheel.delivery.sources import Source
 from tickwheel.spark.feed import Pipeline, check_sources, held
 from tickwheel.spark.hand_off import HandOff
@@ -116,8 +116,8 @@ def _flight_server(engine: Engine) -> Iterator[tuple[str, bytes]]:
     """A port for the hand-off, on loopback and with a token of its own, because the machine may have other users."""
     token = secrets.token_hex(32).encode()
     address = Address.of("--flight", "127.0.0.1:0")
-    door = FlightDoor(address.url("grpc", 0), engine.writer.submit, Door(token, address), MAX_PAYLOAD)
+    server = FlightServer(address.url("grpc", 0), engine.writer.submit, Access(token, address), MAX_PAYLOAD)
     try:
-        yield f"{address.ip}:{door.port}", token
+        yield f"{address.ip}:{server.port}", token
     finally:
-        door.stop(_STREAMS_END_WITHIN_S)
+        server.stop(_STREAMS_END_WITHIN_S)

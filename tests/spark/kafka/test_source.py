@@ -25,8 +25,8 @@ import confluent_kafka
 import pytest
 
 from tickwheel.delivery import Delivery, DeliveryQueue
-from tickwheel.delivery.serve.door import Address, Door
-from tickwheel.delivery.serve.flight import FlightDoor
+from tickwheel.delivery.serve.access import Access, Address
+from tickwheel.delivery.serve.flight import FlightServer
 from tickwheel.delivery.store.letters import Letter
 from tickwheel.delivery.summary import Summary
 
@@ -144,11 +144,11 @@ def deliverer(run: Run, store: Path) -> Iterator[tuple[DeliveryQueue, str]]:
     with DeliveryQueue(store, to=take, on_dead_letter=run.letters.append) as queue:
         address = Address.of("--flight", "127.0.0.1:0")
         submit = queue._running.engine.writer.submit
-        door = FlightDoor(address.url("grpc", 0), submit, Door(TOKEN.encode(), address), 1 << 20)
+        server = FlightServer(address.url("grpc", 0), submit, Access(TOKEN.encode(), address), 1 << 20)
         try:
-            yield queue, f"127.0.0.1:{door.port}"
+            yield queue, f"127.0.0.1:{server.port}"
         finally:
-            door.stop(5)
+            server.stop(5)
 
 
 @contextmanager

@@ -27,7 +27,7 @@ from tickwheel.delivery.errors import BadRecord
 from tickwheel.delivery.handed import items_of
 from tickwheel.delivery.items import OTHER_CONTENT, Answer, Item, Put
 from tickwheel.delivery.message import Cancel, Columns, Fields, check
-from tickwheel.delivery.serve.door import Door
+from tickwheel.delivery.serve.access import Access
 from tickwheel.delivery.serve.intake import Submit
 
 ANSWERS: Final = pa.schema([pa.field("answer", pa.string(), nullable=False), pa.field("reason", pa.string())])
@@ -41,11 +41,11 @@ _USUAL = Columns()
 _PIECE: Final = 96  # rows of a hand-off taken at a time; it comes in bursts, long before its messages are due
 
 
-class FlightDoor(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no types
+class FlightServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no types
     """Listens from the start, on `location`, at `port`. Each stream has its own thread."""
 
-    def __init__(self, location: str, submit: Submit, door: Door, max_payload: int) -> None:
-        super().__init__(location, middleware={"token": _Token(door)})
+    def __init__(self, location: str, submit: Submit, access: Access, max_payload: int) -> None:
+        super().__init__(location, middleware={"token": _Token(access)})
         self._submit = submit
         self._taking = threading.Lock()  # held for a piece of a hand-off: only one competes with due messages
         self._max_payload = max_payload
@@ -129,13 +129,13 @@ def _result(ticket: Any) -> list[Answer]:
 class _Token(flight.ServerMiddlewareFactory):  # type: ignore[misc]
     """Checks the token before anything of a call is read."""
 
-    def __init__(self, door: Door) -> None:
+    def __init__(self, access: Access) -> None:
         super().__init__()
-        self._door = door
+        self._access = access
 
     def start_call(self, _info: Any, headers: Mapping[str, Sequence[str | bytes]]) -> None:
         given = headers.get("authorization", ())
-        reason = self._door.why_not(
+        reason = self._access.why_not(
             [it.encode(errors="surrogateescape") if isinstance(it, str) else it for it in given]
         )
         if reason:

@@ -38,7 +38,7 @@ from tickwheel.delivery.items import OTHER_CONTENT, Answer, Item, Look, Put
 from tickwheel.delivery.lines import Line
 from tickwheel.delivery.message import Cancel, Columns, Message, check
 from tickwheel.delivery.ndjson import fields_of
-from tickwheel.delivery.serve.door import Door
+from tickwheel.delivery.serve.access import Access
 from tickwheel.delivery.serve.intake import Intake
 from tickwheel.delivery.serve.metrics import renderer
 from tickwheel.delivery.times import rfc_3339
@@ -61,7 +61,7 @@ _ROUTES = "POST /messages, GET or DELETE /messages/{id}?key=K, GET /metrics, GET
 _Handler: TypeAlias = Callable[[Request], Awaitable[Response]]
 
 
-def app(engine: Engine, door: Door, max_payload: int) -> ASGIApp:
+def app(engine: Engine, access: Access, max_payload: int) -> ASGIApp:
     """The application, for one event loop. `max_payload`: bytes."""
     messages = _Messages(engine, max_payload)
     metrics = renderer(engine)
@@ -91,7 +91,7 @@ def app(engine: Engine, door: Door, max_payload: int) -> ASGIApp:
     ]
     inner = Starlette(routes=routes, exception_handlers={HTTPException: _refuse, Exception: _broken})
     inner.router.redirect_slashes = False
-    return _Guarded(inner, door)
+    return _Guarded(inner, access)
 
 
 class _Messages:
@@ -151,9 +151,9 @@ class _Any(Convertor[str]):
 class _Guarded:
     """Checks the sender before anything of a request is read."""
 
-    def __init__(self, inner: ASGIApp, door: Door) -> None:
+    def __init__(self, inner: ASGIApp, access: Access) -> None:
         self._inner = inner
-        self._door = door
+        self._access = access
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = scope["headers"]
@@ -162,9 +162,9 @@ class _Guarded:
             return [value for each, value in headers if each == name]
 
         app = self._inner
-        if self._door.is_web_page(every(b"host"), every(b"origin")):
+        if self._access.is_web_page(every(b"host"), every(b"origin")):
             app = _json(403, _fault("the sender is a web page", "programs on this machine; or serve with a token"))
-        elif scope["path"] != "/healthz" and (reason := self._door.why_not(every(b"authorization"))):
+        elif scope["path"] != "/healthz" and (reason := self._access.why_not(every(b"authorization"))):
             fault = _fault(reason, "Authorization: Bearer TOKEN, with the token of the server's --token-file")
             app = _json(401, fault, {"www-authenticate": "Bearer"})
         await app(scope, receive, send)

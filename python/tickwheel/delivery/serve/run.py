@@ -22,8 +22,8 @@ from tickwheel.delivery.engine import Settings
 from tickwheel.delivery.errors import DeliveryFailed, WrongUsage
 from tickwheel.delivery.job import Result
 from tickwheel.delivery.queue import Running
-from tickwheel.delivery.serve.door import Address, Door
-from tickwheel.delivery.serve.doors import Doors
+from tickwheel.delivery.serve.access import Access, Address
+from tickwheel.delivery.serve.ports import Ports
 from tickwheel.delivery.sinks import SinkOpener
 from tickwheel.delivery.summary import Summary
 
@@ -50,7 +50,7 @@ class Service:
     def __post_init__(self) -> None:
         if not 1 <= self.max_payload <= MAX_PAYLOAD_LIMIT:
             raise WrongUsage(f"max-payload is {self.max_payload:,}: it may be 1 to {MAX_PAYLOAD_LIMIT:,} bytes")
-        Door(self.token, self.listen, self.flight)  # refuses addresses open to other machines without a token
+        Access(self.token, self.listen, self.flight)  # refuses addresses open to other machines without a token
         need_libraries()
 
 
@@ -83,13 +83,13 @@ def serve(service: Service, say: Callable[[str], object]) -> Ended:
     """Serve until a signal comes, or delivery fails. Call it in the main thread. Errors: `WrongUsage`."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _stop)
-    running, doors, code, failure = None, None, 0, None
+    running, ports, code, failure = None, None, 0, None
     try:
         running = Running(service.store, service.opener, service.settings, service.put_letters, say)
-        doors = Doors(service.listen, service.flight, service.token, service.max_payload, running.engine)
+        ports = Ports(service.listen, service.flight, service.token, service.max_payload, running.engine)
         running.start(WallClock(running.timer))
-        say(f"listening on {doors.urls}")
-        while doors.are_open(_LOOK_EVERY_S):
+        say(f"listening on {ports.urls}")
+        while ports.are_open(_LOOK_EVERY_S):
             running.engine.check()
         failure = "the HTTP server ended by itself"
     except _Stopped as stopped:
@@ -102,15 +102,15 @@ def serve(service: Service, say: Callable[[str], object]) -> Ended:
     except Exception as error:
         failure = _failure(error)
     is_stuck = False
-    if doors is not None:
-        doors.stop_requests()
+    if ports is not None:
+        ports.stop_requests()
     try:
         if running is not None:
             running.close(_STOP_WITHIN_S)
     except Exception as error:
         failure = failure or _failure(error)
-    if doors is not None:
-        is_stuck = not doors.stop_streams()
+    if ports is not None:
+        is_stuck = not ports.stop_streams()
     summary = running.engine.summary if running is not None else Summary()
     result = Result(summary, failure, interrupted=code == 130, stopped_at=None, store=service.store)
     return Ended(result, 3 if failure else code, is_stuck)

@@ -20,8 +20,8 @@ from tickwheel.delivery.clock import WallClock
 from tickwheel.delivery.engine import Settings
 from tickwheel.delivery.message import MAX_PAYLOAD
 from tickwheel.delivery.queue import Running
-from tickwheel.delivery.serve.door import Address
-from tickwheel.delivery.serve.doors import Doors
+from tickwheel.delivery.serve.access import Address
+from tickwheel.delivery.serve.ports import Ports
 from tickwheel.delivery.sinks import sink_of_function
 
 COMMAND = [sys.executable, "-m", "tickwheel.cli", "serve"]
@@ -61,19 +61,19 @@ class Hall:
             folder / "store.db", sink_of_function(self.arrived.put), Settings(), lambda letters: None
         )
         anywhere = Address.of("--listen", "127.0.0.1:0"), Address.of("--flight", "127.0.0.1:0")
-        self.doors = Doors(*anywhere, token, max_payload, self.running.engine)
+        self.ports = Ports(*anywhere, token, max_payload, self.running.engine)
         self.running.start(WallClock(self.running.timer))
-        self.port, self.flight_port = map(int, re.findall(r":(\d+)", self.doors.urls))
+        self.port, self.flight_port = map(int, re.findall(r":(\d+)", self.ports.urls))
 
     def ask(self, method: str, path: str, body: object = None, **more: Any) -> Reply:
         return ask(self.port, method, path, body, **more)
 
     def close(self) -> None:
-        self.doors.stop_requests()
+        self.ports.stop_requests()
         try:
             self.running.close(5)
         finally:
-            assert self.doors.stop_streams()
+            assert self.ports.stop_streams()
 
 
 @pytest.fixture(scope="module")

@@ -8,27 +8,27 @@ from contextlib import closing
 
 from tickwheel.delivery.engine import Engine
 from tickwheel.delivery.errors import WrongUsage
-from tickwheel.delivery.serve.door import Address, Door
+from tickwheel.delivery.serve.access import Access, Address
 
 _REQUESTS_END_WITHIN_S = 5
 _STREAMS_END_WITHIN_S = 1
 _CONNECTIONS = 256  # each may have a body in memory
 
 
-class Doors:
+class Ports:
     """Both ports, open from the start, and their threads. Errors: `WrongUsage` if a port can't be opened."""
 
     def __init__(self, listen: Address, flight: Address, token: bytes | None, max_payload: int, engine: Engine) -> None:
         import uvicorn
 
-        from tickwheel.delivery.serve.flight import FlightDoor
+        from tickwheel.delivery.serve.flight import FlightServer
         from tickwheel.delivery.serve.http import app
 
-        door = Door(token, listen, flight)
+        access = Access(token, listen, flight)
         logging.getLogger("uvicorn").setLevel(logging.ERROR)
         self._server = uvicorn.Server(
             uvicorn.Config(
-                app(engine, door, max_payload),
+                app(engine, access, max_payload),
                 loop="asyncio",
                 http="h11",
                 ws="none",
@@ -46,7 +46,7 @@ class Doors:
             with closing(_listen(flight)) as probe:  # its error has the reason, Flight's has not
                 port = probe.getsockname()[1]
             location = flight.url("grpc", port)
-            self._flight = FlightDoor(location, engine.writer.submit, door, max_payload)
+            self._flight = FlightServer(location, engine.writer.submit, access, max_payload)
         except BaseException:
             self._socket.close()
             raise

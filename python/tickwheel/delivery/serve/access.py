@@ -56,7 +56,7 @@ class Address(NamedTuple):
         return f"{scheme}://{f'[{self.ip}]' if ':' in self.ip else self.ip}:{port}"
 
 
-class Door:
+class Access:
     """Accepts requests with the token; without a token, all requests but those of web pages."""
 
     def __init__(self, token: bytes | None, *addresses: Address) -> None:
