@@ -174,9 +174,9 @@ def test_bad_files_and_records_are_told_as_in_one_process_and_the_rest_is_delive
         check=False, capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL,
     )  # fmt: skip
     assert seen.returncode == 3, seen.stderr
-    told = [line for line in seen.stderr.splitlines() if line.startswith("Failed: ")]
-    assert len(told) == 1
-    assert "/in/unreadable.ndjson can't be read: Input/output error; make it readable, or remove it (then" in told[0]
+    failed = [line for line in seen.stderr.splitlines() if line.startswith("Failed: ")]
+    assert len(failed) == 1
+    assert "/in/unreadable.ndjson can't be read: Input/output error; make it readable, or remove it (then" in failed[0]
     assert "To go on, run the same command again." in seen.stderr
     assert not [line for line in seen.stderr.splitlines() if "Traceback" in line or line.startswith(("\t", "  "))]
 
@@ -405,11 +405,11 @@ def test_a_damaged_checkpoint_is_told_and_goes_on_once_it_is_brought_back__D2_D1
         done = everything(checkpoint / "query" / "commits")
         result = deliver()
         assert result.exit_code == 3, (kind, result.output)
-        told = [line for line in result.output.splitlines() if line.startswith("Failed: ")]
-        assert len(told) == 1, kind
-        assert told[0].startswith(f"Failed: Spark can't go on from the checkpoint {checkpoint}: "), told
-        assert words in told[0], kind
-        assert "restore it from a copy" in told[0]
+        failures = [line for line in result.output.splitlines() if line.startswith("Failed: ")]
+        assert len(failures) == 1, kind
+        assert failures[0].startswith(f"Failed: Spark can't go on from the checkpoint {checkpoint}: "), failures
+        assert words in failures[0], kind
+        assert "restore it from a copy" in failures[0]
         assert everything(checkpoint / "query" / "commits") == done, kind
         assert not ids("spark"), kind
         shutil.rmtree(checkpoint)

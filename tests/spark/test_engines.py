@@ -33,7 +33,7 @@ class Run:
     duplicates: int = 0
     broken: int = 0
     code: int = -1
-    told: str = ""
+    output: str = ""
 
     @property
     def out(self) -> list[dict[str, Any]]:
@@ -81,12 +81,12 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
          "--to", "file:out", "--store", "s.db", "--dead-letters", "dead", "--summary", "summary.json"],
         cwd=made.folder, check=False, capture_output=True, text=True, timeout=200, stdin=subprocess.DEVNULL,
     )  # fmt: skip
-    made.code, made.told = ended.returncode, ended.stdout + ended.stderr
+    made.code, made.output = ended.returncode, ended.stdout + ended.stderr
     return made
 
 
 def test_nothing_is_lost_and_each_comes_once_as_it_was_given__D1_D5(run: Run) -> None:
-    assert run.code == 1, run.told  # there are dead letters
+    assert run.code == 1, run.output  # there are dead letters
     came = {(line["key"], line["id"]): line for line in run.out}
     assert len(came) == len(run.out)
     assert came.keys() == run.given.keys() - run.cancelled

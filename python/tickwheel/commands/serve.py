@@ -61,7 +61,7 @@ def serve(
 
     Messages are as for deliver, and are answered once they are on disk.
     """
-    from tickwheel.delivery.ending import tell
+    from tickwheel.delivery.ending import print_result
     from tickwheel.delivery.errors import WrongUsage
     from tickwheel.delivery.outputs import check_outputs
     from tickwheel.delivery.progress import reporter
@@ -82,5 +82,5 @@ def serve(
         ended = run(service, say)
     except WrongUsage as error:
         raise click.UsageError(str(error)) from error
-    tell(console, ended.result)
+    print_result(console, ended.result)
     ended.exit()

@@ -16,7 +16,7 @@ from tickwheel.delivery.summary import Summary
 _ALWAYS = {"accepted", "delivered", "duplicates", "cancelled", "dead_letters"}
 
 
-def tell(console: Console, result: Result) -> None:
+def print_result(console: Console, result: Result) -> None:
     """Print the result."""
     console.print(_table(result.summary))
     if result.interrupted:

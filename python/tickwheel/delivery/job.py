@@ -136,16 +136,16 @@ def _record(timer: Timer, path: Path) -> Callable[[], None]:
     from tickwheel.recording import Recording  # loads pyarrow
 
     def end() -> None:
-        with _told(path):
+        with _write_errors(path):
             recording.close()
 
-    with _told(path):
+    with _write_errors(path):
         recording = Recording(timer, path)
     return end
 
 
 @contextmanager
-def _told(path: Path) -> Iterator[None]:
+def _write_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:

@@ -49,7 +49,7 @@ def traffic(timer: ManualTimer, seed: int, unit_ms: int = 1) -> None:
     timer.advance(2_000 * unit_ms)
 
 
-def told(timer: Timer) -> dict[str, Any]:
+def counters(timer: Timer) -> dict[str, Any]:
     """The values that a timer's own counters and a replay have in common, on a manual clock."""
     stats: Any = timer.stats()
     return {name: stats[name] for name in ("added", "moved", "cancelled", "expired", "cascaded", "pending")}
@@ -92,7 +92,7 @@ def test_a_replay_tells_what_stats_tells_of_the_timer_that_was_recorded__S7(tmp_
         with Recording(timer, tmp_path / "e.parquet"):
             traffic(timer, seed)
         found: Any = replay(tmp_path / "e.parquet", 1, 4, precision=precision)  # type: ignore[arg-type]
-        assert {name: found[name] for name in told(timer)} == told(timer)
+        assert {name: found[name] for name in counters(timer)} == counters(timer)
         assert found["unknown"] == 0
         assert min(found["moved"], found["cancelled"], *found["cascaded"][:3]) > 0, "a poor test"
 
@@ -104,7 +104,7 @@ def test_a_replay_tells_what_stats_would_tell_of_another_wheel__S7(tmp_path: Pat
     other = ManualTimer(wheel_size=wheel_size)
     traffic(other, 7)
     found: Any = replay(tmp_path / "e.parquet", 1, wheel_size)
-    assert {name: found[name] for name in told(other)} == told(other)
+    assert {name: found[name] for name in counters(other)} == counters(other)
     assert sum(found["flushed"]) > 100
     assert found["max_early_us"] == 0
 

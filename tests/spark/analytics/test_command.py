@@ -57,10 +57,10 @@ def test_ctrl_c_leaves_what_was_there__D13(store: Path, tmp_path: Path) -> None:
             if line == "Making outcomes.parquet.\n":
                 process.send_signal(signal.SIGINT)
                 break
-        told = process.stderr.read()
-        assert process.wait(100) == 130, told
-    assert told.endswith("Stopped by Ctrl-C: out is as it was. Run the same command again.\n")
-    assert "Traceback" not in told
+        output = process.stderr.read()
+        assert process.wait(100) == 130, output
+    assert output.endswith("Stopped by Ctrl-C: out is as it was. Run the same command again.\n")
+    assert "Traceback" not in output
     assert {path.name for path in tmp_path.iterdir()} == {"s.db"}
 
 

@@ -74,8 +74,8 @@ class Broker:
                 self.admin().list_topics(timeout=1)
                 return
             except KafkaException:
-                assert self._process.poll() is None, self.told()
-                assert time.monotonic() < until_s, self.told()
+                assert self._process.poll() is None, self.log_tail()
+                assert time.monotonic() < until_s, self.log_tail()
 
     def stop(self) -> None:
         """Stop it normally."""
@@ -97,7 +97,7 @@ class Broker:
         else:
             self._process.send_signal(signal.SIGCONT)
 
-    def told(self) -> str:
+    def log_tail(self) -> str:
         """The end of its log."""
         return (self._folder / "log").read_text(errors="replace")[-5_000:]
 
@@ -131,7 +131,7 @@ class Broker:
             ended = 0
             while ended < len(partitions):
                 message = consumer.poll(30)
-                assert message is not None, self.told()
+                assert message is not None, self.log_tail()
                 error = message.error()
                 if error is None:
                     found.append(message)

@@ -53,7 +53,7 @@ class Process:
         self.process.send_signal(number)
         return self.process.wait(60)
 
-    def told(self) -> str:
+    def output(self) -> str:
         return self._log.read_text(errors="replace")
 
 
@@ -72,7 +72,7 @@ def test_whatever_is_killed_nothing_is_lost_and_repeats_are_marked__S4_D5(
     try:
         kinds = ["driver", "worker", "deliverer", "all"] * KILLS
         rng.shuffle(kinds)
-        wait(driver, lambda: "groups held" in driver.told())
+        wait(driver, lambda: "groups held" in driver.output())
         for kind in kinds:
             time.sleep(rng.uniform(1, START_S + SPAN_S) / len(kinds))  # a random moment is intended
             if kind in ("worker", "all"):
@@ -81,9 +81,9 @@ def test_whatever_is_killed_nothing_is_lost_and_repeats_are_marked__S4_D5(
                 deliverer.again()
             if kind in ("driver", "all"):
                 driver.again()
-        assert driver.process.wait(600) == 0, driver.told()[-3_000:]
+        assert driver.process.wait(600) == 0, driver.output()[-3_000:]
         wait(deliverer, lambda: len(names(tmp_path / "out")) >= MESSAGES)
-        assert deliverer.end(signal.SIGTERM) == 0, deliverer.told()[-3_000:]
+        assert deliverer.end(signal.SIGTERM) == 0, deliverer.output()[-3_000:]
     finally:
         for one in (driver, deliverer):
             one.process.kill()
@@ -149,7 +149,7 @@ def names(out: Path) -> set[Name]:
 
 def wait(process: Process, is_so: Callable[[], bool]) -> None:
     while not is_so():
-        assert process.process.poll() is None, process.told()[-3_000:]
+        assert process.process.poll() is None, process.output()[-3_000:]
         time.sleep(0.2)
 
 

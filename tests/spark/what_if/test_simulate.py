@@ -155,10 +155,10 @@ def test_a_run_of_the_command_and_ctrl_c__S7_D13(recordings: list[Path], tmp_pat
             if line.startswith("Starting Spark"):
                 process.send_signal(signal.SIGINT)
                 break
-        told = process.stderr.read()
-        assert process.wait(100) == 130, told
-    assert told.endswith("Stopped by Ctrl-C: out is as it was. Run the same command again.\n")
-    assert "Traceback" not in told
+        output = process.stderr.read()
+        assert process.wait(100) == 130, output
+    assert output.endswith("Stopped by Ctrl-C: out is as it was. Run the same command again.\n")
+    assert "Traceback" not in output
     assert list(tmp_path.iterdir()) == []
     done = subprocess.run(args, cwd=tmp_path, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr

@@ -136,7 +136,7 @@ class KafkaSink(Sink):
             answer = answers.get(place, _NO_ANSWER)
             if answer is None:
                 continue
-            refused[place] = self._told(answer)
+            refused[place] = self._error_text(answer)
             is_fatal = is_fatal or answer.fatal()
             if answer.code() == KafkaError.MSG_SIZE_TOO_LARGE:
                 too_large.append(place)
@@ -176,7 +176,7 @@ class KafkaSink(Sink):
             yield consumer
         except KafkaException as error:
             consumer.poll(0)  # fetches the broker's error
-            problem = f"the topic {self._topic} can't be used: {self._told(error.args[0])}"
+            problem = f"the topic {self._topic} can't be used: {self._error_text(error.args[0])}"
             raise DeliveryFailed(f"{problem}; make sure that the brokers are up and the topic exists") from error
         finally:
             consumer.close()
@@ -238,7 +238,7 @@ class KafkaSink(Sink):
     def _note_error(self, error: KafkaError) -> None:
         self._last_error = error.str()
 
-    def _told(self, error: KafkaError) -> str:
+    def _error_text(self, error: KafkaError) -> str:
         last = f" (last heard: {self._last_error})" if self._last_error else ""
         return f"{error.name()}: {error.str()}{last}"
 

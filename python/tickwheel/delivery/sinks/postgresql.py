@@ -97,7 +97,7 @@ class PostgresqlSink(Sink):
         except psycopg.Error as error:
             self.close()
             where = f"the table {'.'.join(names)} in {_where(options)}"
-            raise DeliveryFailed(f"{where} can't be used: {_told(error)}") from None
+            raise DeliveryFailed(f"{where} can't be used: {_error_text(error)}") from None
         except BaseException:
             self.close()
             raise
@@ -162,7 +162,7 @@ class PostgresqlSink(Sink):
                 self._connection = psycopg.connect(**options, autocommit=True)
                 self._connection.execute(_SETTINGS, {"timeout_ms": str(math.ceil(own_s * 1000))})
             except psycopg.Error as error:
-                raise psycopg.OperationalError(without(secrets_of(self._options), _told(error))) from None
+                raise psycopg.OperationalError(without(secrets_of(self._options), _error_text(error))) from None
         return self._connection
 
     def _write(self, connection: psycopg.Connection, rows: Sequence[_Row], old: Sequence[int]) -> None:
@@ -187,7 +187,7 @@ class PostgresqlSink(Sink):
                 if not _is_of_the_row(error):
                     raise
                 if len(rows) == 1:
-                    refused[start] = f"{type(error).__name__}: {_told(error)}"
+                    refused[start] = f"{type(error).__name__}: {_error_text(error)}"
                     return
             else:
                 return
@@ -211,8 +211,8 @@ def opener_of(spec: str) -> SinkOpener:
         options = conninfo_to_dict(f"{address}?{others}" if others else address)
     except psycopg.Error as error:
         # libpq's error quotes the part it does not understand, which may be the password
-        told = without(secrets_in(spec), _told(error))
-        raise WrongUsage(f"{shown(spec)} is no address of a database: {told}: write {FORM}") from None
+        problem = without(secrets_in(spec), _error_text(error))
+        raise WrongUsage(f"{shown(spec)} is no address of a database: {problem}: write {FORM}") from None
     return lambda settings: PostgresqlSink(options, names, settings)
 
 
@@ -259,5 +259,5 @@ def _where(options: dict[str, Any]) -> str:
     return f"{options.get('dbname', 'the default database')} at {options.get('host', 'the default host')}"
 
 
-def _told(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     return " ".join(str(error).split())

@@ -43,8 +43,8 @@ class SqliteSink(Sink):
                 self._open().execute(f"EXPLAIN {statement}", (None,) * statement.count("?"))
         except sqlite3.Error as error:
             self.close()
-            told = f"{path} can't be used: {error}"
-            raise DeliveryFailed(f"{told}: name a SQLite file, or a new one, where it can be written") from error
+            problem = f"{path} can't be used: {error}"
+            raise DeliveryFailed(f"{problem}: name a SQLite file, or a new one, where it can be written") from error
         except BaseException:
             self.close()
             raise

@@ -69,16 +69,16 @@ def lock_now(path: Path) -> None:
 
 def test_in_one_process_too_the_second_waits__D9(tmp_path: Path) -> None:
     first = Ownership.of(tmp_path / "store.db")
-    told, had = threading.Event(), threading.Event()
+    waits, had = threading.Event(), threading.Event()
 
     def wait() -> None:
-        second = Ownership.of(tmp_path / "store.db", lambda text: told.set())
+        second = Ownership.of(tmp_path / "store.db", lambda text: waits.set())
         had.set()
         second.release()
 
     thread = threading.Thread(target=wait)
     thread.start()
-    assert told.wait(10)
+    assert waits.wait(10)
     assert not had.is_set()
     first.release()
     assert had.wait(10)

@@ -130,8 +130,8 @@ def test_a_user_with_read_access_only_can_look_and_leaves_nothing__D5(closed: Pa
     closed.parent.chmod(folder)
     before = files(closed.parent)
     with look_without_rights(closed) as process:
-        told, err = process.communicate("\n", timeout=30)
-    assert told == "[(1,)]\n", err
+        output, err = process.communicate("\n", timeout=30)
+    assert output == "[(1,)]\n", err
     assert files(closed.parent) == before
     closed.parent.chmod(0o755)
 
@@ -146,8 +146,8 @@ def test_a_change_where_it_cant_be_locked_is_told__D9(closed: Path) -> None:
         store = Store(closed)
         remember(store, "b")
         store.close()
-        told, err = process.communicate("\n", timeout=30)
-    assert "was changed while it was read" in told, err
+        output, err = process.communicate("\n", timeout=30)
+    assert "was changed while it was read" in output, err
 
 
 @pytest.mark.parametrize(("version", "words"), [(99, r"later version of tickwheel \(99"), (0, "earlier version")])
