@@ -22,7 +22,7 @@ def to_file(path: Path) -> PutLetters:
     try:
         fd = open_to_append(path)
     except OSError as error:
-        raise WrongUsage(f"{path} can't be written: {error.strerror}") from error
+        raise WrongUsage(f"{path} can't be written: {error.strerror}: name a file that can") from error
 
     def put(letters: Sequence[Letter]) -> None:
         try:

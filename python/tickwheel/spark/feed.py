@@ -92,7 +92,9 @@ class Pipeline:
 def check_sources(sources: Sequence[Source]) -> None:
     """Errors: `WrongUsage` if Spark can't read these sources, or can't run."""
     if any(source.path is None for source in sources):
-        raise WrongUsage("--engine spark reads files, not standard input (-), which can't be read again after a crash")
+        raise WrongUsage(
+            "--engine spark does not read standard input (-), which a crash would lose: give files or folders"
+        )
     need_java()
 
 

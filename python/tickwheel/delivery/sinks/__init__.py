@@ -90,4 +90,4 @@ def _open_file(spec: str) -> Sink:
     try:
         return FileSink.of_path(path)
     except OSError as error:
-        raise WrongUsage(f"{path} can't be written: {error.strerror}") from error
+        raise WrongUsage(f"{path} can't be written: {error.strerror}: name a file that can") from error
