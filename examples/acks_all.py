@@ -1,8 +1,8 @@
-"""Kafka's `acks=all`: a produce request waits until every replica has its record, or until its time is up.
+"""Kafka's `acks=all`: a produce request waits until every replica has its record, or until it times out.
 
-A leader and three replicas, each a thread with a log of its own. A replica fetches what is new, appends it, and
-acknowledges it by the offset of its next fetch, as Kafka's followers do; the least of these offsets is the high
-watermark. Produce requests wait for it in a purgatory, under their partition. Then a replica dies.
+There is a leader and three replicas, each a thread with its own log. A replica fetches new records, appends them, and
+acknowledges them by the offset of its next fetch, as Kafka's followers do. The least of these offsets is the high
+watermark. Produce requests wait for it in a purgatory, under their partition. Then a replica stops.
 
     python examples/acks_all.py
 """
@@ -23,12 +23,12 @@ class TopicPartition(NamedTuple):
 
 
 class Leader:
-    """Has the log, knows how far each replica has got, and lets produce requests wait for all of them."""
+    """Keeps the log and the log end of each replica. Produce requests wait here for all replicas."""
 
     def __init__(self, partition: TopicPartition, purgatory: DelayedOperationPurgatory) -> None:
         self.partition, self.purgatory = partition, purgatory
         self.log: list[str] = []
-        self.log_ends = dict.fromkeys(BROKERS, 0)  # of the replicas, as they last said
+        self.log_ends = dict.fromkeys(BROKERS, 0)  # of the replicas, from their last fetches
         self.changed = threading.Condition()
 
     def high_watermark(self) -> int:
@@ -43,7 +43,7 @@ class Leader:
         return request.response
 
     def fetch(self, replica: str, offset: int) -> list[str]:
-        """Who asks for what is at `offset` has all that comes before: this is the acknowledgement."""
+        """A fetch at `offset` acknowledges all records before it."""
         self.log_ends[replica] = offset
         self.purgatory.check_and_complete(self.partition)
         with self.changed:
@@ -52,12 +52,12 @@ class Leader:
 
 
 class DelayedProduce(DelayedOperation):
-    """The record at `offset` is in the leader's log; its client is answered once the high watermark has passed it."""
+    """Answers the client once the high watermark has passed the record at `offset` of the leader's log."""
 
     def __init__(self, leader: Leader, offset: int, timeout_ms: int) -> None:
         super().__init__(timeout_ms)
         self.leader, self.offset = leader, offset
-        self.verdict = "timed out"  # until it is known better
+        self.verdict = "timed out"  # unless `try_complete` changes it
         self.response: Future[str] = Future()
 
     def try_complete(self) -> bool:
@@ -66,7 +66,7 @@ class DelayedProduce(DelayedOperation):
         self.verdict = "written"
         return self.force_complete()
 
-    def on_complete(self) -> None:  # in time or not
+    def on_complete(self) -> None:  # in time, or at the timeout
         acks = sum(self.offset < log_end for log_end in self.leader.log_ends.values())
         self.response.set_result(f"offset {self.offset}: {self.verdict}, {acks} of {len(BROKERS)} replicas")
 
@@ -81,7 +81,7 @@ class Replica(threading.Thread):
             records = self.leader.fetch(self.name, len(self.log))
             time.sleep(0.003)  # the network
             if self.dies:
-                return  # with the records in its hands
+                return  # before it appends the fetched records
             self.log += records
 
 

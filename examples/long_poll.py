@@ -1,8 +1,8 @@
 """A long-poll server with a thousand clients that wait at once, over real sockets, in one asyncio loop.
 
-A client asks `GET /poll/<topic>?after=N` and is answered as soon as its topic has more than N messages, or with 204
-when it has waited as long as it wants to (`Prefer: wait=1`, RFC 7240). Until then its request waits in a purgatory,
-under its topic. Half of the clients wait a second, the others two; in between comes a message on every topic but one.
+A client sends `GET /poll/<topic>?after=N`. The server answers once the topic has more than N messages, or with 204
+after the time that the client asked for (`Prefer: wait=1`, RFC 7240). Until then it waits in a purgatory, under
+its topic. Half of the clients wait one second, the others two. After 1.5 s every topic but one gets a message.
 
     python examples/long_poll.py [clients]
 """
@@ -41,12 +41,12 @@ class Server:
         self.messages: dict[str, list[str]] = {topic: [] for topic in TOPICS}
 
     def publish(self, topic: str, message: str) -> int:
-        """Answers everybody who waits for it; returns how many."""
+        """Answers every client that waits for the topic; returns how many."""
         self.messages[topic].append(message)
         return self.purgatory.check_and_complete(topic)
 
     async def serve(self, reader: StreamReader, writer: StreamWriter) -> None:
-        """Answers one client until it hangs up; while it waits, that is noticed at its deadline."""
+        """Answers one client until it disconnects. A disconnect during a wait is noticed at the deadline."""
         try:
             status = HTTPStatus.OK
             while status < HTTPStatus.BAD_REQUEST:
@@ -56,7 +56,7 @@ class Server:
                 writer.write(f"HTTP/1.1 {status} {status.phrase}\r\n{headers}\r\n".encode() + body)
                 await writer.drain()
         except (EOFError, ConnectionError, asyncio.LimitOverrunError):
-            pass  # it hung up, or talks without end
+            pass  # the client disconnected, or its request is too long
         finally:
             writer.close()
 
@@ -84,7 +84,7 @@ class Answer(NamedTuple):
 
 
 async def ask(port: int, topic: str, wait_s: int, all_connected: asyncio.Barrier) -> Answer:
-    """Is a client: connects, and when all have, asks for the first message of a topic."""
+    """One client: connects, and when all are connected, asks for the first message of a topic."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     await all_connected.wait()
     asked_s = time.monotonic()
@@ -134,11 +134,11 @@ def report(answers: list[Answer], published_s: dict[str, float]) -> None:
 
 def main() -> None:
     clients = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
-    files = 2 * clients + 50  # both ends of each connection are in this process
+    open_files = 2 * clients + 50  # both ends of each connection are in this process
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if hard != resource.RLIM_INFINITY and hard < files:
-        sys.exit(f"long_poll.py: {clients} clients need {files} open files, the hard limit is {hard}: ask fewer")
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, files), hard))
+    if hard != resource.RLIM_INFINITY and hard < open_files:
+        sys.exit(f"long_poll.py: {clients} clients need {open_files} open files, the hard limit is {hard}: start fewer")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, open_files), hard))
     asyncio.run(run(clients))
 
 

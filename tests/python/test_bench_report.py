@@ -1,4 +1,4 @@
-"""The report of the benchmarks: it fills in its parts of the page, touches nothing else, and shows a miss as a miss."""
+"""The report of the benchmarks: it fills in its parts of the page, changes nothing else, and marks missed targets."""
 
 import doctest
 import importlib
@@ -31,7 +31,7 @@ def record(work, side, values, unit="ns", better="lower", note=""):
 
 
 class Desk:
-    """A folder of results and one of documents, and the report run on them."""
+    """A folder of results, a folder of documents, and the report made from them."""
 
     def __init__(self, folder, main):
         self.results, self.docs, self._main = folder / "results", folder / "docs", main

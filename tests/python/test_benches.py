@@ -1,4 +1,4 @@
-"""The comparison with other timers: all works run on the sides that are always here; a side that fails is told."""
+"""The comparison with other timers: all workloads run on the sides that need no package; a failing side is reported."""
 
 import json
 import math
@@ -26,7 +26,7 @@ EVERY_SIDE = [
     "early",
 ]
 ONLY_TICKWHEEL = ["add, TimerTask", "add_many, per timer", "bytes per TimerTask"]
-MAY_BE_ZERO = {"early", "bytes per timer", "bytes per TimerTask"}  # so few may fit into memory that was there before
+MAY_BE_ZERO = {"early", "bytes per timer", "bytes per TimerTask"}  # a few may fit into memory already allocated
 
 
 def timers(*arguments, **environment):

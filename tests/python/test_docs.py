@@ -1,4 +1,4 @@
-"""The examples in the documents are tests: what they show is what happens."""
+"""Runs the examples in the documents as tests."""
 
 import doctest
 import importlib
@@ -44,7 +44,7 @@ def test_every_link_of_a_document_leads_somewhere():
 
 
 @pytest.mark.parametrize(
-    ("document", "heading", "least"), [("delivery", "Guarantees", 15), ("spark", "What is shown", 5)]
+    ("document", "heading", "least"), [("delivery", "Guarantees", 15), ("spark", "What is tested", 5)]
 )
 def test_the_tests_that_show_what_delivery_promises_are_there(document, heading, least):
     table = (ROOT / f"docs/{document}.md").read_text().split(f"## {heading}")[1].split("##")[0]

@@ -1,6 +1,6 @@
-"""No operation of the timer takes more instructions than it did: a guard that no busy machine can disturb.
+"""No operation of the timer takes more instructions than before: a check that a busy machine does not disturb.
 
-`benches/instructions` says what is counted, and how the counts are renewed.
+`benches/instructions` describes what is counted, and how to renew the counts.
 """
 
 import os
@@ -15,13 +15,13 @@ import pytest
 ROOT = Path(__file__).parents[2]
 COUNTS = ROOT / "benches/instructions/counts.toml"
 MORE = 1.05
-"""The compiler may place things a little differently after a change elsewhere."""
+"""The allowed growth: a change elsewhere may make the compiler arrange the code a little differently."""
 
 
 @pytest.mark.timeout(600)  # the first time it builds the crate
 def test_no_operation_takes_more_instructions_than_it_did():
     if shutil.which("valgrind") is None:
-        problem = "there is no valgrind here to count with: install it"
+        problem = "valgrind, which counts the instructions, is missing: install it"
         if os.environ.get("CI") == "true":
             pytest.fail(problem)
         pytest.skip(problem)
@@ -36,5 +36,5 @@ def test_no_operation_takes_more_instructions_than_it_did():
     }
     assert not worse, (
         f"{worse}; counted with rustc {now['rustc']}, and {before['rustc']} before: "
-        f"if that, or a change that is worth it, is the reason, {COUNTS.name} says how to renew the counts"
+        f"if rustc or a worthwhile change is the reason, renew the counts as described in {COUNTS.name}"
     )

@@ -1,4 +1,4 @@
-"""`tickwheel trace`: the walk equals the golden data, and its text says what a person needs to follow it."""
+"""`tickwheel trace`: the walk equals the golden data, and its text explains every step."""
 
 import io
 import json
@@ -28,7 +28,7 @@ def text_at(columns: int, *, colours: bool = False) -> str:
 
 
 def sections(text: str) -> dict[str, str]:
-    """The text of each step by its name, with runs of white space (also line ends) made one space."""
+    """The text of each step by its name, with runs of white space (also line ends) replaced by one space."""
     _, *parts = re.split(r"^((?:start|add|advance)[^─\n]*) ─+$", text, flags=re.MULTILINE)
     return {name: " ".join(body.split()) for name, body in zip(parts[::2], parts[1::2], strict=True)}
 
@@ -117,7 +117,7 @@ def test_the_second_advance_leaves_the_upper_clocks_where_they_are__T4(steps: di
 
 
 def test_a_bucket_that_two_cascading_tasks_share_is_armed_by_the_first_only__T3() -> None:
-    """Between two snapshots both are new in the bucket; the walk itself has no such pair."""
+    """Both tasks are new in the bucket between two snapshots; the walk itself has no such pair."""
     timer = ManualTimer(tick_ms=10, wheel_size=3)
     timer.add(TimerTask(41, print, name="a"))
     timer.add(TimerTask(42, print, name="b"))

@@ -1,4 +1,4 @@
-"""Spark needs Java 17 and its packages: where they are missing these tests are left out, and say so; not so in CI."""
+"""Spark needs Java 17 and its packages: without them these tests are skipped, and say so; in CI that is an error."""
 
 import os
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ import pytest
 
 def _missing() -> str | None:
     if find_spec("pyspark") is None:
-        return "pyspark is not installed: make .venv/spark does it, where Java 17 is found"
+        return "pyspark is not installed: run make .venv/spark, with Java 17 installed"
     from tickwheel.delivery import WrongUsage
     from tickwheel.spark.session import need_java
 
@@ -30,12 +30,12 @@ if MISSING:
 
 
 def pytest_report_header() -> str | None:
-    return f"Spark tests are left out: {MISSING}" if MISSING else None
+    return f"Spark tests are skipped: {MISSING}" if MISSING else None
 
 
 @pytest.fixture(scope="session")
 def session() -> Iterator[Any]:
-    """One JVM for all tests that need one; workers find the tests' own modules."""
+    """One JVM for all tests that need one; its workers can import the tests' modules."""
     from tickwheel.spark import laptop_session
 
     os.environ["PYTHONPATH"] = str(Path(__file__).parent)

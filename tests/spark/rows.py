@@ -22,7 +22,7 @@ def message(id_: str, after_ms: int = 0, *, key: str | None = None, payload: byt
 
 
 def with_partition(*rows: tuple[Any, ...], partition: int | None = None) -> Any:
-    """As the hold's first step gets it; the partition is that of the id's last digit, unless it is given."""
+    """A batch for the hold's first step. The partition is the id's last digit, unless it is given."""
     batch = batch_of(rows)
     numbers = [partition if partition is not None else int((one[0] or "0")[-1]) for one in rows]
     return pa.record_batch([*batch.columns, pa.array(numbers, pa.int32())], [*batch.schema.names, "partition"])

@@ -1,6 +1,6 @@
-"""Bad input to whole queries: each bad thing is told of, by what it is and what to do, and the rest goes on (D2, S1).
+"""Bad input to whole queries: each is reported with its reason and what to do, and the rest goes on (D2, S1).
 
-The command runs in this process on the session of all tests, but for one run of its own, which shows what a user sees.
+The command runs in this process on the session of all tests, except one run as its own process, as for a user.
 """
 
 import json
@@ -24,15 +24,15 @@ from click.testing import CliRunner, Result
 from tickwheel.commands import tickwheel as command
 from tickwheel.delivery import DeliveryQueue
 from tickwheel.delivery.message import Columns
-from tickwheel.delivery.serve.door import Address, Door
-from tickwheel.delivery.serve.flight import FlightDoor
+from tickwheel.delivery.serve.access import Access, Address
+from tickwheel.delivery.serve.flight import FlightServer
 from tickwheel.delivery.sources import find_sources
 from tickwheel.delivery.store.letters import Letter
 from tickwheel.spark import HandOff, hold, parse_files, parse_rows, read_files
 from tickwheel.spark.failing import failure
 from tickwheel.spark.feed import Pipeline, held, keep_shape, start
 from tickwheel.spark.packing import pack
-from tickwheel.spark.run import HERE
+from tickwheel.spark.run import IN_PROCESS
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -41,7 +41,7 @@ Deliver = Callable[..., Result]
 
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """In an empty folder; the command sets the interpreter's switch interval for its process."""
+    """An empty current folder; restores the interpreter's switch interval, which the command sets for its process."""
     before_s = sys.getswitchinterval()
     monkeypatch.chdir(tmp_path)
     yield
@@ -50,7 +50,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture
 def deliver() -> Deliver:
-    """Runs `tickwheel deliver in ARGS` in this process. The JVM is in another folder, so the store's path is whole."""
+    """Runs `tickwheel deliver in ARGS` in this process, with an absolute store path: the JVM is in another folder."""
 
     def run(*args: str, store: str = "s.db", engine: str = "spark") -> Result:
         given = ["in", "--engine", engine, "--store", str(Path(store).absolute()), "--to", f"file:{engine}.out"]
@@ -62,7 +62,7 @@ def deliver() -> Deliver:
 
 @pytest.fixture
 def lent(session: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The command gets the session of all tests, and leaves it running."""
+    """Gives the command the session of all tests, and keeps that running."""
 
     class Lent:
         def __init__(self, **_: object) -> None: ...
@@ -81,7 +81,7 @@ def ids(engine: str) -> Counter[str]:
 
 
 def letters(engine: str) -> list[tuple[object, ...]]:
-    """Without folders, as Spark tells the whole path and the local engine what was given."""
+    """The dead letters without folders, because Spark names the whole path and the local engine the given one."""
     found = [json.loads(line) for line in Path(f"{engine}.dead").read_bytes().splitlines()]
     return sorted(
         (Path(one["source"]).name, one["line"], one["reason"], one["allowed"], str(one["record"])) for one in found
@@ -111,7 +111,7 @@ POISON = {
     b'{"id": "\\ud800", "due": 5}': "not a JSON object",
     b"[" * 5_000: "the JSON is nested too deep",
 }
-"""Each line, and how its reason begins."""
+"""Each line, and the beginning of its reason."""
 
 FILES = {
     "truncated.parquet": "the file can't be read",
@@ -124,7 +124,7 @@ FILES = {
     "due.parquet": "due is neither a time nor an integer",
     "header.csv": "the header has no column id",
 }
-"""Each bad file, and how the reason of its dead letters begins."""
+"""Each bad file, and the beginning of the reason of its dead letters."""
 
 
 def make_input(folder: Path) -> None:
@@ -174,9 +174,9 @@ def test_bad_files_and_records_are_told_as_in_one_process_and_the_rest_is_delive
         check=False, capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL,
     )  # fmt: skip
     assert seen.returncode == 3, seen.stderr
-    told = [line for line in seen.stderr.splitlines() if line.startswith("Failed: ")]
-    assert len(told) == 1
-    assert "/in/unreadable.ndjson can't be read: Input/output error; make it readable, or remove it (then" in told[0]
+    failed = [line for line in seen.stderr.splitlines() if line.startswith("Failed: ")]
+    assert len(failed) == 1
+    assert "/in/unreadable.ndjson can't be read: Input/output error; make it readable, or remove it (then" in failed[0]
     assert "To go on, run the same command again." in seen.stderr
     assert not [line for line in seen.stderr.splitlines() if "Traceback" in line or line.startswith(("\t", "  "))]
 
@@ -213,7 +213,7 @@ def test_bad_files_and_records_are_told_as_in_one_process_and_the_rest_is_delive
 
 
 def rows_of(session: Any, folder: Path, rows: Any) -> Any:
-    """A stream of them."""
+    """A stream of these rows."""
     folder.mkdir()
     pq.write_table(rows, folder / "rows.parquet")
     return session.readStream.schema(session.read.parquet(str(folder)).schema).parquet(str(folder))
@@ -249,8 +249,8 @@ def test_rows_and_names_of_any_kind_are_messages_or_dead_letters_and_end_nothing
     dead: list[Letter] = []
     with DeliveryQueue("s.db", to=lambda it: arrived.append(it.message.id), on_dead_letter=dead.append) as queue:
         address = Address.of("--flight", "127.0.0.1:0")
-        door = FlightDoor("grpc://127.0.0.1:0", queue._running.engine.writer.submit, Door(None, address), 1 << 20)
-        query = start(near, HandOff([f"127.0.0.1:{door.port}"]), tmp_path / "checkpoint")
+        server = FlightServer("grpc://127.0.0.1:0", queue._running.engine.writer.submit, Access(None, address), 1 << 20)
+        query = start(near, HandOff([f"127.0.0.1:{server.port}"]), tmp_path / "checkpoint")
         try:
             while not (tmp_path / "checkpoint" / "commits" / "0").exists():
                 assert query.isActive, query.exception()
@@ -258,7 +258,7 @@ def test_rows_and_names_of_any_kind_are_messages_or_dead_letters_and_end_nothing
             assert queue.wait_until_empty(30)
         finally:
             query.stop()
-            door.stop(5)
+            server.stop(5)
     assert sorted(arrived) == ["file 0", "file 1", "good", "nul\0"]
     of_rows = {letter.reason for letter in dead}
     assert of_rows >= poison.keys() - {"good", "nul"}
@@ -268,10 +268,10 @@ def test_rows_and_names_of_any_kind_are_messages_or_dead_letters_and_end_nothing
 
 
 def shaped(**other: object) -> Callable[[Path], object]:
-    """A checkpoint that differs in this."""
+    """A change of a checkpoint's shape."""
 
     def make(checkpoint: Path) -> None:
-        keep_shape(checkpoint, {"deliverers": [HERE]})
+        keep_shape(checkpoint, {"deliverers": [IN_PROCESS]})
         path = checkpoint / "tickwheel.json"
         path.write_text(json.dumps(json.loads(path.read_text()) | other))
 
@@ -287,19 +287,22 @@ def with_text(text: bytes) -> Callable[[Path], object]:
 
 
 def without_shape(checkpoint: Path) -> None:
-    """As another program's folder, or one whose part is gone."""
+    """Makes it look like another program's folder, or a checkpoint that has lost a part."""
     (checkpoint / "query").mkdir(parents=True)
     (checkpoint / "query" / "metadata").write_text("{}")
 
 
 OTHERS = {
     "a later version": (shaped(format=9), "made by another version of tickwheel (format 9, this one knows 1): go on"),
-    "other deliverers": (shaped(deliverers=["a:1"]), "was made with deliverers ['a:1'], now it is ['here']: go on as"),
-    "other partitions": (shaped(partitions=32), "was made with partitions 32, now it is 64: go on as before"),
-    "other shards": (shaped(shards=4), "was made with shards 4, now it is 8: go on as before"),
-    "half a file": (with_text(b'{"format": 1'), "is damaged: bring it back from a copy, or name another checkpoint"),
-    "no object": (with_text(b"3"), "is damaged: bring it back from a copy, or name another checkpoint"),
-    "no text": (with_text(b"\xff\0"), "is damaged: bring it back from a copy, or name another checkpoint"),
+    "other deliverers": (
+        shaped(deliverers=["a:1"]),
+        "was made with deliverers ['a:1'], now it is ['here']: go on with",
+    ),
+    "other partitions": (shaped(partitions=32), "was made with partitions 32, now it is 64: go on with the old value"),
+    "other shards": (shaped(shards=4), "was made with shards 4, now it is 8: go on with the old value"),
+    "half a file": (with_text(b'{"format": 1'), "is damaged: restore it from a copy, or name another checkpoint"),
+    "no object": (with_text(b"3"), "is damaged: restore it from a copy, or name another checkpoint"),
+    "no text": (with_text(b"\xff\0"), "is damaged: restore it from a copy, or name another checkpoint"),
     "not ours": (without_shape, "holds files, but no tickwheel.json, so it is no checkpoint of tickwheel, or damaged"),
 }
 
@@ -322,14 +325,14 @@ def test_a_checkpoint_that_is_not_for_this_is_refused_before_anything_is_written
     assert everything(checkpoint) == before
     assert Path("spark.out").read_bytes() == b"" if Path("spark.out").exists() else True
     assert not (given and Path("s.db").exists())
-    assert deliver(engine="local").exit_code == 0, "the store is not in use any more"
+    assert deliver(engine="local").exit_code == 0, "the store is no longer in use"
 
 
 def test_a_folder_that_is_new_or_holds_a_disk_s_own_alone_becomes_a_checkpoint__S4(tmp_path: Path) -> None:
     (tmp_path / "c" / "lost+found").mkdir(parents=True)
-    (tmp_path / "c" / ".tickwheel.json").write_text("{")  # of a start that was broken off
-    keep_shape(tmp_path / "c", {"deliverers": [HERE]})
-    keep_shape(tmp_path / "new" / "c", {"deliverers": [HERE]})
+    (tmp_path / "c" / ".tickwheel.json").write_text("{")  # of an interrupted start
+    keep_shape(tmp_path / "c", {"deliverers": [IN_PROCESS]})
+    keep_shape(tmp_path / "new" / "c", {"deliverers": [IN_PROCESS]})
 
 
 def test_a_store_of_a_later_version_is_refused_in_the_same_words_by_both_engines__D2_S1(deliver: Deliver) -> None:
@@ -351,7 +354,7 @@ def test_a_store_of_a_later_version_is_refused_in_the_same_words_by_both_engines
 
 
 def later(log: str) -> Callable[[Path], object]:
-    """Spark's own log, as a later Spark might write it."""
+    """Spark's own log as a later Spark may write it."""
 
     def damage(query: Path) -> None:
         for path in (query / log).glob("[0-9]*"):
@@ -394,7 +397,7 @@ def test_a_damaged_checkpoint_is_told_and_goes_on_once_it_is_brought_back__D2_D1
         if progress and progress["stateOperators"] and held(progress):
             stop.set()
 
-    pipeline = Pipeline(find_sources(["in"]), Columns(), checkpoint, 1_000, [HERE])
+    pipeline = Pipeline(find_sources(["in"]), Columns(), checkpoint, 1_000, [IN_PROCESS])
     assert not pipeline.feed(HandOff(["127.0.0.1:1"]), stop, stop_once_held)
     shutil.copytree(checkpoint, "copy")
     for kind, (damage, words) in DAMAGES.items():
@@ -402,11 +405,11 @@ def test_a_damaged_checkpoint_is_told_and_goes_on_once_it_is_brought_back__D2_D1
         done = everything(checkpoint / "query" / "commits")
         result = deliver()
         assert result.exit_code == 3, (kind, result.output)
-        told = [line for line in result.output.splitlines() if line.startswith("Failed: ")]
-        assert len(told) == 1, kind
-        assert told[0].startswith(f"Failed: Spark can't go on from the checkpoint {checkpoint}: "), told
-        assert words in told[0], kind
-        assert "bring it back from a copy" in told[0]
+        failures = [line for line in result.output.splitlines() if line.startswith("Failed: ")]
+        assert len(failures) == 1, kind
+        assert failures[0].startswith(f"Failed: Spark can't go on from the checkpoint {checkpoint}: "), failures
+        assert words in failures[0], kind
+        assert "restore it from a copy" in failures[0]
         assert everything(checkpoint / "query" / "commits") == done, kind
         assert not ids("spark"), kind
         shutil.rmtree(checkpoint)
@@ -417,7 +420,7 @@ def test_a_damaged_checkpoint_is_told_and_goes_on_once_it_is_brought_back__D2_D1
 
 
 def pack_as_later(batch: Any, shards: int) -> Any:
-    """In a worker: pieces as a later version of tickwheel might write them."""
+    """In a worker: pieces as a later version of tickwheel may write them."""
     packed = pack(batch, shards)
     pieces = [b"\x09" + piece[1:] for piece in packed.column("rows").to_pylist()]
     return packed.set_column(2, "rows", pa.array(pieces, pa.binary()))

@@ -1,7 +1,7 @@
-"""One suite, two engines: the same job in one process and on Spark holds the same promises (rules D1 to D7, S1).
+"""One suite, two engines: the same job in one process and on Spark keeps the same promises (rules D1 to D7, S1).
 
 The job runs once for each engine, as a command, on files with duplicates, cancels, broken records, and messages that
-are overdue, near, and far enough to be held. Then each promise is looked at by itself.
+are overdue, near, and far enough to be held. Then each promise is tested by itself.
 """
 
 import json
@@ -25,7 +25,7 @@ FAR_MS = {"local": 8_000, "spark": 40_000}  # after Spark has started
 
 @dataclass
 class Run:
-    """What was given, and what came of it."""
+    """The input and the results."""
 
     folder: Path
     given: dict[tuple[str | None, str], dict[str, Any]] = field(default_factory=dict)
@@ -33,7 +33,7 @@ class Run:
     duplicates: int = 0
     broken: int = 0
     code: int = -1
-    told: str = ""
+    output: str = ""
 
     @property
     def out(self) -> list[dict[str, Any]]:
@@ -46,7 +46,7 @@ class Run:
 
 
 def give(run: Run, far_ms: int, seed: int) -> None:
-    """Four files: messages, their duplicates and cancels among them, all of a key in one file, as D4 asks."""
+    """Four files with messages, duplicates and cancels, all of a key in one file, as D4 requires."""
     rng = random.Random(seed)
     now_ms = time.time_ns() // 1_000_000
     lines: dict[int, list[str]] = defaultdict(list)
@@ -81,12 +81,12 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
          "--to", "file:out", "--store", "s.db", "--dead-letters", "dead", "--summary", "summary.json"],
         cwd=made.folder, check=False, capture_output=True, text=True, timeout=200, stdin=subprocess.DEVNULL,
     )  # fmt: skip
-    made.code, made.told = ended.returncode, ended.stdout + ended.stderr
+    made.code, made.output = ended.returncode, ended.stdout + ended.stderr
     return made
 
 
 def test_nothing_is_lost_and_each_comes_once_as_it_was_given__D1_D5(run: Run) -> None:
-    assert run.code == 1, run.told  # as there are dead letters
+    assert run.code == 1, run.output  # there are dead letters
     came = {(line["key"], line["id"]): line for line in run.out}
     assert len(came) == len(run.out)
     assert came.keys() == run.given.keys() - run.cancelled
@@ -98,7 +98,7 @@ def test_nothing_is_early__D3(run: Run) -> None:
 
 
 def test_the_messages_of_a_key_come_in_order_of_due_time_and_acceptance__D4(run: Run) -> None:
-    """Of those that are due after all were read; what is overdue goes out as it comes."""
+    """For messages due after all were read; overdue messages are sent as they come."""
     first_ms = max(record["due"] for record in run.given.values()) - 500
     orders: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for line in run.out:

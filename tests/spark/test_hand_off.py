@@ -1,4 +1,4 @@
-"""The hand-off to a real Flight server, without a JVM: answered, waited for, tried again (rules S3, S5, D5)."""
+"""The hand-off to a real Flight server, without a JVM: answers, waiting, retries (rules S3, S5, D5)."""
 
 import threading
 from collections.abc import Iterator
@@ -13,8 +13,8 @@ from pyarrow import flight
 from tickwheel.delivery import DeliveryQueue
 from tickwheel.delivery.errors import BadRecord
 from tickwheel.delivery.message import Cancel
-from tickwheel.delivery.serve.door import Address, Door
-from tickwheel.delivery.serve.flight import FlightDoor
+from tickwheel.delivery.serve.access import Access, Address
+from tickwheel.delivery.serve.flight import FlightServer
 from tickwheel.spark.hand_off import HandOff
 
 from .rows import message, row, with_partition
@@ -29,11 +29,13 @@ def deliverer(store: Path, port: int = 0, token: bytes | None = TOKEN) -> Iterat
     """A queue with a port; closed at the end."""
     with DeliveryQueue(store, to=lambda _: None) as queue:
         address = Address.of("--flight", f"127.0.0.1:{port}")
-        door = FlightDoor(address.url("grpc", port), queue._running.engine.writer.submit, Door(token, address), 1 << 20)
+        server = FlightServer(
+            address.url("grpc", port), queue._running.engine.writer.submit, Access(token, address), 1 << 20
+        )
         try:
-            yield queue, f"127.0.0.1:{door.port}"
+            yield queue, f"127.0.0.1:{server.port}"
         finally:
-            door.stop(5)
+            server.stop(5)
 
 
 def send(hand_off: HandOff, *batches: Any) -> int:
@@ -82,7 +84,7 @@ def test_one_that_is_down_is_waited_for_and_what_was_not_answered_is_sent_again_
     thread = threading.Thread(target=lambda: sent.append(send(HandOff([at], TOKEN), batch)))
     thread.start()
     thread.join(0.5)
-    assert not sent, "nobody answers"
+    assert not sent, "no deliverer answers"
     with deliverer(tmp_path / "s.db", port) as (queue, _):
         thread.join(30)
         assert sent == [2]

@@ -29,7 +29,7 @@ def rows_of(*rows: tuple[Any, ...]) -> list[Any]:
 
 
 def give(hold: Any, *rows: tuple[Any, ...]) -> list[str]:
-    """Hand these in as one micro-batch does, group by group; what passes at once."""
+    """Give these to the hold like one micro-batch, group by group. Returns what passes at once."""
     passed = []
     for one in rows_of(*rows):
         passed += ids(_keyed(hold, one))
@@ -42,7 +42,7 @@ def _keyed(hold: Any, one: Any) -> list[Any]:
 
 
 def advance(hold: Any, now_ms: int) -> list[str]:
-    """The next micro-batch's timers, as Spark calls them."""
+    """Call the next micro-batch's timers, like Spark."""
     hold._currentProcessingTimeMs = now_ms
     out = []
     for key in sorted(hold.handle._timers.getAllKeysWithTimers()):

@@ -70,7 +70,7 @@ def test_the_same_message_is_kept_once_and_its_copies_are_counted__D5() -> None:
     assert merged.num_rows == 5
     assert {one["line"]: one["copies"] for one in merged.to_pylist()} == {1: 2, 9: 0, 10: 0, 11: 0, 12: 0}
     cancels = unpack(merge([piece(*others[4:])]))
-    assert cancels.num_rows == 2, "of cancels each has its answer"
+    assert cancels.num_rows == 2, "each cancel has its own answer"
     again = unpack(merge([merge(same), same[0]]))
     assert again.column("copies").to_pylist() == [3]
 

@@ -1,4 +1,4 @@
-"""The steps together in a real query, from a stream of rows; and the wheel in Spark's workers (rules S1, S2, S7)."""
+"""All steps in a real query, from a stream of rows; and the wheel in Spark's workers (rules S1, S2, S7)."""
 
 import json
 import time
@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from tickwheel.delivery import DeliveryQueue
-from tickwheel.delivery.serve.door import Address, Door
-from tickwheel.delivery.serve.flight import FlightDoor
+from tickwheel.delivery.serve.access import Access, Address
+from tickwheel.delivery.serve.flight import FlightServer
 from tickwheel.spark import HandOff, hold, parse_rows
 from tickwheel.spark.feed import held, start
 
@@ -30,15 +30,15 @@ def test_a_stream_of_rows_is_held_handed_off_and_delivered_and_the_state_is_empt
     arrived: list[str] = []
     address = Address.of("--flight", "127.0.0.1:0")
     with DeliveryQueue(tmp_path / "s.db", to=lambda delivery: arrived.append(delivery.message.id)) as queue:
-        door = FlightDoor("grpc://127.0.0.1:0", queue._running.engine.writer.submit, Door(None, address), 1 << 20)
+        server = FlightServer("grpc://127.0.0.1:0", queue._running.engine.writer.submit, Access(None, address), 1 << 20)
         near = hold(parse_rows(stream), lead_ms=2_000)
-        query = start(near, HandOff([f"127.0.0.1:{door.port}"]), tmp_path / "checkpoint")
+        query = start(near, HandOff([f"127.0.0.1:{server.port}"]), tmp_path / "checkpoint")
         try:
             seen = watch(query)
             assert queue.wait_until_empty(60)
         finally:
             query.stop()
-            door.stop(5)
+            server.stop(5)
         counts = queue.summary
     assert max(seen) > 0, "something was held"
     assert sorted(arrived) == sorted({row["id"] for row in rows if row["id"]})
@@ -46,7 +46,7 @@ def test_a_stream_of_rows_is_held_handed_off_and_delivered_and_the_state_is_empt
 
 
 def watch(query: Any) -> list[int]:
-    """How many groups were held after each micro-batch, until nothing is."""
+    """The number of held groups after each micro-batch, until it is 0."""
     seen: dict[int, int] = {}
     while not seen or len(seen) < 3 or seen[max(seen)]:
         assert query.isActive, query.exception()
@@ -57,7 +57,7 @@ def watch(query: Any) -> list[int]:
 
 
 def count_down(batches: Iterator[Any]) -> Iterator[Any]:
-    """In a worker: delays in, how many of them the wheel lets go within a second out, and who did it."""
+    """In a worker: from delays to the number that the wheel releases within a second, and the worker's process id."""
     import os
     import sys
 
@@ -82,4 +82,4 @@ def test_the_wheel_works_in_workers_that_are_forked_and_used_again__S7(session: 
     before = {row.pid for rows in found[:-1] for row in rows}
     again = [row for row in found[-1] if row.pid in before]
     assert again, "workers are used again"
-    assert all(row.was_there for row in again), "and have imported it already"
+    assert all(row.was_there for row in again), "they have already imported the module"

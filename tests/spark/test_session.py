@@ -1,4 +1,4 @@
-"""What a session of Spark's leaves to others on the same machine."""
+"""A Spark session leaves cores to other processes on the same machine."""
 
 import os
 import subprocess
@@ -19,7 +19,7 @@ def cores_of_a_child() -> set[int]:
     return {int(core) for core in done.stdout.split()}
 
 
-@pytest.mark.skipif(len(CORES) < 2, reason="one core can't be shared out")
+@pytest.mark.skipif(len(CORES) < 2, reason="one core can't be divided")
 def test_what_is_started_keeps_off_a_core_and_this_process_has_all_again() -> None:
     with _on_fewer_cores(1):
         theirs = cores_of_a_child()

@@ -1,4 +1,4 @@
-"""Stopped half-way and run again, it goes on: what was read is known, what is held is still held (D11, D13, S1)."""
+"""After a stop half-way a new run goes on: read files are known, held messages are still held (D11, D13, S1)."""
 
 import json
 import signal
@@ -61,7 +61,7 @@ def test_a_run_that_was_stopped_by_ctrl_c_goes_on__D11_D13(tmp_path: Path) -> No
 def test_a_checkpoint_that_was_made_otherwise_is_refused_and_says_what_to_do__S4_S5(tmp_path: Path) -> None:
     keep_shape(tmp_path / "c", {"deliverers": ["a:1", "b:1"]})
     keep_shape(tmp_path / "c", {"deliverers": ["a:1", "b:1"]})
-    with pytest.raises(WrongUsage, match="go on as before until all is delivered"):
+    with pytest.raises(WrongUsage, match="go on with the old value until all is delivered"):
         keep_shape(tmp_path / "c", {"deliverers": ["a:1"]})
     (tmp_path / "c" / "tickwheel.json").write_text('{"format": 9')
     with pytest.raises(WrongUsage, match="is damaged"):

@@ -156,7 +156,7 @@ def deliver(
     INPUT is a file (.ndjson, .jsonl, .csv or .parquet), a folder of them, or - for NDJSON on standard input. A message
     has an id, a due time (RFC 3339 with an offset, or epoch milliseconds) or delay_ms, and perhaps a key and a payload.
     """
-    from tickwheel.delivery.ending import exit_code, tell, write_summary
+    from tickwheel.delivery.ending import exit_code, print_result, write_summary
     from tickwheel.delivery.errors import WrongUsage
     from tickwheel.delivery.job import Job, run
     from tickwheel.delivery.message import Columns
@@ -199,7 +199,7 @@ def deliver(
         result = run(job, report)
     except WrongUsage as error:
         raise click.UsageError(str(error)) from error
-    tell(console, result)
+    print_result(console, result)
     written = summary is None or write_summary(console, summary, result)
     sys.exit(exit_code(result, summary_written=written))
 
@@ -267,7 +267,7 @@ def _events_file(path: Path | None) -> Path | None:
 
 
 def _token(path: Path | None) -> bytes | None:
-    from tickwheel.delivery.serve.door import read_token
+    from tickwheel.delivery.serve.access import read_token
 
     return read_token(path) if path else None
 

@@ -63,7 +63,7 @@ def put_letters(path: Path | None, say: Callable[[str], object]) -> "PutLetters"
     """What writes dead letters: to that file, or to standard error."""
     from tickwheel.delivery import dead_letters
 
-    return dead_letters.to_file(path) if path else dead_letters.to_people(say)
+    return dead_letters.to_file(path) if path else dead_letters.to_lines(say)
 
 
 def shorten_thread_switches() -> None:

@@ -61,11 +61,11 @@ def serve(
 
     Messages have the same fields as for deliver. Each is answered when it is on disk.
     """
-    from tickwheel.delivery.ending import tell
+    from tickwheel.delivery.ending import print_result
     from tickwheel.delivery.errors import WrongUsage
     from tickwheel.delivery.outputs import check_outputs
     from tickwheel.delivery.progress import reporter
-    from tickwheel.delivery.serve.door import Address, read_token
+    from tickwheel.delivery.serve.access import Address, read_token
     from tickwheel.delivery.serve.run import Service
     from tickwheel.delivery.serve.run import serve as run
     from tickwheel.delivery.sinks import open_sink, path_of
@@ -82,5 +82,5 @@ def serve(
         ended = run(service, say)
     except WrongUsage as error:
         raise click.UsageError(str(error)) from error
-    tell(console, ended.result)
+    print_result(console, ended.result)
     ended.exit()

@@ -1,7 +1,7 @@
-"""Delayed delivery in one process: messages are handed to their destination at their due time, to the millisecond.
+"""Delayed delivery in one process: sends messages to their destination at their due time, to the millisecond.
 
-This is what `tickwheel deliver` and `tickwheel serve` run, and `DeliveryQueue` in Python. It needs `pip install
-'tickwheel[delivery]'`. Rules in brackets are those of `docs/delivery.md`, which also shows how the parts work together.
+`tickwheel deliver`, `tickwheel serve` and, in Python, `DeliveryQueue` run this. It needs `pip install
+'tickwheel[delivery]'`. Rules in brackets are in `docs/delivery.md`, which also shows how the parts work together.
 """
 
 from tickwheel.delivery.errors import BadRecord, DeliveryFailed, StoreFailed, WrongUsage

@@ -1,12 +1,12 @@
-"""Arrow columns as JSON, a column at a time: what the values of a payload become (rule D1).
+"""Converts Arrow columns to JSON, a column at a time, for the values of a payload (rule D1).
 
 - Booleans, numbers and text as JSON has them; decimals as numbers, with their digits (`1.50`); binary as base64 text.
 - Times as text: dates, times of day and timestamps by ISO 8601, those with a zone as RFC 3339 in UTC (`...Z`).
 - Structs and maps with text keys are objects, lists are arrays; inside them a null is `null`.
-- What has no such form is `Unfit`: NaN and infinity, times outside the years 0000 to 9999, a name that stands twice,
-  text that is not UTF-8, and all other types (durations, intervals, unions).
+- A value without such a form is `Unfit`: NaN and infinity, times outside the years 0000 to 9999, a name that occurs
+  twice, text that is not UTF-8, and all other types (durations, intervals, unions).
 
-The arrays must be valid, as `array.validate(full=True)` tells; text alone need not be UTF-8.
+The arrays must pass `array.validate(full=True)`, except that text need not be UTF-8.
 """
 
 import math
@@ -28,20 +28,20 @@ ALLOWED = "text, finite numbers, booleans, binary, times from year 0 to 9999, an
 
 
 class Unfit(NamedTuple):
-    """A value that has no form in JSON: why, and some text for people to recognise it by."""
+    """A value that has no form in JSON: the reason, and some text that shows which value it is."""
 
     why: str
     shown: str
 
     def bad(self, name: str) -> BadRecord:
-        """What is wrong with a record whose column `name` holds it."""
+        """The error of a record whose column `name` holds this value."""
         return BadRecord(f"{name} can't be JSON: {self.why}", ALLOWED)
 
 
 Cell: TypeAlias = bytes | Unfit | None
 T = TypeVar("T")
 
-_MAX_ITEMS = MAX_PAYLOAD // 2  # as an item is two bytes at least, with its comma
+_MAX_ITEMS = MAX_PAYLOAD // 2  # an item takes at least two bytes, with its comma
 _encode = msgspec.json.Encoder().encode
 _NUMBER = re.compile(r"-?\d+(\.\d+)?(E[+-]\d+)?", flags=re.ASCII)
 _ISO_8601 = re.compile(r"\d{4}-\d\d-\d\d(T\d\d:\d\d:\d\d(\.\d+)?)?|\d\d:\d\d:\d\d(\.\d+)?", flags=re.ASCII)
@@ -76,7 +76,7 @@ def is_extension(type_: pa.DataType) -> bool:
 
 
 def texts(array: pa.Array) -> list[str | bytes | None]:
-    """The values of an array of text; what is not UTF-8, which Arrow does not look at, as bytes."""
+    """The values of an array of text, as bytes where they are not UTF-8, which Arrow does not check."""
     try:
         found: list[str | bytes | None] = array.to_pylist()
     except UnicodeDecodeError:
@@ -86,7 +86,7 @@ def texts(array: pa.Array) -> list[str | bytes | None]:
 
 
 def through_dictionary(array: pa.Array, convert: Callable[[pa.Array], list[T]]) -> list[T | None]:
-    """Converts each distinct value of a dictionary array once; all its places share the outcome."""
+    """Converts each distinct value of a dictionary array once; equal values share the result."""
     used = array.indices.drop_null().unique()
     cells = convert(array.dictionary.take(used))
     places = pc.index_in(array.indices, used).to_pylist()
@@ -142,7 +142,7 @@ def _decimal(text: str) -> Cell:
 
 def _times(array: pa.Array) -> list[Cell]:
     zone = ""
-    if types.is_timestamp(array.type):  # without its zone, which Arrow might not know; it counts in UTC anyway
+    if types.is_timestamp(array.type):  # without its zone, which Arrow may not know; the values are in UTC anyway
         zone = "Z" if array.type.tz is not None else ""
         array = array.cast(pa.int64()).cast(pa.timestamp(array.type.unit))
     cells: list[Cell] = []
@@ -186,7 +186,9 @@ def _maps(array: pa.Array) -> list[Cell]:
 
 
 def _by_halves(array: pa.Array, convert: Callable[[pa.Array], list[Cell]]) -> list[Cell]:
-    """What is larger than a payload may be is not even looked at: a thousand million nulls need no room in Arrow."""
+    """Converts by halves, so that a single value too large for a payload is refused unread: in Arrow a thousand million
+    nulls take no memory.
+    """
     if len(array) == 1:
         return [Unfit(f"it has more than {_MAX_ITEMS:,} items", _shown(array.type)[:60])]
     half = len(array) // 2
@@ -200,7 +202,7 @@ def _object(keys: Sequence[Cell], cells: Sequence[Cell]) -> Cell:
             return Unfit("a map has a key that is not text", "a map")
         members.append(cell if isinstance(cell, Unfit) else key + b":" + (b"null" if cell is None else cell))
     if len(set(keys)) < len(keys):
-        return Unfit("a name stands twice in it", "an object")
+        return Unfit("a name occurs twice in it", "an object")
     return _joined(b"{", members, b"}")
 
 

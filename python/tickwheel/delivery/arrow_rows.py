@@ -1,13 +1,13 @@
-"""Rows of Arrow record batches, from Parquet files and Arrow Flight, as fields of the one schema (rule D1).
+"""Reads rows of Arrow record batches, from Parquet files and Arrow Flight, as fields of the one schema (rule D1).
 
-- `id`, `key`, `op` and `payload_base64` are text; `delay_ms` is a number. A null is absent, wherever it stands.
+- `id`, `key`, `op` and `payload_base64` are text; `delay_ms` is a number. In any column null means absent.
 - `due` is a timestamp with a zone, rounded up to the millisecond, an integer of epoch milliseconds, or text as in CSV.
 - A payload of text or bytes that is JSON stays as it is; other text is a JSON string, other bytes are bytes. A payload
-  of another type, and the columns that make up the payload where there is none, become JSON by `arrow_json`.
-- A batch may come from anywhere: it is checked before it is read, and laid out by slices of at most `_ROWS` rows and
-  about `_BYTES` bytes. What is wrong with the schema or a whole column is wrong with every row, and ends nothing.
+  of another type becomes JSON by `arrow_json`; so do the columns that make up the payload where there is none.
+- A batch may come from anywhere: it is checked before it is read, and converted in slices of at most `_ROWS` rows and
+  about `_BYTES` bytes. An error in the schema or in a whole column makes every row a bad record, and reading goes on.
 
-Columns become Python lists at once, never cell by cell: id, key, due and payload cost about 1.5 µs a row.
+Whole columns become Python lists, never single cells: id, key, due and payload cost about 1.5 µs a row.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -34,8 +34,8 @@ MESSAGE_SCHEMA = pa.schema(
         pa.field("payload_base64", pa.string()),
     ]
 )
-"""D1's schema in Arrow, as `to_arrow` writes it; read is any schema with an id. JSON goes into `payload`, bytes into
-`payload_base64`, as bytes in `payload` that happen to be text or JSON would be read as such.
+"""D1's schema in Arrow, as `to_arrow` writes it; any schema with an id can be read. JSON goes into `payload`. Bytes go
+into `payload_base64`, because in `payload` bytes that happen to be text or JSON are read as text or JSON.
 """
 
 _ROWS = 1024
@@ -52,7 +52,7 @@ _List: TypeAlias = list[object]
 
 
 class Rows:
-    """Some rows of a batch, laid out: `contents` in their order, and what each looked like."""
+    """Some rows of a batch as Python values: `contents` in their order, and the original row of each."""
 
     def __init__(self, contents: Sequence[Fields | BadRecord], shown: dict[str, _List], payload: str) -> None:
         self.contents = contents
@@ -60,7 +60,7 @@ class Rows:
         self._payload = payload
 
     def data(self, at: int) -> bytes:
-        """The row as a line of NDJSON, for the dead letters; of what is too long only the beginning. About 1 µs."""
+        """The row as a line of NDJSON, for the dead letters; a long one is truncated. About 1 µs."""
         cells = {name: column[at] for name, column in self._shown.items() if column[at] is not None}
         if isinstance(cells.get(self._payload), bytes) and "payload_base64" not in cells:
             cells["payload_base64"] = cells.pop(self._payload)
@@ -69,7 +69,7 @@ class Rows:
 
 
 def read_rows(given: pa.RecordBatch | pa.Table, columns: Columns) -> Iterator[Rows]:
-    """All rows, in their order, laid out slice by slice."""
+    """All rows in their order, converted slice by slice."""
     try:
         fault = columns.fault("schema", given.schema.names)
     except UnicodeDecodeError:
@@ -91,7 +91,7 @@ def read_rows(given: pa.RecordBatch | pa.Table, columns: Columns) -> Iterator[Ro
 
 
 def to_arrow(items: Iterable[Message | Cancel]) -> pa.RecordBatch:
-    """Messages and cancels as a batch of `MESSAGE_SCHEMA`, that reads back as the same."""
+    """Messages and cancels as a batch of `MESSAGE_SCHEMA`, from which the same ones are read back."""
     return pa.RecordBatch.from_pylist([_row(item) for item in items], schema=MESSAGE_SCHEMA)
 
 
@@ -105,7 +105,7 @@ def _row(item: Message | Cancel) -> dict[str, object]:
 
 
 def _broken(array: pa.Array) -> str | None:
-    """Why it can't be read, if so. Text that is not UTF-8 is wrong with its row only."""
+    """Why the array can't be read, or `None`. Text that is not UTF-8 is an error of its row only."""
     try:
         _as_bytes(array).validate(full=True)
     except pa.ArrowException as error:
@@ -141,7 +141,7 @@ def _lay_out(batch: pa.RecordBatch, columns: Columns) -> Rows:
 
 
 def _fit(name: str, cells: _List, bad: dict[int, BadRecord]) -> _List:
-    """Notes which rows have a cell that is unfit, and leaves there what to show of it."""
+    """Adds to `bad` the rows with an unfit cell, and replaces such a cell with the text that shows it."""
     for at, cell in enumerate(cells):
         if isinstance(cell, Unfit):
             bad.setdefault(at, cell.bad(name))
@@ -166,7 +166,7 @@ def _as_json(batch: pa.RecordBatch) -> dict[str, _List]:
 
 
 def _plain(array: pa.Array) -> _List:
-    """Text and numbers as Python has them; all else as JSON, which `check` takes for neither."""
+    """Text and numbers as Python values; all else as JSON, which `check` accepts as neither."""
     if is_text(array.type):
         return [*texts(array)]
     if types.is_integer(array.type) or types.is_floating(array.type) or types.is_boolean(array.type):

@@ -1,10 +1,10 @@
-"""CSV with a header row: comma, double quotes, rows that may run over lines (RFC 4180), in UTF-8.
+"""Reads CSV with a header row: comma, double quotes, rows that may span lines (RFC 4180), in UTF-8.
 
 - An empty cell is absent, except in a payload. A payload that is JSON stays JSON, any other is text.
-- A row that can't be read is given up at its first line, and reading goes on with the next: a quote that is never
-  closed costs one line and does not swallow the file. What such rows took is read again, but in all not more than the
-  file has bytes (and `_PATIENCE` ahead): from there on a row that does not end is given up earlier.
-- With a header that can't be used, every row is a bad record and says why.
+- A row that can't be read is a bad record of its first line, and reading goes on with the next line: a quote that is
+  never closed costs one line, not the rest of the file. The lines of such rows are read again, in total at most as many
+  bytes as were read so far, plus `_PATIENCE`. Beyond that, a row that does not end is given up earlier.
+- If the header can't be used, every row is a bad record with the reason.
 """
 
 import csv
@@ -25,8 +25,8 @@ _decode_number = msgspec.json.Decoder(int | float).decode
 
 
 def read_csv(source: str, stream: LineStream, columns: Columns, after: int = 0) -> Iterator[Record]:
-    """The records of `stream` after that line, each as soon as its row is complete."""
-    csv.field_size_limit(max(csv.field_size_limit(), MAX_RECORD))  # of the whole process; the default is 128 KiB
+    """The records of `stream` after the line `after`, each as soon as its row is complete."""
+    csv.field_size_limit(max(csv.field_size_limit(), MAX_RECORD))  # for the whole process; the default is 128 KiB
     header: list[str] | BadRecord | None = None
     for number, data, row in _rows(read_lines(stream)):
         if header is None:

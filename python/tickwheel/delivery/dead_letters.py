@@ -1,6 +1,6 @@
-"""Where dead letters are written out (rule D2): NDJSON `source, line, reason, allowed, record`, in order.
+"""Writes dead letters (rule D2): NDJSON `source, line, reason, allowed, record`, in order.
 
-`record` is the text as it stood, so that it can be mended and given again; `{"base64": ...}` where it is not UTF-8.
+`record` is the original text, so that it can be corrected and given again; `{"base64": ...}` if it is not UTF-8.
 """
 
 from base64 import b64encode
@@ -14,7 +14,7 @@ from tickwheel.delivery.errors import DeliveryFailed, WrongUsage
 from tickwheel.delivery.store.letters import Letter
 
 PutLetters = Callable[[Sequence[Letter]], None]
-"""Writes dead letters out; durably, if it can be. Errors: `DeliveryFailed`, as none must be lost in silence."""
+"""Writes dead letters, durably where that is possible. Errors: `DeliveryFailed`: none may be lost silently."""
 
 
 def to_file(path: Path) -> PutLetters:
@@ -22,7 +22,7 @@ def to_file(path: Path) -> PutLetters:
     try:
         fd = open_to_append(path)
     except OSError as error:
-        raise WrongUsage(f"{path} can't be written: {error.strerror}") from error
+        raise WrongUsage(f"{path} can't be written: {error.strerror}: name a file that can") from error
 
     def put(letters: Sequence[Letter]) -> None:
         try:
@@ -34,8 +34,8 @@ def to_file(path: Path) -> PutLetters:
     return put
 
 
-def to_people(say: Callable[[str], object]) -> PutLetters:
-    """One line each, by `say`."""
+def to_lines(say: Callable[[str], object]) -> PutLetters:
+    """Calls `say` with one line for each."""
 
     def put(letters: Sequence[Letter]) -> None:
         for letter in letters:

@@ -1,6 +1,6 @@
-"""How a run ends: the counts, what was not delivered and how to go on, and the exit code.
+"""Reports the end of a run: the counts, the undelivered messages and how to go on, and the exit code.
 
-0: all well. 1: delivered, but there are dead letters. 2 (not from here): wrong usage. 3: reading, sending or writing
+0: success. 1: delivered, but there are dead letters. 2 (not from here): wrong usage. 3: reading, sending or writing
 the summary failed. 130: stopped by Ctrl-C.
 """
 
@@ -16,25 +16,25 @@ from tickwheel.delivery.summary import Summary
 _ALWAYS = {"accepted", "delivered", "duplicates", "cancelled", "dead_letters"}
 
 
-def tell(console: Console, result: Result) -> None:
-    """Print how it ended."""
+def print_result(console: Console, result: Result) -> None:
+    """Print the result."""
     console.print(_table(result.summary))
     if result.interrupted:
         _say(console, "Stopped by Ctrl-C.")
     if result.failure:
         _say(console, f"Failed: {result.failure}.")
-    left = result.summary.not_delivered
-    if left:
-        kept = f"in the store {result.store}" if result.store else "nowhere, as no --store was given"
-        _say(console, f"Not delivered: {left:,}, kept {kept}.")
+    not_delivered = result.summary.not_delivered
+    if not_delivered:
+        kept = f"kept in the store {result.store}" if result.store else "not kept, because no --store was given"
+        _say(console, f"Not delivered: {not_delivered:,}, {kept}.")
     if result.stopped_at:
-        _say(console, f"The input was read up to {result.stopped_at}, the rest was not.")
-    if left or result.stopped_at:
+        _say(console, f"The input was read up to {result.stopped_at}; the rest was not read.")
+    if not_delivered or result.stopped_at:
         _say(console, _how_to_go_on(result))
 
 
 def write_summary(console: Console, path: Path, result: Result) -> bool:
-    """Whether the counts could be written to `path`; if not, it has been said."""
+    """Whether the counts could be written to `path`. A failure is printed."""
     text = msgspec.json.format(msgspec.json.encode(result.summary.as_dict())) + b"\n"
     try:
         path.write_bytes(text)
@@ -45,7 +45,7 @@ def write_summary(console: Console, path: Path, result: Result) -> bool:
 
 
 def exit_code(result: Result, *, summary_written: bool) -> int:
-    """For `sys.exit`."""
+    """The exit code of the process."""
     if result.interrupted:
         return 130
     if result.failure or not summary_written:
@@ -56,7 +56,7 @@ def exit_code(result: Result, *, summary_written: bool) -> int:
 def _how_to_go_on(result: Result) -> str:
     if result.store:
         return "To go on, run the same command again."
-    return "To go on, run again with what is missing at the destination: what is given again goes out again."
+    return "To go on, run again with the messages missing at the destination: every message given is sent again."
 
 
 def _table(summary: Summary) -> Table:

@@ -1,6 +1,6 @@
-"""What can go wrong with a delivery, by who has to act: the record's author, the caller, or the operator.
+"""The errors of delivery, by where the correction belongs: in the record, in the call, or in the operation.
 
-Every message says what was given, what is allowed, and what to do. `BadRecord` ends nothing, the others end the run.
+Every message says what was given, what is allowed, and what to do. A `BadRecord` does not end the run; the others do.
 """
 
 import sqlite3
@@ -11,7 +11,7 @@ from tickwheel import TickwheelError
 
 
 class BadRecord(TickwheelError):
-    """One record breaks the schema: it goes to the dead letters with `reason` and `allowed`, the rest goes on (D2)."""
+    """One record breaks the schema: it becomes a dead letter with `reason` and `allowed`, and the rest goes on (D2)."""
 
     def __init__(self, reason: str, allowed: str) -> None:
         super().__init__(f"{reason} (allowed: {allowed})")
@@ -20,19 +20,19 @@ class BadRecord(TickwheelError):
 
 
 class WrongUsage(TickwheelError):
-    """The command as given can't be run; nothing was read or delivered. Exit code 2 (D2)."""
+    """The command can't be run with these arguments; nothing was read or delivered. Exit code 2 (D2)."""
 
 
 class DeliveryFailed(TickwheelError):
-    """Reading or sending failed in the middle of a run, so that not everything was delivered. Exit code 3."""
+    """Reading or sending failed in the middle of a run, so not everything was delivered. Exit code 3."""
 
 
 class StoreFailed(DeliveryFailed):
-    """The store can't be read or written. What was accepted before is still in it, what was answered since is not."""
+    """The store can't be read or written. It still has everything that was accepted before."""
 
     @classmethod
     def because(cls, path: Path, error: sqlite3.Error) -> Self:
-        """With SQLite's own words, and what to do."""
+        """With SQLite's own message, and what to do."""
         return cls(f"the store {path} can't be used: {error}; {_advice(error)}")
 
 
@@ -41,8 +41,8 @@ def _advice(error: sqlite3.Error) -> str:
         case ["SQLITE", "FULL"]:
             return "make room on the disk and run again: nothing that was accepted is lost"
         case ["SQLITE", "READONLY" | "CANTOPEN" | "PERM"]:
-            return "it must be writable, and so must its folder"
+            return "make it and its folder writable"
         case ["SQLITE", "NOTADB" | "CORRUPT"]:
-            return "it is not a store, or damaged: name another file, or bring it back from a copy"
+            return "it is not a store, or damaged: name another file, or restore it from a copy"
         case _:
             return "nothing that was accepted before is lost"

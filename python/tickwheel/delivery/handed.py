@@ -1,14 +1,14 @@
-"""Messages that were read and checked elsewhere, on their way to a deliverer (rule S3): the rows of a hand-off.
+"""The rows of a hand-off (rule S3): messages that were read and checked elsewhere, and go to a deliverer.
 
-A row is one of three. What it lacks is null:
+A row is one of three. Empty fields are null:
 
 | | `id`, `key` | `due_ms`, `delay_ms` | `payload`, `is_json` | `source`, `line` | `reason`, `allowed` |
 |---|---|---|---|---|---|
-| a message | its name | due; the delay too, if it gave one | what is delivered | where it stood | |
-| a cancel | its name | | | where it stood | |
-| a dead letter | | | the record as it stood | where it stood | why, and what is allowed |
+| a message | its name | due; the delay too, if it gave one | what is delivered | its place in the input | |
+| a cancel | its name | | | its place in the input | |
+| a dead letter | | | the original record | its place in the input | why, and what is allowed |
 
-`copies` tells how many more of the message came, with the same content, and were dropped on the way.
+`copies` is the number of further messages with the same name and content that were dropped before the hand-off.
 """
 
 from collections.abc import Sequence
@@ -40,13 +40,13 @@ HANDED: Final = pa.schema(
 )
 
 KEEP_CANCELS_DAYS: Final = 400
-"""A cancel comes at once, while its message may be held for so long (rule D7)."""
+"""How long a cancel is remembered: it passes at once, while its message may be held for this long (rule D7)."""
 
 Row: TypeAlias = tuple[Any, ...]
 
 
 def row_of(found: Message | Cancel | BadRecord, record: Record) -> Row:
-    """What a record turned out to be, as a row; of a cancel the payload is not kept."""
+    """The row of a record. A cancel's payload is not kept."""
     where = record.source, record.line
     match found:
         case Message():
@@ -67,7 +67,7 @@ def batch_of(rows: Sequence[Row]) -> Any:
 
 
 def items_of(batch: Any, max_payload: int = MAX_PAYLOAD) -> list[Item]:
-    """What to hand to the writer, in order. A row that no deliverer can take becomes a dead letter. About 5 µs a row.
+    """The items for the writer, in order. A row that no deliverer can take becomes a dead letter. About 5 µs a row.
 
     Errors: `BadRecord` if the batch is not one of `HANDED`.
     """

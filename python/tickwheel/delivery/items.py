@@ -1,4 +1,4 @@
-"""What can be handed to the writer, and what it answers once that is on disk (rules D5, D7, D11)."""
+"""The items that the writer takes, and its answers once they are on disk (rules D5, D7, D11)."""
 
 from enum import StrEnum
 from typing import Self, TypeAlias
@@ -17,11 +17,13 @@ from tickwheel.delivery.store.letters import Letter
 OTHER_CONTENT = BadRecord(
     "this key and id were accepted before with other content", "the same content again, or another id"
 )
-_ALLOWED = "mend what the reason says, and give the record again under another id"
+_ALLOWED = "correct what the reason says, and give the record again under another id"
 
 
 class Answer(StrEnum):
-    """To a message: the first four. To a cancel: the last five. To a look: the last five, or `WAITING`."""
+    """The answer to a message is one of the first four; to a cancel, one of the last five; to a look, one of the last
+    five or `WAITING`.
+    """
 
     ACCEPTED = "accepted"
     DUPLICATE = "duplicate"
@@ -35,26 +37,26 @@ class Answer(StrEnum):
 
 
 class Put(msgspec.Struct, frozen=True, gc=False):
-    """A message to accept; with a `record`, a known name with other content becomes a dead letter."""
+    """A message to accept. With a `record`, it becomes a dead letter if its name is known with other content."""
 
     incoming: Incoming
     record: Record | None = None
 
     @classmethod
     def of(cls, message: Message, record: Record | None = None) -> Self:
-        """Costs some microseconds, so it is done in the thread that accepts."""
+        """Made in the thread that accepts, because it costs some microseconds."""
         return cls(Incoming.of(message), record)
 
 
 class Look(msgspec.Struct, frozen=True, gc=False):
-    """A question what has become of a message."""
+    """A question about the state of a message."""
 
     id: str
     key: str | None
 
 
 class Dropped(msgspec.Struct, frozen=True, gc=False):
-    """So many duplicates were dropped on the way here."""
+    """A number of duplicates that were dropped before they came here."""
 
     count: int
 
@@ -63,7 +65,7 @@ Item: TypeAlias = Put | Cancel | Look | Letter | Progress | Dropped
 
 
 def letter_of_delivery(delivery: Delivery, reason: str) -> Letter:
-    """The dead letter of a message that its destination did not take."""
+    """The dead letter of a message that its destination did not accept."""
     reason = f"gave up after {delivery.attempt} attempts: {reason}"
     return Letter("delivery", delivery.seq, reason, _ALLOWED, record_of(delivery.message))
 

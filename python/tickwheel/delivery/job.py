@@ -1,9 +1,9 @@
-"""One run of `tickwheel deliver`: a reader hands in, the engine delivers, the caller's thread looks after both.
+"""One run of `tickwheel deliver`: a reader submits messages, the engine delivers them, the caller's thread waits.
 
-With a `speed` the whole input is read before the replay starts; otherwise delivery goes on while the input is read,
-which may never end. The run ends when the input has ended and all is delivered, at the first Ctrl-C, or when reading or
-sending fails; what was due by then is still sent. The second Ctrl-C ends the process on the spot. What is left waits in
-the store for the next run.
+With a `speed` the whole input is read before the replay starts; otherwise messages are delivered while the input is
+read, which may never end. The run ends when the input has ended and everything is delivered, at the first Ctrl-C, or
+when reading or sending fails; messages due by then are still sent. The second Ctrl-C ends the process immediately.
+Undelivered messages wait in the store for the next run.
 """
 
 import signal
@@ -27,15 +27,15 @@ from tickwheel.delivery.summary import Summary
 
 _LOOK_EVERY_S = 0.1
 _STOP_WITHIN_S = 2
-_HEAD_START_MS = 20  # to bring the first messages into memory
+_HEAD_START_MS = 20  # to load the first messages into memory
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What to deliver, and how. `read` makes the reader, from the engine and the path of the store. `from_ms`
-    and `speed` are those of a replay; `from_ms=None`: the first due time that waits. Without a `store` one is made for
-    the run, and removed after it; `at_end` is called before that, with the store, which is closed, and the counts. It
-    may raise `DeliveryFailed`. `events`: where to record what the timer does.
+    """What to deliver, and how. `read` makes the reader, from the engine and the path of the store. `from_ms` and
+    `speed` are for a replay; `from_ms=None`: the first due time in the store. Without a `store` the run makes one and
+    removes it at the end; before that it calls `at_end` with the closed store and the counts. `at_end` may raise
+    `DeliveryFailed`. `events`: the file for a recording of the timer.
     """
 
     read: Callable[[Engine, Path], Reader]
@@ -51,8 +51,8 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """How a run ended: `failure` is for people; `stopped_at` is the last record read, where the input was not read to
-    its end; `store` is where what was not delivered waits, if it does.
+    """How a run ended. `failure`: an error text. `stopped_at`: the last record read, if the input was not read to its
+    end. `store`: the store with the undelivered messages, if it is kept.
     """
 
     summary: Summary
@@ -63,7 +63,7 @@ class Result:
 
 
 def run(job: Job, reporter: Reporter) -> Result:
-    """Run it to its end. Call it in the main thread, which gets the Ctrl-C. Errors: `WrongUsage`, `DeliveryFailed`."""
+    """Run until the end. Call it in the main thread, which gets the Ctrl-C. Errors: `WrongUsage`, `DeliveryFailed`."""
     if job.store is not None:
         return _run_and_end(job, job.store, reporter)
     with TemporaryDirectory(prefix="tickwheel-", ignore_cleanup_errors=True) as folder:
@@ -112,10 +112,10 @@ def _run(job: Job, store: Path, reporter: Reporter) -> Result:
         except KeyboardInterrupt:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
             interrupted = True
-            reporter.say("stopping (Ctrl-C again ends at once)")
+            reporter.say("stopping (press Ctrl-C again to end immediately)")
         except DeliveryFailed as error:
             failure = str(error)
-        except WrongUsage:  # of the reader; nothing is due yet
+        except WrongUsage:  # from the reader; nothing is due yet
             with suppress(DeliveryFailed):
                 running.close(_STOP_WITHIN_S)
             raise
@@ -132,24 +132,24 @@ def _run(job: Job, store: Path, reporter: Reporter) -> Result:
 
 
 def _record(timer: Timer, path: Path) -> Callable[[], None]:
-    """Begins to record, and returns what ends it. Errors of both: `DeliveryFailed`."""
+    """Start a recording, and return the function that ends it. Errors of both: `DeliveryFailed`."""
     from tickwheel.recording import Recording  # loads pyarrow
 
     def end() -> None:
-        with _told(path):
+        with _write_errors(path):
             recording.close()
 
-    with _told(path):
+    with _write_errors(path):
         recording = Recording(timer, path)
     return end
 
 
 @contextmanager
-def _told(path: Path) -> Iterator[None]:
+def _write_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise DeliveryFailed(f"what the timer does can't be written to {path}: {error.strerror or error}") from error
+        raise DeliveryFailed(f"the timer's events can't be written to {path}: {error.strerror or error}") from error
 
 
 def _replay(job: Job, running: Running, speed: float) -> ReplayClock:

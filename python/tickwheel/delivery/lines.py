@@ -1,7 +1,7 @@
-"""Lines of a byte stream, each as soon as it is there, bounded in memory: what records of text formats are made of.
+"""Splits a byte stream into lines, for text formats: each line as soon as it is complete, in bounded memory.
 
-A line ends with a newline, which it keeps. Of one that is longer than `MAX_RECORD` only the beginning is kept, and
-its `size` tells. A byte order mark at the start of the stream is dropped.
+A line keeps its newline. If it is longer than `MAX_RECORD`, only its beginning is kept, and `size` is still the whole
+length. A byte order mark at the start of the stream is dropped.
 """
 
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from tickwheel.delivery.errors import BadRecord
 from tickwheel.delivery.message import MAX_PAYLOAD
 
 MAX_RECORD = 2 * MAX_PAYLOAD
-"""Bytes of one record: a payload may be up to twice as long when written as base64 or with doubled quotes."""
+"""Bytes of one record: written as base64 or with doubled quotes, a payload may take twice its size."""
 
 _KEPT = 1024
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -25,7 +25,7 @@ class Line(NamedTuple):
     size: int
 
     def text(self) -> str:
-        """The line as text; `BadRecord` if it is too long or not UTF-8."""
+        """The line as text. Errors: `BadRecord` if it is too long or not UTF-8."""
         if self.size > MAX_RECORD:
             raise BadRecord(
                 f"the record has {self.size:,} bytes, only the first {_KEPT:,} are kept here",
@@ -40,14 +40,14 @@ class Line(NamedTuple):
 
 
 class LineStream(Protocol):
-    """What is needed of a stream of bytes."""
+    """The part of a byte stream's interface that is needed."""
 
     def readline(self, limit: int = -1, /) -> bytes:
-        """A line with its end, or so many bytes of it; nothing at the end."""
+        """A line with its newline, or `limit` bytes of it; empty at the end."""
 
 
 def read_lines(stream: LineStream) -> Iterator[Line]:
-    """The lines of `stream`, each as soon as it is there."""
+    """The lines of `stream`, each as soon as it is complete."""
     number = 0
     while data := stream.readline(MAX_RECORD + 1):
         number += 1

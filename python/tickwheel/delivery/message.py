@@ -1,13 +1,13 @@
-"""The one schema (rule D1): what a message is, whatever format it came in, and what makes a record not one.
+"""The one schema (rule D1): what a message is, in every input format, and why a record is not one.
 
-A reader of some format (`ndjson`, `csv_rows`, `arrow_rows`) lays a record's values out as `Fields`; `check` makes them
-a `Message` or a `Cancel`, or raises `BadRecord`. Rules that hold for every format:
+The reader of a format (`ndjson`, `csv_rows`, `arrow_rows`) puts a record's values into `Fields`; `check` turns them
+into a `Message` or a `Cancel`, or raises `BadRecord`. Rules for every format:
 
 - `due` and `delay_ms` exclude each other, and so do the payload and `payload_base64`.
 - Without a payload the other fields are the payload, as an object; with one, another field is an error. So no value is
   ever dropped.
-- JSON stays as it is, byte for byte, a `msgspec.Raw` on one line; a payload of other bytes is `bytes`. Where a format
-  has text only, what is not JSON becomes a JSON string.
+- JSON keeps its bytes, as a `msgspec.Raw` on one line; a payload of other bytes is `bytes`. If a format has text only,
+  text that is not JSON becomes a JSON string.
 
 >>> fields = Fields(id="a1", due=5, others={"x": msgspec.Raw(b"1.50")})
 >>> message = check(fields, Columns(), now_ns=None)
@@ -26,15 +26,15 @@ from tickwheel.delivery.errors import BadRecord
 from tickwheel.delivery.times import MAX_DUE_MS, due_from
 
 MAX_PAYLOAD = 1 << 20
-"""Bytes of one payload (D12), where nothing else is said."""
+"""The most bytes of one payload (D12), unless set otherwise."""
 
-_ONE_LINE = str.maketrans("\r\n", "  ")  # white space; inside of a string JSON doesn't allow them
+_ONE_LINE = str.maketrans("\r\n", "  ")  # white space, because JSON does not allow them inside a string
 _decode_raw = msgspec.json.Decoder(msgspec.Raw).decode
 _encode = msgspec.json.Encoder().encode
 
 
 class Columns(msgspec.Struct, frozen=True):
-    """Which field or column holds what; `None` where the caller did not say, and the usual name is looked for."""
+    """The name of the field or column of each part; `None` if the caller named none, and the usual name is used."""
 
     id: str | None = None
     key: str | None = None
@@ -42,11 +42,11 @@ class Columns(msgspec.Struct, frozen=True):
     payload: str | None = None
 
     def name(self, part: str) -> str:
-        """The name to look for: what the caller said, or the usual one."""
+        """The name to look for: the caller's, or the usual one."""
         return getattr(self, part) or part
 
     def named(self) -> list[str]:
-        """What the caller did say."""
+        """The names that the caller gave."""
         return [name for name in (self.id, self.key, self.due, self.payload) if name is not None]
 
     def known(self) -> frozenset[str]:
@@ -54,7 +54,7 @@ class Columns(msgspec.Struct, frozen=True):
         return frozenset(map(self.name, ("id", "key", "due", "payload"))) | {"delay_ms", "op", "payload_base64"}
 
     def fault(self, what: str, names: Sequence[str]) -> BadRecord | None:
-        """Why no record can be read under these names, if so; `what` is where they stand: the header, the schema."""
+        """Why no record can be read with these names, or `None`. `what` is where they come from: header or schema."""
         missing = [name for name in dict.fromkeys([self.name("id"), *self.named()]) if name not in names]
         if missing:
             return BadRecord(
@@ -69,7 +69,7 @@ _USUAL = Columns()
 
 
 class Fields(msgspec.Struct):
-    """A record's values, not yet checked; `None` is absent."""
+    """A record's values before the check; `None` is absent."""
 
     id: object = None
     key: object = None
@@ -82,10 +82,10 @@ class Fields(msgspec.Struct):
 
 
 class Message(msgspec.Struct, frozen=True, gc=False):
-    """Something to deliver at `due_ms`, milliseconds since 1970; known by `(key, id)`.
+    """A message to deliver at `due_ms`, milliseconds since 1970; its name is `(key, id)`.
 
-    `delay_ms` is kept where the record gave it, as two records with the same delay have the same content (D5), though
-    not the same due time.
+    `delay_ms` is kept if the record gave one, because two records with the same delay have the same content (D5) but
+    different due times.
     """
 
     id: str
@@ -96,9 +96,9 @@ class Message(msgspec.Struct, frozen=True, gc=False):
 
 
 class Cancel(msgspec.Struct, frozen=True, gc=False):
-    """A wish that the message `(key, id)` be not delivered (D7).
+    """A request not to deliver the message `(key, id)` (D7).
 
-    `keep_days`: how long it is remembered at least, where its message has not come; otherwise as long as ids are.
+    `keep_days`: how long it is remembered at least if its message has not come; otherwise as long as ids are.
     """
 
     id: str
@@ -114,7 +114,7 @@ def check_name(id_: object, key: object) -> None:
 
 
 def checked(message: Message, max_payload: int = MAX_PAYLOAD) -> Message:
-    """A message that a program made, by the rules for records; JSON is put on one line. Errors: `BadRecord`."""
+    """Check a message made by a program, by the rules for records; JSON is put on one line. Errors: `BadRecord`."""
     check_name(message.id, message.key)
     due_from(message.due_ms, "due_ms")
     payload = _bounded(message.payload, max_payload)
@@ -142,7 +142,7 @@ def json_or_text(text: str) -> msgspec.Raw:
         return json_text(text)
     except RecursionError:
         raise BadRecord("the JSON is nested too deep", "a few hundred levels") from None
-    if "\n" in text or "\r" in text:  # white space, as inside a JSON string they are escaped
+    if "\n" in text or "\r" in text:  # white space, because inside a JSON string they are escaped
         return msgspec.Raw(bytes(raw).replace(b"\n", b" ").replace(b"\r", b" "))
     return raw
 
@@ -153,8 +153,8 @@ def json_text(text: str) -> msgspec.Raw:
 
 
 def check(fields: Fields, columns: Columns, now_ns: int | None, max_payload: int = MAX_PAYLOAD) -> Message | Cancel:
-    """The message or cancel that a record is. `now_ns`: the wall clock, that a `delay_ms` counts from; `None` in a
-    replay, where there is nothing to count from. Errors: `BadRecord`.
+    """The message or cancel of a record. `now_ns`: the wall time from which a `delay_ms` counts; `None` in a replay,
+    which has no such time. Errors: `BadRecord`.
     """
     id_ = _text(fields.id, columns, "id")
     key = None if fields.key is None else _text(fields.key, columns, "key")
@@ -178,7 +178,7 @@ def _text(value: object, columns: Columns, part: str) -> str:
         value.encode()
     except UnicodeEncodeError:
         name = columns.name(part)
-        raise BadRecord(f"{name} has half of a surrogate pair", f"{name}: text that UTF-8 can write") from None
+        raise BadRecord(f"{name} has half of a surrogate pair", f"{name}: text that can be written in UTF-8") from None
     return value
 
 
@@ -186,18 +186,20 @@ def _due(fields: Fields, columns: Columns, now_ns: int | None) -> tuple[int, flo
     name = columns.name("due")
     if (fields.due is None) == (fields.delay_ms is None):
         given = f"{name} is missing" if fields.due is None else f"both {name} and delay_ms are given"
-        raise BadRecord(given, f"{name}, or else delay_ms: one of them")
+        raise BadRecord(given, f"either {name} or delay_ms")
     if fields.delay_ms is None:
         return due_from(fields.due, name), None
     delay_ms = _delay(fields.delay_ms)
     if now_ns is None:
-        raise BadRecord("delay_ms counts from acceptance, which a replay does not know", f"with --speed: {name}")
+        raise BadRecord("delay_ms counts from acceptance, which a replay does not have", f"with --speed: {name}")
     return due_from(-(-now_ns // 1_000_000) + math.ceil(delay_ms), "now + delay_ms"), delay_ms
 
 
 def _delay(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= MAX_DUE_MS:
-        raise BadRecord("delay_ms is not a number in range", "delay_ms: milliseconds, such that it is due before 10000")
+        raise BadRecord(
+            "delay_ms is not a number in range", "delay_ms: milliseconds, with a due time before year 10000"
+        )
     return value
 
 
@@ -205,13 +207,13 @@ def _payload(fields: Fields, columns: Columns) -> msgspec.Raw | bytes:
     payload: msgspec.Raw | bytes
     name = columns.name("payload")
     if fields.payload is not None and fields.payload_base64 is not None:
-        raise BadRecord(f"both {name} and payload_base64 are given", f"{name}, or else payload_base64: one of them")
+        raise BadRecord(f"both {name} and payload_base64 are given", f"either {name} or payload_base64")
     if fields.payload_base64 is not None:
         payload = _from_base64(fields.payload_base64)
     elif fields.payload is not None:
         payload = fields.payload if isinstance(fields.payload, bytes) else fields.payload.copy()
     elif columns.payload is not None:
-        raise BadRecord(f"{name} is missing", f"{name}, as --payload says, or payload_base64")
+        raise BadRecord(f"{name} is missing", f"{name}, as named by --payload, or payload_base64")
     else:
         members = (_encode(other) + b":" + bytes(raw) for other, raw in fields.others.items())
         return msgspec.Raw(b"{" + b",".join(members) + b"}")

@@ -1,8 +1,8 @@
-"""Numbers that stand for a message in the store: 64 bits for its name, its lane and its content (rules D4, D5).
+"""Hashes of a message for the store: of its name and its lane, 64 bits each, and of its content (rules D4, D5).
 
-The name is `(key, id)`. Two names may share a number, so whoever finds a number compares the name itself. Messages of
-one key share a lane; that two keys may share one too does no harm. The content is what makes a second message with the
-same name a duplicate, or not.
+The name is `(key, id)`. Two names may have the same number, so after a match the names themselves are compared.
+Messages of one key share a lane; two keys may share a lane too, without harm. The content decides whether a second
+message with the same name is a duplicate.
 """
 
 from functools import lru_cache
@@ -26,16 +26,16 @@ def name_of(key: str | None, id_: str) -> int:
 
 @lru_cache(4096)
 def lane_of(key: str | None) -> int | None:
-    """The number of a key's lane; `None` for no key, which waits for nobody."""
+    """The number of a key's lane; `None` without a key: such a message waits for no other."""
     if key is None:
         return None
     return _number(key.encode())
 
 
 def content_of(message: Message) -> bytes:
-    """A digest of the content: a delay as it was given, not the due time that came of it.
+    """A digest of the content: with a delay as given, not with the due time computed from it.
 
-    15 bytes for JSON and 16 for other bytes, so that the two are never the same content.
+    15 bytes for JSON and 16 for other bytes, so that JSON and bytes are never the same content.
     """
     payload = message.payload
     if message.delay_ms is not None:

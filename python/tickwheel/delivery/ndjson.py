@@ -1,4 +1,4 @@
-"""NDJSON: one JSON object a line. A blank line is no record; a name that stands twice in an object is an error."""
+"""Reads NDJSON: one JSON object per line. A blank line is no record; a name that occurs twice is an error."""
 
 import json
 from collections.abc import Iterator
@@ -12,16 +12,16 @@ from tickwheel.delivery.message import Columns, Fields
 from tickwheel.delivery.record import Record
 
 _WHITE_SPACE = b" \t\r\n"
-_ALLOWED = "one JSON object a line, each name once"
+_ALLOWED = "one JSON object per line, each name once"
 
 _object = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _value = msgspec.json.Decoder()
-# Counts the names of the outermost object, repeated ones too, of which msgspec keeps the last without a word.
+# Counts the names of the outermost object, repeated ones too: msgspec silently keeps the last of these.
 _count = json.JSONDecoder(object_pairs_hook=len, parse_int=str, parse_float=str)
 
 
 def read_ndjson(source: str, stream: LineStream, columns: Columns, after: int = 0) -> Iterator[Record]:
-    """The records of `stream` after that line, each as soon as its line is there."""
+    """The records of `stream` after the line `after`, each as soon as its line is complete."""
     for line in read_lines(stream):
         data = line.data.strip(_WHITE_SPACE)
         if not data or line.number <= after:
@@ -40,8 +40,8 @@ def fields_of(line: Line, columns: Columns) -> Fields:
     """
     text = line.text().strip(_WHITE_SPACE.decode())
     try:
-        names = _count.decode(text)  # refuses a return inside of text
-        # So a return is white space; out again it must not split a line.
+        names = _count.decode(text)  # refuses a carriage return inside a string
+        # So any carriage return is white space; in the output it must not split a line.
         values = _object.decode(text.replace("\r", " ").encode())
         fields = _fields(values, columns)
     except (msgspec.DecodeError, json.JSONDecodeError) as error:
@@ -49,7 +49,7 @@ def fields_of(line: Line, columns: Columns) -> Fields:
     except RecursionError:
         raise BadRecord("the JSON is nested too deep", "a few hundred levels") from None
     if names != len(values):
-        raise BadRecord("a name stands twice in the object", _ALLOWED)
+        raise BadRecord("a name occurs twice in the object", _ALLOWED)
     return fields
 
 
@@ -70,7 +70,7 @@ def _fields(values: dict[str, msgspec.Raw], columns: Columns) -> Fields:
 
 @lru_cache(16)
 def _names(columns: Columns) -> tuple[str, str, str, str, frozenset[str]]:
-    """What to look for in every record."""
+    """The names to look for in every record."""
     id_, key, due, payload = map(columns.name, ("id", "key", "due", "payload"))
     return id_, key, due, payload, columns.known()
 

@@ -1,4 +1,4 @@
-"""Files to write, checked before anything is read: in a folder that is there, none of them also something else."""
+"""Checks the output files before anything is read: each in an existing folder, and none used for two purposes."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -8,7 +8,7 @@ from tickwheel.delivery.sources import Source
 
 
 def check_outputs(outputs: Mapping[str, Path | None], sources: Sequence[Source]) -> None:
-    """`outputs` by option; `None` is not used. Errors: `WrongUsage`."""
+    """`outputs` by option; `None`: not used. Errors: `WrongUsage`."""
     taken = {source.path.resolve(): "an input" for source in sources if source.path is not None}
     for option, path in outputs.items():
         if path is None:
@@ -18,5 +18,5 @@ def check_outputs(outputs: Mapping[str, Path | None], sources: Sequence[Source])
         if path.is_dir():
             raise WrongUsage(f"{option}: {path} is a folder: name a file")
         if path.resolve() in taken:
-            raise WrongUsage(f"{option}: {path} is {taken[path.resolve()]} too: name another file")
+            raise WrongUsage(f"{option}: {path} is already {taken[path.resolve()]}: name another file")
         taken[path.resolve()] = f"the file of {option}"

@@ -1,10 +1,10 @@
-"""Parquet files, read a row group and a batch at a time; a record's line is its row, counted from 1.
+"""Reads Parquet files, a row group and a batch at a time; a record's line is its row, counted from 1.
 
-- In memory is one batch of at most `_ROWS` rows and about `_BYTES` bytes. It may be larger by `_STEP` rows, whose size
-  is known only once they are read: a small file may hold a large value that stands in every row.
-- A file that can't be opened is one dead letter, at line 1, and the other files go on (D2). A row group that turns out
-  to be broken is one dead letter at the row where reading stopped, which names the rows that are lost, and the next
-  row group goes on. An error of the operating system ends the run, as it does for other formats.
+- Memory holds one batch of at most `_ROWS` rows and about `_BYTES` bytes. It may be larger by `_STEP` rows, whose size
+  is known only once they are read: in a small file every row may have the same large value.
+- A file that can't be opened is one dead letter, at line 1, and the other files go on (D2). A broken row group is one
+  dead letter at the row where reading stopped; it names the lost rows, and the next row group goes on. An error of the
+  operating system ends the run, as for other formats.
 
 pyarrow is loaded when the first Parquet file is named: `pip install 'tickwheel[parquet]'`.
 """
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 _STEP = 64
 _ROWS = 1024
 _BYTES = 4 << 20
-_BUFFER = 1 << 18  # read ahead of one column; without it the whole column of a row group would be
-_WHOLE = "a Parquet file, as it was written"
+_BUFFER = 1 << 18  # bytes read ahead per column; without it, the whole column of a row group
+_WHOLE = "an undamaged Parquet file"
 
 
 def need_pyarrow() -> None:
@@ -35,7 +35,7 @@ def need_pyarrow() -> None:
 
 
 def read_parquet(source: str, stream: BinaryIO, columns: Columns, after: int = 0) -> Iterator[Record]:
-    """The records of a Parquet file after that row.
+    """The records of a Parquet file after the row `after`.
 
     Errors: `OSError` if the file can't be read, `WrongUsage` without pyarrow.
     """
@@ -70,8 +70,8 @@ def read_parquet(source: str, stream: BinaryIO, columns: Columns, after: int = 0
 
 
 def _batches(file: Any, number: int, group: Any) -> "Iterator[pa.RecordBatch | str]":
-    """The row group in batches, or why it can't be read on. Read in small steps, as only what was read tells its size,
-    and handed on in large ones.
+    """The row group in batches, at the end the reason if it can't be read further. It is read in small steps, because
+    the size of rows is known only after reading, and returned in large batches.
     """
     import pyarrow as pa
 
@@ -97,7 +97,7 @@ def _batches(file: Any, number: int, group: Any) -> "Iterator[pa.RecordBatch | s
 
 
 def _reason(error: Exception) -> str:
-    """Arrow's own words. What the operating system said is raised again, as it is not about the file's content."""
+    """Arrow's own message. An error of the operating system is raised again: it is not about the file's content."""
     if isinstance(error, OSError) and error.errno is not None:
         raise error
     return " ".join(str(error).split())[:200]

@@ -1,6 +1,6 @@
-"""Long work shows itself (rule D13), on standard error: a bar on a terminal, a plain line every ten seconds elsewhere.
+"""Shows the progress of long work on standard error (rule D13): a bar on a terminal, else a line every ten seconds.
 
-`say` prints a line among it; both are safe from any thread.
+`say` prints a line of text between. Both are safe from any thread.
 """
 
 import time
@@ -16,13 +16,13 @@ _PLAIN_EVERY_S = 10
 
 
 class Reporter(Protocol):
-    """Shows how far the work is; used as a context manager."""
+    """Shows progress; used as a context manager."""
 
     def show(self, summary: Summary, *, reading: bool) -> None:
-        """The state now; `reading`: more may be accepted."""
+        """Show the present state. `reading`: more messages may be accepted."""
 
     def say(self, line: str) -> None:
-        """A line of its own."""
+        """Print a line of its own."""
 
     def __enter__(self) -> Self: ...
     def __exit__(
@@ -31,7 +31,7 @@ class Reporter(Protocol):
 
 
 def reporter(console: Console, *, live: bool) -> Reporter:
-    """The one that suits the console; `live=False` where a bar would be written over."""
+    """The reporter for this console. `live=False` if other output would overwrite a bar."""
     return _Bar(console) if console.is_terminal and live else _Lines(console)
 
 
@@ -43,13 +43,13 @@ class _Bar:
         self._task = self._progress.add_task("reading", total=None)
 
     def show(self, summary: Summary, *, reading: bool) -> None:
-        """While reading the end is not known, and the bar has no length."""
+        """While the input is read, its end is not known and the bar has no length."""
         total = summary.accepted - summary.cancelled
         description = "reading" if reading else "delivering"
         self._progress.update(self._task, total=total, completed=summary.delivered, description=description)
 
     def say(self, line: str) -> None:
-        """Above the bar."""
+        """Print above the bar."""
         self._progress.console.out(line, highlight=False)
 
     def __enter__(self) -> Self:
@@ -73,7 +73,7 @@ class _Lines:
             self.say(f"{summary.delivered:,} delivered, {summary.not_delivered:,} waiting{more}")
 
     def say(self, line: str) -> None:
-        """One line, never wrapped."""
+        """Print one line, never wrapped."""
         self._console.out(line, highlight=False)
 
     def __enter__(self) -> Self:

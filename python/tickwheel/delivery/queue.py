@@ -24,18 +24,18 @@ from tickwheel.delivery.store.owner import Ownership
 from tickwheel.delivery.summary import Summary
 
 _CLOSE_WITHIN_S = 30.0
-_SLACK_US = 300  # between two wake-ups of the timer: what is due meanwhile goes out together, which saves work
+_SLACK_US = 300  # between two wake-ups of the timer: messages due meanwhile go out together, which saves work
 _USUAL = Columns()
 
 
 class DeliveryQueue:
-    """Messages that come out at their due time, to the millisecond, in order per key, once, whatever crashes.
+    """A durable queue: delivers messages on time to the millisecond, in order per key, once, also after a crash.
 
-    `store`: a file, made if it is not there; another process that has it is waited for. `to`: where messages go: an
-    address as for `tickwheel deliver --to`, or a function that is called with each `Delivery`, from up to 8 threads,
-    one at a time for a key. `order`: `"key"`, or `"global"` for one lane. `horizon_s`: how far ahead messages are
-    brought into memory. `max_attempts`, `sink_timeout_s`, `keep_ids_days`: as the options of the command.
-    `on_dead_letter` is called with each message that was given up, in the writer's thread.
+    `store`: a file, made if it does not exist; if another process has it open, the constructor waits. `to`: the
+    destination: an address as for `tickwheel deliver --to`, or a function that is called with each `Delivery`, from up
+    to 8 threads, one at a time for a key. `order`: `"key"`, or `"global"` for one order of all messages. `horizon_s`:
+    how far ahead messages are loaded into memory. `max_attempts`, `sink_timeout_s`, `keep_ids_days`: as the options of
+    the command. `on_dead_letter` is called with each message that was given up, in the writer's thread.
     Errors: `WrongUsage`, `StoreFailed`, `DeliveryFailed`. Close it, or use it as a context manager.
 
     >>> import tempfile, threading
@@ -76,18 +76,18 @@ class DeliveryQueue:
 
     def put(
         self,
-        id: str,  # noqa: A002, the message's own name for it
+        id: str,  # noqa: A002, as in a message
         payload: Any = None,
         *,
         due: datetime | str | int | None = None,
         delay_ms: float | None = None,
         key: str | None = None,
     ) -> Answer:
-        """Accept a message, and return once it is on disk: `ACCEPTED`, `DUPLICATE`, or `CANCELLED` before it came.
+        """Accept a message, and return once it is on disk: `ACCEPTED`, `DUPLICATE`, or `CANCELLED` by an early cancel.
 
         `due`: RFC 3339 text, a `datetime` with a zone, or epoch milliseconds; or else `delay_ms` from now. `payload`:
-        `bytes`, or what JSON can hold. Errors: `BadRecord`, also for a known id with other content.
-        Costs a commit; `put_many` shares one.
+        `bytes`, or a value that JSON can hold. Errors: `BadRecord`, also for a known id with other content.
+        Costs one commit; the messages of a `put_many` share one.
         """
         [answer] = self.submit([message_from(id, payload, due=due, delay_ms=delay_ms, key=key)]).result()
         if answer is Answer.OTHER_CONTENT:
@@ -101,24 +101,24 @@ class DeliveryQueue:
         return [answer for ticket in tickets for answer in ticket.result()]
 
     def cancel(self, id: str, key: str | None = None) -> Answer:  # noqa: A002
-        """Cancel a message (D7), and return once that is on disk.
+        """Cancel a message (D7), and return once the cancel is on disk.
 
-        `CANCELLED`: it does not go out, or was cancelled before. `DELIVERED`, `DEAD`: it is too late. `DELIVERING`: it
-        is being sent, or was tried. `UNKNOWN`: it has not come; when it comes it is cancelled.
+        `CANCELLED`: it will not be sent, or was cancelled before. `DELIVERED`, `DEAD`: too late. `DELIVERING`: it is
+        being sent, or a send was tried. `UNKNOWN`: it has not come; it is cancelled when it comes.
         """
         [answer] = self.submit([Cancel(id, key)]).result()
         return answer
 
     def state(self, id: str, key: str | None = None) -> Answer:  # noqa: A002
-        """What has become of a message: as the answers of `cancel`, or `WAITING`."""
+        """The state of a message: one of the answers of `cancel`, or `WAITING`."""
         [answer] = self.submit([Look(id, key)]).result()
         return answer
 
     def submit(self, items: Sequence[Message | Cancel | Look]) -> "Future[list[Answer]]":
-        """Hand in many at once, without waiting: the future has an answer for each, in order, once they are on disk.
+        """Submit items without waiting for the disk: the future gets their answers, in order, once all are on disk.
 
-        Waits while some thousand are queued. Errors: `BadRecord`, and then none of them is; `DeliveryFailed` once
-        delivery has failed, also in the future.
+        Blocks while some thousand are queued. Errors: `BadRecord`, and then none is accepted; `DeliveryFailed` once
+        delivery has failed, also from the future.
         """
         prepared: list[Item] = []
         for item in items:
@@ -130,21 +130,21 @@ class DeliveryQueue:
         return self._running.engine.writer.submit(prepared)
 
     def wait_until_empty(self, timeout_s: float) -> bool:
-        """Whether nothing waits any more, within that time. Errors: `DeliveryFailed` once delivery has failed."""
+        """Whether the queue got empty within this time. Errors: `DeliveryFailed` once delivery has failed."""
         return self._running.engine.wait(timeout_s)
 
     @property
     def summary(self) -> Summary:
-        """The counts as they stand; lateness once it is closed."""
+        """The present counts; lateness only once the queue is closed."""
         return self._running.engine.summary
 
     def __len__(self) -> int:
-        """How many messages wait."""
+        """The number of waiting messages."""
         waiting: int = self._running.engine.store.waiting
         return waiting
 
     def close(self) -> None:
-        """Send what is due by now, commit, and stop; the rest stays in the store. Errors: `DeliveryFailed`."""
+        """Send the messages due by now, commit, and stop. The rest stays in the store. Errors: `DeliveryFailed`."""
         self._running.close(_CLOSE_WITHIN_S)
 
     def __enter__(self) -> Self:
@@ -157,9 +157,9 @@ class DeliveryQueue:
 
 
 class Running:
-    """A store of one's own and an engine that runs on it, until `close`; nothing is due before `start`.
+    """An open store and an engine that runs on it, until `close`. Nothing is due before `start`.
 
-    `waiting` is told once if another process has the store.
+    `waiting` is called once if another process has the store.
     """
 
     def __init__(
@@ -187,7 +187,7 @@ class Running:
             raise
 
     def start(self, clock: DueClock) -> None:
-        """From now on things are due, by this clock."""
+        """Start delivery: from now on messages are due, by this clock."""
         self.engine.start(clock)
 
     def close(self, timeout_s: float | None) -> None:
@@ -201,7 +201,7 @@ class Running:
 def message_from(
     id_: str, payload: Any, *, due: datetime | str | int | None, delay_ms: float | None, key: str | None
 ) -> Message:
-    """A message from Python values, by the same rules as from a record (D1). Errors: `BadRecord`."""
+    """A message from Python values, by the same rules as for a record (D1). Errors: `BadRecord`."""
     if isinstance(due, datetime):
         due = due.isoformat()
     fields = Fields(id=id_, key=key, due=due, delay_ms=delay_ms)

@@ -1,6 +1,6 @@
-"""What brings messages to a run; here a thread that reads files and hands in each record as it comes, or many at once.
+"""The reader of a run: a thread that reads files and submits each record as it comes, or many at once.
 
-How far it has read is committed with what it read. It doesn't wait for answers; where too much is queued, it is held.
+Its position in the input is committed with the records. It does not wait for answers; if too much is queued, it blocks.
 """
 
 import threading
@@ -20,24 +20,24 @@ _TOGETHER: Final = 250
 
 
 class Reader(Protocol):
-    """Hands in what there is, in threads of its own; an error ends the run by the engine."""
+    """Submits the input, in threads of its own. An error goes to the engine, which ends the run."""
 
     @property
     def stopped_at(self) -> str | None:
-        """How far it came, for people; `None` when all is handed in."""
+        """The last position, as text; `None` when everything is submitted."""
 
     def start(self) -> None:
-        """Begin."""
+        """Start reading."""
 
     def has_ended(self, timeout_s: float) -> bool:
-        """Whether all is handed in and committed, or it failed, within that time."""
+        """Whether everything was submitted and committed, or reading failed, within this time."""
 
     def stop(self) -> None:
-        """From now on nothing is handed in."""
+        """Submit nothing from now on."""
 
 
 class Reading(threading.Thread):
-    """Reads until the inputs end or `stop`; a daemon, as it may wait for standard input for ever."""
+    """Reads until the inputs end or until `stop`. A daemon thread, because it may wait for standard input for ever."""
 
     def __init__(self, sources: Sequence[Source], columns: Columns, engine: Engine, *, is_replay: bool) -> None:
         super().__init__(name="reader-deliver", daemon=True)
@@ -45,23 +45,23 @@ class Reading(threading.Thread):
         self._columns = columns
         self._engine = engine
         self._is_replay = is_replay
-        self._taking = threading.Lock()  # guards `_stopped`: held while records are handed in, not while waiting
+        self._taking = threading.Lock()  # guards `_stopped`; held while records are submitted, not during a wait
         self._stopped = False
         self._over = threading.Event()
         self._last: Future[list[Answer]] | None = None
         self.stopped_at: str | None = "its start"
 
     def stop(self) -> None:
-        """From now on nothing is handed in; does not wait for what is being read."""
+        """Submit nothing from now on. Does not wait for a read in progress."""
         with self._taking:
             self._stopped = True
 
     def has_ended(self, timeout_s: float) -> bool:
-        """Whether all was read and is committed, or reading failed, within that time."""
+        """Whether everything was read and committed, or reading failed, within this time."""
         return self._over.wait(timeout_s)
 
     def run(self) -> None:
-        """In the thread; every error ends the run by the engine."""
+        """In the thread. Every error goes to the engine, which ends the run."""
         try:
             if self._read():
                 self.stopped_at = None
@@ -70,7 +70,7 @@ class Reading(threading.Thread):
         self._over.set()
 
     def _read(self) -> bool:
-        """Whether it came to the end."""
+        """Whether it reached the end."""
         for source in self._sources:
             opened = OpenSource(source, self._columns, self._engine.inputs)
             together = 1 if source.path is None else _TOGETHER

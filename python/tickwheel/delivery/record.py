@@ -1,4 +1,4 @@
-"""A record as a source gave it: where it stood, its bytes, and its fields or what is wrong with them."""
+"""A record from a source: its place in the input, its bytes, and its fields or the error in them."""
 
 from typing import NamedTuple
 
@@ -7,7 +7,7 @@ from tickwheel.delivery.message import Fields
 
 
 class Record(NamedTuple):
-    """`source` and `line` (from 1, where the record begins) are for people; `data` is the record as it stood."""
+    """`source` and `line` (from 1, where the record begins) are its place; `data` is the original record."""
 
     source: str
     line: int
@@ -15,7 +15,7 @@ class Record(NamedTuple):
     content: Fields | BadRecord
 
     def fields(self) -> Fields:
-        """The fields; raises the `BadRecord` if the record could not be read."""
+        """The fields. Errors: `BadRecord` if the record could not be read."""
         if isinstance(self.content, BadRecord):
             raise self.content
         return self.content

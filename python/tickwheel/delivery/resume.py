@@ -1,8 +1,8 @@
-"""Reading an input on from where an earlier run stopped (rules D5, D11).
+"""Continues an input where an earlier run stopped (rules D5, D11).
 
-An input is taken for the one that was read before if it still begins with the bytes that were read then; else it is
-another one under the same name and read whole, and what is known of it are duplicates. Records that were taken are
-passed over. Standard input has no past.
+An input is the one of the earlier run if it still begins with the bytes read then; the records taken then are skipped.
+Otherwise it is another input under the same name: it is read whole, and its known messages are duplicates. Standard
+input can't be continued.
 """
 
 from hashlib import blake2b
@@ -14,7 +14,7 @@ _CHUNK = 1 << 20
 
 
 class Watched:
-    """A stream opened for reading, that knows a digest of what was read of it so far."""
+    """A stream opened for reading that keeps a digest of the bytes read so far."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
@@ -34,7 +34,7 @@ class Watched:
 
 
 class WatchedWhole:
-    """A file that isn't read from one end to the other: it is the same while size and digest of the whole are."""
+    """A file that is not read from start to end: it is the same if size and digest of the whole file are the same."""
 
     def __init__(self, stream: BinaryIO) -> None:
         digest, self._size = blake2b(digest_size=16), 0
@@ -50,7 +50,7 @@ class WatchedWhole:
 
 
 def lines_taken(stream: BinaryIO, before: Progress | None) -> int:
-    """The last line that an earlier run took of this input; 0 if it is another one. Leaves the stream at its start."""
+    """The last line that an earlier run took from this input; 0 for another input. Leaves the stream at its start."""
     if before is None:
         return 0
     digest, left = blake2b(digest_size=16), before.size

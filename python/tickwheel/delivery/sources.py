@@ -1,7 +1,7 @@
-"""What to read: files, folders and standard input, in a fixed order; the suffix says the format.
+"""The sources to read: files, folders and standard input, in a fixed order. The suffix of a file is its format.
 
-A folder stands for all files in it and below, by name; what begins with a dot or an underscore is left out, as
-Spark does. Standard input (`-`) is NDJSON and may never end.
+A folder stands for all files in it and below, by name, except names that begin with a dot or an underscore, as in
+Spark. Standard input (`-`) is NDJSON and may never end.
 """
 
 import os
@@ -33,12 +33,12 @@ class Source(NamedTuple):
 def find_sources(inputs: Sequence[str]) -> list[Source]:
     """Every file that the inputs stand for, in their order. Errors: `WrongUsage`, before anything is read."""
     if inputs.count("-") > 1:
-        raise WrongUsage("standard input (-) is given twice: it can be read once only")
+        raise WrongUsage("standard input (-) is given twice, but it can be read only once: give it once")
     return [source for given in inputs for source in _expand(given)]
 
 
 class OpenSource:
-    """The records of a source, without those that an earlier run took, by what it noted (`before`, by name)."""
+    """The records of a source, without those that an earlier run took. `before`: the progress of that run, by name."""
 
     def __init__(self, source: Source, columns: Columns, before: Mapping[str, Progress]) -> None:
         self.source = source
@@ -48,10 +48,10 @@ class OpenSource:
         self._watched: Watched | WatchedWhole | None = None
 
     def __iter__(self) -> Iterator[Record]:
-        """Once. Errors: `DeliveryFailed` where it can't be read."""
+        """The records; can be used once. Errors: `DeliveryFailed` if the source can't be read."""
         try:
             if self.source.path is None:
-                # Not sys.stdin: a thread that waits in its lock would abort the interpreter's exit.
+                # Not sys.stdin: a thread that waits in its lock aborts the interpreter at exit.
                 with open(_STDIN, "rb", closefd=False) as stream:
                     yield from read_ndjson(self.source.name, stream, self._columns)
             else:
@@ -99,7 +99,7 @@ def _source(path: Path) -> Source:
 
 
 def shown(path: Path) -> str:
-    """As text that can be written, whatever bytes the name has."""
+    """A path as text that can be written, whatever bytes it holds."""
     return os.fsencode(path).decode(errors="backslashreplace")
 
 

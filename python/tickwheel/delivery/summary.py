@@ -1,9 +1,10 @@
-"""What became of everything (rule D11): counts, and the lateness of what was delivered.
+"""The summary of a run (rule D11): counts of messages by outcome, and the lateness of the delivered ones.
 
-Always `resumed + accepted = delivered + cancelled + undeliverable + not_delivered`. Beyond D11: `resumed` was
-waiting in the store already; `undeliverable` was refused by its destination to the last attempt, `dead_letters` counts
-it too; `cancels_too_late` came when the message had gone out; the message of `cancels_unknown` did not come, they are
-remembered. Lateness is of this run, from the ledger; percentiles are nearest-rank: of 1, 2, 3 and 4 ms, p99 is 4.
+Always `resumed + accepted = delivered + cancelled + undeliverable + not_delivered`. Beyond D11: `resumed` messages
+were waiting in the store already. `undeliverable` ones were refused by their destination up to the last attempt, and
+count as `dead_letters` too. `cancels_too_late` came after the message was sent. The messages of `cancels_unknown` have
+not come; these cancels are remembered. Lateness is of this run, from the ledger. Percentiles are by nearest rank: of 1,
+2, 3 and 4 ms, p99 is 4.
 """
 
 import math
@@ -16,7 +17,7 @@ PERCENTILES: Final = {"p50": 0.5, "p99": 0.99, "p999": 0.999, "max": 1.0}
 
 @dataclass(slots=True)
 class Summary:
-    """Counts as they stand; the writer adds to them once what they count is committed."""
+    """The present counts. The writer adds to them after the commit of what they count."""
 
     resumed: int = 0
     accepted: int = 0
@@ -30,17 +31,17 @@ class Summary:
     lateness_ms: Mapping[str, float | None] = field(default_factory=lambda: percentiles([]))
 
     def add(self, other: "Summary") -> None:
-        """Count what the other counted; not its lateness."""
+        """Add the counts of another summary, but not its lateness."""
         for name in _COUNTS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
     @property
     def not_delivered(self) -> int:
-        """It waits, or is not known to have arrived."""
+        """Messages that wait, or are not known to have arrived."""
         return self.resumed + self.accepted - self.delivered - self.cancelled - self.undeliverable
 
     def as_dict(self) -> dict[str, int | Mapping[str, float | None]]:
-        """As it is written to `--summary`; lateness in milliseconds."""
+        """The values written to `--summary`; lateness in milliseconds."""
         return {
             "accepted": self.accepted,
             "delivered": self.delivered,
@@ -70,5 +71,5 @@ def percentiles(values: Sequence[float]) -> dict[str, float | None]:
 
 
 def rank(q: float, count: int) -> int:
-    """Where the percentile stands among so many values in order, counted from 0."""
+    """The index of the percentile among `count` values in order, from 0."""
     return math.ceil(q * count) - 1

@@ -1,6 +1,6 @@
-"""Wall time in and out (rule D1): RFC 3339 text and integer milliseconds since 1970-01-01T00:00:00Z.
+"""Reads and writes wall times (rule D1): RFC 3339 text and integer milliseconds since 1970-01-01T00:00:00Z.
 
-A time always has a zone. What is finer than a millisecond is rounded up, so that nothing is ever early (D3).
+A time always has a zone. A part finer than a millisecond is rounded up, so that nothing is ever early (D3).
 """
 
 import re
@@ -13,7 +13,7 @@ MAX_DUE_MS = 253_402_300_799_999
 """9999-12-31T23:59:59.999Z, the last time that RFC 3339 can write."""
 
 ALLOWED = (
-    "RFC 3339 with an offset, as 2026-01-31T08:00:00.000Z or 2026-01-31T09:00:00+01:00, "
+    "RFC 3339 with an offset, such as 2026-01-31T08:00:00.000Z or 2026-01-31T09:00:00+01:00, "
     "or an integer of epoch milliseconds, from 1970 to 9999"
 )
 
@@ -25,7 +25,7 @@ _EPOCH_MS = re.compile(r"-?\d{1,18}", flags=re.ASCII)
 
 
 def due_from(value: object, name: str) -> int:
-    """The epoch milliseconds of a due time as it stands in a record; `name` is for the error.
+    """The epoch milliseconds of a due time in a record; `name` is for the error.
 
     >>> due_from("1970-01-01T01:00:00.0001+01:00", "due")
     1
@@ -42,13 +42,13 @@ def due_from(value: object, name: str) -> int:
 
 
 def number_or_text(text: str) -> int | str:
-    """Where all is text, as in CSV and on the command line: digits are epoch milliseconds."""
+    """The value of a text from CSV or the command line, where digits are epoch milliseconds."""
     return int(text) if _EPOCH_MS.fullmatch(text) else text
 
 
-@lru_cache(2048)  # what is written out together was due, and is sent, at few different times
+@lru_cache(2048)  # messages written together have few different times
 def rfc_3339(epoch_ms: int) -> str:
-    """In UTC with milliseconds, as everything is written out.
+    """The time in UTC with milliseconds, as in every output.
 
     >>> rfc_3339(1)
     '1970-01-01T00:00:00.001Z'

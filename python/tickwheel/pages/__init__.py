@@ -1,18 +1,18 @@
-"""What every HTML page of tickwheel is made with: `deliver --report`, `analyze`, and those to come.
+"""The common parts of all HTML pages of tickwheel: `deliver --report`, `analyze`, `simulate`.
 
 | part | what it is |
 |---|---|
-| `page.html` | the whole of a page but its heading and sections: a page's own template extends it |
-| `style.css` | how all pages look, in light, in dark and on paper; charts take their colours from it |
+| `page.html` | a whole page without its heading and sections: a page's own template extends it |
+| `style.css` | the style of all pages, in light, in dark and on paper; charts take their colours from it |
 | `macros.html` | charts, tables, times and counts as markup |
 | `templates` | finds templates, fills them in and writes the page |
-| `plots` | charts: bars and lines over time, bars on logarithmic axes, squares; and what to draw others with |
-| `steps` | steps of time that people read easily |
-| `text` | names and times as they are shown |
+| `plots` | charts: bars and lines over time, bars on logarithmic axes, squares; and the parts for other charts |
+| `steps` | round time steps, easy to read |
+| `text` | names and times as text on a page |
 
-A new page is a template beside the code that has its figures, and a call of `templates.render`. matplotlib and jinja2
-are loaded when a page is asked for, so import `templates` and `plots` then, and call `need_report` first: `pip
-install 'tickwheel[report]'`.
+A new page is a template beside the code with its figures, and a call of `templates.render`. matplotlib and jinja2 are
+loaded only for a page, so import `templates` and `plots` then, and call `need_report` first: `pip install
+'tickwheel[report]'`.
 """
 
 from tickwheel.delivery.errors import WrongUsage
@@ -21,7 +21,7 @@ __all__ = ["need_report"]
 
 
 def need_report(what: str) -> None:
-    """`what` is the option or command that makes a page, for the error: `WrongUsage` if a library can't be loaded."""
+    """Errors: `WrongUsage` if a library can't be loaded. `what`: the option or command that makes the page."""
     try:
         import jinja2  # noqa: F401
         import matplotlib.backends.backend_svg  # noqa: F401

@@ -1,11 +1,11 @@
-"""Charts as SVG to be put into HTML: text stays text, colours are the page's (light and dark).
+"""Draws charts as SVG for HTML: text stays text, and the colours are the page's (light and dark).
 
-Each is drawn twice, for wide and for narrow screens, as text that shrinks with its chart can't be read on a telephone.
-matplotlib takes no CSS variables, so it draws in colours that stand for them. Names inside are made of the chart's own,
-so that the same figures give the same bytes and no two charts of a page share one: give each chart of a page its name.
+Each chart is drawn twice, for wide and for narrow screens: text that shrinks with its chart is not readable on a phone.
+matplotlib takes no CSS variables, so it draws in placeholder colours, which are replaced. The names inside an SVG are
+made from the chart's name, so that the same figures give the same bytes and two charts of a page share no name: give
+each chart of a page its own name.
 
-A kind of chart is a function of plain numbers. One that is not here yet is made with `drawn`, `time_axis`, `count_axis`
-and `log_axis`.
+Each kind of chart is a function of plain numbers. For a new kind use `drawn`, `time_axis`, `count_axis` and `log_axis`.
 """
 
 import io
@@ -24,7 +24,7 @@ from tickwheel.delivery.times import MAX_DUE_MS, rfc_3339
 from tickwheel.pages.steps import name_of_step
 
 SIZES: Final = {"wide": (7.2, 2.9), "narrow": (3.3, 2.7)}
-"""In units of 100 CSS pixels at the size in which it is drawn."""
+"""Width and height as drawn, in units of 100 CSS pixels."""
 
 BAR: Final = "#000003"
 """The colour of bars."""
@@ -58,7 +58,7 @@ Charts = Mapping[str, str]
 
 
 def bars_over_time(name: str, counts: Mapping[int, int], step_ms: int, when: str, of: str = "messages") -> Charts:
-    """How many of something in each step of time: `counts` by the step's start. `when` names the time: "due at"."""
+    """The number of things in each time step: `counts` by the step's start. `when` is the label of time: "due at"."""
 
     def draw(axes: Axes) -> None:
         starts = [_time(start) for start in counts]
@@ -72,8 +72,8 @@ def bars_over_time(name: str, counts: Mapping[int, int], step_ms: int, when: str
 def lines_over_time(
     name: str, lines: Mapping[str, Mapping[int, float]], step_ms: int, when: str, label: str, least: float
 ) -> Charts:
-    """Up to three lines by their names, on a logarithmic axis: values by the step's start, those below `least` drawn as
-    that. A line is broken where a step has no value.
+    """Up to three named lines on a logarithmic axis: values by the step's start. A value below `least` is drawn as
+    `least`. A line is interrupted where a step has no value.
     """
     every = {start for values in lines.values() for start in values}
     first, last = min(every), max(every)
@@ -92,7 +92,7 @@ def lines_over_time(
 
 
 def log_bars(name: str, counts: Sequence[int], edges: Sequence[float], label: str, of: str = "messages") -> Charts:
-    """A histogram with logarithmic axes, so that one in a million is still seen; `edges` are one more than `counts`."""
+    """A histogram with logarithmic axes: one in a million is still visible. `edges` has one more than `counts`."""
 
     def draw(axes: Axes) -> None:
         axes.stairs(counts, edges, baseline=0.1, fill=True, color=BAR, linewidth=0)
@@ -112,9 +112,9 @@ def squares(
     labels: tuple[str, str],
     write: Callable[[float], str],
 ) -> Charts:
-    """A table as squares, the darker the larger their value is among all, each with the value as `write` writes it.
+    """A table as squares. The larger a value among all, the darker its square. `write` formats the value.
 
-    `values[row][column]`, the first row on top; `labels` name the rows and the columns.
+    `values[row][column]`, the first row on top. `labels` name the rows and the columns.
     """
     most = max((value for row in values for value in row), default=0) or 1
 
@@ -136,12 +136,12 @@ def squares(
 
 
 def drawn(name: str, draw: Callable[[Axes], None]) -> Charts:
-    """What `draw` draws, in each size."""
+    """The chart that `draw` draws, in each size."""
     return {size: _svg(f"{name}-{size}", inches, draw) for size, inches in SIZES.items()}
 
 
 def time_axis(axes: Axes, start_ms: int, end_ms: int, when: str) -> None:
-    """The horizontal one, from the first step's start to the last one's end."""
+    """Set up the horizontal axis, from the start of the first step to the end of the last."""
     axes.set_xlim(_time(start_ms), _time(end_ms))
     locator = AutoDateLocator(minticks=2, maxticks=5 if _is_narrow(axes) else 8)  # type: ignore[no-untyped-call]
     axes.xaxis.set_major_locator(locator)
@@ -150,7 +150,7 @@ def time_axis(axes: Axes, start_ms: int, end_ms: int, when: str) -> None:
 
 
 def count_axis(axes: Axes, most: int, label: str) -> None:
-    """The vertical one of bars, from 0 to a little above the highest."""
+    """Set up the vertical axis of bars, from 0 to a little above the highest."""
     axes.yaxis.set_major_locator(MaxNLocator(5, integer=True))
     axes.yaxis.set_major_formatter(FuncFormatter(_plain))
     axes.set_ylim(0, max(most, 1) * 1.05)
@@ -159,7 +159,7 @@ def count_axis(axes: Axes, most: int, label: str) -> None:
 
 
 def log_axis(axes: Axes, which: Literal["x", "y"], label: str) -> None:
-    """A logarithmic one."""
+    """Set up a logarithmic axis."""
     axis = axes.xaxis if which == "x" else axes.yaxis
     axes.set(**{f"{which}scale": "log", f"{which}label": label})
     axis.set_major_locator(LogLocator(numticks=5 if _is_narrow(axes) else 8))
@@ -169,7 +169,7 @@ def log_axis(axes: Axes, which: Literal["x", "y"], label: str) -> None:
 
 def _svg(name: str, inches: Sequence[float], draw: Callable[[Axes], None]) -> str:
     with mpl.rc_context(), io.StringIO() as file:
-        mpl.rcdefaults()  # whatever the user's matplotlibrc says
+        mpl.rcdefaults()  # ignores the user's matplotlibrc
         mpl.rcParams.update(_STYLE | {"svg.hashsalt": name})
         figure = Figure(figsize=(inches[0], inches[1]), layout="constrained")
         draw(figure.add_subplot())
@@ -185,7 +185,7 @@ def _svg(name: str, inches: Sequence[float], draw: Callable[[Axes], None]) -> st
 
 
 def _plain(value: float, _position: object) -> str:
-    """0.01, 1,000 and 1M instead of powers."""
+    """A tick label such as 0.01, 1,000 or 1M instead of a power."""
     if value >= 100_000:
         return _short(value)
     return f"{value:,.0f}" if value >= 1 else f"{value:g}"
@@ -202,5 +202,5 @@ def _is_narrow(axes: Axes) -> bool:
 
 
 def _time(epoch_ms: int) -> float:
-    """In matplotlib's days."""
+    """The time in matplotlib's unit, days."""
     return min(epoch_ms, MAX_DUE_MS) / _DAY_MS

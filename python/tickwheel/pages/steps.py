@@ -1,4 +1,4 @@
-"""Steps of time that people read easily: a span is cut into at most `MOST` of them, counted from 1970.
+"""Chooses round time steps: a span is cut into at most `MOST` steps, counted from 1970.
 
 Example: 3 s are 30 steps of 100 ms, an hour is 60 of a minute, seven days are 56 of three hours.
 """
@@ -24,7 +24,7 @@ _NAMES: Final[Mapping[int, str]] = {
 
 
 def step_ms(first_ms: int, last_ms: int) -> int:
-    """The smallest step that cuts the span, both ends included, into at most `MOST`.
+    """The smallest step that cuts the span, both ends included, into at most `MOST` steps.
 
     >>> step_ms(0, 2_999), step_ms(0, 3_600_000), step_ms(5, 5)
     (100, 60000, 10)
@@ -36,7 +36,7 @@ def step_ms(first_ms: int, last_ms: int) -> int:
 
 
 def name_of_step(step: int) -> str:
-    """As in "messages per minute".
+    """The name of a step, as in "messages per minute".
 
     >>> name_of_step(60_000), name_of_step(2 * 31_536_000_000)
     ('minute', '730 days')

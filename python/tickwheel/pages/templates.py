@@ -1,6 +1,6 @@
-"""Templates filled in, where everything is escaped but the charts (rule D12), and written as one file.
+"""Fills in templates, with everything escaped but the charts (rule D12), and writes the page as one file.
 
-A page needs no other file: no script, font or image is fetched, and a content security policy in it forbids that too.
+A page needs no other file: it fetches no script, font or image, and its content security policy forbids that too.
 Templates are named by their path in the package: `{% extends "pages/page.html" %}`.
 """
 
@@ -37,17 +37,17 @@ _TEMPLATES.filters |= {
 
 
 def render(template: str, **values: Any) -> str:
-    """The whole page. A value that a template names must be given, if only as `None`."""
+    """The whole page. Every value that a template names must be given, `None` too."""
     return _TEMPLATES.get_template(template).render(values)
 
 
 def markup(charts: Charts) -> Mapping[str, Markup]:
-    """Charts as they go into a template. They were drawn by us from numbers: no text from outside is in them."""
+    """Charts as markup for a template. They need no escaping: they are drawn from numbers, without outside text."""
     return {size: Markup(svg) for size, svg in charts.items()}  # noqa: S704
 
 
 def save(page: Path, text: str) -> None:
-    """Errors: `DeliveryFailed`."""
+    """Write the page. Errors: `DeliveryFailed`."""
     try:
         page.write_bytes(text.encode("utf-8", "replace"))
     except OSError as error:

@@ -1,11 +1,11 @@
-"""Names and times as a page shows them."""
+"""Formats names and times for a page."""
 
 from typing import Final
 
 from tickwheel.delivery.times import MAX_DUE_MS, rfc_3339
 
 SHOWN: Final = 120
-"""Characters of a name."""
+"""The most characters of a name."""
 
 _DAY_MS: Final = 86_400_000
 _PICTURES: Final = (
@@ -16,8 +16,8 @@ _PICTURES: Final = (
 
 
 def shown_text(text: str | bytes, most: int = SHOWN) -> str:
-    """At most so many characters; control characters as pictures (␀), and those for writing
-    from right to left as escapes, since they may make a name look like another.
+    """At most `most` characters. Control characters become pictures (␀). Those for writing from right to left become
+    escapes, because they may make one name look like another.
     """
     if isinstance(text, bytes):
         text = text.decode("utf-8", "replace")
@@ -26,7 +26,7 @@ def shown_text(text: str | bytes, most: int = SHOWN) -> str:
 
 
 def utc(epoch_ms: int, step_ms: int = 1) -> str:
-    """RFC 3339 in UTC, no longer than the starts of steps of that size need; at most the last time it can write.
+    """RFC 3339 in UTC, with no more digits than the start of a step of this size needs; at most its last time.
 
     >>> utc(60_000), utc(60_000, 60_000), utc(86_400_000, 86_400_000)
     ('1970-01-01T00:01:00.000Z', '1970-01-01T00:01Z', '1970-01-02')

@@ -1,8 +1,8 @@
-"""Delayed delivery on Spark (rules S1 to S8): the same job as in one process, for what outgrows it.
+"""Delayed delivery on Spark (rules S1 to S8): the same job as in one process, for more messages than one can hold.
 
     source -> parse -> hold -> hand off -> a deliverer
 
-Each is a function from DataFrame to DataFrame, to build a pipeline from; `tickwheel deliver --engine spark` is one.
+Each step is a function from DataFrame to DataFrame. `tickwheel deliver --engine spark` is a pipeline of these steps.
 """
 
 from tickwheel.spark.hand_off import HandOff

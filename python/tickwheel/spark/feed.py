@@ -1,9 +1,9 @@
-"""One run of the pipeline (rule S1): files are read, held and handed off, until all of it is.
+"""One run of the pipeline (rule S1): files are read, held and handed off, until everything is handed off.
 
     files -> parse -> hold -> hand off -> deliverers
 
-The checkpoint has what a later run needs to go on: which files were noted, what is held, and what may not change
-meanwhile. So what was read is not read again, and what is held is still held.
+The checkpoint has what a later run needs to go on: the list of files, the held messages, and the settings that may not
+change meanwhile. So no file is read twice, and held messages stay held.
 """
 
 import threading
@@ -39,9 +39,9 @@ _INSTEAD: Final = "or name another checkpoint: what this one holds is lost, unle
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """What to read, and how; the checkpoint keeps the deliverers' names.
+    """What to read, and how. The checkpoint keeps the deliverers' names.
 
-    Errors: `WrongUsage`, also without Java, and for a checkpoint that is not for this; nothing is written then.
+    Errors: `WrongUsage`, also without Java, and for a checkpoint of another pipeline; nothing is written then.
     """
 
     sources: Sequence[Source]
@@ -51,22 +51,22 @@ class Pipeline:
     deliverers: Sequence[str]
 
     def __post_init__(self) -> None:
-        check_ways(self.sources)
+        check_sources(self.sources)
         check_shape(self.checkpoint, self._shape)
 
     def feed(
         self, hand_off: HandOff, stop: threading.Event, check: Callable[[Mapping[str, Any] | None], object]
     ) -> bool:
-        """Whether all was handed off before `stop` was set. `check` is called some times a second, with what the query
-        says of its last micro-batch, and may raise. Errors: `DeliveryFailed`, `WrongUsage`.
+        """Whether everything was handed off before `stop` was set. `check` is called some times a second, with the
+        query's report of its last micro-batch, and may raise. Errors: `DeliveryFailed`, `WrongUsage`.
         """
         try:
             keep_shape(self.checkpoint, self._shape)
             paths = list_files(self.checkpoint / "files", self.sources)
         except OSError as error:
             raise DeliveryFailed(
-                f"the inputs can't be noted in the checkpoint {self.checkpoint}: {error.strerror} ({error.filename}); "
-                "the checkpoint must be writable, and the inputs must stay where they are"
+                f"the list of inputs can't be written to the checkpoint {self.checkpoint}: {error.strerror} "
+                f"({error.filename}); make the checkpoint writable, and leave the inputs where they are"
             ) from error
         at = self.checkpoint / "query"
         done_before = _micro_batches(at)
@@ -89,15 +89,17 @@ class Pipeline:
         return hold(parse_files(notes.withColumnRenamed("value", "path"), self.columns), self.lead_ms)
 
 
-def check_ways(sources: Sequence[Source]) -> None:
-    """Errors: `WrongUsage` if Spark can't read them, or can't run."""
+def check_sources(sources: Sequence[Source]) -> None:
+    """Errors: `WrongUsage` if Spark can't read these sources, or can't run."""
     if any(source.path is None for source in sources):
-        raise WrongUsage("--engine spark reads files: standard input (-) can't be read again after a crash")
+        raise WrongUsage(
+            "--engine spark does not read standard input (-), which a crash would lose: give files or folders"
+        )
     need_java()
 
 
 def start(near: DataFrame, hand_off: HandOff, checkpoint: Path) -> Any:
-    """The query that hands off what the hold releases, once a second."""
+    """Start the query that hands off what the hold releases, once a second."""
     return (
         near.writeStream.foreachBatch(hand_off)
         .option("checkpointLocation", str(checkpoint))
@@ -107,13 +109,13 @@ def start(near: DataFrame, hand_off: HandOff, checkpoint: Path) -> Any:
 
 
 def read(progress: Mapping[str, Any]) -> int:
-    """How many rows the last micro-batch read, but for the hold's heartbeat."""
+    """How many rows the last micro-batch read, without the hold's heartbeat."""
     rows = (source["numInputRows"] for source in progress["sources"] if "RateStream" not in source["description"])
     return sum(rows)
 
 
 def held(progress: Mapping[str, Any]) -> int:
-    """How many groups hold something, by what a query says of its last micro-batch."""
+    """How many groups hold messages, by the query's report of its last micro-batch."""
     return sum(operator["numRowsTotal"] for operator in progress["stateOperators"])
 
 
@@ -121,8 +123,8 @@ def _watch(query: Any, stop: threading.Event, check: Callable[[Mapping[str, Any]
     try:
         while not stop.wait(_LOOK_EVERY_S):
             if not query.isActive:
-                query.awaitTermination()  # raises what it failed with
-                raise DeliveryFailed("Spark has stopped the query, and does not say why")
+                query.awaitTermination()  # raises the query's error
+                raise DeliveryFailed("Spark stopped the query without a reason")
             progress = query.lastProgress
             check(progress)
             if progress is not None and progress["stateOperators"] and not read(progress) and not held(progress):
@@ -133,7 +135,7 @@ def _watch(query: Any, stop: threading.Event, check: Callable[[Mapping[str, Any]
 
 
 def end(query: Any) -> None:
-    """Stop it between two micro-batches, where it comes to that soon: one that is broken off is done again."""
+    """Stop the query between two micro-batches if one ends soon: an interrupted micro-batch is done again."""
     by_s = time.monotonic() + _END_WITHIN_S
     while query.isActive and query.status["isTriggerActive"] and time.monotonic() < by_s:
         time.sleep(0.005)
@@ -141,14 +143,14 @@ def end(query: Any) -> None:
 
 
 def _micro_batches(at: Path) -> set[str]:
-    """Those that are done, by their files' names; Spark keeps the last hundred."""
+    """The finished micro-batches, by the names of their files; Spark keeps the last hundred."""
     return {done.name for done in (at / "commits").glob("[0-9]*")}
 
 
 def list_files(folder: Path, sources: Sequence[Source]) -> Path:
-    """Note in `folder` each file that is to be read, in a file of its own, which is what the query reads. One that has
-    changed since is noted again: what of it was known is dropped as duplicates. A link keeps its own name, as the
-    suffix says the format.
+    """Write to `folder` a note for each file to read; the query reads these notes. A file that has changed since gets
+    a new note, and its messages that are known are dropped as duplicates. A link keeps its own name, because the suffix
+    is the format.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for source in sources:
@@ -163,16 +165,18 @@ def list_files(folder: Path, sources: Sequence[Source]) -> Path:
 
 
 def keep_shape(checkpoint: Path, more: Mapping[str, object]) -> None:
-    """Note in the checkpoint what may not change while anything is held. Errors: `WrongUsage` if it has."""
+    """Write to the checkpoint the settings that may not change while messages are held. Errors: `WrongUsage` if one
+    has changed.
+    """
     if check_shape(checkpoint, more):
         checkpoint.mkdir(parents=True, exist_ok=True)
         _write_at_once(checkpoint / _SHAPE, msgspec.json.encode(_shape(more)).decode())
 
 
 def check_shape(checkpoint: Path, more: Mapping[str, object]) -> bool:
-    """Whether it is to be made first. Writes nothing.
+    """Whether the checkpoint is still to be made. Writes nothing.
 
-    Errors: `WrongUsage` if it is no checkpoint, a damaged one, or was made by another version or otherwise.
+    Errors: `WrongUsage` if it is no checkpoint, is damaged, or was made by another version or with other settings.
     """
     path = checkpoint / _SHAPE
     try:
@@ -183,7 +187,7 @@ def check_shape(checkpoint: Path, more: Mapping[str, object]) -> bool:
     except OSError as error:
         raise WrongUsage(f"{path} can't be read: {error.strerror}: name another checkpoint") from error
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise WrongUsage(f"{path} is damaged: bring it back from a copy, {_INSTEAD}") from error
+        raise WrongUsage(f"{path} is damaged: restore it from a copy, {_INSTEAD}") from error
     if before.get("format") != _FORMAT:
         raise WrongUsage(
             f"the checkpoint {checkpoint} was made by another version of tickwheel (format {before.get('format')}, "
@@ -192,8 +196,8 @@ def check_shape(checkpoint: Path, more: Mapping[str, object]) -> bool:
     for name, value in _shape(more).items():
         if before.get(name) != value:
             raise WrongUsage(
-                f"the checkpoint {checkpoint} was made with {name} {before.get(name)}, now it is {value}: go on as "
-                f"before until all is delivered, {_INSTEAD}"
+                f"the checkpoint {checkpoint} was made with {name} {before.get(name)}, now it is {value}: go on with "
+                f"the old value until all is delivered, {_INSTEAD}"
             )
     return False
 
@@ -203,19 +207,19 @@ def _shape(more: Mapping[str, object]) -> Mapping[str, object]:
 
 
 def _refuse_others(checkpoint: Path) -> None:
-    """What is there without a shape: another program's folder, or a checkpoint that has lost a part."""
+    """Refuse files without a shape: another program's folder, or a checkpoint that has lost a part."""
     if checkpoint.is_dir() and any(_counts(entry) for entry in checkpoint.iterdir()):
         raise WrongUsage(
             f"{checkpoint} holds files, but no {_SHAPE}, so it is no checkpoint of tickwheel, or damaged: name a "
-            f"folder that is new or empty, or bring {_SHAPE} back from a copy"
+            f"folder that is new or empty, or restore {_SHAPE} from a copy"
         )
 
 
 def _counts(entry: Path) -> bool:
-    return not entry.name.startswith(".") and entry.name != "lost+found"  # a disk's own, in its topmost folder
+    return not entry.name.startswith(".") and entry.name != "lost+found"  # which a file system keeps in its top folder
 
 
 def _write_at_once(path: Path, text: str) -> None:
-    new = path.with_name(f".{path.name}")  # Spark leaves out what begins with a dot
+    new = path.with_name(f".{path.name}")  # Spark skips names that begin with a dot
     new.write_text(text)
     new.rename(path)

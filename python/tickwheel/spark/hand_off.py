@@ -1,8 +1,8 @@
-"""The hand-off (rule S3): what the hold releases goes to the deliverers over Arrow Flight, and is theirs once answered.
+"""The hand-off (rule S3): sends what the hold releases to the deliverers over Arrow Flight, and waits for the answers.
 
-A deliverer answers a batch when it is on its disk, and knows what it has taken, so sending one again does no harm. One
-that is down is waited for: the micro-batch takes longer, the query does not fail, and as its state is committed only
-after it, nothing leaves the hold before it is answered.
+A deliverer answers a batch when it is on its disk. It drops what it has already taken, so sending a batch twice does no
+harm. While a deliverer is down, the micro-batch waits and the query does not fail. The state is committed after the
+micro-batch, so no message leaves the hold before its answer.
 """
 
 import logging
@@ -32,41 +32,41 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class HandOff:
-    """A function for `foreachBatch`, with one action. `deliverers`: `HOST:PORT` of Flight, in a fixed order, as a key
-    belongs to one of them; `token` is what they ask for.
+    """A function for `foreachBatch`, with one action. `deliverers`: `HOST:PORT` of Flight, in a fixed order, because
+    the place in the list decides which keys one gets. `token`: the token that they require.
     """
 
     deliverers: Sequence[str]
     token: bytes | None = None
 
     def __call__(self, near: DataFrame, _batch_id: int) -> None:
-        """Hand these `MESSAGES` off, those of a key in due order, and return when all are taken."""
+        """Hand off these `MESSAGES`, those of one key in due order, and return when all are taken."""
         rows = near.select(*MESSAGES.names, partition_of(PARTITIONS).alias("partition"))
-        # The hold spreads a key's seconds over tasks; here one task has all of a key, as what is overdue has no timer
-        # to bring it into order.
+        # The hold spreads a key's seconds over tasks. Here one task has all messages of a key, because overdue messages
+        # have no timer that puts them in order.
         in_order = rows.repartition("partition").sortWithinPartitions("due_ms", "source", "line")
         in_order.mapInArrow(self._send_all, TAKEN).collect()
 
     def _send_all(self, batches: Iterator[Any]) -> Iterator[Any]:
-        """In a worker: the rows of one task, in order, to whom they belong."""
-        ways = [_Way(deliverer, self.token) for deliverer in self.deliverers]
+        """In a worker: send the rows of one task, in order, each to its deliverer."""
+        streams = [_DelivererStream(deliverer, self.token) for deliverer in self.deliverers]
         try:
             sent = 0
             for batch in batches:
                 table = pa.table(batch)
-                whose = table.column("partition").to_numpy() % len(ways)
-                for number, way in enumerate(ways):
-                    for part in _parts(table.filter(pa.array(whose == number)).select(HANDED.names)):
-                        way.send(part)
+                place = table.column("partition").to_numpy() % len(streams)
+                for number, stream in enumerate(streams):
+                    for part in _parts(table.filter(pa.array(place == number)).select(HANDED.names)):
+                        stream.send(part)
                         sent += part.num_rows
             yield pa.record_batch([[sent]], ["rows"])
         finally:
-            for way in ways:
-                way.close()
+            for stream in streams:
+                stream.close()
 
 
-class _Way:
-    """A stream to one deliverer, opened when it is needed, and again whenever it breaks."""
+class _DelivererStream:
+    """A stream to one deliverer, opened when it is needed, and reopened when it breaks."""
 
     def __init__(self, deliverer: str, token: bytes | None) -> None:
         self._deliverer = deliverer
@@ -74,7 +74,7 @@ class _Way:
         self._stream: tuple[Any, Any, Any] | None = None
 
     def send(self, batch: Any) -> None:
-        """Return once it is taken. Errors: `ArrowInvalid`, `FlightUnauthenticatedError`, which waiting won't mend."""
+        """Return once it is taken. Errors that no retry can repair: `ArrowInvalid`, `FlightUnauthenticatedError`."""
         attempt = 0
         while True:
             try:
@@ -95,7 +95,7 @@ class _Way:
                 time.sleep(_AGAIN.delay_ms(attempt) / 1000)
 
     def close(self) -> None:
-        """Whatever state it is in."""
+        """Close the stream, whatever its state."""
         if self._stream is None:
             return
         client, writer, _ = self._stream
@@ -116,7 +116,7 @@ class _Way:
 
 
 def _parts(table: Any) -> Iterator[Any]:
-    """Batches that a deliverer takes: by number of rows, and smaller ones where rows are large."""
+    """Batches of a size that a deliverer takes: by number of rows, and smaller where rows are large."""
     if not table.num_rows:
         return
     step = max(1, min(_ROWS, _BYTES * table.num_rows // max(1, table.nbytes)))

@@ -1,11 +1,11 @@
-"""The hold (rule S2): what is far away waits in Spark's state, by shard and due second, until it is near.
+"""The hold (rule S2): messages due later wait in Spark's state, by shard and due second, until they are near.
 
     MESSAGES --pack--> (shard, second) --transformWithState--> (shard, second) --unpack--> MESSAGES that are near
 
-It is the overflow wheel: durable, as far ahead as wanted. A micro-batch appends one piece to each group it has
-messages for, and sets the group's timer; the timer empties the group and nothing else. So a release touches its own
-second only, and when all is released the state is empty. What is nearer than `lead` passes at once, as do cancels and
-dead letters. All clocks are the micro-batch's own time, so nothing is held whose timer has gone off already.
+It is an overflow wheel on disk, without a limit of time. A micro-batch appends one piece to each group it has messages
+for, and sets the group's timer. The timer empties its group and no other. So a release touches its own second only, and
+the state is empty when all is released. Messages nearer than `lead`, cancels and dead letters pass at once. Every
+comparison uses the micro-batch's own time, so no message is held after its timer has gone off.
 """
 
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ from tickwheel.spark.parse import partition_of
 from tickwheel.spark.schemas import HELD, MESSAGES, PACKED
 
 PARTITIONS: Final = 64
-"""Of keys, for ever: each belongs to one shard here and to one deliverer (rule S5)."""
+"""The number of shards, which never changes: each key belongs to one shard and to one deliverer (rule S5)."""
 SHARDS: Final = 8
 LEAD_MS: Final = 20_000
 
@@ -50,15 +50,15 @@ def hold(messages: DataFrame, lead_ms: int = LEAD_MS) -> DataFrame:
 
 
 def _heartbeat(session: SparkSession) -> DataFrame:
-    """No rows, from a source that has news at every moment. Without any, Spark runs no micro-batch after a start, and
-    so no timer: what is held would wait for the next message, whenever that comes.
+    """A source that always has new data, but no rows. Without new data Spark runs no micro-batch after a start, and so
+    no timer: held messages would wait until the next message comes.
     """
     ticks = session.readStream.format("rate").option("rowsPerSecond", 1).load().where(F.lit(False))
     return ticks.select(*(F.lit(None).cast(field.dataType).alias(field.name) for field in _WITH_PARTITION))
 
 
 class Hold(StatefulProcessor):  # type: ignore[misc]  # pyspark is not read for its types
-    """Of one group: a list of pieces, and one timer."""
+    """The state of one group: a list of pieces, and one timer."""
 
     def __init__(self, lead_ms: int) -> None:
         self._lead_ms = lead_ms
@@ -69,7 +69,7 @@ class Hold(StatefulProcessor):  # type: ignore[misc]  # pyspark is not read for 
         self._pieces = handle.getListState("pieces", HELD)
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
-        """What one micro-batch has for this group."""
+        """Take one micro-batch's rows of this group."""
         shard, second = key
         pieces = [bytes(row.rows) for row in rows]
         release_ms = second * 1000 - self._lead_ms
@@ -81,7 +81,7 @@ class Hold(StatefulProcessor):  # type: ignore[misc]  # pyspark is not read for 
         self._handle.registerTimer(release_ms)
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:  # noqa: ARG002, N802, N803
-        """The group's time has come: all of it goes, and nothing is left."""
+        """The group is near: release all of it, and leave no state."""
         shard, second = key
         pieces = [bytes(piece) for (piece,) in self._pieces.get()]
         self._pieces.clear()

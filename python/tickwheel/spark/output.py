@@ -1,7 +1,7 @@
-"""The folder that a batch job writes its figures and its page to: its own or none, and replaced when all is there.
+"""The folder that a batch job writes its figures and its page to: new, empty, or written by the same command before.
 
-Everything is made in a folder inside it and moved to its place at the end, the page last. A job that fails leaves what
-was there before; a mark tells a folder of the same command from others, so that nothing else is ever overwritten.
+Everything is made in a folder inside it and moved to its place at the end, the page last. A job that fails keeps what
+was there before. A mark in the folder says which command made it, so that nothing else is ever overwritten.
 """
 
 import shutil
@@ -19,7 +19,7 @@ _NEW: Final = "unfinished"
 
 
 def check_out(out: Path, names: Collection[str], command: str) -> None:
-    """Errors: `WrongUsage` if anything stands there that this command, with files of these names, did not write."""
+    """Errors: `WrongUsage` if the folder holds anything but files of these names that this command wrote."""
     if out.is_dir():
         there = {path.name for path in out.iterdir()}
         others = sorted(there - {_MARK, _NEW, PAGE, *names} if _is_of(out, command) else there)
@@ -33,7 +33,7 @@ def check_out(out: Path, names: Collection[str], command: str) -> None:
 
 @contextmanager
 def replacing(out: Path, names: Collection[str], command: str) -> Iterator[Path]:
-    """A folder to write to; at the end what is in it takes the place of what was in `out`.
+    """A folder to write to; at the end its contents replace those of `out`.
 
     Errors: `WrongUsage`, `DeliveryFailed`.
     """
@@ -45,7 +45,7 @@ def replacing(out: Path, names: Collection[str], command: str) -> Iterator[Path]
         shutil.rmtree(new, ignore_errors=True)
         new.mkdir()
         yield new
-        (out / PAGE).unlink(missing_ok=True)  # without its page it is seen to be half done
+        (out / PAGE).unlink(missing_ok=True)  # a folder without its page is visibly incomplete
         for name in (*names, PAGE):
             if (out / name).is_dir():
                 shutil.rmtree(out / name)

@@ -1,10 +1,10 @@
-"""Rows of `MESSAGES` in one piece of bytes, as they are held: an Arrow batch, and what they are when they come out.
+"""Packs rows of `MESSAGES` into one piece of bytes, an Arrow batch, for the hold, and merges and unpacks such pieces.
 
-A piece begins with a byte for its version, so that a checkpoint of another version is told, not misread. The schema is
-that of `HANDED` and is not repeated: a piece with one row takes some 700 bytes.
+A piece begins with a version byte, so that a checkpoint of another version is refused, not misread. The schema is
+`HANDED` and is not stored: a piece with one row takes some 700 bytes.
 
-Example: three pieces of the same second, from three micro-batches, come out as one, in order of due time and then of
-where they stood, each message once, with the number of copies that were dropped.
+Example: three pieces of the same second, from three micro-batches, are merged into one: in order of due time, then of
+position in the input, each message once, with the number of copies that were dropped.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,11 +21,11 @@ _VERSION: Final = b"\x01"
 _ROWS: Final = 50_000
 _BYTES: Final = 32 << 20
 NO_SECOND: Final = -1
-"""Of cancels and dead letters, which are due at no time."""
+"""The second of cancels and dead letters, which have no due time."""
 
 
 def gather(batches: Iterable[Any]) -> Iterator[Any]:
-    """Batches, several as one, up to some ten thousand rows: a piece costs as much as ten rows, whatever it holds."""
+    """Join small batches up to some ten thousand rows: a piece costs as much as ten rows, however few it holds."""
     gathered: list[Any] = []
     rows = size = 0
     for batch in batches:
@@ -39,7 +39,7 @@ def gather(batches: Iterable[Any]) -> Iterator[Any]:
 
 
 def pack(batch: Any, shards: int) -> Any:
-    """A batch of `HANDED` and a column `partition`, as one of `PACKED`: a row for each shard and second."""
+    """From a batch of `HANDED` with a column `partition` to one of `PACKED`: a row for each shard and second."""
     table = pa.table(batch.select(range(len(HANDED))))
     due_ms = pc.fill_null(batch.column("due_ms"), NO_SECOND * 1000).to_numpy(zero_copy_only=False)
     second = due_ms // 1000
@@ -62,11 +62,11 @@ def pack(batch: Any, shards: int) -> Any:
 
 
 def merge(pieces: Iterable[bytes]) -> bytes:
-    """Pieces of the same shard and second as one: in order, without duplicates. O(rows log rows)."""
+    """Merge pieces of the same shard and second into one: in order, without duplicates. O(rows log rows)."""
     table = pa.Table.from_batches([unpack(piece) for piece in pieces], HANDED)
     columns = (table.column(name).to_pylist() for name in ("due_ms", "source", "line"))
     places = [(due_ms or 0, source or "", line or 0) for due_ms, source, line in zip(*columns, strict=True)]
-    order = sorted(range(len(places)), key=places.__getitem__)  # few rows mostly, for which Arrow's own sort is slow
+    order = sorted(range(len(places)), key=places.__getitem__)  # mostly few rows, where Arrow's own sort is slow
     return _piece(_without_copies(table.take(order)))
 
 
@@ -87,7 +87,7 @@ def _piece(table: Any) -> bytes:
 
 
 def _without_copies(table: Any) -> Any:
-    """The first of those that are the same, with how many more there were."""
+    """The first of equal messages, with the number of the others."""
     names = {*zip(table.column("id").to_pylist(), table.column("key").to_pylist(), strict=True)}
     if len(names) == table.num_rows:
         return table
@@ -106,7 +106,7 @@ def _without_copies(table: Any) -> Any:
 
 
 def _contents(table: Any) -> Iterator[tuple[object, ...] | None]:
-    """What makes a message the same as another (D5): a delay as it was given, or else the due time."""
+    """The fields by which messages are equal (D5), with the delay if one was given, or else the due time."""
     names: Sequence[str] = ("id", "key", "due_ms", "delay_ms", "payload", "is_json")
     for id_, key, due_ms, delay_ms, payload, is_json in zip(
         *(table.column(it).to_pylist() for it in names), strict=True

@@ -1,6 +1,6 @@
-"""From what a source gives to `MESSAGES` (rules D1, D2): by the readers of one-process delivery, in the workers.
+"""Parses what a source gives into `MESSAGES` (rules D1, D2), with the readers of one-process delivery, in the workers.
 
-A record that breaks the schema becomes a dead letter, a row like any other, and ends nothing.
+A record that breaks the schema becomes a dead letter, a row like any other, and the query goes on.
 """
 
 import io
@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 from urllib.parse import unquote_to_bytes, urlsplit
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812, as everybody calls it
+from pyspark.sql import functions as F  # noqa: N812, the usual name
 
 from tickwheel.delivery.arrow_rows import read_rows
 from tickwheel.delivery.errors import BadRecord, DeliveryFailed
@@ -42,22 +42,22 @@ def parse_lines(records: DataFrame, columns: Columns = _USUAL) -> DataFrame:
 
 
 def parse_files(paths: DataFrame, columns: Columns = _USUAL) -> DataFrame:
-    """`PATHS` as `MESSAGES`: files of .ndjson, .jsonl, .csv or .parquet, that every worker can open."""
+    """`PATHS` as `MESSAGES`: .ndjson, .jsonl, .csv or .parquet files, which every worker must be able to open."""
     return paths.select("path").mapInArrow(Parse(partial(records_of_files, columns), columns), MESSAGES)
 
 
 def parse_rows(rows: DataFrame, columns: Columns = _USUAL, source: str = "rows") -> DataFrame:
-    """Any DataFrame with D1's columns, by these names, as `MESSAGES`; other columns make up the payload.
+    """Any DataFrame with D1's columns, by these names, as `MESSAGES`. The other columns make up the payload.
 
-    A column `line` would be part of the payload like any other: rows of a DataFrame have no place of their own, so
-    what is accepted first among equals is Spark's choice.
+    A column `line` is part of the payload too. Rows of a DataFrame have no order, so Spark decides which of two equal
+    messages is accepted first.
     """
     return rows.mapInArrow(Parse(partial(records_of_rows, columns, source), columns), MESSAGES)
 
 
 @dataclass(frozen=True, slots=True)
 class Parse:
-    """What the workers do: `read` makes records of Arrow batches, and each becomes a row."""
+    """The work of a worker: `read` turns Arrow batches into records, and each record becomes a row."""
 
     read: Callable[[_Batches], Iterable[Record]]
     columns: Columns
@@ -77,7 +77,7 @@ def _found(record: Record, columns: Columns) -> Any:
 
 
 def records_of_lines(columns: Columns, batches: _Batches) -> Iterator[Record]:
-    """Of `RECORDS`."""
+    """The records of `RECORDS`."""
     for batch in batches:
         for value, source, line in zip(*(column.to_pylist() for column in batch.columns), strict=True):
             data = value or b""
@@ -85,14 +85,14 @@ def records_of_lines(columns: Columns, batches: _Batches) -> Iterator[Record]:
             if len(records) == 1:
                 yield records[0]._replace(line=line or 0)
             else:
-                bad = BadRecord(f"the value holds {len(records)} records", "one JSON object a value")
+                bad = BadRecord(f"the value holds {len(records)} records", "one JSON object per value")
                 yield Record(source or "", line or 0, data, bad)
 
 
 def records_of_files(columns: Columns, batches: _Batches) -> Iterator[Record]:
-    """Of `PATHS`. A file that is gone is a dead letter.
+    """The records of `PATHS`. A missing file becomes a dead letter.
 
-    Errors: `DeliveryFailed` for one that can't be read as it is: where that is mended, the query goes on with it.
+    Errors: `DeliveryFailed` for a file that can't be read. When that is repaired, the next run goes on with the file.
     """
     for batch in batches:
         for uri in batch.column(0).to_pylist():
@@ -109,14 +109,14 @@ def records_of_files(columns: Columns, batches: _Batches) -> Iterator[Record]:
 
 
 def path_of(uri: str) -> Path:
-    """Of a file as `Path.as_uri` writes it, or as Spark does, which escapes nothing; or its path."""
+    """The path from a URI as `Path.as_uri` writes it, from one of Spark's, which escapes nothing, or from a path."""
     if uri.startswith("file:///"):
         return Path(os.fsdecode(unquote_to_bytes(urlsplit(uri).path)))
     return Path(uri.removeprefix("file:"))
 
 
 def records_of_rows(columns: Columns, source: str, batches: _Batches) -> Iterator[Record]:
-    """Of rows with D1's columns."""
+    """The records of rows with D1's columns."""
     for batch in batches:
         for rows in read_rows(batch, columns):
             for place, content in enumerate(rows.contents):
@@ -124,5 +124,5 @@ def records_of_rows(columns: Columns, source: str, batches: _Batches) -> Iterato
 
 
 def partition_of(count: int) -> Any:
-    """The column that says to which of `count` partitions a row of `MESSAGES` belongs: by its key, or else its id."""
+    """The column with the partition, of `count`, of a row of `MESSAGES`: by its key, or else by its id."""
     return F.pmod(F.xxhash64(F.coalesce("key", "id")), F.lit(count)).cast("int")

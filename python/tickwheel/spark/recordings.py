@@ -1,4 +1,4 @@
-"""Recordings that a command was given, looked at before Spark starts."""
+"""Checks the recordings given to a command before Spark starts."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,7 +8,7 @@ from tickwheel.recording import About, BadRecording, about
 
 
 def look_at(recordings: Sequence[Path]) -> Sequence[tuple[Path, About]]:
-    """What each says of itself. Errors: `WrongUsage`."""
+    """Each recording's own description. Errors: `WrongUsage`."""
     found = []
     for path in recordings:
         try:

@@ -1,7 +1,7 @@
 """`tickwheel deliver --engine spark` (rule S1): a run like any other, whose reader is a streaming query on Spark.
 
-The engine is in this process, and gets what is near over Arrow Flight on loopback. With `--deliverer` it is elsewhere
-(rule S5), and this process only feeds it.
+The engine is in this process, and receives near messages over Arrow Flight on loopback. With `--deliverer` it runs
+elsewhere (rule S5), and this process only feeds it.
 """
 
 import contextlib
@@ -15,14 +15,14 @@ from typing import Any, Final
 from tickwheel.delivery.engine import Engine
 from tickwheel.delivery.errors import DeliveryFailed
 from tickwheel.delivery.message import MAX_PAYLOAD, Columns
-from tickwheel.delivery.serve.door import Address, Door
-from tickwheel.delivery.serve.flight import FlightDoor
+from tickwheel.delivery.serve.access import Access, Address
+from tickwheel.delivery.serve.flight import FlightServer
 from tickwheel.delivery.sources import Source
-from tickwheel.spark.feed import Pipeline, check_ways, held
+from tickwheel.spark.feed import Pipeline, check_sources, held
 from tickwheel.spark.hand_off import HandOff
 
-HERE: Final = "here"
-"""How the checkpoint names a deliverer that is the process itself, on whatever port."""
+IN_PROCESS: Final = "here"
+"""The checkpoint's name for a deliverer in this process, on any port."""
 
 _STREAMS_END_WITHIN_S: Final = 2
 
@@ -30,17 +30,17 @@ _STREAMS_END_WITHIN_S: Final = 2
 def reader_of(
     sources: Sequence[Source], columns: Columns, checkpoint: Path | None, lead_ms: int
 ) -> "Callable[[Engine, Path], SparkReading]":
-    """What makes the reader of a run; the checkpoint is beside the store, unless it is given.
+    """A function that makes the reader of a run. The checkpoint is beside the store, unless it is given.
 
     Errors: `WrongUsage`, now or when the reader is made; nothing is delivered then.
     """
 
     def pipeline(at: Path) -> Pipeline:
-        return Pipeline(sources, columns, at, lead_ms, [HERE])
+        return Pipeline(sources, columns, at, lead_ms, [IN_PROCESS])
 
     given = pipeline(checkpoint) if checkpoint else None
     if given is None:
-        check_ways(sources)
+        check_sources(sources)
 
     def read(engine: Engine, store: Path) -> SparkReading:
         return SparkReading(given or pipeline(store.with_name(f"{store.name}.checkpoint")), engine)
@@ -49,7 +49,7 @@ def reader_of(
 
 
 class SparkReading(threading.Thread):
-    """A thread that looks after the query; the query's own threads are in a JVM."""
+    """A thread that controls the query; the query's own threads are in a JVM."""
 
     def __init__(self, pipeline: Pipeline, engine: Engine) -> None:
         super().__init__(name="spark-deliver", daemon=True)
@@ -60,19 +60,19 @@ class SparkReading(threading.Thread):
         self.stopped_at: str | None = "its start"
 
     def has_ended(self, timeout_s: float) -> bool:
-        """Whether all was handed off, or the query failed, within that time."""
+        """Whether everything was handed off, or the query failed, within this time."""
         return self._over.wait(timeout_s)
 
     def stop(self) -> None:
-        """End the query, and wait for that."""
+        """End the query, and wait until it has ended."""
         self._is_stopping.set()
         if self.is_alive():
             self.join()
 
     def run(self) -> None:
-        """In the thread; every error ends the run by the engine."""
+        """In the thread. Every error goes to the engine, which ends the run."""
         try:
-            with _door(self._engine) as (address, token):
+            with _flight_server(self._engine) as (address, token):
                 if self._pipeline.feed(HandOff([address], token), self._is_stopping, self._check):
                     self.stopped_at = None
         except BaseException as error:
@@ -86,23 +86,23 @@ class SparkReading(threading.Thread):
 
 
 def feed_others(pipeline: Pipeline, token: bytes | None, say: Callable[[str], object]) -> int:
-    """Feed deliverers that run elsewhere until all is theirs, or a signal comes; the exit code. Call it in the main
-    thread. Errors: `WrongUsage`.
+    """Feed deliverers that run elsewhere until everything is handed off or a signal comes. Returns the exit code. Call
+    it in the main thread. Errors: `WrongUsage`.
     """
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
     last = -1
 
-    def tell(progress: Mapping[str, Any] | None) -> None:
+    def say_progress(progress: Mapping[str, Any] | None) -> None:
         nonlocal last
         if progress is not None and progress["batchId"] // 10 != last:  # every ten seconds or so
             last = progress["batchId"] // 10
             say(f"{held(progress):,} groups held; micro-batch {progress['batchId']}")
 
     try:
-        if pipeline.feed(HandOff(pipeline.deliverers, token), stop, tell):
-            say("all was handed off")
+        if pipeline.feed(HandOff(pipeline.deliverers, token), stop, say_progress):
+            say("everything was handed off")
             return 0
     except DeliveryFailed as error:
         say(f"Failed: {error}; run it again to go on")
@@ -112,12 +112,12 @@ def feed_others(pipeline: Pipeline, token: bytes | None, say: Callable[[str], ob
 
 
 @contextlib.contextmanager
-def _door(engine: Engine) -> Iterator[tuple[str, bytes]]:
-    """A port for the hand-off, on loopback and with a token of its own, as others may use this machine."""
+def _flight_server(engine: Engine) -> Iterator[tuple[str, bytes]]:
+    """A port for the hand-off, on loopback and with a token of its own, because the machine may have other users."""
     token = secrets.token_hex(32).encode()
     address = Address.of("--flight", "127.0.0.1:0")
-    door = FlightDoor(address.url("grpc", 0), engine.writer.submit, Door(token, address), MAX_PAYLOAD)
+    server = FlightServer(address.url("grpc", 0), engine.writer.submit, Access(token, address), MAX_PAYLOAD)
     try:
-        yield f"{address.ip}:{door.port}", token
+        yield f"{address.ip}:{server.port}", token
     finally:
-        door.stop(_STREAMS_END_WITHIN_S)
+        server.stop(_STREAMS_END_WITHIN_S)

@@ -23,10 +23,10 @@ RECORDS: Final = StructType(
         StructField("line", LongType()),
     ]
 )
-"""NDJSON records by themselves, with where they stood: for Kafka, topic and partition, and the offset."""
+"""Single NDJSON records, each with its place: for Kafka, topic and partition, and the offset."""
 
 PATHS: Final = StructType([StructField("path", StringType())])
-"""Files to read, each whole, by the task that has its row."""
+"""Files to read; the task that has the row reads the whole file."""
 
 MESSAGES: Final = StructType(
     [
@@ -52,10 +52,10 @@ PACKED: Final = StructType(
         StructField("rows", BinaryType(), nullable=False),
     ]
 )
-"""All rows of a shard that are due in the same second, packed; those that are due at no time have the second -1."""
+"""All rows of a shard that are due in the same second, packed; rows without a due time have the second -1."""
 
 HELD: Final = StructType([StructField("rows", BinaryType(), nullable=False)])
-"""One value of the hold's list state: what one micro-batch brought for its shard and second."""
+"""One value of the hold's list state: one micro-batch's rows of a shard and second."""
 
 TAKEN: Final = StructType([StructField("rows", LongType(), nullable=False)])
-"""How many rows a task has handed off."""
+"""The number of rows that a task has handed off."""

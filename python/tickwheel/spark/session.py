@@ -1,6 +1,6 @@
-"""A Spark session with the settings that fit a laptop, and that the hold needs (rules S1, S2).
+"""A Spark session with settings that fit a laptop and those that the hold needs (rules S1, S2).
 
-On a cluster `spark-submit` makes the session; `HOLD_SETTINGS` are what it must be given there too.
+On a cluster `spark-submit` makes the session, and must be given `HOLD_SETTINGS` too.
 """
 
 import os
@@ -26,7 +26,7 @@ HOLD_SETTINGS: Final[Mapping[str, str]] = {
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
 }
-"""What the hold needs, wherever it runs."""
+"""The settings that the hold needs wherever it runs."""
 
 _LAPTOP: Final[Mapping[str, str]] = {
     "spark.ui.enabled": "false",
@@ -34,9 +34,9 @@ _LAPTOP: Final[Mapping[str, str]] = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.catalogImplementation": "in-memory",
-    "spark.sql.shuffle.partitions": "2",  # as many as there are cores; the state's are those of the first run
-    # The stack is deep, as Spark looks at the text of an error with a pattern when a query is stopped. The room for
-    # compiled code is that of a full JVM: of C1 alone it is full after minutes of micro-batches, and compiling ends.
+    "spark.sql.shuffle.partitions": "2",  # one for each core; the state keeps the number of the first run
+    # The large stack is for a regular expression that Spark runs on an error's text when a query is stopped. The code
+    # cache is as large as with both compilers: with C1 alone it is full after minutes, and then compiling ends.
     "spark.driver.extraJavaOptions": (
         "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -Xss4m "
         f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"
@@ -44,17 +44,17 @@ _LAPTOP: Final[Mapping[str, str]] = {
     "spark.sql.session.timeZone": "UTC",
 }
 _CORES: Final = 2
-_ATTEMPTS: Final = 4  # of a task, as a worker may be killed; Spark's local mode has one
+_ATTEMPTS: Final = 4  # of each task, because a worker may be killed; the default in local mode is one
 
 
 def laptop_session(
     name: str = "tickwheel", settings: Mapping[str, str] | None = None, *, spare_cores: int = 0
 ) -> SparkSession:
-    """A session in this process and a JVM beside it, on two cores; what `settings` say goes before all else.
+    """A session in this process and a JVM beside it, on two cores. `settings` override all others.
 
-    `spare_cores`: how many of the machine's cores the JVM and its workers leave alone, at least one of them theirs; for
-    a deliverer beside them, which is late when it waits for a core. Errors: `WrongUsage` where Java 17 is not found.
-    Takes some seconds.
+    `spare_cores`: how many of the machine's cores the JVM and its workers do not use; they keep at least one. It is for
+    a deliverer on the same machine, which is late when it waits for a core. Errors: `WrongUsage` if Java 17 is not
+    found. Takes some seconds.
     """
     need_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -68,7 +68,7 @@ def laptop_session(
 
 @contextmanager
 def _on_fewer_cores(spare: int) -> Iterator[None]:
-    """What this thread starts meanwhile keeps off so many cores, where the system can say so."""
+    """Processes that this thread starts meanwhile do not use the first `spare` cores, if the system can do that."""
     if sys.platform != "linux":
         yield
         return
@@ -81,15 +81,15 @@ def _on_fewer_cores(spare: int) -> Iterator[None]:
 
 
 def need_java() -> None:
-    """Errors: `WrongUsage` if there is no Java, or one that Spark can't use."""
+    """Errors: `WrongUsage` if there is no Java, or a version that Spark can't use."""
     java = Path(os.environ["JAVA_HOME"], "bin", "java") if os.environ.get("JAVA_HOME") else Path("java")
     try:
-        told = subprocess.run([java, "-version"], capture_output=True, text=True, check=True).stderr  # noqa: S603
+        output = subprocess.run([java, "-version"], capture_output=True, text=True, check=True).stderr  # noqa: S603
     except (OSError, subprocess.CalledProcessError) as error:
         raise WrongUsage(
             f"Java {JAVA} is needed for Spark, and {java} can't be run: install it, or set JAVA_HOME"
         ) from error
-    found = re.search(r'version "(\d+)', told)
+    found = re.search(r'version "(\d+)', output)
     if found is None or int(found[1]) < JAVA:
-        first = told.splitlines()[0] if told else "an unknown version"
+        first = output.splitlines()[0] if output else "an unknown version"
         raise WrongUsage(f"Java {JAVA} is needed for Spark, and {java} is {first}: install it, or set JAVA_HOME")

@@ -1,4 +1,4 @@
-"""Where streams come from (rule S1): files and Kafka; any other streaming DataFrame goes to `parse_rows` as it is."""
+"""The sources of streams (rule S1): files and Kafka. Any other streaming DataFrame goes to `parse_rows` as it is."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,12 +10,12 @@ _SUFFIXES = "*.{ndjson,jsonl,csv,parquet}"
 
 
 def read_files(session: SparkSession, folder: Path, at_once: int = 64) -> DataFrame:
-    """`PATHS` of the files in a folder and below it, now and later, at most `at_once` in a micro-batch; for
-    `parse_files`. A file must be whole when it appears: write it elsewhere, then move it there.
+    """`PATHS`, for `parse_files`, of the files in a folder and below it, also of later ones, at most `at_once` in a
+    micro-batch. A file must be complete when it appears: write it elsewhere, then move it there.
     """
     listing = (
         session.readStream.format("binaryFile")
-        .schema("path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY")  # as that source has it
+        .schema("path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY")  # its fixed schema
         .option("recursiveFileLookup", "true")
         .option("pathGlobFilter", _SUFFIXES)
         .option("maxFilesPerTrigger", at_once)
@@ -24,9 +24,9 @@ def read_files(session: SparkSession, folder: Path, at_once: int = 64) -> DataFr
 
 
 def read_kafka(session: SparkSession, brokers: str, topic: str, options: Mapping[str, str] | None = None) -> DataFrame:
-    """`RECORDS` of a topic, from its start where the checkpoint says nothing else; for `parse_lines`. `options` are
-    those of Spark's source. The order of acceptance is that of offsets, in each of the topic's partitions. What a
-    transaction wrote is read once that is committed, and never if it is aborted.
+    """`RECORDS` of a topic, for `parse_lines`, from its start unless the checkpoint has an offset. `options` are those
+    of Spark's source. Records are accepted in the order of offsets within each partition of the topic. A transaction's
+    records are read once it is committed, and never if it is aborted.
     """
     reader = (
         session.readStream.format("kafka")

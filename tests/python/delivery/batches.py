@@ -1,4 +1,4 @@
-"""Arrow batches for tests, and what becomes of their rows."""
+"""Arrow batches for tests, and the results of their rows."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""An engine on the manual clock, with a wall clock that a test may step and a sink that remembers; no threads."""
+"""An engine on the manual clock, with a wall clock that a test can step and a sink that records; no threads."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
@@ -21,7 +21,7 @@ START_MS = 1_700_000_000_000
 
 
 class RememberingSink(Sink):
-    """Takes everything, unless a test says otherwise: `error` is raised, `refuses` is asked for each delivery."""
+    """Accepts everything unless a test sets `error`, which is raised, or `refuses`, which decides each delivery."""
 
     max_batch = 64
 
@@ -59,9 +59,9 @@ class RememberingSink(Sink):
 
 
 class Desk:
-    """Wall and timer stand at `START_MS` and 5,000 ms; `step_ms` is how far the wall clock was stepped since.
+    """Wall clock and timer start at `START_MS` and 5,000 ms; `step_ms` is the step of the wall clock since then.
 
-    What runs in threads otherwise runs here in turn, whenever the clock moves or something is handed in.
+    The work of the engine's threads runs here in turn, after each move of the clock and each submit.
     """
 
     def __init__(
@@ -131,14 +131,14 @@ class Desk:
         return self.hand_in(Look(id_, key))[0]
 
     def pump(self) -> None:
-        """Until nothing is left to do at this moment."""
+        """Run until nothing is left to do at this moment."""
         self.timer.advance(0)
         while self.engine.writer.step() | self.sender.step(lambda sender: None, wait=False):
             self.timer.advance(0)
         self.engine.writer.step()
 
     def advance(self, ms: int) -> None:
-        """Move the clock from one thing that is due to the next, at most half a second at once."""
+        """Move the clock from one due instant to the next, in steps of at most half a second."""
         end_ms = self.timer.now_ms() + ms
         self.pump()
         while self.timer.now_ms() < end_ms:
@@ -151,11 +151,11 @@ class Desk:
         self.engine.close(0)
 
     def crash(self) -> None:
-        """As `kill -9`: what is not committed is gone."""
+        """Like `kill -9`: uncommitted data is lost."""
         self.engine.store.close()
 
     def again(self, *, after_ms: int = 0, settings: Settings | None = None) -> "Desk":
-        """A new process on the same store, so much later, with the same destination."""
+        """A new process on the same store with the same destination, `after_ms` later."""
         boot_ms = self.wall_ns() // 1_000_000 - START_MS + after_ms
         sink = RememberingSink(self.sink.has_already)
         return Desk(self.folder, settings or self.settings, boot_ms=boot_ms, sink=sink)
@@ -170,7 +170,7 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
 
 @pytest.fixture(scope="session")
 def new_desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Desk]]:
-    """For tests that need a fresh one, or several, or one with other settings."""
+    """For tests that need a new desk, several, or one with other settings."""
     made: list[Desk] = []
 
     def make(settings: Settings = Settings()) -> Desk:  # noqa: B008
@@ -194,7 +194,7 @@ def columns() -> Columns:
 
 @pytest.fixture
 def switch_interval() -> Iterator[None]:
-    """The command sets it for its process, which here is the test's, and takes what is there from the collector."""
+    """Restores the interpreter's settings that the command changes for its process, here the test's."""
     import gc
     import sys
 

@@ -1,7 +1,7 @@
-"""What the fuzzers share: rounds with seeds, mutations, and what must hold of whatever a parser makes of its input.
+"""The common parts of the fuzzers: rounds with seeds, mutations, and what must be true of every parser's result.
 
-By default each property takes a few seconds. `TICKWHEEL_FUZZ_SECONDS=60` goes on for so long in total, each round with
-another seed; a failure names its seed, and `TICKWHEEL_FUZZ_SEED=N` starts from it again.
+By default each property takes a few seconds. `TICKWHEEL_FUZZ_SECONDS=60` runs for 60 s in total, each round with
+another seed. A failure names its seed, and `TICKWHEEL_FUZZ_SEED=N` starts with that seed.
 """
 
 import json
@@ -24,7 +24,7 @@ PROPERTIES = 9
 SEED = os.environ.get("TICKWHEEL_FUZZ_SEED")
 
 timed = pytest.mark.timeout(120 + SECONDS)
-"""For the tests of a file: more time where more was asked for."""
+"""The timeout of a file's tests: longer if more fuzzing time is set."""
 
 Item = Message | Cancel | BadRecord
 COLUMNS = Columns()
@@ -33,7 +33,7 @@ NOW_NS = 1_700_000_000_000_000_000
 
 
 def fuzz(*strategies: Any, examples: int = 200) -> Callable[[Callable[..., None]], Callable[[], None]]:
-    """Makes a property a test that runs in rounds, each from a seed of its own, until its share of the time is over."""
+    """Turns a property into a test that runs in rounds, each with its own seed, until its share of the time is over."""
     how = settings(
         max_examples=examples,
         deadline=None,
@@ -87,7 +87,7 @@ def mutated(valid: st.SearchStrategy[bytes]) -> st.SearchStrategy[bytes]:
 
 
 def item_of(content: Fields | BadRecord, columns: Columns = COLUMNS) -> Item:
-    """What a record ends as; whatever it is, it is whole."""
+    """The item that a record becomes; checks that it is complete."""
     try:
         if isinstance(content, BadRecord):
             raise content
@@ -112,7 +112,7 @@ def item_of(content: Fields | BadRecord, columns: Columns = COLUMNS) -> Item:
 
 
 def parsed(text: str) -> Any:
-    """JSON as the standard library reads it, but strictly."""
+    """JSON read by the standard library, in strict mode."""
 
     def refuse(constant: str) -> None:
         raise AssertionError(f"{constant} is not JSON")

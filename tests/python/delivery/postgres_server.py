@@ -1,4 +1,4 @@
-"""A real PostgreSQL server for the session, in a folder of its own, on a Unix socket that nobody else can reach."""
+"""A real PostgreSQL server for the session, in a folder of its own, on a Unix socket that no other user can reach."""
 
 import os
 import pwd
@@ -17,7 +17,7 @@ def _program(name: str) -> str | None:
 
 
 def _user() -> pwd.struct_passwd | None:
-    """Who runs the server: not root, which it refuses."""
+    """The user that runs the server, which refuses to run as root."""
     if os.geteuid() != 0:
         return None
     for name in ("postgres", "nobody"):
@@ -30,16 +30,16 @@ def _user() -> pwd.struct_passwd | None:
 
 @pytest.fixture(scope="session")
 def postgres_url() -> Iterator[str]:
-    """`postgresql://...` of an empty database, in which the user may do everything; the password is `not-for-eyes`."""
+    """`postgresql://...` of an empty database, where the user has all rights; the password is `not-for-eyes`."""
     initdb, pg_ctl = _program("initdb"), _program("pg_ctl")
     if initdb is None or pg_ctl is None:
-        problem = "there is no PostgreSQL server here: install postgresql, or put initdb and pg_ctl on PATH"
+        problem = "there is no PostgreSQL server: install postgresql, or put initdb and pg_ctl on PATH"
         if os.environ.get("CI") == "true":
             pytest.fail(problem)
         pytest.skip(problem)
     user = _user()
     as_user: dict[str, object] = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []} if user else {}
-    folder = Path(tempfile.mkdtemp(prefix="tw-pg-"))  # short, as a socket's path may have 107 bytes
+    folder = Path(tempfile.mkdtemp(prefix="tw-pg-"))  # short, because a socket's path may have at most 107 bytes
     data = folder / "data"
     secret = folder / "secret"
 

@@ -1,4 +1,4 @@
-"""Whatever comes in ends as a message, a cancel, or a dead letter with a reason; and every record is accounted for."""
+"""Any input ends as messages, cancels, or dead letters with a reason, and every record is accounted for."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""Arrow columns as JSON: every type, wherever it stands, and what has no form in JSON."""
+"""Arrow columns as JSON: every type, at every depth, and values without a form in JSON."""
 
 import datetime as dt
 import decimal
@@ -83,8 +83,8 @@ def test_values_have_a_form_in_json_wherever_they_stand__D1(array: Any, text: by
         (invalid_utf8(b"\xff"), "the text is not UTF-8"),
         (pa.array([[{"x": float("nan")}]]), "nan is not finite"),
         (pa.array([[(1, 2)]], pa.map_(pa.int8(), pa.int8())), "a map has a key that is not text"),
-        (pa.array([[("a", 2), ("a", 3)]], pa.map_(pa.string(), pa.int8())), "a name stands twice in it"),
-        (pa.StructArray.from_arrays([pa.array([1]), pa.array([2])], names=["x", "x"]), "a name stands twice in it"),
+        (pa.array([[("a", 2), ("a", 3)]], pa.map_(pa.string(), pa.int8())), "a name occurs twice in it"),
+        (pa.StructArray.from_arrays([pa.array([1]), pa.array([2])], names=["x", "x"]), "a name occurs twice in it"),
         (
             pa.ListArray.from_arrays(pa.array([0, 2**31 - 2], pa.int32()), pa.nulls(2**31 - 2)),
             "more than 524,288 items",

@@ -1,4 +1,4 @@
-"""Rows of Arrow batches as messages: every type of a column, and what is wrong with a row, a column or a batch."""
+"""Rows of Arrow batches as messages: every type of a column, and errors in a row, a column or a batch."""
 
 import datetime as dt
 import decimal

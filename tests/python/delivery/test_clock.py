@@ -1,4 +1,4 @@
-"""How wall time becomes the timer's time; readings that take a while err on the late side only."""
+"""The conversion of wall time to the timer's time; slow readings err on the late side only."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ WALL_NS = 1_700_000_000_000 * MS
 
 
 class SlowReadings:
-    """A timer and a wall clock on which time passes with each reading of the timer: so many microseconds."""
+    """A timer and a wall clock where each reading of the timer takes some microseconds."""
 
     def __init__(self, costs_us: Iterator[int]) -> None:
         self.passed_us = 0

@@ -1,4 +1,4 @@
-"""`tickwheel deliver` in this process: what it reads, what it writes, what it says, and its exit codes."""
+"""`tickwheel deliver` in this process: its input, output, messages and exit codes."""
 
 import importlib.abc
 import json
@@ -173,12 +173,12 @@ def test_nothing_to_deliver_is_fine__D11(deliver: Deliver) -> None:
         (["empty"], "-", "empty holds no files"),
         (["-", "-"], "-", "standard input (-) is given twice"),
         (["in.ndjson"], "out.ndjson", "write file:out.ndjson"),
-        (["in.ndjson"], "file:in.ndjson", "--to: in.ndjson is an input too"),
+        (["in.ndjson"], "file:in.ndjson", "--to: in.ndjson is already an input"),
         (["in.ndjson"], "file:empty", "--to: empty is a folder"),
         (["in.ndjson"], "file:none/out", "--to: there is no folder none"),
         (["in.ndjson", "--summary", "none/s.json"], "-", "--summary: there is no folder none"),
-        (["in.ndjson", "--dead-letters", "x"], "file:./x", "--dead-letters: x is the file of --to too"),
-        (["in.ndjson", "--store", "x"], "sqlite:./x?table=t", "--store: x is the file of --to too"),
+        (["in.ndjson", "--dead-letters", "x"], "file:./x", "--dead-letters: x is already the file of --to"),
+        (["in.ndjson", "--store", "x"], "sqlite:./x?table=t", "--store: x is already the file of --to"),
         (["in.ndjson", "--from", "5"], "-", "--from TIME needs --speed N"),
         (["in.ndjson", "--speed", "5", "--from", "2020-01-01T00:00:00"], "-", "the time has no zone"),
         (["in.ndjson", "--speed", "nan"], "-", "'nan' is not a speed"),
@@ -207,8 +207,8 @@ def test_a_full_disk_ends_the_run_with_3_and_says_what_is_missing__D2(deliver: D
     Path("in.ndjson").write_text('{"id": "a", "due": 5}\n{"id": "b", "delay_ms": 86400000}\n')
     result = deliver("in.ndjson", "--summary", "s.json", to="file:/dev/full")
     assert result.exit_code == 3
-    assert "Failed: the destination takes no more: No space left on device" in result.stderr
-    assert "Not delivered: 2, kept nowhere, as no --store was given." in result.stderr
+    assert "Failed: the destination can't be written: No space left on device" in result.stderr
+    assert "Not delivered: 2, not kept, because no --store was given." in result.stderr
     assert json.loads(Path("s.json").read_text())["not_delivered"] == 2
 
 
@@ -217,7 +217,7 @@ def test_dead_letters_that_can_not_be_written_end_the_run_with_3__D2(deliver: De
     result = deliver("in.ndjson", "--dead-letters", "/dev/full")
     assert result.exit_code == 3
     assert "the dead letters can't be written: No space left on device" in result.stderr
-    assert "Not delivered: 1, kept nowhere" in result.stderr
+    assert "Not delivered: 1, not kept" in result.stderr
 
 
 def test_a_summary_that_can_not_be_written_ends_with_3__D2(deliver: Deliver) -> None:

@@ -1,4 +1,4 @@
-"""The corpus of broken records: each ends in the dead letters, with its reason, and what stands beside it does not."""
+"""The corpus of broken records: each becomes a dead letter with its reason; the good records beside it do not."""
 
 import io
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""The engine on the manual clock: when, in which order, once; cancels, replays, and a clock or sink that misbehaves."""
+"""The engine on the manual clock: time, order, once; cancels, replays, and clocks or sinks with faults."""
 
 import random
 from collections.abc import Callable
@@ -142,7 +142,7 @@ def test_a_step_back_keeps_the_order_of_acceptance__D4(desk: Desk) -> None:
     desk.accept("a", 100, key="k")
     desk.accept("b", 101, key="k")
     desk.step_ms = -50
-    desk.advance(100)  # a is found early: all that waits is mapped anew
+    desk.advance(100)  # a is found early: every waiting message gets a new instant
     desk.accept("c", 101, key="k")
     desk.advance(100)
     assert desk.sink.ids == ["a", "b", "c"]
@@ -174,7 +174,7 @@ def test_a_replay_runs_at_its_speed__D11(desk: Desk, start_ms: int) -> None:
         desk.accept(id_, after_ms)
     first_ms = desk.engine.writer.first_due_ms
     assert first_ms == start_ms
-    desk.advance(7_000)  # what is recorded waits for the start
+    desk.advance(7_000)  # recorded messages wait for the start
     desk.start_replay(60, first_ms)
     desk.advance(0)
     assert desk.sink.ids == ["a"]

@@ -1,4 +1,4 @@
-"""The parsers of text under random and mutated input: only messages, cancels and bad records ever come out."""
+"""The parsers of text with random and mutated input: the results are only messages, cancels and bad records."""
 
 import contextlib
 import csv
@@ -99,7 +99,7 @@ def check_csv(data: bytes) -> list[Item]:
             assert number not in taken, "a line belongs to one record"
             taken[number] = record
     left = [number for number, line in enumerate(lines, 1) if line.strip(b"\r") and number not in taken]
-    if left:  # it is the header, which may run over lines
+    if left:  # it is the header, which may span lines
         header = b"\n".join(lines[left[0] - 1 : left[-1]])
         assert left[0] == min(number for number, line in enumerate(lines, 1) if line.strip(b"\r"))
         assert len(next(csv.reader(io.StringIO(header.decode(), newline="")))) >= 1

@@ -1,4 +1,4 @@
-"""Arrow batches, Parquet files and Arrow streams under random and mutated input: nothing breaks, each row counts."""
+"""Arrow batches, Parquet files and Arrow streams with random and mutated input: no crash, and each row counts."""
 
 import io
 from typing import Any

@@ -1,4 +1,4 @@
-"""Parquet files: read piece by piece, rows counted, and what is broken in them costs no more than it must."""
+"""Parquet files: read in pieces, rows counted, and a broken part costs only its own rows."""
 
 import io
 import sys
@@ -99,7 +99,7 @@ WHOLE = parquet(ROWS, row_group_size=1300, compression="none", use_dictionary=Fa
 )
 def test_a_file_that_can_not_be_opened_is_one_dead_letter__D2(file: bytes) -> None:
     found = records(file)
-    if len(found) > 1:  # with its beginning lost the footer still reads, and every row group is broken
+    if len(found) > 1:  # without its beginning the footer can still be read, and every row group is broken
         assert file == WHOLE[1:]
         assert all(isinstance(record.content, BadRecord) for record in found)
         return

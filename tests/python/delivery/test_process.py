@@ -1,4 +1,4 @@
-"""`tickwheel deliver` as a process: standard input and output, Ctrl-C, a reader that goes away."""
+"""`tickwheel deliver` as a process: standard input and output, Ctrl-C, a reader that disconnects."""
 
 import contextlib
 import json
@@ -23,7 +23,7 @@ COMMAND = [sys.executable, "-m", "tickwheel.cli", "deliver", "-"]
 def running(
     stdout: int = subprocess.PIPE, stderr: int = subprocess.PIPE, env: Mapping[str, str] | None = None
 ) -> Iterator[Process]:
-    """The command, with a pipe to its standard input; ended with the block, whatever happens in it."""
+    """The command, with a pipe to its standard input; it is ended at the end of the block."""
     with subprocess.Popen(COMMAND, stdin=subprocess.PIPE, stdout=stdout, stderr=stderr, env=env) as started:
         try:
             yield started
@@ -67,7 +67,7 @@ def test_ctrl_c_stops_cleanly_and_says_what_was_not_delivered__D13(process: Proc
     err = process.stderr.read().decode()  # the pipe to it is still open: it does not wait for more
     assert process.wait() == 130
     assert "Stopped by Ctrl-C." in err
-    assert "Not delivered: 5, kept nowhere, as no --store was given." in err
+    assert "Not delivered: 5, not kept, because no --store was given." in err
     assert "The input was read up to line 6 of -" in err
     assert "To go on, run again" in err
     assert "Traceback" not in err
@@ -75,18 +75,18 @@ def test_ctrl_c_stops_cleanly_and_says_what_was_not_delivered__D13(process: Proc
 
 @pytest.mark.parametrize("after_counts", [False, True])
 def test_the_second_ctrl_c_ends_a_run_whose_output_hangs__D13(after_counts: bool) -> None:
-    reading, writing = os.pipe()  # that nobody reads
+    reading, writing = os.pipe()  # without a reader
     with running(stdout=writing) as process:
         os.close(writing)
         feeder = threading.Thread(target=give, args=(process, *({"id": str(n), "due": 5} for n in range(5_000))))
         feeder.start()
-        os.read(reading, 1)  # it has begun to write, and soon can't
+        os.read(reading, 1)  # it writes, and will soon block
         feeder.join()
         process.send_signal(signal.SIGINT)
         assert process.stderr is not None
         assert b"No --store" in process.stderr.readline()
         assert b"stopping" in process.stderr.readline()
-        if after_counts:  # they come though the output hangs
+        if after_counts:  # they are printed although the output hangs
             while b"Stopped by Ctrl-C." not in process.stderr.readline():
                 pass
         process.send_signal(signal.SIGINT)
@@ -101,8 +101,8 @@ def test_a_reader_that_went_away_ends_the_run_though_the_input_is_open__D2(proce
     assert process.stderr is not None
     err = process.stderr.read().decode()
     assert process.wait() == 3
-    assert "Failed: the destination takes no more: Broken pipe" in err
-    assert "Not delivered: 1, kept nowhere" in err
+    assert "Failed: the destination can't be written: Broken pipe" in err
+    assert "Not delivered: 1, not kept" in err
     assert "Traceback" not in err
     assert "Exception ignored" not in err
 
@@ -117,7 +117,7 @@ def test_a_terminal_gets_a_progress_bar_and_a_pipe_does_not__D13() -> None:
     try:
         while chunk := os.read(main, 4096):
             shown += chunk
-    except OSError:  # how a terminal says that it is over
+    except OSError:  # the end of a terminal's output
         pass
     os.close(main)
     assert b"1/1" in shown

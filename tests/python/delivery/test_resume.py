@@ -1,4 +1,4 @@
-"""D11: a run that was stopped goes on where it was, and reads no record twice; another file is read whole."""
+"""D11: after a stop the next run goes on from there and reads no record twice; another file is read whole."""
 
 import json
 from collections.abc import Callable
@@ -38,7 +38,7 @@ def ids_of(opened: OpenSource, most: int = 1000) -> tuple[list[str], int]:
 
 
 class Reader:
-    """Reads so many records of a file, as one run does, and keeps what the next one needs."""
+    """Reads a number of records of a file, like one run, and keeps what the next run needs."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -1,4 +1,4 @@
-"""D6: what fails is tried again by back-off, in order, without holding up others, and ends in the dead letters."""
+"""D6: a failed message is retried with back-off, in order, without delaying others, and ends as a dead letter."""
 
 import json
 import random

@@ -1,4 +1,4 @@
-"""Input made to be slow: four times as much of it takes about four times as long, not sixteen."""
+"""Input designed to be slow: four times as much takes about four times as long, not sixteen times."""
 
 import contextlib
 import io
@@ -48,7 +48,7 @@ INPUTS: dict[str, tuple[str, Input]] = {
 
 
 def seconds(format_: str, data: bytes) -> float:
-    """Of the processor, the least of some tries."""
+    """Processor time, the least of some runs."""
     least = math.inf
     for _ in range(5):
         began = time.process_time()
@@ -68,7 +68,7 @@ def read(format_: str, data: bytes) -> None:
 def test_time_grows_with_the_size_of_the_input_and_no_faster__D12(what: str) -> None:
     format_, made = INPUTS[what]
     small, large = made(1 << 16), made(1 << 18)
-    for _ in range(3):  # against what else the machine does
+    for _ in range(3):  # because of other load on the machine
         ratio = seconds(format_, large) / max(seconds(format_, small), 50e-6)
         if ratio < 9:
             return
@@ -77,7 +77,7 @@ def test_time_grows_with_the_size_of_the_input_and_no_faster__D12(what: str) -> 
 
 @pytest.fixture
 def looks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The numbers of the lines that were looked at, once for each look; with little patience, so as to see its end."""
+    """The numbers of the lines read, once for each read; with little patience, so that the test reaches its end."""
     seen: list[int] = []
     text = Line.text
 

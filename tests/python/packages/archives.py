@@ -1,7 +1,7 @@
-"""Makes the archives that users get, in a folder of the test: the crate, the source distribution, the wheels.
+"""Makes the archives for users, in a folder of the test: the crate, the source distribution, the wheels.
 
-Nothing here asks an index for a package: pip gets `--no-index`, and cargo has what `Cargo.lock` names from the build of
-the extension.
+Nothing here downloads a package: pip gets `--no-index`, and cargo has the crates of `Cargo.lock` from the build of the
+extension.
 """
 
 import os
@@ -15,7 +15,7 @@ PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
 
 
 def run(*command: object, cwd: Path = ROOT) -> str:
-    """What the command prints; a failure shows what it said."""
+    """The command's output. A failure shows its errors."""
     environment = os.environ | {
         "CARGO_TARGET_DIR": str(ROOT / "target/packages"),
         "MATURIN_PEP517_ARGS": "--locked",
@@ -42,12 +42,12 @@ def wheel(folder: Path) -> Path:
 
 
 def wheel_of(source: Path, folder: Path) -> Path:
-    """The wheel that pip builds of a source distribution, as `pip install` does."""
+    """The wheel that pip builds from a source distribution, as `pip install` does."""
     run(*PIP, "wheel", "--no-index", "--no-deps", "--no-build-isolation", "--wheel-dir", folder, source, cwd=folder)
     (archive,) = folder.glob("*.whl")
     return archive
 
 
 def is_dirty() -> bool:
-    """Whether something is not committed; cargo then packages the crate only if it is told to."""
+    """Whether there are uncommitted changes, with which cargo packages the crate only with `--allow-dirty`."""
     return run("git", "status", "--porcelain") != ""

@@ -1,4 +1,4 @@
-"""The archives hold what is needed to build and to use the package, and nothing of the workshop."""
+"""The archives contain what is needed to build and to use the package, and no development tools."""
 
 import tarfile
 from pathlib import Path
@@ -19,13 +19,13 @@ WORKSHOP = (
 
 
 def below(folder: str, *suffixes: str) -> set[str]:
-    """Files that git knows below a folder."""
+    """The files tracked by git below a folder."""
     files = run("git", "ls-files", folder).splitlines()
     return {name for name in files if name.endswith(suffixes)}
 
 
 def crate() -> set[str]:
-    dirty = ["--allow-dirty"]  # what is listed is the same
+    dirty = ["--allow-dirty"]  # the list of files is the same
     return set(run("cargo", "package", "--locked", "--list", *dirty).splitlines())
 
 

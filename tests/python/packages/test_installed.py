@@ -1,6 +1,6 @@
-"""Each archive, installed into an empty environment away from the checkout, works there.
+"""Each archive works when it is installed into an empty environment outside the checkout.
 
-A release build takes a minute, so `make packages` runs this, and CI with it: the mark `packages` says so.
+A release build takes a minute, so only `make packages` runs these tests, also in CI; they have the mark `packages`.
 """
 
 import subprocess

@@ -100,7 +100,7 @@ def test_it_says_so_where_a_process_may_not_open_so_many_files() -> None:
     command = [sys.executable, "-c", program, str(EXAMPLES / "long_poll.py")]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == 1
-    assert ended.stderr == "long_poll.py: 1000 clients need 2050 open files, the hard limit is 256: ask fewer\n"
+    assert ended.stderr == "long_poll.py: 1000 clients need 2050 open files, the hard limit is 256: start fewer\n"
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Until its end a recording is in a part file: no interrupt loses it, no other recording touches it (rule S6)."""
+"""Until its end a recording is in a part file: no interrupt loses it, no other recording changes it (rule S6)."""
 
 import os
 import signal
@@ -113,7 +113,7 @@ def test_a_part_file_that_a_crash_left_is_written_over__S6(tmp_path: Path) -> No
 
 
 def test_a_recording_that_begins_while_another_ends_never_touches_its_file__S6(tmp_path: Path) -> None:
-    """Two take turns at one path as fast as they can: each file that is seen there is whole."""
+    """Two recordings alternate at one path as fast as they can: each file seen there is complete."""
     path = tmp_path / "e.parquet"
     end = threading.Event()
     broken: list[BaseException] = []

@@ -1,4 +1,4 @@
-"""What a timer does as a Parquet file: every event once, in order, and what a replay of it tells (rules S6, S7)."""
+"""A timer's events as a Parquet file: every event once, in order; and the results of a replay (rules S6, S7)."""
 
 import random
 import re
@@ -49,8 +49,8 @@ def traffic(timer: ManualTimer, seed: int, unit_ms: int = 1) -> None:
     timer.advance(2_000 * unit_ms)
 
 
-def told(timer: Timer) -> dict[str, Any]:
-    """What a timer's own counters and a replay have in common, on a clock that is moved by hand."""
+def counters(timer: Timer) -> dict[str, Any]:
+    """The values that a timer's own counters and a replay have in common, on a manual clock."""
     stats: Any = timer.stats()
     return {name: stats[name] for name in ("added", "moved", "cancelled", "expired", "cascaded", "pending")}
 
@@ -92,7 +92,7 @@ def test_a_replay_tells_what_stats_tells_of_the_timer_that_was_recorded__S7(tmp_
         with Recording(timer, tmp_path / "e.parquet"):
             traffic(timer, seed)
         found: Any = replay(tmp_path / "e.parquet", 1, 4, precision=precision)  # type: ignore[arg-type]
-        assert {name: found[name] for name in told(timer)} == told(timer)
+        assert {name: found[name] for name in counters(timer)} == counters(timer)
         assert found["unknown"] == 0
         assert min(found["moved"], found["cancelled"], *found["cascaded"][:3]) > 0, "a poor test"
 
@@ -104,7 +104,7 @@ def test_a_replay_tells_what_stats_would_tell_of_another_wheel__S7(tmp_path: Pat
     other = ManualTimer(wheel_size=wheel_size)
     traffic(other, 7)
     found: Any = replay(tmp_path / "e.parquet", 1, wheel_size)
-    assert {name: found[name] for name in told(other)} == told(other)
+    assert {name: found[name] for name in counters(other)} == counters(other)
     assert sum(found["flushed"]) > 100
     assert found["max_early_us"] == 0
 
@@ -122,7 +122,7 @@ def test_a_coarse_tick_is_early_by_less_than_a_tick_and_wakes_less__S7_T5(tmp_pa
 
 
 def test_all_threads_are_recorded_and_nothing_is_lost_or_twice__S6(tmp_path: Path) -> None:
-    """On a real timer: adds, cancels and callbacks side by side, while the file is written."""
+    """On a real timer: adds, cancels and callbacks at the same time, while the file is written."""
     with SystemTimer("busy") as timer, Recording(timer, tmp_path / "e.parquet") as written:
 
         def work() -> None:
@@ -159,7 +159,7 @@ def test_all_threads_are_recorded_and_nothing_is_lost_or_twice__S6(tmp_path: Pat
 def test_what_does_not_fit_is_counted_as_lost__S6(tmp_path: Path) -> None:
     timer = ManualTimer()
     with Recording(timer, tmp_path / "e.parquet", keep=1) as written:
-        # In one go, with the GIL: nobody takes anything out meanwhile.
+        # With the GIL held throughout, so no other thread takes events out meanwhile.
         sys.setswitchinterval(100)
         try:
             for _ in range(10_000):

@@ -1,4 +1,4 @@
-"""One analysis of two stores for all tests that look at its result."""
+"""One analysis of two stores for all tests that check its result."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +15,7 @@ from .stores import NOW_MS, fill
 
 @dataclass
 class Analysis:
-    """What was analyzed, and where the result is."""
+    """The analyzed stores, and the folder of the result."""
 
     stores: list[Path]
     out: Path

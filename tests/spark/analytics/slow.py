@@ -1,4 +1,4 @@
-"""The figures once more, by plain loops over all rows of the stores' tables: no Spark, nothing of the analysis."""
+"""The figures computed by plain loops over all rows of the stores' tables, without Spark and the analysis's code."""
 
 import math
 import sqlite3

@@ -1,4 +1,4 @@
-"""Stores full of everything, made with the store's own classes."""
+"""Stores with messages of every kind, made with the store's own classes."""
 
 import random
 from pathlib import Path
@@ -16,7 +16,7 @@ ODD_KEYS = (
     "", " ", "a\0b\x1b[31m", "<script>alert(1)</script>", "</style></svg>{{ 7 * 191 }}", "\"'><img src=x onerror=a()>",
     "\u202emirrored", "\uffff", "\U0001f469\u200d\U0001f469", "&lt;b&gt;", "x" * 3000, "null", "é", "e\u0301",
 )  # fmt: skip
-"""One beyond 16 bits too, as it is sorted elsewhere by UTF-16 than by code points."""
+"""With one beyond 16 bits, because UTF-16 and code points sort it differently."""
 
 
 def accept(store: Store, *names: tuple[str | None, str, int]) -> list[int]:

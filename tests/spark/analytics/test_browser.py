@@ -32,4 +32,4 @@ def test_it_fits_on_the_screen_and_can_be_read__S6(
     assert int(scroll) <= width
     assert (int(too_wide), int(charts)) == (0, 0 if which == "empty" else 4)
     assert which == "empty" or float(smallest) >= 10, "pixels of the smallest letters in a chart"
-    assert int(overlaps) == 0, "labels that lie over each other"
+    assert int(overlaps) == 0, "labels overlap"

@@ -1,4 +1,4 @@
-"""`tickwheel analyze LEDGER... --out DIR` (rule S6): whole runs, and what is refused before Spark starts."""
+"""`tickwheel analyze LEDGER... --out DIR` (rule S6): whole runs, and errors before Spark starts."""
 
 import signal
 import subprocess
@@ -57,10 +57,10 @@ def test_ctrl_c_leaves_what_was_there__D13(store: Path, tmp_path: Path) -> None:
             if line == "Making outcomes.parquet.\n":
                 process.send_signal(signal.SIGINT)
                 break
-        told = process.stderr.read()
-        assert process.wait(100) == 130, told
-    assert told.endswith("Stopped by Ctrl-C: out has not changed. Run the same command again.\n")
-    assert "Traceback" not in told
+        output = process.stderr.read()
+        assert process.wait(100) == 130, output
+    assert output.endswith("Stopped by Ctrl-C: out has not changed. Run the same command again.\n")
+    assert "Traceback" not in output
     assert {path.name for path in tmp_path.iterdir()} == {"s.db"}
 
 
@@ -91,7 +91,7 @@ def test_wrong_usage_is_told_before_spark_starts__D2(
 
 @pytest.mark.parametrize("library", ["pyspark", "matplotlib", "jinja2"])
 def test_a_missing_library_is_wrong_usage__D2(store: Path, library: str) -> None:
-    # The package in which the command stands imports pyspark itself.
+    # The command's own package imports pyspark.
     missing = "pyspark.errors" if library == "pyspark" else library
     script = f"import sys, tickwheel.spark; sys.modules[{missing!r}] = None; {RUN}"
     done = subprocess.run(

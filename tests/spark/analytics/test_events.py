@@ -24,7 +24,7 @@ WALL_MS = 1_700_000_012_345
 
 
 def record(path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Some minutes of traffic on a timer whose clock says something else than the wall's."""
+    """Some minutes of traffic on a timer whose clock differs from the wall clock."""
     rng = random.Random(seed)
     monkeypatch.setattr(recording, "_wall_ms", lambda: WALL_MS + seed * 40_000)
     timer = ManualTimer(f"t{seed}", start_ms=5_000 * seed, wheel_size=4, tick_ms=3)
@@ -59,7 +59,7 @@ def out(session: Any, recordings: list[Path], tmp_path_factory: pytest.TempPathF
 
 @pytest.fixture(scope="module")
 def rows(recordings: list[Path]) -> list[dict[str, Any]]:
-    """All events, each with its recording and its time by the wall clock."""
+    """All events, each with its recording and its wall time."""
     begun = [recording.about(path) for path in recordings]
     return [
         row | {"file": number, "at_ms": begun[number].wall_ms + (row["at_us"] - begun[number].at_us) // 1000}

@@ -1,4 +1,4 @@
-"""The figures are those that a slow count over the same stores comes to (rule S6)."""
+"""The figures equal those of a slow count over the same stores (rule S6)."""
 
 import random
 from typing import Any
@@ -25,7 +25,7 @@ def test_the_stores_hold_everything_that_the_figures_tell_apart(analysis: Analys
         assert None in {row[column] for row in rows}
     delivered = slow.late(rows)
     assert len({row["lateness_us"] for row in delivered}) < len(delivered) / 2, "many are alike"
-    assert len({row["key"] for row in delivered}) > 250, "more keys than are shown"
+    assert len({row["key"] for row in delivered}) > 250, "there must be more keys than are shown"
 
 
 def test_every_figure_has_its_slow_count() -> None:

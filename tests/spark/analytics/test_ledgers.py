@@ -1,4 +1,4 @@
-"""Ledgers are read whole, as they stood when they were looked at, and are not touched (rule S6); without a JVM."""
+"""Ledgers are read completely, in the state that `look` found, and are not changed (rule S6); without a JVM."""
 
 import shutil
 import sqlite3
@@ -78,7 +78,7 @@ def test_what_is_forgotten_is_not_told_also_where_its_last_row_stays__S6(store: 
     assert [row["id"] for row in read(look([store.path]))] == ["a"]
 
 
-def test_the_store_is_not_changed_and_nobody_waits__S6_D9(store: Store, tmp_path: Path) -> None:
+def test_the_store_is_not_changed_and_no_writer_waits__S6_D9(store: Store, tmp_path: Path) -> None:
     accept(store, *((None, f"m{n}", n) for n in range(30)))
     (tmp_path / "crashed").mkdir()
     copies = [tmp_path / "crashed" / f"s.db{suffix}" for suffix in ("", "-wal")]
@@ -92,7 +92,7 @@ def test_the_store_is_not_changed_and_nobody_waits__S6_D9(store: Store, tmp_path
         db.execute("DELETE FROM waiting")
     with store.transaction():
         store.db.execute("DELETE FROM waiting")
-        assert len(read(look([store.path]))) == 30, "what is not committed is not seen"
+        assert len(read(look([store.path]))) == 30, "uncommitted messages are not seen"
     assert read(look([store.path])) == []
 
 

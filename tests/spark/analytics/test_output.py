@@ -1,4 +1,4 @@
-"""The folder of an analysis: nothing else is overwritten, and what is there stays until all is made (rule S6)."""
+"""The folder of an analysis: no other file is overwritten, and old files stay until all new ones exist (rule S6)."""
 
 import shutil
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""One real Kafka broker, which is its own controller, in a folder of its own; nobody but this machine can reach it."""
+"""One real Kafka broker, which is its own controller, in a folder of its own; only this machine can reach it."""
 
 import ctypes
 import os
@@ -43,7 +43,7 @@ auto.create.topics.enable=true
 
 
 class Broker:
-    """Started by `start`, on the same ports and data each time, and gone with this process, however that ends."""
+    """A broker that `start` starts, on the same ports and data each time; it ends with this process in any case."""
 
     def __init__(self, folder: Path, jars: Path) -> None:
         self._folder = folder
@@ -54,13 +54,13 @@ class Broker:
         self.address = f"127.0.0.1:{port}"
         self._config = folder / "server.properties"
         self._config.write_text(_PROPERTIES.format(port=port, controller=controller, data=folder / "data"))
-        cluster = "A" + secrets.token_urlsafe(16)[1:]  # or else it may look like an option
+        cluster = "A" + secrets.token_urlsafe(16)[1:]  # without the A it may look like an option
         format_ = ["kafka.tools.StorageTool", "format", "-t", cluster, "--standalone", "-c", str(self._config)]
         done = subprocess.run([*self._java, *format_], check=False, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout + done.stderr
 
     def start(self) -> None:
-        """Return once it answers."""
+        """Start it, and return once it answers."""
         assert self._process is None
         with (self._folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
@@ -74,30 +74,30 @@ class Broker:
                 self.admin().list_topics(timeout=1)
                 return
             except KafkaException:
-                assert self._process.poll() is None, self.told()
-                assert time.monotonic() < until_s, self.told()
+                assert self._process.poll() is None, self.log_tail()
+                assert time.monotonic() < until_s, self.log_tail()
 
     def stop(self) -> None:
-        """As an operator does it."""
+        """Stop it normally."""
         self._end(signal.SIGTERM)
 
     def kill(self) -> None:
-        """Whatever state it is in."""
+        """Kill it, whatever its state."""
         self._end(signal.SIGKILL)
 
     def pause(self) -> None:
-        """It takes what the system's buffers take, and answers nothing, until `go_on`."""
+        """Stop its process until `go_on`: only the system's buffers take data, and nothing is answered."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
 
     def go_on(self) -> None:
-        """From wherever it was left: standing still, or not there."""
+        """Resume it if it is paused, start it if it is not running."""
         if self._process is None:
             self.start()
         else:
             self._process.send_signal(signal.SIGCONT)
 
-    def told(self) -> str:
+    def log_tail(self) -> str:
         """The end of its log."""
         return (self._folder / "log").read_text(errors="replace")[-5_000:]
 
@@ -105,7 +105,7 @@ class Broker:
         return AdminClient({"bootstrap.servers": self.address, "log_level": 0, "reconnect.backoff.max.ms": 200})
 
     def new_topic(self, name: str, partitions: int = 4, config: Mapping[str, str] | None = None) -> str:
-        """Its address as a sink, once it is there."""
+        """Create a topic, and return its address as a sink once it exists."""
         admin = self.admin()
         [made] = admin.create_topics([NewTopic(name, partitions, 1, config=dict(config or {}))]).values()
         made.result(30)
@@ -114,7 +114,7 @@ class Broker:
         return f"kafka://{self.address}/{name}"
 
     def records(self, topic: str, begin: Mapping[int, int] | None = None) -> list[confluent_kafka.Message]:
-        """All that are committed, partition by partition."""
+        """All committed records, partition by partition."""
         consumer = Consumer(
             {
                 "bootstrap.servers": self.address,
@@ -131,7 +131,7 @@ class Broker:
             ended = 0
             while ended < len(partitions):
                 message = consumer.poll(30)
-                assert message is not None, self.told()
+                assert message is not None, self.log_tail()
                 error = message.error()
                 if error is None:
                     found.append(message)

@@ -23,5 +23,5 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 @pytest.fixture
 def topic() -> str:
-    """A name that is new."""
+    """A new name."""
     return f"topic{next(_numbers)}"

@@ -1,5 +1,6 @@
-"""The driver of a query from Kafka to a deliverer, as a user writes it; a process of its own, so that it can be killed,
-and as Spark's jars are chosen when it starts. Says `batch: R read, H held` of each micro-batch; ends with its input.
+"""The driver of a query from Kafka to a deliverer, as a user writes it. It is a process of its own, so that it can be
+killed, and because Spark's jars are chosen at the start. It prints `batch: R read, H held` for each micro-batch, and
+ends with its input.
 """
 
 import sys
@@ -36,7 +37,7 @@ def main() -> None:
         if progress is not None and progress["batchId"] > last:
             last = progress["batchId"]
             held = sum(operator["numRowsTotal"] for operator in progress["stateOperators"])
-            # The hold has a source of its own, which makes Spark look at the clock.
+            # The hold's own source, which makes Spark check its timers.
             read = sum(it["numInputRows"] for it in progress["sources"] if it["description"].startswith("Kafka"))
             print(f"batch: {read} read, {held} held", flush=True)
     query.stop()

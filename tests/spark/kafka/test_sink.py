@@ -1,4 +1,4 @@
-"""The sink `kafka://BROKERS/TOPIC` against a real broker (rules D4 to D6, D10, S8)."""
+"""The sink `kafka://BROKERS/TOPIC` with a real broker (rules D4 to D6, D10, S8)."""
 
 import json
 import random
@@ -27,7 +27,7 @@ DUE_MS = 1_700_000_000_000
 
 @pytest.fixture
 def up(broker: Broker) -> Iterator[Broker]:
-    """For those that stop it or let it stand still: afterwards it is there for the others."""
+    """For tests that stop or pause it: afterwards it runs again for the other tests."""
     yield broker
     broker.go_on()
 
@@ -38,7 +38,7 @@ def name_of(record: confluent_kafka.Message) -> Name:
 
 
 def seqs_by_key(records: list[confluent_kafka.Message]) -> dict[bytes | None, list[int]]:
-    """In the order in which a reader of the partition has them. Fails if a key is in two partitions."""
+    """The seqs of each key, in the order of its partition. Fails if a key is in two partitions."""
     found: dict[Any, list[int]] = defaultdict(list)
     where: dict[Any, int | None] = {}
     for record in records:
@@ -55,7 +55,7 @@ def test_rows_arrive_each_once_as_they_were_given_and_in_order_per_key__D4_D5_D1
     broker: Broker, topic: str, tmp_path: Path
 ) -> None:
     rng = random.Random(8)
-    due_ms = time.time_ns() // 1_000_000 + 3_000  # when all are accepted: what is overdue goes out as it comes
+    due_ms = time.time_ns() // 1_000_000 + 3_000  # after all are accepted: overdue messages are sent as they come
     messages = [
         Message(f"m{n}", f"key {rng.randrange(30)}", due_ms + rng.randrange(500), msgspec.Raw(b'{"n": %d}' % n))
         for n in range(3_000)
@@ -80,7 +80,7 @@ def test_rows_arrive_each_once_as_they_were_given_and_in_order_per_key__D4_D5_D1
 
 
 def test_a_key_is_where_kafkas_own_client_puts_it__D10(broker: Broker, topic: str, tmp_path: Path) -> None:
-    """The hashes are those that Kafka's own tests expect (murmur2 of these bytes)."""
+    """The hashes are from Kafka's own tests (murmur2 of these bytes)."""
     hashes = {"21": -973932308, "foobar": -790332482, "a-little-bit-long-string": -985981536, "abc": 479470107}
     with DeliveryQueue(tmp_path / "s.db", to=broker.new_topic(topic)) as queue:
         queue.put_many([Message("m", key, DUE_MS, b"") for key in hashes])
@@ -92,7 +92,7 @@ def test_a_key_is_where_kafkas_own_client_puts_it__D10(broker: Broker, topic: st
 def test_killed_again_and_again_it_loses_nothing_and_does_not_repeat_what_is_in_the_topic__D5_D10(
     broker: Broker, topic: str, tmp_path: Path
 ) -> None:
-    """Whatever is there when it starts again is found in the tail: committed as delivered or not."""
+    """After a new start every record is found in the tail, whether its delivery was committed or not."""
     seed = random.SystemRandom().randrange(1 << 32)
     print(f"seed {seed}")
     load = make_load(4_000, seed=seed, keys=200, span_ms=3_600_000)
@@ -108,7 +108,7 @@ def test_killed_again_and_again_it_loses_nothing_and_does_not_repeat_what_is_in_
     at_kill: list[dict[int, int]] = []
     kill_often(victim, random.Random(seed), 6, lambda: at_kill.append(end()))
     records = broker.records(topic)
-    # What has no key may be repeated in another partition, so there only time tells which was first.
+    # A message without a key may be repeated in another partition, where only its time shows which was first.
     keyed = [it for it in records if it.key() is not None]
     in_order = keyed + sorted((it for it in records if it.key() is None), key=lambda it: it.timestamp()[1])
     received = [
@@ -120,8 +120,8 @@ def test_killed_again_and_again_it_loses_nothing_and_does_not_repeat_what_is_in_
     for before, committed in zip(at_kill, victim.committed, strict=False):
         there = names([it for it in records if (it.offset() or 0) < before.get(it.partition() or 0, 0)])
         later = names([it for it in records if (it.offset() or 0) >= before.get(it.partition() or 0, 0)])
-        assert committed <= there, "committed as delivered, and not there"
-        assert not there & later, "sent again though it was in the topic"
+        assert committed <= there, "committed as delivered, but not in the topic"
+        assert not there & later, "sent again although it was in the topic"
         only_in_the_topic += len(there - committed)
     print(f"{len(victim.committed)} kills, {only_in_the_topic} were in the topic only")
 
@@ -141,7 +141,7 @@ def test_killed_after_the_send_it_is_found_in_the_topic__D5(broker: Broker, topi
 def test_the_tail_is_read_though_its_begin_was_deleted_and_transactions_left_gaps__D5(
     broker: Broker, topic: str
 ) -> None:
-    """A transaction's end is a record that no reader sees, also as the last one of a partition."""
+    """The end of a transaction is a record that readers do not see, also as the last record of a partition."""
     to = broker.new_topic(topic, partitions=1)
     sink = opened(to)
     position = sink.position()
@@ -167,7 +167,7 @@ def test_the_tail_is_read_though_its_begin_was_deleted_and_transactions_left_gap
 def test_a_broker_that_stands_still_fails_the_send_in_time_and_the_next_one_is_in_order__D4_D6(
     up: Broker, topic: str
 ) -> None:
-    """What was on its way may be there twice; nothing comes behind what was sent after it."""
+    """A record in flight may be in the topic twice; no copy comes after records that were sent later."""
     sink = opened(up.new_topic(topic), timeout_s=3.0)
     assert sink.send([delivery(seq, key=f"k{seq % 10}") for seq in range(10)]) == {}
     up.pause()
@@ -176,7 +176,7 @@ def test_a_broker_that_stands_still_fails_the_send_in_time_and_the_next_one_is_i
     up.go_on()
     for begin in (10, 20, 30):
         rest = {seq: delivery(seq, key=f"k{seq % 10}") for seq in range(begin, begin + 10)}
-        while rest:  # until all of these have arrived, as the deliverer does it
+        while rest:  # until all of these have arrived, like the deliverer
             given = [*rest.values()]
             refused = sink.send(given)
             rest = {given[place].seq: given[place] for place in refused}
@@ -214,7 +214,7 @@ def test_a_broker_that_is_away_for_a_while_gets_every_message_in_order__D4_D6(
 
 
 def test_small_records_are_taken_where_all_of_them_together_are_too_large__D6(broker: Broker, topic: str) -> None:
-    """A topic may allow less than what a producer puts into one request."""
+    """A topic's limit may be smaller than a producer's request."""
     sink = opened(broker.new_topic(topic, partitions=1, config={"max.message.bytes": "20000"}))
     given = [delivery(seq, payload=b"x" * 1_000) for seq in range(100)]
     given[30] = delivery(30, payload=b"x" * 30_000)
@@ -228,7 +228,7 @@ def test_small_records_are_taken_where_all_of_them_together_are_too_large__D6(br
 
 
 def test_a_topic_that_is_not_there_is_told_and_not_made__D10(broker: Broker, topic: str) -> None:
-    """Though this broker would make one for whoever asks."""
+    """Although this broker creates a topic at any client's request."""
     with pytest.raises(DeliveryFailed, match="UNKNOWN_TOPIC_OR_PART"):
         opened(f"kafka://{broker.address}/{topic}")
     assert topic not in broker.admin().list_topics(timeout=30).topics

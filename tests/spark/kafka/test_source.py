@@ -1,6 +1,6 @@
-"""From a real Kafka topic to a deliverer, by Spark, which is stopped in the middle and started again.
+"""From a real Kafka topic through Spark to a deliverer; Spark is stopped in the middle and started again.
 
-It runs once, and then each promise is looked at by itself (rules D1 to D5, D7, S1, S3, S4, S8). With TICKWHEEL_SOAK=1
+The job runs once, and then each promise is tested by itself (rules D1 to D5, D7, S1, S3, S4, S8). With TICKWHEEL_SOAK=1
 Spark is killed as well.
 """
 
@@ -25,8 +25,8 @@ import confluent_kafka
 import pytest
 
 from tickwheel.delivery import Delivery, DeliveryQueue
-from tickwheel.delivery.serve.door import Address, Door
-from tickwheel.delivery.serve.flight import FlightDoor
+from tickwheel.delivery.serve.access import Access, Address
+from tickwheel.delivery.serve.flight import FlightServer
 from tickwheel.delivery.store.letters import Letter
 from tickwheel.delivery.summary import Summary
 
@@ -34,7 +34,7 @@ from .broker import Broker
 from .jars import jars_of
 
 IS_SOAK = os.environ.get("TICKWHEEL_SOAK") == "1"
-pytestmark = pytest.mark.timeout(1200 if IS_SOAK else 600)  # most of it waits, as long as Spark takes to start
+pytestmark = pytest.mark.timeout(1200 if IS_SOAK else 600)  # mostly for Spark's starts
 
 Name = tuple[str | None, str]
 
@@ -46,7 +46,7 @@ SPAN_MS = 3_000
 
 
 class Batch(NamedTuple):
-    """A micro-batch: how many records it read, and how many groups hold something after it."""
+    """A micro-batch: how many records it read, and how many groups hold messages after it."""
 
     read: int
     held: int
@@ -54,7 +54,7 @@ class Batch(NamedTuple):
 
 @dataclass
 class Run:
-    """What was written to the topic, and what came of it."""
+    """What was written to the topic, and the results."""
 
     given: dict[Name, dict[str, Any]] = field(default_factory=dict)
     cancelled: set[Name] = field(default_factory=set)
@@ -70,7 +70,7 @@ class Run:
 
 
 class Topic:
-    """Writes to one, and knows where each record is once it is there."""
+    """Writes to a topic, and knows the offset of each record once it is written."""
 
     def __init__(self, broker: Broker, name: str) -> None:
         self._name = name
@@ -81,14 +81,14 @@ class Topic:
         self.bad: dict[tuple[str, int], bytes | None] = {}
 
     def write(self, records: list[tuple[str | None, bytes | None, bool]]) -> None:
-        """Of a key, the value, and whether it is broken; in one transaction."""
+        """Write records, each as key, value, and whether it is broken, in one transaction."""
         self._producer.begin_transaction()
         for key, value, is_broken in records:
             self._producer.produce(self._name, value, key, on_delivery=self._note if is_broken else None)
         self._producer.commit_transaction(30)
 
     def write_in_vain(self, value: bytes) -> None:
-        """Writes, and then takes it back."""
+        """Write in a transaction that is then aborted."""
         self._producer.begin_transaction()
         for partition in range(PARTITIONS):
             self._producer.produce(self._name, value, partition=partition)
@@ -101,15 +101,15 @@ class Topic:
 
 
 def give(run: Run, topic: Topic, seed: int, first_ms: int) -> None:
-    """Messages whose key is the record's key too, so that all of one are in one partition; among them duplicates,
-    cancels, and broken records. Some are overdue, the others due from then on.
+    """Messages, duplicates, cancels and broken records. The record's key is the message's key, so all messages of a key
+    are in one partition. Some are overdue, the others are due from `first_ms` on.
     """
     rng = random.Random(seed)
     now_ms = time.time_ns() // 1_000_000
     records: list[tuple[str | None, bytes | None, bool]] = []
     for number in range(MESSAGES):
         key = None if rng.random() < 0.1 else f"key {rng.randrange(KEYS)}"
-        # Many of a key are due in the same millisecond, so that only their offsets tell their order.
+        # Many messages of a key are due in the same millisecond, so that only their offsets give the order.
         due_ms = now_ms - 1_000 if rng.random() < 0.05 else first_ms + rng.randrange(0, SPAN_MS, 50)
         record = {"id": f"m{number}", "key": key, "due": due_ms, "payload": {"n": number}}
         line = json.dumps(record).encode()
@@ -134,7 +134,7 @@ def give(run: Run, topic: Topic, seed: int, first_ms: int) -> None:
 
 @contextmanager
 def deliverer(run: Run, store: Path) -> Iterator[tuple[DeliveryQueue, str]]:
-    """A queue with a port, which notes in `run` what it delivers."""
+    """A queue with a port, which records its deliveries in `run`."""
     lock = threading.Lock()
 
     def take(delivery: Delivery) -> None:
@@ -144,16 +144,16 @@ def deliverer(run: Run, store: Path) -> Iterator[tuple[DeliveryQueue, str]]:
     with DeliveryQueue(store, to=take, on_dead_letter=run.letters.append) as queue:
         address = Address.of("--flight", "127.0.0.1:0")
         submit = queue._running.engine.writer.submit
-        door = FlightDoor(address.url("grpc", 0), submit, Door(TOKEN.encode(), address), 1 << 20)
+        server = FlightServer(address.url("grpc", 0), submit, Access(TOKEN.encode(), address), 1 << 20)
         try:
-            yield queue, f"127.0.0.1:{door.port}"
+            yield queue, f"127.0.0.1:{server.port}"
         finally:
-            door.stop(5)
+            server.stop(5)
 
 
 @contextmanager
 def driver(arguments: list[str]) -> Iterator["subprocess.Popen[str]"]:
-    """The query's process, in a group of its own with its JVM and workers; none of them is left behind."""
+    """The query's process, in a group of its own with its JVM and workers; all of them are ended."""
     command = [sys.executable, str(Path(__file__).with_name("job.py")), *arguments]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, start_new_session=True, **pipes) as process:  # type: ignore[call-overload]
@@ -164,7 +164,7 @@ def driver(arguments: list[str]) -> Iterator["subprocess.Popen[str]"]:
 
 
 def stop(process: "subprocess.Popen[str]") -> None:
-    """`query.stop()`, in the middle of whatever it does."""
+    """`query.stop()`, at any moment."""
     assert process.stdin is not None
     process.stdin.close()
     assert process.wait(60) == 0
@@ -177,7 +177,7 @@ def kill(process: "subprocess.Popen[str]") -> None:
 
 
 def batches(process: "subprocess.Popen[str]", until: Callable[[Batch], bool]) -> list[Batch]:
-    """The next ones, through the first of which that is true."""
+    """The next micro-batches, up to and including the first for which `until` is true."""
     assert process.stdout is not None
     found: list[Batch] = []
     for line in process.stdout:
@@ -210,7 +210,7 @@ def run(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Run:
             with driver(arguments) as process:
                 if not made.records:
                     batches(process, lambda it: it.read > 0)
-                    takes_s = time.monotonic() - began_s  # to start, on this machine and under its load
+                    takes_s = time.monotonic() - began_s  # the time of a start on this machine with its present load
                     first_ms = time.time_ns() // 1_000_000 + round(len(ends) * (3 * takes_s + 10) * 1_000)
                     give(made, topic, seed, first_ms)
                 made.batches.append(batches(process, lambda it: it.read > 0))
@@ -240,8 +240,8 @@ def test_nothing_is_early__D3(run: Run) -> None:
 
 
 def test_the_messages_of_a_key_come_in_order_of_due_time_and_offset__D4_S8(run: Run) -> None:
-    """But for those that were overdue when they were read, which go out as they come."""
-    assert run.read_ms < run.first_ms, "Spark was too slow for what this is to show"
+    """Except messages overdue when they were read, which are sent as they come."""
+    assert run.read_ms < run.first_ms, "Spark was too slow for this test"
     orders = defaultdict(list)
     for it in run.came:
         if it.message.key is not None and it.message.due_ms >= run.first_ms:
@@ -256,7 +256,7 @@ def test_duplicates_and_cancels_are_counted__D5_D7(run: Run) -> None:
     assert run.summary.accepted == len(run.given)
     assert run.summary.delivered == len(run.given) - len(run.cancelled)
     assert run.summary.cancelled == len(run.cancelled) > 0
-    assert run.summary.duplicates >= run.duplicates > 0, "a micro-batch that was cut off is handed off again"
+    assert run.summary.duplicates >= run.duplicates > 0, "an interrupted micro-batch is handed off again"
 
 
 def test_a_broken_record_is_a_dead_letter_with_its_partition_and_offset__D2_S8(run: Run) -> None:
@@ -267,7 +267,7 @@ def test_a_broken_record_is_a_dead_letter_with_its_partition_and_offset__D2_S8(r
 
 
 def test_offsets_and_state_were_committed_together_and_it_went_on_where_it_was__S8(run: Run) -> None:
-    """No start read all over again, each of them read some, and in the end nothing was held."""
+    """No start read everything again, each start read some records, and in the end nothing was held."""
     *others, last = run.batches
     before = sum(it.read for one in others for it in one)
     assert all(sum(it.read for it in one) > 0 for one in others)

@@ -1,6 +1,6 @@
-"""`kill -9` of the driver, a worker, the deliverer, and all at once: nothing is lost, and what repeats is marked (S4).
+"""`kill -9` of the driver, a worker, the deliverer, and all at once: nothing is lost, and repeats are marked (S4).
 
-The judge is the file that the deliverer writes. The long form (`make soak`) kills each ten times.
+The file that the deliverer writes decides. The long form (`make soak`) kills each ten times.
 """
 
 import json
@@ -25,14 +25,14 @@ pytestmark = pytest.mark.timeout(3_000 if LONG else 300)
 
 KILLS = 10 if LONG else 1  # of each kind
 MESSAGES = 20_000 if LONG else 3_000
-START_S, SPAN_S = 30, 400 if LONG else 20  # when the first is due, and over how long the others
+START_S, SPAN_S = 30, 400 if LONG else 20  # the first due time, and the span of all due times
 LEAD_S = 4
 KEYS = 200
 FILES = 8
 
 
 class Process:
-    """A command that is started again whenever it is asked for."""
+    """A command that is started again on request."""
 
     def __init__(self, folder: Path, *command: str) -> None:
         self._command = [sys.executable, "-m", "tickwheel.cli", *command]
@@ -53,7 +53,7 @@ class Process:
         self.process.send_signal(number)
         return self.process.wait(60)
 
-    def told(self) -> str:
+    def output(self) -> str:
         return self._log.read_text(errors="replace")
 
 
@@ -72,18 +72,18 @@ def test_whatever_is_killed_nothing_is_lost_and_repeats_are_marked__S4_D5(
     try:
         kinds = ["driver", "worker", "deliverer", "all"] * KILLS
         rng.shuffle(kinds)
-        wait(driver, lambda: "groups held" in driver.told())
+        wait(driver, lambda: "groups held" in driver.output())
         for kind in kinds:
-            time.sleep(rng.uniform(1, START_S + SPAN_S) / len(kinds))  # a random moment is what is asked for
+            time.sleep(rng.uniform(1, START_S + SPAN_S) / len(kinds))  # a random moment is intended
             if kind in ("worker", "all"):
                 kill_a_worker(driver.process.pid, rng)
             if kind in ("deliverer", "all"):
                 deliverer.again()
             if kind in ("driver", "all"):
                 driver.again()
-        assert driver.process.wait(600) == 0, driver.told()[-3_000:]
+        assert driver.process.wait(600) == 0, driver.output()[-3_000:]
         wait(deliverer, lambda: len(names(tmp_path / "out")) >= MESSAGES)
-        assert deliverer.end(signal.SIGTERM) == 0, deliverer.told()[-3_000:]
+        assert deliverer.end(signal.SIGTERM) == 0, deliverer.output()[-3_000:]
     finally:
         for one in (driver, deliverer):
             one.process.kill()
@@ -95,7 +95,7 @@ def test_whatever_is_killed_nothing_is_lost_and_repeats_are_marked__S4_D5(
 
 
 def give(folder: Path, rng: random.Random) -> Load:
-    """Files with all of a key in one of them, due from `START_S` on, with some duplicates."""
+    """Files with all messages of a key in one file, due from `START_S` on, with some duplicates."""
     folder.mkdir()
     first_ms = time.time_ns() // 1_000_000 + START_S * 1000
     load = Load([])
@@ -115,7 +115,7 @@ def give(folder: Path, rng: random.Random) -> Load:
 
 
 def kill_a_worker(driver: int, rng: random.Random) -> None:
-    """One of the Python processes that the driver's JVM has started, if there is one at this moment."""
+    """Kill one of the Python processes that the driver's JVM has started, if there is one at this moment."""
     workers = [
         pid for pid in descendants(driver) if b"pyspark.daemon" in cmdline(pid) or b"pyspark.worker" in cmdline(pid)
     ]
@@ -149,13 +149,13 @@ def names(out: Path) -> set[Name]:
 
 def wait(process: Process, is_so: Callable[[], bool]) -> None:
     while not is_so():
-        assert process.process.poll() is None, process.told()[-3_000:]
+        assert process.process.poll() is None, process.output()[-3_000:]
         time.sleep(0.2)
 
 
 @pytest.fixture
 def ports() -> Callable[[], int]:
-    """Ports that are free now."""
+    """Free ports."""
 
     def free() -> int:
         with socket.create_server(("127.0.0.1", 0)) as probe:
@@ -166,7 +166,7 @@ def ports() -> Callable[[], int]:
 
 @pytest.fixture
 def seed() -> int:
-    """Printed, so that a red run can be repeated."""
+    """The seed, printed so that a failed run can be repeated."""
     number = int(os.environ.get("TICKWHEEL_SEED") or random.SystemRandom().randrange(1 << 30))
     print(f"TICKWHEEL_SEED={number}")
     return number

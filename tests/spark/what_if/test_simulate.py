@@ -1,4 +1,4 @@
-"""`tickwheel simulate`: the figures of every wheel are those of that wheel's own `stats()`, whoever asks (rule S7)."""
+"""`tickwheel simulate`: the figures of every wheel equal that wheel's own `stats()` (rule S7)."""
 
 import random
 import re
@@ -27,7 +27,7 @@ RUN = "from tickwheel.commands.simulate import simulate; simulate(prog_name='sim
 
 
 def traffic(timer: ManualTimer, seed: int) -> None:
-    """Requests with time-outs in whole milliseconds; many are cancelled, half a millisecond away from these."""
+    """Requests with time-outs in whole milliseconds; many are cancelled, half a millisecond away from a time-out."""
     rng = random.Random(seed)
     live: list[TimerTask] = []
     timer.advance(0.5)
@@ -89,7 +89,7 @@ def test_figures_are_those_of_the_real_timers_own_stats__S7(rows: list[dict[str,
         traffic(timer, row["recording"] + 1)
         stats: Any = timer.stats()
         names = ("added", "moved", "cancelled", "expired", "pending", "cascaded")
-        # A reaper does not stop at each bucket of a coarse tick as a clock does that is moved by hand.
+        # Unlike a manual clock, a reaper does not stop at each bucket of a coarse tick.
         if row["precision"] == "tick" or row["tick_ms"] == 1:
             assert {name: row[name] for name in names} == {name: stats[name] for name in names}
             assert row["cascades"] == sum(stats["cascaded"][1:])
@@ -155,10 +155,10 @@ def test_a_run_of_the_command_and_ctrl_c__S7_D13(recordings: list[Path], tmp_pat
             if line.startswith("Starting Spark"):
                 process.send_signal(signal.SIGINT)
                 break
-        told = process.stderr.read()
-        assert process.wait(100) == 130, told
-    assert told.endswith("Stopped by Ctrl-C: out has not changed. Run the same command again.\n")
-    assert "Traceback" not in told
+        output = process.stderr.read()
+        assert process.wait(100) == 130, output
+    assert output.endswith("Stopped by Ctrl-C: out has not changed. Run the same command again.\n")
+    assert "Traceback" not in output
     assert list(tmp_path.iterdir()) == []
     done = subprocess.run(args, cwd=tmp_path, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr
@@ -176,8 +176,8 @@ def test_a_run_of_the_command_and_ctrl_c__S7_D13(recordings: list[Path], tmp_pat
         (["page.txt", "--out", "out"], "page.txt is not a recording that can be used"),
         (["e.parquet", "--out", "."], "--out: . holds other things"),
         (["e.parquet", "--out", "out", "--ticks", "1,x"], "'1,x' is not a list of whole numbers, as in 1,5,10"),
-        (["e.parquet", "--out", "out", "--ticks", "0,1"], "--ticks: 0 is not from 1 to"),
-        (["e.parquet", "--out", "out", "--sizes", "1"], "--sizes: 1 is not from 2 to 65536"),
+        (["e.parquet", "--out", "out", "--ticks", "0,1"], "--ticks: 0 is not in the range 1 to"),
+        (["e.parquet", "--out", "out", "--sizes", "1"], "--sizes: 1 is not in the range 2 to 65536"),
         (["e.parquet", "--out", "out", "--sizes", ",".join(map(str, range(2, 400)))], "at most 1,000 are possible"),
         (["e.parquet"], "Missing option '--out'"),
         (["--out", "out"], "Missing argument 'EVENTS...'"),

@@ -1,8 +1,8 @@
 """One HTML page about a store: counts, lateness, what is due next, dead letters (rule D11, `--report`).
 
-Data goes one way: `queries` and `lateness` read the store, `plots` draws, `page` puts it into `page.html`. What it has
-in common with every other page is in `tickwheel.pages`. `tickwheel analyze` tells of lateness and of what is due next
-too: `lateness`, `forecast`, `plots` and `macros.html` are for both.
+Data flows one way: `queries` and `lateness` read the store, `plots` draws, `page` fills `page.html`. The common parts
+of every page are in `tickwheel.pages`. `tickwheel analyze` also shows lateness and what is due next, and uses
+`lateness`, `forecast`, `plots` and `macros.html` too.
 """
 
 import time
@@ -23,11 +23,11 @@ def write_report(
     summary: Summary | None = None,
     wall_ns: Callable[[], int] = time.time_ns,
 ) -> None:
-    """Write the page about a store to `page`; the store may be in use, and is not changed.
+    """Write the page about a store to `page`. The store may be in use, and is not changed.
 
-    `summary` are the counts of the run that has just ended, where there was one; they alone know the duplicates. The
-    same store at the same time gives the same bytes. Costs a few seconds for a ledger of a million rows, and memory
-    that does not grow with it. Errors: `WrongUsage`, `StoreFailed`, `DeliveryFailed` if `page` can't be written.
+    `summary`: the counts of the run that has just ended, if there was one; only they include duplicates. The same store
+    at the same time gives the same bytes. A ledger of a million rows takes a few seconds; the memory does not depend on
+    the ledger's size. Errors: `WrongUsage`, `StoreFailed`, `DeliveryFailed` if `page` can't be written.
     """
     need_report("the report")
     from tickwheel.delivery.report.page import render

@@ -1,4 +1,4 @@
-"""What is due next, in few steps of time."""
+"""Counts what is due next, in few time steps."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,14 +6,15 @@ from typing import Final
 
 from tickwheel.pages.steps import MOST, step_ms
 
-_FAR: Final = 20  # what is due so many times later than nine of ten is not drawn: it would squeeze all others
+_FAR: Final = 20  # messages due this many times later than nine of ten are not drawn: they would squeeze the others
 
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """How many are due in each step, by its start; `later` are due after the last of them, up to `last_ms`.
+    """The number of messages due in each step, by its start. `later` are due after the last step, up to `last_ms`.
 
-    `is_past`: all is overdue, as after an outage or in a replay, so this is of that; else of what is due from now on.
+    `is_past`: all messages are overdue, as after an outage or in a replay, and are counted. Else only those due from
+    now on are counted.
     """
 
     step_ms: int
@@ -24,7 +25,7 @@ class Forecast:
 
 
 def steps_ahead(from_ms: int, most_ms: int, last_ms: int) -> tuple[int, int]:
-    """The step, and the end of the last one; nine of ten are due up to `most_ms`, all up to `last_ms`.
+    """The step, and the end of the last step. Nine of ten are due up to `most_ms`, all up to `last_ms`.
 
     >>> steps_ahead(0, 3_000, 9_000), steps_ahead(0, 3_000, 900_000)
     ((1000, 61000), (100, 6100))

@@ -1,7 +1,7 @@
-"""How late messages went out, from the ledger: over time, and by size.
+"""Reads the lateness of delivered messages from the ledger: over time, and by size.
 
-Percentiles are exact, by nearest rank as in the summary. SQLite sorts, and hands over each lateness once with its
-count, so that memory does not grow with the ledger. What was found at its destination after a crash has no lateness.
+Percentiles are exact, by nearest rank as in the summary. SQLite sorts, and returns each lateness once with its count,
+so that memory does not grow with the ledger. A message found at its destination after a crash has no lateness.
 """
 
 import sqlite3
@@ -16,7 +16,7 @@ from tickwheel.delivery.summary import PERCENTILES, rank
 from tickwheel.pages.steps import step_ms
 
 BOUNDS_US: Final = tuple(digit * 10**power for power in range(1, 12) for digit in (1, 2, 5))
-"""Upper ends of the histogram's bars, each part of its bar: 10 µs, 20, 50, to 500,000 s; the last has the rest."""
+"""Upper ends of the histogram's bars, ends included: 10 µs, 20, 50, to 500,000 s; the last bar has the rest."""
 
 _OF_DELIVERED: Final = f"FROM ledger WHERE outcome = {int(Outcome.DELIVERED)} AND lateness_us IS NOT NULL"
 
@@ -25,7 +25,7 @@ _Counted = tuple[int, int]  # lateness_us, messages
 
 @dataclass(frozen=True, slots=True)
 class Late:
-    """What was delivered between `start_ms` and the next step, and its lateness in milliseconds."""
+    """The messages delivered in the step from `start_ms`, and their lateness in milliseconds."""
 
     start_ms: int
     count: int
@@ -34,7 +34,7 @@ class Late:
 
 @dataclass(frozen=True, slots=True)
 class Lateness:
-    """`over_time` has only the steps in which something was delivered; `by_size` one count for each of `BOUNDS_US`."""
+    """`over_time` has only the steps with deliveries; `by_size` has one count for each of `BOUNDS_US`."""
 
     count: int
     lateness_ms: Mapping[str, float]
@@ -44,7 +44,7 @@ class Lateness:
 
 
 def read_lateness(db: sqlite3.Connection) -> Lateness | None:
-    """`None` if nothing was delivered. O(rows log rows), without the GIL for most of it."""
+    """`None` if nothing was delivered. O(rows log rows), mostly without the GIL."""
     [(count, first_ms, last_ms)] = db.execute(f"SELECT count(*), min(at_ms), max(at_ms) {_OF_DELIVERED}")
     if not count:
         return None
@@ -66,7 +66,7 @@ def read_lateness(db: sqlite3.Connection) -> Lateness | None:
 
 
 def _ranked(counted: Iterable[_Counted], count: int) -> Mapping[str, float]:
-    """The percentiles of values in ascending order, `count` in all; goes through all of them."""
+    """The percentiles of values in ascending order, `count` in all; reads every value."""
     wanted = {name: rank(q, count) for name, q in PERCENTILES.items()}
     found: dict[str, float] = {}
     seen = 0

@@ -1,4 +1,4 @@
-"""The page itself: figures and charts put into `page.html` (rules D11, D12)."""
+"""Fills `page.html` with figures and charts (rules D11, D12)."""
 
 from collections.abc import Sequence
 
@@ -26,7 +26,7 @@ def render(figures: Figures, title: str, summary: Summary | None = None) -> str:
 
 
 def _counts(figures: Figures, summary: Summary | None) -> Sequence[tuple[str, int | None, int | None]]:
-    """Name, in the store, in this run; `None`: it is not known there."""
+    """Name, count in the store, count in this run; `None`: not known there."""
     counts, run = figures.counts, summary or Summary()
     return [
         ("accepted", counts.accepted, run.accepted),

@@ -1,4 +1,4 @@
-"""The charts of what was delivered and of what waits, for every page that has one (`tickwheel.pages.plots` draws)."""
+"""The charts of delivered and of waiting messages, for every page that has them (`tickwheel.pages.plots` draws)."""
 
 from typing import Final
 
@@ -11,7 +11,7 @@ _LATENESS: Final = "lateness (ms, log scale)"
 
 
 def lateness_over_time(lateness: Lateness) -> Charts:
-    """p50, p99 and max per step of time, on a logarithmic axis; a line is broken where nothing was delivered."""
+    """p50, p99 and max per time step, on a logarithmic axis; a line is interrupted where nothing was delivered."""
     lines = {
         name: {late.start_ms: late.lateness_ms[name] for late in lateness.over_time} for name in ("p50", "p99", "max")
     }
@@ -19,7 +19,7 @@ def lateness_over_time(lateness: Lateness) -> Charts:
 
 
 def lateness_by_size(lateness: Lateness) -> Charts:
-    """How many were how late, in bars that end at `BOUNDS_US`, from the first to the last that has any."""
+    """The number of messages by lateness, in bars that end at `BOUNDS_US`, without empty bars at both ends."""
     used = [place for place, count in enumerate(lateness.by_size) if count]
     places = range(used[0], used[-1] + 1)
     edges = [BOUNDS_US[place - 1] / 1000 if place else _LEAST_MS for place in (*places, places.stop)]
@@ -27,5 +27,5 @@ def lateness_by_size(lateness: Lateness) -> Charts:
 
 
 def due_next(forecast: Forecast) -> Charts:
-    """How many are due in each step of time."""
+    """The number of messages due in each time step."""
     return bars_over_time("due-next", forecast.due, forecast.step_ms, "due at")

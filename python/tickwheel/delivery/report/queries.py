@@ -1,6 +1,7 @@
-"""What the page tells of a store, in one read-only snapshot of it.
+"""Reads the figures of the page from one read-only snapshot of a store.
 
-Each answer is bounded: counts, at most so many rows, texts cut off in SQL. Names are as in the store; the page escapes.
+Each answer is bounded: counts, a limited number of rows, texts truncated in SQL. Names are as in the store; the page
+escapes them.
 """
 
 import sqlite3
@@ -20,17 +21,17 @@ NEXT: Final = 20
 LETTERS: Final = 50
 KEYS: Final = 15
 ATTEMPTS: Final = 10
-"""So many and more are one row."""
+"""This many and more attempts are one row."""
 
 _SHOWN_LONG: Final = 400  # characters of a reason, or of a record
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Of what the store knows: `accepted = delivered + cancelled + undeliverable + waiting`.
+    """Counts of the messages in the store: `accepted = delivered + cancelled + undeliverable + waiting`.
 
-    A message is forgotten some days after its outcome (`--keep-ids`), a dead letter never: `dead_letters` are all there
-    were. `since_ms` is the oldest outcome that is known.
+    A message is forgotten some days after its outcome (`--keep-ids`), a dead letter never: `dead_letters` counts all
+    since the store was made. `since_ms` is the time of the oldest known outcome.
     """
 
     accepted: int
@@ -47,7 +48,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Next:
-    """A message that waits."""
+    """A waiting message."""
 
     id: str
     key: str | None
@@ -68,7 +69,7 @@ class Letter:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key, how many messages it has, and how many of them wait."""
+    """A key, the number of its messages, and how many of them wait."""
 
     key: str
     messages: int
@@ -77,7 +78,7 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """What took so many attempts (`ATTEMPTS`: or more), by outcome."""
+    """The messages with this number of attempts (`ATTEMPTS`: or more), by outcome."""
 
     attempts: int
     delivered: int
@@ -86,7 +87,7 @@ class Tried:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Everything that the page shows, as it stood at `now_ms`."""
+    """Everything that the page shows, at the time `now_ms`."""
 
     now_ms: int
     counts: Counts
@@ -99,7 +100,7 @@ class Figures:
 
 
 def look(store: Path, now_ms: int) -> Figures:
-    """Ask the store, which may be in use. Errors: `WrongUsage`, `StoreFailed`."""
+    """Read the store, which may be in use. Errors: `WrongUsage`, `StoreFailed`."""
     with reading(store) as db:
         counts, tried = _outcomes(db, now_ms)
         forecast = _forecast(db, now_ms, counts)
@@ -139,7 +140,7 @@ def _outcomes(db: sqlite3.Connection, now_ms: int) -> tuple[Counts, Sequence[Tri
 
 
 def _forecast(db: sqlite3.Connection, now_ms: int, counts: Counts) -> Forecast | None:
-    """Of what is due from now on; if all is overdue, as after an outage or in a replay, of that."""
+    """The messages due from now on; if all are overdue, as after an outage or in a replay, those."""
     if not counts.waiting:
         return None
     [(first_ms, last_ms)] = db.execute("SELECT min(due_ms), max(due_ms) FROM waiting")

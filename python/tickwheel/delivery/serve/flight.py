@@ -1,15 +1,16 @@
-"""Batches of messages over Arrow Flight (rules D11, D12, S3): the fast way in.
+"""Accepts batches of messages over Arrow Flight (rules D11, D12, S3), the fastest interface.
 
-A client opens `do_exchange`, with any descriptor, and sends batches of D1's schema; each gets a batch of `ANSWERS` in
-return, row by row in order, once all of it is on disk. A row that can't be used is `bad record` with the reason, one
-whose key and id are known with other content is `other content`; both end nothing. What ends the stream:
+A client opens `do_exchange`, with any descriptor, and sends batches of D1's schema. The answer to each is a batch of
+`ANSWERS`, one row per row in order, once the whole batch is on disk. The answer to a row that can't be used is `bad
+record` with the reason; to one whose key and id are known with other content, `other content`. After both the stream
+goes on. These errors end it:
 
-- `ArrowInvalid`: another schema, or a batch that is too large. Sending it again won't help.
-- `FlightUnauthenticatedError`: the token in the header `authorization: Bearer TOKEN`.
+- `ArrowInvalid`: another schema, or a batch that is too large. Sending it again does not help.
+- `FlightUnauthenticatedError`: the header `authorization: Bearer TOKEN` is missing or wrong.
 - `FlightUnavailableError`: the server stops, or its delivery has failed. Later, send again what was not answered:
   what was accepted is then answered as `duplicate`.
 
-With the descriptor's path `hand-off` the rows are those of `handed.py`, and a batch is answered as a whole, by a row of
+With the path `hand-off` in the descriptor the rows are those of `handed.py`. The answer to a batch is then one row of
 `TAKEN`, once all of it is on disk.
 """
 
@@ -26,7 +27,7 @@ from tickwheel.delivery.errors import BadRecord
 from tickwheel.delivery.handed import items_of
 from tickwheel.delivery.items import OTHER_CONTENT, Answer, Item, Put
 from tickwheel.delivery.message import Cancel, Columns, Fields, check
-from tickwheel.delivery.serve.door import Door
+from tickwheel.delivery.serve.access import Access
 from tickwheel.delivery.serve.intake import Submit
 
 ANSWERS: Final = pa.schema([pa.field("answer", pa.string(), nullable=False), pa.field("reason", pa.string())])
@@ -37,20 +38,20 @@ MAX_ROWS: Final = 10_000
 MAX_BYTES: Final = 64 << 20
 
 _USUAL = Columns()
-_PIECE: Final = 96  # rows of a hand-off that are taken at once; it comes in bursts, long before anything of it is due
+_PIECE: Final = 96  # rows of a hand-off taken at a time; it comes in bursts, long before its messages are due
 
 
-class FlightDoor(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no types
-    """Listens from the start, on `location`, at `port`. A thread of its own for each stream."""
+class FlightServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no types
+    """Listens from the start, on `location`, at `port`. Each stream has its own thread."""
 
-    def __init__(self, location: str, submit: Submit, door: Door, max_payload: int) -> None:
-        super().__init__(location, middleware={"token": _Token(door)})
+    def __init__(self, location: str, submit: Submit, access: Access, max_payload: int) -> None:
+        super().__init__(location, middleware={"token": _Token(access)})
         self._submit = submit
-        self._taking = threading.Lock()  # held for a piece of a hand-off, so that only one competes with what is due
+        self._taking = threading.Lock()  # held for a piece of a hand-off: only one competes with due messages
         self._max_payload = max_payload
 
     def do_exchange(self, _context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
-        """One stream, until its client ends it."""
+        """Serve one stream until its client ends it."""
         if descriptor.path == [HAND_OFF.encode()]:
             schema, answer = TAKEN, self._take
         else:
@@ -63,8 +64,8 @@ class FlightDoor(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has 
                 writer.write_batch(answer(chunk.data))
 
     def stop(self, timeout_s: float) -> bool:
-        """Take no more streams; whether those there were have ended within that time. Otherwise the process can't end
-        by itself, as there is no way to break one off.
+        """Take no more streams. Returns whether the open ones ended within this time. Otherwise the process can't end
+        normally, because there is no way to close a stream from here.
         """
         closing = threading.Thread(target=self.shutdown, name="flight-serve", daemon=True)
         closing.start()
@@ -126,20 +127,20 @@ def _result(ticket: Any) -> list[Answer]:
 
 
 class _Token(flight.ServerMiddlewareFactory):  # type: ignore[misc]
-    """Asked before anything of a call is read."""
+    """Checks the token before anything of a call is read."""
 
-    def __init__(self, door: Door) -> None:
+    def __init__(self, access: Access) -> None:
         super().__init__()
-        self._door = door
+        self._access = access
 
     def start_call(self, _info: Any, headers: Mapping[str, Sequence[str | bytes]]) -> None:
         given = headers.get("authorization", ())
-        reason = self._door.why_not(
+        reason = self._access.why_not(
             [it.encode(errors="surrogateescape") if isinstance(it, str) else it for it in given]
         )
         if reason:
             raise flight.FlightUnauthenticatedError(
-                f"{reason}: send the header authorization: Bearer TOKEN, the one in the server's --token-file"
+                f"{reason}: send the header authorization: Bearer TOKEN, with the token of the server's --token-file"
             )
 
 
@@ -163,7 +164,7 @@ def _check_size(batch: Any) -> None:
 
 
 def _check_schema(schema: Any) -> None:
-    """Columns of D1 in any order, `id` among them, of a type that can be read as D1's. Errors: `ArrowInvalid`."""
+    """Columns of D1 in any order, with `id`, of types that can be read as D1's. Errors: `ArrowInvalid`."""
     fault = _USUAL.fault("schema", schema.names)
     problem = fault.reason if fault else ""
     for field in schema:
@@ -174,7 +175,7 @@ def _check_schema(schema: Any) -> None:
             problem = problem or f"the column {field.name} is of type {str(field.type)[:200]}"
     if problem:
         allowed = ", ".join(f"{field.name} {field.type}" for field in MESSAGE_SCHEMA)
-        raise pa.ArrowInvalid(f"{problem}: it may have {allowed}; id, and of the others those that are needed")
+        raise pa.ArrowInvalid(f"{problem}: it may have {allowed}; id is required, the others only if needed")
 
 
 def _is_number(kind: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Messages over HTTP (rules D7, D11, D12): every answer to a message or a cancel comes after its commit.
+"""Accepts messages over HTTP (rules D7, D11, D12). A message or a cancel is answered after its commit.
 
 | request | answers |
 |---|---|
@@ -7,10 +7,10 @@
 | `DELETE /messages/{id}?key=K` | the same |
 | `GET /messages/{id}?key=K` | 200 with its state; 404 |
 | `GET /metrics` | 200, Prometheus's text format |
-| `GET /healthz` | 200; 503 once delivery has failed. Needs no token, and tells nothing else |
+| `GET /healthz` | 200; 503 once delivery has failed. Needs no token, and shows nothing else |
 
-Besides: 400, 401, 403 for web pages, 404, 405, 408, 413, 503. All is JSON: what became of a message is `id, key,
-state`, what was wrong is `reason, allowed`. An id is the rest of the path, percent-encoded, with slashes or without; in
+Other statuses: 400, 401, 403 for web pages, 404, 405, 408, 413, 503. Every body is JSON: the state of a message is `id,
+key, state`, an error is `reason, allowed`. An id is the rest of the path, percent-encoded, with slashes or without. In
 the query a + is a space, as in forms.
 """
 
@@ -38,15 +38,15 @@ from tickwheel.delivery.items import OTHER_CONTENT, Answer, Item, Look, Put
 from tickwheel.delivery.lines import Line
 from tickwheel.delivery.message import Cancel, Columns, Message, check
 from tickwheel.delivery.ndjson import fields_of
-from tickwheel.delivery.serve.door import Door
+from tickwheel.delivery.serve.access import Access
 from tickwheel.delivery.serve.intake import Intake
 from tickwheel.delivery.serve.metrics import renderer
 from tickwheel.delivery.times import rfc_3339
 
 _USUAL = Columns()
-_OVERHEAD = 1 << 16  # for the names and the id beside a payload in base64
+_OVERHEAD = 1 << 16  # bytes for the names and the id beside a payload in base64
 _BODY_WITHIN_S = 30
-_DISCARD_BYTES, _DISCARD_S = 1 << 26, 2  # of a body that is too large, so that its sender gets to read why
+_DISCARD_BYTES, _DISCARD_S = 1 << 26, 2  # read from a body that is too large, so that its sender can read the answer
 _STATES: Mapping[Answer, int] = {
     Answer.DUPLICATE: 200,
     Answer.CANCELLED: 200,
@@ -61,7 +61,7 @@ _ROUTES = "POST /messages, GET or DELETE /messages/{id}?key=K, GET /metrics, GET
 _Handler: TypeAlias = Callable[[Request], Awaitable[Response]]
 
 
-def app(engine: Engine, door: Door, max_payload: int) -> ASGIApp:
+def app(engine: Engine, access: Access, max_payload: int) -> ASGIApp:
     """The application, for one event loop. `max_payload`: bytes."""
     messages = _Messages(engine, max_payload)
     metrics = renderer(engine)
@@ -91,7 +91,7 @@ def app(engine: Engine, door: Door, max_payload: int) -> ASGIApp:
     ]
     inner = Starlette(routes=routes, exception_handlers={HTTPException: _refuse, Exception: _broken})
     inner.router.redirect_slashes = False
-    return _Guarded(inner, door)
+    return _Guarded(inner, access)
 
 
 class _Messages:
@@ -137,7 +137,7 @@ class _Messages:
 
 
 class _Any(Convertor[str]):
-    """Starlette's own for the rest of a path does not take a newline."""
+    """The rest of a path, newlines too, which Starlette's own convertor does not accept."""
 
     regex = "(?s:.*)"
 
@@ -149,11 +149,11 @@ class _Any(Convertor[str]):
 
 
 class _Guarded:
-    """Nothing of a request is read, let alone done, before it is known who sends it."""
+    """Checks the sender before anything of a request is read."""
 
-    def __init__(self, inner: ASGIApp, door: Door) -> None:
+    def __init__(self, inner: ASGIApp, access: Access) -> None:
         self._inner = inner
-        self._door = door
+        self._access = access
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = scope["headers"]
@@ -162,16 +162,16 @@ class _Guarded:
             return [value for each, value in headers if each == name]
 
         app = self._inner
-        if self._door.is_web_page(every(b"host"), every(b"origin")):
-            app = _json(403, _fault("this comes from a web page", "programs on this machine; or serve with a token"))
-        elif scope["path"] != "/healthz" and (reason := self._door.why_not(every(b"authorization"))):
-            fault = _fault(reason, "Authorization: Bearer TOKEN, the one in the server's --token-file")
+        if self._access.is_web_page(every(b"host"), every(b"origin")):
+            app = _json(403, _fault("the sender is a web page", "programs on this machine; or serve with a token"))
+        elif scope["path"] != "/healthz" and (reason := self._access.why_not(every(b"authorization"))):
+            fault = _fault(reason, "Authorization: Bearer TOKEN, with the token of the server's --token-file")
             app = _json(401, fault, {"www-authenticate": "Bearer"})
         await app(scope, receive, send)
 
 
 async def _body(request: Request, limit: int) -> bytes:
-    """Errors: 413 for more than `limit` bytes, 408 for one that does not come to its end."""
+    """The body. Errors: 413 for more than `limit` bytes, 408 if it does not end in time."""
     length = request.headers.get("content-length", "0")
     parts, size = [], 0
     try:
@@ -186,9 +186,9 @@ async def _body(request: Request, limit: int) -> bytes:
                     return b"".join(parts)
     except TimeoutError:
         allowed = f"within {_BODY_WITHIN_S} s"
-        raise _problem(408, "the body has not come to its end", allowed, {"connection": "close"}) from None
+        raise _problem(408, "the body did not end in time", allowed, {"connection": "close"}) from None
     except ClientDisconnect:
-        raise _problem(400, "the sender hung up in the middle of the body", "the whole body") from None
+        raise _problem(400, "the connection was closed in the middle of the body", "the whole body") from None
     if "expect" not in request.headers:
         await _discard(request)
     raise _problem(413, "the body is too large", f"at most {limit:,} bytes", {"connection": "close"})
@@ -206,7 +206,7 @@ async def _discard(request: Request) -> None:
 
 
 def _name(request: Request) -> tuple[str, str | None]:
-    """The id and key that the address names. Errors: 400."""
+    """The id and key in the address. Errors: 400."""
     try:
         _, _, name = request.scope["raw_path"].partition(b"/messages/")
         id_ = unquote_to_bytes(name).decode()

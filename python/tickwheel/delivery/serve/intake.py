@@ -1,7 +1,7 @@
-"""Single requests share commits: what comes while the writer is being handed something goes in together (rule D11).
+"""Lets single requests share commits: requests that come during a `submit` are submitted together (rule D11).
 
-All in the event loop, but for the handing in, as the writer holds up who comes while much is queued. Example:
-of eight requests at once the first is handed in alone; by then the other seven have come, and share the next commit.
+Everything runs in the event loop but `submit`, which blocks while much is queued. Example: of eight simultaneous
+requests the first is submitted alone; meanwhile the other seven come, and share the next commit.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ def _answer(asked: _Asked, ticket: "asyncio.Future[list[Answer]]") -> None:
         _fail(asked, error)
         return
     for (_, waiting), answer in zip(asked, ticket.result(), strict=True):
-        if not waiting.done():  # its caller may have hung up
+        if not waiting.done():  # the client may have disconnected
             waiting.set_result(answer)
 
 

@@ -1,8 +1,8 @@
-"""What `GET /metrics` tells (rule D11), in Prometheus's text format; counters count from this process's start.
+"""The metrics of `GET /metrics` (rule D11), in Prometheus's text format. Counters start with the process.
 
-What waits is asked of the store itself, over a connection that can only read. It counts to `MOST` and no further, so a
-scrape takes some 0.1 s at worst, and a `tickwheel_due` of that many is a lower bound. No label says anything about a
-key or an id: there are as many time series as are written here.
+Waiting messages are counted in the store itself, over a read-only connection, up to `MOST`. So a scrape takes at most
+some 0.1 s, and a `tickwheel_due` of `MOST` is a lower bound. No label has a key or an id: the number of time series is
+fixed.
 """
 
 import sqlite3
@@ -25,28 +25,28 @@ WINDOWS_MS: Final = {"1m": 60_000, "1h": 3_600_000, "1d": 86_400_000}
 _COUNTERS: Final = {
     "accepted": ("accepted", "Messages that were accepted."),
     "delivered": ("delivered", "Messages that have arrived at their destination."),
-    "duplicates_dropped": ("duplicates", "Messages and cancels that were known already."),
+    "duplicates_dropped": ("duplicates", "Messages and cancels that were already known."),
     "dead_letters": ("dead_letters", "Records that could not be read or delivered."),
     "cancelled": ("cancelled", "Messages that were cancelled."),
 }
 
 
 class Waiting(NamedTuple):
-    """Of what waits: how long the first has been due, and how many are due by the end of each window."""
+    """Of the waiting messages: how long the first has been due, and how many are due by the end of each window."""
 
     oldest_overdue_ms: int
     due: dict[str, int]
 
 
 class EngineCollector(Collector):
-    """Reads an engine and its store whenever it is asked."""
+    """Reads an engine and its store at each scrape."""
 
     def __init__(self, engine: Engine, wall_ns: Callable[[], int] = time.time_ns) -> None:
         self._engine = engine
         self._wall_ns = wall_ns
 
     def collect(self) -> Iterator[Metric]:
-        """Every metric there is. Errors: `sqlite3.Error`."""
+        """Every metric. Errors: `sqlite3.Error`."""
         engine = self._engine
         yield GaugeMetricFamily("tickwheel_messages_pending", "Messages that wait.", value=engine.store.waiting)
         for name, (part, what) in _COUNTERS.items():
@@ -55,19 +55,19 @@ class EngineCollector(Collector):
         bounds = [*(str(bound / 1e6) for bound in BOUNDS_US), "+Inf"]
         yield HistogramMetricFamily(
             "tickwheel_lateness_seconds",
-            "How long after its due time a message was handed to its destination.",
+            "How long after its due time a message was sent to its destination.",
             buckets=[*zip(bounds, counts, strict=True)],
             sum_value=sum_us / 1e6,
         )
         waiting = look(engine.store.path, self._wall_ns() // 1_000_000)
         yield GaugeMetricFamily(
             "tickwheel_oldest_overdue_seconds",
-            "How long the message has been due that waits longest.",
+            "How long the oldest waiting message has been due.",
             value=waiting.oldest_overdue_ms / 1000,
         )
         due = GaugeMetricFamily(
             "tickwheel_due",
-            f"Messages due by the end of the window, overdue ones too; at most {MOST}.",
+            f"Messages due by the end of the window, also overdue ones; at most {MOST}.",
             labels=["window"],
         )
         for window, count in waiting.due.items():
@@ -76,7 +76,7 @@ class EngineCollector(Collector):
 
 
 def look(store: Path, now_ms: int) -> Waiting:
-    """What waits in the store; reads at most `MOST` rows for each window. Errors: `sqlite3.Error`."""
+    """Counts the waiting messages in the store; reads at most `MOST` rows per window. Errors: `sqlite3.Error`."""
     count = "SELECT count(*) FROM (SELECT 1 FROM waiting WHERE due_ms <= ? LIMIT ?)"
     uri = f"file:{quote(str(store.absolute()))}?mode=ro"
     with closing(sqlite3.connect(uri, uri=True)) as db:
@@ -86,7 +86,7 @@ def look(store: Path, now_ms: int) -> Waiting:
 
 
 def renderer(engine: Engine) -> Callable[[], bytes]:
-    """What gives the text. Errors of that: `sqlite3.Error`."""
+    """The function that makes the text. Its errors: `sqlite3.Error`."""
     registry = CollectorRegistry()
     registry.register(EngineCollector(engine))
     return lambda: generate_latest(registry)

@@ -1,9 +1,9 @@
-"""One run of `tickwheel serve`: it waits for its store, opens its ports only then, and serves until a signal (rule D9).
+"""One run of `tickwheel serve`: waits for its store, then opens its ports, and serves until a signal (rule D9).
 
-    the store's lock -> engine -> ports -> delivery starts   ...   ports close -> what is due goes out -> the end
+    the store's lock -> engine -> ports -> delivery starts   ...   ports close -> due messages are sent -> end
 
-SIGTERM and Ctrl-C end it cleanly, the second one on the spot; so does a failure of the store or of the destination.
-What was not delivered waits in the store for the next run, or for the process that waits already.
+SIGTERM and Ctrl-C end it cleanly, a second one immediately. A failure of the store or of the destination also ends it
+cleanly. Undelivered messages wait in the store for the next run, or for the process that waits for the store.
 """
 
 import importlib
@@ -22,8 +22,8 @@ from tickwheel.delivery.engine import Settings
 from tickwheel.delivery.errors import DeliveryFailed, WrongUsage
 from tickwheel.delivery.job import Result
 from tickwheel.delivery.queue import Running
-from tickwheel.delivery.serve.door import Address, Door
-from tickwheel.delivery.serve.doors import Doors
+from tickwheel.delivery.serve.access import Access, Address
+from tickwheel.delivery.serve.ports import Ports
 from tickwheel.delivery.sinks import SinkOpener
 from tickwheel.delivery.summary import Summary
 
@@ -50,13 +50,13 @@ class Service:
     def __post_init__(self) -> None:
         if not 1 <= self.max_payload <= MAX_PAYLOAD_LIMIT:
             raise WrongUsage(f"max-payload is {self.max_payload:,}: it may be 1 to {MAX_PAYLOAD_LIMIT:,} bytes")
-        Door(self.token, self.listen, self.flight)  # refuses what is open to other machines
+        Access(self.token, self.listen, self.flight)  # refuses addresses open to other machines without a token
         need_libraries()
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How it ended; `is_stuck`: a stream is open that its client doesn't end, so the process has to be broken off."""
+    """How the run ended. `is_stuck`: a client keeps a stream open, so the process must be ended by force."""
 
     result: Result
     code: int
@@ -72,7 +72,7 @@ class Ended:
 
 
 class _Stopped(BaseException):
-    """By a signal, wherever the main thread was."""
+    """Raised by a signal, anywhere in the main thread."""
 
     def __init__(self, code: int) -> None:
         super().__init__()
@@ -83,18 +83,18 @@ def serve(service: Service, say: Callable[[str], object]) -> Ended:
     """Serve until a signal comes, or delivery fails. Call it in the main thread. Errors: `WrongUsage`."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _stop)
-    running, doors, code, failure = None, None, 0, None
+    running, ports, code, failure = None, None, 0, None
     try:
         running = Running(service.store, service.opener, service.settings, service.put_letters, say)
-        doors = Doors(service.listen, service.flight, service.token, service.max_payload, running.engine)
+        ports = Ports(service.listen, service.flight, service.token, service.max_payload, running.engine)
         running.start(WallClock(running.timer))
-        say(f"listening on {doors.urls}")
-        while doors.are_open(_LOOK_EVERY_S):
+        say(f"listening on {ports.urls}")
+        while ports.are_open(_LOOK_EVERY_S):
             running.engine.check()
         failure = "the HTTP server ended by itself"
     except _Stopped as stopped:
         code = stopped.code
-        say("stopping (again: at once)")
+        say("stopping (a second signal ends it immediately)")
     except WrongUsage:
         if running is not None:
             running.close(_STOP_WITHIN_S)
@@ -102,22 +102,22 @@ def serve(service: Service, say: Callable[[str], object]) -> Ended:
     except Exception as error:
         failure = _failure(error)
     is_stuck = False
-    if doors is not None:
-        doors.stop_requests()
+    if ports is not None:
+        ports.stop_requests()
     try:
         if running is not None:
             running.close(_STOP_WITHIN_S)
     except Exception as error:
         failure = failure or _failure(error)
-    if doors is not None:
-        is_stuck = not doors.stop_streams()
+    if ports is not None:
+        is_stuck = not ports.stop_streams()
     summary = running.engine.summary if running is not None else Summary()
     result = Result(summary, failure, interrupted=code == 130, stopped_at=None, store=service.store)
     return Ended(result, 3 if failure else code, is_stuck)
 
 
 def need_libraries() -> None:
-    """Errors: `WrongUsage` if one is missing, before anything is waited for."""
+    """Errors: `WrongUsage` if a library is missing, before any waiting."""
     for name in _LIBRARIES:
         try:
             importlib.import_module(name)

@@ -1,4 +1,4 @@
-"""Where messages go (rule D10): `open_sink` knows every kind of sink by how it is written; each kind is one file."""
+"""The destinations of messages (rule D10): `open_sink` finds a sink's kind by its address; each kind is one file."""
 
 import importlib
 from pathlib import Path
@@ -24,7 +24,7 @@ __all__ = [
 
 
 class _Kind(NamedTuple):
-    """`module` has an `opener_of(spec)`; it is imported only when it is asked for, as it may need a `library`."""
+    """`module` has an `opener_of(spec)`. It is imported only when needed, because it may require a `library`."""
 
     form: str
     module: str
@@ -44,8 +44,8 @@ _KINDS = {
 
 
 def open_sink(spec: str) -> SinkOpener:
-    """What opens the sink that `--to` names. Errors: `WrongUsage` if there is no such sink; and, when it is opened,
-    `DeliveryFailed`, or for a file `WrongUsage`, if the destination can't be used.
+    """The opener of the sink that `--to` names. Errors: `WrongUsage` if there is no such sink. Errors when it is opened
+    and the destination can't be used: `DeliveryFailed`, or `WrongUsage` for a file.
     """
     if spec == "-" or _file_of(spec) is not None:
         return lambda _settings: _open_file(spec)
@@ -72,7 +72,7 @@ def _module(kind: _Kind) -> Any:
 
 
 def path_of(spec: str) -> Path | None:
-    """The file that a sink writes, if it writes one."""
+    """The file that a sink writes, or `None`."""
     kind, _, rest = spec.partition(":")
     path = rest.rpartition("?")[0] if kind == "sqlite" else ""
     return Path(path) if path else _file_of(spec)
@@ -90,4 +90,4 @@ def _open_file(spec: str) -> Sink:
     try:
         return FileSink.of_path(path)
     except OSError as error:
-        raise WrongUsage(f"{path} can't be written: {error.strerror}") from error
+        raise WrongUsage(f"{path} can't be written: {error.strerror}: name a file that can") from error

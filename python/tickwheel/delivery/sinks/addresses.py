@@ -1,19 +1,19 @@
-"""How an address is shown in an error (rule D10): never with a password.
+"""Shows an address in an error without its password (rule D10).
 
-Drivers quote in their errors what they do not understand of an address, which may be the password. So what they say
-goes through `without`.
+A driver's error quotes the part of an address that the driver does not understand, which may be the password. So its
+text goes through `without`.
 """
 
 import re
 from collections.abc import Iterable, Mapping
 from urllib.parse import unquote
 
-_USER = re.compile(r"^([^:]*:/*)(.*)@", flags=re.DOTALL)  # up to the last @, as a password may hold anything
+_USER = re.compile(r"^([^:]*:/*)(.*)@", flags=re.DOTALL)  # up to the last @, because a password may contain one
 _PASSWORD = re.compile(r"(password=)([^&]*)", flags=re.IGNORECASE)
 
 
 def shown(address: str) -> str:
-    """Quoted, shortened, without user and password.
+    """The address quoted, shortened, without user and password.
 
     >>> shown("postgresql://me:secret@db/shop?table=T&sslpassword=more")
     "'postgresql://...@db/shop?table=T&sslpassword=...'"
@@ -22,19 +22,19 @@ def shown(address: str) -> str:
 
 
 def secrets_in(address: str) -> list[str]:
-    """Each password in it, as it is written and as it is meant."""
+    """Each password in the address, both as written and percent-decoded."""
     users = [user.partition(":")[2] for _, user in _USER.findall(address)]
     raw = [*users, *(password for _, password in _PASSWORD.findall(address))]
     return [secret for part in raw for secret in (part, unquote(part))]
 
 
 def secrets_of(options: Mapping[str, object]) -> list[str]:
-    """The values of the options with a password."""
+    """The values of the options that hold a password."""
     return [str(value) for name, value in options.items() if name.endswith("password") and value]
 
 
 def without(secrets: Iterable[str], text: str) -> str:
-    """The text, with dots for each secret.
+    """The text with dots in place of each secret.
 
     >>> without(["secret"], "invalid token: secret%")
     'invalid token: ...%'

@@ -1,8 +1,8 @@
-"""The sink for standard output and files: one NDJSON line a message, appended, at once, with no buffer of its own.
+"""The sink for standard output and files: appends one NDJSON line per message at once, without a buffer of its own.
 
-A write that blocks, as the reader of a pipe is slow, waits: that is back-pressure, and cutting it off would cut a line.
-A write that fails ends the run, as trying again would be likely to fail for every message there is. What was written
-is synced to the disk before it counts as delivered.
+If the reader of a pipe is slow, a write waits: that is back-pressure, and a time-out would leave a partial line. If a
+write fails, the run ends, because a retry would probably fail for every message. Lines are synced to the disk before
+their messages count as delivered.
 """
 
 import os
@@ -19,9 +19,9 @@ _STDOUT = 1
 
 
 class FileSink(Sink):
-    """Writes to a file descriptor, and closes it at the end if it opened it."""
+    """Writes to a file descriptor, and closes it at the end if the sink opened it."""
 
-    max_batch: ClassVar[int] = 64  # so that the last one's time of sending is not stale
+    max_batch: ClassVar[int] = 64  # small, so that `delivered_at` is right for the last one too
     is_cut_off: ClassVar[bool] = False
 
     def __init__(self, fd: int, *, owned: bool) -> None:
@@ -30,31 +30,31 @@ class FileSink(Sink):
 
     @classmethod
     def of_standard_output(cls) -> Self:
-        """Past `sys.stdout` and its buffer, which would fail once more at exit when the reader has gone."""
+        """Writes directly, not to `sys.stdout`, whose buffer would fail again at exit if the reader has gone."""
         return cls(_STDOUT, owned=False)
 
     @classmethod
     def of_path(cls, path: Path) -> Self:
-        """What the file holds already is kept. Errors: `OSError`."""
+        """Opens a file to append to it. Errors: `OSError`."""
         return cls(open_to_append(path), owned=True)
 
     def send(self, deliveries: Sequence[Delivery]) -> Refusals:
-        """One write for all of them. Errors: `DeliveryFailed`."""
+        """One write for all deliveries. Errors: `DeliveryFailed`."""
         try:
             write_lines(self._fd, b"".join(map(line_of, deliveries)))
         except OSError as error:
-            part = f"the last {len(deliveries)} may be there in part"
-            raise DeliveryFailed(f"the destination takes no more: {error.strerror}; {part}") from error
+            part = f"the last {len(deliveries)} may be written in part"
+            raise DeliveryFailed(f"the destination can't be written: {error.strerror}; {part}") from error
         return NONE_REFUSED
 
     def sync(self) -> None:
-        """On disk, where there is one."""
+        """Sync to disk, if there is one."""
         try:
             sync(self._fd)
         except OSError as error:
-            raise DeliveryFailed(f"the destination can't be made durable: {error.strerror}") from error
+            raise DeliveryFailed(f"the destination can't be synced to disk: {error.strerror}") from error
 
     def close(self) -> None:
-        """Errors: `OSError`, as some file systems tell only now that the disk is full."""
+        """Errors: `OSError`, because some file systems report a full disk only now."""
         if self._owned:
             os.close(self._fd)

@@ -1,12 +1,12 @@
 """The sink `http://` and `https://` (rule D10): each message is a POST to one address, a webhook.
 
-- The body is the JSON that the file sink writes too. `Idempotency-Key` is the same whenever the message is sent again,
-  so that the receiver can tell: 128 bits of BLAKE2b, in hex, of the JSON array `[key,id]`.
-- A status of 200 to 299 means that it has arrived. Anything else is a failed attempt (D6), a redirect too: it is not
-  followed, as where a message goes is the operator's setting (D12). No proxy is taken from the environment.
-- The answer has to be there within `timeout_s` from the start, however slowly it trickles in. A name that is slow to
-  resolve is left to the deliverer, which cuts off (D6).
-- Each sink keeps one connection open, and opens a new one where the receiver has closed it. Certificates are checked.
+- The body is the JSON line of the file sink. `Idempotency-Key` is the same each time the message is sent, so that the
+  receiver can recognize a repeat: 128 bits of BLAKE2b, in hex, of the JSON array `[key,id]`.
+- A status of 200 to 299 means that the message has arrived. Any other is a failed attempt (D6). So is a redirect: it is
+  not followed, because the destination is a setting of the operator (D12). Proxies in the environment are ignored.
+- The whole answer must arrive within `timeout_s` from the start, however slowly it comes. If resolving the host name
+  hangs, the deliverer cuts the sink off (D6).
+- Each sink keeps one connection open, and opens a new one if the receiver has closed it. Certificates are checked.
 """
 
 import io
@@ -32,7 +32,7 @@ from tickwheel.delivery.sinks.sink import NONE_REFUSED, Delivery, Refusals, Sink
 FORM = "http://HOST/PATH or https://HOST/PATH"
 
 _SHOWN = 200  # characters of an answer
-_READ = 1 << 16  # bytes of an answer; where there are more, the connection is not worth keeping
+_READ = 1 << 16  # bytes of an answer; after a longer one the connection is closed
 
 
 class HttpSink(Sink):
@@ -48,7 +48,7 @@ class HttpSink(Sink):
         self._timeout_s = timeout_s
 
     def send(self, deliveries: Sequence[Delivery]) -> Refusals:
-        """One request for each."""
+        """One request for each delivery."""
         refused = {}
         for place, delivery in enumerate(deliveries):
             reason = self._post(delivery)
@@ -57,7 +57,7 @@ class HttpSink(Sink):
         return refused or NONE_REFUSED
 
     def close(self) -> None:
-        """Ends the connection."""
+        """Close the connection."""
         self._pool.close()
 
     def _post(self, delivery: Delivery) -> str | None:
@@ -87,7 +87,7 @@ class HttpSink(Sink):
 
 
 def idempotency_key(key: str | None, id_: str) -> str:
-    """What is known by the same `(key, id)` is the same message (D1).
+    """The value of the header: equal for messages with the same `(key, id)`, which are the same message (D1).
 
     >>> idempotency_key(None, "a1")
     'a40b598f5dc65bb1e6e91c016214cfa1'
@@ -96,12 +96,12 @@ def idempotency_key(key: str | None, id_: str) -> str:
 
 
 def opener_of(spec: str) -> SinkOpener:
-    """Reads the address; nobody is called yet. Errors: `WrongUsage`."""
+    """Reads the address; nothing is connected yet. Errors: `WrongUsage`."""
     authority = spec.partition("//")[2].partition("/")[0]
     if "@" in authority:
-        raise WrongUsage(f"{shown(spec)} has a user in it, which is not sent: put a secret into the path or query")
+        raise WrongUsage(f"{shown(spec)} contains a user, which is not sent: put a secret into the path or query")
     if any(char.isspace() or not char.isprintable() for char in spec) or "#" in spec:
-        raise WrongUsage(f"{shown(spec)} has a space, a # or a control character: write it as %20, %23 and so on")
+        raise WrongUsage(f"{shown(spec)} contains a space, a # or a control character: write it as %20, %23 and so on")
     try:
         url = parse_url(spec)
     except LocationParseError:
@@ -112,7 +112,7 @@ def opener_of(spec: str) -> SinkOpener:
 
 
 def _read(response: BaseHTTPResponse) -> bytes:
-    """The status is known, and with it whether the message has arrived: so what goes wrong here does not matter."""
+    """The answer's first bytes. The status already says whether the message has arrived, so errors here are ignored."""
     try:
         answer = response.read(_READ, decode_content=False)
         is_all = len(answer) < _READ
@@ -125,12 +125,12 @@ def _read(response: BaseHTTPResponse) -> bytes:
 
 
 def _line(answer: bytes) -> str:
-    """On one line, and without what a terminal would obey."""
+    """The answer on one line, without control characters for a terminal."""
     return "".join(char if char.isprintable() else " " for char in answer.decode(errors="replace"))
 
 
 class _Deadline(io.RawIOBase):
-    """Reads a socket's file until its timeout, as it is now, has passed in all; a socket begins anew with each read."""
+    """Reads a socket's file with its timeout for all reads together; a socket restarts the timeout with each read."""
 
     def __init__(self, sock: socket.socket, file: io.RawIOBase) -> None:
         self._sock = sock
@@ -156,7 +156,7 @@ class _Deadline(io.RawIOBase):
 
 
 class _Answer(HTTPResponse):
-    """When it is made, the socket's timeout is what is left of the whole."""
+    """A response. When it is made, the socket's timeout is the remaining time."""
 
     def __init__(self, sock: socket.socket, *args: Any, **options: Any) -> None:
         super().__init__(sock, *args, **options)

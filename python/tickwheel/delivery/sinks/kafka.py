@@ -1,16 +1,15 @@
-"""The sink `kafka://BROKERS/TOPIC` (rule D10): a record for each message, its payload as it was given, its key as key.
+"""The sink `kafka://BROKERS/TOPIC` (rule D10): a record for each message, with its payload unchanged and its key.
 
-- The producer is idempotent and waits for all replicas (`acks=all`). Each record has its own answer: those that failed
-  are failed attempts of their messages alone. Headers: `tickwheel-id`, `-store`, `-seq`, `-due`, `-attempt`,
-  `-redelivered`.
+- The producer is idempotent and waits for all replicas (`acks=all`). Each record has its own answer: a failed record is
+  a failed attempt of its message alone. Headers: `tickwheel-id`, `-store`, `-seq`, `-due`, `-attempt`, `-redelivered`.
 - A key's partition is the one that Kafka's own client chooses (murmur2), so a topic may have producers of both kinds.
-- Idempotence holds for what the producer sends again by itself, not for a new attempt. A record that ran into the
-  time-out may have been written, or be on its way still: then it is there twice after the retry, or once though it is a
-  dead letter; and the late copy may come behind later records of its key. A reader who minds remembers, per
-  `tickwheel-store`, which `tickwheel-seq` it has seen; the first copies are in order.
-- After a crash `arrived` reads the topic from the `position` of the last commit to its end as it is then. What the
-  crashed process had on its way, and comes after that end, is there twice.
-- The topic has to be there. Example: `kafka://a:9092,b:9092/reminders`.
+- Idempotence covers the producer's own retries, not a new attempt. A record that timed out may have been written, or
+  may still be written: then the topic has it twice after the retry, or once although it is a dead letter. The late copy
+  may come after later records of its key. A reader can drop copies: for each `tickwheel-store`, remember every
+  `tickwheel-seq` seen; the first copies are in order.
+- After a crash `arrived` reads the topic from the `position` of the last commit to its end at that time. Records of the
+  crashed process that are written after that end are in the topic twice.
+- The topic must exist. Example: `kafka://a:9092,b:9092/reminders`.
 """
 
 import re
@@ -31,23 +30,23 @@ from tickwheel.delivery.times import rfc_3339
 
 FORM = "kafka://BROKERS/TOPIC"
 
-_LARGEST = 64 << 20  # bytes of a record; what is too large is for the broker to say
-_TOGETHER = 1_000_000  # bytes of records in a request, of which a broker takes 1 MiB unless it is told otherwise
-_ON_ITS_WAY = 5  # requests to a broker; for so many the idempotent producer keeps the order when one is sent again
-_WAIT_SHARE = 0.9  # of the time-out: a sink that is cut off takes with it what keeps a late copy from coming last
+_LARGEST = 64 << 20  # bytes of a record; the real limit is the broker's
+_TOGETHER = 1_000_000  # bytes of records in a request; a broker's default limit is 1 MiB
+_ON_ITS_WAY = 5  # requests to a broker; up to this many the idempotent producer keeps the order in a retry
+_WAIT_SHARE = 0.9  # of the time-out, so that the sink is not cut off: its producer keeps late copies in order
 _LOOK_AGAIN_S = 0.1
 _BROKER = re.compile(r"[A-Za-z0-9._-]+(:\d{1,5})?|\[[0-9A-Fa-f:.]+\](:\d{1,5})?", flags=re.ASCII)
 _TOPIC = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}", flags=re.ASCII)
 
-_Offsets = dict[int, int]  # by partition: the next one
-_PASSING = {  # while a topic is new, or goes from one broker to another
+_Offsets = dict[int, int]  # by partition: the next offset
+_PASSING = {  # while a topic is new, or moves to another broker
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError.NOT_LEADER_FOR_PARTITION,
 }
 
 
 class KafkaSink(Sink):
-    """Writes to `topic`; `brokers` are those to ask first."""
+    """Writes to `topic`. `brokers` are the first ones to contact."""
 
     max_batch: ClassVar[int] = 256
     threads: ClassVar[int] = 1
@@ -62,19 +61,19 @@ class KafkaSink(Sink):
             "bootstrap.servers": brokers,
             "error_cb": self._note_error,
             "log_level": 0,
-            "reconnect.backoff.max.ms": 1_000,  # who tries again, and when, is the deliverer's matter
+            "reconnect.backoff.max.ms": 1_000,  # the deliverer has its own back-off
         }
         with self._reading() as consumer:
             self._written: _Offsets = {partition: end for partition, (_, end) in self._bounds(consumer).items()}
         self._position = _text_of(self._written)
         self._producer: Producer | None = self._new_producer()
-        self._producer.list_topics(topic, timeout=self._own_s)  # or else it connects when the first message is due
+        self._producer.list_topics(topic, timeout=self._own_s)  # connects now, not when the first message is due
 
     def send(self, deliveries: Sequence[Delivery]) -> Refusals:
-        """Returns when each record has its answer. Errors: `KafkaException`, when none has arrived."""
-        self._position = _text_of(self._written)  # only now is all before it known as delivered
+        """Returns when each record has its answer. Errors: `KafkaException`, if none has arrived."""
+        self._position = _text_of(self._written)  # only now is everything before it known to be delivered
         refused, too_large = self._write(dict(enumerate(deliveries)))
-        if len(too_large) > 1:  # a request is refused as a whole, and by themselves they may be small enough
+        if len(too_large) > 1:  # a request is refused as a whole; single records may be small enough
             taken = 0
             for place in too_large:
                 again, _ = self._write({place: deliveries[place]})
@@ -92,7 +91,7 @@ class KafkaSink(Sink):
         return self._position
 
     def arrived(self, suspects: Collection[int], position: str | None) -> Collection[int]:
-        """Those whose record is after the position; none where there is no position to read from."""
+        """Those whose record is after the position; none if there is no position."""
         if not suspects or position is None:
             return ()
         starts = msgspec.json.decode(position, type=_Offsets)
@@ -110,11 +109,11 @@ class KafkaSink(Sink):
         return found
 
     def close(self) -> None:
-        """Nothing is left: `send` waited for every answer."""
+        """Nothing to do: `send` waited for every answer."""
         self._producer = None
 
     def _write(self, deliveries: Mapping[int, Delivery]) -> tuple[dict[int, str], list[int]]:
-        """Those that were refused, by place, and which of them with too many others."""
+        """The refused deliveries, by place, and those of them that were too large together."""
         if self._producer is None:
             self._producer = self._new_producer()
         answers: dict[int, KafkaError | None] = {}
@@ -137,12 +136,12 @@ class KafkaSink(Sink):
             answer = answers.get(place, _NO_ANSWER)
             if answer is None:
                 continue
-            refused[place] = self._told(answer)
+            refused[place] = self._error_text(answer)
             is_fatal = is_fatal or answer.fatal()
             if answer.code() == KafkaError.MSG_SIZE_TOO_LARGE:
                 too_large.append(place)
         if is_fatal or len(answers) + len(refused) < len(deliveries):
-            self._producer = None  # a new one goes on
+            self._producer = None  # the next send makes a new one
         return refused, too_large
 
     def _new_producer(self) -> Producer:
@@ -161,7 +160,7 @@ class KafkaSink(Sink):
 
     @contextmanager
     def _reading(self) -> Iterator[Consumer]:
-        """Reads alone: it joins no group, and commits nothing."""
+        """A consumer of its own: it joins no group, and commits nothing."""
         consumer = Consumer(
             {
                 **self._common,
@@ -176,14 +175,14 @@ class KafkaSink(Sink):
         try:
             yield consumer
         except KafkaException as error:
-            consumer.poll(0)  # which brings the broker's error
-            told = f"the topic {self._topic} can't be used: {self._told(error.args[0])}"
-            raise DeliveryFailed(f"{told}; are the brokers up, and is it there?") from error
+            consumer.poll(0)  # fetches the broker's error
+            problem = f"the topic {self._topic} can't be used: {self._error_text(error.args[0])}"
+            raise DeliveryFailed(f"{problem}; make sure that the brokers are up and the topic exists") from error
         finally:
             consumer.close()
 
     def _bounds(self, consumer: Consumer) -> dict[int, tuple[int, int]]:
-        """By partition: the first offset that is there, and the next one to be written."""
+        """By partition: the first offset that exists, and the next one to be written."""
         until_s = time.monotonic() + self._own_s
         while True:
             try:
@@ -201,7 +200,7 @@ class KafkaSink(Sink):
         return {at.partition: consumer.get_watermark_offsets(at, timeout=self._own_s) for at in partitions}
 
     def _tail(self, consumer: Consumer, starts: _Offsets) -> Iterator[Message]:
-        """All from `starts` to the end as it is now."""
+        """All records from `starts` to the present end."""
         bounds = self._bounds(consumer)
         begins = {partition: max(first, starts.get(partition, 0)) for partition, (first, _) in bounds.items()}
         ends = {partition: end for partition, (_, end) in bounds.items() if begins[partition] < end}
@@ -239,7 +238,7 @@ class KafkaSink(Sink):
     def _note_error(self, error: KafkaError) -> None:
         self._last_error = error.str()
 
-    def _told(self, error: KafkaError) -> str:
+    def _error_text(self, error: KafkaError) -> str:
         last = f" (last heard: {self._last_error})" if self._last_error else ""
         return f"{error.name()}: {error.str()}{last}"
 
@@ -248,10 +247,10 @@ _NO_ANSWER = KafkaError(KafkaError._TIMED_OUT, "no answer")
 
 
 def opener_of(spec: str) -> SinkOpener:
-    """Reads the address; nobody is called yet. Errors: `WrongUsage`."""
+    """Reads the address; nothing is connected yet. Errors: `WrongUsage`."""
     brokers, _, topic = spec.partition("//")[2].partition("/")
     if not all(_BROKER.fullmatch(broker) for broker in brokers.split(",")) or not _TOPIC.fullmatch(topic):
-        raise WrongUsage(f"{shown(spec)} is no topic: write {FORM}, as in kafka://a:9092,b:9092/reminders")
+        raise WrongUsage(f"{shown(spec)} is no topic: write {FORM}, such as kafka://a:9092,b:9092/reminders")
     return lambda settings: KafkaSink(brokers, topic, settings)
 
 
@@ -260,7 +259,7 @@ def _record(delivery: Delivery, store_id: str) -> dict[str, Any]:
     return {
         "key": None if message.key is None else message.key.encode(),
         "value": bytes(message.payload),
-        "headers": {  # as bytes: text would be cut off at a NUL
+        "headers": {  # as bytes: text would be truncated at a NUL
             "tickwheel-id": message.id.encode(),
             "tickwheel-store": store_id.encode(),
             "tickwheel-seq": b"%d" % delivery.seq,

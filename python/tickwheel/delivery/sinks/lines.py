@@ -1,7 +1,7 @@
-"""How a delivery is written out (rule D11): one line of NDJSON, the same for files, standard output and webhooks.
+"""Writes a delivery as one line of NDJSON (rule D11), the same for files, standard output and webhooks.
 
-`id, key, due, payload` (or `payload_base64`), `delivered_at, lateness_ms, attempt, redelivered`; times are RFC 3339 in
-UTC with milliseconds, and `lateness_ms` is given to the microsecond.
+`id, key, due, payload` (or `payload_base64`), `delivered_at, lateness_ms, attempt, redelivered`. Times are RFC 3339 in
+UTC with milliseconds; `lateness_ms` is to the microsecond.
 """
 
 from base64 import b64encode
@@ -16,7 +16,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def _line_with(payload: str) -> type[msgspec.Struct]:
-    """A line whose payload has this name; a struct is written out faster than a dict."""
+    """A line whose payload has this name. A struct, because it is encoded faster than a dict."""
     return msgspec.defstruct(
         "Line",
         [
@@ -38,7 +38,7 @@ _OfBytes = _line_with("payload_base64")
 
 
 def record_of(message: Message) -> bytes:
-    """The message as it could be given again, without its newline (rule D1)."""
+    """The message as a record that can be given again, without a newline (rule D1)."""
     return _encode({"id": message.id, "key": message.key, "due": rfc_3339(message.due_ms), **_payload(message)})
 
 

@@ -1,13 +1,13 @@
 r"""The sink `postgresql://...?table=T` (rule D10): a row of `T` for each message, exactly one, whatever crashes (D5).
 
-- One `send` is one transaction, as a rule one statement and one round trip: each `(store, seq)` goes into
-  `T_delivered`, and those that are new there into `T`. So a commit of which nobody knows whether it happened, as the
-  connection was lost, may be tried again.
-- `T` may be there already, with more columns, constraints and triggers. Rows that they refuse are found by halving the
-  batch, each half in a savepoint: a failed attempt of those messages alone. Any other error is one of all.
-- A payload goes in as `json`, not `jsonb`: it comes out as it went in, byte for byte, with its spaces, its order, its
-  1.50 and its \u0000, which `jsonb` refuses. What is not JSON in UTF-8 is in `payload_bytes`. PostgreSQL's text can't
-  hold the character NUL, so a message with one in its id or key is refused.
+- One `send` is one transaction, usually one statement and one round trip: each `(store, seq)` goes into `T_delivered`,
+  and the rows that are new there go into `T`. So if the connection is lost during a commit, and its result is unknown,
+  the commit can be tried again.
+- `T` may already exist, with more columns, constraints and triggers. Rows that they refuse are found by halving the
+  batch, each half in a savepoint: a failed attempt of these messages alone. Any other error fails all of them.
+- A payload is stored as `json`, not `jsonb`, so it stays the same byte for byte, with its spaces, its order, its 1.50
+  and its \u0000, which `jsonb` refuses. A payload that is not JSON in UTF-8 is in `payload_bytes`. PostgreSQL's text
+  can't hold the character NUL, so a message with one in its id or key is refused.
 - After a lost connection the next `send` opens a new one. The address is never shown with its password.
 """
 
@@ -39,7 +39,7 @@ _TYPES = {
     "attempt": "integer",
     "redelivered": "boolean",
 }
-_SENT = {**_TYPES, "payload": "text"}  # an array of json has no binary form here; it becomes json on the other side
+_SENT = {**_TYPES, "payload": "text"}  # an array of json has no binary form here; the server converts the text
 _DELIVERED_TYPES = {"store": "text", "seq": "bigint"}
 _NOT_NULL = {"id", "due", "delivered_at", "lateness_ms", "attempt", "redelivered"}
 
@@ -76,7 +76,7 @@ _INSERT = f"""
 
 
 class PostgresqlSink(Sink):
-    """Writes to `table`, which it makes if it is not there. `options` are those of libpq, with the password."""
+    """Writes to `table`, which is created if it does not exist. `options` are those of libpq, with the password."""
 
     max_batch: ClassVar[int] = 256
     threads: ClassVar[int] = 1
@@ -93,17 +93,17 @@ class PostgresqlSink(Sink):
             connection = self._open()
             _make(connection, self._table, _TYPES, "")
             _make(connection, self._delivered, _DELIVERED_TYPES, ", PRIMARY KEY (store, seq)")
-            self._write(connection, (), ())  # types and rights: better told now than with every message
+            self._write(connection, (), ())  # finds wrong types and missing rights now, not with every message
         except psycopg.Error as error:
             self.close()
             where = f"the table {'.'.join(names)} in {_where(options)}"
-            raise DeliveryFailed(f"{where} can't be used: {_told(error)}") from None
+            raise DeliveryFailed(f"{where} can't be used: {_error_text(error)}") from None
         except BaseException:
             self.close()
             raise
 
     def send(self, deliveries: Sequence[Delivery]) -> Refusals:
-        """One transaction. Errors: `psycopg.Error`, when none is known to have arrived."""
+        """One transaction. Errors: `psycopg.Error`, if none is known to have arrived."""
         rows = [_row(delivery) for delivery in deliveries]
         old = self._old.some()
         with self._connected() as connection:
@@ -122,7 +122,7 @@ class PostgresqlSink(Sink):
         return refused
 
     def arrived(self, suspects: Collection[int], position: str | None) -> Collection[int]:  # noqa: ARG002
-        """Looks them up, and deletes all others of this store, which are committed."""
+        """Looks up the suspects, and deletes all other seqs of this store, whose outcomes are committed."""
         store_id = self._settings.store_id
         with self._connected() as connection:
             select = sql.SQL("SELECT seq FROM {} WHERE store = %s").format(self._delivered)
@@ -135,14 +135,14 @@ class PostgresqlSink(Sink):
         return found
 
     def close(self) -> None:
-        """What is not committed is not there."""
+        """Close the connection; an open transaction is rolled back."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
 
     @contextmanager
     def _connected(self) -> Iterator[psycopg.Connection]:
-        """A connection, which is not used again after an error that gets out of here."""
+        """A connection; after an error inside the block it is not used again."""
         try:
             yield self._open()
         except BaseException:
@@ -162,7 +162,7 @@ class PostgresqlSink(Sink):
                 self._connection = psycopg.connect(**options, autocommit=True)
                 self._connection.execute(_SETTINGS, {"timeout_ms": str(math.ceil(own_s * 1000))})
             except psycopg.Error as error:
-                raise psycopg.OperationalError(without(secrets_of(self._options), _told(error))) from None
+                raise psycopg.OperationalError(without(secrets_of(self._options), _error_text(error))) from None
         return self._connection
 
     def _write(self, connection: psycopg.Connection, rows: Sequence[_Row], old: Sequence[int]) -> None:
@@ -173,7 +173,7 @@ class PostgresqlSink(Sink):
     def _in_parts(self, connection: psycopg.Connection, rows: Sequence[_Row], old: Sequence[int]) -> Refusals:
         refused: dict[int, str] = {}
         with connection.transaction():
-            connection.execute("SET CONSTRAINTS ALL IMMEDIATE")  # deferred to the end they would refuse all
+            connection.execute("SET CONSTRAINTS ALL IMMEDIATE")  # a deferred constraint would refuse the whole batch
             self._write(connection, (), old)
             self._part(connection, rows, 0, refused)
         return refused
@@ -187,7 +187,7 @@ class PostgresqlSink(Sink):
                 if not _is_of_the_row(error):
                     raise
                 if len(rows) == 1:
-                    refused[start] = f"{type(error).__name__}: {_told(error)}"
+                    refused[start] = f"{type(error).__name__}: {_error_text(error)}"
                     return
             else:
                 return
@@ -197,14 +197,12 @@ class PostgresqlSink(Sink):
 
 
 def opener_of(spec: str) -> SinkOpener:
-    """Reads the address; nobody is called yet. Errors: `WrongUsage`, without the password."""
+    """Reads the address; nothing is connected yet. Errors: `WrongUsage`, without the password."""
     form, slashes, rest = spec.partition("//")
     if form != "postgresql:" or not slashes:
         raise WrongUsage(f"{shown(spec)} is no address of a database: write {FORM}")
     if "#" in rest or rest.count("@") > ("@" in rest.partition("/")[0].partition("?")[0]):
-        raise WrongUsage(
-            f"{shown(spec)} can't be read without doubt: in a password, write @ as %40, / as %2F, ? as %3F, # as %23"
-        )
+        raise WrongUsage(f"{shown(spec)} is ambiguous: in a password, write @ as %40, / as %2F, ? as %3F, # as %23")
     address, _, query = spec.partition("?")
     given = query.split("&") if query else []
     names = table_of("&".join(part for part in given if part.startswith("table=")), FORM, schema=True)
@@ -212,9 +210,9 @@ def opener_of(spec: str) -> SinkOpener:
     try:
         options = conninfo_to_dict(f"{address}?{others}" if others else address)
     except psycopg.Error as error:
-        # libpq shows the part it does not understand, which may be the password
-        told = without(secrets_in(spec), _told(error))
-        raise WrongUsage(f"{shown(spec)} is no address of a database: {told}: write {FORM}") from None
+        # libpq's error quotes the part it does not understand, which may be the password
+        problem = without(secrets_in(spec), _error_text(error))
+        raise WrongUsage(f"{shown(spec)} is no address of a database: {problem}: write {FORM}") from None
     return lambda settings: PostgresqlSink(options, names, settings)
 
 
@@ -238,7 +236,7 @@ def _size(rows: Sequence[_Row]) -> int:
 
 
 def _is_of_the_row(error: Exception) -> bool:
-    """Not of the connection, the table, or the server: then trying the rows one by one would be of no use."""
+    """Whether the error is in a row. After an error of connection, table or server it is no use to try single rows."""
     if isinstance(error, psycopg.Error) and error.sqlstate is not None:
         return error.sqlstate[:2] in _OF_THE_ROW
     return isinstance(error, psycopg.DataError | UnicodeError)  # a NUL, or half a surrogate pair
@@ -247,7 +245,7 @@ def _is_of_the_row(error: Exception) -> bool:
 def _make(connection: psycopg.Connection, name: sql.Identifier, types: dict[str, str], key: str) -> None:
     text = name.as_string(connection)
     with connection.transaction():
-        connection.execute("SELECT pg_advisory_xact_lock(hashtext('tickwheel'))")  # two may start at a time
+        connection.execute("SELECT pg_advisory_xact_lock(hashtext('tickwheel'))")  # two processes may start together
         if connection.execute("SELECT to_regclass(%s)", (text,)).fetchone() == (None,):
             columns = ", ".join(f"{name} {kind}{' NOT NULL' * (name in _NOT_NULL)}" for name, kind in types.items())
             connection.execute(sql.SQL("CREATE TABLE {} ({})").format(name, sql.SQL(columns + key)))
@@ -261,5 +259,5 @@ def _where(options: dict[str, Any]) -> str:
     return f"{options.get('dbname', 'the default database')} at {options.get('host', 'the default host')}"
 
 
-def _told(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     return " ".join(str(error).split())

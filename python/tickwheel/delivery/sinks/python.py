@@ -1,9 +1,9 @@
-"""The sink `python:MODULE:FUNCTION` (rule D10): a function of the user's is called with each `Delivery`.
+"""The sink `python:MODULE:FUNCTION` (rule D10): calls a user's function with each `Delivery`.
 
 - It is called from up to eight threads at a time, with the messages of one key one after another (D4).
-- When it returns, the message has arrived, whatever it returns. What it raises is a failed attempt (D6).
-- It must be an ordinary function: of a coroutine or a generator nothing would run before it is awaited or read.
-- `delivery.message.payload` is `msgspec.Raw` where it is JSON (`msgspec.json.decode` reads it), otherwise `bytes`.
+- When it returns, the message has arrived, whatever it returns. An exception is a failed attempt (D6).
+- It must be an ordinary function: a coroutine or a generator would not run until it is awaited or read.
+- `delivery.message.payload` is `msgspec.Raw` if it is JSON (`msgspec.json.decode` reads it), otherwise `bytes`.
 """
 
 import importlib
@@ -18,7 +18,7 @@ from tickwheel.delivery.sinks.sink import NONE_REFUSED, Delivery, Refusals, Sink
 
 FORM = "python:MODULE:FUNCTION"
 
-_LONGEST_REASON = 1000  # characters, as each is kept
+_LONGEST_REASON = 1000  # characters; each reason is stored
 
 Function: TypeAlias = Callable[[Delivery], object]
 
@@ -33,7 +33,7 @@ class PythonSink(Sink):
         self._function = function
 
     def send(self, deliveries: Sequence[Delivery]) -> Refusals:
-        """One call for each."""
+        """One call for each delivery."""
         refused = {}
         for place, delivery in enumerate(deliveries):
             reason = self._call(delivery)
@@ -44,17 +44,17 @@ class PythonSink(Sink):
     def _call(self, delivery: Delivery) -> str | None:
         try:
             result = self._function(delivery)
-        except BaseException as error:  # SystemExit too, or else the thread would end, and its keys stand still
+        except BaseException as error:  # SystemExit too: it would end the thread and block its keys
             return _reason(error)
         if inspect.iscoroutine(result):
-            result.close()  # or else it warns that it was never awaited
+            result.close()  # prevents the warning that it was never awaited
         if inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result):
-            return f"the function returned a {type(result).__name__}, which nobody runs: {_ORDINARY}"
+            return f"the function returned a {type(result).__name__}, which is never run: {_ORDINARY}"
         return None
 
 
 def sink_of_function(function: Function) -> SinkOpener:
-    """A sink that calls this. Errors: `WrongUsage` if it can't be called, or would run nothing when it is."""
+    """A sink that calls `function`. Errors: `WrongUsage` if it can't be called, or if a call would not run it."""
     if not callable(function):
         raise WrongUsage(f"{function!r} can't be called: name a function that takes one Delivery")
     forms = [function, getattr(function, "__call__", None)]  # noqa: B004, an object's own method, which may be async
@@ -69,7 +69,7 @@ def opener_of(spec: str) -> SinkOpener:
     _, _, path = spec.partition(":")
     module_name, _, name = path.partition(":")
     if not all(part.isidentifier() for part in module_name.split(".")) or not name.isidentifier():
-        raise WrongUsage(f"{spec!r} names no function: write {FORM}, as in python:shop.mail:send")
+        raise WrongUsage(f"{spec!r} names no function: write {FORM}, such as python:shop.mail:send")
     module = _module(module_name)
     try:
         function = getattr(module, name)
@@ -84,14 +84,16 @@ _ORDINARY = "it must be an ordinary function, and may call asyncio.run"
 
 
 def _module(name: str) -> object:
-    here = os.getcwd()  # noqa: PTH109, text is what sys.path holds
-    if here not in sys.path and "" not in sys.path:
-        sys.path.insert(0, here)  # as with python -m
+    folder = os.getcwd()  # noqa: PTH109, sys.path holds text
+    if folder not in sys.path and "" not in sys.path:
+        sys.path.insert(0, folder)  # as with python -m
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
-            raise WrongUsage(f"there is no module {name}: looked in {here} and where Python is installed") from None
+            raise WrongUsage(
+                f"there is no module {name} in {folder} or among the installed ones: check the name, or install it"
+            ) from None
         raise WrongUsage(f"the module {name} can't be imported: {_reason(error)}") from error
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt):
@@ -103,6 +105,6 @@ def _reason(error: BaseException) -> str:
     try:
         text = str(error)
     except Exception:  # its own __str__ may fail
-        text = "its text can't be had"
+        text = "its text can't be read"
     name = type(error).__name__
     return (f"{name}: {text}" if text else name)[:_LONGEST_REASON]

@@ -1,9 +1,9 @@
 """The sink `sqlite:PATH?table=T` (rule D10): a row of `T` for each message, exactly one, whatever crashes (D5).
 
-- One `send` is one transaction: each `(store, seq)` goes into `T_delivered`, and those that are new there into `T`.
-  After a crash `arrived` says what is there, and what is sent once more all the same gets no second row.
-- `T` may be there already, with more columns, constraints and triggers. A row that they refuse is a failed attempt of
-  its message alone. Any other error is one of all, and the next `send` opens the file anew.
+- One `send` is one transaction: each `(store, seq)` goes into `T_delivered`, and the rows that are new there into `T`.
+  After a crash `arrived` returns the rows that exist, and a message that is sent again gets no second row.
+- `T` may already exist, with more columns, constraints and triggers. A row that they refuse is a failed attempt of its
+  message alone. Any other error fails all of them, and the next `send` opens the file again.
 - The file is in WAL mode, and each transaction is on disk when `send` returns (`synchronous=FULL`).
 """
 
@@ -23,7 +23,7 @@ _OF_THE_ROW = (sqlite3.IntegrityError, sqlite3.DataError, OverflowError, Unicode
 
 
 class SqliteSink(Sink):
-    """Writes to `table`, which it makes if it is not there."""
+    """Writes to `table`, which is created if it does not exist."""
 
     max_batch: ClassVar[int] = 256
     threads: ClassVar[int] = 1
@@ -39,18 +39,18 @@ class SqliteSink(Sink):
         self._database: sqlite3.Connection | None = None
         try:
             _make(self._open(), path, table)
-            for statement in (self._insert, self._note, self._drop):  # told now if they can't work, as with a view
+            for statement in (self._insert, self._note, self._drop):  # fails now if they can't work, as on a view
                 self._open().execute(f"EXPLAIN {statement}", (None,) * statement.count("?"))
         except sqlite3.Error as error:
             self.close()
-            told = f"{path} can't be used: {error}"
-            raise DeliveryFailed(f"{told}: name a SQLite file, or a new one, where it can be written") from error
+            problem = f"{path} can't be used: {error}"
+            raise DeliveryFailed(f"{problem}: name a SQLite file, or a new one, where it can be written") from error
         except BaseException:
             self.close()
             raise
 
     def send(self, deliveries: Sequence[Delivery]) -> Refusals:
-        """One transaction. Errors: `sqlite3.Error`, when none has arrived."""
+        """One transaction. Errors: `sqlite3.Error`, if none has arrived."""
         database = self._open()
         old = self._old.some()
         try:
@@ -59,14 +59,14 @@ class SqliteSink(Sink):
             database.executemany(self._drop, [(self._settings.store_id, seq) for seq in old])
             database.execute("COMMIT")
         except BaseException:
-            self.close()  # which rolls back, in whatever state it is
+            self.close()  # rolls back, whatever the state
             raise
         self._old.forget(len(old))
         self._old.note(delivery.seq for place, delivery in enumerate(deliveries) if place not in refused)
         return refused
 
     def arrived(self, suspects: Collection[int], position: str | None) -> Collection[int]:  # noqa: ARG002
-        """Looks them up, and deletes all others of this store, which are committed."""
+        """Looks up the suspects, and deletes all other seqs of this store, whose outcomes are committed."""
         database = self._open()
         store_id = self._settings.store_id
         rows = database.execute(f'SELECT seq FROM "{self._table}_delivered" WHERE store = ?', (store_id,))  # noqa: S608
@@ -82,7 +82,7 @@ class SqliteSink(Sink):
         return found
 
     def close(self) -> None:
-        """What is not committed is not there."""
+        """Close the file; an open transaction is rolled back."""
         database, self._database = self._database, None
         if database is not None:
             database.close()
@@ -108,11 +108,11 @@ class SqliteSink(Sink):
         for place, delivery in enumerate(deliveries):
             seq = (self._settings.store_id, delivery.seq)
             if database.execute(self._note, seq).rowcount == 0:
-                continue  # has its row
+                continue  # it already has its row
             try:
                 database.execute(self._insert, _row(delivery))
             except _OF_THE_ROW as error:
-                if not database.in_transaction:  # a constraint with ON CONFLICT ROLLBACK takes all with it
+                if not database.in_transaction:  # a constraint with ON CONFLICT ROLLBACK has rolled back everything
                     raise
                 database.execute(self._drop, seq)
                 refused[place] = f"{type(error).__name__}: {error}"

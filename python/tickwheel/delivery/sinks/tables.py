@@ -1,8 +1,8 @@
-"""What the two SQL sinks share (rule D5): the columns of a delivery, the table's name, and which seqs are old.
+"""The common parts of the two SQL sinks (rule D5): the columns of a delivery, the table's name, and old seqs.
 
-Beside the table `T` stands `T_delivered (store, seq)`, written in the same transaction. A seq that is there already has
-its row in `T`, so a message that is sent once more gets no second one. A seq is needed until the store has committed
-its outcome; see `Old`.
+Beside the table `T` there is `T_delivered (store, seq)`, written in the same transaction. A seq in it already has its
+row in `T`, so a message that is sent again gets no second row. A seq is needed until the store has committed its
+outcome; see `Old`.
 """
 
 import re
@@ -27,20 +27,20 @@ COLUMNS = (
 )
 
 LONGEST_NAME = 53
-"""PostgreSQL cuts names off after 63 bytes, and `_delivered` comes behind this one."""
+"""PostgreSQL truncates names after 63 bytes, and `_delivered` is appended to this one."""
 
 KEPT_S = 60.0
 """How long a seq is kept after it was sent. Sending pauses while two groups of outcomes are uncommitted (D5)."""
 
 OWN_SHARE = 0.8
-"""Of the time-out, after which the database gives up: so that its own words are the reason, and nothing is cut off."""
+"""The part of the time-out after which the database gives up, so that its own error is the reason, not a cut-off."""
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", flags=re.ASCII)
-_MOST_AT_ONCE = 512  # twice a batch, so that it keeps up, and one send never pays for all of a burst
+_MOST_AT_ONCE = 512  # twice a batch: keeps up with sending, and no single send deletes the seqs of a whole burst
 
 
 def table_of(query: str, form: str, *, schema: bool = False) -> list[str]:
-    """The parts of the name in `table=T`: one, or two where it has a `schema`. Errors: `WrongUsage`."""
+    """The parts of the name in `table=T`: one, or two if it has a `schema`. Errors: `WrongUsage`."""
     given = parse_qsl(query, keep_blank_values=True)
     if [name for name, _ in given] != ["table"]:
         raise WrongUsage(f"a table is missing: write {form}, with one ?table=T and nothing else")
@@ -56,7 +56,7 @@ def table_of(query: str, form: str, *, schema: bool = False) -> list[str]:
 
 
 def payload_of(message: Message) -> tuple[str | None, bytes | None]:
-    """As JSON text, or as bytes, for the columns of these names: JSON that is not UTF-8 can't be text either.
+    """The values of `payload` and `payload_bytes`: JSON text, or bytes, also for JSON that is not UTF-8.
 
     >>> payload_of(Message("a", None, 0, b"xyz"))
     (None, b'xyz')
@@ -71,10 +71,10 @@ def payload_of(message: Message) -> tuple[str | None, bytes | None]:
 
 
 class Old:
-    """The seqs that one sink has sent, oldest first: those of more than `KEPT_S` ago are not needed any more.
+    """The seqs that one sink has sent, oldest first. Those older than `KEPT_S` are no longer needed.
 
-    What was sent that long ago is committed in the store by now: nothing would be sent otherwise. So it is asked for
-    only when something is. In memory: 60 s of deliveries, some 100 bytes each.
+    Their outcomes are committed in the store by then, because sending pauses otherwise. So call `some` only during a
+    send. Memory: 60 s of deliveries, some 100 bytes each.
     """
 
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
@@ -82,12 +82,12 @@ class Old:
         self._sent: deque[tuple[float, int]] = deque()
 
     def note(self, seqs: Iterable[int]) -> None:
-        """These have been sent, and the transaction is committed."""
+        """Add seqs that were sent in a committed transaction."""
         now_s = self._now_s()
         self._sent.extend((now_s, seq) for seq in seqs)
 
     def some(self) -> list[int]:
-        """Some that may be deleted; the same again until they are `forgotten`."""
+        """Some seqs that may be deleted; the same ones until `forget`."""
         before_s = self._now_s() - KEPT_S
         old: list[int] = []
         for sent_s, seq in self._sent:
@@ -97,6 +97,6 @@ class Old:
         return old
 
     def forget(self, count: int) -> None:
-        """The first so many have been deleted."""
+        """Remove the first `count`, which have been deleted."""
         for _ in range(count):
             self._sent.popleft()

@@ -3,8 +3,9 @@
     stores --slices--> LEDGER_MESSAGES --figures--> Parquet --> page
     recordings --------> their events ----events--------^
 
-`schemas` tells what is read and every figure's columns, `ledgers` reads, `figures` and `events` are functions from
-DataFrame to DataFrame, `page` shows them. `tickwheel analyze LEDGER... --out DIR` is `analyze` on a session of its own.
+`schemas` has the columns of the input and of every figure. `ledgers` reads the stores. `figures` and `events` are
+functions from DataFrame to DataFrame. `page` shows the figures. `tickwheel analyze LEDGER... --out DIR` calls `analyze`
+in a session of its own.
 """
 
 import time
@@ -41,17 +42,17 @@ WRITTEN: Final = {
     "throughput.parquet": "a minute",
     "due_forecast.parquet": "a minute, an hour, a day",
 }
-"""What an analysis writes beside its page, and what has a row there."""
+"""The files that an analysis writes beside its page, and what one row of each stands for."""
 
 WRITTEN_OF_EVENTS: Final = {
     "timer_by_minute.parquet": "a minute of recorded timers",
     "timer_levels.parquet": "a level of recorded timers",
 }
-"""And what besides, if recordings were given."""
+"""The files that it also writes if recordings were given."""
 
 
 def check(ledgers: Sequence[Path], out: Path, recordings: Sequence[Path] = ()) -> None:
-    """What can be told before anything is read. Errors: `WrongUsage`, also where libraries of the page are missing."""
+    """Check the arguments before anything is read. Errors: `WrongUsage`, also if libraries of the page are missing."""
     need_report(COMMAND)
     check_ledgers(ledgers)
     look_at(recordings)
@@ -68,12 +69,12 @@ def analyze(
     slice_rows: int = SLICE,
     wall_ns: Callable[[], int] = time.time_ns,
 ) -> Path:
-    """Write every figure and the page to the folder `out`, and return the page's path. `say` is told each step;
-    `slice_rows` is how many messages a task reads.
+    """Write every figure and the page to the folder `out`, and return the page's path. `say` is called with a line
+    for each step. A task reads `slice_rows` messages.
 
-    `recordings` are of `tickwheel.recording`. Ledgers may be in use, and are not changed. They are read once, and kept
-    on Spark's local disk until the end. What was in `out` before, from an analysis, is replaced when all is made.
-    Errors: `WrongUsage`, `StoreFailed`, `DeliveryFailed` if it can't be written, those of Spark.
+    `recordings` are files of `tickwheel.recording`. Ledgers may be in use, and are not changed. They are read once, and
+    kept on Spark's local disk until the end. An earlier analysis in `out` is replaced when everything is made.
+    Errors: `WrongUsage`, `StoreFailed`, `DeliveryFailed` if `out` can't be written, and Spark's own.
     """
     from tickwheel.pages.templates import save
     from tickwheel.spark.analytics.page import render

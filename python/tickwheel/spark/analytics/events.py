@@ -1,7 +1,7 @@
 """Figures of recorded timer events (rule S6): what happened by minute, and on each level of the wheel.
 
-Recordings are those of `tickwheel.recording`; `read_events` puts them on the wall clock, which each notes at its
-beginning.
+The recordings are files of `tickwheel.recording`. `read_events` converts their times to the wall clock, with the wall
+time that each recording has of its start.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,7 +11,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812, as everybody calls it
+from pyspark.sql import functions as F  # noqa: N812, the usual name
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from tickwheel.recording import About, read_recording
@@ -22,7 +22,7 @@ KINDS: Final = {"added": "added", "moved": "moved", "cancelled": "cancelled", "e
 
 
 def read_events(session: SparkSession, recordings: Sequence[tuple[Path, About]]) -> DataFrame:
-    """All their events: `EVENTS`. Errors, when it is collected: `BadRecording`, by way of Spark."""
+    """The events of all recordings: `EVENTS`. Errors, when it is collected: `BadRecording`, inside Spark's."""
     rows = [
         (number, str(path.absolute()), about.wall_ms, about.at_us) for number, (path, about) in enumerate(recordings)
     ]
@@ -31,7 +31,7 @@ def read_events(session: SparkSession, recordings: Sequence[tuple[Path, About]])
 
 
 def _read_all(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """In a worker: by pyarrow, as Spark takes some characters of a path for a pattern."""
+    """In a worker. pyarrow reads the files, because Spark takes some characters of a path for a pattern."""
     for batch in batches:
         for row in batch.to_pylist():
             for events in read_recording(row["path"]):
@@ -52,7 +52,7 @@ def _placed(events: pa.RecordBatch, file: Mapping[str, Any]) -> pa.RecordBatch:
 
 
 def timer_by_minute(events: DataFrame, step_ms: int = MINUTE_MS) -> DataFrame:
-    """What happened, by the time of that."""
+    """The number of events of each kind, by the time of the event."""
     found = events.groupBy(start_of("at_ms", step_ms).alias("start_ms"))
     return in_order(
         found.agg(*(counted(F.col("kind") == kind).alias(name) for name, kind in KINDS.items()), _cascades()),
@@ -61,7 +61,7 @@ def timer_by_minute(events: DataFrame, step_ms: int = MINUTE_MS) -> DataFrame:
 
 
 def timer_levels(events: DataFrame) -> DataFrame:
-    """Of each level, 0 being the front: what was put there and how late that ran, and what left it for a lower one."""
+    """For each level (0 is the front): the tasks put there, their lateness, and the tasks that left for a lower one."""
     is_put = F.col("kind").isin("added", "moved")
     moves = events.groupBy("level").agg(
         counted(is_put).alias("put"),
@@ -78,7 +78,7 @@ def timer_levels(events: DataFrame) -> DataFrame:
 
 
 def _cascades() -> F.Column:
-    """How often tasks went from a level above the finest to a lower one or to the front."""
+    """How often tasks moved from a level above the finest to a lower level or to the front."""
     return F.coalesce(F.sum(F.when(F.col("level") > 1, F.col("tasks"))), F.lit(0)).alias("cascades")
 
 
@@ -86,4 +86,4 @@ EVENT_FIGURES: Final[Mapping[str, Callable[[DataFrame], DataFrame]]] = {
     "timer_by_minute": timer_by_minute,
     "timer_levels": timer_levels,
 }
-"""Each is written under its name, if recordings were given."""
+"""Each figure is written to a file of its name, if recordings were given."""

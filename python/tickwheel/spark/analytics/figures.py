@@ -1,7 +1,7 @@
-"""The figures, each a function from `LEDGER_MESSAGES` to a DataFrame with the columns that `schemas` tells.
+"""The figures, each a function from `LEDGER_MESSAGES` to a DataFrame with the columns listed in `schemas`.
 
-They are lazy, and need nothing but their argument, so that one can be used by itself. Each is in order. Memory is that
-of Spark's sorting and grouping, which takes disk instead: no percentile keeps the values of a group in memory.
+Each is lazy and needs nothing but its argument, so it can be used by itself. The rows are in order. The memory is that
+of Spark's sorting and grouping, which spill to disk: no percentile keeps the values of a group in memory.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -9,13 +9,13 @@ from functools import partial
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as F  # noqa: N812, as everybody calls it
+from pyspark.sql import functions as F  # noqa: N812, the usual name
 
 from tickwheel.delivery.report.lateness import BOUNDS_US
 from tickwheel.delivery.summary import PERCENTILES
 
 KEYS: Final = 100
-"""How many keys a figure has."""
+"""The most keys that a figure has."""
 
 OUTCOMES: Final = ("delivered", "cancelled", "undeliverable", "waiting")
 MINUTE_MS: Final = 60_000
@@ -23,7 +23,7 @@ UNITS_MS: Final = {"minute": MINUTE_MS, "hour": 60 * MINUTE_MS, "day": 1440 * MI
 
 
 def outcomes(messages: DataFrame) -> DataFrame:
-    """How it ended, by ledger."""
+    """The number of messages by ledger and outcome."""
     found = messages.groupBy("ledger", "outcome").agg(
         counted().alias("messages"),
         counted(F.col("redelivered")).alias("redelivered"),
@@ -34,18 +34,18 @@ def outcomes(messages: DataFrame) -> DataFrame:
 
 
 def lateness(messages: DataFrame) -> DataFrame:
-    """Of all that was delivered; one row, also where nothing was."""
+    """The lateness of all delivered messages: one row, also if none was delivered."""
     return percentiles(_late(messages))
 
 
 def lateness_over_time(messages: DataFrame, step_ms: int) -> DataFrame:
-    """By time of delivery."""
+    """The lateness by time of delivery."""
     late = _late(messages).withColumn("start_ms", start_of("at_ms", step_ms))
     return in_order(percentiles(late, "start_ms"), "start_ms")
 
 
 def lateness_by_key(messages: DataFrame, most: int = KEYS) -> DataFrame:
-    """Of the `most` busiest and the `most` latest keys, which may be the same."""
+    """The lateness of the `most` busiest and the `most` latest keys, which may be the same."""
     late = _late(messages).where(F.col("key").isNotNull())
     keys = late.groupBy("key").agg(counted().alias("messages"), F.max("lateness_us").alias("max_us"))
     busiest, latest = _first(keys, "messages", most, "busiest"), _first(keys, "max_us", most, "latest")
@@ -55,7 +55,7 @@ def lateness_by_key(messages: DataFrame, most: int = KEYS) -> DataFrame:
 
 
 def lateness_by_size(messages: DataFrame) -> DataFrame:
-    """A histogram, in bars that end at 1, 2 or 5 times a power of ten, their ends included; the last has the rest."""
+    """A histogram of lateness. Bars end at 1, 2 or 5 times a power of ten, the end included; the last has the rest."""
     late = F.col("lateness_us")
     place = sum(((late > bound).cast("int") for bound in BOUNDS_US[:-1]), start=F.lit(0))
     ends = F.array(*(F.lit(bound / 1000) for bound in BOUNDS_US))
@@ -64,7 +64,7 @@ def lateness_by_size(messages: DataFrame) -> DataFrame:
 
 
 def hot_keys(messages: DataFrame, most: int = KEYS) -> DataFrame:
-    """The keys with most messages, what became of these, and their share of all."""
+    """The keys with most messages, the outcomes of these messages, and their share of all."""
     keys = messages.groupBy("key").agg(
         counted().alias("messages"),
         *(counted(F.col("outcome") == one).alias(one) for one in OUTCOMES),
@@ -78,14 +78,14 @@ def hot_keys(messages: DataFrame, most: int = KEYS) -> DataFrame:
 
 
 def attempts(messages: DataFrame) -> DataFrame:
-    """How many messages took how many attempts, and how they ended."""
+    """The number of messages by number of attempts and outcome."""
     found = messages.where(F.col("attempts").isNotNull()).groupBy("attempts", "outcome")
     counts = found.agg(counted().alias("messages"), counted(F.col("redelivered")).alias("redelivered"))
     return in_order(counts, "attempts", "outcome")
 
 
 def repeats(messages: DataFrame) -> DataFrame:
-    """What may have arrived twice, as far as ledgers tell; one row."""
+    """Messages that may have arrived twice, as far as ledgers show; one row."""
     is_delivered, is_waiting = F.col("outcome") == "delivered", F.col("outcome") == "waiting"
     names = messages.groupBy("key", "id").agg(
         counted().alias("ledgers"),
@@ -101,7 +101,7 @@ def repeats(messages: DataFrame) -> DataFrame:
 
 
 def throughput(messages: DataFrame, step_ms: int = MINUTE_MS) -> DataFrame:
-    """What ended, by the time of that."""
+    """The messages that ended, by the time of their outcome."""
     ended = messages.where(F.col("at_ms").isNotNull()).groupBy(start_of("at_ms", step_ms).alias("start_ms"))
     counts = ended.agg(
         *(counted(F.col("outcome") == one).alias(one) for one in OUTCOMES[:-1]),
@@ -111,13 +111,13 @@ def throughput(messages: DataFrame, step_ms: int = MINUTE_MS) -> DataFrame:
 
 
 def due(messages: DataFrame, step_ms: int) -> DataFrame:
-    """What waits, by due time."""
+    """The waiting messages, by due time."""
     waiting = messages.where(F.col("outcome") == "waiting").groupBy(start_of("due_ms", step_ms).alias("start_ms"))
     return in_order(waiting.agg(counted().alias("messages")), "start_ms")
 
 
 def due_forecast(messages: DataFrame) -> DataFrame:
-    """What waits, by minute, by hour and by day of its due time: each waits in one row of each unit."""
+    """The waiting messages by minute, hour and day of their due time: each is counted in one row of each unit."""
     minutes = due(messages, MINUTE_MS)
     steps = F.explode(F.create_map(*(F.lit(one) for pair in UNITS_MS.items() for one in pair))).alias("unit", "step_ms")
     start = (F.col("start_ms") - F.pmod("start_ms", "step_ms")).alias("start_ms")
@@ -138,14 +138,14 @@ FIGURES: Final[Mapping[str, Callable[[DataFrame], DataFrame]]] = {
     "throughput": throughput,
     "due_forecast": due_forecast,
 }
-"""Each is written under its name."""
+"""Each figure is written to a file of its name."""
 
 
 def percentiles(late: DataFrame, *by: str) -> DataFrame:
     """`messages` and the percentiles of `lateness_us` by nearest rank, for each group; without `by` always one row.
 
-    Values that are alike are counted first. Then each is numbered in its group by sorting, and the ranks are looked up:
-    `tickwheel.delivery.summary.rank`, in the same arithmetic.
+    Equal values are counted first. Sorting then numbers them in their group, and the ranks are looked up, in the same
+    arithmetic as `tickwheel.delivery.summary.rank`.
     """
     group = Window.partitionBy(*by)
     so_far = group.orderBy("lateness_us").rowsBetween(Window.unboundedPreceding, Window.currentRow)
@@ -165,21 +165,21 @@ def _late(messages: DataFrame) -> DataFrame:
 
 
 def start_of(column: str, step_ms: int) -> Column:
-    """The beginning of the step of time in which that is."""
+    """The start of the time step that the column's time is in."""
     return F.col(column) - F.pmod(F.col(column), F.lit(step_ms))
 
 
 def in_order(figure: DataFrame, *by: Column | str) -> DataFrame:
-    """In one partition; a figure is small, and to sort it over several Spark would make it twice."""
+    """Sorted, in one partition: a figure is small, and a sort over several would make Spark compute it twice."""
     return figure.repartition(1).sortWithinPartitions(*by)
 
 
 def counted(condition: Column | None = None) -> Column:
-    """How many rows, or of how many that is so."""
+    """The number of rows, or of those for which the condition is true."""
     return F.count(F.lit(1)) if condition is None else F.count_if(condition)
 
 
 def _first(keys: DataFrame, column: str, most: int, place: str) -> DataFrame:
-    """The keys with the largest values, and their places from 1."""
+    """The keys with the largest values, and their ranks from 1."""
     order: Sequence[Column] = (F.col(column).desc(), F.col("key"))
     return keys.orderBy(*order).limit(most).select("key", F.row_number().over(Window.orderBy(*order)).alias(place))

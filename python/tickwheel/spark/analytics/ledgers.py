@@ -1,9 +1,10 @@
-"""Ledgers as a DataFrame (rule S6): each is a store's SQLite file, read in slices by the tasks that need them.
+"""Ledgers as a DataFrame (rule S6): each is a store's SQLite file. Each task reads one slice of it.
 
-A store may be in use. What it held when it was looked at is found again however long the reading takes: outcomes up to
-the last one of then, and as waiting what waits now or has ended since. A slice is read in a transaction of its own, a
-short one, since the deliverer's log can't start anew while one is open. What the deliverer forgets meanwhile
-(`--keep-ids` days after its outcome) is missed, and so is a ledger's last row once its message is forgotten.
+A store may be in use. The figures are of its state when `look` read it, however long the reading takes: outcomes up to
+the last one at that time; a message that has ended since still counts as waiting. Each slice is read in a short
+transaction of its own, because the deliverer can't reset its write-ahead log while a transaction is open. A message
+that the deliverer forgets meanwhile (`--keep-ids` days after its outcome) is missed. A ledger's last row is missed as
+well, once its message is forgotten.
 """
 
 import os
@@ -23,7 +24,7 @@ from tickwheel.delivery.store.reading import reading
 from tickwheel.spark.analytics.schemas import LEDGER_MESSAGES
 
 SLICE: Final = 100_000
-"""Messages that a task reads."""
+"""How many messages a task reads."""
 
 _BATCH: Final = 10_000
 _WAITING: Final = "waiting"
@@ -56,7 +57,7 @@ _AFTER_ALL: Final = (2**63 - 1, 2**63 - 1)
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """What one task reads: a statement and its values, for the ledger with this number."""
+    """What one task reads: a statement and its values, for the ledger of this number."""
 
     ledger: int
     path: Path
@@ -66,10 +67,10 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """A store as it stood when it was looked at, and the slices that its messages are read in.
+    """The state of a store when `look` read it, and the slices of its messages.
 
-    `dead_letters` are all there ever were; `conflicts` those whose name was known with other content, of the last
-    10,000.
+    `dead_letters` counts all since the store was made. `conflicts` counts those among the last 10,000 whose name was
+    known with other content.
     """
 
     path: Path
@@ -80,7 +81,7 @@ class Ledger:
 
 
 def check_ledgers(paths: Sequence[Path]) -> None:
-    """Errors: `WrongUsage` if one is missing, no store, or a copy of another one; `StoreFailed`."""
+    """Errors: `WrongUsage` if one is missing, is no store, or is a copy of another; `StoreFailed`."""
     if not paths:
         raise WrongUsage("no ledger is named: name the file that was given to --store")
     found: dict[str, Path] = {}
@@ -93,13 +94,14 @@ def check_ledgers(paths: Sequence[Path]) -> None:
 
 
 def look(paths: Sequence[Path], slice_rows: int = SLICE) -> Sequence[Ledger]:
-    """Each ledger as it stands, cut into slices. Goes through what waits once. Errors: as `check_ledgers`."""
+    """The state of each ledger now, cut into slices. Reads the waiting messages once. Errors: as `check_ledgers`."""
     check_ledgers(paths)
     return [_look(number, path, slice_rows) for number, path in enumerate(paths)]
 
 
 def read_ledgers(session: SparkSession, ledgers: Sequence[Ledger]) -> DataFrame:
-    """`LEDGER_MESSAGES` of them all. Each slice is a task, on the host that has the files; memory is that of a batch.
+    """`LEDGER_MESSAGES` of all ledgers. Each slice is a task, on the host that has the files. A task needs memory for
+    one batch.
 
     Errors, from the tasks: `StoreFailed`.
     """
@@ -136,7 +138,7 @@ def read_slice(part: Slice) -> Iterator[Any]:
 
 
 def of_ledgers(ledgers: Sequence[Ledger], as_of_ms: int) -> Any:
-    """What was read, a row for each, as an Arrow table."""
+    """A row for each ledger, as an Arrow table."""
     return pa.table(
         {
             "ledger": pa.array(range(len(ledgers)), pa.int32()),
@@ -150,7 +152,7 @@ def of_ledgers(ledgers: Sequence[Ledger], as_of_ms: int) -> Any:
 
 
 def name_of(path: Path) -> str:
-    """A path as text, where it holds bytes that are none too."""
+    """A path as text, also if it holds bytes that are not text."""
     return os.fsencode(path).decode("utf-8", "replace")
 
 
@@ -179,7 +181,7 @@ def _look(number: int, path: Path, slice_rows: int) -> Ledger:
 
 
 def _positions(db: sqlite3.Connection, slice_rows: int) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
-    """What waits, cut: after this position, through that one."""
+    """The slices of the waiting messages: after the first position, up to and including the second."""
     after: tuple[int, int] = _BEFORE_ALL
     while through := db.execute(_NEXT_WAITING, (*after, slice_rows - 1)).fetchone():
         yield after, through

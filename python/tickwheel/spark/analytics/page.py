@@ -1,4 +1,4 @@
-"""The page of an analysis: figures and charts put into `page.html` (rules S6, D12)."""
+"""The page of an analysis: fills `page.html` with figures and charts (rules S6, D12)."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,7 +14,7 @@ from tickwheel.spark.analytics.shown import LEDGERS, Shown, Timer
 
 
 def render(shown: Shown, files: Mapping[str, str]) -> str:
-    """The whole page; `files` are the names of the figures' files, and what each holds."""
+    """The whole page. `files` maps the names of the figures' files to what a row of each stands for."""
     late, forecast, ledgers = shown.lateness, shown.forecast, len(shown.short["ledgers"])
     ended = {row["start_ms"]: sum(row[name] for name in OUTCOMES if name in row) for row in shown.throughput}
     return templates.render(

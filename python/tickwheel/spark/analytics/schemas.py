@@ -1,8 +1,8 @@
-"""Every table of the analysis, in one place: what is read from ledgers, and the figures that come of it (rule S6).
+"""Every table of the analysis, in one place: what is read from ledgers, and the figures made from it (rule S6).
 
-Times are epoch milliseconds (UTC) and end in `_ms`; `start_ms` is the beginning of a step of time, from 1970 on.
-Lateness is in milliseconds to the microsecond. Percentiles are exact, by nearest rank, and as those of every summary
-they are of what was delivered with a known lateness; `messages` beside them says how many that were.
+Times are epoch milliseconds (UTC) and end in `_ms`. `start_ms` is the start of a time step; steps are counted from
+1970. Lateness is in milliseconds to the microsecond. Percentiles are exact, by nearest rank. As in every summary, they
+are of the messages delivered with a known lateness; `messages` beside them is the number of these.
 
 | figure | one row for | columns |
 |---|---|---|
@@ -20,20 +20,21 @@ they are of what was delivered with a known lateness; `messages` beside them say
 | `timer_by_minute` | a minute of recorded timers | `start_ms, added, moved, cancelled, expired, wake_ups, cascades` |
 | `timer_levels` | a level of recorded timers | `level, put, flushed, cascaded, expired`, and percentiles |
 
-- `ledger` is its place on the command line, from 0. `conflicts`: dead letters whose key and id were known with other
-  content, of the last 10,000 of a ledger.
+- `ledger` is the ledger's place on the command line, from 0. `conflicts`: dead letters, among the last 10,000 of a
+  ledger, whose key and id were known with other content.
 - `outcome` is `delivered`, `cancelled`, `undeliverable` (a dead letter after its last attempt) or `waiting`.
-- `redelivered`: marked, since a run that crashed may have delivered it already; `may_have_arrived`: so marked, and it
-  waits. `in_several_ledgers`: the same key and id was accepted by more than one deliverer. Duplicates that a deliverer
-  dropped are in no ledger: the summary of a run counts them.
-- `busiest` and `latest` are places, from 1, by number of messages and by `max_ms`; of equals the lesser key comes
-  first. `null`: not among them.
-- `share` is of all messages, those without a key too; `retried` took more than one attempt.
-- `level` 1 is the finest and 0 the front, where tasks wait for their instant. `put`: added there or moved to it, of
-  which `expired` have run, late by the percentiles; `flushed` buckets of it let `cascaded` tasks go to a lower level or
-  to the front. `cascades` leave out those of level 1, from which every task goes to the front.
-- `throughput` counts what ended in that minute, and `attempts` what was tried for it. A minute in which nothing
-  happened has no row, here and elsewhere.
+- `redelivered`: marked so, because a run that crashed may have delivered the message already. `may_have_arrived`:
+  marked so, and waiting. `in_several_ledgers`: more than one deliverer accepted the same key and id. Duplicates that a
+  deliverer dropped are in no ledger: the summary of a run counts them.
+- `busiest` and `latest` are ranks, from 1, by number of messages and by `max_ms`. Of equal keys the lesser comes first.
+  `null`: not among them.
+- `share` is of all messages, also those without a key. `retried` messages took more than one attempt.
+- `level` 1 is the finest, and 0 is the front, where tasks wait for their instant. `put`: tasks added or moved to this
+  level. `expired`: those of them that ran; the percentiles are of their lateness. `flushed`: buckets of the level that
+  were emptied; `cascaded`: tasks that these sent to a lower level or to the front. `cascades` does not count level 1,
+  because every task on it goes to the front.
+- `throughput` counts the messages that ended in that minute, and `attempts` their attempts. A minute without events has
+  no row, here and elsewhere.
 """
 
 from typing import Final
@@ -54,7 +55,7 @@ LEDGER_MESSAGES: Final = StructType(
         StructField("redelivered", BooleanType(), nullable=False),
     ]
 )
-"""Every message that the ledgers know; one that waits has no `at_ms`, `lateness_us` and `attempts`."""
+"""Every message in the ledgers. A waiting message has no `at_ms`, `lateness_us` and `attempts`."""
 
 EVENTS: Final = StructType(
     [
@@ -68,6 +69,6 @@ EVENTS: Final = StructType(
         StructField("tasks", LongType()),
     ]
 )
-"""Every event of the recordings (see `tickwheel.recording`): `recording` is its file's place on the command line, from
-0, `at_ms` the wall clock.
+"""Every event of the recordings (see `tickwheel.recording`). `recording` is the file's place on the command line, from
+0; `at_ms` is the wall time.
 """

@@ -1,7 +1,7 @@
-"""What the page shows: the written figures that are short, and those that are long once more in few steps of time.
+"""What the page shows: the short figures as they are written, and the long ones again in fewer time steps.
 
-A week has 10,080 minutes, and percentiles of minutes can't be put together, so they are asked for in the page's own
-steps (`steps_ahead`, `step_ms`). So the page is bounded, whatever the ledgers hold.
+A week has 10,080 minutes, and percentiles of minutes can't be combined. So the long figures are computed again in the
+page's own steps (`steps_ahead`, `step_ms`), and the size of the page is bounded whatever the ledgers hold.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812, as everybody calls it
+from pyspark.sql import functions as F  # noqa: N812, the usual name
 
 from tickwheel.delivery.report.forecast import Forecast, steps_ahead
 from tickwheel.delivery.report.lateness import BOUNDS_US, Late, Lateness
@@ -39,9 +39,9 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """`short`: rows of whole figures by name. `throughput`: a row for each step of `step_ms` in which anything ended.
+    """`short`: rows of whole figures by name. `throughput`: a row for each step of `step_ms` in which a message ended.
 
-    `overdue` are those that wait and were due before `as_of_ms`.
+    `overdue` counts the waiting messages that were due before `as_of_ms`.
     """
 
     as_of_ms: int
@@ -77,7 +77,7 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class Timer:
-    """Of recorded events: a row for each level, and one for each step of `step_ms` in which anything happened."""
+    """The recorded events: a row for each level, and a row for each step of `step_ms` that has an event."""
 
     levels: Sequence[Row]
     step_ms: int
@@ -85,7 +85,7 @@ class Timer:
 
 
 def collect(messages: DataFrame, figures: Path, as_of_ms: int, events: DataFrame | None = None) -> Shown:
-    """From the figures that are written to this folder, and from the messages, and recorded events if there are any."""
+    """Collect it from the figures written to this folder, the messages, and the recorded events if there are any."""
     short = {name: pq.read_table(figures / f"{name}.parquet").to_pylist() for name in _SHORT}
     is_waiting = F.col("outcome") == "waiting"
     coming = F.when(is_waiting & (F.col("due_ms") >= as_of_ms), F.col("due_ms"))
@@ -134,13 +134,13 @@ def _lateness(messages: DataFrame, short: Mapping[str, Sequence[Row]], step: int
 
 
 def _forecast(waiting: DataFrame, as_of_ms: int, span: Any) -> Forecast:
-    """Of what is due from now on; if all is overdue, as after an outage, of that."""
+    """The messages due from now on; if all are overdue, as after an outage, those."""
     is_past = not span.coming
     shown = waiting if is_past else waiting.where(F.col("due_ms") >= as_of_ms)
     [ends] = shown.agg(
         F.min("due_ms").alias("first_ms"),
         F.max("due_ms").alias("last_ms"),
-        F.percentile_approx("due_ms", 0.9).alias("most_ms"),  # of the step's size alone, the counts are exact
+        F.percentile_approx("due_ms", 0.9).alias("most_ms"),  # decides the size of a step; the counts are exact
     ).collect()
     from_ms = ends.first_ms if is_past else as_of_ms
     step, end_ms = steps_ahead(from_ms, ends.most_ms, ends.last_ms)

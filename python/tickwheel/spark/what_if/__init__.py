@@ -1,9 +1,9 @@
-"""What if the wheel were another (rule S7): a batch job that replays recordings over a grid of ticks and sizes.
+"""What if the wheel were different (rule S7): a batch job that replays recordings over a grid of ticks and sizes.
 
     recordings x ticks x sizes --settings--> SETTINGS --replayed--> FIGURES --> Parquet --> page
 
-`grid` has the schemas and the replay, `page` shows it. `tickwheel simulate EVENTS... --out DIR` is `simulate` on a
-session of its own.
+`grid` has the schemas and the replay, `page` shows the figures. `tickwheel simulate EVENTS... --out DIR` calls
+`simulate` in a session of its own.
 """
 
 import os
@@ -24,7 +24,7 @@ __all__ = ["FIGURES", "SETTINGS", "WRITTEN", "check", "replayed", "settings", "s
 COMMAND: Final = "tickwheel simulate"
 
 WRITTEN: Final = {"figures.parquet": "a recording on a wheel, exact or to the tick"}
-"""What a simulation writes beside its page, and what has a row there."""
+"""The files that a simulation writes beside its page, and what one row of each stands for."""
 
 _MOST: Final = 1000
 _TICK_MS: Final = range(1, 1 << 52)
@@ -32,15 +32,15 @@ _SIZE: Final = range(2, 65_537)
 
 
 def check(recordings: Sequence[Path], ticks_ms: Sequence[int], wheel_sizes: Sequence[int], out: Path) -> None:
-    """What can be told before anything is replayed. Errors: `WrongUsage`, also where libraries are missing."""
+    """Check the arguments before anything is replayed. Errors: `WrongUsage`, also if libraries are missing."""
     need_report(COMMAND)
     for option, values, allowed in (("--ticks", ticks_ms, _TICK_MS), ("--sizes", wheel_sizes, _SIZE)):
         for value in values:
             if value not in allowed:
-                raise WrongUsage(f"{option}: {value} is not from {allowed.start} to {allowed.stop - 1}")
+                raise WrongUsage(f"{option}: {value} is not in the range {allowed.start} to {allowed.stop - 1}")
     wheels = len(recordings) * len(ticks_ms) * len(wheel_sizes)
     if wheels > _MOST:
-        raise WrongUsage(f"{wheels:,} replays are asked for, at most {_MOST:,} are possible: name fewer ticks or sizes")
+        raise WrongUsage(f"{wheels:,} replays are too many, at most {_MOST:,} are possible: name fewer ticks or sizes")
     look_at(recordings)
     check_out(out, WRITTEN, COMMAND)
 
@@ -54,10 +54,11 @@ def simulate(
     *,
     say: Callable[[str], object] | None = None,
 ) -> Path:
-    """Write the figures and the page to the folder `out`, and return the page's path. `say` is told each step.
+    """Write the figures and the page to the folder `out`, and return the page's path. `say` is called with a line for
+    each step.
 
-    Every wheel is replayed exact and to the tick, each replay by one task. What was in `out` before, from a simulation,
-    is replaced when all is made. Errors: `WrongUsage`, `DeliveryFailed` if it can't be written, those of Spark.
+    Every wheel is replayed exact and to the tick, each replay by one task. An earlier simulation in `out` is replaced
+    when everything is made. Errors: `WrongUsage`, `DeliveryFailed` if `out` can't be written, and Spark's own.
     """
     from tickwheel.pages.templates import save
     from tickwheel.spark.what_if.page import render
@@ -65,7 +66,7 @@ def simulate(
     say = say or (lambda _line: None)
     check(recordings, ticks_ms, wheel_sizes, out)
     found = look_at(recordings)
-    paths = [os.path.abspath(path) for path in recordings]  # noqa: PTH100, as a link stays the name that it is
+    paths = [os.path.abspath(path) for path in recordings]  # noqa: PTH100, a link keeps its own name
     with replacing(out, WRITTEN, COMMAND) as new:
         wheels = settings(session, paths, sorted(set(ticks_ms)), sorted(set(wheel_sizes)))
         say(f"Replaying {wheels.count():,} times: every recording on every wheel, exact and to the tick.")

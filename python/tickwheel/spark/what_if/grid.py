@@ -1,8 +1,7 @@
-"""Every recording on every wheel: a DataFrame of settings to one of figures, by the wheel in Spark's workers (S7).
+"""Replays every recording on every wheel (S7): from a DataFrame of settings to one of figures, in Spark's workers.
 
-A task replays one recording on one wheel, as it streams through the file, so the memory of a worker is that of the
-wheel and a row group. The workers read the files by their paths: on a cluster they stand on storage that all hosts
-share.
+A task replays one recording on one wheel while it streams through the file, so a worker needs memory for the wheel and
+one row group. The workers open the files by their paths: on a cluster, put them on storage that all hosts share.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,7 +27,7 @@ SETTINGS: Final = StructType(
         StructField("precision", StringType(), nullable=False),
     ]
 )
-"""What is to be replayed on which wheel; `recording` is its place on the command line, from 0."""
+"""What to replay on which wheel. `recording` is the file's place on the command line, from 0."""
 
 _COUNTS: Final = ("added", "moved", "cancelled", "expired", "pending", "unknown", "wake_ups", "cascades")
 _EARLY: Final = ("early_p50_us", "early_p99_us", "max_early_us")
@@ -42,10 +41,10 @@ FIGURES: Final = StructType(
         *(StructField(name, _LEVELS, nullable=False) for name in ("cascaded", "flushed")),
     ]
 )
-"""What came of it: what `tickwheel.recording.replay` tells, and besides
+"""The results: those of `tickwheel.recording.replay`, and
 
-- `cascades`: how often a task went from one level to a lower one or to the front, leaving the finest level aside, as
-  every task that waits there goes to the front;
+- `cascades`: how often a task moved from one level to a lower one or to the front. The finest level does not count,
+  because every task on it goes to the front;
 - `early_p50_us`, `early_p99_us`: how long before their instant tasks were released, to an eighth.
 """
 
@@ -53,7 +52,7 @@ FIGURES: Final = StructType(
 def settings(
     session: SparkSession, recordings: Sequence[str], ticks_ms: Sequence[int], wheel_sizes: Sequence[int]
 ) -> DataFrame:
-    """Each of the recordings on each wheel, exact and to the tick: `SETTINGS`, a row for a task."""
+    """Each recording on each wheel, exact and to the tick: `SETTINGS`, a row for each task."""
     rows = [
         (number, path, tick_ms, wheel_size, precision)
         for (number, path), tick_ms, wheel_size, precision in product(
@@ -64,7 +63,7 @@ def settings(
 
 
 def replayed(settings: DataFrame) -> DataFrame:
-    """`SETTINGS` to `FIGURES`. Errors, when it is collected: `BadRecording` and others of `replay`, by way of Spark."""
+    """`SETTINGS` to `FIGURES`. Errors, when it is collected: `BadRecording` and those of `replay`, inside Spark's."""
     return settings.mapInArrow(_replay_all, FIGURES)
 
 
@@ -85,14 +84,14 @@ def _replay_all(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def percentile(classes: Sequence[tuple[int, int]], q: float) -> int:
-    """By nearest rank, of a histogram: pairs of an upper bound and a count, in order; 0 if it is empty.
+    """The percentile of a histogram by nearest rank. `classes`: pairs of upper bound and count, in order. 0 if empty.
 
     >>> percentile([(0, 5), (7, 4), (90, 1)], 0.9), percentile([(0, 5), (7, 4), (90, 1)], 0.91), percentile([], 0.5)
     (7, 90, 0)
     """
-    left = ceil(q * sum(count for _, count in classes))
+    remaining = ceil(q * sum(count for _, count in classes))
     for bound, count in classes:
-        left -= count
-        if left <= 0:
+        remaining -= count
+        if remaining <= 0:
             return bound
     return 0

@@ -1,4 +1,4 @@
-"""The page of a simulation: which wheel suits the traffic of all recordings together (rules D12, S7)."""
+"""The page of a simulation: which wheel fits the traffic of all recordings together (rules D12, S7)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,14 +13,14 @@ from tickwheel.pages.templates import markup
 from tickwheel.recording import About
 
 ROWS: Final = 100
-"""How many rows the page's table has."""
+"""The most rows that the page's table has."""
 
-_SHOWN: Final = 12  # ticks, and sizes: more squares can't be read
+_SHOWN: Final = 12  # ticks, and sizes: a chart with more squares is not readable
 
 
 @dataclass(frozen=True, slots=True)
 class Wheel:
-    """What all recordings together would have cost on one wheel; `early_us` is the longest of any."""
+    """The cost of all recordings together on one wheel. `early_us` is the longest of all."""
 
     tick_ms: int
     size: int
@@ -32,7 +32,7 @@ class Wheel:
 
 
 def render(recordings: Sequence[tuple[Path, About]], figures: Path, files: Mapping[str, str]) -> str:
-    """The whole page, from the written figures; `files` are the names of the figures' files, and what each holds."""
+    """The whole page, from the written figures. `files` maps the files' names to what a row of each stands for."""
     rows = pq.read_table(figures).to_pylist()
     seconds = sum(about.ended_us - about.at_us for _, about in recordings) / 1_000_000
     wheels = _together(rows, seconds)
@@ -63,7 +63,7 @@ def render(recordings: Sequence[tuple[Path, About]], figures: Path, files: Mappi
 
 
 def _together(rows: Sequence[Mapping[str, Any]], seconds: float) -> list[Wheel]:
-    """Wheels of several recordings are as many timers side by side: what they cost is added up."""
+    """Add up the costs of each wheel over all recordings: each recording is a timer of its own."""
     by_shape: dict[tuple[int, int, str], list[Mapping[str, Any]]] = {}
     for row in rows:
         by_shape.setdefault(_shape(row), []).append(row)

@@ -1,4 +1,4 @@
-"""Desks with a store, a sink or settings of the test's own, and handles on what happens inside a commit."""
+"""Desks with the test's own store, sink or settings, and a hook inside a commit."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -30,7 +30,7 @@ def make_desk(tmp_path: Path, desk: Desk) -> Iterator[Callable[..., Desk]]:
 
 @pytest.fixture
 def during_commit() -> Callable[[Desk, Callable[[], object]], None]:
-    """Let something happen once, inside the writer's next transaction, right before it is committed."""
+    """Call a function once, inside the writer's next transaction, right before its commit."""
 
     def arrange(desk: Desk, act: Callable[[], object]) -> None:
         store = desk.engine.store

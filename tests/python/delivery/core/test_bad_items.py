@@ -1,4 +1,4 @@
-"""What one caller hands in, or one destination answers, ends nobody else's delivery (rules D2, D6, D7)."""
+"""A bad item of one caller, or a bad answer of one destination, ends no other delivery (rules D2, D6, D7)."""
 
 import os
 import subprocess
@@ -19,7 +19,7 @@ from tickwheel.delivery.sender import Sender
 
 Desk = Any  # of ../conftest.py
 
-LONE = "\ud800"  # half of a surrogate pair: no UTF-8 can write it
+LONE = "\ud800"  # half of a surrogate pair, which has no form in UTF-8
 JSON = msgspec.Raw(b"1")
 
 pytestmark = pytest.mark.timeout(30)

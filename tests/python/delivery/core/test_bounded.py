@@ -1,4 +1,4 @@
-"""Thousands of messages in a small memory: all come out, in order, and the bounds hold at every moment (D4, D8)."""
+"""Thousands of messages with small bounds: all are delivered in order, and the bounds always hold (D4, D8)."""
 
 import random
 from collections import defaultdict
@@ -26,7 +26,7 @@ def put(id_: str, due_ms: int, key: str | None, payload: bytes = b"1") -> Put:
 
 
 def watched(desk: Desk) -> Desk:
-    """Looks at the window at every commit."""
+    """Checks the window at every commit."""
     window, plain = desk.engine.dispatcher.window, desk.engine.writer._committed
 
     def committed(*values: Any) -> Any:
@@ -122,7 +122,7 @@ def test_a_cancel_finds_what_is_in_memory_in_the_store_alone_or_went_back_there_
     desk = watched(make_desk(Settings(bounds=TINY)))
     desk.start()
     ids = [str(number) for number in range(300)]
-    for number in range(300):  # each comes before all that came earlier
+    for number in range(300):  # each is due before all earlier ones
         desk.hand_in(put(ids[number], START_MS + 9_000 - 10 * number, "k" if number % 2 else None))
     window = desk.engine.dispatcher.window
     assert 0 < len(window) < 300
@@ -168,7 +168,7 @@ def test_whatever_the_wall_clock_does_nothing_is_early_lost_or_out_of_order__D3_
     desk.advance(5_000)
     assert sorted(int(id_) for id_ in desk.sink.ids) == list(range(1, number + 1))
     last: dict[str | None, tuple[int, int]] = {}
-    for delivery in desk.sink.sent:  # accepted meanwhile or not: of two that both waited the earlier went first
+    for delivery in desk.sink.sent:  # of two that waited at the same time, the earlier was sent first
         last[delivery.message.key] = (delivery.message.due_ms, delivery.seq)
 
 

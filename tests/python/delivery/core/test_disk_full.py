@@ -1,4 +1,4 @@
-"""A disk that is full: who waits is told, nothing that was answered is lost, and it goes on when there is room (D5)."""
+"""A full disk: waiting callers get the error, no accepted message is lost, and it goes on when there is room (D5)."""
 
 import sqlite3
 from concurrent.futures import Future
@@ -19,13 +19,13 @@ def put(id_: str, after_ms: int = 10, size: int = 10_000) -> Put:
 
 
 def fill(desk: Desk) -> None:
-    """No page more for the store."""
+    """Allow the store no further page."""
     [(pages,)] = desk.engine.store.db.execute("PRAGMA page_count")
     desk.engine.store.db.execute(f"PRAGMA max_page_count = {pages}")
 
 
 def no_room_for_outcomes(desk: Desk) -> None:
-    """The next group of outcomes finds the disk full."""
+    """Make the next group of outcomes fail with a full disk."""
 
     def write_outcomes(_: Any) -> None:
         error = sqlite3.OperationalError("database or disk is full")
@@ -36,7 +36,7 @@ def no_room_for_outcomes(desk: Desk) -> None:
 
 
 def step(desk: Desk) -> None:
-    """As the writer's thread does it."""
+    """One step of the writer's thread."""
     try:
         desk.engine.writer.step()
     except StoreFailed as error:
@@ -126,7 +126,7 @@ def test_any_error_in_a_group_ends_the_run_and_leaves_nothing_of_the_group__D5(
     desk.engine.fail(failed.value)
     assert ticket.exception(0) is failed.value
     with pytest.raises(ValueError, match="a fault of the program"):
-        desk.close()  # and not that a transaction is open
+        desk.close()  # not the error that a transaction is open
     later = desk.again().start()
     later.advance(10_000)
     assert later.sink.ids == ["before"]

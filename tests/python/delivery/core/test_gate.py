@@ -1,4 +1,4 @@
-"""How much may be uncommitted: at most two groups of outcomes, then sending waits; who goes first (rules D3, D5)."""
+"""At most two groups of outcomes may be uncommitted, then sending waits; and the order of the work (rules D3, D5)."""
 
 import threading
 from collections.abc import Callable
@@ -79,7 +79,7 @@ def test_while_a_group_is_being_committed_the_next_may_be_one_groups_time_old__D
 def test_a_commit_that_hangs_holds_the_senders_though_nothing_else_is_uncommitted__D5_D10(
     desk: Desk, clock: Seconds, during_commit: Callable[..., None]
 ) -> None:
-    """SQL sinks forget what they were sent a minute ago, which must be committed by then."""
+    """SQL sinks forget what was sent a minute ago, so it must be committed by then."""
     desk.start()
     writer = desk.engine.writer
     seen = []
@@ -139,7 +139,7 @@ def test_more_is_accepted_only_when_the_senders_have_heard_of_what_is_due__D3(
     desk.start()
     for ms in range(1, 11):
         desk.accept(str(ms), ms)
-    desk.timer.advance(10)  # ten moments have come
+    desk.timer.advance(10)  # ten milliseconds are due
     writer, dispatcher = desk.engine.writer, desk.engine.dispatcher
     assert dispatcher.is_behind
     thread = threading.Thread(target=writer._give_way)

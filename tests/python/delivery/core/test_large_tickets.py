@@ -1,4 +1,4 @@
-"""What is handed in at once may be more than one group takes: then it is committed in several (rules D5, D11)."""
+"""One submit may be larger than one group: then it is committed in several (rules D5, D11)."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""A crash at every step: all arrives, again only what had no committed outcome, and then with a mark (rule D5)."""
+"""A crash at every step: all messages arrive; only those without a committed outcome repeat, with a mark (rule D5)."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -14,11 +14,11 @@ Desk = Any  # of ../conftest.py
 
 
 class Crash(Exception):
-    """The process is gone."""
+    """The process has ended."""
 
 
 def crash_at(desk: Desk, transaction: int, *, is_committed: bool) -> None:
-    """The so-manieth transaction from now on is the last."""
+    """Crash at this transaction, counted from now."""
     store, plain, left = desk.engine.store, desk.engine.store.transaction, [transaction]
 
     @contextlib.contextmanager
@@ -40,7 +40,7 @@ def crash_at(desk: Desk, transaction: int, *, is_committed: bool) -> None:
 
 
 def work(desk: Desk) -> list[str]:
-    """A few of everything; what was answered before it crashed."""
+    """A few items of every kind; returns what was answered before the crash."""
     answered = []
     for number in range(4):
         desk.accept(f"k{number}", 5 * number, key="k")
@@ -76,7 +76,7 @@ def test_a_crash_at_any_commit_loses_nothing_and_marks_what_is_repeated__D5(
     later = desk.again().start()
     later.advance(200)
     first, second = desk.sink.ids, later.sink.ids
-    assert set(answered) <= set(first + second), "something that was answered is lost"
+    assert set(answered) <= set(first + second), "an accepted message is lost"
     assert committed.isdisjoint(second), "it was committed as delivered and came again"
     repeated = set(first) & set(second)
     assert repeated <= {it.message.id for it in later.sink.sent if it.redelivered}, "repeated without a mark"
@@ -145,7 +145,7 @@ def test_a_mark_stays_through_crashes_until_it_was_delivered__D5(desk: Desk, cra
     desk.close()
 
 
-def test_after_a_clean_stop_nothing_is_marked_and_nobody_is_asked__D5(desk: Desk) -> None:
+def test_after_a_clean_stop_nothing_is_marked_and_the_sink_is_not_asked__D5(desk: Desk) -> None:
     desk.start()
     for number in range(5):
         desk.accept(str(number), 10 * number)
@@ -216,7 +216,7 @@ def test_only_a_position_from_before_what_was_committed_is_kept__D10(desk: Desk)
     later = type(desk)(desk.folder, desk.settings, boot_ms=100, sink=sink)
     later.crash()
     assert positions[0] is not None
-    assert int(positions[0]) <= 3, "what was sent after the last commit comes before it, and would not be found"
+    assert int(positions[0]) <= 3, "messages sent after the last commit are before the position, and would not be found"
     sink = type(desk.sink)()
     with_positions(sink, 200)
     type(desk)(desk.folder, desk.settings, boot_ms=200, sink=sink).crash()
@@ -234,7 +234,7 @@ def test_a_sink_that_can_not_say_what_it_has_ends_the_start_and_changes_nothing_
     sink.arrived = arrived
     with pytest.raises(DeliveryFailed, match="can't be reached"):
         type(desk)(desk.folder, desk.settings, sink=sink)
-    assert sink.closed, "the sink was opened and is left open"
+    assert sink.closed, "the sink was opened and stays open"
     later = desk.again()
     assert later.sink.asked == [1]
     later.start().advance(100)

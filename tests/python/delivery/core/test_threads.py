@@ -1,4 +1,4 @@
-"""The real queue under many threads: every answer is definite and true, and nothing that was answered is lost."""
+"""The real queue under many threads: every answer is definite and true, and no accepted message is lost."""
 
 import contextlib
 import os
@@ -24,7 +24,7 @@ JSON = msgspec.Raw(b"1")
 
 
 def in_threads(number: int, work: Callable[[int], object]) -> None:
-    """All at once, to their end; the first error is raised."""
+    """Run `work` in all threads at once, to the end; the first error is raised."""
     errors: list[BaseException] = []
     ready = threading.Barrier(number)
 
@@ -61,12 +61,12 @@ def test_a_cancel_at_the_moment_of_sending_has_one_true_answer__D7(tmp_path: Pat
         assert queue.wait_until_empty(20)
     assert set(answers.values()) <= {Answer.CANCELLED, Answer.DELIVERED, Answer.DELIVERING, Answer.UNKNOWN}
     for id_, answer in answers.items():
-        if answer is not Answer.UNKNOWN:  # it has a key
+        if answer is not Answer.UNKNOWN:  # the message has a key
             assert arrived[id_] == (0 if answer is Answer.CANCELLED else 1), (id_, answer)
     assert max(arrived.values()) == 1
 
 
-def test_one_of_many_who_cancel_the_same_message_decides_and_all_agree__D7(tmp_path: Path) -> None:
+def test_one_of_many_cancels_of_the_same_message_decides_and_all_answers_agree__D7(tmp_path: Path) -> None:
     arrived: Counter[str] = Counter()
     with DeliveryQueue(tmp_path / "store.db", to=lambda it: arrived.update([it.message.id])) as queue:
         for round_ in range(40):
@@ -141,7 +141,7 @@ def test_what_was_answered_while_it_was_closed_is_delivered_by_the_next__D5(tmp_
 
 
 class Hanging(Sink):
-    """Hangs until it is let go; eight threads."""
+    """Hangs until it is released; eight threads."""
 
     threads = 8
 
@@ -229,7 +229,7 @@ def test_when_a_sink_can_not_be_opened_nothing_is_left_behind__D9(tmp_path: Path
     )
     thread.start()
     thread.join(5)
-    assert not thread.is_alive(), "the store is still locked by a queue that never came to be"
+    assert not thread.is_alive(), "the store is still locked by a queue whose constructor failed"
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
@@ -297,7 +297,7 @@ def test_a_queue_that_could_not_be_opened_leaves_no_thread__D13(tmp_path: Path) 
         raise DeliveryFailed("can't be reached")
 
     def threads() -> int:
-        return len(list(Path("/proc/self/task").iterdir()))  # those of Rust too
+        return len(list(Path("/proc/self/task").iterdir()))  # includes Rust's threads
 
     before = threads()
     for number in range(5):

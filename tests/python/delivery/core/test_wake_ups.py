@@ -1,4 +1,4 @@
-"""Nothing stands still: whatever holds a message up tells it to go on when it is gone (rules D3, D4, D7)."""
+"""No message waits longer than it must: the end of every obstacle wakes the messages behind it (rules D3, D4, D7)."""
 
 from collections.abc import Callable
 from typing import Any
@@ -23,13 +23,13 @@ def put(id_: str, after_ms: int, key: str | None = "k", payload: bytes = b"1") -
 
 
 def give(desk: Desk, *items: Any) -> None:
-    """Commit these, and nothing else moves."""
+    """Commit these, and run nothing else."""
     desk.engine.writer.submit(items)
     desk.engine.writer.step()
 
 
 def run_now(desk: Desk) -> None:
-    """As the threads would without any time passing: the writer is not called unless something wakes it."""
+    """Run what the threads would do while no time passes: the writer runs only if something wakes it."""
     writer = desk.engine.writer
     is_busy = True
     while is_busy:
@@ -44,7 +44,7 @@ def test_a_cancel_of_the_first_of_a_key_lets_the_next_one_go_that_was_due_while_
     desk: Desk, during_commit: During
 ) -> None:
     desk.start().accept("b", 10, key="k")
-    during_commit(desk, lambda: desk.timer.advance(10))  # b is due, while a, that comes before it, is not committed
+    during_commit(desk, lambda: desk.timer.advance(10))  # b is due, while a, which is before it, is not committed
     give(desk, put("a", 5))
     give(desk, Cancel("a", "k"))  # before the timer released it
     desk.advance(60_000)
@@ -60,7 +60,7 @@ def test_a_cancel_lets_the_next_one_go_that_was_due_while_another_was_being_sent
     desk.timer.advance(10)
     dispatcher = desk.engine.dispatcher
     deliveries = dispatcher.stamp(dispatcher.take(64, wait=False))
-    during_commit(desk, lambda: dispatcher.settle(deliveries, {}))  # a is the next then, but not committed
+    during_commit(desk, lambda: dispatcher.settle(deliveries, {}))  # now a is next, but not committed
     give(desk, put("a", 5))
     give(desk, Cancel("a", "k"))
     desk.advance(60_000)
@@ -73,7 +73,7 @@ def test_what_found_no_room_goes_on_as_soon_as_there_is_some__D8(make_desk: Call
     desk.hand_in(*(put(str(one), -1, None) for one in range(50)))
     desk.engine.start(WallClock(desk.timer, desk.wall_ns))
     run_now(desk)
-    assert len(desk.sink.sent) == 50, "it waits for a quarter of the horizon though it could go on"
+    assert len(desk.sink.sent) == 50, "it waits for a quarter of the horizon although it could go on"
 
 
 def test_large_messages_do_not_wait_for_the_next_look_at_the_store__D8(make_desk: Callable[..., Desk]) -> None:

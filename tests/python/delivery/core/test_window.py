@@ -1,4 +1,4 @@
-"""The window against a plain model: what is in memory, what is not, and in which order it would go out (D4, D8)."""
+"""The window against a plain model: what is in memory, what is not, and the order of sending (D4, D8)."""
 
 import random
 from dataclasses import dataclass, field
@@ -32,7 +32,7 @@ def lane_of(window: Window, number: int = 1) -> Lane:
 
 
 def take(window: Window, lane: Lane) -> Entry:
-    """Let its first message fly, as if the timer had it."""
+    """Take the lane's first message, as if the timer had released it."""
     first = lane.first()
     assert first
     first.state = State.WAITING
@@ -58,11 +58,11 @@ def test_a_lane_that_was_left_empty_does_not_take_a_new_one_with_it__D4() -> Non
     assert first
     assert second
     take(window, lane_of(window))
-    window.land(first)  # delivered, not committed
+    window.land(first)  # delivered, but not committed
     window.land(second)  # cancelled
     window.forget([2])
     [third] = add(window, row(30, 3))
-    window.forget([1])  # now the first is committed too
+    window.forget([1])  # now the first one is committed too
     [fourth] = add(window, row(40, 4))
     assert third
     assert fourth
@@ -107,7 +107,7 @@ def test_what_comes_between_the_cursor_and_the_rest_of_a_lane_is_not_lost__D4() 
 
 
 def advance(window: Window, waiting: dict[Position, Waiting], until_ms: int) -> None:
-    """What the loader does, with a dictionary for a store."""
+    """The loader's work, with a dictionary as the store."""
     if (wanted := window.refill_from()) and window.cursor:
         numbers, start = wanted
         rows = [waiting[at] for at in sorted(waiting) if start <= at <= window.cursor]
@@ -159,7 +159,7 @@ def test_a_lane_goes_when_the_rest_of_it_was_cancelled_in_the_store__D8() -> Non
 
 @dataclass
 class World:
-    """Window, store, and what must come out of each lane; one thing happens at a time."""
+    """Window, store, and the expected messages of each lane; one event at a time."""
 
     rng: random.Random
     window: Window

@@ -1,8 +1,7 @@
-"""Broken records of every kind and format, each with what has to be said of it; what stands beside it must get through.
+"""Broken records of every kind and format, each with its expected reason; the good records beside it must be accepted.
 
-`outcomes` has an entry for each record of the input, in order: the beginning of the reason, or `OK` where it is a
-message or a cancel. The inputs are as they might come: cut off, in the wrong encoding, from a spreadsheet, from an
-attacker.
+`outcomes` has an entry for each record of the input, in order: the beginning of the reason, or `OK` for a message or a
+cancel. The inputs are realistic: truncated, in the wrong encoding, from a spreadsheet, from an attacker.
 """
 
 import pyarrow as pa
@@ -42,8 +41,8 @@ SYNTAX = [
     ndjson("nested too deep in a field of no meaning", message(x=nested(100_000)), "the JSON is nested too deep"),
     ndjson("nested too deep where a time belongs", message(due=nested(100_000)), "the JSON is nested too deep"),
     ndjson("opened and not closed, often", '{"a":' * 100_000, "the JSON is nested too deep"),
-    ndjson("a name twice", '{"id":"a","due":5,"id":"b"}', "a name stands twice"),
-    ndjson("a name twice, escaped", '{"id":"a","due":5,"\\u0069d":"b"}', "a name stands twice"),
+    ndjson("a name twice", '{"id":"a","due":5,"id":"b"}', "a name occurs twice"),
+    ndjson("a name twice, escaped", '{"id":"a","due":5,"\\u0069d":"b"}', "a name occurs twice"),
 ]
 
 ENCODING = [

@@ -1,4 +1,4 @@
-"""How a case of the corpus is made: one broken record, alone or between two good ones."""
+"""Makes the cases of the corpus: one broken record, alone or between two good ones."""
 
 import io
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ OK = ""
 
 
 class Case(NamedTuple):
-    """`name` says what is wrong; `format` is `ndjson`, `csv` or `parquet`."""
+    """`name` describes the error; `format` is `ndjson`, `csv` or `parquet`."""
 
     name: str
     format: str
@@ -42,11 +42,11 @@ def parquet(name: str, reason: str, **columns: Any) -> Case:
 
 
 def message(**fields: str) -> str:
-    """The JSON of a good message, but for these fields, given as JSON."""
+    """The JSON of a good message with these fields replaced; they are given as JSON."""
     members = {"id": '"a"', "due": "5"} | fields
     return "{" + ",".join(f'"{name}":{value}' for name, value in members.items() if value) + "}"
 
 
 def nested(levels: int) -> str:
-    """So many arrays in one another."""
+    """Arrays nested to this depth."""
     return "[" * levels + "]" * levels

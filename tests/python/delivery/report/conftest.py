@@ -1,4 +1,4 @@
-"""A store with what a test puts into it, and the page that is made of it."""
+"""A store that a test fills, and the page made from it."""
 
 import random
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ NOW_MS = 1_700_000_000_000
 
 
 class Desk:
-    """A store that stays open, as if a delivery were running on it; `page` is made at `now_ms`."""
+    """A store that stays open, as if a delivery used it; `page` is made at `now_ms`."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "store.db"
@@ -79,7 +79,7 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
 
 @pytest.fixture
 def nasty(desk: Desk) -> Desk:
-    """A store full of names that would break a page, or out of it."""
+    """A store full of names that would break an unescaped page."""
     names = [
         "<script>alert(1)</script>", "x" * 3000, "\u202emirrored", "\U0001f469\u200d\U0001f469", "a\0b\x1b[31m",
         "\"'><img src=x onerror=alert(1)>", "</style></svg>{{ 7 * 191 }}", "&lt;b&gt;",

@@ -58,7 +58,7 @@ def browse(chromium: str, folder: Path, width: int, *args: str) -> str:
 
 
 def measured(chromium: str, folder: Path, page: str, width: int) -> list[str] | None:
-    """What the script finds in the page, in a frame of that width, as a window can't be so narrow."""
+    """The script's measurements of the page, in a frame of this width, because a window can't be so narrow."""
     (folder / "page.html").write_text(page.replace("</html>", MEASURE), encoding="utf-8")
     (folder / "shown.html").write_text(FRAME.replace("WIDTH", str(width)), encoding="utf-8")
     found = re.search(r'data-found="([^"]*)"', browse(chromium, folder, 1400, "--dump-dom"))
@@ -82,7 +82,7 @@ def test_it_fits_on_the_screen_and_can_be_read__D11(
     assert int(scroll) <= width
     assert (int(too_wide), int(charts)) == (0, 0 if store == "empty" else 3)
     assert store == "empty" or float(smallest) >= 10, "pixels of the smallest letters in a chart"
-    assert int(overlaps) == 0, "labels that lie over each other"
+    assert int(overlaps) == 0, "labels overlap"
 
 
 def test_its_own_policy_lets_no_script_run__D12(chromium: str, tmp_path: Path, desk: Desk) -> None:

@@ -1,4 +1,4 @@
-"""The figures of the page are those that a slow count over the same store comes to (rule D11)."""
+"""The figures of the page equal those of a slow count over the same store (rule D11)."""
 
 import math
 import sqlite3
@@ -124,7 +124,7 @@ def test_the_latest_dead_letters_are_shown_and_all_are_counted__D2(desk: Desk) -
     assert figures.letters[0].record == "{" + "x" * 399 + "…"
 
 
-def test_it_sees_what_is_committed_and_waits_for_nobody__D9(desk: Desk) -> None:
+def test_it_sees_committed_data_and_never_waits__D9(desk: Desk) -> None:
     desk.deliver(5)
     with desk.store.transaction():
         desk.store.remember_cancel(None, "x", 1)

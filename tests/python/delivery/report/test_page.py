@@ -1,4 +1,4 @@
-"""The page: one file that needs no network, is never broken by what a message says, and has words where nothing is."""
+"""The page: one file that needs no network, that no message text can break, with a sentence for each empty section."""
 
 import re
 from html.parser import HTMLParser
@@ -16,7 +16,7 @@ VOID = {"meta"}
 
 
 class Outline(HTMLParser):
-    """Tags, attributes and the text outside of styles; every tag has to be closed where it was opened."""
+    """Tags, attributes and the text outside of styles; every tag must be closed where it was opened."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -109,8 +109,8 @@ def test_an_empty_store_is_told_in_sentences__D11(desk: Desk) -> None:
     outline = Outline(desk.page())
     assert "svg" not in outline.tags
     for sentence in (
-        "Nothing was delivered yet", "Nothing waits.", "There are none.", "No message has a key.",
-        "Nothing was tried yet.", "Nothing was redelivered.",
+        "Nothing was delivered yet", "No message is waiting.", "There are none.", "No message has a key.",
+        "No delivery was attempted yet.", "Nothing was redelivered.",
     ):  # fmt: skip
         assert sentence in outline.text
 

@@ -1,4 +1,4 @@
-"""`tickwheel serve` twice: its doors around an engine in this process, and the command as a process of its own."""
+"""`tickwheel serve` in two forms: its ports with an engine in this process, and the command as its own process."""
 
 import contextlib
 import http.client
@@ -20,8 +20,8 @@ from tickwheel.delivery.clock import WallClock
 from tickwheel.delivery.engine import Settings
 from tickwheel.delivery.message import MAX_PAYLOAD
 from tickwheel.delivery.queue import Running
-from tickwheel.delivery.serve.door import Address
-from tickwheel.delivery.serve.doors import Doors
+from tickwheel.delivery.serve.access import Address
+from tickwheel.delivery.serve.ports import Ports
 from tickwheel.delivery.sinks import sink_of_function
 
 COMMAND = [sys.executable, "-m", "tickwheel.cli", "serve"]
@@ -37,7 +37,7 @@ class Reply(NamedTuple):
 def ask(
     port: int, method: str, path: str, body: object = None, headers: Mapping[str, str] | None = None, **more: Any
 ) -> Reply:
-    """One request; what is not bytes goes as JSON, and JSON is read."""
+    """One request. A body that is not bytes is sent as JSON; a JSON answer is decoded."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
     data: Any = (
         body if isinstance(body, bytes) or body is None or hasattr(body, "__next__") else json.dumps(body).encode()
@@ -53,7 +53,7 @@ def ask(
 
 
 class Hall:
-    """The doors in this process; what is delivered comes out of `arrived`."""
+    """The ports in this process; deliveries are in `arrived`."""
 
     def __init__(self, folder: Path, *, token: bytes | None = None, max_payload: int = MAX_PAYLOAD) -> None:
         self.arrived: queue.SimpleQueue[Delivery] = queue.SimpleQueue()
@@ -61,19 +61,19 @@ class Hall:
             folder / "store.db", sink_of_function(self.arrived.put), Settings(), lambda letters: None
         )
         anywhere = Address.of("--listen", "127.0.0.1:0"), Address.of("--flight", "127.0.0.1:0")
-        self.doors = Doors(*anywhere, token, max_payload, self.running.engine)
+        self.ports = Ports(*anywhere, token, max_payload, self.running.engine)
         self.running.start(WallClock(self.running.timer))
-        self.port, self.flight_port = map(int, re.findall(r":(\d+)", self.doors.urls))
+        self.port, self.flight_port = map(int, re.findall(r":(\d+)", self.ports.urls))
 
     def ask(self, method: str, path: str, body: object = None, **more: Any) -> Reply:
         return ask(self.port, method, path, body, **more)
 
     def close(self) -> None:
-        self.doors.stop_requests()
+        self.ports.stop_requests()
         try:
             self.running.close(5)
         finally:
-            assert self.doors.stop_streams()
+            assert self.ports.stop_streams()
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +92,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hall]:
 
 
 class Server:
-    """The command as a process; its standard output is where messages go."""
+    """The command as a process; it delivers to its standard output."""
 
     def __init__(self, store: Path, *more: str, stdout: int = subprocess.PIPE) -> None:
         ports = [] if "--listen" in more else ["--listen", "127.0.0.1:0"]
@@ -123,14 +123,14 @@ class Server:
         return self.process.wait()
 
     def rest(self) -> tuple[int, str, str]:
-        """Its exit code, and what else it wrote."""
+        """Its exit code, and the rest of its output."""
         out, err = self.process.communicate(timeout=20)
         return self.process.returncode, out, err
 
 
 @pytest.fixture
 def start() -> Iterator[Callable[..., Server]]:
-    """Starts servers, that are ended after the test."""
+    """Starts servers, which are ended after the test."""
     with contextlib.ExitStack() as servers:
 
         def start(store: Path, *more: str, **how: Any) -> Server:

@@ -36,7 +36,7 @@ def exchange(hall: Hall, schema: Any = MESSAGE_SCHEMA, token: bytes | None = Non
 
 
 def send(hall: Hall, batch: Any, token: bytes | None = None) -> list[tuple[str, str | None]]:
-    """One batch on a stream of its own; what is wrong may come out at any step of it."""
+    """One batch on a stream of its own; an error may appear at any step."""
     with exchange(hall, batch.schema, token) as (writer, reader):
         writer.write_batch(batch)
         return answers(reader)
@@ -91,7 +91,7 @@ def test_bad_rows_are_answered_with_the_reason_and_end_nothing__D2(hall: Hall) -
         found = answers(reader)
         assert [answer for answer, _ in found] == ["accepted", "bad record", "bad record", "bad record", "accepted"]
         assert found[1][1] == "id is missing (allowed: id: text, not empty)"
-        assert found[2][1] == "due is missing (allowed: due, or else delay_ms: one of them)"
+        assert found[2][1] == "due is missing (allowed: either due or delay_ms)"
         writer.write_batch(short((None, None)))
         assert [answer for answer, _ in answers(reader)] == ["bad record"]
         writer.write_batch(short(("b1", FAR_MS)))

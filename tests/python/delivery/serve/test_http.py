@@ -1,4 +1,4 @@
-"""`POST`, `GET` and `DELETE` on messages, and what is no message (rules D7, D11, D12)."""
+"""`POST`, `GET` and `DELETE` on messages, and invalid requests (rules D7, D11, D12)."""
 
 import base64
 import socket
@@ -42,7 +42,7 @@ def test_the_same_again_is_a_duplicate_and_other_content_a_conflict__D5(hall: Ha
     [
         (b"", "not a JSON object"),
         (b"[1]", "not a JSON object"),
-        (b'{"id":"a","id":"a","due":1}', "a name stands twice"),
+        (b'{"id":"a","id":"a","due":1}', "a name occurs twice"),
         (b'{"id":"a"}', "due is missing"),
         (b'{"due":1}', "id is missing"),
         (b'{"id":"a","due":"2026-01-01T00:00:00"}', "due has no zone"),
@@ -63,7 +63,7 @@ def test_a_bad_record_is_answered_with_what_is_wrong_and_what_is_allowed__D2(
 def test_a_cancel_is_answered_for_certain__D7(hall: Hall) -> None:
     hall.ask("POST", "/messages", {"id": "c", "key": "k", "due": FAR_MS})
     assert hall.ask("GET", "/messages/c?key=k")[:2] == (200, {"id": "c", "key": "k", "state": "waiting"})
-    assert hall.ask("DELETE", "/messages/c").status == 202  # of no key: another message
+    assert hall.ask("DELETE", "/messages/c").status == 202  # without a key it is another message
     for _ in range(2):
         assert hall.ask("DELETE", "/messages/c?key=k")[:2] == (200, {"id": "c", "key": "k", "state": "cancelled"})
     assert hall.ask("GET", "/messages/c?key=k").body["state"] == "cancelled"
@@ -201,7 +201,7 @@ def test_without_the_token_nothing_is_done_nor_told__D12(
     headers = {} if token is None else {"authorization": token}
     reply = guarded.ask(method, path, {"id": "a", "due": 1}, headers=headers)
     assert (reply.status, reply.headers["www-authenticate"]) == (401, "Bearer")
-    assert reply.body["allowed"] == "Authorization: Bearer TOKEN, the one in the server's --token-file"
+    assert reply.body["allowed"] == "Authorization: Bearer TOKEN, with the token of the server's --token-file"
     assert TOKEN.decode() not in str(reply.body)
     known = guarded.ask("GET", "/messages/a", headers={"authorization": "Bearer " + TOKEN.decode()})
     assert (known.status, known.body["state"]) == (404, "unknown")

@@ -16,7 +16,7 @@ STATES = {"a": Answer.WAITING, "b": Answer.DELIVERED, "c": Answer.DEAD, "d": Ans
 
 
 class Counter:
-    """A writer that takes what it is handed when it is told to, and answers when it is told to."""
+    """A writer that takes items and answers them only when the test says so."""
 
     def __init__(self) -> None:
         self.is_open = threading.Event()
@@ -81,7 +81,7 @@ def test_one_that_hung_up_does_not_take_the_others_answers_away__D11() -> None:
     asyncio.run(scene())
 
 
-def test_a_commit_that_fails_is_an_error_for_each_and_for_nobody_later__D11() -> None:
+def test_a_commit_that_fails_is_an_error_for_each_of_its_requests_and_no_later_one__D11() -> None:
     async def scene() -> None:
         counter = Counter()
         counter.is_open.set()

@@ -1,4 +1,4 @@
-"""What `GET /metrics` tells (rule D11): names, values after known traffic, and what it costs."""
+"""The metrics of `GET /metrics` (rule D11): names, values after known traffic, and cost."""
 
 import sqlite3
 import time
@@ -18,7 +18,7 @@ FAR_MS = 4_000_000_000_000
 
 
 def scrape(hall: Hall) -> dict[str, float]:
-    """By name, or by name and label."""
+    """The values by name, or by name and label."""
     reply = hall.ask("GET", "/metrics")
     assert reply.headers["content-type"].startswith("text/plain; version=")
     return {
@@ -75,7 +75,7 @@ def test_there_are_as_many_time_series_with_many_keys_as_with_none__D11(tmp_path
         hall.close()
 
 
-def test_metrics_are_told_to_who_has_the_token__D12(guarded: Hall) -> None:
+def test_metrics_need_the_token__D12(guarded: Hall) -> None:
     assert guarded.ask("GET", "/metrics").status == 401
     assert guarded.ask("GET", "/metrics", headers={"authorization": f"Bearer {TOKEN.decode()}"}).status == 200
 

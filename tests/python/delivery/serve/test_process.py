@@ -39,10 +39,10 @@ def test_the_second_waits_and_opens_its_port_when_the_first_dies__D9(tmp_path: P
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     first = start(tmp_path / "s.db", "--listen", f"127.0.0.1:{port}").listening()
-    second = start(tmp_path / "s.db", "--listen", f"127.0.0.1:{port}")  # were it to open it, that would fail
+    second = start(tmp_path / "s.db", "--listen", f"127.0.0.1:{port}")  # it would fail if it opened the port
     assert f"another process works with {tmp_path / 's.db'} (process {first.process.pid}): waiting" in second.says()
     assert first.ask("POST", "/messages", {"id": "a", "delay_ms": 60_000}).status == 201
-    with socket.create_connection(("127.0.0.1", port)):  # of the dead one, and still on its port
+    with socket.create_connection(("127.0.0.1", port)):  # a connection of the ended process, still on its port
         killed_s = time.monotonic()
         first.kill()
         second.listening()
@@ -58,12 +58,12 @@ def test_one_that_was_paused_and_goes_on_is_never_beside_the_second__D9(tmp_path
     os.waitid(os.P_PID, first.process.pid, os.WSTOPPED | os.WNOWAIT)
     second = start(tmp_path / "s.db")
     assert "waiting" in second.says()
-    with pytest.raises(subprocess.TimeoutExpired):  # meanwhile the message is due, and nobody may send it
+    with pytest.raises(subprocess.TimeoutExpired):  # the message is due meanwhile, and no process may send it
         second.process.wait(1.1)
     first.process.send_signal(signal.SIGCONT)
     assert first.delivered()["id"] == "a"
     while first.ask("GET", "/messages/a").body["state"] != "delivered":
-        pass  # until that is committed
+        pass  # until the outcome is committed
     first.kill()
     second.listening()
     assert second.ask("GET", "/messages/a").body["state"] == "delivered"
@@ -115,13 +115,13 @@ def test_a_signal_ends_it_though_a_stream_is_open__D13(tmp_path: Path, start: St
 
 
 def test_the_second_ctrl_c_ends_it_at_once__D13(tmp_path: Path, start: Start) -> None:
-    reading, writing = os.pipe()  # that nobody reads
+    reading, writing = os.pipe()  # without a reader
     server = start(tmp_path / "s.db", stdout=writing)
     os.close(writing)
     server.listening()
     for n in range(2):
         server.ask("POST", "/messages", {"id": str(n), "due": 1, "payload": "x" * 100_000})
-    os.read(reading, 1)  # it has begun to write, and soon can't
+    os.read(reading, 1)  # it writes, and will soon block
     server.process.send_signal(signal.SIGINT)
     assert server.says().startswith("stopping")
     assert server.kill(signal.SIGINT) == -signal.SIGINT
@@ -133,11 +133,11 @@ def test_a_destination_that_fails_ends_it_with_the_reason__D9(tmp_path: Path, st
     server = start(tmp_path / "s.db", stdout=writing)
     os.close(writing)
     server.listening()
-    os.close(reading)  # who reads is gone
+    os.close(reading)  # the reader has gone
     assert server.ask("POST", "/messages", {"id": "a", "due": 1}).status == 201
     code, _, err = server.rest()
     assert code == 3
-    assert "Failed: the destination takes no more: Broken pipe" in err
+    assert "Failed: the destination can't be written: Broken pipe" in err
     assert "Not delivered: 1" in err
     assert "Traceback" not in err
 
@@ -149,7 +149,7 @@ def test_a_port_that_is_taken_is_wrong_usage__D11(option: str, tmp_path: Path, s
         code, _, err = start(tmp_path / "s.db", option, address).rest()
     assert code == 2
     text = " ".join(err.split())
-    assert f"{option} {address} can't be listened on: Address already in use; name another, or port 0" in text
+    assert f"{option} {address} can't be opened: Address already in use; name another address, or port 0" in text
 
 
 def test_a_public_address_is_refused_before_anything_is_made__D12(tmp_path: Path, start: Start) -> None:

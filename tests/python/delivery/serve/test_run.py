@@ -1,4 +1,4 @@
-"""How `serve` ends where nobody asked it to."""
+"""How `serve` ends without a signal."""
 
 import signal
 from pathlib import Path
@@ -9,11 +9,11 @@ import pytest
 from tickwheel.delivery.engine import Settings
 from tickwheel.delivery.message import MAX_PAYLOAD
 from tickwheel.delivery.serve import run
-from tickwheel.delivery.serve.door import Address
+from tickwheel.delivery.serve.access import Address
 from tickwheel.delivery.sinks import sink_of_function
 
 
-class GoneDoors:
+class ClosedPorts:
     """A server that has ended, and raised nothing."""
 
     urls = "nowhere"
@@ -32,7 +32,7 @@ class GoneDoors:
 
 
 def test_a_server_that_ends_by_itself_is_a_failure__D11(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run, "Doors", GoneDoors)
+    monkeypatch.setattr(run, "Ports", ClosedPorts)
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     here = Address.of("--listen", "127.0.0.1:0")
     service = run.Service(

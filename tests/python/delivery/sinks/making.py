@@ -68,7 +68,7 @@ time.sleep(600)
 
 
 def child_sending(spec: str, seqs: Sequence[int], stuck_at: int | None = None) -> subprocess.Popen[str]:
-    """A process that sends these, and stops for ever at that place of them; ends only by being killed."""
+    """A process that sends these, and hangs at this place; it ends only when it is killed."""
     script = _CHILD.format(stuck_at=stuck_at, seqs=list(seqs))
     path = os.pathsep.join(filter(None, (str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH"))))
     environment = {**os.environ, "PYTHONPATH": path}

@@ -60,7 +60,7 @@ def test_a_file_that_can_not_be_opened_is_wrong_usage__D2(tmp_path: Path) -> Non
 
 def test_a_full_disk_ends_the_run_and_says_so__D2() -> None:
     sink = open_sink("file:/dev/full")(SETTINGS)
-    with pytest.raises(DeliveryFailed, match="No space left on device; the last 2 may be there in part"):
+    with pytest.raises(DeliveryFailed, match="No space left on device; the last 2 may be written in part"):
         sink.send([delivery("a"), delivery("b")])
     sink.close()
 

@@ -25,7 +25,7 @@ Answer = Callable[["Receiver", "Hook"], None]
 
 
 class Receiver(ThreadingHTTPServer):
-    """Remembers each request; `answer` says what to do with it."""
+    """Records each request; `answer` decides the response."""
 
     daemon_threads = True
 
@@ -41,7 +41,7 @@ class Receiver(ThreadingHTTPServer):
         super().process_request(request, client_address)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A connection that the sink gave up is what some tests want."""
+        """Ignores connections that the sink closed, as some tests intend."""
 
     @property
     def url(self) -> str:
@@ -57,7 +57,7 @@ class Hook(BaseHTTPRequestHandler):
         self.server.requests.append((self.command, self.path, dict(self.headers), body))
         self.server.answer(self.server, self)
 
-    do_POST = handle_anything  # noqa: N815, the base class calls it so
+    do_POST = handle_anything  # noqa: N815, the base class's name
     do_GET = handle_anything  # noqa: N815
 
     def reply(self, status: int, body: bytes = b"", **headers: str) -> None:
@@ -144,7 +144,7 @@ def test_another_status_is_a_failed_attempt_with_what_was_said__D6(receiver: Rec
     start = f"status {status}: sch\u00f6n  [31m\ufffd"
     assert refused[0].startswith(start)
     assert len(refused[0]) == len(f"status {status}: ") + 200
-    assert len(receiver.requests) == 1  # it is for the deliverer to try again
+    assert len(receiver.requests) == 1  # the deliverer retries, not the sink
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
@@ -213,7 +213,7 @@ def test_the_rest_of_a_long_answer_is_not_taken_for_the_next_one__D6(receiver: R
     sink.close()
 
 
-def test_nobody_listening_is_a_failed_attempt_each_time__D6() -> None:
+def test_a_refused_connection_is_a_failed_attempt_each_time__D6() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     sink = opened(f"http://127.0.0.1:{port}/")
@@ -306,8 +306,8 @@ def test_an_answer_that_is_not_http_is_a_failed_attempt__D6(receiver: Receiver, 
 def _certificate(folder: Path) -> tuple[Path, Path]:
     names = folder / "cert.pem", folder / "key.pem"
     kind = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=localhost"
-    whose = ["-addext", "subjectAltName=IP:127.0.0.1", "-out", str(names[0]), "-keyout", str(names[1])]
-    subprocess.run(["openssl", *kind.split(), *whose], check=True, capture_output=True)
+    details = ["-addext", "subjectAltName=IP:127.0.0.1", "-out", str(names[0]), "-keyout", str(names[1])]
+    subprocess.run(["openssl", *kind.split(), *details], check=True, capture_output=True)
     return names
 
 
@@ -318,9 +318,9 @@ def test_a_certificate_is_checked__D10(receiver: Receiver, tmp_path: Path, monke
     receiver.socket = context.wrap_socket(receiver.socket, server_side=True)
     url = receiver.url.replace("http:", "https:")
 
-    stranger = opened(url)
-    assert "CERTIFICATE_VERIFY_FAILED" in stranger.send([delivery()])[0]
-    stranger.close()
+    untrusting = opened(url)
+    assert "CERTIFICATE_VERIFY_FAILED" in untrusting.send([delivery()])[0]
+    untrusting.close()
     assert receiver.requests == []
 
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))

@@ -1,4 +1,4 @@
-"""Against the broker inside librdkafka, which speaks the real protocol on a real port, but keeps nothing."""
+"""Tests with the broker inside librdkafka, which has the real protocol on a real port, but stores nothing on disk."""
 
 import itertools
 import json
@@ -22,7 +22,7 @@ _numbers = itertools.count()
 
 @pytest.fixture(scope="module")
 def cluster() -> Producer:
-    """Two brokers, which live as long as this producer."""
+    """Two brokers, which exist as long as this producer."""
     return Producer({"test.mock.num.brokers": 2, "log_level": 0})
 
 
@@ -44,7 +44,7 @@ def sink(spec: str) -> Iterator[Sink]:
 
 
 def records(spec: str) -> list[confluent_kafka.Message]:
-    """All there are, partition by partition."""
+    """All records, partition by partition."""
     brokers, _, topic = spec.partition("//")[2].partition("/")
     settings = {"bootstrap.servers": brokers, "group.id": "test", "enable.partition.eof": True, "log_level": 0}
     consumer = Consumer({**settings, "fetch.wait.max.ms": 20})
@@ -139,7 +139,7 @@ def test_brokers_that_are_gone_fail_every_record_in_time__D6() -> None:
 
 
 class FatalProducer:
-    """Answers the first batch with an error after which a producer is of no use any more."""
+    """Answers the first batch with a fatal error, after which a producer can't be used."""
 
     made = 0
 
@@ -172,7 +172,7 @@ def test_after_a_fatal_error_there_is_a_new_producer__D6(spec: str, monkeypatch:
 
 
 class SilentProducer:
-    """No answer ever comes."""
+    """Never answers."""
 
     def __init__(self, _config: object) -> None:
         self.waited_s = 0.0
@@ -192,7 +192,7 @@ class SilentProducer:
 def test_answers_are_waited_for_less_long_than_until_the_sink_is_cut_off__D6(
     spec: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What goes on is then the same producer, by whose numbers the brokers know a late copy."""
+    """The same producer goes on, because the brokers recognize a late copy by its sequence numbers."""
     monkeypatch.setattr(kafka, "Producer", SilentProducer)
     sink = opened(spec, timeout_s=10)
     assert sink.send(batch([1, 2])).keys() == {0, 1}
@@ -202,7 +202,7 @@ def test_the_position_is_the_end_before_the_latest_send__D5(spec: str, sink: Sin
     empty = sink.position()
     assert json.loads(empty or "") == {"0": 0, "1": 0, "2": 0, "3": 0}
     sink.send(batch(range(10)))
-    assert sink.position() == empty  # these may not be known as delivered yet
+    assert sink.position() == empty  # these may not count as delivered yet
     sink.send([delivery(10, key="k")])
     assert sum(json.loads(sink.position() or "").values()) == 10
     again = opened(spec)
@@ -252,7 +252,7 @@ def test_without_a_position_or_suspects_nothing_is_known__D5(spec: str, sink: Si
 
 
 def test_a_position_after_the_end_finds_nothing__D5(spec: str, sink: Sink) -> None:
-    """As when the topic was deleted and made anew."""
+    """As if the topic was deleted and created again."""
     sink.send(batch(range(10)))
     assert list(sink.arrived(range(10), json.dumps(dict.fromkeys(range(4), 1000)))) == []
 
@@ -297,7 +297,7 @@ def test_a_user_in_the_address_is_refused_and_not_shown__D10() -> None:
 
 
 class Noting:
-    """Makes what it stands for, and notes by which settings."""
+    """Makes the real object, and records its settings."""
 
     def __init__(self, real: Any) -> None:
         self._real = real
@@ -311,8 +311,8 @@ class Noting:
 def test_the_producer_keeps_the_order_when_it_sends_again_and_waits_for_all_replicas__D4_D10(
     spec: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What seed 004 asks for. It has one request on its way at a time; five are as good with an idempotent producer,
-    which numbers what it sends, so that a broker refuses what comes before its turn.
+    """As seed 004 requires. It has one request in flight at a time. With an idempotent producer five are as good: it
+    numbers its batches, and a broker refuses one that comes out of turn.
     """
     producer = Noting(Producer)
     monkeypatch.setattr(kafka, "Producer", producer)
@@ -320,12 +320,12 @@ def test_the_producer_keeps_the_order_when_it_sends_again_and_waits_for_all_repl
     assert producer.settings["enable.idempotence"] is True
     assert producer.settings["acks"] == "all"
     assert producer.settings["max.in.flight.requests.per.connection"] == 5
-    assert producer.settings["delivery.timeout.ms"] == 24_000  # it sends again by itself within that time
+    assert producer.settings["delivery.timeout.ms"] == 24_000  # the producer's own retries end within that time
     assert not producer.settings.keys() & {"retries", "message.send.max.retries"}, "as often as it wants"
 
 
 def test_the_consumer_commits_nothing_by_itself__D5(spec: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As seed 004 has it, how far it is, is committed with the outcomes: in the store."""
+    """As in seed 004, the position is committed together with the outcomes: in the store."""
     consumer = Noting(Consumer)
     monkeypatch.setattr(kafka, "Consumer", consumer)
     opened(spec).close()
@@ -334,7 +334,7 @@ def test_the_consumer_commits_nothing_by_itself__D5(spec: str, monkeypatch: pyte
 
 
 class NewTopic:
-    """A consumer of a topic whose partitions have no leader yet, so often."""
+    """A consumer of a topic whose partitions have no leader for the first few calls."""
 
     def __init__(self, times: int, code: int) -> None:
         self._times = times
@@ -357,7 +357,7 @@ class NewTopic:
 
 
 def test_a_partition_that_changes_its_leader_is_waited_for__D10(spec: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As when a topic was made this moment, or a broker was shut down."""
+    """As with a topic that was just created, or after a broker was shut down."""
     monkeypatch.setattr(kafka, "Consumer", NewTopic(3, KafkaError.NOT_LEADER_FOR_PARTITION))
     sink = opened(spec)
     assert sink.send(batch([1])) == {}

@@ -1,4 +1,4 @@
-"""What is PostgreSQL's alone; the rest is in `test_sql.py`."""
+"""Tests for PostgreSQL only; the tests of both SQL sinks are in `test_sql.py`."""
 
 import itertools
 import socket
@@ -51,7 +51,7 @@ def run(beside: psycopg.Connection, *statements: str) -> None:
 
 
 def wait_in_the_middle(beside: psycopg.Connection, name: str, number: int) -> None:
-    """The insert of the id `id5` waits while somebody holds the advisory lock of this number."""
+    """Makes the insert of the id `id5` wait while a connection holds the advisory lock of this number."""
     run(
         beside,
         f"CREATE FUNCTION {name}_wait() RETURNS trigger LANGUAGE plpgsql AS"
@@ -63,7 +63,7 @@ def wait_in_the_middle(beside: psycopg.Connection, name: str, number: int) -> No
 
 
 def waiting_backend(beside: psycopg.Connection, number: int) -> int:
-    """Its process, as soon as there is one that waits."""
+    """The process of the backend that waits for this lock, as soon as one waits."""
     while True:
         select = "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND objid = %s AND NOT granted"
         row = beside.execute(select, (number,)).fetchone()
@@ -83,7 +83,7 @@ def test_a_client_killed_in_the_middle_leaves_each_message_once__D5(
     child.communicate()
     sink = opened(spec)
     assert list(sink.arrived(range(10), None)) == []
-    run(beside, "SELECT pg_advisory_unlock(71)")  # now its backend, which did not notice, goes on and may commit
+    run(beside, "SELECT pg_advisory_unlock(71)")  # now its backend, not aware of the loss, may commit
     assert sink.send(batch(range(12))) == {}
     sink.close()
     assert ids(beside, name) == [f"id{seq}" for seq in range(12)]
@@ -121,7 +121,7 @@ def test_a_connection_lost_between_sends_is_opened_again__D6(name: str, sink: Si
 
 
 class LosesAnswers:
-    """A proxy before the server: once `is_losing`, what the client sends still gets there, and no answer comes back."""
+    """A proxy before the server: once `is_losing`, requests still reach the server, and no answer comes back."""
 
     def __init__(self, folder: Path, server: str) -> None:
         self.server = server
@@ -154,7 +154,7 @@ class LosesAnswers:
                 if is_answer and self.is_losing.is_set():
                     break
                 target.sendall(data)
-            with suppress(OSError):  # the other direction was first
+            with suppress(OSError):  # the other direction has closed it
                 target.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:

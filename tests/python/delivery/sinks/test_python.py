@@ -60,7 +60,7 @@ class Unspeakable(Exception):
         (SystemExit(3), "SystemExit: 3"),
         (asyncio.CancelledError(), "CancelledError"),
         (KeyboardInterrupt(), "KeyboardInterrupt"),
-        (Unspeakable(), "Unspeakable: its text can't be had"),
+        (Unspeakable(), "Unspeakable: its text can't be read"),
         (ValueError("x" * 5000), "ValueError: " + "x" * 988),
     ],
 )
@@ -101,7 +101,7 @@ def test_a_hidden_coroutine_is_a_failed_attempt_and_not_a_lost_message__D10(
     inner: Callable[[Delivery], object],
 ) -> None:
     refused = sink_of(lambda one: inner(one)).send([delivery()])
-    assert "which nobody runs" in refused[0]
+    assert "which is never run" in refused[0]
 
 
 def test_what_can_not_be_called_is_refused__D10() -> None:

@@ -1,4 +1,4 @@
-"""What both SQL sinks promise, shown on a SQLite file and on a PostgreSQL server."""
+"""The promises of both SQL sinks, tested on a SQLite file and on a PostgreSQL server."""
 
 import itertools
 import json
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.timeout(120)
 
 
 class Table(Protocol):
-    """A table that is not there yet, and a way to look into its database beside the sink."""
+    """A table that does not exist yet, and direct access to its database."""
 
     spec: str
     name: str

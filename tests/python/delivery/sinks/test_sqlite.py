@@ -1,4 +1,4 @@
-"""What is SQLite's alone; the rest is in `test_sql.py`."""
+"""Tests for SQLite only; the tests of both SQL sinks are in `test_sql.py`."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ def test_the_file_is_in_wal_mode_and_each_send_is_on_disk__D5(path: Path, beside
     assert beside.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     assert sink._open().execute("PRAGMA synchronous").fetchone() == (2,)
     sink.close()
-    assert sink._open().execute("PRAGMA synchronous").fetchone() == (2,)  # also when it is opened anew
+    assert sink._open().execute("PRAGMA synchronous").fetchone() == (2,)  # also when it is opened again
     sink.close()
 
 

@@ -1,4 +1,4 @@
-"""Sizes: a short form of everything by default, the long one with TICKWHEEL_SOAK=1 (`make soak`)."""
+"""Sizes of the soak tests: short by default, long with TICKWHEEL_SOAK=1 (`make soak`)."""
 
 import os
 import random
@@ -17,7 +17,7 @@ def size() -> Callable[[int, int], int]:
 
 @pytest.fixture
 def seed() -> int:
-    """Printed when a test fails; TICKWHEEL_SEED repeats it."""
+    """The seed, printed when a test fails; TICKWHEEL_SEED sets it."""
     chosen = int(os.environ.get("TICKWHEEL_SEED") or random.SystemRandom().randrange(1 << 32))
     print(f"TICKWHEEL_SEED={chosen}")
     return chosen

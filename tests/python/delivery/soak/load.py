@@ -1,4 +1,4 @@
-"""A seeded load with duplicates and cancels, and what an independent receiver must find of it."""
+"""A seeded load with duplicates and cancels, and the check of what an independent receiver got."""
 
 import json
 import random
@@ -14,7 +14,7 @@ FIRST_DUE_MS = 1_700_000_000_000
 
 
 class Received(NamedTuple):
-    """What a receiver saw of one delivery, in order of arrival."""
+    """One delivery as a receiver saw it, in order of arrival."""
 
     name: Name
     redelivered: bool
@@ -23,7 +23,7 @@ class Received(NamedTuple):
 
 @dataclass
 class Load:
-    """`order` has what must come, by key, in order of (due, acceptance); `cancelled` may come or not."""
+    """`order` has the messages that must come, by key, in order of (due, acceptance); `cancelled` ones may come."""
 
     lines: list[str]
     payloads: dict[Name, Any] = field(default_factory=dict)
@@ -35,7 +35,7 @@ class Load:
         path.write_text("\n".join(self.lines) + "\n", encoding="utf-8")
 
     def problems(self, received: Sequence[Received], *, may_repeat: bool) -> list[str]:
-        """What is wrong with what came, repeats aside that are marked as such, if there may be any."""
+        """The problems of the received messages; with `may_repeat`, repeats with a mark are allowed."""
         seen: dict[Name, int] = {}
         found = []
         for place, one in enumerate(received):
@@ -57,9 +57,7 @@ class Load:
 def make_load(
     messages: int, *, seed: int, keys: int, span_ms: int, duplicates: float = 0.05, cancels: float = 0.02
 ) -> Load:
-    """Messages with keys and without, due over `span_ms`; a duplicate comes somewhere after its original, a cancel
-    anywhere.
-    """
+    """Messages with keys and without, due within `span_ms`; a duplicate is after its original, a cancel anywhere."""
     rng = random.Random(seed)
     load = Load([], span_ms=span_ms)
     lines: list[tuple[float, str]] = []
@@ -86,7 +84,7 @@ def make_load(
 
 
 def whole_lines(path: Path) -> Iterable[dict[str, Any]]:
-    """The lines of a file, but for those that a kill cut off: their message comes again."""
+    """The lines of a file without those that a kill truncated: their messages come again."""
     for line in path.read_bytes().splitlines() if path.exists() else []:
         try:
             yield json.loads(line)
@@ -95,5 +93,5 @@ def whole_lines(path: Path) -> Iterable[dict[str, Any]]:
 
 
 def from_ndjson(path: Path) -> list[Received]:
-    """What a file received."""
+    """The deliveries in a file."""
     return [Received((one["key"], one["id"]), one["redelivered"], one["payload"]) for one in whole_lines(path)]

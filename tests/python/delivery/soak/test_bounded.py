@@ -1,4 +1,4 @@
-"""D8: what is in memory doesn't grow with what waits: resident memory stays within 100 MiB of an empty deliverer's."""
+"""D8: memory does not grow with the waiting messages: it stays within 100 MiB of an empty deliverer's."""
 
 import json
 import subprocess
@@ -23,7 +23,7 @@ import json, re, sys, time
 from pathlib import Path
 import msgspec
 from tickwheel.delivery import DeliveryQueue, Message
-from tickwheel.delivery.dead_letters import to_people
+from tickwheel.delivery.dead_letters import to_lines
 from tickwheel.delivery.engine import Settings
 from tickwheel.delivery.queue import Running
 from tickwheel.delivery.sinks import open_sink
@@ -39,7 +39,7 @@ def fill(submit, due_ms):
         submit([Message(f"message {n}", f"key {n % 997}", due_ms(n), PAYLOAD) for n in every])
 
 if what == "outage":  # accepted, but nothing was delivered: as after a crash and a day without the process
-    running = Running(store, open_sink("file:/dev/null"), Settings(), to_people(print))
+    running = Running(store, open_sink("file:/dev/null"), Settings(), to_lines(print))
     from tickwheel.delivery.items import Put
     submit = running.engine.writer.submit
     fill(lambda every: submit([Put.of(m) for m in every]).result(), lambda n: now_ms - 86_400_000 + n)
@@ -57,7 +57,7 @@ print(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1
 
 
 def peak(what: str, store: Path, messages: int) -> int:
-    """Bytes of resident memory, at its highest, of a process that does this."""
+    """The peak resident memory, in bytes, of a process that does this."""
     done = subprocess.run(
         [sys.executable, "-c", PROCESS, what, str(store), str(messages)], capture_output=True, text=True, check=False
     )

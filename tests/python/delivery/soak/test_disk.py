@@ -1,4 +1,4 @@
-"""D5: a disk that is really full, and a store that can't be written: a clear error, and nothing accepted is lost."""
+"""D5: a disk that is really full, and a store that can't be written: a clear error, and no accepted message is lost."""
 
 import json
 import resource
@@ -37,8 +37,8 @@ except StoreFailed as error:
 
 @pytest.fixture
 def small(tmp_path: Path) -> Iterator[tuple[Path, list[str]]]:
-    """A folder for a store that has room for some 8 MiB, and what to start a process with: a file system of its own
-    where that may be mounted, and else a limit on what a process may write.
+    """A folder for a store with room for some 8 MiB, and the prefix of a command that uses it: a file system of its own
+    where one can be mounted, otherwise a limit on the process's files.
     """
     folder = tmp_path / "small"
     folder.mkdir()
@@ -87,7 +87,7 @@ def test_a_store_that_can_not_be_written_is_refused_with_the_reason__D5(tmp_path
     source = tmp_path / "in.ndjson"
     source.write_text(json.dumps({"id": "b", "due": 4_000_000_000_000}) + "\n")
     command = [sys.executable, "-c", program, "tickwheel", "deliver", str(source), "--store", str(store)]
-    limits = (resource.RLIMIT_FSIZE, (0, 0))  # as a file system that takes nothing, also from root
+    limits = (resource.RLIMIT_FSIZE, (0, 0))  # like a full file system, for root too
     done = subprocess.run(
         command, capture_output=True, text=True, check=False, preexec_fn=lambda: resource.setrlimit(*limits)
     )

@@ -1,6 +1,6 @@
-"""`kill -9` at random moments: everything arrives, in order, and again only what no commit had as delivered (D5).
+"""`kill -9` at random moments: everything arrives, in order, and only deliveries without a commit repeat (D5).
 
-The judge is what the destination holds; the ledger is read only to tell what was committed when the process died.
+The contents of the destination decide; the ledger is read only for what was committed at the moment of the kill.
 """
 
 import contextlib
@@ -39,7 +39,7 @@ class Victim:
         self.committed: list[set[Name]] = []
 
     def live_for(self, seconds: float, *, after_a_delivery: bool = False) -> bool:
-        """Start it, and kill it so long after its start or its first delivery; whether it was done by then."""
+        """Start it, and kill it this long after its start or first delivery. Returns whether it had ended by then."""
         before = self._arrived()
         with subprocess.Popen(self._command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
             try:
@@ -68,7 +68,7 @@ class Victim:
 
 
 def kill_often(victim: Victim, rng: random.Random, kills: int, after_kill: Callable[[], object] = lambda: None) -> None:
-    """Some soon after the start, while it reads, most of them while it delivers; then let it end."""
+    """Kill it often: sometimes soon after the start, while it reads, mostly while it delivers; then let it end."""
     for _ in range(kills):
         delivers = rng.random() < 0.8
         done = victim.live_for(rng.uniform(0, 1.2) if delivers else rng.uniform(0.2, 1.5), after_a_delivery=delivers)
@@ -107,7 +107,7 @@ def test_a_webhook_gets_every_message_and_again_only_what_was_not_committed__D5(
             pass
 
         def handle(self) -> None:
-            with contextlib.suppress(ConnectionError, ValueError):  # the other side was killed, in the middle of it
+            with contextlib.suppress(ConnectionError, ValueError):  # the client was killed in the middle of a request
                 super().handle()
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Receiver) as server:
@@ -135,7 +135,7 @@ def check_repeats(
 
 
 def again_though_committed(received: list[Received], committed: list[set[Name]], at_kill: list[int]) -> list[Name]:
-    """What came after a kill though it was committed as delivered before it."""
+    """Messages that came after a kill although they were committed as delivered before it."""
     return [
         one.name
         for delivered, count in zip(committed, at_kill, strict=False)
@@ -152,7 +152,7 @@ def test_a_database_has_each_message_once__D5_D10(tmp_path: Path, size: Size, se
 def test_a_database_server_has_each_message_once__D5_D10(
     tmp_path: Path, size: Size, seed: int, postgres_url: str
 ) -> None:
-    with psycopg.connect(postgres_url) as db:  # a table of the user's own, which tells the order of arrival
+    with psycopg.connect(postgres_url) as db:  # a user's own table, which records the order of arrival
         db.execute("""
             CREATE TABLE arrived (
                 place bigserial, id text, key text, due timestamptz, payload json, payload_bytes bytea,

@@ -13,7 +13,7 @@ JSON = msgspec.Raw(b"1")
 
 
 class Shelf:
-    """Opens the store in one folder, again and again; closes what is open at the end."""
+    """Opens the store in one folder any number of times, and closes it at the end."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "store.db"
@@ -24,7 +24,7 @@ class Shelf:
         return self.opened[-1]
 
     def crash(self) -> Store:
-        """As `kill -9` and a new start: what is not committed is gone."""
+        """Like `kill -9` and a new start: uncommitted data is lost."""
         self.opened[-1].close()
         return self.open()
 

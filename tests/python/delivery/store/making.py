@@ -1,4 +1,4 @@
-"""Handing messages to a store, and what became of each."""
+"""Accepts messages in a store, and returns the result of each."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ from tickwheel.delivery.store import Incoming, Known, Outcome, Store
 
 
 def accept(store: Store, items: Sequence[Incoming], now_ms: int = 0) -> list[tuple[Known, bool]]:
-    """Inside a transaction: each as it is known now, and whether it was new; the store's answers must say the same."""
+    """In a transaction: for each message its known state, and whether it was new; the store's answers must agree."""
     before, seen = store.last_seq, set()
     answers = store.accept(items, now_ms)
     found = []

@@ -1,4 +1,4 @@
-"""The store against a dictionary: any calls in any order, a crash anywhere, numbers of names that collide."""
+"""The store against a dictionary: any calls in any order, a crash anywhere, colliding numbers of names."""
 
 import contextlib
 import random
@@ -24,7 +24,7 @@ Name = tuple[str | None, str]
 
 
 class Crash(Exception):
-    """Where a test lets the process die."""
+    """The point at which a test ends the process."""
 
 
 @dataclass
@@ -38,7 +38,7 @@ class Row:
 
 @dataclass
 class Model:
-    """What the store must know, in the plainest way."""
+    """The expected contents of the store, in the simplest form."""
 
     known: dict[Name, Row] = field(default_factory=dict)
     cancels: set[Name] = field(default_factory=set)
@@ -129,7 +129,7 @@ def test_whatever_is_called_and_wherever_it_crashes_the_store_knows_what_was_com
 
 
 class Run:
-    """Applies `group` actions in each transaction, to store and model; a crash takes the model back to the commit."""
+    """Applies `group` actions in each transaction, to store and model; a crash resets the model to the last commit."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -1,4 +1,4 @@
-"""Any text is a name, and any bytes are a payload: what went in comes out, and nothing is taken for something else."""
+"""Any text is a name, and any bytes are a payload: both come out unchanged, and none is confused with another."""
 
 from collections.abc import Callable
 from itertools import permutations

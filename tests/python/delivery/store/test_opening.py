@@ -1,4 +1,4 @@
-"""Opening what is there: a store, another one's file, a broken one, an older or a newer one (rules D2, D5)."""
+"""Opening existing files: a store, another program's file, a broken, an older or a newer store (rules D2, D5)."""
 
 import os
 import sqlite3
@@ -49,7 +49,7 @@ def test_a_store_that_was_cut_off_is_refused_with_advice__D2(shelf: Shelf, share
     shelf.open().close()
     data = shelf.path.read_bytes()
     shelf.path.write_bytes(data[: int(len(data) * share)])
-    with pytest.raises(StoreFailed, match="not a store, or damaged: name another file, or bring it back"):
+    with pytest.raises(StoreFailed, match="not a store, or damaged: name another file, or restore it"):
         shelf.open()
 
 
@@ -72,7 +72,7 @@ def test_every_commit_is_on_disk__D5(store: Store) -> None:
 
 
 def test_a_missing_folder_is_told__D2(tmp_path: Path) -> None:
-    with pytest.raises(StoreFailed, match="must be writable, and so must its folder"):
+    with pytest.raises(StoreFailed, match="make it and its folder writable"):
         Store(tmp_path / "nowhere" / "store.db")
 
 
@@ -100,12 +100,12 @@ def test_a_store_that_may_not_be_written_is_told__D2(tmp_path: Path, what: str) 
         path.chmod(0o444)
     done = subprocess.run([sys.executable, "-c", READ_ONLY, str(path)], capture_output=True, text=True, timeout=30)
     assert "StoreFailed" in done.stdout, done.stderr
-    assert "it must be writable, and so must its folder" in done.stdout
+    assert "make it and its folder writable" in done.stdout
 
 
 def test_a_write_where_only_reading_is_allowed_is_told__D2(store: Store) -> None:
     store.db.execute("PRAGMA query_only = 1")
-    with pytest.raises(StoreFailed, match="must be writable"), store.transaction():
+    with pytest.raises(StoreFailed, match="make it and its folder writable"), store.transaction():
         store.remember_cancel(None, "a", 1)
 
 
@@ -157,7 +157,7 @@ def test_a_step_that_fails_leaves_the_old_version_and_no_lock__D5(
         with pytest.raises(StoreFailed, match="already exists") as failed:
             shelf.open()
     other = sqlite3.connect(shelf.path, timeout=0.1)
-    other.execute("BEGIN IMMEDIATE")  # not locked, though the error is still held
+    other.execute("BEGIN IMMEDIATE")  # not locked, although the error object still exists
     other.close()
     assert failed.value is not None
     assert shelf.open().remembered_cancels == 1

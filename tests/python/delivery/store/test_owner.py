@@ -1,4 +1,4 @@
-"""One process at a time has a store, whatever it is called and wherever it lies (rule D9)."""
+"""One process at a time has a store, by whatever path it is opened (rule D9)."""
 
 import os
 import signal
@@ -42,13 +42,13 @@ def says(process: "subprocess.Popen[str]") -> str:
     return process.stdout.readline().strip()
 
 
-def test_the_second_waits_is_told_who_has_it_and_takes_over_from_a_dead_one__D9(tmp_path: Path) -> None:
+def test_the_second_process_waits_names_the_owner_and_takes_over_when_it_has_ended__D9(tmp_path: Path) -> None:
     path = tmp_path / "a store.db"
     with process(path) as first:
         assert says(first) == "mine"
         with process(path) as second:
             assert says(second) == f"another process works with {path} (process {first.pid}): waiting for it to end"
-            first.send_signal(signal.SIGSTOP)  # still the owner, as it may wake up
+            first.send_signal(signal.SIGSTOP)  # still the owner, because it may continue
             with pytest.raises(BlockingIOError):
                 lock_now(path)
             first.kill()
@@ -69,16 +69,16 @@ def lock_now(path: Path) -> None:
 
 def test_in_one_process_too_the_second_waits__D9(tmp_path: Path) -> None:
     first = Ownership.of(tmp_path / "store.db")
-    told, had = threading.Event(), threading.Event()
+    waits, had = threading.Event(), threading.Event()
 
     def wait() -> None:
-        second = Ownership.of(tmp_path / "store.db", lambda text: told.set())
+        second = Ownership.of(tmp_path / "store.db", lambda text: waits.set())
         had.set()
         second.release()
 
     thread = threading.Thread(target=wait)
     thread.start()
-    assert told.wait(10)
+    assert waits.wait(10)
     assert not had.is_set()
     first.release()
     assert had.wait(10)

@@ -1,4 +1,4 @@
-"""What is done with goes: payloads, old names, old cancels; and what must stay, stays (rules D5, D7, D8)."""
+"""Finished payloads, old names and old cancels are removed; everything still needed stays (rules D5, D7, D8)."""
 
 from collections.abc import Callable
 from typing import Any
@@ -33,7 +33,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Keeper:
-    """Housekeeping with an hour between any two calls of `tidy`, so that each of them may prune."""
+    """Housekeeping with an hour between two calls of `tidy`, so that each call may prune."""
 
     def __init__(self, store: Store, keep_ids_ms: int) -> None:
         self.store = store
@@ -176,7 +176,7 @@ def test_the_ledger_numbers_on_after_everything_was_forgotten__D11(store: Store,
         accept(store, every)
         finish(store, every, 100)
         [(first,), *_] = store.db.execute("SELECT n FROM ledger WHERE seq = ?", (store.last_seq - 8,)).fetchall()
-        assert first > last, "what counts from a row of the ledger on would miss these"
+        assert first > last, "a count that starts at a row of the ledger would miss these"
         [(last,)] = store.db.execute("SELECT max(n) FROM ledger")
         Keeper(store, keep_ids_ms=0).tidy(200)
 

@@ -1,4 +1,4 @@
-"""No statement that runs for every message looks at a whole table (rule D8): told by SQLite itself."""
+"""No statement that runs for every message scans a whole table (rule D8), by SQLite's own query plans."""
 
 import re
 import sqlite3
@@ -34,7 +34,7 @@ class Watched:
 
     @staticmethod
     def _is_in_order(statement: str, detail: str) -> bool:
-        """A walk along the key that stops after a few rows."""
+        """Whether it is a scan along the key that stops after a few rows."""
         return "LIMIT" in statement and "ORDER BY n " in statement and detail == "SCAN ledger"
 
     def close(self) -> None:
@@ -52,7 +52,7 @@ def watched(store: Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched]:
 
 
 def everything(store: Store, incoming: Make) -> None:
-    """All that goes on in a transaction of the writer."""
+    """Everything that a transaction of the writer does."""
     items = [incoming(str(number), number, key="k") for number in range(70)]
     with store.transaction():
         store.remember_cancel(None, "a", 1)

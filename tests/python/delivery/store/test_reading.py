@@ -1,4 +1,4 @@
-"""A store that somebody only looks at: it may be in use, and is left as it was (rules D2, D5, D9)."""
+"""Reading a store: it may be in use, and is left as it was (rules D2, D5, D9)."""
 
 import os
 import sqlite3
@@ -28,7 +28,7 @@ def cancels(path: Path) -> int:
 
 
 def files(folder: Path) -> dict[str, tuple[bytes, int]]:
-    """What is in a folder, with the times of change."""
+    """The files of a folder, with their times of change."""
     return {it.name: (it.read_bytes(), it.stat().st_mtime_ns) for it in folder.iterdir() if it.is_file()}
 
 
@@ -42,7 +42,7 @@ def closed(tmp_path: Path) -> Path:
     return store.path
 
 
-def test_a_store_that_nobody_uses_is_left_as_it_was__D5(closed: Path) -> None:
+def test_an_unused_store_is_left_as_it_was__D5(closed: Path) -> None:
     before = files(closed.parent)
     assert list(before) == ["s.db"]
     assert cancels(closed) == 1
@@ -59,7 +59,7 @@ def test_several_may_look_at_once_and_the_last_one_tidies_up__D5(closed: Path) -
     assert files(closed.parent) == before
 
 
-def test_a_store_in_use_is_seen_as_committed_and_nobody_waits__D9(closed: Path) -> None:
+def test_a_store_in_use_is_seen_as_committed_without_any_wait__D9(closed: Path) -> None:
     store = Store(closed)
     remember(store, "b")
     with reading(closed) as db:
@@ -125,13 +125,13 @@ def look_without_rights(path: Path) -> "subprocess.Popen[str]":
 
 
 @pytest.mark.parametrize(("folder", "file"), [(0o555, 0o444), (0o777, 0o444), (0o555, 0o666)])
-def test_one_who_may_only_read_can_look_and_leaves_nothing__D5(closed: Path, folder: int, file: int) -> None:
+def test_a_user_with_read_access_only_can_look_and_leaves_nothing__D5(closed: Path, folder: int, file: int) -> None:
     closed.chmod(file)
     closed.parent.chmod(folder)
     before = files(closed.parent)
     with look_without_rights(closed) as process:
-        told, err = process.communicate("\n", timeout=30)
-    assert told == "[(1,)]\n", err
+        output, err = process.communicate("\n", timeout=30)
+    assert output == "[(1,)]\n", err
     assert files(closed.parent) == before
     closed.parent.chmod(0o755)
 
@@ -146,8 +146,8 @@ def test_a_change_where_it_cant_be_locked_is_told__D9(closed: Path) -> None:
         store = Store(closed)
         remember(store, "b")
         store.close()
-        told, err = process.communicate("\n", timeout=30)
-    assert "was changed while it was read" in told, err
+        output, err = process.communicate("\n", timeout=30)
+    assert "was changed while it was read" in output, err
 
 
 @pytest.mark.parametrize(("version", "words"), [(99, r"later version of tickwheel \(99"), (0, "earlier version")])

@@ -1,4 +1,4 @@
-"""Which addresses may be listened on, what a token is, who gets in (rule D12)."""
+"""Which addresses may be opened, what a token is, which requests are accepted (rule D12)."""
 
 import hmac
 import socket
@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from tickwheel.commands import tickwheel
 from tickwheel.delivery import WrongUsage
-from tickwheel.delivery.serve.door import Address, Door, read_token
+from tickwheel.delivery.serve.access import Access, Address, read_token
 
 TOKEN = b"not-for-other-eyes"
 
@@ -28,20 +28,20 @@ TOKEN = b"not-for-other-eyes"
 def test_loopback_is_loopback_however_it_is_written__D12(text: str, ip: str, port: int) -> None:
     address = Address.of("--listen", text)
     assert (address.ip, address.port, address.is_loopback) == (ip, port, True)
-    Door(None, address)
+    Access(None, address)
 
 
 @pytest.mark.parametrize("text", ["0.0.0.0:1", "[::]:1", "192.0.2.1:1", "[2001:db8::1]:1", "[::ffff:0.0.0.0]:1", "0:1"])
 def test_what_others_can_reach_needs_a_token__D12(text: str) -> None:
     address = Address.of("--flight", text)
     with pytest.raises(WrongUsage, match=r"--flight .* other machines: use --token-file"):
-        Door(None, address)
-    Door(TOKEN, address)
+        Access(None, address)
+    Access(TOKEN, address)
 
 
 def test_one_address_that_others_can_reach_is_enough__D12() -> None:
     with pytest.raises(WrongUsage, match="--flight"):
-        Door(None, Address.of("--listen", "127.0.0.1:1"), Address.of("--flight", "0.0.0.0:1"))
+        Access(None, Address.of("--listen", "127.0.0.1:1"), Address.of("--flight", "0.0.0.0:1"))
 
 
 @pytest.mark.parametrize("ips", [["10.0.0.1"], ["127.0.0.1", "10.0.0.1"], ["::1", "2001:db8::1"]])
@@ -51,7 +51,7 @@ def test_a_name_is_loopback_only_if_all_its_addresses_are__D12(ips: list[str], m
 
     monkeypatch.setattr(socket, "getaddrinfo", found)
     with pytest.raises(WrongUsage, match="--token-file"):
-        Door(None, Address.of("--listen", "trusty.example:7400"))
+        Access(None, Address.of("--listen", "trusty.example:7400"))
 
 
 def test_it_is_the_address_that_is_listened_on_that_was_looked_at__D12(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,7 +110,7 @@ def test_a_token_is_its_line_without_the_end__D12(end: bytes, tmp_path: Path) ->
     ],
 )
 def test_a_token_that_is_none_is_refused__D12(content: bytes, tmp_path: Path) -> None:
-    with pytest.raises(WrongUsage, match="no usable token: it may have 16 to 4096"):
+    with pytest.raises(WrongUsage, match="no usable token: it must have 16 to 4096"):
         read_token(token_file(tmp_path, content))
 
 
@@ -126,8 +126,8 @@ def test_a_token_file_that_is_not_there_is_wrong_usage__D12(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("given", [b"Bearer " + TOKEN, b"bearer " + TOKEN, b"BEARER  " + TOKEN])
-def test_the_token_opens__D12(given: bytes) -> None:
-    assert Door(TOKEN).why_not([given]) is None
+def test_the_token_is_accepted__D12(given: bytes) -> None:
+    assert Access(TOKEN).why_not([given]) is None
 
 
 @pytest.mark.parametrize(
@@ -143,13 +143,13 @@ def test_the_token_opens__D12(given: bytes) -> None:
         b"Bearer \xff",
     ],
 )
-def test_anything_else_does_not__D12(given: bytes) -> None:
-    assert Door(TOKEN).why_not([given]) == "the token is wrong"
+def test_any_other_header_is_refused__D12(given: bytes) -> None:
+    assert Access(TOKEN).why_not([given]) == "the token is wrong"
 
 
-def test_none_or_two_tokens_do_not_open_either__D12() -> None:
-    assert Door(TOKEN).why_not([]) == "no token is given"
-    assert Door(TOKEN).why_not([b"Bearer " + TOKEN] * 2) == "there is more than one authorization header"
+def test_no_token_and_two_tokens_are_refused__D12() -> None:
+    assert Access(TOKEN).why_not([]) == "no token is given"
+    assert Access(TOKEN).why_not([b"Bearer " + TOKEN] * 2) == "there is more than one authorization header"
 
 
 def test_the_token_is_compared_in_constant_time__D12(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,7 +160,7 @@ def test_the_token_is_compared_in_constant_time__D12(monkeypatch: pytest.MonkeyP
         return False
 
     monkeypatch.setattr(hmac, "compare_digest", compare)
-    assert Door(TOKEN).why_not([b"Bearer " + TOKEN]) == "the token is wrong"
+    assert Access(TOKEN).why_not([b"Bearer " + TOKEN]) == "the token is wrong"
     assert compared == [(TOKEN, TOKEN)]
 
 
@@ -169,16 +169,16 @@ def test_the_token_is_compared_in_constant_time__D12(monkeypatch: pytest.MonkeyP
 )
 def test_a_program_on_this_machine_is_no_web_page__D12(host: bytes) -> None:
     listen = Address("--listen", "mine", "127.0.0.1", 7400, is_loopback=True)
-    assert not Door(None, listen).is_web_page([host], [])
-    assert Door(None, listen).is_web_page([host], [b"https://evil.example"])
+    assert not Access(None, listen).is_web_page([host], [])
+    assert Access(None, listen).is_web_page([host], [b"https://evil.example"])
 
 
 @pytest.mark.parametrize(
     "host", [b"evil.example", b"evil.example:7400", b"10.0.0.1:7400", b"localhost.evil.example", b""]
 )
-def test_a_name_that_somebody_points_at_loopback_does_not_get_in__D12(host: bytes) -> None:
-    assert Door(None).is_web_page([host], [])
-    assert not Door(TOKEN).is_web_page([host], [b"https://fine.example"])
+def test_a_foreign_name_that_resolves_to_loopback_is_refused__D12(host: bytes) -> None:
+    assert Access(None).is_web_page([host], [])
+    assert not Access(TOKEN).is_web_page([host], [b"https://fine.example"])
 
 
 @pytest.mark.parametrize("name", ["starlette", "uvicorn", "prometheus_client", "pyarrow.flight"])

@@ -1,4 +1,4 @@
-"""The ports of `tickwheel serve` and the threads behind them (rules D9, D11): one for HTTP, Flight has its own."""
+"""The ports of `tickwheel serve` and their threads (rules D9, D11): one thread for HTTP; Flight has its own."""
 
 import asyncio
 import logging
@@ -8,27 +8,27 @@ from contextlib import closing
 
 from tickwheel.delivery.engine import Engine
 from tickwheel.delivery.errors import WrongUsage
-from tickwheel.delivery.serve.door import Address, Door
+from tickwheel.delivery.serve.access import Access, Address
 
 _REQUESTS_END_WITHIN_S = 5
 _STREAMS_END_WITHIN_S = 1
 _CONNECTIONS = 256  # each may have a body in memory
 
 
-class Doors:
-    """Both ports, open from the start, and the threads behind them. Errors: `WrongUsage` if one can't be opened."""
+class Ports:
+    """Both ports, open from the start, and their threads. Errors: `WrongUsage` if a port can't be opened."""
 
     def __init__(self, listen: Address, flight: Address, token: bytes | None, max_payload: int, engine: Engine) -> None:
         import uvicorn
 
-        from tickwheel.delivery.serve.flight import FlightDoor
+        from tickwheel.delivery.serve.flight import FlightServer
         from tickwheel.delivery.serve.http import app
 
-        door = Door(token, listen, flight)
+        access = Access(token, listen, flight)
         logging.getLogger("uvicorn").setLevel(logging.ERROR)
         self._server = uvicorn.Server(
             uvicorn.Config(
-                app(engine, door, max_payload),
+                app(engine, access, max_payload),
                 loop="asyncio",
                 http="h11",
                 ws="none",
@@ -43,10 +43,10 @@ class Doors:
         )
         self._socket = _listen(listen)
         try:
-            with closing(_listen(flight)) as probe:  # says what is wrong, where Flight says that something is
+            with closing(_listen(flight)) as probe:  # its error has the reason, Flight's has not
                 port = probe.getsockname()[1]
             location = flight.url("grpc", port)
-            self._flight = FlightDoor(location, engine.writer.submit, door, max_payload)
+            self._flight = FlightServer(location, engine.writer.submit, access, max_payload)
         except BaseException:
             self._socket.close()
             raise
@@ -57,23 +57,23 @@ class Doors:
         self._thread.start()
 
     def are_open(self, timeout_s: float) -> bool:
-        """Whether they still are after that time. Raises what ended them."""
+        """Whether they are still open after this time. Raises the error that closed them."""
         self._over.wait(timeout_s)
         if self._failure is not None:
             raise self._failure
         return not self._over.is_set()
 
     def stop_requests(self) -> None:
-        """Close the HTTP port; requests that are under way get their answer, within some seconds."""
+        """Close the HTTP port. Requests in progress still get their answer, for some seconds."""
         self._server.should_exit = True
         self._thread.join(_REQUESTS_END_WITHIN_S + 1)
 
     def stop_streams(self) -> bool:
-        """Close the Flight port; whether all streams have ended."""
+        """Close the Flight port. Returns whether all streams have ended."""
         return self._flight.stop(_STREAMS_END_WITHIN_S)
 
     def _serve(self) -> None:
-        """Uvicorn leaves the signals alone in a thread that is not the main one."""
+        """In the thread. Uvicorn sets no signal handlers outside the main thread."""
         try:
             asyncio.run(self._server.serve([self._socket]))
         except BaseException as error:
@@ -83,10 +83,10 @@ class Doors:
 
 def _listen(address: Address) -> socket.socket:
     family = socket.AF_INET6 if ":" in address.ip else socket.AF_INET
-    # Said to be TCP, as asyncio turns Nagle's algorithm off only then, which holds an answer up for 40 ms.
+    # With the protocol named: only for TCP does asyncio turn off Nagle's algorithm, which delays an answer by 40 ms.
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # the one that took the port may have just died
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # an earlier process may have just ended
         if family == socket.AF_INET6:
             listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         listening.bind((address.ip, address.port))
@@ -94,7 +94,7 @@ def _listen(address: Address) -> socket.socket:
     except OSError as error:
         listening.close()
         raise WrongUsage(
-            f"{address.option} {address.host}:{address.port} can't be listened on: {error.strerror}; "
-            "name another, or port 0 for any that is free"
+            f"{address.option} {address.host}:{address.port} can't be opened: {error.strerror}; "
+            "name another address, or port 0 for any free port"
         ) from error
     return listening
