@@ -34,7 +34,7 @@ fn main() -> Result<(), Error> {
     for number in 0..TASKS {
         timer.add(Duration::from_millis(1), number)?;
     }
-    timer.abandon(); // the wait below ends once nothing is pending
+    timer.close_when_empty(); // the wait below ends once nothing is pending
 
     let (send, receive) = sync_channel(64);
     let receive = Mutex::new(receive);

@@ -18,7 +18,7 @@ fn main() -> Result<(), Error> {
             }
             let never = timer.add(Duration::from_secs(60), "never").expect("the timer is open");
             assert_eq!(timer.cancel(never), Some("never"));
-            timer.abandon(); // no more adds: the other thread ends when the last task has run
+            timer.close_when_empty(); // no more adds: the other thread ends when the last task has run
         });
 
         let mut ran = Vec::new();

@@ -117,8 +117,8 @@ impl Clock {
         self.now_us() / 1000
     }
 
-    /// What this clock reads at `instant`, in microseconds, rounded up: for [`When::AtUs`](crate::When::AtUs). An instant
-    /// before the clock began is its start. A manual clock does not follow the system's: there it is what the clock reads
+    /// What this clock reads at `instant`, in microseconds, rounded up: for [`When::AtUs`](crate::When::AtUs). For an instant
+    /// before the clock began, that is its start. A manual clock does not follow the system's: there it is what the clock reads
     /// now, plus the time until `instant`.
     ///
     /// ```
@@ -126,10 +126,10 @@ impl Clock {
     /// use tickwheel::Clock;
     /// let clock = Clock::monotonic(1_000);
     /// let in_a_minute = Instant::now() + Duration::from_secs(60);
-    /// assert!(clock.at_us(in_a_minute) >= 61_000_000);
+    /// assert!(clock.reading_us(in_a_minute) >= 61_000_000);
     /// ```
     #[must_use]
-    pub fn at_us(&self, instant: Instant) -> u64 {
+    pub fn reading_us(&self, instant: Instant) -> u64 {
         match &self.source {
             Source::Monotonic(origin) => {
                 self.start_us.saturating_add(rounded_up_us(instant.saturating_duration_since(*origin)))

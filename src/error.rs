@@ -51,7 +51,8 @@ impl std::error::Error for Error {}
 
 /// A refused add: the reason, and the task that was to be added.
 ///
-/// The operator `?` turns it into an [`Error`] and drops the task.
+/// In a function that returns [`Error`], the operator `?` turns it into one and drops the task; in another function,
+/// `map_err(Error::from)` does so before the `?`.
 ///
 /// ```
 /// use std::time::Duration;

@@ -1,14 +1,13 @@
-//! When a periodic task is called: at `start + n * period`, and what happens to the calls that were missed.
+//! When a periodic task is called: at `start + n * period`, and what happens to the calls that were missed (T20).
 //!
-//! An occurrence counts from `start` alone, never from the call before it, so nothing drifts. Example: a period of 10 ms
-//! from 100. The call at 110 takes until 134, so those of 120 and 130 were missed. The next call is at 140 with
-//! [`Missed::Skip`], at once and then at 140 with [`Missed::Last`], at once, at once and then at 140 with [`Missed::All`].
+//! An occurrence counts from `start` alone, never from the call before it, so nothing drifts. [`Missed`] has an example.
 
 #![forbid(unsafe_code)]
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
+use crate::clock::LIMIT_US;
 use crate::error::Error;
 use crate::when::{When, rounded_up_us};
 
@@ -29,16 +28,23 @@ use crate::when::{When, rounded_up_us};
 pub struct Every {
     /// The time from one call to the next: a microsecond or more.
     pub period: Duration,
-    /// When the first call is due; `None` for one period from now.
+    /// When the first call is due; `None` for one period from now. If that is past, the calls continue from there: the first
+    /// one is at the next instant of `start + n * period`.
     pub start: Option<When>,
     /// Each call is later than its instant by a random time up to this one, so that many periodic tasks spread out. It is
     /// shorter than the period, and the jitter of one call does not move the next.
     pub jitter: Duration,
-    /// What happens to calls that were due while another one ran, or that were late by a period or more.
+    /// What happens to calls that came due while another one ran or waited to run.
     pub missed: Missed,
 }
 
-/// What happens to the calls of a periodic task that could not be made in time.
+/// What happens to the calls of a periodic task that came due while another one ran, or waited for the timer's thread.
+///
+/// Example: a period of 10 ms from 100. The call at 110 takes until 134, so those of 120 and 130 were missed. The next call is at
+/// 140 with `Skip`, at once and then at 140 with `Last`, at once, at once again and then at 140 with `All`.
+///
+/// A call that is late itself is made once. Between calls that are made up for, other tasks that are due run too; and two of
+/// them are at least [`slack_us`](crate::Config::slack_us) apart, so with a shorter period `All` never catches up.
 ///
 /// ```
 /// use tickwheel::Missed;
@@ -49,7 +55,7 @@ pub enum Missed {
     /// They are left out.
     #[default]
     Skip,
-    /// Each is made up for, one right after the other.
+    /// Each is made up for, one after the other.
     All,
     /// One call at once stands for all of them.
     Last,
@@ -129,14 +135,23 @@ impl Occurrences {
         if period_us == 0 {
             return Err(Error::invalid("the period must be a microsecond or more, got 0: give a longer one"));
         }
+        if period_us >= LIMIT_US {
+            return Err(Error::invalid(format!(
+                "the period must be below 2^52 ms, got {} ms: give a shorter one, or a task that runs once",
+                period_us / 1000
+            )));
+        }
         if jitter_us >= period_us {
             return Err(Error::invalid(format!(
                 "the jitter must be shorter than the period of {period_us} us, got {jitter_us} us: take less, or a longer \
                  period"
             )));
         }
-        let start = every.start.unwrap_or(When::AfterUs(period_us));
-        Ok(Self { start_us: start.due_us(now), period_us, jitter_us, missed: every.missed, random: RandomState::new() })
+        let start_us = match every.start {
+            Some(When::AtUs(start_us)) => start_us, // in the past too: the instants go on from there
+            start => start.unwrap_or(When::AfterUs(period_us)).due_us(now),
+        };
+        Ok(Self { start_us, period_us, jitter_us, missed: every.missed, random: RandomState::new() })
     }
 
     /// When call `number`, from 0, is due.
@@ -160,7 +175,7 @@ impl Occurrences {
 
     /// The first call that is due at `now_us` or later. The jitter is shorter than a period, so it is the call of the last
     /// instant before that, or the one after it.
-    fn first_from(&self, now_us: u64) -> u64 {
+    pub(crate) fn first_from(&self, now_us: u64) -> u64 {
         let last = now_us.saturating_sub(self.start_us) / self.period_us;
         if self.due_us(last) >= now_us { last } else { last + 1 }
     }
@@ -202,6 +217,13 @@ mod tests {
     }
 
     #[test]
+    fn a_start_in_the_past_keeps_its_instants__t20() {
+        let every = Every::new(ms(10)).with_start(When::AtUs(5_000));
+        let occurrences = Occurrences::new(&every, (37_000, 37_000)).expect("the settings are allowed");
+        assert_eq!(occurrences.due_us(occurrences.first_from(37_000)), 45_000);
+    }
+
+    #[test]
     fn a_call_that_is_due_right_now_was_not_missed__t20() {
         let occurrences = occurrences(Every::new(ms(10)));
         assert_eq!(occurrences.due_us(0), 10_000, "one period from now");
@@ -225,7 +247,8 @@ mod tests {
 
     #[test]
     fn the_last_instants_of_the_range_do_not_overflow__t13() {
-        let occurrences = occurrences(Every::new(Duration::MAX).with_start(When::AtUs(u64::MAX)));
+        let longest = Duration::from_micros(LIMIT_US - 1);
+        let occurrences = occurrences(Every::new(longest).with_start(When::AtUs(u64::MAX)));
         assert_eq!(occurrences.due_us(u64::MAX), u64::MAX);
         assert_eq!(occurrences.after(u64::MAX, u64::MAX), u64::MAX);
     }
@@ -234,6 +257,7 @@ mod tests {
     fn a_period_of_nothing_and_a_jitter_of_a_period_are_refused__t13() {
         for (every, says) in [
             (Every::new(Duration::ZERO), "the period must be a microsecond or more, got 0"),
+            (Every::new(Duration::MAX), "the period must be below 2^52 ms, got 18446744073709551 ms"),
             (
                 Every::new(ms(1)).with_jitter(ms(1)),
                 "the jitter must be shorter than the period of 1000 us, got 1000 us",

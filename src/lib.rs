@@ -85,3 +85,8 @@ pub use system::{Callback, PeriodicCallback, PeriodicTask, SystemTimer, Task};
 pub use timer::{Timer, TimerGuard};
 pub use wheel::Handle;
 pub use when::When;
+
+/// The Rust code of the README is tested as it is shown there.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -13,10 +13,11 @@ use crate::state::Wait;
 use crate::timer::Timer;
 
 impl<T> Timer<T> {
-    /// Drives the timer on this thread until it is [closed](Timer::close), or [abandoned](Timer::abandon) and empty: waits
-    /// until something is due, advances, and gives what is released to `executor`.
+    /// Drives the timer on this thread until it [closes](Timer::close): waits until something is due, advances, and gives what
+    /// is released to `executor`.
     ///
-    /// One thread at a time may drive a timer. [`SystemTimer`](crate::SystemTimer) has a thread that does.
+    /// One thread at a time may drive a timer. [`SystemTimer`](crate::SystemTimer) has a thread that does. A manual clock wakes
+    /// no thread when it is moved: step through it with [`Timer::advance`].
     ///
     /// ```
     /// use std::sync::Arc;
@@ -25,7 +26,7 @@ impl<T> Timer<T> {
     ///
     /// let timer = Arc::new(Timer::new(&Config::default(), Clock::monotonic(0))?);
     /// timer.add(Duration::from_millis(1), "one")?;
-    /// timer.abandon();
+    /// timer.close_when_empty();
     /// let mut ran = Vec::new();
     /// timer.drive(&mut |released: Released| {
     ///     for handle in released.handles {

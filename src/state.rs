@@ -37,7 +37,7 @@ pub enum Wait {
     Due,
     /// The time-out has passed.
     TimedOut,
-    /// The timer was closed, or it was abandoned and is empty: there is nothing to wait for any more.
+    /// The timer is closed: there is nothing to wait for any more.
     Closed,
 }
 
@@ -83,8 +83,8 @@ pub(crate) struct State<T> {
     /// Room that is kept for the rest of a batch that is being added.
     reserved: usize,
     pub(crate) is_closed: bool,
-    /// No task is added any more, but what is pending still runs.
-    pub(crate) is_abandoned: bool,
+    /// Whether the timer closes once nothing is pending.
+    pub(crate) closes_when_empty: bool,
     sleep: Option<Sleep>,
     /// Callbacks that were claimed and have not finished.
     running: usize,
@@ -126,7 +126,7 @@ impl<T> State<T> {
             max_pending: config.max_pending,
             reserved: 0,
             is_closed: false,
-            is_abandoned: false,
+            closes_when_empty: false,
             sleep: None,
             running: 0,
             waits_for_idle: 0,
@@ -301,18 +301,19 @@ impl<T> State<T> {
 
     /// Whether the thread that drives the timer has nothing to wait for any more.
     fn has_ended(&self) -> bool {
-        self.is_closed || self.is_abandoned_and_empty()
+        self.is_closed || self.must_close_now()
     }
 
-    /// Whether nothing is pending, and no task is added any more.
-    pub(crate) fn is_abandoned_and_empty(&self) -> bool {
-        self.is_abandoned && self.schedule.len() == 0
+    /// Whether the timer waited for its last task to go, in order to close.
+    pub(crate) fn must_close_now(&self) -> bool {
+        self.closes_when_empty && self.schedule.len() == 0
     }
 
     /// Notes that the driving thread sleeps, and returns until when: `limit_us` at the latest, `floor_us` at the earliest. Or
     /// returns why the thread must not sleep.
     pub(crate) fn start_sleep(&mut self, now_us: u64, floor_us: u64, limit_us: u64) -> ControlFlow<Wait, u64> {
         if self.has_ended() {
+            self.is_closed = true; // no thread would drive what is added from now on
             return ControlFlow::Break(Wait::Closed);
         }
         let next_us = self.schedule.next_wake_us().map(|next_us| next_us.max(floor_us));

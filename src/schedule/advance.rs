@@ -18,9 +18,10 @@ impl<T> Schedule<T> {
                 }
             }
             let due = self.queue.peek().filter(|head| head.expiration_ms <= now_us / 1000);
-            // Not before the last bucket of an instant is flushed (T6).
-            let may_release = due.is_none_or(|head| self.flushed_ms != Some(head.expiration_ms));
-            if may_release && self.front.len() > 0 {
+            // Not before the last bucket of an instant is flushed (T6). An empty front may have keys of cancelled entries.
+            let may_release =
+                due.is_none_or(|head| self.front.len() > 0 && self.flushed_ms != Some(head.expiration_ms));
+            if may_release {
                 let before = out.len();
                 left -= self.release_ready(now_us, left, out);
                 progress.released += (out.len() - before) as u64;

@@ -133,3 +133,24 @@ fn a_task_that_was_cancelled_while_its_large_bucket_is_flushed_is_not_released__
     assert_eq!(live.count(), handles.len());
     assert_eq!(schedule.len(), 0);
 }
+
+#[test]
+fn keys_of_cancelled_tasks_go_with_their_time_though_nothing_is_left_to_release() {
+    let mut schedule = Schedule::new(1000, &[20], 0, Precision::Exact);
+    let mut cancelled = vec![schedule.add(0, 999_999, 0, 0).0]; // all others are due before it: their keys are in the tree
+    cancelled.extend((0..20_000).map(|task| schedule.add(0, 600_000 + task, task, 0).0));
+    for task in 0..100_000 {
+        schedule.add(0, 100 + task, task, 0);
+    }
+    for handle in cancelled {
+        schedule.remove(handle).unwrap();
+    }
+    let (mut out, mut progress) = (Vec::new(), Progress::default());
+    while schedule.step(200_000, STEP, &mut out, &mut progress) {}
+    for handle in out.drain(..) {
+        schedule.claim(handle).unwrap();
+    }
+    assert_eq!((schedule.len(), schedule.released()), (0, 0));
+    while schedule.step(60_000_000, STEP, &mut out, &mut progress) {}
+    assert_eq!(schedule.front.sorted().len(), 0);
+}

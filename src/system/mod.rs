@@ -29,9 +29,11 @@ use crate::worker;
 pub use callbacks::{Callback, PeriodicCallback};
 pub use periodic::PeriodicTask;
 
-/// A timer that runs closures when they are due.
+/// A timer that runs closures when they are due, on a thread of its own.
 ///
-/// Dropped, it lives on until nothing is pending; [`SystemTimer::shutdown`] ends it at once.
+/// Callbacks run one after another, by due instant, then by order of add. A slow one delays the others, but never stops the
+/// wheel. The panic hook reports one that panics, and the next one runs. A timer that is dropped lives on until nothing is
+/// pending; [`SystemTimer::shutdown`] ends it at once.
 ///
 /// ```
 /// use std::time::Duration;
@@ -75,7 +77,8 @@ impl Task {
         self.timer.upgrade().is_some_and(|timer| timer.cancel(self.handle).is_some())
     }
 
-    /// Moves the task to another time; `false` for one that runs, has run, or was cancelled: it stays so. O(levels).
+    /// Moves the task to another time, a delay or a [`When`]; `false` for one that runs, has run, or was cancelled: it stays so.
+    /// O(levels).
     ///
     /// ```
     /// # use std::time::Duration;
@@ -156,7 +159,7 @@ impl SystemTimer {
         self.add_callback(delay.into(), Box::new(callback))
     }
 
-    /// Runs `callback` once, at `instant`; now if that has passed. O(levels).
+    /// Runs `callback` once, at `instant`; at once if that has passed. O(levels).
     ///
     /// ```
     /// # use std::time::{Duration, Instant};
@@ -170,14 +173,14 @@ impl SystemTimer {
     /// # Errors
     /// As [`SystemTimer::after`].
     pub fn at(&self, instant: Instant, callback: impl FnOnce() + Send + 'static) -> Result<Task, AddError<Callback>> {
-        self.add_callback(When::AtUs(self.timer.clock().at_us(instant)), Box::new(callback))
+        self.add_callback(When::AtUs(self.timer.clock().reading_us(instant)), Box::new(callback))
     }
 
     /// Runs `callback` again and again, at `start + n * period`: nothing drifts, however long a call takes.
     ///
     /// [`Every`] has the options: when to start, jitter, and what to do about calls that were missed. A [`Duration`]
     /// stands for a period that starts one period from now, without jitter, and skips what was missed. A call that panics
-    /// does not end the series.
+    /// does not end the series. `max_pending` can refuse the first call, and none after it.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -362,7 +365,7 @@ impl fmt::Debug for Task {
 
 impl Drop for SystemTimer {
     fn drop(&mut self) {
-        self.timer.abandon();
+        self.timer.close_when_empty();
     }
 }
 

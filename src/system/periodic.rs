@@ -9,7 +9,7 @@ use std::mem;
 use std::sync::{Arc, Weak};
 
 use super::callbacks::{Callback, PeriodicCallback};
-use crate::error::{AddError, Error};
+use crate::error::AddError;
 use crate::every::{Every, Occurrences};
 use crate::panics;
 use crate::state::Room;
@@ -20,8 +20,8 @@ use crate::when::When;
 
 /// A periodic task, from [`SystemTimer::every`](crate::SystemTimer::every). Dropping it changes nothing: the calls go on.
 ///
-/// They end with [`cancel`](PeriodicTask::cancel) and with the timer's shutdown. When the timer is dropped, the call that is
-/// pending then is still made, and no other.
+/// They end with [`cancel`](PeriodicTask::cancel) and with the timer's shutdown, which returns the call that is pending. When
+/// the timer is dropped, the call that is pending then is still made, and no other.
 pub struct PeriodicTask {
     series: Arc<Series>,
 }
@@ -72,8 +72,14 @@ enum Phase {
     Waiting { callback: PeriodicCallback, handle: Handle },
     /// A call has the callback, or the first one is about to be scheduled.
     Running,
-    /// It was cancelled, or its timer takes no more tasks.
+    /// It was cancelled, or its next call was dropped: the timer takes no more tasks, or has dropped those it had.
     Ended,
+}
+
+/// One call of a series, as the timer has it. If it is dropped and not made, the series ends.
+struct Call {
+    series: Option<Arc<Series>>,
+    number: u64,
 }
 
 /// Puts the first call on the timer.
@@ -82,13 +88,15 @@ pub(super) fn start(
     every: &Every,
     callback: PeriodicCallback,
 ) -> Result<PeriodicTask, AddError<PeriodicCallback>> {
-    let occurrences = match Occurrences::new(every, timer.clock().now_down_and_up_us()) {
+    let now = timer.clock().now_down_and_up_us();
+    let occurrences = match Occurrences::new(every, now) {
         Ok(occurrences) => occurrences,
         Err(error) => return Err(AddError::new(error, callback)),
     };
+    let first = occurrences.first_from(now.0);
     let phase = PlainMutex::new(Phase::Running);
     let series = Arc::new(Series { timer: Arc::downgrade(timer), occurrences, phase });
-    series.schedule(timer, 0, callback, Room::IfAny)?;
+    series.schedule(timer, first, callback, Room::IfAny)?;
     Ok(PeriodicTask { series })
 }
 
@@ -102,29 +110,30 @@ impl Series {
         room: Room,
     ) -> Result<(), AddError<PeriodicCallback>> {
         let when = When::AtUs(self.occurrences.due_us(number));
-        let series = Arc::clone(self);
-        let call: Callback = Box::new(move || series.call(number));
+        let call = Call { series: Some(Arc::clone(self)), number };
         // Locked until the callback is in its place: however soon the call comes, it finds it.
         let mut phase = self.phase.lock();
-        let refused = match *phase {
-            Phase::Running => match timer.add_with(when, call, 0, room) {
-                Ok((handle, _)) => {
-                    *phase = Phase::Waiting { callback, handle };
-                    return Ok(());
-                }
-                Err(refused) => Error::from(refused),
-            },
-            Phase::Waiting { .. } | Phase::Ended => return Ok(()),
-        };
-        *phase = Phase::Ended;
-        drop(phase);
-        Err(AddError::new(refused, callback))
+        if !matches!(*phase, Phase::Running) {
+            drop(phase); // before the call and the callback, whose destructors take the lock or are foreign code
+            return Ok(());
+        }
+        match timer.add_with(when, Box::new(move || call.make()), 0, room) {
+            Ok((handle, _)) => {
+                *phase = Phase::Waiting { callback, handle };
+                Ok(())
+            }
+            Err(refused) => {
+                *phase = Phase::Ended;
+                drop(phase);
+                Err(AddError::new(refused.into(), callback))
+            }
+        }
     }
 
     fn call(self: &Arc<Self>, number: u64) {
         let Some(mut callback) = self.take_callback() else { return };
         panics::contain(&mut callback); // it costs this call, not the series
-        let timer = self.timer.upgrade().filter(|timer| !timer.is_abandoned());
+        let timer = self.timer.upgrade().filter(|timer| !timer.closes_when_empty());
         let Some(timer) = timer else { return self.end() };
         let next = self.occurrences.after(number, timer.clock().now_us());
         // Refused by a timer that has closed: that ends the series.
@@ -144,6 +153,23 @@ impl Series {
     }
 
     fn end(&self) {
-        *self.phase.lock() = Phase::Ended;
+        let phase = mem::replace(&mut *self.phase.lock(), Phase::Ended);
+        drop(phase); // without the lock: the callback's destructor is foreign code
+    }
+}
+
+impl Call {
+    fn make(mut self) {
+        if let Some(series) = self.series.take() {
+            series.call(self.number);
+        }
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        if let Some(series) = self.series.take() {
+            series.end();
+        }
     }
 }

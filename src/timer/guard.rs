@@ -1,6 +1,7 @@
 //! The lock, taken once for a batch of calls.
 
 use std::fmt;
+use std::marker::PhantomData;
 
 use super::Timer;
 use crate::error::{AddError, Error};
@@ -13,7 +14,9 @@ impl<T> Timer<T> {
     /// Locks the timer for a batch of calls: each is then as cheap as on a timer of one thread.
     ///
     /// Other threads wait until the guard is dropped, so hold it for some hundred calls, and for no work of your own. The
-    /// thread that holds it must use the guard alone: a call on the timer itself would wait for that thread for ever.
+    /// thread that holds it must use the guard alone: a call on the timer itself would wait for that thread for ever. That
+    /// includes the destructor of a task: if it calls the timer, keep what [`cancel`](TimerGuard::cancel) returns, and the error
+    /// of a refused [`add`](TimerGuard::add), until the guard is dropped.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -28,7 +31,7 @@ impl<T> Timer<T> {
     /// # Ok::<(), tickwheel::Error>(())
     /// ```
     pub fn lock(&self) -> TimerGuard<'_, T> {
-        TimerGuard { timer: self, state: Some(self.lock_state()), must_wake: false }
+        TimerGuard { timer: self, state: Some(self.lock_state()), must_wake: false, not_send: PhantomData }
     }
 }
 
@@ -57,6 +60,8 @@ pub struct TimerGuard<'a, T> {
     state: Option<MutexGuard<'a, State<T>>>,
     /// Whether the thread that drives the timer must be woken after the unlock.
     must_wake: bool,
+    /// A guard stays on its thread, whichever lock it holds.
+    not_send: PhantomData<*const ()>,
 }
 
 impl<T> TimerGuard<'_, T> {

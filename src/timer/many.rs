@@ -33,33 +33,37 @@ impl<T> Timer<T> {
         tasks: impl IntoIterator<Item = (W, T)>,
     ) -> Result<Vec<Handle>, AddError<Vec<(When, T)>>> {
         let tasks: Vec<(When, T)> = tasks.into_iter().map(|(when, task)| (when.into(), task)).collect();
-        let _whole = self.bulk.lock();
+        let whole = self.bulk.lock();
         let now = self.clock.now_down_and_up_us();
         if let Err(error) = self.reserve(&tasks, now) {
             return Err(AddError::new(error, tasks));
         }
-        let mut left = tasks.len();
+        let (mut left, mut must_wake) = (tasks.len(), false);
         let mut handles = Vec::with_capacity(left);
         let mut tasks = tasks.into_iter();
         while left > 0 {
             let step = left.min(STEP);
             left -= step;
-            let mut must_wake = false;
+            let mut must_wake_now = false;
             let mut state = self.lock_state();
             state.reserve(left);
             for (when, task) in tasks.by_ref().take(step) {
-                let (handle, must_wake_now) = state.add(Due::new(when, now), task, 0);
+                let (handle, must_wake) = state.add(Due::new(when, now), task, 0);
                 handles.push(handle);
-                must_wake |= must_wake_now;
+                must_wake_now |= must_wake;
             }
             self.state.unlock_fair(state);
-            self.wake_driver_if(must_wake);
+            self.wake_thread_if(must_wake_now);
+            must_wake |= must_wake_now;
         }
+        drop(whole); // before the waker, which is foreign code
+        self.call_waker_if(must_wake);
         Ok(handles)
     }
 
     /// Checks the whole batch, and keeps room for it.
     fn reserve(&self, tasks: &[(When, T)], now: (u64, u64)) -> Result<(), Error> {
+        self.lock_state().admit_many(0)?; // a closed timer says so first
         tasks.iter().try_for_each(|(when, _)| Due::new(*when, now).check())?;
         let mut state = self.lock_state();
         state.admit_many(tasks.len())?;
@@ -87,16 +91,19 @@ impl<T> Timer<T> {
     /// # Errors
     /// As [`Timer::reschedule`]. Every task stays where it is then.
     pub fn reschedule_many<W: Copy + Into<When>>(&self, moves: &[(Handle, W)]) -> Result<Vec<Option<Handle>>, Error> {
-        let _whole = self.bulk.lock();
+        // Before the lock: the conversion may be foreign code.
+        let whens: Vec<When> = moves.iter().map(|(_, when)| (*when).into()).collect();
+        let whole = self.bulk.lock();
+        self.lock_state().admit_many(0)?;
+        let mut any_must_wake = false;
         let mut dues = Vec::with_capacity(moves.len());
-        for moves in moves.chunks(SCATTERED_STEP) {
+        for whens in whens.chunks(SCATTERED_STEP) {
             let now = self.clock.now_down_and_up_us();
-            for (_, when) in moves {
-                let due = Due::new((*when).into(), now);
+            for when in whens {
+                let due = Due::new(*when, now);
                 due.check()?;
                 dues.push(due);
             }
-            self.lock_state().admit_many(0)?;
         }
         let mut moved: Vec<Option<Handle>> = Vec::with_capacity(moves.len());
         // Where each handle has moved to, once one was met that is stale: most calls have none.
@@ -123,13 +130,17 @@ impl<T> Timer<T> {
                     Some(moved)
                 })),
             }
+            self.notify_if_idle(&state);
             self.state.unlock_fair(state);
-            self.wake_driver_if(must_wake);
+            self.wake_thread_if(must_wake);
+            any_must_wake |= must_wake;
             if renewed.is_none() && moved.len() < before + handles.len() {
                 let pairs = moves.iter().zip(&moved);
                 renewed = Some(pairs.filter_map(|((handle, _), moved)| Some((*handle, (*moved)?))).collect());
             }
         }
+        drop(whole); // before the waker, which is foreign code
+        self.call_waker_if(any_must_wake);
         Ok(moved)
     }
 

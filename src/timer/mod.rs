@@ -21,6 +21,7 @@ mod many;
 mod pending;
 mod waiting;
 
+use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::task::Waker;
 
@@ -72,7 +73,6 @@ const SCATTERED_STEP: usize = 256;
 /// ```
 ///
 /// On a [manual clock](Clock::manual) the same timer is deterministic, for tests.
-#[derive(Debug)]
 pub struct Timer<T> {
     clock: Clock,
     slack_us: u64,
@@ -250,6 +250,7 @@ impl<T> Timer<T> {
         let mut state = self.lock_state();
         let due = state.admit(&self.clock, when, 0)?;
         let moved = state.reschedule(handle, due);
+        self.notify_if_idle(&state); // the task may have been the last released one
         drop(state);
         Ok(moved.map(|(handle, must_wake)| {
             self.wake_driver_if(must_wake);
@@ -276,7 +277,7 @@ impl<T> Timer<T> {
     }
 
     /// Unlocks after tasks were taken out, and wakes the threads that may have waited for that: in `wait_idle` for the last
-    /// released task, the reaper of an abandoned timer for the last task of all.
+    /// released task, the driving thread of a timer that closes when it is empty for the last task of all.
     pub(crate) fn unlock_after_removal(&self, state: MutexGuard<'_, State<T>>) {
         let must_wake = self.notify_after_removal(&state);
         drop(state);
@@ -285,14 +286,20 @@ impl<T> Timer<T> {
 
     /// As [`Timer::unlock_after_removal`], but does not unlock. Returns whether the reaper must be woken after the unlock.
     fn notify_after_removal(&self, state: &State<T>) -> bool {
+        self.notify_if_idle(state);
+        state.must_close_now()
+    }
+
+    /// Wakes the threads in `wait_idle` if the timer is idle now. Each call that lowers the number of released or running tasks
+    /// ends with this.
+    pub(crate) fn notify_if_idle(&self, state: &State<T>) {
         if state.must_notify_idle() {
             self.idle.notify_all();
         }
-        state.is_abandoned_and_empty()
     }
 
     /// Takes a released task in order to run it; `None` if it was cancelled, or is not released. Call [`Timer::finish`]
-    /// after it ran. O(1).
+    /// after it ran, or [`Timer::wait_idle`] waits for it. O(1).
     ///
     /// ```
     /// # use std::time::Duration;
@@ -331,9 +338,7 @@ impl<T> Timer<T> {
     /// As [`Timer::finish`], for a caller that holds the lock.
     pub(crate) fn finish_locked(&self, state: &mut State<T>, count: usize) {
         state.finish(count);
-        if state.must_notify_idle() {
-            self.idle.notify_all();
-        }
+        self.notify_if_idle(state);
     }
 
     /// The counters.
@@ -406,5 +411,11 @@ impl<T> Timer<T> {
     #[cfg(feature = "python")]
     pub(crate) fn state(&self) -> &Mutex<State<T>> {
         &self.state
+    }
+}
+
+impl<T> fmt::Debug for Timer<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Timer").field("pending", &self.len()).finish_non_exhaustive()
     }
 }

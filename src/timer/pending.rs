@@ -60,10 +60,9 @@ impl<T> Timer<T> {
             let Some(entries) = state.schedule.page(page) else { break };
             let found: Vec<_> = entries.filter(|(_, entry, _)| goes(entry.place)).map(|(handle, ..)| handle).collect();
             drained.extend(found.into_iter().filter_map(|handle| state.take(handle)));
-            if state.must_notify_idle() {
-                self.idle.notify_all();
-            }
+            let must_wake = self.notify_after_removal(&state);
             self.state.unlock_fair(state);
+            self.wake_driver_if(must_wake);
         }
         drained.append(&mut self.take_rejected());
         in_order(drained)

@@ -6,6 +6,7 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use super::{STEP, Timer};
+use crate::error::Error;
 use crate::state::{State, Wait};
 use crate::sync::MutexGuard;
 use crate::when::rounded_up_us;
@@ -14,8 +15,9 @@ impl<T> Timer<T> {
     /// Waits until something is due, so that one thread can drive the timer without polling. [`Timer::advance`] comes next.
     ///
     /// A wait that has a time-out ends with [`Wait::TimedOut`] when that has passed. On a manual clock nothing can come due
-    /// during the wait: the call returns at once what is so. One thread at a time may wait;
-    /// [`Timer::drive`] does it all in one call, with at least `slack_us` between two wake-ups.
+    /// during the wait: the call returns at once, with [`Wait::TimedOut`] if nothing is due. One thread at a time may wait: a
+    /// second one could sleep through an add. [`Timer::drive`] does it all in one call, with at least `slack_us` between two
+    /// wake-ups.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -55,7 +57,8 @@ impl<T> Timer<T> {
     ///
     /// Returns the longest sleep after which [`Timer::advance`] is in time: zero for at once, `None` as long as nothing is
     /// pending. Until the next call, `waker` is woken once if an add or a move needs an earlier advance, or if the timer
-    /// closes. Call it again after each advance. A timer has one waker, and no thread may [wait](Timer::wait) beside it.
+    /// closes. Call it again each time the loop wakes, after the advance: it says what has come meanwhile. A timer has one
+    /// waker, and no thread may [wait](Timer::wait) beside it; [`Waker::noop`] replaces one that is not needed any more.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -76,13 +79,15 @@ impl<T> Timer<T> {
     /// # let timer = Timer::new(&Config::default(), Clock::manual(0))?;
     /// let flag = Arc::new(Flag(AtomicBool::new(false)));
     /// timer.add(Duration::from_secs(2), "later")?;
-    /// assert_eq!(timer.arm_waker(&Waker::from(Arc::clone(&flag))), Some(Duration::from_secs(2)));
+    /// assert_eq!(timer.arm_waker(&Waker::from(Arc::clone(&flag)))?, Some(Duration::from_secs(2)));
     /// timer.add(Duration::from_secs(1), "earlier")?;
     /// assert!(flag.0.load(Ordering::SeqCst));
     /// # Ok::<(), tickwheel::Error>(())
     /// ```
-    #[must_use = "it is how long the program may sleep"]
-    pub fn arm_waker(&self, waker: &Waker) -> Option<Duration> {
+    ///
+    /// # Errors
+    /// [`Error::Closed`] once the timer has closed: the loop need not drive it any more.
+    pub fn arm_waker(&self, waker: &Waker) -> Result<Option<Duration>, Error> {
         // Cloned before the lock, and dropped after it: a waker is foreign code.
         let new = waker.clone();
         let old = self.waker.lock().replace(new);
@@ -91,25 +96,35 @@ impl<T> Timer<T> {
         let mut state = self.drop_empty_buckets(self.lock_state());
         let now_us = self.clock.now_us();
         match state.start_sleep(now_us, 0, u64::MAX) {
-            ControlFlow::Continue(u64::MAX) => None,
-            ControlFlow::Continue(until_us) => Some(Duration::from_micros(until_us.saturating_sub(now_us))),
-            ControlFlow::Break(Wait::Due) => Some(Duration::ZERO),
-            ControlFlow::Break(_) => None,
+            ControlFlow::Continue(u64::MAX) => Ok(None),
+            ControlFlow::Continue(until_us) => Ok(Some(Duration::from_micros(until_us.saturating_sub(now_us)))),
+            ControlFlow::Break(Wait::Closed) => Err(Error::Closed),
+            ControlFlow::Break(_) => Ok(Some(Duration::ZERO)),
         }
     }
 
     /// Wakes the thread that drives the timer, if the caller found under the lock that it must.
     pub(crate) fn wake_driver_if(&self, must_wake: bool) {
+        self.wake_thread_if(must_wake);
+        self.call_waker_if(must_wake);
+    }
+
+    /// The part of [`Timer::wake_driver_if`] that runs no foreign code.
+    pub(super) fn wake_thread_if(&self, must_wake: bool) {
         if must_wake {
             self.wake.notify_all();
-            if self.has_waker.load(Ordering::Relaxed) {
-                self.wake_waker();
-            }
+        }
+    }
+
+    /// The other part, for a caller that holds no lock.
+    pub(super) fn call_waker_if(&self, must_wake: bool) {
+        if must_wake && self.has_waker.load(Ordering::Relaxed) {
+            self.call_waker();
         }
     }
 
     #[cold]
-    fn wake_waker(&self) {
+    fn call_waker(&self) {
         let waker = self.waker.lock().take();
         if let Some(waker) = waker {
             waker.wake();
@@ -172,27 +187,45 @@ impl<T> Timer<T> {
     /// # Ok::<(), tickwheel::Error>(())
     /// ```
     pub fn close(&self) {
-        let _whole_batches = self.bulk.lock();
+        let whole_batches = self.bulk.lock();
         self.lock_state().is_closed = true;
+        drop(whole_batches); // before the waker, which is foreign code
         self.wake_driver_if(true);
     }
 
-    /// Promises that no add comes any more: [`wait`](Timer::wait) and [`drive`](Timer::drive) end once nothing is pending.
+    /// Closes the timer as soon as nothing is pending: then [`wait`](Timer::wait) and [`drive`](Timer::drive) end. Until then it
+    /// takes tasks.
     ///
     /// ```
     /// # use tickwheel::{Clock, Config, Timer, Wait};
     /// # let timer: Timer<()> = Timer::new(&Config::default(), Clock::monotonic(0))?;
-    /// timer.abandon();
+    /// timer.close_when_empty();
     /// assert_eq!(timer.wait(None), Wait::Closed);
     /// # Ok::<(), tickwheel::Error>(())
     /// ```
-    pub fn abandon(&self) {
-        self.lock_state().is_abandoned = true;
+    pub fn close_when_empty(&self) {
+        self.lock_state().closes_when_empty = true;
         self.wake_driver_if(true);
     }
 
-    pub(crate) fn is_abandoned(&self) -> bool {
-        self.lock_state().is_abandoned
+    /// Whether the timer takes no more tasks.
+    ///
+    /// ```
+    /// # use tickwheel::{Clock, Config, Timer};
+    /// # let timer: Timer<()> = Timer::new(&Config::default(), Clock::monotonic(0))?;
+    /// assert!(!timer.is_closed());
+    /// timer.close();
+    /// assert!(timer.is_closed());
+    /// # Ok::<(), tickwheel::Error>(())
+    /// ```
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.lock_state().is_closed
+    }
+
+    /// Whether [`Timer::close_when_empty`] was called.
+    pub(crate) fn closes_when_empty(&self) -> bool {
+        self.lock_state().closes_when_empty
     }
 
     /// Waits until no released task is left and no callback runs. Returns whether that came within the time-out. After

@@ -54,6 +54,9 @@ fn add_many_adds_nothing_where_one_instant_is_out_of_range__t13() {
     assert!(timer.is_empty());
     timer.close();
     assert_eq!(*timer.add_many([(SECOND, 1)]).unwrap_err().error(), Error::Closed);
+    assert_eq!(*timer.add_many([(When::AtUs(LIMIT_US), 1)]).unwrap_err().error(), Error::Closed);
+    let handle = tickwheel::Handle::from_bits(0);
+    assert_eq!(timer.reschedule_many(&[(handle, When::AtUs(LIMIT_US))]), Err(Error::Closed));
 }
 
 #[test]

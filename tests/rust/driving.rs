@@ -6,7 +6,7 @@ use std::task::{Wake, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tickwheel::{Clock, Config, Released, Timer, Wait, When};
+use tickwheel::{Clock, Config, Error, Released, Timer, Wait, When};
 
 use crate::support::Manual;
 
@@ -57,7 +57,7 @@ fn an_earlier_add_ends_a_wait__t4() {
 
 #[test]
 fn a_wait_ends_when_the_timer_closes_or_is_abandoned_and_empty__t11() {
-    for end in [Timer::close, Timer::abandon] {
+    for end in [Timer::close, Timer::close_when_empty] {
         let timer = on_system_clock();
         thread::scope(|scope| {
             let waiting = scope.spawn(|| timer.wait(Some(PATIENCE)));
@@ -81,32 +81,32 @@ fn a_waker_is_woken_once_and_only_by_what_is_due_earlier__t4() {
     let wheel = Manual::standard();
     let counter = Arc::new(Counter::default());
     let waker = Waker::from(Arc::clone(&counter));
-    assert_eq!(wheel.timer.arm_waker(&waker), None, "nothing is pending");
+    assert_eq!(wheel.timer.arm_waker(&waker), Ok(None), "nothing is pending");
     let first = wheel.after_ms(15, 1);
     assert_eq!(counter.count(), 1, "any add is earlier than none");
-    assert_eq!(wheel.timer.arm_waker(&waker), Some(Duration::from_millis(15)));
+    assert_eq!(wheel.timer.arm_waker(&waker), Ok(Some(Duration::from_millis(15))));
     wheel.after_ms(15, 2);
     wheel.after_ms(19, 3);
     assert_eq!(counter.count(), 1, "they are not due earlier");
     wheel.timer.reschedule(first, Duration::from_millis(9)).unwrap();
     wheel.after_ms(3, 4);
     assert_eq!(counter.count(), 2, "it hears of the first one that is");
-    assert_eq!(wheel.timer.arm_waker(&waker), Some(Duration::from_millis(3)));
+    assert_eq!(wheel.timer.arm_waker(&waker), Ok(Some(Duration::from_millis(3))));
     wheel.timer.clock().set_us(3_500);
-    assert_eq!(wheel.timer.arm_waker(&waker), Some(Duration::ZERO), "task 4 is due");
+    assert_eq!(wheel.timer.arm_waker(&waker), Ok(Some(Duration::ZERO)), "task 4 is due");
     assert_eq!(wheel.wake_at_us(3_500), [4]);
-    assert_eq!(wheel.timer.arm_waker(&waker), Some(Duration::from_micros(5_500)));
+    assert_eq!(wheel.timer.arm_waker(&waker), Ok(Some(Duration::from_micros(5_500))));
     wheel.timer.close();
     assert_eq!(counter.count(), 3);
-    assert_eq!(wheel.timer.arm_waker(&waker), None, "it is closed");
+    assert_eq!(wheel.timer.arm_waker(&waker), Err(Error::Closed));
 }
 
 #[test]
 fn the_last_waker_that_was_given_is_the_one_that_is_woken() {
     let wheel = Manual::standard();
     let (old, new) = (Arc::new(Counter::default()), Arc::new(Counter::default()));
-    assert_eq!(wheel.timer.arm_waker(&Waker::from(Arc::clone(&old))), None);
-    assert_eq!(wheel.timer.arm_waker(&Waker::from(Arc::clone(&new))), None);
+    assert_eq!(wheel.timer.arm_waker(&Waker::from(Arc::clone(&old))), Ok(None));
+    assert_eq!(wheel.timer.arm_waker(&Waker::from(Arc::clone(&new))), Ok(None));
     assert_eq!((Arc::strong_count(&old), Arc::strong_count(&new)), (1, 2));
     wheel.after_ms(1, 1);
     assert_eq!((old.count(), new.count()), (0, 1));
@@ -151,13 +151,138 @@ fn an_instant_of_the_system_is_a_reading_of_the_clock__t1() {
     let clock = Clock::monotonic(1_000);
     let before_us = clock.now_us();
     let instant = Instant::now();
-    let at_us = clock.at_us(instant + Duration::from_secs(1));
+    let at_us = clock.reading_us(instant + Duration::from_secs(1));
     assert!((before_us + 1_000_000..=clock.now_up_us() + 1_000_000).contains(&at_us));
     let past = instant.checked_sub(HOUR); // a machine that has just started knows no such instant
-    assert!(past.is_none_or(|past| clock.at_us(past) == 1_000_000));
+    assert!(past.is_none_or(|past| clock.reading_us(past) == 1_000_000));
     let manual = Clock::manual(7);
-    assert_eq!(manual.at_us(instant), 7_000);
+    assert_eq!(manual.reading_us(instant), 7_000);
     let timer = Timer::new(&Config::default(), Clock::monotonic(0)).unwrap();
-    timer.add(When::AtUs(timer.clock().at_us(instant)), 1).unwrap();
+    timer.add(When::AtUs(timer.clock().reading_us(instant)), 1).unwrap();
     assert_eq!(timer.wait(None), Wait::Due);
+}
+
+#[test]
+fn a_program_that_was_woken_by_an_add_hears_of_a_close_when_it_arms_again__t11() {
+    let wheel = Manual::standard();
+    let waker = Waker::from(Arc::new(Counter::default()));
+    assert_eq!(wheel.timer.arm_waker(&waker), Ok(None));
+    wheel.after_ms(1, 1); // the waker is used up
+    wheel.timer.close();
+    assert!(wheel.timer.is_closed());
+    assert_eq!(wheel.timer.arm_waker(&waker), Err(Error::Closed));
+}
+
+/// Calls the timer from its `wake`.
+struct Reenters(Arc<Timer<u32>>);
+
+impl Wake for Reenters {
+    fn wake(self: Arc<Self>) {
+        let _ = self.0.add_many([(HOUR, 9)]);
+        self.0.close();
+    }
+}
+
+#[test]
+fn a_waker_may_call_the_timer_from_whatever_woke_it() {
+    type Wakes = fn(&Timer<u32>);
+    let wakes: [Wakes; 5] = [
+        |timer| drop(timer.add(Duration::ZERO, 1)),
+        |timer| drop(timer.add_many([(Duration::ZERO, 1)])),
+        |timer| {
+            let handle = timer.pending(u64::MAX, 1)[0].handle;
+            drop(timer.reschedule_many(&[(handle, Duration::ZERO)]));
+        },
+        |timer| drop(timer.lock().add(Duration::ZERO, 1)),
+        Timer::close,
+    ];
+    for wake in wakes {
+        let timer = Arc::new(Timer::new(&Config::default(), Clock::manual(0)).unwrap());
+        timer.add(HOUR, 0).unwrap();
+        timer.arm_waker(&Waker::from(Arc::new(Reenters(Arc::clone(&timer))))).unwrap();
+        wake(&timer); // this would wait for itself for ever
+        timer.arm_waker(Waker::noop()).ok();
+    }
+}
+
+/// Panics from its `wake`.
+struct Panics;
+
+impl Wake for Panics {
+    fn wake(self: Arc<Self>) {
+        std::panic::resume_unwind(Box::new("broken")); // without the panic hook's message
+    }
+}
+
+#[test]
+fn a_waker_that_panics_tears_no_batch_and_keeps_no_room__t13_t18() {
+    let timer = Timer::new(&Config::default().with_max_pending(3_000), Clock::manual(0)).unwrap();
+    assert_eq!(timer.arm_waker(&Waker::from(Arc::new(Panics))), Ok(None));
+    let add = || drop(timer.add_many((0..2_999).map(|task| (HOUR, task))));
+    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(add)).is_err());
+    assert_eq!(timer.len(), 2_999);
+    timer.add(HOUR, 1).expect("there is room for one more");
+}
+
+#[test]
+fn a_move_of_the_last_released_task_ends_a_wait_for_idle__t11() {
+    type Move = fn(&Timer<u32>, tickwheel::Handle);
+    let moves: [Move; 3] = [
+        |timer, handle| drop(timer.reschedule(handle, HOUR)),
+        |timer, handle| drop(timer.reschedule_many(&[(handle, HOUR)])),
+        |timer, handle| drop(timer.lock().reschedule(handle, HOUR)),
+    ];
+    for move_away in moves {
+        let timer = on_system_clock();
+        let handle = timer.add(Duration::ZERO, 1).unwrap();
+        timer.advance(&mut |_: Released| ());
+        thread::scope(|scope| {
+            let waiting = scope.spawn(|| timer.wait_idle(Some(PATIENCE)));
+            while timer.stats().executor_depth > 0 {
+                // The wait may begin before the move or after it: either way it ends.
+                move_away(&timer, handle);
+            }
+            let started = Instant::now();
+            assert!(waiting.join().unwrap());
+            assert!(started.elapsed() < PATIENCE / 2, "it ended by its time-out");
+        });
+    }
+}
+
+#[test]
+fn a_drain_ends_a_timer_that_closes_when_it_is_empty__t11() {
+    let timer = on_system_clock();
+    timer.add(HOUR, 1).unwrap();
+    timer.close_when_empty();
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| timer.wait(Some(PATIENCE)));
+        assert_eq!(timer.drain().len(), 1);
+        assert_eq!(waiting.join().unwrap(), Wait::Closed);
+    });
+}
+
+#[test]
+fn a_timer_that_has_closed_because_it_was_empty_takes_no_task_that_nothing_would_drive__t7_t11() {
+    let timer = on_system_clock();
+    let handle = timer.add(Duration::ZERO, 1).unwrap();
+    timer.advance(&mut |_: Released| ());
+    timer.close_when_empty();
+    timer.add(Duration::ZERO, 2).expect("it takes tasks until its driver has seen that it is empty");
+    assert_eq!(timer.wait(None), Wait::Due);
+    timer.advance(&mut |_: Released| ());
+    assert_eq!(timer.wait(None), Wait::Closed);
+    assert_eq!(timer.reschedule(handle, HOUR), Err(Error::Closed));
+    assert_eq!(*timer.add(HOUR, 3).unwrap_err().error(), Error::Closed);
+    assert_eq!(timer.claim(handle).map(|claimed| claimed.task), Some(1), "what is released still runs");
+}
+
+#[test]
+fn a_timer_shows_its_size_and_none_of_its_tasks() {
+    #[expect(dead_code, reason = "a struct of a program, which derives Debug")]
+    #[derive(Debug)]
+    struct Server {
+        timer: Timer<Box<dyn FnOnce() + Send>>,
+    }
+    let server = Server { timer: Timer::new(&Config::default(), Clock::manual(0)).unwrap() };
+    assert_eq!(format!("{server:?}"), "Server { timer: Timer { pending: 0, .. } }");
 }

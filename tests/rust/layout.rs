@@ -13,7 +13,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("wheel", &[]),
     ("when.rs", &[]),
     ("clock.rs", &["when"]),
-    ("every.rs", &["error", "when"]),
+    ("every.rs", &["clock", "error", "when"]),
     ("executor.rs", &["sync", "wheel"]),
     ("queue.rs", &["wheel"]),
     ("front", &["wheel"]),

@@ -127,3 +127,48 @@ fn a_period_of_nothing_is_refused_with_the_callback__t13_t20() {
     full.after(HOUR, || ()).unwrap();
     assert_eq!(*full.every(HOUR, || ()).unwrap_err().error(), Error::Full { max_pending: 1 });
 }
+
+#[test]
+fn a_series_lets_its_callback_go_when_its_pending_call_is_dropped__t11_t20() {
+    let (send, receive) = mpsc::channel::<()>();
+    let timer = timer("drops");
+    let task = timer
+        .every(HOUR, move || {
+            let _ = &send;
+        })
+        .unwrap();
+    let unfinished = timer.shutdown(None);
+    assert_eq!(receive.try_recv(), Err(mpsc::TryRecvError::Empty), "the caller may still make the call");
+    drop(unfinished);
+    assert_eq!(receive.try_recv(), Err(mpsc::TryRecvError::Disconnected));
+    assert!(!task.cancel());
+}
+
+#[test]
+fn a_series_that_holds_its_own_task_ends_with_its_timer__t20() {
+    let (send, receive) = mpsc::channel::<()>();
+    let timer = timer("own");
+    let own = Arc::new(std::sync::OnceLock::<PeriodicTask>::new());
+    let inside = Arc::clone(&own);
+    let task = timer.every(HOUR, move || drop((inside.get().map(PeriodicTask::cancel), send.clone()))).unwrap();
+    own.set(task).unwrap();
+    drop((own, timer.shutdown(None), timer));
+    assert_eq!(receive.try_recv(), Err(mpsc::TryRecvError::Disconnected));
+}
+
+#[test]
+fn a_task_that_is_moved_after_its_timer_was_dropped_runs_all_the_same__t7() {
+    let timer = timer("moves");
+    let (go_on, wait) = mpsc::channel::<()>();
+    let (send, receive) = mpsc::channel();
+    timer.after(Duration::ZERO, move || wait.recv().unwrap()).unwrap();
+    let mut task = timer.after(Duration::ZERO, move || send.send("ran").unwrap()).unwrap();
+    while timer.stats().executor_depth == 0 || timer.stats().running == 0 {
+        std::thread::yield_now();
+    }
+    drop(timer);
+    // Moved, or refused because the timer has closed: in both cases it runs.
+    let _ = task.reschedule(BEAT);
+    go_on.send(()).unwrap();
+    assert_eq!(receive.recv_timeout(PATIENCE), Ok("ran"));
+}

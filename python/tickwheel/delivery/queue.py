@@ -44,11 +44,12 @@ class DeliveryQueue:
     ...     print(delivery.message.id, bytes(delivery.message.payload).decode())
     ...     arrived.set()
     >>> with tempfile.TemporaryDirectory() as folder, DeliveryQueue(f"{folder}/reminders.db", to=remind) as queue:
-    ...     queue.put("tea", {"text": "the tea is ready"}, delay_ms=20)
+    ...     answer = queue.put("tea", {"text": "the tea is ready"}, delay_ms=20)
     ...     arrived.wait(10)
-    <Answer.ACCEPTED: 'accepted'>
     tea {"text":"the tea is ready"}
     True
+    >>> answer
+    <Answer.ACCEPTED: 'accepted'>
     """
 
     def __init__(

@@ -88,7 +88,7 @@ fn forget_all(py: Python<'_>, core: &TimerCore, drained: Vec<Pending<TaskRef>>) 
 pub(crate) fn abandon(py: Python<'_>, core: &TimerCore) {
     match core.driver {
         Driver::Reaper => core.detach(py, || {
-            core.timer.abandon();
+            core.timer.close_when_empty();
             core.threads.queue.lock().take();
         }),
         Driver::Caller => {

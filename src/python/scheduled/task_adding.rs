@@ -157,6 +157,7 @@ pub(crate) fn schedule(
             core.callees.entries_added(py, 1);
             state.add(due, task.clone().into_any().unbind(), NO_INDEX)
         });
+        core.timer.notify_if_idle(&state); // a move may have taken the last released task back
         put_on(task, state, timer_ref, (handle, must_wake), context, removed);
         return Ok(due.now_us);
     }

@@ -1,11 +1,13 @@
 //! A timer without a holder: it lives until it is empty, then both threads end.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 
 use super::super::SystemTimer;
 use super::{
-    FAR, NOW, Outcomes, RUNS, SOON, SOON_US, every, join, pass_time, sample, spawn, system, timer, with_reaper,
+    FAR, NOW, Outcomes, RUNS, SOON, SOON_US, count, every, join, pass_time, sample, spawn, system, timer, with_reaper,
 };
+use crate::every::Every;
 use crate::sync::JoinHandle;
 use crate::when::When;
 
@@ -16,17 +18,17 @@ fn threads(timer: &SystemTimer) -> [JoinHandle<()>; 2] {
 }
 
 #[test]
-fn an_abandoned_timer_that_is_empty_ends_its_reaper() {
+fn a_timer_that_closes_when_it_is_empty_ends_its_reaper() {
     every(|| {
         let timer = timer::<()>();
         let (reaper, _released) = with_reaper(&timer);
-        timer.abandon();
+        timer.close_when_empty();
         join([reaper]);
     });
 }
 
 #[test]
-fn an_abandoned_timer_ends_its_reaper_when_the_last_task_is_cancelled() {
+fn a_timer_that_closes_when_it_is_empty_ends_its_reaper_when_the_last_task_is_cancelled() {
     every(|| {
         let timer = timer();
         let task = timer.add(When::AfterUs(SOON_US), ()).unwrap();
@@ -35,7 +37,7 @@ fn an_abandoned_timer_ends_its_reaper_when_the_last_task_is_cancelled() {
             let timer = Arc::clone(&timer);
             spawn(move || assert!(timer.cancel(task).is_some()))
         };
-        timer.abandon();
+        timer.close_when_empty();
         join([reaper, canceller]);
     });
 }
@@ -72,5 +74,33 @@ fn a_timer_that_was_dropped_ends_when_its_last_task_is_cancelled() {
         join(threads);
         join(cancellers);
         outcomes.check();
+    });
+}
+
+#[test]
+fn a_drain_ends_the_reaper_of_a_timer_that_closes_when_it_is_empty() {
+    sample(RUNS, || {
+        let timer = timer();
+        timer.add(When::AfterUs(SOON_US), ()).unwrap();
+        timer.close_when_empty();
+        let (reaper, _released) = with_reaper(&timer);
+        assert_eq!(timer.drain().len(), 1);
+        join([reaper]);
+    });
+}
+
+#[test]
+fn a_series_of_a_timer_that_was_dropped_ends_with_the_pending_call__t20() {
+    sample(RUNS, || {
+        let timer = system();
+        let calls = Arc::new(AtomicU32::new(0));
+        let counted = Arc::clone(&calls);
+        let task = timer.every(Every::new(SOON).with_start(NOW), move || count(&counted)).unwrap();
+        let (threads, core) = (threads(&timer), Arc::clone(&timer.timer));
+        drop(timer);
+        pass_time(&core, SOON_US);
+        join(threads);
+        assert_eq!(Arc::strong_count(&calls), 1, "the callback is dropped");
+        assert!(!task.cancel(), "the series has ended");
     });
 }

@@ -5,11 +5,10 @@ use std::time::Duration;
 
 use super::super::SystemTimer;
 use super::{
-    FAR, NOW, Outcomes, RUNS, SOON, SOON_US, every, join, look_through, pass_time, sample, spawn, system, timer,
-    with_reaper,
+    FAR, NOW, Outcomes, RUNS, SOON, SOON_US, advance, every, join, look_through, pass_time, sample, spawn, system,
+    timer, with_reaper,
 };
 use crate::executor::{Executor, Released};
-use crate::reaper;
 use crate::sync::{JoinHandle, Mutex};
 use crate::when::When;
 
@@ -191,5 +190,20 @@ fn what_an_executor_refuses_is_cancelled_or_drained_and_a_shutdown_does_not_wait
             cancelled.into_iter().chain(drained.into_iter().map(|pending| pending.task)).collect::<Vec<_>>(),
             [1]
         );
+    });
+}
+
+#[test]
+fn a_move_of_the_last_released_task_ends_a_wait_for_idle__t11() {
+    every(|| {
+        let timer = timer();
+        let handle = timer.add(When::AtUs(0), 1).unwrap();
+        assert_eq!(advance(&timer), [handle]);
+        let waiting = {
+            let timer = Arc::clone(&timer);
+            spawn(move || assert!(timer.wait_idle(None)))
+        };
+        timer.reschedule(handle, When::AfterUs(SOON_US)).unwrap();
+        join([waiting]);
     });
 }

@@ -6,6 +6,7 @@ use std::task::{Wake, Waker};
 use std::time::Duration;
 
 use super::{RUNS, SOON_US, count, every, join, sample, spawn, timer, with_reaper};
+use crate::error::Error;
 use crate::state::Wait;
 use crate::timer::Timer;
 use crate::when::When;
@@ -62,7 +63,7 @@ impl Wake for Woken {
 }
 
 /// A program that sleeps elsewhere, and a thread that changes what it waits for.
-fn seen_or_woken(change: impl Fn(&Timer<u32>) + Clone + Send + Sync + 'static, seen: Option<Duration>) {
+fn seen_or_woken(change: impl Fn(&Timer<u32>) + Clone + Send + Sync + 'static, seen: Result<Option<Duration>, Error>) {
     let (by_look, by_waker) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
     let ways = (Arc::clone(&by_look), Arc::clone(&by_waker));
     every(move || {
@@ -80,7 +81,7 @@ fn seen_or_woken(change: impl Fn(&Timer<u32>) + Clone + Send + Sync + 'static, s
             assert!(wakes <= 1, "a close may wake a program that saw it");
             count(&by_look);
         } else {
-            assert_eq!((sleep, wakes), (Some(CASCADE), 1));
+            assert_eq!((sleep, wakes), (Ok(Some(CASCADE)), 1));
             count(&by_waker);
         }
     });
@@ -90,12 +91,12 @@ fn seen_or_woken(change: impl Fn(&Timer<u32>) + Clone + Send + Sync + 'static, s
 
 #[test]
 fn a_program_that_sleeps_elsewhere_sees_an_earlier_add_or_is_woken() {
-    seen_or_woken(|timer| drop(timer.add(When::AtUs(0), 2)), Some(Duration::ZERO));
+    seen_or_woken(|timer| drop(timer.add(When::AtUs(0), 2)), Ok(Some(Duration::ZERO)));
 }
 
 #[test]
 fn a_program_that_sleeps_elsewhere_sees_a_close_or_is_woken() {
-    seen_or_woken(Timer::close, None);
+    seen_or_woken(Timer::close, Err(Error::Closed));
 }
 
 fn several_adders(adders: u64) {
