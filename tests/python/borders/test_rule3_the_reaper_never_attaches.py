@@ -40,7 +40,7 @@ assert _native._attached_by_reaper() == 0
 
 
 def test_the_reaper_releases_tasks_while_another_thread_holds_the_gil_in_c__rule3():
-    """No bytecode runs between the sleep with the GIL held and the look at the counters, so nobody else gets it."""
+    """No bytecode runs between the sleep with the GIL held and the look at the counters, so no other thread gets it."""
     run_script(
         """
 sys.setswitchinterval(100)
@@ -160,7 +160,7 @@ def test_other_threads_get_the_gil_between_the_callbacks_of_a_flood__rule3_T8():
     """A run of callbacks is bounded, in number and in time: here in C, where no switch interval helps."""
     run_script(
         """
-sys.setswitchinterval(100)  # only who lets the GIL go by itself gives it away
+sys.setswitchinterval(100)  # only a thread that releases the GIL by itself loses it
 timer = SystemTimer("x")
 sleep_with_the_gil = ctypes.PyDLL(None).usleep
 gate = threading.Event()

@@ -1,4 +1,4 @@
-"""Border rule 4: whoever waits or works in Rust for long has let the GIL go."""
+"""Border rule 4: a thread that waits, or works in Rust for long, has released the GIL."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Border rule 5: who runs a task is decided once; it runs or its cancel said so, never both, never neither (T7, T9)."""
+"""Border rule 5: one step decides whether a task runs: it runs, or its cancel said so, never both, never neither (T7, T9)."""
 
 import pytest
 

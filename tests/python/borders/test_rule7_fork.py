@@ -67,7 +67,7 @@ class Quick(TimerTask):
 
 
 def test_a_child_forked_while_the_reaper_holds_the_lock_never_hangs__rule7_T12():
-    """The reaper sleeps with the lock in its hand while the process forks: in the child nobody ever gives it back."""
+    """The reaper sleeps with the lock held while the process forks: in the child no thread ever unlocks it."""
     run_script(
         CHILD
         + """

@@ -1,4 +1,4 @@
-"""Border rule 8: what is pending lives, whoever holds it or not; what has ended goes, in whatever cycle it hangs."""
+"""Border rule 8: what is pending is alive, held or not; what has ended is freed, whatever cycle it is part of."""
 
 import pytest
 

@@ -99,7 +99,7 @@ def test_a_chain_of_events_made_inside_tries_of_one_key_reaches_its_end__P6(
         purgatory.try_complete_else_watch(operation, ["own"])
     events.add(4)
     purgatory.check_and_complete("own")
-    assert events == {0, 1, 2, 3, 4}, "an event that was made inside a try was seen by nobody"
+    assert events == {0, 1, 2, 3, 4}, "no try saw an event that was made inside a try"
     assert operations[0].log == ["complete"]
 
 
@@ -230,7 +230,7 @@ def test_what_is_watched_from_its_own_try_misses_no_event__P2() -> None:
     operation = Moves()
     purgatory.try_complete_else_watch(operation, ["old"])
     purgatory.check_and_complete("old")
-    assert operation.log == ["complete"], "the event came before the key was watched, and nobody looked again"
+    assert operation.log == ["complete"], "the event came before the key was watched, and no try followed"
 
 
 def test_threads_that_call_back_on_each_others_keys_do_not_deadlock__P6(purgatory: DelayedOperationPurgatory) -> None:
@@ -259,7 +259,7 @@ def test_threads_that_call_back_on_each_others_keys_do_not_deadlock__P6(purgator
 
 
 def test_a_caller_may_hold_other_operations_locks__P6() -> None:
-    """One who holds its own lock checks a key whose operation a stranger holds, and the other way round."""
+    """A thread that holds one operation's lock checks a key whose operation another thread has locked, and the reverse."""
     timer = ManualTimer()
     purgatory = DelayedOperationPurgatory("back", timer)
     locks = [threading.RLock(), threading.RLock()]

@@ -1,4 +1,4 @@
-"""P8: what the three methods raise goes to whom it belongs, and stops nothing else."""
+"""P8: what the three methods raise goes to on_error or to the caller, and stops nothing else."""
 
 import threading
 from collections.abc import Callable

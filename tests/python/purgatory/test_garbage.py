@@ -1,4 +1,4 @@
-"""Border rule 8: what waits lives, whoever holds it or not; what has ended goes, in whatever cycle it hangs."""
+"""Border rule 8: what waits is alive, held or not; what has ended is freed, whatever cycle it is part of."""
 
 import pytest
 
@@ -191,7 +191,7 @@ class Owner:
 
 gone = weakref.ref(Owner())
 gc.collect()
-assert gone() is None, "nobody can check a key, and no deadline comes"
+assert gone() is None, "no key can be checked, and no deadline comes"
 """
     )
 

@@ -1,4 +1,4 @@
-"""The table of keys: no event is lost over a number whose key went and came again, whoever looks it up meanwhile."""
+"""The table of keys: no event is lost when a key is removed and added again, while other threads look it up."""
 
 import gc
 import sys

@@ -1,4 +1,4 @@
-"""P6: the operation's own lock, whoever holds it: nobody waits for it, and no event is lost over it."""
+"""P6: the operation's own lock: no thread waits for it, and no event is lost while another thread holds it."""
 
 import threading
 import time

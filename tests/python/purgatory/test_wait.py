@@ -178,7 +178,7 @@ def test_a_repr_that_fails_keeps_nobody_waiting__P8() -> None:
 
 @pytest.mark.parametrize("how", ["watch", "wait"])
 def test_what_was_taken_out_and_is_watched_again_stays_so_when_the_waiter_ends__P4_P8(how: str) -> None:
-    """The one who took it out owns it now; the waiter that is told of that must not take it out once more."""
+    """The caller that took it out owns it now; its waiter, which is called then, must not take it out once more."""
 
     async def main() -> None:
         timer = ManualTimer()

@@ -1,4 +1,4 @@
-"""T10: a callback that fails stops nothing, loses nothing, and somebody is told."""
+"""T10: a callback that fails stops nothing and loses nothing, and its exception is reported."""
 
 import asyncio
 import functools
