@@ -1,4 +1,4 @@
-"""Border rule 2: no thread waits for a native lock with the GIL held; while a lock is held, other Python threads run."""
+"""Border rule 2: no thread waits for a native lock with the GIL held; meanwhile other Python threads run."""
 
 from borders.harness import run_script
 

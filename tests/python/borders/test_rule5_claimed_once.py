@@ -1,4 +1,4 @@
-"""Border rule 5: one step decides whether a task runs: it runs, or its cancel said so, never both, never neither (T7, T9)."""
+"""Border rule 5: one step decides: a task runs, or its cancel said so, never both, never neither (T7, T9)."""
 
 import pytest
 

@@ -259,7 +259,7 @@ def test_threads_that_call_back_on_each_others_keys_do_not_deadlock__P6(purgator
 
 
 def test_a_caller_may_hold_other_operations_locks__P6() -> None:
-    """A thread that holds one operation's lock checks a key whose operation another thread has locked, and the reverse."""
+    """A thread that holds one operation's lock checks a key whose operation another one has locked."""
     timer = ManualTimer()
     purgatory = DelayedOperationPurgatory("back", timer)
     locks = [threading.RLock(), threading.RLock()]

@@ -126,7 +126,7 @@ def test_on_the_timers_thread_on_error_of_the_purgatory_is_told_for_no_caller_se
         for operation in operations:
             purgatory.try_complete_else_watch(operation, ["a"])
         until(lambda: operations[1].log == ["complete", "expire"])
-    assert [(found, type(error)) for found, error in told + timers] == [(operations[0], exit_)], "on_error or the log hears of it"
+    assert [(found, type(error)) for found, error in told + timers] == [(operations[0], exit_)], "it is reported"
     assert timers == [], "told as all other errors of that operation"
 
 
