@@ -66,13 +66,19 @@ impl std::error::Error for Error {}
 /// # Ok::<(), Error>(())
 /// ```
 pub struct AddError<T> {
+    /// In a box, so that the result of an add fits into two registers: through memory, an add and a cancel take a fifth more.
+    refused: Box<Refused<T>>,
+}
+
+struct Refused<T> {
     error: Error,
     task: Exclusive<T>,
 }
 
 impl<T> AddError<T> {
+    #[cold]
     pub(crate) fn new(error: Error, task: T) -> Self {
-        Self { error, task: Exclusive::new(task) }
+        Self { refused: Box::new(Refused { error, task: Exclusive::new(task) }) }
     }
 
     /// Why the add was refused.
@@ -87,7 +93,7 @@ impl<T> AddError<T> {
     /// ```
     #[must_use]
     pub fn error(&self) -> &Error {
-        &self.error
+        &self.refused.error
     }
 
     /// Gives the task back.
@@ -102,25 +108,25 @@ impl<T> AddError<T> {
     /// ```
     #[must_use]
     pub fn into_task(self) -> T {
-        self.task.into_inner()
+        self.refused.task.into_inner()
     }
 }
 
 impl<T> From<AddError<T>> for Error {
     fn from(refused: AddError<T>) -> Self {
-        refused.error
+        refused.refused.error
     }
 }
 
 impl<T> fmt::Debug for AddError<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AddError").field("error", &self.error).finish_non_exhaustive()
+        f.debug_struct("AddError").field("error", self.error()).finish_non_exhaustive()
     }
 }
 
 impl<T> fmt::Display for AddError<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.error.fmt(f)
+        self.error().fmt(f)
     }
 }
 

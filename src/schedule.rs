@@ -142,7 +142,7 @@ impl<T> Schedule<T> {
     #[expect(clippy::inline_always, reason = "a call that takes its arguments through memory is a tenth of an add")]
     #[inline(always)]
     fn place(&mut self, key: ReleaseKey) -> u64 {
-        match self.wheel.place(&mut self.slab, key.handle.slot, key.due_us) {
+        match self.wheel.place(&mut self.slab, key.handle.slot(), key.due_us) {
             Placed::ForFront => {
                 self.front.push(key, &mut self.slab);
                 ready_us(self.precision, key.due_us)

@@ -100,7 +100,7 @@ pub(crate) fn take<T, X>(schedule: &Schedule<T>, mut see: impl FnMut(Handle, u32
     let slab = &schedule.slab;
     let mut task = |slot: u32| {
         let entry = slab.entry_in(slot);
-        let handle = Handle { slot, generation: entry.generation };
+        let handle = Handle::new(slot, entry.generation);
         see(handle, entry.tag, entry.task.as_ref().expect("a bucket holds only slots in use"))
     };
     // A bucket has its entries in the order in which they came, by an add or by a cascade.
@@ -131,7 +131,7 @@ pub(crate) fn take<T, X>(schedule: &Schedule<T>, mut see: impl FnMut(Handle, u32
     let unread = schedule.wheel.unread_slots(slab).map(|slot| slab.entry_in(slot).key(slot));
     let mut keys: Vec<_> = waiting.chain(unread).collect();
     keys.sort_unstable();
-    let front = keys.into_iter().map(|key| (key.due_us, task(key.handle.slot))).collect();
+    let front = keys.into_iter().map(|key| (key.due_us, task(key.handle.slot()))).collect();
     let queue = schedule.queue.sorted().into_iter().map(ArmedBucket::from).collect();
     Snapshot { levels, queue, size: schedule.len(), front }
 }

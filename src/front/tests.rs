@@ -4,7 +4,7 @@ use super::*;
 use crate::wheel::Handle;
 
 fn key(due_us: u64, number: u64) -> ReleaseKey {
-    ReleaseKey { due_us, number, handle: Handle { slot: number as u32, generation: 0 } }
+    ReleaseKey { due_us, number, handle: Handle::new(number as u32, 0) }
 }
 
 /// The live entries: their keys and positions.

@@ -145,7 +145,7 @@ impl Scenario {
     fn use_up_generations(&mut self, handle: Handle) -> Handle {
         let slab = &mut self.schedule.slab;
         let is_in_bucket = matches!(slab.get(handle).unwrap().place, Place::Bucket(_));
-        if is_in_bucket && handle.generation < u32::MAX - 100 && self.random.is_one_in(50) {
+        if is_in_bucket && handle.generation() < u32::MAX - 100 && self.random.is_one_in(50) {
             return slab.set_generation(handle, u32::MAX - 2 - self.random.below(2) as u32);
         }
         handle

@@ -38,7 +38,7 @@ fn a_move_out_of_a_slot_without_generations_goes_to_another_slot__t7() {
     let (handle, _) = schedule.add(0, 5000, 7, 0);
     let last = schedule.slab.set_generation(handle, u32::MAX - 1);
     let (moved, _) = schedule.reschedule(0, last, 9000).unwrap();
-    assert_ne!((moved.slot, moved.generation), (last.slot, u32::MAX));
+    assert_ne!((moved.slot(), moved.generation()), (last.slot(), u32::MAX));
     assert_eq!((schedule.remove(last), schedule.remove(moved), schedule.len()), (None, Some(7), 0));
 }
 

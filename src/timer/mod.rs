@@ -209,20 +209,23 @@ impl<T> Timer<T> {
     }
 
     /// As [`Timer::add`]; returns also what the clock read.
+    #[inline]
     pub(crate) fn add_with(&self, when: When, task: T, tag: u32, room: Room) -> Result<(Handle, u64), AddError<T>> {
         let mut state = self.lock_state();
-        match state.admit(&self.clock, when, usize::from(room == Room::IfAny)) {
-            Ok(due) => {
-                let (handle, must_wake) = state.add(due, task, tag);
-                drop(state);
-                self.wake_driver_if(must_wake);
-                Ok((handle, due.now_us))
-            }
-            Err(error) => {
-                drop(state);
-                Err(AddError::new(error, task))
-            }
-        }
+        let due = match state.admit(&self.clock, when, usize::from(room == Room::IfAny)) {
+            Ok(due) => due,
+            Err(error) => return Err(Self::refused(state, error, task)),
+        };
+        let (handle, must_wake) = state.add(due, task, tag);
+        drop(state);
+        self.wake_driver_if(must_wake);
+        Ok((handle, due.now_us))
+    }
+
+    #[cold]
+    fn refused(state: MutexGuard<'_, State<T>>, error: Error, task: T) -> AddError<T> {
+        drop(state);
+        AddError::new(error, task)
     }
 
     /// Moves a task that has not been claimed, and returns its new handle; the old one is stale. `Ok(None)` for a task that

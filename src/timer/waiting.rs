@@ -104,9 +104,12 @@ impl<T> Timer<T> {
     }
 
     /// Wakes the thread that drives the timer, if the caller found under the lock that it must.
+    #[inline]
     pub(crate) fn wake_driver_if(&self, must_wake: bool) {
-        self.wake_thread_if(must_wake);
-        self.call_waker_if(must_wake);
+        if must_wake {
+            self.wake_thread_if(true);
+            self.call_waker_if(true);
+        }
     }
 
     /// The part of [`Timer::wake_driver_if`] that runs no foreign code.

@@ -79,7 +79,7 @@ impl Wheel {
         let (mut live, mut live_count) = ([(0, 0); CASCADE_BATCH], 0);
         let slots = &self.lists.items_at(position)[..count];
         for key in slab.keys_in_bucket(slots, position) {
-            live[live_count] = (key.handle.slot, key.due_us);
+            live[live_count] = (key.handle.slot(), key.due_us);
             live_count += 1;
         }
         // Before the first entry is placed: a page of which items were read is not merged.

@@ -7,7 +7,7 @@ fn reschedules_within_one_bucket_leave_the_counts_of_its_pages_right() {
     let mut handles = Vec::new();
     for number in 0..3000 {
         let handle = slab.insert(due_us, number, number, 0);
-        wheel.place(&mut slab, handle.slot, due_us);
+        wheel.place(&mut slab, handle.slot(), due_us);
         handles.push(handle);
     }
     let remove_from_bucket = |wheel: &mut Wheel, place| {
@@ -19,7 +19,7 @@ fn reschedules_within_one_bucket_leave_the_counts_of_its_pages_right() {
         let handle = &mut handles[(number * 7 % 3000) as usize];
         let (moved, place) = slab.reschedule(*handle, due_us, number).unwrap();
         remove_from_bucket(&mut wheel, place);
-        wheel.place(&mut slab, moved.slot, due_us);
+        wheel.place(&mut slab, moved.slot(), due_us);
         *handle = moved;
     }
     for handle in handles {

@@ -1,16 +1,34 @@
 //! `Handle`: the name of one scheduled occurrence of a task.
 
+use std::fmt;
+
 /// Names one scheduled occurrence of a task. It is stale once the task has been claimed, cancelled or rescheduled: then it
 /// finds nothing.
 ///
 /// A handle does not name its timer. Given to another timer, it may find an unrelated task there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Handle {
-    pub(crate) slot: u32,
-    pub(crate) generation: u32,
+    /// The generation in the upper half, the slot in the lower one. Two fields of half the size would be written one by one and
+    /// read together where a handle passes through memory, which costs more than all else in a short call.
+    bits: u64,
 }
 
 impl Handle {
+    #[inline]
+    pub(crate) fn new(slot: u32, generation: u32) -> Self {
+        Self { bits: u64::from(generation) << 32 | u64::from(slot) }
+    }
+
+    #[inline]
+    pub(crate) fn slot(self) -> u32 {
+        self.bits as u32
+    }
+
+    #[inline]
+    pub(crate) fn generation(self) -> u32 {
+        (self.bits >> 32) as u32
+    }
+
     /// The handle as one number, to keep it in an atomic. [`Handle::from_bits`] reads it.
     ///
     /// ```
@@ -26,7 +44,7 @@ impl Handle {
     /// ```
     #[must_use]
     pub fn to_bits(self) -> u64 {
-        u64::from(self.generation) << 32 | u64::from(self.slot)
+        self.bits
     }
 
     /// The inverse of [`Handle::to_bits`].
@@ -37,6 +55,12 @@ impl Handle {
     /// ```
     #[must_use]
     pub fn from_bits(bits: u64) -> Self {
-        Self { slot: bits as u32, generation: (bits >> 32) as u32 }
+        Self { bits }
+    }
+}
+
+impl fmt::Debug for Handle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Handle").field("slot", &self.slot()).field("generation", &self.generation()).finish()
     }
 }

@@ -73,7 +73,7 @@ impl<T> Slab<T> {
             self.spare_page = None;
         }
         self.len += 1;
-        Handle { slot: Numbering::number(page_number, offset as usize), generation }
+        Handle::new(Numbering::number(page_number, offset as usize), generation)
     }
 
     /// Frees the slot and moves its entry out; `None` for a stale handle. The entry's place says where the caller must
@@ -91,11 +91,11 @@ impl<T> Slab<T> {
     #[expect(clippy::inline_always, reason = "see `Slab::remove`")]
     #[inline(always)]
     pub(crate) fn remove_if(&mut self, handle: Handle, may_remove: impl FnOnce(Place) -> bool) -> Option<Entry<T>> {
-        let page_number = Numbering::page(handle.slot);
-        let offset = Numbering::offset(handle.slot);
+        let page_number = Numbering::page(handle.slot());
+        let offset = Numbering::offset(handle.slot());
         let page = self.pages.get_mut(page_number as usize)?;
         let entry = page.entries.get_mut(offset)?;
-        if entry.generation != handle.generation || !may_remove(entry.place) {
+        if entry.generation != handle.generation() || !may_remove(entry.place) {
             return None;
         }
         let task = Some(entry.task.take()?);
@@ -115,7 +115,7 @@ impl<T> Slab<T> {
         if page.live_count == 0 {
             self.page_emptied(page_number);
         }
-        Some(Entry { due_us, number, task, generation, place, tag })
+        Some(Entry { due_us, number, place, generation, tag, task })
     }
 
     /// Gives a task another due instant and number, and its slot the next generation, as a remove and an insert would.
@@ -131,23 +131,23 @@ impl<T> Slab<T> {
         let place = std::mem::replace(&mut entry.place, Place::Unplaced);
         (entry.due_us, entry.number) = (due_us, number);
         entry.generation += 1;
-        Some((Handle { slot: handle.slot, generation: entry.generation }, place))
+        Some((Handle::new(handle.slot(), entry.generation), place))
     }
 
     /// The entry, unless the handle is stale.
     #[inline]
     pub(crate) fn get(&self, handle: Handle) -> Option<&Entry<T>> {
-        let page = self.pages.get(Numbering::page(handle.slot) as usize)?;
-        let entry = page.entries.get(Numbering::offset(handle.slot))?;
-        (entry.generation == handle.generation && entry.task.is_some()).then_some(entry)
+        let page = self.pages.get(Numbering::page(handle.slot()) as usize)?;
+        let entry = page.entries.get(Numbering::offset(handle.slot()))?;
+        (entry.generation == handle.generation() && entry.task.is_some()).then_some(entry)
     }
 
     /// As [`Slab::get`], to write.
     #[inline]
     pub(crate) fn get_mut(&mut self, handle: Handle) -> Option<&mut Entry<T>> {
-        let page = self.pages.get_mut(Numbering::page(handle.slot) as usize)?;
-        let entry = page.entries.get_mut(Numbering::offset(handle.slot))?;
-        (entry.generation == handle.generation && entry.task.is_some()).then_some(entry)
+        let page = self.pages.get_mut(Numbering::page(handle.slot()) as usize)?;
+        let entry = page.entries.get_mut(Numbering::offset(handle.slot()))?;
+        (entry.generation == handle.generation() && entry.task.is_some()).then_some(entry)
     }
 
     /// The entry in a slot that is in use, because a bucket or the front names it.
@@ -189,7 +189,7 @@ impl<T> Slab<T> {
         Some(page.entries.iter().enumerate().filter_map(move |(offset, entry)| {
             let slot = Numbering::number(number as u32, offset);
             let task = entry.task.as_ref()?;
-            Some((Handle { slot, generation: entry.generation }, entry, task))
+            Some((Handle::new(slot, entry.generation), entry, task))
         }))
     }
 
@@ -202,8 +202,8 @@ impl<T> Slab<T> {
     /// Sets the generation of a slot that is in use; returns its new handle.
     #[cfg(test)]
     pub(crate) fn set_generation(&mut self, handle: Handle, generation: u32) -> Handle {
-        self.entry_in_mut(handle.slot).generation = generation;
-        Handle { generation, ..handle }
+        self.entry_in_mut(handle.slot()).generation = generation;
+        Handle::new(handle.slot(), generation)
     }
 }
 
@@ -228,7 +228,7 @@ impl<T> Positions<ReleaseKey> for Slab<T> {
 
     #[inline]
     fn set_position(&mut self, key: ReleaseKey, position: u32) {
-        self.entry_in_mut(key.handle.slot).place = Place::Front(position);
+        self.entry_in_mut(key.handle.slot()).place = Place::Front(position);
     }
 }
 

@@ -20,7 +20,7 @@ fn a_freed_slot_comes_back_with_the_next_generation() {
     assert_eq!(take(&mut slab, first), Some('a'));
     assert_eq!(take(&mut slab, first), None);
     let second = add(&mut slab, 'b');
-    assert_eq!((second.slot, second.generation), (0, 1));
+    assert_eq!((second.slot(), second.generation()), (0, 1));
     assert!(slab.get(first).is_none());
     assert!(slab.get(second).is_some());
 }
@@ -46,7 +46,7 @@ fn a_slot_without_generations_left_is_not_used_again() {
     let first = add(&mut slab, 'a');
     let last = slab.set_generation(first, u32::MAX - 1);
     assert_eq!(take(&mut slab, last), Some('a'));
-    assert_eq!(add(&mut slab, 'b').slot, 1);
+    assert_eq!(add(&mut slab, 'b').slot(), 1);
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn a_page_that_has_lost_its_memory_does_not_start_below_its_generations() {
     }
     slab.remove(old);
     let again: Vec<_> = (0..3 * PAGE_SIZE).map(|i| add(&mut slab, i)).collect();
-    assert!(again.iter().all(|handle| handle.slot as usize / PAGE_SIZE != 1));
+    assert!(again.iter().all(|handle| handle.slot() as usize / PAGE_SIZE != 1));
 }
 
 fn capacity<T>(slab: &Slab<T>) -> usize {
@@ -91,13 +91,13 @@ fn a_page_without_generations_left_keeps_no_memory() {
     }
     assert_eq!(capacity(&slab), 0);
     let handle = add(&mut slab, 0);
-    assert_eq!(handle.slot as usize / PAGE_SIZE, 1);
+    assert_eq!(handle.slot() as usize / PAGE_SIZE, 1);
     slab.remove(handle).unwrap();
     assert_eq!((capacity(&slab), slab.spare_page), (PAGE_SIZE, Some(1)));
 }
 
 #[test]
 fn a_handle_survives_as_a_number() {
-    let handle = Handle { slot: 7, generation: 9 };
+    let handle = Handle::new(7, 9);
     assert_eq!(Handle::from_bits(handle.to_bits()), handle);
 }
