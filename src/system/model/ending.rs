@@ -10,6 +10,8 @@ use super::{
 };
 use crate::executor::{Executor, Released};
 use crate::sync::{JoinHandle, Mutex};
+use crate::timer::Timer;
+use crate::wheel::Handle;
 use crate::when::When;
 
 /// An executor without a worker.
@@ -193,9 +195,9 @@ fn what_an_executor_refuses_is_cancelled_or_drained_and_a_shutdown_does_not_wait
     });
 }
 
-#[test]
-fn a_move_of_the_last_released_task_ends_a_wait_for_idle__t11() {
-    every(|| {
+/// The last released task is moved away while a thread waits for the timer to be idle.
+fn idle_after(move_away: impl Fn(&Timer<u32>, Handle) + Clone + Send + Sync + 'static) {
+    sample(RUNS, move || {
         let timer = timer();
         let handle = timer.add(When::AtUs(0), 1).unwrap();
         assert_eq!(advance(&timer), [handle]);
@@ -203,7 +205,22 @@ fn a_move_of_the_last_released_task_ends_a_wait_for_idle__t11() {
             let timer = Arc::clone(&timer);
             spawn(move || assert!(timer.wait_idle(None)))
         };
-        timer.reschedule(handle, When::AfterUs(SOON_US)).unwrap();
+        move_away(&timer, handle);
         join([waiting]);
     });
+}
+
+#[test]
+fn a_move_of_the_last_released_task_ends_a_wait_for_idle__t11() {
+    idle_after(|timer, handle| assert!(timer.reschedule(handle, SOON).unwrap().is_some()));
+}
+
+#[test]
+fn a_move_of_the_last_released_task_by_reschedule_many_ends_a_wait_for_idle__t11() {
+    idle_after(|timer, handle| assert!(timer.reschedule_many(&[(handle, SOON)]).unwrap()[0].is_some()));
+}
+
+#[test]
+fn a_move_of_the_last_released_task_under_a_guard_ends_a_wait_for_idle__t11() {
+    idle_after(|timer, handle| assert!(timer.lock().reschedule(handle, SOON).unwrap().is_some()));
 }
