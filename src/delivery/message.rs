@@ -2,6 +2,8 @@
 
 #![forbid(unsafe_code)]
 
+use std::sync::Arc;
+
 use blake2b_simd::Params;
 
 /// The most bytes of one payload, unless set otherwise (D12).
@@ -9,10 +11,10 @@ pub const MAX_PAYLOAD: usize = 1 << 20;
 
 const NO_KEY: u32 = u32::MAX;
 
-/// Key, id and payload of a message, in one allocation.
+/// Key, id and payload of a message, in one allocation that its copies share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Body {
-    bytes: Box<[u8]>,
+    bytes: Arc<[u8]>,
     key_len: u32,
     id_len: u32,
     is_json: bool,

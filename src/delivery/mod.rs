@@ -7,4 +7,12 @@
 #![forbid(unsafe_code)]
 
 pub mod error;
+pub mod clock;
+mod dispatcher;
+mod lanes;
 pub mod message;
+mod outage;
+pub mod retry;
+pub mod sinks;
+pub mod store;
+mod window;

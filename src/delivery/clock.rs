@@ -1,0 +1,141 @@
+//! From wall time to the timer's time (rule D3): when on the timer's own clock a message is due, and how late it is now.
+//!
+//! The timer's clock is monotonic, due times are wall time, and the wall clock may be stepped. So the distance between the
+//! two is measured and kept, which makes order on the timer the order of due times, and is measured again by `read_again`.
+//! Every measurement errs on the late side, by some microseconds: first the wall clock is read, then the timer's, and the
+//! best of a few readings is taken. Example: wall 1,700,000,000,000 ms when the timer's clock reads 5,000 ms; a message due
+//! at 1,700,000,000,250 has the instant 5,250.
+
+#![forbid(unsafe_code)]
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::Clock;
+
+const READINGS: usize = 5;
+const US_PER_MS: i64 = 1_000;
+
+/// Reads the wall clock, in microseconds since 1970.
+pub trait WallTime: Send + Sync {
+    /// Now.
+    fn now_us(&self) -> i64;
+}
+
+/// The system's wall clock.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemWallTime;
+
+impl WallTime for SystemWallTime {
+    fn now_us(&self) -> i64 {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
+    }
+}
+
+impl<F: Fn() -> i64 + Send + Sync> WallTime for F {
+    fn now_us(&self) -> i64 {
+        self()
+    }
+}
+
+/// By what messages are due: the wall clock, or a replay of recorded times.
+#[derive(Clone, Copy, Debug)]
+pub enum DueClock {
+    /// Messages are due when the wall clock says so. It is ahead of the timer's clock by so much, as last measured.
+    Wall {
+        /// In microseconds.
+        ahead_us: i64,
+    },
+    /// Recorded times, `speed` times faster. Steps of the wall clock do not matter.
+    Replay {
+        /// How much faster.
+        speed: f64,
+        /// The recorded time at the start, in milliseconds.
+        from_ms: i64,
+        /// The start on the timer's clock.
+        start_us: i64,
+    },
+}
+
+impl DueClock {
+    /// By the wall clock.
+    #[must_use]
+    pub fn wall(timer: &Clock, wall: &dyn WallTime) -> Self {
+        Self::Wall { ahead_us: measure(timer, wall) }
+    }
+
+    /// A replay from `from_ms`, which is `head_start_ms` from now. Example: speed 60, from 08:00, due 08:01: in a second.
+    #[must_use]
+    pub fn replay(timer: &Clock, speed: f64, from_ms: i64, head_start_ms: f64) -> Self {
+        let start_us = timer.now_us() as i64 + (head_start_ms * 1000.0).round() as i64;
+        Self::Replay { speed, from_ms, start_us }
+    }
+
+    /// When this is due on the timer's clock, in microseconds; 0 for what was before that.
+    #[must_use]
+    pub fn instant_us(&self, due_ms: i64) -> u64 {
+        let instant_us = match *self {
+            Self::Wall { ahead_us } => due_ms.saturating_mul(US_PER_MS).saturating_sub(ahead_us),
+            Self::Replay { .. } => self.replayed_us(due_ms),
+        };
+        u64::try_from(instant_us).unwrap_or(0).min(crate::LIMIT_US - 1)
+    }
+
+    /// How late it is now, in microseconds; negative if it would be early. By the wall clock itself, or in real time
+    /// against the replayed due time.
+    #[must_use]
+    pub fn late_us(&self, due_ms: i64, timer_us: u64, wall_us: i64) -> i64 {
+        match *self {
+            Self::Wall { .. } => wall_us.saturating_sub(due_ms.saturating_mul(US_PER_MS)),
+            Self::Replay { .. } => (timer_us as i64).saturating_sub(self.replayed_us(due_ms)),
+        }
+    }
+
+    /// The latest due time that is at most so far ahead of now; of a replay in recorded time, so `speed` times as far.
+    #[must_use]
+    pub fn due_within(&self, ms: f64, timer_us: u64, wall_us: i64) -> i64 {
+        match *self {
+            Self::Wall { .. } => wall_us.saturating_add((ms * 1000.0) as i64).div_euclid(US_PER_MS),
+            Self::Replay { speed, from_ms, start_us } => {
+                let ahead_us = (timer_us as i64 - start_us) as f64 + ms * 1000.0;
+                from_ms.saturating_add((ahead_us * speed / 1000.0).floor() as i64)
+            }
+        }
+    }
+
+    /// Whether instants are off by a millisecond or more, so that [`DueClock::read_again`] is called for.
+    #[must_use]
+    pub fn was_stepped(&self, timer: &Clock, wall: &dyn WallTime) -> bool {
+        match *self {
+            Self::Wall { ahead_us } => measure(timer, wall).abs_diff(ahead_us) >= US_PER_MS as u64,
+            Self::Replay { .. } => false,
+        }
+    }
+
+    /// Measures once more. Instants are others than before then, and all that waits has to be placed anew.
+    pub fn read_again(&mut self, timer: &Clock, wall: &dyn WallTime) {
+        if let Self::Wall { ahead_us } = self {
+            *ahead_us = measure(timer, wall);
+        }
+    }
+
+    fn replayed_us(&self, due_ms: i64) -> i64 {
+        match *self {
+            Self::Replay { speed, from_ms, start_us } => {
+                let offset_us = due_ms.saturating_sub(from_ms) as f64 * 1000.0 / speed;
+                start_us.saturating_add(offset_us.ceil() as i64)
+            }
+            Self::Wall { .. } => unreachable!("only a replay has replayed times"),
+        }
+    }
+}
+
+/// How far the wall clock is ahead of the timer's, as near as a few readings tell, and never too far.
+fn measure(timer: &Clock, wall: &dyn WallTime) -> i64 {
+    let read = || {
+        let wall_us = wall.now_us();
+        wall_us.saturating_sub(timer.now_us() as i64)
+    };
+    // A pause between the two readings makes the distance too small, so the largest is the best.
+    (0..READINGS).map(|_| read()).max().expect("there are some")
+}

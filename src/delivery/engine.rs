@@ -1,0 +1,442 @@
+//! The parts of delivery put together around one store, without threads: each step is a call (rules D3 to D9).
+//!
+//! ```text
+//! store <-> writer <-> dispatcher <-> timer
+//!                          |
+//!                       senders -> sink
+//! ```
+//!
+//! [`Engine`] is driven by hand: on a manual clock a run is the same each time. [`threads`](super::threads) drives it with
+//! threads of its own.
+
+#![forbid(unsafe_code)]
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use super::clock::{DueClock, WallTime};
+use super::dispatcher::{Alarm, Dispatcher, Event, timer};
+use super::error::DeliveryError;
+use super::items::{Completion, Item, Receipt, Ticket};
+use super::message::lane_of;
+use super::retry::Retry;
+use super::sinks::{Delivery, Sink, Verdicts};
+use super::store::{Done, Held, Letter, Options, Outcome, Progress, Store};
+use super::summary::{Lateness, Summary};
+use super::window::{Bounds, State};
+use super::writer::{Begun, Committed, Queue, Writer};
+use crate::{Clock, Timer};
+
+/// How to deliver.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// One order of all messages, not one of each key.
+    pub is_global: bool,
+    /// How far ahead messages are loaded into memory.
+    pub horizon_ms: u64,
+    /// How often a message is tried, and when.
+    pub retry: Retry,
+    /// How long a send may take.
+    pub sink_timeout_ms: u64,
+    /// How long a message is known after its outcome.
+    pub keep_ids_ms: u64,
+    /// What may be in memory.
+    pub bounds: Bounds,
+    /// Of the jitter of back-off.
+    pub seed: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            is_global: false,
+            horizon_ms: 10_000,
+            retry: Retry::default(),
+            sink_timeout_ms: 30_000,
+            keep_ids_ms: 7 * 86_400_000,
+            bounds: Bounds::default(),
+            seed: 0,
+        }
+    }
+}
+
+/// An open store with everything that waits in it. Nothing is due before [`Engine::start`].
+pub struct Engine {
+    pub(super) queue: Queue,
+    pub(super) dispatcher: Mutex<Dispatcher>,
+    pub(super) timer: Arc<Timer<Alarm>>,
+    pub(super) wall: Arc<dyn WallTime>,
+    pub(super) settings: Settings,
+    pub(super) writer: Mutex<Writer>,
+    /// Whether threads drive it; then submitting waits where much is queued.
+    pub(super) is_driven: bool,
+    store_id: String,
+    inputs: Vec<Progress>,
+    first_due_ms: Option<i64>,
+}
+
+impl Engine {
+    /// Opens the store, and makes it where there is none. Messages that an earlier process may have sent before it crashed
+    /// are marked as such.
+    ///
+    /// # Errors
+    /// The store cannot be used.
+    pub fn open(
+        path: &Path,
+        settings: Settings,
+        clock: Clock,
+        wall: Arc<dyn WallTime>,
+    ) -> Result<Self, DeliveryError> {
+        let timer = timer(clock).map_err(|error| DeliveryError::Usage(error.to_string()))?;
+        let timer = Arc::new(timer);
+        let options = Options::new(settings.keep_ids_ms as i64, wall.now_us() / 1000);
+        let mut store = Store::open(path, options)?;
+        let dispatcher = Dispatcher::new(
+            timer.clone(),
+            wall.clone(),
+            settings.bounds,
+            settings.is_global,
+            settings.retry,
+            settings.seed,
+        );
+        let (store_id, open) = (store.id().to_owned(), store.open_count());
+        let (inputs, first_due_ms) = (store.inputs()?, store.first_due_ms()?);
+        let mut writer = Writer::new(store, settings.horizon_ms as f64);
+        writer.summary.resumed = open;
+        let queue = Queue::new(open);
+        queue.lock().summary = writer.summary;
+        Ok(Self {
+            queue,
+            dispatcher: Mutex::new(dispatcher),
+            timer,
+            wall,
+            settings,
+            writer: Mutex::new(writer),
+            is_driven: true,
+            store_id,
+            inputs,
+            first_due_ms,
+        })
+    }
+
+    /// The id of the store: `(store, seq)` is a message everywhere.
+    #[must_use]
+    pub fn store_id(&self) -> &str {
+        &self.store_id
+    }
+
+    /// How far each input was read by earlier runs.
+    #[must_use]
+    pub fn inputs(&self) -> &[Progress] {
+        &self.inputs
+    }
+
+    /// The due time of the first message that waited when the store was opened.
+    #[must_use]
+    pub fn first_due_ms(&self) -> Option<i64> {
+        self.first_due_ms
+    }
+
+    /// Asks the sink which of the messages that a crashed process may have sent have arrived (D5).
+    ///
+    /// # Errors
+    /// The store or the sink failed.
+    pub fn recover(&self, sink: &mut dyn Sink) -> Result<(), DeliveryError> {
+        let mut writer = self.writer();
+        let suspects = writer.store.suspects()?;
+        let position = writer.store.position()?;
+        let now_ms = self.wall.now_us() / 1000;
+        for part in suspects.chunks(1_000) {
+            let mut bodies = writer.store.bodies(part.iter().map(|it| it.seq))?;
+            let deliveries: Vec<Delivery> = part
+                .iter()
+                .filter_map(|it| {
+                    Some(Delivery {
+                        seq: it.seq,
+                        body: bodies.remove(&it.seq)?,
+                        due_ms: it.due_ms,
+                        delivered_at_ms: now_ms,
+                        lateness_us: 0,
+                        attempt: it.attempts + 1,
+                        redelivered: true,
+                    })
+                })
+                .collect();
+            let arrived = sink.arrived(&deliveries, position.as_deref())?;
+            let done: Vec<Done> = part
+                .iter()
+                .filter(|it| arrived.contains(&it.seq))
+                .map(|it| Done {
+                    seq: it.seq,
+                    due_ms: it.due_ms,
+                    outcome: Outcome::Delivered,
+                    at_ms: now_ms,
+                    lateness_us: None,
+                    attempts: it.attempts,
+                    redelivered: true,
+                })
+                .collect();
+            writer.store.begin()?;
+            writer.store.finish(&done)?;
+            writer.store.commit()?;
+            writer.summary.delivered += done.len() as u64;
+        }
+        writer.store.begin()?;
+        writer.store.put_position(sink.position().as_deref())?;
+        writer.store.commit()?;
+        let mut state = self.queue.lock();
+        state.summary = writer.summary;
+        state.open = writer.store.open_count();
+        Ok(())
+    }
+
+    /// From now on messages are due, by this clock.
+    pub fn start(&self, clock: DueClock) {
+        {
+            let mut dispatcher = self.lock_dispatcher();
+            dispatcher.start(clock);
+            dispatcher.window.cursor = Some((i64::MIN, 0));
+        }
+        self.writer().loader.start();
+        self.queue.wake();
+    }
+
+    /// The clock by which messages are due when the wall clock says so.
+    #[must_use]
+    pub fn wall_clock(&self) -> DueClock {
+        DueClock::wall(self.timer.clock(), &*self.wall)
+    }
+
+    /// The clock of the timer.
+    #[must_use]
+    pub fn clock(&self) -> &Clock {
+        self.timer.clock()
+    }
+
+    /// Submits items; the answers come once all of them are on disk. Waits while much is queued.
+    ///
+    /// # Errors
+    /// The engine is closed, or has failed.
+    pub fn submit(&self, items: Vec<Item>) -> Result<Receipt, DeliveryError> {
+        let (receipt, complete) = Receipt::pair();
+        self.submit_with(items, complete)?;
+        Ok(receipt)
+    }
+
+    /// As [`Engine::submit`], and calls `complete` with the answers, in the writer's thread.
+    ///
+    /// # Errors
+    /// As [`Engine::submit`]; `complete` is not called then.
+    pub fn submit_with(&self, items: Vec<Item>, complete: Completion) -> Result<(), DeliveryError> {
+        let ticket = Ticket { items: items.into_iter(), answers: Vec::new(), complete };
+        self.queue.submit(ticket, self.is_driven)
+    }
+
+    /// Counts, as of the last commit.
+    #[must_use]
+    pub fn summary(&self) -> Summary {
+        self.queue.lock().summary
+    }
+
+    /// How late messages were, as of the last commit.
+    #[must_use]
+    pub fn lateness(&self) -> Lateness {
+        self.queue.lock().lateness.clone()
+    }
+
+    /// Messages without an outcome, as of the last commit.
+    #[must_use]
+    pub fn open_count(&self) -> u64 {
+        self.queue.lock().open
+    }
+
+    /// Whether nothing waits, is under way, or is to be told.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.queue.lock().is_empty()
+    }
+
+    /// Messages and bytes in memory.
+    #[must_use]
+    pub fn in_memory(&self) -> (usize, usize) {
+        let dispatcher = self.lock_dispatcher();
+        (dispatcher.window.len(), dispatcher.window.bytes())
+    }
+
+    /// Why the destination is down, if it is.
+    #[must_use]
+    pub fn down(&self) -> Option<String> {
+        self.lock_dispatcher().down().map(|(_, reason)| reason.to_owned())
+    }
+
+    /// What the destination and the clock did since the last call.
+    pub fn take_events(&self) -> Vec<Event> {
+        std::mem::take(&mut self.lock_dispatcher().events)
+    }
+
+    // --- Steps of the writer -------------------------------------------------
+
+    /// Commits one group, with `sync` before it where messages were delivered; whether there is more to do at once.
+    ///
+    /// # Errors
+    /// The store or the destination failed: the engine takes nothing more.
+    pub fn write(&self, sync: &dyn Fn() -> Result<(), DeliveryError>) -> Result<bool, DeliveryError> {
+        let begun = self.begin_group();
+        let committed = self.commit_group(begun, sync)?;
+        self.publish_group(committed)
+    }
+
+    /// The first part of [`Engine::write`]: takes what goes into the group.
+    pub(super) fn begin_group(&self) -> Begun {
+        self.writer().begin(&self.queue)
+    }
+
+    /// The second part: the group is on disk after it.
+    pub(super) fn commit_group(
+        &self,
+        begun: Begun,
+        sync: &dyn Fn() -> Result<(), DeliveryError>,
+    ) -> Result<Committed, DeliveryError> {
+        let mut writer = self.writer();
+        let result = if begun.has_outcomes() { sync() } else { Ok(()) };
+        let now_ms = self.wall.now_us() / 1000;
+        let result = result.and_then(|()| writer.commit(begun, &self.dispatcher, now_ms));
+        if let Err(error) = &result {
+            writer.give_up(error);
+            self.queue.fail(error);
+        }
+        result
+    }
+
+    /// The third part: messages go on the timer, and tickets get their answers.
+    pub(super) fn publish_group(&self, committed: Committed) -> Result<bool, DeliveryError> {
+        let result = self.writer().publish(committed, &self.queue, &self.dispatcher);
+        if let Err(error) = &result {
+            self.queue.fail(error);
+        }
+        result
+    }
+
+    /// Dead letters that are on disk and were not told yet. Call [`Engine::letters_told`] with the number when they are.
+    pub fn take_letters(&self) -> Option<(Vec<Letter>, i64)> {
+        self.queue.take_letters()
+    }
+
+    /// All dead letters up to this number were told.
+    pub fn letters_told(&self, through: i64) {
+        self.queue.letters_told(through);
+    }
+
+    // --- Steps of a sender ---------------------------------------------------
+
+    /// The next to be sent, with the number of the send; `None` where nothing can be sent now.
+    pub fn take(&self, most: usize, most_bytes: usize, is_cut_off: bool) -> Option<(u64, Vec<Delivery>)> {
+        self.take_locked(&mut self.lock_dispatcher(), most, most_bytes, is_cut_off)
+    }
+
+    pub(super) fn take_locked(
+        &self,
+        dispatcher: &mut Dispatcher,
+        most: usize,
+        most_bytes: usize,
+        is_cut_off: bool,
+    ) -> Option<(u64, Vec<Delivery>)> {
+        dispatcher.advance();
+        self.flush(dispatcher);
+        if self.queue.is_behind(self.timer.clock().now_us()) {
+            return None;
+        }
+        let time_out = is_cut_off.then(|| Duration::from_millis(self.settings.sink_timeout_ms));
+        let taken = dispatcher.take(most, most_bytes, time_out);
+        self.flush(dispatcher);
+        if dispatcher.wants_mark {
+            self.queue.wake();
+        }
+        taken
+    }
+
+    /// A sink has answered.
+    pub fn settle(&self, flight: u64, verdicts: Verdicts, position: Option<String>) {
+        let mut dispatcher = self.lock_dispatcher();
+        dispatcher.settle(flight, verdicts);
+        let outcomes = std::mem::take(&mut dispatcher.outcomes);
+        self.queue.report(outcomes, position, self.timer.clock().now_us());
+        if dispatcher.window.has_needy_lanes() {
+            self.queue.wake();
+        }
+    }
+
+    /// Whether the answer to this send is still waited for: it was neither given nor cut off.
+    #[must_use]
+    pub fn is_in_flight(&self, flight: u64) -> bool {
+        self.lock_dispatcher().is_in_flight(flight)
+    }
+
+    /// Places all that waits anew if the wall clock was stepped.
+    pub fn follow_clock(&self) {
+        if self.lock_dispatcher().follow_clock() {
+            self.queue.wake();
+        }
+    }
+
+    /// When there is something to do next, on the timer's clock, in microseconds; `None` if nothing is on the timer.
+    #[must_use]
+    pub fn next_wake_us(&self) -> Option<u64> {
+        self.timer.next_wake_us()
+    }
+
+    /// Ends it: what is reported is committed, and the store is closed. `is_clean`: no send is under way, so what waits
+    /// was not sent.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub fn close(&self, is_clean: bool) -> Result<Summary, DeliveryError> {
+        self.timer.close();
+        let mut writer = self.writer();
+        writer.checkpoints = None;
+        let mut dispatcher = self.lock_dispatcher();
+        dispatcher.is_halted = true;
+        let (mut near, mut others) = (Vec::new(), Vec::new());
+        for (_, it) in dispatcher.window.slots() {
+            if it.state == State::Over || (it.attempts == 0 && it.state != State::Sending) {
+                continue;
+            }
+            if it.is_near {
+                let lane = it.body.as_ref().and_then(|body| lane_of(body.key()));
+                near.push(Held { due_ms: it.due_ms, seq: it.seq, lane, size: it.size, redelivered: true });
+            } else {
+                others.push(it.position());
+            }
+        }
+        writer.store.begin()?;
+        writer.store.hold(&near)?;
+        writer.store.mark_redelivered(&others)?;
+        if is_clean {
+            writer.store.mark(None, None, &[])?;
+        }
+        writer.store.commit()?;
+        let mut summary = writer.summary;
+        summary.cancels_unknown = writer.store.remembered_cancels();
+        writer.store.close()?;
+        Ok(summary)
+    }
+
+    // --- Inside --------------------------------------------------------------
+
+    pub(super) fn lock_dispatcher(&self) -> MutexGuard<'_, Dispatcher> {
+        self.dispatcher.lock().expect("no holder panics")
+    }
+
+    pub(super) fn writer(&self) -> MutexGuard<'_, Writer> {
+        self.writer.lock().expect("no holder panics")
+    }
+
+    /// Gives the writer what the dispatcher has for it. Its lock is held, so that outcomes keep their order.
+    pub(super) fn flush(&self, dispatcher: &mut Dispatcher) {
+        if !dispatcher.outcomes.is_empty() {
+            let outcomes = std::mem::take(&mut dispatcher.outcomes);
+            self.queue.report(outcomes, None, self.timer.clock().now_us());
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! What one transaction does for what was submitted; and what has to follow once it is committed.
+
+#![forbid(unsafe_code)]
+
+use std::sync::Mutex;
+
+use super::dispatcher::{Dispatcher, TakenBack};
+use super::error::{BadRecord, StoreError};
+use super::items::{Answer, Item};
+use super::lanes::Slot;
+use super::message::{Cancel, Incoming, Origin, lane_of};
+use super::store::{Accepted, Done, Held, Known, Letter, Outcome, Store, Waiting};
+use super::summary::Summary;
+use super::window::{Gone, State};
+
+const DAY_MS: i64 = 86_400_000;
+/// Messages that come into memory under one hold of the dispatcher's lock: senders wait meanwhile.
+const ADMIT: usize = 256;
+
+/// Made for one transaction, and used inside it.
+pub(super) struct Group<'a> {
+    pub(super) counts: Summary,
+    pub(super) letters: Vec<Letter>,
+    /// In memory, to be placed on the timer after the commit.
+    pub(super) admitted: Vec<(Slot, i64)>,
+    pub(super) first_due_ms: Option<i64>,
+    /// Cancelled, to be forgotten after the commit.
+    pub(super) taken_back: Vec<i64>,
+    store: &'a mut Store,
+    dispatcher: &'a Mutex<Dispatcher>,
+    now_ms: i64,
+}
+
+impl<'a> Group<'a> {
+    pub(super) fn new(store: &'a mut Store, dispatcher: &'a Mutex<Dispatcher>, now_ms: i64) -> Self {
+        Self {
+            counts: Summary::default(),
+            letters: Vec::new(),
+            admitted: Vec::new(),
+            first_due_ms: None,
+            taken_back: Vec::new(),
+            store,
+            dispatcher,
+            now_ms,
+        }
+    }
+
+    /// Does what a ticket asks for, in order; messages that follow each other at once.
+    pub(super) fn apply(&mut self, items: Vec<Item>, answers: &mut Vec<Answer>) -> Result<(), StoreError> {
+        let mut puts = Vec::new();
+        for item in items {
+            match item {
+                Item::Put(incoming) => {
+                    puts.push(incoming);
+                    continue;
+                }
+                _ if !puts.is_empty() => self.accept(std::mem::take(&mut puts), answers)?,
+                _ => {}
+            }
+            match item {
+                Item::Put(_) => unreachable!("taken above"),
+                Item::Cancel(cancel) => answers.push(self.cancel(&cancel)?),
+                Item::Look { id, key } => answers.push(self.look(key.as_deref(), &id)?),
+                Item::Letter(letter) => {
+                    self.letters.push(letter);
+                    self.counts.dead_letters += 1;
+                }
+                Item::Progress(progress) => self.store.put_input(&progress)?,
+                Item::Dropped(count) => self.counts.duplicates += count,
+            }
+        }
+        if puts.is_empty() { Ok(()) } else { self.accept(puts, answers) }
+    }
+
+    fn accept(&mut self, puts: Vec<Incoming>, answers: &mut Vec<Answer>) -> Result<(), StoreError> {
+        let accepted = self.store.accept(&puts, self.now_ms)?;
+        let mut fresh = Vec::with_capacity(puts.len());
+        for (put, accepted) in puts.into_iter().zip(accepted) {
+            answers.push(match accepted {
+                Accepted::New(seq) => {
+                    self.counts.accepted += 1;
+                    fresh.push((seq, put));
+                    Answer::Accepted
+                }
+                Accepted::CancelledBefore(_) => {
+                    self.counts.accepted += 1;
+                    self.counts.cancelled += 1;
+                    Answer::Cancelled
+                }
+                Accepted::Known(known) => self.again(put, &known),
+            });
+        }
+        self.admit(fresh)
+    }
+
+    /// What is due soon comes into memory, and all else waits in the store.
+    fn admit(&mut self, fresh: Vec<(i64, Incoming)>) -> Result<(), StoreError> {
+        let (mut near, mut held, mut gone) = (Vec::with_capacity(fresh.len()), Vec::new(), Vec::new());
+        for part in fresh.chunks(ADMIT) {
+            let mut dispatcher = self.dispatcher.lock().expect("no holder panics");
+            for (seq, put) in part {
+                let row = Waiting {
+                    due_ms: put.message.due_ms,
+                    seq: *seq,
+                    lane: put.lane,
+                    size: put.size() as u32,
+                    redelivered: false,
+                    attempts: 0,
+                    next_ms: None,
+                };
+                if let Some(slot) = dispatcher.window.admit(row, put.message.body.clone(), &mut gone) {
+                    near.push(*seq);
+                    self.admitted.push((slot, *seq));
+                    self.first_due_ms = Some(self.first_due_ms.map_or(row.due_ms, |first| first.min(row.due_ms)));
+                } else {
+                    held.push(Held {
+                        due_ms: row.due_ms,
+                        seq: row.seq,
+                        lane: row.lane,
+                        size: row.size,
+                        redelivered: false,
+                    });
+                }
+            }
+        }
+        self.store.near(near)?;
+        held.extend(gone.iter().filter(|gone| gone.was_near).map(held_of));
+        self.store.hold(&held)
+    }
+
+    fn again(&mut self, put: Incoming, known: &Known) -> Answer {
+        if known.content != put.content {
+            if let Some(origin) = put.origin {
+                self.letters.push(other_content(&origin));
+                self.counts.dead_letters += 1;
+            }
+            return Answer::OtherContent;
+        }
+        self.counts.duplicates += 1;
+        if known.outcome == Some(Outcome::Cancelled) { Answer::Cancelled } else { Answer::Duplicate }
+    }
+
+    fn cancel(&mut self, cancel: &Cancel) -> Result<Answer, StoreError> {
+        let key = cancel.key.as_deref();
+        let Some(known) = self.store.find(key, &cancel.id)? else {
+            let until_ms = self.now_ms.saturating_add(i64::from(cancel.keep_days) * DAY_MS);
+            self.store.remember_cancel(key, &cancel.id, self.now_ms, until_ms)?;
+            return Ok(Answer::Unknown);
+        };
+        match known.outcome {
+            Some(outcome) => Ok(self.too_late(answer_of(outcome))),
+            None => self.take_back(&known),
+        }
+    }
+
+    fn take_back(&mut self, known: &Known) -> Result<Answer, StoreError> {
+        let found = self.dispatcher.lock().expect("no holder panics").take_back(known.seq);
+        let is_open = match found {
+            TakenBack::Taken => true,
+            TakenBack::Absent => self.store.is_open(known)?,
+            TakenBack::Over(outcome) => return Ok(self.too_late(answer_of(outcome))),
+            TakenBack::Sending => return Ok(self.too_late(Answer::Delivering)),
+        };
+        if !is_open {
+            return Ok(self.too_late(Answer::Delivered));
+        }
+        self.taken_back.push(known.seq);
+        self.store.finish(&[Done {
+            seq: known.seq,
+            due_ms: known.due_ms,
+            outcome: Outcome::Cancelled,
+            at_ms: self.now_ms,
+            lateness_us: None,
+            attempts: 0,
+            redelivered: false,
+        }])?;
+        self.counts.cancelled += 1;
+        Ok(Answer::Cancelled)
+    }
+
+    fn too_late(&mut self, answer: Answer) -> Answer {
+        if answer == Answer::Cancelled {
+            self.counts.duplicates += 1;
+        } else {
+            self.counts.cancels_too_late += 1;
+        }
+        answer
+    }
+
+    fn look(&mut self, key: Option<&str>, id: &str) -> Result<Answer, StoreError> {
+        let Some(known) = self.store.find(key, id)? else { return Ok(Answer::Unknown) };
+        Ok(match known.outcome {
+            Some(outcome) => answer_of(outcome),
+            None => match self.dispatcher.lock().expect("no holder panics").state_of(known.seq) {
+                Some((State::Over, outcome, _)) => answer_of(outcome.unwrap_or(Outcome::Delivered)),
+                Some((State::Sending, ..)) => Answer::Delivering,
+                Some((State::Retrying, _, attempts)) if attempts > 0 => Answer::Delivering,
+                Some(_) => Answer::Waiting,
+                None if self.store.is_open(&known)? => Answer::Waiting,
+                None => Answer::Delivered,
+            },
+        })
+    }
+}
+
+/// The row of a near message that leaves memory.
+pub(super) fn held_of(gone: &Gone) -> Held {
+    Held {
+        due_ms: gone.due_ms,
+        seq: gone.seq,
+        lane: gone.body.as_ref().and_then(|body| lane_of(body.key())),
+        size: gone.size,
+        redelivered: gone.redelivered,
+    }
+}
+
+fn answer_of(outcome: Outcome) -> Answer {
+    match outcome {
+        Outcome::Delivered => Answer::Delivered,
+        Outcome::Cancelled => Answer::Cancelled,
+        Outcome::Dead => Answer::Dead,
+    }
+}
+
+/// What is wrong with a message whose name is known with other content.
+#[must_use]
+pub fn conflict() -> BadRecord {
+    BadRecord::new(
+        "this key and id were accepted before with other content",
+        "the same content again, or another id",
+    )
+}
+
+fn other_content(origin: &Origin) -> Letter {
+    let BadRecord { reason, allowed } = conflict();
+    Letter {
+        source: origin.source.to_string(),
+        line: origin.line as i64,
+        reason,
+        allowed,
+        record: origin.record().to_vec(),
+    }
+}

@@ -1,0 +1,118 @@
+//! Where messages go (rule D10): a sink takes deliveries and says of each what became of it.
+
+#![forbid(unsafe_code)]
+
+use std::sync::Arc;
+
+use super::error::DeliveryError;
+use super::message::Body;
+
+/// One attempt to deliver a message.
+#[derive(Clone, Debug)]
+pub struct Delivery {
+    /// The number of the message in its store.
+    pub seq: i64,
+    /// Key, id and payload.
+    pub body: Body,
+    /// When it is due, in milliseconds since 1970.
+    pub due_ms: i64,
+    /// When it is sent.
+    pub delivered_at_ms: i64,
+    /// How late that is.
+    pub lateness_us: i64,
+    /// From 1.
+    pub attempt: u32,
+    /// Whether it may have arrived before, as a process that sent it ended (D5).
+    pub redelivered: bool,
+}
+
+/// What became of one delivery (D6).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It has arrived.
+    Delivered,
+    /// The destination does not take this message: it is tried again, `max_attempts` times in all.
+    Refused(String),
+    /// There was no answer that is about this message: a time-out, 408, 425, 429, 5xx, an operational error.
+    Unanswered {
+        /// What there was instead.
+        reason: String,
+        /// When the destination wants to be asked again.
+        retry_after_ms: Option<u64>,
+    },
+    /// Nothing can be told to the destination.
+    Unreachable {
+        /// Why.
+        reason: String,
+        /// When the destination wants to be asked again.
+        retry_after_ms: Option<u64>,
+    },
+    /// It was not sent, and nothing is known about the destination.
+    NotTried,
+}
+
+/// What became of the deliveries of one call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdicts {
+    /// All have arrived.
+    Delivered,
+    /// In the order of the deliveries; those left out were not tried.
+    Each(Vec<Verdict>),
+}
+
+/// Makes durable what a sink was sent; the writer calls it from its own thread before it commits an outcome.
+pub type SyncFn = Arc<dyn Fn() -> Result<(), DeliveryError> + Send + Sync>;
+
+/// A destination, used by one thread at a time.
+pub trait Sink: Send {
+    /// How many messages one call takes at most.
+    fn max_messages(&self) -> usize {
+        256
+    }
+
+    /// How many bytes of payloads one call takes, one message more at most.
+    fn max_bytes(&self) -> usize {
+        4 << 20
+    }
+
+    /// Whether a call that takes longer than the time-out counts as unanswered.
+    fn is_cut_off(&self) -> bool {
+        true
+    }
+
+    /// Sends these, and waits for what becomes of them.
+    ///
+    /// # Errors
+    /// What ends the run: a destination that will not come back by itself.
+    fn send(&mut self, deliveries: &[Delivery]) -> Result<Verdicts, DeliveryError>;
+
+    /// How far the destination is, for [`Sink::arrived`] after a crash.
+    fn position(&self) -> Option<String> {
+        None
+    }
+
+    /// Of messages that a crashed process may have sent, those that have arrived.
+    ///
+    /// # Errors
+    /// The destination cannot be asked.
+    fn arrived(&mut self, suspects: &[Delivery], position: Option<&str>) -> Result<Vec<i64>, DeliveryError> {
+        let _ = (suspects, position);
+        Ok(Vec::new())
+    }
+
+    /// What makes durable what was sent, where that takes more than a send.
+    fn sync(&self) -> Option<SyncFn> {
+        None
+    }
+
+    /// Ends it.
+    ///
+    /// # Errors
+    /// What was sent before may not have arrived.
+    fn close(&mut self) -> Result<(), DeliveryError> {
+        Ok(())
+    }
+}
+
+/// Opens a sink; called again for each further thread, and where a sink that hangs is replaced.
+pub type OpenSink = Arc<dyn Fn() -> Result<Box<dyn Sink>, DeliveryError> + Send + Sync>;

@@ -1,0 +1,69 @@
+//! What an engine counts: messages by outcome, and how late the delivered ones were (rule D11).
+//!
+//! Always `resumed + accepted = delivered + cancelled + undeliverable + not_delivered`.
+
+#![forbid(unsafe_code)]
+
+/// Counts of this run. The writer adds to them after the commit of what they count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Messages that waited in the store already.
+    pub resumed: u64,
+    /// New messages.
+    pub accepted: u64,
+    /// Messages that have arrived.
+    pub delivered: u64,
+    /// Messages that were known already.
+    pub duplicates: u64,
+    /// Messages that were cancelled.
+    pub cancelled: u64,
+    /// Records that could not be read, and messages that were given up.
+    pub dead_letters: u64,
+    /// Messages that were given up.
+    pub undeliverable: u64,
+    /// Cancels that came after the message was sent.
+    pub cancels_too_late: u64,
+    /// Cancels whose message has not come.
+    pub cancels_unknown: u64,
+}
+
+impl Summary {
+    /// Messages that wait, or are not known to have arrived.
+    #[must_use]
+    pub fn not_delivered(&self) -> u64 {
+        (self.resumed + self.accepted).saturating_sub(self.delivered + self.cancelled + self.undeliverable)
+    }
+
+    pub(super) fn add(&mut self, other: &Self) {
+        self.resumed += other.resumed;
+        self.accepted += other.accepted;
+        self.delivered += other.delivered;
+        self.duplicates += other.duplicates;
+        self.cancelled += other.cancelled;
+        self.dead_letters += other.dead_letters;
+        self.undeliverable += other.undeliverable;
+        self.cancels_too_late += other.cancels_too_late;
+    }
+}
+
+/// The upper ends of the buckets of [`Lateness`] in microseconds, ends included; one more bucket has the rest.
+pub const LATENESS_BOUNDS_US: [i64; 16] = [
+    500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000, 2_000_000, 5_000_000,
+    10_000_000, 30_000_000, 60_000_000,
+];
+
+/// A histogram of lateness with fixed buckets, from half a millisecond to a minute.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lateness {
+    /// Messages in each bucket.
+    pub counts: [u64; LATENESS_BOUNDS_US.len() + 1],
+    /// The sum in microseconds.
+    pub sum_us: i64,
+}
+
+impl Lateness {
+    pub(super) fn add(&mut self, lateness_us: i64) {
+        self.counts[LATENESS_BOUNDS_US.partition_point(|bound| *bound < lateness_us)] += 1;
+        self.sum_us = self.sum_us.saturating_add(lateness_us);
+    }
+}

@@ -1,0 +1,576 @@
+//! The engine with threads of its own: the writer, the senders, and what the program is told (rules D5, D6).
+//!
+//! - One sender at a time waits for the timer; the others wait for it. So a message that is due goes from the timer's wake-up
+//!   to the sink in one thread.
+//! - A send that takes too long is cut off: its messages count as unanswered, and a fresh thread with a fresh sink takes the
+//!   place of the one that hangs, which ends when its sink returns, and whose answer is not heard. At most
+//!   [`MOST_HANGING`] hang at a time; then sending waits until one returns.
+//! - Once the engine is closing, a sink that was cut off, or that is opened only now, gets nothing to send.
+
+#![forbid(unsafe_code)]
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use super::clock::{DueClock, SystemWallTime, WallTime};
+use super::dispatcher::{Dispatcher, Event};
+use super::engine::{Engine, Settings};
+use super::error::DeliveryError;
+use super::items::{Completion, Item, Receipt};
+use super::retry::{Random, Retry};
+use super::sinks::{Delivery, OpenSink, Sink, SyncFn, Verdicts};
+use super::store::{Checkpoints, Letter};
+use super::summary::Summary;
+use crate::Clock;
+
+/// How many sends may hang at a time.
+pub const MOST_HANGING: usize = 8;
+
+const LOOK_AT_CLOCK: Duration = Duration::from_secs(1);
+const REOPEN: Retry = Retry { max_attempts: u32::MAX, first_ms: 200, longest_ms: 10_000 };
+
+/// What the program is told, in a thread of its own: a slow program holds up nothing but what it is told next.
+pub trait Observer: Send + Sync {
+    /// Dead letters, which are on disk. They are told again after a crash before this returned (D2).
+    ///
+    /// # Errors
+    /// They could not be taken: this ends the run.
+    fn letters(&self, letters: &[Letter]) -> Result<(), DeliveryError>;
+
+    /// What the destination and the clock did.
+    fn events(&self, events: Vec<Event>);
+}
+
+/// A store that is being delivered, until [`Running::close`].
+pub struct Running {
+    shared: Arc<Shared>,
+    writer: Option<JoinHandle<()>>,
+    teller: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    engine: Engine,
+    open: OpenSink,
+    observer: Box<dyn Observer>,
+    /// The sender that waits for the timer waits here, with the dispatcher's lock.
+    leader: Condvar,
+    followers: Condvar,
+    has_leader: AtomicBool,
+    /// When the leader wakes up by itself.
+    sleeps_until_us: AtomicU64,
+    is_closing: AtomicBool,
+    senders: Mutex<Senders>,
+    sender_ended: Condvar,
+    failure: Mutex<Option<DeliveryError>>,
+    /// Wakes the teller.
+    telling: Mutex<Telling>,
+    to_tell: Condvar,
+}
+
+#[derive(Default)]
+struct Senders {
+    next: u64,
+    /// Those that work, and the send that each has in hand.
+    working: Vec<(u64, Option<u64>)>,
+    /// How many were cut off and have not come back.
+    hanging: usize,
+    /// How many wait for one of those to come back, so that they may begin.
+    put_off: usize,
+    syncs: Vec<(u64, SyncFn)>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct Telling {
+    events: Vec<Event>,
+    is_over: bool,
+    is_woken: bool,
+}
+
+impl Running {
+    /// Opens the store and the destination, and starts the threads. Nothing is due before [`Running::start`].
+    ///
+    /// # Errors
+    /// The store or the destination cannot be opened.
+    pub fn open(
+        path: &Path,
+        settings: Settings,
+        open: OpenSink,
+        threads: usize,
+        observer: Box<dyn Observer>,
+    ) -> Result<Self, DeliveryError> {
+        let wall: Arc<dyn WallTime> = Arc::new(SystemWallTime);
+        let mut engine = Engine::open(path, settings, Clock::monotonic(0), wall)?;
+        engine.is_driven = false;
+        let mut first = open()?;
+        engine.recover(&mut *first)?;
+        let mut sinks = vec![first];
+        while sinks.len() < threads {
+            sinks.push(open()?);
+        }
+        let shared = Arc::new(Shared {
+            engine,
+            open,
+            observer,
+            leader: Condvar::new(),
+            followers: Condvar::new(),
+            has_leader: AtomicBool::new(false),
+            sleeps_until_us: AtomicU64::new(0),
+            is_closing: AtomicBool::new(false),
+            senders: Mutex::default(),
+            sender_ended: Condvar::new(),
+            failure: Mutex::new(None),
+            telling: Mutex::default(),
+            to_tell: Condvar::new(),
+        });
+        let checkpoints = Checkpoints::start(path, {
+            let shared = Arc::downgrade(&shared);
+            move |reason| {
+                if let Some(shared) = shared.upgrade() {
+                    shared.tell(vec![Event::CheckpointFailed { reason }]);
+                }
+            }
+        })?;
+        shared.engine.writer().checkpoints = Some(checkpoints);
+        for sink in sinks {
+            shared.add_sender(sink)?;
+        }
+        let writer = spawn("writer-deliver", &shared, |shared| shared.write())?;
+        let teller = spawn("teller-deliver", &shared, |shared| shared.tell_all())?;
+        Ok(Self { shared, writer: Some(writer), teller: Some(teller) })
+    }
+
+    /// The engine, for what can be asked of it and submitted to it.
+    #[must_use]
+    pub fn engine(&self) -> &Engine {
+        &self.shared.engine
+    }
+
+    /// From now on messages are due.
+    pub fn start(&self, clock: DueClock) {
+        self.shared.engine.start(clock);
+    }
+
+    /// As [`Engine::submit`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn submit(&self, items: Vec<Item>) -> Result<Receipt, DeliveryError> {
+        self.shared.engine.submit(items)
+    }
+
+    /// As [`Engine::submit_with`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn submit_with(&self, items: Vec<Item>, complete: Completion) -> Result<(), DeliveryError> {
+        self.shared.engine.submit_with(items, complete)
+    }
+
+    /// What ended the run, if anything did.
+    #[must_use]
+    pub fn failure(&self) -> Option<DeliveryError> {
+        self.shared.failure.lock().expect("no holder panics").clone()
+    }
+
+    /// Ends the run with this error: nothing more is sent.
+    pub fn fail(&self, error: &DeliveryError) {
+        self.shared.fail(error);
+    }
+
+    /// Whether nothing waits any more, within that time.
+    ///
+    /// # Errors
+    /// What ended the run.
+    pub fn wait_until_empty(&self, timeout: Duration) -> Result<bool, DeliveryError> {
+        let queue = &self.shared.engine.queue;
+        let end = Instant::now().checked_add(timeout);
+        let mut state = queue.lock();
+        loop {
+            if let Some(failure) = &state.failure {
+                return Err(failure.clone());
+            }
+            if state.is_empty() {
+                return Ok(true);
+            }
+            let left = end.map_or(LOOK_AT_CLOCK, |end| end.saturating_duration_since(Instant::now()));
+            if left.is_zero() {
+                return Ok(false);
+            }
+            state = queue.wait(state, left);
+        }
+    }
+
+    /// Sends what is due by now, commits, and stops. Nothing that comes after it is taken. A sink that hangs is waited for until `timeout`; what is in its hands
+    /// counts as not delivered then, and is sent again next time.
+    ///
+    /// # Errors
+    /// What ended the run, or a failure at the end of it.
+    pub fn close(mut self, timeout: Option<Duration>) -> Result<Summary, DeliveryError> {
+        let shared = self.shared.clone();
+        let all_ended = shared.stop_senders(timeout);
+        shared.engine.queue.stop();
+        for thread in [self.writer.take(), self.teller.take()].into_iter().flatten() {
+            let _ = thread.join();
+        }
+        let failure = shared.failure.lock().expect("no holder panics").clone();
+        let summary = shared.engine.close(all_ended && failure.is_none());
+        match failure {
+            Some(failure) => Err(failure),
+            None => summary,
+        }
+    }
+}
+
+impl Shared {
+    // --- The writer's thread -------------------------------------------------
+
+    fn write(self: &Arc<Self>) {
+        let load_every_us = (self.engine.settings.horizon_ms * 1000 / 4).max(1_000);
+        loop {
+            let is_stopping = {
+                let mut state = self.engine.queue.lock();
+                loop {
+                    let idle_us = state.idle_us(self.engine.clock().now_us(), load_every_us);
+                    if idle_us == 0 {
+                        break;
+                    }
+                    state = self.engine.queue.wait(state, Duration::from_micros(idle_us));
+                    if idle_us == load_every_us {
+                        break;
+                    }
+                }
+                state.is_stopping
+            };
+            if self.engine.queue.lock().failure.is_some() {
+                break;
+            }
+            if is_stopping {
+                self.engine.writer().loader.stop();
+            }
+            match self.engine.write(&|| self.sync()) {
+                Err(error) => {
+                    self.fail(&error);
+                    break;
+                }
+                Ok(_) => self.wake_after_commit(),
+            }
+            if is_stopping && self.engine.writer().is_finished(&self.engine.queue) {
+                break;
+            }
+        }
+        let mut telling = self.telling.lock().expect("no holder panics");
+        telling.is_over = true;
+        self.to_tell.notify_all();
+    }
+
+    /// Messages may be on the timer that are due sooner than all others; sending may go on where it paused.
+    fn wake_after_commit(&self) {
+        {
+            let dispatcher = self.engine.lock_dispatcher();
+            let next_us = self.engine.next_wake_us().unwrap_or(u64::MAX);
+            if dispatcher.has_ready() || next_us < self.sleeps_until_us.load(Ordering::Relaxed) {
+                self.leader.notify_one();
+            }
+        }
+        self.wake_teller();
+    }
+
+    fn sync(&self) -> Result<(), DeliveryError> {
+        let syncs: Vec<SyncFn> = {
+            let senders = self.lock_senders();
+            senders.syncs.iter().map(|(_, sync)| sync.clone()).collect()
+        };
+        syncs.iter().try_for_each(|sync| sync())
+    }
+
+    // --- The senders' threads ------------------------------------------------
+
+    fn add_sender(self: &Arc<Self>, sink: Box<dyn Sink>) -> Result<(), DeliveryError> {
+        let mut senders = self.lock_senders();
+        if self.is_closing.load(Ordering::SeqCst) {
+            return Ok(()); // opened late: it sends nothing
+        }
+        let number = senders.next;
+        senders.next += 1;
+        senders.working.push((number, None));
+        if let Some(sync) = sink.sync() {
+            senders.syncs.push((number, sync));
+        }
+        let thread = spawn("sender-deliver", self, move |shared| shared.send(number, sink))?;
+        senders.threads.push(thread);
+        Ok(())
+    }
+
+    fn send(self: &Arc<Self>, number: u64, mut sink: Box<dyn Sink>) {
+        let (most, most_bytes, is_cut_off) = (sink.max_messages(), sink.max_bytes(), sink.is_cut_off());
+        while let Some((flight, deliveries)) = self.next(number, most, most_bytes, is_cut_off) {
+            match sink.send(&deliveries) {
+                Ok(verdicts) => {
+                    if !self.engine.is_in_flight(flight) {
+                        break; // it was cut off, and another has its place
+                    }
+                    self.engine.settle(flight, verdicts, sink.position());
+                }
+                Err(error) => {
+                    if self.engine.is_in_flight(flight) {
+                        self.fail(&error);
+                    }
+                    break;
+                }
+            }
+        }
+        let closed = sink.close();
+        let mut senders = self.lock_senders();
+        let was_working = senders.working.iter().any(|(other, _)| *other == number);
+        senders.working.retain(|(other, _)| *other != number);
+        if was_working {
+            if let Err(error) = closed {
+                drop(senders);
+                self.fail(&DeliveryError::Failed(format!("the destination failed at the end: {error}")));
+                senders = self.lock_senders();
+            }
+        } else {
+            senders.hanging -= 1;
+            if senders.put_off > 0 {
+                senders.put_off -= 1;
+                self.replace(&mut senders);
+            }
+        }
+        drop(senders);
+        self.sender_ended.notify_all();
+    }
+
+    /// The next to be sent; waits for it. `None` at the end.
+    fn next(
+        self: &Arc<Self>,
+        number: u64,
+        most: usize,
+        most_bytes: usize,
+        is_cut_off: bool,
+    ) -> Option<(u64, Vec<Delivery>)> {
+        let engine = &self.engine;
+        let mut dispatcher = engine.lock_dispatcher();
+        let mut looked_at = Instant::now();
+        loop {
+            let taken = engine.take_locked(&mut dispatcher, most, most_bytes, is_cut_off);
+            self.hear_events(&mut dispatcher);
+            if let Some((flight, deliveries)) = taken {
+                if !self.holds(number, flight) {
+                    let rest = Verdicts::Each(Vec::new());
+                    dispatcher.settle(flight, rest);
+                    return None;
+                }
+                self.pass_on(&dispatcher);
+                return Some((flight, deliveries));
+            }
+            let is_over = dispatcher.is_halted || self.is_closing.load(Ordering::SeqCst);
+            if is_over || !self.is_working(number) {
+                self.pass_on(&dispatcher);
+                return None;
+            }
+            if looked_at.elapsed() >= LOOK_AT_CLOCK {
+                looked_at = Instant::now();
+                if dispatcher.follow_clock() {
+                    engine.queue.wake();
+                    continue;
+                }
+            }
+            dispatcher = if self.has_leader.load(Ordering::Relaxed) {
+                self.followers.wait(dispatcher).expect("no holder panics")
+            } else {
+                self.lead(dispatcher)
+            };
+        }
+    }
+
+    /// Waits for the timer.
+    fn lead<'a>(&self, dispatcher: MutexGuard<'a, Dispatcher>) -> MutexGuard<'a, Dispatcher> {
+        let next_us = self.engine.next_wake_us().unwrap_or(u64::MAX);
+        let wait = Duration::from_micros(next_us.saturating_sub(self.engine.clock().now_us())).min(LOOK_AT_CLOCK);
+        if wait.is_zero() {
+            return dispatcher;
+        }
+        self.has_leader.store(true, Ordering::Relaxed);
+        self.sleeps_until_us.store(next_us, Ordering::Relaxed);
+        let dispatcher = self.leader.wait_timeout(dispatcher, wait).expect("no holder panics").0;
+        self.has_leader.store(false, Ordering::Relaxed);
+        self.sleeps_until_us.store(0, Ordering::Relaxed);
+        dispatcher
+    }
+
+    /// Another sender goes on where there is more to send, or where none waits for the timer. With the dispatcher's lock.
+    fn pass_on(&self, dispatcher: &Dispatcher) {
+        if !self.has_leader.load(Ordering::Relaxed) {
+            self.followers.notify_one();
+        } else if dispatcher.has_ready() {
+            self.leader.notify_one();
+        }
+    }
+
+    fn is_working(&self, number: u64) -> bool {
+        self.lock_senders().working.iter().any(|(other, _)| *other == number)
+    }
+
+    /// Notes what the sender has in hand; `false` if it was cut off meanwhile.
+    fn holds(&self, number: u64, flight: u64) -> bool {
+        let mut senders = self.lock_senders();
+        match senders.working.iter_mut().find(|(other, _)| *other == number) {
+            Some((_, in_hand)) => {
+                *in_hand = Some(flight);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// A sender that was cut off is replaced; the program is told of everything.
+    fn hear_events(self: &Arc<Self>, dispatcher: &mut Dispatcher) {
+        if dispatcher.events.is_empty() {
+            return;
+        }
+        let events = std::mem::take(&mut dispatcher.events);
+        for event in &events {
+            if let Event::CutOff { flight, .. } = event {
+                let mut senders = self.lock_senders();
+                let Some(place) = senders.working.iter().position(|(_, it)| *it == Some(*flight)) else { continue };
+                let (number, _) = senders.working.swap_remove(place);
+                senders.syncs.retain(|(other, _)| *other != number);
+                senders.hanging += 1;
+                if senders.hanging <= MOST_HANGING {
+                    self.replace(&mut senders);
+                } else {
+                    senders.put_off += 1;
+                }
+            }
+        }
+        self.tell(events);
+    }
+
+    /// A new sender begins. In a thread, as opening may take its time; what is due waits for it, and is not counted as
+    /// tried.
+    fn replace(self: &Arc<Self>, senders: &mut Senders) {
+        let opener = spawn("opener-deliver", self, |shared| {
+            let mut random = Random::new(shared.engine.clock().now_us());
+            for attempt in 1.. {
+                if shared.is_closing.load(Ordering::SeqCst) {
+                    return;
+                }
+                if let Ok(sink) = (shared.open)() {
+                    if let Err(error) = shared.add_sender(sink) {
+                        shared.fail(&error);
+                    }
+                    return;
+                }
+                let end = Instant::now() + Duration::from_millis(REOPEN.delay_ms(attempt, &mut random));
+                let mut senders = shared.lock_senders();
+                while !shared.is_closing.load(Ordering::SeqCst) {
+                    let left = end.saturating_duration_since(Instant::now());
+                    if left.is_zero() {
+                        break;
+                    }
+                    senders = shared.sender_ended.wait_timeout(senders, left).expect("no holder panics").0;
+                }
+            }
+        });
+        if let Ok(opener) = opener {
+            senders.threads.push(opener);
+        }
+    }
+
+    /// Every sender ends what it has in hand; whether all did within that time.
+    fn stop_senders(&self, timeout: Option<Duration>) -> bool {
+        let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        {
+            let _dispatcher = self.engine.lock_dispatcher();
+            self.is_closing.store(true, Ordering::SeqCst);
+            self.leader.notify_all();
+            self.followers.notify_all();
+        }
+        self.sender_ended.notify_all();
+        let mut senders = self.lock_senders();
+        while !senders.working.is_empty() {
+            senders = match end {
+                None => self.sender_ended.wait(senders).expect("no holder panics"),
+                Some(end) => {
+                    let left = end.saturating_duration_since(Instant::now());
+                    if left.is_zero() {
+                        break;
+                    }
+                    self.sender_ended.wait_timeout(senders, left).expect("no holder panics").0
+                }
+            };
+        }
+        let all_ended = senders.working.is_empty() && senders.hanging == 0;
+        drop(senders);
+        self.engine.lock_dispatcher().is_halted = true;
+        all_ended
+    }
+
+    fn lock_senders(&self) -> MutexGuard<'_, Senders> {
+        self.senders.lock().expect("no holder panics")
+    }
+
+    // --- What the program is told --------------------------------------------
+
+    fn fail(&self, error: &DeliveryError) {
+        self.failure.lock().expect("no holder panics").get_or_insert_with(|| error.clone());
+        {
+            let mut dispatcher = self.engine.lock_dispatcher();
+            dispatcher.is_halted = true;
+            self.leader.notify_all();
+            self.followers.notify_all();
+        }
+        self.engine.queue.fail(error);
+        self.wake_teller();
+    }
+
+    fn tell(&self, mut events: Vec<Event>) {
+        self.telling.lock().expect("no holder panics").events.append(&mut events);
+        self.wake_teller();
+    }
+
+    fn wake_teller(&self) {
+        self.telling.lock().expect("no holder panics").is_woken = true;
+        self.to_tell.notify_all();
+    }
+
+    fn tell_all(self: &Arc<Self>) {
+        loop {
+            let (events, is_over) = {
+                let mut telling = self.telling.lock().expect("no holder panics");
+                while !telling.is_woken && !telling.is_over {
+                    telling = self.to_tell.wait(telling).expect("no holder panics");
+                }
+                telling.is_woken = false;
+                (std::mem::take(&mut telling.events), telling.is_over)
+            };
+            if !events.is_empty() {
+                self.observer.events(events);
+            }
+            if let Some((letters, through)) = self.engine.take_letters() {
+                match self.observer.letters(&letters) {
+                    Ok(()) => self.engine.letters_told(through),
+                    Err(error) => self.fail(&error),
+                }
+            } else if is_over {
+                return;
+            }
+        }
+    }
+}
+
+fn spawn(
+    name: &str,
+    shared: &Arc<Shared>,
+    run: impl FnOnce(&Arc<Shared>) + Send + 'static,
+) -> Result<JoinHandle<()>, DeliveryError> {
+    let shared = shared.clone();
+    thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(move || run(&shared))
+        .map_err(|error| DeliveryError::Failed(format!("the system gives no thread: {error}")))
+}

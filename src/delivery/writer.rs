@@ -1,0 +1,498 @@
+//! The one user of the store: it commits in groups what has come meanwhile (rule D5).
+//!
+//! ```text
+//! submit -> tickets --+                        +--> answers
+//! senders -> outcomes +--> one transaction --> +--> the window: new messages in, finished ones out
+//! loader (horizon) ---+                        +--> dead letters
+//! ```
+//!
+//! - A ticket is answered after the commit, all of it, in order; a large one after several. A ticket begins a group at
+//!   once; outcomes alone, for which nothing waits, are gathered for 20 ms.
+//! - Sending pauses while two groups of outcomes are uncommitted: one being written, and one that is 50 ms old.
+//! - What a sink has not synced does not count as delivered: `sync` comes before the transaction.
+//! - A step has three parts, so that a test can do other things between them: [`Writer::begin`], [`Writer::commit`],
+//!   [`Writer::publish`].
+
+#![forbid(unsafe_code)]
+
+use std::collections::VecDeque;
+use std::sync::{Condvar, Mutex, MutexGuard};
+
+use super::dispatcher::{Dispatcher, Outcomes};
+use super::error::{DeliveryError, StoreError};
+use super::group::{Group, held_of};
+use super::items::{Item, Ticket};
+use super::lanes::Slot;
+use super::loader::Loader;
+use super::sinks::line;
+use super::store::{Checkpoints, Held, Letter, Outcome, Store};
+use super::summary::{Lateness, Summary};
+use super::window::State;
+
+/// Items and bytes of one transaction.
+const GROUP_ITEMS: usize = 4_096;
+const GROUP_BYTES: usize = 8 << 20;
+/// Items and bytes that wait for theirs.
+const QUEUE_ITEMS: usize = 60_000;
+const QUEUE_BYTES: usize = 32 << 20;
+const GATHER_US: u64 = 20_000;
+const GROUP_US: u64 = 50_000;
+/// What is due so soon may be sent before the next commit.
+const MARK_AHEAD_MS: f64 = 500.0;
+/// Dead letters told at once.
+const LETTERS: usize = 1_000;
+const LETTER_BYTES: usize = 4 << 20;
+
+/// What other threads leave for the writer.
+pub(super) struct Queue {
+    state: Mutex<QueueState>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+pub(super) struct QueueState {
+    tickets: VecDeque<Ticket>,
+    items: usize,
+    bytes: usize,
+    outcomes: Outcomes,
+    outcomes_since_us: u64,
+    is_committing: bool,
+    /// A step is under way.
+    is_busy: bool,
+    is_woken: bool,
+    pub(super) is_stopping: bool,
+    pub(super) failure: Option<DeliveryError>,
+    /// How far the destination was when all that is reported had arrived.
+    position: Option<String>,
+    /// Dead letters to be told, up to this number.
+    letters: Option<(Vec<Letter>, i64)>,
+    told_through: Option<i64>,
+    /// Messages without an outcome, as of the last commit.
+    pub(super) open: u64,
+    pub(super) summary: Summary,
+    pub(super) lateness: Lateness,
+}
+
+impl Queue {
+    pub(super) fn new(open: u64) -> Self {
+        let state = QueueState { open, is_woken: true, ..QueueState::default() };
+        Self { state: Mutex::new(state), changed: Condvar::new() }
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, QueueState> {
+        self.state.lock().expect("no holder panics")
+    }
+
+    pub(super) fn notify(&self) {
+        self.changed.notify_all();
+    }
+
+    pub(super) fn wait<'a>(
+        &self,
+        state: MutexGuard<'a, QueueState>,
+        timeout: std::time::Duration,
+    ) -> MutexGuard<'a, QueueState> {
+        self.changed.wait_timeout(state, timeout).expect("no holder panics").0
+    }
+
+    /// Takes these; waits while much is queued, unless `is_driven` by hand.
+    pub(super) fn submit(&self, ticket: Ticket, is_driven: bool) -> Result<(), DeliveryError> {
+        let (items, bytes) = (ticket.items.len(), ticket.items.as_slice().iter().map(Item::size).sum::<usize>());
+        let mut state = self.lock();
+        while !is_driven
+            && state.items > 0
+            && (state.items >= QUEUE_ITEMS || state.bytes + bytes > QUEUE_BYTES)
+            && state.failure.is_none()
+            && !state.is_stopping
+        {
+            state = self.changed.wait(state).expect("no holder panics");
+        }
+        if let Some(failure) = &state.failure {
+            return Err(failure.clone());
+        }
+        if state.is_stopping {
+            return Err(DeliveryError::Closed);
+        }
+        state.tickets.push_back(ticket);
+        state.items += items;
+        state.bytes += bytes;
+        drop(state);
+        self.notify();
+        Ok(())
+    }
+
+    /// What senders have for the writer.
+    pub(super) fn report(&self, outcomes: Outcomes, position: Option<String>, now_us: u64) {
+        let mut state = self.lock();
+        if position.is_some() {
+            state.position = position;
+        }
+        if outcomes.is_empty() {
+            return;
+        }
+        let was_empty = state.outcomes.is_empty();
+        // A message that waits for its attempt to be on disk is late already.
+        state.is_woken |= outcomes.attempts.iter().any(|attempt| attempt.before_send);
+        if was_empty {
+            state.outcomes_since_us = now_us;
+        }
+        state.outcomes.append(outcomes);
+        let is_woken = state.is_woken;
+        drop(state);
+        if was_empty || is_woken {
+            self.notify();
+        }
+    }
+
+    /// There is something to load, or to mark.
+    pub(super) fn wake(&self) {
+        self.lock().is_woken = true;
+        self.notify();
+    }
+
+    /// Whether sending has to pause.
+    pub(super) fn is_behind(&self, now_us: u64) -> bool {
+        let state = self.lock();
+        let most_us = if state.is_committing { GROUP_US } else { 2 * GROUP_US };
+        !state.outcomes.is_empty() && now_us.saturating_sub(state.outcomes_since_us) > most_us
+    }
+
+    /// Takes nothing more, and ends once what there is is committed.
+    pub(super) fn stop(&self) {
+        let mut state = self.lock();
+        state.is_stopping = true;
+        state.is_woken = true;
+        drop(state);
+        self.notify();
+    }
+
+    /// Takes nothing more; what waits for an answer gets the error.
+    pub(super) fn fail(&self, error: &DeliveryError) {
+        let tickets = {
+            let mut state = self.lock();
+            state.failure.get_or_insert_with(|| error.clone());
+            state.items = 0;
+            state.bytes = 0;
+            std::mem::take(&mut state.tickets)
+        };
+        self.notify();
+        for ticket in tickets {
+            (ticket.complete)(Err(error.clone()));
+        }
+    }
+
+    /// Dead letters to be told now.
+    pub(super) fn take_letters(&self) -> Option<(Vec<Letter>, i64)> {
+        self.lock().letters.take()
+    }
+
+    /// They were told.
+    pub(super) fn letters_told(&self, through: i64) {
+        let mut state = self.lock();
+        state.told_through = Some(through);
+        state.is_woken = true;
+        drop(state);
+        self.notify();
+    }
+}
+
+impl QueueState {
+    pub(super) fn is_empty(&self) -> bool {
+        self.open == 0 && self.tickets.is_empty() && self.outcomes.is_empty() && !self.is_busy && self.letters.is_none()
+    }
+
+    /// How long until there is something to do, in microseconds; 0 for now.
+    pub(super) fn idle_us(&self, now_us: u64, load_every_us: u64) -> u64 {
+        if !self.tickets.is_empty() || self.is_woken || self.failure.is_some() {
+            return 0;
+        }
+        if self.outcomes.is_empty() {
+            return load_every_us;
+        }
+        GATHER_US.saturating_sub(now_us.saturating_sub(self.outcomes_since_us))
+    }
+}
+
+/// A group that was taken from the queue.
+pub(super) struct Begun {
+    parts: Vec<(usize, Vec<Item>)>,
+    outcomes: Outcomes,
+    position: Option<String>,
+    told_through: Option<i64>,
+}
+
+impl Begun {
+    pub(super) fn has_outcomes(&self) -> bool {
+        !self.outcomes.done.is_empty()
+    }
+}
+
+/// A group that is on disk, and of which nothing knows yet.
+pub(super) struct Committed {
+    done: Vec<i64>,
+    noted: Vec<i64>,
+    placed: Vec<(Slot, i64)>,
+    sent_until_ms: Option<i64>,
+    is_woken: bool,
+}
+
+/// Owns the store.
+pub(super) struct Writer {
+    pub(super) store: Store,
+    pub(super) loader: Loader,
+    pub(super) summary: Summary,
+    pub(super) lateness: Lateness,
+    pub(super) checkpoints: Option<Checkpoints>,
+    /// Tickets that were begun; they are answered in this order.
+    begun: VecDeque<Ticket>,
+    has_letters: bool,
+    /// Letters that are being told, up to this number.
+    telling_through: Option<i64>,
+}
+
+impl Writer {
+    pub(super) fn new(store: Store, horizon_ms: f64) -> Self {
+        Self {
+            store,
+            loader: Loader::new(horizon_ms),
+            summary: Summary::default(),
+            lateness: Lateness::default(),
+            checkpoints: None,
+            begun: VecDeque::new(),
+            has_letters: true,
+            telling_through: None,
+        }
+    }
+
+    /// Takes what goes into one group: parts of tickets, and outcomes.
+    pub(super) fn begin(&mut self, queue: &Queue) -> Begun {
+        let mut state = queue.lock();
+        let mut parts = Vec::new();
+        let (mut items, mut bytes) = (0, 0);
+        // What is left of the last ticket comes first.
+        let mut place = self.begun.len().saturating_sub(1);
+        while items < GROUP_ITEMS && bytes < GROUP_BYTES {
+            if place == self.begun.len() {
+                let Some(ticket) = state.tickets.pop_front() else { break };
+                self.begun.push_back(ticket);
+            }
+            let ticket = &mut self.begun[place];
+            let mut part = Vec::with_capacity(ticket.items.len().min(GROUP_ITEMS - items));
+            while items < GROUP_ITEMS
+                && bytes < GROUP_BYTES
+                && let Some(item) = ticket.items.next()
+            {
+                items += 1;
+                bytes += item.size();
+                part.push(item);
+            }
+            parts.push((place, part));
+            if ticket.items.len() > 0 {
+                break;
+            }
+            place += 1;
+        }
+        state.items -= items;
+        state.bytes = state.bytes.saturating_sub(bytes);
+        let outcomes = std::mem::take(&mut state.outcomes);
+        state.is_committing = !outcomes.done.is_empty();
+        state.is_busy = true;
+        state.is_woken = false;
+        let begun =
+            Begun { parts, outcomes, position: state.position.clone(), told_through: state.told_through.take() };
+        drop(state);
+        queue.notify();
+        begun
+    }
+
+    /// Commits a group. The sinks have synced what it says is delivered.
+    pub(super) fn commit(
+        &mut self,
+        begun: Begun,
+        dispatcher: &Mutex<Dispatcher>,
+        now_ms: i64,
+    ) -> Result<Committed, DeliveryError> {
+        let result = self.transact(begun, dispatcher, now_ms);
+        if result.is_err() {
+            self.store.rollback();
+        }
+        result.map_err(DeliveryError::Store)
+    }
+
+    fn transact(
+        &mut self,
+        begun: Begun,
+        dispatcher: &Mutex<Dispatcher>,
+        now_ms: i64,
+    ) -> Result<Committed, StoreError> {
+        let Begun { parts, outcomes, position, told_through } = begun;
+        let is_idle = parts.is_empty() && outcomes.is_empty();
+        self.store.begin()?;
+        if let Some(through) = told_through {
+            self.store.letters_written(through)?;
+            self.telling_through = None;
+        }
+        for it in &outcomes.attempts {
+            self.store.note_attempt(it.seq, it.attempts, it.next_ms, &it.error)?;
+        }
+        self.store.finish(&outcomes.done)?;
+        if let Some(position) = position.filter(|_| !outcomes.done.is_empty()) {
+            self.store.put_position(Some(&position))?;
+        }
+        let mut group = Group::new(&mut self.store, dispatcher, now_ms);
+        group.letters.extend(outcomes.dead.iter().map(line::letter_of_dead));
+        let dead = outcomes.dead.len() as u64;
+        group.counts.delivered += outcomes.done.iter().filter(|it| it.outcome == Outcome::Delivered).count() as u64;
+        group.counts.dead_letters += dead;
+        group.counts.undeliverable += dead;
+        for (place, items) in parts {
+            group.apply(items, &mut self.begun[place].answers)?;
+        }
+        let Group { counts, letters, admitted, first_due_ms, taken_back, .. } = group;
+        self.has_letters |= !letters.is_empty();
+        self.store.put_letters(&letters, now_ms)?;
+        self.hold_leaving(dispatcher)?;
+        let mut placed = self.loader.load(&mut self.store, dispatcher)?;
+        placed.extend(admitted);
+        let sent_until_ms = self.mark(dispatcher, first_due_ms, &placed)?;
+        let more = self.store.upkeep(is_idle)?;
+        self.store.commit()?;
+        if let Some(checkpoints) = self.checkpoints.as_ref().filter(|_| !is_idle) {
+            checkpoints.after_commit(&self.store);
+        }
+        self.summary.add(&counts);
+        for done in &outcomes.done {
+            if let Some(lateness_us) = done.lateness_us {
+                self.lateness.add(lateness_us);
+            }
+        }
+        let done = outcomes.done.iter().map(|it| it.seq).chain(taken_back).collect();
+        let noted = outcomes.attempts.iter().filter(|it| it.before_send).map(|it| it.seq).collect();
+        Ok(Committed { done, noted, placed, sent_until_ms, is_woken: more || self.loader.is_behind })
+    }
+
+    /// Near messages that lose their place in memory, or that stay for long, get a row in the store.
+    fn hold_leaving(&mut self, dispatcher: &Mutex<Dispatcher>) -> Result<(), StoreError> {
+        let stragglers = self.store.stragglers();
+        let mut dispatcher = dispatcher.lock().expect("no holder panics");
+        let mut held: Vec<Held> = dispatcher.window.take_leaving().iter().map(held_of).collect();
+        for seq in stragglers {
+            let Some(slot) = dispatcher.window.find(seq) else { continue };
+            let entry = dispatcher.window.entry_mut(slot);
+            if !entry.is_near || entry.state == State::Over {
+                continue; // its outcome comes with a later group
+            }
+            entry.is_near = false;
+            let lane = entry.body.as_ref().and_then(|body| super::message::lane_of(body.key()));
+            held.push(Held {
+                due_ms: entry.due_ms,
+                seq,
+                lane,
+                size: entry.size,
+                redelivered: entry.redelivered,
+            });
+        }
+        drop(dispatcher);
+        self.store.hold(&held)
+    }
+
+    /// Notes what may be sent before the next commit.
+    fn mark(
+        &mut self,
+        dispatcher: &Mutex<Dispatcher>,
+        first_due_ms: Option<i64>,
+        placed: &[(Slot, i64)],
+    ) -> Result<Option<i64>, StoreError> {
+        let mut dispatcher = dispatcher.lock().expect("no holder panics");
+        let Some(soon_ms) = dispatcher.due_within(MARK_AHEAD_MS) else { return Ok(None) };
+        let loaded = placed.iter().filter_map(|(slot, seq)| dispatcher.window.get(*slot, *seq));
+        let loaded_ms = loaded.map(|entry| entry.due_ms).min();
+        let first_ms = [dispatcher.first_due_ms(), first_due_ms, loaded_ms].into_iter().flatten().min();
+        let until_ms = soon_ms.max(first_ms.map_or(i64::MIN, |first_ms| first_ms.saturating_add(MARK_AHEAD_MS as i64)));
+        let cursor = dispatcher.window.cursor;
+        let changed: Vec<_> = dispatcher.window.take_changed_lanes().collect();
+        drop(dispatcher);
+        self.store.mark(Some(until_ms), cursor, &changed)?;
+        Ok(Some(until_ms))
+    }
+
+    /// Tells what is on disk now: messages go on the timer, tickets get their answers. Whether there is more to do.
+    pub(super) fn publish(
+        &mut self,
+        committed: Committed,
+        queue: &Queue,
+        dispatcher: &Mutex<Dispatcher>,
+    ) -> Result<bool, DeliveryError> {
+        let mut has_more_room = false;
+        let mut done = committed.done.as_slice();
+        let mut placed = committed.placed.as_slice();
+        loop {
+            let mut dispatcher = dispatcher.lock().expect("no holder panics");
+            let (now, later) = done.split_at(done.len().min(1_024));
+            dispatcher.forget(now.iter().copied());
+            has_more_room |= dispatcher.window.was_full && !now.is_empty();
+            done = later;
+            let (now, later) = placed.split_at(placed.len().min(512));
+            dispatcher.place(now.iter().copied());
+            placed = later;
+            if done.is_empty() && placed.is_empty() {
+                dispatcher.noted(committed.noted.iter().copied());
+                if let Some(until_ms) = committed.sent_until_ms {
+                    dispatcher.sent_until_ms = until_ms;
+                    dispatcher.wants_mark = false;
+                }
+                break;
+            }
+        }
+        let letters = self.read_letters()?;
+        let mut answered = Vec::new();
+        while self.begun.front().is_some_and(|ticket| ticket.items.len() == 0) {
+            answered.extend(self.begun.pop_front());
+        }
+        let more = {
+            let mut state = queue.lock();
+            state.open = self.store.open_count();
+            state.summary = self.summary;
+            state.lateness.clone_from(&self.lateness);
+            state.is_committing = false;
+            state.is_busy = false;
+            if letters.is_some() {
+                state.letters = letters;
+            }
+            state.is_woken |= committed.is_woken || has_more_room || !self.begun.is_empty();
+            state.is_woken || !state.tickets.is_empty()
+        };
+        queue.notify();
+        for ticket in answered {
+            (ticket.complete)(Ok(ticket.answers));
+        }
+        Ok(more)
+    }
+
+    /// What waits for an answer that does not come any more.
+    pub(super) fn give_up(&mut self, error: &DeliveryError) {
+        for ticket in self.begun.drain(..) {
+            (ticket.complete)(Err(error.clone()));
+        }
+    }
+
+    /// Whether all that was submitted has its answer, and every letter that is on disk was told.
+    pub(super) fn is_finished(&self, queue: &Queue) -> bool {
+        let state = queue.lock();
+        let is_told = !self.has_letters && self.telling_through.is_none();
+        is_told && self.begun.is_empty() && state.tickets.is_empty() && state.outcomes.is_empty()
+    }
+
+    fn read_letters(&mut self) -> Result<Option<(Vec<Letter>, i64)>, StoreError> {
+        if !self.has_letters || self.telling_through.is_some() {
+            return Ok(None);
+        }
+        let (letters, through) = self.store.unwritten_letters(LETTERS, LETTER_BYTES)?;
+        if letters.is_empty() {
+            self.has_letters = false;
+            return Ok(None);
+        }
+        self.telling_through = Some(through);
+        Ok(Some((letters, through)))
+    }
+}
