@@ -8,3 +8,5 @@
 
 pub mod error;
 pub mod message;
+mod shown;
+pub mod times;
