@@ -6,7 +6,14 @@
 
 #![forbid(unsafe_code)]
 
+pub mod columns;
 pub mod error;
+pub mod fields;
+mod hashes;
+mod json;
+pub mod lines;
 pub mod message;
+pub mod ndjson;
+mod origin;
 mod shown;
 pub mod times;
