@@ -22,7 +22,7 @@ use crate::delivery::columns::{Columns, DELAY_MS, PAYLOAD_BASE64};
 use crate::delivery::error::BadRecord;
 use crate::delivery::json::write_text;
 use crate::delivery::message::{Body, Cancel, Message, check_size};
-use crate::delivery::shown::cut;
+use crate::delivery::shown::{cut, quoted};
 use crate::delivery::times::{ALLOWED, MAX_DUE_MS, due_from_integer, due_from_text, due_in_range};
 
 const BASE64: GeneralPurpose =
@@ -140,7 +140,7 @@ impl Schema {
         };
         for (name, _) in &fields.others {
             if let Some(meant) = columns.meant_by(name, is_given) {
-                let name = cut(name, 60);
+                let name = quoted(name, 60);
                 let allowed = format!("{meant}; a field with another meaning needs a name less like it");
                 return Err(BadRecord::new(format!("{name} is not a field: {meant} is probably meant"), allowed));
             }
