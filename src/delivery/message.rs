@@ -1,10 +1,23 @@
-//! What a message is, and the hashes by which the store knows it (rules D1, D5).
+//! What a message is, and the hashes by which the store knows it (rules D1, D4, D5).
+//!
+//! | hash | of | used for |
+//! |---|---|---|
+//! | [`Digest`], 128 bits | key and id | the name: is it known? Two names may share its first 64 bits, so they are compared too |
+//! | [`Content`], 120 or 128 bits | due time or delay, and payload | is a second message of that name a duplicate? |
+//! | lane, 64 bits | key | order: the messages of one lane go out one after the other |
+//!
+//! They are computed once, by the thread that reads the message: [`Incoming::of`].
 
 #![forbid(unsafe_code)]
 
 use std::sync::Arc;
 
-use blake2b_simd::Params;
+use crate::delivery::error::BadRecord;
+use crate::delivery::hashes;
+use crate::delivery::json;
+pub use crate::delivery::origin::{Origin, Record};
+use crate::delivery::shown::with_commas;
+use crate::delivery::times::due_in_range;
 
 /// The most bytes of one payload, unless set otherwise (D12).
 pub const MAX_PAYLOAD: usize = 1 << 20;
@@ -88,6 +101,14 @@ pub struct Message {
     pub delay_ms: Option<f64>,
 }
 
+impl Message {
+    /// Bytes that it takes in memory, about: its parts, and 200 for its entries in the tables of the engine (D8).
+    #[must_use]
+    pub fn size_in_memory(&self) -> usize {
+        200 + self.body.size()
+    }
+}
+
 /// A request not to deliver a message (D7).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cancel {
@@ -107,24 +128,116 @@ impl Digest {
     /// Of `(key, id)`.
     #[must_use]
     pub fn of(key: Option<&str>, id: &str) -> Self {
-        let mut params = Params::new();
-        let mut state = params.hash_length(16).to_state();
-        match key {
-            None => {
-                state.update(b"\0");
-            }
-            Some(key) => {
-                state.update(itoa::Buffer::new().format(key.chars().count()).as_bytes());
-                state.update(b":").update(key.as_bytes());
-            }
-        }
-        let hash = state.update(id.as_bytes()).finalize();
-        Self(hash.as_bytes().try_into().expect("16 bytes"))
+        hashes::name_of(key, id)
     }
 
     /// Its first 64 bits, by which the store looks names up. Two names may have the same number.
     #[must_use]
     pub fn number(self) -> i64 {
-        i64::from_le_bytes(self.0[..8].try_into().expect("8 bytes"))
+        let [a, b, c, d, e, f, g, h, ..] = self.0;
+        i64::from_le_bytes([a, b, c, d, e, f, g, h])
     }
+}
+
+/// A digest of what a message says: when it is due, or its delay as given, and its payload.
+///
+/// It has 15 bytes for JSON and 16 for other bytes, so JSON and bytes are never the same content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Content {
+    pub(crate) bytes: [u8; 16],
+    pub(crate) len: u8,
+}
+
+impl Content {
+    /// Of a message.
+    #[must_use]
+    pub fn of(message: &Message) -> Self {
+        hashes::content_of(message)
+    }
+
+    /// As the store keeps it.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.len.into()]
+    }
+}
+
+/// The number of a key's lane; none without a key: such a message waits for no other. Two keys may share a lane.
+#[must_use]
+pub fn lane_of(key: Option<&str>) -> Option<i64> {
+    key.map(hashes::lane_of)
+}
+
+/// A message to accept, with its hashes.
+#[derive(Clone, Debug)]
+pub struct Incoming {
+    /// The message.
+    pub message: Message,
+    /// The digest of its name.
+    pub digest: Digest,
+    /// The digest of its content.
+    pub content: Content,
+    /// Its lane, if it has a key.
+    pub lane: Option<i64>,
+    /// Where it was read, for the dead letter if its name is known with other content. None if a program made it.
+    pub origin: Option<Origin>,
+}
+
+impl Incoming {
+    /// Computes the hashes: about 0.3 µs for a small message.
+    #[must_use]
+    pub fn of(message: Message) -> Self {
+        Self::from_origin(message, None)
+    }
+
+    /// The same for a message that was read.
+    #[must_use]
+    pub fn from_origin(message: Message, origin: Option<Origin>) -> Self {
+        let hashes::All { digest, content, lane } = hashes::all_of(&message);
+        Self { message, digest, content, lane, origin }
+    }
+}
+
+/// Checks the name of a message.
+///
+/// # Errors
+/// No message can have this name: a part is empty.
+pub fn check_name(key: Option<&str>, id: &str) -> Result<(), BadRecord> {
+    let empty = |part: &str| Err(BadRecord::new(format!("{part} is empty"), format!("{part}: text, not empty")));
+    match key {
+        _ if id.is_empty() => empty("id"),
+        Some("") => empty("key"),
+        _ => Ok(()),
+    }
+}
+
+/// Checks a message made by a program, by the rules for records. JSON is put on one line.
+///
+/// # Errors
+/// A part is empty, the due time is out of range, or the payload is too large or not the JSON that it claims to be.
+pub fn checked(mut message: Message, max_payload: usize) -> Result<Message, BadRecord> {
+    check_name(message.body.key(), message.body.id())?;
+    due_in_range(message.due_ms, "due_ms")?;
+    check_size(message.body.payload().len(), max_payload)?;
+    if message.body.is_json() {
+        let one_line = json::on_one_line(message.body.payload()).map_err(|why| {
+            BadRecord::new(
+                format!("the payload is not JSON: {why}"),
+                "JSON in UTF-8, or bytes that are not marked as JSON",
+            )
+        })?;
+        if let Some(one_line) = one_line {
+            message.body = Body::new(message.body.key(), message.body.id(), &one_line, true);
+        }
+    }
+    Ok(message)
+}
+
+/// Checks the size of a payload.
+pub(crate) fn check_size(size: usize, max_payload: usize) -> Result<(), BadRecord> {
+    if size <= max_payload {
+        return Ok(());
+    }
+    let reason = format!("the payload has {} bytes", with_commas(size));
+    Err(BadRecord::new(reason, format!("at most {} bytes", with_commas(max_payload))))
 }

@@ -6,13 +6,23 @@
 
 #![forbid(unsafe_code)]
 
-pub mod error;
 pub mod clock;
+pub mod columns;
 mod dispatcher;
+pub mod error;
+pub mod fields;
+mod hashes;
+mod json;
 mod lanes;
+pub mod lines;
 pub mod message;
+pub mod ndjson;
+mod origin;
 mod outage;
 pub mod retry;
+mod shown;
 pub mod sinks;
 pub mod store;
+pub mod summary;
+pub mod times;
 mod window;

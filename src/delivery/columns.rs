@@ -1,0 +1,166 @@
+//! The names of the fields of a record (rules D1, D11): the usual ones, or those that the caller gave.
+
+#![forbid(unsafe_code)]
+
+use crate::delivery::error::BadRecord;
+use crate::delivery::shown::cut;
+
+pub(crate) const DELAY_MS: &str = "delay_ms";
+pub(crate) const OP: &str = "op";
+pub(crate) const PAYLOAD_BASE64: &str = "payload_base64";
+
+/// The name of the field or column of each part. `None`: the caller named none, and the usual name is used.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Columns {
+    /// Of the id: usually `id`.
+    pub id: Option<String>,
+    /// Of the key: usually `key`.
+    pub key: Option<String>,
+    /// Of the due time: usually `due`.
+    pub due: Option<String>,
+    /// Of the payload: usually `payload`. Once it is named, each record must have it.
+    pub payload: Option<String>,
+}
+
+impl Columns {
+    pub(crate) fn id(&self) -> &str {
+        self.id.as_deref().unwrap_or("id")
+    }
+
+    pub(crate) fn key(&self) -> &str {
+        self.key.as_deref().unwrap_or("key")
+    }
+
+    pub(crate) fn due(&self) -> &str {
+        self.due.as_deref().unwrap_or("due")
+    }
+
+    pub(crate) fn payload(&self) -> &str {
+        self.payload.as_deref().unwrap_or("payload")
+    }
+
+    /// The names that have a meaning, in order. All others are part of the payload.
+    pub(crate) fn known(&self) -> Vec<&str> {
+        let mut known = vec![self.id(), self.key(), self.due(), self.payload(), DELAY_MS, OP, PAYLOAD_BASE64];
+        known.sort_unstable();
+        known.dedup();
+        known
+    }
+
+    /// Why no record can be read with these names, if so. `what` is where they come from: `header` or `schema`.
+    #[must_use]
+    pub fn fault(&self, what: &str, names: &[&str]) -> Option<BadRecord> {
+        let given = [&self.id, &self.key, &self.due, &self.payload].into_iter().flatten().map(String::as_str);
+        let mut missing: Vec<&str> = Vec::new();
+        for name in std::iter::once(self.id()).chain(given) {
+            if !names.contains(&name) && !missing.contains(&name) {
+                missing.push(name);
+            }
+        }
+        if !missing.is_empty() {
+            let reason = format!("the {what} has no column {}", missing.join(", "));
+            return Some(BadRecord::new(reason, format!("of this file: {}", cut(&names.join(", "), 200))));
+        }
+        let mut sorted = names.to_vec();
+        sorted.sort_unstable();
+        let is_double = sorted.windows(2).any(|pair| pair[0] == pair[1]);
+        is_double.then(|| BadRecord::new(format!("the {what} names a column twice"), "each name once"))
+    }
+
+    /// The known name that was probably meant by an unknown one, in a record where `is_given` says what else is there.
+    ///
+    /// The rule: capitals, hyphens and underscores do not count, and what remains differs in one letter, or in two if
+    /// the name has seven or more. Names of two and three letters are too short for it. A name that is given was not
+    /// meant by another, and no `delay_ms` was meant beside a due time.
+    pub(crate) fn meant_by(&self, unknown: &str, is_given: impl Fn(&str) -> bool) -> Option<&str> {
+        if unknown.len() > 64 {
+            return None;
+        }
+        let given = plain(unknown);
+        [self.payload(), DELAY_MS, PAYLOAD_BASE64, self.key(), self.due(), self.id()].into_iter().find(|name| {
+            let could_be = !is_given(name) && !(*name == DELAY_MS && is_given(self.due()));
+            let edits = match name.chars().count() {
+                ..4 => return false,
+                4..7 => 1,
+                _ => 2,
+            };
+            could_be && differ_at_most(&plain(name), &given, edits)
+        })
+    }
+}
+
+fn plain(name: &str) -> Vec<char> {
+    name.chars().filter(|c| !matches!(c, '_' | '-' | ' ')).flat_map(char::to_lowercase).collect()
+}
+
+/// Whether one text becomes the other by at most `most` edits: a letter more, less or other, or two neighbours swapped.
+fn differ_at_most(one: &[char], other: &[char], most: usize) -> bool {
+    if one.len().abs_diff(other.len()) > most {
+        return false;
+    }
+    // `rows[i % 3][j]`: the edits from the first `i` letters of one to the first `j` of the other.
+    let mut rows = [vec![0; other.len() + 1], (0..=other.len()).collect(), vec![0; other.len() + 1]];
+    rows.rotate_left(1); // row 0 is in place 0
+    for i in 1..=one.len() {
+        rows[i % 3][0] = i;
+        for j in 1..=other.len() {
+            let is_other = usize::from(one[i - 1] != other[j - 1]);
+            let (above, before) = (&rows[(i + 2) % 3], &rows[(i + 1) % 3]);
+            let mut edits = (above[j] + 1).min(above[j - 1] + is_other).min(rows[i % 3][j - 1] + 1);
+            if i > 1 && j > 1 && one[i - 1] == other[j - 2] && one[i - 2] == other[j - 1] {
+                edits = edits.min(before[j - 2] + 1);
+            }
+            rows[i % 3][j] = edits;
+        }
+    }
+    rows[one.len() % 3][other.len()] <= most
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn meant(unknown: &str, given: &[&str]) -> Option<String> {
+        Columns::default().meant_by(unknown, |name| given.contains(&name)).map(str::to_owned)
+    }
+
+    #[test]
+    fn a_near_miss_of_a_known_name_is_seen_and_other_names_are_not__d1() {
+        for unknown in ["paylod", "Payload", "PAYLOAD", "payolad", "pay_load", "payloads", "payl", "load", "pyld"] {
+            let expected = (!["payl", "load", "pyld"].contains(&unknown)).then(|| "payload".to_owned());
+            assert_eq!(meant(unknown, &["id", "due"]), expected, "{unknown}");
+        }
+        assert_eq!(meant("payloadBase64", &["due"]), Some("payload_base64".into()));
+        assert_eq!(meant("delayMs", &[]), Some("delay_ms".into()));
+        assert_eq!(meant("delays", &["due"]), None, "beside a due time");
+        for other in ["x", "ids", "due_at", "keys", "delay", "colour", "display", &"p".repeat(100)] {
+            assert_eq!(meant(other, &["id"]), None, "{other}");
+        }
+        assert_eq!(meant("paylod", &["payload"]), None, "it is given");
+    }
+
+    #[test]
+    fn edits_are_letters_more_less_other_and_swapped() {
+        let differ = |one: &str, other: &str, most| differ_at_most(&plain(one), &plain(other), most);
+        assert!(differ("payload", "payload", 0));
+        assert!(differ("payload", "apyload", 1) && !differ("payload", "apyload", 0));
+        assert!(differ("payload", "ayloda", 2) && !differ("payload", "ayloda", 1));
+        assert!(!differ("payload", "pxyxoxd", 2) && differ("payload", "pxyxoxd", 3));
+        assert!(differ("", "a", 1) && differ("a", "", 1));
+    }
+
+    #[test]
+    fn the_callers_names_are_checked_against_a_header__d2() {
+        let columns = Columns { due: Some("at".into()), key: Some("tail".into()), ..Columns::default() };
+        let fault = columns.fault("header", &["tail", "x"]).unwrap();
+        assert_eq!(fault.reason, "the header has no column id, at");
+        assert_eq!(fault.allowed, "of this file: tail, x");
+        assert_eq!(columns.fault("header", &["id", "at", "tail"]), None);
+        assert_eq!(
+            columns.fault("schema", &["id", "at", "tail", "x", "x"]).unwrap().reason,
+            "the schema names a column twice"
+        );
+        assert_eq!(columns.meant_by("tial", |_| false), Some("tail"));
+        assert_eq!(columns.meant_by("retail", |_| false), None);
+    }
+}

@@ -1,0 +1,189 @@
+//! JSON text that is kept as it is: checked, put on one line, and written beside text of our own.
+//!
+//! - Strict RFC 8259 in UTF-8. Half of a surrogate pair is refused, because no UTF-8 text can hold it.
+//! - Values are nested at most [`MAX_DEPTH`] levels, so that a reader by recursion can read them.
+//! - A carriage return or newline between values becomes a space: in the output it would split a line. Inside a string
+//!   neither is allowed, so nothing that is said changes.
+
+#![forbid(unsafe_code)]
+
+use std::borrow::Cow;
+use std::fmt;
+
+use memchr::{memchr, memchr2};
+use serde_json::value::RawValue;
+
+/// The most levels of arrays and objects within each other.
+pub(crate) const MAX_DEPTH: usize = 900;
+
+/// Why a text is not JSON that can be kept.
+#[derive(Debug)]
+pub(crate) enum Refused {
+    /// Too many levels; the text was not read further.
+    TooDeep,
+    /// The words of the parser.
+    Syntax(String),
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooDeep => f.write_str("it is nested too deep"),
+            Self::Syntax(text) => f.write_str(text),
+        }
+    }
+}
+
+impl From<serde_json::Error> for Refused {
+    /// Without the number of the line, which is always 1.
+    fn from(error: serde_json::Error) -> Self {
+        let text = error.to_string();
+        let what = text.rsplit_once(" at line ").map_or(&*text, |(what, _)| what);
+        Self::Syntax(if error.column() == 0 { what.to_owned() } else { format!("{what}, at byte {}", error.column()) })
+    }
+}
+
+/// Checks one value, without the white space around it.
+pub(crate) fn value_of(text: &str) -> Result<&str, Refused> {
+    check_depth(text)?;
+    let value: &RawValue = serde_json::from_str(text)?;
+    check_surrogates(text)?;
+    Ok(value.get())
+}
+
+/// The text on one line if it has several, or nothing to replace.
+pub(crate) fn on_one_line(bytes: &[u8]) -> Result<Option<Vec<u8>>, Refused> {
+    let text = std::str::from_utf8(bytes)
+        .map_err(|error| Refused::Syntax(format!("byte {} is not UTF-8", error.valid_up_to() + 1)))?;
+    value_of(text)?;
+    Ok(match without_line_ends(bytes) {
+        Cow::Borrowed(_) => None,
+        Cow::Owned(bytes) => Some(bytes),
+    })
+}
+
+/// JSON that was checked, on one line.
+pub(crate) fn without_line_ends(json: &[u8]) -> Cow<'_, [u8]> {
+    if memchr2(b'\r', b'\n', json).is_none() {
+        return Cow::Borrowed(json);
+    }
+    Cow::Owned(json.iter().map(|byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { *byte }).collect())
+}
+
+/// Refuses what is nested too deep, before a parser sees it. Needs no valid JSON.
+pub(crate) fn check_depth(text: &str) -> Result<(), Refused> {
+    let bytes = text.as_bytes();
+    if bytes.len() <= MAX_DEPTH {
+        return Ok(()); // each level takes a byte
+    }
+    let (mut depth, mut at) = (0_usize, 0);
+    while let Some(found) = next_mark(&bytes[at..]) {
+        at += found;
+        match bytes[at] {
+            b'"' => at = end_of_string(bytes, at),
+            b'[' | b'{' => {
+                depth += 1;
+                if depth > MAX_DEPTH {
+                    return Err(Refused::TooDeep);
+                }
+            }
+            _ => depth = depth.saturating_sub(1),
+        }
+        at = (at + 1).min(bytes.len());
+    }
+    Ok(())
+}
+
+fn next_mark(bytes: &[u8]) -> Option<usize> {
+    bytes.iter().position(|byte| matches!(byte, b'"' | b'[' | b'{' | b']' | b'}'))
+}
+
+/// The place of the quote that ends the string which begins at `start`, or the end of the text.
+fn end_of_string(bytes: &[u8], start: usize) -> usize {
+    let mut at = start + 1;
+    while let Some(found) = bytes.get(at..).and_then(|rest| memchr2(b'"', b'\\', rest)) {
+        at += found;
+        if bytes[at] == b'"' {
+            return at;
+        }
+        at += 2;
+    }
+    bytes.len()
+}
+
+/// Refuses half of a surrogate pair in JSON whose syntax was checked.
+pub(crate) fn check_surrogates(text: &str) -> Result<(), Refused> {
+    let bytes = text.as_bytes();
+    let mut at = 0;
+    while let Some(found) = memchr(b'\\', &bytes[at..]) {
+        at += found;
+        let Some(code) = code_at(bytes, at) else {
+            at = (at + 2).min(bytes.len());
+            continue;
+        };
+        at += 6;
+        let is_pair = match code {
+            0xD800..=0xDBFF => matches!(code_at(bytes, at), Some(0xDC00..=0xDFFF)),
+            0xDC00..=0xDFFF => false,
+            _ => continue,
+        };
+        if !is_pair {
+            return Err(Refused::Syntax(format!("half of a surrogate pair, at byte {}", at - 5)));
+        }
+        at += 6;
+    }
+    Ok(())
+}
+
+/// The code of an escape such as `\u00e9`.
+fn code_at(bytes: &[u8], at: usize) -> Option<u16> {
+    let digits = bytes.get(at..at + 6)?.strip_prefix(b"\\u")?;
+    u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
+}
+
+/// Appends text as a JSON string.
+pub(crate) fn write_text(out: &mut Vec<u8>, text: &str) {
+    out.push(b'"');
+    write_escaped(out, text);
+    out.push(b'"');
+}
+
+fn write_escaped(out: &mut Vec<u8>, text: &str) {
+    let bytes = text.as_bytes();
+    let mut start = 0;
+    for (at, byte) in bytes.iter().enumerate() {
+        if *byte >= b' ' && *byte != b'"' && *byte != b'\\' {
+            continue;
+        }
+        out.extend_from_slice(&bytes[start..at]);
+        start = at + 1;
+        let short = match byte {
+            b'"' | b'\\' => *byte,
+            b'\n' => b'n',
+            b'\r' => b'r',
+            b'\t' => b't',
+            0x08 => b'b',
+            0x0c => b'f',
+            _ => {
+                let digit = |value: u8| b"0123456789abcdef"[usize::from(value)];
+                out.extend_from_slice(&[b'\\', b'u', b'0', b'0', digit(byte >> 4), digit(byte & 15)]);
+                continue;
+            }
+        };
+        out.extend_from_slice(&[b'\\', short]);
+    }
+    out.extend_from_slice(&bytes[start..]);
+}
+
+/// JSON as it is, on one line; any other text as a JSON string. Errors: JSON that is nested too deep.
+pub(crate) fn json_or_text(text: &str) -> Result<Cow<'_, [u8]>, Refused> {
+    match value_of(text) {
+        Ok(value) => Ok(without_line_ends(value.as_bytes())),
+        Err(Refused::TooDeep) => Err(Refused::TooDeep),
+        Err(Refused::Syntax(_)) => {
+            let mut out = Vec::with_capacity(text.len() + 2);
+            write_text(&mut out, text);
+            Ok(Cow::Owned(out))
+        }
+    }
+}

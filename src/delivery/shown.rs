@@ -1,0 +1,72 @@
+//! How values are shown in errors: text in quotes on one line, and numbers with commas between the thousands.
+
+#![forbid(unsafe_code)]
+
+use std::fmt::Write;
+
+/// The first `max` characters of a text, in quotes. A character that does not print is written as an escape.
+pub(crate) fn quoted(text: &str, max: usize) -> String {
+    let quote =
+        if text.chars().take(max).any(|c| c == '\'') && !text.chars().take(max).any(|c| c == '"') { '"' } else { '\'' };
+    let mut out = String::from(quote);
+    for c in text.chars().take(max) {
+        match c {
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            c if c == quote => out.extend(['\\', c]),
+            ' '..='~' => out.push(c),
+            c if c > '~' && c.escape_debug().len() == 1 => out.push(c),
+            c => push_escape(&mut out, c),
+        }
+    }
+    out.push(quote);
+    out
+}
+
+fn push_escape(out: &mut String, c: char) {
+    let _ = match u32::from(c) {
+        code @ 0..=0xff => write!(out, "\\x{code:02x}"),
+        code @ 0x100..=0xffff => write!(out, "\\u{code:04x}"),
+        code => write!(out, "\\U{code:08x}"),
+    };
+}
+
+/// A number with a comma between each three digits.
+pub(crate) fn with_commas(number: usize) -> String {
+    let digits = number.to_string();
+    let mut out = String::with_capacity(digits.len() * 4 / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at) % 3 == 0 {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// The first `max` characters of a text.
+pub(crate) fn cut(text: &str, max: usize) -> &str {
+    text.char_indices().nth(max).map_or(text, |(end, _)| &text[..end])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_quoted_on_one_line_and_cut() {
+        assert_eq!(quoted("it's", 60), "\"it's\"");
+        assert_eq!(quoted("a'\"\\", 60), "'a\\'\"\\\\'");
+        assert_eq!(quoted("é\n\u{7f}\u{a0}\u{2028}\u{e0001}", 60), "'é\\n\\x7f\\xa0\\u2028\\U000e0001'");
+        assert_eq!(quoted("éééé", 3), "'ééé'");
+        assert_eq!(cut("éé", 1), "é");
+        assert_eq!(cut("éé", 2), "éé");
+    }
+
+    #[test]
+    fn thousands_have_commas() {
+        assert_eq!([0, 999, 1000, 1_048_577].map(with_commas), ["0", "999", "1,000", "1,048,577"]);
+    }
+}
