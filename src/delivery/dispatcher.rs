@@ -130,6 +130,11 @@ pub enum Event {
     },
     /// The wall clock was stepped.
     ClockStepped,
+    /// The log of the store could not be moved to its place.
+    CheckpointFailed {
+        /// Why.
+        reason: String,
+    },
 }
 
 /// What is known of a message whose cancel came.

@@ -90,7 +90,17 @@ impl Engine {
     ) -> Result<Self, DeliveryError> {
         let timer = timer(clock).map_err(|error| DeliveryError::Usage(error.to_string()))?;
         let timer = Arc::new(timer);
-        let options = Options::new(settings.keep_ids_ms as i64, wall.now_us() / 1000);
+        let options = Options::new(
+            settings.keep_ids_ms as i64,
+            Box::new({
+                let timer = timer.clone();
+                move || timer.clock().now_ms() as i64
+            }),
+            Box::new({
+                let wall = wall.clone();
+                move || wall.now_us() / 1000
+            }),
+        );
         let mut store = Store::open(path, options)?;
         let dispatcher = Dispatcher::new(
             timer.clone(),

@@ -103,7 +103,7 @@ impl<'a> Group<'a> {
                     due_ms: put.message.due_ms,
                     seq: *seq,
                     lane: put.lane,
-                    size: put.size() as u32,
+                    size: put.message.size_in_memory() as u32,
                     redelivered: false,
                     attempts: 0,
                     next_ms: None,
@@ -238,6 +238,6 @@ fn other_content(origin: &Origin) -> Letter {
         line: origin.line as i64,
         reason,
         allowed,
-        record: origin.record().to_vec(),
+        record: origin.record.as_bytes().to_vec(),
     }
 }

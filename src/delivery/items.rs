@@ -36,7 +36,7 @@ impl Item {
     /// Bytes in memory, near enough for the bounds of D8.
     pub(super) fn size(&self) -> usize {
         match self {
-            Self::Put(incoming) => incoming.size(),
+            Self::Put(incoming) => incoming.message.size_in_memory(),
             Self::Letter(letter) => 100 + letter.record.len(),
             _ => 100,
         }

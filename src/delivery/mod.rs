@@ -9,7 +9,13 @@
 pub mod clock;
 pub mod columns;
 mod dispatcher;
+mod engine;
 pub mod error;
+mod group;
+pub mod items;
+mod loader;
+mod threads;
+mod writer;
 pub mod fields;
 mod hashes;
 mod json;

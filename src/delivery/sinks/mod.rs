@@ -2,6 +2,8 @@
 
 #![forbid(unsafe_code)]
 
+pub(crate) mod line;
+
 use std::sync::Arc;
 
 use super::error::DeliveryError;
