@@ -1,0 +1,748 @@
+//! The engine under deterministic simulation: one seed decides the clock, what is submitted, what the sink answers, crashes,
+//! and the order of all steps. A slow model says what has to follow (rules D3 to D9).
+//!
+//! ```text
+//! TICKWHEEL_SEEDS=100000 cargo test --release --features delivery simulation     # `make soak`
+//! TICKWHEEL_SEED=4711 cargo test --features delivery simulation -- --nocapture   # one seed again, step by step
+//! ```
+//!
+//! The model knows what is on disk: a group takes all that was submitted and settled when it begins, and is on disk as a
+//! whole or not at all.
+
+#![forbid(unsafe_code)]
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use super::engine::{Engine, Settings};
+use super::items::{Answer, Item, Receipt};
+use super::message::{Body, Cancel, Incoming, Message};
+use super::retry::{Random, Retry};
+use super::sinks::{Delivery, Sink, Verdict, Verdicts};
+use super::store::{Limits, Outcome};
+use super::window::{Bounds, State};
+use super::writer::{Begun, Committed};
+use crate::Clock;
+
+const START_MS: i64 = 1_700_000_000_000;
+const STEPS: usize = 150;
+const MAX_ATTEMPTS: u32 = 3;
+
+/// The key and id of a message.
+type Name = (Option<u8>, u8);
+/// A message: its name, and the number of its acceptance.
+type Key = (Name, u64);
+
+/// A message that is on disk.
+#[derive(Clone, Debug)]
+struct Stored {
+    order: u64,
+    due_ms: i64,
+    payload: u8,
+    end: Option<Outcome>,
+    /// Its ticket was answered, so it is on the timer.
+    is_placed: bool,
+}
+
+#[derive(Clone, Debug)]
+enum Asked {
+    Put { name: Name, due_ms: i64, payload: u8 },
+    Cancel(Name),
+    Look(Name),
+}
+
+/// What happened to a message since the process began.
+#[derive(Clone, Copy, Debug, Default)]
+struct Life {
+    is_in_flight: bool,
+    is_retrying: bool,
+    /// Not on disk yet.
+    end: Option<Outcome>,
+}
+
+struct Ticket {
+    asked: Vec<Asked>,
+    receipt: Receipt,
+    expected: Vec<Vec<Answer>>,
+    accepted: Vec<Key>,
+}
+
+struct Flight {
+    number: u64,
+    messages: Vec<Key>,
+}
+
+struct World {
+    random: Random,
+    is_shown: bool,
+    store: PathBuf,
+    settings: Settings,
+    wall_us: Arc<AtomicI64>,
+    engine: Engine,
+    submitted: Vec<Ticket>,
+    begun: Option<(Begun, Vec<Ticket>)>,
+    committed: Option<(Committed, Vec<Ticket>)>,
+    stored: BTreeMap<Name, Vec<Stored>>,
+    cancels: BTreeSet<Name>,
+    accepted: u64,
+    lives: BTreeMap<Key, Life>,
+    numbers: BTreeMap<i64, Key>,
+    flights: VecDeque<Flight>,
+    /// Failures of the message's own, and sends that ended without an answer about it.
+    failures: BTreeMap<Key, (u32, u32)>,
+    crashes: u32,
+    may_be_again: BTreeSet<Key>,
+    must_be_again: BTreeSet<Key>,
+    is_healed: bool,
+}
+
+/// It knows nothing of what it was sent.
+struct Forgetful;
+
+impl Sink for Forgetful {
+    fn send(&mut self, _: &[Delivery]) -> Result<Verdicts, super::error::DeliveryError> {
+        unreachable!("the world sends")
+    }
+}
+
+macro_rules! show {
+    ($world:expr, $($text:tt)*) => {
+        if $world.is_shown {
+            eprintln!($($text)*);
+        }
+    };
+}
+
+impl World {
+    fn new(seed: u64, folder: &Path, is_shown: bool) -> Self {
+        let mut random = Random::new(seed);
+        let messages = 3 + random.below(12) as usize;
+        let settings = Settings {
+            is_global: random.below(6) == 0,
+            horizon_ms: 200 + random.below(2_000),
+            retry: Retry { max_attempts: MAX_ATTEMPTS, first_ms: 100, longest_ms: 1_000 },
+            sink_timeout_ms: 2_000,
+            bounds: Bounds {
+                messages,
+                bytes: 2_000 + random.below(20_000) as usize,
+                lane_messages: 1 + random.below(4) as usize,
+                lane_bytes: 1_000 + random.below(3_000) as usize,
+            },
+            seed,
+            limits: Limits::tiny(),
+            ..Settings::default()
+        };
+        let store = folder.join(format!("{seed}.db"));
+        let wall_us = Arc::new(AtomicI64::new(START_MS * 1000));
+        let engine = open(&store, &settings, &wall_us, 5_000_000);
+        let mut world = Self {
+            random,
+            is_shown,
+            store,
+            settings,
+            wall_us,
+            engine,
+            submitted: Vec::new(),
+            begun: None,
+            committed: None,
+            stored: BTreeMap::new(),
+            cancels: BTreeSet::new(),
+            accepted: 0,
+            lives: BTreeMap::new(),
+            numbers: BTreeMap::new(),
+            flights: VecDeque::new(),
+            failures: BTreeMap::new(),
+            crashes: 0,
+            may_be_again: BTreeSet::new(),
+            must_be_again: BTreeSet::new(),
+            is_healed: false,
+        };
+        world.start();
+        world
+    }
+
+    fn start(&mut self) {
+        self.engine.recover(&mut Forgetful).unwrap();
+        self.engine.start(self.engine.wall_clock());
+    }
+
+    fn wall_ms(&self) -> i64 {
+        self.wall_us.load(Ordering::Relaxed) / 1000
+    }
+
+    fn step(&mut self) {
+        match self.random.below(100) {
+            0..22 => self.submit(),
+            22..34 => self.write_a_part(),
+            34..46 => self.write(),
+            46..62 => self.take(),
+            62..76 => self.settle(),
+            76..90 => self.advance(),
+            90..92 => self.step_wall_clock(),
+            92..94 => self.tell(),
+            94..97 => self.pump(),
+            97 => self.reopen(),
+            _ => self.crash(),
+        }
+        let (messages, _) = self.engine.in_memory();
+        assert!(messages <= self.settings.bounds.messages.max(1), "{messages} messages in memory");
+    }
+
+    fn submit(&mut self) {
+        let asked: Vec<Asked> = (0..=self.random.below(4)).map(|_| self.ask()).collect();
+        show!(self, "submit {asked:?}");
+        let items = asked.iter().map(item).collect();
+        let receipt = self.engine.submit(items).unwrap();
+        self.submitted.push(Ticket { asked, receipt, expected: Vec::new(), accepted: Vec::new() });
+    }
+
+    fn ask(&mut self) -> Asked {
+        let key = self.random.below(4);
+        let name = ((key < 3).then_some(key as u8), self.random.below(8) as u8);
+        match self.random.below(10) {
+            0..2 => Asked::Cancel(name),
+            2 => Asked::Look(name),
+            _ => {
+                let after_ms = match self.random.below(4) {
+                    0 => -(self.random.below(50) as i64),
+                    1 => self.random.below(20) as i64,
+                    2 => self.random.below(500) as i64,
+                    _ => self.random.below(4_000) as i64,
+                };
+                // Due times meet, and a second message with a name is often the same again.
+                let due_ms = (self.wall_ms() + after_ms) / 10 * 10;
+                let payload = self.random.below(20) as u8;
+                let last = self.stored.get(&name).and_then(|all| all.last()).filter(|_| self.random.below(2) == 0);
+                let (due_ms, payload) = last.map_or((due_ms, payload), |it| (it.due_ms, it.payload));
+                Asked::Put { name, due_ms, payload }
+            }
+        }
+    }
+
+    // --- The writer ----------------------------------------------------------
+
+    fn write_a_part(&mut self) {
+        if self.committed.is_some() {
+            self.publish();
+        } else if self.begun.is_some() {
+            self.commit();
+        } else {
+            self.begin();
+        }
+    }
+
+    fn write(&mut self) {
+        self.write_a_part();
+        while self.begun.is_some() || self.committed.is_some() {
+            self.write_a_part();
+        }
+    }
+
+    fn begin(&mut self) {
+        show!(self, "begin");
+        let begun = self.engine.begin_group();
+        self.begun = Some((begun, std::mem::take(&mut self.submitted)));
+    }
+
+    fn commit(&mut self) {
+        let (begun, mut tickets) = self.begun.take().unwrap();
+        show!(self, "commit");
+        for done in begun.done() {
+            let key = self.numbers[&done.seq];
+            let life = self.lives[&key];
+            assert_eq!(life.end, Some(done.outcome).filter(|_| life.end.is_some()), "{key:?}");
+            self.end(key, done.outcome);
+        }
+        for ticket in &mut tickets {
+            for asked in ticket.asked.clone() {
+                let (expected, key) = self.apply(&asked);
+                ticket.expected.push(expected);
+                ticket.accepted.extend(key);
+            }
+        }
+        let committed = self.engine.commit_group(begun, &|| Ok(())).unwrap();
+        self.committed = Some((committed, tickets));
+    }
+
+    fn publish(&mut self) {
+        let (committed, tickets) = self.committed.take().unwrap();
+        show!(self, "publish");
+        self.engine.publish_group(committed).unwrap();
+        for ticket in tickets {
+            let answers = ticket.receipt.wait(Some(Duration::ZERO)).expect("the group is on disk").unwrap();
+            for ((asked, answer), expected) in ticket.asked.iter().zip(answers).zip(ticket.expected) {
+                assert!(expected.contains(&answer), "{asked:?} was answered {answer:?}, expected {expected:?}");
+            }
+            for (name, order) in ticket.accepted {
+                self.stored_mut((name, order)).is_placed = true;
+            }
+        }
+    }
+
+    fn stored_mut(&mut self, (name, order): Key) -> &mut Stored {
+        self.stored.get_mut(&name).unwrap().iter_mut().find(|it| it.order == order).unwrap()
+    }
+
+    fn end(&mut self, key: Key, outcome: Outcome) {
+        let stored = self.stored_mut(key);
+        assert_eq!(stored.end, None, "{key:?} ended twice");
+        stored.end = Some(outcome);
+    }
+
+    /// What this does once it is on disk, and the answers that are right.
+    fn apply(&mut self, asked: &Asked) -> (Vec<Answer>, Option<Key>) {
+        let name = match asked {
+            Asked::Put { name, .. } | Asked::Cancel(name) | Asked::Look(name) => *name,
+        };
+        let last = self.stored.get(&name).and_then(|all| all.last()).cloned();
+        let answer = match (asked, last) {
+            (Asked::Put { due_ms, payload, .. }, last) => {
+                if let Some(last) = last.filter(|it| it.end != Some(Outcome::Dead)) {
+                    return (vec![again(&last, *due_ms, *payload)], None);
+                }
+                self.accepted += 1;
+                let was_cancelled = self.cancels.remove(&name);
+                let end = was_cancelled.then_some(Outcome::Cancelled);
+                let new = Stored { order: self.accepted, due_ms: *due_ms, payload: *payload, end, is_placed: false };
+                self.stored.entry(name).or_default().push(new);
+                if was_cancelled {
+                    return (vec![Answer::Cancelled], None);
+                }
+                return (vec![Answer::Accepted], Some((name, self.accepted)));
+            }
+            (Asked::Cancel(_), None) => {
+                self.cancels.insert(name);
+                Answer::Unknown
+            }
+            (Asked::Look(_), None) => Answer::Unknown,
+            (_, Some(Stored { end: Some(end), .. })) => answer_of(end),
+            (asked, Some(last)) => {
+                let key = (name, last.order);
+                let life = self.lives.get(&key).copied().unwrap_or_default();
+                match (asked, life.end) {
+                    (_, Some(end)) => answer_of(end),
+                    _ if life.is_in_flight => Answer::Delivering,
+                    (Asked::Cancel(_), None) => {
+                        self.end(key, Outcome::Cancelled);
+                        self.lives.entry(key).or_default().end = Some(Outcome::Cancelled);
+                        Answer::Cancelled
+                    }
+                    _ => return (vec![Answer::Waiting, Answer::Delivering], None),
+                }
+            }
+        };
+        (vec![answer], None)
+    }
+
+    // --- The senders ---------------------------------------------------------
+
+    fn take(&mut self) {
+        let most = 1 + self.random.below(5) as usize;
+        let was_down = self.engine.down().is_some();
+        let before = self.outcomes();
+        let Some((number, deliveries)) = self.engine.take(most, 1 << 20, true) else {
+            self.hear_cut_offs(before);
+            return;
+        };
+        self.hear_cut_offs(before);
+        show!(self, "take {number}: {:?} at {}", deliveries.iter().map(shown).collect::<Vec<_>>(), self.wall_ms());
+        assert!(!was_down || deliveries.len() == 1, "more than one probe");
+        let messages = deliveries.iter().map(|delivery| self.check_send(delivery)).collect();
+        self.flights.push_back(Flight { number, messages });
+    }
+
+    fn check_send(&mut self, delivery: &Delivery) -> Key {
+        let name = name_of(&delivery.body);
+        let stored = self.stored.get(&name).and_then(|all| all.last()).expect("it was accepted").clone();
+        let key = (name, stored.order);
+        assert_eq!(stored.end, None, "{key:?} was sent after its outcome was on disk");
+        assert_eq!(delivery.body.payload(), payload(stored.payload));
+        assert_eq!(delivery.due_ms, stored.due_ms);
+        assert!(self.wall_ms() >= stored.due_ms, "{key:?} is early");
+        let life = self.lives.entry(key).or_default();
+        assert!(!life.is_in_flight && life.end.is_none(), "{key:?} was sent twice: {life:?}");
+        *life = Life { is_in_flight: true, is_retrying: false, end: None };
+        self.numbers.insert(delivery.seq, key);
+        let (own, unanswered) = self.failures.get(&key).copied().unwrap_or_default();
+        assert!(delivery.attempt > own, "{key:?}: attempt {} after {own} refusals", delivery.attempt);
+        assert!(delivery.attempt <= 1 + own + unanswered + self.crashes, "{key:?}: attempt {}", delivery.attempt);
+        assert!(delivery.attempt <= MAX_ATTEMPTS);
+        assert!(delivery.redelivered || !self.must_be_again.contains(&key), "{key:?} is not marked");
+        assert!(!delivery.redelivered || self.may_be_again.contains(&key), "{key:?} is marked without need");
+        self.check_order(key, &stored);
+        key
+    }
+
+    /// Of its lane nothing else is on its way, and nothing that comes before it waits.
+    fn check_order(&self, key: Key, it: &Stored) {
+        if key.0.0.is_none() && !self.settings.is_global {
+            return;
+        }
+        for (name, all) in &self.stored {
+            if !self.settings.is_global && name.0 != key.0.0 {
+                continue;
+            }
+            for other in all {
+                let other_key = (*name, other.order);
+                if other_key == key {
+                    continue;
+                }
+                let life = self.lives.get(&other_key).copied().unwrap_or_default();
+                assert!(!life.is_in_flight && !life.is_retrying, "{key:?} was sent while {other_key:?} is on its way");
+                let is_before = (other.due_ms, other.order) < (it.due_ms, it.order);
+                let waits = other.is_placed && other.end.is_none() && life.end != Some(Outcome::Delivered);
+                assert!(!is_before || !waits, "{key:?} was sent before {other_key:?}");
+            }
+        }
+    }
+
+    fn settle(&mut self) {
+        if self.flights.is_empty() {
+            return;
+        }
+        let place = self.random.below(self.flights.len() as u64) as usize;
+        let flight = self.flights.remove(place).unwrap();
+        if !self.engine.is_in_flight(flight.number) {
+            self.engine.settle(flight.number, Verdicts::Delivered, None); // the answer of a send that was cut off
+            return;
+        }
+        let kind = if self.is_healed { 0 } else { self.random.below(8) };
+        let verdicts: Vec<Verdict> = flight.messages.iter().map(|_| self.verdict(kind)).collect();
+        show!(self, "settle {}: {verdicts:?}", flight.number);
+        let was_down = self.engine.down().is_some();
+        for (key, verdict) in flight.messages.iter().zip(&verdicts) {
+            self.note(*key, verdict, was_down);
+        }
+        let before = self.outcomes();
+        self.engine.settle(flight.number, Verdicts::Each(verdicts), None);
+        self.hear_the_dead(before);
+    }
+
+    fn verdict(&mut self, kind: u64) -> Verdict {
+        let retry_after_ms = (self.random.below(4) == 0).then_some(300);
+        match kind {
+            0..4 => Verdict::Delivered,
+            4 => Verdict::Refused("no".into()),
+            5 => Verdict::Unanswered { reason: "503".into(), retry_after_ms },
+            6 => Verdict::Unreachable { reason: "refused".into(), retry_after_ms },
+            _ => {
+                let kind = self.random.below(7);
+                self.verdict(kind)
+            }
+        }
+    }
+
+    fn note(&mut self, key: Key, verdict: &Verdict, was_down: bool) {
+        let life = self.lives.get_mut(&key).unwrap();
+        life.is_in_flight = false;
+        let (own, unanswered) = self.failures.entry(key).or_default();
+        match verdict {
+            Verdict::Delivered => life.end = Some(Outcome::Delivered),
+            Verdict::Refused(_) => {
+                *own += 1;
+                life.is_retrying = true;
+            }
+            Verdict::Unanswered { .. } => {
+                *unanswered += u32::from(!was_down || true);
+                life.is_retrying = true;
+            }
+            Verdict::Unreachable { .. } | Verdict::NotTried => life.is_retrying = true,
+        }
+    }
+
+    /// How many outcomes wait for the writer.
+    fn outcomes(&self) -> usize {
+        self.engine.queue.outcomes().len()
+    }
+
+    /// Messages that were given up since there were so many outcomes.
+    fn hear_the_dead(&mut self, before: usize) {
+        for done in self.engine.queue.outcomes().into_iter().skip(before) {
+            if done.outcome == Outcome::Dead {
+                let Some(key) = self.numbers.get(&done.seq).copied() else { continue };
+                let (own, unanswered) = self.failures[&key];
+                assert!(own + unanswered + self.crashes >= MAX_ATTEMPTS, "{key:?} was given up too early");
+                let life = self.lives.entry(key).or_default();
+                *life = Life { end: Some(Outcome::Dead), ..Life::default() };
+            }
+        }
+    }
+
+    fn hear_cut_offs(&mut self, before: usize) {
+        for place in 0..self.flights.len() {
+            if self.engine.is_in_flight(self.flights[place].number) {
+                continue;
+            }
+            for key in std::mem::take(&mut self.flights[place].messages) {
+                let life = self.lives.get_mut(&key).unwrap();
+                life.is_in_flight = false;
+                life.is_retrying = true;
+                self.failures.entry(key).or_default().1 += 1;
+            }
+        }
+        self.hear_the_dead(before);
+    }
+
+    // --- Time, and what else happens -----------------------------------------
+
+    fn advance(&mut self) {
+        let now_us = self.engine.clock().now_us();
+        let step_us = match self.random.below(8) {
+            0..3 => self.random.below(30_000),
+            3..6 => self.engine.next_wake_us().map_or(1_000, |next_us| next_us.saturating_sub(now_us)).min(5_000_000),
+            6 => self.random.below(2_000_000),
+            _ => self.random.below(40) * self.random.below(1_000_000),
+        };
+        self.advance_by(step_us);
+    }
+
+    fn advance_by(&mut self, step_us: u64) {
+        show!(self, "advance {step_us} us");
+        self.engine.clock().set_us(self.engine.clock().now_us() + step_us);
+        self.wall_us.fetch_add(step_us as i64, Ordering::Relaxed);
+    }
+
+    fn step_wall_clock(&mut self) {
+        let step_us = (self.random.below(3_000_000) as i64) * if self.random.below(2) == 0 { -1 } else { 1 };
+        show!(self, "wall clock {step_us:+} us");
+        self.wall_us.fetch_add(step_us, Ordering::Relaxed);
+        if self.random.below(3) > 0 {
+            self.engine.follow_clock();
+        }
+    }
+
+    fn tell(&mut self) {
+        if let Some((letters, through)) = self.engine.take_letters() {
+            assert!(letters.iter().all(|letter| letter.source == "delivery"));
+            self.engine.letters_told(through);
+        }
+    }
+
+    /// Runs until nothing is left to do at this moment: all that is due is on its way.
+    fn pump(&mut self) {
+        show!(self, "pump");
+        self.write();
+        self.engine.follow_clock();
+        for _ in 0..200 {
+            let flights = self.flights.len();
+            self.take();
+            let more = self.flights.len() > flights;
+            self.tell();
+            self.write();
+            if !more && !self.engine.queue.is_woken() {
+                break;
+            }
+        }
+        if self.engine.down().is_some() || self.engine.has_suspect_in_flight() {
+            return;
+        }
+        let busy: BTreeSet<Option<u8>> = self
+            .lives
+            .iter()
+            .filter(|(_, life)| life.is_in_flight || life.is_retrying)
+            .map(|(key, _)| key.0.0)
+            .collect();
+        for (name, all) in &self.stored {
+            let is_blocked = if self.settings.is_global {
+                !busy.is_empty()
+            } else {
+                name.0.is_some() && busy.contains(&name.0)
+            };
+            for it in all.iter().filter(|it| it.end.is_none() && it.due_ms <= self.wall_ms()) {
+                let life = self.lives.get(&(*name, it.order)).copied().unwrap_or_default();
+                let is_under_way = life.is_in_flight || life.is_retrying || life.end.is_some();
+                let is_full = self.flights.iter().map(|it| it.messages.len()).sum::<usize>() > 0 || self.has_retrying();
+                assert!(is_under_way || is_blocked || is_full, "{name:?} {it:?} is due, and is not on its way");
+            }
+        }
+    }
+
+    fn has_retrying(&self) -> bool {
+        self.lives.values().any(|life| life.is_retrying)
+    }
+
+    fn reopen(&mut self) {
+        show!(self, "close and open");
+        self.write();
+        if !self.flights.is_empty() {
+            return self.crash();
+        }
+        self.write();
+        for (key, life) in &self.lives {
+            if life.end.is_none() && (life.is_retrying || self.may_be_again.contains(key)) {
+                self.may_be_again.insert(*key);
+            }
+        }
+        self.note_suspects();
+        self.engine.close(true).unwrap();
+        self.open_again();
+    }
+
+    fn crash(&mut self) {
+        show!(self, "crash");
+        self.crashes += 1;
+        self.note_suspects();
+        for (key, life) in &self.lives {
+            if life.is_in_flight || life.is_retrying || life.end == Some(Outcome::Delivered) {
+                self.must_be_again.insert(*key);
+            }
+        }
+        self.open_again();
+    }
+
+    /// What is in memory may be marked after a crash.
+    fn note_suspects(&mut self) {
+        let dispatcher = self.engine.lock_dispatcher();
+        for (_, entry) in dispatcher.window.slots().filter(|(_, it)| it.state != State::Held) {
+            let body = entry.body.as_ref();
+            let key = self.numbers.get(&entry.seq).copied().or_else(|| {
+                let name = name_of(body?);
+                Some((name, self.stored.get(&name)?.last()?.order))
+            });
+            self.may_be_again.extend(key);
+        }
+    }
+
+    fn open_again(&mut self) {
+        self.submitted.clear();
+        self.begun = None;
+        self.committed = None;
+        self.flights.clear();
+        self.lives.clear();
+        for all in self.stored.values_mut() {
+            all.iter_mut().for_each(|it| it.is_placed = true);
+        }
+        if self.random.below(2) == 0 {
+            self.wall_us.fetch_add(self.random.below(5_000_000) as i64, Ordering::Relaxed);
+        }
+        let start_us = self.random.below(1 << 40);
+        // The engine before it is closed first, as its process is gone.
+        let nothing = open(&self.store.with_extension("none"), &self.settings, &self.wall_us, 0);
+        drop(std::mem::replace(&mut self.engine, nothing));
+        self.engine = open(&self.store, &self.settings, &self.wall_us, start_us);
+        self.start();
+    }
+
+    /// The destination takes everything from now on: in the end all is delivered, and nothing is lost.
+    fn heal(&mut self) {
+        show!(self, "heal");
+        self.is_healed = true;
+        for _ in 0..400 {
+            self.pump();
+            while !self.flights.is_empty() {
+                self.settle();
+            }
+            self.pump();
+            let now_us = self.engine.clock().now_us();
+            let next_us = self.engine.next_wake_us().unwrap_or(now_us).clamp(now_us + 1_000, now_us + 300_000);
+            self.advance_by(next_us - now_us);
+            if self.submitted.is_empty() && self.flights.is_empty() && self.engine.is_empty() {
+                break;
+            }
+        }
+        for (name, all) in &self.stored {
+            for it in all {
+                assert!(it.end.is_some(), "{name:?} {it:?} was lost");
+            }
+        }
+        assert!(self.engine.is_empty(), "something is left over");
+    }
+}
+
+fn open(store: &Path, settings: &Settings, wall_us: &Arc<AtomicI64>, start_us: u64) -> Engine {
+    let wall_us = wall_us.clone();
+    let wall = move || wall_us.load(Ordering::Relaxed);
+    Engine::open(store, settings.clone(), Clock::manual_us(start_us), Arc::new(wall)).unwrap()
+}
+
+fn text(name: Name) -> (Option<String>, String) {
+    (name.0.map(|key| format!("k{key}")), format!("i{}", name.1))
+}
+
+fn name_of(body: &Body) -> Name {
+    (body.key().map(|key| key[1..].parse().unwrap()), body.id()[1..].parse().unwrap())
+}
+
+fn payload(number: u8) -> Vec<u8> {
+    vec![b'1' + number % 5; 1 + usize::from(number / 5) * 150]
+}
+
+fn item(asked: &Asked) -> Item {
+    match asked {
+        Asked::Put { name, due_ms, payload: number } => {
+            let (key, id) = text(*name);
+            let body = Body::new(key.as_deref(), &id, &payload(*number), true);
+            Item::Put(Incoming::of(Message { body, due_ms: *due_ms, delay_ms: None }))
+        }
+        Asked::Cancel(name) => {
+            let (key, id) = text(*name);
+            Item::Cancel(Cancel { id, key, keep_days: 0 })
+        }
+        Asked::Look(name) => {
+            let (key, id) = text(*name);
+            Item::Look { id, key }
+        }
+    }
+}
+
+fn again(last: &Stored, due_ms: i64, payload: u8) -> Answer {
+    if (last.due_ms, last.payload) != (due_ms, payload) {
+        Answer::OtherContent
+    } else if last.end == Some(Outcome::Cancelled) {
+        Answer::Cancelled
+    } else {
+        Answer::Duplicate
+    }
+}
+
+fn answer_of(end: Outcome) -> Answer {
+    match end {
+        Outcome::Delivered => Answer::Delivered,
+        Outcome::Cancelled => Answer::Cancelled,
+        Outcome::Dead => Answer::Dead,
+    }
+}
+
+fn shown(delivery: &Delivery) -> String {
+    let name = name_of(&delivery.body);
+    let again = if delivery.redelivered { " again" } else { "" };
+    format!("{name:?} seq {} due {} attempt {}{again}", delivery.seq, delivery.due_ms, delivery.attempt)
+}
+
+/// A folder in memory where the system has one, as nothing here tests the disk.
+fn folder() -> tempfile::TempDir {
+    let memory = Path::new("/dev/shm");
+    let builder = &mut tempfile::Builder::new();
+    let made = builder.prefix("tickwheel-").tempdir_in(memory);
+    made.or_else(|_| builder.tempdir()).expect("there is a temporary folder")
+}
+
+fn play(seed: u64, is_shown: bool) {
+    let folder = folder();
+    let mut world = World::new(seed, folder.path(), is_shown);
+    for _ in 0..STEPS {
+        world.step();
+    }
+    world.heal();
+}
+
+fn setting(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().expect("a number"))
+}
+
+#[test]
+fn whatever_happens_the_rules_hold() {
+    if let Some(seed) = setting("TICKWHEEL_SEED") {
+        return play(seed, true);
+    }
+    for seed in 0..setting("TICKWHEEL_SEEDS").unwrap_or(400) {
+        let result = std::panic::catch_unwind(|| play(seed, false));
+        if let Err(error) = result {
+            eprintln!("seed {seed}: TICKWHEEL_SEED={seed} repeats it");
+            std::panic::resume_unwind(error);
+        }
+    }
+}
