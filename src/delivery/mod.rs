@@ -16,4 +16,5 @@ pub mod message;
 pub mod ndjson;
 mod origin;
 mod shown;
+pub mod sinks;
 pub mod times;
