@@ -78,13 +78,13 @@ impl Columns {
         }
         let given = plain(unknown);
         [self.payload(), DELAY_MS, PAYLOAD_BASE64, self.key(), self.due(), self.id()].into_iter().find(|name| {
-            let could_be = !is_given(name) && !(*name == DELAY_MS && is_given(self.due()));
+            let is_out = is_given(name) || *name == DELAY_MS && is_given(self.due());
             let edits = match name.chars().count() {
                 ..4 => return false,
                 4..7 => 1,
                 _ => 2,
             };
-            could_be && differ_at_most(&plain(name), &given, edits)
+            !is_out && differ_at_most(&plain(name), &given, edits)
         })
     }
 }
@@ -132,8 +132,9 @@ mod tests {
         }
         assert_eq!(meant("payloadBase64", &["due"]), Some("payload_base64".into()));
         assert_eq!(meant("delayMs", &[]), Some("delay_ms".into()));
-        assert_eq!(meant("delays", &["due"]), None, "beside a due time");
-        for other in ["x", "ids", "due_at", "keys", "delay", "colour", "display", &"p".repeat(100)] {
+        assert_eq!(meant("delay", &["id"]), Some("delay_ms".into()));
+        assert_eq!(meant("delay", &["due"]), None, "beside a due time");
+        for other in ["x", "ids", "due_at", "keys", "colour", "display", &"p".repeat(100)] {
             assert_eq!(meant(other, &["id"]), None, "{other}");
         }
         assert_eq!(meant("paylod", &["payload"]), None, "it is given");

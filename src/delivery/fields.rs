@@ -56,6 +56,9 @@ pub struct Payload<'a> {
     pub is_json: bool,
 }
 
+/// A field that no rule knows: its name, and its value as JSON on one line.
+pub type Other<'a> = (Cow<'a, str>, Cow<'a, [u8]>);
+
 /// A record's values before the check.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[expect(missing_docs, reason = "the names of the schema")]
@@ -67,8 +70,8 @@ pub struct Fields<'a> {
     pub op: Value<'a>,
     pub payload: Option<Payload<'a>>,
     pub payload_base64: Value<'a>,
-    /// All fields that no rule knows: the name, and the value as JSON on one line.
-    pub others: SmallVec<[(Cow<'a, str>, Cow<'a, [u8]>); 4]>,
+    /// All fields that no rule knows.
+    pub others: SmallVec<[Other<'a>; 4]>,
 }
 
 /// What a record asks for.

@@ -187,3 +187,56 @@ pub(crate) fn json_or_text(text: &str) -> Result<Cow<'_, [u8]>, Refused> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_stays_as_it_is_on_one_line_and_other_text_is_a_string__d1() {
+        for (text, kept) in [
+            ("{\"b\" : 1,  \"a\":{}}", "{\"b\" : 1,  \"a\":{}}"),
+            (" 1.50 ", "1.50"),
+            ("12345678901234567890123", "12345678901234567890123"),
+            ("\"\\u00e9\"", "\"\\u00e9\""),
+            ("[1,\r\n2]", "[1,  2]"),
+            ("é", "\"é\""),
+            ("NaN", "\"NaN\""),
+            ("", "\"\""),
+            ("two\r\nlines", "\"two\\r\\nlines\""),
+            ("\"\\ud800\"", "\"\\\"\\\\ud800\\\"\""),
+        ] {
+            assert_eq!(String::from_utf8_lossy(&json_or_text(text).unwrap()), kept, "{text}");
+        }
+    }
+
+    #[test]
+    fn levels_are_counted_outside_of_strings__d2() {
+        let nested = |levels: usize| "[".repeat(levels) + &"]".repeat(levels);
+        assert!(value_of(&nested(MAX_DEPTH)).is_ok());
+        assert!(matches!(value_of(&nested(MAX_DEPTH + 1)), Err(Refused::TooDeep)));
+        assert!(matches!(json_or_text(&"[".repeat(MAX_DEPTH + 1)), Err(Refused::TooDeep)));
+        assert!(value_of(&format!("\"\\\"{}\"", "[".repeat(5000))).is_ok());
+        assert!(value_of(&format!("[{}1]", "[],".repeat(5000))).is_ok());
+        assert!(matches!(value_of(&format!("\"{}", "x".repeat(5000))), Err(Refused::Syntax(_))));
+    }
+
+    #[test]
+    fn half_of_a_surrogate_pair_is_refused_wherever_it_stands__d2() {
+        for good in ["\\ud83d\\ude00", "\\\\ud800", "\\u00e9\\n", "\\\\\\ud83d\\ude00"] {
+            assert!(value_of(&format!("\"{good}\"")).is_ok(), "{good}");
+        }
+        for bad in ["\\ud800", "\\ude00", "\\ud800x", "\\ud800\\n", "\\ud800\\ud800", "\\ude00\\ud83d", "\\\\\\uDC00"] {
+            let error = value_of(&format!("\"{bad}\"")).unwrap_err().to_string();
+            assert!(error.starts_with("half of a surrogate pair, at byte "), "{bad}: {error}");
+        }
+    }
+
+    #[test]
+    fn an_error_says_what_and_where() {
+        assert_eq!(value_of("[1,]").unwrap_err().to_string(), "expected value, at byte 4");
+        assert_eq!(on_one_line(b"\"\xff\"").unwrap_err().to_string(), "byte 2 is not UTF-8");
+        assert_eq!(on_one_line(b"[1,\n2]").unwrap(), Some(b"[1, 2]".to_vec()));
+        assert_eq!(on_one_line(b"[1, 2]").unwrap(), None);
+    }
+}

@@ -134,8 +134,8 @@ impl Digest {
     /// Its first 64 bits, by which the store looks names up. Two names may have the same number.
     #[must_use]
     pub fn number(self) -> i64 {
-        let [a, b, c, d, e, f, g, h, ..] = self.0;
-        i64::from_le_bytes([a, b, c, d, e, f, g, h])
+        let (first, _) = self.0.split_first_chunk().expect("16 bytes");
+        i64::from_le_bytes(*first)
     }
 }
 
@@ -240,4 +240,52 @@ pub(crate) fn check_size(size: usize, max_payload: usize) -> Result<(), BadRecor
     }
     let reason = format!("the payload has {} bytes", with_commas(size));
     Err(BadRecord::new(reason, format!("at most {} bytes", with_commas(max_payload))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(key: Option<&str>, id: &str, payload: &[u8], is_json: bool) -> Message {
+        Message { body: Body::new(key, id, payload, is_json), due_ms: 5, delay_ms: None }
+    }
+
+    fn reason(message: Message) -> String {
+        checked(message, 10).unwrap_err().reason
+    }
+
+    #[test]
+    fn the_parts_of_a_body_come_back_the_same() {
+        for key in [None, Some("k"), Some("")] {
+            let body = Body::new(key, "é", b"\xff", false);
+            assert_eq!((body.key(), body.id(), body.payload(), body.is_json()), (key, "é", &b"\xff"[..], false));
+        }
+        assert_eq!(message(Some("k"), "é", b"123", true).size_in_memory(), 206);
+    }
+
+    #[test]
+    fn a_message_made_by_a_program_is_checked_by_the_rules_for_records__d1() {
+        assert_eq!(reason(message(None, "", b"1", true)), "id is empty");
+        assert_eq!(reason(message(Some(""), "a", b"1", true)), "key is empty");
+        assert_eq!(reason(message(None, "a", b"12345678901", false)), "the payload has 11 bytes");
+        assert_eq!(reason(message(None, "a", b"[1,]", true)), "the payload is not JSON: expected value, at byte 4");
+        assert_eq!(reason(Message { due_ms: -1, ..message(None, "a", b"1", true) }), "due_ms is out of range");
+        let good = message(Some("k"), "a", b"[1,]", false);
+        assert_eq!(checked(good.clone(), 10), Ok(good), "a due time in 1970 is one, and bytes are bytes");
+    }
+
+    #[test]
+    fn json_of_a_program_is_put_on_one_line__d11() {
+        let kept = checked(message(Some("k"), "a", b"[1,\r\n2]", true), 10).unwrap();
+        assert_eq!(kept, message(Some("k"), "a", b"[1,  2]", true));
+    }
+
+    #[test]
+    fn a_record_is_a_part_of_its_block_and_never_more() {
+        let block: std::sync::Arc<[u8]> = (*b"one two").into();
+        assert_eq!(Record::part_of(&block, 4, 7).as_bytes(), b"two");
+        assert_eq!(Record::part_of(&block, 4, 99).as_bytes(), b"two");
+        assert_eq!(Record::part_of(&block, 99, 4).as_bytes(), b"");
+        assert_eq!(Record::from(&b"two"[..]), Record::part_of(&block, 4, 7));
+    }
 }

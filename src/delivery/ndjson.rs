@@ -249,3 +249,6 @@ fn number_of(raw: &str) -> Result<Value<'_>, Refused> {
     let bound = if raw.starts_with('-') { i128::MIN } else { i128::MAX };
     Ok(Value::Integer(raw.parse().unwrap_or(bound)))
 }
+
+#[cfg(test)]
+mod tests;

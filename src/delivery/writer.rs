@@ -18,13 +18,14 @@
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard};
 
-use super::dispatcher::{Dispatcher, Outcomes};
+use super::dispatcher::{Dead, Dispatcher, Outcomes};
 use super::error::{DeliveryError, StoreError};
 use super::group::{Group, held_of};
 use super::items::{Item, Ticket};
 use super::lanes::Slot;
 use super::loader::Loader;
-use super::sinks::line;
+use super::message::Message;
+use super::sinks::line::record_of;
 use super::store::{Checkpoints, Held, Letter, Outcome, Store};
 use super::summary::{Lateness, Summary};
 use super::window::State;
@@ -340,7 +341,7 @@ impl Writer {
             self.store.put_position(Some(&position))?;
         }
         let mut group = Group::new(&mut self.store, dispatcher, now_ms);
-        group.letters.extend(outcomes.dead.iter().map(line::letter_of_dead));
+        group.letters.extend(outcomes.dead.iter().map(letter_of));
         let dead = outcomes.dead.len() as u64;
         group.counts.delivered += outcomes.done.iter().filter(|it| it.outcome == Outcome::Delivered).count() as u64;
         group.counts.dead_letters += dead;
@@ -494,5 +495,17 @@ impl Writer {
         }
         self.telling_through = Some(through);
         Ok(Some((letters, through)))
+    }
+}
+
+/// The dead letter of a message that its destination did not take.
+fn letter_of(dead: &Dead) -> Letter {
+    let message = Message { body: dead.body.clone(), due_ms: dead.due_ms, delay_ms: None };
+    Letter {
+        source: "delivery".to_owned(),
+        line: dead.seq,
+        reason: format!("gave up after {} attempts: {}", dead.attempts, dead.reason),
+        allowed: "correct what the reason says, and give the record again".to_owned(),
+        record: record_of(&message),
     }
 }

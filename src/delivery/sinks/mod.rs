@@ -2,7 +2,8 @@
 
 #![forbid(unsafe_code)]
 
-pub(crate) mod line;
+pub mod file;
+pub mod line;
 
 use std::sync::Arc;
 
