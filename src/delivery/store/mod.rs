@@ -6,3 +6,5 @@ mod locked;
 mod network;
 pub mod opened;
 pub mod owner;
+mod schema;
+pub mod upgrade;

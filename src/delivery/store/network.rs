@@ -86,15 +86,12 @@ fn unescaped(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text;
     while let Some((&first, after)) = rest.split_first() {
-        match (first, after) {
-            (b'\\', [a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', ..]) => {
-                out.push(((a - b'0') << 6) | ((b - b'0') << 3) | (c - b'0'));
-                rest = &after[3..];
-            }
-            _ => {
-                out.push(first);
-                rest = after;
-            }
+        if let (b'\\', [a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', rest_of_text @ ..]) = (first, after) {
+            out.push(((a - b'0') << 6) | ((b - b'0') << 3) | (c - b'0'));
+            rest = rest_of_text;
+        } else {
+            out.push(first);
+            rest = after;
         }
     }
     out

@@ -24,7 +24,7 @@
 
 #![forbid(unsafe_code)]
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -85,7 +85,7 @@ impl Ownership {
         let pause = Parker::new();
         let mut is_told = false;
         loop {
-            match attempt(&path)? {
+            match attempt(&path, || {})? {
                 Attempt::Taken(ownership) => return Ok(ownership),
                 Attempt::Held(owner) => {
                     if !is_told {
@@ -115,6 +115,11 @@ impl Ownership {
         if let Some(side) = &self.side {
             side.forget_in_child();
         }
+    }
+
+    /// A second descriptor of the store's file. It is to be closed while SQLite does not have the file open.
+    pub(super) fn file(&self) -> io::Result<File> {
+        self.store.copy()
     }
 
     /// Locks what version 1 locked, for the step-up. `false`: a process of version 1 has it.
@@ -153,7 +158,8 @@ impl Ownership {
     }
 }
 
-fn attempt(path: &Path) -> Result<Attempt, DeliveryError> {
+/// `when_open` runs between the opening and the lock: a test replaces the file there.
+fn attempt(path: &Path, when_open: impl FnOnce()) -> Result<Attempt, DeliveryError> {
     alone(|| {
         if FileId::at(path).is_some_and(opened::has) {
             return Ok(Attempt::Held(format!("this process works with {} already", path.display())));
@@ -165,6 +171,7 @@ fn attempt(path: &Path) -> Result<Attempt, DeliveryError> {
             std::mem::forget(file);
             return Ok(Attempt::Moved);
         }
+        when_open();
         if LOCKS_ITSELF && !try_flock(path, &file)? {
             return Ok(Attempt::Held(held_by(path, process_that_locked(id))));
         }

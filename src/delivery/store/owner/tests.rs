@@ -118,7 +118,20 @@ fn a_store_that_was_renamed_or_removed_does_not_let_a_second_owner_in_at_its_old
 }
 
 #[test]
-fn the_file_that_was_locked_is_the_one_at_the_path__d9() {
+fn a_file_that_is_replaced_or_removed_between_open_and_lock_is_not_the_store__d9() {
+    let (folder, path) = folder();
+    let new = folder.path().join("new.db");
+    for _ in 0..2 {
+        fs::write(&new, b"y").unwrap();
+        let replaced = attempt(&path, || fs::rename(&new, &path).unwrap()).unwrap();
+        assert!(matches!(replaced, Attempt::Moved));
+    }
+    assert!(matches!(attempt(&path, || fs::remove_file(&path).unwrap()).unwrap(), Attempt::Moved));
+    assert!(matches!(attempt(&path, || {}).unwrap(), Attempt::Taken(_)));
+}
+
+#[test]
+fn a_store_that_takes_the_place_of_another_has_an_owner_of_its_own__d9() {
     let (folder, path) = folder();
     let owner = take(&path);
     fs::write(&path, b"x").unwrap();
