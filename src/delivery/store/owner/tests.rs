@@ -256,6 +256,7 @@ fn what_version_1_locks_is_locked_too_where_it_exists__d9() {
 fn a_copy_of_a_forked_child_does_not_keep_the_store__d9() {
     let (_folder, path) = folder();
     let owner = take(&path);
+    fs::write(&path, b"x").unwrap(); // else the file is removed at the end
     owner.forget_in_child(); // does nothing in the parent
     let copy = owner.store.copy().unwrap();
     assert!(refused(&path).starts_with("this process"));

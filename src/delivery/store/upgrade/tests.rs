@@ -100,13 +100,13 @@ fn all_that_counts_is_in_the_new_store() {
             .collect()
     };
     assert_eq!(
-        texts("SELECT due_ms, seq, redelivered FROM waiting ORDER BY due_ms"),
+        texts("SELECT due_ms, seq, size, redelivered FROM waiting ORDER BY due_ms"),
         // 2 and 4 were due when the last run crashed, 8 was tried before.
         [
-            "Integer(2000) Integer(2) Integer(1)",
-            "Integer(4000) Integer(4) Integer(1)",
-            "Integer(6000) Integer(6) Integer(0)",
-            "Integer(9000000000000) Integer(8) Integer(1)"
+            "Integer(2000) Integer(2) Integer(203) Integer(1)",
+            "Integer(4000) Integer(4) Integer(208) Integer(1)",
+            "Integer(6000) Integer(6) Integer(503) Integer(0)",
+            "Integer(9000000000000) Integer(8) Integer(205) Integer(1)"
         ]
     );
     assert_eq!(
@@ -121,8 +121,13 @@ fn all_that_counts_is_in_the_new_store() {
     assert_eq!(
         texts("SELECT name, value FROM meta ORDER BY 1"),
         [
+            "Text(\"collected_n\") Integer(4)",
+            "Text(\"last_seq\") Integer(8)",
             "Text(\"letters_written\") Integer(1)",
+            "Text(\"near_floor_n\") Integer(4)",
+            "Text(\"near_floor_seq\") Integer(9)",
             "Text(\"position\") Text(\"there\")",
+            "Text(\"redelivered_until_ms\") Integer(9000000000000)",
             "Text(\"store_id\") Text(\"00112233445566778899aabbccddeeff\")"
         ]
     );
