@@ -63,6 +63,8 @@ mod wheel;
 mod when;
 mod worker;
 
+#[cfg(feature = "delivery")]
+pub mod delivery;
 #[cfg(feature = "python")]
 mod python;
 

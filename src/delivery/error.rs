@@ -1,0 +1,99 @@
+//! The errors of delivery, by where the correction belongs: in the record, in the call, in the store, or at the destination.
+//!
+//! Each message says what was given, what is allowed, and what to do.
+
+#![forbid(unsafe_code)]
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// One record breaks the schema: it becomes a dead letter with this reason, and the rest goes on (D2).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadRecord {
+    /// What is wrong.
+    pub reason: String,
+    /// What would be right.
+    pub allowed: String,
+}
+
+impl BadRecord {
+    pub(crate) fn new(reason: impl Into<String>, allowed: impl Into<String>) -> Self {
+        Self { reason: reason.into(), allowed: allowed.into() }
+    }
+}
+
+impl fmt::Display for BadRecord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (allowed: {})", self.reason, self.allowed)
+    }
+}
+
+impl std::error::Error for BadRecord {}
+
+/// The store cannot be read or written. It still has everything that was accepted before.
+#[derive(Clone, Debug)]
+pub struct StoreError {
+    path: PathBuf,
+    what: String,
+    advice: &'static str,
+}
+
+impl StoreError {
+    pub(crate) fn new(path: &Path, what: impl Into<String>, advice: &'static str) -> Self {
+        Self { path: path.to_owned(), what: what.into(), advice }
+    }
+
+    /// With the words of SQLite, and what to do.
+    pub(crate) fn because(path: &Path, error: &rusqlite::Error) -> Self {
+        use rusqlite::ErrorCode::{CannotOpen, DatabaseCorrupt, DiskFull, NotADatabase, PermissionDenied, ReadOnly};
+        let advice = match error.sqlite_error_code() {
+            Some(DiskFull) => "make room on the disk and run again: nothing that was accepted is lost",
+            Some(ReadOnly | CannotOpen | PermissionDenied) => "make it and its folder writable",
+            Some(NotADatabase | DatabaseCorrupt) => {
+                "it is not a store, or damaged: name another file, or restore it from a copy"
+            }
+            _ => "nothing that was accepted before is lost",
+        };
+        Self::new(path, error.to_string(), advice)
+    }
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the store {} can't be used: {}; {}", self.path.display(), self.what, self.advice)
+    }
+}
+
+impl std::error::Error for StoreError {}
+
+/// Why a call of the engine failed.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum DeliveryError {
+    /// The arguments are wrong; nothing was read or delivered.
+    Usage(String),
+    /// The store failed.
+    Store(StoreError),
+    /// The destination failed for good, and the run with it. What is not delivered waits in the store.
+    Failed(String),
+    /// The engine is closed and takes nothing more.
+    Closed,
+}
+
+impl fmt::Display for DeliveryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Usage(text) | Self::Failed(text) => f.write_str(text),
+            Self::Store(error) => error.fmt(f),
+            Self::Closed => f.write_str("the queue is closed: it takes no more messages"),
+        }
+    }
+}
+
+impl std::error::Error for DeliveryError {}
+
+impl From<StoreError> for DeliveryError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
