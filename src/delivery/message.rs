@@ -126,3 +126,104 @@ impl Digest {
         i64::from_le_bytes(self.0[..8].try_into().expect("8 bytes"))
     }
 }
+
+/// What a message says, as a digest: 15 bytes where the payload is JSON, 16 where it is other bytes, so that the two never
+/// have the same content (D5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Content {
+    bytes: [u8; 16],
+    len: u8,
+}
+
+impl Content {
+    /// Of these bytes, as they were kept; `None` unless there are 15 or 16.
+    #[must_use]
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        if !matches!(bytes.len(), 15 | 16) {
+            return None;
+        }
+        let mut all = [0; 16];
+        all[..bytes.len()].copy_from_slice(bytes);
+        Some(Self { bytes: all, len: bytes.len() as u8 })
+    }
+
+    /// The bytes to keep.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
+
+    /// Of a message: with a delay as given, not with the due time computed from it.
+    #[must_use]
+    pub fn of(message: &Message) -> Self {
+        let len = if message.body.is_json() { 15 } else { 16 };
+        let mut params = Params::new();
+        let mut state = params.hash_length(len).to_state();
+        match message.delay_ms {
+            Some(delay_ms) => state.update(format!("+{delay_ms:?} ").as_bytes()),
+            None => state.update(itoa::Buffer::new().format(message.due_ms).as_bytes()).update(b" "),
+        };
+        let hash = state.update(message.body.payload()).finalize();
+        Self::from_bytes(hash.as_bytes()).expect("15 or 16 bytes were asked for")
+    }
+}
+
+/// The number of a key's lane; `None` without a key: such a message waits for no other (D4).
+#[must_use]
+pub fn lane_of(key: Option<&str>) -> Option<i64> {
+    let hash = Params::new().hash_length(8).hash(key?.as_bytes());
+    Some(i64::from_le_bytes(hash.as_bytes().try_into().expect("8 bytes")))
+}
+
+/// Bytes in memory of a message beside its body: the entry, its task on the timer.
+const ENTRY_BYTES: usize = 200;
+
+impl Message {
+    /// Bytes that it takes in memory, near enough for the bounds of D8.
+    #[must_use]
+    pub fn size_in_memory(&self) -> usize {
+        size_in_memory(self.body.size())
+    }
+}
+
+/// Bytes in memory of a message with a body of `body_bytes`.
+#[must_use]
+pub fn size_in_memory(body_bytes: usize) -> usize {
+    ENTRY_BYTES + body_bytes
+}
+
+/// Where a record came from.
+#[derive(Clone, Debug)]
+pub struct Origin {
+    /// The name of the input.
+    pub source: std::sync::Arc<str>,
+    /// The line of the record in it, from 1.
+    pub line: u64,
+    /// The record as it was read.
+    pub record: std::sync::Arc<[u8]>,
+}
+
+/// A message on its way into the store, with what the store asks about it.
+#[derive(Clone, Debug)]
+pub struct Incoming {
+    /// The message.
+    pub message: Message,
+    /// Of its name.
+    pub digest: Digest,
+    /// Of what it says.
+    pub content: Content,
+    /// The number of its key.
+    pub lane: Option<i64>,
+    /// Where it came from, if from an input.
+    pub origin: Option<Origin>,
+}
+
+impl Incoming {
+    /// Hashes the message; to be done by the thread that reads it.
+    #[must_use]
+    pub fn of(message: Message) -> Self {
+        let digest = Digest::of(message.body.key(), message.body.id());
+        let (content, lane) = (Content::of(&message), lane_of(message.body.key()));
+        Self { message, digest, content, lane, origin: None }
+    }
+}

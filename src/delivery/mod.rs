@@ -8,3 +8,4 @@
 
 pub mod error;
 pub mod message;
+pub mod store;

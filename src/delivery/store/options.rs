@@ -1,0 +1,91 @@
+//! How a store is opened, and the sizes of what it does in one step.
+
+#![forbid(unsafe_code)]
+
+use std::fmt;
+
+/// A clock in milliseconds.
+pub type ClockMs = Box<dyn Fn() -> i64 + Send>;
+
+/// How a store is opened.
+pub struct Options {
+    /// How long a message stays known after its outcome (D5).
+    pub keep_ids_ms: i64,
+    /// A clock that no step of the wall clock moves. Its start is of no account.
+    pub monotonic_ms: ClockMs,
+    /// The wall clock: tells how long the store was closed.
+    pub wall_ms: ClockMs,
+    /// Sizes of steps; the defaults are for production.
+    pub limits: Limits,
+}
+
+impl Options {
+    /// With the default limits.
+    #[must_use]
+    pub fn new(keep_ids_ms: i64, monotonic_ms: ClockMs, wall_ms: ClockMs) -> Self {
+        Self { keep_ids_ms, monotonic_ms, wall_ms, limits: Limits::default() }
+    }
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options").field("keep_ids_ms", &self.keep_ids_ms).field("limits", &self.limits).finish()
+    }
+}
+
+/// Sizes of what the store holds in memory and does in one step. A test makes them small, so that everything happens soon.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Names in memory before they are written as a run.
+    pub names_in_memory: usize,
+    /// Names of one block of a run: one row of its table, which fills a page.
+    pub names_in_block: usize,
+    /// Blocks of a run that are written, merged, read or deleted in one step, at least.
+    pub blocks_in_step: usize,
+    /// Neighbouring runs that are merged into one.
+    pub runs_in_merge: usize,
+    /// Names of the largest run.
+    pub names_in_run: u64,
+    /// Runs of more than one day are merged too when there are more runs than this.
+    pub runs_by_day: usize,
+    /// Bytes of all filters.
+    pub filter_bytes: usize,
+    /// Messages of one chunk, at most 2,048.
+    pub chunk: usize,
+    /// Chunks with an open near message, before those of the oldest must be held.
+    pub chunks_open: usize,
+    /// Payloads that are deleted in one step.
+    pub bodies_in_step: usize,
+    /// Bytes of payloads that are deleted in one step.
+    pub body_bytes_in_step: u64,
+    /// Rows of the ledger that are forgotten in one step.
+    pub forgotten_in_step: usize,
+    /// Pages given back to the disk in one step.
+    pub vacuum_pages: u32,
+    /// Pages that may be free without being given back.
+    pub free_pages: u32,
+    /// The shortest part of time by which messages are forgotten.
+    pub shortest_part_ms: i64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            names_in_memory: 131_072,
+            names_in_block: 250,
+            blocks_in_step: 32,
+            runs_in_merge: 8,
+            names_in_run: 8 << 20,
+            runs_by_day: 64,
+            filter_bytes: 32 << 20,
+            chunk: 2_048,
+            chunks_open: 64,
+            bodies_in_step: 2_000,
+            body_bytes_in_step: 4 << 20,
+            forgotten_in_step: 5_000,
+            vacuum_pages: 200,
+            free_pages: 4_000,
+            shortest_part_ms: 1_000,
+        }
+    }
+}
