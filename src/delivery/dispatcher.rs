@@ -30,7 +30,7 @@ use super::message::Body;
 use super::outage::Outage;
 use super::retry::{Random, Retry};
 use super::sinks::{Delivery, Verdict, Verdicts};
-use super::store::{Done, Outcome};
+use super::store::{Attempts, Done, Outcome};
 use super::window::{Bounds, State, Window};
 use crate::{Clock, Config, Error, Handle, Released, Timer, When};
 
@@ -64,7 +64,10 @@ pub(super) struct Outcomes {
     pub(super) done: Vec<Done>,
     /// Of the dead among them, in the same order.
     pub(super) dead: Vec<Dead>,
-    pub(super) attempts: Vec<Attempt>,
+    /// Messages that were tried.
+    pub(super) attempts: Vec<Attempts>,
+    /// Those among them that go out once this is on disk.
+    pub(super) before_send: Vec<i64>,
 }
 
 impl Outcomes {
@@ -76,6 +79,7 @@ impl Outcomes {
         self.done.append(&mut other.done);
         self.dead.append(&mut other.dead);
         self.attempts.append(&mut other.attempts);
+        self.before_send.append(&mut other.before_send);
     }
 }
 
@@ -87,17 +91,6 @@ pub(super) struct Dead {
     pub(super) attempts: u32,
     pub(super) reason: String,
     pub(super) body: Body,
-}
-
-/// A message that was tried, to be kept in the store.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Attempt {
-    pub(super) seq: i64,
-    pub(super) attempts: u32,
-    pub(super) next_ms: Option<i64>,
-    pub(super) error: String,
-    /// It waits for this to be on disk, and goes out then.
-    pub(super) before_send: bool,
 }
 
 /// What the destination and the clock did, for the log (D15).
@@ -507,7 +500,7 @@ impl Dispatcher {
                 let entry = self.window.entry_mut(slot);
                 entry.attempts = entry.attempts.saturating_sub(1);
                 let attempts = entry.attempts;
-                self.keep_attempt(seq, attempts, None, reason, false);
+                self.keep_attempt(seq, attempts, None, reason);
             }
         }
         self.events.push(Event::Down { reason: reason.to_owned() });
@@ -555,7 +548,7 @@ impl Dispatcher {
         self.window.entry_mut(message.slot).state = State::Retrying;
         let after_ms = self.retry.delay_ms(attempts, &mut self.random).max(retry_after_ms.unwrap_or(0));
         let next_ms = self.wall.now_us() / 1000 + after_ms as i64;
-        self.keep_attempt(message.seq, attempts, Some(next_ms), reason, false);
+        self.keep_attempt(message.seq, attempts, Some(next_ms), reason);
         self.arm(Duration::from_millis(after_ms), Alarm::Again(message.slot, message.seq));
     }
 
@@ -598,11 +591,12 @@ impl Dispatcher {
         entry.is_noted = true;
         entry.state = State::Retrying;
         let (seq, attempts) = (entry.seq, entry.attempts);
-        self.keep_attempt(seq, attempts, None, CRASHED, true);
+        self.keep_attempt(seq, attempts, None, CRASHED);
+        self.outcomes.before_send.push(seq);
     }
 
-    fn keep_attempt(&mut self, seq: i64, attempts: u32, next_ms: Option<i64>, error: &str, before_send: bool) {
-        self.outcomes.attempts.push(Attempt { seq, attempts, next_ms, error: error.to_owned(), before_send });
+    fn keep_attempt(&mut self, seq: i64, attempts: u32, next_ms: Option<i64>, error: &str) {
+        self.outcomes.attempts.push(Attempts { seq, attempts, next_ms, error: Some(error.to_owned()) });
     }
 
     fn cut_off(&mut self, number: u64) {

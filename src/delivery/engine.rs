@@ -11,6 +11,7 @@
 
 #![forbid(unsafe_code)]
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -22,10 +23,10 @@ use super::items::{Completion, Item, Receipt, Ticket};
 use super::message::lane_of;
 use super::retry::Retry;
 use super::sinks::{Delivery, Sink, Verdicts};
-use super::store::{Done, Held, Letter, Options, Outcome, Progress, Store};
+use super::store::{Done, Held, Letter, Limits, Options, Outcome, Progress, Store};
 use super::summary::{Lateness, Summary};
 use super::window::{Bounds, State};
-use super::writer::{Begun, Committed, Queue, Writer};
+use super::writer::{Begun, Committed, POSITION, Queue, Writer};
 use crate::{Clock, Timer};
 
 /// How to deliver.
@@ -45,6 +46,8 @@ pub struct Settings {
     pub bounds: Bounds,
     /// Of the jitter of back-off.
     pub seed: u64,
+    /// Sizes of the store's steps.
+    pub limits: Limits,
 }
 
 impl Default for Settings {
@@ -57,6 +60,7 @@ impl Default for Settings {
             keep_ids_ms: 7 * 86_400_000,
             bounds: Bounds::default(),
             seed: 0,
+            limits: Limits::default(),
         }
     }
 }
@@ -72,7 +76,7 @@ pub struct Engine {
     /// Whether threads drive it; then submitting waits where much is queued.
     pub(super) is_driven: bool,
     store_id: String,
-    inputs: Vec<Progress>,
+    inputs: HashMap<String, Progress>,
     first_due_ms: Option<i64>,
 }
 
@@ -90,7 +94,7 @@ impl Engine {
     ) -> Result<Self, DeliveryError> {
         let timer = timer(clock).map_err(|error| DeliveryError::Usage(error.to_string()))?;
         let timer = Arc::new(timer);
-        let options = Options::new(
+        let mut options = Options::new(
             settings.keep_ids_ms as i64,
             Box::new({
                 let timer = timer.clone();
@@ -101,7 +105,8 @@ impl Engine {
                 move || wall.now_us() / 1000
             }),
         );
-        let mut store = Store::open(path, options)?;
+        options.limits = settings.limits;
+        let store = Store::open(path, options)?;
         let dispatcher = Dispatcher::new(
             timer.clone(),
             wall.clone(),
@@ -138,7 +143,7 @@ impl Engine {
 
     /// How far each input was read by earlier runs.
     #[must_use]
-    pub fn inputs(&self) -> &[Progress] {
+    pub fn inputs(&self) -> &HashMap<String, Progress> {
         &self.inputs
     }
 
@@ -155,16 +160,17 @@ impl Engine {
     pub fn recover(&self, sink: &mut dyn Sink) -> Result<(), DeliveryError> {
         let mut writer = self.writer();
         let suspects = writer.store.suspects()?;
-        let position = writer.store.position()?;
+        let position: Option<String> = writer.store.get_meta(POSITION)?;
         let now_ms = self.wall.now_us() / 1000;
         for part in suspects.chunks(1_000) {
-            let mut bodies = writer.store.bodies(part.iter().map(|it| it.seq))?;
+            let seqs: Vec<i64> = part.iter().map(|it| it.seq).collect();
+            let mut messages = writer.store.bodies(&seqs)?;
             let deliveries: Vec<Delivery> = part
                 .iter()
                 .filter_map(|it| {
                     Some(Delivery {
                         seq: it.seq,
-                        body: bodies.remove(&it.seq)?,
+                        body: messages.remove(&it.seq)?.body,
                         due_ms: it.due_ms,
                         delivered_at_ms: now_ms,
                         lateness_us: 0,
@@ -193,7 +199,7 @@ impl Engine {
             writer.summary.delivered += done.len() as u64;
         }
         writer.store.begin()?;
-        writer.store.put_position(sink.position().as_deref())?;
+        writer.store.put_meta(POSITION, sink.position())?;
         writer.store.commit()?;
         let mut state = self.queue.lock();
         state.summary = writer.summary;
@@ -428,7 +434,6 @@ impl Engine {
         writer.store.commit()?;
         let mut summary = writer.summary;
         summary.cancels_unknown = writer.store.remembered_cancels();
-        writer.store.close()?;
         Ok(summary)
     }
 

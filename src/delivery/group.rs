@@ -95,7 +95,7 @@ impl<'a> Group<'a> {
 
     /// What is due soon comes into memory, and all else waits in the store.
     fn admit(&mut self, fresh: Vec<(i64, Incoming)>) -> Result<(), StoreError> {
-        let (mut near, mut held, mut gone) = (Vec::with_capacity(fresh.len()), Vec::new(), Vec::new());
+        let (mut held, mut gone) = (Vec::new(), Vec::new());
         for part in fresh.chunks(ADMIT) {
             let mut dispatcher = self.dispatcher.lock().expect("no holder panics");
             for (seq, put) in part {
@@ -109,7 +109,6 @@ impl<'a> Group<'a> {
                     next_ms: None,
                 };
                 if let Some(slot) = dispatcher.window.admit(row, put.message.body.clone(), &mut gone) {
-                    near.push(*seq);
                     self.admitted.push((slot, *seq));
                     self.first_due_ms = Some(self.first_due_ms.map_or(row.due_ms, |first| first.min(row.due_ms)));
                 } else {
@@ -123,7 +122,6 @@ impl<'a> Group<'a> {
                 }
             }
         }
-        self.store.near(near)?;
         held.extend(gone.iter().filter(|gone| gone.was_near).map(held_of));
         self.store.hold(&held)
     }
@@ -144,7 +142,7 @@ impl<'a> Group<'a> {
         let key = cancel.key.as_deref();
         let Some(known) = self.store.find(key, &cancel.id)? else {
             let until_ms = self.now_ms.saturating_add(i64::from(cancel.keep_days) * DAY_MS);
-            self.store.remember_cancel(key, &cancel.id, self.now_ms, until_ms)?;
+            self.store.remember_cancel(key, &cancel.id, self.now_ms, Some(until_ms))?;
             return Ok(Answer::Unknown);
         };
         match known.outcome {

@@ -60,10 +60,11 @@ impl Loader {
             self.is_behind = !window.was_full && (may_be_more || window.has_needy_lanes());
             slots.into_iter().map(|slot| (slot, window.entry(slot).seq)).collect()
         };
-        let mut bodies = store.bodies(loaded.iter().map(|(_, seq)| *seq))?;
+        let seqs: Vec<i64> = loaded.iter().map(|(_, seq)| *seq).collect();
+        let mut messages = store.bodies(&seqs)?;
         let mut dispatcher = lock(dispatcher);
         for (slot, seq) in &loaded {
-            dispatcher.window.entry_mut(*slot).body = bodies.remove(seq);
+            dispatcher.window.entry_mut(*slot).body = messages.remove(seq).map(|it| it.body);
         }
         Ok(loaded)
     }

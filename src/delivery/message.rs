@@ -105,8 +105,13 @@ impl Message {
     /// Bytes that it takes in memory, about: its parts, and 200 for its entries in the tables of the engine (D8).
     #[must_use]
     pub fn size_in_memory(&self) -> usize {
-        200 + self.body.size()
+        size_in_memory(self.body.size())
     }
+}
+
+/// As [`Message::size_in_memory`], of a message whose parts have so many bytes.
+pub(crate) fn size_in_memory(body_bytes: usize) -> usize {
+    200 + body_bytes
 }
 
 /// A request not to deliver a message (D7).
@@ -153,6 +158,17 @@ impl Content {
     #[must_use]
     pub fn of(message: &Message) -> Self {
         hashes::content_of(message)
+    }
+
+    /// Of these bytes, as they were kept; `None` unless there are 15 or 16.
+    #[must_use]
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        if !matches!(bytes.len(), 15 | 16) {
+            return None;
+        }
+        let mut all = [0; 16];
+        all[..bytes.len()].copy_from_slice(bytes);
+        Some(Self { bytes: all, len: bytes.len() as u8 })
     }
 
     /// As the store keeps it.

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use super::clock::{DueClock, SystemWallTime, WallTime};
 use super::dispatcher::{Dispatcher, Event};
 use super::engine::{Engine, Settings};
-use super::error::DeliveryError;
+use super::error::{DeliveryError, StoreError};
 use super::items::{Completion, Item, Receipt};
 use super::retry::{Random, Retry};
 use super::sinks::{Delivery, OpenSink, Sink, SyncFn, Verdicts};
@@ -126,14 +126,13 @@ impl Running {
             telling: Mutex::default(),
             to_tell: Condvar::new(),
         });
-        let checkpoints = Checkpoints::start(path, {
-            let shared = Arc::downgrade(&shared);
-            move |reason| {
-                if let Some(shared) = shared.upgrade() {
-                    shared.tell(vec![Event::CheckpointFailed { reason }]);
-                }
+        let weak = Arc::downgrade(&shared);
+        let failed = move |error: &StoreError| {
+            if let Some(shared) = weak.upgrade() {
+                shared.tell(vec![Event::CheckpointFailed { reason: error.to_string() }]);
             }
-        })?;
+        };
+        let checkpoints = Checkpoints::start(path, Box::new(failed))?;
         shared.engine.writer().checkpoints = Some(checkpoints);
         for sink in sinks {
             shared.add_sender(sink)?;

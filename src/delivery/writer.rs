@@ -40,9 +40,8 @@ const GATHER_US: u64 = 20_000;
 const GROUP_US: u64 = 50_000;
 /// What is due so soon may be sent before the next commit.
 const MARK_AHEAD_MS: f64 = 500.0;
-/// Dead letters told at once.
-const LETTERS: usize = 1_000;
-const LETTER_BYTES: usize = 4 << 20;
+/// The name of the sink's position in the store.
+pub(super) const POSITION: &str = "position";
 
 /// What other threads leave for the writer.
 pub(super) struct Queue {
@@ -133,7 +132,7 @@ impl Queue {
         }
         let was_empty = state.outcomes.is_empty();
         // A message that waits for its attempt to be on disk is late already.
-        state.is_woken |= outcomes.attempts.iter().any(|attempt| attempt.before_send);
+        state.is_woken |= !outcomes.before_send.is_empty();
         if was_empty {
             state.outcomes_since_us = now_us;
         }
@@ -315,7 +314,7 @@ impl Writer {
     ) -> Result<Committed, DeliveryError> {
         let result = self.transact(begun, dispatcher, now_ms);
         if result.is_err() {
-            self.store.rollback();
+            let _ = self.store.rollback(); // the store is not used again, and the first error counts
         }
         result.map_err(DeliveryError::Store)
     }
@@ -333,12 +332,10 @@ impl Writer {
             self.store.letters_written(through)?;
             self.telling_through = None;
         }
-        for it in &outcomes.attempts {
-            self.store.note_attempt(it.seq, it.attempts, it.next_ms, &it.error)?;
-        }
+        self.store.note_attempts(&outcomes.attempts)?;
         self.store.finish(&outcomes.done)?;
         if let Some(position) = position.filter(|_| !outcomes.done.is_empty()) {
-            self.store.put_position(Some(&position))?;
+            self.store.put_meta(POSITION, &position)?;
         }
         let mut group = Group::new(&mut self.store, dispatcher, now_ms);
         group.letters.extend(outcomes.dead.iter().map(letter_of));
@@ -368,7 +365,7 @@ impl Writer {
             }
         }
         let done = outcomes.done.iter().map(|it| it.seq).chain(taken_back).collect();
-        let noted = outcomes.attempts.iter().filter(|it| it.before_send).map(|it| it.seq).collect();
+        let noted = outcomes.before_send;
         Ok(Committed { done, noted, placed, sent_until_ms, is_woken: more || self.loader.is_behind })
     }
 
@@ -488,7 +485,7 @@ impl Writer {
         if !self.has_letters || self.telling_through.is_some() {
             return Ok(None);
         }
-        let (letters, through) = self.store.unwritten_letters(LETTERS, LETTER_BYTES)?;
+        let (letters, through) = self.store.unwritten_letters()?;
         if letters.is_empty() {
             self.has_letters = false;
             return Ok(None);

@@ -1,6 +1,30 @@
-//! The tables of the store, one SQLite file.
+//! The tables of the store, one SQLite file, and how it is opened.
+//!
+//! | table | one row for | written |
+//! |---|---|---|
+//! | `messages` | every message that is known: its name, due time and content | at the end, at acceptance |
+//! | `bodies` | the payload of an open one | at the end; removed by ranges some time after its outcome |
+//! | `waiting` | an open one that is not *near*, see `near.rs` | at its due time; removed with its outcome |
+//! | `ledger` | one that has its outcome | at the end |
+//! | `runs` | a table `run_N` with known names, see `runs.rs` | after the last row of that table |
+//! | `attempts` | an open one that failed at least once | at its number |
+//! | `held_back` | a lane of which only the first messages are in memory | at its number |
+//! | `days` | a moment of the store's own clock, and the last row of the ledger before it | at the end |
+//! | `cancels` | a cancel whose message has not come | rarely |
+//! | `inputs` | how far an input was read | with what was read |
+//! | `dead_letters` | what could not be read or delivered | rarely |
+//! | `meta` | a value by name | rarely |
+//!
+//! What is written for every message goes to the end of a table, because a page that is touched costs as much as twenty
+//! rows: it goes to the write-ahead log whole, and once more to its place.
 
 #![forbid(unsafe_code)]
+
+use std::path::Path;
+
+use rusqlite::{Connection, OpenFlags};
+
+use crate::delivery::error::{DeliveryError, StoreError};
 
 /// "tick", at byte 68 of the file.
 pub(super) const APPLICATION_ID: i64 = 0x7469_636B;
@@ -65,3 +89,67 @@ CREATE TABLE dead_letters (
 CREATE TABLE meta (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
 INSERT INTO meta VALUES ('store_id', lower(hex(randomblob(16))));
 ";
+
+/// Opens the file as a store, and makes one of a new or empty file.
+pub(super) fn connect(path: &Path) -> Result<Connection, DeliveryError> {
+    // Made absolute, so that `:memory:` is a file as any other.
+    let file = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    // Without the mutex of SQLite: `Connection` is used by one thread at a time.
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let because = |error: &rusqlite::Error| DeliveryError::from(StoreError::because(path, error));
+    let db = Connection::open_with_flags(file, flags).map_err(|error| because(&error))?;
+    let is_new = is_new(&db, path)?;
+    set_up(&db, is_new).map_err(|error| because(&error))?;
+    Ok(db)
+}
+
+/// Opens the same file once more in this process, by the same library, for checkpoints.
+pub(super) fn connect_again(path: &Path) -> rusqlite::Result<Connection> {
+    let file = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    Connection::open_with_flags(file, flags)
+}
+
+fn is_new(db: &Connection, path: &Path) -> Result<bool, DeliveryError> {
+    let ask = |text: &str| {
+        let answer: rusqlite::Result<i64> = db.query_row(text, [], |row| row.get(0));
+        answer.map_err(|error| DeliveryError::from(StoreError::because(path, &error)))
+    };
+    let at = path.display();
+    if ask("PRAGMA application_id")? != APPLICATION_ID {
+        if ask("SELECT count(*) FROM sqlite_master")? > 0 {
+            return Err(DeliveryError::Usage(format!("{at} is a database of another program: name another file")));
+        }
+        return Ok(true);
+    }
+    match ask("PRAGMA user_version")? {
+        VERSION => Ok(false),
+        version if version > VERSION => Err(DeliveryError::Usage(format!(
+            "{at} was made by a later version of tickwheel ({version}, this one knows {VERSION}): \
+             go on with that version, or name another file"
+        ))),
+        version => Err(DeliveryError::Usage(format!(
+            "{at} was made by an earlier version of tickwheel ({version}, this one reads {VERSION}): \
+             deliver with it once, which brings it up to date"
+        ))),
+    }
+}
+
+fn set_up(db: &Connection, is_new: bool) -> rusqlite::Result<()> {
+    if is_new {
+        db.execute_batch("PRAGMA auto_vacuum = INCREMENTAL")?; // before the first table is made
+    }
+    db.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(()))?;
+    db.execute_batch("PRAGMA synchronous = FULL; PRAGMA cache_size = -16000; PRAGMA trusted_schema = 0")?;
+    db.query_row("PRAGMA wal_autocheckpoint = 0", [], |_| Ok(()))?; // they are those of `checkpoints.rs`
+    db.query_row("PRAGMA journal_size_limit = 67108864", [], |_| Ok(()))?;
+    db.set_prepared_statement_cache_capacity(256);
+    if is_new {
+        db.execute_batch(&format!(
+            "BEGIN IMMEDIATE; {TABLES}
+             PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {VERSION};
+             COMMIT;"
+        ))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,122 @@
+//! A message comes in: it is new, or its name is known (D5), or a cancel came before it (D7).
+//!
+//! A number that is found says only where to look: key and id decide. A message that is a dead letter is not known any more.
+//! Equal names within one call are found as any others, as each new name is in memory at once.
+
+#![forbid(unsafe_code)]
+
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::sql::{Broken, Result, cached};
+use super::{Accepted, Done, Known, Outcome, Store};
+use crate::delivery::message::{Content, Digest, Incoming};
+
+impl Store {
+    pub(super) fn take_in(&mut self, incoming: &[Incoming], now_ms: i64) -> Result<Vec<Accepted>> {
+        let numbers: Vec<i64> = incoming.iter().map(|item| (self.number)(item.digest)).collect();
+        let mut in_runs = self.names.find_in_runs(&self.db, &numbers)?.into_iter().peekable();
+        let mut answers = Vec::with_capacity(incoming.len());
+        let mut seqs = Vec::new();
+        let mut cancelled = Vec::new();
+        {
+            let mut insert = cached(
+                &self.db,
+                "INSERT INTO messages (seq, name, due_ms, key, id, content, outcome) VALUES (?, ?, ?, ?, ?, ?, ?)",
+            )?;
+            for (place, (item, name)) in incoming.iter().zip(&numbers).enumerate() {
+                seqs.clear();
+                self.names.find_in_memory(*name, &mut seqs);
+                while let Some((_, seq)) = in_runs.next_if(|(of, _)| *of == place) {
+                    seqs.push(seq);
+                }
+                let body = &item.message.body;
+                if !seqs.is_empty()
+                    && let Some(known) = known(&self.db, &mut seqs, body.key(), body.id())?
+                    && known.outcome != Some(Outcome::Dead)
+                {
+                    answers.push(Accepted::Known(known));
+                    continue;
+                }
+                let was_cancelled = self.cancels > 0 && take_cancel(&self.db, *name, body.key(), body.id())?;
+                let (seq, due_ms) = (self.next_seq, item.message.due_ms);
+                insert.raw_bind_parameter(1, seq)?;
+                insert.raw_bind_parameter(2, name)?;
+                insert.raw_bind_parameter(3, due_ms)?;
+                insert.raw_bind_parameter(4, body.key())?;
+                insert.raw_bind_parameter(5, body.id())?;
+                insert.raw_bind_parameter(6, item.content.as_bytes())?;
+                insert.raw_bind_parameter(7, was_cancelled.then_some(Outcome::Cancelled))?;
+                insert.raw_execute()?;
+                self.next_seq += 1;
+                self.names.add(*name, seq);
+                self.near.begin(seq, self.last_n);
+                if was_cancelled {
+                    self.cancels -= 1;
+                    cancelled.push(cancelled_before(seq, due_ms, now_ms));
+                    answers.push(Accepted::CancelledBefore(seq));
+                } else {
+                    self.near.add(seq, body.payload().len());
+                    self.open += 1;
+                    answers.push(Accepted::New(seq));
+                }
+            }
+        }
+        write_bodies(&self.db, incoming, &answers)?;
+        self.write_ledger(&cancelled)?;
+        Ok(answers)
+    }
+
+    pub(super) fn look_up(&self, key: Option<&str>, id: &str) -> Result<Option<Known>> {
+        let name = (self.number)(Digest::of(key, id));
+        let mut seqs = Vec::new();
+        self.names.find_in_memory(name, &mut seqs);
+        seqs.extend(self.names.find_in_runs(&self.db, &[name])?.into_iter().map(|(_, seq)| seq));
+        known(&self.db, &mut seqs, key, id)
+    }
+}
+
+/// The newest of these with this name. An older one of the same name is a dead letter, or it would not have been put again.
+fn known(db: &Connection, seqs: &mut [i64], key: Option<&str>, id: &str) -> Result<Option<Known>> {
+    seqs.sort_unstable();
+    let text = "SELECT due_ms, content, outcome FROM messages WHERE seq = ? AND id = ? AND key IS ?";
+    let mut select = cached(db, text)?;
+    for seq in seqs.iter().rev() {
+        let row = |row: &rusqlite::Row<'_>| {
+            let content = Content::from_bytes(row.get_ref(1)?.as_blob()?);
+            Ok((row.get(0)?, content, row.get(2)?))
+        };
+        match select.query_row(params![seq, id, key], row).optional()? {
+            None => {}
+            Some((due_ms, Some(content), outcome)) => return Ok(Some(Known { seq: *seq, due_ms, content, outcome })),
+            Some((_, None, _)) => {
+                return Err(Broken::Contradiction(format!("the content of message {seq} is no digest")));
+            }
+        }
+    }
+    Ok(None)
+}
+
+fn take_cancel(db: &Connection, name: i64, key: Option<&str>, id: &str) -> Result<bool> {
+    let text = "DELETE FROM cancels WHERE name = ? AND id = ? AND key IS ?";
+    Ok(cached(db, text)?.execute(params![name, id, key])? > 0)
+}
+
+fn cancelled_before(seq: i64, due_ms: i64, at_ms: i64) -> Done {
+    Done { seq, due_ms, outcome: Outcome::Cancelled, at_ms, lateness_us: None, attempts: 0, redelivered: false }
+}
+
+/// After all rows of `messages`, as rows of one table that follow each other are cheaper.
+fn write_bodies(db: &Connection, incoming: &[Incoming], answers: &[Accepted]) -> Result<()> {
+    let mut insert = cached(db, "INSERT INTO bodies (seq, payload) VALUES (?, ?)")?;
+    for (item, answer) in incoming.iter().zip(answers) {
+        let Accepted::New(seq) = answer else { continue };
+        let body = &item.message.body;
+        insert.raw_bind_parameter(1, seq)?;
+        match std::str::from_utf8(body.payload()) {
+            Ok(json) if body.is_json() => insert.raw_bind_parameter(2, json)?,
+            _ => insert.raw_bind_parameter(2, body.payload())?,
+        }
+        insert.raw_execute()?;
+    }
+    Ok(())
+}

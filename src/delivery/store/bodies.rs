@@ -1,0 +1,234 @@
+//! Payloads: read, and deleted some time after the outcome, whole pages at once (D8).
+//!
+//! Those of near messages go by ranges, see `near.rs`. Those of held ones were accepted at any time: they are collected in
+//! the order of the ledger and deleted in ascending order, some thousand at a time. The numbers wait in memory, 65,536 at
+//! most; past that, and after a crash, they are read from the ledger again.
+//!
+//! A step is bounded by rows, and by bytes: a payload of 1 MB is 256 pages to free.
+
+#![forbid(unsafe_code)]
+
+use std::collections::{HashMap, VecDeque};
+
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::meta;
+use super::near::Near;
+use super::options::Limits;
+use super::sql::{Broken, Result, cached};
+use crate::delivery::message::{Body, Message};
+
+const MOST_IN_MEMORY: usize = 65_536;
+
+/// These messages with their payloads, by number.
+pub(super) fn read(db: &Connection, seqs: &[i64]) -> Result<HashMap<i64, Message>> {
+    let text = "SELECT m.key, m.id, m.due_ms, b.payload FROM messages m JOIN bodies b ON b.seq = m.seq WHERE m.seq = ?";
+    let mut select = cached(db, text)?;
+    let mut found = HashMap::with_capacity(seqs.len());
+    for seq in seqs {
+        let message = select
+            .query_row([seq], |row| {
+                let payload = row.get_ref(3)?;
+                let is_json = matches!(payload, rusqlite::types::ValueRef::Text(_));
+                let (key, id) = (row.get_ref(0)?.as_str_or_null()?, row.get_ref(1)?.as_str()?);
+                let body = Body::new(key, id, payload.as_bytes()?, is_json);
+                Ok(Message { body, due_ms: row.get(2)?, delay_ms: None })
+            })
+            .optional()?
+            .ok_or_else(|| Broken::Contradiction(format!("message {seq} is open, and has no payload")))?;
+        found.insert(*seq, message);
+    }
+    Ok(found)
+}
+
+/// What one step may delete.
+struct Budget {
+    rows: usize,
+    bytes: u64,
+}
+
+/// Deletes payloads from `first` to `last` as far as the budget allows: how far, if at all.
+fn delete(db: &Connection, first: i64, last: i64, budget: &mut Budget) -> Result<Option<i64>> {
+    let mut through = None;
+    {
+        let mut select =
+            cached(db, "SELECT seq, octet_length(payload) FROM bodies WHERE seq >= ? AND seq <= ? ORDER BY seq")?;
+        let mut rows = select.query([first, last])?;
+        while budget.rows > 0 && budget.bytes > 0 {
+            let Some(row) = rows.next()? else {
+                through = Some(last);
+                break;
+            };
+            through = Some(row.get(0)?);
+            budget.rows -= 1;
+            budget.bytes = budget.bytes.saturating_sub(row.get::<_, i64>(1)? as u64);
+        }
+    }
+    if let Some(through) = through {
+        delete_range(db, first, through)?;
+    }
+    Ok(through)
+}
+
+fn delete_range(db: &Connection, first: i64, last: i64) -> Result<()> {
+    cached(db, "DELETE FROM bodies WHERE seq >= ? AND seq <= ?")?.execute([first, last])?;
+    Ok(())
+}
+
+/// Deletes payloads after their outcome.
+pub(super) struct Collector {
+    limits: Limits,
+    /// Held messages in the order of the ledger, as `(n, seq)`.
+    queue: VecDeque<(i64, i64)>,
+    /// Rows of the ledger to read, before those of the queue: after the first, to the second.
+    unread: Option<(i64, i64)>,
+    /// Being deleted: the greatest number first; and the row of the ledger up to which they are all.
+    batch: Vec<i64>,
+    batch_n: i64,
+    collected_n: i64,
+    written_n: i64,
+    /// The last row of the ledger at the last step.
+    outcomes_n: i64,
+    /// Few payloads of many bytes are deleted as soon as many of few.
+    usual_bytes: u64,
+}
+
+impl Collector {
+    pub(super) fn new(limits: Limits, collected_n: i64, last_n: i64) -> Self {
+        Self {
+            limits,
+            queue: VecDeque::new(),
+            unread: (collected_n < last_n).then_some((collected_n, last_n)),
+            batch: Vec::new(),
+            batch_n: collected_n,
+            collected_n,
+            written_n: collected_n,
+            outcomes_n: last_n,
+            usual_bytes: 0,
+        }
+    }
+
+    /// A held message has its outcome, in this row of the ledger.
+    pub(super) fn add(&mut self, n: i64, seq: i64) {
+        if self.queue.len() >= MOST_IN_MEMORY {
+            let (from, _) = self.unread.unwrap_or((self.batch_n.max(self.collected_n), 0));
+            self.unread = Some((from, n - 1));
+            self.queue.clear();
+        }
+        self.queue.push_back((n, seq));
+    }
+
+    /// The row of the ledger up to which nothing is left to delete of held ones.
+    pub(super) fn collected_n(&self) -> i64 {
+        self.collected_n
+    }
+
+    /// Deletes some; whether there is more.
+    pub(super) fn step(&mut self, db: &Connection, near: &mut Near, last_n: i64, is_idle: bool) -> Result<bool> {
+        let mut budget = Budget { rows: self.limits.bodies_in_step, bytes: self.limits.body_bytes_in_step };
+        budget.rows += 2 * self.new_outcomes(last_n);
+        let mut more = clear_near(db, near, is_idle, &mut budget)?;
+        more |= self.collect(db, last_n, is_idle, &mut budget)?;
+        if self.collected_n >= self.written_n + self.limits.bodies_in_step as i64
+            || (is_idle && self.collected_n > self.written_n)
+        {
+            meta::put(db, "collected_n", self.collected_n)?;
+            self.written_n = self.collected_n;
+        }
+        Ok(more)
+    }
+
+    fn new_outcomes(&mut self, last_n: i64) -> usize {
+        let before = std::mem::replace(&mut self.outcomes_n, last_n);
+        (last_n - before) as usize
+    }
+
+    fn collect(&mut self, db: &Connection, last_n: i64, is_idle: bool, budget: &mut Budget) -> Result<bool> {
+        let least = self.limits.body_bytes_in_step / self.usual_bytes.max(1);
+        let least = if is_idle { 1 } else { (least as usize).clamp(1, self.limits.bodies_in_step) };
+        while budget.rows > 0 && budget.bytes > 0 {
+            if self.batch.is_empty() && !self.fill(db, least)? {
+                break;
+            }
+            self.delete_batch(db, budget)?;
+        }
+        if self.batch.is_empty() && self.queue.is_empty() && self.unread.is_none() {
+            self.collected_n = last_n;
+            self.batch_n = last_n;
+        }
+        Ok(!self.batch.is_empty() || self.unread.is_some() || self.queue.len() >= self.limits.bodies_in_step)
+    }
+
+    /// Begins the next batch, if there are so many.
+    fn fill(&mut self, db: &Connection, least: usize) -> Result<bool> {
+        let most = self.limits.bodies_in_step;
+        if let Some((from, through)) = self.unread {
+            let text = "SELECT n, seq FROM ledger WHERE n > ? AND n <= ? ORDER BY n LIMIT ?";
+            let mut select = cached(db, text)?;
+            let mut rows = select.query(params![from, through, most as i64])?;
+            self.batch_n = through;
+            while let Some(row) = rows.next()? {
+                self.batch_n = row.get(0)?;
+                self.batch.push(row.get(1)?);
+            }
+            if self.batch.len() < most {
+                self.batch_n = through;
+            }
+            self.unread = (self.batch_n < through).then_some((self.batch_n, through));
+        } else if self.queue.len() >= least {
+            let count = self.queue.len().min(most);
+            for (n, seq) in self.queue.drain(..count) {
+                self.batch_n = n;
+                self.batch.push(seq);
+            }
+        } else {
+            return Ok(false);
+        }
+        self.batch.sort_unstable_by(|one, other| other.cmp(one));
+        if self.batch.is_empty() {
+            self.collected_n = self.batch_n;
+        }
+        Ok(true)
+    }
+
+    fn delete_batch(&mut self, db: &Connection, budget: &mut Budget) -> Result<()> {
+        let (bytes, count) = (budget.bytes, self.batch.len());
+        while let Some(first) = self.batch.pop() {
+            let mut last = first;
+            while self.batch.last() == Some(&(last + 1)) {
+                last += 1;
+                self.batch.pop();
+            }
+            let through = delete(db, first, last, budget)?.unwrap_or(first - 1);
+            if through < last {
+                self.batch.extend((through + 1..=last).rev());
+                break;
+            }
+        }
+        if count > self.batch.len() {
+            self.usual_bytes = (bytes - budget.bytes) / (count - self.batch.len()) as u64;
+        }
+        if self.batch.is_empty() {
+            self.collected_n = self.batch_n;
+        }
+        Ok(())
+    }
+}
+
+/// Deletes payloads of near messages, a chunk at a time.
+fn clear_near(db: &Connection, near: &mut Near, is_idle: bool, budget: &mut Budget) -> Result<bool> {
+    while budget.rows > 0 && budget.bytes > 0 {
+        let Some((ranges, is_heavy)) = near.finished(is_idle) else { return Ok(false) };
+        for (first, last) in ranges {
+            if is_heavy {
+                let Some(through) = delete(db, first, last, budget)? else { return Ok(true) };
+                near.deleted(first, through);
+            } else {
+                delete_range(db, first, last)?;
+                near.deleted(first, last);
+                budget.rows = budget.rows.saturating_sub((last - first + 1) as usize);
+            }
+        }
+    }
+    Ok(near.finished(is_idle).is_some())
+}

@@ -1,0 +1,49 @@
+//! Cancels whose message has not come (D7). Their times are those of the store's own clock (`retention.rs`), so that a step
+//! of the wall clock forgets none.
+
+#![forbid(unsafe_code)]
+
+use rusqlite::{Connection, params};
+
+use super::Store;
+use super::sql::{Result, cached};
+use crate::delivery::message::Digest;
+
+impl Store {
+    pub(super) fn write_cancel(
+        &mut self,
+        key: Option<&str>,
+        id: &str,
+        now_ms: i64,
+        until_ms: Option<i64>,
+    ) -> Result<()> {
+        let name = (self.number)(Digest::of(key, id));
+        let known = "SELECT 1 FROM cancels WHERE name = ? AND id = ? AND key IS ?";
+        if self.cancels > 0 && cached(&self.db, known)?.exists(params![name, id, key])? {
+            return Ok(());
+        }
+        let at_ms = self.retention.now_ms();
+        let until_ms = until_ms.map_or(0, |until_ms| at_ms.saturating_add(until_ms.saturating_sub(now_ms)));
+        cached(&self.db, "INSERT INTO cancels (name, key, id, at_ms, until_ms) VALUES (?, ?, ?, ?, ?)")?
+            .execute(params![name, key, id, at_ms, until_ms])?;
+        self.cancels += 1;
+        Ok(())
+    }
+}
+
+/// Forgets old ones among the next `most` after this row: how many, and the row to go on from if there may be more.
+pub(super) fn forget_some(
+    db: &Connection,
+    after: i64,
+    before_ms: i64,
+    now_ms: i64,
+    most: usize,
+) -> Result<(u64, Option<i64>)> {
+    let text = "SELECT max(rowid), count(*) FROM (SELECT rowid FROM cancels WHERE rowid > ? ORDER BY rowid LIMIT ?)";
+    let (last, count): (Option<i64>, i64) =
+        cached(db, text)?.query_row([after, most as i64], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let Some(last) = last else { return Ok((0, None)) };
+    let text = "DELETE FROM cancels WHERE rowid > ? AND rowid <= ? AND at_ms < ? AND until_ms < ?";
+    let gone = cached(db, text)?.execute([after, last, before_ms, now_ms])?;
+    Ok((gone as u64, (count == most as i64).then_some(last)))
+}

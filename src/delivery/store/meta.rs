@@ -1,0 +1,32 @@
+//! Single values by name.
+
+#![forbid(unsafe_code)]
+
+use rusqlite::types::{FromSql, ToSql};
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::sql::{Result, cached};
+
+/// `None` if it was never put, or deleted.
+pub(super) fn get<T: FromSql>(db: &Connection, name: &str) -> Result<Option<T>> {
+    let mut select = cached(db, "SELECT value FROM meta WHERE name = ?")?;
+    let found: Option<Option<T>> = select.query_row([name], |row| row.get(0)).optional()?;
+    Ok(found.flatten())
+}
+
+/// 0 if it was never put.
+pub(super) fn get_int(db: &Connection, name: &str) -> Result<i64> {
+    Ok(get(db, name)?.unwrap_or(0))
+}
+
+/// Takes the place of what was there.
+pub(super) fn put(db: &Connection, name: &str, value: impl ToSql) -> Result<()> {
+    cached(db, "INSERT OR REPLACE INTO meta VALUES (?, ?)")?.execute(params![name, value])?;
+    Ok(())
+}
+
+/// As if it was never put.
+pub(super) fn delete(db: &Connection, name: &str) -> Result<()> {
+    cached(db, "DELETE FROM meta WHERE name = ?")?.execute([name])?;
+    Ok(())
+}

@@ -1,0 +1,171 @@
+//! What is forgotten, `keep_ids` after its outcome, oldest first (D5), by a clock of the store's own.
+//!
+//! That clock goes on with a monotonic one while the store is open, and by the time it was closed when it is opened again:
+//! what the wall clock says of it, but never less than nothing or more than a day. So a wall clock that is stepped 8 days
+//! ahead forgets nothing. It starts at the wall time at which the store was made.
+//!
+//! Time is divided into parts, a day each or an eighth of `keep_ids`: `days` notes which rows of the ledger were there at the
+//! start of one. A message is kept `keep_ids` at least, and up to one part longer. Example: `keep_ids` is 7 days, so a part is
+//! 21 hours; a message that was delivered at 10:00 on day 1, in a part that ends at 21:00, is forgotten after 21:00 on day 8.
+
+#![forbid(unsafe_code)]
+
+use std::collections::VecDeque;
+
+use rusqlite::{Connection, params};
+
+use super::names::Names;
+use super::options::{ClockMs, Limits, Options};
+use super::sql::{Result, cached};
+use super::{cancels, meta};
+
+const DAY_MS: i64 = 86_400_000;
+const HOUR_MS: i64 = 3_600_000;
+
+/// How far the rest of the store is.
+#[derive(Clone, Copy)]
+pub(super) struct Ends {
+    pub(super) last_seq: i64,
+    pub(super) last_n: i64,
+    /// Payloads of all messages up to this row of the ledger are deleted.
+    pub(super) collected_n: i64,
+}
+
+pub(super) struct Retention {
+    keep_ms: i64,
+    part_ms: i64,
+    limits: Limits,
+    monotonic_ms: ClockMs,
+    wall_ms: ClockMs,
+    /// What to add to the monotonic clock.
+    ahead_ms: i64,
+    noted_ms: i64,
+    noted: (i64, i64),
+    /// `(from_ms, last_n)`: that part of time begins after that row of the ledger.
+    parts: VecDeque<(i64, i64)>,
+    forgotten_n: i64,
+    cancels_at_ms: i64,
+    cancels_after: Option<i64>,
+}
+
+impl Retention {
+    pub(super) fn load(db: &Connection, options: Options) -> Result<Self> {
+        let Options { keep_ids_ms: keep_ms, monotonic_ms, wall_ms, limits } = options;
+        let now_ms = wall_ms();
+        let kept_ms = match meta::get::<i64>(db, "kept_ms")?.zip(meta::get::<i64>(db, "kept_wall_ms")?) {
+            Some((kept_ms, then_ms)) => kept_ms.saturating_add(now_ms.saturating_sub(then_ms).clamp(0, DAY_MS)),
+            None => now_ms,
+        };
+        let parts = cached(db, "SELECT from_ms, last_n FROM days ORDER BY from_ms")?
+            .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
+            .collect::<rusqlite::Result<_>>()?;
+        let mut retention = Self {
+            keep_ms,
+            part_ms: (keep_ms / 8).clamp(limits.shortest_part_ms, DAY_MS.max(limits.shortest_part_ms)),
+            limits,
+            ahead_ms: kept_ms.saturating_sub(monotonic_ms()),
+            monotonic_ms,
+            wall_ms,
+            noted_ms: kept_ms,
+            noted: (0, 0),
+            parts,
+            forgotten_n: meta::get_int(db, "forgotten_n")?,
+            cancels_at_ms: i64::MIN,
+            cancels_after: None,
+        };
+        retention.note(db, kept_ms)?;
+        Ok(retention)
+    }
+
+    /// Milliseconds of the store's own clock.
+    pub(super) fn now_ms(&self) -> i64 {
+        (self.monotonic_ms)().saturating_add(self.ahead_ms)
+    }
+
+    /// The day by it.
+    pub(super) fn day(&self) -> i64 {
+        self.now_ms().div_euclid(DAY_MS)
+    }
+
+    fn note(&mut self, db: &Connection, now_ms: i64) -> Result<()> {
+        meta::put(db, "kept_ms", now_ms)?;
+        meta::put(db, "kept_wall_ms", (self.wall_ms)())?;
+        self.noted_ms = now_ms;
+        Ok(())
+    }
+
+    /// A little of what there is to do; whether there is more. And how many cancels were forgotten.
+    pub(super) fn step(&mut self, db: &Connection, names: &mut Names, ends: Ends) -> Result<(bool, u64)> {
+        let now_ms = self.now_ms();
+        self.note_time(db, now_ms, ends)?;
+        let more = self.forget(db, names, now_ms, ends)?;
+        let cancels = self.forget_cancels(db, now_ms)?;
+        Ok((more || self.cancels_after.is_some(), cancels))
+    }
+
+    /// Once a second while anything is written, and once an hour.
+    fn note_time(&mut self, db: &Connection, now_ms: i64, ends: Ends) -> Result<()> {
+        let written = (ends.last_seq, ends.last_n);
+        let wait_ms = if written == self.noted { HOUR_MS } else { 1_000 };
+        if now_ms >= self.noted_ms.saturating_add(wait_ms) {
+            self.note(db, now_ms)?;
+            self.noted = written;
+        }
+        let (from_ms, last_n) = self.parts.back().copied().unwrap_or((i64::MIN, self.forgotten_n));
+        if ends.last_n > last_n && now_ms >= from_ms.saturating_add(self.part_ms) {
+            cached(db, "INSERT INTO days (from_ms, last_n) VALUES (?, ?)")?.execute([now_ms, ends.last_n])?;
+            self.parts.push_back((now_ms, ends.last_n));
+        }
+        Ok(())
+    }
+
+    fn forget(&mut self, db: &Connection, names: &mut Names, now_ms: i64, ends: Ends) -> Result<bool> {
+        let before_ms = now_ms.saturating_sub(self.keep_ms);
+        let old = self.parts.iter().take_while(|(from_ms, _)| *from_ms < before_ms).last();
+        let Some((_, last_n)) = old.copied() else { return Ok(false) };
+        let through = last_n.min(ends.collected_n);
+        if self.forgotten_n < through {
+            let text = "SELECT n, seq FROM ledger WHERE n > ? AND n <= ? ORDER BY n LIMIT ?";
+            let most = self.limits.forgotten_in_step;
+            let rows: Vec<(i64, i64)> = cached(db, text)?
+                .query_map([self.forgotten_n, through, most as i64], |row| Ok((row.get(0)?, row.get(1)?)))?
+                .collect::<rusqlite::Result<_>>()?;
+            self.forgotten_n = rows.last().filter(|_| rows.len() == most).map_or(through, |(n, _)| *n);
+            let mut seqs: Vec<i64> = rows.into_iter().map(|(_, seq)| seq).collect();
+            seqs.sort_unstable();
+            delete_messages(db, &seqs)?;
+            names.forget(db, &seqs)?;
+            // The very last row stays, as numbers go on from it.
+            cached(db, "DELETE FROM ledger WHERE n <= ? AND n < ?")?.execute([self.forgotten_n, ends.last_n])?;
+            meta::put(db, "forgotten_n", self.forgotten_n)?;
+            meta::put(db, "last_seq", ends.last_seq)?;
+        }
+        while let Some((from_ms, _)) = self.parts.pop_front_if(|(_, last_n)| *last_n <= self.forgotten_n) {
+            cached(db, "DELETE FROM days WHERE from_ms = ?")?.execute(params![from_ms])?;
+        }
+        Ok(self.forgotten_n < through)
+    }
+
+    fn forget_cancels(&mut self, db: &Connection, now_ms: i64) -> Result<u64> {
+        if self.cancels_after.is_none() {
+            if now_ms < self.cancels_at_ms {
+                return Ok(0);
+            }
+            self.cancels_at_ms = now_ms.saturating_add(self.part_ms.min(HOUR_MS));
+        }
+        let before_ms = now_ms.saturating_sub(self.keep_ms);
+        let after = self.cancels_after.unwrap_or(i64::MIN);
+        let (gone, next) = cancels::forget_some(db, after, before_ms, now_ms, self.limits.forgotten_in_step)?;
+        self.cancels_after = next;
+        Ok(gone)
+    }
+}
+
+/// In ranges, as whole pages go at once.
+fn delete_messages(db: &Connection, seqs: &[i64]) -> Result<()> {
+    let mut delete = cached(db, "DELETE FROM messages WHERE seq >= ? AND seq <= ?")?;
+    for range in seqs.chunk_by(|one, next| *one + 1 == *next) {
+        delete.execute([range[0], range[range.len() - 1]])?;
+    }
+    Ok(())
+}

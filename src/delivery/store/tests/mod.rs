@@ -1,0 +1,6 @@
+//! The store against models and examples.
+
+#![forbid(unsafe_code)]
+
+mod basics;
+mod making;

@@ -1,0 +1,49 @@
+//! What the store does for its own sake, a little in each transaction: names, payloads, what is forgotten, free pages (D8).
+//!
+//! Each part bounds its own step, so that no group of commits waits long.
+
+#![forbid(unsafe_code)]
+
+use rusqlite::Connection;
+
+use super::near::Floor;
+use super::retention::Ends;
+use super::sql::{Result, cached};
+use super::{Store, meta};
+
+impl Store {
+    pub(super) fn keep_up(&mut self, is_idle: bool) -> Result<bool> {
+        let mut more = self.names.step(&self.db, self.retention.day())?;
+        more |= self.collector.step(&self.db, &mut self.near, self.last_n, is_idle)?;
+        let floor = self.near.floor(self.next_seq, self.last_n);
+        if floor != self.floor {
+            self.floor = floor;
+            let Floor { seq, n } = floor;
+            meta::put(&self.db, "near_floor_seq", seq)?;
+            meta::put(&self.db, "near_floor_n", n)?;
+        }
+        let collected_n = self.collector.collected_n().min(floor.n);
+        let ends = Ends { last_seq: self.next_seq - 1, last_n: self.last_n, collected_n };
+        let (is_forgetting, cancels) = self.retention.step(&self.db, &mut self.names, ends)?;
+        self.cancels -= cancels;
+        more |= is_forgetting;
+        more |= give_back(&self.db, self.limits.vacuum_pages, self.limits.free_pages)?;
+        Ok(more)
+    }
+}
+
+/// Gives free pages back to the disk, if there are many; whether there are more.
+fn give_back(db: &Connection, pages: u32, keep: u32) -> Result<bool> {
+    let free: i64 = cached(db, "PRAGMA freelist_count")?.query_row([], |row| row.get(0))?;
+    if free <= i64::from(keep) {
+        return Ok(false);
+    }
+    let all: i64 = cached(db, "PRAGMA page_count")?.query_row([], |row| row.get(0))?;
+    if free * 4 <= all {
+        return Ok(false);
+    }
+    let mut vacuum = cached(db, &format!("PRAGMA incremental_vacuum({pages})"))?;
+    let mut rows = vacuum.query([])?;
+    while rows.next()?.is_some() {}
+    Ok(true)
+}
