@@ -19,10 +19,11 @@
 #![forbid(unsafe_code)]
 
 use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::clock::{DueClock, WallTime};
 use super::lanes::Slot;
@@ -36,6 +37,9 @@ use crate::{Clock, Config, Error, Handle, Released, Timer, When};
 
 /// Why a message that a crashed process had in its hands counts as tried.
 pub(super) const CRASHED: &str = "the process ended while this was being sent";
+
+/// How many suspects go out together, by how often each was tried.
+const SUSPECTS: [usize; 3] = [256, 16, 1];
 
 /// What the timer tells.
 #[derive(Clone, Copy, Debug)]
@@ -155,7 +159,6 @@ struct InFlight {
 struct Flight {
     messages: Vec<InFlight>,
     is_probe: bool,
-    is_alone: bool,
     time_out: Option<Handle>,
 }
 
@@ -183,9 +186,23 @@ pub(super) struct Dispatcher {
     offered: VecDeque<Offer>,
     flights: FxHashMap<u64, Flight>,
     next_flight: u64,
-    /// A message that was in the hands of a process that ended is on its way, alone of its kind.
-    has_suspect_in_flight: bool,
+    /// Messages that a crashed process may have had in its hands; they go out in groups, one group at a time.
+    suspects: VecDeque<(Slot, i64)>,
+    /// The group that is on its way: each is noted, and was not answered.
+    suspects_out: FxHashSet<i64>,
     released: Vec<Handle>,
+}
+
+impl fmt::Debug for Dispatcher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Dispatcher")
+            .field("offered", &self.offered)
+            .field("sent_until_ms", &self.sent_until_ms)
+            .field("wants_mark", &self.wants_mark)
+            .field("moments", &self.moments.keys().collect::<Vec<_>>())
+            .field("flights", &self.flights.len())
+            .finish_non_exhaustive()
+    }
 }
 
 impl Dispatcher {
@@ -214,7 +231,8 @@ impl Dispatcher {
             offered: VecDeque::new(),
             flights: FxHashMap::default(),
             next_flight: 0,
-            has_suspect_in_flight: false,
+            suspects: VecDeque::new(),
+            suspects_out: FxHashSet::default(),
             released: Vec::new(),
         }
     }
@@ -253,6 +271,7 @@ impl Dispatcher {
             State::Over => TakenBack::Over(entry.outcome.expect("it is over")),
             State::Sending => TakenBack::Sending,
             State::Held | State::Waiting | State::Ready | State::Retrying | State::Leaving => {
+                self.suspects_out.remove(&seq);
                 self.window.end(slot, Outcome::Cancelled);
                 TakenBack::Taken
             }
@@ -289,7 +308,7 @@ impl Dispatcher {
     pub(super) fn follow_clock(&mut self) -> bool {
         let stepped = self.clock.is_some_and(|clock| clock.was_stepped(self.timer.clock(), &*self.wall));
         if stepped {
-            self.place_again();
+            self.place_again(Vec::new());
         }
         stepped
     }
@@ -306,7 +325,14 @@ impl Dispatcher {
 
     /// Whether [`Dispatcher::take`] would give something now; after [`Dispatcher::advance`].
     pub(super) fn has_ready(&self) -> bool {
-        !self.is_halted && !self.offered.is_empty() && !self.wants_mark && self.outage.may_send()
+        let has_some = !self.offered.is_empty() || (self.suspects_out.is_empty() && !self.suspects.is_empty());
+        !self.is_halted && has_some && !self.wants_mark && self.outage.may_send()
+    }
+
+    /// Whether all that is due can be on its way.
+    #[cfg(test)]
+    pub(super) fn has_room_and_no_suspects(&self) -> bool {
+        !self.window.was_full && self.suspects_out.is_empty() && self.suspects.is_empty()
     }
 
     // --- For the senders -----------------------------------------------------
@@ -341,9 +367,9 @@ impl Dispatcher {
         let is_probe = self.outage.is_down();
         let most = if is_probe { 1 } else { most };
         let (timer_us, wall_us) = (self.timer.clock().now_us(), self.wall.now_us());
-        let mut flight = Flight { messages: Vec::new(), is_probe, is_alone: false, time_out: None };
+        let mut flight = Flight { messages: Vec::new(), is_probe, time_out: None };
         let mut deliveries = Vec::new();
-        let (mut early, mut put_off) = (Vec::new(), Vec::new());
+        let mut early = Vec::new();
         let mut bytes = 0;
         while deliveries.len() < most && bytes < most_bytes {
             let Some(offer) = self.offered.pop_front() else { break };
@@ -360,18 +386,10 @@ impl Dispatcher {
                 self.wants_mark = true;
                 break;
             }
-            let was_suspect = entry.redelivered;
-            if was_suspect && !entry.is_noted {
-                self.note(slot);
+            if entry.redelivered && !entry.is_noted {
+                self.suspects.push_back((slot, entry.seq));
+                self.window.entry_mut(slot).state = State::Retrying;
                 continue;
-            }
-            if was_suspect && entry.attempts > 1 {
-                if self.has_suspect_in_flight || !deliveries.is_empty() {
-                    put_off.push(Offer::Message(slot, entry.seq));
-                    self.window.entry_mut(slot).state = State::Retrying;
-                    continue;
-                }
-                flight.is_alone = true;
             }
             let entry = self.window.entry_mut(slot);
             entry.state = State::Sending;
@@ -388,14 +406,10 @@ impl Dispatcher {
                 attempt: entry.attempts + u32::from(!entry.is_noted),
                 redelivered: entry.redelivered,
             });
-            if flight.is_alone {
-                break;
-            }
         }
-        self.offered.extend(put_off);
+        self.note_suspects();
         if !early.is_empty() {
-            early.into_iter().for_each(|slot| self.put_back(slot));
-            self.place_again();
+            self.place_again(early);
         }
         if deliveries.is_empty() {
             return None;
@@ -403,7 +417,6 @@ impl Dispatcher {
         if is_probe {
             self.outage.probe_is_sent();
         }
-        self.has_suspect_in_flight |= flight.is_alone;
         let number = self.next_flight;
         self.next_flight += 1;
         flight.time_out = time_out.and_then(|after| self.arm(after, Alarm::CutOff(number)));
@@ -422,9 +435,6 @@ impl Dispatcher {
         if let Some(time_out) = flight.time_out {
             self.timer.cancel(time_out);
         }
-        if flight.is_alone {
-            self.has_suspect_in_flight = false;
-        }
         match verdicts {
             Verdicts::Delivered => {
                 self.destination_answers();
@@ -442,6 +452,7 @@ impl Dispatcher {
         if flight.is_probe && self.outage.waits_for_probe() {
             self.outage.probe_came_back();
         }
+        self.note_suspects();
     }
 
     // --- Inside --------------------------------------------------------------
@@ -528,7 +539,14 @@ impl Dispatcher {
 
     /// It was not this message's fault, or it was not tried: it goes out again, and nothing is counted.
     fn untried(&mut self, message: &InFlight) {
-        self.window.entry_mut(message.slot).state = State::Retrying;
+        let entry = self.window.entry_mut(message.slot);
+        entry.state = State::Retrying;
+        if std::mem::take(&mut entry.is_noted) {
+            entry.attempts -= 1;
+            let attempts = entry.attempts;
+            self.suspects_out.remove(&message.seq);
+            self.keep_attempt(message.seq, attempts, None, CRASHED);
+        }
         self.offered.push_back(Offer::Message(message.slot, message.seq));
     }
 
@@ -537,6 +555,8 @@ impl Dispatcher {
         let entry = self.window.entry_mut(message.slot);
         entry.attempts += u32::from(!entry.is_noted);
         entry.is_noted = false;
+        self.suspects_out.remove(&message.seq);
+        let entry = self.window.entry(message.slot);
         let (attempts, is_first) = (entry.attempts, entry.attempts == 1);
         if is_first {
             self.events.push(Event::Failed { seq: message.seq, reason: reason.to_owned() });
@@ -570,6 +590,7 @@ impl Dispatcher {
     }
 
     fn end(&mut self, slot: Slot, done: Done) {
+        self.suspects_out.remove(&done.seq);
         self.outcomes.done.push(done);
         let lane = self.window.entry(slot).lane;
         self.window.end(slot, done.outcome);
@@ -578,21 +599,37 @@ impl Dispatcher {
         }
     }
 
-    /// A process that crashed had it in its hands. Its attempt is on disk before it goes out, so that a message that ends
-    /// the process is not tried for ever.
-    fn note(&mut self, slot: Slot) {
-        let max_attempts = self.retry.max_attempts;
-        let entry = self.window.entry_mut(slot);
-        if entry.attempts >= max_attempts {
-            self.give_up(slot, CRASHED);
+    /// The next group of messages that a crashed process may have had in its hands: their attempts are on disk before they
+    /// go out, so that a message that ends the process is not tried for ever.
+    ///
+    /// The more often the process ended, the smaller the group, so that others are not counted with the one that ends it.
+    fn note_suspects(&mut self) {
+        if !self.suspects_out.is_empty() || !self.outage.may_send() {
             return;
         }
-        entry.attempts += 1;
-        entry.is_noted = true;
-        entry.state = State::Retrying;
-        let (seq, attempts) = (entry.seq, entry.attempts);
-        self.keep_attempt(seq, attempts, None, CRASHED);
-        self.outcomes.before_send.push(seq);
+        let mut room = if self.outage.is_down() { 1 } else { usize::MAX };
+        while let Some((slot, seq)) = self.suspects.front().copied() {
+            let Some(entry) = self.window.get(slot, seq).filter(|it| it.state == State::Retrying) else {
+                self.suspects.pop_front();
+                continue;
+            };
+            let attempts = entry.attempts;
+            room = room.min(SUSPECTS[(attempts as usize).min(SUSPECTS.len() - 1)]);
+            if self.suspects_out.len() >= room {
+                break;
+            }
+            self.suspects.pop_front();
+            if attempts >= self.retry.max_attempts {
+                self.give_up(slot, CRASHED);
+                continue;
+            }
+            let entry = self.window.entry_mut(slot);
+            entry.attempts += 1;
+            entry.is_noted = true;
+            self.suspects_out.insert(seq);
+            self.keep_attempt(seq, attempts + 1, None, CRASHED);
+            self.outcomes.before_send.push(seq);
+        }
     }
 
     fn keep_attempt(&mut self, seq: i64, attempts: u32, next_ms: Option<i64>, error: &str) {
@@ -664,14 +701,25 @@ impl Dispatcher {
         }
     }
 
-    /// It would be early: it waits for the timer again.
-    fn put_back(&mut self, slot: Slot) {
-        self.window.put_back(slot);
+    /// It would be early: it waits for the timer again, and its lane for it where it was tried before.
+    fn put_back(&mut self, slot: Slot, clock: &DueClock) {
+        let entry = self.window.entry(slot);
+        let (seq, due_ms, attempts) = (entry.seq, entry.due_ms, entry.attempts);
+        self.suspects_out.remove(&seq);
+        if attempts > 0 {
+            self.window.entry_mut(slot).state = State::Retrying;
+            self.add(When::AtUs(clock.instant_us(due_ms)), Alarm::Again(slot, seq));
+        } else {
+            self.window.put_back(slot);
+        }
     }
 
-    fn place_again(&mut self) {
+    /// The wall clock was stepped: all that waits is placed anew, and what would be early with it.
+    fn place_again(&mut self, early: Vec<Slot>) {
         let Some(clock) = &mut self.clock else { return };
         clock.read_again(self.timer.clock(), &*self.wall);
+        let clock = *clock;
+        early.into_iter().for_each(|slot| self.put_back(slot, &clock));
         self.events.push(Event::ClockStepped);
         for lane in self.window.lanes_mut() {
             lane.due_until_ms = i64::MIN;
@@ -687,7 +735,11 @@ impl Dispatcher {
     }
 
     fn arm(&self, after: Duration, alarm: Alarm) -> Option<Handle> {
-        self.timer.add(after, alarm).ok() // a closed timer takes nothing more: nothing is sent then
+        self.add(after.into(), alarm)
+    }
+
+    fn add(&self, when: When, alarm: Alarm) -> Option<Handle> {
+        self.timer.add(when, alarm).ok() // a closed timer takes nothing more: nothing is sent then
     }
 }
 

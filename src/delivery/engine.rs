@@ -17,13 +17,13 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use super::clock::{DueClock, WallTime};
-use super::dispatcher::{Alarm, Dispatcher, Event, timer};
+use super::dispatcher::{Alarm, CRASHED, Dispatcher, Event, timer};
 use super::error::DeliveryError;
 use super::items::{Completion, Item, Receipt, Ticket};
 use super::message::lane_of;
 use super::retry::Retry;
 use super::sinks::{Delivery, Sink, Verdicts};
-use super::store::{Done, Held, Letter, Limits, Options, Outcome, Progress, Store};
+use super::store::{Attempts, Done, Held, Letter, Limits, Options, Outcome, Progress, Store};
 use super::summary::{Lateness, Summary};
 use super::window::{Bounds, State};
 use super::writer::{Begun, Committed, POSITION, Queue, Writer};
@@ -413,10 +413,13 @@ impl Engine {
         writer.checkpoints = None;
         let mut dispatcher = self.lock_dispatcher();
         dispatcher.is_halted = true;
-        let (mut near, mut others) = (Vec::new(), Vec::new());
+        let (mut near, mut others, mut unsent) = (Vec::new(), Vec::new(), Vec::new());
         for (_, it) in dispatcher.window.slots() {
             if it.state == State::Over || (it.attempts == 0 && it.state != State::Sending) {
                 continue;
+            }
+            if it.is_noted && it.state != State::Sending {
+                unsent.push(Attempts { seq: it.seq, attempts: it.attempts - 1, next_ms: None, error: Some(CRASHED.to_owned()) });
             }
             if it.is_near {
                 let lane = it.body.as_ref().and_then(|body| lane_of(body.key()));
@@ -426,6 +429,7 @@ impl Engine {
             }
         }
         writer.store.begin()?;
+        writer.store.note_attempts(&unsent)?;
         writer.store.hold(&near)?;
         writer.store.mark_redelivered(&others)?;
         if is_clean {

@@ -27,6 +27,8 @@ mod origin;
 mod outage;
 pub mod retry;
 mod shown;
+#[cfg(test)]
+mod simulation;
 pub mod sinks;
 pub mod store;
 pub mod summary;

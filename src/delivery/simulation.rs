@@ -43,8 +43,8 @@ struct Stored {
     due_ms: i64,
     payload: u8,
     end: Option<Outcome>,
-    /// Its ticket was answered, so it is on the timer.
-    is_placed: bool,
+    /// Its ticket was answered then, so it is on the timer.
+    placed: Option<u64>,
 }
 
 #[derive(Clone, Debug)]
@@ -61,6 +61,8 @@ struct Life {
     is_retrying: bool,
     /// Not on disk yet.
     end: Option<Outcome>,
+    /// It left its lane then: what is placed later does not go before it.
+    left_lane: Option<u64>,
 }
 
 struct Ticket {
@@ -94,6 +96,7 @@ struct World {
     /// Failures of the message's own, and sends that ended without an answer about it.
     failures: BTreeMap<Key, (u32, u32)>,
     crashes: u32,
+    moment: u64,
     may_be_again: BTreeSet<Key>,
     must_be_again: BTreeSet<Key>,
     is_healed: bool,
@@ -156,6 +159,7 @@ impl World {
             flights: VecDeque::new(),
             failures: BTreeMap::new(),
             crashes: 0,
+            moment: 0,
             may_be_again: BTreeSet::new(),
             must_be_again: BTreeSet::new(),
             is_healed: false,
@@ -165,6 +169,8 @@ impl World {
     }
 
     fn start(&mut self) {
+        let suspects = self.engine.writer().store.suspects().unwrap();
+        show!(self, "suspects {:?}", suspects.iter().map(|it| it.seq).collect::<Vec<_>>());
         self.engine.recover(&mut Forgetful).unwrap();
         self.engine.start(self.engine.wall_clock());
     }
@@ -219,6 +225,32 @@ impl World {
                 let (due_ms, payload) = last.map_or((due_ms, payload), |it| (it.due_ms, it.payload));
                 Asked::Put { name, due_ms, payload }
             }
+        }
+    }
+
+    /// The number of this moment.
+    fn moment(&mut self) -> u64 {
+        self.moment += 1;
+        self.moment
+    }
+
+    /// Notes which messages left their lanes without being sent: they wait for a mark to be on disk.
+    fn observe(&mut self) {
+        let moment = self.moment();
+        let mut left = Vec::new();
+        let dispatcher = self.engine.lock_dispatcher();
+        for (_, entry) in dispatcher.window.slots() {
+            let Some(body) = &entry.body else { continue };
+            let name = name_of(body);
+            let key = (name, self.stored[&name].last().unwrap().order);
+            self.numbers.insert(entry.seq, key);
+            if entry.state == State::Retrying {
+                left.push(key);
+            }
+        }
+        drop(dispatcher);
+        for key in left {
+            self.lives.entry(key).or_default().left_lane.get_or_insert(moment);
         }
     }
 
@@ -277,9 +309,10 @@ impl World {
                 assert!(expected.contains(&answer), "{asked:?} was answered {answer:?}, expected {expected:?}");
             }
             for (name, order) in ticket.accepted {
-                self.stored_mut((name, order)).is_placed = true;
+                self.stored_mut((name, order)).placed = Some(self.moment());
             }
         }
+        self.observe();
     }
 
     fn stored_mut(&mut self, (name, order): Key) -> &mut Stored {
@@ -306,7 +339,7 @@ impl World {
                 self.accepted += 1;
                 let was_cancelled = self.cancels.remove(&name);
                 let end = was_cancelled.then_some(Outcome::Cancelled);
-                let new = Stored { order: self.accepted, due_ms: *due_ms, payload: *payload, end, is_placed: false };
+                let new = Stored { order: self.accepted, due_ms: *due_ms, payload: *payload, end, placed: None };
                 self.stored.entry(name).or_default().push(new);
                 if was_cancelled {
                     return (vec![Answer::Cancelled], None);
@@ -327,7 +360,8 @@ impl World {
                     _ if life.is_in_flight => Answer::Delivering,
                     (Asked::Cancel(_), None) => {
                         self.end(key, Outcome::Cancelled);
-                        self.lives.entry(key).or_default().end = Some(Outcome::Cancelled);
+                        *self.lives.entry(key).or_default() =
+                            Life { end: Some(Outcome::Cancelled), ..Life::default() };
                         Answer::Cancelled
                     }
                     _ => return (vec![Answer::Waiting, Answer::Delivering], None),
@@ -343,11 +377,10 @@ impl World {
         let most = 1 + self.random.below(5) as usize;
         let was_down = self.engine.down().is_some();
         let before = self.outcomes();
-        let Some((number, deliveries)) = self.engine.take(most, 1 << 20, true) else {
-            self.hear_cut_offs(before);
-            return;
-        };
+        let taken = self.engine.take(most, 1 << 20, true);
+        self.observe();
         self.hear_cut_offs(before);
+        let Some((number, deliveries)) = taken else { return };
         show!(self, "take {number}: {:?} at {}", deliveries.iter().map(shown).collect::<Vec<_>>(), self.wall_ms());
         assert!(!was_down || deliveries.len() == 1, "more than one probe");
         let messages = deliveries.iter().map(|delivery| self.check_send(delivery)).collect();
@@ -362,9 +395,11 @@ impl World {
         assert_eq!(delivery.body.payload(), payload(stored.payload));
         assert_eq!(delivery.due_ms, stored.due_ms);
         assert!(self.wall_ms() >= stored.due_ms, "{key:?} is early");
+        let moment = self.moment();
         let life = self.lives.entry(key).or_default();
         assert!(!life.is_in_flight && life.end.is_none(), "{key:?} was sent twice: {life:?}");
-        *life = Life { is_in_flight: true, is_retrying: false, end: None };
+        let left_lane = life.left_lane.unwrap_or(moment);
+        *life = Life { is_in_flight: true, left_lane: Some(left_lane), ..Life::default() };
         self.numbers.insert(delivery.seq, key);
         let (own, unanswered) = self.failures.get(&key).copied().unwrap_or_default();
         assert!(delivery.attempt > own, "{key:?}: attempt {} after {own} refusals", delivery.attempt);
@@ -372,12 +407,12 @@ impl World {
         assert!(delivery.attempt <= MAX_ATTEMPTS);
         assert!(delivery.redelivered || !self.must_be_again.contains(&key), "{key:?} is not marked");
         assert!(!delivery.redelivered || self.may_be_again.contains(&key), "{key:?} is marked without need");
-        self.check_order(key, &stored);
+        self.check_order(key, &stored, left_lane);
         key
     }
 
     /// Of its lane nothing else is on its way, and nothing that comes before it waits.
-    fn check_order(&self, key: Key, it: &Stored) {
+    fn check_order(&self, key: Key, it: &Stored, left_lane: u64) {
         if key.0.0.is_none() && !self.settings.is_global {
             return;
         }
@@ -393,7 +428,8 @@ impl World {
                 let life = self.lives.get(&other_key).copied().unwrap_or_default();
                 assert!(!life.is_in_flight && !life.is_retrying, "{key:?} was sent while {other_key:?} is on its way");
                 let is_before = (other.due_ms, other.order) < (it.due_ms, it.order);
-                let waits = other.is_placed && other.end.is_none() && life.end != Some(Outcome::Delivered);
+                let waits = other.end.is_none() && life.end != Some(Outcome::Delivered);
+                let waits = waits && other.placed.is_some_and(|placed| placed <= left_lane);
                 assert!(!is_before || !waits, "{key:?} was sent before {other_key:?}");
             }
         }
@@ -463,7 +499,7 @@ impl World {
         for done in self.engine.queue.outcomes().into_iter().skip(before) {
             if done.outcome == Outcome::Dead {
                 let Some(key) = self.numbers.get(&done.seq).copied() else { continue };
-                let (own, unanswered) = self.failures[&key];
+                let (own, unanswered) = self.failures.get(&key).copied().unwrap_or_default();
                 assert!(own + unanswered + self.crashes >= MAX_ATTEMPTS, "{key:?} was given up too early");
                 let life = self.lives.entry(key).or_default();
                 *life = Life { end: Some(Outcome::Dead), ..Life::default() };
@@ -524,19 +560,18 @@ impl World {
     /// Runs until nothing is left to do at this moment: all that is due is on its way.
     fn pump(&mut self) {
         show!(self, "pump");
-        self.write();
         self.engine.follow_clock();
-        for _ in 0..200 {
+        for round in 0.. {
+            assert!(round < 500, "it never comes to rest: {}", self.state());
+            self.write();
+            self.tell();
             let flights = self.flights.len();
             self.take();
-            let more = self.flights.len() > flights;
-            self.tell();
-            self.write();
-            if !more && !self.engine.queue.is_woken() {
+            if self.flights.len() == flights && !self.engine.queue.is_woken() {
                 break;
             }
         }
-        if self.engine.down().is_some() || self.engine.has_suspect_in_flight() {
+        if self.engine.down().is_some() || !self.engine.lock_dispatcher().has_room_and_no_suspects() {
             return;
         }
         let busy: BTreeSet<Option<u8>> = self
@@ -554,14 +589,17 @@ impl World {
             for it in all.iter().filter(|it| it.end.is_none() && it.due_ms <= self.wall_ms()) {
                 let life = self.lives.get(&(*name, it.order)).copied().unwrap_or_default();
                 let is_under_way = life.is_in_flight || life.is_retrying || life.end.is_some();
-                let is_full = self.flights.iter().map(|it| it.messages.len()).sum::<usize>() > 0 || self.has_retrying();
-                assert!(is_under_way || is_blocked || is_full, "{name:?} {it:?} is due, and is not on its way");
+                let why = || format!("{name:?} {it:?} is due, and is not on its way; {}", self.state());
+                assert!(is_under_way || is_blocked, "{}", why());
             }
         }
     }
 
-    fn has_retrying(&self) -> bool {
-        self.lives.values().any(|life| life.is_retrying)
+    fn state(&self) -> String {
+        let dispatcher = self.engine.lock_dispatcher();
+        let entries: Vec<_> = dispatcher.window.slots().map(|(_, entry)| format!("{entry:?}")).collect();
+        let window = &dispatcher.window;
+        format!("cursor {:?}, full {}, {dispatcher:?}, in memory:\n{}", window.cursor, window.was_full, entries.join("\n"))
     }
 
     fn reopen(&mut self) {
@@ -584,6 +622,9 @@ impl World {
     fn crash(&mut self) {
         show!(self, "crash");
         self.crashes += 1;
+        for (sure, maybe) in self.failures.values_mut() {
+            *maybe += std::mem::take(sure); // it may not have been on disk that it failed
+        }
         self.note_suspects();
         for (key, life) in &self.lives {
             if life.is_in_flight || life.is_retrying || life.end == Some(Outcome::Delivered) {
@@ -596,7 +637,7 @@ impl World {
     /// What is in memory may be marked after a crash.
     fn note_suspects(&mut self) {
         let dispatcher = self.engine.lock_dispatcher();
-        for (_, entry) in dispatcher.window.slots().filter(|(_, it)| it.state != State::Held) {
+        for (_, entry) in dispatcher.window.slots() {
             let body = entry.body.as_ref();
             let key = self.numbers.get(&entry.seq).copied().or_else(|| {
                 let name = name_of(body?);
@@ -613,7 +654,7 @@ impl World {
         self.flights.clear();
         self.lives.clear();
         for all in self.stored.values_mut() {
-            all.iter_mut().for_each(|it| it.is_placed = true);
+            all.iter_mut().for_each(|it| it.placed = Some(0));
         }
         if self.random.below(2) == 0 {
             self.wall_us.fetch_add(self.random.below(5_000_000) as i64, Ordering::Relaxed);
@@ -637,7 +678,7 @@ impl World {
             }
             self.pump();
             let now_us = self.engine.clock().now_us();
-            let next_us = self.engine.next_wake_us().unwrap_or(now_us).clamp(now_us + 1_000, now_us + 300_000);
+            let next_us = self.engine.next_wake_us().unwrap_or(u64::MAX).clamp(now_us + 1_000, now_us + 300_000);
             self.advance_by(next_us - now_us);
             if self.submitted.is_empty() && self.flights.is_empty() && self.engine.is_empty() {
                 break;
@@ -645,7 +686,7 @@ impl World {
         }
         for (name, all) in &self.stored {
             for it in all {
-                assert!(it.end.is_some(), "{name:?} {it:?} was lost");
+                assert!(it.end.is_some(), "{name:?} {it:?} was lost; at {}, {}", self.wall_ms(), self.state());
             }
         }
         assert!(self.engine.is_empty(), "something is left over");
@@ -653,9 +694,11 @@ impl World {
 }
 
 fn open(store: &Path, settings: &Settings, wall_us: &Arc<AtomicI64>, start_us: u64) -> Engine {
+    let clock = Clock::manual(0);
+    clock.set_us(start_us);
     let wall_us = wall_us.clone();
     let wall = move || wall_us.load(Ordering::Relaxed);
-    Engine::open(store, settings.clone(), Clock::manual_us(start_us), Arc::new(wall)).unwrap()
+    Engine::open(store, settings.clone(), clock, Arc::new(wall)).unwrap()
 }
 
 fn text(name: Name) -> (Option<String>, String) {

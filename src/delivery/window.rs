@@ -120,6 +120,8 @@ pub(super) struct Window {
     changed: FxHashMap<i64, Option<Position>>,
     /// Messages in the state `Leaving`.
     leaving: Vec<Slot>,
+    /// The cursor or a lane went back: messages on their way may be beyond it.
+    has_gone_back: bool,
 }
 
 impl Window {
@@ -139,6 +141,7 @@ impl Window {
             needy: BTreeSet::new(),
             changed: FxHashMap::default(),
             leaving: Vec::new(),
+            has_gone_back: false,
         }
     }
 
@@ -286,6 +289,10 @@ impl Window {
             } else {
                 self.was_full |= !has_room;
                 self.leave(lane, Some(position));
+                if has_room {
+                    // It is as full as it can be, and is looked after again when a message leaves it.
+                    self.needy.remove(&(position, lane));
+                }
                 open.retain(|other| *other != lane);
             }
         }
@@ -402,6 +409,23 @@ impl Window {
         std::mem::take(&mut self.changed).into_iter()
     }
 
+    /// Messages on their way that have a row in the store, and stay in memory although the cursor or their lane went back
+    /// behind them since the last call: after a crash the two do not tell that these were in memory.
+    pub(super) fn take_uncovered(&mut self) -> Vec<Position> {
+        if !std::mem::take(&mut self.has_gone_back) {
+            return Vec::new();
+        }
+        self.slots()
+            .filter(|(_, it)| matches!(it.state, State::Ready | State::Sending | State::Retrying) && !it.is_near)
+            .filter(|(_, it)| {
+                let more_from = it.lane.and_then(|lane| self.lane(lane).more_from);
+                self.cursor.is_none_or(|cursor| it.position() > cursor)
+                    || more_from.is_some_and(|from| it.position() >= from)
+            })
+            .map(|(_, it)| it.position())
+            .collect()
+    }
+
     fn number(&self, lane: Option<i64>) -> Option<i64> {
         if self.is_global { Some(0) } else { lane }
     }
@@ -512,6 +536,7 @@ impl Window {
         let cursor = (position.0, position.1 - 1);
         self.cursor = Some(cursor);
         self.was_full = true;
+        self.has_gone_back = true;
         for lane in 0..self.lanes.len() as u32 {
             if self.lane(lane).more_from.is_some_and(|from| from > cursor) {
                 self.leave(lane, None); // it will be read ahead again
@@ -547,9 +572,11 @@ impl Window {
             self.needy.remove(&(old, lane));
         }
         let it = self.lane_mut(lane);
+        let goes_back = from.is_some_and(|from| it.more_from.is_none_or(|old| from < old));
         it.more_from = from;
         let number = it.number;
         self.changed.insert(number, from);
+        self.has_gone_back |= goes_back;
         self.look_after(lane);
     }
 

@@ -221,6 +221,26 @@ pub(super) struct Begun {
     told_through: Option<i64>,
 }
 
+#[cfg(test)]
+impl Queue {
+    /// Outcomes that wait for a group.
+    pub(super) fn outcomes(&self) -> Vec<super::store::Done> {
+        self.lock().outcomes.done.clone()
+    }
+
+    pub(super) fn is_woken(&self) -> bool {
+        let state = self.lock();
+        state.is_woken || !state.tickets.is_empty() || !state.outcomes.is_empty()
+    }
+}
+
+#[cfg(test)]
+impl Begun {
+    pub(super) fn done(&self) -> &[super::store::Done] {
+        &self.outcomes.done
+    }
+}
+
 impl Begun {
     pub(super) fn has_outcomes(&self) -> bool {
         !self.outcomes.done.is_empty()
@@ -409,7 +429,9 @@ impl Writer {
         let until_ms = soon_ms.max(first_ms.map_or(i64::MIN, |first_ms| first_ms.saturating_add(MARK_AHEAD_MS as i64)));
         let cursor = dispatcher.window.cursor;
         let changed: Vec<_> = dispatcher.window.take_changed_lanes().collect();
+        let uncovered = dispatcher.window.take_uncovered();
         drop(dispatcher);
+        self.store.mark_redelivered(&uncovered)?;
         self.store.mark(Some(until_ms), cursor, &changed)?;
         Ok(Some(until_ms))
     }

@@ -89,3 +89,27 @@ impl Default for Limits {
         }
     }
 }
+
+#[cfg(test)]
+impl Limits {
+    /// So small that everything happens within some messages.
+    pub(crate) fn tiny() -> Self {
+        Self {
+            names_in_memory: 4,
+            names_in_block: 2,
+            blocks_in_step: 1,
+            runs_in_merge: 2,
+            names_in_run: 16,
+            runs_by_day: 3,
+            filter_bytes: 40,
+            chunk: 4,
+            chunks_open: 2,
+            bodies_in_step: 2,
+            body_bytes_in_step: 200,
+            forgotten_in_step: 3,
+            vacuum_pages: 2,
+            free_pages: 2,
+            shortest_part_ms: 1_000,
+        }
+    }
+}
