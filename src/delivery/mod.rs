@@ -6,6 +6,8 @@
 
 #![forbid(unsafe_code)]
 
+pub mod clock;
 pub mod error;
 pub mod message;
+pub mod retry;
 pub mod store;
