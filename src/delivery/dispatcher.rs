@@ -23,13 +23,14 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use fastrand::Rng;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::clock::{DueClock, WallTime};
 use super::lanes::Slot;
 use super::message::Body;
 use super::outage::Outage;
-use super::retry::{Random, Retry};
+use super::retry::Retry;
 use super::sinks::{Delivery, Verdict, Verdicts};
 use super::store::{Attempts, Done, Outcome};
 use super::window::{Bounds, State, Window};
@@ -180,7 +181,7 @@ pub(super) struct Dispatcher {
     wall: Arc<dyn WallTime>,
     clock: Option<DueClock>,
     retry: Retry,
-    random: Random,
+    random: Rng,
     outage: Outage,
     moments: BTreeMap<i64, Moment>,
     offered: VecDeque<Offer>,
@@ -225,7 +226,7 @@ impl Dispatcher {
             wall,
             clock: None,
             retry,
-            random: Random::new(seed),
+            random: Rng::with_seed(seed),
             outage: Outage::default(),
             moments: BTreeMap::new(),
             offered: VecDeque::new(),
@@ -566,10 +567,11 @@ impl Dispatcher {
             return;
         }
         self.window.entry_mut(message.slot).state = State::Retrying;
-        let after_ms = self.retry.delay_ms(attempts, &mut self.random).max(retry_after_ms.unwrap_or(0));
-        let next_ms = self.wall.now_us() / 1000 + after_ms as i64;
+        let after_us = self.retry.delay_us(attempts, &mut self.random);
+        let after = Duration::from_micros(after_us).max(Duration::from_millis(retry_after_ms.unwrap_or(0)));
+        let next_ms = self.wall.now_us().saturating_add(after.as_micros() as i64) / 1000;
         self.keep_attempt(message.seq, attempts, Some(next_ms), reason);
-        self.arm(Duration::from_millis(after_ms), Alarm::Again(message.slot, message.seq));
+        self.arm(after, Alarm::Again(message.slot, message.seq));
     }
 
     fn give_up(&mut self, slot: Slot, reason: &str) {

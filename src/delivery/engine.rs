@@ -13,7 +13,7 @@
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::clock::{DueClock, WallTime};
@@ -28,6 +28,7 @@ use super::summary::{Lateness, Summary};
 use super::window::{Bounds, State};
 use super::writer::{Begun, Committed, POSITION, Queue, Writer};
 use crate::{Clock, Timer};
+use crate::sync::{PlainGuard, PlainMutex};
 
 /// How to deliver.
 #[derive(Clone, Debug)]
@@ -68,11 +69,11 @@ impl Default for Settings {
 /// An open store with everything that waits in it. Nothing is due before [`Engine::start`].
 pub struct Engine {
     pub(super) queue: Queue,
-    pub(super) dispatcher: Mutex<Dispatcher>,
+    pub(super) dispatcher: PlainMutex<Dispatcher>,
     pub(super) timer: Arc<Timer<Alarm>>,
     pub(super) wall: Arc<dyn WallTime>,
     pub(super) settings: Settings,
-    pub(super) writer: Mutex<Writer>,
+    pub(super) writer: PlainMutex<Writer>,
     /// Whether threads drive it; then submitting waits where much is queued.
     pub(super) is_driven: bool,
     store_id: String,
@@ -123,11 +124,11 @@ impl Engine {
         queue.lock().summary = writer.summary;
         Ok(Self {
             queue,
-            dispatcher: Mutex::new(dispatcher),
+            dispatcher: PlainMutex::new(dispatcher),
             timer,
             wall,
             settings,
-            writer: Mutex::new(writer),
+            writer: PlainMutex::new(writer),
             is_driven: true,
             store_id,
             inputs,
@@ -443,12 +444,12 @@ impl Engine {
 
     // --- Inside --------------------------------------------------------------
 
-    pub(super) fn lock_dispatcher(&self) -> MutexGuard<'_, Dispatcher> {
-        self.dispatcher.lock().expect("no holder panics")
+    pub(super) fn lock_dispatcher(&self) -> PlainGuard<'_, Dispatcher> {
+        self.dispatcher.lock()
     }
 
-    pub(super) fn writer(&self) -> MutexGuard<'_, Writer> {
-        self.writer.lock().expect("no holder panics")
+    pub(super) fn writer(&self) -> PlainGuard<'_, Writer> {
+        self.writer.lock()
     }
 
     /// Gives the writer what the dispatcher has for it. Its lock is held, so that outcomes keep their order.

@@ -2,7 +2,6 @@
 
 #![forbid(unsafe_code)]
 
-use std::sync::Mutex;
 
 use super::dispatcher::{Dispatcher, TakenBack};
 use super::error::{BadRecord, StoreError};
@@ -12,6 +11,7 @@ use super::message::{Cancel, Incoming, Origin, lane_of};
 use super::store::{Accepted, Done, Held, Known, Letter, Outcome, Store, Waiting};
 use super::summary::Summary;
 use super::window::{Gone, State};
+use crate::sync::PlainMutex;
 
 const DAY_MS: i64 = 86_400_000;
 /// Messages that come into memory under one hold of the dispatcher's lock: senders wait meanwhile.
@@ -27,12 +27,12 @@ pub(super) struct Group<'a> {
     /// Cancelled, to be forgotten after the commit.
     pub(super) taken_back: Vec<i64>,
     store: &'a mut Store,
-    dispatcher: &'a Mutex<Dispatcher>,
+    dispatcher: &'a PlainMutex<Dispatcher>,
     now_ms: i64,
 }
 
 impl<'a> Group<'a> {
-    pub(super) fn new(store: &'a mut Store, dispatcher: &'a Mutex<Dispatcher>, now_ms: i64) -> Self {
+    pub(super) fn new(store: &'a mut Store, dispatcher: &'a PlainMutex<Dispatcher>, now_ms: i64) -> Self {
         Self {
             counts: Summary::default(),
             letters: Vec::new(),
@@ -97,7 +97,7 @@ impl<'a> Group<'a> {
     fn admit(&mut self, fresh: Vec<(i64, Incoming)>) -> Result<(), StoreError> {
         let (mut held, mut gone) = (Vec::new(), Vec::new());
         for part in fresh.chunks(ADMIT) {
-            let mut dispatcher = self.dispatcher.lock().expect("no holder panics");
+            let mut dispatcher = self.dispatcher.lock();
             for (seq, put) in part {
                 let row = Waiting {
                     due_ms: put.message.due_ms,
@@ -152,7 +152,7 @@ impl<'a> Group<'a> {
     }
 
     fn take_back(&mut self, known: &Known) -> Result<Answer, StoreError> {
-        let found = self.dispatcher.lock().expect("no holder panics").take_back(known.seq);
+        let found = self.dispatcher.lock().take_back(known.seq);
         let is_open = match found {
             TakenBack::Taken => true,
             TakenBack::Absent => self.store.is_open(known)?,
@@ -189,7 +189,7 @@ impl<'a> Group<'a> {
         let Some(known) = self.store.find(key, id)? else { return Ok(Answer::Unknown) };
         Ok(match known.outcome {
             Some(outcome) => answer_of(outcome),
-            None => match self.dispatcher.lock().expect("no holder panics").state_of(known.seq) {
+            None => match self.dispatcher.lock().state_of(known.seq) {
                 Some((State::Over, outcome, _)) => answer_of(outcome.unwrap_or(Outcome::Delivered)),
                 Some((State::Sending, ..)) => Answer::Delivering,
                 Some((State::Retrying, _, attempts)) if attempts > 0 => Answer::Delivering,

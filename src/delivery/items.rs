@@ -2,12 +2,13 @@
 
 #![forbid(unsafe_code)]
 
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::error::DeliveryError;
 use super::message::{Cancel, Incoming};
 use super::store::{Letter, Progress};
+use crate::sync::{PlainCondvar, PlainMutex};
 
 /// Something to be done in the store.
 #[derive(Clone, Debug)]
@@ -74,8 +75,8 @@ pub struct Receipt(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
-    result: Mutex<Option<Result<Vec<Answer>, DeliveryError>>>,
-    has_come: Condvar,
+    result: PlainMutex<Option<Result<Vec<Answer>, DeliveryError>>>,
+    has_come: PlainCondvar,
 }
 
 impl Receipt {
@@ -83,7 +84,7 @@ impl Receipt {
         let shared = Arc::new(Shared::default());
         let for_writer = shared.clone();
         let complete = move |result| {
-            *for_writer.result.lock().expect("no holder panics") = Some(result);
+            *for_writer.result.lock() = Some(result);
             for_writer.has_come.notify_all();
         };
         (Self(shared), Box::new(complete))
@@ -96,16 +97,16 @@ impl Receipt {
     #[must_use]
     pub fn wait(&self, timeout: Option<Duration>) -> Option<Result<Vec<Answer>, DeliveryError>> {
         let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        let mut result = self.0.result.lock().expect("no holder panics");
+        let mut result = self.0.result.lock();
         while result.is_none() {
             result = match end {
-                None => self.0.has_come.wait(result).expect("no holder panics"),
+                None => self.0.has_come.wait(result),
                 Some(end) => {
                     let left = end.saturating_duration_since(Instant::now());
                     if left.is_zero() {
                         return None;
                     }
-                    self.0.has_come.wait_timeout(result, left).expect("no holder panics").0
+                    self.0.has_come.wait_timeout(result, left)
                 }
             };
         }

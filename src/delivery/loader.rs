@@ -5,12 +5,12 @@
 
 #![forbid(unsafe_code)]
 
-use std::sync::Mutex;
 
 use super::dispatcher::Dispatcher;
 use super::error::StoreError;
 use super::lanes::Slot;
 use super::store::{Store, Waiting};
+use crate::sync::PlainMutex;
 
 const ROWS: usize = 2_000;
 const SCAN: usize = 5_000;
@@ -45,7 +45,7 @@ impl Loader {
     pub(super) fn load(
         &mut self,
         store: &mut Store,
-        dispatcher: &Mutex<Dispatcher>,
+        dispatcher: &PlainMutex<Dispatcher>,
     ) -> Result<Vec<(Slot, i64)>, StoreError> {
         if !self.is_started {
             return Ok(Vec::new());
@@ -73,7 +73,7 @@ impl Loader {
     fn read_ahead(
         &self,
         store: &mut Store,
-        dispatcher: &Mutex<Dispatcher>,
+        dispatcher: &PlainMutex<Dispatcher>,
     ) -> Result<(Vec<Slot>, bool), StoreError> {
         let (cursor, until_ms) = {
             let mut dispatcher = lock(dispatcher);
@@ -91,7 +91,7 @@ impl Loader {
     }
 }
 
-fn refill(store: &mut Store, dispatcher: &Mutex<Dispatcher>) -> Result<Vec<Slot>, StoreError> {
+fn refill(store: &mut Store, dispatcher: &PlainMutex<Dispatcher>) -> Result<Vec<Slot>, StoreError> {
     let (lanes, start, through) = {
         let mut dispatcher = lock(dispatcher);
         let Some((lanes, start)) = dispatcher.window.refill_from() else { return Ok(Vec::new()) };
@@ -102,6 +102,6 @@ fn refill(store: &mut Store, dispatcher: &Mutex<Dispatcher>) -> Result<Vec<Slot>
     Ok(lock(dispatcher).window.refill(&lanes, &rows, end))
 }
 
-fn lock(dispatcher: &Mutex<Dispatcher>) -> std::sync::MutexGuard<'_, Dispatcher> {
-    dispatcher.lock().expect("no holder panics")
+fn lock(dispatcher: &PlainMutex<Dispatcher>) -> std::sync::MutexGuard<'_, Dispatcher> {
+    dispatcher.lock()
 }

@@ -8,8 +8,9 @@
 
 #![forbid(unsafe_code)]
 
+use fastrand::Rng;
+
 use super::lanes::Slot;
-use super::retry::Random;
 
 /// How many sends in a row, of different messages, show that the destination is down.
 const DOWN_AFTER: usize = 5;
@@ -91,12 +92,12 @@ impl Outage {
     }
 
     /// The next probe comes after this time, in milliseconds.
-    pub(super) fn next_probe_ms(&mut self, retry_after_ms: Option<u64>, random: &mut Random) -> u64 {
+    pub(super) fn next_probe_ms(&mut self, retry_after_ms: Option<u64>, random: &mut Rng) -> u64 {
         let Some(down) = &mut self.down else { return 0 };
         let whole_ms = (FIRST_PROBE_MS << down.probes.min(20)).min(LONGEST_PROBE_MS);
         down.probes += 1;
         down.probe = Probe::Waiting;
-        retry_after_ms.unwrap_or(whole_ms - random.below(whole_ms / 4 + 1))
+        retry_after_ms.unwrap_or(whole_ms - random.u64(0..=whole_ms / 4))
     }
 
     /// The probe was not sent after all.

@@ -20,7 +20,7 @@ use std::time::Duration;
 use super::engine::{Engine, Settings};
 use super::items::{Answer, Item, Receipt};
 use super::message::{Body, Cancel, Incoming, Message};
-use super::retry::{Random, Retry};
+use super::retry::Retry;
 use super::sinks::{Delivery, Sink, Verdict, Verdicts};
 use super::store::{Limits, Outcome};
 use super::window::{Bounds, State};
@@ -102,6 +102,14 @@ struct World {
     is_healed: bool,
 }
 
+struct Random(fastrand::Rng);
+
+impl Random {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0.u64(0..end)
+    }
+}
+
 /// It knows nothing of what it was sent.
 struct Forgetful;
 
@@ -121,7 +129,7 @@ macro_rules! show {
 
 impl World {
     fn new(seed: u64, folder: &Path, is_shown: bool) -> Self {
-        let mut random = Random::new(seed);
+        let mut random = Random(fastrand::Rng::with_seed(seed));
         let messages = 3 + random.below(12) as usize;
         let settings = Settings {
             is_global: random.below(6) == 0,
@@ -530,7 +538,7 @@ impl World {
             0..3 => self.random.below(30_000),
             3..6 => self.engine.next_wake_us().map_or(1_000, |next_us| next_us.saturating_sub(now_us)).min(5_000_000),
             6 => self.random.below(2_000_000),
-            _ => self.random.below(40) * self.random.below(1_000_000),
+            _ => self.random.below(40) * 1_000_000,
         };
         self.advance_by(step_us);
     }

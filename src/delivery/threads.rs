@@ -11,20 +11,23 @@
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
+
+use fastrand::Rng;
 
 use super::clock::{DueClock, SystemWallTime, WallTime};
 use super::dispatcher::{Dispatcher, Event};
 use super::engine::{Engine, Settings};
 use super::error::{DeliveryError, StoreError};
 use super::items::{Completion, Item, Receipt};
-use super::retry::{Random, Retry};
+use super::retry::Retry;
 use super::sinks::{Delivery, OpenSink, Sink, SyncFn, Verdicts};
 use super::store::{Checkpoints, Letter};
 use super::summary::Summary;
 use crate::Clock;
+use crate::sync::{PlainCondvar, PlainGuard, PlainMutex};
 
 /// How many sends may hang at a time.
 pub const MOST_HANGING: usize = 8;
@@ -56,18 +59,18 @@ struct Shared {
     open: OpenSink,
     observer: Box<dyn Observer>,
     /// The sender that waits for the timer waits here, with the dispatcher's lock.
-    leader: Condvar,
-    followers: Condvar,
+    leader: PlainCondvar,
+    followers: PlainCondvar,
     has_leader: AtomicBool,
     /// When the leader wakes up by itself.
     sleeps_until_us: AtomicU64,
     is_closing: AtomicBool,
-    senders: Mutex<Senders>,
-    sender_ended: Condvar,
-    failure: Mutex<Option<DeliveryError>>,
+    senders: PlainMutex<Senders>,
+    sender_ended: PlainCondvar,
+    failure: PlainMutex<Option<DeliveryError>>,
     /// Wakes the teller.
-    telling: Mutex<Telling>,
-    to_tell: Condvar,
+    telling: PlainMutex<Telling>,
+    to_tell: PlainCondvar,
 }
 
 #[derive(Default)]
@@ -115,16 +118,16 @@ impl Running {
             engine,
             open,
             observer,
-            leader: Condvar::new(),
-            followers: Condvar::new(),
+            leader: PlainCondvar::default(),
+            followers: PlainCondvar::default(),
             has_leader: AtomicBool::new(false),
             sleeps_until_us: AtomicU64::new(0),
             is_closing: AtomicBool::new(false),
-            senders: Mutex::default(),
-            sender_ended: Condvar::new(),
-            failure: Mutex::new(None),
-            telling: Mutex::default(),
-            to_tell: Condvar::new(),
+            senders: PlainMutex::default(),
+            sender_ended: PlainCondvar::default(),
+            failure: PlainMutex::new(None),
+            telling: PlainMutex::default(),
+            to_tell: PlainCondvar::default(),
         });
         let weak = Arc::downgrade(&shared);
         let failed = move |error: &StoreError| {
@@ -172,7 +175,7 @@ impl Running {
     /// What ended the run, if anything did.
     #[must_use]
     pub fn failure(&self) -> Option<DeliveryError> {
-        self.shared.failure.lock().expect("no holder panics").clone()
+        self.shared.failure.lock().clone()
     }
 
     /// Ends the run with this error: nothing more is sent.
@@ -215,7 +218,7 @@ impl Running {
         for thread in [self.writer.take(), self.teller.take()].into_iter().flatten() {
             let _ = thread.join();
         }
-        let failure = shared.failure.lock().expect("no holder panics").clone();
+        let failure = shared.failure.lock().clone();
         let summary = shared.engine.close(all_ended && failure.is_none());
         match failure {
             Some(failure) => Err(failure),
@@ -261,7 +264,7 @@ impl Shared {
                 break;
             }
         }
-        let mut telling = self.telling.lock().expect("no holder panics");
+        let mut telling = self.telling.lock();
         telling.is_over = true;
         self.to_tell.notify_all();
     }
@@ -379,7 +382,7 @@ impl Shared {
                 }
             }
             dispatcher = if self.has_leader.load(Ordering::Relaxed) {
-                self.followers.wait(dispatcher).expect("no holder panics")
+                self.followers.wait(dispatcher)
             } else {
                 self.lead(dispatcher)
             };
@@ -387,7 +390,7 @@ impl Shared {
     }
 
     /// Waits for the timer.
-    fn lead<'a>(&self, dispatcher: MutexGuard<'a, Dispatcher>) -> MutexGuard<'a, Dispatcher> {
+    fn lead<'a>(&self, dispatcher: PlainGuard<'a, Dispatcher>) -> PlainGuard<'a, Dispatcher> {
         let next_us = self.engine.next_wake_us().unwrap_or(u64::MAX);
         let wait = Duration::from_micros(next_us.saturating_sub(self.engine.clock().now_us())).min(LOOK_AT_CLOCK);
         if wait.is_zero() {
@@ -395,7 +398,7 @@ impl Shared {
         }
         self.has_leader.store(true, Ordering::Relaxed);
         self.sleeps_until_us.store(next_us, Ordering::Relaxed);
-        let dispatcher = self.leader.wait_timeout(dispatcher, wait).expect("no holder panics").0;
+        let dispatcher = self.leader.wait_timeout(dispatcher, wait);
         self.has_leader.store(false, Ordering::Relaxed);
         self.sleeps_until_us.store(0, Ordering::Relaxed);
         dispatcher
@@ -453,7 +456,7 @@ impl Shared {
     /// tried.
     fn replace(self: &Arc<Self>, senders: &mut Senders) {
         let opener = spawn("opener-deliver", self, |shared| {
-            let mut random = Random::new(shared.engine.clock().now_us());
+            let mut random = Rng::new();
             for attempt in 1.. {
                 if shared.is_closing.load(Ordering::SeqCst) {
                     return;
@@ -464,14 +467,14 @@ impl Shared {
                     }
                     return;
                 }
-                let end = Instant::now() + Duration::from_millis(REOPEN.delay_ms(attempt, &mut random));
+                let end = Instant::now() + Duration::from_micros(REOPEN.delay_us(attempt, &mut random));
                 let mut senders = shared.lock_senders();
                 while !shared.is_closing.load(Ordering::SeqCst) {
                     let left = end.saturating_duration_since(Instant::now());
                     if left.is_zero() {
                         break;
                     }
-                    senders = shared.sender_ended.wait_timeout(senders, left).expect("no holder panics").0;
+                    senders = shared.sender_ended.wait_timeout(senders, left);
                 }
             }
         });
@@ -493,13 +496,13 @@ impl Shared {
         let mut senders = self.lock_senders();
         while !senders.working.is_empty() {
             senders = match end {
-                None => self.sender_ended.wait(senders).expect("no holder panics"),
+                None => self.sender_ended.wait(senders),
                 Some(end) => {
                     let left = end.saturating_duration_since(Instant::now());
                     if left.is_zero() {
                         break;
                     }
-                    self.sender_ended.wait_timeout(senders, left).expect("no holder panics").0
+                    self.sender_ended.wait_timeout(senders, left)
                 }
             };
         }
@@ -509,14 +512,14 @@ impl Shared {
         all_ended
     }
 
-    fn lock_senders(&self) -> MutexGuard<'_, Senders> {
-        self.senders.lock().expect("no holder panics")
+    fn lock_senders(&self) -> PlainGuard<'_, Senders> {
+        self.senders.lock()
     }
 
     // --- What the program is told --------------------------------------------
 
     fn fail(&self, error: &DeliveryError) {
-        self.failure.lock().expect("no holder panics").get_or_insert_with(|| error.clone());
+        self.failure.lock().get_or_insert_with(|| error.clone());
         {
             let mut dispatcher = self.engine.lock_dispatcher();
             dispatcher.is_halted = true;
@@ -528,21 +531,21 @@ impl Shared {
     }
 
     fn tell(&self, mut events: Vec<Event>) {
-        self.telling.lock().expect("no holder panics").events.append(&mut events);
+        self.telling.lock().events.append(&mut events);
         self.wake_teller();
     }
 
     fn wake_teller(&self) {
-        self.telling.lock().expect("no holder panics").is_woken = true;
+        self.telling.lock().is_woken = true;
         self.to_tell.notify_all();
     }
 
     fn tell_all(self: &Arc<Self>) {
         loop {
             let (events, is_over) = {
-                let mut telling = self.telling.lock().expect("no holder panics");
+                let mut telling = self.telling.lock();
                 while !telling.is_woken && !telling.is_over {
-                    telling = self.to_tell.wait(telling).expect("no holder panics");
+                    telling = self.to_tell.wait(telling);
                 }
                 telling.is_woken = false;
                 (std::mem::take(&mut telling.events), telling.is_over)

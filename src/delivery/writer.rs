@@ -16,7 +16,7 @@
 #![forbid(unsafe_code)]
 
 use std::collections::VecDeque;
-use std::sync::{Condvar, Mutex, MutexGuard};
+
 
 use super::dispatcher::{Dead, Dispatcher, Outcomes};
 use super::error::{DeliveryError, StoreError};
@@ -29,6 +29,7 @@ use super::sinks::line::record_of;
 use super::store::{Checkpoints, Held, Letter, Outcome, Store};
 use super::summary::{Lateness, Summary};
 use super::window::State;
+use crate::sync::{PlainCondvar, PlainGuard, PlainMutex};
 
 /// Items and bytes of one transaction.
 const GROUP_ITEMS: usize = 4_096;
@@ -45,8 +46,8 @@ pub(super) const POSITION: &str = "position";
 
 /// What other threads leave for the writer.
 pub(super) struct Queue {
-    state: Mutex<QueueState>,
-    changed: Condvar,
+    state: PlainMutex<QueueState>,
+    changed: PlainCondvar,
 }
 
 #[derive(Default)]
@@ -76,11 +77,11 @@ pub(super) struct QueueState {
 impl Queue {
     pub(super) fn new(open: u64) -> Self {
         let state = QueueState { open, is_woken: true, ..QueueState::default() };
-        Self { state: Mutex::new(state), changed: Condvar::new() }
+        Self { state: PlainMutex::new(state), changed: PlainCondvar::default() }
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, QueueState> {
-        self.state.lock().expect("no holder panics")
+    pub(super) fn lock(&self) -> PlainGuard<'_, QueueState> {
+        self.state.lock()
     }
 
     pub(super) fn notify(&self) {
@@ -89,10 +90,10 @@ impl Queue {
 
     pub(super) fn wait<'a>(
         &self,
-        state: MutexGuard<'a, QueueState>,
+        state: PlainGuard<'a, QueueState>,
         timeout: std::time::Duration,
-    ) -> MutexGuard<'a, QueueState> {
-        self.changed.wait_timeout(state, timeout).expect("no holder panics").0
+    ) -> PlainGuard<'a, QueueState> {
+        self.changed.wait_timeout(state, timeout)
     }
 
     /// Takes these; waits while much is queued, unless `is_driven` by hand.
@@ -105,7 +106,7 @@ impl Queue {
             && state.failure.is_none()
             && !state.is_stopping
         {
-            state = self.changed.wait(state).expect("no holder panics");
+            state = self.changed.wait(state);
         }
         if let Some(failure) = &state.failure {
             return Err(failure.clone());
@@ -329,7 +330,7 @@ impl Writer {
     pub(super) fn commit(
         &mut self,
         begun: Begun,
-        dispatcher: &Mutex<Dispatcher>,
+        dispatcher: &PlainMutex<Dispatcher>,
         now_ms: i64,
     ) -> Result<Committed, DeliveryError> {
         let result = self.transact(begun, dispatcher, now_ms);
@@ -342,7 +343,7 @@ impl Writer {
     fn transact(
         &mut self,
         begun: Begun,
-        dispatcher: &Mutex<Dispatcher>,
+        dispatcher: &PlainMutex<Dispatcher>,
         now_ms: i64,
     ) -> Result<Committed, StoreError> {
         let Begun { parts, outcomes, position, told_through } = begun;
@@ -390,9 +391,9 @@ impl Writer {
     }
 
     /// Near messages that lose their place in memory, or that stay for long, get a row in the store.
-    fn hold_leaving(&mut self, dispatcher: &Mutex<Dispatcher>) -> Result<(), StoreError> {
+    fn hold_leaving(&mut self, dispatcher: &PlainMutex<Dispatcher>) -> Result<(), StoreError> {
         let stragglers = self.store.stragglers();
-        let mut dispatcher = dispatcher.lock().expect("no holder panics");
+        let mut dispatcher = dispatcher.lock();
         let mut held: Vec<Held> = dispatcher.window.take_leaving().iter().map(held_of).collect();
         for seq in stragglers {
             let Some(slot) = dispatcher.window.find(seq) else { continue };
@@ -417,11 +418,11 @@ impl Writer {
     /// Notes what may be sent before the next commit.
     fn mark(
         &mut self,
-        dispatcher: &Mutex<Dispatcher>,
+        dispatcher: &PlainMutex<Dispatcher>,
         first_due_ms: Option<i64>,
         placed: &[(Slot, i64)],
     ) -> Result<Option<i64>, StoreError> {
-        let mut dispatcher = dispatcher.lock().expect("no holder panics");
+        let mut dispatcher = dispatcher.lock();
         let Some(soon_ms) = dispatcher.due_within(MARK_AHEAD_MS) else { return Ok(None) };
         let loaded = placed.iter().filter_map(|(slot, seq)| dispatcher.window.get(*slot, *seq));
         let loaded_ms = loaded.map(|entry| entry.due_ms).min();
@@ -441,13 +442,13 @@ impl Writer {
         &mut self,
         committed: Committed,
         queue: &Queue,
-        dispatcher: &Mutex<Dispatcher>,
+        dispatcher: &PlainMutex<Dispatcher>,
     ) -> Result<bool, DeliveryError> {
         let mut has_more_room = false;
         let mut done = committed.done.as_slice();
         let mut placed = committed.placed.as_slice();
         loop {
-            let mut dispatcher = dispatcher.lock().expect("no holder panics");
+            let mut dispatcher = dispatcher.lock();
             let (now, later) = done.split_at(done.len().min(1_024));
             dispatcher.forget(now.iter().copied());
             has_more_room |= dispatcher.window.was_full && !now.is_empty();

@@ -59,7 +59,7 @@ pub(crate) use imp::{
     AtomicBool, AtomicU8, AtomicU64, Condvar, JoinHandle, Mutex, MutexGuard, Ordering, PlainGuard, PlainMutex,
     Receiver, Sender, ThreadId, current_thread, thread_local, unbounded, yield_now,
 };
-#[cfg(feature = "python")]
+#[cfg(any(feature = "python", feature = "delivery"))]
 pub(crate) use plain_mutex::PlainCondvar;
 #[cfg(feature = "python")]
 pub(crate) use queue::TryRecvError;

@@ -29,20 +29,42 @@ impl<T> PlainMutex<T> {
     }
 }
 
-/// Threads wait here for a change of what a [`PlainMutex`] guards.
-#[cfg(feature = "python")]
+/// Threads wait here for a change of what a [`PlainMutex`] guards. Each wait may return early.
+#[cfg(any(feature = "python", feature = "delivery"))]
 #[derive(Debug, Default)]
 pub(crate) struct PlainCondvar(std::sync::Condvar);
 
-#[cfg(feature = "python")]
+#[cfg(any(feature = "python", feature = "delivery"))]
 impl PlainCondvar {
     pub(crate) fn notify_all(&self) {
         self.0.notify_all();
     }
 
-    /// Unlocks, waits for a notification, at most until `deadline`, and locks again. May return early.
-    pub(crate) fn wait<'a, T>(&self, guard: PlainGuard<'a, T>, deadline: std::time::Instant) -> PlainGuard<'a, T> {
+    /// Unlocks, waits for a notification, at most until `deadline`, and locks again.
+    #[cfg(feature = "python")]
+    pub(crate) fn wait_until<'a, T>(&self, guard: PlainGuard<'a, T>, deadline: std::time::Instant) -> PlainGuard<'a, T> {
         let left = deadline.saturating_duration_since(std::time::Instant::now());
         self.0.wait_timeout(guard, left).unwrap_or_else(PoisonError::into_inner).0
+    }
+}
+
+#[cfg(feature = "delivery")]
+impl PlainCondvar {
+    pub(crate) fn notify_one(&self) {
+        self.0.notify_one();
+    }
+
+    /// Unlocks, waits for a notification, and locks again.
+    pub(crate) fn wait<'a, T>(&self, guard: PlainGuard<'a, T>) -> PlainGuard<'a, T> {
+        self.0.wait(guard).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// As [`PlainCondvar::wait`], for so long at most.
+    pub(crate) fn wait_timeout<'a, T>(
+        &self,
+        guard: PlainGuard<'a, T>,
+        timeout: std::time::Duration,
+    ) -> PlainGuard<'a, T> {
+        self.0.wait_timeout(guard, timeout).unwrap_or_else(PoisonError::into_inner).0
     }
 }

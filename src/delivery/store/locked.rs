@@ -55,9 +55,11 @@ impl Drop for Locked {
         let Some(file) = self.file.lock().take() else { return };
         if self.opened.is_ours() {
             if let Some(path) = &self.made
-                && file.metadata().is_ok_and(|metadata| metadata.len() == 0)
+                && let Ok(metadata) = file.metadata()
+                && metadata.len() == 0
+                && FileId::at(path) == Some(FileId::of(&metadata))
             {
-                let _ = fs::remove_file(path); // still locked, so it is ours
+                let _ = fs::remove_file(path); // still locked, so nothing else uses it
             }
             // For the copies of forked children too. A child, which is not the owner, must not do it.
             let _ = flock(&file, FlockOperation::Unlock);

@@ -47,7 +47,7 @@ mod sql;
 #[cfg(test)]
 mod tests;
 mod types;
-// pub mod upgrade;
+pub mod upgrade;
 mod upkeep;
 mod waiting;
 

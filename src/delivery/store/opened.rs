@@ -8,7 +8,7 @@
 //! - A file is known by its device and inode: two paths, or a symbolic link, may lead to one file.
 //! - The list has no lock that a forked child could inherit locked. It is a fixed number of slots, and each names the
 //!   process that filled it. A child finds its parent's slots free: what the parent has open is not open *here*.
-//! - [`alone`] runs a function while no other thread of this process is in it: look, open, lock, and fill a slot.
+//! - `alone` runs a function while no other thread of this process is in it: look, open, lock, and fill a slot.
 
 #![forbid(unsafe_code)]
 

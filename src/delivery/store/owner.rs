@@ -11,8 +11,8 @@
 //!   before SQLite opens the file, and closed after SQLite closed it. For that, whatever has a connection keeps an
 //!   `Arc<Ownership>` in a field *after* the connection, as fields are dropped in their order.
 //! - **An attempt does not wait in the kernel.** It opens, tries the lock, and closes, while no other thread of the process
-//!   does so ([`alone`]): a descriptor that waited could be closed later, while another thread has the store open. The attempt
-//!   is repeated every 20 ms. So a stop is noticed, and a standby takes over within 20 ms.
+//!   does so (`opened::alone`). A descriptor that waited could be closed later, while another thread has the store open. The
+//!   attempt is repeated every 20 ms. So a stop is noticed, and a standby takes over within 20 ms.
 //! - **A forked child does not own the store**, but its copy of the descriptor would keep the lock after its parent ended. The
 //!   bindings call [`Ownership::forget_in_child`] there. A parent that gives the store up unlocks it for all copies. A program
 //!   that is started by the process inherits nothing (`O_CLOEXEC`).

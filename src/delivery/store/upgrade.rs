@@ -29,6 +29,7 @@ use std::time::Duration;
 use crossbeam_utils::sync::Parker;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
+use self::copy::Ended;
 use self::files::{Stepping, beside, folder, link_backup, sync_folder};
 use super::locked::unusable;
 use super::owner::Ownership;
@@ -41,10 +42,10 @@ use crate::delivery::error::{DeliveryError, StoreError};
 pub enum Step {
     /// The old store is one complete file.
     LogEnded,
-    /// So many messages are copied.
+    /// So many rows are copied.
     Copied {
         /// Those that are.
-        messages: u64,
+        rows: u64,
         /// All of them.
         of: u64,
     },
@@ -60,7 +61,7 @@ const TRY_EVERY: Duration = Duration::from_millis(20);
 
 /// Sizes that a test makes small.
 struct Limits {
-    /// Messages between two calls of `go_on`.
+    /// Rows between two calls of `go_on`.
     block: u64,
     /// How often the log is tried to be ended, while another process reads the store.
     tries: u32,
@@ -74,7 +75,7 @@ const USUAL: Limits = Limits { block: 100_000, tries: 250, free: None, pages: No
 
 /// Makes a store of version 1 one of this version; the path of the backup, or `None` if it is none of version 1. No connection
 /// to it may be open in this process. `go_on` is called after each step, and stops the work with `false`; it may be taken up
-/// later. Takes about a second for 300,000 messages.
+/// later. Takes some 10 s for a million messages, most of it for the disk.
 ///
 /// # Errors
 /// [`DeliveryError::Store`], with the old store as it was; [`DeliveryError::Closed`] when `go_on` returned `false`.
@@ -104,7 +105,6 @@ fn step_up_by(
     if !ownership.take_side()? {
         return Err(StoreError::new(&path, "a process of version 1 works with it", "end that, and run again").into());
     }
-    log::info!("the store {} is of version 1: it is brought to version {VERSION}", path.display());
     let mut step = |step| if go_on(step) { Ok(()) } else { Err(DeliveryError::Closed) };
     end_log(&path, limits)?;
     step(Step::LogEnded)?;
@@ -119,7 +119,6 @@ fn step_up_by(
     sync_folder(&path)?;
     step(Step::Renamed)?;
     ownership.remove_side();
-    log::info!("the store {} is of version {VERSION}: the old one is {}", path.display(), backup.display());
     Ok(Some(backup))
 }
 
@@ -189,17 +188,20 @@ fn copy_all(
     if let Some(pages) = limits.pages {
         let _ = database.query_row(&format!("PRAGMA max_page_count = {pages}"), [], |_| Ok(()));
     }
-    let mut stopped = None;
-    let copied = copy::copy(&old, &database, now_ms, limits.block, &mut |messages| {
-        stopped = step(Step::Copied { messages, of }).err();
-        stopped.is_none()
+    let mut stopped = DeliveryError::Closed;
+    let copied = copy::copy(&old, &database, now_ms, limits.block, &mut |rows| match step(Step::Copied { rows, of }) {
+        Ok(()) => true,
+        Err(error) => {
+            stopped = error;
+            false
+        }
     });
     let closed = close(&new.path, database);
     close(path, old)?;
-    match (copied, stopped) {
-        (Err(error), _) => Err(because(path, &error)),
-        (Ok(_), Some(error)) => Err(error),
-        (Ok(_), None) => closed,
+    match copied {
+        Ok(()) => closed,
+        Err(Ended::Failed(error)) => Err(because(path, &error)),
+        Err(Ended::Stopped) => Err(stopped),
     }
 }
 

@@ -65,7 +65,7 @@ impl Turnstile {
             py.detach(|| {
                 let inside = self.inside.lock();
                 if inside.is_some() {
-                    drop(self.freed.wait(inside, until.map_or(slice_end, |until| until.min(slice_end))));
+                    drop(self.freed.wait_until(inside, until.map_or(slice_end, |until| until.min(slice_end))));
                 }
             });
             wakes()?;

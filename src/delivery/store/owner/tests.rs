@@ -228,6 +228,10 @@ fn a_start_that_fails_leaves_no_empty_file__d13() {
     let (_folder, path) = folder();
     drop(take(&path));
     assert!(!path.exists());
+    let owner = take(&path);
+    fs::write(&path, b"x").unwrap(); // it was made by this process, and is a store by now
+    drop(owner);
+    assert!(path.exists());
     fs::write(&path, b"").unwrap(); // made by somebody else
     drop(take(&path));
     assert!(path.exists());

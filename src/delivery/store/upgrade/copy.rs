@@ -15,42 +15,128 @@
 use std::borrow::Cow;
 
 use rusqlite::types::{ToSqlOutput, ValueRef};
-use rusqlite::{Connection, OptionalExtension, Result, Row, params};
+use rusqlite::{Connection, OptionalExtension, Params, Result, Row, params};
 
 use super::super::schema::{APPLICATION_ID, TABLES, VERSION};
 use crate::delivery::message::Digest;
 
 const DAY_MS: i64 = 86_400_000;
 
-/// Copies everything from `old` to `new`, which is empty. `copied` is called after each `block` of messages, and after all of
-/// them, with how many are copied, and says whether to go on. Returns whether all is copied.
+/// Why not everything was copied.
+pub(super) enum Ended {
+    Failed(rusqlite::Error),
+    /// By the caller.
+    Stopped,
+}
+
+impl From<rusqlite::Error> for Ended {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+/// Copies everything from `old` to `new`, which is empty. `copied` is called after each `block` of rows, and after all of them,
+/// with how many are copied, and says whether to go on.
 pub(super) fn copy(
     old: &Connection,
     new: &Connection,
     now_ms: i64,
     block: u64,
     copied: &mut dyn FnMut(u64) -> bool,
-) -> Result<bool> {
+) -> Result<(), Ended> {
     // The new file counts only when it is complete and synced, so nothing in it is synced or undone before.
     new.execute_batch(
         "PRAGMA auto_vacuum = INCREMENTAL; PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA cache_size = -16000;
          BEGIN",
     )?;
     new.execute_batch(TABLES)?;
-    if !copy_messages(old, new, block, copied)? {
-        return Ok(false);
+    let mut rows = Rows { old, new, done: 0, block, copied };
+    rows.copy_named(
+        "SELECT seq, due_ms, key, id, content, outcome FROM messages ORDER BY seq",
+        "messages (seq, due_ms, key, id, content, outcome, name)",
+        2,
+    )?;
+    // In ascending order of `seq`, so that the new table is written from its start to its end.
+    rows.copy(
+        "SELECT b.seq, b.payload FROM bodies b CROSS JOIN messages m ON m.seq = b.seq
+         WHERE EXISTS (SELECT 1 FROM waiting w WHERE w.due_ms = m.due_ms AND w.seq = b.seq) ORDER BY b.seq",
+        [],
+        "bodies (seq, payload)",
+    )?;
+    // Version 1 counted 700 bytes for a message beside its text and payload, this one counts 200 (`Message::size_in_memory`).
+    rows.copy(
+        "SELECT due_ms, seq, lane, max(size - 500, 200), CASE WHEN due_ms <= ? THEN 1 ELSE redelivered END FROM waiting
+         ORDER BY due_ms, seq",
+        [handed_until_ms(old)?],
+        "waiting (due_ms, seq, lane, size, redelivered)",
+    )?;
+    for table in [
+        "ledger (n, seq, outcome, at_ms, lateness_us, attempts, redelivered)",
+        "inputs (source, line, size, digest)",
+        "dead_letters (n, at_ms, source, line, reason, allowed, record)",
+    ] {
+        let (name, columns) = table.split_once(' ').unwrap_or((table, ""));
+        let columns = columns.trim_matches(['(', ')']);
+        rows.copy(&format!("SELECT {columns} FROM {name} ORDER BY 1"), [], table)?;
     }
-    copy_bodies(old, new)?;
-    copy_waiting(old, new)?;
-    copy_rows(old, new, "ledger (n, seq, outcome, at_ms, lateness_us, attempts, redelivered)")?;
-    copy_cancels(old, new)?;
-    copy_rows(old, new, "inputs (source, line, size, digest)")?;
-    copy_rows(old, new, "dead_letters (n, at_ms, source, line, reason, allowed, record)")?;
+    rows.copy_named(
+        "SELECT at_ms, until_ms, key, id FROM cancels ORDER BY rowid",
+        "cancels (at_ms, until_ms, key, id, name)",
+        2,
+    )?;
+    rows.end()?;
     copy_meta(old, new)?;
     note_ends(new)?;
     note_days(new, now_ms)?;
     new.execute_batch(&format!("PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {VERSION}; COMMIT"))?;
-    Ok(true)
+    Ok(())
+}
+
+/// Copies tables, and counts.
+struct Rows<'a> {
+    old: &'a Connection,
+    new: &'a Connection,
+    done: u64,
+    block: u64,
+    copied: &'a mut dyn FnMut(u64) -> bool,
+}
+
+impl Rows<'_> {
+    /// The rows of `select` into `table`, which is its name and its columns.
+    fn copy(&mut self, select: &str, values: impl Params, table: &str) -> Result<(), Ended> {
+        self.copy_by(select, values, table, None)
+    }
+
+    /// As `copy`, with the number of the name as one more column at the end. `select` has the key at `key`, then the id.
+    fn copy_named(&mut self, select: &str, table: &str, key: usize) -> Result<(), Ended> {
+        self.copy_by(select, [], table, Some(key))
+    }
+
+    fn copy_by(&mut self, select: &str, values: impl Params, table: &str, key: Option<usize>) -> Result<(), Ended> {
+        let mut select = self.old.prepare(select)?;
+        let columns = select.column_count();
+        let marks = vec!["?"; columns + usize::from(key.is_some())].join(", ");
+        let mut insert = self.new.prepare(&format!("INSERT INTO {table} VALUES ({marks})"))?;
+        let mut rows = select.query(values)?;
+        while let Some(row) = rows.next()? {
+            for column in 0..columns {
+                insert.raw_bind_parameter(column + 1, value(row, column)?)?;
+            }
+            if let Some(key) = key {
+                insert.raw_bind_parameter(columns + 1, name_of(row, key, key + 1)?)?;
+            }
+            insert.raw_execute()?;
+            self.done += 1;
+            if self.done.is_multiple_of(self.block) {
+                self.end()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<(), Ended> {
+        if (self.copied)(self.done) { Ok(()) } else { Err(Ended::Stopped) }
+    }
 }
 
 /// Bytes of the tables of the old store. The new file is smaller: the payloads that are not needed any more are left out.
@@ -60,9 +146,11 @@ pub(super) fn size(old: &Connection) -> Result<u64> {
     Ok(u64::try_from(pages.saturating_mul(pragma("page_size")?)).unwrap_or(0))
 }
 
-/// How many messages it knows.
+/// How many rows there are to copy. Each message that waits has a payload.
 pub(super) fn count(old: &Connection) -> Result<u64> {
-    old.query_row("SELECT count(*) FROM messages", [], |row| row.get::<_, i64>(0)).map(i64::cast_unsigned)
+    let tables = ["messages", "waiting", "waiting", "ledger", "inputs", "dead_letters", "cancels"];
+    let counts = tables.map(|table| format!("(SELECT count(*) FROM {table})")).join(" + ");
+    old.query_row(&format!("SELECT {counts}"), [], |row| row.get::<_, i64>(0)).map(i64::cast_unsigned)
 }
 
 /// A value of the old store as it is, also a text that is not UTF-8.
@@ -82,85 +170,10 @@ fn text<'a>(row: &'a Row<'_>, column: usize) -> Result<Option<Cow<'a, str>>> {
     }
 }
 
-fn copy_messages(old: &Connection, new: &Connection, block: u64, copied: &mut dyn FnMut(u64) -> bool) -> Result<bool> {
-    let mut select = old.prepare("SELECT seq, due_ms, key, id, content, outcome FROM messages ORDER BY seq")?;
-    let mut insert = new
-        .prepare("INSERT INTO messages (seq, due_ms, key, id, content, outcome, name) VALUES (?, ?, ?, ?, ?, ?, ?)")?;
-    let mut done = 0;
-    let mut rows = select.query([])?;
-    while let Some(row) = rows.next()? {
-        for column in 0..6 {
-            insert.raw_bind_parameter(column + 1, value(row, column)?)?;
-        }
-        insert.raw_bind_parameter(7, name_of(row, 2, 3)?)?;
-        insert.raw_execute()?;
-        done += 1;
-        if done % block == 0 && !copied(done) {
-            return Ok(false);
-        }
-    }
-    Ok(copied(done))
-}
-
-/// In ascending order of `seq`, so that the new table is written from its start to its end.
-fn copy_bodies(old: &Connection, new: &Connection) -> Result<()> {
-    let mut select = old.prepare(
-        "SELECT b.seq, b.payload FROM bodies b CROSS JOIN messages m ON m.seq = b.seq
-         WHERE EXISTS (SELECT 1 FROM waiting w WHERE w.due_ms = m.due_ms AND w.seq = b.seq) ORDER BY b.seq",
-    )?;
-    let mut insert = new.prepare("INSERT INTO bodies (seq, payload) VALUES (?, ?)")?;
-    let mut rows = select.query([])?;
-    while let Some(row) = rows.next()? {
-        insert.execute(params![value(row, 0)?, value(row, 1)?])?;
-    }
-    Ok(())
-}
-
-/// Version 1 counted 700 bytes for a message beside its text and payload, this one counts 200 (`Message::size_in_memory`).
-fn copy_waiting(old: &Connection, new: &Connection) -> Result<()> {
-    let handed_until_ms: Option<i64> = old
-        .query_row("SELECT value FROM meta WHERE name = 'handed_until_ms'", [], |row| row.get(0))
-        .optional()?
-        .flatten();
-    let mut select = old.prepare(
-        "SELECT due_ms, seq, lane, max(size - 500, 200), CASE WHEN due_ms <= ? THEN 1 ELSE redelivered END FROM waiting
-         ORDER BY due_ms, seq",
-    )?;
-    let mut insert =
-        new.prepare("INSERT INTO waiting (due_ms, seq, lane, size, redelivered) VALUES (?, ?, ?, ?, ?)")?;
-    let mut rows = select.query([handed_until_ms])?;
-    while let Some(row) = rows.next()? {
-        insert.execute(params![value(row, 0)?, value(row, 1)?, value(row, 2)?, value(row, 3)?, value(row, 4)?])?;
-    }
-    Ok(())
-}
-
-/// `table`: its name and its columns.
-fn copy_rows(old: &Connection, new: &Connection, table: &str) -> Result<()> {
-    let (name, columns) = table.split_once(' ').unwrap_or((table, ""));
-    let columns = columns.trim_matches(['(', ')']);
-    let marks = vec!["?"; columns.split(',').count()].join(", ");
-    let mut select = old.prepare(&format!("SELECT {columns} FROM {name} ORDER BY 1"))?;
-    let mut insert = new.prepare(&format!("INSERT INTO {table} VALUES ({marks})"))?;
-    let mut rows = select.query([])?;
-    while let Some(row) = rows.next()? {
-        for column in 0..insert.parameter_count() {
-            insert.raw_bind_parameter(column + 1, value(row, column)?)?;
-        }
-        insert.raw_execute()?;
-    }
-    Ok(())
-}
-
-fn copy_cancels(old: &Connection, new: &Connection) -> Result<()> {
-    let mut select = old.prepare("SELECT key, id, at_ms, until_ms FROM cancels ORDER BY rowid")?;
-    let mut insert = new.prepare("INSERT INTO cancels (key, id, at_ms, until_ms, name) VALUES (?, ?, ?, ?, ?)")?;
-    let mut rows = select.query([])?;
-    while let Some(row) = rows.next()? {
-        let name = name_of(row, 0, 1)?;
-        insert.execute(params![value(row, 0)?, value(row, 1)?, value(row, 2)?, value(row, 3)?, name])?;
-    }
-    Ok(())
+/// What was due until then may have been sent by a run that crashed.
+fn handed_until_ms(old: &Connection) -> Result<Option<i64>> {
+    let until_ms = old.query_row("SELECT value FROM meta WHERE name = 'handed_until_ms'", [], |row| row.get(0));
+    Ok(until_ms.optional()?.flatten())
 }
 
 fn copy_meta(old: &Connection, new: &Connection) -> Result<()> {

@@ -15,7 +15,7 @@ const DAY_MS: i64 = 86_400_000;
 const NOW_MS: i64 = 10 * DAY_MS;
 const STORE: &str = "TICKWHEEL_TEST_UPGRADE_STORE";
 const KILL_AT: &str = "TICKWHEEL_TEST_UPGRADE_KILL_AT";
-const SMALL: Limits = Limits { block: 3, tries: 2, ..USUAL };
+const SMALL: Limits = Limits { block: 10, tries: 2, ..USUAL };
 
 struct Shelf {
     _folder: TempDir,
@@ -233,8 +233,8 @@ fn each_step_is_told_once_in_its_order() {
         true
     })
     .unwrap();
-    let copied = |messages| Step::Copied { messages, of: 8 };
-    let copied = [copied(3), copied(6), copied(8)];
+    let copied = |rows| Step::Copied { rows, of: 25 };
+    let copied = [copied(10), copied(20), copied(25)];
     let expected = [&[Step::LogEnded][..], &copied, &[Step::Synced, Step::Linked, Step::Renamed]].concat();
     assert_eq!(steps, expected);
 }
