@@ -427,7 +427,9 @@ impl Writer {
         let loaded = placed.iter().filter_map(|(slot, seq)| dispatcher.window.get(*slot, *seq));
         let loaded_ms = loaded.map(|entry| entry.due_ms).min();
         let first_ms = [dispatcher.first_due_ms(), first_due_ms, loaded_ms].into_iter().flatten().min();
-        let until_ms = soon_ms.max(first_ms.map_or(i64::MIN, |first_ms| first_ms.saturating_add(MARK_AHEAD_MS as i64)));
+        let first_ms = first_ms.map_or(i64::MIN, |first_ms| first_ms.saturating_add(MARK_AHEAD_MS as i64));
+        // Senders go by the mark before until this one is on disk, so it never goes back.
+        let until_ms = soon_ms.max(first_ms).max(dispatcher.sent_until_ms);
         let cursor = dispatcher.window.cursor;
         let changed: Vec<_> = dispatcher.window.take_changed_lanes().collect();
         let uncovered = dispatcher.window.take_uncovered();
