@@ -394,6 +394,7 @@ impl Dispatcher {
             }
             let entry = self.window.entry_mut(slot);
             entry.state = State::Sending;
+            entry.was_sent = true;
             let body = entry.body.clone().expect("what waits has its body");
             bytes += body.size();
             let at_ms = wall_us.div_euclid(1000);
@@ -703,12 +704,12 @@ impl Dispatcher {
         }
     }
 
-    /// It would be early: it waits for the timer again, and its lane for it where it was tried before.
+    /// It would be early: it waits for the timer again, and its lane for it where it was sent before.
     fn put_back(&mut self, slot: Slot, clock: &DueClock) {
         let entry = self.window.entry(slot);
-        let (seq, due_ms, attempts) = (entry.seq, entry.due_ms, entry.attempts);
+        let (seq, due_ms, was_sent) = (entry.seq, entry.due_ms, entry.was_sent);
         self.suspects_out.remove(&seq);
-        if attempts > 0 {
+        if was_sent {
             self.window.entry_mut(slot).state = State::Retrying;
             self.add(When::AtUs(clock.instant_us(due_ms)), Alarm::Again(slot, seq));
         } else {

@@ -416,11 +416,14 @@ impl Engine {
         dispatcher.is_halted = true;
         let (mut near, mut others, mut unsent) = (Vec::new(), Vec::new(), Vec::new());
         for (_, it) in dispatcher.window.slots() {
-            if it.state == State::Over || (it.attempts == 0 && it.state != State::Sending) {
+            if it.state == State::Over {
                 continue;
             }
             if it.is_noted && it.state != State::Sending {
                 unsent.push(Attempts { seq: it.seq, attempts: it.attempts - 1, next_ms: None, error: Some(CRASHED.to_owned()) });
+            }
+            if !it.was_sent {
+                continue;
             }
             if it.is_near {
                 let lane = it.body.as_ref().and_then(|body| lane_of(body.key()));

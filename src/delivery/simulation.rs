@@ -255,6 +255,9 @@ impl World {
             if entry.state == State::Retrying {
                 left.push(key);
             }
+            if matches!(entry.state, State::Ready | State::Sending | State::Retrying) {
+                self.may_be_again.insert(key); // it is marked where the cursor goes back behind it
+            }
         }
         drop(dispatcher);
         for key in left {

@@ -77,6 +77,8 @@ pub(super) struct Entry {
     pub(super) redelivered: bool,
     /// The attempt that comes next is counted in `attempts`, and on disk.
     pub(super) is_noted: bool,
+    /// It was sent, and may have arrived.
+    pub(super) was_sent: bool,
     pub(super) outcome: Option<Outcome>,
     pub(super) body: Option<Body>,
 }
@@ -453,6 +455,7 @@ impl Window {
             is_near,
             redelivered: row.redelivered,
             is_noted: false,
+            was_sent: false,
             outcome: None,
             body,
         };

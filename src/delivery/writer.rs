@@ -402,13 +402,14 @@ impl Writer {
                 continue; // its outcome comes with a later group
             }
             entry.is_near = false;
+            let is_on_its_way = matches!(entry.state, State::Ready | State::Sending | State::Retrying);
             let lane = entry.body.as_ref().and_then(|body| super::message::lane_of(body.key()));
             held.push(Held {
                 due_ms: entry.due_ms,
                 seq,
                 lane,
                 size: entry.size,
-                redelivered: entry.redelivered,
+                redelivered: entry.redelivered || is_on_its_way,
             });
         }
         drop(dispatcher);
