@@ -10,11 +10,14 @@
 
 #![forbid(unsafe_code)]
 
+use std::borrow::Cow;
+
 use crate::delivery::error::BadRecord;
 use crate::delivery::hashes;
 use crate::delivery::json;
 pub use crate::delivery::origin::{Origin, Record};
 use crate::delivery::shown::with_commas;
+use crate::delivery::sinks::line::record_of;
 use crate::delivery::times::due_in_range;
 
 /// The most bytes of one payload, unless set otherwise (D12).
@@ -194,6 +197,26 @@ impl Incoming {
         let hashes::All { digest, content, lane } = hashes::all_of(&message);
         Self { message, digest, content, lane, origin }
     }
+
+    /// The record that it came from, or else one from which the same message can be read.
+    #[must_use]
+    pub fn record(&self) -> Cow<'_, [u8]> {
+        match &self.origin {
+            Some(Origin { record: Some(record), .. }) => Cow::Borrowed(record.as_bytes()),
+            _ => Cow::Owned(record_of(&self.message)),
+        }
+    }
+}
+
+/// What was read from a record.
+#[derive(Clone, Debug)]
+pub enum Item {
+    /// A message to accept.
+    Message(Incoming),
+    /// A cancel.
+    Cancel(Cancel),
+    /// A record that can't be used, and where it is.
+    Bad(BadRecord, Origin),
 }
 
 /// Checks the name of a message.

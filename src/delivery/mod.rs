@@ -9,6 +9,7 @@
 pub mod columns;
 pub mod error;
 pub mod fields;
+pub mod handed;
 mod hashes;
 mod json;
 pub mod lines;
