@@ -6,6 +6,9 @@
 
 #![forbid(unsafe_code)]
 
+mod arrow_json;
+pub mod arrow_rows;
+mod arrow_values;
 pub mod columns;
 pub mod error;
 pub mod fields;
