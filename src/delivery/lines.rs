@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 use std::io::{ErrorKind, Read, Result};
+use std::sync::Arc;
 
 use memchr::{memchr, memchr_iter, memrchr};
 
@@ -113,7 +114,7 @@ impl<R: Read> BlockReader<R> {
     ///
     /// # Errors
     /// Those of the stream.
-    pub fn next_block(&mut self) -> Result<Option<Block<Vec<u8>>>> {
+    pub fn next_block(&mut self) -> Result<Option<Block<Arc<[u8]>>>> {
         let mut searched = 0;
         loop {
             if let Some(end) = memrchr(b'\n', &self.buffer[searched..self.filled]) {
@@ -148,8 +149,8 @@ impl<R: Read> BlockReader<R> {
         }
     }
 
-    fn take(&mut self, end: usize) -> Block<Vec<u8>> {
-        let bytes = self.buffer[..end].to_vec();
+    fn take(&mut self, end: usize) -> Block<Arc<[u8]>> {
+        let bytes: Arc<[u8]> = self.buffer[..end].into();
         self.buffer.copy_within(end..self.filled, 0);
         self.filled -= end;
         let first_line = self.next_line;
@@ -158,8 +159,8 @@ impl<R: Read> BlockReader<R> {
     }
 
     /// A line that is too long: its beginning is kept, the rest is skipped.
-    fn take_cut(&mut self) -> Result<Block<Vec<u8>>> {
-        let bytes = self.buffer[..KEPT.min(self.filled)].to_vec();
+    fn take_cut(&mut self) -> Result<Block<Arc<[u8]>>> {
+        let bytes: Arc<[u8]> = self.buffer[..KEPT.min(self.filled)].into();
         let mut size = 0;
         loop {
             if let Some(end) = memchr(b'\n', &self.buffer[..self.filled]) {

@@ -77,7 +77,7 @@ fn a_stream_gives_the_same_lines_as_its_bytes__d11() {
 #[test]
 fn a_line_is_there_before_the_next_one_comes__d11() {
     let mut reader = BlockReader::new(Pieces(vec![b"a\nb".into(), b"c\n".into()]), 4096, 100);
-    assert_eq!(reader.next_block().unwrap().unwrap().bytes, b"a\n");
+    assert_eq!(&*reader.next_block().unwrap().unwrap().bytes, b"a\n");
     let second = reader.next_block().unwrap().unwrap();
     assert_eq!((&second.bytes[..], second.first_line), (&b"bc\n"[..], 2));
     assert!(reader.next_block().unwrap().is_none());
