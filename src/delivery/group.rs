@@ -7,7 +7,7 @@ use super::dispatcher::{Dispatcher, TakenBack};
 use super::error::{BadRecord, StoreError};
 use super::items::{Answer, Item};
 use super::lanes::Slot;
-use super::message::{Cancel, Incoming, Origin, lane_of};
+use super::message::{Cancel, Incoming, lane_of};
 use super::store::{Accepted, Done, Held, Known, Letter, Outcome, Store, Waiting};
 use super::summary::Summary;
 use super::window::{Gone, State};
@@ -87,7 +87,7 @@ impl<'a> Group<'a> {
                     self.counts.cancelled += 1;
                     Answer::Cancelled
                 }
-                Accepted::Known(known) => self.again(put, &known),
+                Accepted::Known(known) => self.again(&put, &known),
             });
         }
         self.admit(fresh)
@@ -126,10 +126,13 @@ impl<'a> Group<'a> {
         self.store.hold(&held)
     }
 
-    fn again(&mut self, put: Incoming, known: &Known) -> Answer {
+    fn again(&mut self, put: &Incoming, known: &Known) -> Answer {
         if known.content != put.content {
-            if let Some(origin) = put.origin {
-                self.letters.push(other_content(&origin));
+            if let Some(origin) = &put.origin {
+                let BadRecord { reason, allowed } = conflict();
+                let source = origin.source.to_string();
+                let record = put.record().into_owned();
+                self.letters.push(Letter { source, line: origin.line as i64, reason, allowed, record });
                 self.counts.dead_letters += 1;
             }
             return Answer::OtherContent;
@@ -227,15 +230,4 @@ pub fn conflict() -> BadRecord {
         "this key and id were accepted before with other content",
         "the same content again, or another id",
     )
-}
-
-fn other_content(origin: &Origin) -> Letter {
-    let BadRecord { reason, allowed } = conflict();
-    Letter {
-        source: origin.source.to_string(),
-        line: origin.line as i64,
-        reason,
-        allowed,
-        record: origin.record.as_bytes().to_vec(),
-    }
 }
