@@ -18,7 +18,7 @@ use super::options::Limits;
 use super::sql::{Broken, Result, cached};
 use crate::delivery::message::{Body, Message};
 
-const MOST_IN_MEMORY: usize = 65_536;
+const MOST_IN_MEMORY: usize = if cfg!(test) { 4 } else { 65_536 };
 
 /// These messages with their payloads, by number.
 pub(super) fn read(db: &Connection, seqs: &[i64]) -> Result<HashMap<i64, Message>> {
@@ -189,6 +189,14 @@ impl Collector {
             self.collected_n = self.batch_n;
         }
         Ok(true)
+    }
+
+    /// What is there at the moment, for tests.
+    #[cfg(test)]
+    pub(super) fn work(&self) -> Vec<&'static str> {
+        let has =
+            [("batch", !self.batch.is_empty()), ("queue", !self.queue.is_empty()), ("unread", self.unread.is_some())];
+        has.into_iter().filter(|(_, has)| *has).map(|(name, _)| name).collect()
     }
 
     fn delete_batch(&mut self, db: &Connection, budget: &mut Budget) -> Result<()> {

@@ -101,11 +101,16 @@ impl Store {
     ///
     /// `Usage` if the file is no store of this version; `Store`.
     pub fn open(path: &Path, options: Options) -> Result<Self, DeliveryError> {
-        Self::open_with(path, options, Digest::number)
+        Self::open_with(path, options, Digest::number, "FULL")
     }
 
-    fn open_with(path: &Path, options: Options, number: fn(Digest) -> i64) -> Result<Self, DeliveryError> {
-        let db = schema::connect(path)?;
+    fn open_with(
+        path: &Path,
+        options: Options,
+        number: fn(Digest) -> i64,
+        synchronous: &str,
+    ) -> Result<Self, DeliveryError> {
+        let db = schema::connect(path, synchronous)?;
         recover::open(db, path, options, number).map_err(|broken| broken.of(path).into())
     }
 
@@ -160,6 +165,7 @@ impl Store {
 /// # Errors
 ///
 /// Of all methods: the store cannot be read or written, and is not to be used again.
+#[expect(clippy::missing_errors_doc, reason = "the same for all: the store cannot be used any more")]
 impl Store {
     /// Begins a transaction.
     pub fn begin(&mut self) -> Result<(), StoreError> {
@@ -231,6 +237,7 @@ impl Store {
 }
 
 /// The plan, and what is known to have been in memory.
+#[expect(clippy::missing_errors_doc, reason = "the same for all: the store cannot be used any more")]
 impl Store {
     /// The next that wait after this position and are due until then, in order.
     pub fn plan(&self, after: Position, until_ms: i64, limit: usize) -> Result<Vec<Waiting>, StoreError> {
@@ -296,6 +303,7 @@ impl Store {
 }
 
 /// The small tables.
+#[expect(clippy::missing_errors_doc, reason = "the same for all: the store cannot be used any more")]
 impl Store {
     /// For a message that is not known: when it comes it is cancelled (D7). It is remembered as long as names are, and until
     /// `until_ms` at least.

@@ -432,4 +432,26 @@ impl Names {
         }
         Ok(true)
     }
+
+    /// What is there at the moment, for tests.
+    #[cfg(test)]
+    pub(super) fn work(&self) -> Vec<&'static str> {
+        let is_without = |run: &Run| matches!(run.filter, Filter::None);
+        let has = [
+            ("sealed", self.sealed.is_some()),
+            ("runs", !self.runs.is_empty()),
+            ("merge", self.merge.is_some()),
+            ("survivors", self.survivors.is_some()),
+            ("garbage", !self.garbage.is_empty()),
+            ("no filter", self.runs.iter().any(is_without)),
+            ("filter", self.runs.iter().any(|run| matches!(run.filter, Filter::Partial(..)))),
+        ];
+        has.into_iter().filter(|(_, has)| *has).map(|(name, _)| name).collect()
+    }
+
+    /// How many names are in memory, for tests.
+    #[cfg(test)]
+    pub(super) fn in_memory(&self) -> usize {
+        self.memory.len() + self.sealed.as_ref().map_or(0, |(sealed, _)| sealed.len())
+    }
 }

@@ -29,7 +29,7 @@ impl Options {
 
 impl fmt::Debug for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Options").field("keep_ids_ms", &self.keep_ids_ms).field("limits", &self.limits).finish()
+        f.debug_struct("Options").field("keep_ids_ms", &self.keep_ids_ms).field("limits", &self.limits).finish_non_exhaustive()
     }
 }
 

@@ -12,7 +12,7 @@
 
 use std::collections::VecDeque;
 
-use rusqlite::{Connection, params};
+use rusqlite::Connection;
 
 use super::names::Names;
 use super::options::{ClockMs, Limits, Options};
@@ -140,8 +140,11 @@ impl Retention {
             meta::put(db, "forgotten_n", self.forgotten_n)?;
             meta::put(db, "last_seq", ends.last_seq)?;
         }
-        while let Some((from_ms, _)) = self.parts.pop_front_if(|(_, last_n)| *last_n <= self.forgotten_n) {
-            cached(db, "DELETE FROM days WHERE from_ms = ?")?.execute(params![from_ms])?;
+        while let Some((from_ms, last_n)) = self.parts.front()
+            && *last_n <= self.forgotten_n
+        {
+            cached(db, "DELETE FROM days WHERE from_ms = ?")?.execute([from_ms])?;
+            self.parts.pop_front();
         }
         Ok(self.forgotten_n < through)
     }

@@ -90,8 +90,8 @@ CREATE TABLE meta (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
 INSERT INTO meta VALUES ('store_id', lower(hex(randomblob(16))));
 ";
 
-/// Opens the file as a store, and makes one of a new or empty file.
-pub(super) fn connect(path: &Path) -> Result<Connection, DeliveryError> {
+/// Opens the file as a store, and makes one of a new or empty file. `synchronous` is FULL but in tests.
+pub(super) fn connect(path: &Path, synchronous: &str) -> Result<Connection, DeliveryError> {
     // Made absolute, so that `:memory:` is a file as any other.
     let file = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     // Without the mutex of SQLite: `Connection` is used by one thread at a time.
@@ -99,7 +99,7 @@ pub(super) fn connect(path: &Path) -> Result<Connection, DeliveryError> {
     let because = |error: &rusqlite::Error| DeliveryError::from(StoreError::because(path, error));
     let db = Connection::open_with_flags(file, flags).map_err(|error| because(&error))?;
     let is_new = is_new(&db, path)?;
-    set_up(&db, is_new).map_err(|error| because(&error))?;
+    set_up(&db, is_new, synchronous).map_err(|error| because(&error))?;
     Ok(db)
 }
 
@@ -135,12 +135,13 @@ fn is_new(db: &Connection, path: &Path) -> Result<bool, DeliveryError> {
     }
 }
 
-fn set_up(db: &Connection, is_new: bool) -> rusqlite::Result<()> {
+fn set_up(db: &Connection, is_new: bool, synchronous: &str) -> rusqlite::Result<()> {
+    db.execute_batch(&format!("PRAGMA synchronous = {synchronous}"))?;
     if is_new {
         db.execute_batch("PRAGMA auto_vacuum = INCREMENTAL")?; // before the first table is made
     }
     db.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(()))?;
-    db.execute_batch("PRAGMA synchronous = FULL; PRAGMA cache_size = -16000; PRAGMA trusted_schema = 0")?;
+    db.execute_batch("PRAGMA cache_size = -16000; PRAGMA trusted_schema = 0")?;
     db.query_row("PRAGMA wal_autocheckpoint = 0", [], |_| Ok(()))?; // they are those of `checkpoints.rs`
     db.query_row("PRAGMA journal_size_limit = 67108864", [], |_| Ok(()))?;
     db.set_prepared_statement_cache_capacity(256);

@@ -4,3 +4,4 @@
 
 mod basics;
 mod making;
+mod model;
