@@ -255,16 +255,16 @@ impl Names {
 
     /// A little of what there is to do, on this day of the store's own clock; whether there is more.
     pub(super) fn step(&mut self, db: &Connection, day: i64) -> Result<bool> {
-        // Each name is written up to three times, so merges must go faster than names come.
-        let blocks = self.limits.blocks_in_step + 4 * self.added / self.limits.names_in_block;
+        let more_names = self.limits.writes_of_name * self.added;
+        let blocks = self.limits.blocks_in_step + more_names / self.limits.names_in_block;
         self.added = 0;
         if self.sealed.is_none() && self.memory.len() >= self.limits.names_in_memory {
             self.seal(db)?;
         }
         self.write_sealed(db, blocks, day)?;
+        self.write_merge(db, blocks)?;
         self.choose(db, day)?;
         self.read_survivors(db, blocks)?;
-        self.write_merge(db, blocks)?;
         self.clean(db, blocks)?;
         let is_filtering = self.read_filter(db, blocks)?;
         Ok(is_filtering
@@ -441,7 +441,7 @@ impl Names {
             ("sealed", self.sealed.is_some()),
             ("runs", !self.runs.is_empty()),
             ("merge", self.merge.is_some()),
-            ("survivors", self.survivors.is_some()),
+            ("survivors", self.merge.as_ref().is_some_and(|job| job.replaced.len() == 1)),
             ("garbage", !self.garbage.is_empty()),
             ("no filter", self.runs.iter().any(is_without)),
             ("filter", self.runs.iter().any(|run| matches!(run.filter, Filter::Partial(..)))),

@@ -29,9 +29,10 @@ impl Drop for Shelf {
 
 /// Everything happens soon.
 pub(super) const TINY: Limits = Limits {
-    names_in_memory: 4,
+    names_in_memory: 6,
     names_in_block: 2,
-    blocks_in_step: 1,
+    blocks_in_step: 2,
+    writes_of_name: 0,
     runs_in_merge: 2,
     names_in_run: 40,
     runs_by_day: 3,

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::making::{Random, Shelf, TINY, count, done, eight_numbers, incoming_with, positions};
+use super::making::{DAY_MS, Random, Shelf, TINY, count, done, eight_numbers, incoming_with, positions};
 use crate::delivery::store::{Accepted, Attempts, Held, Outcome, Position, Store};
 
 type Name = (Option<&'static str>, String);
@@ -260,7 +260,7 @@ impl Run {
                 self.store().upkeep(is_idle).unwrap();
             }
             10 => {
-                let ms = [1, 100, PART_MS, KEEP_MS][self.random.below(4)];
+                let ms = [1, 100, PART_MS, PART_MS, KEEP_MS, DAY_MS][self.random.below(6)];
                 self.shelf.pass(ms);
             }
             _ => self.hold(),
@@ -356,8 +356,12 @@ impl Run {
 
     /// All that is left to do is done: nothing is kept that is of no use.
     fn end(&mut self) {
-        let finish: Vec<_> =
-            self.model.open().iter().map(|seq| done(*seq, self.model.rows[seq].due_ms, Outcome::Delivered, 0)).collect();
+        let finish: Vec<_> = self
+            .model
+            .open()
+            .iter()
+            .map(|seq| done(*seq, self.model.rows[seq].due_ms, Outcome::Delivered, 0))
+            .collect();
         self.store().begin().unwrap();
         self.store().finish(&finish).unwrap();
         self.store().commit().unwrap();
@@ -388,7 +392,7 @@ impl Run {
 #[test]
 fn whatever_is_called_and_wherever_it_crashes_the_store_knows_what_was_committed() {
     let mut seen = BTreeSet::new();
-    for seed in 0..300 {
+    for seed in 0..200 {
         let mut run = Run::new(seed);
         let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             for _ in 0..30 {
