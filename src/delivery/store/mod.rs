@@ -194,10 +194,11 @@ impl Store {
         self.told(done)
     }
 
-    /// Near messages that are to be held now: few old ones keep the store from forgetting what it knows of all since.
+    /// Near messages that are to be held now, as they keep the store from forgetting what it knows of all others: those of
+    /// chunks that are far behind, and of the oldest one where `keep_ids` is over for what came after it.
     #[must_use]
     pub fn stragglers(&self) -> Vec<i64> {
-        self.near.stragglers(self.limits.chunks_open)
+        self.near.stragglers(self.limits.chunks_open, self.retention.old_n())
     }
 
     /// The message with this name; of those that are known no more, the last one with its outcome.

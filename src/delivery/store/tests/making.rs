@@ -138,3 +138,16 @@ impl Random {
 pub(super) fn eight_numbers(digest: Digest) -> i64 {
     (digest.number() & 7).wrapping_sub(4) << 61
 }
+
+/// Runs the actions in a transaction of their own.
+pub(super) fn commit<T>(store: &mut Store, actions: impl FnOnce(&mut Store) -> T) -> T {
+    store.begin().expect("it begins");
+    let result = actions(store);
+    store.commit().expect("it is committed");
+    result
+}
+
+/// Upkeep until nothing is left to do.
+pub(super) fn tidy(store: &mut Store) {
+    while commit(store, |store| store.upkeep(true).expect("upkeep")) {}
+}

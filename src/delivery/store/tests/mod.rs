@@ -5,3 +5,7 @@
 mod basics;
 mod making;
 mod model;
+mod opening;
+mod plans;
+mod pruning;
+mod small_tables;
