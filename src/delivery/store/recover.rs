@@ -28,7 +28,7 @@ use super::near::{Floor, Near};
 use super::retention::Retention;
 use super::sql::{Result, cached};
 use super::{Options, Store, marks, meta};
-use crate::delivery::message::{Digest, lane_of, size_in_memory};
+use crate::delivery::message::{Body, Digest, Message, lane_of};
 
 pub(super) fn open(db: Connection, path: &Path, options: Options, number: fn(Digest) -> i64) -> Result<Store> {
     db.execute_batch("BEGIN IMMEDIATE")?;
@@ -88,7 +88,7 @@ fn hold_near(db: &Connection, floor_seq: i64, floor_n: i64, sent_until_ms: Optio
         let due_ms: i64 = row.get(1)?;
         let key = row.get_ref(2)?.as_str_or_null().map_err(rusqlite::Error::from)?;
         let name_bytes = key.map_or(0, str::len) + row.get::<_, i64>(3)? as usize;
-        let size = size_in_memory(name_bytes) as i64;
+        let size = (empty + name_bytes) as i64;
         cached(
             db,
             // One that was held has its row.
