@@ -77,6 +77,7 @@ fn hold_near(db: &Connection, floor_seq: i64, floor_n: i64, sent_until_ms: Optio
         .filter(|seq| seq.as_ref().map_or(true, |seq| *seq >= floor_seq))
         .collect::<rusqlite::Result<_>>()?;
     finished.sort_unstable();
+    let empty = Message { body: Body::new(None, "", b"", false), due_ms: 0, delay_ms: None }.size_in_memory();
     let mut messages =
         cached(db, "SELECT seq, due_ms, key, octet_length(id) FROM messages WHERE seq >= ? ORDER BY seq")?;
     let mut rows = messages.query([floor_seq])?;
