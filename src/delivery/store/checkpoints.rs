@@ -27,6 +27,7 @@ const LONG_LOG: i64 = 4_000; // pages
 pub type OnFailure = Box<dyn Fn(&StoreError) + Send + Sync>;
 
 #[derive(Default)]
+#[expect(clippy::struct_excessive_bools, reason = "four facts that are true or not, each by itself")]
 struct State {
     is_written: bool,
     is_long: bool,

@@ -29,7 +29,10 @@ impl Options {
 
 impl fmt::Debug for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Options").field("keep_ids_ms", &self.keep_ids_ms).field("limits", &self.limits).finish()
+        f.debug_struct("Options")
+            .field("keep_ids_ms", &self.keep_ids_ms)
+            .field("limits", &self.limits)
+            .finish_non_exhaustive()
     }
 }
 
@@ -40,8 +43,10 @@ pub struct Limits {
     pub names_in_memory: usize,
     /// Names of one block of a run: one row of its table, which fills a page.
     pub names_in_block: usize,
-    /// Blocks of a run that are written, merged, read or deleted in one step, at least.
+    /// Blocks of a run that are written, merged, read or deleted in one step.
     pub blocks_in_step: usize,
+    /// And for each name that has come since the last step, so many more: each is written up to three times.
+    pub writes_of_name: usize,
     /// Neighbouring runs that are merged into one.
     pub runs_in_merge: usize,
     /// Names of the largest run.
@@ -54,6 +59,8 @@ pub struct Limits {
     pub chunk: usize,
     /// Chunks with an open near message, before those of the oldest must be held.
     pub chunks_open: usize,
+    /// Finished messages in memory whose payloads are to be deleted; more are read from the ledger again.
+    pub bodies_in_memory: usize,
     /// Payloads that are deleted in one step.
     pub bodies_in_step: usize,
     /// Bytes of payloads that are deleted in one step.
@@ -74,12 +81,14 @@ impl Default for Limits {
             names_in_memory: 131_072,
             names_in_block: 250,
             blocks_in_step: 32,
+            writes_of_name: 4,
             runs_in_merge: 8,
             names_in_run: 8 << 20,
             runs_by_day: 64,
             filter_bytes: 32 << 20,
             chunk: 2_048,
             chunks_open: 64,
+            bodies_in_memory: 65_536,
             bodies_in_step: 2_000,
             body_bytes_in_step: 4 << 20,
             forgotten_in_step: 5_000,
