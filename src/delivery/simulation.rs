@@ -22,6 +22,7 @@ use super::items::{Answer, Item, Receipt};
 use super::message::{Body, Cancel, Incoming, Message};
 use super::retry::Retry;
 use super::sinks::{Delivery, Sink, Verdict, Verdicts};
+use super::store::owner::Ownership;
 use super::store::{Limits, Outcome};
 use super::window::{Bounds, State};
 use super::writer::{Begun, Committed};
@@ -313,7 +314,7 @@ impl World {
     fn publish(&mut self) {
         let (committed, tickets) = self.committed.take().unwrap();
         show!(self, "publish");
-        self.engine.publish_group(committed).unwrap();
+        self.engine.publish_group(&committed).unwrap();
         for ticket in tickets {
             let answers = ticket.receipt.wait(Some(Duration::ZERO)).expect("the group is on disk").unwrap();
             for ((asked, answer), expected) in ticket.asked.iter().zip(answers).zip(ticket.expected) {
@@ -371,8 +372,7 @@ impl World {
                     _ if life.is_in_flight => Answer::Delivering,
                     (Asked::Cancel(_), None) => {
                         self.end(key, Outcome::Cancelled);
-                        *self.lives.entry(key).or_default() =
-                            Life { end: Some(Outcome::Cancelled), ..Life::default() };
+                        *self.lives.entry(key).or_default() = Life { end: Some(Outcome::Cancelled), ..Life::default() };
                         Answer::Cancelled
                     }
                     _ => return (vec![Answer::Waiting, Answer::Delivering], None),
@@ -459,9 +459,8 @@ impl World {
         let kind = if self.is_healed { 0 } else { self.random.below(8) };
         let verdicts: Vec<Verdict> = flight.messages.iter().map(|_| self.verdict(kind)).collect();
         show!(self, "settle {}: {verdicts:?}", flight.number);
-        let was_down = self.engine.down().is_some();
         for (key, verdict) in flight.messages.iter().zip(&verdicts) {
-            self.note(*key, verdict, was_down);
+            self.note(*key, verdict);
         }
         let before = self.outcomes();
         self.engine.settle(flight.number, Verdicts::Each(verdicts), None);
@@ -482,7 +481,7 @@ impl World {
         }
     }
 
-    fn note(&mut self, key: Key, verdict: &Verdict, was_down: bool) {
+    fn note(&mut self, key: Key, verdict: &Verdict) {
         let life = self.lives.get_mut(&key).unwrap();
         life.is_in_flight = false;
         let (own, unanswered) = self.failures.entry(key).or_default();
@@ -493,7 +492,7 @@ impl World {
                 life.is_retrying = true;
             }
             Verdict::Unanswered { .. } => {
-                *unanswered += u32::from(!was_down || true);
+                *unanswered += 1;
                 life.is_retrying = true;
             }
             Verdict::Unreachable { .. } | Verdict::NotTried => life.is_retrying = true,
@@ -592,11 +591,8 @@ impl World {
             .map(|(key, _)| key.0.0)
             .collect();
         for (name, all) in &self.stored {
-            let is_blocked = if self.settings.is_global {
-                !busy.is_empty()
-            } else {
-                name.0.is_some() && busy.contains(&name.0)
-            };
+            let is_blocked =
+                if self.settings.is_global { !busy.is_empty() } else { name.0.is_some() && busy.contains(&name.0) };
             for it in all.iter().filter(|it| it.end.is_none() && it.due_ms <= self.wall_ms()) {
                 let life = self.lives.get(&(*name, it.order)).copied().unwrap_or_default();
                 let is_under_way = life.is_in_flight || life.is_retrying || life.end.is_some();
@@ -610,7 +606,12 @@ impl World {
         let dispatcher = self.engine.lock_dispatcher();
         let entries: Vec<_> = dispatcher.window.slots().map(|(_, entry)| format!("{entry:?}")).collect();
         let window = &dispatcher.window;
-        format!("cursor {:?}, full {}, {dispatcher:?}, in memory:\n{}", window.cursor, window.was_full, entries.join("\n"))
+        format!(
+            "cursor {:?}, full {}, {dispatcher:?}, in memory:\n{}",
+            window.cursor,
+            window.was_full,
+            entries.join("\n")
+        )
     }
 
     fn reopen(&mut self) {
@@ -665,7 +666,9 @@ impl World {
         self.flights.clear();
         self.lives.clear();
         for all in self.stored.values_mut() {
-            all.iter_mut().for_each(|it| it.placed = Some(0));
+            for it in all {
+                it.placed = Some(0);
+            }
         }
         if self.random.below(2) == 0 {
             self.wall_us.fetch_add(self.random.below(5_000_000) as i64, Ordering::Relaxed);
@@ -709,7 +712,8 @@ fn open(store: &Path, settings: &Settings, wall_us: &Arc<AtomicI64>, start_us: u
     clock.set_us(start_us);
     let wall_us = wall_us.clone();
     let wall = move || wall_us.load(Ordering::Relaxed);
-    Engine::open(store, settings.clone(), clock, Arc::new(wall)).unwrap()
+    let ownership = Ownership::take(store, &mut |_| (), &mut || false).unwrap();
+    Engine::open(ownership, settings.clone(), clock, Arc::new(wall)).unwrap()
 }
 
 fn text(name: Name) -> (Option<String>, String) {

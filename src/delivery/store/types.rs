@@ -151,7 +151,7 @@ pub struct Progress {
     pub line: i64,
     /// Bytes that were read.
     pub size: i64,
-    /// BLAKE2b of those bytes.
+    /// `BLAKE2b` of those bytes.
     pub digest: [u8; 16],
 }
 

@@ -33,7 +33,7 @@ use self::copy::Ended;
 use self::files::{Stepping, beside, folder, link_backup, sync_folder};
 use super::locked::unusable;
 use super::owner::Ownership;
-use super::schema::{APPLICATION_ID, VERSION};
+use super::schema::APPLICATION_ID;
 use crate::delivery::error::{DeliveryError, StoreError};
 
 /// A step that is done, so that the caller can show how far it is.
