@@ -131,22 +131,11 @@ impl Digest {
 /// have the same content (D5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Content {
-    bytes: [u8; 16],
-    len: u8,
+    pub(crate) bytes: [u8; 16],
+    pub(crate) len: u8,
 }
 
 impl Content {
-    /// Of these bytes, as they were kept; `None` unless there are 15 or 16.
-    #[must_use]
-    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        if !matches!(bytes.len(), 15 | 16) {
-            return None;
-        }
-        let mut all = [0; 16];
-        all[..bytes.len()].copy_from_slice(bytes);
-        Some(Self { bytes: all, len: bytes.len() as u8 })
-    }
-
     /// The bytes to keep.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
@@ -164,7 +153,9 @@ impl Content {
             None => state.update(itoa::Buffer::new().format(message.due_ms).as_bytes()).update(b" "),
         };
         let hash = state.update(message.body.payload()).finalize();
-        Self::from_bytes(hash.as_bytes()).expect("15 or 16 bytes were asked for")
+        let mut bytes = [0; 16];
+        bytes[..len].copy_from_slice(hash.as_bytes());
+        Self { bytes, len: len as u8 }
     }
 }
 
@@ -175,21 +166,12 @@ pub fn lane_of(key: Option<&str>) -> Option<i64> {
     Some(i64::from_le_bytes(hash.as_bytes().try_into().expect("8 bytes")))
 }
 
-/// Bytes in memory of a message beside its body: the entry, its task on the timer.
-const ENTRY_BYTES: usize = 200;
-
 impl Message {
     /// Bytes that it takes in memory, near enough for the bounds of D8.
     #[must_use]
     pub fn size_in_memory(&self) -> usize {
-        size_in_memory(self.body.size())
+        200 + self.body.size()
     }
-}
-
-/// Bytes in memory of a message with a body of `body_bytes`.
-#[must_use]
-pub fn size_in_memory(body_bytes: usize) -> usize {
-    ENTRY_BYTES + body_bytes
 }
 
 /// Where a record came from.

@@ -251,8 +251,7 @@ impl Run {
         match self.random.below(12) {
             0..=2 => self.accept(),
             3 | 4 => self.finish(),
-            5 => self.hold(),
-            6 => self.cancel(),
+            5 => self.cancel(),
             7 => self.mark(),
             8 => self.note(),
             9 => {

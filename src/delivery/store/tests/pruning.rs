@@ -213,6 +213,37 @@ fn names_that_were_forgotten_leave_nothing_behind() {
 }
 
 #[test]
+fn a_run_of_which_little_is_left_is_written_anew() {
+    let limits = Limits { names_in_memory: 64, names_in_block: 4, blocks_in_step: 2, ..TINY };
+    let shelf = shelf(Limits { names_in_run: 1_000, runs_by_day: 99, ..limits });
+    let mut store = shelf.open();
+    let (open, finished) = (several("open", 20), several("finished", 236));
+    commit(&mut store, |store| {
+        store.accept(&open, 0).unwrap();
+        let held = |seq| Held { due_ms: seq - 1, seq, lane: None, size: 1, redelivered: false };
+        store.hold(&(1..=20).map(held).collect::<Vec<_>>()).unwrap();
+    });
+    for items in finished.chunks(59) {
+        accept(&mut store, items);
+        tidy(&mut store);
+    }
+    finish(&mut store, &finished, Outcome::Delivered);
+    tidy(&mut store);
+    let runs = |store: &Store| {
+        let mut select = store.db.prepare("SELECT first_seq, names, left FROM runs ORDER BY first_seq").unwrap();
+        let rows = select.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).unwrap();
+        rows.map(Result::unwrap).collect::<Vec<(i64, i64, i64)>>()
+    };
+    let before = runs(&store);
+    shelf.pass(DAY_MS);
+    tidy(&mut store);
+    assert_eq!(runs(&store), [(1, 20, 20)], "before: {before:?}");
+    store = shelf.open();
+    assert_eq!(accept(&mut store, &open), 0);
+    assert_eq!(accept(&mut store, &finished), 236);
+}
+
+#[test]
 fn a_remembered_cancel_is_forgotten_in_time_and_not_before() {
     let shelf = shelf(TINY);
     let mut store = shelf.open();

@@ -139,7 +139,7 @@ fn the_log_is_moved_to_its_place_while_the_store_is_open() {
     let mut store = shelf.open();
     let before = std::fs::metadata(shelf.path()).unwrap().len();
     let checkpoints = Checkpoints::start(&shelf.path(), Box::new(|error| panic!("{error}"))).unwrap();
-    commit(&mut store, |store| store.accept(&[incoming_with(None, "a", 5, &[b'x'; 100_000])], 0).unwrap());
+    commit(&mut store, |store| store.accept(&[incoming_with(None, "a", 5, &vec![b'x'; 100_000])], 0).unwrap());
     checkpoints.after_commit(&store);
     drop(checkpoints); // after what it is moving, or before it began
     let checkpoints = Checkpoints::start(&shelf.path(), Box::new(|error| panic!("{error}"))).unwrap();
