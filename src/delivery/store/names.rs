@@ -9,7 +9,7 @@
 //! number that is found says only where to look: the caller compares key and id, and a message may be forgotten by then.
 //!
 //! Memory: some 40 bytes for each of at most twice 131,072 names, and 10 bits for each name in a run, up to 32 MiB; past that
-//! the oldest runs are asked on disk, as are those whose filter is not complete yet after a start.
+//! the oldest runs are asked on disk.
 
 #![forbid(unsafe_code)]
 
@@ -21,7 +21,7 @@ use hashbrown::HashMap;
 use rusqlite::{Connection, params};
 
 use super::options::Limits;
-use super::runs::{self, Job, Pair, Reader};
+use super::runs::{self, Job, Pair};
 use super::sql::{Result, cached};
 
 /// Takes the number of a name for its hash, which it is.
@@ -55,6 +55,11 @@ struct Memory {
 }
 
 impl Memory {
+    /// Room for so many, as the table would grow at the cost of a long step.
+    fn with_room(names: usize) -> Self {
+        Self { by_name: HashMap::with_capacity_and_hasher(names, BuildHasherDefault::default()), ..Self::default() }
+    }
+
     fn len(&self) -> usize {
         self.by_name.len() + self.twins.len()
     }
@@ -82,12 +87,6 @@ impl Memory {
     }
 }
 
-enum Filter {
-    Ready(BloomFilter),
-    Partial(BloomFilter, Reader),
-    None,
-}
-
 struct Run {
     n: i64,
     first_seq: i64,
@@ -95,7 +94,8 @@ struct Run {
     names: u64,
     left: u64,
     day: i64,
-    filter: Filter,
+    /// `None` if it would take too much memory.
+    filter: Option<BloomFilter>,
     find: String,
 }
 
@@ -129,7 +129,7 @@ impl Names {
     pub(super) fn load(db: &Connection, limits: Limits, day: i64) -> Result<Self> {
         let mut names = Self {
             limits,
-            memory: Memory::default(),
+            memory: Memory::with_room(limits.names_in_memory),
             sealed: None,
             runs: Vec::new(),
             merge: None,
@@ -166,7 +166,7 @@ impl Names {
                 names: names.max(0) as u64,
                 left: left.max(0) as u64,
                 day: row.get(5)?,
-                filter: Filter::None,
+                filter: None,
                 find: runs::find_text(n),
             });
         }
@@ -176,7 +176,7 @@ impl Names {
             if bytes > self.limits.filter_bytes {
                 break;
             }
-            run.filter = Filter::Partial(runs::filter_for(run.names), Reader::new(run.n));
+            run.filter = runs::read_filter(db, run.n, run.names)?;
         }
         let mut tables =
             db.prepare("SELECT name FROM sqlite_master WHERE type = 'table' AND name GLOB 'run_[0-9]*'")?;
@@ -218,9 +218,7 @@ impl Names {
         order.sort_unstable(); // so neighbours in a filter, and in a table, follow each other
         for run in &self.runs {
             for (hash, place) in &order {
-                if let Filter::Ready(filter) = &run.filter
-                    && !filter.contains_hash(*hash)
-                {
+                if run.filter.as_ref().is_some_and(|filter| !filter.contains_hash(*hash)) {
                     continue;
                 }
                 runs::find(db, &run.find, *hash as i64, &mut seqs)?;
@@ -266,12 +264,7 @@ impl Names {
         self.choose(db, day)?;
         self.read_survivors(db, blocks)?;
         self.clean(db, blocks)?;
-        let is_filtering = self.read_filter(db, blocks)?;
-        Ok(is_filtering
-            || self.sealed.is_some()
-            || self.merge.is_some()
-            || self.survivors.is_some()
-            || !self.garbage.is_empty())
+        Ok(self.sealed.is_some() || self.merge.is_some() || self.survivors.is_some() || !self.garbage.is_empty())
     }
 
     fn take_number(&mut self) -> i64 {
@@ -282,7 +275,7 @@ impl Names {
 
     fn seal(&mut self, db: &Connection) -> Result<()> {
         let n = self.take_number();
-        let memory = std::mem::take(&mut self.memory);
+        let memory = std::mem::replace(&mut self.memory, Memory::with_room(self.limits.names_in_memory));
         let job = Job::of_pairs(db, n, memory.pairs(), self.limits.names_in_block)?;
         self.sealed = Some((memory, job));
         Ok(())
@@ -316,13 +309,13 @@ impl Names {
         cached(db, "INSERT INTO runs (n, first_seq, last_seq, names, left, day) VALUES (?, ?, ?, ?, ?, ?)")?
             .execute(params![job.run, first_seq, last_seq, job.names as i64, left as i64, day])?;
         self.garbage.extend(&job.replaced);
-        let filter = Filter::Ready(job.filter);
+        let filter = Some(job.filter);
         self.runs.insert(place, Run { n: job.run, first_seq, last_seq, names: job.names, left, day, filter, find });
         let mut bytes = 0;
         for run in self.runs.iter_mut().rev() {
             bytes += runs::filter_bytes(run.names);
             if bytes > self.limits.filter_bytes {
-                run.filter = Filter::None;
+                run.filter = None;
             }
         }
         Ok(())
@@ -417,34 +410,17 @@ impl Names {
         Ok(())
     }
 
-    /// Goes on with one filter; whether there is more to read.
-    fn read_filter(&mut self, db: &Connection, blocks: usize) -> Result<bool> {
-        let is_partial = |run: &&mut Run| matches!(run.filter, Filter::Partial(..));
-        let Some(run) = self.runs.iter_mut().find(is_partial) else { return Ok(false) };
-        if let Filter::Partial(mut filter, mut reader) = std::mem::replace(&mut run.filter, Filter::None) {
-            let mut pairs = Vec::new();
-            reader.read(db, blocks, &mut pairs)?;
-            for (name, _) in pairs {
-                filter.insert_hash(name as u64);
-            }
-            let is_complete = reader.is_at_end();
-            run.filter = if is_complete { Filter::Ready(filter) } else { Filter::Partial(filter, reader) };
-        }
-        Ok(true)
-    }
-
     /// What is there at the moment, for tests.
     #[cfg(test)]
     pub(super) fn work(&self) -> Vec<&'static str> {
-        let is_without = |run: &Run| matches!(run.filter, Filter::None);
         let has = [
             ("sealed", self.sealed.is_some()),
             ("runs", !self.runs.is_empty()),
             ("merge", self.merge.is_some()),
             ("survivors", self.merge.as_ref().is_some_and(|job| job.replaced.len() == 1)),
             ("garbage", !self.garbage.is_empty()),
-            ("no filter", self.runs.iter().any(is_without)),
-            ("filter", self.runs.iter().any(|run| matches!(run.filter, Filter::Partial(..)))),
+            ("no filter", self.runs.iter().any(|run| run.filter.is_none())),
+            ("filter", self.runs.iter().any(|run| run.filter.is_some())),
         ];
         has.into_iter().filter(|(_, has)| *has).map(|(name, _)| name).collect()
     }

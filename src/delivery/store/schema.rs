@@ -7,6 +7,7 @@
 //! | `waiting` | an open one that is not *near*, see `near.rs` | at its due time; removed with its outcome |
 //! | `ledger` | one that has its outcome | at the end |
 //! | `runs` | a table `run_N` with known names, see `runs.rs` | after the last row of that table |
+//! | `filters` | a part of the filter of such a table | before that row |
 //! | `attempts` | an open one that failed at least once | at its number |
 //! | `held_back` | a lane of which only the first messages are in memory | at its number |
 //! | `days` | a moment of the store's own clock, and the last row of the ledger before it | at the end |
@@ -68,6 +69,7 @@ CREATE TABLE runs (
     left INTEGER NOT NULL, -- names whose message is not forgotten
     day INTEGER NOT NULL -- of the store's own clock
 );
+CREATE TABLE filters (run INTEGER, part INTEGER, bits BLOB NOT NULL, PRIMARY KEY (run, part)) WITHOUT ROWID;
 CREATE TABLE attempts (seq INTEGER PRIMARY KEY, attempts INTEGER NOT NULL, next_ms INTEGER, error TEXT);
 CREATE TABLE held_back (lane INTEGER PRIMARY KEY, due_ms INTEGER NOT NULL, seq INTEGER NOT NULL);
 CREATE TABLE days (from_ms INTEGER PRIMARY KEY, last_n INTEGER NOT NULL);

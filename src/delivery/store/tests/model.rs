@@ -377,7 +377,7 @@ impl Run {
         }
         let store = self.store.as_ref().expect("it is open");
         assert_eq!(positions(store), []);
-        for table in ["bodies", "messages", "attempts", "runs", "days"] {
+        for table in ["bodies", "messages", "attempts", "runs", "days", "filters"] {
             assert_eq!(count(store, table), 0, "{table}");
         }
         assert!(count(store, "ledger") <= 1);
