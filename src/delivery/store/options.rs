@@ -59,6 +59,8 @@ pub struct Limits {
     pub chunk: usize,
     /// Chunks with an open near message, before those of the oldest must be held.
     pub chunks_open: usize,
+    /// Finished messages in memory whose payloads are to be deleted; more are read from the ledger again.
+    pub bodies_in_memory: usize,
     /// Payloads that are deleted in one step.
     pub bodies_in_step: usize,
     /// Bytes of payloads that are deleted in one step.
@@ -86,6 +88,7 @@ impl Default for Limits {
             filter_bytes: 32 << 20,
             chunk: 2_048,
             chunks_open: 64,
+            bodies_in_memory: 65_536,
             bodies_in_step: 2_000,
             body_bytes_in_step: 4 << 20,
             forgotten_in_step: 5_000,

@@ -129,3 +129,9 @@ fn an_outcome_for_what_is_not_open_is_an_error() {
     let error = store.finish(&[done(1, 5, Outcome::Delivered, 9)]).unwrap_err();
     assert!(error.to_string().contains("message 1 is not open"), "{error}");
 }
+
+#[test]
+fn a_store_may_be_moved_to_another_thread() {
+    fn assert_send<T: Send>() {}
+    assert_send::<super::super::Store>();
+}

@@ -39,6 +39,7 @@ pub(super) const TINY: Limits = Limits {
     filter_bytes: 400,
     chunk: 3,
     chunks_open: 2,
+    bodies_in_memory: 4,
     bodies_in_step: 3,
     body_bytes_in_step: 6,
     forgotten_in_step: 3,

@@ -196,6 +196,25 @@ fn a_step_deletes_few_of_the_large_payloads() {
 }
 
 #[test]
+fn large_payloads_are_deleted_while_it_is_busy_and_small_ones_in_bulk() {
+    for (bytes, left) in [(1 << 20, 0), (10, 20)] {
+        let shelf = shelf(Limits::default());
+        let mut store = shelf.open();
+        let all: Vec<_> = (0..20).map(|one| incoming_with(None, &one.to_string(), one, &vec![b'x'; bytes])).collect();
+        commit(&mut store, |store| {
+            store.accept(&all, 0).unwrap();
+            let held = |seq| Held { due_ms: seq - 1, seq, lane: None, size: 1, redelivered: false };
+            store.hold(&(1..=20).map(held).collect::<Vec<_>>()).unwrap();
+        });
+        finish(&mut store, &all, Outcome::Delivered);
+        for _ in 0..6 {
+            commit(&mut store, |store| store.upkeep(false).unwrap());
+        }
+        assert_eq!(count(&store, "bodies"), left);
+    }
+}
+
+#[test]
 fn names_that_were_forgotten_leave_nothing_behind() {
     let shelf = shelf(TINY);
     let mut store = shelf.open();
