@@ -58,7 +58,7 @@ use crate::delivery::error::{DeliveryError, StoreError};
 use crate::delivery::message::{Digest, Incoming};
 
 pub use checkpoints::{Checkpoints, OnFailure};
-pub use options::{ClockMs, Limits, Options};
+pub use options::{ClockMs, Guard, Limits, Options};
 pub use types::{Accepted, Attempts, Done, Held, Known, Letter, Outcome, Percentiles, Position, Progress, Waiting};
 
 use bodies::Collector;
@@ -86,6 +86,8 @@ pub struct Store {
     collector: Collector,
     letters: Letters,
     retention: Retention,
+    /// After the connection, as fields are dropped in their order.
+    guard: Guard,
 }
 
 impl std::fmt::Debug for Store {
