@@ -181,9 +181,10 @@ impl Store {
         self.run("COMMIT")
     }
 
-    /// Undoes everything since `begin`. The store is not to be used again, as memory is not undone.
+    /// Undoes everything since `begin`, if SQLite has not done so after an error. The store is not to be used again, as
+    /// memory is not undone.
     pub fn rollback(&mut self) -> Result<(), StoreError> {
-        self.run("ROLLBACK")
+        if self.db.is_autocommit() { Ok(()) } else { self.run("ROLLBACK") }
     }
 
     /// Takes messages in, in this order, and answers each. New ones are near.
