@@ -14,7 +14,7 @@
 use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::clock::{DueClock, WallTime};
@@ -83,8 +83,8 @@ pub struct Engine {
     inputs: HashMap<String, Progress>,
     first_due_ms: Option<i64>,
     backup: Option<PathBuf>,
-    /// Given up once the store is closed.
-    ownership: PlainMutex<Option<Ownership>>,
+    /// The store has it, and gives it up when its connections are closed.
+    ownership: Weak<Ownership>,
 }
 
 /// The writer of an engine that is open.
@@ -131,7 +131,11 @@ impl Engine {
             }),
         );
         options.limits = settings.limits;
-        let store = Store::open(ownership.path(), options)?;
+        let ownership = Arc::new(ownership);
+        let weak = Arc::downgrade(&ownership);
+        let path = ownership.path().to_owned();
+        options.guard = Some(ownership);
+        let store = Store::open(&path, options)?;
         let dispatcher = Dispatcher::new(
             timer.clone(),
             wall.clone(),
@@ -158,7 +162,7 @@ impl Engine {
             inputs,
             first_due_ms,
             backup,
-            ownership: PlainMutex::new(Some(ownership)),
+            ownership: weak,
         })
     }
 
@@ -249,6 +253,14 @@ impl Engine {
         }
         self.writer().loader.start();
         self.queue.wake();
+    }
+
+    /// To be called in a child that was forked while the engine was open: the store is not the child's.
+    pub fn forget_in_child(&self) {
+        if let Some(ownership) = self.ownership.upgrade() {
+            ownership.forget_in_child();
+            std::mem::forget(ownership); // it is the parent's, and nothing of it may run here
+        }
     }
 
     /// The clock by which messages are due when the wall clock says so.
@@ -450,9 +462,6 @@ impl Engine {
         drop(dispatcher);
         let mut summary = writer.summary;
         summary.cancels_unknown = writer.store.remembered_cancels();
-        // First the connections, then the lock: see `store/owner.rs`.
-        drop(writer);
-        *self.ownership.lock() = None;
         ended.map(|()| summary).map_err(DeliveryError::Store)
     }
 

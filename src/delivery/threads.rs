@@ -106,7 +106,6 @@ impl Running {
         observer: Box<dyn Observer>,
     ) -> Result<Self, DeliveryError> {
         let wall: Arc<dyn WallTime> = Arc::new(SystemWallTime);
-        let path = ownership.path().to_owned();
         let mut engine = Engine::open(ownership, settings, Clock::monotonic(0), wall)?;
         engine.is_driven = false;
         let mut first = open()?;
@@ -136,8 +135,10 @@ impl Running {
                 shared.tell(vec![Event::CheckpointFailed { reason: error.to_string() }]);
             }
         };
-        let checkpoints = Checkpoints::start(&path, Box::new(failed))?;
-        shared.engine.writer().checkpoints = Some(checkpoints);
+        {
+            let mut writer = shared.engine.writer();
+            writer.checkpoints = Some(Checkpoints::start(&writer.store, Box::new(failed))?);
+        }
         for sink in sinks {
             shared.add_sender(sink)?;
         }

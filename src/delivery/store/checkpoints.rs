@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use rusqlite::Connection;
 
 use super::sql::{Broken, Result};
-use super::{Store, schema};
+use super::{Guard, Store, schema};
 use crate::delivery::error::StoreError;
 use crate::sync::{Condvar, JoinHandle, Mutex, spawn};
 
@@ -47,6 +47,8 @@ struct Shared {
 pub struct Checkpoints {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
+    /// Dropped when the thread has ended, and with it the connection.
+    _guard: Guard,
 }
 
 impl fmt::Debug for Checkpoints {
@@ -61,7 +63,11 @@ impl Checkpoints {
     /// # Errors
     ///
     /// There is no thread to be had.
-    pub fn start(path: &Path, on_failure: OnFailure) -> std::result::Result<Self, StoreError> {
+    pub fn start(store: &Store, on_failure: OnFailure) -> std::result::Result<Self, StoreError> {
+        Self::start_at(&store.path, store.guard.clone(), on_failure)
+    }
+
+    pub(super) fn start_at(path: &Path, guard: Guard, on_failure: OnFailure) -> std::result::Result<Self, StoreError> {
         let shared = Arc::new(Shared {
             path: path.to_owned(),
             on_failure,
@@ -76,7 +82,7 @@ impl Checkpoints {
                 "end other processes, and run again",
             )
         })?;
-        Ok(Self { shared, thread: Some(thread) })
+        Ok(Self { shared, thread: Some(thread), _guard: guard })
     }
 
     /// Called by the writer after each commit that wrote anything; moves the rest of a long log.

@@ -63,7 +63,7 @@ use crate::delivery::error::{DeliveryError, StoreError};
 use crate::delivery::message::{Digest, Incoming};
 
 pub use checkpoints::{Checkpoints, OnFailure};
-pub use options::{ClockMs, Limits, Options};
+pub use options::{ClockMs, Guard, Limits, Options};
 pub use types::{Accepted, Attempts, Done, Held, Known, Letter, Outcome, Percentiles, Position, Progress, Waiting};
 
 use bodies::Collector;
@@ -91,6 +91,8 @@ pub struct Store {
     collector: Collector,
     letters: Letters,
     retention: Retention,
+    /// After the connection, as fields are dropped in their order.
+    guard: Guard,
 }
 
 impl std::fmt::Debug for Store {
@@ -184,9 +186,10 @@ impl Store {
         self.run("COMMIT")
     }
 
-    /// Undoes everything since `begin`. The store is not to be used again, as memory is not undone.
+    /// Undoes everything since `begin`, if SQLite has not done so after an error. The store is not to be used again, as
+    /// memory is not undone.
     pub fn rollback(&mut self) -> Result<(), StoreError> {
-        self.run("ROLLBACK")
+        if self.db.is_autocommit() { Ok(()) } else { self.run("ROLLBACK") }
     }
 
     /// Takes messages in, in this order, and answers each. New ones are near.

@@ -2,10 +2,15 @@
 
 #![forbid(unsafe_code)]
 
+use std::any::Any;
 use std::fmt;
+use std::sync::Arc;
 
 /// A clock in milliseconds.
 pub type ClockMs = Box<dyn Fn() -> i64 + Send>;
+
+/// What must be there as long as the file is open, and is dropped after it is closed: the lock by which one process has it.
+pub type Guard = Option<Arc<dyn Any + Send + Sync>>;
 
 /// How a store is opened.
 pub struct Options {
@@ -17,13 +22,15 @@ pub struct Options {
     pub wall_ms: ClockMs,
     /// Sizes of steps; the defaults are for production.
     pub limits: Limits,
+    /// Kept by the store and by its checkpoints until their connections are closed.
+    pub guard: Guard,
 }
 
 impl Options {
-    /// With the default limits.
+    /// With the default limits, and no guard.
     #[must_use]
     pub fn new(keep_ids_ms: i64, monotonic_ms: ClockMs, wall_ms: ClockMs) -> Self {
-        Self { keep_ids_ms, monotonic_ms, wall_ms, limits: Limits::default() }
+        Self { keep_ids_ms, monotonic_ms, wall_ms, limits: Limits::default(), guard: None }
     }
 }
 
