@@ -25,7 +25,7 @@ use super::retry::Retry;
 use super::sinks::{Delivery, Sink, Verdicts};
 use super::store::owner::Ownership;
 use super::store::upgrade::step_up;
-use super::store::{Done, Letter, Limits, Options, Outcome, Progress, Store};
+use super::store::{Done, Letter, Limits, Options, Outcome, Percentiles, Progress, Store};
 use super::summary::{Lateness, Summary};
 use super::window::Bounds;
 use super::writer::{Begun, Committed, POSITION, Queue, Writer};
@@ -50,7 +50,7 @@ pub struct Settings {
     /// Of the jitter of back-off.
     pub seed: u64,
     /// Sizes of the store's steps.
-    pub limits: Limits,
+    pub(crate) limits: Limits,
 }
 
 impl Default for Settings {
@@ -82,6 +82,8 @@ pub struct Engine {
     store_id: String,
     inputs: HashMap<String, Progress>,
     first_due_ms: Option<i64>,
+    /// The last row of the ledger when the store was opened.
+    first_n: i64,
     backup: Option<PathBuf>,
     /// The store has it, and gives it up when its connections are closed.
     ownership: Weak<Ownership>,
@@ -144,7 +146,7 @@ impl Engine {
             settings.retry,
             settings.seed,
         );
-        let (store_id, open) = (store.id().to_owned(), store.open_count());
+        let (store_id, open, first_n) = (store.id().to_owned(), store.open_count(), store.last_n());
         let (inputs, first_due_ms) = (store.inputs()?, store.first_due_ms()?);
         let mut writer = Writer::new(store, settings.horizon_ms as f64);
         writer.summary.resumed = open;
@@ -161,6 +163,7 @@ impl Engine {
             store_id,
             inputs,
             first_due_ms,
+            first_n,
             backup,
             ownership: weak,
         })
@@ -323,6 +326,14 @@ impl Engine {
     pub fn in_memory(&self) -> (usize, usize) {
         let dispatcher = self.lock_dispatcher();
         (dispatcher.window.len(), dispatcher.window.bytes())
+    }
+
+    /// How late what this run delivered was, from the ledger. O(messages delivered); no group is committed meanwhile.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub fn lateness_ms(&self) -> Result<Percentiles, DeliveryError> {
+        Ok(self.writer().store.lateness_ms(self.first_n)?)
     }
 
     /// Why the destination is down, if it is.

@@ -7,13 +7,13 @@ use std::fmt;
 use std::sync::Arc;
 
 /// A clock in milliseconds.
-pub type ClockMs = Box<dyn Fn() -> i64 + Send>;
+pub(crate) type ClockMs = Box<dyn Fn() -> i64 + Send>;
 
 /// What must be there as long as the file is open, and is dropped after it is closed: the lock by which one process has it.
-pub type Guard = Option<Arc<dyn Any + Send + Sync>>;
+pub(crate) type Guard = Option<Arc<dyn Any + Send + Sync>>;
 
 /// How a store is opened.
-pub struct Options {
+pub(crate) struct Options {
     /// How long a message stays known after its outcome (D5).
     pub keep_ids_ms: i64,
     /// A clock that no step of the wall clock moves. Its start is of no account.
@@ -29,7 +29,7 @@ pub struct Options {
 impl Options {
     /// With the default limits, and no guard.
     #[must_use]
-    pub fn new(keep_ids_ms: i64, monotonic_ms: ClockMs, wall_ms: ClockMs) -> Self {
+    pub(crate) fn new(keep_ids_ms: i64, monotonic_ms: ClockMs, wall_ms: ClockMs) -> Self {
         Self { keep_ids_ms, monotonic_ms, wall_ms, limits: Limits::default(), guard: None }
     }
 }
@@ -45,7 +45,7 @@ impl fmt::Debug for Options {
 
 /// Sizes of what the store holds in memory and does in one step. A test makes them small, so that everything happens soon.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub(crate) struct Limits {
     /// Names in memory before they are written as a run.
     pub names_in_memory: usize,
     /// Names of one block of a run: one row of its table, which fills a page.
