@@ -593,3 +593,6 @@ impl Window {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
