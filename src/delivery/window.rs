@@ -234,8 +234,13 @@ impl Window {
     }
 
     /// Takes in from the store what comes next after the cursor; `is_all`: there is no more until `until_ms`.
+    ///
+    /// Nothing while a message goes back to the store: a cursor that passed it would leave it out for good.
     pub(super) fn read_ahead(&mut self, rows: &[Waiting], until_ms: i64, is_all: bool) -> Vec<Slot> {
         let mut chosen = Vec::new();
+        if self.has_leaving() {
+            return chosen;
+        }
         for row in rows {
             if !self.has_room_ahead(row.size as usize) {
                 self.was_full = true;
@@ -272,8 +277,11 @@ impl Window {
         Some((self.needy.iter().take(200).map(|(_, lane)| self.lane(*lane).number).collect(), start))
     }
 
-    /// Takes in these rows of these lanes, which are all of them until `end`.
+    /// Takes in these rows of these lanes, which are all of them until `end`; nothing while a message goes back to the store.
     pub(super) fn refill(&mut self, numbers: &[i64], rows: &[Waiting], end: Position) -> Vec<Slot> {
+        if self.has_leaving() {
+            return Vec::new();
+        }
         let cursor = self.cursor.expect("what is refilled was left behind a cursor");
         let lanes: Vec<u32> = numbers.iter().filter_map(|number| self.lane_numbers.get(number).copied()).collect();
         let mut open: Vec<u32> = lanes.clone();
@@ -347,6 +355,11 @@ impl Window {
         } else {
             self.remove(slot);
         }
+    }
+
+    /// Whether a message goes back to the store in the next transaction.
+    pub(super) fn has_leaving(&self) -> bool {
+        !self.leaving.is_empty()
     }
 
     /// Messages that go back to the store in this transaction: the store has to write rows of them.
@@ -594,3 +607,6 @@ impl Window {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
