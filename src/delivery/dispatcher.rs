@@ -319,11 +319,6 @@ impl Dispatcher {
         self.outage.down()
     }
 
-    /// How many messages are due and wait for a sender.
-    pub(super) fn offered(&self) -> usize {
-        self.offered.len()
-    }
-
     /// Whether [`Dispatcher::take`] would give something now; after [`Dispatcher::advance`].
     pub(super) fn has_ready(&self) -> bool {
         let has_some = !self.offered.is_empty() || (self.suspects_out.is_empty() && !self.suspects.is_empty());
@@ -722,7 +717,9 @@ impl Dispatcher {
         let Some(clock) = &mut self.clock else { return };
         clock.read_again(self.timer.clock(), &*self.wall);
         let clock = *clock;
-        early.into_iter().for_each(|slot| self.put_back(slot, &clock));
+        for slot in early {
+            self.put_back(slot, &clock);
+        }
         self.events.push(Event::ClockStepped);
         for lane in self.window.lanes_mut() {
             lane.due_until_ms = i64::MIN;

@@ -2,7 +2,6 @@
 
 #![forbid(unsafe_code)]
 
-
 use super::dispatcher::{Dispatcher, TakenBack};
 use super::error::{BadRecord, StoreError};
 use super::items::{Answer, Item};
@@ -90,11 +89,11 @@ impl<'a> Group<'a> {
                 Accepted::Known(known) => self.again(&put, &known),
             });
         }
-        self.admit(fresh)
+        self.admit(&fresh)
     }
 
     /// What is due soon comes into memory, and all else waits in the store.
-    fn admit(&mut self, fresh: Vec<(i64, Incoming)>) -> Result<(), StoreError> {
+    fn admit(&mut self, fresh: &[(i64, Incoming)]) -> Result<(), StoreError> {
         let (mut held, mut gone) = (Vec::new(), Vec::new());
         for part in fresh.chunks(ADMIT) {
             let mut dispatcher = self.dispatcher.lock();
@@ -224,10 +223,6 @@ fn answer_of(outcome: Outcome) -> Answer {
 }
 
 /// What is wrong with a message whose name is known with other content.
-#[must_use]
-pub fn conflict() -> BadRecord {
-    BadRecord::new(
-        "this key and id were accepted before with other content",
-        "the same content again, or another id",
-    )
+pub(super) fn conflict() -> BadRecord {
+    BadRecord::new("this key and id were accepted before with other content", "the same content again, or another id")
 }

@@ -25,7 +25,7 @@ use crate::delivery::message::{Body, Cancel, Incoming, Item, Message, Origin, Re
 use crate::delivery::shown::{cut, quoted};
 
 /// How long a cancel is remembered: it passes at once, while its message may be held for this long (D7).
-pub const KEEP_CANCELS_DAYS: u32 = 400;
+pub(crate) const KEEP_CANCELS_DAYS: u32 = 400;
 
 /// Names, types, and whether they may be null.
 const COLUMNS: [(&str, DataType, bool); 11] = [

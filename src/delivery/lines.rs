@@ -17,7 +17,7 @@ use crate::delivery::error::BadRecord;
 use crate::delivery::shown::with_commas;
 
 /// Bytes that are kept of a line that is too long.
-pub const KEPT: usize = 1024;
+pub(crate) const KEPT: usize = 1024;
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 

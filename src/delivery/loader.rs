@@ -5,7 +5,6 @@
 
 #![forbid(unsafe_code)]
 
-
 use super::dispatcher::Dispatcher;
 use super::error::StoreError;
 use super::lanes::Slot;

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use crate::delivery::error::BadRecord;
 use crate::delivery::hashes;
 use crate::delivery::json;
-pub use crate::delivery::origin::{Origin, Record};
+pub(crate) use crate::delivery::origin::{Origin, Record};
 use crate::delivery::shown::with_commas;
 use crate::delivery::sinks::line::record_of;
 use crate::delivery::times::due_in_range;
@@ -182,7 +182,7 @@ impl Content {
 
 /// The number of a key's lane; none without a key: such a message waits for no other. Two keys may share a lane.
 #[must_use]
-pub fn lane_of(key: Option<&str>) -> Option<i64> {
+pub(crate) fn lane_of(key: Option<&str>) -> Option<i64> {
     key.map(hashes::lane_of)
 }
 
@@ -240,7 +240,7 @@ pub enum Item {
 ///
 /// # Errors
 /// No message can have this name: a part is empty.
-pub fn check_name(key: Option<&str>, id: &str) -> Result<(), BadRecord> {
+pub(crate) fn check_name(key: Option<&str>, id: &str) -> Result<(), BadRecord> {
     let empty = |part: &str| Err(BadRecord::new(format!("{part} is empty"), format!("{part}: text, not empty")));
     match key {
         _ if id.is_empty() => empty("id"),

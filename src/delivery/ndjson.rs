@@ -92,7 +92,7 @@ impl Ndjson<'_> {
 ///
 /// # Errors
 /// The text is not one JSON object with each name once.
-pub fn fields_of<'a>(text: &'a str, schema: &Schema) -> Result<Fields<'a>, BadRecord> {
+pub(crate) fn fields_of<'a>(text: &'a str, schema: &Schema) -> Result<Fields<'a>, BadRecord> {
     let refused = |why: Refused| match why {
         Refused::TooDeep => BadRecord::new("the JSON is nested too deep", "a few hundred levels"),
         Refused::Syntax(what) => BadRecord::new(format!("not a JSON object: {what}"), ALLOWED),

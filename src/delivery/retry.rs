@@ -27,9 +27,9 @@ pub struct Retry {
 }
 
 /// The largest `max_attempts`.
-pub const MOST_ATTEMPTS: u32 = 1_000_000;
+pub(crate) const MOST_ATTEMPTS: u32 = 1_000_000;
 /// The largest `first_ms` and `longest_ms`: 400 days.
-pub const LONGEST_MS: u64 = 400 * 86_400_000;
+pub(crate) const LONGEST_MS: u64 = 400 * 86_400_000;
 
 impl Default for Retry {
     fn default() -> Self {

@@ -23,6 +23,7 @@ use super::items::{Answer, Item, Receipt};
 use super::message::{Body, Cancel, Incoming, Message};
 use super::retry::Retry;
 use super::sinks::{Delivery, Sink, Verdict, Verdicts};
+use super::store::owner::Ownership;
 use super::store::{Letter, Limits, Outcome};
 use super::window::{Bounds, State};
 use super::writer::{Begun, Committed};
@@ -456,7 +457,7 @@ impl World {
     fn publish(&mut self) {
         let (committed, tickets) = self.committed.take().unwrap();
         show!(self, "publish");
-        self.engine.publish_group(committed).unwrap();
+        self.engine.publish_group(&committed).unwrap();
         for ticket in tickets {
             let answers = ticket.receipt.wait(Some(Duration::ZERO)).expect("the group is on disk").unwrap();
             let asked: Vec<&Asked> = ticket.asked.iter().filter(|it| name_asked(it).is_some()).collect();
@@ -889,7 +890,9 @@ impl World {
         self.telling.owed.extend(std::mem::take(&mut self.telling.answered));
         self.telling.owed.extend(std::mem::take(&mut self.telling.in_group));
         for all in self.stored.values_mut() {
-            all.iter_mut().for_each(|it| it.placed = Some(0));
+            for it in all {
+                it.placed = Some(0);
+            }
         }
         if self.random.below(2) == 0 {
             let closed_us = self.random.below(5_000_000) as i64;
@@ -971,7 +974,8 @@ fn open(store: &Path, settings: &Settings, wall_us: &Arc<AtomicI64>, start_us: u
     clock.set_us(start_us);
     let wall_us = wall_us.clone();
     let wall = move || wall_us.load(Ordering::Relaxed);
-    Engine::open(store, settings.clone(), clock, Arc::new(wall)).unwrap()
+    let ownership = Ownership::take(store, &mut |_| (), &mut || false).unwrap();
+    Engine::open(ownership, settings.clone(), clock, Arc::new(wall)).unwrap()
 }
 
 fn text(name: Name) -> (Option<String>, String) {

@@ -9,9 +9,8 @@
 
 #![forbid(unsafe_code)]
 
-use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -24,6 +23,7 @@ use super::error::{DeliveryError, StoreError};
 use super::items::{Completion, Item, Receipt};
 use super::retry::Retry;
 use super::sinks::{Delivery, OpenSink, Sink, SyncFn, Verdicts};
+use super::store::owner::Ownership;
 use super::store::{Checkpoints, Letter};
 use super::summary::Summary;
 use crate::Clock;
@@ -99,14 +99,14 @@ impl Running {
     /// # Errors
     /// The store or the destination cannot be opened.
     pub fn open(
-        path: &Path,
+        ownership: Ownership,
         settings: Settings,
         open: OpenSink,
         threads: usize,
         observer: Box<dyn Observer>,
     ) -> Result<Self, DeliveryError> {
         let wall: Arc<dyn WallTime> = Arc::new(SystemWallTime);
-        let mut engine = Engine::open(path, settings, Clock::monotonic(0), wall)?;
+        let mut engine = Engine::open(ownership, settings, Clock::monotonic(0), wall)?;
         engine.is_driven = false;
         let mut first = open()?;
         engine.recover(&mut *first)?;
@@ -135,13 +135,15 @@ impl Running {
                 shared.tell(vec![Event::CheckpointFailed { reason: error.to_string() }]);
             }
         };
-        let checkpoints = Checkpoints::start(path, Box::new(failed))?;
-        shared.engine.writer().checkpoints = Some(checkpoints);
+        {
+            let mut writer = shared.engine.writer();
+            writer.checkpoints = Some(Checkpoints::start(&writer.store, Box::new(failed))?);
+        }
         for sink in sinks {
             shared.add_sender(sink)?;
         }
-        let writer = spawn("writer-deliver", &shared, |shared| shared.write())?;
-        let teller = spawn("teller-deliver", &shared, |shared| shared.tell_all())?;
+        let writer = spawn("writer-deliver", &shared, Shared::write)?;
+        let teller = spawn("teller-deliver", &shared, Shared::tell_all)?;
         Ok(Self { shared, writer: Some(writer), teller: Some(teller) })
     }
 

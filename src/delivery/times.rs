@@ -18,13 +18,13 @@ use crate::delivery::error::BadRecord;
 use crate::delivery::shown::quoted;
 
 /// 9999-12-31T23:59:59.999Z, the last time that RFC 3339 can write.
-pub const MAX_DUE_MS: i64 = 253_402_300_799_999;
+pub(crate) const MAX_DUE_MS: i64 = 253_402_300_799_999;
 
 /// An integer due time below this looks like seconds: 10^11 seconds end in the year 5138, 10^11 ms in 1973.
-pub const SECONDS_BELOW: i64 = 100_000_000_000;
+pub(crate) const SECONDS_BELOW: i64 = 100_000_000_000;
 
 /// What a due time may be, for errors.
-pub const ALLOWED: &str = "RFC 3339 with an offset, such as 2026-01-31T08:00:00.000Z or 2026-01-31T09:00:00+01:00, or an \
+pub(crate) const ALLOWED: &str = "RFC 3339 with an offset, such as 2026-01-31T08:00:00.000Z or 2026-01-31T09:00:00+01:00, or an \
                            integer of epoch milliseconds, from 1970 to 9999";
 
 const MS_PER_DAY: i64 = 86_400_000;
@@ -33,7 +33,7 @@ const MS_PER_DAY: i64 = 86_400_000;
 ///
 /// # Errors
 /// The text is not RFC 3339, has no zone, or is out of range.
-pub fn due_from_text(text: &str, name: &str) -> Result<i64, BadRecord> {
+pub(crate) fn due_from_text(text: &str, name: &str) -> Result<i64, BadRecord> {
     match epoch_ms(text.as_bytes()) {
         Ok(due_ms) => due_in_range(due_ms, name),
         Err(why) => Err(BadRecord::new(format!("{name} {why}: {}", quoted(text, 60)), ALLOWED)),
@@ -44,7 +44,7 @@ pub fn due_from_text(text: &str, name: &str) -> Result<i64, BadRecord> {
 ///
 /// # Errors
 /// It is out of range, or looks like seconds.
-pub fn due_from_integer(value: i128, name: &str) -> Result<i64, BadRecord> {
+pub(crate) fn due_from_integer(value: i128, name: &str) -> Result<i64, BadRecord> {
     if (0..i128::from(SECONDS_BELOW)).contains(&value) {
         return Err(BadRecord::new(
             format!("{name} is {value}, which looks like seconds; in milliseconds it is {}", value * 1000),
@@ -58,7 +58,8 @@ pub fn due_from_integer(value: i128, name: &str) -> Result<i64, BadRecord> {
 ///
 /// # Errors
 /// As [`due_from_integer`] for digits, as [`due_from_text`] for the rest.
-pub fn due_from_digits_or_text(text: &str, name: &str) -> Result<i64, BadRecord> {
+#[cfg(any(test, feature = "python"))]
+pub(crate) fn due_from_digits_or_text(text: &str, name: &str) -> Result<i64, BadRecord> {
     match integer_of(text) {
         Some(value) => due_from_integer(value.into(), name),
         None => due_from_text(text, name),
@@ -69,7 +70,7 @@ pub fn due_from_digits_or_text(text: &str, name: &str) -> Result<i64, BadRecord>
 ///
 /// # Errors
 /// It is before 1970 or after 9999.
-pub fn due_in_range(due_ms: i64, name: &str) -> Result<i64, BadRecord> {
+pub(crate) fn due_in_range(due_ms: i64, name: &str) -> Result<i64, BadRecord> {
     if (0..=MAX_DUE_MS).contains(&due_ms) {
         Ok(due_ms)
     } else {
@@ -86,7 +87,7 @@ pub(crate) fn integer_of(text: &str) -> Option<i64> {
 
 /// The time in UTC with milliseconds, as in every output. Times before 1970 are written as 1970, after 9999 as the last.
 #[must_use]
-pub fn rfc_3339(epoch_ms: i64) -> [u8; 24] {
+pub(crate) fn rfc_3339(epoch_ms: i64) -> [u8; 24] {
     let epoch_ms = epoch_ms.clamp(0, MAX_DUE_MS) as u64;
     let (days, in_day) = (epoch_ms / MS_PER_DAY as u64, epoch_ms % MS_PER_DAY as u64);
     let (year, month, day) = date_of(days as u32);

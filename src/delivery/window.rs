@@ -65,6 +65,7 @@ pub(super) enum State {
 
 /// A message in memory.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a state of its own")]
 pub(super) struct Entry {
     pub(super) seq: i64,
     pub(super) due_ms: i64,

@@ -17,16 +17,15 @@
 
 use std::collections::VecDeque;
 
-
-use super::dispatcher::{Dead, Dispatcher, Outcomes};
+use super::dispatcher::{CRASHED, Dead, Dispatcher, Outcomes};
 use super::error::{DeliveryError, StoreError};
 use super::group::{Group, held_of};
 use super::items::{Item, Ticket};
 use super::lanes::Slot;
 use super::loader::Loader;
-use super::message::Message;
+use super::message::{Message, lane_of};
 use super::sinks::line::record_of;
-use super::store::{Checkpoints, Held, Letter, Outcome, Store};
+use super::store::{Attempts, Checkpoints, Held, Letter, Outcome, Store};
 use super::summary::{Lateness, Summary};
 use super::window::State;
 use crate::sync::{PlainCondvar, PlainGuard, PlainMutex};
@@ -51,6 +50,7 @@ pub(super) struct Queue {
 }
 
 #[derive(Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a state of its own")]
 pub(super) struct QueueState {
     tickets: VecDeque<Ticket>,
     items: usize,
@@ -403,7 +403,7 @@ impl Writer {
             }
             entry.is_near = false;
             let is_on_its_way = matches!(entry.state, State::Ready | State::Sending | State::Retrying);
-            let lane = entry.body.as_ref().and_then(|body| super::message::lane_of(body.key()));
+            let lane = entry.body.as_ref().and_then(|body| lane_of(body.key()));
             held.push(Held {
                 due_ms: entry.due_ms,
                 seq,
@@ -443,7 +443,7 @@ impl Writer {
     /// Tells what is on disk now: messages go on the timer, tickets get their answers. Whether there is more to do.
     pub(super) fn publish(
         &mut self,
-        committed: Committed,
+        committed: &Committed,
         queue: &Queue,
         dispatcher: &PlainMutex<Dispatcher>,
     ) -> Result<bool, DeliveryError> {
@@ -491,6 +491,34 @@ impl Writer {
             (ticket.complete)(Ok(ticket.answers));
         }
         Ok(more)
+    }
+
+    /// The last transaction: what was sent and has no outcome may have arrived. `is_clean`: no send is under way.
+    pub(super) fn end(&mut self, dispatcher: &Dispatcher, is_clean: bool) -> Result<(), StoreError> {
+        let (mut near, mut others, mut unsent) = (Vec::new(), Vec::new(), Vec::new());
+        for (_, it) in dispatcher.window.slots().filter(|(_, it)| it.state != State::Over) {
+            if it.is_noted && it.state != State::Sending {
+                let error = Some(CRASHED.to_owned());
+                unsent.push(Attempts { seq: it.seq, attempts: it.attempts - 1, next_ms: None, error });
+            }
+            if !it.was_sent {
+                continue;
+            }
+            if it.is_near {
+                let lane = it.body.as_ref().and_then(|body| lane_of(body.key()));
+                near.push(Held { due_ms: it.due_ms, seq: it.seq, lane, size: it.size, redelivered: true });
+            } else {
+                others.push(it.position());
+            }
+        }
+        self.store.begin()?;
+        self.store.note_attempts(&unsent)?;
+        self.store.hold(&near)?;
+        self.store.mark_redelivered(&others)?;
+        if is_clean {
+            self.store.mark(None, None, &[])?;
+        }
+        self.store.commit()
     }
 
     /// What waits for an answer that does not come any more.

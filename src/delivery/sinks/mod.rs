@@ -2,8 +2,8 @@
 
 #![forbid(unsafe_code)]
 
-pub mod file;
-pub mod line;
+pub(crate) mod file;
+pub(crate) mod line;
 
 use std::sync::Arc;
 

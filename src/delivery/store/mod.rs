@@ -40,9 +40,9 @@ mod meta;
 mod names;
 mod near;
 mod network;
-pub mod opened;
+pub(crate) mod opened;
 mod options;
-pub mod owner;
+pub(crate) mod owner;
 mod recover;
 mod retention;
 mod runs;
@@ -51,7 +51,7 @@ mod sql;
 #[cfg(test)]
 mod tests;
 mod types;
-pub mod upgrade;
+pub(crate) mod upgrade;
 mod upkeep;
 mod waiting;
 
@@ -62,9 +62,10 @@ use rusqlite::Connection;
 use crate::delivery::error::{DeliveryError, StoreError};
 use crate::delivery::message::{Digest, Incoming};
 
-pub use checkpoints::{Checkpoints, OnFailure};
-pub use options::{ClockMs, Limits, Options};
-pub use types::{Accepted, Attempts, Done, Held, Known, Letter, Outcome, Percentiles, Position, Progress, Waiting};
+pub(crate) use checkpoints::Checkpoints;
+pub(crate) use options::{Guard, Limits, Options};
+pub(crate) use types::{Accepted, Attempts, Done, Held, Known, Outcome, Position, Waiting};
+pub use types::{Letter, Percentiles, Progress};
 
 use bodies::Collector;
 use letters::Letters;
@@ -73,7 +74,7 @@ use near::{Floor, Near};
 use retention::Retention;
 
 /// One SQLite file, and what memory knows of it.
-pub struct Store {
+pub(crate) struct Store {
     path: PathBuf,
     db: Connection,
     id: String,
@@ -91,6 +92,8 @@ pub struct Store {
     collector: Collector,
     letters: Letters,
     retention: Retention,
+    /// After the connection, as fields are dropped in their order.
+    guard: Guard,
 }
 
 impl std::fmt::Debug for Store {
@@ -107,7 +110,7 @@ impl Store {
     /// # Errors
     ///
     /// `Usage` if the file is no store of this version; `Store`.
-    pub fn open(path: &Path, options: Options) -> Result<Self, DeliveryError> {
+    pub(crate) fn open(path: &Path, options: Options) -> Result<Self, DeliveryError> {
         Self::open_with(path, options, Digest::number, "FULL")
     }
 
@@ -121,39 +124,34 @@ impl Store {
         recover::open(db, path, options, number).map_err(|broken| broken.of(path).into())
     }
 
-    /// The file.
-    #[must_use]
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// A name that no other store has: 32 hexadecimal digits.
     #[must_use]
-    pub fn id(&self) -> &str {
+    pub(crate) fn id(&self) -> &str {
         &self.id
     }
 
     /// How many messages have no outcome.
     #[must_use]
-    pub fn open_count(&self) -> u64 {
+    pub(crate) fn open_count(&self) -> u64 {
         self.open
     }
 
     /// The number of the message that was accepted last; 0 before the first.
+    #[cfg(test)]
     #[must_use]
-    pub fn last_seq(&self) -> i64 {
+    pub(crate) fn last_seq(&self) -> i64 {
         self.next_seq - 1
     }
 
     /// The number of the last row of the ledger; 0 before the first.
     #[must_use]
-    pub fn last_n(&self) -> i64 {
+    pub(crate) fn last_n(&self) -> i64 {
         self.last_n
     }
 
     /// How many cancels wait for their message.
     #[must_use]
-    pub fn remembered_cancels(&self) -> u64 {
+    pub(crate) fn remembered_cancels(&self) -> u64 {
         self.cancels
     }
 
@@ -172,31 +170,31 @@ impl Store {
 /// # Errors
 ///
 /// Of all methods: the store cannot be read or written, and is not to be used again.
-#[expect(clippy::missing_errors_doc, reason = "the same for all: the store cannot be used any more")]
 impl Store {
     /// Begins a transaction.
-    pub fn begin(&mut self) -> Result<(), StoreError> {
+    pub(crate) fn begin(&mut self) -> Result<(), StoreError> {
         self.run("BEGIN IMMEDIATE")
     }
 
     /// On return everything since `begin` is on disk.
-    pub fn commit(&mut self) -> Result<(), StoreError> {
+    pub(crate) fn commit(&mut self) -> Result<(), StoreError> {
         self.run("COMMIT")
     }
 
-    /// Undoes everything since `begin`. The store is not to be used again, as memory is not undone.
-    pub fn rollback(&mut self) -> Result<(), StoreError> {
-        self.run("ROLLBACK")
+    /// Undoes everything since `begin`, if SQLite has not done so after an error. The store is not to be used again, as
+    /// memory is not undone.
+    pub(crate) fn rollback(&mut self) -> Result<(), StoreError> {
+        if self.db.is_autocommit() { Ok(()) } else { self.run("ROLLBACK") }
     }
 
     /// Takes messages in, in this order, and answers each. New ones are near.
-    pub fn accept(&mut self, incoming: &[Incoming], now_ms: i64) -> Result<Vec<Accepted>, StoreError> {
+    pub(crate) fn accept(&mut self, incoming: &[Incoming], now_ms: i64) -> Result<Vec<Accepted>, StoreError> {
         let done = self.take_in(incoming, now_ms);
         self.told(done)
     }
 
     /// These messages are to have a row in `waiting`: new ones that do not come into memory, and near ones that leave it.
-    pub fn hold(&mut self, held: &[Held]) -> Result<(), StoreError> {
+    pub(crate) fn hold(&mut self, held: &[Held]) -> Result<(), StoreError> {
         let done = self.write_waiting(held);
         self.told(done)
     }
@@ -204,17 +202,17 @@ impl Store {
     /// Near messages that are to be held now, as they keep the store from forgetting what it knows of all others: those of
     /// chunks that are far behind, and of the oldest one where `keep_ids` is over for what came after it.
     #[must_use]
-    pub fn stragglers(&self) -> Vec<i64> {
+    pub(crate) fn stragglers(&self) -> Vec<i64> {
         self.near.stragglers(self.limits.chunks_open, self.retention.old_n())
     }
 
     /// The message with this name; of those that are known no more, the last one with its outcome.
-    pub fn find(&self, key: Option<&str>, id: &str) -> Result<Option<Known>, StoreError> {
+    pub(crate) fn find(&self, key: Option<&str>, id: &str) -> Result<Option<Known>, StoreError> {
         self.told(self.look_up(key, id))
     }
 
     /// Whether it has no outcome.
-    pub fn is_open(&self, known: &Known) -> Result<bool, StoreError> {
+    pub(crate) fn is_open(&self, known: &Known) -> Result<bool, StoreError> {
         if known.outcome.is_some() {
             return Ok(false);
         }
@@ -225,20 +223,21 @@ impl Store {
     }
 
     /// Whether it is open and has no row in `waiting`.
+    #[cfg(test)]
     #[must_use]
-    pub fn is_near(&self, seq: i64) -> bool {
+    pub(crate) fn is_near(&self, seq: i64) -> bool {
         self.near.has(seq)
     }
 
     /// These have their outcome.
-    pub fn finish(&mut self, done: &[Done]) -> Result<(), StoreError> {
+    pub(crate) fn finish(&mut self, done: &[Done]) -> Result<(), StoreError> {
         let done = self.write_outcomes(done);
         self.told(done)
     }
 
     /// A little of all that the store does for its own sake; whether there is more to do. `is_idle`: nothing else is done
     /// in this transaction.
-    pub fn upkeep(&mut self, is_idle: bool) -> Result<bool, StoreError> {
+    pub(crate) fn upkeep(&mut self, is_idle: bool) -> Result<bool, StoreError> {
         let more = self.keep_up(is_idle);
         self.told(more)
     }

@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crossbeam_utils::Backoff;
 
 /// The most store files that one process has open at a time.
-pub const MOST_OPEN: usize = 256;
+pub(crate) const MOST_OPEN: usize = 256;
 
 static SLOTS: [Slot; MOST_OPEN] = [const { Slot::free() }; MOST_OPEN];
 

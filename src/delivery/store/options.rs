@@ -2,13 +2,18 @@
 
 #![forbid(unsafe_code)]
 
+use std::any::Any;
 use std::fmt;
+use std::sync::Arc;
 
 /// A clock in milliseconds.
-pub type ClockMs = Box<dyn Fn() -> i64 + Send>;
+pub(crate) type ClockMs = Box<dyn Fn() -> i64 + Send>;
+
+/// What must be there as long as the file is open, and is dropped after it is closed: the lock by which one process has it.
+pub(crate) type Guard = Option<Arc<dyn Any + Send + Sync>>;
 
 /// How a store is opened.
-pub struct Options {
+pub(crate) struct Options {
     /// How long a message stays known after its outcome (D5).
     pub keep_ids_ms: i64,
     /// A clock that no step of the wall clock moves. Its start is of no account.
@@ -17,13 +22,15 @@ pub struct Options {
     pub wall_ms: ClockMs,
     /// Sizes of steps; the defaults are for production.
     pub limits: Limits,
+    /// Kept by the store and by its checkpoints until their connections are closed.
+    pub guard: Guard,
 }
 
 impl Options {
-    /// With the default limits.
+    /// With the default limits, and no guard.
     #[must_use]
-    pub fn new(keep_ids_ms: i64, monotonic_ms: ClockMs, wall_ms: ClockMs) -> Self {
-        Self { keep_ids_ms, monotonic_ms, wall_ms, limits: Limits::default() }
+    pub(crate) fn new(keep_ids_ms: i64, monotonic_ms: ClockMs, wall_ms: ClockMs) -> Self {
+        Self { keep_ids_ms, monotonic_ms, wall_ms, limits: Limits::default(), guard: None }
     }
 }
 
@@ -38,7 +45,7 @@ impl fmt::Debug for Options {
 
 /// Sizes of what the store holds in memory and does in one step. A test makes them small, so that everything happens soon.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub(crate) struct Limits {
     /// Names in memory before they are written as a run.
     pub names_in_memory: usize,
     /// Names of one block of a run: one row of its table, which fills a page.
@@ -107,15 +114,15 @@ impl Limits {
             names_in_memory: 4,
             names_in_block: 2,
             blocks_in_step: 1,
+            writes_of_name: 0,
             runs_in_merge: 2,
             names_in_run: 16,
-            writes_of_name: 2,
             runs_by_day: 3,
             filter_bytes: 40,
             chunk: 4,
             chunks_open: 2,
-            bodies_in_step: 2,
             bodies_in_memory: 4,
+            bodies_in_step: 2,
             body_bytes_in_step: 200,
             forgotten_in_step: 3,
             vacuum_pages: 2,

@@ -32,7 +32,7 @@ use crate::delivery::message::{Body, Digest, Message, lane_of};
 
 pub(super) fn open(db: Connection, path: &Path, options: Options, number: fn(Digest) -> i64) -> Result<Store> {
     db.execute_batch("BEGIN IMMEDIATE")?;
-    let limits = options.limits;
+    let (limits, guard) = (options.limits, options.guard.clone());
     let ask = |text: &str| -> rusqlite::Result<i64> { db.query_row(text, [], |row| row.get(0)) };
     let last_seq = ask("SELECT ifnull(max(seq), 0) FROM messages")?.max(meta::get_int(&db, "last_seq")?);
     let last_n = ask("SELECT ifnull(max(n), 0) FROM ledger")?;
@@ -65,6 +65,7 @@ pub(super) fn open(db: Connection, path: &Path, options: Options, number: fn(Dig
         letters: Letters::load(&db)?,
         retention,
         db,
+        guard,
     };
     store.db.execute_batch("COMMIT")?;
     Ok(store)

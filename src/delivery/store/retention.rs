@@ -50,7 +50,7 @@ pub(super) struct Retention {
 
 impl Retention {
     pub(super) fn load(db: &Connection, options: Options) -> Result<Self> {
-        let Options { keep_ids_ms: keep_ms, monotonic_ms, wall_ms, limits } = options;
+        let Options { keep_ids_ms: keep_ms, monotonic_ms, wall_ms, limits, .. } = options;
         let now_ms = wall_ms();
         let kept_ms = match meta::get::<i64>(db, "kept_ms")?.zip(meta::get::<i64>(db, "kept_wall_ms")?) {
             Some((kept_ms, then_ms)) => kept_ms.saturating_add(now_ms.saturating_sub(then_ms).clamp(0, DAY_MS)),

@@ -135,3 +135,16 @@ fn a_store_may_be_moved_to_another_thread() {
     fn assert_send<T: Send>() {}
     assert_send::<super::super::Store>();
 }
+
+#[test]
+fn what_was_rolled_back_is_not_on_disk() {
+    let shelf = Shelf::new(Limits::default());
+    let mut store = shelf.open();
+    store.begin().unwrap();
+    store.accept(&[incoming("a", 5)], 0).unwrap();
+    store.rollback().unwrap();
+    store.rollback().unwrap();
+    drop(store);
+    let store = shelf.open();
+    assert_eq!((store.find(None, "a").unwrap(), store.open_count(), store.last_seq()), (None, 0, 0));
+}

@@ -4,13 +4,14 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rusqlite::Connection;
 
 use super::making::{Shelf, commit};
 use crate::delivery::error::DeliveryError;
-use crate::delivery::store::{Limits, Options, Store};
+use crate::delivery::store::{Checkpoints, Limits, Options, Store};
 
 fn open(path: &Path) -> Result<Store, DeliveryError> {
     Store::open(path, Options::new(1, Box::new(|| 0), Box::new(|| 0)))
@@ -103,5 +104,35 @@ fn a_store_may_have_any_name() {
         drop(store);
         assert!(path.exists(), "{name:?}");
         assert_eq!(open(&path).unwrap().remembered_cancels(), 1);
+    }
+}
+
+#[test]
+fn the_guard_is_there_until_the_file_is_closed() {
+    struct Watch(PathBuf);
+    impl Drop for Watch {
+        fn drop(&mut self) {
+            // SQLite removes the log when it closes the file for the last time.
+            assert!(!self.0.exists(), "it is closed");
+        }
+    }
+    for with_checkpoints in [false, true] {
+        let shelf = Shelf::new(Limits::default());
+        let mut options = Options::new(1, Box::new(|| 0), Box::new(|| 0));
+        let log = shelf.path().with_file_name("store.db-wal");
+        let watch = Arc::new(Watch(log.clone()));
+        let is_there = Arc::downgrade(&watch);
+        options.guard = Some(watch);
+        let store = Store::open(&shelf.path(), options).unwrap();
+        let start = || Checkpoints::start(&store, Box::new(|error| panic!("{error}"))).unwrap();
+        let checkpoints = with_checkpoints.then(start);
+        if let Some(checkpoints) = &checkpoints {
+            checkpoints.after_commit(&store);
+        }
+        assert!(log.exists());
+        drop(store);
+        assert_eq!(is_there.strong_count() > 0, with_checkpoints);
+        drop(checkpoints);
+        assert_eq!(is_there.strong_count(), 0);
     }
 }

@@ -138,11 +138,11 @@ fn the_log_is_moved_to_its_place_while_the_store_is_open() {
     let shelf = Shelf::new(Limits::default());
     let mut store = shelf.open();
     let before = std::fs::metadata(shelf.path()).unwrap().len();
-    let checkpoints = Checkpoints::start(&shelf.path(), Box::new(|error| panic!("{error}"))).unwrap();
+    let checkpoints = Checkpoints::start(&store, Box::new(|error| panic!("{error}"))).unwrap();
     commit(&mut store, |store| store.accept(&[incoming_with(None, "a", 5, &vec![b'x'; 100_000])], 0).unwrap());
     checkpoints.after_commit(&store);
     drop(checkpoints); // after what it is moving, or before it began
-    let checkpoints = Checkpoints::start(&shelf.path(), Box::new(|error| panic!("{error}"))).unwrap();
+    let checkpoints = Checkpoints::start(&store, Box::new(|error| panic!("{error}"))).unwrap();
     checkpoints.after_commit(&store);
     while std::fs::metadata(shelf.path()).unwrap().len() < before + 100_000 {
         std::thread::yield_now();
@@ -157,7 +157,7 @@ fn a_checkpoint_that_fails_is_reported_once() {
     let (say, said) = channel();
     let nowhere = shelf.path().join("nowhere.db");
     let report = Box::new(move |error: &crate::delivery::error::StoreError| say.send(error.to_string()).unwrap());
-    let checkpoints = Checkpoints::start(&nowhere, report).unwrap();
+    let checkpoints = Checkpoints::start_at(&nowhere, None, report).unwrap();
     checkpoints.after_commit(&store);
     let text = said.recv_timeout(Duration::from_secs(30)).unwrap();
     assert!(text.contains("nowhere.db can't be used"), "{text}");
