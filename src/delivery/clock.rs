@@ -26,7 +26,6 @@ pub trait WallTime: Send + Sync {
 pub struct SystemWallTime;
 
 impl WallTime for SystemWallTime {
-    #[expect(clippy::disallowed_methods, reason = "due times are wall times; the timer itself never reads it")]
     fn now_us(&self) -> i64 {
         #[expect(
             clippy::disallowed_methods,

@@ -181,6 +181,7 @@ pub(super) struct Dispatcher {
     wall: Arc<dyn WallTime>,
     clock: Option<DueClock>,
     retry: Retry,
+    give_up_after: Option<Duration>,
     random: Rng,
     outage: Outage,
     moments: BTreeMap<i64, Moment>,
@@ -213,6 +214,7 @@ impl Dispatcher {
         bounds: Bounds,
         is_global: bool,
         retry: Retry,
+        give_up_after: Option<Duration>,
         seed: u64,
     ) -> Self {
         Self {
@@ -226,6 +228,7 @@ impl Dispatcher {
             wall,
             clock: None,
             retry,
+            give_up_after,
             random: Rng::with_seed(seed),
             outage: Outage::default(),
             moments: BTreeMap::new(),
@@ -516,8 +519,30 @@ impl Dispatcher {
     }
 
     fn arm_probe(&mut self, retry_after_ms: Option<u64>) {
+        self.give_up_the_late();
         let after_ms = self.outage.next_probe_ms(retry_after_ms, &mut self.random);
         self.arm(Duration::from_millis(after_ms), Alarm::Probe);
+    }
+
+    /// The destination is down for longer than `give_up_after`: what has been due for so long is given up, of a lane its
+    /// first message.
+    fn give_up_the_late(&mut self) {
+        let Some((limit, (since_us, reason))) = self.give_up_after.zip(self.outage.down()) else { return };
+        let limit_us = i64::try_from(limit.as_micros()).unwrap_or(i64::MAX);
+        let (timer_us, wall_us) = (self.timer.clock().now_us(), self.wall.now_us());
+        let Some(clock) = self.clock.filter(|_| timer_us.saturating_sub(since_us) as i64 >= limit_us) else { return };
+        let reason = format!("the destination was down for too long: {reason}");
+        for offer in std::mem::take(&mut self.offered) {
+            let Some(slot) = self.accept(offer) else { continue };
+            let entry = self.window.entry(slot);
+            if clock.late_us(entry.due_ms, timer_us, wall_us) >= limit_us {
+                self.give_up(slot, &reason);
+            } else {
+                let seq = entry.seq;
+                self.window.entry_mut(slot).state = State::Retrying;
+                self.offered.push_back(Offer::Message(slot, seq));
+            }
+        }
     }
 
     fn delivered(&mut self, message: &InFlight) {

@@ -41,6 +41,8 @@ pub struct Settings {
     pub horizon_ms: u64,
     /// How often a message is tried, and when.
     pub retry: Retry,
+    /// A message that has been due for so long while the destination was down is a dead letter; `None`: never.
+    pub give_up_after_ms: Option<u64>,
     /// How long a send may take.
     pub sink_timeout_ms: u64,
     /// How long a message is known after its outcome.
@@ -59,6 +61,7 @@ impl Default for Settings {
             is_global: false,
             horizon_ms: 10_000,
             retry: Retry::default(),
+            give_up_after_ms: None,
             sink_timeout_ms: 30_000,
             keep_ids_ms: 7 * 86_400_000,
             bounds: Bounds::default(),
@@ -144,6 +147,7 @@ impl Engine {
             settings.bounds,
             settings.is_global,
             settings.retry,
+            settings.give_up_after_ms.map(Duration::from_millis),
             settings.seed,
         );
         let (store_id, open, first_n) = (store.id().to_owned(), store.open_count(), store.last_n());

@@ -49,6 +49,7 @@ pub use fields::Schema;
 pub use handed::{HandedOff, read_batch, read_stream};
 pub use items::{Answer, Completion, Item, Receipt};
 pub use lines::{Block, BlockReader};
+pub use message::Item as Parsed;
 pub use message::{Body, Cancel, Digest, Incoming, MAX_PAYLOAD, Message, checked};
 pub use ndjson::Ndjson;
 pub use origin::{Origin, Record};

@@ -2,16 +2,13 @@
 //!
 //! ```
 //! use std::sync::Arc;
-//! use tickwheel::delivery::fields::Schema;
-//! use tickwheel::delivery::lines::Block;
-//! use tickwheel::delivery::message::{Item, MAX_PAYLOAD};
-//! use tickwheel::delivery::ndjson::Ndjson;
+//! use tickwheel::delivery::{Block, MAX_PAYLOAD, Ndjson, Parsed, Schema};
 //!
 //! let schema = Schema::new(Default::default(), MAX_PAYLOAD);
 //! let reader = Ndjson { source: "-".into(), schema: &schema, now_ns: Some(0), after: 0, keeps_origin: true };
 //! let lines = Block::whole(Arc::from(&b"{\"id\": \"a\", \"delay_ms\": 5, \"payload\": [1.50]}\noops"[..]));
-//! let items: Vec<Item> = reader.read(&lines).collect();
-//! let [Item::Message(message), Item::Bad(bad, origin)] = &items[..] else { panic!() };
+//! let items: Vec<Parsed> = reader.read(&lines).collect();
+//! let [Parsed::Message(message), Parsed::Bad(bad, origin)] = &items[..] else { panic!() };
 //! assert_eq!((message.message.due_ms, message.message.body.payload()), (5, &b"[1.50]"[..]));
 //! assert_eq!((origin.line, origin.record()), (2, &b"oops"[..]));
 //! assert!(bad.reason.starts_with("not a JSON object: "));

@@ -11,7 +11,7 @@ use crate::delivery::error::DeliveryError;
 /// How often a message is tried, and after what time.
 ///
 /// ```
-/// use tickwheel::delivery::retry::Retry;
+/// use tickwheel::delivery::Retry;
 /// let mut rng = fastrand::Rng::with_seed(7);
 /// let delay_us = Retry::default().delay_us(3, &mut rng);
 /// assert!((2_000_000..=4_000_000).contains(&delay_us));

@@ -9,6 +9,7 @@
 
 #![forbid(unsafe_code)]
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
@@ -32,7 +33,8 @@ use crate::sync::{PlainCondvar, PlainGuard, PlainMutex};
 /// How many sends may hang at a time.
 pub const MOST_HANGING: usize = 8;
 
-const LOOK_AT_CLOCK: Duration = Duration::from_secs(1);
+const LOOK_AT_CLOCK_US: u64 = 1_000_000;
+const LOOK_AT_CLOCK: Duration = Duration::from_micros(LOOK_AT_CLOCK_US);
 const REOPEN: Retry = Retry { max_attempts: u32::MAX, first_ms: 200, longest_ms: 10_000 };
 
 /// What the program is told, in a thread of its own: a slow program holds up nothing but what it is told next.
@@ -64,6 +66,7 @@ struct Shared {
     has_leader: AtomicBool,
     /// When the leader wakes up by itself.
     sleeps_until_us: AtomicU64,
+    looked_at_us: AtomicU64,
     is_closing: AtomicBool,
     senders: PlainMutex<Senders>,
     sender_ended: PlainCondvar,
@@ -122,6 +125,7 @@ impl Running {
             followers: PlainCondvar::default(),
             has_leader: AtomicBool::new(false),
             sleeps_until_us: AtomicU64::new(0),
+            looked_at_us: AtomicU64::new(0),
             is_closing: AtomicBool::new(false),
             senders: PlainMutex::default(),
             sender_ended: PlainCondvar::default(),
@@ -249,7 +253,9 @@ impl Shared {
                 }
                 state.is_stopping
             };
-            if self.engine.queue.lock().failure.is_some() {
+            let failure = self.engine.queue.lock().failure.clone();
+            if let Some(failure) = failure {
+                self.write_the_rest(&failure);
                 break;
             }
             if is_stopping {
@@ -271,12 +277,19 @@ impl Shared {
         self.to_tell.notify_all();
     }
 
+    /// The run has failed. What was delivered before is committed, if the store is not what failed.
+    fn write_the_rest(&self, failure: &DeliveryError) {
+        if !matches!(failure, DeliveryError::Store(_)) {
+            let _ = self.engine.write(&|| self.sync()); // the first failure counts
+        }
+        self.engine.writer().give_up(failure);
+    }
+
     /// Messages may be on the timer that are due sooner than all others; sending may go on where it paused.
     fn wake_after_commit(&self) {
         {
             let dispatcher = self.engine.lock_dispatcher();
-            let next_us = self.engine.next_wake_us().unwrap_or(u64::MAX);
-            if dispatcher.has_ready() || next_us < self.sleeps_until_us.load(Ordering::Relaxed) {
+            if dispatcher.has_ready() || self.leader_sleeps_too_long() {
                 self.leader.notify_one();
             }
         }
@@ -312,7 +325,7 @@ impl Shared {
     fn send(self: &Arc<Self>, number: u64, mut sink: Box<dyn Sink>) {
         let (most, most_bytes, is_cut_off) = (sink.max_messages(), sink.max_bytes(), sink.is_cut_off());
         while let Some((flight, deliveries)) = self.next(number, most, most_bytes, is_cut_off) {
-            match sink.send(&deliveries) {
+            match send(&mut *sink, &deliveries) {
                 Ok(verdicts) => {
                     if !self.engine.is_in_flight(flight) {
                         break; // it was cut off, and another has its place
@@ -358,7 +371,6 @@ impl Shared {
     ) -> Option<(u64, Vec<Delivery>)> {
         let engine = &self.engine;
         let mut dispatcher = engine.lock_dispatcher();
-        let mut looked_at = Instant::now();
         loop {
             let taken = engine.take_locked(&mut dispatcher, most, most_bytes, is_cut_off);
             self.hear_events(&mut dispatcher);
@@ -376,14 +388,12 @@ impl Shared {
                 self.pass_on(&dispatcher);
                 return None;
             }
-            if looked_at.elapsed() >= LOOK_AT_CLOCK {
-                looked_at = Instant::now();
-                if dispatcher.follow_clock() {
-                    engine.queue.wake();
-                    continue;
-                }
+            if self.is_time_to_look_at_clock() && dispatcher.follow_clock() {
+                engine.queue.wake();
+                continue;
             }
             dispatcher = if self.has_leader.load(Ordering::Relaxed) {
+                self.pass_on(&dispatcher);
                 self.followers.wait(dispatcher)
             } else {
                 self.lead(dispatcher)
@@ -406,13 +416,28 @@ impl Shared {
         dispatcher
     }
 
-    /// Another sender goes on where there is more to send, or where none waits for the timer. With the dispatcher's lock.
+    /// Another sender goes on where there is more to send, where none waits for the timer, or where the one that waits would
+    /// wake up too late. With the dispatcher's lock.
     fn pass_on(&self, dispatcher: &Dispatcher) {
         if !self.has_leader.load(Ordering::Relaxed) {
             self.followers.notify_one();
-        } else if dispatcher.has_ready() {
+        } else if dispatcher.has_ready() || self.leader_sleeps_too_long() {
             self.leader.notify_one();
         }
+    }
+
+    fn leader_sleeps_too_long(&self) -> bool {
+        self.engine.next_wake_us().is_some_and(|next_us| next_us < self.sleeps_until_us.load(Ordering::Relaxed))
+    }
+
+    /// Once a second, whichever sender asks; also where none ever waits. With the dispatcher's lock.
+    fn is_time_to_look_at_clock(&self) -> bool {
+        let now_us = self.engine.clock().now_us();
+        let is_time = now_us.saturating_sub(self.looked_at_us.load(Ordering::Relaxed)) >= LOOK_AT_CLOCK_US;
+        if is_time {
+            self.looked_at_us.store(now_us, Ordering::Relaxed);
+        }
+        is_time
     }
 
     fn is_working(&self, number: u64) -> bool {
@@ -565,6 +590,13 @@ impl Shared {
             }
         }
     }
+}
+
+/// A sink that panics has failed for good: nothing is known about the messages that it had.
+fn send(sink: &mut dyn Sink, deliveries: &[Delivery]) -> Result<Verdicts, DeliveryError> {
+    let call = AssertUnwindSafe(|| sink.send(deliveries));
+    let failed = |_| DeliveryError::Failed("the destination panicked: see the output of the panic hook".to_owned());
+    catch_unwind(call).map_err(failed).and_then(|result| result)
 }
 
 fn spawn(

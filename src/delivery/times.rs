@@ -4,13 +4,7 @@
 //! - An integer below [`SECONDS_BELOW`] is refused: as milliseconds it is a time before March 1973, so it is almost
 //!   certainly seconds. Text may name any time from 1970 on.
 //!
-//! ```
-//! use tickwheel::delivery::times::{due_from_text, rfc_3339};
-//! let due_ms = due_from_text("1970-01-01T01:00:00.0001+01:00", "due")?;
-//! assert_eq!(due_ms, 1);
-//! assert_eq!(&rfc_3339(due_ms), b"1970-01-01T00:00:00.001Z");
-//! # Ok::<(), tickwheel::delivery::error::BadRecord>(())
-//! ```
+//! Example: `1970-01-01T01:00:00.0001+01:00` is 1 ms, and is written as `1970-01-01T00:00:00.001Z`.
 
 #![forbid(unsafe_code)]
 

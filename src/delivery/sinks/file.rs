@@ -22,7 +22,7 @@ use crate::delivery::error::DeliveryError;
 use crate::delivery::sinks::line::LineWriter;
 use crate::delivery::sinks::{Delivery, Sink, SyncFn, Verdicts};
 
-/// Where a [`FileSink`] writes.
+/// Where lines are written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// The standard output of the process, which stays open at the end.
@@ -44,7 +44,7 @@ impl LineSink {
     /// Opens the target.
     ///
     /// # Errors
-    /// As [`FileSink::open`].
+    /// [`DeliveryError::Usage`] if it can't be opened or written: another one is to be named.
     pub fn open(target: &Target) -> Result<Self, DeliveryError> {
         let file = FileSink::open(target)?;
         let syncer = Arc::new(file.try_clone()?);

@@ -69,7 +69,7 @@ impl FileId {
 /// file itself must refuse, or be run in another process. Costs one `stat`.
 ///
 /// ```
-/// use tickwheel::delivery::store::opened::is_open_here;
+/// use tickwheel::delivery::is_open_here;
 /// assert!(!is_open_here(std::path::Path::new("no-such-store.db")));
 /// ```
 #[must_use]
