@@ -129,6 +129,20 @@ fn what_is_on_its_way_behind_a_cursor_that_went_back_is_to_be_marked__d5() {
 }
 
 #[test]
+fn what_was_sent_and_is_not_committed_is_to_be_marked_where_the_cursor_goes_back__d5() {
+    let mut window = opened(Bounds { messages: 3, ..Bounds::default() });
+    window.read_ahead(&[row(30, 1, Some(1), 10)], 1_000, true);
+    let lane = window.lane_numbers[&1];
+    let slot = take(&mut window, lane);
+    window.end(slot, Outcome::Delivered);
+    add(&mut window, row(20, 2, None, 10));
+    add(&mut window, row(21, 3, None, 10));
+    add(&mut window, row(5, 4, None, 10));
+    assert!(window.cursor < Some((30, 1)));
+    assert_eq!(window.take_uncovered(), [(30, 1)]);
+}
+
+#[test]
 fn a_near_one_without_a_place_goes_back_to_the_store_in_the_next_transaction__d8() {
     let mut window = opened(Bounds { messages: 3, ..Bounds::default() });
     let near = add(&mut window, row(30, 1, Some(1), 10)).unwrap();
