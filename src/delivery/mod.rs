@@ -34,6 +34,8 @@ mod simulation;
 mod sinks;
 pub(crate) mod store;
 mod summary;
+#[cfg(test)]
+mod testing;
 mod threads;
 mod times;
 mod window;
@@ -55,7 +57,9 @@ pub use ndjson::Ndjson;
 pub use origin::{Origin, Record};
 pub use retry::Retry;
 pub use sinks::file::{LineSink, Target};
-pub use sinks::{Delivery, OpenSink, Sink, SyncFn, Verdict, Verdicts};
+#[cfg(feature = "delivery-http")]
+pub use sinks::http::{HttpAddress, HttpSink, IN_FLIGHT, LOOKUPS, idempotency_key};
+pub use sinks::{Delivery, OpenSink, Replies, Reply, Sink, SyncFn, Verdict, Verdicts};
 pub use store::opened::is_open_here;
 pub use store::owner::Ownership;
 pub use store::{Letter, Percentiles, Progress};
