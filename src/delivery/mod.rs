@@ -23,6 +23,8 @@ mod json;
 mod lanes;
 mod lines;
 mod loader;
+#[cfg(test)]
+mod long_outage;
 mod message;
 mod ndjson;
 mod origin;

@@ -83,7 +83,7 @@ fn a_lane_that_was_left_empty_does_not_take_a_new_one_with_it__d4() {
 fn a_lane_waits_until_all_that_ended_without_being_delivered_is_committed__d7() {
     let mut window = opened(Bounds::default());
     let slots: Vec<Slot> = (1..=3).map(|seq| add(&mut window, row(seq, seq, Some(1), 10)).unwrap()).collect();
-    for slot in slots {
+    for &slot in &slots {
         window.entry_mut(slot).state = State::Waiting;
     }
     let lane = window.lane_numbers[&1];
