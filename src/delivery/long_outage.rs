@@ -17,7 +17,7 @@ use super::window::Bounds;
 use crate::Clock;
 
 const START_MS: i64 = 1_700_000_000_000;
-const STEP_MS: i64 = 500;
+const STEP_MS: i64 = 1_000;
 const KEYS: usize = 100;
 const BOUNDS: Bounds = Bounds { messages: 20_000, bytes: 8 << 20, lane_messages: 128, lane_bytes: 1 << 20 };
 
@@ -41,7 +41,7 @@ impl Outage {
         }
         self.engine.clock().set_us(self.engine.clock().now_us() + STEP_MS as u64 * 1000);
         self.wall_us.fetch_add(STEP_MS * 1000, Ordering::Relaxed);
-        while let Some((number, deliveries)) = self.engine.take(256, 1 << 20, true) {
+        while let Some((number, deliveries)) = self.engine.take(1_024, 1 << 20, true) {
             self.sent += deliveries.len();
             if self.is_down {
                 assert!(self.sent < 1_000, "only probes are sent");
