@@ -72,7 +72,8 @@ fn ten_minutes_without_the_destination_cost_no_attempt_no_order_and_no_memory__d
     let wall = wall_us.clone();
     let ownership = Ownership::take(&folder.path().join("store.db"), &mut |_| (), &mut || false).unwrap();
     let settings = Settings { bounds: BOUNDS, ..Settings::default() };
-    let engine = Engine::open(ownership, settings, Clock::manual(0), Arc::new(move || wall.load(Ordering::Relaxed))).unwrap();
+    let engine =
+        Engine::open(ownership, settings, Clock::manual(0), Arc::new(move || wall.load(Ordering::Relaxed))).unwrap();
     engine.start(engine.wall_clock());
     let mut outage =
         Outage { engine, wall_us, is_down: true, sent: 0, arrived: HashMap::new(), delivered: 0, events: Vec::new() };

@@ -64,7 +64,7 @@ pub struct HttpSink {
 
 #[derive(Debug)]
 enum Command {
-    Post(Request<Full<Bytes>>, Reply),
+    Post(Box<Request<Full<Bytes>>>, Reply),
     Abort(u64),
 }
 
@@ -140,7 +140,7 @@ impl Sink for HttpSink {
 
     fn start(&mut self, delivery: Delivery, reply: Reply) -> Result<(), DeliveryError> {
         let request = self.request(&delivery);
-        self.command(Command::Post(request, reply))
+        self.command(Command::Post(Box::new(request), reply))
     }
 
     fn abort(&mut self, number: u64) {
@@ -211,7 +211,7 @@ async fn receive(connect: Connect, overlap: usize, mut commands: UnboundedReceiv
                 let number = reply.number();
                 let (client, ended) = (client.clone(), posts.clone());
                 let post = spawn_local(async move {
-                    let verdict = post(&client, request).await;
+                    let verdict = post(&client, *request).await;
                     ended.borrow_mut().remove(&number);
                     reply.settle(verdict);
                 });

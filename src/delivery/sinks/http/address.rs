@@ -2,9 +2,10 @@
 
 #![forbid(unsafe_code)]
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 use hyper::Uri;
+use hyper::http::uri::Authority;
 
 use crate::delivery::error::DeliveryError;
 use crate::delivery::shown::quoted;
@@ -31,10 +32,14 @@ impl HttpAddress {
         let usage = |what: &str| DeliveryError::Usage(format!("{} {what}", shown(text)));
         let authority = text.split_once("//").map_or("", |(_, rest)| rest);
         let authority = authority.split(['/', '?', '#']).next().unwrap_or("");
-        if authority.contains('@') || text.split(['?', '#']).next().is_some_and(|it| has_user(it)) {
+        if authority.contains('@') || text.split(['?', '#']).next().is_some_and(has_user) {
             return Err(usage("contains a user, which is not sent: put a secret into the path or query"));
         }
-        if text.chars().any(|c| c == '#' || c.is_whitespace() || quoted(c.encode_utf8(&mut [0; 4]), 1).len() > 2 + c.len_utf8() && c != '\\' && c != '\'') {
+        if text.chars().any(|c| {
+            c == '#'
+                || c.is_whitespace()
+                || quoted(c.encode_utf8(&mut [0; 4]), 1).len() > 2 + c.len_utf8() && c != '\\' && c != '\''
+        }) {
             return Err(usage("contains a space, a # or a control character: write it as %20, %23 and so on"));
         }
         let none = || usage(&format!("is no address: write {FORM}, with a number if there is a port"));
@@ -61,7 +66,7 @@ impl HttpAddress {
 
 impl fmt::Debug for HttpAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("HttpAddress").field(&self.0.authority().map(|it| it.as_str())).finish()
+        f.debug_tuple("HttpAddress").field(&self.0.authority().map(Authority::as_str)).finish()
     }
 }
 
@@ -82,7 +87,7 @@ fn encoded(text: &str) -> String {
         if byte.is_ascii() {
             out.push(byte.into());
         } else {
-            out.push_str(&format!("%{byte:02X}"));
+            let _ = write!(out, "%{byte:02X}");
         }
     }
     out
@@ -103,7 +108,9 @@ mod tests {
 
     #[test]
     fn ordinary_addresses_are_taken__d10() {
-        for text in ["https://host", "http://host:8080/@user/x?y=z@a", "http://[::1]:80/", "https://1.2.3.4/", "HTTP://a/'"] {
+        for text in
+            ["https://host", "http://host:8080/@user/x?y=z@a", "http://[::1]:80/", "https://1.2.3.4/", "HTTP://a/'"]
+        {
             assert!(HttpAddress::parse(text).is_ok(), "{text}");
         }
         assert_eq!(HttpAddress::parse("http://host/ü?ü").unwrap().uri().path(), "/%C3%BC");
@@ -112,9 +119,25 @@ mod tests {
     #[test]
     fn an_address_that_is_none_is_wrong_usage__d10() {
         for text in [
-            "http:", "http://", "http:///path", "https:host/path", "http://host:port/", "http://host:99999/",
-            "http://host:0/", "http://host:/", "http://[::1/", "http://ho st/", "http://host/a b", "http://host/a\nb",
-            "http://host/\0", "http://host/#part", "http://host/\u{200b}", "ftp://host/", "", "/path", "http://ü/",
+            "http:",
+            "http://",
+            "http:///path",
+            "https:host/path",
+            "http://host:port/",
+            "http://host:99999/",
+            "http://host:0/",
+            "http://host:/",
+            "http://[::1/",
+            "http://ho st/",
+            "http://host/a b",
+            "http://host/a\nb",
+            "http://host/\0",
+            "http://host/#part",
+            "http://host/\u{200b}",
+            "ftp://host/",
+            "",
+            "/path",
+            "http://ü/",
         ] {
             let Err(DeliveryError::Usage(error)) = HttpAddress::parse(text) else { panic!("{text:?}") };
             assert!(error.starts_with(&quoted(text, 200)), "{error}");

@@ -18,6 +18,7 @@ use hyper::header::{HeaderMap, RETRY_AFTER};
 use hyper::{Response, StatusCode};
 use hyper_util::client::legacy::Error;
 
+use crate::delivery::clock::{SystemWallTime, WallTime as _};
 use crate::delivery::sinks::Verdict;
 
 /// Characters of an answer that are shown.
@@ -31,7 +32,7 @@ const LONGEST_PAUSE_MS: u64 = 3_600_000;
 
 pub(super) async fn verdict_of(response: Response<Incoming>) -> Verdict {
     let status = response.status();
-    let retry_after_ms = retry_after_ms(response.headers(), SystemTime::now());
+    let retry_after_ms = retry_after_ms(response.headers(), now());
     let mut text = Vec::new();
     // If it is not read to its end, the connection is closed with it.
     let _ = tokio::time::timeout(REST, read(response.into_body(), &mut text)).await;
@@ -40,11 +41,7 @@ pub(super) async fn verdict_of(response: Response<Incoming>) -> Verdict {
     }
     let what = if status.is_redirection() { ", a redirect, which is not followed" } else { "" };
     let reason = format!("status {}{what}: {}", status.as_u16(), on_one_line(&text));
-    if is_about_the_message(status) {
-        Verdict::Refused(reason)
-    } else {
-        Verdict::Unanswered { reason, retry_after_ms }
-    }
+    if is_about_the_message(status) { Verdict::Refused(reason) } else { Verdict::Unanswered { reason, retry_after_ms } }
 }
 
 pub(super) fn verdict_without(error: &Error) -> Verdict {
@@ -67,6 +64,10 @@ async fn read(mut body: Incoming, text: &mut Vec<u8>) {
             break;
         }
     }
+}
+
+fn now() -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_micros(SystemWallTime.now_us() as u64)
 }
 
 fn is_about_the_message(status: StatusCode) -> bool {
@@ -102,7 +103,10 @@ fn reason_of(error: &Error) -> String {
 
 /// The first characters on one line, without those that steer a terminal.
 fn on_one_line(text: &[u8]) -> String {
-    let steers = |c: char| c.is_control() || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}');
+    let steers = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
+    };
     let text = String::from_utf8_lossy(text);
     text.chars().take(SHOWN).map(|c| if steers(c) { ' ' } else { c }).collect()
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::super::super::testing::{Delivering, LONG, many, put, settings, wait_until};
+use super::super::super::testing::{Delivering, LONG, many, put, settings, spawn, wait_until};
 use crate::delivery::dispatcher::Event;
 use crate::delivery::engine::Settings;
 use crate::delivery::error::DeliveryError;
@@ -55,9 +55,7 @@ impl Held {
     /// Answers all, until so many were started.
     fn deliver(&self, count: usize) {
         wait_until("the last delivery", || {
-            for (_, reply) in self.take() {
-                reply.settle(Verdict::Delivered);
-            }
+            answer(self.take());
             self.started() >= count && self.seen.lock().open.is_empty()
         });
     }
@@ -102,6 +100,12 @@ impl Sink for Held {
     }
 }
 
+fn answer(open: impl IntoIterator<Item = (Delivery, Reply)>) {
+    for (_, reply) in open {
+        reply.settle(Verdict::Delivered);
+    }
+}
+
 fn refused() -> Verdict {
     Verdict::Refused("no".to_owned())
 }
@@ -114,7 +118,7 @@ fn thousands_are_in_flight_and_no_more_than_the_sink_has_places__d8() {
     wait_until("3,000 in flight", || sink.seen.lock().open.len() == 3_000);
     // From another thread, the last first.
     let open = sink.take();
-    std::thread::spawn(move || open.into_iter().rev().for_each(|(_, reply)| reply.settle(Verdict::Delivered)))
+    spawn(move || answer(open.into_iter().rev()))
         .join()
         .unwrap();
     sink.deliver(5_000);
@@ -148,7 +152,8 @@ fn a_key_has_one_in_flight_and_keeps_its_order__d4() {
     let seen = sink.seen.lock();
     assert_eq!(seen.most_open, 3);
     for key in ["a", "b", "c"] {
-        let ids = seen.started.iter().filter(|it| it.body.key() == Some(key)).map(|it| it.body.id().parse::<u32>().unwrap());
+        let ids =
+            seen.started.iter().filter(|it| it.body.key() == Some(key)).map(|it| it.body.id().parse::<u32>().unwrap());
         let mut ids: Vec<u32> = ids.collect();
         if first.body.key() == Some(key) {
             assert_eq!(ids[0], ids[1]);
@@ -169,9 +174,9 @@ fn one_that_is_cut_off_keeps_its_place_until_the_sink_has_ended_it__d6() {
     let late = sink.take();
     let numbers: Vec<u64> = late.iter().map(|(_, reply)| reply.number()).collect();
     assert_eq!(sink.seen.lock().aborted, numbers);
-    late.into_iter().for_each(|(_, reply)| reply.settle(Verdict::Delivered)); // not heard: they are sent again
+    answer(late); // not heard: they are sent again
     wait_until("all and the two again", || {
-        sink.take().into_iter().for_each(|(_, reply)| reply.settle(Verdict::Delivered));
+        answer(sink.take());
         sink.started() >= 7
     });
     assert!(delivering.running.wait_until_empty(LONG).unwrap());
@@ -190,7 +195,7 @@ fn a_reply_that_is_dropped_counts_as_unanswered_and_five_as_down__d6() {
     drop(sink.take());
     wait_until("an outage", || !delivering.told.outages().is_empty());
     wait_until("an end of it", || {
-        sink.take().into_iter().for_each(|(_, reply)| reply.settle(Verdict::Delivered));
+        answer(sink.take());
         delivering.running.engine().is_empty()
     });
     assert_eq!(delivering.running.close(Some(LONG)).unwrap().delivered, 20);
@@ -211,7 +216,7 @@ fn answers_to_what_was_sent_before_an_outage_do_not_end_it__d6() {
         reply.settle(if place % 2 == 0 { refused } else { Verdict::Delivered });
     }
     wait_until("the end of the outage", || {
-        sink.take().into_iter().for_each(|(_, reply)| reply.settle(Verdict::Delivered));
+        answer(sink.take());
         delivering.running.engine().is_empty()
     });
     assert_eq!(delivering.running.close(Some(LONG)).unwrap().delivered, 50);
@@ -225,7 +230,7 @@ fn what_is_in_flight_is_waited_for_at_the_end__d13() {
     delivering.submit(many(10));
     wait_until("ten in flight", || sink.seen.lock().open.len() == 10);
     let running = delivering.running;
-    let closing = std::thread::spawn(move || running.close(Some(LONG)).unwrap());
+    let closing = spawn(move || running.close(Some(LONG)).unwrap());
     for _ in 0..10 {
         assert!(!closing.is_finished());
         sink.take_one().1.settle(Verdict::Delivered);
