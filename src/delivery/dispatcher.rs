@@ -328,6 +328,11 @@ impl Dispatcher {
         !self.is_halted && has_some && !self.wants_mark && self.outage.may_send()
     }
 
+    #[cfg(test)]
+    pub(super) fn probes(&self) -> u32 {
+        self.outage.probes()
+    }
+
     /// Whether all that is due can be on its way.
     #[cfg(test)]
     pub(super) fn has_room_and_no_suspects(&self) -> bool {
@@ -437,7 +442,7 @@ impl Dispatcher {
         }
         match verdicts {
             Verdicts::Delivered => {
-                self.destination_answers();
+                self.destination_answers(flight.is_probe);
                 for message in &flight.messages {
                     self.delivered(message);
                 }
@@ -445,7 +450,7 @@ impl Dispatcher {
             Verdicts::Each(verdicts) => {
                 let rest = std::iter::repeat(Verdict::NotTried);
                 for (message, verdict) in flight.messages.iter().zip(verdicts.into_iter().chain(rest)) {
-                    self.settle_one(message, verdict);
+                    self.settle_one(message, verdict, flight.is_probe);
                 }
             }
         }
@@ -457,14 +462,14 @@ impl Dispatcher {
 
     // --- Inside --------------------------------------------------------------
 
-    fn settle_one(&mut self, message: &InFlight, verdict: Verdict) {
+    fn settle_one(&mut self, message: &InFlight, verdict: Verdict, is_probe: bool) {
         match verdict {
             Verdict::Delivered => {
-                self.destination_answers();
+                self.destination_answers(is_probe);
                 self.delivered(message);
             }
             Verdict::Refused(reason) => {
-                self.destination_answers();
+                self.destination_answers(is_probe);
                 self.failed(message, &reason, None);
             }
             Verdict::Unanswered { reason, retry_after_ms } => {
@@ -489,7 +494,10 @@ impl Dispatcher {
         }
     }
 
-    fn destination_answers(&mut self) {
+    fn destination_answers(&mut self, is_probe: bool) {
+        if self.outage.is_down() && !is_probe {
+            return; // it was sent before the outage began
+        }
         if let Some(since_us) = self.outage.answered() {
             let after_ms = self.timer.clock().now_us().saturating_sub(since_us) / 1000;
             self.events.push(Event::Up { after_ms });

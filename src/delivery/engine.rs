@@ -438,7 +438,16 @@ impl Engine {
 
     /// A sink has answered.
     pub fn settle(&self, flight: u64, verdicts: Verdicts, position: Option<String>) {
-        let mut dispatcher = self.lock_dispatcher();
+        self.settle_locked(&mut self.lock_dispatcher(), flight, verdicts, position);
+    }
+
+    pub(super) fn settle_locked(
+        &self,
+        dispatcher: &mut Dispatcher,
+        flight: u64,
+        verdicts: Verdicts,
+        position: Option<String>,
+    ) {
         dispatcher.settle(flight, verdicts);
         let outcomes = std::mem::take(&mut dispatcher.outcomes);
         self.queue.report(outcomes, position, self.timer.clock().now_us());

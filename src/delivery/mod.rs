@@ -26,6 +26,8 @@ mod kill_point;
 mod lanes;
 mod lines;
 mod loader;
+#[cfg(test)]
+mod long_outage;
 mod message;
 mod ndjson;
 mod origin;
@@ -37,6 +39,8 @@ mod simulation;
 mod sinks;
 pub(crate) mod store;
 mod summary;
+#[cfg(test)]
+mod testing;
 mod threads;
 mod times;
 mod window;
@@ -58,7 +62,9 @@ pub use ndjson::Ndjson;
 pub use origin::{Origin, Record};
 pub use retry::Retry;
 pub use sinks::file::{LineSink, Target};
-pub use sinks::{Delivery, OpenSink, Sink, SyncFn, Verdict, Verdicts};
+#[cfg(feature = "delivery-http")]
+pub use sinks::http::{HttpAddress, HttpSink, IN_FLIGHT, LOOKUPS, idempotency_key};
+pub use sinks::{Delivery, OpenSink, Replies, Reply, Sink, SyncFn, Verdict, Verdicts};
 pub use store::opened::is_open_here;
 pub use store::owner::Ownership;
 pub use store::{Letter, Percentiles, Progress};

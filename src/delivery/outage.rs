@@ -4,7 +4,8 @@
 //!   without an answer that is about the message: a time-out, 503 and the like.
 //! - While it is down, one message after the other is sent to find out whether it is up again, by back-off or when the
 //!   destination says; no attempt is counted.
-//! - Any answer that is about a message shows that it is up.
+//! - An answer that is about a message shows that it is up. While it is down, only the answer to a probe does: what was sent
+//!   before may still be answered by a destination that takes nothing new.
 
 #![forbid(unsafe_code)]
 
@@ -105,6 +106,12 @@ impl Outage {
         if let Some(down) = &mut self.down {
             down.probe = Probe::Due;
         }
+    }
+
+    /// How often the next probe was put on the timer.
+    #[cfg(test)]
+    pub(super) fn probes(&self) -> u32 {
+        self.down.as_ref().map_or(0, |down| down.probes)
     }
 
     pub(super) fn waits_for_probe(&self) -> bool {

@@ -5,9 +5,12 @@
 //! - A send that takes too long is cut off: its messages count as unanswered, and a fresh thread with a fresh sink takes the
 //!   place of the one that hangs, which ends when its sink returns, and whose answer is not heard. At most
 //!   [`MOST_HANGING`] hang at a time; then sending waits until one returns.
+//! - A sink that answers each message later has one thread for all of them: [`overlapping`].
 //! - Once the engine is closing, a sink that was cut off, or that is opened only now, gets nothing to send.
 
 #![forbid(unsafe_code)]
+
+mod overlapping;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -35,6 +38,8 @@ pub const MOST_HANGING: usize = 8;
 
 const LOOK_AT_CLOCK_US: u64 = 1_000_000;
 const LOOK_AT_CLOCK: Duration = Duration::from_micros(LOOK_AT_CLOCK_US);
+/// How long a sink may take to abort what it has in flight.
+const ABORT: Duration = Duration::from_secs(1);
 const REOPEN: Retry = Retry { max_attempts: u32::MAX, first_ms: 200, longest_ms: 10_000 };
 
 /// What the program is told, in a thread of its own: a slow program holds up nothing but what it is told next.
@@ -85,6 +90,8 @@ struct Senders {
     hanging: usize,
     /// How many wait for one of those to come back, so that they may begin.
     put_off: usize,
+    /// How many have a sink that answers later. They end soon after the engine is halted.
+    overlapping: usize,
     syncs: Vec<(u64, SyncFn)>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -113,6 +120,7 @@ impl Running {
         engine.is_driven = false;
         let mut first = open()?;
         engine.recover(&mut *first)?;
+        let threads = if first.overlap() > 1 { 1 } else { threads };
         let mut sinks = vec![first];
         while sinks.len() < threads {
             sinks.push(open()?);
@@ -317,7 +325,10 @@ impl Shared {
         if let Some(sync) = sink.sync() {
             senders.syncs.push((number, sync));
         }
-        let thread = spawn("sender-deliver", self, move |shared| shared.send(number, sink))?;
+        let is_overlapping = sink.overlap() > 1;
+        let run = if is_overlapping { Self::send_overlapping } else { Self::send };
+        let thread = spawn("sender-deliver", self, move |shared| run(shared, number, sink))?;
+        senders.overlapping += usize::from(is_overlapping);
         senders.threads.push(thread);
         Ok(())
     }
@@ -325,7 +336,7 @@ impl Shared {
     fn send(self: &Arc<Self>, number: u64, mut sink: Box<dyn Sink>) {
         let (most, most_bytes, is_cut_off) = (sink.max_messages(), sink.max_bytes(), sink.is_cut_off());
         while let Some((flight, deliveries)) = self.next(number, most, most_bytes, is_cut_off) {
-            match send(&mut *sink, &deliveries) {
+            match caught(|| sink.send(&deliveries)) {
                 Ok(verdicts) => {
                     if !self.engine.is_in_flight(flight) {
                         break; // it was cut off, and another has its place
@@ -340,8 +351,13 @@ impl Shared {
                 }
             }
         }
+        self.end_sender(number, sink);
+    }
+
+    fn end_sender(self: &Arc<Self>, number: u64, mut sink: Box<dyn Sink>) {
         let closed = sink.close();
         let mut senders = self.lock_senders();
+        senders.overlapping -= usize::from(sink.overlap() > 1);
         let was_working = senders.working.iter().any(|(other, _)| *other == number);
         senders.working.retain(|(other, _)| *other != number);
         if was_working {
@@ -535,7 +551,16 @@ impl Shared {
         }
         let all_ended = senders.working.is_empty() && senders.hanging == 0;
         drop(senders);
-        self.engine.lock_dispatcher().is_halted = true;
+        {
+            let mut dispatcher = self.engine.lock_dispatcher();
+            dispatcher.is_halted = true;
+            self.leader.notify_all();
+        }
+        let end = Instant::now() + ABORT;
+        let mut senders = self.lock_senders();
+        while senders.overlapping > 0 && Instant::now() < end {
+            senders = self.sender_ended.wait_timeout(senders, end.saturating_duration_since(Instant::now()));
+        }
         all_ended
     }
 
@@ -593,10 +618,9 @@ impl Shared {
 }
 
 /// A sink that panics has failed for good: nothing is known about the messages that it had.
-fn send(sink: &mut dyn Sink, deliveries: &[Delivery]) -> Result<Verdicts, DeliveryError> {
-    let call = AssertUnwindSafe(|| sink.send(deliveries));
+fn caught<T>(call: impl FnOnce() -> Result<T, DeliveryError>) -> Result<T, DeliveryError> {
     let failed = |_| DeliveryError::Failed("the destination panicked: see the output of the panic hook".to_owned());
-    catch_unwind(call).map_err(failed).and_then(|result| result)
+    catch_unwind(AssertUnwindSafe(call)).map_err(failed).and_then(|result| result)
 }
 
 fn spawn(

@@ -3,7 +3,12 @@
 #![forbid(unsafe_code)]
 
 pub(crate) mod file;
+#[cfg(feature = "delivery-http")]
+pub(crate) mod http;
 pub(crate) mod line;
+mod reply;
+
+pub use reply::{Replies, Reply};
 
 use std::sync::Arc;
 
@@ -88,6 +93,30 @@ pub trait Sink: Send {
     /// # Errors
     /// What ends the run: a destination that will not come back by itself.
     fn send(&mut self, deliveries: &[Delivery]) -> Result<Verdicts, DeliveryError>;
+
+    /// How many deliveries it can have in flight. With more than one, each is given to [`Sink::start`] and none to
+    /// [`Sink::send`], and the sink is opened once, not for each of several threads.
+    fn overlap(&self) -> usize {
+        1
+    }
+
+    /// Begins to send this, without waiting for what becomes of it: the reply says that later.
+    ///
+    /// # Errors
+    /// What ends the run.
+    fn start(&mut self, delivery: Delivery, reply: Reply) -> Result<(), DeliveryError> {
+        reply.settle(match self.send(&[delivery])? {
+            Verdicts::Delivered => Verdict::Delivered,
+            Verdicts::Each(verdicts) => verdicts.into_iter().next().unwrap_or(Verdict::NotTried),
+        });
+        Ok(())
+    }
+
+    /// Ends what was started with the reply of this number, which took too long, and drops the reply. It may have ended by
+    /// itself meanwhile.
+    fn abort(&mut self, number: u64) {
+        let _ = number;
+    }
 
     /// How far the destination is, for [`Sink::arrived`] after a crash.
     fn position(&self) -> Option<String> {

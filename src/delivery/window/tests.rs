@@ -83,8 +83,8 @@ fn a_lane_that_was_left_empty_does_not_take_a_new_one_with_it__d4() {
 fn a_lane_waits_until_all_that_ended_without_being_delivered_is_committed__d7() {
     let mut window = opened(Bounds::default());
     let slots: Vec<Slot> = (1..=3).map(|seq| add(&mut window, row(seq, seq, Some(1), 10)).unwrap()).collect();
-    for slot in &slots {
-        window.entry_mut(*slot).state = State::Waiting;
+    for &slot in &slots {
+        window.entry_mut(slot).state = State::Waiting;
     }
     let lane = window.lane_numbers[&1];
     window.end(slots[0], Outcome::Cancelled);
@@ -126,20 +126,6 @@ fn what_is_on_its_way_behind_a_cursor_that_went_back_is_to_be_marked__d5() {
     assert_eq!(window.cursor, Some((21, 2)));
     assert_eq!(window.take_uncovered(), [(30, 1)]);
     assert_eq!(window.take_uncovered(), [], "once");
-}
-
-#[test]
-fn what_was_sent_and_is_not_committed_is_to_be_marked_where_the_cursor_goes_back__d5() {
-    let mut window = opened(Bounds { messages: 3, ..Bounds::default() });
-    window.read_ahead(&[row(30, 1, Some(1), 10)], 1_000, true);
-    let lane = window.lane_numbers[&1];
-    let slot = take(&mut window, lane);
-    window.end(slot, Outcome::Delivered);
-    add(&mut window, row(20, 2, None, 10));
-    add(&mut window, row(21, 3, None, 10));
-    add(&mut window, row(5, 4, None, 10));
-    assert!(window.cursor < Some((30, 1)));
-    assert_eq!(window.take_uncovered(), [(30, 1)]);
 }
 
 #[test]
