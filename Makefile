@@ -57,7 +57,7 @@ lint: $(VENV)/packages
 	cargo fmt --check
 	cargo clippy --locked --all-targets -- -D warnings
 	cargo clippy --locked --all-targets --features parking_lot -- -D warnings
-	cargo clippy --locked --all-targets --features delivery -- -D warnings
+	cargo clippy --locked --all-targets --features delivery-http -- -D warnings
 	PYO3_PYTHON=$(BIN)/python cargo clippy --locked --lib --features python -- -D warnings
 	for crate in peers instructions; do \
 		(cd benches/$$crate && cargo fmt --check && CARGO_TARGET_DIR=$(CURDIR)/target/benches cargo clippy --locked -- -D warnings) \
@@ -70,9 +70,9 @@ lint: $(VENV)/packages
 rust-tests: check-tools
 	cargo test --locked
 	cargo test --locked --features parking_lot
-	cargo test --locked --features delivery --lib delivery
-	cargo test --locked --features delivery --doc delivery
-	RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --features delivery
+	cargo test --locked --features delivery-http --lib delivery
+	cargo test --locked --features delivery-http --doc delivery
+	RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --features delivery-http
 	for example in examples/*.rs; do cargo run --locked --quiet --example $$(basename $$example .rs) || exit 1; done
 
 # The interleavings of docs/concurrency.md: shuttle for the timer and the purgatory, loom for the lock and the queue.
