@@ -20,6 +20,9 @@ mod handed;
 mod hashes;
 mod items;
 mod json;
+#[cfg(test)]
+mod kill;
+mod kill_point;
 mod lanes;
 mod lines;
 mod loader;

@@ -425,14 +425,15 @@ impl Window {
         std::mem::take(&mut self.changed).into_iter()
     }
 
-    /// Messages on their way that have a row in the store, and stay in memory although the cursor or their lane went back
-    /// behind them since the last call: after a crash the two do not tell that these were in memory.
+    /// Messages on their way, or with an outcome that is not committed, that have a row in the store, and stay in memory although
+    /// the cursor or their lane went back behind them since the last call: after a crash the two do not tell that these were
+    /// in memory.
     pub(super) fn take_uncovered(&mut self) -> Vec<Position> {
         if !std::mem::take(&mut self.has_gone_back) {
             return Vec::new();
         }
         self.slots()
-            .filter(|(_, it)| matches!(it.state, State::Ready | State::Sending | State::Retrying) && !it.is_near)
+            .filter(|(_, it)| !matches!(it.state, State::Held | State::Waiting | State::Leaving) && !it.is_near)
             .filter(|(_, it)| {
                 let more_from = it.lane.and_then(|lane| self.lane(lane).more_from);
                 self.cursor.is_none_or(|cursor| it.position() > cursor)

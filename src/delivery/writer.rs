@@ -21,6 +21,7 @@ use super::dispatcher::{CRASHED, Dead, Dispatcher, Outcomes};
 use super::error::{DeliveryError, StoreError};
 use super::group::{Group, held_of};
 use super::items::{Item, Ticket};
+use super::kill_point::kill_point;
 use super::lanes::Slot;
 use super::loader::Loader;
 use super::message::{Message, lane_of};
@@ -347,6 +348,7 @@ impl Writer {
         now_ms: i64,
     ) -> Result<Committed, StoreError> {
         let Begun { parts, outcomes, position, told_through } = begun;
+        kill_point("group: begun");
         let is_idle = parts.is_empty() && outcomes.is_empty();
         self.store.begin()?;
         if let Some(through) = told_through {
@@ -447,6 +449,7 @@ impl Writer {
         queue: &Queue,
         dispatcher: &PlainMutex<Dispatcher>,
     ) -> Result<bool, DeliveryError> {
+        kill_point("group: committed");
         let mut has_more_room = false;
         let mut done = committed.done.as_slice();
         let mut placed = committed.placed.as_slice();
@@ -468,6 +471,7 @@ impl Writer {
                 break;
             }
         }
+        kill_point("group: placed");
         let letters = self.read_letters()?;
         let mut answered = Vec::new();
         while self.begun.front().is_some_and(|ticket| ticket.items.len() == 0) {
@@ -487,6 +491,7 @@ impl Writer {
             state.is_woken || !state.tickets.is_empty()
         };
         queue.notify();
+        kill_point("group: answering");
         for ticket in answered {
             (ticket.complete)(Ok(ticket.answers));
         }

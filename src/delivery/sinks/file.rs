@@ -228,7 +228,7 @@ mod tests {
         let mut pipe = FileSink { file: File::from(std::os::fd::OwnedFd::from(writing)) };
         pipe.write(b"a\n").unwrap();
         pipe.sync().unwrap();
-        pipe.sync().unwrap();
+        drop(pipe);
         let mut read = String::new();
         reading.read_to_string(&mut read).unwrap();
         assert_eq!(read, "a\n");

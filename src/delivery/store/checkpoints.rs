@@ -18,6 +18,7 @@ use rusqlite::Connection;
 use super::sql::{Broken, Result};
 use super::{Guard, Store, schema};
 use crate::delivery::error::StoreError;
+use crate::delivery::kill_point::kill_point;
 use crate::sync::{Condvar, JoinHandle, Mutex, spawn};
 
 const EVERY: Duration = Duration::from_secs(1);
@@ -156,5 +157,6 @@ impl Shared {
 
 /// Moves what can be moved; the pages of the log.
 fn move_log(db: &Connection) -> Result<i64> {
+    kill_point("checkpoint");
     Ok(db.prepare_cached("PRAGMA wal_checkpoint(PASSIVE)")?.query_row([], |row| row.get(1))?)
 }
