@@ -13,6 +13,7 @@
 
 mod address;
 mod answers;
+mod certificates;
 mod connect;
 
 use std::cell::RefCell;

@@ -19,6 +19,7 @@ use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tower_service::Service;
 
+use super::certificates::Trusted;
 use crate::delivery::error::DeliveryError;
 
 /// How many connections are being opened at a time.
@@ -36,24 +37,15 @@ pub(super) struct Connect {
 
 impl Connect {
     pub(super) fn new(is_https: bool) -> Result<Self, DeliveryError> {
-        let mut roots = RootCertStore::empty();
-        if is_https {
-            let found = rustls_native_certs::load_native_certs();
-            roots.add_parsable_certificates(found.certs);
-            if roots.is_empty() {
-                let why = found.errors.first().map_or_else(String::new, |error| format!(": {error}"));
-                return Err(DeliveryError::Usage(format!(
-                    "the system has no certificates to check an https address by{why}: install them, or name a file of \
-                     them in SSL_CERT_FILE"
-                )));
-            }
-        }
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let tls = ClientConfig::builder_with_provider(provider)
+        let tls = ClientConfig::builder_with_provider(provider.clone())
             .with_safe_default_protocol_versions()
-            .expect("the provider has the usual versions")
-            .with_root_certificates(roots)
-            .with_no_client_auth();
+            .expect("the provider has the usual versions");
+        let tls = if is_https {
+            tls.dangerous().with_custom_certificate_verifier(Arc::new(Trusted::read(provider)?)).with_no_client_auth()
+        } else {
+            tls.with_root_certificates(RootCertStore::empty()).with_no_client_auth()
+        };
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
         tcp.set_nodelay(true);

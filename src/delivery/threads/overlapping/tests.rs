@@ -118,9 +118,7 @@ fn thousands_are_in_flight_and_no_more_than_the_sink_has_places__d8() {
     wait_until("3,000 in flight", || sink.seen.lock().open.len() == 3_000);
     // From another thread, the last first.
     let open = sink.take();
-    spawn(move || answer(open.into_iter().rev()))
-        .join()
-        .unwrap();
+    spawn(move || answer(open.into_iter().rev())).join().unwrap();
     sink.deliver(5_000);
     assert!(delivering.running.wait_until_empty(LONG).unwrap());
     assert_eq!(sink.seen.lock().most_open, 3_000);
