@@ -89,6 +89,7 @@ packages: $(VENV)/packages
 
 # The long form of tests that `test` runs in a short form.
 soak: $(VENV)/release $(SPARK)
+	TICKWHEEL_SOAK=1 TICKWHEEL_SEEDS=100000 cargo test --release --locked --lib --features delivery -- --nocapture delivery::simulation delivery::kill
 	TICKWHEEL_SOAK=1 TICKWHEEL_FUZZ_SECONDS=3600 $(BIN)/python -m pytest --timeout 4000 tests/python/fuzz
 	TICKWHEEL_SEEDS=100000 cargo test --locked --release --lib --features delivery simulation
 	TICKWHEEL_SOAK=1 $(BIN)/python -m pytest -s --timeout 3600 tests/python/delivery/soak $(if $(SPARK),tests/spark/soak)
