@@ -786,6 +786,9 @@ impl World {
     fn pump(&mut self) {
         show!(self, "pump");
         self.follow_clock();
+        while self.begun.is_some() || self.committed.is_some() {
+            self.write_a_part(); // a group that read the store earlier
+        }
         for round in 0.. {
             assert!(round < 500, "it never comes to rest: {}", self.state());
             self.write();
