@@ -843,11 +843,11 @@ impl World {
             return self.crash();
         }
         for (key, life) in &self.lives {
-            if life.end.is_none() && (life.is_retrying || self.may_be_again.contains(key)) {
+            if life.end.is_none() && life.is_retrying {
+                self.must_be_again.insert(*key);
                 self.may_be_again.insert(*key);
             }
         }
-        self.note_suspects();
         self.engine.close(true).unwrap();
         self.open_again();
     }
