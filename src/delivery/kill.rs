@@ -230,9 +230,11 @@ fn submit(running: &Running, folder: &Path, asked: Vec<Asked>) {
     let complete = move |answers: Result<Vec<Answer>, DeliveryError>| {
         let answers = answers.unwrap();
         assert_eq!(answers.len(), asked.len());
-        let lines: String =
-            asked.iter().zip(answers).map(|(it, answer)| format!("{} {answer:?}\n", it.line())).collect();
-        file.write_all(lines.as_bytes()).unwrap();
+        let mut lines = Vec::new();
+        for (it, answer) in asked.iter().zip(answers) {
+            writeln!(lines, "{} {answer:?}", it.line()).unwrap();
+        }
+        file.write_all(&lines).unwrap();
     };
     running.submit_with(items, Box::new(complete)).unwrap();
 }
@@ -340,11 +342,11 @@ impl Trial {
             at += line.len() + 1;
             answers.insert(asked);
             match (asked, answer.unwrap()) {
-                (Asked::Put(number, _), "Accepted" | "Duplicate") => drop(accepted.insert(number)),
-                (Asked::Put(number, _), "Cancelled") | (Asked::Cancel(number), "Cancelled") => {
+                (Asked::Put(number, _), "Accepted" | "Duplicate")
+                | (Asked::Cancel(number), "Delivered" | "Delivering") => drop(accepted.insert(number)),
+                (Asked::Put(number, _) | Asked::Cancel(number), "Cancelled") => {
                     cancelled.entry(number).or_insert(life);
                 }
-                (Asked::Cancel(number), "Delivered" | "Delivering") => drop(accepted.insert(number)),
                 (Asked::Cancel(_), "Unknown") if self.keep_ids_ms < 60_000 => {}
                 (asked, answer) => panic!("{asked:?} was answered {answer}"),
             }
