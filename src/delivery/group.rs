@@ -7,6 +7,7 @@ use super::error::{BadRecord, StoreError};
 use super::items::{Answer, Item};
 use super::lanes::Slot;
 use super::message::{Cancel, Incoming, lane_of};
+use super::sinks::line::record_of_incoming;
 use super::store::{Accepted, Done, Held, Known, Letter, Outcome, Store, Waiting};
 use super::summary::Summary;
 use super::window::{Gone, State};
@@ -130,7 +131,7 @@ impl<'a> Group<'a> {
             if let Some(origin) = &put.origin {
                 let BadRecord { reason, allowed } = conflict();
                 let source = origin.source.to_string();
-                let record = put.record().into_owned();
+                let record = record_of_incoming(put);
                 self.letters.push(Letter { source, line: origin.line as i64, reason, allowed, record });
                 self.counts.dead_letters += 1;
             }

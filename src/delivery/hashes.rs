@@ -17,12 +17,24 @@ use blake2b_simd::Params;
 use blake2b_simd::many::{HashManyJob, hash_many};
 use smallvec::SmallVec;
 
-use crate::delivery::message::{Content, Digest, Message};
+/// What is hashed of a message.
+#[derive(Clone, Copy)]
+pub(crate) struct Parts<'a> {
+    pub(crate) key: Option<&'a str>,
+    pub(crate) id: &'a str,
+    pub(crate) due_ms: i64,
+    pub(crate) delay_ms: Option<f64>,
+    pub(crate) payload: &'a [u8],
+    pub(crate) is_json: bool,
+}
+
+/// A digest of 15 or 16 bytes.
+pub(crate) type ContentHash = ([u8; 16], u8);
 
 /// The hashes of one message.
 pub(crate) struct All {
-    pub(crate) digest: Digest,
-    pub(crate) content: Content,
+    pub(crate) name: [u8; 16],
+    pub(crate) content: ContentHash,
     pub(crate) lane: Option<i64>,
 }
 
@@ -50,8 +62,8 @@ fn name_text(key: Option<&str>, id: &str) -> NameText {
 }
 
 /// Of `(key, id)`.
-pub(crate) fn name_of(key: Option<&str>, id: &str) -> Digest {
-    Digest(sixteen(params(16).hash(&name_text(key, id)).as_bytes()))
+pub(crate) fn name_of(key: Option<&str>, id: &str) -> [u8; 16] {
+    sixteen(params(16).hash(&name_text(key, id)).as_bytes())
 }
 
 /// Of a key.
@@ -60,22 +72,21 @@ pub(crate) fn lane_of(key: &str) -> i64 {
 }
 
 /// Of due time or delay, and payload.
-pub(crate) fn content_of(message: &Message) -> Content {
-    let (length, prefix) = content_prefix(message);
+pub(crate) fn content_of(parts: Parts<'_>) -> ContentHash {
+    let (length, prefix) = content_prefix(parts);
     let mut state = params(length).to_state();
-    let hash = state.update(&prefix).update(message.body.payload()).finalize();
+    let hash = state.update(&prefix).update(parts.payload).finalize();
     content(hash.as_bytes())
 }
 
 /// All three at once. A large payload is hashed on its own, because the others would have nothing to do beside it.
-pub(crate) fn all_of(message: &Message) -> All {
+pub(crate) fn all_of(parts: Parts<'_>) -> All {
     const SMALL: usize = 512;
-    let (key, payload) = (message.body.key(), message.body.payload());
-    let name = name_text(key, message.body.id());
-    let (length, mut text) = content_prefix(message);
+    let Parts { key, id, payload, .. } = parts;
+    let name = name_text(key, id);
+    let (length, mut text) = content_prefix(parts);
     if payload.len() > SMALL {
-        let lane = key.map(lane_of);
-        return All { digest: Digest(sixteen(params(16).hash(&name).as_bytes())), content: content_of(message), lane };
+        return All { name: name_of(key, id), content: content_of(parts), lane: key.map(lane_of) };
     }
     text.extend_from_slice(payload);
     let (of_name, of_lane, of_content) = (params(16), params(8), params(length));
@@ -88,24 +99,24 @@ pub(crate) fn all_of(message: &Message) -> All {
     let used = if key.is_some() { 4 } else { 2 };
     hash_many(jobs[..used].iter_mut());
     All {
-        digest: Digest(sixteen(jobs[0].to_hash().as_bytes())),
+        name: sixteen(jobs[0].to_hash().as_bytes()),
         content: content(jobs[1].to_hash().as_bytes()),
         lane: key.map(|_| first_64(jobs[2].to_hash().as_bytes())),
     }
 }
 
 /// The length of the digest, and what is hashed before the payload.
-fn content_prefix(message: &Message) -> (usize, SmallVec<[u8; 640]>) {
+fn content_prefix(parts: Parts<'_>) -> (usize, SmallVec<[u8; 640]>) {
     let mut text = SmallVec::new();
-    match message.delay_ms {
-        None => text.extend_from_slice(itoa::Buffer::new().format(message.due_ms).as_bytes()),
+    match parts.delay_ms {
+        None => text.extend_from_slice(itoa::Buffer::new().format(parts.due_ms).as_bytes()),
         Some(delay_ms) => {
             text.push(b'+');
             text.extend_from_slice(float(delay_ms).as_bytes());
         }
     }
     text.push(b' ');
-    (if message.body.is_json() { 15 } else { 16 }, text)
+    (if parts.is_json { 15 } else { 16 }, text)
 }
 
 /// The shortest decimal that reads back the same, with a fraction or an exponent of two digits: `5.0`, `1e-05`.
@@ -120,10 +131,10 @@ fn float(value: f64) -> String {
     }
 }
 
-fn content(hash: &[u8]) -> Content {
+fn content(hash: &[u8]) -> ContentHash {
     let mut bytes = [0; 16];
     bytes[..hash.len()].copy_from_slice(hash);
-    Content { bytes, len: hash.len() as u8 }
+    (bytes, hash.len() as u8)
 }
 
 fn sixteen(hash: &[u8]) -> [u8; 16] {
@@ -139,74 +150,4 @@ fn first_64(hash: &[u8]) -> i64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::delivery::message::{Body, Incoming, lane_of};
-
-    fn message(key: Option<&str>, delay_ms: Option<f64>, payload: &[u8], is_json: bool) -> Message {
-        Message { body: Body::new(key, "a", payload, is_json), due_ms: 1_790_000_000_000, delay_ms }
-    }
-
-    fn hex(bytes: &[u8]) -> String {
-        use std::fmt::Write;
-        bytes.iter().fold(String::new(), |mut out, byte| {
-            let _ = write!(out, "{byte:02x}");
-            out
-        })
-    }
-
-    #[test]
-    fn the_hashes_of_the_stores_format_never_change__d5() {
-        assert_eq!(hex(&name_of(None, "a").0), "81b36a4468495f04ff472115cf189272");
-        assert_eq!(hex(&name_of(Some("é😀"), "a").0), "89e817d4c69408b10c21b9c9abf67f7d");
-        assert_eq!(name_of(None, "a").number(), i64::from_le_bytes([0x81, 0xb3, 0x6a, 0x44, 0x68, 0x49, 0x5f, 4]));
-        assert_eq!(lane_of(Some("é😀")), Some(-676_998_137_607_398_297));
-        assert_eq!(lane_of(None), None);
-        for (message, expected) in [
-            (message(None, None, b"1", true), "8cc1ebd7368f734f6dfc5556775d0c"),
-            (message(None, None, b"1", false), "1d59f0d544b6f8cb00cafe80ed03f3e3"),
-            (message(None, Some(5.0), b"1", true), "d5f884b4defcf2ea94bb8fa5eec0f9"),
-            (message(None, Some(1e-5), b"1", true), "c724291cd2e8f896ad1387a123e5b6"),
-        ] {
-            assert_eq!(hex(Content::of(&message).as_bytes()), expected, "{message:?}");
-        }
-    }
-
-    #[test]
-    fn names_without_a_key_and_with_another_cut_are_different_names__d5() {
-        let names = [name_of(None, "ab"), name_of(Some("a"), "b"), name_of(Some("ab"), ""), name_of(Some(""), "ab")];
-        for (at, name) in names.iter().enumerate() {
-            assert_eq!(names.iter().filter(|other| *other == name).count(), 1, "{at}");
-        }
-    }
-
-    #[test]
-    fn hashes_side_by_side_are_those_one_by_one__d5() {
-        for size in [0, 1, 100, 127, 128, 129, 500, 511, 512, 513, 5000] {
-            for (key, is_json) in [(None, true), (Some("k"), false), (Some(&*"k".repeat(200)), true)] {
-                let message = message(key, None, &vec![b'1'; size], is_json);
-                let incoming = Incoming::of(message.clone());
-                assert_eq!(incoming.digest, name_of(key, "a"), "{size}");
-                assert_eq!(incoming.content, content_of(&message), "{size}");
-                assert_eq!(incoming.lane, key.map(super::lane_of), "{size}");
-                assert_eq!(incoming.content.as_bytes().len(), if is_json { 15 } else { 16 });
-            }
-        }
-    }
-
-    #[test]
-    fn a_delay_is_hashed_as_its_shortest_decimal__d5() {
-        for (value, text) in [
-            (5.0, "5.0"),
-            (-0.0, "-0.0"),
-            (0.0001, "0.0001"),
-            (1e-5, "1e-05"),
-            (1.5e-7, "1.5e-07"),
-            (1e-300, "1e-300"),
-            (1e16, "1e+16"),
-            (253_402_300_799_999.0, "253402300799999.0"),
-        ] {
-            assert_eq!(float(value), text);
-        }
-    }
-}
+mod tests;

@@ -230,9 +230,11 @@ fn submit(running: &Running, folder: &Path, asked: Vec<Asked>) {
     let complete = move |answers: Result<Vec<Answer>, DeliveryError>| {
         let answers = answers.unwrap();
         assert_eq!(answers.len(), asked.len());
-        let lines: Vec<String> =
-            asked.iter().zip(answers).map(|(it, answer)| format!("{} {answer:?}\n", it.line())).collect();
-        file.write_all(lines.concat().as_bytes()).unwrap();
+        let mut lines = Vec::new();
+        for (it, answer) in asked.iter().zip(answers) {
+            writeln!(lines, "{} {answer:?}", it.line()).unwrap();
+        }
+        file.write_all(&lines).unwrap();
     };
     running.submit_with(items, Box::new(complete)).unwrap();
 }

@@ -10,7 +10,6 @@
 
 #![forbid(unsafe_code)]
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::delivery::error::BadRecord;
@@ -18,7 +17,6 @@ use crate::delivery::hashes;
 use crate::delivery::json;
 pub(crate) use crate::delivery::origin::{Origin, Record};
 use crate::delivery::shown::with_commas;
-use crate::delivery::sinks::line::record_of;
 use crate::delivery::times::due_in_range;
 
 /// The most bytes of one payload, unless set otherwise (D12).
@@ -104,6 +102,12 @@ pub struct Message {
 }
 
 impl Message {
+    fn parts(&self) -> hashes::Parts<'_> {
+        let Self { body, due_ms, delay_ms } = self;
+        let (key, id, payload) = (body.key(), body.id(), body.payload());
+        hashes::Parts { key, id, due_ms: *due_ms, delay_ms: *delay_ms, payload, is_json: body.is_json() }
+    }
+
     /// Bytes that it takes in memory, about: its parts, and 200 for its entries in the tables of the engine (D8).
     #[must_use]
     pub fn size_in_memory(&self) -> usize {
@@ -135,7 +139,7 @@ impl Digest {
     /// Of `(key, id)`.
     #[must_use]
     pub fn of(key: Option<&str>, id: &str) -> Self {
-        hashes::name_of(key, id)
+        Self(hashes::name_of(key, id))
     }
 
     /// Its first 64 bits, by which the store looks names up. Two names may have the same number.
@@ -156,10 +160,14 @@ pub struct Content {
 }
 
 impl Content {
+    fn from_hash((bytes, len): hashes::ContentHash) -> Self {
+        Self { bytes, len }
+    }
+
     /// Of a message.
     #[must_use]
     pub fn of(message: &Message) -> Self {
-        hashes::content_of(message)
+        Self::from_hash(hashes::content_of(message.parts()))
     }
 
     /// Of these bytes, as they were kept; `None` unless there are 15 or 16.
@@ -211,17 +219,9 @@ impl Incoming {
     /// The same for a message that was read.
     #[must_use]
     pub fn from_origin(message: Message, origin: Option<Origin>) -> Self {
-        let hashes::All { digest, content, lane } = hashes::all_of(&message);
+        let hashes::All { name, content, lane } = hashes::all_of(message.parts());
+        let (digest, content) = (Digest(name), Content::from_hash(content));
         Self { message, digest, content, lane, origin }
-    }
-
-    /// The record that it came from, or else one from which the same message can be read.
-    #[must_use]
-    pub fn record(&self) -> Cow<'_, [u8]> {
-        match &self.origin {
-            Some(Origin { record: Some(record), .. }) => Cow::Borrowed(record.as_bytes()),
-            _ => Cow::Owned(record_of(&self.message)),
-        }
     }
 }
 

@@ -86,7 +86,7 @@ fn a_row_is_a_message_a_cancel_or_a_dead_letter__s3() {
     assert_eq!(incoming.message, expected);
     assert_eq!(incoming.origin, Some(Origin { source: "in.ndjson".into(), line: 7, record: None }));
     let record = b"{\"id\":\"a\",\"key\":\"k\",\"due\":\"1970-01-01T00:00:00.005Z\",\"payload\":[1]}";
-    assert_eq!(&*incoming.record(), record);
+    assert_eq!(&crate::delivery::sinks::line::record_of_incoming(&incoming)[..], record);
 
     let Item::Cancel(cancel) = cancel else { panic!("{cancel:?}") };
     assert_eq!(cancel, Cancel { id: "b".into(), key: None, keep_days: 400 });

@@ -8,10 +8,18 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
+use super::delivery::Delivery;
 use crate::delivery::json::write_text;
-use crate::delivery::message::{Body, Message};
-use crate::delivery::sinks::Delivery;
+use crate::delivery::message::{Body, Incoming, Message, Origin};
 use crate::delivery::times::rfc_3339;
+
+/// The record that it came from, or else one from which the same message can be read.
+pub(crate) fn record_of_incoming(incoming: &Incoming) -> Vec<u8> {
+    match &incoming.origin {
+        Some(Origin { record: Some(record), .. }) => record.as_bytes().to_vec(),
+        _ => record_of(&incoming.message),
+    }
+}
 
 /// Writes lines. Keeps the last two times as text, because messages that go out together share them.
 #[derive(Clone, Debug, Default)]

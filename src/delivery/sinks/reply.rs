@@ -5,7 +5,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::Verdict;
+use super::delivery::Verdict;
 
 /// Takes the answers of a sink.
 pub trait Replies: Send + Sync {
@@ -30,7 +30,7 @@ impl Reply {
         Self { number, size, to: Some(to) }
     }
 
-    /// What [`Sink::abort`](super::Sink::abort) names the delivery by; no two of one sink are equal.
+    /// What `Sink::abort` names the delivery by; no two of one sink are equal.
     #[must_use]
     pub fn number(&self) -> u64 {
         self.number

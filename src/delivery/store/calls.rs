@@ -3,13 +3,49 @@
 #![forbid(unsafe_code)]
 
 use std::collections::HashMap;
+use std::path::Path;
 
 use rusqlite::types::{FromSql, ToSql};
 
-use super::{Attempts, Letter, Percentiles, Position, Progress, Store, Waiting};
-use super::{bodies, inputs, ledger, letters, meta, waiting};
-use crate::delivery::error::StoreError;
-use crate::delivery::message::Message;
+use super::options::Options;
+use super::{Attempts, Known, Letter, Percentiles, Position, Progress, Store, Waiting};
+use super::{bodies, inputs, ledger, letters, meta, recover, schema, waiting};
+use crate::delivery::error::{DeliveryError, StoreError};
+use crate::delivery::message::{Digest, Message};
+
+/// Opening, and what is open.
+impl Store {
+    /// Makes the store if the file is new or empty. Brings everything that is open into `waiting`, and marks what may have
+    /// been sent before a crash.
+    ///
+    /// # Errors
+    ///
+    /// `Usage` if the file is no store of this version; `Store`.
+    pub(crate) fn open(path: &Path, options: Options) -> Result<Self, DeliveryError> {
+        Self::open_with(path, options, Digest::number, "FULL")
+    }
+
+    pub(super) fn open_with(
+        path: &Path,
+        options: Options,
+        number: fn(Digest) -> i64,
+        synchronous: &str,
+    ) -> Result<Self, DeliveryError> {
+        let db = schema::connect(path, synchronous)?;
+        recover::open(db, path, options, number).map_err(|broken| broken.of(path).into())
+    }
+
+    /// Whether it has no outcome.
+    pub(crate) fn is_open(&self, known: &Known) -> Result<bool, StoreError> {
+        if known.outcome.is_some() {
+            return Ok(false);
+        }
+        if self.near.has(known.seq) {
+            return Ok(true);
+        }
+        self.told(waiting::is_waiting(&self.db, (known.due_ms, known.seq)))
+    }
+}
 
 /// The plan, and what is known to have been in memory.
 impl Store {

@@ -3,7 +3,7 @@
 
 #![forbid(unsafe_code)]
 
-use rusqlite::{Connection, params};
+use rusqlite::params;
 
 use super::Store;
 use super::sql::{Result, cached};
@@ -38,21 +38,4 @@ impl Store {
         let text = "SELECT 1 FROM cancels WHERE id = ? AND key IS ?";
         cached(&self.db, text)?.exists(params![id, key])
     }
-}
-
-/// Forgets old ones among the next `most` after this row: how many, and the row to go on from if there may be more.
-pub(super) fn forget_some(
-    db: &Connection,
-    after: i64,
-    before_ms: i64,
-    now_ms: i64,
-    most: usize,
-) -> Result<(u64, Option<i64>)> {
-    let text = "SELECT max(rowid), count(*) FROM (SELECT rowid FROM cancels WHERE rowid > ? ORDER BY rowid LIMIT ?)";
-    let (last, count): (Option<i64>, i64) =
-        cached(db, text)?.query_row([after, most as i64], |row| Ok((row.get(0)?, row.get(1)?)))?;
-    let Some(last) = last else { return Ok((0, None)) };
-    let text = "DELETE FROM cancels WHERE rowid > ? AND rowid <= ? AND at_ms < ? AND until_ms < ?";
-    let gone = cached(db, text)?.execute([after, last, before_ms, now_ms])?;
-    Ok((gone as u64, (count == most as i64).then_some(last)))
 }

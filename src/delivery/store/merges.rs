@@ -10,17 +10,9 @@
 
 use rusqlite::{Connection, params};
 
-use super::names::{Names, Run};
+use super::names::{Names, Run, Survivors};
 use super::runs::{self, Job, Pair};
 use super::sql::{Result, cached};
-
-/// A run is written anew with what is left of it.
-pub(super) struct Survivors {
-    run: i64,
-    next_seq: i64,
-    last_seq: i64,
-    pairs: Vec<Pair>,
-}
 
 impl Names {
     /// Drops what is forgotten altogether, and begins a merge if there is none and one is worth it.

@@ -55,11 +55,11 @@ pub(crate) mod upgrade;
 mod upkeep;
 mod waiting;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use rusqlite::Connection;
 
-use crate::delivery::error::{DeliveryError, StoreError};
+use crate::delivery::error::StoreError;
 use crate::delivery::message::{Digest, Incoming};
 
 pub(crate) use checkpoints::Checkpoints;
@@ -104,26 +104,6 @@ impl std::fmt::Debug for Store {
 
 /// Opening, and what is asked most.
 impl Store {
-    /// Makes the store if the file is new or empty. Brings everything that is open into `waiting`, and marks what may have
-    /// been sent before a crash.
-    ///
-    /// # Errors
-    ///
-    /// `Usage` if the file is no store of this version; `Store`.
-    pub(crate) fn open(path: &Path, options: Options) -> Result<Self, DeliveryError> {
-        Self::open_with(path, options, Digest::number, "FULL")
-    }
-
-    fn open_with(
-        path: &Path,
-        options: Options,
-        number: fn(Digest) -> i64,
-        synchronous: &str,
-    ) -> Result<Self, DeliveryError> {
-        let db = schema::connect(path, synchronous)?;
-        recover::open(db, path, options, number).map_err(|broken| broken.of(path).into())
-    }
-
     /// A name that no other store has: 32 hexadecimal digits.
     #[must_use]
     pub(crate) fn id(&self) -> &str {
@@ -209,17 +189,6 @@ impl Store {
     /// The message with this name; of those that are known no more, the last one with its outcome.
     pub(crate) fn find(&self, key: Option<&str>, id: &str) -> Result<Option<Known>, StoreError> {
         self.told(self.look_up(key, id))
-    }
-
-    /// Whether it has no outcome.
-    pub(crate) fn is_open(&self, known: &Known) -> Result<bool, StoreError> {
-        if known.outcome.is_some() {
-            return Ok(false);
-        }
-        if self.near.has(known.seq) {
-            return Ok(true);
-        }
-        self.told(waiting::is_waiting(&self.db, (known.due_ms, known.seq)))
     }
 
     /// Whether it is open and has no row in `waiting`.

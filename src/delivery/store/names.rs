@@ -17,9 +17,8 @@ use fastbloom::BloomFilter;
 use rusqlite::{Connection, params};
 
 use super::memory::Memory;
-use super::merges::Survivors;
 use super::options::Limits;
-use super::runs::{self, Job};
+use super::runs::{self, Job, Pair};
 use super::sql::{Result, cached};
 
 pub(super) struct Run {
@@ -32,6 +31,14 @@ pub(super) struct Run {
     /// `None` if it would take too much memory.
     filter: Option<BloomFilter>,
     find: String,
+}
+
+/// A run is written anew with what is left of it.
+pub(super) struct Survivors {
+    pub(super) run: i64,
+    pub(super) next_seq: i64,
+    pub(super) last_seq: i64,
+    pub(super) pairs: Vec<Pair>,
 }
 
 /// Used inside the store's transactions.

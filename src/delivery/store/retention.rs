@@ -14,10 +14,10 @@ use std::collections::VecDeque;
 
 use rusqlite::Connection;
 
+use super::meta;
 use super::names::Names;
 use super::options::{ClockMs, Limits, Options};
 use super::sql::{Result, cached};
-use super::{cancels, meta};
 
 const DAY_MS: i64 = 86_400_000;
 const HOUR_MS: i64 = 3_600_000;
@@ -162,7 +162,7 @@ impl Retention {
         }
         let before_ms = now_ms.saturating_sub(self.keep_ms);
         let after = self.cancels_after.unwrap_or(i64::MIN);
-        let (gone, next) = cancels::forget_some(db, after, before_ms, now_ms, self.limits.forgotten_in_step)?;
+        let (gone, next) = forget_cancels(db, after, before_ms, now_ms, self.limits.forgotten_in_step)?;
         self.cancels_after = next;
         Ok(gone)
     }
@@ -175,4 +175,15 @@ fn delete_messages(db: &Connection, seqs: &[i64]) -> Result<()> {
         delete.execute([range[0], range[range.len() - 1]])?;
     }
     Ok(())
+}
+
+/// Forgets old ones among the next `most` after this row: how many, and the row to go on from if there may be more.
+fn forget_cancels(db: &Connection, after: i64, before_ms: i64, now_ms: i64, most: usize) -> Result<(u64, Option<i64>)> {
+    let text = "SELECT max(rowid), count(*) FROM (SELECT rowid FROM cancels WHERE rowid > ? ORDER BY rowid LIMIT ?)";
+    let (last, count): (Option<i64>, i64) =
+        cached(db, text)?.query_row([after, most as i64], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let Some(last) = last else { return Ok((0, None)) };
+    let text = "DELETE FROM cancels WHERE rowid > ? AND rowid <= ? AND at_ms < ? AND until_ms < ?";
+    let gone = cached(db, text)?.execute([after, last, before_ms, now_ms])?;
+    Ok((gone as u64, (count == most as i64).then_some(last)))
 }

@@ -4,8 +4,9 @@
 
 use rusqlite::{Connection, OptionalExtension, Params, Row, params};
 
+use super::Store;
 use super::sql::{Broken, Result, cached};
-use super::{Held, Position, Store, Waiting};
+use super::types::{Held, Position, Waiting};
 
 impl Store {
     pub(super) fn write_waiting(&mut self, held: &[Held]) -> Result<()> {
