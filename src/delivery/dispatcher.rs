@@ -734,9 +734,15 @@ impl Dispatcher {
 
     /// It would be early: it waits for the timer again, and its lane for it where it was sent before.
     fn put_back(&mut self, slot: Slot, clock: &DueClock) {
-        let entry = self.window.entry(slot);
+        let entry = self.window.entry_mut(slot);
         let (seq, due_ms, was_sent) = (entry.seq, entry.due_ms, entry.was_sent);
+        let was_noted = std::mem::take(&mut entry.is_noted);
+        entry.attempts -= u32::from(was_noted);
+        let attempts = entry.attempts;
         self.suspects_out.remove(&seq);
+        if was_noted {
+            self.keep_attempt(seq, attempts, None, CRASHED); // it was not sent
+        }
         if was_sent {
             self.window.entry_mut(slot).state = State::Retrying;
             self.add(When::AtUs(clock.instant_us(due_ms)), Alarm::Again(slot, seq));
