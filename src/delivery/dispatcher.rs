@@ -328,7 +328,7 @@ impl Dispatcher {
         !self.is_halted && has_some && !self.wants_mark && self.outage.may_send()
     }
 
-    #[cfg(test)]
+    #[cfg(all(test, feature = "delivery-http"))]
     pub(super) fn probes(&self) -> u32 {
         self.outage.probes()
     }

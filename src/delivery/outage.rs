@@ -109,7 +109,7 @@ impl Outage {
     }
 
     /// How often the next probe was put on the timer.
-    #[cfg(test)]
+    #[cfg(all(test, feature = "delivery-http"))]
     pub(super) fn probes(&self) -> u32 {
         self.down.as_ref().map_or(0, |down| down.probes)
     }

@@ -60,6 +60,7 @@ impl Told {
         self.0.lock().0.clone()
     }
 
+    #[cfg(feature = "delivery-http")]
     pub(crate) fn letters(&self) -> Vec<Letter> {
         self.0.lock().1.clone()
     }
