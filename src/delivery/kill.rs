@@ -220,7 +220,7 @@ fn child() {
         said.write_all(lines.as_bytes()).unwrap();
         submit(&running, folder, asked);
         std::thread::park_timeout(EVERY.saturating_sub(start.elapsed()));
-        assert!(turn < 12_000, "nobody killed it");
+        assert!(turn < 12_000, "it was not killed");
     }
 }
 

@@ -40,6 +40,8 @@ const LOOK_AT_CLOCK_US: u64 = 1_000_000;
 const LOOK_AT_CLOCK: Duration = Duration::from_micros(LOOK_AT_CLOCK_US);
 /// How long a sink may take to abort what it has in flight.
 const ABORT: Duration = Duration::from_secs(1);
+/// How often the writer looks at the sends under way, where no sender looks at the timer.
+const LOOK_AT_SENDS_US: u64 = 100_000;
 const REOPEN: Retry = Retry { max_attempts: u32::MAX, first_ms: 200, longest_ms: 10_000 };
 
 /// What the program is told, in a thread of its own: a slow program holds up nothing but what it is told next.
@@ -220,8 +222,8 @@ impl Running {
         }
     }
 
-    /// Sends what is due by now, commits, and stops. Nothing that comes after it is taken. A sink that hangs is waited for until `timeout`; what is in its hands
-    /// counts as not delivered then, and is sent again next time.
+    /// Sends what is due by now, commits, and stops. Nothing that comes after it is taken. A sink that hangs is waited for
+    /// until `timeout`; what is in its hands counts as not delivered then, and is sent again next time.
     ///
     /// # Errors
     /// What ended the run, or a failure at the end of it.
@@ -241,26 +243,23 @@ impl Running {
     }
 }
 
+/// One that is not closed sends nothing more, and gives its store up once its threads have ended.
+impl Drop for Running {
+    fn drop(&mut self) {
+        if self.writer.is_some() {
+            self.shared.is_closing.store(true, Ordering::SeqCst);
+            self.shared.fail(&DeliveryError::Closed);
+        }
+    }
+}
+
 impl Shared {
     // --- The writer's thread -------------------------------------------------
 
     fn write(self: &Arc<Self>) {
         let load_every_us = (self.engine.settings.horizon_ms * 1000 / 4).max(1_000);
         loop {
-            let is_stopping = {
-                let mut state = self.engine.queue.lock();
-                loop {
-                    let idle_us = state.idle_us(self.engine.clock().now_us(), load_every_us);
-                    if idle_us == 0 {
-                        break;
-                    }
-                    state = self.engine.queue.wait(state, Duration::from_micros(idle_us));
-                    if idle_us == load_every_us {
-                        break;
-                    }
-                }
-                state.is_stopping
-            };
+            let is_stopping = self.wait_for_work(load_every_us);
             let failure = self.engine.queue.lock().failure.clone();
             if let Some(failure) = failure {
                 self.write_the_rest(&failure);
@@ -283,6 +282,38 @@ impl Shared {
         let mut telling = self.telling.lock();
         telling.is_over = true;
         self.to_tell.notify_all();
+    }
+
+    /// Waits until there is a group to write, or it is time to load what is due next; whether the engine is being closed.
+    fn wait_for_work(self: &Arc<Self>, load_every_us: u64) -> bool {
+        let load_at_us = self.engine.clock().now_us() + load_every_us;
+        loop {
+            {
+                let state = self.engine.queue.lock();
+                let now_us = self.engine.clock().now_us();
+                let idle_us = state.idle_us(now_us, load_at_us.saturating_sub(now_us));
+                if idle_us == 0 {
+                    return state.is_stopping;
+                }
+                // A leader wakes up once a second itself, and may be the one that hangs next.
+                let is_led = self.has_leader.load(Ordering::Relaxed);
+                let most_us = if is_led { LOOK_AT_CLOCK_US } else { LOOK_AT_SENDS_US };
+                drop(self.engine.queue.wait(state, Duration::from_micros(idle_us.min(most_us))));
+            }
+            self.cut_off_sends();
+        }
+    }
+
+    /// While each sender has a send in hand, none looks at the timer: then the writer does, so that one that hangs is cut off.
+    fn cut_off_sends(self: &Arc<Self>) {
+        if self.has_leader.load(Ordering::Relaxed) {
+            return;
+        }
+        let mut dispatcher = self.engine.lock_dispatcher();
+        dispatcher.advance();
+        self.engine.flush(&mut dispatcher);
+        self.hear_events(&mut dispatcher);
+        self.pass_on(&dispatcher);
     }
 
     /// The run has failed. What was delivered before is committed, if the store is not what failed.
@@ -634,3 +665,6 @@ fn spawn(
         .spawn(move || run(&shared))
         .map_err(|error| DeliveryError::Failed(format!("the system gives no thread: {error}")))
 }
+
+#[cfg(test)]
+mod tests;

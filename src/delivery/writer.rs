@@ -199,8 +199,10 @@ impl Queue {
 }
 
 impl QueueState {
+    /// Whether nothing waits. `items` counts what is left of a ticket that was begun too.
     pub(super) fn is_empty(&self) -> bool {
-        self.open == 0 && self.tickets.is_empty() && self.outcomes.is_empty() && !self.is_busy && self.letters.is_none()
+        let has_items = self.items > 0 || !self.tickets.is_empty();
+        self.open == 0 && !has_items && self.outcomes.is_empty() && !self.is_busy && self.letters.is_none()
     }
 
     /// How long until there is something to do, in microseconds; 0 for now.
@@ -314,7 +316,7 @@ impl Writer {
             }
             place += 1;
         }
-        state.items -= items;
+        state.items = state.items.saturating_sub(items); // a failure has emptied the queue
         state.bytes = state.bytes.saturating_sub(bytes);
         let outcomes = std::mem::take(&mut state.outcomes);
         state.is_committing = !outcomes.done.is_empty();
