@@ -17,15 +17,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::clock::{DueClock, WallTime};
-use super::dispatcher::{Alarm, CRASHED, Dispatcher, Event, timer};
+pub use super::dispatcher::Event;
+use super::dispatcher::{Alarm, CRASHED, Dispatcher, timer};
 use super::error::DeliveryError;
 use super::items::{Completion, Item, Receipt, Ticket};
 use super::message::lane_of;
 use super::retry::Retry;
 use super::sinks::{Delivery, Sink, Verdicts};
-use super::store::{Attempts, Done, Held, Letter, Limits, Options, Outcome, Progress, Store};
+use super::store::{Attempts, Done, Held, Letter, Limits, Options, Outcome, Percentiles, Progress, Store};
 use super::summary::{Lateness, Summary};
-use super::window::{Bounds, State};
+pub use super::window::Bounds;
+use super::window::State;
 use super::writer::{Begun, Committed, POSITION, Queue, Writer};
 use crate::{Clock, Timer};
 use crate::sync::{PlainGuard, PlainMutex};
@@ -78,7 +80,9 @@ pub struct Engine {
     pub(super) is_driven: bool,
     store_id: String,
     inputs: HashMap<String, Progress>,
-    first_due_ms: Option<i64>,
+    /// The last row of the ledger when the store was opened.
+    ledger_start: i64,
+    percentiles: PlainMutex<Percentiles>,
 }
 
 impl Engine {
@@ -117,7 +121,7 @@ impl Engine {
             settings.seed,
         );
         let (store_id, open) = (store.id().to_owned(), store.open_count());
-        let (inputs, first_due_ms) = (store.inputs()?, store.first_due_ms()?);
+        let (inputs, ledger_start) = (store.inputs()?, store.last_n());
         let mut writer = Writer::new(store, settings.horizon_ms as f64);
         writer.summary.resumed = open;
         let queue = Queue::new(open);
@@ -132,7 +136,8 @@ impl Engine {
             is_driven: true,
             store_id,
             inputs,
-            first_due_ms,
+            ledger_start,
+            percentiles: PlainMutex::default(),
         })
     }
 
@@ -148,10 +153,18 @@ impl Engine {
         &self.inputs
     }
 
-    /// The due time of the first message that waited when the store was opened.
+    /// The due time of the first message that waits. Before [`Engine::start`]; from then on some are in memory alone.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub fn first_due_ms(&self) -> Result<Option<i64>, DeliveryError> {
+        Ok(self.writer().store.first_due_ms()?)
+    }
+
+    /// How late the messages were that were delivered since the store was opened; known once it is closed.
     #[must_use]
-    pub fn first_due_ms(&self) -> Option<i64> {
-        self.first_due_ms
+    pub fn percentiles(&self) -> Percentiles {
+        *self.percentiles.lock()
     }
 
     /// Asks the sink which of the messages that a crashed process may have sent have arrived (D5).
@@ -412,6 +425,12 @@ impl Engine {
         self.timer.close();
         let mut writer = self.writer();
         writer.checkpoints = None;
+        let summary = self.note_the_end(&mut writer, is_clean);
+        writer.store.close();
+        summary
+    }
+
+    fn note_the_end(&self, writer: &mut Writer, is_clean: bool) -> Result<Summary, DeliveryError> {
         let mut dispatcher = self.lock_dispatcher();
         dispatcher.is_halted = true;
         let (mut near, mut others, mut unsent) = (Vec::new(), Vec::new(), Vec::new());
@@ -437,8 +456,10 @@ impl Engine {
             writer.store.mark(None, None, &[])?;
         }
         writer.store.commit()?;
+        *self.percentiles.lock() = writer.store.lateness_ms(self.ledger_start)?;
         let mut summary = writer.summary;
         summary.cancels_unknown = writer.store.remembered_cancels();
+        self.queue.lock().summary = summary;
         Ok(summary)
     }
 

@@ -9,12 +9,12 @@
 pub mod clock;
 pub mod columns;
 mod dispatcher;
-mod engine;
+pub mod engine;
 pub mod error;
 mod group;
 pub mod items;
 mod loader;
-mod threads;
+pub mod threads;
 mod writer;
 pub mod fields;
 mod hashes;

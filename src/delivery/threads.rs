@@ -50,8 +50,8 @@ pub trait Observer: Send + Sync {
 /// A store that is being delivered, until [`Running::close`].
 pub struct Running {
     shared: Arc<Shared>,
-    writer: Option<JoinHandle<()>>,
-    teller: Option<JoinHandle<()>>,
+    /// The writer and the teller, until they are joined.
+    threads: PlainMutex<Vec<JoinHandle<()>>>,
 }
 
 struct Shared {
@@ -102,17 +102,17 @@ impl Running {
         path: &Path,
         settings: Settings,
         open: OpenSink,
-        threads: usize,
         observer: Box<dyn Observer>,
     ) -> Result<Self, DeliveryError> {
         let wall: Arc<dyn WallTime> = Arc::new(SystemWallTime);
         let mut engine = Engine::open(path, settings, Clock::monotonic(0), wall)?;
         engine.is_driven = false;
-        let mut first = open()?;
+        let mut first = open(engine.store_id())?;
         engine.recover(&mut *first)?;
+        let threads = first.threads();
         let mut sinks = vec![first];
         while sinks.len() < threads {
-            sinks.push(open()?);
+            sinks.push(open(engine.store_id())?);
         }
         let shared = Arc::new(Shared {
             engine,
@@ -142,7 +142,7 @@ impl Running {
         }
         let writer = spawn("writer-deliver", &shared, |shared| shared.write())?;
         let teller = spawn("teller-deliver", &shared, |shared| shared.tell_all())?;
-        Ok(Self { shared, writer: Some(writer), teller: Some(teller) })
+        Ok(Self { shared, threads: PlainMutex::new(vec![writer, teller]) })
     }
 
     /// The engine, for what can be asked of it and submitted to it.
@@ -211,11 +211,12 @@ impl Running {
     ///
     /// # Errors
     /// What ended the run, or a failure at the end of it.
-    pub fn close(mut self, timeout: Option<Duration>) -> Result<Summary, DeliveryError> {
+    pub fn close(&self, timeout: Option<Duration>) -> Result<Summary, DeliveryError> {
         let shared = self.shared.clone();
         let all_ended = shared.stop_senders(timeout);
         shared.engine.queue.stop();
-        for thread in [self.writer.take(), self.teller.take()].into_iter().flatten() {
+        let threads = std::mem::take(&mut *self.threads.lock());
+        for thread in threads {
             let _ = thread.join();
         }
         let failure = shared.failure.lock().clone();
@@ -308,6 +309,13 @@ impl Shared {
     }
 
     fn send(self: &Arc<Self>, number: u64, mut sink: Box<dyn Sink>) {
+        match sink.around() {
+            Some(around) => around(&mut || self.send_all(number, &mut *sink)),
+            None => self.send_all(number, &mut *sink),
+        }
+    }
+
+    fn send_all(self: &Arc<Self>, number: u64, sink: &mut dyn Sink) {
         let (most, most_bytes, is_cut_off) = (sink.max_messages(), sink.max_bytes(), sink.is_cut_off());
         while let Some((flight, deliveries)) = self.next(number, most, most_bytes, is_cut_off) {
             match sink.send(&deliveries) {
@@ -461,7 +469,7 @@ impl Shared {
                 if shared.is_closing.load(Ordering::SeqCst) {
                     return;
                 }
-                if let Ok(sink) = (shared.open)() {
+                if let Ok(sink) = (shared.open)(shared.engine.store_id()) {
                     if let Err(error) = shared.add_sender(sink) {
                         shared.fail(&error);
                     }

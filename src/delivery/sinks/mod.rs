@@ -66,6 +66,9 @@ pub enum Verdicts {
 /// Makes durable what a sink was sent; the writer calls it from its own thread before it commits an outcome.
 pub type SyncFn = Arc<dyn Fn() -> Result<(), DeliveryError> + Send + Sync>;
 
+/// Calls what it is given, once.
+pub type AroundFn = Arc<dyn Fn(&mut (dyn FnMut() + Send)) + Send + Sync>;
+
 /// A destination, used by one thread at a time.
 pub trait Sink: Send {
     /// How many messages one call takes at most.
@@ -88,6 +91,16 @@ pub trait Sink: Send {
     /// # Errors
     /// What ends the run: a destination that will not come back by itself.
     fn send(&mut self, deliveries: &[Delivery]) -> Result<Verdicts, DeliveryError>;
+
+    /// How many sinks of this kind are opened, each for a thread of its own.
+    fn threads(&self) -> usize {
+        1
+    }
+
+    /// What the loop of its thread runs inside of: a sink may keep something for as long as its thread lives.
+    fn around(&self) -> Option<AroundFn> {
+        None
+    }
 
     /// How far the destination is, for [`Sink::arrived`] after a crash.
     fn position(&self) -> Option<String> {
@@ -117,5 +130,5 @@ pub trait Sink: Send {
     }
 }
 
-/// Opens a sink; called again for each further thread, and where a sink that hangs is replaced.
-pub type OpenSink = Arc<dyn Fn() -> Result<Box<dyn Sink>, DeliveryError> + Send + Sync>;
+/// Opens a sink for the store with this id; called again for each further thread, and where a sink that hangs is replaced.
+pub type OpenSink = Arc<dyn Fn(&str) -> Result<Box<dyn Sink>, DeliveryError> + Send + Sync>;

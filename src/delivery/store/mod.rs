@@ -114,6 +114,13 @@ impl Store {
         recover::open(db, path, options, number).map_err(|broken| broken.of(path).into())
     }
 
+    /// Closes the file, also where something still refers to the store. It is not to be used again.
+    pub fn close(&mut self) {
+        if let Ok(nothing) = Connection::open_in_memory() {
+            self.db = nothing;
+        }
+    }
+
     /// The file.
     #[must_use]
     pub fn path(&self) -> &Path {
