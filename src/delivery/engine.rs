@@ -410,6 +410,12 @@ impl Engine {
         }
     }
 
+    /// Sends nothing more, and takes nothing more; what waits for an answer gets the error.
+    pub fn fail(&self, error: &DeliveryError) {
+        self.lock_dispatcher().is_halted = true;
+        self.queue.fail(error);
+    }
+
     /// When there is something to do next, on the timer's clock, in microseconds; `None` if nothing is on the timer.
     #[must_use]
     pub fn next_wake_us(&self) -> Option<u64> {

@@ -64,6 +64,7 @@ fn add_delivery(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
     module.add_class::<delivery::attempt::Delivery>()?;
     module.add_class::<delivery::engine::DeliveryEngine>()?;
+    module.add_class::<delivery::desk::DeliveryDesk>()?;
     module.add_class::<delivery::lines::NdjsonLines>()?;
     module.add("_running_deliveries", PyDict::new(py))?;
     let _ = py.get_type::<delivery::core::RunningDelivery>();

@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from tickwheel.delivery import Answer, DeliveryFailed, DeliveryQueue, Message
-from tickwheel.delivery.engine import Settings
-from tickwheel.delivery.items import Look
+from tickwheel.delivery.settings import Settings
+from tickwheel.delivery.entries import Look
 from tickwheel.delivery.message import Cancel
 from tickwheel.delivery.retry import Retry
 from tickwheel.delivery.sender import Sender

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tickwheel.delivery import DeliveryFailed
-from tickwheel.delivery.engine import Settings
+from tickwheel.delivery.settings import Settings
 from tickwheel.delivery.retry import Retry
 
 Desk = Any  # of ../conftest.py

@@ -14,8 +14,8 @@ import msgspec
 import pytest
 
 from tickwheel.delivery import Answer, DeliveryFailed, DeliveryQueue, Message
-from tickwheel.delivery.engine import Settings
-from tickwheel.delivery.queue import Running
+from tickwheel.delivery.settings import Settings
+from tickwheel.delivery.running import Running
 from tickwheel.delivery.sinks import Sink, SinkSettings
 
 pytestmark = pytest.mark.timeout(60)
@@ -165,7 +165,7 @@ def running(path: Path, opener: Callable[[SinkSettings], Sink], settings: Settin
 def put(made: Running, *ids: str) -> None:
     from tickwheel.delivery.items import Put
 
-    made.engine.writer.submit([Put.of(Message(id_, None, 5, JSON)) for id_ in ids]).result(10)
+    made.submit([Message(id_, None, 5, JSON) for id_ in ids]).result(10)
 
 
 def test_closing_waits_for_sinks_that_hang_only_so_long_in_all__D6_D13(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from tickwheel.delivery.lanes import State
 from tickwheel.delivery.store import Waiting
-from tickwheel.delivery.window import Bounds, Entry, Lane, Window
+from tickwheel.delivery.settings import Bounds, Entry, Lane, Window
 
 LAST = (1 << 63) - 1
 Position = tuple[int, int]

@@ -17,9 +17,9 @@ import pytest
 
 from tickwheel.delivery import Delivery
 from tickwheel.delivery.clock import WallClock
-from tickwheel.delivery.engine import Settings
+from tickwheel.delivery.settings import Settings
 from tickwheel.delivery.message import MAX_PAYLOAD
-from tickwheel.delivery.queue import Running
+from tickwheel.delivery.running import Running
 from tickwheel.delivery.serve.access import Address
 from tickwheel.delivery.serve.ports import Ports
 from tickwheel.delivery.sinks import sink_of_function

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tickwheel.delivery.engine import Settings
+from tickwheel.delivery.settings import Settings
 from tickwheel.delivery.message import MAX_PAYLOAD
 from tickwheel.delivery.serve import run
 from tickwheel.delivery.serve.access import Address
