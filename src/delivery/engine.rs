@@ -287,6 +287,14 @@ impl Engine {
         self.queue.lock().is_empty()
     }
 
+    /// When each message is due that waits in memory alone.
+    #[must_use]
+    pub fn near_due_ms(&self) -> Vec<i64> {
+        let dispatcher = self.lock_dispatcher();
+        let near = dispatcher.window.slots().filter(|(_, it)| it.is_near && it.state != State::Over);
+        near.map(|(_, it)| it.due_ms).collect()
+    }
+
     /// Messages and bytes in memory.
     #[must_use]
     pub fn in_memory(&self) -> (usize, usize) {
@@ -429,6 +437,7 @@ impl Engine {
     /// The store failed.
     pub fn close(&self, is_clean: bool) -> Result<Summary, DeliveryError> {
         self.timer.close();
+        self.queue.stop();
         let mut writer = self.writer();
         writer.checkpoints = None;
         let summary = self.note_the_end(&mut writer, is_clean);

@@ -103,6 +103,10 @@ class Running:
         """The due time of the first message that waits, before the start."""
         return self._engine.first_due_ms
 
+    def census(self, until_ms: Sequence[int], most: int) -> tuple[int | None, Sequence[int]]:
+        """The first due time of what waits, and how many are due by each of these times, counted up to `most`."""
+        return self._engine.census(until_ms, most)
+
     @property
     def in_memory(self) -> tuple[int, int]:
         """Messages and bytes in memory."""

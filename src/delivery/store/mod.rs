@@ -38,6 +38,7 @@ mod near;
 mod network;
 pub mod opened;
 mod options;
+mod census;
 pub mod owner;
 mod recover;
 mod retention;
@@ -60,6 +61,7 @@ use rusqlite::types::{FromSql, ToSql};
 use crate::delivery::error::{DeliveryError, StoreError};
 use crate::delivery::message::{Digest, Incoming, Message};
 
+pub use census::{Census, census};
 pub use checkpoints::{Checkpoints, OnFailure};
 pub use options::{ClockMs, Limits, Options};
 pub use types::{Accepted, Attempts, Done, Held, Known, Letter, Outcome, Percentiles, Position, Progress, Waiting};

@@ -1,5 +1,6 @@
 //! A running engine of one process, from its start to its end, without a Python object.
 
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -27,6 +28,7 @@ pub(crate) struct Core {
     id: u64,
     pub(crate) running: Running,
     pub(crate) answers: Answers,
+    pub(crate) path: PathBuf,
     /// Given up once the store is closed.
     ownership: PlainMutex<Option<Ownership>>,
     is_closing: AtomicBool,
@@ -48,6 +50,7 @@ impl Core {
             id,
             running,
             answers,
+            path: ownership.path().to_owned(),
             ownership: PlainMutex::new(Some(ownership)),
             is_closing: AtomicBool::new(false),
             ended: PlainMutex::new(None),

@@ -16,6 +16,7 @@ use crate::delivery::message::MAX_PAYLOAD;
 use crate::delivery::sinks::OpenSink;
 use crate::delivery::sinks::file::{LineSink, Target};
 use crate::delivery::store::owner::Ownership;
+use crate::delivery::store::{Census, census};
 use crate::delivery::store::upgrade::step_up;
 use crate::delivery::summary::Summary;
 use crate::delivery::threads::Running;
@@ -162,6 +163,20 @@ impl DeliveryEngine {
         let core = self.core(py)?;
         let lateness = py.detach(|| core.running.engine().lateness());
         Ok((lateness.counts.to_vec(), lateness.sum_us))
+    }
+
+    /// The due time of the first message that waits, and how many are due by each of these times, at most `most` each.
+    fn census(&self, py: Python<'_>, until_ms: Vec<i64>, most: u64) -> PyResult<(Option<i64>, Vec<u64>)> {
+        let core = self.core(py)?;
+        let counted = py.detach(|| -> Result<_, DeliveryError> {
+            let near = core.running.engine().near_due_ms();
+            let Census { first_due_ms, due } = census(&core.path, &until_ms, most)?;
+            let first_due_ms = near.iter().copied().chain(first_due_ms).min();
+            let in_memory = |until_ms: &i64| near.iter().filter(|due_ms| *due_ms <= until_ms).count() as u64;
+            let due = until_ms.iter().zip(due).map(|(until_ms, count)| (count + in_memory(until_ms)).min(most));
+            Ok((first_due_ms, due.collect()))
+        });
+        counted.map_err(|error| failures::to_python(py, &error))
     }
 
     /// Messages and bytes in memory.
