@@ -3,6 +3,7 @@
 The engine is native. Here its answers become futures, its events log records, and its counts a `Summary`.
 """
 
+import secrets
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
@@ -32,9 +33,11 @@ class Running:
         put_letters: Callable[[Sequence[Letter]], None],
         waiting: Callable[[str], object] | None = None,
     ) -> None:
+        run = secrets.token_hex(8)
+
         def open_sink(store_id: str) -> object:
             assert not isinstance(opener, Lines)
-            return opener(SinkSettings(store_id, settings.sink_timeout_s))
+            return opener(SinkSettings(store_id, settings.sink_timeout_s, run))
 
         self._failure: BaseException | None = None
         self._engine = DeliveryEngine(

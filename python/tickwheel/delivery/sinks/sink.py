@@ -19,10 +19,13 @@ from tickwheel.delivery.errors import Unanswered, Unavailable
 
 
 class SinkSettings(msgspec.Struct, frozen=True):
-    """The settings of every sink: `store_id` is unique to the store, `timeout_s` is `--sink-timeout`."""
+    """The settings of every sink: `store_id` is unique to the store, `timeout_s` is `--sink-timeout`, `run` is the same for
+    the sinks of one run and differs from run to run.
+    """
 
     store_id: str
     timeout_s: float = 30.0
+    run: str = ""
 
 
 Refusals: TypeAlias = Mapping[int, str | Unanswered | Unavailable | None]

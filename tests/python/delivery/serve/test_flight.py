@@ -192,7 +192,7 @@ def test_once_delivery_has_failed_a_stream_ends_with_the_reason__D11(tmp_path: P
         with exchange(hall, SHORT) as (writer, reader):
             writer.write_batch(short(("before", FAR_MS)))
             assert answers(reader) == [("accepted", None)]
-            hall.running.engine.fail(DeliveryFailed("the destination is gone"))
+            hall.running.fail(DeliveryFailed("the destination is gone"))
             writer.write_batch(short(("after", FAR_MS)))
             with pytest.raises(flight.FlightUnavailableError, match="the destination is gone"):
                 reader.read_chunk()

@@ -223,7 +223,7 @@ def test_once_delivery_has_failed_everything_says_so__D11(failure: DeliveryFaile
     hall = Hall(tmp_path)
     try:
         assert hall.ask("GET", "/healthz")[:2] == (200, {"status": "ok"})
-        hall.running.engine.fail(failure)
+        hall.running.fail(failure)
         assert hall.ask("GET", "/healthz")[:2] == (503, {"status": "failed"})
         for method, path in (("POST", "/messages"), ("DELETE", "/messages/a"), ("GET", "/messages/a")):
             reply = hall.ask(method, path, {"id": "a", "due": 1})
