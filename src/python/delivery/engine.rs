@@ -265,6 +265,12 @@ fn hand_in(py: Python<'_>, core: &Core, future: Py<PyAny>, items: impl FnOnce() 
 /// A place for what a function of Python raised, where the engine would keep its text only.
 type Raised = Arc<PlainMutex<Option<PyErr>>>;
 
+/// The error that was there is dropped after the unlock.
+fn keep(raised: &Raised, error: PyErr) {
+    let before = raised.lock().replace(error);
+    drop(before);
+}
+
 fn opener_of(sink: &Bound<'_, PyAny>, raised: &Raised) -> PyResult<OpenSink> {
     if sink.is_instance_of::<PyString>() || sink.hasattr("__fspath__")? {
         let path: PathBuf = sink.extract()?;
@@ -277,7 +283,7 @@ fn opener_of(sink: &Bound<'_, PyAny>, raised: &Raised) -> PyResult<OpenSink> {
             let opened = open.call1(py, (store_id,)).and_then(|object| PythonSink::of(object.bind(py)));
             opened.map(|sink| Box::new(sink) as _).map_err(|error| {
                 let failed = failures::from_python(py, &error);
-                drop(raised.lock().replace(error));
+                keep(&raised, error);
                 failed
             })
         })
@@ -295,6 +301,9 @@ fn open_all(
     let mut go_on = {
         let mut last = Instant::now();
         move || {
+            if raised.lock().is_some() {
+                return false;
+            }
             if last.elapsed() < Duration::from_micros(SIGNAL_CHECK_US) {
                 return true;
             }
@@ -302,7 +311,7 @@ fn open_all(
             attach(|py| match py.check_signals() {
                 Ok(()) => true,
                 Err(error) => {
-                    drop(raised.lock().replace(error));
+                    keep(raised, error);
                     false
                 }
             })
@@ -310,8 +319,9 @@ fn open_all(
     };
     let mut tell = |text: &str| {
         attach(|py| {
+            // A signal's handler may raise here too: it ends the wait.
             if let Err(error) = waiting.call1(py, (text,)) {
-                error.write_unraisable(py, None);
+                keep(raised, error);
             }
         });
     };

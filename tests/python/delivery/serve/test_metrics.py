@@ -115,10 +115,10 @@ def test_a_store_that_cannot_be_read_is_said_and_ends_nothing__D11(
     hall = Hall(tmp_path)
     try:
         monkeypatch.setattr(
-            metrics, "look", lambda *_: (_ for _ in ()).throw(sqlite3.OperationalError("disk I/O error"))
+            metrics, "look", lambda *_: (_ for _ in ()).throw(StoreFailed("the store can't be used: disk I/O error"))
         )
         reply = hall.ask("GET", "/metrics")
-        assert (reply.status, reply.body["reason"]) == (503, "the store can't be read: disk I/O error")
+        assert (reply.status, reply.body["reason"]) == (503, "the store can't be used: disk I/O error")
         monkeypatch.undo()
         assert hall.ask("GET", "/metrics").status == 200
     finally:
