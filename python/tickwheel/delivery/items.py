@@ -6,7 +6,8 @@ import msgspec
 
 from tickwheel.delivery.entries import OTHER_CONTENT as OTHER_CONTENT
 from tickwheel.delivery.entries import Answer as Answer
-from tickwheel.delivery.entries import Dropped, Look
+from tickwheel.delivery.entries import Dropped as Dropped
+from tickwheel.delivery.entries import Look as Look
 from tickwheel.delivery.errors import BadRecord
 from tickwheel.delivery.message import Cancel, Message
 from tickwheel.delivery.record import Record

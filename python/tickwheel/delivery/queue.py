@@ -156,9 +156,9 @@ def _message(given: Message | Mapping[str, Any] | Sequence[Any]) -> Message:
     match given:
         case Message():
             return given
-        case {"id": id_, **rest} if rest.keys() <= {"payload", "due", "delay_ms", "key"}:
-            defaults = {"payload": None, "due": None, "delay_ms": None, "key": None}
-            return message_from(id_, **(defaults | rest))
+        case Mapping() if "id" in given and given.keys() <= {"id", "payload", "due", "delay_ms", "key"}:
+            due, delay_ms, key = given.get("due"), given.get("delay_ms"), given.get("key")
+            return message_from(given["id"], given.get("payload"), due=due, delay_ms=delay_ms, key=key)
         case (id_, due, payload):
             return message_from(id_, payload, due=due, delay_ms=None, key=None)
         case (id_, due, payload, key):

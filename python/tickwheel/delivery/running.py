@@ -89,7 +89,8 @@ class Running:
     def summary(self) -> Summary:
         """The counts as they stand; lateness only once it is closed."""
         late_ms = zip(PERCENTILES, self._engine.percentiles(), strict=True)
-        return Summary(*self._engine.counts(), {name: _rounded(value) for name, value in late_ms})
+        lateness_ms = {name: _rounded(value) for name, value in late_ms}
+        return Summary(*self._engine.counts(), lateness_ms)  # type: ignore[arg-type]  # nine counts, in order
 
     @property
     def waiting(self) -> int:

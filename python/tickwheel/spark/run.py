@@ -29,7 +29,7 @@ _STREAMS_END_WITHIN_S: Final = 2
 
 def reader_of(
     sources: Sequence[Source], columns: Columns, checkpoint: Path | None, lead_ms: int
-) -> "Callable[[Engine, Path], SparkReading]":
+) -> "Callable[[Running, Path], SparkReading]":
     """A function that makes the reader of a run. The checkpoint is beside the store, unless it is given.
 
     Errors: `WrongUsage`, now or when the reader is made; nothing is delivered then.

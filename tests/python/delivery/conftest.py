@@ -212,7 +212,7 @@ class Engine:
         self._failure = self._failure or error
         self.native.fail(error)
 
-    def wait(self, timeout_s: float) -> bool:  # noqa: ARG002, nothing happens meanwhile
+    def wait(self, timeout_s: float) -> bool:
         if self._failure is not None:
             raise self._failure
         is_empty: bool = self.native.is_empty()

@@ -75,9 +75,7 @@ class EngineCollector(Collector):
 def look(running: Running, now_ms: int) -> Waiting:
     """Counts the waiting messages, at most `MOST` per window. Errors: `StoreFailed`."""
     first_ms, due = running.census([now_ms + ms for ms in WINDOWS_MS.values()], MOST)
-    return Waiting(
-        max(0, now_ms - first_ms) if first_ms is not None else 0, dict(zip(WINDOWS_MS, due, strict=True))
-    )
+    return Waiting(max(0, now_ms - first_ms) if first_ms is not None else 0, dict(zip(WINDOWS_MS, due, strict=True)))
 
 
 def renderer(running: Running) -> Callable[[], bytes]:

@@ -4,7 +4,7 @@ r"""The sink `postgresql://...?table=T` (rule D10): a row of `T` for each messag
   and the rows that are new there go into `T`; `T_delivered` is what earlier versions wrote, and is only read. So if the connection is lost during a commit, and its result is unknown,
   the commit can be tried again.
 - `T` may already exist, with more columns, constraints and triggers. Rows that they refuse are found by halving the
-  batch, each half in a savepoint: a failed attempt of these messages alone. After any other error of the server the database counts as down (D6).
+  batch, each half in a savepoint: a failed attempt of these messages alone. An operational error is no answer about them; without a connection the database is down (D6).
 - A payload is stored as `json`, not `jsonb`, so it stays the same byte for byte, with its spaces, its order, its 1.50
   and its \u0000, which `jsonb` refuses. A payload that is not JSON in UTF-8 is in `payload_bytes`. PostgreSQL's text
   can't hold the character NUL, so a message with one in its id or key is refused.
@@ -21,7 +21,7 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
-from tickwheel.delivery.errors import DeliveryFailed, Unavailable, WrongUsage
+from tickwheel.delivery.errors import DeliveryFailed, Unanswered, Unavailable, WrongUsage
 from tickwheel.delivery.sinks.addresses import secrets_in, secrets_of, shown, without
 from tickwheel.delivery.sinks.sink import NONE_REFUSED, Delivery, Refusals, Sink, SinkOpener, SinkSettings
 from tickwheel.delivery.sinks.tables import OWN_SHARE, Old, payload_of, table_of
@@ -78,6 +78,10 @@ _INSERT = f"""
 """  # noqa: S608, made of the names above
 
 
+class _NotThereError(psycopg.OperationalError):
+    """No connection can be made."""
+
+
 class PostgresqlSink(Sink):
     """Writes to `table`, which is created if it does not exist. `options` are those of libpq, with the password."""
 
@@ -108,12 +112,14 @@ class PostgresqlSink(Sink):
             raise
 
     def send(self, deliveries: Sequence[Delivery]) -> Refusals:
-        """One transaction. Errors: `Unavailable`, if none is known to have arrived."""
+        """One transaction. Errors: `Unavailable`, `Unanswered`, `psycopg.Error`, if none is known to have arrived."""
         rows = [_row(delivery) for delivery in deliveries]
         try:
             return self._send(rows)
-        except psycopg.Error as error:
-            raise Unavailable(f"{type(error).__name__}: {_error_text(error)}") from None
+        except _NotThereError as error:
+            raise Unavailable(_error_text(error)) from None
+        except psycopg.OperationalError as error:
+            raise Unanswered(f"{type(error).__name__}: {_error_text(error)}") from None
 
     def _send(self, rows: Sequence[_Row]) -> Refusals:
         old = self._old.some()
@@ -139,7 +145,9 @@ class PostgresqlSink(Sink):
             select = sql.SQL("SELECT digest FROM {} WHERE digest = ANY(%b::bytea[])").format(self._ids)
             there = {digest for (digest,) in connection.execute(select, ([it.digest for it in suspects],), binary=True)}
             found = {it.seq for it in suspects if it.digest in there}
-            if connection.execute("SELECT to_regclass(%s)", (self._delivered.as_string(connection),)).fetchone() != (None,):
+            if connection.execute("SELECT to_regclass(%s)", (self._delivered.as_string(connection),)).fetchone() != (
+                None,
+            ):
                 select = sql.SQL("SELECT seq FROM {} WHERE store = %s AND seq = ANY(%s)").format(self._delivered)
                 seqs = [it.seq for it in suspects]
                 found |= {seq for (seq,) in connection.execute(select, (self._settings.store_id, seqs))}
@@ -179,13 +187,15 @@ class PostgresqlSink(Sink):
                 self._connection = psycopg.connect(**options, autocommit=True)
                 self._connection.execute(_SETTINGS, {"timeout_ms": str(math.ceil(own_s * 1000))})
             except psycopg.Error as error:
-                raise psycopg.OperationalError(without(secrets_of(self._options), _error_text(error))) from None
+                raise _NotThereError(without(secrets_of(self._options), _error_text(error))) from None
         return self._connection
 
     def _write(self, connection: psycopg.Connection, rows: Sequence[_Row], old: Sequence[bytes]) -> None:
         columns = zip(*rows, strict=True) if rows else [()] * (1 + len(_TYPES))
         values = {name: list(column) for name, column in zip(("digest", *_TYPES), columns, strict=True)}
-        connection.execute(self._insert, {**values, "store": self._settings.store_id, "run": self._settings.run, "old": list(old)})
+        connection.execute(
+            self._insert, {**values, "store": self._settings.store_id, "run": self._settings.run, "old": list(old)}
+        )
 
     def _in_parts(self, connection: psycopg.Connection, rows: Sequence[_Row], old: Sequence[bytes]) -> Refusals:
         refused: dict[int, str] = {}

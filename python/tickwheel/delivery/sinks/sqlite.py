@@ -4,7 +4,8 @@
   After a crash `arrived` returns the rows that exist, and a message that is sent again gets no second row, also from
   another store. `T_delivered` is what earlier versions wrote; it is only read.
 - `T` may already exist, with more columns, constraints and triggers. A row that they refuse is a failed attempt of its
-  message alone. After any other error the file counts as down (D6), and the next `send` opens it again.
+  message alone. If the file is locked, or the disk full, that is no answer about the messages (D6). After an error the
+  next `send` opens the file again.
 - The file is in WAL mode, and each transaction is on disk when `send` returns (`synchronous=FULL`).
 """
 
@@ -13,7 +14,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from tickwheel.delivery.errors import DeliveryFailed, Unavailable, WrongUsage
+from tickwheel.delivery.errors import DeliveryFailed, Unanswered, Unavailable, WrongUsage
 from tickwheel.delivery.sinks.sink import Delivery, Refusals, Sink, SinkOpener, SinkSettings
 from tickwheel.delivery.sinks.tables import COLUMNS, MOST_AT_ONCE, OWN_SHARE, Old, payload_of, table_of
 from tickwheel.delivery.times import rfc_3339
@@ -56,10 +57,13 @@ class SqliteSink(Sink):
             raise
 
     def send(self, deliveries: Sequence[Delivery]) -> Refusals:
-        """One transaction. Errors: `Unavailable`, if none has arrived."""
-        old = self._old.some()
+        """One transaction. Errors: `Unavailable`, `Unanswered`, `sqlite3.Error`, if none has arrived."""
         try:
             database = self._open()
+        except sqlite3.Error as error:
+            raise Unavailable(f"{type(error).__name__}: {error}") from error
+        old = self._old.some()
+        try:
             database.execute("BEGIN IMMEDIATE")
             refused = self._write(database, deliveries)
             database.executemany(self._drop, [(digest,) for digest in old])
@@ -67,9 +71,9 @@ class SqliteSink(Sink):
                 earlier = (self._settings.store_id, self._settings.run)
                 self._has_earlier = database.execute(self._drop_earlier, earlier).rowcount == MOST_AT_ONCE
             database.execute("COMMIT")
-        except sqlite3.Error as error:
+        except sqlite3.OperationalError as error:
             self.close()  # rolls back, whatever the state
-            raise Unavailable(f"{type(error).__name__}: {error}") from error
+            raise Unanswered(f"{type(error).__name__}: {error}") from error
         except BaseException:
             self.close()
             raise

@@ -6,7 +6,7 @@ that has grown is read on from where reading stopped, and another file under the
 
 import sqlite3
 
-from tickwheel.delivery.entries import Progress
+from tickwheel.delivery.entries import Progress as Progress
 
 
 def every(db: sqlite3.Connection) -> dict[str, Progress]:

@@ -6,7 +6,7 @@ After a crash those whose writing out was not noted are written once more: a dea
 import sqlite3
 from collections.abc import Sequence
 
-from tickwheel.delivery.entries import Letter
+from tickwheel.delivery.entries import Letter as Letter
 from tickwheel.delivery.store import meta
 from tickwheel.delivery.store.rows import Value, insert
 

@@ -11,11 +11,11 @@ import msgspec
 import pytest
 
 from tickwheel.delivery import Answer, DeliveryFailed, DeliveryQueue, Message
-from tickwheel.delivery.settings import Settings
 from tickwheel.delivery.entries import Look
 from tickwheel.delivery.message import Cancel
 from tickwheel.delivery.retry import Retry
 from tickwheel.delivery.sender import Sender
+from tickwheel.delivery.settings import Settings
 
 Desk = Any  # of ../conftest.py
 

@@ -10,11 +10,10 @@ import msgspec
 import pytest
 
 from tickwheel.delivery import Answer, Message
-from tickwheel.delivery.settings import Settings
 from tickwheel.delivery.items import Put
 from tickwheel.delivery.message import Cancel
 from tickwheel.delivery.retry import Retry
-from tickwheel.delivery.settings import Bounds
+from tickwheel.delivery.settings import Bounds, Settings
 
 Desk = Any  # of ../conftest.py
 START_MS = 1_700_000_000_000

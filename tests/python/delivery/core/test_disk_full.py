@@ -48,9 +48,7 @@ def test_an_accept_on_a_full_disk_is_answered_with_advice_and_the_rest_is_kept__
     desk.start()
     assert desk.hand_in(put("before")) == [Answer.ACCEPTED]
     fill(desk)
-    tickets: list[Future[list[Answer]]] = [
-        desk.submit([put(f"lost {n}") for n in range(800)]) for n in range(3)
-    ]
+    tickets: list[Future[list[Answer]]] = [desk.submit([put(f"lost {n}") for n in range(800)]) for n in range(3)]
     with pytest.raises(
         StoreFailed, match="full; make room on the disk and run again: nothing that was accepted is lost"
     ):

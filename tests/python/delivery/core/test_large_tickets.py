@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tickwheel.delivery import Message
-from tickwheel.delivery.entries import Answer, Item, Put
+from tickwheel.delivery.entries import Answer, Item
 from tickwheel.delivery.writer import _GROUP
 
 Desk = Any  # of ../conftest.py

@@ -17,8 +17,8 @@ import msgspec
 import pytest
 
 from tickwheel.delivery import Answer, DeliveryFailed, DeliveryQueue, Message
-from tickwheel.delivery.settings import Settings
 from tickwheel.delivery.running import Running
+from tickwheel.delivery.settings import Settings
 from tickwheel.delivery.sinks import Sink, SinkSettings
 
 pytestmark = pytest.mark.timeout(60)
@@ -233,7 +233,9 @@ def test_when_a_sink_can_not_be_opened_nothing_is_left_behind__D9(tmp_path: Path
 
 def meta(store: Path) -> dict[str, Any]:
     """Read by a process of its own: a second SQLite in this one would take the engine's locks away."""
-    read = "import json, sqlite3, sys; db = sqlite3.connect(sys.argv[1]); print(json.dumps(dict(db.execute(sys.argv[2]))))"
+    read = (
+        "import json, sqlite3, sys; db = sqlite3.connect(sys.argv[1]); print(json.dumps(dict(db.execute(sys.argv[2]))))"
+    )
     query = "SELECT name, value FROM meta WHERE typeof(value) <> 'blob'"
     done = subprocess.run([sys.executable, "-c", read, store, query], stdout=subprocess.PIPE, check=True)
     return dict(json.loads(done.stdout))

@@ -8,10 +8,9 @@ import pytest
 
 from tickwheel.delivery import Answer, Cancel, Message, loader
 from tickwheel.delivery.clock import WallClock
-from tickwheel.delivery.settings import Settings
 from tickwheel.delivery.items import Put
 from tickwheel.delivery.retry import Retry
-from tickwheel.delivery.settings import Bounds
+from tickwheel.delivery.settings import Bounds, Settings
 
 Desk = Any  # of conftest.py
 During = Callable[[Desk, Callable[[], object]], None]

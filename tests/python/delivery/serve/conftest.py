@@ -16,11 +16,11 @@ from typing import Any, NamedTuple
 import pytest
 
 from tickwheel.delivery import Delivery
-from tickwheel.delivery.settings import Settings
 from tickwheel.delivery.message import MAX_PAYLOAD
 from tickwheel.delivery.running import Running
 from tickwheel.delivery.serve.access import Address
 from tickwheel.delivery.serve.ports import Ports
+from tickwheel.delivery.settings import Settings
 from tickwheel.delivery.sinks import sink_of_function
 
 COMMAND = [sys.executable, "-m", "tickwheel.cli", "serve"]
