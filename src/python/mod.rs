@@ -50,11 +50,11 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(tools::native_lock::_attached_by_reaper, module)?)?;
     module.add("_running_timers", PyDict::new(py))?;
     module.add("_ending_threads", PyList::empty(py))?;
+    #[cfg(feature = "delivery")]
+    add_delivery(module)?;
     module.delattr("__all__")?; // pyo3 lists the private names in it as well; the public ones are in `tickwheel`
     let at_exit = wrap_pyfunction!(engine::at_exit::_shutdown_at_exit, module)?;
     py.import("atexit")?.call_method1("register", (at_exit,))?;
-    #[cfg(feature = "delivery")]
-    add_delivery(module)?;
     tools::fork::register_hook(in_child)?;
     Ok(())
 }

@@ -31,7 +31,9 @@ pub fn census(path: &Path, until_ms: &[i64], most: u64) -> Result<Census, StoreE
         let first_due_ms = db.query_row("SELECT min(due_ms) FROM waiting", [], |row| row.get(0))?;
         let text = "SELECT count(*) FROM (SELECT 1 FROM waiting WHERE due_ms <= ? LIMIT ?)";
         let mut statement = db.prepare(text)?;
-        let due = until_ms.iter().map(|until_ms| statement.query_row(params![until_ms, most as i64], |row| row.get::<_, i64>(0).map(|count| count as u64)));
+        let due = until_ms.iter().map(|until_ms| {
+            statement.query_row(params![until_ms, most as i64], |row| row.get::<_, i64>(0).map(|count| count as u64))
+        });
         let due = due.collect::<rusqlite::Result<_>>()?;
         Ok(Census { first_due_ms, due })
     };

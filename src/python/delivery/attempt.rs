@@ -40,15 +40,8 @@ impl Delivery {
         redelivered: bool,
     ) -> PyResult<Self> {
         let made = items::message_of(message)?;
-        let attempt = Attempt {
-            seq,
-            due_ms: made.due_ms,
-            body: made.body,
-            delivered_at_ms,
-            lateness_us,
-            attempt,
-            redelivered,
-        };
+        let attempt =
+            Attempt { seq, due_ms: made.due_ms, body: made.body, delivered_at_ms, lateness_us, attempt, redelivered };
         Ok(Self { attempt, message: GilCell::new(Some(message.clone().unbind())) })
     }
 
@@ -61,11 +54,11 @@ impl Delivery {
     /// The message.
     #[getter]
     fn message<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        static CLASS: MadeOnce<Py<PyType>> = MadeOnce::new();
         let kept = self.message.with(py, |message| message.as_ref().map(|message| message.clone_ref(py)));
         if let Some(kept) = kept {
             return Ok(kept.into_bound(py));
         }
-        static CLASS: MadeOnce<Py<PyType>> = MadeOnce::new();
         let Attempt { body, due_ms, .. } = &self.attempt;
         let class = CLASS.import(py, "tickwheel.delivery.message", "Message")?;
         let made = class.call1((body.id(), body.key(), *due_ms, payload_of(py, body)?))?;

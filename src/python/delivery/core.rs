@@ -1,8 +1,8 @@
 //! A running engine of one process, from its start to its end, without a Python object.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use pyo3::exceptions::PyRuntimeError;
@@ -86,7 +86,8 @@ impl Core {
     pub(crate) fn close(self: &Arc<Self>, py: Python<'_>, timeout: Option<Duration>) -> PyResult<()> {
         self.check_process(py)?;
         if is_thread_of_engine() {
-            let text = "a queue can't be closed in one of its own threads: let the function return, and close it outside";
+            let text =
+                "a queue can't be closed in one of its own threads: let the function return, and close it outside";
             return Err(PyRuntimeError::new_err(text));
         }
         if self.is_closing.swap(true, Ordering::SeqCst) {

@@ -13,7 +13,6 @@ use crate::delivery::clock::DueClock;
 use crate::delivery::engine::Engine;
 use crate::delivery::error::DeliveryError;
 use crate::delivery::items::Answer;
-use crate::delivery::message::MAX_PAYLOAD;
 use crate::delivery::sinks::Sink;
 use crate::delivery::store::owner::Ownership;
 use crate::python::delivery::engine::counts_of;
@@ -46,6 +45,7 @@ struct Open {
 #[pymethods]
 impl DeliveryDesk {
     #[new]
+    #[expect(clippy::needless_pass_by_value, reason = "pyo3 extracts it")]
     #[pyo3(signature = (path, settings, open_sink, *, put_letters, clock_us, wall_us))]
     fn new(
         py: Python<'_>,
@@ -98,7 +98,7 @@ impl DeliveryDesk {
     }
 
     /// As `DeliveryEngine.submit`; the future has its answers after a `write`.
-    #[pyo3(signature = (items, future, max_payload=MAX_PAYLOAD))]
+    #[pyo3(signature = (items, future, max_payload=1_048_576))]
     fn submit(&self, py: Python<'_>, items: &Bound<'_, PyAny>, future: Py<PyAny>, max_payload: usize) -> PyResult<()> {
         let open = self.open(py)?;
         let answered = open.answered.clone();

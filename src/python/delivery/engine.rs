@@ -1,6 +1,6 @@
 //! `DeliveryEngine`: the engine with its threads, as Python uses it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -16,8 +16,8 @@ use crate::delivery::message::MAX_PAYLOAD;
 use crate::delivery::sinks::OpenSink;
 use crate::delivery::sinks::file::{LineSink, Target};
 use crate::delivery::store::owner::Ownership;
-use crate::delivery::store::{Census, census};
 use crate::delivery::store::upgrade::step_up;
+use crate::delivery::store::{Census, census};
 use crate::delivery::summary::Summary;
 use crate::delivery::threads::Running;
 use crate::python::delivery::answers::Answers;
@@ -45,6 +45,7 @@ pub(crate) struct DeliveryEngine(ProcessOwned<Core>);
 #[pymethods]
 impl DeliveryEngine {
     #[new]
+    #[expect(clippy::needless_pass_by_value, reason = "pyo3 extracts it")]
     #[pyo3(signature = (path, settings, sink, *, put_letters, put_events, waiting))]
     fn new(
         py: Python<'_>,
@@ -59,7 +60,7 @@ impl DeliveryEngine {
         let raised = Arc::new(PlainMutex::new(None));
         let open = opener_of(sink, &raised)?;
         let observer = PythonObserver { put_letters, put_events };
-        let opened = py.detach(|| open_all(path, settings, open, observer, &waiting, &raised));
+        let opened = py.detach(|| open_all(&path, settings, open, observer, &waiting, &raised));
         let opened = opened.map_err(|error| match core::take(py, &raised) {
             Some(raised) => raised,
             None => failures::to_python(py, &error),
@@ -85,7 +86,7 @@ impl DeliveryEngine {
     }
 
     /// Submits items; the future gets their answers once all are on disk. Waits while much is queued.
-    #[pyo3(signature = (items, future, max_payload=MAX_PAYLOAD))]
+    #[pyo3(signature = (items, future, max_payload=1_048_576))]
     fn submit(&self, py: Python<'_>, items: &Bound<'_, PyAny>, future: Py<PyAny>, max_payload: usize) -> PyResult<()> {
         let core = self.core(py)?;
         let items = items::items_of(items, max_payload)?;
@@ -166,6 +167,7 @@ impl DeliveryEngine {
     }
 
     /// The due time of the first message that waits, and how many are due by each of these times, at most `most` each.
+    #[expect(clippy::needless_pass_by_value, reason = "pyo3 extracts it")]
     fn census(&self, py: Python<'_>, until_ms: Vec<i64>, most: u64) -> PyResult<(Option<i64>, Vec<u64>)> {
         let core = self.core(py)?;
         let counted = py.detach(|| -> Result<_, DeliveryError> {
@@ -291,7 +293,7 @@ fn opener_of(sink: &Bound<'_, PyAny>, raised: &Raised) -> PyResult<OpenSink> {
 }
 
 fn open_all(
-    path: PathBuf,
+    path: &Path,
     settings: Settings,
     open: OpenSink,
     observer: PythonObserver,
@@ -325,7 +327,7 @@ fn open_all(
             }
         });
     };
-    let mut ownership = Ownership::take(&path, &mut tell, &mut go_on)?;
+    let mut ownership = Ownership::take(path, &mut tell, &mut go_on)?;
     let now_ms = SystemWallTime.now_us() / 1000;
     step_up(&mut ownership, now_ms, &mut |_| go_on())?;
     let answers = Answers::start().map_err(|error| no_thread(&error))?;

@@ -42,7 +42,8 @@ pub(crate) fn items_of(items: &Bound<'_, PyAny>, max_payload: usize) -> PyResult
             let message = checked(message_of(&item)?, max_payload).map_err(|bad| bad_record(py, &bad))?;
             Item::Put(Incoming::of(message))
         } else if class.is(read) {
-            let (message, source, line, record) = item.extract::<(Bound<'_, PyAny>, String, u64, Bound<'_, PyBytes>)>()?;
+            let (message, source, line, record) =
+                item.extract::<(Bound<'_, PyAny>, String, u64, Bound<'_, PyBytes>)>()?;
             let origin = Origin { source: Arc::from(source), line, record: Record::from(record.as_bytes()) };
             Item::Put(Incoming::from_origin(message_of(&message)?, Some(origin)))
         } else if class.is(cancel) {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyMapping, PyString};
+use pyo3::types::{PyDict, PyDictMethods, PyList, PyMapping, PyString};
 
 use crate::delivery::error::DeliveryError;
 use crate::delivery::sinks::{AroundFn, Delivery, Sink, SyncFn, Verdict, Verdicts};
@@ -176,7 +176,7 @@ fn verdict_of(failure: Failure) -> Verdict {
 /// From a mapping of the places that did not arrive, to a text (it is refused), an exception, or `None` (it was not tried).
 fn verdicts_of(answer: &Bound<'_, PyAny>, count: usize) -> PyResult<Verdicts> {
     let py = answer.py();
-    if answer.cast::<PyDict>().is_ok_and(|answer| answer.is_empty()) {
+    if answer.cast::<PyDict>().is_ok_and(PyDictMethods::is_empty) {
         return Ok(Verdicts::Delivered);
     }
     let mut verdicts = vec![Verdict::Delivered; count];
