@@ -57,6 +57,7 @@ lint: $(VENV)/packages
 	cargo fmt --check
 	cargo clippy --locked --all-targets -- -D warnings
 	cargo clippy --locked --all-targets --features parking_lot -- -D warnings
+	cargo clippy --locked --all-targets --features delivery-http -- -D warnings
 	PYO3_PYTHON=$(BIN)/python cargo clippy --locked --lib --features python,delivery -- -D warnings
 	for crate in peers instructions; do \
 		(cd benches/$$crate && cargo fmt --check && CARGO_TARGET_DIR=$(CURDIR)/target/benches cargo clippy --locked -- -D warnings) \
@@ -69,7 +70,9 @@ lint: $(VENV)/packages
 rust-tests: check-tools
 	cargo test --locked
 	cargo test --locked --features parking_lot
-	RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps
+	cargo test --locked --features delivery-http --lib delivery
+	cargo test --locked --features delivery-http --doc delivery
+	RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --features delivery-http
 	for example in examples/*.rs; do cargo run --locked --quiet --example $$(basename $$example .rs) || exit 1; done
 
 # The interleavings of docs/concurrency.md: shuttle for the timer and the purgatory, loom for the lock and the queue.
@@ -87,6 +90,7 @@ packages: $(VENV)/packages
 # The long form of tests that `test` runs in a short form.
 soak: $(VENV)/release $(SPARK)
 	TICKWHEEL_SOAK=1 TICKWHEEL_FUZZ_SECONDS=3600 $(BIN)/python -m pytest --timeout 4000 tests/python/fuzz
+	TICKWHEEL_SEEDS=100000 cargo test --locked --release --lib --features delivery simulation
 	TICKWHEEL_SOAK=1 $(BIN)/python -m pytest -s --timeout 3600 tests/python/delivery/soak $(if $(SPARK),tests/spark/soak)
 
 # Compares the timer with others; writes docs/benchmarks.md. Twenty minutes, on an otherwise idle machine.

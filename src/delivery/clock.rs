@@ -2,8 +2,8 @@
 //!
 //! The timer's clock is monotonic, due times are wall time, and the wall clock may be stepped. So the distance between the
 //! two is measured and kept, which makes order on the timer the order of due times, and is measured again by `read_again`.
-//! Every measurement errs on the late side, by some microseconds: first the wall clock is read, then the timer's, and the
-//! best of a few readings is taken. Example: wall 1,700,000,000,000 ms when the timer's clock reads 5,000 ms; a message due
+//! Every measurement errs on the late side, by some microseconds: first the wall clock is read, rounded down, then the timer's,
+//! rounded up, and the best of a few readings is taken. Example: wall 1,700,000,000,000 ms when the timer's clock reads 5,000 ms; a message due
 //! at 1,700,000,000,250 has the instant 5,250.
 
 #![forbid(unsafe_code)]
@@ -27,8 +27,15 @@ pub struct SystemWallTime;
 
 impl WallTime for SystemWallTime {
     fn now_us(&self) -> i64 {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "due times are wall time (D3); the timer itself does not read it"
+        )]
+        let now = SystemTime::now();
+        match now.duration_since(UNIX_EPOCH) {
+            Ok(since) => i64::try_from(since.as_micros()).unwrap_or(i64::MAX),
+            Err(before) => i64::try_from(before.duration().as_nanos().div_ceil(1000)).map_or(i64::MIN, |us| -us),
+        }
     }
 }
 
@@ -67,7 +74,7 @@ impl DueClock {
     /// A replay from `from_ms`, which is `head_start_ms` from now. Example: speed 60, from 08:00, due 08:01: in a second.
     #[must_use]
     pub fn replay(timer: &Clock, speed: f64, from_ms: i64, head_start_ms: f64) -> Self {
-        let start_us = timer.now_us() as i64 + (head_start_ms * 1000.0).round() as i64;
+        let start_us = (timer.now_up_us() as i64).saturating_add((head_start_ms * 1000.0).round() as i64);
         Self::Replay { speed, from_ms, start_us }
     }
 
@@ -134,8 +141,118 @@ impl DueClock {
 fn measure(timer: &Clock, wall: &dyn WallTime) -> i64 {
     let read = || {
         let wall_us = wall.now_us();
-        wall_us.saturating_sub(timer.now_us() as i64)
+        wall_us.saturating_sub(timer.now_up_us() as i64)
     };
     // A pause between the two readings makes the distance too small, so the largest is the best.
     (0..READINGS).map(|_| read()).max().expect("there are some")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+    use super::*;
+    use crate::LIMIT_US;
+
+    const WALL_US: i64 = 1_700_000_000_000_000;
+    const DUE_MS: i64 = 1_700_000_000_250;
+
+    /// Reads 5,000 ms on the timer; between each reading of the wall clock and the next of the timer's, so much time passes.
+    fn slow(timer: &Arc<Clock>, costs_us: impl Fn(u64) -> u64 + Send + Sync) -> DueClock {
+        let (moved, count, start_us) = (timer.clone(), AtomicU64::new(0), timer.now_us());
+        let wall = move || {
+            let passed_us = moved.now_us() - start_us;
+            moved.set_us(moved.now_us() + costs_us(count.fetch_add(1, Ordering::Relaxed)));
+            WALL_US + passed_us as i64
+        };
+        DueClock::wall(timer, &wall)
+    }
+
+    #[test]
+    fn the_example_of_the_module_holds__d3() {
+        let timer = Clock::manual(5_000);
+        let clock = DueClock::wall(&timer, &|| WALL_US);
+        assert_eq!(clock.instant_us(DUE_MS), 5_250_000);
+        assert_eq!(clock.late_us(DUE_MS, 0, (DUE_MS + 1) * 1000), 1_000);
+        assert_eq!(clock.late_us(DUE_MS, 0, DUE_MS * 1000 - 1), -1);
+        assert_eq!(clock.due_within(10_000.0, 0, WALL_US), 1_700_000_010_000);
+        assert_eq!(clock.due_within(0.0, 0, WALL_US - 1), 1_699_999_999_999, "nothing that is early");
+    }
+
+    #[test]
+    fn an_instant_outside_the_timers_time_is_its_beginning_or_end__d3() {
+        let timer = Clock::manual(0);
+        let clock = DueClock::wall(&timer, &|| WALL_US);
+        assert_eq!(clock.instant_us(5), 0);
+        assert_eq!(clock.instant_us(i64::MIN), 0);
+        assert_eq!(clock.instant_us(i64::MAX), LIMIT_US - 1);
+        let replay = DueClock::replay(&timer, 0.001, 0, 0.0);
+        assert_eq!((replay.instant_us(i64::MIN), replay.instant_us(i64::MAX)), (0, LIMIT_US - 1));
+    }
+
+    #[test]
+    fn slow_readings_make_nothing_early__d3() {
+        let timer = Arc::new(Clock::manual(5_000));
+        assert_eq!(slow(&timer, |_| 7).instant_us(DUE_MS), 5_250_007);
+    }
+
+    #[test]
+    fn one_reading_that_was_held_up_does_not_count__d3() {
+        let timer = Arc::new(Clock::manual(5_000));
+        let clock = slow(&timer, |number| if number == 0 { 50_000 } else { 0 });
+        assert_eq!(clock.instant_us(DUE_MS), 5_250_000);
+    }
+
+    #[test]
+    fn a_reading_of_the_timer_is_rounded_up__d3() {
+        // Both clocks are the same one; rounded down, the distance would be a microsecond too large now and then.
+        let timer = Clock::monotonic(0);
+        for _ in 0..10_000 {
+            let wall = || timer.now_us() as i64;
+            assert!(measure(&timer, &wall) <= 0);
+        }
+    }
+
+    #[test]
+    fn steps_add_up_until_the_clock_is_read_again__d3() {
+        let timer = Clock::manual(0);
+        let wall_us = Arc::new(AtomicI64::new(WALL_US));
+        let read = wall_us.clone();
+        let wall = move || read.load(Ordering::Relaxed);
+        let mut clock = DueClock::wall(&timer, &wall);
+        wall_us.fetch_add(600, Ordering::Relaxed);
+        assert!(!clock.was_stepped(&timer, &wall));
+        wall_us.fetch_add(600, Ordering::Relaxed);
+        assert!(clock.was_stepped(&timer, &wall));
+        clock.read_again(&timer, &wall);
+        assert!(!clock.was_stepped(&timer, &wall));
+        wall_us.fetch_sub(1_000, Ordering::Relaxed);
+        assert!(clock.was_stepped(&timer, &wall));
+        assert_eq!(clock.instant_us(1_700_000_000_100), 98_800);
+    }
+
+    #[test]
+    fn a_replay_maps_recorded_time_to_the_timers__d11() {
+        let timer = Clock::manual(5_000);
+        let clock = DueClock::replay(&timer, 60.0, 1_000_000, 10.0);
+        assert_eq!(clock.instant_us(1_060_000), 5_000_000 + 10_000 + 1_000_000);
+        assert_eq!(clock.late_us(1_000_000, timer.now_us(), 0), -10_000);
+        assert_eq!(clock.due_within(0.0, timer.now_us(), 0), 999_400); // nothing that is recorded
+        timer.set_us(5_015_000);
+        assert_eq!(clock.late_us(1_000_000, timer.now_us(), 0), 5_000);
+        assert_eq!(clock.due_within(1_000.0, timer.now_us(), 0), 1_000_000 + 60 * 1_005);
+        assert!(!clock.was_stepped(&timer, &|| WALL_US));
+    }
+
+    #[test]
+    fn a_replayed_instant_is_rounded_up__d3() {
+        let clock = DueClock::replay(&Clock::manual(0), 3.0, 0, 0.0);
+        assert_eq!([1, 2, 3].map(|due_ms| clock.instant_us(due_ms)), [334, 667, 1_000]);
+    }
+
+    #[test]
+    fn the_wall_clock_of_the_system_is_read_in_microseconds() {
+        assert!((1_600_000_000_000_000..4_000_000_000_000_000).contains(&SystemWallTime.now_us()));
+    }
 }

@@ -181,6 +181,7 @@ pub(super) struct Dispatcher {
     wall: Arc<dyn WallTime>,
     clock: Option<DueClock>,
     retry: Retry,
+    give_up_after: Option<Duration>,
     random: Rng,
     outage: Outage,
     moments: BTreeMap<i64, Moment>,
@@ -213,6 +214,7 @@ impl Dispatcher {
         bounds: Bounds,
         is_global: bool,
         retry: Retry,
+        give_up_after: Option<Duration>,
         seed: u64,
     ) -> Self {
         Self {
@@ -226,6 +228,7 @@ impl Dispatcher {
             wall,
             clock: None,
             retry,
+            give_up_after,
             random: Rng::with_seed(seed),
             outage: Outage::default(),
             moments: BTreeMap::new(),
@@ -319,15 +322,15 @@ impl Dispatcher {
         self.outage.down()
     }
 
-    /// How many messages are due and wait for a sender.
-    pub(super) fn offered(&self) -> usize {
-        self.offered.len()
-    }
-
     /// Whether [`Dispatcher::take`] would give something now; after [`Dispatcher::advance`].
     pub(super) fn has_ready(&self) -> bool {
         let has_some = !self.offered.is_empty() || (self.suspects_out.is_empty() && !self.suspects.is_empty());
         !self.is_halted && has_some && !self.wants_mark && self.outage.may_send()
+    }
+
+    #[cfg(test)]
+    pub(super) fn probes(&self) -> u32 {
+        self.outage.probes()
     }
 
     /// Whether all that is due can be on its way.
@@ -394,6 +397,7 @@ impl Dispatcher {
             }
             let entry = self.window.entry_mut(slot);
             entry.state = State::Sending;
+            entry.was_sent = true;
             let body = entry.body.clone().expect("what waits has its body");
             bytes += body.size();
             let at_ms = wall_us.div_euclid(1000);
@@ -438,7 +442,7 @@ impl Dispatcher {
         }
         match verdicts {
             Verdicts::Delivered => {
-                self.destination_answers();
+                self.destination_answers(flight.is_probe);
                 for message in &flight.messages {
                     self.delivered(message);
                 }
@@ -446,7 +450,7 @@ impl Dispatcher {
             Verdicts::Each(verdicts) => {
                 let rest = std::iter::repeat(Verdict::NotTried);
                 for (message, verdict) in flight.messages.iter().zip(verdicts.into_iter().chain(rest)) {
-                    self.settle_one(message, verdict);
+                    self.settle_one(message, verdict, flight.is_probe);
                 }
             }
         }
@@ -458,14 +462,14 @@ impl Dispatcher {
 
     // --- Inside --------------------------------------------------------------
 
-    fn settle_one(&mut self, message: &InFlight, verdict: Verdict) {
+    fn settle_one(&mut self, message: &InFlight, verdict: Verdict, is_probe: bool) {
         match verdict {
             Verdict::Delivered => {
-                self.destination_answers();
+                self.destination_answers(is_probe);
                 self.delivered(message);
             }
             Verdict::Refused(reason) => {
-                self.destination_answers();
+                self.destination_answers(is_probe);
                 self.failed(message, &reason, None);
             }
             Verdict::Unanswered { reason, retry_after_ms } => {
@@ -490,7 +494,10 @@ impl Dispatcher {
         }
     }
 
-    fn destination_answers(&mut self) {
+    fn destination_answers(&mut self, is_probe: bool) {
+        if self.outage.is_down() && !is_probe {
+            return; // it was sent before the outage began
+        }
         if let Some(since_us) = self.outage.answered() {
             let after_ms = self.timer.clock().now_us().saturating_sub(since_us) / 1000;
             self.events.push(Event::Up { after_ms });
@@ -520,8 +527,30 @@ impl Dispatcher {
     }
 
     fn arm_probe(&mut self, retry_after_ms: Option<u64>) {
+        self.give_up_the_late();
         let after_ms = self.outage.next_probe_ms(retry_after_ms, &mut self.random);
         self.arm(Duration::from_millis(after_ms), Alarm::Probe);
+    }
+
+    /// The destination is down for longer than `give_up_after`: what has been due for so long is given up, of a lane its
+    /// first message.
+    fn give_up_the_late(&mut self) {
+        let Some((limit, (since_us, reason))) = self.give_up_after.zip(self.outage.down()) else { return };
+        let limit_us = i64::try_from(limit.as_micros()).unwrap_or(i64::MAX);
+        let (timer_us, wall_us) = (self.timer.clock().now_us(), self.wall.now_us());
+        let Some(clock) = self.clock.filter(|_| timer_us.saturating_sub(since_us) as i64 >= limit_us) else { return };
+        let reason = format!("the destination was down for too long: {reason}");
+        for offer in std::mem::take(&mut self.offered) {
+            let Some(slot) = self.accept(offer) else { continue };
+            let entry = self.window.entry(slot);
+            if clock.late_us(entry.due_ms, timer_us, wall_us) >= limit_us {
+                self.give_up(slot, &reason);
+            } else {
+                let seq = entry.seq;
+                self.window.entry_mut(slot).state = State::Retrying;
+                self.offered.push_back(Offer::Message(slot, seq));
+            }
+        }
     }
 
     fn delivered(&mut self, message: &InFlight) {
@@ -703,12 +732,12 @@ impl Dispatcher {
         }
     }
 
-    /// It would be early: it waits for the timer again, and its lane for it where it was tried before.
+    /// It would be early: it waits for the timer again, and its lane for it where it was sent before.
     fn put_back(&mut self, slot: Slot, clock: &DueClock) {
         let entry = self.window.entry(slot);
-        let (seq, due_ms, attempts) = (entry.seq, entry.due_ms, entry.attempts);
+        let (seq, due_ms, was_sent) = (entry.seq, entry.due_ms, entry.was_sent);
         self.suspects_out.remove(&seq);
-        if attempts > 0 {
+        if was_sent {
             self.window.entry_mut(slot).state = State::Retrying;
             self.add(When::AtUs(clock.instant_us(due_ms)), Alarm::Again(slot, seq));
         } else {
@@ -721,7 +750,9 @@ impl Dispatcher {
         let Some(clock) = &mut self.clock else { return };
         clock.read_again(self.timer.clock(), &*self.wall);
         let clock = *clock;
-        early.into_iter().for_each(|slot| self.put_back(slot, &clock));
+        for slot in early {
+            self.put_back(slot, &clock);
+        }
         self.events.push(Event::ClockStepped);
         for lane in self.window.lanes_mut() {
             lane.due_until_ms = i64::MIN;

@@ -12,25 +12,26 @@
 #![forbid(unsafe_code)]
 
 use std::collections::HashMap;
-use std::path::Path;
-use std::sync::Arc;
+use std::ops::{Deref, DerefMut};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::clock::{DueClock, WallTime};
-pub use super::dispatcher::Event;
-use super::dispatcher::{Alarm, CRASHED, Dispatcher, timer};
+use super::dispatcher::{Alarm, Dispatcher, Event, timer};
 use super::error::DeliveryError;
 use super::items::{Completion, Item, Receipt, Ticket};
-use super::message::lane_of;
+use super::kill_point::kill_point;
 use super::retry::Retry;
 use super::sinks::{Delivery, Sink, Verdicts};
-use super::store::{Attempts, Done, Held, Letter, Limits, Options, Outcome, Percentiles, Progress, Store};
+use super::store::owner::Ownership;
+use super::store::upgrade::step_up;
+use super::store::{Done, Letter, Limits, Options, Outcome, Percentiles, Progress, Store};
 use super::summary::{Lateness, Summary};
-pub use super::window::Bounds;
-use super::window::State;
+use super::window::{Bounds, State};
 use super::writer::{Begun, Committed, POSITION, Queue, Writer};
-use crate::{Clock, Timer};
 use crate::sync::{PlainGuard, PlainMutex};
+use crate::{Clock, Timer};
 
 /// How to deliver.
 #[derive(Clone, Debug)]
@@ -41,6 +42,8 @@ pub struct Settings {
     pub horizon_ms: u64,
     /// How often a message is tried, and when.
     pub retry: Retry,
+    /// A message that has been due for so long while the destination was down is a dead letter; `None`: never.
+    pub give_up_after_ms: Option<u64>,
     /// How long a send may take.
     pub sink_timeout_ms: u64,
     /// How long a message is known after its outcome.
@@ -50,7 +53,7 @@ pub struct Settings {
     /// Of the jitter of back-off.
     pub seed: u64,
     /// Sizes of the store's steps.
-    pub limits: Limits,
+    pub(crate) limits: Limits,
 }
 
 impl Default for Settings {
@@ -59,6 +62,7 @@ impl Default for Settings {
             is_global: false,
             horizon_ms: 10_000,
             retry: Retry::default(),
+            give_up_after_ms: None,
             sink_timeout_ms: 30_000,
             keep_ids_ms: 7 * 86_400_000,
             bounds: Bounds::default(),
@@ -75,28 +79,53 @@ pub struct Engine {
     pub(super) timer: Arc<Timer<Alarm>>,
     pub(super) wall: Arc<dyn WallTime>,
     pub(super) settings: Settings,
-    pub(super) writer: PlainMutex<Writer>,
+    /// Until it is closed.
+    writer: PlainMutex<Option<Writer>>,
     /// Whether threads drive it; then submitting waits where much is queued.
     pub(super) is_driven: bool,
     store_id: String,
     inputs: HashMap<String, Progress>,
-    /// The last row of the ledger when the store was opened.
-    ledger_start: i64,
     percentiles: PlainMutex<Percentiles>,
+    /// The last row of the ledger when the store was opened.
+    first_n: i64,
+    backup: Option<PathBuf>,
+    /// The store has it, and gives it up when its connections are closed.
+    ownership: Weak<Ownership>,
+}
+
+/// The writer of an engine that is open.
+pub(super) struct WriterGuard<'a>(PlainGuard<'a, Option<Writer>>);
+
+impl Deref for WriterGuard<'_> {
+    type Target = Writer;
+
+    fn deref(&self) -> &Writer {
+        self.0.as_ref().expect("the engine is open")
+    }
+}
+
+impl DerefMut for WriterGuard<'_> {
+    fn deref_mut(&mut self) -> &mut Writer {
+        self.0.as_mut().expect("the engine is open")
+    }
 }
 
 impl Engine {
-    /// Opens the store, and makes it where there is none. Messages that an earlier process may have sent before it crashed
-    /// are marked as such.
+    /// Opens the store, and makes it where there is none. A store of an older version is stepped up, after a backup. Messages
+    /// that an earlier process may have sent before it crashed are marked as such.
     ///
     /// # Errors
     /// The store cannot be used.
     pub fn open(
-        path: &Path,
+        mut ownership: Ownership,
         settings: Settings,
         clock: Clock,
         wall: Arc<dyn WallTime>,
     ) -> Result<Self, DeliveryError> {
+        let backup = step_up(&mut ownership, wall.now_us() / 1000, &mut |_| {
+            kill_point("step up");
+            true
+        })?;
         let timer = timer(clock).map_err(|error| DeliveryError::Usage(error.to_string()))?;
         let timer = Arc::new(timer);
         let mut options = Options::new(
@@ -111,17 +140,22 @@ impl Engine {
             }),
         );
         options.limits = settings.limits;
-        let store = Store::open(path, options)?;
+        let ownership = Arc::new(ownership);
+        let weak = Arc::downgrade(&ownership);
+        let path = ownership.path().to_owned();
+        options.guard = Some(ownership);
+        let store = Store::open(&path, options)?;
         let dispatcher = Dispatcher::new(
             timer.clone(),
             wall.clone(),
             settings.bounds,
             settings.is_global,
             settings.retry,
+            settings.give_up_after_ms.map(Duration::from_millis),
             settings.seed,
         );
-        let (store_id, open) = (store.id().to_owned(), store.open_count());
-        let (inputs, ledger_start) = (store.inputs()?, store.last_n());
+        let (store_id, open, first_n) = (store.id().to_owned(), store.open_count(), store.last_n());
+        let inputs = store.inputs()?;
         let mut writer = Writer::new(store, settings.horizon_ms as f64);
         writer.summary.resumed = open;
         let queue = Queue::new(open);
@@ -132,13 +166,21 @@ impl Engine {
             timer,
             wall,
             settings,
-            writer: PlainMutex::new(writer),
+            writer: PlainMutex::new(Some(writer)),
             is_driven: true,
             store_id,
             inputs,
-            ledger_start,
             percentiles: PlainMutex::default(),
+            first_n,
+            backup,
+            ownership: weak,
         })
+    }
+
+    /// The copy of the store as it was before it was stepped up, if it was.
+    #[must_use]
+    pub fn backup(&self) -> Option<&Path> {
+        self.backup.as_deref()
     }
 
     /// The id of the store: `(store, seq)` is a message everywhere.
@@ -153,12 +195,11 @@ impl Engine {
         &self.inputs
     }
 
-    /// The due time of the first message that waits. Before [`Engine::start`]; from then on some are in memory alone.
-    ///
-    /// # Errors
-    /// The store failed.
+    /// The due time of the first message that waited when the store was opened.
+    #[must_use]
     pub fn first_due_ms(&self) -> Result<Option<i64>, DeliveryError> {
-        Ok(self.writer().store.first_due_ms()?)
+        let writer = self.writer.lock();
+        Ok(writer.as_ref().map(|writer| writer.store.first_due_ms()).transpose()?.flatten())
     }
 
     /// How late the messages were that were delivered since the store was opened; known once it is closed.
@@ -232,6 +273,14 @@ impl Engine {
         self.queue.wake();
     }
 
+    /// To be called in a child that was forked while the engine was open: the store is not the child's.
+    pub fn forget_in_child(&self) {
+        if let Some(ownership) = self.ownership.upgrade() {
+            ownership.forget_in_child();
+            std::mem::forget(ownership); // it is the parent's, and nothing of it may run here
+        }
+    }
+
     /// The clock by which messages are due when the wall clock says so.
     #[must_use]
     pub fn wall_clock(&self) -> DueClock {
@@ -302,6 +351,14 @@ impl Engine {
         (dispatcher.window.len(), dispatcher.window.bytes())
     }
 
+    /// How late what this run delivered was, from the ledger. O(messages delivered); no group is committed meanwhile.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub fn lateness_ms(&self) -> Result<Percentiles, DeliveryError> {
+        Ok(self.writer().store.lateness_ms(self.first_n)?)
+    }
+
     /// Why the destination is down, if it is.
     #[must_use]
     pub fn down(&self) -> Option<String> {
@@ -322,7 +379,7 @@ impl Engine {
     pub fn write(&self, sync: &dyn Fn() -> Result<(), DeliveryError>) -> Result<bool, DeliveryError> {
         let begun = self.begin_group();
         let committed = self.commit_group(begun, sync)?;
-        self.publish_group(committed)
+        self.publish_group(&committed)
     }
 
     /// The first part of [`Engine::write`]: takes what goes into the group.
@@ -348,7 +405,7 @@ impl Engine {
     }
 
     /// The third part: messages go on the timer, and tickets get their answers.
-    pub(super) fn publish_group(&self, committed: Committed) -> Result<bool, DeliveryError> {
+    pub(super) fn publish_group(&self, committed: &Committed) -> Result<bool, DeliveryError> {
         let result = self.writer().publish(committed, &self.queue, &self.dispatcher);
         if let Err(error) = &result {
             self.queue.fail(error);
@@ -396,7 +453,16 @@ impl Engine {
 
     /// A sink has answered.
     pub fn settle(&self, flight: u64, verdicts: Verdicts, position: Option<String>) {
-        let mut dispatcher = self.lock_dispatcher();
+        self.settle_locked(&mut self.lock_dispatcher(), flight, verdicts, position);
+    }
+
+    pub(super) fn settle_locked(
+        &self,
+        dispatcher: &mut Dispatcher,
+        flight: u64,
+        verdicts: Verdicts,
+        position: Option<String>,
+    ) {
         dispatcher.settle(flight, verdicts);
         let outcomes = std::mem::take(&mut dispatcher.outcomes);
         self.queue.report(outcomes, position, self.timer.clock().now_us());
@@ -438,44 +504,19 @@ impl Engine {
     pub fn close(&self, is_clean: bool) -> Result<Summary, DeliveryError> {
         self.timer.close();
         self.queue.stop();
-        let mut writer = self.writer();
-        writer.checkpoints = None;
-        let summary = self.note_the_end(&mut writer, is_clean);
-        writer.store.close();
-        summary
-    }
-
-    fn note_the_end(&self, writer: &mut Writer, is_clean: bool) -> Result<Summary, DeliveryError> {
+        let Some(mut writer) = self.writer.lock().take() else { return Ok(self.summary()) };
+        let is_usable = !matches!(self.queue.lock().failure, Some(DeliveryError::Store(_)));
         let mut dispatcher = self.lock_dispatcher();
         dispatcher.is_halted = true;
-        let (mut near, mut others, mut unsent) = (Vec::new(), Vec::new(), Vec::new());
-        for (_, it) in dispatcher.window.slots() {
-            if it.state == State::Over || (it.attempts == 0 && it.state != State::Sending) {
-                continue;
-            }
-            if it.is_noted && it.state != State::Sending {
-                unsent.push(Attempts { seq: it.seq, attempts: it.attempts - 1, next_ms: None, error: Some(CRASHED.to_owned()) });
-            }
-            if it.is_near {
-                let lane = it.body.as_ref().and_then(|body| lane_of(body.key()));
-                near.push(Held { due_ms: it.due_ms, seq: it.seq, lane, size: it.size, redelivered: true });
-            } else {
-                others.push(it.position());
-            }
-        }
-        writer.store.begin()?;
-        writer.store.note_attempts(&unsent)?;
-        writer.store.hold(&near)?;
-        writer.store.mark_redelivered(&others)?;
-        if is_clean {
-            writer.store.mark(None, None, &[])?;
-        }
-        writer.store.commit()?;
-        *self.percentiles.lock() = writer.store.lateness_ms(self.ledger_start)?;
+        let ended = if is_usable { writer.end(&dispatcher, is_clean) } else { Ok(()) };
+        drop(dispatcher);
         let mut summary = writer.summary;
         summary.cancels_unknown = writer.store.remembered_cancels();
+        if is_usable && ended.is_ok() {
+            *self.percentiles.lock() = writer.store.lateness_ms(self.first_n)?;
+        }
         self.queue.lock().summary = summary;
-        Ok(summary)
+        ended.map(|()| summary).map_err(DeliveryError::Store)
     }
 
     // --- Inside --------------------------------------------------------------
@@ -484,8 +525,8 @@ impl Engine {
         self.dispatcher.lock()
     }
 
-    pub(super) fn writer(&self) -> PlainGuard<'_, Writer> {
-        self.writer.lock()
+    pub(super) fn writer(&self) -> WriterGuard<'_> {
+        WriterGuard(self.writer.lock())
     }
 
     /// Gives the writer what the dispatcher has for it. Its lock is held, so that outcomes keep their order.

@@ -57,11 +57,10 @@ pub struct Payload<'a> {
 }
 
 /// A field that no rule knows: its name, and its value as JSON on one line.
-pub type Other<'a> = (Cow<'a, str>, Cow<'a, [u8]>);
+pub(crate) type Other<'a> = (Cow<'a, str>, Cow<'a, [u8]>);
 
 /// A record's values before the check.
 #[derive(Clone, Debug, Default, PartialEq)]
-#[expect(missing_docs, reason = "the names of the schema")]
 pub struct Fields<'a> {
     pub id: Value<'a>,
     pub key: Value<'a>,

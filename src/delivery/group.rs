@@ -2,12 +2,11 @@
 
 #![forbid(unsafe_code)]
 
-
 use super::dispatcher::{Dispatcher, TakenBack};
 use super::error::{BadRecord, StoreError};
 use super::items::{Answer, Item};
 use super::lanes::Slot;
-use super::message::{Cancel, Incoming, Origin, lane_of};
+use super::message::{Cancel, Incoming, lane_of};
 use super::store::{Accepted, Done, Held, Known, Letter, Outcome, Store, Waiting};
 use super::summary::Summary;
 use super::window::{Gone, State};
@@ -87,14 +86,14 @@ impl<'a> Group<'a> {
                     self.counts.cancelled += 1;
                     Answer::Cancelled
                 }
-                Accepted::Known(known) => self.again(put, &known),
+                Accepted::Known(known) => self.again(&put, &known),
             });
         }
-        self.admit(fresh)
+        self.admit(&fresh)
     }
 
     /// What is due soon comes into memory, and all else waits in the store.
-    fn admit(&mut self, fresh: Vec<(i64, Incoming)>) -> Result<(), StoreError> {
+    fn admit(&mut self, fresh: &[(i64, Incoming)]) -> Result<(), StoreError> {
         let (mut held, mut gone) = (Vec::new(), Vec::new());
         for part in fresh.chunks(ADMIT) {
             let mut dispatcher = self.dispatcher.lock();
@@ -126,10 +125,13 @@ impl<'a> Group<'a> {
         self.store.hold(&held)
     }
 
-    fn again(&mut self, put: Incoming, known: &Known) -> Answer {
+    fn again(&mut self, put: &Incoming, known: &Known) -> Answer {
         if known.content != put.content {
-            if let Some(origin) = put.origin {
-                self.letters.push(other_content(&origin));
+            if let Some(origin) = &put.origin {
+                let BadRecord { reason, allowed } = conflict();
+                let source = origin.source.to_string();
+                let record = put.record().into_owned();
+                self.letters.push(Letter { source, line: origin.line as i64, reason, allowed, record });
                 self.counts.dead_letters += 1;
             }
             return Answer::OtherContent;
@@ -221,21 +223,6 @@ fn answer_of(outcome: Outcome) -> Answer {
 }
 
 /// What is wrong with a message whose name is known with other content.
-#[must_use]
-pub fn conflict() -> BadRecord {
-    BadRecord::new(
-        "this key and id were accepted before with other content",
-        "the same content again, or another id",
-    )
-}
-
-fn other_content(origin: &Origin) -> Letter {
-    let BadRecord { reason, allowed } = conflict();
-    Letter {
-        source: origin.source.to_string(),
-        line: origin.line as i64,
-        reason,
-        allowed,
-        record: origin.record.as_bytes().to_vec(),
-    }
+pub(super) fn conflict() -> BadRecord {
+    BadRecord::new("this key and id were accepted before with other content", "the same content again, or another id")
 }

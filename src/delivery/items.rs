@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::error::DeliveryError;
-use super::message::{Cancel, Incoming};
+use super::message::{self, Cancel, Incoming};
 use super::store::{Letter, Progress};
 use crate::sync::{PlainCondvar, PlainMutex};
 
@@ -31,6 +31,23 @@ pub enum Item {
     Progress(Progress),
     /// So many duplicates were dropped before they came here.
     Dropped(u64),
+}
+
+impl From<message::Item> for Item {
+    /// A record that could not be read is a dead letter.
+    fn from(item: message::Item) -> Self {
+        match item {
+            message::Item::Message(incoming) => Self::Put(incoming),
+            message::Item::Cancel(cancel) => Self::Cancel(cancel),
+            message::Item::Bad(bad, origin) => Self::Letter(Letter {
+                source: origin.source.to_string(),
+                line: origin.line as i64,
+                reason: bad.reason,
+                allowed: bad.allowed,
+                record: origin.record().to_vec(),
+            }),
+        }
+    }
 }
 
 impl Item {

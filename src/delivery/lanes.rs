@@ -120,3 +120,51 @@ enum Order {
     Few(Vec<(Position, Slot)>),
     Many(BTreeMap<Position, Slot>),
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lane_keeps_the_order_of_delivery_whatever_comes_and_goes__d4() {
+        for is_global in [false, true] {
+            let mut random = fastrand::Rng::with_seed(3);
+            let (mut lane, mut expected) = (Lane::new(7, is_global), BTreeMap::new());
+            for seq in 0..2_000_u32 {
+                let position = (random.i64(0..20), i64::from(seq));
+                lane.insert(position, seq, 3);
+                expected.insert(position, seq);
+                while expected.len() > random.usize(1..12) {
+                    let place = random.usize(0..expected.len());
+                    let gone = *expected.keys().nth(place).unwrap();
+                    expected.remove(&gone);
+                    lane.remove(gone, 3);
+                }
+                assert_eq!((lane.len(), lane.size), (expected.len(), 3 * expected.len()));
+                assert_eq!(lane.first(), expected.first_key_value().map(|(position, slot)| (*position, *slot)));
+                assert_eq!(lane.last(), expected.last_key_value().map(|(position, slot)| (*position, *slot)));
+            }
+        }
+    }
+
+    #[test]
+    fn a_lane_is_needed_while_anything_is_known_of_it__d4() {
+        let unused = || Lane::new(7, false);
+        assert!(unused().is_unused() && unused().is_free());
+        let mut lane = unused();
+        lane.in_flight = Some(1);
+        assert!(!lane.is_unused() && !lane.is_free());
+        let mut lane = unused();
+        lane.uncommitted = 1;
+        assert!(!lane.is_unused() && !lane.is_free());
+        let mut lane = unused();
+        lane.more_from = Some((1, 1));
+        assert!(!lane.is_unused() && lane.is_free());
+        let mut lane = unused();
+        lane.is_offered = true;
+        assert!(!lane.is_unused() && lane.is_free());
+        let mut lane = unused();
+        lane.insert((1, 1), 0, 10);
+        assert!(!lane.is_unused() && lane.is_free());
+    }
+}

@@ -5,7 +5,6 @@
 
 #![forbid(unsafe_code)]
 
-
 use super::dispatcher::Dispatcher;
 use super::error::StoreError;
 use super::lanes::Slot;
@@ -57,7 +56,7 @@ impl Loader {
         let loaded: Vec<(Slot, i64)> = {
             let dispatcher = lock(dispatcher);
             let window = &dispatcher.window;
-            self.is_behind = !window.was_full && (may_be_more || window.has_needy_lanes());
+            self.is_behind = window.has_leaving() || !window.was_full && (may_be_more || window.has_needy_lanes());
             slots.into_iter().map(|slot| (slot, window.entry(slot).seq)).collect()
         };
         let seqs: Vec<i64> = loaded.iter().map(|(_, seq)| *seq).collect();

@@ -10,13 +10,15 @@
 
 #![forbid(unsafe_code)]
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::delivery::error::BadRecord;
 use crate::delivery::hashes;
 use crate::delivery::json;
-pub use crate::delivery::origin::{Origin, Record};
+pub(crate) use crate::delivery::origin::{Origin, Record};
 use crate::delivery::shown::with_commas;
+use crate::delivery::sinks::line::record_of;
 use crate::delivery::times::due_in_range;
 
 /// The most bytes of one payload, unless set otherwise (D12).
@@ -180,7 +182,7 @@ impl Content {
 
 /// The number of a key's lane; none without a key: such a message waits for no other. Two keys may share a lane.
 #[must_use]
-pub fn lane_of(key: Option<&str>) -> Option<i64> {
+pub(crate) fn lane_of(key: Option<&str>) -> Option<i64> {
     key.map(hashes::lane_of)
 }
 
@@ -212,13 +214,33 @@ impl Incoming {
         let hashes::All { digest, content, lane } = hashes::all_of(&message);
         Self { message, digest, content, lane, origin }
     }
+
+    /// The record that it came from, or else one from which the same message can be read.
+    #[must_use]
+    pub fn record(&self) -> Cow<'_, [u8]> {
+        match &self.origin {
+            Some(Origin { record: Some(record), .. }) => Cow::Borrowed(record.as_bytes()),
+            _ => Cow::Owned(record_of(&self.message)),
+        }
+    }
+}
+
+/// What was read from a record.
+#[derive(Clone, Debug)]
+pub enum Item {
+    /// A message to accept.
+    Message(Incoming),
+    /// A cancel.
+    Cancel(Cancel),
+    /// A record that can't be used, and where it is.
+    Bad(BadRecord, Origin),
 }
 
 /// Checks the name of a message.
 ///
 /// # Errors
 /// No message can have this name: a part is empty.
-pub fn check_name(key: Option<&str>, id: &str) -> Result<(), BadRecord> {
+pub(crate) fn check_name(key: Option<&str>, id: &str) -> Result<(), BadRecord> {
     let empty = |part: &str| Err(BadRecord::new(format!("{part} is empty"), format!("{part}: text, not empty")));
     match key {
         _ if id.is_empty() => empty("id"),
@@ -259,49 +281,4 @@ pub(crate) fn check_size(size: usize, max_payload: usize) -> Result<(), BadRecor
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn message(key: Option<&str>, id: &str, payload: &[u8], is_json: bool) -> Message {
-        Message { body: Body::new(key, id, payload, is_json), due_ms: 5, delay_ms: None }
-    }
-
-    fn reason(message: Message) -> String {
-        checked(message, 10).unwrap_err().reason
-    }
-
-    #[test]
-    fn the_parts_of_a_body_come_back_the_same() {
-        for key in [None, Some("k"), Some("")] {
-            let body = Body::new(key, "é", b"\xff", false);
-            assert_eq!((body.key(), body.id(), body.payload(), body.is_json()), (key, "é", &b"\xff"[..], false));
-        }
-        assert_eq!(message(Some("k"), "é", b"123", true).size_in_memory(), 206);
-    }
-
-    #[test]
-    fn a_message_made_by_a_program_is_checked_by_the_rules_for_records__d1() {
-        assert_eq!(reason(message(None, "", b"1", true)), "id is empty");
-        assert_eq!(reason(message(Some(""), "a", b"1", true)), "key is empty");
-        assert_eq!(reason(message(None, "a", b"12345678901", false)), "the payload has 11 bytes");
-        assert_eq!(reason(message(None, "a", b"[1,]", true)), "the payload is not JSON: expected value, at byte 4");
-        assert_eq!(reason(Message { due_ms: -1, ..message(None, "a", b"1", true) }), "due_ms is out of range");
-        let good = message(Some("k"), "a", b"[1,]", false);
-        assert_eq!(checked(good.clone(), 10), Ok(good), "a due time in 1970 is one, and bytes are bytes");
-    }
-
-    #[test]
-    fn json_of_a_program_is_put_on_one_line__d11() {
-        let kept = checked(message(Some("k"), "a", b"[1,\r\n2]", true), 10).unwrap();
-        assert_eq!(kept, message(Some("k"), "a", b"[1,  2]", true));
-    }
-
-    #[test]
-    fn a_record_is_a_part_of_its_block_and_never_more() {
-        let block: std::sync::Arc<[u8]> = (*b"one two").into();
-        assert_eq!(Record::part_of(&block, 4, 7).as_bytes(), b"two");
-        assert_eq!(Record::part_of(&block, 4, 99).as_bytes(), b"two");
-        assert_eq!(Record::part_of(&block, 99, 4).as_bytes(), b"");
-        assert_eq!(Record::from(&b"two"[..]), Record::part_of(&block, 4, 7));
-    }
-}
+mod tests;

@@ -6,31 +6,68 @@
 
 #![forbid(unsafe_code)]
 
-pub mod clock;
-pub mod columns;
+mod arrow_json;
+mod arrow_rows;
+mod arrow_values;
+mod clock;
+mod columns;
 mod dispatcher;
-pub mod engine;
-pub mod error;
+mod engine;
+mod error;
+mod fields;
 mod group;
-pub mod items;
-mod loader;
-pub mod threads;
-mod writer;
-pub mod fields;
+mod handed;
 mod hashes;
+mod items;
 mod json;
+#[cfg(test)]
+mod kill;
+mod kill_point;
 mod lanes;
-pub mod lines;
-pub mod message;
-pub mod ndjson;
+mod lines;
+mod loader;
+#[cfg(test)]
+mod long_outage;
+pub(crate) mod message;
+pub(crate) mod ndjson;
 mod origin;
 mod outage;
-pub mod retry;
+mod retry;
 mod shown;
 #[cfg(test)]
 mod simulation;
-pub mod sinks;
-pub mod store;
-pub mod summary;
-pub mod times;
+pub(crate) mod sinks;
+pub(crate) mod store;
+mod summary;
+#[cfg(test)]
+mod testing;
+mod threads;
+mod times;
 mod window;
+mod writer;
+
+pub use arrow_rows::{ArrowRows, batches};
+pub use clock::{DueClock, SystemWallTime, WallTime};
+pub use columns::Columns;
+pub use dispatcher::Event;
+pub use engine::{Engine, Settings};
+pub use error::{BadRecord, DeliveryError, StoreError};
+pub use fields::Schema;
+pub use handed::{HandedOff, read_batch, read_stream};
+pub use items::{Answer, Completion, Item, Receipt};
+pub use lines::{Block, BlockReader};
+pub use message::Item as Parsed;
+pub use message::{Body, Cancel, Digest, Incoming, MAX_PAYLOAD, Message, checked};
+pub use ndjson::Ndjson;
+pub use origin::{Origin, Record};
+pub use retry::Retry;
+pub use sinks::file::{LineSink, Target};
+#[cfg(feature = "delivery-http")]
+pub use sinks::http::{HttpAddress, HttpSink, IN_FLIGHT, LOOKUPS, idempotency_key};
+pub use sinks::{AroundFn, Delivery, OpenSink, Replies, Reply, Sink, SyncFn, Verdict, Verdicts};
+pub use store::opened::is_open_here;
+pub use store::owner::Ownership;
+pub use store::{Letter, Percentiles, Progress};
+pub use summary::{LATENESS_BOUNDS_US, Lateness, Summary};
+pub use threads::{MOST_HANGING, Observer, Running};
+pub use window::Bounds;

@@ -2,18 +2,15 @@
 //!
 //! ```
 //! use std::sync::Arc;
-//! use tickwheel::delivery::fields::Schema;
-//! use tickwheel::delivery::lines::Block;
-//! use tickwheel::delivery::message::MAX_PAYLOAD;
-//! use tickwheel::delivery::ndjson::{Item, Ndjson};
+//! use tickwheel::delivery::{Block, MAX_PAYLOAD, Ndjson, Parsed, Schema};
 //!
 //! let schema = Schema::new(Default::default(), MAX_PAYLOAD);
 //! let reader = Ndjson { source: "-".into(), schema: &schema, now_ns: Some(0), after: 0, keeps_origin: true };
 //! let lines = Block::whole(Arc::from(&b"{\"id\": \"a\", \"delay_ms\": 5, \"payload\": [1.50]}\noops"[..]));
-//! let items: Vec<Item> = reader.read(&lines).collect();
-//! let [Item::Message(message), Item::Bad(bad, origin)] = &items[..] else { panic!() };
+//! let items: Vec<Parsed> = reader.read(&lines).collect();
+//! let [Parsed::Message(message), Parsed::Bad(bad, origin)] = &items[..] else { panic!() };
 //! assert_eq!((message.message.due_ms, message.message.body.payload()), (5, &b"[1.50]"[..]));
-//! assert_eq!((origin.line, origin.record.as_bytes()), (2, &b"oops"[..]));
+//! assert_eq!((origin.line, origin.record()), (2, &b"oops"[..]));
 //! assert!(bad.reason.starts_with("not a JSON object: "));
 //! ```
 
@@ -34,23 +31,12 @@ use crate::delivery::error::BadRecord;
 use crate::delivery::fields::{Fields, Payload, Request, Schema, Value};
 use crate::delivery::json::{Refused, check_depth, check_surrogates, without_line_ends};
 use crate::delivery::lines::{Block, Line};
-use crate::delivery::message::{Cancel, Incoming, Origin, Record};
+use crate::delivery::message::{Incoming, Item, Origin, Record};
 
 const ALLOWED: &str = "one JSON object per line, each name once";
 
 /// The most digits of an integer that is decoded; more are an attack, or an error.
 const MAX_DIGITS: usize = 4300;
-
-/// What was read from a record.
-#[derive(Clone, Debug)]
-pub enum Item {
-    /// A message to accept.
-    Message(Incoming),
-    /// A cancel.
-    Cancel(Cancel),
-    /// A record that can't be used, and where it is.
-    Bad(BadRecord, Origin),
-}
 
 /// A reader of one input.
 #[derive(Clone, Debug)]
@@ -95,7 +81,7 @@ impl Ndjson<'_> {
         let blank = line.data.iter().take_while(|byte| is_blank(**byte)).count();
         let start = line.start + blank;
         let record = Record::part_of(&block.bytes, start, start + data.len());
-        Origin { source: Arc::clone(&self.source), line: line.number, record }
+        Origin { source: Arc::clone(&self.source), line: line.number, record: Some(record) }
     }
 }
 
@@ -103,7 +89,7 @@ impl Ndjson<'_> {
 ///
 /// # Errors
 /// The text is not one JSON object with each name once.
-pub fn fields_of<'a>(text: &'a str, schema: &Schema) -> Result<Fields<'a>, BadRecord> {
+pub(crate) fn fields_of<'a>(text: &'a str, schema: &Schema) -> Result<Fields<'a>, BadRecord> {
     let refused = |why: Refused| match why {
         Refused::TooDeep => BadRecord::new("the JSON is nested too deep", "a few hundred levels"),
         Refused::Syntax(what) => BadRecord::new(format!("not a JSON object: {what}"), ALLOWED),

@@ -14,8 +14,16 @@ pub struct Origin {
     pub source: Arc<str>,
     /// Its line or row there, from 1.
     pub line: u64,
-    /// The original record.
-    pub record: Record,
+    /// The original record. None if only the message was sent here: then the message is written out as a record.
+    pub record: Option<Record>,
+}
+
+impl Origin {
+    /// The original record, or nothing.
+    #[must_use]
+    pub fn record(&self) -> &[u8] {
+        self.record.as_ref().map_or(&[], Record::as_bytes)
+    }
 }
 
 /// The bytes of a record: a range of the block that was read, which lives as long as one of its records does.

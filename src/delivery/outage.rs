@@ -4,7 +4,8 @@
 //!   without an answer that is about the message: a time-out, 503 and the like.
 //! - While it is down, one message after the other is sent to find out whether it is up again, by back-off or when the
 //!   destination says; no attempt is counted.
-//! - Any answer that is about a message shows that it is up.
+//! - An answer that is about a message shows that it is up. While it is down, only the answer to a probe does: what was sent
+//!   before may still be answered by a destination that takes nothing new.
 
 #![forbid(unsafe_code)]
 
@@ -107,7 +108,81 @@ impl Outage {
         }
     }
 
+    /// How often the next probe was put on the timer.
+    #[cfg(test)]
+    pub(super) fn probes(&self) -> u32 {
+        self.down.as_ref().map_or(0, |down| down.probes)
+    }
+
     pub(super) fn waits_for_probe(&self) -> bool {
         self.down.as_ref().is_some_and(|down| down.probe == Probe::Sent)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn down() -> Outage {
+        let mut outage = Outage::default();
+        assert_eq!(outage.begins(7, "refused"), []);
+        outage
+    }
+
+    #[test]
+    fn five_sends_of_different_messages_without_an_answer_show_that_it_is_down__d6() {
+        let mut outage = Outage::default();
+        for _ in 0..9 {
+            assert!(!outage.unanswered(1, 10), "one message that always fails does not stop the others");
+        }
+        assert!(!outage.unanswered(1, 11), "the same slot, but another message");
+        assert!(!outage.unanswered(2, 12) && !outage.unanswered(3, 13));
+        assert!(outage.unanswered(4, 14));
+        assert!(!outage.is_down() && outage.may_send(), "that is for the caller to say");
+        assert_eq!(outage.begins(7, "503"), [(1, 10), (1, 11), (2, 12), (3, 13), (4, 14)]);
+        assert_eq!(outage.down(), Some((7, "503")));
+    }
+
+    #[test]
+    fn an_answer_about_a_message_begins_the_count_anew_and_ends_an_outage__d6() {
+        let mut outage = Outage::default();
+        for slot in 1..5 {
+            outage.unanswered(slot, 10);
+        }
+        assert_eq!(outage.answered(), None);
+        for slot in 5..9 {
+            assert!(!outage.unanswered(slot, 10));
+        }
+        let mut outage = down();
+        assert_eq!(outage.answered(), Some(7));
+        assert!(!outage.is_down() && outage.may_send());
+    }
+
+    #[test]
+    fn one_probe_at_a_time_and_only_when_its_time_has_come__d6() {
+        let (mut outage, mut random) = (down(), Rng::with_seed(1));
+        assert!(!outage.may_send() && outage.waits_for_probe());
+        outage.next_probe_ms(None, &mut random);
+        assert!(!outage.may_send() && !outage.waits_for_probe());
+        outage.probe_is_due();
+        assert!(outage.may_send());
+        outage.probe_is_sent();
+        assert!(!outage.may_send() && outage.waits_for_probe());
+        outage.probe_is_due(); // an alarm that comes late
+        assert!(!outage.may_send());
+        outage.probe_came_back();
+        assert!(outage.may_send());
+    }
+
+    #[test]
+    fn probes_back_off_to_half_a_minute_unless_the_destination_says_when__d6() {
+        let (mut outage, mut random) = (down(), Rng::with_seed(1));
+        for whole_ms in [250, 500, 1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000] {
+            let after_ms = outage.next_probe_ms(None, &mut random);
+            assert!((whole_ms - whole_ms / 4..=whole_ms).contains(&after_ms), "{after_ms} of {whole_ms}");
+        }
+        assert_eq!(outage.next_probe_ms(Some(120_000), &mut random), 120_000);
+        (0..100).for_each(|_| assert!(outage.next_probe_ms(None, &mut random) <= 30_000));
+        assert_eq!(Outage::default().next_probe_ms(None, &mut random), 0);
     }
 }

@@ -11,7 +11,7 @@ use crate::delivery::error::DeliveryError;
 /// How often a message is tried, and after what time.
 ///
 /// ```
-/// use tickwheel::delivery::retry::Retry;
+/// use tickwheel::delivery::Retry;
 /// let mut rng = fastrand::Rng::with_seed(7);
 /// let delay_us = Retry::default().delay_us(3, &mut rng);
 /// assert!((2_000_000..=4_000_000).contains(&delay_us));
@@ -27,9 +27,9 @@ pub struct Retry {
 }
 
 /// The largest `max_attempts`.
-pub const MOST_ATTEMPTS: u32 = 1_000_000;
+pub(crate) const MOST_ATTEMPTS: u32 = 1_000_000;
 /// The largest `first_ms` and `longest_ms`: 400 days.
-pub const LONGEST_MS: u64 = 400 * 86_400_000;
+pub(crate) const LONGEST_MS: u64 = 400 * 86_400_000;
 
 impl Default for Retry {
     fn default() -> Self {

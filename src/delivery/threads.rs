@@ -5,13 +5,16 @@
 //! - A send that takes too long is cut off: its messages count as unanswered, and a fresh thread with a fresh sink takes the
 //!   place of the one that hangs, which ends when its sink returns, and whose answer is not heard. At most
 //!   [`MOST_HANGING`] hang at a time; then sending waits until one returns.
+//! - A sink that answers each message later has one thread for all of them: [`overlapping`].
 //! - Once the engine is closing, a sink that was cut off, or that is opened only now, gets nothing to send.
 
 #![forbid(unsafe_code)]
 
-use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+mod overlapping;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -24,6 +27,7 @@ use super::error::{DeliveryError, StoreError};
 use super::items::{Completion, Item, Receipt};
 use super::retry::Retry;
 use super::sinks::{Delivery, OpenSink, Sink, SyncFn, Verdicts};
+use super::store::owner::Ownership;
 use super::store::{Checkpoints, Letter};
 use super::summary::Summary;
 use crate::Clock;
@@ -32,7 +36,10 @@ use crate::sync::{PlainCondvar, PlainGuard, PlainMutex};
 /// How many sends may hang at a time.
 pub const MOST_HANGING: usize = 8;
 
-const LOOK_AT_CLOCK: Duration = Duration::from_secs(1);
+const LOOK_AT_CLOCK_US: u64 = 1_000_000;
+const LOOK_AT_CLOCK: Duration = Duration::from_micros(LOOK_AT_CLOCK_US);
+/// How long a sink may take to abort what it has in flight.
+const ABORT: Duration = Duration::from_secs(1);
 const REOPEN: Retry = Retry { max_attempts: u32::MAX, first_ms: 200, longest_ms: 10_000 };
 
 /// What the program is told, in a thread of its own: a slow program holds up nothing but what it is told next.
@@ -64,6 +71,7 @@ struct Shared {
     has_leader: AtomicBool,
     /// When the leader wakes up by itself.
     sleeps_until_us: AtomicU64,
+    looked_at_us: AtomicU64,
     is_closing: AtomicBool,
     senders: PlainMutex<Senders>,
     sender_ended: PlainCondvar,
@@ -82,6 +90,8 @@ struct Senders {
     hanging: usize,
     /// How many wait for one of those to come back, so that they may begin.
     put_off: usize,
+    /// How many have a sink that answers later. They end soon after the engine is halted.
+    overlapping: usize,
     syncs: Vec<(u64, SyncFn)>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -99,17 +109,18 @@ impl Running {
     /// # Errors
     /// The store or the destination cannot be opened.
     pub fn open(
-        path: &Path,
+        ownership: Ownership,
         settings: Settings,
         open: OpenSink,
+        threads: usize,
         observer: Box<dyn Observer>,
     ) -> Result<Self, DeliveryError> {
         let wall: Arc<dyn WallTime> = Arc::new(SystemWallTime);
-        let mut engine = Engine::open(path, settings, Clock::monotonic(0), wall)?;
+        let mut engine = Engine::open(ownership, settings, Clock::monotonic(0), wall)?;
         engine.is_driven = false;
         let mut first = open(engine.store_id())?;
         engine.recover(&mut *first)?;
-        let threads = first.threads();
+        let threads = if first.overlap() > 1 { 1 } else { threads.max(first.threads()) };
         let mut sinks = vec![first];
         while sinks.len() < threads {
             sinks.push(open(engine.store_id())?);
@@ -122,6 +133,7 @@ impl Running {
             followers: PlainCondvar::default(),
             has_leader: AtomicBool::new(false),
             sleeps_until_us: AtomicU64::new(0),
+            looked_at_us: AtomicU64::new(0),
             is_closing: AtomicBool::new(false),
             senders: PlainMutex::default(),
             sender_ended: PlainCondvar::default(),
@@ -135,13 +147,15 @@ impl Running {
                 shared.tell(vec![Event::CheckpointFailed { reason: error.to_string() }]);
             }
         };
-        let checkpoints = Checkpoints::start(path, Box::new(failed))?;
-        shared.engine.writer().checkpoints = Some(checkpoints);
+        {
+            let mut writer = shared.engine.writer();
+            writer.checkpoints = Some(Checkpoints::start(&writer.store, Box::new(failed))?);
+        }
         for sink in sinks {
             shared.add_sender(sink)?;
         }
-        let writer = spawn("writer-deliver", &shared, |shared| shared.write())?;
-        let teller = spawn("teller-deliver", &shared, |shared| shared.tell_all())?;
+        let writer = spawn("writer-deliver", &shared, Shared::write)?;
+        let teller = spawn("teller-deliver", &shared, Shared::tell_all)?;
         Ok(Self { shared, threads: PlainMutex::new(vec![writer, teller]) })
     }
 
@@ -248,7 +262,9 @@ impl Shared {
                 }
                 state.is_stopping
             };
-            if self.engine.queue.lock().failure.is_some() {
+            let failure = self.engine.queue.lock().failure.clone();
+            if let Some(failure) = failure {
+                self.write_the_rest(&failure);
                 break;
             }
             if is_stopping {
@@ -270,12 +286,19 @@ impl Shared {
         self.to_tell.notify_all();
     }
 
+    /// The run has failed. What was delivered before is committed, if the store is not what failed.
+    fn write_the_rest(&self, failure: &DeliveryError) {
+        if !matches!(failure, DeliveryError::Store(_)) {
+            let _ = self.engine.write(&|| self.sync()); // the first failure counts
+        }
+        self.engine.writer().give_up(failure);
+    }
+
     /// Messages may be on the timer that are due sooner than all others; sending may go on where it paused.
     fn wake_after_commit(&self) {
         {
             let dispatcher = self.engine.lock_dispatcher();
-            let next_us = self.engine.next_wake_us().unwrap_or(u64::MAX);
-            if dispatcher.has_ready() || next_us < self.sleeps_until_us.load(Ordering::Relaxed) {
+            if dispatcher.has_ready() || self.leader_sleeps_too_long() {
                 self.leader.notify_one();
             }
         }
@@ -303,22 +326,28 @@ impl Shared {
         if let Some(sync) = sink.sync() {
             senders.syncs.push((number, sync));
         }
-        let thread = spawn("sender-deliver", self, move |shared| shared.send(number, sink))?;
+        let is_overlapping = sink.overlap() > 1;
+        let run = if is_overlapping { Self::send_overlapping } else { Self::send };
+        let thread = spawn("sender-deliver", self, move |shared| run(shared, number, sink))?;
+        senders.overlapping += usize::from(is_overlapping);
         senders.threads.push(thread);
         Ok(())
     }
 
-    fn send(self: &Arc<Self>, number: u64, mut sink: Box<dyn Sink>) {
-        match sink.around() {
-            Some(around) => around(&mut || self.send_all(number, &mut *sink)),
-            None => self.send_all(number, &mut *sink),
-        }
+    fn send(self: &Arc<Self>, number: u64, sink: Box<dyn Sink>) {
+        let Some(around) = sink.around() else { return self.send_all(number, sink) };
+        let mut sink = Some(sink);
+        around(&mut || {
+            if let Some(sink) = sink.take() {
+                self.send_all(number, sink);
+            }
+        });
     }
 
-    fn send_all(self: &Arc<Self>, number: u64, sink: &mut dyn Sink) {
+    fn send_all(self: &Arc<Self>, number: u64, mut sink: Box<dyn Sink>) {
         let (most, most_bytes, is_cut_off) = (sink.max_messages(), sink.max_bytes(), sink.is_cut_off());
         while let Some((flight, deliveries)) = self.next(number, most, most_bytes, is_cut_off) {
-            match sink.send(&deliveries) {
+            match caught(|| sink.send(&deliveries)) {
                 Ok(verdicts) => {
                     if !self.engine.is_in_flight(flight) {
                         break; // it was cut off, and another has its place
@@ -333,8 +362,13 @@ impl Shared {
                 }
             }
         }
+        self.end_sender(number, sink);
+    }
+
+    fn end_sender(self: &Arc<Self>, number: u64, mut sink: Box<dyn Sink>) {
         let closed = sink.close();
         let mut senders = self.lock_senders();
+        senders.overlapping -= usize::from(sink.overlap() > 1);
         let was_working = senders.working.iter().any(|(other, _)| *other == number);
         senders.working.retain(|(other, _)| *other != number);
         if was_working {
@@ -364,7 +398,6 @@ impl Shared {
     ) -> Option<(u64, Vec<Delivery>)> {
         let engine = &self.engine;
         let mut dispatcher = engine.lock_dispatcher();
-        let mut looked_at = Instant::now();
         loop {
             let taken = engine.take_locked(&mut dispatcher, most, most_bytes, is_cut_off);
             self.hear_events(&mut dispatcher);
@@ -382,14 +415,12 @@ impl Shared {
                 self.pass_on(&dispatcher);
                 return None;
             }
-            if looked_at.elapsed() >= LOOK_AT_CLOCK {
-                looked_at = Instant::now();
-                if dispatcher.follow_clock() {
-                    engine.queue.wake();
-                    continue;
-                }
+            if self.is_time_to_look_at_clock() && dispatcher.follow_clock() {
+                engine.queue.wake();
+                continue;
             }
             dispatcher = if self.has_leader.load(Ordering::Relaxed) {
+                self.pass_on(&dispatcher);
                 self.followers.wait(dispatcher)
             } else {
                 self.lead(dispatcher)
@@ -412,13 +443,28 @@ impl Shared {
         dispatcher
     }
 
-    /// Another sender goes on where there is more to send, or where none waits for the timer. With the dispatcher's lock.
+    /// Another sender goes on where there is more to send, where none waits for the timer, or where the one that waits would
+    /// wake up too late. With the dispatcher's lock.
     fn pass_on(&self, dispatcher: &Dispatcher) {
         if !self.has_leader.load(Ordering::Relaxed) {
             self.followers.notify_one();
-        } else if dispatcher.has_ready() {
+        } else if dispatcher.has_ready() || self.leader_sleeps_too_long() {
             self.leader.notify_one();
         }
+    }
+
+    fn leader_sleeps_too_long(&self) -> bool {
+        self.engine.next_wake_us().is_some_and(|next_us| next_us < self.sleeps_until_us.load(Ordering::Relaxed))
+    }
+
+    /// Once a second, whichever sender asks; also where none ever waits. With the dispatcher's lock.
+    fn is_time_to_look_at_clock(&self) -> bool {
+        let now_us = self.engine.clock().now_us();
+        let is_time = now_us.saturating_sub(self.looked_at_us.load(Ordering::Relaxed)) >= LOOK_AT_CLOCK_US;
+        if is_time {
+            self.looked_at_us.store(now_us, Ordering::Relaxed);
+        }
+        is_time
     }
 
     fn is_working(&self, number: u64) -> bool {
@@ -516,7 +562,16 @@ impl Shared {
         }
         let all_ended = senders.working.is_empty() && senders.hanging == 0;
         drop(senders);
-        self.engine.lock_dispatcher().is_halted = true;
+        {
+            let mut dispatcher = self.engine.lock_dispatcher();
+            dispatcher.is_halted = true;
+            self.leader.notify_all();
+        }
+        let end = Instant::now() + ABORT;
+        let mut senders = self.lock_senders();
+        while senders.overlapping > 0 && Instant::now() < end {
+            senders = self.sender_ended.wait_timeout(senders, end.saturating_duration_since(Instant::now()));
+        }
         all_ended
     }
 
@@ -571,6 +626,12 @@ impl Shared {
             }
         }
     }
+}
+
+/// A sink that panics has failed for good: nothing is known about the messages that it had.
+fn caught<T>(call: impl FnOnce() -> Result<T, DeliveryError>) -> Result<T, DeliveryError> {
+    let failed = |_| DeliveryError::Failed("the destination panicked: see the output of the panic hook".to_owned());
+    catch_unwind(AssertUnwindSafe(call)).map_err(failed).and_then(|result| result)
 }
 
 fn spawn(

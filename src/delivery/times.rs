@@ -4,13 +4,7 @@
 //! - An integer below [`SECONDS_BELOW`] is refused: as milliseconds it is a time before March 1973, so it is almost
 //!   certainly seconds. Text may name any time from 1970 on.
 //!
-//! ```
-//! use tickwheel::delivery::times::{due_from_text, rfc_3339};
-//! let due_ms = due_from_text("1970-01-01T01:00:00.0001+01:00", "due")?;
-//! assert_eq!(due_ms, 1);
-//! assert_eq!(&rfc_3339(due_ms), b"1970-01-01T00:00:00.001Z");
-//! # Ok::<(), tickwheel::delivery::error::BadRecord>(())
-//! ```
+//! Example: `1970-01-01T01:00:00.0001+01:00` is 1 ms, and is written as `1970-01-01T00:00:00.001Z`.
 
 #![forbid(unsafe_code)]
 
@@ -18,13 +12,13 @@ use crate::delivery::error::BadRecord;
 use crate::delivery::shown::quoted;
 
 /// 9999-12-31T23:59:59.999Z, the last time that RFC 3339 can write.
-pub const MAX_DUE_MS: i64 = 253_402_300_799_999;
+pub(crate) const MAX_DUE_MS: i64 = 253_402_300_799_999;
 
 /// An integer due time below this looks like seconds: 10^11 seconds end in the year 5138, 10^11 ms in 1973.
-pub const SECONDS_BELOW: i64 = 100_000_000_000;
+pub(crate) const SECONDS_BELOW: i64 = 100_000_000_000;
 
 /// What a due time may be, for errors.
-pub const ALLOWED: &str = "RFC 3339 with an offset, such as 2026-01-31T08:00:00.000Z or 2026-01-31T09:00:00+01:00, or an \
+pub(crate) const ALLOWED: &str = "RFC 3339 with an offset, such as 2026-01-31T08:00:00.000Z or 2026-01-31T09:00:00+01:00, or an \
                            integer of epoch milliseconds, from 1970 to 9999";
 
 const MS_PER_DAY: i64 = 86_400_000;
@@ -33,7 +27,7 @@ const MS_PER_DAY: i64 = 86_400_000;
 ///
 /// # Errors
 /// The text is not RFC 3339, has no zone, or is out of range.
-pub fn due_from_text(text: &str, name: &str) -> Result<i64, BadRecord> {
+pub(crate) fn due_from_text(text: &str, name: &str) -> Result<i64, BadRecord> {
     match epoch_ms(text.as_bytes()) {
         Ok(due_ms) => due_in_range(due_ms, name),
         Err(why) => Err(BadRecord::new(format!("{name} {why}: {}", quoted(text, 60)), ALLOWED)),
@@ -44,7 +38,7 @@ pub fn due_from_text(text: &str, name: &str) -> Result<i64, BadRecord> {
 ///
 /// # Errors
 /// It is out of range, or looks like seconds.
-pub fn due_from_integer(value: i128, name: &str) -> Result<i64, BadRecord> {
+pub(crate) fn due_from_integer(value: i128, name: &str) -> Result<i64, BadRecord> {
     if (0..i128::from(SECONDS_BELOW)).contains(&value) {
         return Err(BadRecord::new(
             format!("{name} is {value}, which looks like seconds; in milliseconds it is {}", value * 1000),
@@ -58,7 +52,8 @@ pub fn due_from_integer(value: i128, name: &str) -> Result<i64, BadRecord> {
 ///
 /// # Errors
 /// As [`due_from_integer`] for digits, as [`due_from_text`] for the rest.
-pub fn due_from_digits_or_text(text: &str, name: &str) -> Result<i64, BadRecord> {
+#[cfg(any(test, feature = "python"))]
+pub(crate) fn due_from_digits_or_text(text: &str, name: &str) -> Result<i64, BadRecord> {
     match integer_of(text) {
         Some(value) => due_from_integer(value.into(), name),
         None => due_from_text(text, name),
@@ -69,7 +64,7 @@ pub fn due_from_digits_or_text(text: &str, name: &str) -> Result<i64, BadRecord>
 ///
 /// # Errors
 /// It is before 1970 or after 9999.
-pub fn due_in_range(due_ms: i64, name: &str) -> Result<i64, BadRecord> {
+pub(crate) fn due_in_range(due_ms: i64, name: &str) -> Result<i64, BadRecord> {
     if (0..=MAX_DUE_MS).contains(&due_ms) {
         Ok(due_ms)
     } else {
@@ -78,7 +73,7 @@ pub fn due_in_range(due_ms: i64, name: &str) -> Result<i64, BadRecord> {
 }
 
 /// The integer that a text of at most 18 digits is.
-fn integer_of(text: &str) -> Option<i64> {
+pub(crate) fn integer_of(text: &str) -> Option<i64> {
     let digits = text.strip_prefix('-').unwrap_or(text);
     let fits = (1..=18).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_digit());
     if fits { text.parse().ok() } else { None }
@@ -86,7 +81,7 @@ fn integer_of(text: &str) -> Option<i64> {
 
 /// The time in UTC with milliseconds, as in every output. Times before 1970 are written as 1970, after 9999 as the last.
 #[must_use]
-pub fn rfc_3339(epoch_ms: i64) -> [u8; 24] {
+pub(crate) fn rfc_3339(epoch_ms: i64) -> [u8; 24] {
     let epoch_ms = epoch_ms.clamp(0, MAX_DUE_MS) as u64;
     let (days, in_day) = (epoch_ms / MS_PER_DAY as u64, epoch_ms % MS_PER_DAY as u64);
     let (year, month, day) = date_of(days as u32);
@@ -206,98 +201,13 @@ fn date_of(days: u32) -> (u32, u32, u32) {
     if month < 10 { (year, month + 3, day) } else { (year + 1, month - 9, day) }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn text(text: &str) -> Result<i64, String> {
-        due_from_text(text, "sched").map_err(|bad| bad.reason)
-    }
-
-    #[test]
-    fn a_time_is_rfc_3339_with_an_offset__d1() {
-        for (given, epoch_ms) in [
-            ("1970-01-01T00:00:00Z", 0),
-            ("1970-01-01t00:00:00.250z", 250),
-            ("1970-01-01 01:30:00+01:30", 0),
-            ("1969-12-31T19:00:01-05:00", 1000),
-            ("2013-11-27T08:00:00.123-05:00", 1_385_557_200_123),
-            ("2000-02-29T00:00:00Z", 951_782_400_000),
-            ("9999-12-31T23:59:59.999Z", MAX_DUE_MS),
-        ] {
-            assert_eq!(text(given), Ok(epoch_ms), "{given}");
-        }
-    }
-
-    #[test]
-    fn a_part_finer_than_a_millisecond_is_rounded_up__d3() {
-        for (fraction, ms) in [("0001", 1), ("9990", 999), ("99900001", 1000), ("5", 500), ("000", 0)] {
-            assert_eq!(text(&format!("1970-01-01T00:00:00.{fraction}Z")), Ok(ms), "{fraction}");
-        }
-    }
-
-    #[test]
-    fn any_other_text_says_what_is_wrong__d1() {
-        for (given, reason) in [
-            ("2026-01-31T08:00:00", "sched has no zone: '2026-01-31T08:00:00'"),
-            ("2026-01-31T08:00:00 Z", "sched is not a time: '2026-01-31T08:00:00 Z'"),
-            ("2026-01-31T08:00:00.Z", "sched is not a time: '2026-01-31T08:00:00.Z'"),
-            ("2026-01-31T08:00:00+0100", "sched is not a time: '2026-01-31T08:00:00+0100'"),
-            ("2026-01-31", "sched is not a time: '2026-01-31'"),
-            ("٢٠٢٦-01-31T08:00:00Z", "sched is not a time: '٢٠٢٦-01-31T08:00:00Z'"),
-            ("2026-01-31T08:00:00Z\n", "sched is not a time: '2026-01-31T08:00:00Z\\n'"),
-            ("2026-02-30T08:00:00Z", "sched is not on the calendar: '2026-02-30T08:00:00Z'"),
-            ("2100-02-29T08:00:00Z", "sched is not on the calendar: '2100-02-29T08:00:00Z'"),
-            ("2026-13-01T00:00:00Z", "sched is not on the calendar: '2026-13-01T00:00:00Z'"),
-            ("2026-01-31T24:00:00Z", "sched is not on the calendar: '2026-01-31T24:00:00Z'"),
-            ("2016-12-31T23:59:60Z", "sched is not on the calendar: '2016-12-31T23:59:60Z'"),
-            ("0000-01-01T00:00:00Z", "sched is not on the calendar: '0000-01-01T00:00:00Z'"),
-            ("2026-01-31T08:00:00+24:00", "sched has no such offset: '2026-01-31T08:00:00+24:00'"),
-            ("2026-01-31T08:00:00+01:60", "sched has no such offset: '2026-01-31T08:00:00+01:60'"),
-            ("1969-12-31T23:59:59Z", "sched is out of range"),
-            ("9999-12-31T23:59:59.9991Z", "sched is out of range"),
-            ("9999-12-31T23:59:59-00:01", "sched is out of range"),
-            ("", "sched is not a time: ''"),
-        ] {
-            assert_eq!(text(given), Err(reason.into()), "{given}");
-        }
-    }
-
-    #[test]
-    fn an_integer_that_looks_like_seconds_is_refused_and_shown_as_milliseconds__d1() {
-        let bad = due_from_integer(1_769_846_400, "due").unwrap_err();
-        assert_eq!(bad.reason, "due is 1769846400, which looks like seconds; in milliseconds it is 1769846400000");
-        assert_eq!(bad.allowed, ALLOWED);
-        assert_eq!(due_from_digits_or_text("1769846400", "due"), Err(bad));
-        assert!(due_from_integer(0, "due").is_err());
-        assert!(due_from_integer(i128::from(SECONDS_BELOW) - 1, "due").is_err());
-        assert_eq!(due_from_integer(SECONDS_BELOW.into(), "due"), Ok(SECONDS_BELOW));
-        assert_eq!(due_in_range(5, "due_ms"), Ok(5));
-    }
-
-    #[test]
-    fn an_integer_of_any_size_is_in_range_or_not__d1() {
-        for value in [-1, i128::from(MAX_DUE_MS) + 1, i128::MAX, i128::MIN] {
-            assert_eq!(due_from_integer(value, "due").unwrap_err().reason, "due is out of range", "{value}");
-        }
-        assert_eq!(due_from_digits_or_text("1700000000000", "due"), Ok(1_700_000_000_000));
-        assert_eq!(due_from_digits_or_text("-5", "due").unwrap_err().reason, "due is out of range");
-        for text in ["9999999999999999999", "٣", "-", "", "5.0"] {
-            assert!(
-                due_from_digits_or_text(text, "due").unwrap_err().reason.starts_with("due is not a time"),
-                "{text}"
-            );
-        }
-    }
-
-    #[test]
-    fn a_time_that_is_written_reads_back_the_same_on_each_day__d11() {
-        for day in 0..=MAX_DUE_MS / MS_PER_DAY {
-            let due_ms = (day * MS_PER_DAY + day * 7_919_777 % MS_PER_DAY).min(MAX_DUE_MS);
-            let written = rfc_3339(due_ms);
-            assert_eq!(text(std::str::from_utf8(&written).unwrap()), Ok(due_ms));
-        }
-        assert_eq!(&rfc_3339(1_385_557_200_123), b"2013-11-27T13:00:00.123Z");
-        assert_eq!(&rfc_3339(-1), b"1970-01-01T00:00:00.000Z");
-    }
+/// Year, month and day of any day since 1970 or before it, in the years 0 to 9999.
+pub(crate) fn date_of_day(days: i64) -> Option<(u32, u32, u32)> {
+    let days_of_2000_years = 5 * 146_097; // the calendar repeats every 400 years
+    let (year, month, day) =
+        date_of(u32::try_from(days.checked_add(days_of_2000_years)?).ok().filter(|d| *d < 5_000_000)?);
+    Some((year.checked_sub(2000).filter(|year| *year <= 9999)?, month, day))
 }
+
+#[cfg(test)]
+mod tests;

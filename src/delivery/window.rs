@@ -65,6 +65,7 @@ pub(super) enum State {
 
 /// A message in memory.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a state of its own")]
 pub(super) struct Entry {
     pub(super) seq: i64,
     pub(super) due_ms: i64,
@@ -77,6 +78,8 @@ pub(super) struct Entry {
     pub(super) redelivered: bool,
     /// The attempt that comes next is counted in `attempts`, and on disk.
     pub(super) is_noted: bool,
+    /// It was sent, and may have arrived.
+    pub(super) was_sent: bool,
     pub(super) outcome: Option<Outcome>,
     pub(super) body: Option<Body>,
 }
@@ -231,8 +234,13 @@ impl Window {
     }
 
     /// Takes in from the store what comes next after the cursor; `is_all`: there is no more until `until_ms`.
+    ///
+    /// Nothing while a message goes back to the store: a cursor that passed it would leave it out for good.
     pub(super) fn read_ahead(&mut self, rows: &[Waiting], until_ms: i64, is_all: bool) -> Vec<Slot> {
         let mut chosen = Vec::new();
+        if self.has_leaving() {
+            return chosen;
+        }
         for row in rows {
             if !self.has_room_ahead(row.size as usize) {
                 self.was_full = true;
@@ -269,8 +277,11 @@ impl Window {
         Some((self.needy.iter().take(200).map(|(_, lane)| self.lane(*lane).number).collect(), start))
     }
 
-    /// Takes in these rows of these lanes, which are all of them until `end`.
+    /// Takes in these rows of these lanes, which are all of them until `end`; nothing while a message goes back to the store.
     pub(super) fn refill(&mut self, numbers: &[i64], rows: &[Waiting], end: Position) -> Vec<Slot> {
+        if self.has_leaving() {
+            return Vec::new();
+        }
         let cursor = self.cursor.expect("what is refilled was left behind a cursor");
         let lanes: Vec<u32> = numbers.iter().filter_map(|number| self.lane_numbers.get(number).copied()).collect();
         let mut open: Vec<u32> = lanes.clone();
@@ -346,6 +357,11 @@ impl Window {
         }
     }
 
+    /// Whether a message goes back to the store in the next transaction.
+    pub(super) fn has_leaving(&self) -> bool {
+        !self.leaving.is_empty()
+    }
+
     /// Messages that go back to the store in this transaction: the store has to write rows of them.
     pub(super) fn take_leaving(&mut self) -> Vec<Gone> {
         let mut gone = Vec::new();
@@ -409,14 +425,15 @@ impl Window {
         std::mem::take(&mut self.changed).into_iter()
     }
 
-    /// Messages on their way that have a row in the store, and stay in memory although the cursor or their lane went back
-    /// behind them since the last call: after a crash the two do not tell that these were in memory.
+    /// Messages on their way, or with an outcome that is not committed, that have a row in the store, and stay in memory although
+    /// the cursor or their lane went back behind them since the last call: after a crash the two do not tell that these were
+    /// in memory.
     pub(super) fn take_uncovered(&mut self) -> Vec<Position> {
         if !std::mem::take(&mut self.has_gone_back) {
             return Vec::new();
         }
         self.slots()
-            .filter(|(_, it)| matches!(it.state, State::Ready | State::Sending | State::Retrying) && !it.is_near)
+            .filter(|(_, it)| !matches!(it.state, State::Held | State::Waiting | State::Leaving) && !it.is_near)
             .filter(|(_, it)| {
                 let more_from = it.lane.and_then(|lane| self.lane(lane).more_from);
                 self.cursor.is_none_or(|cursor| it.position() > cursor)
@@ -453,6 +470,7 @@ impl Window {
             is_near,
             redelivered: row.redelivered,
             is_noted: false,
+            was_sent: false,
             outcome: None,
             body,
         };
@@ -590,3 +608,6 @@ impl Window {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -17,16 +17,16 @@
 
 use std::collections::VecDeque;
 
-
-use super::dispatcher::{Dead, Dispatcher, Outcomes};
+use super::dispatcher::{CRASHED, Dead, Dispatcher, Outcomes};
 use super::error::{DeliveryError, StoreError};
 use super::group::{Group, held_of};
 use super::items::{Item, Ticket};
+use super::kill_point::kill_point;
 use super::lanes::Slot;
 use super::loader::Loader;
-use super::message::Message;
+use super::message::{Message, lane_of};
 use super::sinks::line::record_of;
-use super::store::{Checkpoints, Held, Letter, Outcome, Store};
+use super::store::{Attempts, Checkpoints, Held, Letter, Outcome, Store};
 use super::summary::{Lateness, Summary};
 use super::window::State;
 use crate::sync::{PlainCondvar, PlainGuard, PlainMutex};
@@ -51,6 +51,7 @@ pub(super) struct Queue {
 }
 
 #[derive(Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a state of its own")]
 pub(super) struct QueueState {
     tickets: VecDeque<Ticket>,
     items: usize,
@@ -347,6 +348,7 @@ impl Writer {
         now_ms: i64,
     ) -> Result<Committed, StoreError> {
         let Begun { parts, outcomes, position, told_through } = begun;
+        kill_point("group: begun");
         let is_idle = parts.is_empty() && outcomes.is_empty();
         self.store.begin()?;
         if let Some(through) = told_through {
@@ -402,13 +404,14 @@ impl Writer {
                 continue; // its outcome comes with a later group
             }
             entry.is_near = false;
-            let lane = entry.body.as_ref().and_then(|body| super::message::lane_of(body.key()));
+            let is_on_its_way = matches!(entry.state, State::Ready | State::Sending | State::Retrying);
+            let lane = entry.body.as_ref().and_then(|body| lane_of(body.key()));
             held.push(Held {
                 due_ms: entry.due_ms,
                 seq,
                 lane,
                 size: entry.size,
-                redelivered: entry.redelivered,
+                redelivered: entry.redelivered || is_on_its_way,
             });
         }
         drop(dispatcher);
@@ -442,10 +445,11 @@ impl Writer {
     /// Tells what is on disk now: messages go on the timer, tickets get their answers. Whether there is more to do.
     pub(super) fn publish(
         &mut self,
-        committed: Committed,
+        committed: &Committed,
         queue: &Queue,
         dispatcher: &PlainMutex<Dispatcher>,
     ) -> Result<bool, DeliveryError> {
+        kill_point("group: committed");
         let mut has_more_room = false;
         let mut done = committed.done.as_slice();
         let mut placed = committed.placed.as_slice();
@@ -467,6 +471,7 @@ impl Writer {
                 break;
             }
         }
+        kill_point("group: placed");
         let letters = self.read_letters()?;
         let mut answered = Vec::new();
         while self.begun.front().is_some_and(|ticket| ticket.items.len() == 0) {
@@ -486,10 +491,39 @@ impl Writer {
             state.is_woken || !state.tickets.is_empty()
         };
         queue.notify();
+        kill_point("group: answering");
         for ticket in answered {
             (ticket.complete)(Ok(ticket.answers));
         }
         Ok(more)
+    }
+
+    /// The last transaction: what was sent and has no outcome may have arrived. `is_clean`: no send is under way.
+    pub(super) fn end(&mut self, dispatcher: &Dispatcher, is_clean: bool) -> Result<(), StoreError> {
+        let (mut near, mut others, mut unsent) = (Vec::new(), Vec::new(), Vec::new());
+        for (_, it) in dispatcher.window.slots().filter(|(_, it)| it.state != State::Over) {
+            if it.is_noted && it.state != State::Sending {
+                let error = Some(CRASHED.to_owned());
+                unsent.push(Attempts { seq: it.seq, attempts: it.attempts - 1, next_ms: None, error });
+            }
+            if !it.was_sent {
+                continue;
+            }
+            if it.is_near {
+                let lane = it.body.as_ref().and_then(|body| lane_of(body.key()));
+                near.push(Held { due_ms: it.due_ms, seq: it.seq, lane, size: it.size, redelivered: true });
+            } else {
+                others.push(it.position());
+            }
+        }
+        self.store.begin()?;
+        self.store.note_attempts(&unsent)?;
+        self.store.hold(&near)?;
+        self.store.mark_redelivered(&others)?;
+        if is_clean {
+            self.store.mark(None, None, &[])?;
+        }
+        self.store.commit()
     }
 
     /// What waits for an answer that does not come any more.

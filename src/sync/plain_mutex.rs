@@ -42,7 +42,11 @@ impl PlainCondvar {
 
     /// Unlocks, waits for a notification, at most until `deadline`, and locks again.
     #[cfg(feature = "python")]
-    pub(crate) fn wait_until<'a, T>(&self, guard: PlainGuard<'a, T>, deadline: std::time::Instant) -> PlainGuard<'a, T> {
+    pub(crate) fn wait_until<'a, T>(
+        &self,
+        guard: PlainGuard<'a, T>,
+        deadline: std::time::Instant,
+    ) -> PlainGuard<'a, T> {
         let left = deadline.saturating_duration_since(std::time::Instant::now());
         self.0.wait_timeout(guard, left).unwrap_or_else(PoisonError::into_inner).0
     }

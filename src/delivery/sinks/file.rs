@@ -22,7 +22,7 @@ use crate::delivery::error::DeliveryError;
 use crate::delivery::sinks::line::LineWriter;
 use crate::delivery::sinks::{Delivery, Sink, SyncFn, Verdicts};
 
-/// Where a [`FileSink`] writes.
+/// Where lines are written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// The standard output of the process, which stays open at the end.
@@ -44,7 +44,7 @@ impl LineSink {
     /// Opens the target.
     ///
     /// # Errors
-    /// As [`FileSink::open`].
+    /// [`DeliveryError::Usage`] if it can't be opened or written: another one is to be named.
     pub fn open(target: &Target) -> Result<Self, DeliveryError> {
         let file = FileSink::open(target)?;
         let syncer = Arc::new(file.try_clone()?);
@@ -79,7 +79,7 @@ impl Sink for LineSink {
 
 /// An open file to which whole lines are appended.
 #[derive(Debug)]
-pub struct FileSink {
+pub(crate) struct FileSink {
     file: File,
 }
 
@@ -88,7 +88,7 @@ impl FileSink {
     ///
     /// # Errors
     /// [`DeliveryError::Usage`] if it can't be opened or written: another one is to be named.
-    pub fn open(target: &Target) -> Result<Self, DeliveryError> {
+    pub(crate) fn open(target: &Target) -> Result<Self, DeliveryError> {
         match target {
             Target::StandardOutput => {
                 let file = std::io::stdout().as_fd().try_clone_to_owned().map_err(|error| {
@@ -107,7 +107,7 @@ impl FileSink {
     ///
     /// # Errors
     /// [`DeliveryError::Failed`], and then a part of them may have been written.
-    pub fn write(&mut self, lines: &[u8]) -> Result<(), DeliveryError> {
+    pub(crate) fn write(&mut self, lines: &[u8]) -> Result<(), DeliveryError> {
         self.file.write_all(lines).map_err(|error| {
             let (reason, count) = (reason(&error), memchr_iter(b'\n', lines).count());
             let part = format!("the last {count} may be written in part");
@@ -119,7 +119,7 @@ impl FileSink {
     ///
     /// # Errors
     /// [`DeliveryError::Failed`]: it is not known what is on the disk.
-    pub fn sync(&self) -> Result<(), DeliveryError> {
+    pub(crate) fn sync(&self) -> Result<(), DeliveryError> {
         match self.file.sync_data() {
             Err(error) if !has_no_disk(&error) => {
                 let reason = reason(&error);
@@ -133,18 +133,10 @@ impl FileSink {
     ///
     /// # Errors
     /// [`DeliveryError::Failed`] if the process has too many files open.
-    pub fn try_clone(&self) -> Result<Self, DeliveryError> {
+    pub(crate) fn try_clone(&self) -> Result<Self, DeliveryError> {
         let failed =
             |error: Error| DeliveryError::Failed(format!("the destination can't be opened: {}", reason(&error)));
         self.file.try_clone().map(|file| Self { file }).map_err(failed)
-    }
-
-    /// Closes it.
-    ///
-    /// # Errors
-    /// [`DeliveryError::Failed`]: some file systems report a full disk only now, or at the last `sync`.
-    pub fn close(self) -> Result<(), DeliveryError> {
-        self.sync()
     }
 }
 
@@ -186,7 +178,7 @@ mod tests {
         let mut first = sink(&path);
         first.write(b"one\ntwo\n").unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"one\ntwo\n");
-        first.close().unwrap();
+        first.sync().unwrap();
         sink(&path).write(b"three\n").unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"one\ntwo\nthree\n");
     }
@@ -231,12 +223,12 @@ mod tests {
         writer.write(b"a\n").unwrap();
         syncing.sync().unwrap();
         sink(Path::new("/dev/null")).sync().unwrap();
-        FileSink::open(&Target::StandardOutput).unwrap().close().unwrap();
+        FileSink::open(&Target::StandardOutput).unwrap().sync().unwrap();
         let (mut reading, writing) = std::io::pipe().unwrap();
         let mut pipe = FileSink { file: File::from(std::os::fd::OwnedFd::from(writing)) };
         pipe.write(b"a\n").unwrap();
         pipe.sync().unwrap();
-        pipe.close().unwrap();
+        drop(pipe);
         let mut read = String::new();
         reading.read_to_string(&mut read).unwrap();
         assert_eq!(read, "a\n");

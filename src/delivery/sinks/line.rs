@@ -15,14 +15,14 @@ use crate::delivery::times::rfc_3339;
 
 /// Writes lines. Keeps the last two times as text, because messages that go out together share them.
 #[derive(Clone, Debug, Default)]
-pub struct LineWriter {
+pub(crate) struct LineWriter {
     due: CachedTime,
     delivered_at: CachedTime,
 }
 
 impl LineWriter {
     /// Appends the line of a delivery, with its newline.
-    pub fn write(&mut self, out: &mut Vec<u8>, delivery: &Delivery) {
+    pub(crate) fn write(&mut self, out: &mut Vec<u8>, delivery: &Delivery) {
         out.reserve(delivery.body.size() + 200);
         write_names(out, &delivery.body, self.due.text(delivery.due_ms));
         out.extend_from_slice(b",\"delivered_at\":\"");
@@ -38,7 +38,7 @@ impl LineWriter {
 
 /// The message as a record that can be given again, without a newline (rule D1).
 #[must_use]
-pub fn record_of(message: &Message) -> Vec<u8> {
+pub(crate) fn record_of(message: &Message) -> Vec<u8> {
     let mut out = Vec::with_capacity(message.body.size() + 64);
     write_names(&mut out, &message.body, &rfc_3339(message.due_ms));
     out.push(b'}');

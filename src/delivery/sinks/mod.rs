@@ -2,8 +2,13 @@
 
 #![forbid(unsafe_code)]
 
-pub mod file;
-pub mod line;
+pub(crate) mod file;
+#[cfg(feature = "delivery-http")]
+pub(crate) mod http;
+pub(crate) mod line;
+mod reply;
+
+pub use reply::{Replies, Reply};
 
 use std::sync::Arc;
 
@@ -100,6 +105,30 @@ pub trait Sink: Send {
     /// What the loop of its thread runs inside of: a sink may keep something for as long as its thread lives.
     fn around(&self) -> Option<AroundFn> {
         None
+    }
+
+    /// How many deliveries it can have in flight. With more than one, each is given to [`Sink::start`] and none to
+    /// [`Sink::send`], and the sink is opened once, not for each of several threads.
+    fn overlap(&self) -> usize {
+        1
+    }
+
+    /// Begins to send this, without waiting for what becomes of it: the reply says that later.
+    ///
+    /// # Errors
+    /// What ends the run.
+    fn start(&mut self, delivery: Delivery, reply: Reply) -> Result<(), DeliveryError> {
+        reply.settle(match self.send(&[delivery])? {
+            Verdicts::Delivered => Verdict::Delivered,
+            Verdicts::Each(verdicts) => verdicts.into_iter().next().unwrap_or(Verdict::NotTried),
+        });
+        Ok(())
+    }
+
+    /// Ends what was started with the reply of this number, which took too long, and drops the reply. It may have ended by
+    /// itself meanwhile.
+    fn abort(&mut self, number: u64) {
+        let _ = number;
     }
 
     /// How far the destination is, for [`Sink::arrived`] after a crash.

@@ -82,7 +82,7 @@ fn known(db: &Connection, seqs: &mut [i64], key: Option<&str>, id: &str) -> Resu
     let mut select = cached(db, text)?;
     for seq in seqs.iter().rev() {
         let row = |row: &rusqlite::Row<'_>| {
-            let content = Content::from_bytes(row.get_ref(1)?.as_blob()?);
+            let content = content(row.get_ref(1)?.as_blob()?);
             Ok((row.get(0)?, content, row.get(2)?))
         };
         match select.query_row(params![seq, id, key], row).optional()? {
@@ -94,6 +94,16 @@ fn known(db: &Connection, seqs: &mut [i64], key: Option<&str>, id: &str) -> Resu
         }
     }
     Ok(None)
+}
+
+/// As it was kept: 15 bytes for JSON, 16 for other bytes.
+fn content(kept: &[u8]) -> Option<Content> {
+    if !matches!(kept.len(), 15 | 16) {
+        return None;
+    }
+    let mut bytes = [0; 16];
+    bytes[..kept.len()].copy_from_slice(kept);
+    Some(Content { bytes, len: kept.len() as u8 })
 }
 
 fn take_cancel(db: &Connection, name: i64, key: Option<&str>, id: &str) -> Result<bool> {

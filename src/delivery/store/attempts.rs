@@ -3,7 +3,9 @@
 
 #![forbid(unsafe_code)]
 
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::params;
+#[cfg(test)]
+use rusqlite::{Connection, OptionalExtension};
 
 use super::sql::{Result, cached};
 use super::{Attempts, Done, Store};
@@ -33,6 +35,7 @@ impl Store {
     }
 }
 
+#[cfg(test)]
 pub(super) fn get(db: &Connection, seq: i64) -> Result<Option<Attempts>> {
     let mut select = cached(db, "SELECT attempts, next_ms, error FROM attempts WHERE seq = ?")?;
     let row =

@@ -18,8 +18,6 @@ use super::options::Limits;
 use super::sql::{Broken, Result, cached};
 use crate::delivery::message::{Body, Message};
 
-const MOST_IN_MEMORY: usize = 65_536;
-
 /// These messages with their payloads, by number.
 pub(super) fn read(db: &Connection, seqs: &[i64]) -> Result<HashMap<i64, Message>> {
     let text = "SELECT m.key, m.id, m.due_ms, b.payload FROM messages m JOIN bodies b ON b.seq = m.seq WHERE m.seq = ?";
@@ -89,8 +87,6 @@ pub(super) struct Collector {
     written_n: i64,
     /// The last row of the ledger at the last step.
     outcomes_n: i64,
-    /// Few payloads of many bytes are deleted as soon as many of few.
-    usual_bytes: u64,
 }
 
 impl Collector {
@@ -104,13 +100,12 @@ impl Collector {
             collected_n,
             written_n: collected_n,
             outcomes_n: last_n,
-            usual_bytes: 0,
         }
     }
 
     /// A held message has its outcome, in this row of the ledger.
     pub(super) fn add(&mut self, n: i64, seq: i64) {
-        if self.queue.len() >= MOST_IN_MEMORY {
+        if self.queue.len() >= self.limits.bodies_in_memory {
             let (from, _) = self.unread.unwrap_or((self.batch_n.max(self.collected_n), 0));
             self.unread = Some((from, n - 1));
             self.queue.clear();
@@ -144,8 +139,7 @@ impl Collector {
     }
 
     fn collect(&mut self, db: &Connection, last_n: i64, is_idle: bool, budget: &mut Budget) -> Result<bool> {
-        let least = self.limits.body_bytes_in_step / self.usual_bytes.max(1);
-        let least = if is_idle { 1 } else { (least as usize).clamp(1, self.limits.bodies_in_step) };
+        let least = if is_idle { 1 } else { self.least(db)? };
         while budget.rows > 0 && budget.bytes > 0 {
             if self.batch.is_empty() && !self.fill(db, least)? {
                 break;
@@ -156,7 +150,18 @@ impl Collector {
             self.collected_n = last_n;
             self.batch_n = last_n;
         }
-        Ok(!self.batch.is_empty() || self.unread.is_some() || self.queue.len() >= self.limits.bodies_in_step)
+        Ok(!self.batch.is_empty() || self.unread.is_some() || self.queue.len() >= least)
+    }
+
+    /// How many finished payloads are worth a batch: few large ones as much as many small ones. By two of them.
+    fn least(&self, db: &Connection) -> Result<usize> {
+        let mut select = cached(db, "SELECT octet_length(payload) FROM bodies WHERE seq = ?")?;
+        let mut largest = 1;
+        for (_, seq) in self.queue.front().into_iter().chain(self.queue.back()) {
+            let bytes: Option<i64> = select.query_row([seq], |row| row.get(0)).optional()?;
+            largest = largest.max(bytes.unwrap_or(0) as u64);
+        }
+        Ok(((self.limits.body_bytes_in_step / largest) as usize).clamp(1, self.limits.bodies_in_step))
     }
 
     /// Begins the next batch, if there are so many.
@@ -191,8 +196,15 @@ impl Collector {
         Ok(true)
     }
 
+    /// What is there at the moment, for tests.
+    #[cfg(test)]
+    pub(super) fn work(&self) -> Vec<&'static str> {
+        let has =
+            [("batch", !self.batch.is_empty()), ("queue", !self.queue.is_empty()), ("unread", self.unread.is_some())];
+        has.into_iter().filter(|(_, has)| *has).map(|(name, _)| name).collect()
+    }
+
     fn delete_batch(&mut self, db: &Connection, budget: &mut Budget) -> Result<()> {
-        let (bytes, count) = (budget.bytes, self.batch.len());
         while let Some(first) = self.batch.pop() {
             let mut last = first;
             while self.batch.last() == Some(&(last + 1)) {
@@ -204,9 +216,6 @@ impl Collector {
                 self.batch.extend((through + 1..=last).rev());
                 break;
             }
-        }
-        if count > self.batch.len() {
-            self.usual_bytes = (bytes - budget.bytes) / (count - self.batch.len()) as u64;
         }
         if self.batch.is_empty() {
             self.collected_n = self.batch_n;

@@ -31,6 +31,15 @@ impl Store {
     }
 }
 
+#[cfg(test)]
+impl Store {
+    /// Whether a cancel of this name waits for its message.
+    pub(crate) fn remembers_cancel(&self, key: Option<&str>, id: &str) -> rusqlite::Result<bool> {
+        let text = "SELECT 1 FROM cancels WHERE id = ? AND key IS ?";
+        cached(&self.db, text)?.exists(params![id, key])
+    }
+}
+
 /// Forgets old ones among the next `most` after this row: how many, and the row to go on from if there may be more.
 pub(super) fn forget_some(
     db: &Connection,

@@ -16,17 +16,19 @@ use std::time::{Duration, Instant};
 use rusqlite::Connection;
 
 use super::sql::{Broken, Result};
-use super::{Store, schema};
+use super::{Guard, Store, schema};
 use crate::delivery::error::StoreError;
+use crate::delivery::kill_point::kill_point;
 use crate::sync::{Condvar, JoinHandle, Mutex, spawn};
 
 const EVERY: Duration = Duration::from_secs(1);
 const LONG_LOG: i64 = 4_000; // pages
 
 /// Called with the error of a checkpoint that failed, from the checkpoints' thread or the writer's.
-pub type OnFailure = Box<dyn Fn(&StoreError) + Send + Sync>;
+pub(crate) type OnFailure = Box<dyn Fn(&StoreError) + Send + Sync>;
 
 #[derive(Default)]
+#[expect(clippy::struct_excessive_bools, reason = "four facts that are true or not, each by itself")]
 struct State {
     is_written: bool,
     is_long: bool,
@@ -43,9 +45,11 @@ struct Shared {
 }
 
 /// The thread; it ends when this is dropped, after what it is moving.
-pub struct Checkpoints {
+pub(crate) struct Checkpoints {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
+    /// Dropped when the thread has ended, and with it the connection.
+    _guard: Guard,
 }
 
 impl fmt::Debug for Checkpoints {
@@ -60,7 +64,11 @@ impl Checkpoints {
     /// # Errors
     ///
     /// There is no thread to be had.
-    pub fn start(path: &Path, on_failure: OnFailure) -> std::result::Result<Self, StoreError> {
+    pub(crate) fn start(store: &Store, on_failure: OnFailure) -> std::result::Result<Self, StoreError> {
+        Self::start_at(&store.path, store.guard.clone(), on_failure)
+    }
+
+    pub(super) fn start_at(path: &Path, guard: Guard, on_failure: OnFailure) -> std::result::Result<Self, StoreError> {
         let shared = Arc::new(Shared {
             path: path.to_owned(),
             on_failure,
@@ -75,11 +83,11 @@ impl Checkpoints {
                 "end other processes, and run again",
             )
         })?;
-        Ok(Self { shared, thread: Some(thread) })
+        Ok(Self { shared, thread: Some(thread), _guard: guard })
     }
 
     /// Called by the writer after each commit that wrote anything; moves the rest of a long log.
-    pub fn after_commit(&self, store: &Store) {
+    pub(crate) fn after_commit(&self, store: &Store) {
         let is_long = {
             let mut state = self.shared.state.lock();
             state.is_written = true;
@@ -149,5 +157,6 @@ impl Shared {
 
 /// Moves what can be moved; the pages of the log.
 fn move_log(db: &Connection) -> Result<i64> {
+    kill_point("checkpoint");
     Ok(db.prepare_cached("PRAGMA wal_checkpoint(PASSIVE)")?.query_row([], |row| row.get(1))?)
 }

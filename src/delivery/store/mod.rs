@@ -13,8 +13,9 @@
 //! | file | |
 //! |---|---|
 //! | `accept.rs`, `finish.rs` | a message comes in; it has its outcome |
-//! | `names.rs`, `runs.rs` | which names are known |
+//! | `names.rs`, `memory.rs`, `runs.rs`, `merges.rs` | which names are known |
 //! | `near.rs`, `bodies.rs` | open messages without a row; payloads and how they go |
+//! | `calls.rs` | the calls that are not in this file |
 //! | `waiting.rs`, `marks.rs`, `recover.rs` | the plan; what may have been sent before a crash |
 //! | `retention.rs`, `upkeep.rs`, `checkpoints.rs` | what is forgotten; pages and log |
 //! | `cancels.rs`, `attempts.rs`, `letters.rs`, `inputs.rs`, `ledger.rs`, `meta.rs` | the small tables |
@@ -24,6 +25,7 @@
 mod accept;
 mod attempts;
 mod bodies;
+mod calls;
 mod cancels;
 mod checkpoints;
 mod finish;
@@ -32,14 +34,16 @@ mod ledger;
 mod letters;
 mod locked;
 mod marks;
+mod memory;
+mod merges;
 mod meta;
 mod names;
 mod near;
 mod network;
-pub mod opened;
+pub(crate) mod opened;
 mod options;
 mod census;
-pub mod owner;
+pub(crate) mod owner;
 mod recover;
 mod retention;
 mod runs;
@@ -48,23 +52,22 @@ mod sql;
 #[cfg(test)]
 mod tests;
 mod types;
-pub mod upgrade;
+pub(crate) mod upgrade;
 mod upkeep;
 mod waiting;
 
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use rusqlite::Connection;
-use rusqlite::types::{FromSql, ToSql};
 
 use crate::delivery::error::{DeliveryError, StoreError};
-use crate::delivery::message::{Digest, Incoming, Message};
+use crate::delivery::message::{Digest, Incoming};
 
-pub use census::{Census, census};
-pub use checkpoints::{Checkpoints, OnFailure};
-pub use options::{ClockMs, Limits, Options};
-pub use types::{Accepted, Attempts, Done, Held, Known, Letter, Outcome, Percentiles, Position, Progress, Waiting};
+pub(crate) use census::{Census, census};
+pub(crate) use checkpoints::Checkpoints;
+pub(crate) use options::{Guard, Limits, Options};
+pub(crate) use types::{Accepted, Attempts, Done, Held, Known, Outcome, Position, Waiting};
+pub use types::{Letter, Percentiles, Progress};
 
 use bodies::Collector;
 use letters::Letters;
@@ -73,7 +76,7 @@ use near::{Floor, Near};
 use retention::Retention;
 
 /// One SQLite file, and what memory knows of it.
-pub struct Store {
+pub(crate) struct Store {
     path: PathBuf,
     db: Connection,
     id: String,
@@ -91,6 +94,8 @@ pub struct Store {
     collector: Collector,
     letters: Letters,
     retention: Retention,
+    /// After the connection, as fields are dropped in their order.
+    guard: Guard,
 }
 
 impl std::fmt::Debug for Store {
@@ -107,55 +112,48 @@ impl Store {
     /// # Errors
     ///
     /// `Usage` if the file is no store of this version; `Store`.
-    pub fn open(path: &Path, options: Options) -> Result<Self, DeliveryError> {
-        Self::open_with(path, options, Digest::number)
+    pub(crate) fn open(path: &Path, options: Options) -> Result<Self, DeliveryError> {
+        Self::open_with(path, options, Digest::number, "FULL")
     }
 
-    fn open_with(path: &Path, options: Options, number: fn(Digest) -> i64) -> Result<Self, DeliveryError> {
-        let db = schema::connect(path)?;
+    fn open_with(
+        path: &Path,
+        options: Options,
+        number: fn(Digest) -> i64,
+        synchronous: &str,
+    ) -> Result<Self, DeliveryError> {
+        let db = schema::connect(path, synchronous)?;
         recover::open(db, path, options, number).map_err(|broken| broken.of(path).into())
-    }
-
-    /// Closes the file, also where something still refers to the store. It is not to be used again.
-    pub fn close(&mut self) {
-        if let Ok(nothing) = Connection::open_in_memory() {
-            self.db = nothing;
-        }
-    }
-
-    /// The file.
-    #[must_use]
-    pub fn path(&self) -> &Path {
-        &self.path
     }
 
     /// A name that no other store has: 32 hexadecimal digits.
     #[must_use]
-    pub fn id(&self) -> &str {
+    pub(crate) fn id(&self) -> &str {
         &self.id
     }
 
     /// How many messages have no outcome.
     #[must_use]
-    pub fn open_count(&self) -> u64 {
+    pub(crate) fn open_count(&self) -> u64 {
         self.open
     }
 
     /// The number of the message that was accepted last; 0 before the first.
+    #[cfg(test)]
     #[must_use]
-    pub fn last_seq(&self) -> i64 {
+    pub(crate) fn last_seq(&self) -> i64 {
         self.next_seq - 1
     }
 
     /// The number of the last row of the ledger; 0 before the first.
     #[must_use]
-    pub fn last_n(&self) -> i64 {
+    pub(crate) fn last_n(&self) -> i64 {
         self.last_n
     }
 
     /// How many cancels wait for their message.
     #[must_use]
-    pub fn remembered_cancels(&self) -> u64 {
+    pub(crate) fn remembered_cancels(&self) -> u64 {
         self.cancels
     }
 
@@ -176,45 +174,47 @@ impl Store {
 /// Of all methods: the store cannot be read or written, and is not to be used again.
 impl Store {
     /// Begins a transaction.
-    pub fn begin(&mut self) -> Result<(), StoreError> {
+    pub(crate) fn begin(&mut self) -> Result<(), StoreError> {
         self.run("BEGIN IMMEDIATE")
     }
 
     /// On return everything since `begin` is on disk.
-    pub fn commit(&mut self) -> Result<(), StoreError> {
+    pub(crate) fn commit(&mut self) -> Result<(), StoreError> {
         self.run("COMMIT")
     }
 
-    /// Undoes everything since `begin`. The store is not to be used again, as memory is not undone.
-    pub fn rollback(&mut self) -> Result<(), StoreError> {
-        self.run("ROLLBACK")
+    /// Undoes everything since `begin`, if SQLite has not done so after an error. The store is not to be used again, as
+    /// memory is not undone.
+    pub(crate) fn rollback(&mut self) -> Result<(), StoreError> {
+        if self.db.is_autocommit() { Ok(()) } else { self.run("ROLLBACK") }
     }
 
     /// Takes messages in, in this order, and answers each. New ones are near.
-    pub fn accept(&mut self, incoming: &[Incoming], now_ms: i64) -> Result<Vec<Accepted>, StoreError> {
+    pub(crate) fn accept(&mut self, incoming: &[Incoming], now_ms: i64) -> Result<Vec<Accepted>, StoreError> {
         let done = self.take_in(incoming, now_ms);
         self.told(done)
     }
 
     /// These messages are to have a row in `waiting`: new ones that do not come into memory, and near ones that leave it.
-    pub fn hold(&mut self, held: &[Held]) -> Result<(), StoreError> {
+    pub(crate) fn hold(&mut self, held: &[Held]) -> Result<(), StoreError> {
         let done = self.write_waiting(held);
         self.told(done)
     }
 
-    /// Near messages that are to be held now: few old ones keep the store from forgetting what it knows of all since.
+    /// Near messages that are to be held now, as they keep the store from forgetting what it knows of all others: those of
+    /// chunks that are far behind, and of the oldest one where `keep_ids` is over for what came after it.
     #[must_use]
-    pub fn stragglers(&self) -> Vec<i64> {
-        self.near.stragglers(self.limits.chunks_open)
+    pub(crate) fn stragglers(&self) -> Vec<i64> {
+        self.near.stragglers(self.limits.chunks_open, self.retention.old_n())
     }
 
     /// The message with this name; of those that are known no more, the last one with its outcome.
-    pub fn find(&self, key: Option<&str>, id: &str) -> Result<Option<Known>, StoreError> {
+    pub(crate) fn find(&self, key: Option<&str>, id: &str) -> Result<Option<Known>, StoreError> {
         self.told(self.look_up(key, id))
     }
 
     /// Whether it has no outcome.
-    pub fn is_open(&self, known: &Known) -> Result<bool, StoreError> {
+    pub(crate) fn is_open(&self, known: &Known) -> Result<bool, StoreError> {
         if known.outcome.is_some() {
             return Ok(false);
         }
@@ -225,144 +225,22 @@ impl Store {
     }
 
     /// Whether it is open and has no row in `waiting`.
+    #[cfg(test)]
     #[must_use]
-    pub fn is_near(&self, seq: i64) -> bool {
+    pub(crate) fn is_near(&self, seq: i64) -> bool {
         self.near.has(seq)
     }
 
     /// These have their outcome.
-    pub fn finish(&mut self, done: &[Done]) -> Result<(), StoreError> {
+    pub(crate) fn finish(&mut self, done: &[Done]) -> Result<(), StoreError> {
         let done = self.write_outcomes(done);
         self.told(done)
     }
 
     /// A little of all that the store does for its own sake; whether there is more to do. `is_idle`: nothing else is done
     /// in this transaction.
-    pub fn upkeep(&mut self, is_idle: bool) -> Result<bool, StoreError> {
+    pub(crate) fn upkeep(&mut self, is_idle: bool) -> Result<bool, StoreError> {
         let more = self.keep_up(is_idle);
         self.told(more)
-    }
-}
-
-/// The plan, and what is known to have been in memory.
-impl Store {
-    /// The next that wait after this position and are due until then, in order.
-    pub fn plan(&self, after: Position, until_ms: i64, limit: usize) -> Result<Vec<Waiting>, StoreError> {
-        self.told(waiting::plan(&self.db, self.with_attempts > 0, after, until_ms, limit))
-    }
-
-    /// Those of these lanes among the next `limit` from `start` on, and how far that was; at most to `through`.
-    pub fn plan_lanes(
-        &self,
-        lanes: &[i64],
-        start: Position,
-        through: Position,
-        limit: usize,
-    ) -> Result<(Vec<Waiting>, Position), StoreError> {
-        self.told(waiting::plan_lanes(&self.db, self.with_attempts > 0, lanes, start, through, limit))
-    }
-
-    /// These messages, with their payloads. The caller bounds how many, and how large they are.
-    pub fn bodies(&self, seqs: &[i64]) -> Result<HashMap<i64, Message>, StoreError> {
-        self.told(bodies::read(&self.db, seqs))
-    }
-
-    /// Of what is in `waiting`.
-    pub fn first_due_ms(&self) -> Result<Option<i64>, StoreError> {
-        self.told(waiting::first_due_ms(&self.db))
-    }
-
-    /// From now on everything in memory that is due until `sent_until_ms` may be sent at any moment; `None`: everything that
-    /// was sent is committed. In memory are the near messages and, of those in `waiting`, all at or before `cursor`; of a
-    /// lane that is held back only those before its position. `held_back_changes`: lanes that are held back from there on,
-    /// or (`None`) no more.
-    pub fn mark(
-        &mut self,
-        sent_until_ms: Option<i64>,
-        cursor: Option<Position>,
-        held_back_changes: &[(i64, Option<Position>)],
-    ) -> Result<(), StoreError> {
-        let done = self.write_mark(sent_until_ms, cursor, held_back_changes);
-        self.told(done)
-    }
-
-    /// These have a row in `waiting`, were tried, and may have arrived.
-    pub fn mark_redelivered(&mut self, positions: &[Position]) -> Result<(), StoreError> {
-        let done = self.write_redelivered(positions);
-        self.told(done)
-    }
-
-    /// Everything in `waiting` that may have been sent before.
-    pub fn suspects(&self) -> Result<Vec<Waiting>, StoreError> {
-        self.told(waiting::redelivered(&self.db, self.with_attempts > 0, self.redelivered_until_ms))
-    }
-
-    /// Keeps how often these were tried, until they have their outcome.
-    pub fn note_attempts(&mut self, attempts: &[Attempts]) -> Result<(), StoreError> {
-        let done = self.write_attempts(attempts);
-        self.told(done)
-    }
-
-    /// What is kept of a message's attempts.
-    pub fn attempts(&self, seq: i64) -> Result<Option<Attempts>, StoreError> {
-        self.told(attempts::get(&self.db, seq))
-    }
-}
-
-/// The small tables.
-impl Store {
-    /// For a message that is not known: when it comes it is cancelled (D7). It is remembered as long as names are, and until
-    /// `until_ms` at least.
-    pub fn remember_cancel(
-        &mut self,
-        key: Option<&str>,
-        id: &str,
-        now_ms: i64,
-        until_ms: Option<i64>,
-    ) -> Result<(), StoreError> {
-        let done = self.write_cancel(key, id, now_ms, until_ms);
-        self.told(done)
-    }
-
-    /// Dead letters, to be written out after the commit.
-    pub fn put_letters(&mut self, letters: &[Letter], at_ms: i64) -> Result<(), StoreError> {
-        let done = self.letters.put(&self.db, letters, at_ms);
-        self.told(done)
-    }
-
-    /// The next to be written out, bounded by count and bytes, and the number to give to `letters_written` then.
-    pub fn unwritten_letters(&self) -> Result<(Vec<Letter>, i64), StoreError> {
-        self.told(letters::unwritten(&self.db))
-    }
-
-    /// All up to this one are written out; old ones go.
-    pub fn letters_written(&mut self, through: i64) -> Result<(), StoreError> {
-        let done = self.letters.written(&self.db, through);
-        self.told(done)
-    }
-
-    /// How far each input was read, by name.
-    pub fn inputs(&self) -> Result<HashMap<String, Progress>, StoreError> {
-        self.told(inputs::every(&self.db))
-    }
-
-    /// Takes the place of what was kept for this input.
-    pub fn put_input(&mut self, progress: &Progress) -> Result<(), StoreError> {
-        self.told(inputs::put(&self.db, progress))
-    }
-
-    /// A value by name, as the position of a sink; `None` if it was never put.
-    pub fn get_meta<T: FromSql>(&self, name: &str) -> Result<Option<T>, StoreError> {
-        self.told(meta::get(&self.db, name))
-    }
-
-    /// Takes the place of what was there. The names that the store uses itself are listed in `recover.rs`.
-    pub fn put_meta(&mut self, name: &str, value: impl ToSql) -> Result<(), StoreError> {
-        self.told(meta::put(&self.db, name, value))
-    }
-
-    /// How late what was delivered after that row of the ledger was. O(rows).
-    pub fn lateness_ms(&self, after_n: i64) -> Result<Percentiles, StoreError> {
-        self.told(ledger::lateness_ms(&self.db, after_n))
     }
 }

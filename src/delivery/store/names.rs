@@ -3,123 +3,50 @@
 //! Numbers are random, so writing each to its place in one large table would touch a page for every message. So the newest
 //! wait in memory; when there are enough they are written as a run (`runs.rs`), a table of its own; memory keeps them until
 //! that is complete, and gathers the next ones meanwhile. Each run has a filter in memory, so that nearly no name is looked
-//! up in vain. Eight neighbouring runs of one size and one day are merged into one.
+//! up in vain. Runs are merged (`merges.rs`), so that there are few.
 //!
 //! Nothing is lost in a crash, as `messages` has all names: those after the last complete run are read from there again. A
 //! number that is found says only where to look: the caller compares key and id, and a message may be forgotten by then.
 //!
 //! Memory: some 40 bytes for each of at most twice 131,072 names, and 10 bits for each name in a run, up to 32 MiB; past that
-//! the oldest runs are asked on disk, as are those whose filter is not complete yet after a start.
+//! the oldest runs are asked on disk.
 
 #![forbid(unsafe_code)]
 
-use std::collections::BTreeSet;
-use std::hash::{BuildHasherDefault, Hasher};
-
 use fastbloom::BloomFilter;
-use hashbrown::HashMap;
 use rusqlite::{Connection, params};
 
+use super::memory::Memory;
+use super::merges::Survivors;
 use super::options::Limits;
-use super::runs::{self, Job, Pair, Reader};
+use super::runs::{self, Job};
 use super::sql::{Result, cached};
 
-/// Takes the number of a name for its hash, which it is.
-#[derive(Default)]
-struct AsItIs(u64);
-
-impl Hasher for AsItIs {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, _: &[u8]) {
-        unreachable!("numbers of names are i64");
-    }
-
-    fn write_i64(&mut self, number: i64) {
-        self.0 = number as u64;
-    }
-}
-
-/// Names in memory.
-#[derive(Default)]
-struct Memory {
-    by_name: HashMap<i64, i64, BuildHasherDefault<AsItIs>>,
-    /// Further messages of the same number.
-    twins: BTreeSet<Pair>,
-    first_seq: i64,
-    last_seq: i64,
-    /// How many of them are forgotten by now.
-    forgotten: u64,
-}
-
-impl Memory {
-    fn len(&self) -> usize {
-        self.by_name.len() + self.twins.len()
-    }
-
-    fn add(&mut self, name: i64, seq: i64) {
-        if self.by_name.is_empty() {
-            self.first_seq = seq;
-        }
-        self.last_seq = seq;
-        if let Some(earlier) = self.by_name.insert(name, seq) {
-            self.twins.insert((name, earlier));
-        }
-    }
-
-    fn find(&self, name: i64, found: &mut Vec<i64>) {
-        let Some(seq) = self.by_name.get(&name) else { return };
-        found.push(*seq);
-        if !self.twins.is_empty() {
-            found.extend(self.twins.range((name, i64::MIN)..=(name, i64::MAX)).map(|(_, seq)| *seq));
-        }
-    }
-
-    fn pairs(&self) -> Vec<Pair> {
-        self.by_name.iter().map(|(name, seq)| (*name, *seq)).chain(self.twins.iter().copied()).collect()
-    }
-}
-
-enum Filter {
-    Ready(BloomFilter),
-    Partial(BloomFilter, Reader),
-    None,
-}
-
-struct Run {
-    n: i64,
-    first_seq: i64,
-    last_seq: i64,
-    names: u64,
-    left: u64,
-    day: i64,
-    filter: Filter,
+pub(super) struct Run {
+    pub(super) n: i64,
+    pub(super) first_seq: i64,
+    pub(super) last_seq: i64,
+    pub(super) names: u64,
+    pub(super) left: u64,
+    pub(super) day: i64,
+    /// `None` if it would take too much memory.
+    filter: Option<BloomFilter>,
     find: String,
-}
-
-/// A run is written anew with what is left of it.
-struct Survivors {
-    run: i64,
-    next_seq: i64,
-    last_seq: i64,
-    pairs: Vec<Pair>,
 }
 
 /// Used inside the store's transactions.
 pub(super) struct Names {
-    limits: Limits,
+    pub(super) limits: Limits,
     memory: Memory,
     /// These are being written as a run.
     sealed: Option<(Memory, Job)>,
     /// In ascending order of the messages; the ranges of two runs never overlap.
-    runs: Vec<Run>,
-    merge: Option<Job>,
-    survivors: Option<Survivors>,
+    pub(super) runs: Vec<Run>,
+    pub(super) merge: Option<Job>,
+    pub(super) survivors: Option<Survivors>,
     /// Tables that are of no use any more, and of those the ones that are empty.
-    garbage: Vec<i64>,
-    emptied: Vec<i64>,
+    pub(super) garbage: Vec<i64>,
+    pub(super) emptied: Vec<i64>,
     next_run: i64,
     added: usize,
 }
@@ -129,7 +56,7 @@ impl Names {
     pub(super) fn load(db: &Connection, limits: Limits, day: i64) -> Result<Self> {
         let mut names = Self {
             limits,
-            memory: Memory::default(),
+            memory: Memory::with_room(limits.names_in_memory),
             sealed: None,
             runs: Vec::new(),
             merge: None,
@@ -166,7 +93,7 @@ impl Names {
                 names: names.max(0) as u64,
                 left: left.max(0) as u64,
                 day: row.get(5)?,
-                filter: Filter::None,
+                filter: None,
                 find: runs::find_text(n),
             });
         }
@@ -176,7 +103,7 @@ impl Names {
             if bytes > self.limits.filter_bytes {
                 break;
             }
-            run.filter = Filter::Partial(runs::filter_for(run.names), Reader::new(run.n));
+            run.filter = runs::read_filter(db, run.n, run.names)?;
         }
         let mut tables =
             db.prepare("SELECT name FROM sqlite_master WHERE type = 'table' AND name GLOB 'run_[0-9]*'")?;
@@ -218,9 +145,7 @@ impl Names {
         order.sort_unstable(); // so neighbours in a filter, and in a table, follow each other
         for run in &self.runs {
             for (hash, place) in &order {
-                if let Filter::Ready(filter) = &run.filter
-                    && !filter.contains_hash(*hash)
-                {
+                if run.filter.as_ref().is_some_and(|filter| !filter.contains_hash(*hash)) {
                     continue;
                 }
                 runs::find(db, &run.find, *hash as i64, &mut seqs)?;
@@ -255,26 +180,21 @@ impl Names {
 
     /// A little of what there is to do, on this day of the store's own clock; whether there is more.
     pub(super) fn step(&mut self, db: &Connection, day: i64) -> Result<bool> {
-        // Each name is written up to three times, so merges must go faster than names come.
-        let blocks = self.limits.blocks_in_step + 4 * self.added / self.limits.names_in_block;
+        let more_names = self.limits.writes_of_name * self.added;
+        let blocks = self.limits.blocks_in_step + more_names / self.limits.names_in_block;
         self.added = 0;
         if self.sealed.is_none() && self.memory.len() >= self.limits.names_in_memory {
             self.seal(db)?;
         }
         self.write_sealed(db, blocks, day)?;
+        self.write_merge(db, blocks)?;
         self.choose(db, day)?;
         self.read_survivors(db, blocks)?;
-        self.write_merge(db, blocks)?;
         self.clean(db, blocks)?;
-        let is_filtering = self.read_filter(db, blocks)?;
-        Ok(is_filtering
-            || self.sealed.is_some()
-            || self.merge.is_some()
-            || self.survivors.is_some()
-            || !self.garbage.is_empty())
+        Ok(self.sealed.is_some() || self.merge.is_some() || self.survivors.is_some() || !self.garbage.is_empty())
     }
 
-    fn take_number(&mut self) -> i64 {
+    pub(super) fn take_number(&mut self) -> i64 {
         let n = self.next_run;
         self.next_run += 1;
         n
@@ -282,7 +202,7 @@ impl Names {
 
     fn seal(&mut self, db: &Connection) -> Result<()> {
         let n = self.take_number();
-        let memory = std::mem::take(&mut self.memory);
+        let memory = std::mem::replace(&mut self.memory, Memory::with_room(self.limits.names_in_memory));
         let job = Job::of_pairs(db, n, memory.pairs(), self.limits.names_in_block)?;
         self.sealed = Some((memory, job));
         Ok(())
@@ -300,7 +220,7 @@ impl Names {
     }
 
     /// The run is complete, and takes its place among the others.
-    fn adopt(
+    pub(super) fn adopt(
         &mut self,
         db: &Connection,
         place: usize,
@@ -316,120 +236,36 @@ impl Names {
         cached(db, "INSERT INTO runs (n, first_seq, last_seq, names, left, day) VALUES (?, ?, ?, ?, ?, ?)")?
             .execute(params![job.run, first_seq, last_seq, job.names as i64, left as i64, day])?;
         self.garbage.extend(&job.replaced);
-        let filter = Filter::Ready(job.filter);
+        let filter = Some(job.filter);
         self.runs.insert(place, Run { n: job.run, first_seq, last_seq, names: job.names, left, day, filter, find });
         let mut bytes = 0;
         for run in self.runs.iter_mut().rev() {
             bytes += runs::filter_bytes(run.names);
             if bytes > self.limits.filter_bytes {
-                run.filter = Filter::None;
+                run.filter = None;
             }
         }
         Ok(())
     }
 
-    /// Drops what is forgotten altogether, and begins a merge if there is none and one is worth it.
-    fn choose(&mut self, db: &Connection, day: i64) -> Result<()> {
-        if self.merge.is_some() || self.survivors.is_some() {
-            return Ok(());
-        }
-        while let Some(place) = self.runs.iter().position(|run| run.left == 0) {
-            let n = self.runs.remove(place).n;
-            cached(db, "DELETE FROM runs WHERE n = ?")?.execute([n])?;
-            self.garbage.push(n);
-        }
-        let most = self.limits.names_in_memory as u64;
-        let is_thin = |run: &&Run| run.day < day && run.left <= most && run.left < run.names / 8;
-        if let Some(run) = self.runs.iter().find(is_thin) {
-            let (run, next_seq, last_seq) = (run.n, run.first_seq, run.last_seq);
-            self.survivors = Some(Survivors { run, next_seq, last_seq, pairs: Vec::new() });
-        } else if let Some(place) = self.mergeable() {
-            let merged = &self.runs[place..place + self.limits.runs_in_merge];
-            let (sources, names) = (merged.iter().map(|run| run.n).collect(), merged.iter().map(|run| run.names).sum());
-            let n = self.take_number();
-            self.merge = Some(Job::of_runs(db, n, sources, names, self.limits.names_in_block)?);
-        }
-        Ok(())
+    /// What is there at the moment, for tests.
+    #[cfg(test)]
+    pub(super) fn work(&self) -> Vec<&'static str> {
+        let has = [
+            ("sealed", self.sealed.is_some()),
+            ("runs", !self.runs.is_empty()),
+            ("merge", self.merge.is_some()),
+            ("survivors", self.merge.as_ref().is_some_and(|job| job.replaced.len() == 1)),
+            ("garbage", !self.garbage.is_empty()),
+            ("no filter", self.runs.iter().any(|run| run.filter.is_none())),
+            ("filter", self.runs.iter().any(|run| run.filter.is_some())),
+        ];
+        has.into_iter().filter(|(_, has)| *has).map(|(name, _)| name).collect()
     }
 
-    /// The first of the runs to merge.
-    fn mergeable(&self) -> Option<usize> {
-        let width = self.limits.runs_in_merge as u64;
-        let size = |run: &Run| (run.names / self.limits.names_in_memory as u64).checked_ilog(width).unwrap_or(0);
-        let is_any_day = self.runs.len() > self.limits.runs_by_day;
-        self.runs.windows(self.limits.runs_in_merge).position(|runs| {
-            let first = &runs[0];
-            runs.iter().all(|run| size(run) == size(first) && (is_any_day || run.day == first.day))
-                && runs.iter().map(|run| run.names).sum::<u64>() <= self.limits.names_in_run
-        })
-    }
-
-    fn read_survivors(&mut self, db: &Connection, blocks: usize) -> Result<()> {
-        let Some(survivors) = &mut self.survivors else { return Ok(()) };
-        let limit = blocks * self.limits.names_in_block;
-        let text = "SELECT name, seq FROM messages WHERE seq >= ? AND seq <= ? ORDER BY seq LIMIT ?";
-        let mut select = cached(db, text)?;
-        let mut rows = select.query(params![survivors.next_seq, survivors.last_seq, limit as i64])?;
-        let mut found = 0;
-        while let Some(row) = rows.next()? {
-            let pair: Pair = (row.get(0)?, row.get(1)?);
-            survivors.next_seq = pair.1 + 1;
-            survivors.pairs.push(pair);
-            found += 1;
-        }
-        if found < limit
-            && let Some(survivors) = self.survivors.take()
-        {
-            let n = self.take_number();
-            let mut job = Job::of_pairs(db, n, survivors.pairs, self.limits.names_in_block)?;
-            job.replaced.push(survivors.run);
-            self.merge = Some(job);
-        }
-        Ok(())
-    }
-
-    fn write_merge(&mut self, db: &Connection, blocks: usize) -> Result<()> {
-        let Some(job) = &mut self.merge else { return Ok(()) };
-        if !job.step(db, blocks)? {
-            return Ok(());
-        }
-        let Some(job) = self.merge.take() else { return Ok(()) };
-        let Some(place) = self.runs.iter().position(|run| run.n == job.replaced[0]) else { return Ok(()) };
-        let old: Vec<Run> = self.runs.drain(place..place + job.replaced.len()).collect();
-        let range = (old[0].first_seq, old[old.len() - 1].last_seq);
-        let left = old.iter().map(|run| run.left).sum();
-        let day = old.iter().map(|run| run.day).max().unwrap_or(0);
-        self.adopt(db, place, range, left, day, job)
-    }
-
-    fn clean(&mut self, db: &Connection, blocks: usize) -> Result<()> {
-        if let Some(n) = self.garbage.last()
-            && runs::delete_some(db, *n, blocks)?
-        {
-            self.emptied.extend(self.garbage.pop());
-        }
-        if self.garbage.is_empty() {
-            // All at once, as SQLite prepares every statement anew after each change of the schema.
-            for n in self.emptied.drain(..) {
-                runs::drop_table(db, n)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Goes on with one filter; whether there is more to read.
-    fn read_filter(&mut self, db: &Connection, blocks: usize) -> Result<bool> {
-        let is_partial = |run: &&mut Run| matches!(run.filter, Filter::Partial(..));
-        let Some(run) = self.runs.iter_mut().find(is_partial) else { return Ok(false) };
-        if let Filter::Partial(mut filter, mut reader) = std::mem::replace(&mut run.filter, Filter::None) {
-            let mut pairs = Vec::new();
-            reader.read(db, blocks, &mut pairs)?;
-            for (name, _) in pairs {
-                filter.insert_hash(name as u64);
-            }
-            let is_complete = reader.is_at_end();
-            run.filter = if is_complete { Filter::Ready(filter) } else { Filter::Partial(filter, reader) };
-        }
-        Ok(true)
+    /// How many names are in memory, for tests.
+    #[cfg(test)]
+    pub(super) fn in_memory(&self) -> usize {
+        self.memory.len() + self.sealed.as_ref().map_or(0, |(sealed, _)| sealed.len())
     }
 }

@@ -162,11 +162,15 @@ impl Near {
         Floor { seq: self.first_seq, n: self.chunks[0].n_before }
     }
 
-    /// Near messages of chunks that are more than `most` chunks old, of which others hold the floor.
-    pub(super) fn stragglers(&self, most: usize) -> Vec<i64> {
+    /// Near messages of chunks that are more than `most` chunks old, or were begun before the row `old_n` of the ledger was
+    /// written.
+    pub(super) fn stragglers(&self, most: usize, old_n: i64) -> Vec<i64> {
         let old = self.chunks.len().saturating_sub(most);
         let mut found = Vec::new();
-        for (number, chunk) in self.chunks.iter().take(old).enumerate() {
+        for (number, chunk) in self.chunks.iter().enumerate() {
+            if number >= old && chunk.n_before >= old_n {
+                break; // as are all that follow
+            }
             let first_seq = self.first_seq + (number * self.chunk_len) as i64;
             found.extend(chunk.is_open.places().map(|place| first_seq + place as i64));
         }
@@ -285,8 +289,10 @@ mod tests {
         for seq in [1, 2, 3, 5, 6] {
             near.finish(seq);
         }
-        assert_eq!(near.stragglers(4), Vec::<i64>::new());
-        assert_eq!(near.stragglers(2), [4, 7, 8]);
+        assert_eq!(near.stragglers(4, 0), Vec::<i64>::new());
+        assert_eq!(near.stragglers(2, 0), [4, 7, 8]);
+        assert_eq!(near.stragglers(4, 90), [4, 7, 8], "the third chunk was begun after row 90");
+        assert_eq!(near.stragglers(4, 91), [4, 7, 8, 9, 10, 11, 12]);
         assert!(near.has(4) && !near.has(3) && !near.has(99) && !near.has(0));
     }
 }

@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crossbeam_utils::Backoff;
 
 /// The most store files that one process has open at a time.
-pub const MOST_OPEN: usize = 256;
+pub(crate) const MOST_OPEN: usize = 256;
 
 static SLOTS: [Slot; MOST_OPEN] = [const { Slot::free() }; MOST_OPEN];
 
@@ -69,7 +69,7 @@ impl FileId {
 /// file itself must refuse, or be run in another process. Costs one `stat`.
 ///
 /// ```
-/// use tickwheel::delivery::store::opened::is_open_here;
+/// use tickwheel::delivery::is_open_here;
 /// assert!(!is_open_here(std::path::Path::new("no-such-store.db")));
 /// ```
 #[must_use]

@@ -2,13 +2,18 @@
 
 #![forbid(unsafe_code)]
 
+use std::any::Any;
 use std::fmt;
+use std::sync::Arc;
 
 /// A clock in milliseconds.
-pub type ClockMs = Box<dyn Fn() -> i64 + Send>;
+pub(crate) type ClockMs = Box<dyn Fn() -> i64 + Send>;
+
+/// What must be there as long as the file is open, and is dropped after it is closed: the lock by which one process has it.
+pub(crate) type Guard = Option<Arc<dyn Any + Send + Sync>>;
 
 /// How a store is opened.
-pub struct Options {
+pub(crate) struct Options {
     /// How long a message stays known after its outcome (D5).
     pub keep_ids_ms: i64,
     /// A clock that no step of the wall clock moves. Its start is of no account.
@@ -17,31 +22,38 @@ pub struct Options {
     pub wall_ms: ClockMs,
     /// Sizes of steps; the defaults are for production.
     pub limits: Limits,
+    /// Kept by the store and by its checkpoints until their connections are closed.
+    pub guard: Guard,
 }
 
 impl Options {
-    /// With the default limits.
+    /// With the default limits, and no guard.
     #[must_use]
-    pub fn new(keep_ids_ms: i64, monotonic_ms: ClockMs, wall_ms: ClockMs) -> Self {
-        Self { keep_ids_ms, monotonic_ms, wall_ms, limits: Limits::default() }
+    pub(crate) fn new(keep_ids_ms: i64, monotonic_ms: ClockMs, wall_ms: ClockMs) -> Self {
+        Self { keep_ids_ms, monotonic_ms, wall_ms, limits: Limits::default(), guard: None }
     }
 }
 
 impl fmt::Debug for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Options").field("keep_ids_ms", &self.keep_ids_ms).field("limits", &self.limits).finish()
+        f.debug_struct("Options")
+            .field("keep_ids_ms", &self.keep_ids_ms)
+            .field("limits", &self.limits)
+            .finish_non_exhaustive()
     }
 }
 
 /// Sizes of what the store holds in memory and does in one step. A test makes them small, so that everything happens soon.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub(crate) struct Limits {
     /// Names in memory before they are written as a run.
     pub names_in_memory: usize,
     /// Names of one block of a run: one row of its table, which fills a page.
     pub names_in_block: usize,
-    /// Blocks of a run that are written, merged, read or deleted in one step, at least.
+    /// Blocks of a run that are written, merged, read or deleted in one step.
     pub blocks_in_step: usize,
+    /// And for each name that has come since the last step, so many more: each is written up to three times.
+    pub writes_of_name: usize,
     /// Neighbouring runs that are merged into one.
     pub runs_in_merge: usize,
     /// Names of the largest run.
@@ -54,6 +66,8 @@ pub struct Limits {
     pub chunk: usize,
     /// Chunks with an open near message, before those of the oldest must be held.
     pub chunks_open: usize,
+    /// Finished messages in memory whose payloads are to be deleted; more are read from the ledger again.
+    pub bodies_in_memory: usize,
     /// Payloads that are deleted in one step.
     pub bodies_in_step: usize,
     /// Bytes of payloads that are deleted in one step.
@@ -74,12 +88,14 @@ impl Default for Limits {
             names_in_memory: 131_072,
             names_in_block: 250,
             blocks_in_step: 32,
+            writes_of_name: 4,
             runs_in_merge: 8,
             names_in_run: 8 << 20,
             runs_by_day: 64,
             filter_bytes: 32 << 20,
             chunk: 2_048,
             chunks_open: 64,
+            bodies_in_memory: 65_536,
             bodies_in_step: 2_000,
             body_bytes_in_step: 4 << 20,
             forgotten_in_step: 5_000,
@@ -98,12 +114,14 @@ impl Limits {
             names_in_memory: 4,
             names_in_block: 2,
             blocks_in_step: 1,
+            writes_of_name: 0,
             runs_in_merge: 2,
             names_in_run: 16,
             runs_by_day: 3,
             filter_bytes: 40,
             chunk: 4,
             chunks_open: 2,
+            bodies_in_memory: 4,
             bodies_in_step: 2,
             body_bytes_in_step: 200,
             forgotten_in_step: 3,

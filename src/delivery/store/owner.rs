@@ -46,7 +46,7 @@ const LOCKS_ITSELF: bool = cfg!(target_os = "linux");
 /// A store that no other process, and nothing else in this one, works with. Held until it is dropped, or the process ends.
 ///
 /// ```
-/// use tickwheel::delivery::store::owner::Ownership;
+/// use tickwheel::delivery::Ownership;
 /// # let folder = tempfile::tempdir()?;
 /// let store = folder.path().join("store.db");
 /// let owner = Ownership::take(&store, &mut |_| {}, &mut || true)?;

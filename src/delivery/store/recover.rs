@@ -28,11 +28,11 @@ use super::near::{Floor, Near};
 use super::retention::Retention;
 use super::sql::{Result, cached};
 use super::{Options, Store, marks, meta};
-use crate::delivery::message::{Digest, lane_of, size_in_memory};
+use crate::delivery::message::{Body, Digest, Message, lane_of};
 
 pub(super) fn open(db: Connection, path: &Path, options: Options, number: fn(Digest) -> i64) -> Result<Store> {
     db.execute_batch("BEGIN IMMEDIATE")?;
-    let limits = options.limits;
+    let (limits, guard) = (options.limits, options.guard.clone());
     let ask = |text: &str| -> rusqlite::Result<i64> { db.query_row(text, [], |row| row.get(0)) };
     let last_seq = ask("SELECT ifnull(max(seq), 0) FROM messages")?.max(meta::get_int(&db, "last_seq")?);
     let last_n = ask("SELECT ifnull(max(n), 0) FROM ledger")?;
@@ -65,6 +65,7 @@ pub(super) fn open(db: Connection, path: &Path, options: Options, number: fn(Dig
         letters: Letters::load(&db)?,
         retention,
         db,
+        guard,
     };
     store.db.execute_batch("COMMIT")?;
     Ok(store)
@@ -77,6 +78,7 @@ fn hold_near(db: &Connection, floor_seq: i64, floor_n: i64, sent_until_ms: Optio
         .filter(|seq| seq.as_ref().map_or(true, |seq| *seq >= floor_seq))
         .collect::<rusqlite::Result<_>>()?;
     finished.sort_unstable();
+    let empty = Message { body: Body::new(None, "", b"", false), due_ms: 0, delay_ms: None }.size_in_memory();
     let mut messages =
         cached(db, "SELECT seq, due_ms, key, octet_length(id) FROM messages WHERE seq >= ? ORDER BY seq")?;
     let mut rows = messages.query([floor_seq])?;
@@ -88,7 +90,7 @@ fn hold_near(db: &Connection, floor_seq: i64, floor_n: i64, sent_until_ms: Optio
         let due_ms: i64 = row.get(1)?;
         let key = row.get_ref(2)?.as_str_or_null().map_err(rusqlite::Error::from)?;
         let name_bytes = key.map_or(0, str::len) + row.get::<_, i64>(3)? as usize;
-        let size = size_in_memory(name_bytes) as i64;
+        let size = (empty + name_bytes) as i64;
         cached(
             db,
             // One that was held has its row.

@@ -12,7 +12,7 @@
 
 use std::collections::VecDeque;
 
-use rusqlite::{Connection, params};
+use rusqlite::Connection;
 
 use super::names::Names;
 use super::options::{ClockMs, Limits, Options};
@@ -50,7 +50,7 @@ pub(super) struct Retention {
 
 impl Retention {
     pub(super) fn load(db: &Connection, options: Options) -> Result<Self> {
-        let Options { keep_ids_ms: keep_ms, monotonic_ms, wall_ms, limits } = options;
+        let Options { keep_ids_ms: keep_ms, monotonic_ms, wall_ms, limits, .. } = options;
         let now_ms = wall_ms();
         let kept_ms = match meta::get::<i64>(db, "kept_ms")?.zip(meta::get::<i64>(db, "kept_wall_ms")?) {
             Some((kept_ms, then_ms)) => kept_ms.saturating_add(now_ms.saturating_sub(then_ms).clamp(0, DAY_MS)),
@@ -94,11 +94,18 @@ impl Retention {
         Ok(())
     }
 
+    /// The row of the ledger up to which messages are old.
+    pub(super) fn old_n(&self) -> i64 {
+        let before_ms = self.now_ms().saturating_sub(self.keep_ms);
+        let old = self.parts.iter().take_while(|(from_ms, _)| *from_ms < before_ms).last();
+        old.map_or(self.forgotten_n, |(_, last_n)| *last_n)
+    }
+
     /// A little of what there is to do; whether there is more. And how many cancels were forgotten.
     pub(super) fn step(&mut self, db: &Connection, names: &mut Names, ends: Ends) -> Result<(bool, u64)> {
         let now_ms = self.now_ms();
         self.note_time(db, now_ms, ends)?;
-        let more = self.forget(db, names, now_ms, ends)?;
+        let more = self.forget(db, names, ends)?;
         let cancels = self.forget_cancels(db, now_ms)?;
         Ok((more || self.cancels_after.is_some(), cancels))
     }
@@ -119,11 +126,8 @@ impl Retention {
         Ok(())
     }
 
-    fn forget(&mut self, db: &Connection, names: &mut Names, now_ms: i64, ends: Ends) -> Result<bool> {
-        let before_ms = now_ms.saturating_sub(self.keep_ms);
-        let old = self.parts.iter().take_while(|(from_ms, _)| *from_ms < before_ms).last();
-        let Some((_, last_n)) = old.copied() else { return Ok(false) };
-        let through = last_n.min(ends.collected_n);
+    fn forget(&mut self, db: &Connection, names: &mut Names, ends: Ends) -> Result<bool> {
+        let through = self.old_n().min(ends.collected_n);
         if self.forgotten_n < through {
             let text = "SELECT n, seq FROM ledger WHERE n > ? AND n <= ? ORDER BY n LIMIT ?";
             let most = self.limits.forgotten_in_step;
@@ -140,8 +144,11 @@ impl Retention {
             meta::put(db, "forgotten_n", self.forgotten_n)?;
             meta::put(db, "last_seq", ends.last_seq)?;
         }
-        while let Some((from_ms, _)) = self.parts.pop_front_if(|(_, last_n)| *last_n <= self.forgotten_n) {
-            cached(db, "DELETE FROM days WHERE from_ms = ?")?.execute(params![from_ms])?;
+        while let Some((from_ms, last_n)) = self.parts.front()
+            && *last_n <= self.forgotten_n
+        {
+            cached(db, "DELETE FROM days WHERE from_ms = ?")?.execute([from_ms])?;
+            self.parts.pop_front();
         }
         Ok(self.forgotten_n < through)
     }

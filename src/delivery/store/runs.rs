@@ -3,6 +3,9 @@
 //! A run is a table `run_N`. A row is a block of some 250 pairs `(name, seq)`, 16 bytes each, little endian, ascending; it
 //! fills a page. Its key is the first name in it. Pairs of one name are never in two blocks.
 //!
+//! A run has a filter, which says of nearly all names that are not in the run that they are not. It is kept in parts in
+//! `filters`, so that it need not be made anew at the next start.
+//!
 //! A run is complete once it has a row in `runs`; what is half made after a crash is dropped. Runs are made by a `Job`, which
 //! merges sources in ascending order: names from memory, or neighbouring runs.
 
@@ -19,15 +22,34 @@ pub(super) type Pair = (i64, i64);
 const PAIR_BYTES: usize = 16;
 const FILTER_BITS: u64 = 10; // for each name: one lookup in a hundred is in vain
 
-/// A filter for that many names.
-pub(super) fn filter_for(names: u64) -> BloomFilter {
-    let names = names.max(64) as usize;
-    BloomFilter::with_num_bits(names * FILTER_BITS as usize).seed(&0).expected_items(names)
+/// Numbers in one part of a filter: 8 pages.
+const PART: usize = if cfg!(test) { 4 } else { 4_096 };
+const PART_PAGES: usize = 8;
+
+/// 64-bit numbers in a filter for that many names.
+fn filter_len(names: u64) -> usize {
+    (names.max(64) * FILTER_BITS).div_ceil(64) as usize
 }
 
 /// Bytes of a filter for that many names.
 pub(super) fn filter_bytes(names: u64) -> usize {
-    (names.max(64) * FILTER_BITS / 8) as usize
+    filter_len(names) * 8
+}
+
+fn filter_of(bits: Vec<u64>, names: u64) -> BloomFilter {
+    BloomFilter::from_vec(bits).seed(&0).expected_items(names.max(64) as usize)
+}
+
+/// The filter of a run of that many names; `None` where it is not kept.
+pub(super) fn read_filter(db: &Connection, run: i64, names: u64) -> Result<Option<BloomFilter>> {
+    let mut select = cached(db, "SELECT bits FROM filters WHERE run = ? ORDER BY part")?;
+    let mut rows = select.query([run])?;
+    let mut bits = Vec::with_capacity(filter_len(names));
+    while let Some(row) = rows.next()? {
+        let part = row.get_ref(0)?.as_blob().map_err(rusqlite::Error::from)?;
+        bits.extend(part.chunks_exact(8).map(|bytes| u64::from_le_bytes(bytes.try_into().expect("8 bytes"))));
+    }
+    Ok((bits.len() == filter_len(names)).then(|| filter_of(bits, names)))
 }
 
 /// Makes the table of a run.
@@ -69,25 +91,20 @@ fn pair_at(pairs: &[u8], place: usize) -> Pair {
 }
 
 /// Reads a run from its start, in blocks.
-pub(super) struct Reader {
+struct Reader {
     text: String,
     /// The next block begins here or later; `None`: there is none.
     next: Option<i64>,
 }
 
 impl Reader {
-    pub(super) fn new(run: i64) -> Self {
+    fn new(run: i64) -> Self {
         let text = format!("SELECT first_name, pairs FROM run_{run} WHERE first_name >= ? ORDER BY first_name LIMIT ?");
         Self { text, next: Some(i64::MIN) }
     }
 
-    /// Whether nothing is left.
-    pub(super) fn is_at_end(&self) -> bool {
-        self.next.is_none()
-    }
-
     /// The next pairs, of so many blocks.
-    pub(super) fn read(&mut self, db: &Connection, blocks: usize, pairs: &mut Vec<Pair>) -> Result<()> {
+    fn read(&mut self, db: &Connection, blocks: usize, pairs: &mut Vec<Pair>) -> Result<()> {
         let Some(next) = self.next else { return Ok(()) };
         let mut select = cached(db, &self.text)?;
         let mut rows = select.query(params![next, blocks as i64])?;
@@ -139,6 +156,8 @@ pub(super) struct Job {
     /// The names written by now.
     pub(super) names: u64,
     pub(super) filter: BloomFilter,
+    /// Parts of the filter that are kept by now.
+    parts: usize,
     insert: String,
     sources: Vec<Source>,
     block: Vec<Pair>,
@@ -152,7 +171,8 @@ impl Job {
             run,
             replaced: Vec::new(),
             names: 0,
-            filter: filter_for(names),
+            filter: filter_of(vec![0; filter_len(names)], names),
+            parts: 0,
             insert: format!("INSERT INTO run_{run} VALUES (?, ?)"),
             sources: Vec::new(),
             block: Vec::with_capacity(block_len + 1),
@@ -186,7 +206,7 @@ impl Job {
             let firsts = self.sources.iter_mut().filter_map(|source| source.first().map(|pair| (pair, source)));
             let Some((pair, source)) = firsts.min_by_key(|(pair, _)| *pair) else {
                 self.flush(db)?;
-                return Ok(true);
+                return self.keep_filter(db, blocks);
             };
             if self.block.len() >= self.block_len && self.block.last().is_some_and(|last| last.0 != pair.0) {
                 self.flush(db)?;
@@ -203,6 +223,18 @@ impl Job {
         }
     }
 
+    /// Writes as many parts as take so many pages, or one; whether that is all.
+    fn keep_filter(&mut self, db: &Connection, pages: usize) -> Result<bool> {
+        let mut insert = cached(db, "INSERT INTO filters (run, part, bits) VALUES (?, ?, ?)")?;
+        let left = self.filter.as_slice().chunks(PART).enumerate().skip(self.parts);
+        for (part, bits) in left.take((pages / PART_PAGES).max(1)) {
+            let bytes: Vec<u8> = bits.iter().flat_map(|bits| bits.to_le_bytes()).collect();
+            insert.execute(params![self.run, part as i64, bytes])?;
+            self.parts = part + 1;
+        }
+        Ok(self.parts * PART >= self.filter.as_slice().len())
+    }
+
     fn flush(&mut self, db: &Connection) -> Result<()> {
         let Some((first_name, _)) = self.block.first() else { return Ok(()) };
         let mut bytes = Vec::with_capacity(self.block.len() * PAIR_BYTES);
@@ -217,8 +249,15 @@ impl Job {
     }
 }
 
-/// Deletes up to so many blocks of a run; whether none is left.
+/// Deletes up to so many blocks of a run, or parts of its filter; whether none is left.
 pub(super) fn delete_some(db: &Connection, run: i64, blocks: usize) -> Result<bool> {
+    let text = "SELECT part FROM filters WHERE run = ? ORDER BY part DESC LIMIT 1 OFFSET ?";
+    let parts = (blocks / PART_PAGES).max(1) as i64;
+    let last: Option<i64> = cached(db, text)?.query_row([run, parts], |row| row.get(0)).optional()?;
+    let text = "DELETE FROM filters WHERE run = ? AND part > ?";
+    if cached(db, text)?.execute([run, last.unwrap_or(-1)])? > 0 {
+        return Ok(false);
+    }
     let last = format!("SELECT first_name FROM run_{run} ORDER BY first_name LIMIT 1 OFFSET ?");
     let last: Option<i64> = cached(db, &last)?.query_row([blocks as i64], |row| row.get(0)).optional()?;
     match last {

@@ -7,6 +7,7 @@
 //! | `waiting` | an open one that is not *near*, see `near.rs` | at its due time; removed with its outcome |
 //! | `ledger` | one that has its outcome | at the end |
 //! | `runs` | a table `run_N` with known names, see `runs.rs` | after the last row of that table |
+//! | `filters` | a part of the filter of such a table | before that row |
 //! | `attempts` | an open one that failed at least once | at its number |
 //! | `held_back` | a lane of which only the first messages are in memory | at its number |
 //! | `days` | a moment of the store's own clock, and the last row of the ledger before it | at the end |
@@ -68,6 +69,7 @@ CREATE TABLE runs (
     left INTEGER NOT NULL, -- names whose message is not forgotten
     day INTEGER NOT NULL -- of the store's own clock
 );
+CREATE TABLE filters (run INTEGER, part INTEGER, bits BLOB NOT NULL, PRIMARY KEY (run, part)) WITHOUT ROWID;
 CREATE TABLE attempts (seq INTEGER PRIMARY KEY, attempts INTEGER NOT NULL, next_ms INTEGER, error TEXT);
 CREATE TABLE held_back (lane INTEGER PRIMARY KEY, due_ms INTEGER NOT NULL, seq INTEGER NOT NULL);
 CREATE TABLE days (from_ms INTEGER PRIMARY KEY, last_n INTEGER NOT NULL);
@@ -90,8 +92,8 @@ CREATE TABLE meta (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
 INSERT INTO meta VALUES ('store_id', lower(hex(randomblob(16))));
 ";
 
-/// Opens the file as a store, and makes one of a new or empty file.
-pub(super) fn connect(path: &Path) -> Result<Connection, DeliveryError> {
+/// Opens the file as a store, and makes one of a new or empty file. `synchronous` is FULL but in tests.
+pub(super) fn connect(path: &Path, synchronous: &str) -> Result<Connection, DeliveryError> {
     // Made absolute, so that `:memory:` is a file as any other.
     let file = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     // Without the mutex of SQLite: `Connection` is used by one thread at a time.
@@ -99,7 +101,7 @@ pub(super) fn connect(path: &Path) -> Result<Connection, DeliveryError> {
     let because = |error: &rusqlite::Error| DeliveryError::from(StoreError::because(path, error));
     let db = Connection::open_with_flags(file, flags).map_err(|error| because(&error))?;
     let is_new = is_new(&db, path)?;
-    set_up(&db, is_new).map_err(|error| because(&error))?;
+    set_up(&db, is_new, synchronous).map_err(|error| because(&error))?;
     Ok(db)
 }
 
@@ -135,12 +137,13 @@ fn is_new(db: &Connection, path: &Path) -> Result<bool, DeliveryError> {
     }
 }
 
-fn set_up(db: &Connection, is_new: bool) -> rusqlite::Result<()> {
+fn set_up(db: &Connection, is_new: bool, synchronous: &str) -> rusqlite::Result<()> {
+    db.execute_batch(&format!("PRAGMA synchronous = {synchronous}"))?;
     if is_new {
         db.execute_batch("PRAGMA auto_vacuum = INCREMENTAL")?; // before the first table is made
     }
     db.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(()))?;
-    db.execute_batch("PRAGMA synchronous = FULL; PRAGMA cache_size = -16000; PRAGMA trusted_schema = 0")?;
+    db.execute_batch("PRAGMA cache_size = -16000; PRAGMA trusted_schema = 0")?;
     db.query_row("PRAGMA wal_autocheckpoint = 0", [], |_| Ok(()))?; // they are those of `checkpoints.rs`
     db.query_row("PRAGMA journal_size_limit = 67108864", [], |_| Ok(()))?;
     db.set_prepared_statement_cache_capacity(256);

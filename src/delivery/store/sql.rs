@@ -7,6 +7,7 @@ use std::path::Path;
 use rusqlite::{CachedStatement, Connection};
 
 use crate::delivery::error::StoreError;
+use crate::delivery::kill_point::kill_point;
 
 /// Why a step of the store failed.
 #[derive(Debug)]
@@ -43,6 +44,7 @@ pub(super) type Result<T> = std::result::Result<T, Broken>;
 pub(super) fn cached<'a>(db: &'a Connection, text: &str) -> rusqlite::Result<CachedStatement<'a>> {
     #[cfg(test)]
     seen::note(text);
+    kill_point(text);
     db.prepare_cached(text)
 }
 

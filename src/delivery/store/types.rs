@@ -7,11 +7,11 @@ use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, 
 use crate::delivery::message::Content;
 
 /// `(due_ms, seq)`: the order of delivery (D4).
-pub type Position = (i64, i64);
+pub(crate) type Position = (i64, i64);
 
 /// How it ended for a message, as it stands in the ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub(crate) enum Outcome {
     /// The destination has it.
     Delivered = 1,
     /// It was cancelled in time.
@@ -39,7 +39,7 @@ impl FromSql for Outcome {
 
 /// A message that was accepted before.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Known {
+pub(crate) struct Known {
     /// Its number.
     pub seq: i64,
     /// When it is due.
@@ -52,7 +52,7 @@ pub struct Known {
 
 /// The answer to a message that was handed in.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Accepted {
+pub(crate) enum Accepted {
     /// It is new, and this is its number.
     New(i64),
     /// It is new, but a cancel came before it: it has its outcome.
@@ -63,7 +63,7 @@ pub enum Accepted {
 
 /// An open message that has a row in `waiting`, without its text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Waiting {
+pub(crate) struct Waiting {
     /// When it is due.
     pub due_ms: i64,
     /// Its number.
@@ -82,7 +82,7 @@ pub struct Waiting {
 
 /// An open message that is to have a row in `waiting`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Held {
+pub(crate) struct Held {
     /// When it is due.
     pub due_ms: i64,
     /// Its number.
@@ -97,7 +97,7 @@ pub struct Held {
 
 /// A message that has its outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Done {
+pub(crate) struct Done {
     /// Its number.
     pub seq: i64,
     /// When it was due.
@@ -115,8 +115,9 @@ pub struct Done {
 }
 
 /// What is kept of the failed attempts of a message (D6).
+#[expect(clippy::struct_field_names, reason = "it is the count of them")]
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Attempts {
+pub(crate) struct Attempts {
     /// The message's number.
     pub seq: i64,
     /// How often it was tried.
@@ -151,7 +152,7 @@ pub struct Progress {
     pub line: i64,
     /// Bytes that were read.
     pub size: i64,
-    /// BLAKE2b of those bytes.
+    /// `BLAKE2b` of those bytes.
     pub digest: [u8; 16],
 }
 

@@ -33,13 +33,13 @@ use self::copy::Ended;
 use self::files::{Stepping, beside, folder, link_backup, sync_folder};
 use super::locked::unusable;
 use super::owner::Ownership;
-use super::schema::{APPLICATION_ID, VERSION};
+use super::schema::APPLICATION_ID;
 use crate::delivery::error::{DeliveryError, StoreError};
 
 /// A step that is done, so that the caller can show how far it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Step {
+pub(crate) enum Step {
     /// The old store is one complete file.
     LogEnded,
     /// So many rows are copied.
@@ -79,7 +79,7 @@ const USUAL: Limits = Limits { block: 100_000, tries: 250, free: None, pages: No
 ///
 /// # Errors
 /// [`DeliveryError::Store`], with the old store as it was; [`DeliveryError::Closed`] when `go_on` returned `false`.
-pub fn step_up(
+pub(crate) fn step_up(
     ownership: &mut Ownership,
     now_ms: i64,
     go_on: &mut dyn FnMut(Step) -> bool,

@@ -13,8 +13,7 @@ use super::{Store, meta};
 
 impl Store {
     pub(super) fn keep_up(&mut self, is_idle: bool) -> Result<bool> {
-        let mut more = self.names.step(&self.db, self.retention.day())?;
-        more |= self.collector.step(&self.db, &mut self.near, self.last_n, is_idle)?;
+        let mut more = self.collector.step(&self.db, &mut self.near, self.last_n, is_idle)?;
         let floor = self.near.floor(self.next_seq, self.last_n);
         if floor != self.floor {
             self.floor = floor;
@@ -27,6 +26,7 @@ impl Store {
         let (is_forgetting, cancels) = self.retention.step(&self.db, &mut self.names, ends)?;
         self.cancels -= cancels;
         more |= is_forgetting;
+        more |= self.names.step(&self.db, self.retention.day())?; // after those that may have become useless
         more |= give_back(&self.db, self.limits.vacuum_pages, self.limits.free_pages)?;
         Ok(more)
     }

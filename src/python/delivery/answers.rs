@@ -4,8 +4,8 @@ use std::cell::Cell;
 
 use pyo3::prelude::*;
 
-use crate::delivery::error::DeliveryError;
-use crate::delivery::items::{Answer, Completion};
+use crate::delivery::DeliveryError;
+use crate::delivery::{Answer, Completion};
 use crate::python::delivery::{failures, items};
 use crate::python::tools::finalizing::ForeignCall;
 use crate::python::tools::made_once::intern;

@@ -3,8 +3,8 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyType};
 
-use crate::delivery::message::{Body, Digest};
-use crate::delivery::sinks::Delivery as Attempt;
+use crate::delivery::{Body, Digest};
+use crate::delivery::Delivery as Attempt;
 use crate::delivery::sinks::line::LineWriter;
 use crate::python::delivery::items;
 use crate::python::tools::gil_cell::GilCell;

@@ -9,9 +9,8 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::delivery::error::DeliveryError;
-use crate::delivery::store::owner::Ownership;
-use crate::delivery::threads::Running;
+use crate::delivery::DeliveryError;
+use crate::delivery::Running;
 use crate::python::delivery::answers::{Answers, is_thread_of_engine};
 use crate::python::delivery::failures;
 use crate::python::tools::finalizing::ForeignCall;
@@ -29,8 +28,6 @@ pub(crate) struct Core {
     pub(crate) running: Running,
     pub(crate) answers: Answers,
     pub(crate) path: PathBuf,
-    /// Given up once the store is closed.
-    ownership: PlainMutex<Option<Ownership>>,
     is_closing: AtomicBool,
     /// How the end went, once it is over.
     ended: PlainMutex<Option<Result<(), DeliveryError>>>,
@@ -44,14 +41,13 @@ impl BelongsToProcess for Core {
 }
 
 impl Core {
-    pub(crate) fn new(id: u64, running: Running, answers: Answers, ownership: Ownership) -> Self {
+    pub(crate) fn new(id: u64, running: Running, answers: Answers, path: PathBuf) -> Self {
         Self {
             epoch: fork_epoch(),
             id,
             running,
             answers,
-            path: ownership.path().to_owned(),
-            ownership: PlainMutex::new(Some(ownership)),
+            path,
             is_closing: AtomicBool::new(false),
             ended: PlainMutex::new(None),
             has_ended: PlainCondvar::default(),
@@ -74,11 +70,8 @@ impl Core {
 
     /// In a forked child: the store is free once the parent has ended. Takes no lock that a thread of the parent held.
     pub(crate) fn forget_in_child(&self) {
-        if self.is_forked()
-            && let Some(ownership) = self.ownership.try_lock()
-            && let Some(ownership) = &*ownership
-        {
-            ownership.forget_in_child();
+        if self.is_forked() {
+            self.running.engine().forget_in_child();
         }
     }
 
@@ -102,7 +95,6 @@ impl Core {
 
     fn end(&self, timeout: Option<Duration>) {
         let closed = self.running.close(timeout);
-        drop(self.ownership.lock().take());
         self.answers.end();
         *self.ended.lock() = Some(closed.map(drop));
         self.has_ended.notify_all();

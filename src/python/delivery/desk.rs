@@ -9,12 +9,12 @@ use pyo3::prelude::*;
 use pyo3::types::PyList;
 
 use crate::Clock;
-use crate::delivery::clock::DueClock;
-use crate::delivery::engine::Engine;
-use crate::delivery::error::DeliveryError;
-use crate::delivery::items::Answer;
-use crate::delivery::sinks::Sink;
-use crate::delivery::store::owner::Ownership;
+use crate::delivery::DueClock;
+use crate::delivery::Engine;
+use crate::delivery::DeliveryError;
+use crate::delivery::Answer;
+use crate::delivery::Sink;
+use crate::delivery::Ownership;
 use crate::python::delivery::engine::counts_of;
 use crate::python::delivery::observer::{events_to_python, put_letters};
 use crate::python::delivery::settings::settings_of;
@@ -35,11 +35,9 @@ pub(crate) struct DeliveryDesk {
     put_letters: Py<PyAny>,
 }
 
-/// The store is given up after the engine has closed it.
 struct Open {
     engine: Engine,
     answered: Arc<PlainMutex<Vec<Answered>>>,
-    ownership: PlainMutex<Option<Ownership>>,
 }
 
 #[pymethods]
@@ -64,10 +62,10 @@ impl DeliveryDesk {
         clock.set_us(clock_us);
         let wall = wall_us.clone();
         let wall = Arc::new(move || wall.load(Ordering::Relaxed));
-        let engine = Engine::open(ownership.path(), settings, clock, wall).map_err(failed)?;
+        let engine = Engine::open(ownership, settings, clock, wall).map_err(failed)?;
         let mut sink = PythonSink::of(&open_sink.call1((engine.store_id(),))?)?;
         engine.recover(&mut sink).map_err(failed)?;
-        let open = Open { engine, answered: Arc::default(), ownership: PlainMutex::new(Some(ownership)) };
+        let open = Open { engine, answered: Arc::default() };
         Ok(Self {
             open: PlainMutex::new(Some(Arc::new(open))),
             sink: PlainMutex::new(Some(sink)),
@@ -210,11 +208,7 @@ impl DeliveryDesk {
     /// The end of a run; whether it is clean: no send failed in a way that ends it.
     fn close(&self, py: Python<'_>, is_clean: bool) -> PyResult<()> {
         let open = self.open(py)?;
-        let closed = py.detach(|| {
-            let closed = open.engine.close(is_clean);
-            drop(open.ownership.lock().take());
-            closed
-        });
+        let closed = py.detach(|| open.engine.close(is_clean));
         if let Some(mut sink) = lock_plain(py, &self.sink).take() {
             sink.close().map_err(|error| failures::to_python(py, &error))?;
         }

@@ -8,18 +8,17 @@ use std::time::{Duration, Instant};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString};
 
-use crate::delivery::clock::{DueClock, SystemWallTime, WallTime};
-use crate::delivery::engine::Settings;
-use crate::delivery::error::DeliveryError;
-use crate::delivery::items::Item;
-use crate::delivery::message::MAX_PAYLOAD;
-use crate::delivery::sinks::OpenSink;
-use crate::delivery::sinks::file::{LineSink, Target};
-use crate::delivery::store::owner::Ownership;
-use crate::delivery::store::upgrade::step_up;
+use crate::delivery::DueClock;
+use crate::delivery::Settings;
+use crate::delivery::DeliveryError;
+use crate::delivery::Item;
+use crate::delivery::MAX_PAYLOAD;
+use crate::delivery::OpenSink;
+use crate::delivery::{LineSink, Target};
+use crate::delivery::Ownership;
 use crate::delivery::store::{Census, census};
-use crate::delivery::summary::Summary;
-use crate::delivery::threads::Running;
+use crate::delivery::Summary;
+use crate::delivery::Running;
 use crate::python::delivery::answers::Answers;
 use crate::python::delivery::core::{self, Core};
 use crate::python::delivery::failures;
@@ -327,12 +326,11 @@ fn open_all(
             }
         });
     };
-    let mut ownership = Ownership::take(path, &mut tell, &mut go_on)?;
-    let now_ms = SystemWallTime.now_us() / 1000;
-    step_up(&mut ownership, now_ms, &mut |_| go_on())?;
+    let ownership = Ownership::take(path, &mut tell, &mut go_on)?;
     let answers = Answers::start().map_err(|error| no_thread(&error))?;
-    match Running::open(ownership.path(), settings, open, Box::new(observer)) {
-        Ok(running) => Ok(Core::new(NEXT_ID.fetch_add(1, Ordering::Relaxed), running, answers, ownership)),
+    let path = ownership.path().to_owned();
+    match Running::open(ownership, settings, open, 1, Box::new(observer)) {
+        Ok(running) => Ok(Core::new(NEXT_ID.fetch_add(1, Ordering::Relaxed), running, answers, path)),
         Err(error) => {
             answers.end();
             Err(error)

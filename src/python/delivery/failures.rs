@@ -4,7 +4,7 @@ use pyo3::exceptions::{PyException, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
-use crate::delivery::error::{BadRecord, DeliveryError};
+use crate::delivery::{BadRecord, DeliveryError};
 use crate::python::tools::describe::text_or;
 use crate::python::tools::made_once::MadeOnce;
 

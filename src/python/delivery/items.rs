@@ -6,9 +6,10 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyInt, PyList, PyString, PyTuple, PyType};
 
-use crate::delivery::error::BadRecord;
-use crate::delivery::items::{Answer, Item};
-use crate::delivery::message::{Body, Cancel, Incoming, Message, Origin, Record, check_name, checked};
+use crate::delivery::BadRecord;
+use crate::delivery::{Answer, Item};
+use crate::delivery::message::check_name;
+use crate::delivery::{Body, Cancel, Incoming, Message, Origin, Record, checked};
 use crate::delivery::store::{Letter, Progress};
 use crate::python::delivery::failures::{bad_record, shown};
 use crate::python::tools::made_once::{MadeOnce, intern};
@@ -44,7 +45,7 @@ pub(crate) fn items_of(items: &Bound<'_, PyAny>, max_payload: usize) -> PyResult
         } else if class.is(read) {
             let (message, source, line, record) =
                 item.extract::<(Bound<'_, PyAny>, String, u64, Bound<'_, PyBytes>)>()?;
-            let origin = Origin { source: Arc::from(source), line, record: Record::from(record.as_bytes()) };
+            let origin = Origin { source: Arc::from(source), line, record: Some(Record::from(record.as_bytes())) };
             Item::Put(Incoming::from_origin(message_of(&message)?, Some(origin)))
         } else if class.is(cancel) {
             let (id, key) = name_of(&item)?;

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use pyo3::prelude::*;
 
-use crate::delivery::columns::Columns;
-use crate::delivery::error::BadRecord;
-use crate::delivery::fields::Schema;
-use crate::delivery::items::Item;
-use crate::delivery::lines::Block;
-use crate::delivery::ndjson::{self, Ndjson};
+use crate::delivery::Columns;
+use crate::delivery::BadRecord;
+use crate::delivery::Schema;
+use crate::delivery::Item;
+use crate::delivery::Block;
+use crate::delivery::{Ndjson, Parsed};
 use crate::delivery::store::Letter;
 
 /// How the lines of one input are read: their schema, and the name of the input. `after`: lines up to this one are skipped.
@@ -60,15 +60,15 @@ impl NdjsonLines {
         let mut found = Lines { items: Vec::new(), faults: Vec::new() };
         for item in reader.read(&block) {
             let (item, fault) = match item {
-                ndjson::Item::Message(incoming) => (Some(Item::Put(incoming)), None),
-                ndjson::Item::Cancel(cancel) => (Some(Item::Cancel(cancel)), None),
-                ndjson::Item::Bad(bad, origin) if self.letters => {
+                Parsed::Message(incoming) => (Some(Item::Put(incoming)), None),
+                Parsed::Cancel(cancel) => (Some(Item::Cancel(cancel)), None),
+                Parsed::Bad(bad, origin) if self.letters => {
                     let BadRecord { reason, allowed } = bad;
-                    let record = origin.record.as_bytes().to_vec();
+                    let record = origin.record.map_or_else(Vec::new, |record| record.as_bytes().to_vec());
                     let source = origin.source.to_string();
                     (Some(Item::Letter(Letter { source, line: origin.line as i64, reason, allowed, record })), None)
                 }
-                ndjson::Item::Bad(bad, origin) => (None, Some((origin.line, bad))),
+                Parsed::Bad(bad, origin) => (None, Some((origin.line, bad))),
             };
             found.items.extend(item);
             if !self.letters {

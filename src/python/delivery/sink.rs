@@ -5,8 +5,8 @@ use std::sync::Arc;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyDictMethods, PyList, PyMapping, PyString};
 
-use crate::delivery::error::DeliveryError;
-use crate::delivery::sinks::{AroundFn, Delivery, Sink, SyncFn, Verdict, Verdicts};
+use crate::delivery::DeliveryError;
+use crate::delivery::{AroundFn, Delivery, Sink, SyncFn, Verdict, Verdicts};
 use crate::python::delivery::answers::this_thread_is_of_an_engine;
 use crate::python::delivery::attempt;
 use crate::python::delivery::failures::{self, Failure};

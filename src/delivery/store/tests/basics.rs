@@ -41,7 +41,7 @@ fn after_a_crash_near_messages_wait_and_those_that_may_have_been_sent_are_marked
     let suspects = store.suspects().unwrap();
     assert_eq!(suspects.iter().map(|row| row.seq).collect::<Vec<_>>(), [2, 4, 5, 6]);
     assert_eq!(suspects[0].lane, lane);
-    assert!(suspects[0].size > 200);
+    assert_eq!(suspects[0].size as usize, items[1].message.size_in_memory());
     assert_eq!(store.open_count(), 8);
     let bodies = store.bodies(&[2, 10]).unwrap();
     assert_eq!((bodies[&2].body.id(), bodies[&10].body.payload()), ("1", &b"[1]"[..]));
@@ -128,4 +128,23 @@ fn an_outcome_for_what_is_not_open_is_an_error() {
     store.finish(&[done(1, 5, Outcome::Delivered, 9)]).unwrap();
     let error = store.finish(&[done(1, 5, Outcome::Delivered, 9)]).unwrap_err();
     assert!(error.to_string().contains("message 1 is not open"), "{error}");
+}
+
+#[test]
+fn a_store_may_be_moved_to_another_thread() {
+    fn assert_send<T: Send>() {}
+    assert_send::<super::super::Store>();
+}
+
+#[test]
+fn what_was_rolled_back_is_not_on_disk() {
+    let shelf = Shelf::new(Limits::default());
+    let mut store = shelf.open();
+    store.begin().unwrap();
+    store.accept(&[incoming("a", 5)], 0).unwrap();
+    store.rollback().unwrap();
+    store.rollback().unwrap();
+    drop(store);
+    let store = shelf.open();
+    assert_eq!((store.find(None, "a").unwrap(), store.open_count(), store.last_seq()), (None, 0, 0));
 }

@@ -29,15 +29,17 @@ impl Drop for Shelf {
 
 /// Everything happens soon.
 pub(super) const TINY: Limits = Limits {
-    names_in_memory: 4,
+    names_in_memory: 6,
     names_in_block: 2,
-    blocks_in_step: 1,
+    blocks_in_step: 2,
+    writes_of_name: 0,
     runs_in_merge: 2,
     names_in_run: 40,
     runs_by_day: 3,
     filter_bytes: 400,
     chunk: 3,
     chunks_open: 2,
+    bodies_in_memory: 4,
     bodies_in_step: 3,
     body_bytes_in_step: 6,
     forgotten_in_step: 3,
@@ -80,7 +82,7 @@ impl Shelf {
         };
         let mut options = Options::new(self.keep_ids_ms, clock(&self.monotonic_ms), clock(&self.wall_ms));
         options.limits = self.limits;
-        Store::open_with(&self.path(), options, self.number).expect("it opens")
+        Store::open_with(&self.path(), options, self.number, "OFF").expect("it opens")
     }
 }
 
@@ -108,4 +110,45 @@ pub(super) fn positions(store: &Store) -> Vec<(i64, i64)> {
 
 pub(super) fn count(store: &Store, table: &str) -> i64 {
     store.db.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).expect("a count")
+}
+
+/// A small generator, so that a seed repeats a test.
+pub(super) struct Random(u64);
+
+impl Random {
+    pub(super) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// Below `end`.
+    pub(super) fn below(&mut self, end: usize) -> usize {
+        // SplitMix64
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        ((mixed ^ (mixed >> 31)) % end as u64) as usize
+    }
+
+    /// Once in so many times.
+    pub(super) fn one_in(&mut self, times: usize) -> bool {
+        self.below(times) == 0
+    }
+}
+
+/// Few numbers for all names, so that many share one.
+pub(super) fn eight_numbers(digest: Digest) -> i64 {
+    (digest.number() & 7).wrapping_sub(4) << 61
+}
+
+/// Runs the actions in a transaction of their own.
+pub(super) fn commit<T>(store: &mut Store, actions: impl FnOnce(&mut Store) -> T) -> T {
+    store.begin().expect("it begins");
+    let result = actions(store);
+    store.commit().expect("it is committed");
+    result
+}
+
+/// Upkeep until nothing is left to do.
+pub(super) fn tidy(store: &mut Store) {
+    while commit(store, |store| store.upkeep(true).expect("upkeep")) {}
 }

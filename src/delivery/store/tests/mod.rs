@@ -4,3 +4,8 @@
 
 mod basics;
 mod making;
+mod model;
+mod opening;
+mod plans;
+mod pruning;
+mod small_tables;

@@ -1,0 +1,241 @@
+//! Reads rows of Arrow record batches, from Parquet files and Arrow Flight, by the one schema (rule D1).
+//!
+//! - `id`, `key`, `op` and `payload_base64` are text; `delay_ms` is a number. In any column null means absent.
+//! - `due` is a timestamp with a zone, rounded up to the millisecond, an integer of epoch milliseconds, or text as in CSV.
+//! - A payload of text or bytes that is JSON stays as it is; other text is a JSON string, other bytes are bytes. A payload
+//!   of another type becomes JSON by `arrow_json`; so do the columns that make up the payload where there is none.
+//! - An error in the schema makes every row a bad record. Its record shows the row as a line of NDJSON.
+//!
+//! The arrays must be valid: those of an Arrow IPC stream are checked when it is read, all others by the caller.
+
+#![forbid(unsafe_code)]
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_ipc::reader::StreamReader;
+use arrow_schema::DataType;
+use smallvec::SmallVec;
+
+use crate::delivery::arrow_json::{Unfit, iso_8601, write_json};
+use crate::delivery::arrow_values::{binary, float, inner, integer, is_null, text, timestamp};
+use crate::delivery::columns::{DELAY_MS, OP, PAYLOAD_BASE64};
+use crate::delivery::error::BadRecord;
+use crate::delivery::fields::{Fields, Payload, Request, Schema, Value};
+use crate::delivery::handed::not_a_stream;
+use crate::delivery::json::{json_or_text, write_text};
+use crate::delivery::lines::KEPT;
+use crate::delivery::message::{Incoming, Item, Origin, Record};
+use crate::delivery::sinks::line::write_base64;
+use crate::delivery::times::integer_of;
+
+/// The batches of an Arrow IPC stream.
+///
+/// # Errors
+/// The bytes are not such a stream, or an array in it is broken.
+pub fn batches(stream: &[u8]) -> Result<Vec<RecordBatch>, BadRecord> {
+    let batches = StreamReader::try_new(stream, None).and_then(Iterator::collect);
+    batches.map_err(|error| not_a_stream(&error))
+}
+
+/// A reader of batches with one schema.
+#[derive(Clone, Debug)]
+pub struct ArrowRows<'a> {
+    /// The name of the input, for dead letters.
+    pub source: Arc<str>,
+    /// The schema of its records.
+    pub schema: &'a Schema,
+    /// The wall time from which a `delay_ms` counts; none in a replay.
+    pub now_ns: Option<i64>,
+    /// Whether messages keep where they come from.
+    pub keeps_origin: bool,
+}
+
+impl ArrowRows<'_> {
+    /// The items of a batch, in order. `first_line`: the number of its first row in the input, from 1.
+    pub fn read(&self, batch: &RecordBatch, first_line: u64) -> impl Iterator<Item = Item> {
+        let columns = Columns::of(batch, self.schema);
+        (0..batch.num_rows()).map(move |at| {
+            let line = first_line + at as u64;
+            let origin = |record| Origin { source: Arc::clone(&self.source), line, record };
+            match self.request(&columns, at) {
+                Ok(Request::Message(message)) => {
+                    Item::Message(Incoming::from_origin(message, self.keeps_origin.then(|| origin(None))))
+                }
+                Ok(Request::Cancel(cancel)) => Item::Cancel(cancel),
+                Err(bad) => Item::Bad(bad, origin(Some(Record::from(&*self.shown(batch, at))))),
+            }
+        })
+    }
+
+    fn request(&self, columns: &Columns<'_>, at: usize) -> Result<Request, BadRecord> {
+        fn plain_at<'c>(column: Option<&'c ArrayRef>, at: usize) -> Value<'c> {
+            column.map_or(Value::Absent, |array| plain(array, at))
+        }
+        let max = self.schema.max_record();
+        if let Some(fault) = &columns.fault {
+            return Err(fault.clone());
+        }
+        let [id, key, due, delay_ms, op, payload, payload_base64] = columns.parts;
+        let name = self.schema.columns.payload();
+        let payload = payload.map_or(Ok(None), |array| payload_of(array, at, max));
+        let mut fields = Fields {
+            id: plain_at(id, at),
+            key: plain_at(key, at),
+            due: due.map_or(Value::Absent, |array| due_of(array, at)),
+            delay_ms: plain_at(delay_ms, at),
+            op: plain_at(op, at),
+            payload: payload.map_err(|unfit| unfit.bad(name))?,
+            payload_base64: plain_at(payload_base64, at),
+            others: SmallVec::new(),
+        };
+        for (name, array) in &columns.others {
+            if !is_null(array, at) {
+                let mut json = Vec::new();
+                write_json(&mut json, array, at, max).map_err(|unfit| unfit.bad(name))?;
+                fields.others.push((Cow::Borrowed(name), json.into()));
+            }
+        }
+        self.schema.check(&fields, self.now_ns)
+    }
+
+    /// A row as a line of NDJSON, for the dead letters. A long one is cut.
+    fn shown(&self, batch: &RecordBatch, at: usize) -> Vec<u8> {
+        let max = self.schema.max_record();
+        let mut out = b"{".to_vec();
+        let fields = batch.schema_ref().fields();
+        for (number, (field, array)) in fields.iter().zip(batch.columns()).enumerate() {
+            if is_null(array, at) {
+                continue;
+            }
+            if out.len() > 1 {
+                out.push(b',');
+            }
+            let same = fields[..number].iter().filter(|other| other.name() == field.name()).count();
+            let name = format!("{}{}", field.name(), " again".repeat(same));
+            let is_payload = name == self.schema.columns.payload();
+            let payload = if is_payload { payload_of(array, at, max).ok().flatten() } else { None };
+            match payload {
+                Some(Payload { bytes, is_json: false }) => {
+                    out.extend_from_slice(b"\"payload_base64\":\"");
+                    write_base64(&mut out, &bytes);
+                    out.push(b'"');
+                }
+                payload => {
+                    write_text(&mut out, &name);
+                    out.push(b':');
+                    let start = out.len();
+                    if let Some(payload) = payload {
+                        out.extend_from_slice(&payload.bytes);
+                    } else if let Err(Unfit { shown, .. }) = write_json(&mut out, array, at, max) {
+                        out.truncate(start);
+                        write_text(&mut out, &shown);
+                    }
+                }
+            }
+        }
+        out.push(b'}');
+        if out.len() > max {
+            let text = String::from_utf8_lossy(&out[..KEPT]);
+            out = text.trim_end_matches('\u{fffd}').as_bytes().to_vec();
+        }
+        out
+    }
+}
+
+/// The columns of a batch by their meaning.
+struct Columns<'a> {
+    /// Of id, key, due, `delay_ms`, op, payload and `payload_base64`.
+    parts: [Option<&'a ArrayRef>; 7],
+    others: Vec<(&'a str, &'a ArrayRef)>,
+    fault: Option<BadRecord>,
+}
+
+impl<'a> Columns<'a> {
+    fn of(batch: &'a RecordBatch, schema: &Schema) -> Self {
+        let names: Vec<&str> = batch.schema_ref().fields().iter().map(|field| field.name().as_str()).collect();
+        let columns = &schema.columns;
+        let known = [columns.id(), columns.key(), columns.due(), DELAY_MS, OP, columns.payload(), PAYLOAD_BASE64];
+        let of = |name: &str| names.iter().position(|other| *other == name).map(|at| batch.column(at));
+        let others = names.iter().zip(batch.columns()).filter(|(name, _)| !known.contains(*name));
+        Self {
+            parts: known.map(of),
+            others: others.map(|(name, array)| (*name, array)).collect(),
+            fault: columns.fault("schema", &names),
+        }
+    }
+}
+
+fn plain(array: &dyn Array, at: usize) -> Value<'_> {
+    if is_null(array, at) {
+        Value::Absent
+    } else if let Some(text) = text(array, at) {
+        Value::Text(Cow::Borrowed(text))
+    } else if let Some(value) = integer(array, at) {
+        Value::Integer(value)
+    } else if let Some(value) = float(array, at) {
+        Value::Float(value)
+    } else {
+        match array.data_type() {
+            DataType::Dictionary(..) => inner(array, at).map_or(Value::Absent, |(values, at)| plain(values, at)),
+            _ => Value::Other,
+        }
+    }
+}
+
+fn due_of(array: &dyn Array, at: usize) -> Value<'_> {
+    if is_null(array, at) {
+        return Value::Absent;
+    }
+    match array.data_type() {
+        DataType::Dictionary(..) => inner(array, at).map_or(Value::Absent, |(values, at)| due_of(values, at)),
+        DataType::Timestamp(_, zone) => {
+            let (value, per_second) = timestamp(array, at).unwrap_or_default();
+            if zone.is_some() {
+                return Value::Instant(milliseconds_up(value, per_second));
+            }
+            let text = iso_8601(value, per_second);
+            Value::Text(text.unwrap_or_else(|| format!("<value out of range: {value}>")).into())
+        }
+        _ => match plain(array, at) {
+            Value::Text(text) => integer_of(&text).map_or(Value::Text(text), |value| Value::Integer(value.into())),
+            other => other,
+        },
+    }
+}
+
+fn milliseconds_up(value: i64, per_second: i64) -> i64 {
+    match per_second / 1000 {
+        0 => value.saturating_mul(1000),
+        per_ms => value.div_euclid(per_ms) + i64::from(value.rem_euclid(per_ms) > 0),
+    }
+}
+
+fn payload_of(array: &dyn Array, at: usize, max: usize) -> Result<Option<Payload<'_>>, Unfit> {
+    if is_null(array, at) {
+        return Ok(None);
+    }
+    if let DataType::Dictionary(..) = array.data_type() {
+        return inner(array, at).map_or(Ok(None), |(values, at)| payload_of(values, at, max));
+    }
+    let kept = match (text(array, at), binary(array, at)) {
+        (Some(text), _) => Some(text),
+        (None, Some(bytes)) => match std::str::from_utf8(bytes) {
+            Ok(text) => Some(text),
+            Err(_) => return Ok(Some(Payload { bytes: bytes.into(), is_json: false })),
+        },
+        (None, None) => None,
+    };
+    let bytes = if let Some(text) = kept {
+        json_or_text(text).map_err(|_| Unfit::new("the JSON is nested too deep", "deep JSON"))?
+    } else {
+        let mut json = Vec::new();
+        write_json(&mut json, array, at, max)?;
+        json.into()
+    };
+    Ok(Some(Payload { bytes, is_json: true }))
+}
+
+#[cfg(test)]
+mod tests;

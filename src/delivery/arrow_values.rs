@@ -1,0 +1,101 @@
+//! Reads single values of Arrow arrays, of which only the type in the batch says what they are.
+
+#![forbid(unsafe_code)]
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{
+    Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, RunEndIndexType,
+    TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType, UInt8Type,
+    UInt16Type, UInt32Type, UInt64Type,
+};
+use arrow_array::{Array, ArrayRef};
+use arrow_schema::{DataType, TimeUnit};
+
+/// Whether the value is null. A dictionary may have a null among its values, too.
+pub(crate) fn is_null(array: &dyn Array, at: usize) -> bool {
+    match array.data_type() {
+        DataType::Null => true,
+        DataType::Dictionary(..) => {
+            array.is_null(at) || inner(array, at).is_none_or(|(values, at)| is_null(values, at))
+        }
+        DataType::RunEndEncoded(..) => inner(array, at).is_none_or(|(values, at)| is_null(values, at)),
+        _ => array.is_null(at),
+    }
+}
+
+/// The place of a value that stands for others, in a dictionary or a run.
+pub(crate) fn inner(array: &dyn Array, at: usize) -> Option<(&ArrayRef, usize)> {
+    fn of_run<R: RunEndIndexType>(array: &dyn Array, at: usize) -> (&ArrayRef, usize) {
+        let run = array.as_run::<R>();
+        (run.values(), run.get_physical_index(at))
+    }
+    match array.data_type() {
+        DataType::Dictionary(..) => {
+            let dictionary = array.as_any_dictionary();
+            Some((dictionary.values(), usize::try_from(integer(dictionary.keys(), at)?).ok()?))
+        }
+        DataType::RunEndEncoded(ends, _) => Some(match ends.data_type() {
+            DataType::Int16 => of_run::<Int16Type>(array, at),
+            DataType::Int32 => of_run::<Int32Type>(array, at),
+            _ => of_run::<Int64Type>(array, at),
+        }),
+        _ => None,
+    }
+}
+
+/// The value of any type of text.
+pub(crate) fn text(array: &dyn Array, at: usize) -> Option<&str> {
+    match array.data_type() {
+        DataType::Utf8 => Some(array.as_string::<i32>().value(at)),
+        DataType::LargeUtf8 => Some(array.as_string::<i64>().value(at)),
+        DataType::Utf8View => Some(array.as_string_view().value(at)),
+        _ => None,
+    }
+}
+
+/// The value of any type of bytes.
+pub(crate) fn binary(array: &dyn Array, at: usize) -> Option<&[u8]> {
+    match array.data_type() {
+        DataType::Binary => Some(array.as_binary::<i32>().value(at)),
+        DataType::LargeBinary => Some(array.as_binary::<i64>().value(at)),
+        DataType::BinaryView => Some(array.as_binary_view().value(at)),
+        DataType::FixedSizeBinary(_) => Some(array.as_fixed_size_binary().value(at)),
+        _ => None,
+    }
+}
+
+/// The value of any type of integer.
+pub(crate) fn integer(array: &dyn Array, at: usize) -> Option<i128> {
+    Some(match array.data_type() {
+        DataType::Int8 => array.as_primitive::<Int8Type>().value(at).into(),
+        DataType::Int16 => array.as_primitive::<Int16Type>().value(at).into(),
+        DataType::Int32 => array.as_primitive::<Int32Type>().value(at).into(),
+        DataType::Int64 => array.as_primitive::<Int64Type>().value(at).into(),
+        DataType::UInt8 => array.as_primitive::<UInt8Type>().value(at).into(),
+        DataType::UInt16 => array.as_primitive::<UInt16Type>().value(at).into(),
+        DataType::UInt32 => array.as_primitive::<UInt32Type>().value(at).into(),
+        DataType::UInt64 => array.as_primitive::<UInt64Type>().value(at).into(),
+        _ => return None,
+    })
+}
+
+/// The value of any type of float.
+pub(crate) fn float(array: &dyn Array, at: usize) -> Option<f64> {
+    Some(match array.data_type() {
+        DataType::Float16 => array.as_primitive::<Float16Type>().value(at).into(),
+        DataType::Float32 => array.as_primitive::<Float32Type>().value(at).into(),
+        DataType::Float64 => array.as_primitive::<Float64Type>().value(at),
+        _ => return None,
+    })
+}
+
+/// The value of a timestamp, and how many of its units are in a second.
+pub(crate) fn timestamp(array: &dyn Array, at: usize) -> Option<(i64, i64)> {
+    let DataType::Timestamp(unit, _) = array.data_type() else { return None };
+    Some(match unit {
+        TimeUnit::Second => (array.as_primitive::<TimestampSecondType>().value(at), 1),
+        TimeUnit::Millisecond => (array.as_primitive::<TimestampMillisecondType>().value(at), 1_000),
+        TimeUnit::Microsecond => (array.as_primitive::<TimestampMicrosecondType>().value(at), 1_000_000),
+        TimeUnit::Nanosecond => (array.as_primitive::<TimestampNanosecondType>().value(at), 1_000_000_000),
+    })
+}

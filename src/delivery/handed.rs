@@ -1,0 +1,191 @@
+//! The rows of a hand-off (rule S3): messages that were read and checked elsewhere, and go to a deliverer.
+//!
+//! A row is one of three. Empty fields are null:
+//!
+//! | | `id`, `key` | `due_ms`, `delay_ms` | `payload`, `is_json` | `source`, `line` | `reason`, `allowed` |
+//! |---|---|---|---|---|---|
+//! | a message | its name | due; the delay too, if it gave one | what is delivered | its place in the input | |
+//! | a cancel | its name | | | its place in the input | |
+//! | a dead letter | | | the original record | its place in the input | why, and what is allowed |
+//!
+//! `copies` is the number of further messages with the same name and content that were dropped before the hand-off.
+
+#![forbid(unsafe_code)]
+
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float64Type, Int32Type, Int64Type};
+use arrow_array::{Array, BinaryArray, BooleanArray, PrimitiveArray, RecordBatch, StringArray};
+use arrow_ipc::reader::StreamReader;
+use arrow_schema::{ArrowError, DataType, Schema};
+
+use crate::delivery::error::BadRecord;
+use crate::delivery::message::{Body, Cancel, Incoming, Item, Message, Origin, Record, check_name, checked};
+use crate::delivery::shown::{cut, quoted};
+
+/// How long a cancel is remembered: it passes at once, while its message may be held for this long (D7).
+pub(crate) const KEEP_CANCELS_DAYS: u32 = 400;
+
+/// Names, types, and whether they may be null.
+const COLUMNS: [(&str, DataType, bool); 11] = [
+    ("id", DataType::Utf8, true),
+    ("key", DataType::Utf8, true),
+    ("due_ms", DataType::Int64, true),
+    ("delay_ms", DataType::Float64, true),
+    ("payload", DataType::Binary, true),
+    ("is_json", DataType::Boolean, true),
+    ("source", DataType::Utf8, true),
+    ("line", DataType::Int64, true),
+    ("reason", DataType::Utf8, true),
+    ("allowed", DataType::Utf8, true),
+    ("copies", DataType::Int32, false),
+];
+
+/// What was handed off.
+#[derive(Clone, Debug, Default)]
+pub struct HandedOff {
+    /// An item for each row, in order.
+    pub items: Vec<Item>,
+    /// Copies that were dropped before: they count as duplicates.
+    pub dropped: u64,
+}
+
+/// The items of an Arrow IPC stream. A row that no deliverer can take is a bad record. About 1 µs a row.
+///
+/// # Errors
+/// The bytes are not such a stream, or its columns are not those of a hand-off.
+pub fn read_stream(bytes: &[u8], max_payload: usize) -> Result<HandedOff, BadRecord> {
+    let mut found = HandedOff::default();
+    for batch in StreamReader::try_new(bytes, None).map_err(|error| not_a_stream(&error))? {
+        add_batch(&mut found, &batch.map_err(|error| not_a_stream(&error))?, max_payload)?;
+    }
+    Ok(found)
+}
+
+/// The items of one batch.
+///
+/// # Errors
+/// Its columns are not those of a hand-off.
+pub fn read_batch(batch: &RecordBatch, max_payload: usize) -> Result<HandedOff, BadRecord> {
+    let mut found = HandedOff::default();
+    add_batch(&mut found, batch, max_payload)?;
+    Ok(found)
+}
+
+pub(crate) fn not_a_stream(error: &ArrowError) -> BadRecord {
+    let text = error.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
+    BadRecord::new(
+        format!("the Arrow stream can't be read: {}", cut(&text, 200)),
+        "an Arrow IPC stream, not compressed",
+    )
+}
+
+fn add_batch(found: &mut HandedOff, batch: &RecordBatch, max_payload: usize) -> Result<(), BadRecord> {
+    check_columns(batch.schema_ref())?;
+    let rows = Rows::of(batch);
+    let mut source: Arc<str> = "hand-off".into();
+    found.items.reserve(batch.num_rows());
+    for at in 0..batch.num_rows() {
+        let name = text_at(rows.source, at).filter(|name| !name.is_empty()).unwrap_or("hand-off");
+        if *source != *name {
+            source = name.into();
+        }
+        let line = number_at(rows.line, at).and_then(|line| u64::try_from(line).ok()).unwrap_or(0);
+        let origin = |record| Origin { source: Arc::clone(&source), line, record };
+        found.items.push(rows.item(at, max_payload, origin));
+        found.dropped += number_at(rows.copies, at).and_then(|copies| u64::try_from(copies).ok()).unwrap_or(0);
+    }
+    Ok(())
+}
+
+fn check_columns(schema: &Schema) -> Result<(), BadRecord> {
+    let fields = schema.fields();
+    let fits = fields.len() == COLUMNS.len()
+        && fields.iter().zip(&COLUMNS).all(|(field, (name, kind, is_nullable))| {
+            field.name() == name && field.data_type() == kind && field.is_nullable() == *is_nullable
+        });
+    if fits {
+        return Ok(());
+    }
+    let names = fields.iter().map(|field| field.name().as_str()).collect::<Vec<_>>().join(", ");
+    let allowed = COLUMNS.map(|(name, ..)| quoted(name, 60)).join(", ");
+    let reason = format!("the columns are {}", cut(&names, 200));
+    Err(BadRecord::new(reason, format!("those of a hand-off: [{allowed}]")))
+}
+
+/// The columns of a batch whose types were checked.
+struct Rows<'a> {
+    id: &'a StringArray,
+    key: &'a StringArray,
+    due_ms: &'a PrimitiveArray<Int64Type>,
+    delay_ms: &'a PrimitiveArray<Float64Type>,
+    payload: &'a BinaryArray,
+    is_json: &'a BooleanArray,
+    source: &'a StringArray,
+    line: &'a PrimitiveArray<Int64Type>,
+    reason: &'a StringArray,
+    allowed: &'a StringArray,
+    copies: &'a PrimitiveArray<Int32Type>,
+}
+
+impl<'a> Rows<'a> {
+    fn of(batch: &'a RecordBatch) -> Self {
+        Self {
+            id: batch.column(0).as_string(),
+            key: batch.column(1).as_string(),
+            due_ms: batch.column(2).as_primitive(),
+            delay_ms: batch.column(3).as_primitive(),
+            payload: batch.column(4).as_binary(),
+            is_json: batch.column(5).as_boolean(),
+            source: batch.column(6).as_string(),
+            line: batch.column(7).as_primitive(),
+            reason: batch.column(8).as_string(),
+            allowed: batch.column(9).as_string(),
+            copies: batch.column(10).as_primitive(),
+        }
+    }
+
+    fn item(&self, at: usize, max_payload: usize, origin: impl Fn(Option<Record>) -> Origin) -> Item {
+        let data = if self.payload.is_valid(at) { self.payload.value(at) } else { &[] };
+        if let Some(reason) = text_at(self.reason, at) {
+            let bad = BadRecord::new(reason, text_at(self.allowed, at).unwrap_or(""));
+            return Item::Bad(bad, origin(Some(data.into())));
+        }
+        match self.request(at, data, max_payload) {
+            Ok(Ok(message)) => Item::Message(Incoming::from_origin(message, Some(origin(None)))),
+            Ok(Err(cancel)) => Item::Cancel(cancel),
+            Err(bad) => Item::Bad(bad, origin(Some(data.into()))),
+        }
+    }
+
+    /// A message, or else a cancel.
+    fn request(&self, at: usize, data: &[u8], max_payload: usize) -> Result<Result<Message, Cancel>, BadRecord> {
+        let Some(id) = text_at(self.id, at) else {
+            return Err(BadRecord::new("id is missing", "id: text, not empty"));
+        };
+        let key = text_at(self.key, at);
+        let Some(due_ms) = number_at(self.due_ms, at) else {
+            check_name(key, id)?;
+            return Ok(Err(Cancel { id: id.into(), key: key.map(Into::into), keep_days: KEEP_CANCELS_DAYS }));
+        };
+        let is_json = self.is_json.is_valid(at) && self.is_json.value(at);
+        let delay_ms = self.delay_ms.is_valid(at).then(|| self.delay_ms.value(at));
+        let message = Message { body: Body::new(key, id, data, is_json), due_ms, delay_ms };
+        checked(message, max_payload).map(Ok)
+    }
+}
+
+fn text_at(texts: &StringArray, at: usize) -> Option<&str> {
+    texts.is_valid(at).then(|| texts.value(at))
+}
+
+fn number_at<T: arrow_array::ArrowPrimitiveType<Native: Into<i64>>>(
+    numbers: &PrimitiveArray<T>,
+    at: usize,
+) -> Option<i64> {
+    numbers.is_valid(at).then(|| numbers.value(at).into())
+}
+
+#[cfg(test)]
+mod tests;

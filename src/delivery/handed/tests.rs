@@ -1,0 +1,149 @@
+use arrow_array::{ArrayRef, Float64Array, Int32Array, Int64Array};
+use arrow_ipc::writer::StreamWriter;
+use arrow_schema::Field;
+
+use super::*;
+use crate::delivery::message::MAX_PAYLOAD;
+
+/// A row with a value in these columns, and null in the others.
+#[derive(Clone, Copy, Default)]
+struct Row<'a> {
+    id: Option<&'a str>,
+    key: Option<&'a str>,
+    due_ms: Option<i64>,
+    delay_ms: Option<f64>,
+    payload: Option<&'a [u8]>,
+    is_json: Option<bool>,
+    source: Option<&'a str>,
+    line: Option<i64>,
+    reason: Option<&'a str>,
+    allowed: Option<&'a str>,
+    copies: i32,
+}
+
+fn batch(rows: &[Row<'_>]) -> RecordBatch {
+    let texts = |of: fn(&Row<'_>) -> Option<String>| Arc::new(rows.iter().map(of).collect::<StringArray>()) as ArrayRef;
+    let columns: Vec<ArrayRef> = vec![
+        texts(|row| row.id.map(Into::into)),
+        texts(|row| row.key.map(Into::into)),
+        Arc::new(rows.iter().map(|row| row.due_ms).collect::<Int64Array>()),
+        Arc::new(rows.iter().map(|row| row.delay_ms).collect::<Float64Array>()),
+        Arc::new(rows.iter().map(|row| row.payload).collect::<BinaryArray>()),
+        Arc::new(rows.iter().map(|row| row.is_json).collect::<BooleanArray>()),
+        texts(|row| row.source.map(Into::into)),
+        Arc::new(rows.iter().map(|row| row.line).collect::<Int64Array>()),
+        texts(|row| row.reason.map(Into::into)),
+        texts(|row| row.allowed.map(Into::into)),
+        Arc::new(rows.iter().map(|row| row.copies).collect::<Int32Array>()),
+    ];
+    let fields = COLUMNS.map(|(name, kind, is_nullable)| Field::new(name, kind, is_nullable));
+    RecordBatch::try_new(Arc::new(Schema::new(fields.to_vec())), columns).unwrap()
+}
+
+fn stream(batches: &[RecordBatch]) -> Vec<u8> {
+    let mut writer = StreamWriter::try_new(Vec::new(), batches[0].schema_ref()).unwrap();
+    for batch in batches {
+        writer.write(batch).unwrap();
+    }
+    writer.into_inner().unwrap()
+}
+
+const MESSAGE: Row<'static> = Row {
+    id: Some("a"),
+    key: Some("k"),
+    due_ms: Some(5),
+    delay_ms: None,
+    payload: Some(b"[1]"),
+    is_json: Some(true),
+    source: Some("in.ndjson"),
+    line: Some(7),
+    reason: None,
+    allowed: None,
+    copies: 0,
+};
+
+fn only(row: Row<'_>) -> Item {
+    let [item] = read_batch(&batch(&[row]), MAX_PAYLOAD).unwrap().items.try_into().unwrap();
+    item
+}
+
+#[test]
+fn a_row_is_a_message_a_cancel_or_a_dead_letter__s3() {
+    let cancel = Row { id: Some("b"), key: None, ..Row::default() };
+    let letter = Row {
+        id: None,
+        due_ms: None,
+        payload: Some(b"oops\xff"),
+        reason: Some("why"),
+        allowed: Some("what"),
+        ..MESSAGE
+    };
+    let bytes = stream(&[batch(&[MESSAGE, cancel]), batch(&[letter])]);
+    let [message, cancel, letter] = read_stream(&bytes, MAX_PAYLOAD).unwrap().items.try_into().unwrap();
+
+    let Item::Message(incoming) = message else { panic!("{message:?}") };
+    let expected = Message { body: Body::new(Some("k"), "a", b"[1]", true), due_ms: 5, delay_ms: None };
+    assert_eq!(incoming.message, expected);
+    assert_eq!(incoming.origin, Some(Origin { source: "in.ndjson".into(), line: 7, record: None }));
+    let record = b"{\"id\":\"a\",\"key\":\"k\",\"due\":\"1970-01-01T00:00:00.005Z\",\"payload\":[1]}";
+    assert_eq!(&*incoming.record(), record);
+
+    let Item::Cancel(cancel) = cancel else { panic!("{cancel:?}") };
+    assert_eq!(cancel, Cancel { id: "b".into(), key: None, keep_days: 400 });
+
+    let Item::Bad(bad, origin) = letter else { panic!("{letter:?}") };
+    assert_eq!(bad, BadRecord::new("why", "what"));
+    assert_eq!((&*origin.source, origin.line, origin.record()), ("in.ndjson", 7, &b"oops\xff"[..]));
+}
+
+#[test]
+fn a_delay_and_other_bytes_arrive_as_they_were__s3() {
+    let Item::Message(incoming) =
+        only(Row { delay_ms: Some(1.5), is_json: Some(false), payload: Some(b"\xff"), ..MESSAGE })
+    else {
+        panic!()
+    };
+    assert_eq!(incoming.message.delay_ms, Some(1.5));
+    assert_eq!((incoming.message.body.payload(), incoming.message.body.is_json()), (&b"\xff"[..], false));
+    let Item::Message(incoming) = only(Row { payload: None, is_json: None, source: None, line: None, ..MESSAGE })
+    else {
+        panic!()
+    };
+    assert_eq!(incoming.message.body.payload(), b"");
+    assert_eq!(incoming.origin, Some(Origin { source: "hand-off".into(), line: 0, record: None }));
+}
+
+#[test]
+fn a_row_that_no_deliverer_can_take_is_a_bad_record__s3() {
+    for (row, reason) in [
+        (Row { id: None, ..MESSAGE }, "id is missing"),
+        (Row { id: Some(""), ..MESSAGE }, "id is empty"),
+        (Row { key: Some(""), due_ms: None, ..MESSAGE }, "key is empty"),
+        (Row { due_ms: Some(-1), ..MESSAGE }, "due_ms is out of range"),
+        (Row { payload: Some(b"[1,]"), ..MESSAGE }, "the payload is not JSON: expected value, at byte 4"),
+        (Row { payload: Some(&vec![b'1'; MAX_PAYLOAD + 1]), ..MESSAGE }, "the payload has 1,048,577 bytes"),
+    ] {
+        let Item::Bad(bad, origin) = only(row) else { panic!("{reason}") };
+        assert_eq!(bad.reason, reason);
+        assert_eq!(origin.record(), row.payload.unwrap());
+    }
+}
+
+#[test]
+fn dropped_copies_are_counted__s3() {
+    let found = read_batch(&batch(&[Row { copies: 2, ..MESSAGE }, MESSAGE, Row { copies: 3, ..MESSAGE }]), MAX_PAYLOAD);
+    assert_eq!(found.unwrap().dropped, 5);
+}
+
+#[test]
+fn other_columns_and_other_bytes_are_refused_whole__s3() {
+    let other = RecordBatch::try_from_iter([("id", Arc::new(StringArray::from(vec!["a"])) as ArrayRef)]).unwrap();
+    let bad = read_stream(&stream(&[other]), MAX_PAYLOAD).unwrap_err();
+    assert_eq!(bad.reason, "the columns are id");
+    assert!(bad.allowed.starts_with("those of a hand-off: ['id', 'key', 'due_ms',"), "{bad}");
+    let good = stream(&[batch(&[MESSAGE])]);
+    for broken in [b"".as_slice(), b"oops", &good[..100], &good[..good.len() - 100]] {
+        let bad = read_stream(broken, MAX_PAYLOAD).unwrap_err();
+        assert!(bad.reason.starts_with("the Arrow stream can't be read: "), "{bad}");
+    }
+}

@@ -1,0 +1,30 @@
+//! Places at which a test ends the process as `kill -9` does; in a build that is no test there is nothing.
+//!
+//! `TICKWHEEL_KILL_AT=3:INSERT INTO ledger`: at the third place whose name has that text. Each statement of the store is a
+//! place of its own.
+
+#![forbid(unsafe_code)]
+
+#[cfg(not(test))]
+#[inline]
+pub(super) const fn kill_point(_: &str) {}
+
+#[cfg(test)]
+pub(super) fn kill_point(name: &str) {
+    use std::sync::OnceLock;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    static PLAN: OnceLock<Option<(AtomicU64, String)>> = OnceLock::new();
+    let plan = PLAN.get_or_init(|| {
+        let text = std::env::var("TICKWHEEL_KILL_AT").ok()?;
+        let (count, name) = text.split_once(':').expect("a count and a name");
+        Some((AtomicU64::new(count.parse().expect("a count")), name.to_owned()))
+    });
+    if let Some((left, wanted)) = plan
+        && name.contains(wanted)
+        && left.fetch_sub(1, Ordering::SeqCst) == 1
+    {
+        let this = rustix::process::getpid();
+        rustix::process::kill_process(this, rustix::process::Signal::KILL).expect("a process may end itself");
+    }
+}

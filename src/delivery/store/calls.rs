@@ -1,0 +1,136 @@
+//! The further calls of the store: the plan, what may have been sent, and the small tables.
+
+#![forbid(unsafe_code)]
+
+use std::collections::HashMap;
+
+use rusqlite::types::{FromSql, ToSql};
+
+use super::{Attempts, Letter, Percentiles, Position, Progress, Store, Waiting};
+use super::{bodies, inputs, ledger, letters, meta, waiting};
+use crate::delivery::error::StoreError;
+use crate::delivery::message::Message;
+
+/// The plan, and what is known to have been in memory.
+impl Store {
+    /// The next that wait after this position and are due until then, in order.
+    pub(crate) fn plan(&self, after: Position, until_ms: i64, limit: usize) -> Result<Vec<Waiting>, StoreError> {
+        self.told(waiting::plan(&self.db, self.with_attempts > 0, after, until_ms, limit))
+    }
+
+    /// Those of these lanes among the next `limit` from `start` on, and how far that was; at most to `through`.
+    pub(crate) fn plan_lanes(
+        &self,
+        lanes: &[i64],
+        start: Position,
+        through: Position,
+        limit: usize,
+    ) -> Result<(Vec<Waiting>, Position), StoreError> {
+        self.told(waiting::plan_lanes(&self.db, self.with_attempts > 0, lanes, start, through, limit))
+    }
+
+    /// These messages, with their payloads. The caller bounds how many, and how large they are.
+    pub(crate) fn bodies(&self, seqs: &[i64]) -> Result<HashMap<i64, Message>, StoreError> {
+        self.told(bodies::read(&self.db, seqs))
+    }
+
+    /// Of what is in `waiting`.
+    pub(crate) fn first_due_ms(&self) -> Result<Option<i64>, StoreError> {
+        self.told(waiting::first_due_ms(&self.db))
+    }
+
+    /// From now on everything in memory that is due until `sent_until_ms` may be sent at any moment; `None`: everything that
+    /// was sent is committed. In memory are the near messages and, of those in `waiting`, all at or before `cursor`; of a
+    /// lane that is held back only those before its position. `held_back_changes`: lanes that are held back from there on,
+    /// or (`None`) no more.
+    pub(crate) fn mark(
+        &mut self,
+        sent_until_ms: Option<i64>,
+        cursor: Option<Position>,
+        held_back_changes: &[(i64, Option<Position>)],
+    ) -> Result<(), StoreError> {
+        let done = self.write_mark(sent_until_ms, cursor, held_back_changes);
+        self.told(done)
+    }
+
+    /// These have a row in `waiting`, were tried, and may have arrived.
+    pub(crate) fn mark_redelivered(&mut self, positions: &[Position]) -> Result<(), StoreError> {
+        let done = self.write_redelivered(positions);
+        self.told(done)
+    }
+
+    /// Everything in `waiting` that may have been sent before.
+    pub(crate) fn suspects(&self) -> Result<Vec<Waiting>, StoreError> {
+        self.told(waiting::redelivered(&self.db, self.with_attempts > 0, self.redelivered_until_ms))
+    }
+
+    /// Keeps how often these were tried, until they have their outcome.
+    pub(crate) fn note_attempts(&mut self, attempts: &[Attempts]) -> Result<(), StoreError> {
+        let done = self.write_attempts(attempts);
+        self.told(done)
+    }
+
+    /// What is kept of a message's attempts.
+    #[cfg(test)]
+    pub(crate) fn attempts(&self, seq: i64) -> Result<Option<Attempts>, StoreError> {
+        self.told(super::attempts::get(&self.db, seq))
+    }
+}
+
+/// The small tables.
+impl Store {
+    /// For a message that is not known: when it comes it is cancelled (D7). It is remembered as long as names are, and until
+    /// `until_ms` at least.
+    pub(crate) fn remember_cancel(
+        &mut self,
+        key: Option<&str>,
+        id: &str,
+        now_ms: i64,
+        until_ms: Option<i64>,
+    ) -> Result<(), StoreError> {
+        let done = self.write_cancel(key, id, now_ms, until_ms);
+        self.told(done)
+    }
+
+    /// Dead letters, to be written out after the commit.
+    pub(crate) fn put_letters(&mut self, letters: &[Letter], at_ms: i64) -> Result<(), StoreError> {
+        let done = self.letters.put(&self.db, letters, at_ms);
+        self.told(done)
+    }
+
+    /// The next to be written out, bounded by count and bytes, and the number to give to `letters_written` then.
+    pub(crate) fn unwritten_letters(&self) -> Result<(Vec<Letter>, i64), StoreError> {
+        self.told(letters::unwritten(&self.db))
+    }
+
+    /// All up to this one are written out; old ones go.
+    pub(crate) fn letters_written(&mut self, through: i64) -> Result<(), StoreError> {
+        let done = self.letters.written(&self.db, through);
+        self.told(done)
+    }
+
+    /// How far each input was read, by name.
+    pub(crate) fn inputs(&self) -> Result<HashMap<String, Progress>, StoreError> {
+        self.told(inputs::every(&self.db))
+    }
+
+    /// Takes the place of what was kept for this input.
+    pub(crate) fn put_input(&mut self, progress: &Progress) -> Result<(), StoreError> {
+        self.told(inputs::put(&self.db, progress))
+    }
+
+    /// A value by name, as the position of a sink; `None` if it was never put.
+    pub(crate) fn get_meta<T: FromSql>(&self, name: &str) -> Result<Option<T>, StoreError> {
+        self.told(meta::get(&self.db, name))
+    }
+
+    /// Takes the place of what was there. The names that the store uses itself are listed in `recover.rs`.
+    pub(crate) fn put_meta(&mut self, name: &str, value: impl ToSql) -> Result<(), StoreError> {
+        self.told(meta::put(&self.db, name, value))
+    }
+
+    /// How late what was delivered after that row of the ledger was. O(rows).
+    pub(crate) fn lateness_ms(&self, after_n: i64) -> Result<Percentiles, StoreError> {
+        self.told(ledger::lateness_ms(&self.db, after_n))
+    }
+}
