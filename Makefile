@@ -42,7 +42,7 @@ test: check-tools lint rust-tests model python-tests
 quick: $(VENV)/dev
 	cargo fmt --check
 	cargo clippy --locked --all-targets -- -D warnings
-	PYO3_PYTHON=$(BIN)/python cargo clippy --locked --lib --features python -- -D warnings
+	PYO3_PYTHON=$(BIN)/python cargo clippy --locked --lib --features python,delivery -- -D warnings
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
@@ -58,7 +58,7 @@ lint: $(VENV)/packages
 	cargo clippy --locked --all-targets -- -D warnings
 	cargo clippy --locked --all-targets --features parking_lot -- -D warnings
 	cargo clippy --locked --all-targets --features delivery-http -- -D warnings
-	PYO3_PYTHON=$(BIN)/python cargo clippy --locked --lib --features python -- -D warnings
+	PYO3_PYTHON=$(BIN)/python cargo clippy --locked --lib --features python,delivery -- -D warnings
 	for crate in peers instructions; do \
 		(cd benches/$$crate && cargo fmt --check && CARGO_TARGET_DIR=$(CURDIR)/target/benches cargo clippy --locked -- -D warnings) \
 		|| exit 1; done

@@ -28,7 +28,7 @@ use super::store::owner::Ownership;
 use super::store::upgrade::step_up;
 use super::store::{Done, Letter, Limits, Options, Outcome, Percentiles, Progress, Store};
 use super::summary::{Lateness, Summary};
-use super::window::Bounds;
+use super::window::{Bounds, State};
 use super::writer::{Begun, Committed, POSITION, Queue, Writer};
 use crate::sync::{PlainGuard, PlainMutex};
 use crate::{Clock, Timer};
@@ -85,7 +85,7 @@ pub struct Engine {
     pub(super) is_driven: bool,
     store_id: String,
     inputs: HashMap<String, Progress>,
-    first_due_ms: Option<i64>,
+    percentiles: PlainMutex<Percentiles>,
     /// The last row of the ledger when the store was opened.
     first_n: i64,
     backup: Option<PathBuf>,
@@ -155,7 +155,7 @@ impl Engine {
             settings.seed,
         );
         let (store_id, open, first_n) = (store.id().to_owned(), store.open_count(), store.last_n());
-        let (inputs, first_due_ms) = (store.inputs()?, store.first_due_ms()?);
+        let inputs = store.inputs()?;
         let mut writer = Writer::new(store, settings.horizon_ms as f64);
         writer.summary.resumed = open;
         let queue = Queue::new(open);
@@ -170,7 +170,7 @@ impl Engine {
             is_driven: true,
             store_id,
             inputs,
-            first_due_ms,
+            percentiles: PlainMutex::default(),
             first_n,
             backup,
             ownership: weak,
@@ -197,8 +197,15 @@ impl Engine {
 
     /// The due time of the first message that waited when the store was opened.
     #[must_use]
-    pub fn first_due_ms(&self) -> Option<i64> {
-        self.first_due_ms
+    pub fn first_due_ms(&self) -> Result<Option<i64>, DeliveryError> {
+        let writer = self.writer.lock();
+        Ok(writer.as_ref().map(|writer| writer.store.first_due_ms()).transpose()?.flatten())
+    }
+
+    /// How late the messages were that were delivered since the store was opened; known once it is closed.
+    #[must_use]
+    pub fn percentiles(&self) -> Percentiles {
+        *self.percentiles.lock()
     }
 
     /// Asks the sink which of the messages that a crashed process may have sent have arrived (D5).
@@ -327,6 +334,14 @@ impl Engine {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.queue.lock().is_empty()
+    }
+
+    /// When each message is due that waits in memory alone.
+    #[must_use]
+    pub fn near_due_ms(&self) -> Vec<i64> {
+        let dispatcher = self.lock_dispatcher();
+        let near = dispatcher.window.slots().filter(|(_, it)| it.is_near && it.state != State::Over);
+        near.map(|(_, it)| it.due_ms).collect()
     }
 
     /// Messages and bytes in memory.
@@ -469,6 +484,12 @@ impl Engine {
         }
     }
 
+    /// Sends nothing more, and takes nothing more; what waits for an answer gets the error.
+    pub fn fail(&self, error: &DeliveryError) {
+        self.lock_dispatcher().is_halted = true;
+        self.queue.fail(error);
+    }
+
     /// When there is something to do next, on the timer's clock, in microseconds; `None` if nothing is on the timer.
     #[must_use]
     pub fn next_wake_us(&self) -> Option<u64> {
@@ -482,6 +503,7 @@ impl Engine {
     /// The store failed.
     pub fn close(&self, is_clean: bool) -> Result<Summary, DeliveryError> {
         self.timer.close();
+        self.queue.stop();
         let Some(mut writer) = self.writer.lock().take() else { return Ok(self.summary()) };
         let is_usable = !matches!(self.queue.lock().failure, Some(DeliveryError::Store(_)));
         let mut dispatcher = self.lock_dispatcher();
@@ -490,6 +512,10 @@ impl Engine {
         drop(dispatcher);
         let mut summary = writer.summary;
         summary.cancels_unknown = writer.store.remembered_cancels();
+        if is_usable && ended.is_ok() {
+            *self.percentiles.lock() = writer.store.lateness_ms(self.first_n)?;
+        }
+        self.queue.lock().summary = summary;
         ended.map(|()| summary).map_err(DeliveryError::Store)
     }
 

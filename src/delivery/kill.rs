@@ -168,7 +168,7 @@ fn child() {
     let keep_ids_ms: u64 = setting("TICKWHEEL_KILL_KEEP").unwrap().parse().unwrap();
     let ownership = Ownership::take(&folder.join("store.db"), &mut |_| (), &mut || true).unwrap();
     let sink = folder.join("delivered");
-    let open: OpenSink = Arc::new(move || {
+    let open: OpenSink = Arc::new(move |_| {
         let sink: Box<dyn Sink> = Box::new(LineSink::open(&Target::File(sink.clone()))?);
         Ok(sink)
     });

@@ -28,15 +28,15 @@ mod lines;
 mod loader;
 #[cfg(test)]
 mod long_outage;
-mod message;
-mod ndjson;
+pub(crate) mod message;
+pub(crate) mod ndjson;
 mod origin;
 mod outage;
 mod retry;
 mod shown;
 #[cfg(test)]
 mod simulation;
-mod sinks;
+pub(crate) mod sinks;
 pub(crate) mod store;
 mod summary;
 #[cfg(test)]
@@ -64,7 +64,7 @@ pub use retry::Retry;
 pub use sinks::file::{LineSink, Target};
 #[cfg(feature = "delivery-http")]
 pub use sinks::http::{HttpAddress, HttpSink, IN_FLIGHT, LOOKUPS, idempotency_key};
-pub use sinks::{Delivery, OpenSink, Replies, Reply, Sink, SyncFn, Verdict, Verdicts};
+pub use sinks::{AroundFn, Delivery, OpenSink, Replies, Reply, Sink, SyncFn, Verdict, Verdicts};
 pub use store::opened::is_open_here;
 pub use store::owner::Ownership;
 pub use store::{Letter, Percentiles, Progress};

@@ -59,8 +59,8 @@ pub trait Observer: Send + Sync {
 /// A store that is being delivered, until [`Running::close`].
 pub struct Running {
     shared: Arc<Shared>,
-    writer: Option<JoinHandle<()>>,
-    teller: Option<JoinHandle<()>>,
+    /// The writer and the teller, until they are joined.
+    threads: PlainMutex<Vec<JoinHandle<()>>>,
 }
 
 struct Shared {
@@ -120,12 +120,12 @@ impl Running {
         let wall: Arc<dyn WallTime> = Arc::new(SystemWallTime);
         let mut engine = Engine::open(ownership, settings, Clock::monotonic(0), wall)?;
         engine.is_driven = false;
-        let mut first = open()?;
+        let mut first = open(engine.store_id())?;
         engine.recover(&mut *first)?;
-        let threads = if first.overlap() > 1 { 1 } else { threads };
+        let threads = if first.overlap() > 1 { 1 } else { threads.max(first.threads()) };
         let mut sinks = vec![first];
         while sinks.len() < threads {
-            sinks.push(open()?);
+            sinks.push(open(engine.store_id())?);
         }
         let shared = Arc::new(Shared {
             engine,
@@ -158,7 +158,7 @@ impl Running {
         }
         let writer = spawn("writer-deliver", &shared, Shared::write)?;
         let teller = spawn("teller-deliver", &shared, Shared::tell_all)?;
-        Ok(Self { shared, writer: Some(writer), teller: Some(teller) })
+        Ok(Self { shared, threads: PlainMutex::new(vec![writer, teller]) })
     }
 
     /// The engine, for what can be asked of it and submitted to it.
@@ -227,11 +227,12 @@ impl Running {
     ///
     /// # Errors
     /// What ended the run, or a failure at the end of it.
-    pub fn close(mut self, timeout: Option<Duration>) -> Result<Summary, DeliveryError> {
+    pub fn close(&self, timeout: Option<Duration>) -> Result<Summary, DeliveryError> {
         let shared = self.shared.clone();
         let all_ended = shared.stop_senders(timeout);
         shared.engine.queue.stop();
-        for thread in [self.writer.take(), self.teller.take()].into_iter().flatten() {
+        let threads = std::mem::take(&mut *self.threads.lock());
+        for thread in threads {
             let _ = thread.join();
         }
         let failure = shared.failure.lock().clone();
@@ -364,7 +365,17 @@ impl Shared {
         Ok(())
     }
 
-    fn send(self: &Arc<Self>, number: u64, mut sink: Box<dyn Sink>) {
+    fn send(self: &Arc<Self>, number: u64, sink: Box<dyn Sink>) {
+        let Some(around) = sink.around() else { return self.send_all(number, sink) };
+        let mut sink = Some(sink);
+        around(&mut || {
+            if let Some(sink) = sink.take() {
+                self.send_all(number, sink);
+            }
+        });
+    }
+
+    fn send_all(self: &Arc<Self>, number: u64, mut sink: Box<dyn Sink>) {
         let (most, most_bytes, is_cut_off) = (sink.max_messages(), sink.max_bytes(), sink.is_cut_off());
         while let Some((flight, deliveries)) = self.next(number, most, most_bytes, is_cut_off) {
             match caught(|| sink.send(&deliveries)) {
@@ -535,7 +546,7 @@ impl Shared {
                 if shared.is_closing.load(Ordering::SeqCst) {
                     return;
                 }
-                if let Ok(sink) = (shared.open)() {
+                if let Ok(sink) = (shared.open)(shared.engine.store_id()) {
                     if let Err(error) = shared.add_sender(sink) {
                         shared.fail(&error);
                     }

@@ -10,7 +10,8 @@
 //! 4. `operations`: what waits in a purgatory.
 //! 5. `engine`: what happens to tasks. They are claimed and called, or leave the timer.
 //! 6. `driving`: the executor's thread, and the class `Timer`.
-//! 7. `classes`: `SystemTimer`, `ManualTimer`, `DelayedOperationPurgatory`; and this file, which makes the module.
+//! 7. `classes`: `SystemTimer`, `ManualTimer`, `DelayedOperationPurgatory`.
+//! 8. `delivery`: the engine of delivery, and sinks that are Python objects; and this file, which makes the module.
 //!
 //! `docs/design.md` says what is in which file, and which eight rules the bindings keep at the two borders.
 
@@ -18,6 +19,8 @@
 
 mod classes;
 mod core;
+#[cfg(feature = "delivery")]
+mod delivery;
 mod driving;
 mod engine;
 mod operations;
@@ -47,10 +50,29 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(tools::native_lock::_attached_by_reaper, module)?)?;
     module.add("_running_timers", PyDict::new(py))?;
     module.add("_ending_threads", PyList::empty(py))?;
+    #[cfg(feature = "delivery")]
+    add_delivery(module)?;
     module.delattr("__all__")?; // pyo3 lists the private names in it as well; the public ones are in `tickwheel`
     let at_exit = wrap_pyfunction!(engine::at_exit::_shutdown_at_exit, module)?;
     py.import("atexit")?.call_method1("register", (at_exit,))?;
     tools::fork::register_hook(in_child)?;
+    Ok(())
+}
+
+#[cfg(feature = "delivery")]
+fn add_delivery(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    let py = module.py();
+    module.add_class::<delivery::attempt::Delivery>()?;
+    module.add_class::<delivery::engine::DeliveryEngine>()?;
+    module.add_class::<delivery::desk::DeliveryDesk>()?;
+    module.add_class::<delivery::lines::NdjsonLines>()?;
+    module.add("_running_deliveries", PyDict::new(py))?;
+    let _ = py.get_type::<delivery::core::RunningDelivery>();
+    let at_exit = wrap_pyfunction!(delivery::core::_close_deliveries_at_exit, module)?;
+    py.import("atexit")?.call_method1("register", (at_exit,))?;
+    let hooks = PyDict::new(py);
+    hooks.set_item("after_in_child", wrap_pyfunction!(delivery::core::_forget_deliveries_in_child, module)?)?;
+    py.import("os")?.getattr("register_at_fork")?.call((), Some(&hooks))?;
     Ok(())
 }
 

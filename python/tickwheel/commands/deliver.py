@@ -21,9 +21,9 @@ from tickwheel.commands.options import (
 )
 
 if TYPE_CHECKING:
-    from tickwheel.delivery.engine import Engine
     from tickwheel.delivery.message import Columns
     from tickwheel.delivery.reading import Reader
+    from tickwheel.delivery.running import Running
     from tickwheel.delivery.sources import Source
     from tickwheel.delivery.summary import Summary
 
@@ -234,10 +234,10 @@ def _refuse(context: click.Context, names: Collection[str], why: str) -> None:
 
 def _local_reader(
     sources: "Sequence[Source]", columns: "Columns", *, is_replay: bool
-) -> "Callable[[Engine, Path], Reader]":
+) -> "Callable[[Running, Path], Reader]":
     from tickwheel.delivery.reading import Reading
 
-    return lambda engine, _store: Reading(sources, columns, engine, is_replay=is_replay)
+    return lambda running, _store: Reading(sources, columns, running, is_replay=is_replay)
 
 
 def _page_maker(

@@ -10,7 +10,7 @@ import click
 
 if TYPE_CHECKING:
     from tickwheel.delivery.dead_letters import PutLetters
-    from tickwheel.delivery.engine import Settings
+    from tickwheel.delivery.settings import Settings
 
 to_option = click.option(
     "--to",
@@ -53,8 +53,8 @@ def settings_of(
     order: Literal["key", "global"], horizon: float, max_attempts: int, sink_timeout: float, keep_ids: float
 ) -> "Settings":
     """The settings from the values of `delivery_options`. Errors: `WrongUsage`."""
-    from tickwheel.delivery.engine import Settings
     from tickwheel.delivery.retry import Retry
+    from tickwheel.delivery.settings import Settings
 
     return Settings(order, horizon, sink_timeout, keep_ids, Retry(max_attempts))
 

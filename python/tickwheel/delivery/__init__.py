@@ -4,12 +4,11 @@
 'tickwheel[delivery]'`. Rules in brackets are in `docs/delivery.md`, which also shows how the parts work together.
 """
 
-from tickwheel.delivery.errors import BadRecord, DeliveryFailed, StoreFailed, WrongUsage
-from tickwheel.delivery.items import Answer
+from tickwheel.delivery.entries import Answer, Letter
+from tickwheel.delivery.errors import BadRecord, DeliveryFailed, StoreFailed, Unanswered, Unavailable, WrongUsage
 from tickwheel.delivery.message import Cancel, Message
 from tickwheel.delivery.queue import DeliveryQueue
 from tickwheel.delivery.sinks import Delivery
-from tickwheel.delivery.store.letters import Letter
 from tickwheel.delivery.summary import Summary
 
 __all__ = [
@@ -23,5 +22,7 @@ __all__ = [
     "Message",
     "StoreFailed",
     "Summary",
+    "Unanswered",
+    "Unavailable",
     "WrongUsage",
 ]

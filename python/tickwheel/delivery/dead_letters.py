@@ -10,8 +10,8 @@ from pathlib import Path
 import msgspec
 
 from tickwheel.delivery.appending import open_to_append, sync, write_lines
+from tickwheel.delivery.entries import Letter
 from tickwheel.delivery.errors import DeliveryFailed, WrongUsage
-from tickwheel.delivery.store.letters import Letter
 
 PutLetters = Callable[[Sequence[Letter]], None]
 """Writes dead letters, durably where that is possible. Errors: `DeliveryFailed`: none may be lost silently."""

@@ -27,6 +27,29 @@ class DeliveryFailed(TickwheelError):
     """Reading or sending failed in the middle of a run, so not everything was delivered. Exit code 3."""
 
 
+class Unavailable(TickwheelError):
+    """Nothing can be told to the destination: it is down (D6). To be raised by a sink, or a function that is one.
+
+    All messages wait, in order, and no attempt is counted; the destination is tried again with one of them, after
+    `retry_after_s` or by back-off.
+    """
+
+    def __init__(self, reason: str, retry_after_s: float | None = None) -> None:
+        super().__init__(reason)
+        self.retry_after_s = retry_after_s
+
+
+class Unanswered(TickwheelError):
+    """There was no answer about a message: a time-out, an overloaded destination (D6). To be raised by a sink.
+
+    It counts as an attempt, unless it comes for five different messages in a row: then the destination is down.
+    """
+
+    def __init__(self, reason: str, retry_after_s: float | None = None) -> None:
+        super().__init__(reason)
+        self.retry_after_s = retry_after_s
+
+
 class StoreFailed(DeliveryFailed):
     """The store can't be read or written. It still has everything that was accepted before."""
 

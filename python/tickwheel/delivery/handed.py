@@ -17,9 +17,9 @@ from typing import Any, Final, TypeAlias
 import msgspec
 import pyarrow as pa
 
+from tickwheel.delivery.entries import Dropped, Item, Letter, Read
 from tickwheel.delivery.errors import BadRecord
-from tickwheel.delivery.items import Dropped, Item, Put, letter_of
-from tickwheel.delivery.message import MAX_PAYLOAD, Cancel, Fields, Message, check_name, checked
+from tickwheel.delivery.message import MAX_PAYLOAD, Cancel, Message, check_name, checked
 from tickwheel.delivery.record import Record
 from tickwheel.delivery.sinks.lines import record_of
 
@@ -56,8 +56,7 @@ def row_of(found: Message | Cancel | BadRecord, record: Record) -> Row:
         case Cancel():
             return (found.id, found.key, None, None, None, None, *where, None, None, 0)
         case BadRecord():
-            letter = letter_of(record, found)
-            return (None, None, None, None, letter.record, None, *where, letter.reason, letter.allowed, 0)
+            return (None, None, None, None, record.data, None, *where, found.reason, found.allowed, 0)
 
 
 def batch_of(rows: Sequence[Row]) -> Any:
@@ -88,12 +87,12 @@ def _item(row: Row, max_payload: int) -> Item:
     source, line = source or "hand-off", line or 0
     data = payload or b""
     if reason is not None:
-        return letter_of(Record(source, line, data, Fields()), BadRecord(reason, allowed or ""))
+        return Letter(source, line, reason, allowed or "", data)
     try:
         if due_ms is None:
             check_name(id_, key)
             return Cancel(id_, key, KEEP_CANCELS_DAYS)
         message = checked(Message(id_, key, due_ms, msgspec.Raw(data) if is_json else data, delay_ms), max_payload)
-        return Put.of(message, Record(source, line, record_of(message), Fields()))
+        return Read(message, source, line, record_of(message))
     except BadRecord as bad:
-        return letter_of(Record(source, line, data, Fields()), bad)
+        return Letter(source, line, bad.reason, bad.allowed, data)

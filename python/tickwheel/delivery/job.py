@@ -14,15 +14,13 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tickwheel import Timer
-from tickwheel.delivery.clock import ReplayClock, WallClock
 from tickwheel.delivery.dead_letters import PutLetters
-from tickwheel.delivery.engine import Engine, Settings
 from tickwheel.delivery.errors import DeliveryFailed, WrongUsage
 from tickwheel.delivery.progress import Reporter
-from tickwheel.delivery.queue import Running
 from tickwheel.delivery.reading import Reader
-from tickwheel.delivery.sinks import SinkOpener
+from tickwheel.delivery.running import Running
+from tickwheel.delivery.settings import Settings
+from tickwheel.delivery.sinks import Lines, SinkOpener
 from tickwheel.delivery.summary import Summary
 
 _LOOK_EVERY_S = 0.1
@@ -32,14 +30,14 @@ _HEAD_START_MS = 20  # to load the first messages into memory
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What to deliver, and how. `read` makes the reader, from the engine and the path of the store. `from_ms` and
+    """What to deliver, and how. `read` makes the reader, from what runs and the path of the store. `from_ms` and
     `speed` are for a replay; `from_ms=None`: the first due time in the store. Without a `store` the run makes one and
     removes it at the end; before that it calls `at_end` with the closed store and the counts. `at_end` may raise
     `DeliveryFailed`. `events`: the file for a recording of the timer.
     """
 
-    read: Callable[[Engine, Path], Reader]
-    opener: SinkOpener
+    read: Callable[[Running, Path], Reader]
+    opener: SinkOpener | Lines
     put_letters: PutLetters
     settings: Settings
     store: Path | None
@@ -91,24 +89,24 @@ def _run(job: Job, store: Path, reporter: Reporter) -> Result:
         return Result(Summary(), None, interrupted=True, stopped_at="its start", store=job.store)
     except DeliveryFailed as error:
         return Result(Summary(), str(error), interrupted=False, stopped_at="its start", store=job.store)
-    engine = running.engine
     ends: list[Callable[[], object]] = []
     with reporter:
         try:
             if job.events is not None:
-                ends.append(_record(running.timer, job.events))
-            reading = job.read(engine, store)
+                ends.append(_record(running, job.events))
+            reading = job.read(running, store)
             if job.speed is None:
-                running.start(WallClock(running.timer))
+                running.start()
             reading.start()
             while not reading.has_ended(_LOOK_EVERY_S):
-                reporter.show(engine.summary, reading=True)
-                engine.check()
+                reporter.show(running.summary, reading=True)
+                running.check()
             if job.speed is not None:
-                running.start(_replay(job, running, job.speed))
-            while not engine.wait(_LOOK_EVERY_S):
-                reporter.show(engine.summary, reading=False)
-            reporter.show(engine.summary, reading=False)
+                from_ms = job.from_ms if job.from_ms is not None else running.first_due_ms
+                running.start_replay(job.speed, from_ms or 0, _HEAD_START_MS)
+            while not running.wait(_LOOK_EVERY_S):
+                reporter.show(running.summary, reading=False)
+            reporter.show(running.summary, reading=False)
         except KeyboardInterrupt:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
             interrupted = True
@@ -128,10 +126,10 @@ def _run(job: Job, store: Path, reporter: Reporter) -> Result:
             except DeliveryFailed as error:
                 failure = failure or str(error)
     stopped_at = reading.stopped_at if reading else "its start"
-    return Result(engine.summary, failure, interrupted, stopped_at, job.store)
+    return Result(running.summary, failure, interrupted, stopped_at, job.store)
 
 
-def _record(timer: Timer, path: Path) -> Callable[[], None]:
+def _record(running: Running, path: Path) -> Callable[[], None]:
     """Start a recording, and return the function that ends it. Errors of both: `DeliveryFailed`."""
     from tickwheel.recording import Recording  # loads pyarrow
 
@@ -140,7 +138,7 @@ def _record(timer: Timer, path: Path) -> Callable[[], None]:
             recording.close()
 
     with _write_errors(path):
-        recording = Recording(timer, path)
+        recording = Recording(running, path)  # type: ignore[arg-type]  # refused, until the engine records its timer
     return end
 
 
@@ -150,8 +148,3 @@ def _write_errors(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise DeliveryFailed(f"the timer's events can't be written to {path}: {error.strerror or error}") from error
-
-
-def _replay(job: Job, running: Running, speed: float) -> ReplayClock:
-    from_ms = job.from_ms if job.from_ms is not None else running.engine.writer.first_due_ms
-    return ReplayClock(running.timer, speed, from_ms or 0, _HEAD_START_MS)

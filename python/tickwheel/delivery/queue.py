@@ -1,8 +1,7 @@
 """`DeliveryQueue`: durable delayed delivery inside a Python program (rule D11)."""
 
-import contextlib
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from datetime import datetime
 from pathlib import Path
@@ -11,20 +10,17 @@ from typing import Any, Literal, Self
 
 import msgspec
 
-from tickwheel import SystemTimer
-from tickwheel.delivery.clock import DueClock, WallClock
-from tickwheel.delivery.engine import Engine, Settings
-from tickwheel.delivery.errors import DeliveryFailed, WrongUsage
-from tickwheel.delivery.items import OTHER_CONTENT, Answer, Item, Look, Put
-from tickwheel.delivery.message import Cancel, Columns, Fields, Message, check, check_name, checked
+from tickwheel.delivery.entries import OTHER_CONTENT, Answer, Letter, Look
+from tickwheel.delivery.errors import WrongUsage
+from tickwheel.delivery.log import log_letters, logger
+from tickwheel.delivery.message import Cancel, Columns, Fields, Message, check
 from tickwheel.delivery.retry import Retry
-from tickwheel.delivery.sinks import Delivery, SinkOpener, open_sink, sink_of_function
-from tickwheel.delivery.store.letters import Letter
-from tickwheel.delivery.store.owner import Ownership
+from tickwheel.delivery.running import Running
+from tickwheel.delivery.settings import Settings
+from tickwheel.delivery.sinks import Delivery, open_sink, sink_of_function
 from tickwheel.delivery.summary import Summary
 
 _CLOSE_WITHIN_S = 30.0
-_SLACK_US = 300  # between two wake-ups of the timer: messages due meanwhile go out together, which saves work
 _USUAL = Columns()
 
 
@@ -35,7 +31,8 @@ class DeliveryQueue:
     destination: an address as for `tickwheel deliver --to`, or a function that is called with each `Delivery`, from up
     to 8 threads, one at a time for a key. `order`: `"key"`, or `"global"` for one order of all messages. `horizon_s`:
     how far ahead messages are loaded into memory. `max_attempts`, `sink_timeout_s`, `keep_ids_days`: as the options of
-    the command. `on_dead_letter` is called with each message that was given up, in the writer's thread.
+    the command. `on_dead_letter` is called with each message that was given up, in a thread of its own;
+    without it they are logged.
     Errors: `WrongUsage`, `StoreFailed`, `DeliveryFailed`. Close it, or use it as a context manager.
 
     >>> import tempfile, threading
@@ -69,11 +66,13 @@ class DeliveryQueue:
 
         def put_letters(letters: Sequence[Letter]) -> None:
             for letter in letters:
-                if on_dead_letter is not None:
-                    on_dead_letter(letter)
+                try:
+                    on_dead_letter(letter)  # type: ignore[misc]  # it is used only where there is one
+                except Exception:
+                    logger.exception("on_dead_letter failed with the letter of %s, line %d", letter.source, letter.line)
 
-        self._running = Running(Path(store), opener, settings, put_letters)
-        self._running.start(WallClock(self._running.timer))
+        self._running = Running(Path(store), opener, settings, put_letters if on_dead_letter else log_letters)
+        self._running.start()
 
     def put(
         self,
@@ -95,9 +94,13 @@ class DeliveryQueue:
             raise OTHER_CONTENT
         return answer
 
-    def put_many(self, messages: Iterable[Message]) -> list[Answer]:
-        """Accept messages in one or a few commits, and return once they are on disk; may answer `OTHER_CONTENT`."""
-        every = list(messages)
+    def put_many(self, messages: Iterable[Message | Mapping[str, Any] | Sequence[Any]]) -> list[Answer]:
+        """Accept messages in one or a few commits, and return once they are on disk; may answer `OTHER_CONTENT`.
+
+        A message is a `Message`, a dict with the arguments of `put`, or a tuple `(id, due, payload)` or `(id, due,
+        payload, key)`.
+        """
+        every = [_message(message) for message in messages]
         tickets = [self.submit(every[start : start + 1000]) for start in range(0, len(every), 1000)]
         return [answer for ticket in tickets for answer in ticket.result()]
 
@@ -121,28 +124,20 @@ class DeliveryQueue:
         Blocks while some thousand are queued. Errors: `BadRecord`, and then none is accepted; `DeliveryFailed` once
         delivery has failed, also from the future.
         """
-        prepared: list[Item] = []
-        for item in items:
-            if isinstance(item, Message):
-                prepared.append(Put.of(checked(item)))
-            else:
-                check_name(item.id, item.key)
-                prepared.append(item)
-        return self._running.engine.writer.submit(prepared)
+        return self._running.submit(items)
 
     def wait_until_empty(self, timeout_s: float) -> bool:
         """Whether the queue got empty within this time. Errors: `DeliveryFailed` once delivery has failed."""
-        return self._running.engine.wait(timeout_s)
+        return self._running.wait(timeout_s)
 
     @property
     def summary(self) -> Summary:
         """The present counts; lateness only once the queue is closed."""
-        return self._running.engine.summary
+        return self._running.summary
 
     def __len__(self) -> int:
         """The number of waiting messages."""
-        waiting: int = self._running.engine.store.waiting
-        return waiting
+        return self._running.waiting
 
     def close(self) -> None:
         """Send the messages due by now, commit, and stop. The rest stays in the store. Errors: `DeliveryFailed`."""
@@ -157,46 +152,21 @@ class DeliveryQueue:
         self.close()
 
 
-class Running:
-    """An open store and an engine that runs on it, until `close`. Nothing is due before `start`.
-
-    `waiting` is called once if another process has the store.
-    """
-
-    def __init__(
-        self,
-        path: Path,
-        opener: SinkOpener,
-        settings: Settings,
-        put_letters: Callable[[Sequence[Letter]], None],
-        waiting: Callable[[str], object] | None = None,
-    ) -> None:
-        path = path.resolve()
-        self._owner = Ownership.of(path, waiting)
-        self.timer = SystemTimer("deliver", slack_us=_SLACK_US, on_error=lambda _, error: self.engine.fail(error))
-        try:
-            self.engine = Engine(path, opener, self.timer, settings, put_letters=put_letters)
-            try:
-                self.engine.run()
-            except BaseException:
-                with contextlib.suppress(DeliveryFailed):
-                    self.engine.close(0)
-                raise
-        except BaseException:
-            self.timer.shutdown(0)
-            self._owner.release()
-            raise
-
-    def start(self, clock: DueClock) -> None:
-        """Start delivery: from now on messages are due, by this clock."""
-        self.engine.start(clock)
-
-    def close(self, timeout_s: float | None) -> None:
-        """Errors: `DeliveryFailed`."""
-        try:
-            self.engine.close(timeout_s)
-        finally:
-            self._owner.release()
+def _message(given: Message | Mapping[str, Any] | Sequence[Any]) -> Message:
+    match given:
+        case Message():
+            return given
+        case Mapping() if "id" in given and given.keys() <= {"id", "payload", "due", "delay_ms", "key"}:
+            due, delay_ms, key = given.get("due"), given.get("delay_ms"), given.get("key")
+            return message_from(given["id"], given.get("payload"), due=due, delay_ms=delay_ms, key=key)
+        case (id_, due, payload):
+            return message_from(id_, payload, due=due, delay_ms=None, key=None)
+        case (id_, due, payload, key):
+            return message_from(id_, payload, due=due, delay_ms=None, key=key)
+    raise WrongUsage(
+        f"{given!r:.200} is no message: give a Message, a dict with id, due or delay_ms, payload and key, or a tuple"
+        " (id, due, payload) or (id, due, payload, key)"
+    )
 
 
 def message_from(

@@ -6,9 +6,9 @@ input can't be continued.
 """
 
 from hashlib import blake2b
-from typing import BinaryIO
+from typing import BinaryIO, Protocol
 
-from tickwheel.delivery.store.inputs import Progress
+from tickwheel.delivery.entries import Progress
 
 _CHUNK = 1 << 20
 
@@ -49,7 +49,17 @@ class WatchedWhole:
         return Progress(name, line, self._size, self._digest)
 
 
-def lines_taken(stream: BinaryIO, before: Progress | None) -> int:
+class Rereadable(Protocol):
+    """The part of a file's interface that is needed."""
+
+    def read(self, size: int = -1, /) -> bytes:
+        """At most so many bytes."""
+
+    def seek(self, offset: int, /) -> int:
+        """Go there."""
+
+
+def lines_taken(stream: Rereadable, before: Progress | None) -> int:
     """The last line that an earlier run took from this input; 0 for another input. Leaves the stream at its start."""
     if before is None:
         return 0

@@ -1,6 +1,6 @@
 """When to try again (rule D6): exponential back-off with jitter, so that what failed together does not return together.
 
-Example: 200 ms, then 400, 800 and 1,600, each shortened by up to a half at random.
+Example: 1 s, then 2, 4 and 8, each shortened by up to a half at random.
 """
 
 import random
@@ -12,8 +12,8 @@ class Retry:
     """How often, and after what time."""
 
     max_attempts: int = 5
-    first_ms: float = 200
-    longest_ms: float = 60_000
+    first_ms: float = 1_000
+    longest_ms: float = 300_000
 
     def delay_ms(self, attempt: int) -> float:
         """The time between this attempt, counted from 1, and the next."""

@@ -9,15 +9,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
+from tickwheel.delivery.blocks import Block, LineBlocks
 from tickwheel.delivery.csv_rows import read_csv
+from tickwheel.delivery.entries import Progress
 from tickwheel.delivery.errors import DeliveryFailed, WrongUsage
 from tickwheel.delivery.message import Columns
 from tickwheel.delivery.ndjson import read_ndjson
 from tickwheel.delivery.parquet import need_pyarrow, read_parquet
 from tickwheel.delivery.record import Record
 from tickwheel.delivery.resume import Watched, WatchedWhole, lines_taken
-from tickwheel.delivery.store.inputs import Progress
 
+_LINES = (".ndjson", ".jsonl")
 _TEXT = {".ndjson": read_ndjson, ".jsonl": read_ndjson, ".csv": read_csv}
 _SUFFIXES = [*_TEXT, ".parquet"]
 _STDIN = 0
@@ -46,9 +48,11 @@ class OpenSource:
         self._name = shown(source.path.resolve()) if source.path else ""
         self._before = before.get(self._name)
         self._watched: Watched | WatchedWhole | None = None
+        self.is_ndjson = source.path is None or source.path.suffix.lower() in _LINES
+        self.after = 0
 
     def __iter__(self) -> Iterator[Record]:
-        """The records; can be used once. Errors: `DeliveryFailed` if the source can't be read."""
+        """The records; can be used once, instead of `lines`. Errors: `DeliveryFailed` if the source can't be read."""
         try:
             if self.source.path is None:
                 # Not sys.stdin: a thread that waits in its lock aborts the interpreter at exit.
@@ -57,6 +61,23 @@ class OpenSource:
             else:
                 with self.source.path.open("rb") as stream:
                     yield from self._of_file(self.source.path, stream)
+        except OSError as error:
+            raise DeliveryFailed(f"{self.source.name} can't be read: {error.strerror}") from error
+
+    def lines(self, max_line: int) -> "Iterator[tuple[Block, Progress | None]]":
+        """The blocks of a source that is NDJSON, each with what to keep once it is taken. `after` is known from then on.
+
+        Errors: `DeliveryFailed` if the source can't be read.
+        """
+        path = self.source.path
+        try:
+            # Not sys.stdin: a thread that waits in its lock aborts the interpreter at exit.
+            with open(_STDIN if path is None else path, "rb", buffering=0, closefd=path is not None) as stream:
+                if path is not None:
+                    self.after = lines_taken(stream, self._before)
+                blocks = LineBlocks(stream.read, max_line)
+                for block in blocks:
+                    yield block, blocks.progress(self._name) if path is not None else None
         except OSError as error:
             raise DeliveryFailed(f"{self.source.name} can't be read: {error.strerror}") from error
 

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from tickwheel.delivery.engine import Engine
 from tickwheel.delivery.errors import DeliveryFailed
 from tickwheel.delivery.message import MAX_PAYLOAD, Columns
+from tickwheel.delivery.running import Running
 from tickwheel.delivery.serve.access import Access, Address
 from tickwheel.delivery.serve.flight import FlightServer
 from tickwheel.delivery.sources import Source
@@ -29,7 +29,7 @@ _STREAMS_END_WITHIN_S: Final = 2
 
 def reader_of(
     sources: Sequence[Source], columns: Columns, checkpoint: Path | None, lead_ms: int
-) -> "Callable[[Engine, Path], SparkReading]":
+) -> "Callable[[Running, Path], SparkReading]":
     """A function that makes the reader of a run. The checkpoint is beside the store, unless it is given.
 
     Errors: `WrongUsage`, now or when the reader is made; nothing is delivered then.
@@ -42,8 +42,8 @@ def reader_of(
     if given is None:
         check_sources(sources)
 
-    def read(engine: Engine, store: Path) -> SparkReading:
-        return SparkReading(given or pipeline(store.with_name(f"{store.name}.checkpoint")), engine)
+    def read(running: Running, store: Path) -> SparkReading:
+        return SparkReading(given or pipeline(store.with_name(f"{store.name}.checkpoint")), running)
 
     return read
 
@@ -51,10 +51,10 @@ def reader_of(
 class SparkReading(threading.Thread):
     """A thread that controls the query; the query's own threads are in a JVM."""
 
-    def __init__(self, pipeline: Pipeline, engine: Engine) -> None:
+    def __init__(self, pipeline: Pipeline, running: Running) -> None:
         super().__init__(name="spark-deliver", daemon=True)
         self._pipeline = pipeline
-        self._engine = engine
+        self._running = running
         self._is_stopping = threading.Event()
         self._over = threading.Event()
         self.stopped_at: str | None = "its start"
@@ -72,15 +72,15 @@ class SparkReading(threading.Thread):
     def run(self) -> None:
         """In the thread. Every error goes to the engine, which ends the run."""
         try:
-            with _flight_server(self._engine) as (address, token):
+            with _flight_server(self._running) as (address, token):
                 if self._pipeline.feed(HandOff([address], token), self._is_stopping, self._check):
                     self.stopped_at = None
         except BaseException as error:
-            self._engine.fail(error)
+            self._running.fail(error)
         self._over.set()
 
     def _check(self, progress: Mapping[str, Any] | None) -> None:
-        self._engine.check()
+        self._running.check()
         if progress is not None:
             self.stopped_at = f"micro-batch {progress['batchId']}"
 
@@ -112,11 +112,11 @@ def feed_others(pipeline: Pipeline, token: bytes | None, say: Callable[[str], ob
 
 
 @contextlib.contextmanager
-def _flight_server(engine: Engine) -> Iterator[tuple[str, bytes]]:
+def _flight_server(running: Running) -> Iterator[tuple[str, bytes]]:
     """A port for the hand-off, on loopback and with a token of its own, because the machine may have other users."""
     token = secrets.token_hex(32).encode()
     address = Address.of("--flight", "127.0.0.1:0")
-    server = FlightServer(address.url("grpc", 0), engine.writer.submit, Access(token, address), MAX_PAYLOAD)
+    server = FlightServer(address.url("grpc", 0), running.submit, Access(token, address), MAX_PAYLOAD)
     try:
         yield f"{address.ip}:{server.port}", token
     finally:

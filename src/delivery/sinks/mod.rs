@@ -19,6 +19,9 @@ use super::error::DeliveryError;
 /// Makes durable what a sink was sent; the writer calls it from its own thread before it commits an outcome.
 pub type SyncFn = Arc<dyn Fn() -> Result<(), DeliveryError> + Send + Sync>;
 
+/// Calls what it is given, once.
+pub type AroundFn = Arc<dyn Fn(&mut (dyn FnMut() + Send)) + Send + Sync>;
+
 /// A destination, used by one thread at a time.
 pub trait Sink: Send {
     /// How many messages one call takes at most.
@@ -41,6 +44,16 @@ pub trait Sink: Send {
     /// # Errors
     /// What ends the run: a destination that will not come back by itself.
     fn send(&mut self, deliveries: &[Delivery]) -> Result<Verdicts, DeliveryError>;
+
+    /// How many sinks of this kind are opened, each for a thread of its own.
+    fn threads(&self) -> usize {
+        1
+    }
+
+    /// What the loop of its thread runs inside of: a sink may keep something for as long as its thread lives.
+    fn around(&self) -> Option<AroundFn> {
+        None
+    }
 
     /// How many deliveries it can have in flight. With more than one, each is given to [`Sink::start`] and none to
     /// [`Sink::send`], and the sink is opened once, not for each of several threads.
@@ -94,5 +107,5 @@ pub trait Sink: Send {
     }
 }
 
-/// Opens a sink; called again for each further thread, and where a sink that hangs is replaced.
-pub type OpenSink = Arc<dyn Fn() -> Result<Box<dyn Sink>, DeliveryError> + Send + Sync>;
+/// Opens a sink for the store with this id; called again for each further thread, and where a sink that hangs is replaced.
+pub type OpenSink = Arc<dyn Fn(&str) -> Result<Box<dyn Sink>, DeliveryError> + Send + Sync>;

@@ -42,6 +42,7 @@ mod near;
 mod network;
 pub(crate) mod opened;
 mod options;
+mod census;
 pub(crate) mod owner;
 mod recover;
 mod retention;
@@ -62,6 +63,7 @@ use rusqlite::Connection;
 use crate::delivery::error::StoreError;
 use crate::delivery::message::{Digest, Incoming};
 
+pub(crate) use census::{Census, census};
 pub(crate) use checkpoints::Checkpoints;
 pub(crate) use options::{Guard, Limits, Options};
 pub(crate) use types::{Accepted, Attempts, Done, Held, Known, Outcome, Position, Waiting};

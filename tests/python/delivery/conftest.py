@@ -1,6 +1,7 @@
 """An engine on the manual clock, with a wall clock that a test can step and a sink that records; no threads."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -8,14 +9,13 @@ import msgspec
 import pytest
 
 from delivery.postgres_server import postgres_url  # noqa: F401, a fixture
-from tickwheel.delivery import Answer, Cancel, Delivery, DeliveryFailed, Letter, Message
-from tickwheel.delivery.clock import ReplayClock, WallClock
-from tickwheel.delivery.engine import Engine, Settings
-from tickwheel.delivery.items import Item, Look, Put
+from tickwheel._native import DeliveryDesk
+from tickwheel.delivery import Answer, Cancel, Delivery, DeliveryFailed, Letter, Message, Summary
+from tickwheel.delivery.entries import Item, Look
 from tickwheel.delivery.message import Columns
-from tickwheel.delivery.sender import Sender
+from tickwheel.delivery.settings import Settings
 from tickwheel.delivery.sinks import Refusals, Sink, SinkSettings
-from tickwheel.testing import ManualTimer
+from tickwheel.delivery.summary import PERCENTILES
 
 START_MS = 1_700_000_000_000
 
@@ -43,8 +43,8 @@ class RememberingSink(Sink):
         return refusals
 
     def arrived(self, suspects: Any, position: str | None) -> set[int]:
-        self.asked = sorted(suspects)
-        return self.has_already & set(suspects)
+        self.asked = sorted([*(self.asked or []), *(it.seq for it in suspects)])
+        return self.has_already & {it.seq for it in suspects}
 
     def close(self) -> None:
         self.closed = True
@@ -56,6 +56,19 @@ class RememberingSink(Sink):
     @property
     def ids(self) -> list[str]:
         return [delivery.message.id for delivery in self.sent]
+
+
+class Clock:
+    """The timer's clock."""
+
+    def __init__(self) -> None:
+        self._now_ms = 5_000.0
+
+    def now_ms(self) -> float:
+        return self._now_ms
+
+    def set_ms(self, now_ms: float) -> None:
+        self._now_ms = now_ms
 
 
 class Desk:
@@ -74,55 +87,48 @@ class Desk:
     ) -> None:
         self.folder = folder
         self.settings = settings
-        self.timer = ManualTimer(start_ms=5_000)
+        self.timer = Clock()
         self.boot_ms = boot_ms
         self.step_ms = 0
         self.sink = sink or RememberingSink()
         self.letters: list[Letter] = []
         self.letters_fail = False
         self.opened: list[SinkSettings] = []
-        self.engine = Engine(
-            folder / "store.db",
-            self._open,
-            self.timer,
-            settings,
-            put_letters=self._put_letters,
-            wall_ns=self.wall_ns,
-        )
-        writer = self.engine.writer
-        self.sender = Sender(self.engine.dispatcher, self.sink, gate=lambda: True, note_position=writer.note_position)
+        self.engine = Engine(self)
 
-    def _open(self, settings: SinkSettings) -> Sink:
-        self.opened.append(settings)
+    def open_sink(self, store_id: str) -> Sink:
+        self.opened.append(SinkSettings(store_id, self.settings.sink_timeout_s))
         return self.sink
 
-    def _put_letters(self, letters: Sequence[Letter]) -> None:
+    def put_letters(self, letters: Sequence[Letter]) -> None:
         if self.letters_fail:
             raise DeliveryFailed("no room for dead letters")
         self.letters += letters
 
     def wall_ns(self) -> int:
-        return (START_MS + self.boot_ms + self.timer.now_ms() - 5_000 + self.step_ms) * 1_000_000
+        return self.wall_us() * 1_000
+
+    def wall_us(self) -> int:
+        return round((START_MS + self.boot_ms + self.timer.now_ms() - 5_000 + self.step_ms) * 1_000)
 
     def start(self) -> "Desk":
-        self.engine.start(WallClock(self.timer, self.wall_ns))
+        self.engine.native.start()
         self.pump()
         return self
 
     def start_replay(self, speed: float, from_ms: int) -> None:
-        self.engine.start(ReplayClock(self.timer, speed, from_ms))
+        self.engine.native.start_replay(speed, from_ms)
         self.pump()
 
     def hand_in(self, *items: Item) -> list[Answer]:
-        ticket = self.engine.writer.submit(items)
+        ticket = self.engine.submit(items)
         self.pump()
         return ticket.result(0)
 
     def accept(
         self, id_: str, after_ms: int = 0, *, key: str | None = None, payload: bytes = b"1", delay_ms: int | None = None
     ) -> Answer:
-        message = Message(id_, key, START_MS + after_ms, msgspec.Raw(payload), delay_ms)
-        return self.hand_in(Put.of(message))[0]
+        return self.hand_in(Message(id_, key, START_MS + after_ms, msgspec.Raw(payload), delay_ms))[0]
 
     def cancel(self, id_: str, key: str | None = None) -> Answer:
         return self.hand_in(Cancel(id_, key))[0]
@@ -132,33 +138,98 @@ class Desk:
 
     def pump(self) -> None:
         """Run until nothing is left to do at this moment."""
-        self.timer.advance(0)
-        while self.engine.writer.step() | self.sender.step(lambda sender: None, wait=False):
-            self.timer.advance(0)
-        self.engine.writer.step()
+        self.set_clocks()
+        while self.engine.native.write() | self.engine.native.send():
+            pass
+        self.engine.native.write()
+
+    def set_clocks(self) -> None:
+        self.engine.native.set_clocks(round(self.timer.now_ms() * 1_000), self.wall_us())
 
     def advance(self, ms: int) -> None:
         """Move the clock from one due instant to the next, in steps of at most half a second."""
         end_ms = self.timer.now_ms() + ms
         self.pump()
+        looked_ms = self.timer.now_ms()
         while self.timer.now_ms() < end_ms:
-            nearest = self.timer.pending(limit=1)
-            next_ms = min([end_ms, self.timer.now_ms() + 500, *(due for due, _ in nearest)])
-            self.timer.advance_to(max(next_ms, self.timer.now_ms() + 1))
+            wake_us = self.engine.native.next_wake_us()
+            nearest = [] if wake_us is None else [wake_us / 1_000]
+            next_ms = min([end_ms, self.timer.now_ms() + 500, *nearest])
+            self.timer.set_ms(max(next_ms, self.timer.now_ms() + 0.001))
+            if self.timer.now_ms() >= looked_ms + 1_000:
+                looked_ms = self.timer.now_ms()
+                self.set_clocks()
+                self.engine.native.follow_clock()
             self.pump()
 
     def close(self) -> None:
-        self.engine.close(0)
+        self.engine.close()
 
     def crash(self) -> None:
         """Like `kill -9`: uncommitted data is lost."""
-        self.engine.store.close()
+        self.engine.native.crash()
 
     def again(self, *, after_ms: int = 0, settings: Settings | None = None) -> "Desk":
         """A new process on the same store with the same destination, `after_ms` later."""
-        boot_ms = self.wall_ns() // 1_000_000 - START_MS + after_ms
+        self.crash()
+        boot_ms = self.wall_us() // 1_000 - START_MS + after_ms
         sink = RememberingSink(self.sink.has_already)
         return Desk(self.folder, settings or self.settings, boot_ms=boot_ms, sink=sink)
+
+
+class Engine:
+    """What a test asks of the engine."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._failure: Exception | None = None
+        self._last = Summary()
+        self.native = DeliveryDesk(
+            desk.folder / "store.db",
+            desk.settings,
+            desk.open_sink,
+            put_letters=desk.put_letters,
+            clock_us=round(desk.timer.now_ms() * 1_000),
+            wall_us=desk.wall_us(),
+        )
+
+    def submit(self, items: Sequence[Item]) -> "Future[list[Answer]]":
+        future: Future[list[Answer]] = Future()
+        self.native.submit(items, future)
+        return future
+
+    @property
+    def summary(self) -> Summary:
+        late_ms = dict(zip(PERCENTILES, self.native.percentiles(), strict=True))
+        return Summary(*self.native.counts(), late_ms)
+
+    @property
+    def first_due_ms(self) -> int | None:
+        first_ms: int | None = self.native.first_due_ms
+        return first_ms
+
+    def fail(self, error: Exception) -> None:
+        self._failure = self._failure or error
+        self.native.fail(error)
+
+    def wait(self, timeout_s: float) -> bool:
+        if self._failure is not None:
+            raise self._failure
+        is_empty: bool = self.native.is_empty()
+        return is_empty
+
+    @property
+    def in_memory(self) -> int:
+        messages: int = self.native.in_memory()[0]
+        return messages
+
+    def close(self) -> None:
+        """What is due by now is sent, as the threads do."""
+        if self._failure is None:
+            self._desk.pump()
+        self.native.close(self._failure is None)
+        if self._failure is not None:
+            raise self._failure
 
 
 @pytest.fixture

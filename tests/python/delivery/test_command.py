@@ -40,7 +40,9 @@ def out(name: str = "out.ndjson") -> list[dict[str, Any]]:
 
 
 def test_ndjson_is_delivered__D11(deliver: Deliver) -> None:
-    Path("in.ndjson").write_text('{"id": "b", "key": "k", "delay_ms": 40}\n{"id": "a", "due": 5, "payload": 1.50}\n')
+    Path("in.ndjson").write_text(
+        '{"id": "b", "key": "k", "delay_ms": 40}\n{"id": "a", "due": 100000000005, "payload": 1.50}\n'
+    )
     result = deliver("in.ndjson", "--summary", "s.json")
     assert result.exit_code == 0
     assert [line["id"] for line in out()] == ["a", "b"]
@@ -62,9 +64,9 @@ def test_csv_is_delivered_by_the_columns_that_are_named__D11(deliver: Deliver) -
 
 def test_a_folder_stands_for_its_files__D11(deliver: Deliver) -> None:
     Path("in/deep").mkdir(parents=True)
-    Path("in/b.csv").write_text("id,due\nb,5\n")
-    Path("in/a.jsonl").write_text('{"id": "a", "due": 5}\n')
-    Path("in/deep/c.NDJSON").write_text('{"id": "c", "due": 5}\n')
+    Path("in/b.csv").write_text("id,due\nb,100000000005\n")
+    Path("in/a.jsonl").write_text('{"id": "a", "due": 100000000005}\n')
+    Path("in/deep/c.NDJSON").write_text('{"id": "c", "due": 100000000005}\n')
     Path("in/_SUCCESS").write_text("")
     Path("in/.hidden").write_text("")
     assert deliver("in").exit_code == 0
@@ -72,7 +74,13 @@ def test_a_folder_stands_for_its_files__D11(deliver: Deliver) -> None:
 
 
 def test_bad_records_are_dead_letters_and_the_rest_goes_on__D2(deliver: Deliver) -> None:
-    lines = [b'{"id": "a", "due": 5}', b"nope", b'{"id": "\xff"}', b'{"id": "a", "due": 6}', b'{"id": "b", "due": 5}']
+    lines = [
+        b'{"id": "a", "due": 100000000005}',
+        b"nope",
+        b'{"id": "\xff"}',
+        b'{"id": "a", "due": 100000000006}',
+        b'{"id": "b", "due": 100000000005}',
+    ]
     Path("in.ndjson").write_bytes(b"\n".join(lines))
     Path("dead.ndjson").write_text('{"line": "of an earlier run"}\n')
     result = deliver("in.ndjson", "--dead-letters", "dead.ndjson")
@@ -84,7 +92,7 @@ def test_bad_records_are_dead_letters_and_the_rest_goes_on__D2(deliver: Deliver)
     assert [(letter["source"], letter["line"], letter["record"]) for letter in letters] == [
         ("in.ndjson", 2, "nope"),
         ("in.ndjson", 3, {"base64": "eyJpZCI6ICL/In0="}),
-        ("in.ndjson", 4, '{"id": "a", "due": 6}'),
+        ("in.ndjson", 4, '{"id": "a", "due": 100000000006}'),
     ]
     assert "dead letters 3" in " ".join(result.stderr.split())
 
@@ -127,8 +135,8 @@ def test_a_replay_starts_at_the_first_due_time_and_keeps_the_gaps__D11(deliver: 
 
 
 def test_a_replay_from_a_time_begins_there__D11(deliver: Deliver) -> None:
-    Path("in.ndjson").write_text('{"id": "a", "due": 1000}\n{"id": "b", "due": 61000}\n')
-    assert deliver("in.ndjson", "--speed", "1000", "--from", "1970-01-01T00:01:00Z").exit_code == 0
+    Path("in.ndjson").write_text('{"id": "a", "due": 100000001000}\n{"id": "b", "due": 100000061000}\n')
+    assert deliver("in.ndjson", "--speed", "1000", "--from", "1973-03-03T09:47:40Z").exit_code == 0
     assert [line["id"] for line in out()] == ["a", "b"]
     assert out()[0]["lateness_ms"] >= 30, "59, less the head start"
 
@@ -149,7 +157,7 @@ def test_what_the_timer_did_that_cant_be_written_at_the_end_ends_with_3__S6(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(pyarrow.parquet.ParquetWriter, "write_table", full)
-    Path("in.ndjson").write_text('{"id": "a", "due": 5}\n')
+    Path("in.ndjson").write_text('{"id": "a", "due": 100000000005}\n')
     result = deliver("in.ndjson", "--record", "events.parquet")
     assert result.exit_code == 3
     assert "can't be written to events.parquet: No space left on device" in one_line(result)
@@ -195,7 +203,7 @@ def test_nothing_to_deliver_is_fine__D11(deliver: Deliver) -> None:
 def test_wrong_usage_says_what_to_do_and_ends_with_2__D2(
     deliver: Deliver, args: list[str], to: str, message: str
 ) -> None:
-    Path("in.ndjson").write_text('{"id": "a", "due": 5}\n')
+    Path("in.ndjson").write_text('{"id": "a", "due": 100000000005}\n')
     Path("empty").mkdir()
     result = deliver(*args, to=to)
     assert result.exit_code == 2
@@ -204,7 +212,7 @@ def test_wrong_usage_says_what_to_do_and_ends_with_2__D2(
 
 
 def test_a_full_disk_ends_the_run_with_3_and_says_what_is_missing__D2(deliver: Deliver) -> None:
-    Path("in.ndjson").write_text('{"id": "a", "due": 5}\n{"id": "b", "delay_ms": 86400000}\n')
+    Path("in.ndjson").write_text('{"id": "a", "due": 100000000005}\n{"id": "b", "delay_ms": 86400000}\n')
     result = deliver("in.ndjson", "--summary", "s.json", to="file:/dev/full")
     assert result.exit_code == 3
     assert "Failed: the destination can't be written: No space left on device" in result.stderr
@@ -221,7 +229,7 @@ def test_dead_letters_that_can_not_be_written_end_the_run_with_3__D2(deliver: De
 
 
 def test_a_summary_that_can_not_be_written_ends_with_3__D2(deliver: Deliver) -> None:
-    Path("in.ndjson").write_text('{"id": "a", "due": 5}\n')
+    Path("in.ndjson").write_text('{"id": "a", "due": 100000000005}\n')
     result = deliver("in.ndjson", "--summary", "/dev/full")
     assert result.exit_code == 3
     assert "the summary can't be written to /dev/full: No space left on device" in result.stderr

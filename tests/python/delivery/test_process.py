@@ -50,7 +50,7 @@ def take(process: Process) -> dict[str, Any]:
 
 
 def test_what_comes_on_a_pipe_is_delivered_while_the_pipe_is_open__D11(process: Process) -> None:
-    give(process, {"id": "a", "due": 5})
+    give(process, {"id": "a", "due": 100000000005})
     assert take(process)["id"] == "a"
     give(process, {"id": "c", "delay_ms": 100}, {"id": "b", "delay_ms": 0})
     assert [take(process)["id"], take(process)["id"]] == ["b", "c"]
@@ -60,7 +60,7 @@ def test_what_comes_on_a_pipe_is_delivered_while_the_pipe_is_open__D11(process: 
 
 
 def test_ctrl_c_stops_cleanly_and_says_what_was_not_delivered__D13(process: Process) -> None:
-    give(process, *({"id": f"later {n}", "delay_ms": 86_400_000} for n in range(5)), {"id": "now", "due": 5})
+    give(process, *({"id": f"later {n}", "delay_ms": 86_400_000} for n in range(5)), {"id": "now", "due": 100000000005})
     assert take(process)["id"] == "now"
     process.send_signal(signal.SIGINT)
     assert process.stderr is not None
@@ -78,7 +78,9 @@ def test_the_second_ctrl_c_ends_a_run_whose_output_hangs__D13(after_counts: bool
     reading, writing = os.pipe()  # without a reader
     with running(stdout=writing) as process:
         os.close(writing)
-        feeder = threading.Thread(target=give, args=(process, *({"id": str(n), "due": 5} for n in range(5_000))))
+        feeder = threading.Thread(
+            target=give, args=(process, *({"id": str(n), "due": 100000000005} for n in range(5_000)))
+        )
         feeder.start()
         os.read(reading, 1)  # it writes, and will soon block
         feeder.join()
@@ -97,7 +99,7 @@ def test_the_second_ctrl_c_ends_a_run_whose_output_hangs__D13(after_counts: bool
 def test_a_reader_that_went_away_ends_the_run_though_the_input_is_open__D2(process: Process) -> None:
     assert process.stdout is not None
     process.stdout.close()
-    give(process, {"id": "a", "due": 5})
+    give(process, {"id": "a", "due": 100000000005})
     assert process.stderr is not None
     err = process.stderr.read().decode()
     assert process.wait() == 3

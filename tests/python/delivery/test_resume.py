@@ -16,7 +16,7 @@ FORMATS = ["ndjson", "csv", "parquet"]
 
 def write(path: Path, ids: list[str]) -> None:
     if path.suffix == ".ndjson":
-        path.write_text("".join(json.dumps({"id": id_, "due": 5}) + "\n" for id_ in ids))
+        path.write_text("".join(json.dumps({"id": id_, "due": 100000000005}) + "\n" for id_ in ids))
     elif path.suffix == ".csv":
         path.write_text("id,due,payload\n" + "".join(f'{id_},5,"two\nlines"\n' for id_ in ids))
     else:

@@ -23,10 +23,10 @@ import pyarrow as pa
 from pyarrow import flight, types
 
 from tickwheel.delivery.arrow_rows import MESSAGE_SCHEMA, read_rows
+from tickwheel.delivery.entries import OTHER_CONTENT, Answer, Item
 from tickwheel.delivery.errors import BadRecord
 from tickwheel.delivery.handed import items_of
-from tickwheel.delivery.items import OTHER_CONTENT, Answer, Item, Put
-from tickwheel.delivery.message import Cancel, Columns, Fields, check
+from tickwheel.delivery.message import Columns, Fields, check
 from tickwheel.delivery.serve.access import Access
 from tickwheel.delivery.serve.intake import Submit
 
@@ -109,7 +109,7 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
         if isinstance(content, BadRecord):
             raise content
         found = check(content, _USUAL, now_ns, self._max_payload)
-        return found if isinstance(found, Cancel) else Put.of(found)
+        return found
 
     def _hand_in(self, items: Sequence[Item]) -> Any:
         try:

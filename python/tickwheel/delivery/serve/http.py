@@ -4,6 +4,7 @@
 |---|---|
 | `POST /messages`, a message (D1) | 201 accepted; 200 duplicate, or cancelled before it came; 409 other content |
 | `POST /messages`, a cancel (D1) | 200 cancelled; 409 too late; 202 unknown, and remembered |
+| `POST /messages`, NDJSON of many (`Content-Type: application/x-ndjson`) | 200; a line each, in order, with its `status` |
 | `DELETE /messages/{id}?key=K` | the same |
 | `GET /messages/{id}?key=K` | 200 with its state; 404 |
 | `GET /metrics` | 200, Prometheus's text format |
@@ -16,9 +17,9 @@ the query a + is a space, as in forms.
 
 import asyncio
 import contextlib
-import sqlite3
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TypeAlias
 from urllib.parse import parse_qsl, unquote_to_bytes
 
@@ -32,12 +33,13 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from tickwheel.delivery.engine import Engine
-from tickwheel.delivery.errors import BadRecord
-from tickwheel.delivery.items import OTHER_CONTENT, Answer, Item, Look, Put
+from tickwheel._native import NdjsonLines
+from tickwheel.delivery.entries import OTHER_CONTENT, Answer, Item, Look
+from tickwheel.delivery.errors import BadRecord, StoreFailed
 from tickwheel.delivery.lines import Line
 from tickwheel.delivery.message import Cancel, Columns, Message, check
 from tickwheel.delivery.ndjson import fields_of
+from tickwheel.delivery.running import Fault, Running
 from tickwheel.delivery.serve.access import Access
 from tickwheel.delivery.serve.intake import Intake
 from tickwheel.delivery.serve.metrics import renderer
@@ -45,6 +47,8 @@ from tickwheel.delivery.times import rfc_3339
 
 _USUAL = Columns()
 _OVERHEAD = 1 << 16  # bytes for the names and the id beside a payload in base64
+_NDJSON = ("application/x-ndjson", "application/ndjson", "application/jsonl")
+_MANY = 4 << 20  # bytes of many messages
 _BODY_WITHIN_S = 30
 _DISCARD_BYTES, _DISCARD_S = 1 << 26, 2  # read from a body that is too large, so that its sender can read the answer
 _STATES: Mapping[Answer, int] = {
@@ -61,23 +65,23 @@ _ROUTES = "POST /messages, GET or DELETE /messages/{id}?key=K, GET /metrics, GET
 _Handler: TypeAlias = Callable[[Request], Awaitable[Response]]
 
 
-def app(engine: Engine, access: Access, max_payload: int) -> ASGIApp:
+def app(running: Running, access: Access, max_payload: int) -> ASGIApp:
     """The application, for one event loop. `max_payload`: bytes."""
-    messages = _Messages(engine, max_payload)
-    metrics = renderer(engine)
+    messages = _Messages(running, max_payload)
+    metrics = renderer(running)
     one_at_a_time = asyncio.Lock()
 
     async def show_metrics(_request: Request) -> Response:
         async with one_at_a_time:
             try:
                 text = await asyncio.to_thread(metrics)
-            except sqlite3.Error as error:
-                raise _problem(503, f"the store can't be read: {error}", _AGAIN) from error
+            except StoreFailed as error:
+                raise _problem(503, str(error), _AGAIN) from error
         return Response(text, headers={"content-type": CONTENT_TYPE_LATEST})
 
     async def show_health(_request: Request) -> Response:
         try:
-            engine.check()
+            running.check()
         except BaseException:
             return _json(503, {"status": "failed"})
         return _json(200, {"status": "ok"})
@@ -95,12 +99,17 @@ def app(engine: Engine, access: Access, max_payload: int) -> ASGIApp:
 
 
 class _Messages:
-    def __init__(self, engine: Engine, max_payload: int) -> None:
-        self._intake = Intake(engine.writer.submit)
+    def __init__(self, running: Running, max_payload: int) -> None:
+        self._running = running
+        self._intake = Intake(partial(running.submit, max_payload=max_payload))
         self._max_payload = max_payload
+        self._lines = NdjsonLines("-", (None, None, None, None), max_payload, letters=False)
 
     async def post(self, request: Request) -> Response:
-        body = await _body(request, 2 * self._max_payload + _OVERHEAD)
+        limit = 2 * self._max_payload + _OVERHEAD
+        if request.headers.get("content-type", "").partition(";")[0].strip().lower() in _NDJSON:
+            return await self._many(await _body(request, max(limit, _MANY)))
+        body = await _body(request, limit)
         try:
             fields = fields_of(Line(1, body, 0), _USUAL)  # of size 0, as its size is known to be allowed
             item = check(fields, _USUAL, time.time_ns(), self._max_payload)
@@ -110,6 +119,16 @@ class _Messages:
             return await self._cancel(item)
         return await self._accept(item)
 
+    async def _many(self, body: bytes) -> Response:
+        submit = partial(self._running.submit_lines, self._lines, body, now_ns=time.time_ns())
+        try:
+            ticket, faults = await asyncio.to_thread(submit)
+            answers = await asyncio.wrap_future(ticket)
+        except Exception as error:
+            raise _problem(503, str(error), _AGAIN) from error
+        text = b"\n".join(msgspec.json.encode(line) for line in _answers(faults, answers))
+        return Response(text + b"\n" if text else b"", 200, media_type="application/x-ndjson")
+
     async def one(self, request: Request) -> Response:
         id_, key = _name(request)
         if request.method == "DELETE":
@@ -118,7 +137,7 @@ class _Messages:
         return _state(404 if answer is Answer.UNKNOWN else 200, id_, key, answer)
 
     async def _accept(self, message: Message) -> Response:
-        answer = await self._ask(Put.of(message))
+        answer = await self._ask(message)
         if answer is Answer.OTHER_CONTENT:
             raise _problem(409, OTHER_CONTENT.reason, OTHER_CONTENT.allowed)
         if answer is Answer.ACCEPTED:
@@ -134,6 +153,21 @@ class _Messages:
             return await self._intake.ask(item)
         except Exception as error:
             raise _problem(503, str(error), _AGAIN) from error
+
+
+def _answers(faults: "Sequence[Fault | None]", answers: Sequence[Answer]) -> Iterator[dict[str, object]]:
+    """For each record, in order, the status that it would have had alone."""
+    given = iter(answers)
+    for fault in faults:
+        if fault is not None:
+            line, reason, allowed = fault
+            yield {"status": 400, "line": line, "reason": reason, "allowed": allowed}
+            continue
+        answer = next(given)
+        if answer is Answer.OTHER_CONTENT:
+            yield {"status": 409, "reason": OTHER_CONTENT.reason, "allowed": OTHER_CONTENT.allowed}
+        else:
+            yield {"status": 201 if answer is Answer.ACCEPTED else _STATES[answer], "state": answer}
 
 
 class _Any(Convertor[str]):

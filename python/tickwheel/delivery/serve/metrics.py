@@ -1,24 +1,20 @@
 """The metrics of `GET /metrics` (rule D11), in Prometheus's text format. Counters start with the process.
 
-Waiting messages are counted in the store itself, over a read-only connection, up to `MOST`. So a scrape takes at most
-some 0.1 s, and a `tickwheel_due` of `MOST` is a lower bound. No label has a key or an id: the number of time series is
+Waiting messages are counted by the engine in the store itself, up to `MOST`. So a scrape takes at most some 0.1 s, and a `tickwheel_due` of `MOST` is a lower bound. No label has a key or an id: the number of time series is
 fixed.
 """
 
-import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
-from pathlib import Path
+from itertools import accumulate
 from typing import Final, NamedTuple
-from urllib.parse import quote
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from tickwheel.delivery.engine import Engine
 from tickwheel.delivery.lateness import BOUNDS_US
+from tickwheel.delivery.running import Running
 
 MOST: Final = 250_000
 WINDOWS_MS: Final = {"1m": 60_000, "1h": 3_600_000, "1d": 86_400_000}
@@ -39,27 +35,28 @@ class Waiting(NamedTuple):
 
 
 class EngineCollector(Collector):
-    """Reads an engine and its store at each scrape."""
+    """Reads the engine's counts at each scrape."""
 
-    def __init__(self, engine: Engine, wall_ns: Callable[[], int] = time.time_ns) -> None:
-        self._engine = engine
+    def __init__(self, running: Running, wall_ns: Callable[[], int] = time.time_ns) -> None:
+        self._running = running
         self._wall_ns = wall_ns
 
     def collect(self) -> Iterator[Metric]:
-        """Every metric. Errors: `sqlite3.Error`."""
-        engine = self._engine
-        yield GaugeMetricFamily("tickwheel_messages_pending", "Messages that wait.", value=engine.store.waiting)
+        """Every metric. Errors: `StoreFailed`."""
+        running = self._running
+        yield GaugeMetricFamily("tickwheel_messages_pending", "Messages that wait.", value=running.waiting)
+        summary = running.summary
         for name, (part, what) in _COUNTERS.items():
-            yield CounterMetricFamily(f"tickwheel_{name}", what, value=getattr(engine.summary, part))
-        counts, sum_us = engine.writer.lateness.read()
+            yield CounterMetricFamily(f"tickwheel_{name}", what, value=getattr(summary, part))
+        counts, sum_us = running.lateness
         bounds = [*(str(bound / 1e6) for bound in BOUNDS_US), "+Inf"]
         yield HistogramMetricFamily(
             "tickwheel_lateness_seconds",
             "How long after its due time a message was sent to its destination.",
-            buckets=[*zip(bounds, counts, strict=True)],
+            buckets=[*zip(bounds, accumulate(counts), strict=True)],
             sum_value=sum_us / 1e6,
         )
-        waiting = look(engine.store.path, self._wall_ns() // 1_000_000)
+        waiting = look(running, self._wall_ns() // 1_000_000)
         yield GaugeMetricFamily(
             "tickwheel_oldest_overdue_seconds",
             "How long the oldest waiting message has been due.",
@@ -75,18 +72,14 @@ class EngineCollector(Collector):
         yield due
 
 
-def look(store: Path, now_ms: int) -> Waiting:
-    """Counts the waiting messages in the store; reads at most `MOST` rows per window. Errors: `sqlite3.Error`."""
-    count = "SELECT count(*) FROM (SELECT 1 FROM waiting WHERE due_ms <= ? LIMIT ?)"
-    uri = f"file:{quote(str(store.absolute()))}?mode=ro"
-    with closing(sqlite3.connect(uri, uri=True)) as db:
-        [(first_ms,)] = db.execute("SELECT min(due_ms) FROM waiting")
-        due = {name: db.execute(count, (now_ms + ms, MOST)).fetchone()[0] for name, ms in WINDOWS_MS.items()}
-    return Waiting(max(0, now_ms - first_ms) if first_ms is not None else 0, due)
+def look(running: Running, now_ms: int) -> Waiting:
+    """Counts the waiting messages, at most `MOST` per window. Errors: `StoreFailed`."""
+    first_ms, due = running.census([now_ms + ms for ms in WINDOWS_MS.values()], MOST)
+    return Waiting(max(0, now_ms - first_ms) if first_ms is not None else 0, dict(zip(WINDOWS_MS, due, strict=True)))
 
 
-def renderer(engine: Engine) -> Callable[[], bytes]:
-    """The function that makes the text. Its errors: `sqlite3.Error`."""
+def renderer(running: Running) -> Callable[[], bytes]:
+    """The function that makes the text. Its errors: `StoreFailed`."""
     registry = CollectorRegistry()
-    registry.register(EngineCollector(engine))
+    registry.register(EngineCollector(running))
     return lambda: generate_latest(registry)

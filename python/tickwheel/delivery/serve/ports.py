@@ -5,9 +5,10 @@ import logging
 import socket
 import threading
 from contextlib import closing
+from functools import partial
 
-from tickwheel.delivery.engine import Engine
 from tickwheel.delivery.errors import WrongUsage
+from tickwheel.delivery.running import Running
 from tickwheel.delivery.serve.access import Access, Address
 
 _REQUESTS_END_WITHIN_S = 5
@@ -18,7 +19,9 @@ _CONNECTIONS = 256  # each may have a body in memory
 class Ports:
     """Both ports, open from the start, and their threads. Errors: `WrongUsage` if a port can't be opened."""
 
-    def __init__(self, listen: Address, flight: Address, token: bytes | None, max_payload: int, engine: Engine) -> None:
+    def __init__(
+        self, listen: Address, flight: Address, token: bytes | None, max_payload: int, running: Running
+    ) -> None:
         import uvicorn
 
         from tickwheel.delivery.serve.flight import FlightServer
@@ -28,7 +31,7 @@ class Ports:
         logging.getLogger("uvicorn").setLevel(logging.ERROR)
         self._server = uvicorn.Server(
             uvicorn.Config(
-                app(engine, access, max_payload),
+                app(running, access, max_payload),
                 loop="asyncio",
                 http="h11",
                 ws="none",
@@ -46,7 +49,7 @@ class Ports:
             with closing(_listen(flight)) as probe:  # its error has the reason, Flight's has not
                 port = probe.getsockname()[1]
             location = flight.url("grpc", port)
-            self._flight = FlightServer(location, engine.writer.submit, access, max_payload)
+            self._flight = FlightServer(location, partial(running.submit, max_payload=max_payload), access, max_payload)
         except BaseException:
             self._socket.close()
             raise

@@ -16,15 +16,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NoReturn
 
-from tickwheel.delivery.clock import WallClock
 from tickwheel.delivery.dead_letters import PutLetters
-from tickwheel.delivery.engine import Settings
 from tickwheel.delivery.errors import DeliveryFailed, WrongUsage
 from tickwheel.delivery.job import Result
-from tickwheel.delivery.queue import Running
+from tickwheel.delivery.running import Running
 from tickwheel.delivery.serve.access import Access, Address
 from tickwheel.delivery.serve.ports import Ports
-from tickwheel.delivery.sinks import SinkOpener
+from tickwheel.delivery.settings import Settings
+from tickwheel.delivery.sinks import Lines, SinkOpener
 from tickwheel.delivery.summary import Summary
 
 MAX_PAYLOAD_LIMIT: Final = 16 << 20
@@ -39,7 +38,7 @@ class Service:
     """What to serve, and where. `max_payload`: bytes. Errors: `WrongUsage`."""
 
     store: Path
-    opener: SinkOpener
+    opener: SinkOpener | Lines
     put_letters: PutLetters
     settings: Settings
     listen: Address
@@ -86,11 +85,11 @@ def serve(service: Service, say: Callable[[str], object]) -> Ended:
     running, ports, code, failure = None, None, 0, None
     try:
         running = Running(service.store, service.opener, service.settings, service.put_letters, say)
-        ports = Ports(service.listen, service.flight, service.token, service.max_payload, running.engine)
-        running.start(WallClock(running.timer))
+        ports = Ports(service.listen, service.flight, service.token, service.max_payload, running)
+        running.start()
         say(f"listening on {ports.urls}")
         while ports.are_open(_LOOK_EVERY_S):
-            running.engine.check()
+            running.check()
         failure = "the HTTP server ended by itself"
     except _Stopped as stopped:
         code = stopped.code
@@ -111,7 +110,7 @@ def serve(service: Service, say: Callable[[str], object]) -> Ended:
         failure = failure or _failure(error)
     if ports is not None:
         is_stuck = not ports.stop_streams()
-    summary = running.engine.summary if running is not None else Summary()
+    summary = running.summary if running is not None else Summary()
     result = Result(summary, failure, interrupted=code == 130, stopped_at=None, store=service.store)
     return Ended(result, 3 if failure else code, is_stuck)
 

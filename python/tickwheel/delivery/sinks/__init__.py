@@ -1,6 +1,7 @@
 """The destinations of messages (rule D10): `open_sink` finds a sink's kind by its address; each kind is one file."""
 
 import importlib
+import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,6 +14,7 @@ from tickwheel.delivery.sinks.sink import Delivery, Refusals, Sink, SinkOpener, 
 __all__ = [
     "Delivery",
     "FileSink",
+    "Lines",
     "Refusals",
     "Sink",
     "SinkOpener",
@@ -43,12 +45,19 @@ _KINDS = {
 }
 
 
-def open_sink(spec: str) -> SinkOpener:
+class Lines(NamedTuple):
+    """The engine's own sink: lines of NDJSON to a file, or with `-` to standard output."""
+
+    target: str
+
+
+def open_sink(spec: str) -> SinkOpener | Lines:
     """The opener of the sink that `--to` names. Errors: `WrongUsage` if there is no such sink. Errors when it is opened
     and the destination can't be used: `DeliveryFailed`, or `WrongUsage` for a file.
     """
     if spec == "-" or _file_of(spec) is not None:
-        return lambda _settings: _open_file(spec)
+        path = _file_of(spec)
+        return Lines("-" if path is None else os.path.join(".", path) if str(path) == "-" else str(path))
     name, colon, _ = spec.partition(":")
     kind = _KINDS.get(name) if colon else None
     if kind is None:
@@ -81,13 +90,3 @@ def path_of(spec: str) -> Path | None:
 def _file_of(spec: str) -> Path | None:
     kind, _, path = spec.partition(":")
     return Path(path) if kind == "file" and path else None
-
-
-def _open_file(spec: str) -> Sink:
-    path = _file_of(spec)
-    if path is None:
-        return FileSink.of_standard_output()
-    try:
-        return FileSink.of_path(path)
-    except OSError as error:
-        raise WrongUsage(f"{path} can't be written: {error.strerror}: name a file that can") from error

@@ -2,17 +2,21 @@
 
 - The body is the JSON line of the file sink. `Idempotency-Key` is the same each time the message is sent, so that the
   receiver can recognize a repeat: 128 bits of BLAKE2b, in hex, of the JSON array `[key,id]`.
-- A status of 200 to 299 means that the message has arrived. Any other is a failed attempt (D6). So is a redirect: it is
-  not followed, because the destination is a setting of the operator (D12). Proxies in the environment are ignored.
+- A status of 200 to 299 means that the message has arrived. A time-out, 408, 425, 429 and 5xx are no answer about the
+  message; where no connection can be made, the destination is down (D6). `Retry-After` is heeded. Any other status is a
+  refusal. So is a redirect: it is not followed, because the destination is a setting of the operator (D12). Proxies in
+  the environment are ignored.
 - The whole answer must arrive within `timeout_s` from the start, however slowly it comes. If resolving the host name
   hangs, the deliverer cuts the sink off (D6).
 - Each sink keeps one connection open, and opens a new one if the receiver has closed it. Certificates are checked.
 """
 
 import io
+import math
 import socket
 import time
 from collections.abc import Sequence
+from email.utils import parsedate_to_datetime
 from hashlib import blake2b
 from http.client import HTTPException, HTTPResponse
 from typing import Any, ClassVar
@@ -20,17 +24,19 @@ from typing import Any, ClassVar
 import msgspec
 from urllib3 import BaseHTTPResponse, HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.connection import HTTPConnection, HTTPSConnection
-from urllib3.exceptions import HTTPError, LocationParseError
+from urllib3.exceptions import ConnectTimeoutError, HTTPError, LocationParseError, NewConnectionError, SSLError
 from urllib3.util import Timeout, Url, parse_url
 
 from tickwheel import __version__
-from tickwheel.delivery.errors import WrongUsage
+from tickwheel.delivery.errors import Unanswered, Unavailable, WrongUsage
 from tickwheel.delivery.sinks.addresses import shown
 from tickwheel.delivery.sinks.lines import line_of
 from tickwheel.delivery.sinks.sink import NONE_REFUSED, Delivery, Refusals, Sink, SinkOpener
 
 FORM = "http://HOST/PATH or https://HOST/PATH"
 
+_NO_ANSWER = (408, 425, 429)
+_LONGEST_PAUSE_S = 86_400.0
 _SHOWN = 200  # characters of an answer
 _READ = 1 << 16  # bytes of an answer; after a longer one the connection is closed
 
@@ -49,7 +55,7 @@ class HttpSink(Sink):
 
     def send(self, deliveries: Sequence[Delivery]) -> Refusals:
         """One request for each delivery."""
-        refused = {}
+        refused: dict[int, str | Unanswered | Unavailable | None] = {}
         for place, delivery in enumerate(deliveries):
             reason = self._post(delivery)
             if reason is not None:
@@ -60,7 +66,7 @@ class HttpSink(Sink):
         """Close the connection."""
         self._pool.close()
 
-    def _post(self, delivery: Delivery) -> str | None:
+    def _post(self, delivery: Delivery) -> str | Unanswered | Unavailable | None:
         headers = {
             "Content-Type": "application/json",
             "Idempotency-Key": idempotency_key(delivery.message.key, delivery.message.id),
@@ -77,13 +83,18 @@ class HttpSink(Sink):
                 timeout=Timeout(total=self._timeout_s),
                 preload_content=False,
             )
+        except (NewConnectionError, ConnectTimeoutError, SSLError) as error:
+            return Unavailable(f"{type(error).__name__}: {error}")
         except (HTTPError, HTTPException, OSError) as error:
-            return f"{type(error).__name__}: {error}"
+            return Unanswered(f"{type(error).__name__}: {error}")
         answer = _read(response)
         if 200 <= response.status < 300:
             return None
         what = ", a redirect, which is not followed" if 300 <= response.status < 400 else ""
-        return f"status {response.status}{what}: {_line(answer)[:_SHOWN]}"
+        reason = f"status {response.status}{what}: {_line(answer)[:_SHOWN]}"
+        if response.status in _NO_ANSWER or response.status >= 500:
+            return Unanswered(reason, _seconds(response.headers.get("retry-after")))
+        return reason
 
 
 def idempotency_key(key: str | None, id_: str) -> str:
@@ -122,6 +133,20 @@ def _read(response: BaseHTTPResponse) -> bytes:
         response.close()
     response.release_conn()
     return answer
+
+
+def _seconds(retry_after: str | None) -> float | None:
+    """The value of `Retry-After`: seconds, or a date."""
+    if retry_after is None:
+        return None
+    try:
+        after_s = float(retry_after)
+    except ValueError:
+        try:
+            after_s = parsedate_to_datetime(retry_after).timestamp() - time.time()
+        except (ValueError, TypeError, OverflowError):
+            return None
+    return min(max(after_s, 0.0), _LONGEST_PAUSE_S) if math.isfinite(after_s) else None
 
 
 def _line(answer: bytes) -> str:

@@ -22,7 +22,7 @@ from typing import Any, ClassVar
 import msgspec
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from tickwheel.delivery.errors import DeliveryFailed, WrongUsage
+from tickwheel.delivery.errors import DeliveryFailed, Unanswered, Unavailable, WrongUsage
 from tickwheel.delivery.sinks.addresses import shown
 from tickwheel.delivery.sinks.sink import Delivery, Refusals, Sink, SinkOpener, SinkSettings
 from tickwheel.delivery.sinks.tables import OWN_SHARE
@@ -38,6 +38,10 @@ _LOOK_AGAIN_S = 0.1
 _BROKER = re.compile(r"[A-Za-z0-9._-]+(:\d{1,5})?|\[[0-9A-Fa-f:.]+\](:\d{1,5})?", flags=re.ASCII)
 _TOPIC = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}", flags=re.ASCII)
 
+_NOT_THERE = (KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE, KafkaError._TRANSPORT)
+_NO_ANSWERS = (KafkaError._TIMED_OUT, KafkaError._MSG_TIMED_OUT, KafkaError.REQUEST_TIMED_OUT, KafkaError._PURGE_QUEUE)
+
+_Refused = dict[int, str | Unanswered | Unavailable | None]
 _Offsets = dict[int, int]  # by partition: the next offset
 _PASSING = {  # while a topic is new, or moves to another broker
     KafkaError.LEADER_NOT_AVAILABLE,
@@ -56,6 +60,7 @@ class KafkaSink(Sink):
         self._settings = settings
         self._own_s = OWN_SHARE * settings.timeout_s
         self._last_error = ""
+        self._is_down = False  # a broker is not there, as the client heard last
         self._together = _TOGETHER
         self._common = {
             "bootstrap.servers": brokers,
@@ -70,9 +75,12 @@ class KafkaSink(Sink):
         self._producer.list_topics(topic, timeout=self._own_s)  # connects now, not when the first message is due
 
     def send(self, deliveries: Sequence[Delivery]) -> Refusals:
-        """Returns when each record has its answer. Errors: `KafkaException`, if none has arrived."""
+        """Returns when each record has its answer. Errors: `Unavailable`, if none has arrived."""
         self._position = _text_of(self._written)  # only now is everything before it known to be delivered
-        refused, too_large = self._write(dict(enumerate(deliveries)))
+        try:
+            refused, too_large = self._write(dict(enumerate(deliveries)))
+        except KafkaException as error:
+            raise Unavailable(self._error_text(error.args[0])) from error
         if len(too_large) > 1:  # a request is refused as a whole; single records may be small enough
             taken = 0
             for place in too_large:
@@ -90,20 +98,18 @@ class KafkaSink(Sink):
         """The end of each partition before the latest `send`, as JSON: `{"0":17,"1":4}`."""
         return self._position
 
-    def arrived(self, suspects: Collection[int], position: str | None) -> Collection[int]:
-        """Those whose record is after the position; none if there is no position."""
+    def arrived(self, suspects: Sequence[Delivery], position: str | None) -> Collection[int]:
+        """Those with a record of their key and id after the position; none if there is no position."""
         if not suspects or position is None:
             return ()
         starts = msgspec.json.decode(position, type=_Offsets)
-        wanted = {b"%d" % seq: seq for seq in suspects}
-        store = self._settings.store_id.encode()
+        wanted = {_name_of(it.message.key, it.message.id): it.seq for it in suspects}
         found = set()
         with self._reading() as consumer:
             for message in self._tail(consumer, starts):
-                headers = dict(message.headers() or ())
-                seq = headers.get("tickwheel-seq")
-                if headers.get("tickwheel-store") == store and isinstance(seq, bytes) and seq in wanted:
-                    found.add(wanted[seq])
+                name = message.key(), dict(message.headers() or ()).get("tickwheel-id")
+                if name in wanted:
+                    found.add(wanted[name])
                     if len(found) == len(wanted):
                         break
         return found
@@ -112,12 +118,12 @@ class KafkaSink(Sink):
         """Nothing to do: `send` waited for every answer."""
         self._producer = None
 
-    def _write(self, deliveries: Mapping[int, Delivery]) -> tuple[dict[int, str], list[int]]:
+    def _write(self, deliveries: Mapping[int, Delivery]) -> tuple[_Refused, list[int]]:
         """The refused deliveries, by place, and those of them that were too large together."""
         if self._producer is None:
             self._producer = self._new_producer()
         answers: dict[int, KafkaError | None] = {}
-        refused: dict[int, str] = {}
+        refused: _Refused = {}
         for place, delivery in deliveries.items():
             try:
                 self._producer.produce(
@@ -136,7 +142,11 @@ class KafkaSink(Sink):
             answer = answers.get(place, _NO_ANSWER)
             if answer is None:
                 continue
-            refused[place] = self._error_text(answer)
+            text = self._error_text(answer)
+            if answer.code() in _NOT_THERE or (self._is_down and answer.code() in _NO_ANSWERS):
+                refused[place] = Unavailable(text)
+            else:
+                refused[place] = Unanswered(text) if answer.code() in _NO_ANSWERS or answer.retriable() else text
             is_fatal = is_fatal or answer.fatal()
             if answer.code() == KafkaError.MSG_SIZE_TOO_LARGE:
                 too_large.append(place)
@@ -232,11 +242,13 @@ class KafkaSink(Sink):
     ) -> None:
         answers[place] = error
         if error is None:
+            self._is_down = False
             partition, offset = _place_of(message)
             self._written[partition] = max(self._written.get(partition, 0), offset + 1)
 
     def _note_error(self, error: KafkaError) -> None:
         self._last_error = error.str()
+        self._is_down = self._is_down or error.code() in _NOT_THERE
 
     def _error_text(self, error: KafkaError) -> str:
         last = f" (last heard: {self._last_error})" if self._last_error else ""
@@ -252,6 +264,10 @@ def opener_of(spec: str) -> SinkOpener:
     if not all(_BROKER.fullmatch(broker) for broker in brokers.split(",")) or not _TOPIC.fullmatch(topic):
         raise WrongUsage(f"{shown(spec)} is no topic: write {FORM}, such as kafka://a:9092,b:9092/reminders")
     return lambda settings: KafkaSink(brokers, topic, settings)
+
+
+def _name_of(key: str | None, id_: str) -> tuple[bytes | None, bytes]:
+    return None if key is None else key.encode(), id_.encode()
 
 
 def _record(delivery: Delivery, store_id: str) -> dict[str, Any]:

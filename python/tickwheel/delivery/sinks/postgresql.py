@@ -1,10 +1,10 @@
 r"""The sink `postgresql://...?table=T` (rule D10): a row of `T` for each message, exactly one, whatever crashes (D5).
 
-- One `send` is one transaction, usually one statement and one round trip: each `(store, seq)` goes into `T_delivered`,
-  and the rows that are new there go into `T`. So if the connection is lost during a commit, and its result is unknown,
+- One `send` is one transaction, usually one statement and one round trip: the digest of each message goes into `T_ids`,
+  and the rows that are new there go into `T`; `T_delivered` is what earlier versions wrote, and is only read. So if the connection is lost during a commit, and its result is unknown,
   the commit can be tried again.
 - `T` may already exist, with more columns, constraints and triggers. Rows that they refuse are found by halving the
-  batch, each half in a savepoint: a failed attempt of these messages alone. Any other error fails all of them.
+  batch, each half in a savepoint: a failed attempt of these messages alone. An operational error is no answer about them; without a connection the database is down (D6).
 - A payload is stored as `json`, not `jsonb`, so it stays the same byte for byte, with its spaces, its order, its 1.50
   and its \u0000, which `jsonb` refuses. A payload that is not JSON in UTF-8 is in `payload_bytes`. PostgreSQL's text
   can't hold the character NUL, so a message with one in its id or key is refused.
@@ -21,7 +21,7 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
-from tickwheel.delivery.errors import DeliveryFailed, WrongUsage
+from tickwheel.delivery.errors import DeliveryFailed, Unanswered, Unavailable, WrongUsage
 from tickwheel.delivery.sinks.addresses import secrets_in, secrets_of, shown, without
 from tickwheel.delivery.sinks.sink import NONE_REFUSED, Delivery, Refusals, Sink, SinkOpener, SinkSettings
 from tickwheel.delivery.sinks.tables import OWN_SHARE, Old, payload_of, table_of
@@ -40,7 +40,7 @@ _TYPES = {
     "redelivered": "boolean",
 }
 _SENT = {**_TYPES, "payload": "text"}  # an array of json has no binary form here; the server converts the text
-_DELIVERED_TYPES = {"store": "text", "seq": "bigint"}
+_IDS_TYPES = {"digest": "bytea", "store": "text", "run": "text"}
 _NOT_NULL = {"id", "due", "delivered_at", "lateness_ms", "attempt", "redelivered"}
 
 # Classes of SQLSTATE: data, constraints, functions and triggers, limits.
@@ -48,6 +48,9 @@ _OF_THE_ROW = {"21", "22", "23", "38", "39", "44", "54", "P0"}
 _SIZE_AT_ONCE = 16 << 20  # bytes of payload in one statement
 
 _DELETED_AT_ONCE = 10_000
+_DROP_EARLIER = """
+    DELETE FROM {ids} WHERE digest IN (SELECT digest FROM {ids} WHERE store = %s AND run <> %s LIMIT %s)
+"""
 
 _SETTINGS = """
     SELECT set_config('statement_timeout', %(timeout_ms)s, false),
@@ -60,19 +63,23 @@ _COLUMNS_THERE = "SELECT attname FROM pg_attribute WHERE attrelid = to_regclass(
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-_Row = tuple[Any, ...]  # seq, and the columns
+_Row = tuple[Any, ...]  # digest, and the columns
 
-_PARTS = ", ".join(f"%({name})b::{kind}[]" for name, kind in {"seq": "bigint", **_SENT}.items())
+_PARTS = ", ".join(f"%({name})b::{kind}[]" for name, kind in {"digest": "bytea", **_SENT}.items())
 _INSERT = f"""
-    WITH old AS (DELETE FROM {{delivered}} WHERE store = %(store)s AND seq = ANY(%(old)s)),
+    WITH old AS (DELETE FROM {{ids}} WHERE digest = ANY(%(old)b::bytea[])),
     new AS (
-        INSERT INTO {{delivered}} (store, seq) SELECT %(store)s, unnest(%(seq)b::bigint[])
-        ON CONFLICT (store, seq) DO NOTHING RETURNING seq
+        INSERT INTO {{ids}} (digest, store, run) SELECT unnest(%(digest)b::bytea[]), %(store)s, %(run)s
+        ON CONFLICT (digest) DO NOTHING RETURNING digest
     )
     INSERT INTO {{table}} ({", ".join(_TYPES)})
     SELECT {", ".join("payload::json" if name == "payload" else name for name in _TYPES)}
-    FROM unnest({_PARTS}) WITH ORDINALITY AS sent (seq, {", ".join(_TYPES)}, place) JOIN new USING (seq) ORDER BY place
+    FROM unnest({_PARTS}) WITH ORDINALITY AS sent (digest, {", ".join(_TYPES)}, place) JOIN new USING (digest) ORDER BY place
 """  # noqa: S608, made of the names above
+
+
+class _NotThereError(psycopg.OperationalError):
+    """No connection can be made."""
 
 
 class PostgresqlSink(Sink):
@@ -86,13 +93,15 @@ class PostgresqlSink(Sink):
         self._settings = settings
         self._table = sql.Identifier(*names)
         self._delivered = sql.Identifier(*names[:-1], f"{names[-1]}_delivered")
-        self._insert = sql.SQL(_INSERT).format(table=self._table, delivered=self._delivered)
+        self._ids = sql.Identifier(*names[:-1], f"{names[-1]}_ids")
+        self._insert = sql.SQL(_INSERT).format(table=self._table, ids=self._ids)
+        self._has_earlier = True  # digests of earlier runs, whose outcomes are committed once anything is sent
         self._old = Old()
         self._connection: psycopg.Connection | None = None
         try:
             connection = self._open()
             _make(connection, self._table, _TYPES, "")
-            _make(connection, self._delivered, _DELIVERED_TYPES, ", PRIMARY KEY (store, seq)")
+            _make(connection, self._ids, _IDS_TYPES, ", PRIMARY KEY (digest)")
             self._write(connection, (), ())  # finds wrong types and missing rights now, not with every message
         except psycopg.Error as error:
             self.close()
@@ -103,10 +112,19 @@ class PostgresqlSink(Sink):
             raise
 
     def send(self, deliveries: Sequence[Delivery]) -> Refusals:
-        """One transaction. Errors: `psycopg.Error`, if none is known to have arrived."""
+        """One transaction. Errors: `Unavailable`, `Unanswered`, `psycopg.Error`, if none is known to have arrived."""
         rows = [_row(delivery) for delivery in deliveries]
+        try:
+            return self._send(rows)
+        except _NotThereError as error:
+            raise Unavailable(_error_text(error)) from None
+        except psycopg.OperationalError as error:
+            raise Unanswered(f"{type(error).__name__}: {_error_text(error)}") from None
+
+    def _send(self, rows: Sequence[_Row]) -> Refusals:
         old = self._old.some()
         with self._connected() as connection:
+            self._drop_earlier(connection)
             try:
                 if _size(rows) > _SIZE_AT_ONCE:
                     refused = self._in_parts(connection, rows, old)
@@ -121,18 +139,25 @@ class PostgresqlSink(Sink):
         self._old.note(row[0] for place, row in enumerate(rows) if place not in refused)
         return refused
 
-    def arrived(self, suspects: Collection[int], position: str | None) -> Collection[int]:  # noqa: ARG002
-        """Looks up the suspects, and deletes all other seqs of this store, whose outcomes are committed."""
-        store_id = self._settings.store_id
+    def arrived(self, suspects: Sequence[Delivery], position: str | None) -> Collection[int]:  # noqa: ARG002
+        """Looks up the suspects by their digests, and where an earlier version wrote, by their seqs."""
         with self._connected() as connection:
-            select = sql.SQL("SELECT seq FROM {} WHERE store = %s").format(self._delivered)
-            there = {seq for (seq,) in connection.execute(select, (store_id,))}
-            found = there.intersection(suspects)
-            over = sorted(there - found)
-            with connection.transaction():
-                for start in range(0, len(over), _DELETED_AT_ONCE):
-                    self._write(connection, (), over[start : start + _DELETED_AT_ONCE])
+            select = sql.SQL("SELECT digest FROM {} WHERE digest = ANY(%b::bytea[])").format(self._ids)
+            there = {digest for (digest,) in connection.execute(select, ([it.digest for it in suspects],), binary=True)}
+            found = {it.seq for it in suspects if it.digest in there}
+            if connection.execute("SELECT to_regclass(%s)", (self._delivered.as_string(connection),)).fetchone() != (
+                None,
+            ):
+                select = sql.SQL("SELECT seq FROM {} WHERE store = %s AND seq = ANY(%s)").format(self._delivered)
+                seqs = [it.seq for it in suspects]
+                found |= {seq for (seq,) in connection.execute(select, (self._settings.store_id, seqs))}
         return found
+
+    def _drop_earlier(self, connection: psycopg.Connection) -> None:
+        if self._has_earlier:
+            drop = sql.SQL(_DROP_EARLIER).format(ids=self._ids)
+            dropped = connection.execute(drop, (self._settings.store_id, self._settings.run, _DELETED_AT_ONCE))
+            self._has_earlier = dropped.rowcount == _DELETED_AT_ONCE
 
     def close(self) -> None:
         """Close the connection; an open transaction is rolled back."""
@@ -162,15 +187,17 @@ class PostgresqlSink(Sink):
                 self._connection = psycopg.connect(**options, autocommit=True)
                 self._connection.execute(_SETTINGS, {"timeout_ms": str(math.ceil(own_s * 1000))})
             except psycopg.Error as error:
-                raise psycopg.OperationalError(without(secrets_of(self._options), _error_text(error))) from None
+                raise _NotThereError(without(secrets_of(self._options), _error_text(error))) from None
         return self._connection
 
-    def _write(self, connection: psycopg.Connection, rows: Sequence[_Row], old: Sequence[int]) -> None:
+    def _write(self, connection: psycopg.Connection, rows: Sequence[_Row], old: Sequence[bytes]) -> None:
         columns = zip(*rows, strict=True) if rows else [()] * (1 + len(_TYPES))
-        values = {name: list(column) for name, column in zip(("seq", *_TYPES), columns, strict=True)}
-        connection.execute(self._insert, {**values, "store": self._settings.store_id, "old": list(old)})
+        values = {name: list(column) for name, column in zip(("digest", *_TYPES), columns, strict=True)}
+        connection.execute(
+            self._insert, {**values, "store": self._settings.store_id, "run": self._settings.run, "old": list(old)}
+        )
 
-    def _in_parts(self, connection: psycopg.Connection, rows: Sequence[_Row], old: Sequence[int]) -> Refusals:
+    def _in_parts(self, connection: psycopg.Connection, rows: Sequence[_Row], old: Sequence[bytes]) -> Refusals:
         refused: dict[int, str] = {}
         with connection.transaction():
             connection.execute("SET CONSTRAINTS ALL IMMEDIATE")  # a deferred constraint would refuse the whole batch
@@ -219,7 +246,7 @@ def opener_of(spec: str) -> SinkOpener:
 def _row(delivery: Delivery) -> _Row:
     message = delivery.message
     return (
-        delivery.seq,
+        delivery.digest,
         message.id,
         message.key,
         _EPOCH + timedelta(milliseconds=message.due_ms),

@@ -1,7 +1,9 @@
 """The sink `python:MODULE:FUNCTION` (rule D10): calls a user's function with each `Delivery`.
 
 - It is called from up to eight threads at a time, with the messages of one key one after another (D4).
-- When it returns, the message has arrived, whatever it returns. An exception is a failed attempt (D6).
+- When it returns, the message has arrived, whatever it returns. An exception is a failed attempt (D6); after
+  `ConnectionError` or `tickwheel.delivery.Unavailable` all messages wait until the destination is back, and after
+  `TimeoutError` or `Unanswered` from five messages in a row.
 - It must be an ordinary function: a coroutine or a generator would not run until it is awaited or read.
 - `delivery.message.payload` is `msgspec.Raw` if it is JSON (`msgspec.json.decode` reads it), otherwise `bytes`.
 """
@@ -13,7 +15,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import ClassVar, TypeAlias
 
-from tickwheel.delivery.errors import WrongUsage
+from tickwheel.delivery.errors import Unanswered, Unavailable, WrongUsage
 from tickwheel.delivery.sinks.sink import NONE_REFUSED, Delivery, Refusals, Sink, SinkOpener
 
 FORM = "python:MODULE:FUNCTION"
@@ -34,16 +36,22 @@ class PythonSink(Sink):
 
     def send(self, deliveries: Sequence[Delivery]) -> Refusals:
         """One call for each delivery."""
-        refused = {}
+        refused: dict[int, str | Unanswered | Unavailable | None] = {}
         for place, delivery in enumerate(deliveries):
             reason = self._call(delivery)
             if reason is not None:
                 refused[place] = reason
         return refused or NONE_REFUSED
 
-    def _call(self, delivery: Delivery) -> str | None:
+    def _call(self, delivery: Delivery) -> str | Unanswered | Unavailable | None:
         try:
             result = self._function(delivery)
+        except (Unanswered, Unavailable) as error:
+            return error
+        except ConnectionError as error:
+            return Unavailable(_reason(error))
+        except TimeoutError as error:
+            return Unanswered(_reason(error))
         except BaseException as error:  # SystemExit too: it would end the thread and block its keys
             return _reason(error)
         if inspect.iscoroutine(result):

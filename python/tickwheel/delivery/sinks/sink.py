@@ -14,38 +14,25 @@ from typing import ClassVar, TypeAlias
 
 import msgspec
 
-from tickwheel.delivery.message import Message
-
-
-class Delivery(msgspec.Struct, frozen=True, gc=False):
-    """One attempt to send a message, with the wall time of the send and its lateness in whole microseconds.
-
-    `seq` numbers the messages of one store in order of acceptance, and stays the same when a message is sent again.
-    `attempt` counts from 1. `redelivered`: an earlier run may have sent it before it crashed (D5).
-    """
-
-    seq: int
-    message: Message
-    delivered_at_ms: int
-    lateness_us: int
-    attempt: int = 1
-    redelivered: bool = False
-
-    @property
-    def lateness_ms(self) -> float:
-        """Lateness in milliseconds, to the microsecond, as in every output."""
-        return self.lateness_us / 1000
+from tickwheel._native import Delivery as Delivery
+from tickwheel.delivery.errors import Unanswered, Unavailable
 
 
 class SinkSettings(msgspec.Struct, frozen=True):
-    """The settings of every sink: `store_id` is unique to the store, `timeout_s` is `--sink-timeout`."""
+    """The settings of every sink: `store_id` is unique to the store, `timeout_s` is `--sink-timeout`, `run` is the same for
+    the sinks of one run and differs from run to run.
+    """
 
     store_id: str
     timeout_s: float = 30.0
+    run: str = ""
 
 
-Refusals: TypeAlias = Mapping[int, str]
-"""The deliveries that did not arrive, by their place in the sequence, and why; empty if all arrived."""
+Refusals: TypeAlias = Mapping[int, str | Unanswered | Unavailable | None]
+"""The deliveries that did not arrive, by their place in the sequence, and why; empty if all arrived. A text: this message
+is refused, and tried again `max_attempts` times. `Unanswered`, `Unavailable`: as if raised, for this one. `None`: it was not
+tried.
+"""
 
 NONE_REFUSED: Refusals = {}
 
@@ -66,8 +53,10 @@ class Sink(ABC):
     def send(self, deliveries: Sequence[Delivery]) -> Refusals:
         """Send these, in this order, and return once the destination has them.
 
-        Any exception means that none is known to have arrived: each counts as a failed attempt, with this reason.
-        `DeliveryFailed` ends the run instead, for errors that no retry can repair.
+        Any exception means that none is known to have arrived: each counts as a failed attempt, with this reason. Some
+        are about the destination (D6): after `Unavailable` or `ConnectionError` nothing is sent until it answers again,
+        and no attempt is counted; `Unanswered` and `TimeoutError` do the same once they come for five messages in a row.
+        `DeliveryFailed` ends the run, for errors that no retry can repair.
         """
 
     def close(self) -> None:  # noqa: B027, most have nothing to close
@@ -84,8 +73,9 @@ class Sink(ABC):
         """
         return None
 
-    def arrived(self, suspects: Collection[int], position: str | None) -> Collection[int]:  # noqa: ARG002
-        """Which of these the destination already has, by `seq`; called once, before anything is sent.
+    def arrived(self, suspects: Sequence[Delivery], position: str | None) -> Collection[int]:  # noqa: ARG002
+        """The `seq` of those that the destination already has, by their `digest`. Called before anything is sent, with at
+        most a thousand at a time.
 
         `suspects` may have been sent by a run that crashed. Those not returned are sent again, as `redelivered`.
         """

@@ -1,9 +1,11 @@
 """The sink `sqlite:PATH?table=T` (rule D10): a row of `T` for each message, exactly one, whatever crashes (D5).
 
-- One `send` is one transaction: each `(store, seq)` goes into `T_delivered`, and the rows that are new there into `T`.
-  After a crash `arrived` returns the rows that exist, and a message that is sent again gets no second row.
+- One `send` is one transaction: the digest of each message goes into `T_ids`, and the rows that are new there into `T`.
+  After a crash `arrived` returns the rows that exist, and a message that is sent again gets no second row, also from
+  another store. `T_delivered` is what earlier versions wrote; it is only read.
 - `T` may already exist, with more columns, constraints and triggers. A row that they refuse is a failed attempt of its
-  message alone. Any other error fails all of them, and the next `send` opens the file again.
+  message alone. If the file is locked, or the disk full, that is no answer about the messages (D6). After an error the
+  next `send` opens the file again.
 - The file is in WAL mode, and each transaction is on disk when `send` returns (`synchronous=FULL`).
 """
 
@@ -12,9 +14,9 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from tickwheel.delivery.errors import DeliveryFailed, WrongUsage
+from tickwheel.delivery.errors import DeliveryFailed, Unanswered, Unavailable, WrongUsage
 from tickwheel.delivery.sinks.sink import Delivery, Refusals, Sink, SinkOpener, SinkSettings
-from tickwheel.delivery.sinks.tables import COLUMNS, OWN_SHARE, Old, payload_of, table_of
+from tickwheel.delivery.sinks.tables import COLUMNS, MOST_AT_ONCE, OWN_SHARE, Old, payload_of, table_of
 from tickwheel.delivery.times import rfc_3339
 
 FORM = "sqlite:PATH?table=T"
@@ -34,8 +36,13 @@ class SqliteSink(Sink):
         self._settings = settings
         self._old = Old()
         self._insert = f'INSERT INTO "{table}" ({", ".join(COLUMNS)}) VALUES ({", ".join("?" * len(COLUMNS))})'  # noqa: S608
-        self._note = f'INSERT INTO "{table}_delivered" (store, seq) VALUES (?, ?) ON CONFLICT (store, seq) DO NOTHING'  # noqa: S608
-        self._drop = f'DELETE FROM "{table}_delivered" WHERE store = ? AND seq = ?'  # noqa: S608
+        self._note = f'INSERT INTO "{table}_ids" (digest, store, run) VALUES (?, ?, ?) ON CONFLICT (digest) DO NOTHING'  # noqa: S608
+        self._drop = f'DELETE FROM "{table}_ids" WHERE digest = ?'  # noqa: S608
+        self._drop_earlier = (
+            f'DELETE FROM "{table}_ids" WHERE digest IN'  # noqa: S608
+            f' (SELECT digest FROM "{table}_ids" WHERE store = ? AND run <> ? LIMIT {MOST_AT_ONCE})'
+        )
+        self._has_earlier = True  # digests of earlier runs, whose outcomes are committed once anything is sent
         self._database: sqlite3.Connection | None = None
         try:
             _make(self._open(), path, table)
@@ -50,35 +57,39 @@ class SqliteSink(Sink):
             raise
 
     def send(self, deliveries: Sequence[Delivery]) -> Refusals:
-        """One transaction. Errors: `sqlite3.Error`, if none has arrived."""
-        database = self._open()
+        """One transaction. Errors: `Unavailable`, `Unanswered`, `sqlite3.Error`, if none has arrived."""
+        try:
+            database = self._open()
+        except sqlite3.Error as error:
+            raise Unavailable(f"{type(error).__name__}: {error}") from error
         old = self._old.some()
         try:
             database.execute("BEGIN IMMEDIATE")
             refused = self._write(database, deliveries)
-            database.executemany(self._drop, [(self._settings.store_id, seq) for seq in old])
+            database.executemany(self._drop, [(digest,) for digest in old])
+            if self._has_earlier:
+                earlier = (self._settings.store_id, self._settings.run)
+                self._has_earlier = database.execute(self._drop_earlier, earlier).rowcount == MOST_AT_ONCE
             database.execute("COMMIT")
-        except BaseException:
+        except sqlite3.OperationalError as error:
             self.close()  # rolls back, whatever the state
-            raise
-        self._old.forget(len(old))
-        self._old.note(delivery.seq for place, delivery in enumerate(deliveries) if place not in refused)
-        return refused
-
-    def arrived(self, suspects: Collection[int], position: str | None) -> Collection[int]:  # noqa: ARG002
-        """Looks up the suspects, and deletes all other seqs of this store, whose outcomes are committed."""
-        database = self._open()
-        store_id = self._settings.store_id
-        rows = database.execute(f'SELECT seq FROM "{self._table}_delivered" WHERE store = ?', (store_id,))  # noqa: S608
-        there = {seq for (seq,) in rows}
-        found = there.intersection(suspects)
-        try:
-            database.execute("BEGIN IMMEDIATE")
-            database.executemany(self._drop, ((store_id, seq) for seq in there - found))
-            database.execute("COMMIT")
+            raise Unanswered(f"{type(error).__name__}: {error}") from error
         except BaseException:
             self.close()
             raise
+        self._old.forget(len(old))
+        self._old.note(delivery.digest for place, delivery in enumerate(deliveries) if place not in refused)
+        return refused
+
+    def arrived(self, suspects: Sequence[Delivery], position: str | None) -> Collection[int]:  # noqa: ARG002
+        """Looks up the suspects by their digests, and where an earlier version wrote, by their seqs."""
+        database = self._open()
+        of_digest = f'SELECT 1 FROM "{self._table}_ids" WHERE digest = ?'  # noqa: S608
+        found = {it.seq for it in suspects if database.execute(of_digest, (it.digest,)).fetchone()}
+        if database.execute(f'PRAGMA table_info("{self._table}_delivered")').fetchall():
+            of_seq = f'SELECT 1 FROM "{self._table}_delivered" WHERE store = ? AND seq = ?'  # noqa: S608
+            store = self._settings.store_id
+            found |= {it.seq for it in suspects if database.execute(of_seq, (store, it.seq)).fetchone()}
         return found
 
     def close(self) -> None:
@@ -106,15 +117,15 @@ class SqliteSink(Sink):
     def _write(self, database: sqlite3.Connection, deliveries: Sequence[Delivery]) -> Refusals:
         refused: dict[int, str] = {}
         for place, delivery in enumerate(deliveries):
-            seq = (self._settings.store_id, delivery.seq)
-            if database.execute(self._note, seq).rowcount == 0:
+            noted = (delivery.digest, self._settings.store_id, self._settings.run)
+            if database.execute(self._note, noted).rowcount == 0:
                 continue  # it already has its row
             try:
                 database.execute(self._insert, _row(delivery))
             except _OF_THE_ROW as error:
                 if not database.in_transaction:  # a constraint with ON CONFLICT ROLLBACK has rolled back everything
                     raise
-                database.execute(self._drop, seq)
+                database.execute(self._drop, (delivery.digest,))
                 refused[place] = f"{type(error).__name__}: {error}"
         return refused
 
@@ -150,11 +161,11 @@ def _make(database: sqlite3.Connection, path: Path, table: str) -> None:
         " redelivered INTEGER NOT NULL)"
     )
     database.execute(
-        f'CREATE TABLE IF NOT EXISTS "{table}_delivered" (store TEXT, seq INTEGER, PRIMARY KEY (store, seq))'
+        f'CREATE TABLE IF NOT EXISTS "{table}_ids" (digest BLOB PRIMARY KEY, store TEXT NOT NULL, run TEXT NOT NULL)'
         " WITHOUT ROWID"
     )
     database.execute("COMMIT")
-    for name, needed in ((table, COLUMNS), (f"{table}_delivered", ("store", "seq"))):
+    for name, needed in ((table, COLUMNS), (f"{table}_ids", ("digest", "store", "run"))):
         there = {row[1].lower() for row in database.execute(f'PRAGMA table_info("{name}")')}
         missing = [column for column in needed if column not in there]
         if missing:

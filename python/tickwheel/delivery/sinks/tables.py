@@ -1,8 +1,9 @@
-"""The common parts of the two SQL sinks (rule D5): the columns of a delivery, the table's name, and old seqs.
+"""The common parts of the two SQL sinks (rule D5): the columns of a delivery, the table's name, and old digests.
 
-Beside the table `T` there is `T_delivered (store, seq)`, written in the same transaction. A seq in it already has its
-row in `T`, so a message that is sent again gets no second row. A seq is needed until the store has committed its
-outcome; see `Old`.
+Beside the table `T` there is `T_ids`, written in the same transaction: the 128-bit digest of each message's key and id, with
+the store and the run that sent it. A message whose digest is there has its row in `T`, and gets no second one. A digest is
+needed until the store has committed the message's outcome: those of this run go by `Old`, and those of earlier runs with the
+first sends, as `arrived` was asked before.
 """
 
 import re
@@ -27,16 +28,17 @@ COLUMNS = (
 )
 
 LONGEST_NAME = 53
-"""PostgreSQL truncates names after 63 bytes, and `_delivered` is appended to this one."""
+"""PostgreSQL truncates names after 63 bytes, and a suffix is appended to this one."""
 
 KEPT_S = 60.0
-"""How long a seq is kept after it was sent. Sending pauses while two groups of outcomes are uncommitted (D5)."""
+"""How long a digest is kept after it was sent. Sending pauses while two groups of outcomes are uncommitted (D5)."""
 
 OWN_SHARE = 0.8
 """The part of the time-out after which the database gives up, so that its own error is the reason, not a cut-off."""
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", flags=re.ASCII)
-_MOST_AT_ONCE = 512  # twice a batch: keeps up with sending, and no single send deletes the seqs of a whole burst
+MOST_AT_ONCE = 512
+"""Digests that one send deletes: twice a batch, so it keeps up with sending, and no send deletes those of a whole burst."""
 
 
 def table_of(query: str, form: str, *, schema: bool = False) -> list[str]:
@@ -71,7 +73,7 @@ def payload_of(message: Message) -> tuple[str | None, bytes | None]:
 
 
 class Old:
-    """The seqs that one sink has sent, oldest first. Those older than `KEPT_S` are no longer needed.
+    """The digests of what one sink has sent, oldest first. Those older than `KEPT_S` are no longer needed.
 
     Their outcomes are committed in the store by then, because sending pauses otherwise. So call `some` only during a
     send. Memory: 60 s of deliveries, some 100 bytes each.
@@ -79,21 +81,21 @@ class Old:
 
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
         self._now_s = now_s
-        self._sent: deque[tuple[float, int]] = deque()
+        self._sent: deque[tuple[float, bytes]] = deque()
 
-    def note(self, seqs: Iterable[int]) -> None:
-        """Add seqs that were sent in a committed transaction."""
+    def note(self, digests: Iterable[bytes]) -> None:
+        """Add what was sent in a committed transaction."""
         now_s = self._now_s()
-        self._sent.extend((now_s, seq) for seq in seqs)
+        self._sent.extend((now_s, digest) for digest in digests)
 
-    def some(self) -> list[int]:
-        """Some seqs that may be deleted; the same ones until `forget`."""
+    def some(self) -> list[bytes]:
+        """Some that may be deleted; the same ones until `forget`."""
         before_s = self._now_s() - KEPT_S
-        old: list[int] = []
-        for sent_s, seq in self._sent:
-            if sent_s > before_s or len(old) == _MOST_AT_ONCE:
+        old: list[bytes] = []
+        for sent_s, digest in self._sent:
+            if sent_s > before_s or len(old) == MOST_AT_ONCE:
                 break
-            old.append(seq)
+            old.append(digest)
         return old
 
     def forget(self, count: int) -> None:

@@ -5,16 +5,8 @@ that has grown is read on from where reading stopped, and another file under the
 """
 
 import sqlite3
-from typing import NamedTuple
 
-
-class Progress(NamedTuple):
-    """The records up to line `line` were taken; the first `size` bytes have this digest."""
-
-    source: str
-    line: int
-    size: int
-    digest: bytes
+from tickwheel.delivery.entries import Progress as Progress
 
 
 def every(db: sqlite3.Connection) -> dict[str, Progress]:

@@ -5,23 +5,13 @@ After a crash those whose writing out was not noted are written once more: a dea
 
 import sqlite3
 from collections.abc import Sequence
-from typing import NamedTuple
 
+from tickwheel.delivery.entries import Letter as Letter
 from tickwheel.delivery.store import meta
 from tickwheel.delivery.store.rows import Value, insert
 
 KEPT = 10_000
 """How many that were written out are kept, for the report."""
-
-
-class Letter(NamedTuple):
-    """A record that could not be read or delivered: where it stood, why, what is allowed, and its bytes."""
-
-    source: str
-    line: int
-    reason: str
-    allowed: str
-    record: bytes
 
 
 def put(db: sqlite3.Connection, letters: Sequence[Letter], at_ms: int) -> None:

@@ -159,7 +159,7 @@ fn sink(url: &str) -> HttpSink {
 
 fn opener(url: &str) -> OpenSink {
     let address = HttpAddress::parse(url).unwrap();
-    Arc::new(move || Ok(Box::new(HttpSink::open(&address)?)))
+    Arc::new(move |_| Ok(Box::new(HttpSink::open(&address)?)))
 }
 
 struct Told(Sender<(u64, Verdict)>);

@@ -35,7 +35,7 @@ impl Held {
 
     fn open(&self) -> OpenSink {
         let sink = self.clone();
-        Arc::new(move || Ok(Box::new(sink.clone())))
+        Arc::new(move |_| Ok(Box::new(sink.clone())))
     }
 
     fn started(&self) -> usize {

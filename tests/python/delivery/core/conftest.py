@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tickwheel.delivery.engine import Settings
+from tickwheel.delivery.settings import Settings
 
 Desk = Any  # of ../conftest.py
 

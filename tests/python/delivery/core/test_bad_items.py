@@ -11,11 +11,11 @@ import msgspec
 import pytest
 
 from tickwheel.delivery import Answer, DeliveryFailed, DeliveryQueue, Message
-from tickwheel.delivery.engine import Settings
-from tickwheel.delivery.items import Look
+from tickwheel.delivery.entries import Look
 from tickwheel.delivery.message import Cancel
 from tickwheel.delivery.retry import Retry
 from tickwheel.delivery.sender import Sender
+from tickwheel.delivery.settings import Settings
 
 Desk = Any  # of ../conftest.py
 
@@ -85,7 +85,7 @@ def test_a_sink_that_was_cut_off_is_not_heard_though_it_fails_for_good__D6(desk:
 def test_an_input_whose_name_is_not_utf8_is_read_like_any_other__D2_D11(tmp_path: Path) -> None:
     folder = tmp_path / "in"
     folder.mkdir()
-    (folder / os.fsdecode(b"caf\xe9.ndjson")).write_text('{"id": "a", "due": 5}\nbroken\n')
+    (folder / os.fsdecode(b"caf\xe9.ndjson")).write_text('{"id": "a", "due": 100000000005}\nbroken\n')
     options = ["--to", f"file:{tmp_path}/out", "--dead-letters", f"{tmp_path}/dead", "--store", f"{tmp_path}/store.db"]
     command = [sys.executable, "-m", "tickwheel.cli", "deliver", str(folder), *options]
     for _ in range(2):

@@ -10,11 +10,10 @@ import msgspec
 import pytest
 
 from tickwheel.delivery import Answer, Message
-from tickwheel.delivery.engine import Settings
 from tickwheel.delivery.items import Put
 from tickwheel.delivery.message import Cancel
 from tickwheel.delivery.retry import Retry
-from tickwheel.delivery.window import Bounds
+from tickwheel.delivery.settings import Bounds, Settings
 
 Desk = Any  # of ../conftest.py
 START_MS = 1_700_000_000_000
@@ -22,7 +21,7 @@ TINY = Bounds(messages=40, size=40_000, lane_messages=4, lane_size=6_000)
 
 
 def put(id_: str, due_ms: int, key: str | None, payload: bytes = b"1") -> Put:
-    return Put.of(Message(id_, key, due_ms, msgspec.Raw(payload)))
+    return Message(id_, key, due_ms, msgspec.Raw(payload))
 
 
 def watched(desk: Desk) -> Desk:

@@ -15,7 +15,7 @@ START_MS = 1_700_000_000_000
 
 
 def put(id_: str, after_ms: int = 10, size: int = 10_000) -> Put:
-    return Put.of(Message(id_, None, START_MS + after_ms, b"x" * size))
+    return Message(id_, None, START_MS + after_ms, b"x" * size)
 
 
 def fill(desk: Desk) -> None:
@@ -48,9 +48,7 @@ def test_an_accept_on_a_full_disk_is_answered_with_advice_and_the_rest_is_kept__
     desk.start()
     assert desk.hand_in(put("before")) == [Answer.ACCEPTED]
     fill(desk)
-    tickets: list[Future[list[Answer]]] = [
-        desk.engine.writer.submit([put(f"lost {n}") for n in range(800)]) for n in range(3)
-    ]
+    tickets: list[Future[list[Answer]]] = [desk.submit([put(f"lost {n}") for n in range(800)]) for n in range(3)]
     with pytest.raises(
         StoreFailed, match="full; make room on the disk and run again: nothing that was accepted is lost"
     ):
@@ -58,7 +56,7 @@ def test_an_accept_on_a_full_disk_is_answered_with_advice_and_the_rest_is_kept__
     for ticket in tickets:
         assert isinstance(ticket.exception(0), StoreFailed)
     with pytest.raises(StoreFailed, match="make room"):
-        desk.engine.writer.submit([put("after")])
+        desk.submit([put("after")])
     with pytest.raises(StoreFailed, match="make room"):
         desk.engine.wait(0)
     with pytest.raises(StoreFailed, match="make room"):
@@ -120,7 +118,7 @@ def test_any_error_in_a_group_ends_the_run_and_leaves_nothing_of_the_group__D5(
     place = "accept" if when == "in the middle" else "hand"
     with monkeypatch.context() as patch:
         patch.setattr(desk.engine.store, place, fail)
-        ticket = desk.engine.writer.submit([Put.of(Message("a", None, START_MS + 5_000, msgspec.Raw(b"1")))])
+        ticket = desk.submit([Message("a", None, START_MS + 5_000, msgspec.Raw(b"1"))])
         with pytest.raises(ValueError, match="a fault of the program") as failed:
             desk.engine.writer.step()
     desk.engine.fail(failed.value)

@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 
 from tickwheel.delivery import Message
-from tickwheel.delivery.items import Answer, Item, Put
+from tickwheel.delivery.entries import Answer, Item
 from tickwheel.delivery.writer import _GROUP
 
 Desk = Any  # of ../conftest.py
 
 
 def puts(count: int) -> list[Item]:
-    return [Put.of(Message(f"m{number}", None, 1, b"x")) for number in range(count)]
+    return [Message(f"m{number}", None, 1, b"x") for number in range(count)]
 
 
 def test_a_large_ticket_takes_several_groups_and_is_answered_after_the_last__D5(desk: Desk) -> None:
@@ -37,7 +37,7 @@ def test_small_tickets_share_a_group_and_the_last_may_be_cut__D5(desk: Desk) -> 
 
 
 def test_what_is_left_of_a_large_ticket_is_committed_at_the_end__D5(desk: Desk) -> None:
-    ticket = desk.engine.writer.submit(puts(3 * _GROUP))
+    ticket = desk.submit(puts(3 * _GROUP))
     desk.engine.writer.step()
     desk.engine.writer.finish()
     assert len(ticket.result(0)) == 3 * _GROUP

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tickwheel.delivery import DeliveryFailed
-from tickwheel.delivery.engine import Settings
 from tickwheel.delivery.retry import Retry
+from tickwheel.delivery.settings import Settings
 
 Desk = Any  # of ../conftest.py
 

@@ -8,10 +8,9 @@ import pytest
 
 from tickwheel.delivery import Answer, Cancel, Message, loader
 from tickwheel.delivery.clock import WallClock
-from tickwheel.delivery.engine import Settings
 from tickwheel.delivery.items import Put
 from tickwheel.delivery.retry import Retry
-from tickwheel.delivery.window import Bounds
+from tickwheel.delivery.settings import Bounds, Settings
 
 Desk = Any  # of conftest.py
 During = Callable[[Desk, Callable[[], object]], None]
@@ -19,12 +18,12 @@ START_MS = 1_700_000_000_000
 
 
 def put(id_: str, after_ms: int, key: str | None = "k", payload: bytes = b"1") -> Put:
-    return Put.of(Message(id_, key, START_MS + after_ms, msgspec.Raw(payload)))
+    return Message(id_, key, START_MS + after_ms, msgspec.Raw(payload))
 
 
 def give(desk: Desk, *items: Any) -> None:
     """Commit these, and run nothing else."""
-    desk.engine.writer.submit(items)
+    desk.submit(items)
     desk.engine.writer.step()
 
 
@@ -116,7 +115,7 @@ def test_a_cancel_while_a_message_goes_back_on_the_timer_has_a_definite_answer__
             dispatcher.stamp(entries)
 
     dispatcher.take_back = while_a_sender_has_it
-    ticket = desk.engine.writer.submit([Cancel("a", None)])
+    ticket = desk.submit([Cancel("a", None)])
     desk.engine.writer.step()
     [answer] = ticket.result(0)
     assert answer in (Answer.CANCELLED, Answer.DELIVERING)

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from tickwheel.delivery.lanes import State
+from tickwheel.delivery.settings import Bounds, Entry, Lane, Window
 from tickwheel.delivery.store import Waiting
-from tickwheel.delivery.window import Bounds, Entry, Lane, Window
 
 LAST = (1 << 63) - 1
 Position = tuple[int, int]

@@ -16,12 +16,11 @@ from typing import Any, NamedTuple
 import pytest
 
 from tickwheel.delivery import Delivery
-from tickwheel.delivery.clock import WallClock
-from tickwheel.delivery.engine import Settings
 from tickwheel.delivery.message import MAX_PAYLOAD
-from tickwheel.delivery.queue import Running
+from tickwheel.delivery.running import Running
 from tickwheel.delivery.serve.access import Address
 from tickwheel.delivery.serve.ports import Ports
+from tickwheel.delivery.settings import Settings
 from tickwheel.delivery.sinks import sink_of_function
 
 COMMAND = [sys.executable, "-m", "tickwheel.cli", "serve"]
@@ -61,8 +60,8 @@ class Hall:
             folder / "store.db", sink_of_function(self.arrived.put), Settings(), lambda letters: None
         )
         anywhere = Address.of("--listen", "127.0.0.1:0"), Address.of("--flight", "127.0.0.1:0")
-        self.ports = Ports(*anywhere, token, max_payload, self.running.engine)
-        self.running.start(WallClock(self.running.timer))
+        self.ports = Ports(*anywhere, token, max_payload, self.running)
+        self.running.start()
         self.port, self.flight_port = map(int, re.findall(r":(\d+)", self.ports.urls))
 
     def ask(self, method: str, path: str, body: object = None, **more: Any) -> Reply:

@@ -1,5 +1,6 @@
 """`POST`, `GET` and `DELETE` on messages, and invalid requests (rules D7, D11, D12)."""
 
+import json
 import base64
 import socket
 import time
@@ -223,7 +224,7 @@ def test_once_delivery_has_failed_everything_says_so__D11(failure: DeliveryFaile
     hall = Hall(tmp_path)
     try:
         assert hall.ask("GET", "/healthz")[:2] == (200, {"status": "ok"})
-        hall.running.engine.fail(failure)
+        hall.running.fail(failure)
         assert hall.ask("GET", "/healthz")[:2] == (503, {"status": "failed"})
         for method, path in (("POST", "/messages"), ("DELETE", "/messages/a"), ("GET", "/messages/a")):
             reply = hall.ask(method, path, {"id": "a", "due": 1})
@@ -241,3 +242,19 @@ def test_requests_at_the_same_time_share_commits_and_get_each_their_own_answer__
         replies = list(pool.map(lambda message: hall.ask("POST", "/messages", message), messages))
     assert [reply.body["id"] for reply in replies] == [message["id"] for message in messages]
     assert sorted(reply.body["state"] for reply in replies) == ["accepted"] * 30 + ["duplicate"] * 30
+
+
+def test_many_messages_come_in_one_request_and_each_line_has_its_answer__D11(hall: Hall) -> None:
+    lines = [
+        b'{"id": "many 1", "due": 4000000000000}',
+        b"",
+        b"oops",
+        b'{"id": "many 1", "due": 4000000000000}',
+        b'{"id": "many 1", "due": 4000000000001}',
+        b'{"id": "many 1", "op": "cancel"}',
+    ]
+    reply = hall.ask("POST", "/messages", b"\n".join(lines), headers={"content-type": "application/x-ndjson"})
+    answers = [json.loads(line) for line in reply.body.splitlines()]
+    assert (reply.status, [answer["status"] for answer in answers]) == (200, [201, 400, 200, 409, 200])
+    assert (answers[1]["line"], answers[1]["reason"][:18]) == (3, "not a JSON object:")
+    assert [answers[place]["state"] for place in (0, 2, 4)] == ["accepted", "duplicate", "cancelled"]

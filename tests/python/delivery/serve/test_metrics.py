@@ -1,15 +1,17 @@
 """The metrics of `GET /metrics` (rule D11): names, values after known traffic, and cost."""
 
-import sqlite3
 import time
 from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from tickwheel.delivery import Message, StoreFailed
 from tickwheel.delivery.lateness import BOUNDS_US, Lateness
+from tickwheel.delivery.running import Running
 from tickwheel.delivery.serve import metrics
-from tickwheel.delivery.store.schema import connect
+from tickwheel.delivery.settings import Settings
+from tickwheel.delivery.sinks import sink_of_function
 
 from .conftest import TOKEN, Hall
 
@@ -41,7 +43,7 @@ def test_everything_is_counted_once__D11(tmp_path: Path) -> None:
         hall.ask("DELETE", "/messages/cancelled")
         for _ in range(3):
             hall.arrived.get(timeout=10)
-        while hall.running.engine.summary.delivered < 3:
+        while hall.running.summary.delivered < 3:
             hall.ask("GET", "/healthz")
         found = scrape(hall)
         assert {name: value for name, value in found.items() if "lateness" not in name} == {
@@ -80,33 +82,38 @@ def test_metrics_need_the_token__D12(guarded: Hall) -> None:
     assert guarded.ask("GET", "/metrics", headers={"authorization": f"Bearer {TOKEN.decode()}"}).status == 200
 
 
-def store_of(folder: Path, *due_ms: int) -> Path:
-    path = folder / "odd name?#%41.db"
-    db = connect(path)
-    db.executemany(
-        "INSERT INTO waiting (due_ms, seq, size) VALUES (?, ?, 1)", [(due, n) for n, due in enumerate(due_ms)]
-    )
-    db.close()
-    return path
+def running_with(folder: Path, *due_ms: int) -> Running:
+    """These wait; nothing is due before the start."""
+    running = Running(folder / "odd name?#%41.db", sink_of_function(print), Settings(), lambda letters: None)
+    running.submit([Message(str(n), None, due, b"1") for n, due in enumerate(due_ms)]).result(10)
+    return running
 
 
 def test_how_long_the_oldest_has_been_due_and_how_many_are_due_soon__D11(tmp_path: Path) -> None:
-    path = store_of(tmp_path, 1_000, 8_000, 69_999, 70_000, 70_001, 3_610_000, 3_610_001)
-    assert metrics.look(path, 10_000) == (9_000, {"1m": 4, "1h": 6, "1d": 7})
-    assert metrics.look(path, 500) == (0, {"1m": 2, "1h": 5, "1d": 7})
-    assert metrics.look(store_of(tmp_path.parent), 10_000) == (0, {"1m": 0, "1h": 0, "1d": 0})
+    running = running_with(tmp_path, 1_000, 8_000, 69_999, 70_000, 70_001, 3_610_000, 3_610_001)
+    assert metrics.look(running, 10_000) == (9_000, {"1m": 4, "1h": 6, "1d": 7})
+    assert metrics.look(running, 500) == (0, {"1m": 2, "1h": 5, "1d": 7})
+    running.close()
+    (tmp_path / "other").mkdir()
+    running = running_with(tmp_path / "other")
+    assert metrics.look(running, 10_000) == (0, {"1m": 0, "1h": 0, "1d": 0})
+    running.close()
+
+
+def test_what_waits_in_memory_alone_is_counted__D11(tmp_path: Path) -> None:
+    running = running_with(tmp_path)
+    running.start()
+    now_ms = round(time.time() * 1000)
+    running.submit([Message("soon", None, now_ms + 8_000, b"1")]).result(10)
+    assert metrics.look(running, now_ms) == (0, {"1m": 1, "1h": 1, "1d": 1})
+    running.close()
 
 
 def test_counting_stops_where_it_would_take_long__D11(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics, "MOST", 3)
-    path = store_of(tmp_path, *range(1_000, 1_010))
-    assert metrics.look(path, 0).due == {"1m": 3, "1h": 3, "1d": 3}
-
-
-def test_a_scrape_cannot_write__D12(tmp_path: Path) -> None:
-    with pytest.raises(sqlite3.OperationalError):
-        metrics.look(tmp_path / "none.db", 0)
-    assert list(tmp_path.iterdir()) == []
+    running = running_with(tmp_path, *range(1_000, 1_010))
+    assert metrics.look(running, 0).due == {"1m": 3, "1h": 3, "1d": 3}
+    running.close()
 
 
 def test_a_store_that_cannot_be_read_is_said_and_ends_nothing__D11(
@@ -115,10 +122,10 @@ def test_a_store_that_cannot_be_read_is_said_and_ends_nothing__D11(
     hall = Hall(tmp_path)
     try:
         monkeypatch.setattr(
-            metrics, "look", lambda *_: (_ for _ in ()).throw(sqlite3.OperationalError("disk I/O error"))
+            metrics, "look", lambda *_: (_ for _ in ()).throw(StoreFailed("the store can't be used: disk I/O error"))
         )
         reply = hall.ask("GET", "/metrics")
-        assert (reply.status, reply.body["reason"]) == (503, "the store can't be read: disk I/O error")
+        assert (reply.status, reply.body["reason"]) == (503, "the store can't be used: disk I/O error")
         monkeypatch.undo()
         assert hall.ask("GET", "/metrics").status == 200
     finally:

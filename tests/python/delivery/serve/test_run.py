@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from tickwheel.delivery.engine import Settings
 from tickwheel.delivery.message import MAX_PAYLOAD
 from tickwheel.delivery.serve import run
 from tickwheel.delivery.serve.access import Address
+from tickwheel.delivery.settings import Settings
 from tickwheel.delivery.sinks import sink_of_function
 
 

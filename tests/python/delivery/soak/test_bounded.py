@@ -24,8 +24,8 @@ from pathlib import Path
 import msgspec
 from tickwheel.delivery import DeliveryQueue, Message
 from tickwheel.delivery.dead_letters import to_lines
-from tickwheel.delivery.engine import Settings
-from tickwheel.delivery.queue import Running
+from tickwheel.delivery.settings import Settings
+from tickwheel.delivery.running import Running
 from tickwheel.delivery.sinks import open_sink
 
 what, store, messages = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
@@ -41,7 +41,7 @@ def fill(submit, due_ms):
 if what == "outage":  # accepted, but nothing was delivered: as after a crash and a day without the process
     running = Running(store, open_sink("file:/dev/null"), Settings(), to_lines(print))
     from tickwheel.delivery.items import Put
-    submit = running.engine.writer.submit
+    submit = running.submit
     fill(lambda every: submit([Put.of(m) for m in every]).result(), lambda n: now_ms - 86_400_000 + n)
     running.close(10)
 elif what == "year":

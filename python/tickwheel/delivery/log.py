@@ -1,0 +1,36 @@
+"""What the engine logs, by the standard library's `logging` under `tickwheel.delivery` (rule D15)."""
+
+import logging
+from collections.abc import Sequence
+from typing import Any, Final
+
+from tickwheel.delivery.entries import Letter
+
+logger: Final = logging.getLogger("tickwheel.delivery")
+
+_EVENTS: Final = {
+    "down": (logging.ERROR, "the destination is down: %s"),
+    "up": (logging.WARNING, "the destination is up again, after %d ms"),
+    "failed": (logging.WARNING, "message %d failed for the first time: %s"),
+    "cut off": (logging.WARNING, "send %d was cut off, with %d messages"),
+    "clock stepped": (logging.WARNING, "the wall clock was stepped"),
+    "checkpoint failed": (logging.ERROR, "a checkpoint failed: %s"),
+}
+
+
+def log_events(events: Sequence[tuple[Any, ...]]) -> None:
+    """Log what the destination and the clock did."""
+    for name, *values in events:
+        level, text = _EVENTS.get(name, (logging.INFO, name))
+        logger.log(level, text, *values)
+
+
+def log_text(text: str) -> None:
+    """Log what is worth a line."""
+    logger.info("%s", text)
+
+
+def log_letters(letters: Sequence[Letter]) -> None:
+    """Log dead letters of a program that does not ask for them."""
+    for letter in letters:
+        logger.error("dead letter of %s, line %d: %s", letter.source, letter.line, letter.reason)

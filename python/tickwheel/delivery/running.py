@@ -1,0 +1,162 @@
+"""An open store that is being delivered by the engine, until `close`. Nothing is due before `start`.
+
+The engine is native. Here its answers become futures, its events log records, and its counts a `Summary`.
+"""
+
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+
+from tickwheel._native import DeliveryEngine, NdjsonLines
+from tickwheel.delivery.entries import Answer, Item, Letter, Progress
+from tickwheel.delivery.log import log_events, log_text
+from tickwheel.delivery.message import MAX_PAYLOAD
+from tickwheel.delivery.settings import Settings
+from tickwheel.delivery.sinks import Lines, SinkOpener, SinkSettings
+from tickwheel.delivery.summary import PERCENTILES, Summary
+
+Fault = tuple[int, str, str]
+"""A line that can't be used: its number, the reason, and what is allowed."""
+
+
+class Running:
+    """Opens store and destination. `put_letters` is called in a thread of its own; `waiting` once if another process has
+    the store. Errors: `WrongUsage`, `DeliveryFailed`.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        opener: SinkOpener | Lines,
+        settings: Settings,
+        put_letters: Callable[[Sequence[Letter]], None],
+        waiting: Callable[[str], object] | None = None,
+    ) -> None:
+        run = secrets.token_hex(8)
+
+        def open_sink(store_id: str) -> object:
+            assert not isinstance(opener, Lines)
+            return opener(SinkSettings(store_id, settings.sink_timeout_s, run))
+
+        self._failure: BaseException | None = None
+        self._engine = DeliveryEngine(
+            path,
+            settings,
+            opener.target if isinstance(opener, Lines) else open_sink,
+            put_letters=put_letters,
+            put_events=log_events,
+            waiting=waiting or log_text,
+        )
+
+    def start(self) -> None:
+        """Start delivery: from now on messages are due by the wall clock."""
+        self._engine.start()
+
+    def start_replay(self, speed: float, from_ms: int, head_start_ms: float = 0) -> None:
+        """Start a replay of recorded times, `speed` times faster: `from_ms` is in `head_start_ms`."""
+        self._engine.start_replay(speed, from_ms, head_start_ms)
+
+    def submit(self, items: Sequence[Item], max_payload: int = MAX_PAYLOAD) -> "Future[list[Answer]]":
+        """Submit items: the future gets the answers to messages, cancels and looks, in order, once all are on disk.
+
+        Blocks while much is queued. Errors: `BadRecord`, `DeliveryFailed`; `RuntimeError` after `close`.
+        """
+        future = _future()
+        self._engine.submit(items, future, max_payload)
+        return future
+
+    def submit_lines(
+        self,
+        lines: NdjsonLines,
+        data: bytes,
+        *,
+        first_line: int = 1,
+        left_out: int = 0,
+        now_ns: int | None = None,
+        more: Sequence[Item] = (),
+    ) -> "tuple[Future[list[Answer]], list[Fault | None]]":
+        """Submit what whole lines of NDJSON hold, and then `more`. With the future of `submit` come, if `lines` does not
+        make letters of them, the faults: for each record `None`, or what is wrong with it. Errors: as of `submit`.
+        """
+        future = _future()
+        faults = self._engine.submit_ndjson(
+            lines, data, future, first_line=first_line, left_out=left_out, now_ns=now_ns, more=more
+        )
+        return future, faults
+
+    @property
+    def summary(self) -> Summary:
+        """The counts as they stand; lateness only once it is closed."""
+        late_ms = zip(PERCENTILES, self._engine.percentiles(), strict=True)
+        lateness_ms = {name: _rounded(value) for name, value in late_ms}
+        return Summary(*self._engine.counts(), lateness_ms)  # type: ignore[arg-type]  # nine counts, in order
+
+    @property
+    def waiting(self) -> int:
+        """Messages without an outcome."""
+        return self._engine.waiting
+
+    @property
+    def inputs(self) -> Mapping[str, Progress]:
+        """How far each input was read by earlier runs, by name."""
+        return self._engine.inputs
+
+    @property
+    def first_due_ms(self) -> int | None:
+        """The due time of the first message that waits, before the start."""
+        return self._engine.first_due_ms
+
+    def census(self, until_ms: Sequence[int], most: int) -> tuple[int | None, Sequence[int]]:
+        """The first due time of what waits, and how many are due by each of these times, counted up to `most`."""
+        return self._engine.census(until_ms, most)
+
+    @property
+    def in_memory(self) -> tuple[int, int]:
+        """Messages and bytes in memory."""
+        return self._engine.in_memory()
+
+    @property
+    def down(self) -> str | None:
+        """Why the destination is down, if it is."""
+        return self._engine.down
+
+    @property
+    def lateness(self) -> tuple[Sequence[int], int]:
+        """How many messages were how late, by the bounds of `lateness.BOUNDS_US`, and the sum in microseconds."""
+        return self._engine.lateness()
+
+    def fail(self, error: BaseException) -> None:
+        """Send nothing more; `check`, `wait` and `close` raise the error. The first one counts."""
+        self._failure = self._failure or error
+        self._engine.fail(error)
+
+    def check(self) -> None:
+        """Raises what ended the run, if anything did."""
+        if self._failure is not None:
+            raise self._failure
+        self._engine.check()
+
+    def wait(self, timeout_s: float) -> bool:
+        """Whether nothing waits any more, within that time. Raises what ended the run."""
+        if self._failure is not None:
+            raise self._failure
+        return self._engine.wait_until_empty(timeout_s)
+
+    def close(self, timeout_s: float | None = None) -> None:
+        """Send what is due by now, commit, and stop. A second call does nothing.
+
+        `timeout_s` bounds the wait for a sink that hangs; what is in its hands then counts as not delivered, and is
+        sent again next time. Errors: `DeliveryFailed`, the first one there was.
+        """
+        self._engine.close(timeout_s)
+
+
+def _future() -> "Future[list[Answer]]":
+    future: Future[list[Answer]] = Future()
+    future.set_running_or_notify_cancel()  # what is submitted can't be taken back this way
+    return future
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 3)

@@ -1,0 +1,42 @@
+"""How to deliver: the options of `tickwheel deliver` with the same names."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from tickwheel.delivery.errors import WrongUsage
+from tickwheel.delivery.retry import Retry
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How much may be in memory; of one key too, which has at least one message whatever its size."""
+
+    messages: int = 400_000
+    size: int = 96 << 20
+    lane_messages: int = 128
+    lane_size: int = 4 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Errors: `WrongUsage`. `seed`: of the jitter of back-off."""
+
+    order: Literal["key", "global"] = "key"
+    horizon_s: float = 10.0
+    sink_timeout_s: float = 30.0
+    keep_ids_days: float = 7.0
+    retry: Retry = field(default_factory=Retry)
+    bounds: Bounds = field(default_factory=Bounds)
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.order not in ("key", "global"):
+            raise WrongUsage(f"order is {self.order!r}: it may be 'key' or 'global'")
+        for name, value, least, most in (
+            ("horizon", self.horizon_s, 0.1, 3600),
+            ("max-attempts", self.retry.max_attempts, 1, 1_000_000),
+            ("sink-timeout", self.sink_timeout_s, 0.001, 86_400),
+            ("keep-ids", self.keep_ids_days, 0, 36_500),
+        ):
+            if not least <= value <= most:
+                raise WrongUsage(f"{name} is {value:g}: it may be {least:g} to {most:,}")

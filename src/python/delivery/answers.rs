@@ -1,0 +1,92 @@
+//! The thread that gives futures their answers: it attaches once for all that have come, not once for each.
+
+use std::cell::Cell;
+
+use pyo3::prelude::*;
+
+use crate::delivery::DeliveryError;
+use crate::delivery::{Answer, Completion};
+use crate::python::delivery::{failures, items};
+use crate::python::tools::finalizing::ForeignCall;
+use crate::python::tools::made_once::intern;
+use crate::python::tools::native_lock::{attach, lock_plain};
+use crate::sync::{JoinHandle, PlainMutex, Receiver, Sender, spawn, unbounded};
+
+struct Answered {
+    future: Py<PyAny>,
+    result: Result<Vec<Answer>, DeliveryError>,
+}
+
+/// The thread, until [`Answers::end`].
+pub(crate) struct Answers {
+    sender: PlainMutex<Option<Sender<Answered>>>,
+    thread: PlainMutex<Option<JoinHandle<()>>>,
+}
+
+impl Answers {
+    pub(crate) fn start() -> std::io::Result<Self> {
+        let (sender, receiver) = unbounded();
+        let thread = spawn("answers-deliver", move || attach(|py| give(py, receiver)))?;
+        Ok(Self { sender: PlainMutex::new(Some(sender)), thread: PlainMutex::new(Some(thread)) })
+    }
+
+    /// What a ticket calls with its answers; they go to this `concurrent.futures.Future`. `None` after the end.
+    pub(crate) fn completion(&self, py: Python<'_>, future: Py<PyAny>) -> Option<Completion> {
+        let sender = lock_plain(py, &self.sender).clone()?;
+        Some(Box::new(move |result| {
+            if let Err(unsent) = sender.send(Answered { future, result }) {
+                std::mem::forget(unsent); // the thread ends only after this
+            }
+        }))
+    }
+
+    /// Waits until all answers were given. Without the GIL.
+    pub(crate) fn end(&self) {
+        drop(self.sender.lock().take());
+        let thread = self.thread.lock().take();
+        if let Some(thread) = thread {
+            let _ = thread.join();
+        }
+    }
+}
+
+thread_local! {
+    static IS_OF_ENGINE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether this is a thread that the engine's end would wait for.
+pub(crate) fn is_thread_of_engine() -> bool {
+    IS_OF_ENGINE.get()
+}
+
+/// Marks this thread as one of an engine.
+pub(crate) fn this_thread_is_of_an_engine() {
+    IS_OF_ENGINE.set(true);
+}
+
+fn give(py: Python<'_>, mut receiver: Receiver<Answered>) {
+    this_thread_is_of_an_engine();
+    loop {
+        let received = match receiver.try_recv() {
+            Ok(received) => Ok(received),
+            Err(_) => py.detach(|| receiver.recv()),
+        };
+        let Ok(Answered { future, result }) = received else { break };
+        let Some(_call) = ForeignCall::try_enter(py) else {
+            std::mem::forget(future);
+            continue;
+        };
+        let future = future.into_bound(py);
+        let given = match result {
+            Ok(answers) => items::answers_to_python(py, &answers)
+                .and_then(|answers| future.call_method1(intern!(py, "set_result"), (answers,))),
+            Err(error) => {
+                let error = failures::to_python(py, &error);
+                future.call_method1(intern!(py, "set_exception"), (error,))
+            }
+        };
+        if let Err(error) = given {
+            error.write_unraisable(py, Some(&future));
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! A running engine of one process, from its start to its end, without a Python object.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::delivery::DeliveryError;
+use crate::delivery::Running;
+use crate::python::delivery::answers::{Answers, is_thread_of_engine};
+use crate::python::delivery::failures;
+use crate::python::tools::finalizing::ForeignCall;
+use crate::python::tools::fork::{BelongsToProcess, ProcessOwned, fork_epoch};
+use crate::python::tools::native_lock::{SIGNAL_CHECK_US, lock_plain};
+use crate::sync::{PlainCondvar, PlainMutex, spawn};
+
+/// At the end of the interpreter a sink that hangs is waited for so long.
+const EXIT_WITHIN: Duration = Duration::from_secs(5);
+
+/// Closed by [`Core::close`], at the latest at the end of the interpreter.
+pub(crate) struct Core {
+    epoch: u32,
+    id: u64,
+    pub(crate) running: Running,
+    pub(crate) answers: Answers,
+    pub(crate) path: PathBuf,
+    is_closing: AtomicBool,
+    /// How the end went, once it is over.
+    ended: PlainMutex<Option<Result<(), DeliveryError>>>,
+    has_ended: PlainCondvar,
+}
+
+impl BelongsToProcess for Core {
+    fn epoch(&self) -> u32 {
+        self.epoch
+    }
+}
+
+impl Core {
+    pub(crate) fn new(id: u64, running: Running, answers: Answers, path: PathBuf) -> Self {
+        Self {
+            epoch: fork_epoch(),
+            id,
+            running,
+            answers,
+            path,
+            is_closing: AtomicBool::new(false),
+            ended: PlainMutex::new(None),
+            has_ended: PlainCondvar::default(),
+        }
+    }
+
+    pub(crate) fn is_forked(&self) -> bool {
+        self.epoch != fork_epoch()
+    }
+
+    /// Errors: `WrongUsage` in a forked child.
+    pub(crate) fn check_process(&self, py: Python<'_>) -> PyResult<()> {
+        if self.is_forked() {
+            let text = "this queue belongs to the parent process, and its threads did not survive the fork: make one \
+                        in the child, on another store";
+            return Err(failures::wrong_usage(py, text));
+        }
+        Ok(())
+    }
+
+    /// In a forked child: the store is free once the parent has ended. Takes no lock that a thread of the parent held.
+    pub(crate) fn forget_in_child(&self) {
+        if self.is_forked() {
+            self.running.engine().forget_in_child();
+        }
+    }
+
+    /// Ends it, in a thread of its own, and waits for that. A second call does nothing.
+    pub(crate) fn close(self: &Arc<Self>, py: Python<'_>, timeout: Option<Duration>) -> PyResult<()> {
+        self.check_process(py)?;
+        if is_thread_of_engine() {
+            let text =
+                "a queue can't be closed in one of its own threads: let the function return, and close it outside";
+            return Err(PyRuntimeError::new_err(text));
+        }
+        if self.is_closing.swap(true, Ordering::SeqCst) {
+            return Ok(());
+        }
+        let core = self.clone();
+        spawn("closer-deliver", move || core.end(timeout))?;
+        let ended = self.wait_for_end(py, None)?;
+        unlist(py, self.id);
+        ended.unwrap_or(Ok(())).map_err(|error| failures::to_python(py, &error))
+    }
+
+    fn end(&self, timeout: Option<Duration>) {
+        let closed = self.running.close(timeout);
+        self.answers.end();
+        *self.ended.lock() = Some(closed.map(drop));
+        self.has_ended.notify_all();
+    }
+
+    /// Errors: those of a signal's handler; the end goes on then.
+    fn wait_for_end(&self, py: Python<'_>, until: Option<Instant>) -> PyResult<Option<Result<(), DeliveryError>>> {
+        loop {
+            let ended = py.detach(|| {
+                let ended = self.ended.lock();
+                if ended.is_some() {
+                    return ended.clone();
+                }
+                self.has_ended.wait_timeout(ended, Duration::from_micros(SIGNAL_CHECK_US)).clone()
+            });
+            if ended.is_some() || until.is_some_and(|until| Instant::now() >= until) {
+                return Ok(ended);
+            }
+            py.check_signals()?;
+        }
+    }
+
+    /// Whether nothing waits any more, within that time; with the GIL only to look for signals.
+    pub(crate) fn wait_until_empty(&self, py: Python<'_>, timeout: Duration) -> PyResult<bool> {
+        let end = Instant::now().checked_add(timeout);
+        loop {
+            let left = end.map_or(Duration::MAX, |end| end.saturating_duration_since(Instant::now()));
+            let slice = left.min(Duration::from_micros(SIGNAL_CHECK_US));
+            let is_empty = py.detach(|| self.running.wait_until_empty(slice));
+            if is_empty.map_err(|error| failures::to_python(py, &error))? {
+                return Ok(true);
+            }
+            if left <= slice {
+                return Ok(false);
+            }
+            py.check_signals()?;
+        }
+    }
+}
+
+/// An engine that was not closed yet.
+#[pyclass(frozen, module = "tickwheel._native")]
+pub(crate) struct RunningDelivery(ProcessOwned<Core>);
+
+fn listed(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+    Ok(py.import("tickwheel._native")?.getattr("_running_deliveries")?.cast_into()?)
+}
+
+/// It is closed at the end of the interpreter.
+pub(crate) fn list(py: Python<'_>, core: &Arc<Core>) -> PyResult<()> {
+    let entry = RunningDelivery(ProcessOwned::new(core.clone()));
+    listed(py)?.set_item(core.id, Py::new(py, entry)?)
+}
+
+fn unlist(py: Python<'_>, id: u64) {
+    let _ = listed(py).and_then(|listed| listed.del_item(id));
+}
+
+/// The exit hook: ends every engine that is open. It is called before the one of the timers.
+#[pyfunction]
+pub(crate) fn _close_deliveries_at_exit(py: Python<'_>) -> PyResult<()> {
+    let Some(_call) = ForeignCall::try_enter(py) else { return Ok(()) };
+    let mut open = Vec::new();
+    for entry in listed(py)?.copy()?.values() {
+        let core = entry.cast_into::<RunningDelivery>()?.get().0.clone_arc();
+        if core.is_forked() {
+            std::mem::forget(core);
+            continue;
+        }
+        if !core.is_closing.swap(true, Ordering::SeqCst) {
+            let of_thread = core.clone();
+            spawn("closer-deliver", move || of_thread.end(Some(EXIT_WITHIN)))?;
+        }
+        open.push(core);
+    }
+    let until = Instant::now() + 2 * EXIT_WITHIN;
+    for core in open {
+        core.wait_for_end(py, Some(until))?;
+    }
+    Ok(())
+}
+
+/// In a forked child, for every engine of the parent.
+#[pyfunction]
+pub(crate) fn _forget_deliveries_in_child(py: Python<'_>) -> PyResult<()> {
+    for entry in listed(py)?.copy()?.values() {
+        entry.cast_into::<RunningDelivery>()?.get().0.forget_in_child();
+    }
+    Ok(())
+}
+
+/// Takes a lock that is held for short only.
+pub(crate) fn take<T: Send>(py: Python<'_>, place: &PlainMutex<Option<T>>) -> Option<T> {
+    lock_plain(py, place).take()
+}

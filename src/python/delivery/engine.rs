@@ -1,0 +1,343 @@
+//! `DeliveryEngine`: the engine with its threads, as Python uses it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyList, PyString};
+
+use crate::delivery::DueClock;
+use crate::delivery::Settings;
+use crate::delivery::DeliveryError;
+use crate::delivery::Item;
+use crate::delivery::MAX_PAYLOAD;
+use crate::delivery::OpenSink;
+use crate::delivery::{LineSink, Target};
+use crate::delivery::Ownership;
+use crate::delivery::store::{Census, census};
+use crate::delivery::Summary;
+use crate::delivery::Running;
+use crate::python::delivery::answers::Answers;
+use crate::python::delivery::core::{self, Core};
+use crate::python::delivery::failures;
+use crate::python::delivery::items;
+use crate::python::delivery::lines::NdjsonLines;
+use crate::python::delivery::observer::PythonObserver;
+use crate::python::delivery::settings::settings_of;
+use crate::python::delivery::sink::PythonSink;
+use crate::python::tools::fork::ProcessOwned;
+use crate::python::tools::native_lock::{SIGNAL_CHECK_US, attach};
+use crate::sync::PlainMutex;
+
+static NEXT_ID: AtomicU64 = AtomicU64::new(0);
+
+/// A store that is being delivered, until `close`. Nothing is due before `start`.
+///
+/// `settings`: a `tickwheel.delivery.settings.Settings`. `sink`: `"-"` for standard output, a path of a file, or a function
+/// that opens a `Sink` for a store's id. `put_letters` gets lists of dead letters, `put_events` lists of events, both in a
+/// thread of their own. `waiting` is called with a text if another process has the store.
+#[pyclass(frozen, module = "tickwheel._native")]
+pub(crate) struct DeliveryEngine(ProcessOwned<Core>);
+
+#[pymethods]
+impl DeliveryEngine {
+    #[new]
+    #[expect(clippy::needless_pass_by_value, reason = "pyo3 extracts it")]
+    #[pyo3(signature = (path, settings, sink, *, put_letters, put_events, waiting))]
+    fn new(
+        py: Python<'_>,
+        path: PathBuf,
+        settings: &Bound<'_, PyAny>,
+        sink: &Bound<'_, PyAny>,
+        put_letters: Py<PyAny>,
+        put_events: Py<PyAny>,
+        waiting: Py<PyAny>,
+    ) -> PyResult<Self> {
+        let settings = settings_of(settings)?;
+        let raised = Arc::new(PlainMutex::new(None));
+        let open = opener_of(sink, &raised)?;
+        let observer = PythonObserver { put_letters, put_events };
+        let opened = py.detach(|| open_all(&path, settings, open, observer, &waiting, &raised));
+        let opened = opened.map_err(|error| match core::take(py, &raised) {
+            Some(raised) => raised,
+            None => failures::to_python(py, &error),
+        })?;
+        let core = Arc::new(opened);
+        core::list(py, &core)?;
+        Ok(Self(ProcessOwned::new(core)))
+    }
+
+    /// From now on messages are due by the wall clock.
+    fn start(&self, py: Python<'_>) -> PyResult<()> {
+        let core = self.core(py)?;
+        py.detach(|| core.running.start(core.running.engine().wall_clock()));
+        Ok(())
+    }
+
+    /// From now on recorded times are replayed, `speed` times faster: `from_ms` is in `head_start_ms`.
+    fn start_replay(&self, py: Python<'_>, speed: f64, from_ms: i64, head_start_ms: f64) -> PyResult<()> {
+        let core = self.core(py)?;
+        let clock = DueClock::replay(core.running.engine().clock(), speed, from_ms, head_start_ms);
+        py.detach(|| core.running.start(clock));
+        Ok(())
+    }
+
+    /// Submits items; the future gets their answers once all are on disk. Waits while much is queued.
+    #[pyo3(signature = (items, future, max_payload=1_048_576))]
+    fn submit(&self, py: Python<'_>, items: &Bound<'_, PyAny>, future: Py<PyAny>, max_payload: usize) -> PyResult<()> {
+        let core = self.core(py)?;
+        let items = items::items_of(items, max_payload)?;
+        hand_in(py, core, future, || items)
+    }
+
+    /// Reads lines of NDJSON and submits what they hold, then the items of `more`. `left_out`: bytes of the last line that
+    /// are not here. Returns for each record `None`, or its line and what is wrong with it; nothing where errors become
+    /// letters.
+    #[pyo3(signature = (lines, data, future, *, first_line=1, left_out=0, now_ns=None, more=None))]
+    #[expect(clippy::too_many_arguments, reason = "they are keyword arguments of a Python method")]
+    fn submit_ndjson<'py>(
+        &self,
+        py: Python<'py>,
+        lines: &NdjsonLines,
+        data: &Bound<'py, PyBytes>,
+        future: Py<PyAny>,
+        first_line: u64,
+        left_out: usize,
+        now_ns: Option<i64>,
+        more: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyList>> {
+        let core = self.core(py)?;
+        let mut more = more.map_or_else(|| Ok(Vec::new()), |more| items::items_of(more, MAX_PAYLOAD))?;
+        let bytes = data.as_bytes();
+        let mut faults = Vec::new();
+        hand_in(py, core, future, || {
+            let mut found = lines.read(bytes, first_line, left_out, now_ns);
+            faults = found.faults;
+            found.items.append(&mut more);
+            found.items
+        })?;
+        let faults = faults.into_iter().map(|fault| fault.map(|(line, bad)| (line, bad.reason, bad.allowed)));
+        PyList::new(py, faults)
+    }
+
+    /// The id of the store.
+    #[getter]
+    fn store_id(&self, py: Python<'_>) -> PyResult<&str> {
+        Ok(self.core(py)?.running.engine().store_id())
+    }
+
+    /// How far each input was read by earlier runs, by name.
+    #[getter]
+    fn inputs<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let inputs = PyDict::new(py);
+        for (name, progress) in self.core(py)?.running.engine().inputs() {
+            inputs.set_item(name, items::progress_to_python(py, progress)?)?;
+        }
+        Ok(inputs)
+    }
+
+    /// The due time of the first message that waits, before `start`.
+    #[getter]
+    fn first_due_ms(&self, py: Python<'_>) -> PyResult<Option<i64>> {
+        let core = self.core(py)?;
+        py.detach(|| core.running.engine().first_due_ms()).map_err(|error| failures::to_python(py, &error))
+    }
+
+    /// The counts, in the order of `Summary`.
+    fn counts(&self, py: Python<'_>) -> PyResult<Vec<u64>> {
+        let core = self.core(py)?;
+        Ok(counts_of(&py.detach(|| core.running.engine().summary())))
+    }
+
+    /// `p50, p99, p999, max` of the lateness in milliseconds; known once it is closed.
+    fn percentiles(&self, py: Python<'_>) -> PyResult<[Option<f64>; 4]> {
+        let core = self.core(py)?;
+        let it = py.detach(|| core.running.engine().percentiles());
+        Ok([it.p50, it.p99, it.p999, it.max])
+    }
+
+    /// How many messages were how late, by the bounds of the metrics, and the sum in microseconds.
+    fn lateness(&self, py: Python<'_>) -> PyResult<(Vec<u64>, i64)> {
+        let core = self.core(py)?;
+        let lateness = py.detach(|| core.running.engine().lateness());
+        Ok((lateness.counts.to_vec(), lateness.sum_us))
+    }
+
+    /// The due time of the first message that waits, and how many are due by each of these times, at most `most` each.
+    #[expect(clippy::needless_pass_by_value, reason = "pyo3 extracts it")]
+    fn census(&self, py: Python<'_>, until_ms: Vec<i64>, most: u64) -> PyResult<(Option<i64>, Vec<u64>)> {
+        let core = self.core(py)?;
+        let counted = py.detach(|| -> Result<_, DeliveryError> {
+            let near = core.running.engine().near_due_ms();
+            let Census { first_due_ms, due } = census(&core.path, &until_ms, most)?;
+            let first_due_ms = near.iter().copied().chain(first_due_ms).min();
+            let in_memory = |until_ms: &i64| near.iter().filter(|due_ms| *due_ms <= until_ms).count() as u64;
+            let due = until_ms.iter().zip(due).map(|(until_ms, count)| (count + in_memory(until_ms)).min(most));
+            Ok((first_due_ms, due.collect()))
+        });
+        counted.map_err(|error| failures::to_python(py, &error))
+    }
+
+    /// Messages and bytes in memory.
+    fn in_memory(&self, py: Python<'_>) -> PyResult<(usize, usize)> {
+        let core = self.core(py)?;
+        Ok(py.detach(|| core.running.engine().in_memory()))
+    }
+
+    /// Why the destination is down, if it is.
+    #[getter]
+    fn down(&self, py: Python<'_>) -> PyResult<Option<String>> {
+        let core = self.core(py)?;
+        Ok(py.detach(|| core.running.engine().down()))
+    }
+
+    /// Messages without an outcome.
+    #[getter]
+    fn waiting(&self, py: Python<'_>) -> PyResult<u64> {
+        let core = self.core(py)?;
+        Ok(py.detach(|| core.running.engine().open_count()))
+    }
+
+    /// Raises what ended the run, if anything did.
+    fn check(&self, py: Python<'_>) -> PyResult<()> {
+        let core = self.core(py)?;
+        match py.detach(|| core.running.failure()) {
+            Some(error) => Err(failures::to_python(py, &error)),
+            None => Ok(()),
+        }
+    }
+
+    /// Ends the run with this error: nothing more is sent.
+    fn fail(&self, py: Python<'_>, error: &Bound<'_, PyAny>) -> PyResult<()> {
+        let core = self.core(py)?;
+        let error = failures::from_python(py, &PyErr::from_value(error.clone()));
+        py.detach(|| core.running.fail(&error));
+        Ok(())
+    }
+
+    /// Whether nothing waits any more, within that time. Raises what ended the run.
+    fn wait_until_empty(&self, py: Python<'_>, timeout_s: f64) -> PyResult<bool> {
+        let timeout = Duration::try_from_secs_f64(timeout_s.max(0.0)).unwrap_or(Duration::MAX);
+        self.core(py)?.wait_until_empty(py, timeout)
+    }
+
+    /// Sends what is due by now, commits, and stops. A sink that hangs is waited for until the time-out.
+    #[pyo3(signature = (timeout_s=None))]
+    fn close(&self, py: Python<'_>, timeout_s: Option<f64>) -> PyResult<()> {
+        let timeout = timeout_s.and_then(|timeout_s| Duration::try_from_secs_f64(timeout_s.max(0.0)).ok());
+        self.0.arc().close(py, timeout)
+    }
+}
+
+impl DeliveryEngine {
+    /// Errors: `WrongUsage` in a forked child.
+    fn core(&self, py: Python<'_>) -> PyResult<&Core> {
+        self.0.check_process(py)?;
+        Ok(&self.0)
+    }
+}
+
+/// As a list in the order of the Python class.
+pub(crate) fn counts_of(it: &Summary) -> Vec<u64> {
+    vec![
+        it.resumed,
+        it.accepted,
+        it.delivered,
+        it.duplicates,
+        it.cancelled,
+        it.dead_letters,
+        it.undeliverable,
+        it.cancels_too_late,
+        it.cancels_unknown,
+    ]
+}
+
+/// Makes the items without the GIL, and submits them.
+fn hand_in(py: Python<'_>, core: &Core, future: Py<PyAny>, items: impl FnOnce() -> Vec<Item> + Send) -> PyResult<()> {
+    let Some(complete) = core.answers.completion(py, future) else {
+        return Err(failures::to_python(py, &DeliveryError::Closed));
+    };
+    let submitted = py.detach(|| core.running.submit_with(items(), complete));
+    submitted.map_err(|error| failures::to_python(py, &error))
+}
+
+/// A place for what a function of Python raised, where the engine would keep its text only.
+type Raised = Arc<PlainMutex<Option<PyErr>>>;
+
+/// The error that was there is dropped after the unlock.
+fn keep(raised: &Raised, error: PyErr) {
+    let before = raised.lock().replace(error);
+    drop(before);
+}
+
+fn opener_of(sink: &Bound<'_, PyAny>, raised: &Raised) -> PyResult<OpenSink> {
+    if sink.is_instance_of::<PyString>() || sink.hasattr("__fspath__")? {
+        let path: PathBuf = sink.extract()?;
+        let target = if path.as_os_str() == "-" { Target::StandardOutput } else { Target::File(path) };
+        return Ok(Arc::new(move |_| Ok(Box::new(LineSink::open(&target)?))));
+    }
+    let (open, raised) = (sink.clone().unbind(), raised.clone());
+    Ok(Arc::new(move |store_id| {
+        attach(|py| {
+            let opened = open.call1(py, (store_id,)).and_then(|object| PythonSink::of(object.bind(py)));
+            opened.map(|sink| Box::new(sink) as _).map_err(|error| {
+                let failed = failures::from_python(py, &error);
+                keep(&raised, error);
+                failed
+            })
+        })
+    }))
+}
+
+fn open_all(
+    path: &Path,
+    settings: Settings,
+    open: OpenSink,
+    observer: PythonObserver,
+    waiting: &Py<PyAny>,
+    raised: &Raised,
+) -> Result<Core, DeliveryError> {
+    let mut go_on = {
+        let mut last = Instant::now();
+        move || {
+            if raised.lock().is_some() {
+                return false;
+            }
+            if last.elapsed() < Duration::from_micros(SIGNAL_CHECK_US) {
+                return true;
+            }
+            last = Instant::now();
+            attach(|py| match py.check_signals() {
+                Ok(()) => true,
+                Err(error) => {
+                    keep(raised, error);
+                    false
+                }
+            })
+        }
+    };
+    let mut tell = |text: &str| {
+        attach(|py| {
+            // A signal's handler may raise here too: it ends the wait.
+            if let Err(error) = waiting.call1(py, (text,)) {
+                keep(raised, error);
+            }
+        });
+    };
+    let ownership = Ownership::take(path, &mut tell, &mut go_on)?;
+    let answers = Answers::start().map_err(|error| no_thread(&error))?;
+    let path = ownership.path().to_owned();
+    match Running::open(ownership, settings, open, 1, Box::new(observer)) {
+        Ok(running) => Ok(Core::new(NEXT_ID.fetch_add(1, Ordering::Relaxed), running, answers, path)),
+        Err(error) => {
+            answers.end();
+            Err(error)
+        }
+    }
+}
+
+fn no_thread(error: &std::io::Error) -> DeliveryError {
+    DeliveryError::Failed(format!("the system gives no thread: {error}"))
+}

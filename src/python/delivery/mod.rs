@@ -1,0 +1,13 @@
+//! The engine of delivery as Python classes, and sinks that are Python objects.
+
+pub(crate) mod answers;
+pub(crate) mod attempt;
+pub(crate) mod core;
+pub(crate) mod desk;
+pub(crate) mod engine;
+pub(crate) mod failures;
+pub(crate) mod items;
+pub(crate) mod lines;
+pub(crate) mod observer;
+pub(crate) mod settings;
+pub(crate) mod sink;

@@ -1,0 +1,62 @@
+//! What the engine tells a program: dead letters and events, as Python functions get them.
+
+use pyo3::prelude::*;
+use pyo3::types::{PyList, PyTuple};
+
+use crate::delivery::Event;
+use crate::delivery::DeliveryError;
+use crate::delivery::store::Letter;
+use crate::delivery::Observer;
+use crate::python::delivery::answers::this_thread_is_of_an_engine;
+use crate::python::delivery::{failures, items};
+use crate::python::tools::finalizing::ForeignCall;
+use crate::python::tools::native_lock::attach;
+
+/// `put_letters` takes a list of `Letter`; `put_events` a list of tuples, each with the name of the event first.
+pub(crate) struct PythonObserver {
+    pub(crate) put_letters: Py<PyAny>,
+    pub(crate) put_events: Py<PyAny>,
+}
+
+impl Observer for PythonObserver {
+    fn letters(&self, letters: &[Letter]) -> Result<(), DeliveryError> {
+        this_thread_is_of_an_engine();
+        attach(|py| {
+            let Some(_call) = ForeignCall::try_enter(py) else { return Err(DeliveryError::Closed) };
+            put_letters(py, self.put_letters.bind(py), letters).map_err(|error| failures::from_python(py, &error))
+        })
+    }
+
+    fn events(&self, events: Vec<Event>) {
+        this_thread_is_of_an_engine();
+        attach(|py| {
+            let Some(_call) = ForeignCall::try_enter(py) else { return };
+            let put = events_to_python(py, &events).and_then(|events| self.put_events.call1(py, (events,)));
+            if let Err(error) = put {
+                error.write_unraisable(py, None);
+            }
+        });
+    }
+}
+
+/// Calls the function with these letters.
+pub(crate) fn put_letters(py: Python<'_>, function: &Bound<'_, PyAny>, letters: &[Letter]) -> PyResult<()> {
+    let letters = letters.iter().map(|letter| items::letter_to_python(py, letter)).collect::<PyResult<Vec<_>>>()?;
+    function.call1((PyList::new(py, letters)?,)).map(drop)
+}
+
+/// Events as tuples: `("down", reason)`, `("up", after_ms)`, `("failed", seq, reason)`, `("cut off", send, messages)`,
+/// `("clock stepped",)`, `("checkpoint failed", reason)`.
+pub(crate) fn events_to_python<'py>(py: Python<'py>, events: &[Event]) -> PyResult<Bound<'py, PyList>> {
+    let made = events.iter().map(|event| -> PyResult<Bound<'py, PyTuple>> {
+        match event {
+            Event::Down { reason } => ("down", reason).into_pyobject(py),
+            Event::Up { after_ms } => ("up", *after_ms).into_pyobject(py),
+            Event::Failed { seq, reason } => ("failed", *seq, reason).into_pyobject(py),
+            Event::CutOff { flight, messages } => ("cut off", *flight, *messages).into_pyobject(py),
+            Event::ClockStepped => ("clock stepped",).into_pyobject(py),
+            Event::CheckpointFailed { reason } => ("checkpoint failed", reason).into_pyobject(py),
+        }
+    });
+    PyList::new(py, made.collect::<PyResult<Vec<_>>>()?)
+}

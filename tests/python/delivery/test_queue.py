@@ -1,0 +1,97 @@
+"""`DeliveryQueue` on the engine: ways in, what a destination says, events, and the end of the process."""
+
+import logging
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from tickwheel.delivery import Answer, Delivery, DeliveryQueue, Message, Unavailable, WrongUsage
+
+pytestmark = pytest.mark.timeout(30)
+LATER_MS = 4_000_000_000_000
+
+
+def test_many_messages_may_be_dicts_tuples_or_messages__D11(tmp_path: Path) -> None:
+    with DeliveryQueue(tmp_path / "store.db", to=lambda it: None) as queue:
+        every = [{"id": "a", "due": LATER_MS}, ("b", LATER_MS, [1.5]), ("c", LATER_MS, b"", "k")]
+        assert queue.put_many([*every, Message("d", None, LATER_MS, b"1"), every[0]]) == [
+            *[Answer.ACCEPTED] * 4,
+            Answer.DUPLICATE,
+        ]
+        assert (len(queue), queue.state("c", "k")) == (4, Answer.WAITING)
+        with pytest.raises(WrongUsage, match="is no message"):
+            queue.put_many([{"id": "a", "dew": 5}])
+
+
+def test_while_the_destination_is_down_no_attempt_is_counted__D6(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    until_s = time.monotonic() + 0.5
+    arrived: list[Delivery] = []
+
+    def send(delivery: Delivery) -> None:
+        if time.monotonic() < until_s:
+            raise Unavailable("closed for lunch", retry_after_s=0.1)
+        arrived.append(delivery)
+
+    with caplog.at_level(logging.INFO, "tickwheel.delivery"), DeliveryQueue(tmp_path / "store.db", to=send) as queue:
+        queue.put_many([Message(str(number), "k", 5, b"1") for number in range(5)])
+        assert queue.wait_until_empty(20)
+    assert [(it.message.id, it.attempt) for it in arrived] == [(str(number), 1) for number in range(5)]
+    told = [record.getMessage() for record in caplog.records]
+    assert [text.partition(",")[0] for text in told] == [
+        "the destination is down: closed for lunch",
+        "the destination is up again",
+    ]
+
+
+def test_a_letter_function_that_fails_is_logged_and_ends_nothing__D15(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def send(delivery: Delivery) -> None:
+        if delivery.message.id == "bad":
+            raise ValueError("no")
+
+    def tell(letter: object) -> None:
+        raise RuntimeError("nobody listens")
+
+    with DeliveryQueue(tmp_path / "store.db", to=send, max_attempts=1, on_dead_letter=tell) as queue:
+        queue.put_many([Message("bad", None, 5, b"1"), Message("good", None, 5, b"1")])
+        assert queue.wait_until_empty(20)
+    assert "on_dead_letter failed" in caplog.text
+
+
+def test_a_queue_can_not_be_closed_by_its_own_thread__D13(tmp_path: Path) -> None:
+    said: list[str] = []
+    done = threading.Event()
+
+    def send(_: Delivery) -> None:
+        try:
+            queue.close()
+        except RuntimeError as error:
+            said.append(str(error))
+        done.set()
+
+    with DeliveryQueue(tmp_path / "store.db", to=send) as queue:
+        queue.put("a", delay_ms=0)
+        assert done.wait(10)
+    assert "can't be closed in one of its own threads" in said[0]
+
+
+def test_a_program_that_ends_without_closing_ends_and_loses_nothing__D13(tmp_path: Path) -> None:
+    script = """if True:
+        import sys
+        from tickwheel.delivery import DeliveryQueue
+        queue = DeliveryQueue(sys.argv[1], to=lambda it: print(it.message.id, flush=True))
+        queue.put("now", delay_ms=0)
+        queue.put("later", due=4_000_000_000_000)
+    """
+    store = tmp_path / "store.db"
+    done = subprocess.run([sys.executable, "-c", script, store], capture_output=True, text=True, timeout=20)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "now\n", "")
+    with DeliveryQueue(store, to=lambda it: None) as queue:
+        assert (len(queue), queue.state("now")) == (1, Answer.DELIVERED)
