@@ -26,7 +26,7 @@ use super::retry::Retry;
 use super::sinks::{Delivery, Sink, Verdicts};
 use super::store::owner::Ownership;
 use super::store::upgrade::step_up;
-use super::store::{Done, Letter, Limits, Options, Outcome, Percentiles, Progress, Store};
+use super::store::{Census, Done, Letter, Limits, Options, Outcome, Percentiles, Progress, Store};
 use super::summary::{Lateness, Summary};
 use super::window::{Bounds, State};
 use super::writer::{Begun, Committed, POSITION, Queue, Writer};
@@ -195,8 +195,10 @@ impl Engine {
         &self.inputs
     }
 
-    /// The due time of the first message that waited when the store was opened.
-    #[must_use]
+    /// The due time of the first message that waits, before [`Engine::start`].
+    ///
+    /// # Errors
+    /// The store cannot be read.
     pub fn first_due_ms(&self) -> Result<Option<i64>, DeliveryError> {
         let writer = self.writer.lock();
         Ok(writer.as_ref().map(|writer| writer.store.first_due_ms()).transpose()?.flatten())
@@ -336,12 +338,21 @@ impl Engine {
         self.queue.lock().is_empty()
     }
 
-    /// When each message is due that waits in memory alone.
-    #[must_use]
-    pub fn near_due_ms(&self) -> Vec<i64> {
-        let dispatcher = self.lock_dispatcher();
-        let near = dispatcher.window.slots().filter(|(_, it)| it.is_near && it.state != State::Over);
-        near.map(|(_, it)| it.due_ms).collect()
+    /// The first due time of what waits, and how many messages are due by each of these times, counted up to `most`.
+    ///
+    /// # Errors
+    /// The store cannot be read, or is closed.
+    pub fn census(&self, until_ms: &[i64], most: u64) -> Result<Census, DeliveryError> {
+        let mut counted = Census { first_due_ms: None, due: vec![0; until_ms.len()] };
+        {
+            let dispatcher = self.lock_dispatcher();
+            for (_, it) in dispatcher.window.slots().filter(|(_, it)| it.is_near && it.state != State::Over) {
+                counted.add(it.due_ms, until_ms);
+            }
+        }
+        let path = self.ownership.upgrade().ok_or(DeliveryError::Closed)?.path().to_owned();
+        counted.add_rows(&path, until_ms, most)?;
+        Ok(counted)
     }
 
     /// Messages and bytes in memory.
@@ -349,14 +360,6 @@ impl Engine {
     pub fn in_memory(&self) -> (usize, usize) {
         let dispatcher = self.lock_dispatcher();
         (dispatcher.window.len(), dispatcher.window.bytes())
-    }
-
-    /// How late what this run delivered was, from the ledger. O(messages delivered); no group is committed meanwhile.
-    ///
-    /// # Errors
-    /// The store cannot be read.
-    pub fn lateness_ms(&self) -> Result<Percentiles, DeliveryError> {
-        Ok(self.writer().store.lateness_ms(self.first_n)?)
     }
 
     /// Why the destination is down, if it is.

@@ -67,7 +67,7 @@ pub use sinks::http::{HttpAddress, HttpSink, IN_FLIGHT, LOOKUPS, idempotency_key
 pub use sinks::{AroundFn, Delivery, OpenSink, Replies, Reply, Sink, SyncFn, Verdict, Verdicts};
 pub use store::opened::is_open_here;
 pub use store::owner::Ownership;
-pub use store::{Letter, Percentiles, Progress};
+pub use store::{Census, Letter, Percentiles, Progress};
 pub use summary::{LATENESS_BOUNDS_US, Lateness, Summary};
 pub use threads::{MOST_HANGING, Observer, Running};
 pub use window::Bounds;

@@ -247,7 +247,7 @@ impl Running {
 /// One that is not closed sends nothing more, and gives its store up once its threads have ended.
 impl Drop for Running {
     fn drop(&mut self) {
-        if self.writer.is_some() {
+        if !self.threads.lock().is_empty() {
             self.shared.is_closing.store(true, Ordering::SeqCst);
             self.shared.fail(&DeliveryError::Closed);
         }

@@ -11,7 +11,7 @@ use crate::delivery::error::StoreError;
 
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The first due time, and how many are due by each of the given times.
+/// What waits: the first due time, and how many are due by each of the times asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Census {
     /// `None`: nothing waits.
@@ -20,22 +20,33 @@ pub struct Census {
     pub due: Vec<u64>,
 }
 
-/// Counts rows of `waiting`, at most so many for each time. Messages that are only in memory have no row there.
-///
-/// # Errors
-/// The store cannot be read.
-pub fn census(path: &Path, until_ms: &[i64], most: u64) -> Result<Census, StoreError> {
-    let count = || -> rusqlite::Result<Census> {
-        let db = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
-        db.busy_timeout(PATIENCE)?;
-        let first_due_ms = db.query_row("SELECT min(due_ms) FROM waiting", [], |row| row.get(0))?;
-        let text = "SELECT count(*) FROM (SELECT 1 FROM waiting WHERE due_ms <= ? LIMIT ?)";
-        let mut statement = db.prepare(text)?;
-        let due = until_ms.iter().map(|until_ms| {
-            statement.query_row(params![until_ms, most as i64], |row| row.get::<_, i64>(0).map(|count| count as u64))
-        });
-        let due = due.collect::<rusqlite::Result<_>>()?;
-        Ok(Census { first_due_ms, due })
-    };
-    count().map_err(|error| StoreError::because(path, &error))
+impl Census {
+    /// Counts a message that has no row in `waiting`.
+    pub(crate) fn add(&mut self, due_ms: i64, until_ms: &[i64]) {
+        self.first_due_ms = Some(self.first_due_ms.map_or(due_ms, |first| first.min(due_ms)));
+        for (due, until_ms) in self.due.iter_mut().zip(until_ms) {
+            *due += u64::from(due_ms <= *until_ms);
+        }
+    }
+
+    /// Counts the rows of `waiting`, at most so many for each time.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub(crate) fn add_rows(&mut self, path: &Path, until_ms: &[i64], most: u64) -> Result<(), StoreError> {
+        let mut count = || -> rusqlite::Result<()> {
+            let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+            let db = Connection::open_with_flags(path, flags)?;
+            db.busy_timeout(PATIENCE)?;
+            let first_due_ms: Option<i64> = db.query_row("SELECT min(due_ms) FROM waiting", [], |row| row.get(0))?;
+            self.first_due_ms = self.first_due_ms.into_iter().chain(first_due_ms).min();
+            let mut rows = db.prepare("SELECT count(*) FROM (SELECT 1 FROM waiting WHERE due_ms <= ? LIMIT ?)")?;
+            for (due, until_ms) in self.due.iter_mut().zip(until_ms) {
+                let count: i64 = rows.query_row(params![until_ms, most as i64], |row| row.get(0))?;
+                *due = (*due + count as u64).min(most);
+            }
+            Ok(())
+        };
+        count().map_err(|error| StoreError::because(path, &error))
+    }
 }

@@ -18,6 +18,7 @@
 //! | `calls.rs` | the calls that are not in this file |
 //! | `waiting.rs`, `marks.rs`, `recover.rs` | the plan; what may have been sent before a crash |
 //! | `retention.rs`, `upkeep.rs`, `checkpoints.rs` | what is forgotten; pages and log |
+//! | `census.rs` | what is due when, counted by a connection of its own |
 //! | `cancels.rs`, `attempts.rs`, `letters.rs`, `inputs.rs`, `ledger.rs`, `meta.rs` | the small tables |
 
 #![forbid(unsafe_code)]
@@ -27,6 +28,7 @@ mod attempts;
 mod bodies;
 mod calls;
 mod cancels;
+mod census;
 mod checkpoints;
 mod finish;
 mod inputs;
@@ -42,7 +44,6 @@ mod near;
 mod network;
 pub(crate) mod opened;
 mod options;
-mod census;
 pub(crate) mod owner;
 mod recover;
 mod retention;
@@ -63,7 +64,7 @@ use rusqlite::Connection;
 use crate::delivery::error::StoreError;
 use crate::delivery::message::{Digest, Incoming};
 
-pub(crate) use census::{Census, census};
+pub use census::Census;
 pub(crate) use checkpoints::Checkpoints;
 pub(crate) use options::{Guard, Limits, Options};
 pub(crate) use types::{Accepted, Attempts, Done, Held, Known, Outcome, Position, Waiting};

@@ -42,7 +42,7 @@ fn hangs(hanging: usize) -> (OpenSink, Arc<AtomicUsize>, Sender<()>) {
     let (send, receive) = channel();
     let (hanging, delivered) = (Arc::new(AtomicUsize::new(hanging)), Arc::new(AtomicUsize::new(0)));
     let (end, count) = (Arc::new(PlainMutex::new(receive)), delivered.clone());
-    let open = move || {
+    let open = move |_: &str| {
         let sink = Hangs { hanging: hanging.clone(), delivered: count.clone(), end: end.clone() };
         Ok(Box::new(sink) as Box<dyn Sink>)
     };

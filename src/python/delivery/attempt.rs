@@ -3,9 +3,9 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyType};
 
-use crate::delivery::{Body, Digest};
 use crate::delivery::Delivery as Attempt;
 use crate::delivery::sinks::line::LineWriter;
+use crate::delivery::{Body, Digest};
 use crate::python::delivery::items;
 use crate::python::tools::gil_cell::GilCell;
 use crate::python::tools::made_once::MadeOnce;

@@ -9,12 +9,12 @@ use pyo3::prelude::*;
 use pyo3::types::PyList;
 
 use crate::Clock;
+use crate::delivery::Answer;
+use crate::delivery::DeliveryError;
 use crate::delivery::DueClock;
 use crate::delivery::Engine;
-use crate::delivery::DeliveryError;
-use crate::delivery::Answer;
-use crate::delivery::Sink;
 use crate::delivery::Ownership;
+use crate::delivery::Sink;
 use crate::python::delivery::engine::counts_of;
 use crate::python::delivery::observer::{events_to_python, put_letters};
 use crate::python::delivery::settings::settings_of;

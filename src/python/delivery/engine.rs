@@ -8,17 +8,16 @@ use std::time::{Duration, Instant};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString};
 
-use crate::delivery::DueClock;
-use crate::delivery::Settings;
 use crate::delivery::DeliveryError;
+use crate::delivery::DueClock;
 use crate::delivery::Item;
 use crate::delivery::MAX_PAYLOAD;
 use crate::delivery::OpenSink;
-use crate::delivery::{LineSink, Target};
 use crate::delivery::Ownership;
-use crate::delivery::store::{Census, census};
-use crate::delivery::Summary;
 use crate::delivery::Running;
+use crate::delivery::Settings;
+use crate::delivery::Summary;
+use crate::delivery::{LineSink, Target};
 use crate::python::delivery::answers::Answers;
 use crate::python::delivery::core::{self, Core};
 use crate::python::delivery::failures;
@@ -169,15 +168,8 @@ impl DeliveryEngine {
     #[expect(clippy::needless_pass_by_value, reason = "pyo3 extracts it")]
     fn census(&self, py: Python<'_>, until_ms: Vec<i64>, most: u64) -> PyResult<(Option<i64>, Vec<u64>)> {
         let core = self.core(py)?;
-        let counted = py.detach(|| -> Result<_, DeliveryError> {
-            let near = core.running.engine().near_due_ms();
-            let Census { first_due_ms, due } = census(&core.path, &until_ms, most)?;
-            let first_due_ms = near.iter().copied().chain(first_due_ms).min();
-            let in_memory = |until_ms: &i64| near.iter().filter(|due_ms| *due_ms <= until_ms).count() as u64;
-            let due = until_ms.iter().zip(due).map(|(until_ms, count)| (count + in_memory(until_ms)).min(most));
-            Ok((first_due_ms, due.collect()))
-        });
-        counted.map_err(|error| failures::to_python(py, &error))
+        let counted = py.detach(|| core.running.engine().census(&until_ms, most));
+        counted.map(|it| (it.first_due_ms, it.due)).map_err(|error| failures::to_python(py, &error))
     }
 
     /// Messages and bytes in memory.

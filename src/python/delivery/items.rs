@@ -7,10 +7,10 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyInt, PyList, PyString, PyTuple, PyType};
 
 use crate::delivery::BadRecord;
-use crate::delivery::{Answer, Item};
 use crate::delivery::message::check_name;
-use crate::delivery::{Body, Cancel, Incoming, Message, Origin, Record, checked};
 use crate::delivery::store::{Letter, Progress};
+use crate::delivery::{Answer, Item};
+use crate::delivery::{Body, Cancel, Incoming, Message, Origin, Record, checked};
 use crate::python::delivery::failures::{bad_record, shown};
 use crate::python::tools::made_once::{MadeOnce, intern};
 

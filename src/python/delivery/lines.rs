@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use pyo3::prelude::*;
 
-use crate::delivery::Columns;
 use crate::delivery::BadRecord;
-use crate::delivery::Schema;
-use crate::delivery::Item;
 use crate::delivery::Block;
-use crate::delivery::{Ndjson, Parsed};
+use crate::delivery::Columns;
+use crate::delivery::Item;
+use crate::delivery::Schema;
 use crate::delivery::store::Letter;
+use crate::delivery::{Ndjson, Parsed};
 
 /// How the lines of one input are read: their schema, and the name of the input. `after`: lines up to this one are skipped.
 /// `letters`: a line that can't be used becomes a dead letter; otherwise its error is returned.

@@ -3,10 +3,10 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 
-use crate::delivery::Event;
 use crate::delivery::DeliveryError;
-use crate::delivery::store::Letter;
+use crate::delivery::Event;
 use crate::delivery::Observer;
+use crate::delivery::store::Letter;
 use crate::python::delivery::answers::this_thread_is_of_an_engine;
 use crate::python::delivery::{failures, items};
 use crate::python::tools::finalizing::ForeignCall;

@@ -2,8 +2,8 @@
 
 use pyo3::prelude::*;
 
-use crate::delivery::{Bounds, Settings};
 use crate::delivery::Retry;
+use crate::delivery::{Bounds, Settings};
 use crate::python::delivery::failures;
 
 const DAY_MS: f64 = 86_400_000.0;
