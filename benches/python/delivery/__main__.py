@@ -1,4 +1,4 @@
-"""Lateness of deliveries at steady rates, from a durable store to a file, a function or webhooks; beside it, polling a table.
+"""Lateness of deliveries at steady rates, from a durable store to a file, a function or webhooks; beside it, polling.
 
     python -m benches.python.delivery [--only "50,000 file"]... [--seconds 20] [--check]
 
