@@ -409,8 +409,10 @@ impl Engine {
 
     /// The third part: messages go on the timer, and tickets get their answers.
     pub(super) fn publish_group(&self, committed: &Committed) -> Result<bool, DeliveryError> {
-        let result = self.writer().publish(committed, &self.queue, &self.dispatcher);
+        let mut writer = self.writer();
+        let result = writer.publish(committed, &self.queue, &self.dispatcher);
         if let Err(error) = &result {
+            writer.give_up(error);
             self.queue.fail(error);
         }
         result
@@ -540,3 +542,8 @@ impl Engine {
         }
     }
 }
+
+#[cfg(test)]
+mod disk_full;
+#[cfg(test)]
+mod tests;

@@ -138,6 +138,13 @@ impl Store {
         self.cancels
     }
 
+    /// The file may grow by so many pages, and then the disk is full.
+    #[cfg(test)]
+    pub(crate) fn fill(&self, left: u32) {
+        let pages: u32 = self.db.pragma_query_value(None, "page_count", |row| row.get(0)).expect("it is open");
+        self.db.pragma_update(None, "max_page_count", pages + left).expect("it is open");
+    }
+
     fn told<T>(&self, result: sql::Result<T>) -> Result<T, StoreError> {
         result.map_err(|broken| broken.of(&self.path))
     }

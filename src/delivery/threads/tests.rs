@@ -11,7 +11,7 @@ use crate::delivery::dispatcher::Event;
 use crate::delivery::engine::{Engine, Settings};
 use crate::delivery::error::DeliveryError;
 use crate::delivery::items::Item;
-use crate::delivery::sinks::{Delivery, OpenSink, Sink, Verdicts};
+use crate::delivery::sinks::{Delivery, OpenSink, Sink, SyncFn, Verdicts};
 use crate::delivery::store::owner::Ownership;
 use crate::sync::PlainMutex;
 
@@ -90,4 +90,64 @@ fn a_ticket_of_several_groups_is_not_over_after_the_first__d11() {
     write();
     engine.queue.fail(&DeliveryError::Failed("the test ends it".to_owned()));
     write();
+}
+
+/// Its syncs, which come before each commit, wait until the test lets them go.
+struct SlowDisk {
+    sent: Arc<AtomicUsize>,
+    lets_go: Arc<PlainMutex<Receiver<()>>>,
+}
+
+impl Sink for SlowDisk {
+    fn max_messages(&self) -> usize {
+        1
+    }
+
+    fn send(&mut self, _: &[Delivery]) -> Result<Verdicts, DeliveryError> {
+        self.sent.fetch_add(1, Ordering::SeqCst);
+        std::thread::park_timeout(std::time::Duration::from_millis(1)); // 4,000 messages take a second
+        Ok(Verdicts::Delivered)
+    }
+
+    fn sync(&self) -> Option<SyncFn> {
+        let lets_go = self.lets_go.clone();
+        Some(Arc::new(move || {
+            let _ = lets_go.lock().recv_timeout(LONG);
+            Ok(())
+        }))
+    }
+}
+
+fn held_up() -> (Delivering, Arc<AtomicUsize>, Sender<()>) {
+    let (lets_go, receive) = channel();
+    let (sent, receive) = (Arc::new(AtomicUsize::new(0)), Arc::new(PlainMutex::new(receive)));
+    let count = sent.clone();
+    let open = move |_: &str| {
+        Ok(Box::new(SlowDisk { sent: count.clone(), lets_go: receive.clone() }) as Box<dyn Sink>)
+    };
+    let delivering = Delivering::start(settings(), Arc::new(open));
+    delivering.submit(many(4_000));
+    let engine = delivering.running.engine();
+    wait_until("a pause", || engine.queue.is_behind(engine.clock().now_us()));
+    (delivering, sent, lets_go)
+}
+
+#[test]
+fn senders_that_wait_for_a_commit_go_on_after_it__d5() {
+    let (delivering, sent, lets_go) = held_up();
+    assert!(sent.load(Ordering::SeqCst) < 4_000, "not all go out while a commit hangs");
+    drop(lets_go);
+    assert!(delivering.running.wait_until_empty(LONG).unwrap());
+    assert_eq!(delivering.running.close(Some(LONG)).unwrap().delivered, 4_000);
+    assert_eq!(sent.load(Ordering::SeqCst), 4_000);
+}
+
+#[test]
+fn senders_that_wait_for_a_commit_end_after_a_failure__d5() {
+    let (delivering, sent, lets_go) = held_up();
+    delivering.running.fail(&DeliveryError::Failed("the test ends it".to_owned()));
+    drop(lets_go);
+    let failed = delivering.running.close(Some(LONG)).unwrap_err();
+    assert_eq!(failed.to_string(), "the test ends it");
+    assert!(sent.load(Ordering::SeqCst) < 4_000);
 }
