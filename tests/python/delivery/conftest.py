@@ -162,9 +162,12 @@ class Desk:
 
     def pump(self) -> None:
         """Run until nothing is left to do at this moment."""
-        while self.commit() | self.send():
-            pass
-        self.commit()
+        has_more = True
+        while has_more:
+            while self.commit() | self.send():
+                pass
+            self.commit()
+            has_more = self.send()  # what waited for its attempt to be on disk
 
     def set_clocks(self) -> None:
         self.engine.native.set_clocks(round(self.timer.now_ms() * 1_000), self.wall_us())
