@@ -404,7 +404,8 @@ impl Engine {
         sync: &dyn Fn() -> Result<(), DeliveryError>,
     ) -> Result<Committed, DeliveryError> {
         let mut writer = self.writer();
-        let result = if begun.has_outcomes() { sync() } else { Ok(()) };
+        let result = writer.look_at_place(self.timer.clock().now_us());
+        let result = result.and_then(|()| if begun.has_outcomes() { sync() } else { Ok(()) });
         let now_ms = self.wall.now_us() / 1000;
         let result = result.and_then(|()| writer.commit(begun, &self.dispatcher, now_ms));
         if let Err(error) = &result {

@@ -191,3 +191,24 @@ fn a_store_that_fails_after_the_commit_leaves_no_ticket_without_an_answer__d5() 
     assert!(world.engine.publish_group(&committed).is_err());
     assert!(answered(&receipt).expect("it has failed").is_err());
 }
+
+#[test]
+fn a_store_that_was_moved_or_replaced_takes_nothing_more__d9() {
+    for is_replaced in [false, true] {
+        let world = ByHand::start(Settings::default());
+        world.give(vec![due(None, "a", 5)]);
+        let elsewhere = world.store().with_extension("elsewhere");
+        std::fs::rename(world.store(), &elsewhere).unwrap();
+        if is_replaced {
+            std::fs::write(world.store(), b"").unwrap();
+        }
+        world.advance_ms(1_000); // it looks once a second
+        let receipt = world.submit(vec![due(None, "b", 5)]);
+        let failed = world.engine.write(&|| Ok(())).unwrap_err().to_string();
+        assert!(failed.contains("was moved, replaced or removed while it was open; put it back"), "{failed}");
+        assert!(answered(&receipt).expect("it has failed").is_err());
+        std::fs::rename(&elsewhere, world.store()).unwrap();
+        let world = world.again();
+        assert_eq!(world.engine.open_count(), 1);
+    }
+}

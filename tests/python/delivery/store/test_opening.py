@@ -1,6 +1,7 @@
 """Opening existing files: a store, another program's file, a broken, an older or a newer store (rules D2, D5)."""
 
 import os
+import random
 import sqlite3
 import subprocess
 import sys
@@ -67,6 +68,14 @@ def test_a_store_that_was_cut_off_is_refused_with_advice__D2(store: Path, share:
     make(store)
     data = store.read_bytes()
     store.write_bytes(data[: int(len(data) * share)])
+    with pytest.raises(StoreFailed, match="not a store, or damaged: name another file, or restore it"):
+        opened(store)
+
+
+def test_a_store_that_was_damaged_in_the_middle_is_refused_with_advice__D2(store: Path) -> None:
+    make(store)
+    data = store.read_bytes()
+    store.write_bytes(data[:4096] + random.Random(1).randbytes(len(data) - 4096))
     with pytest.raises(StoreFailed, match="not a store, or damaged: name another file, or restore it"):
         opened(store)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tickwheel.delivery import Answer, DeliveryQueue
+from tickwheel.delivery import Answer, DeliveryQueue, StoreFailed
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -96,6 +96,18 @@ def test_a_store_that_was_renamed_has_its_owner_still__D9(tmp_path: Path) -> Non
         path.rename(elsewhere)
         with process(elsewhere) as second:
             assert f"(process {first.pid})" in says(second)
+
+
+def test_a_store_that_was_removed_takes_no_more_messages__D9(tmp_path: Path) -> None:
+    store = tmp_path / "store.db"
+    queue = opened(store)
+    queue.put("a", due=LATER_MS)
+    store.unlink()
+    with pytest.raises(StoreFailed, match="was moved, replaced or removed while it was open; put it back"):
+        for number in range(1_000_000):  # it looks once a second
+            queue.put(f"b {number}", due=LATER_MS)
+    with pytest.raises(StoreFailed, match="was moved, replaced or removed"):
+        queue.close()
 
 
 def test_in_one_process_too_the_second_waits__D9(tmp_path: Path) -> None:
