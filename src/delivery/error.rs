@@ -46,8 +46,8 @@ impl StoreError {
     /// With the words of SQLite, and what to do.
     pub(crate) fn because(path: &Path, error: &rusqlite::Error) -> Self {
         use rusqlite::ErrorCode::{
-            CannotOpen, DatabaseBusy, DatabaseCorrupt, DatabaseLocked, DiskFull, NotADatabase, PermissionDenied, ReadOnly,
-            SystemIoFailure,
+            CannotOpen, DatabaseBusy, DatabaseCorrupt, DatabaseLocked, DiskFull, NotADatabase, PermissionDenied,
+            ReadOnly, SystemIoFailure,
         };
         let advice = match error.sqlite_error_code() {
             Some(DiskFull) => "make room on the disk and run again: nothing that was accepted is lost",

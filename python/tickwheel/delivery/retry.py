@@ -3,6 +3,7 @@
 Example: 1 s, then 2, 4 and 8, each shortened by up to a half at random.
 """
 
+import random
 from dataclasses import dataclass
 
 
@@ -13,3 +14,8 @@ class Retry:
     max_attempts: int = 5
     first_ms: float = 1_000
     longest_ms: float = 300_000
+
+    def delay_ms(self, attempt: int) -> float:
+        """The time between this attempt, counted from 1, and the next."""
+        whole_ms = min(self.first_ms * 2.0 ** min(attempt - 1, 60), self.longest_ms)
+        return whole_ms * random.uniform(0.5, 1)  # noqa: S311, nothing is kept secret by it

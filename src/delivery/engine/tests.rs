@@ -143,7 +143,8 @@ fn run_now(world: &ByHand, verdict: impl Fn(&str) -> Verdict) -> Vec<String> {
         };
         let ids = || deliveries.iter().map(|it| it.body.id());
         let verdicts: Vec<Verdict> = ids().map(&verdict).collect();
-        delivered.extend(ids().zip(&verdicts).filter(|(_, it)| **it == Verdict::Delivered).map(|(id, _)| id.to_owned()));
+        delivered
+            .extend(ids().zip(&verdicts).filter(|(_, it)| **it == Verdict::Delivered).map(|(id, _)| id.to_owned()));
         world.engine.settle(flight, Verdicts::Each(verdicts), None);
     }
 }
@@ -171,7 +172,7 @@ fn large_messages_do_not_wait_for_the_next_look_at_the_store__d8() {
 fn a_key_whose_next_message_is_far_behind_others_in_the_store_is_not_kept_waiting__d4_d8() {
     let bounds = Bounds { lane_messages: 2, ..Bounds::default() };
     let retry = Retry { max_attempts: 1_000, first_ms: 3_600_000, longest_ms: 3_600_000 };
-    let world = ByHand::start(Settings { bounds, retry, ..Settings::default() });
+    let world = ByHand::start(Settings { retry, bounds, ..Settings::default() });
     let good = (0..3).map(|id| due(Some("good"), &format!("good {id}"), -90_000 + id));
     // More than one look at the store reads.
     let bad = (0..12_000).map(|id| due(Some("bad"), &format!("bad {id}"), -80_000 + id));

@@ -122,9 +122,7 @@ fn held_up() -> (Delivering, Arc<AtomicUsize>, Sender<()>) {
     let (lets_go, receive) = channel();
     let (sent, receive) = (Arc::new(AtomicUsize::new(0)), Arc::new(PlainMutex::new(receive)));
     let count = sent.clone();
-    let open = move |_: &str| {
-        Ok(Box::new(SlowDisk { sent: count.clone(), lets_go: receive.clone() }) as Box<dyn Sink>)
-    };
+    let open = move |_: &str| Ok(Box::new(SlowDisk { sent: count.clone(), lets_go: receive.clone() }) as Box<dyn Sink>);
     let delivering = Delivering::start(settings(), Arc::new(open));
     delivering.submit(many(4_000));
     let engine = delivering.running.engine();

@@ -260,7 +260,7 @@ class Engine:
 
 @pytest.fixture(scope="session")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], Path]]:
-    """Makes folders in memory where the system has one: a desk commits at each step, and what it tests is not the disk."""
+    """Makes folders, in memory where the system has one: a desk commits at each step, and does not test the disk."""
     if not os.access(MEMORY, os.W_OK):
         yield lambda: tmp_path_factory.mktemp("desk")
         return

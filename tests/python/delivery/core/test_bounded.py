@@ -140,9 +140,7 @@ def test_a_cancel_finds_what_is_in_memory_in_the_store_alone_or_went_back_there_
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_whatever_the_wall_clock_does_nothing_is_early_or_lost__D3(
-    make_desk: Callable[..., Desk], seed: int
-) -> None:
+def test_whatever_the_wall_clock_does_nothing_is_early_or_lost__D3(make_desk: Callable[..., Desk], seed: int) -> None:
     rng = random.Random(seed)
     desk = make_desk(Settings(bounds=rng.choice([TINY, Bounds()])))
     desk.start()

@@ -1,5 +1,6 @@
 """One submit may be larger than one group: then it is committed in several (rules D5, D11)."""
 
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -71,10 +72,15 @@ class Broken(Sink):
 def test_when_the_run_fails_every_ticket_has_its_answers_or_the_error__D5(tmp_path: Path) -> None:
     made = Running(tmp_path / "store.db", lambda settings: Broken(), Settings(), lambda letters: None)
     made.start()
-    tickets = []
-    with pytest.raises(DeliveryFailed, match="the sink is broken"):
+    tickets: list[Future[list[Answer]]] = []
+
+    def submit_many() -> None:
         for number in range(100):
-            tickets.append(made.submit([*puts(3 * GROUP, f"{number} "), Message(f"due {number}", None, 5, b"x")]))
+            items = [*puts(3 * GROUP, f"{number} "), Message(f"due {number}", None, 5, b"x")]
+            tickets.append(made.submit(items))
+
+    with pytest.raises(DeliveryFailed, match="the sink is broken"):
+        submit_many()
     kept = 0
     for ticket in tickets:
         error = ticket.exception(20)

@@ -1,4 +1,4 @@
-"""No message waits longer than it must, also around its cancel (rules D4, D7). `src/delivery/engine/tests/` has more."""
+"""No message waits longer than it must, also behind a cancel (rules D4, D7); see `src/delivery/engine/tests.rs` too."""
 
 from typing import Any
 

@@ -100,7 +100,9 @@ def test_the_content_tells_bytes_from_text_and_a_time_from_a_delay__D5(desk: Des
 
 
 @pytest.mark.parametrize(("given", "again"), [(10, 10.0), (10.0, 10), (1.5, 1.5)])
-def test_the_same_delay_is_the_same_content_with_and_without_a_point__D5(desk: Desk, given: float, again: float) -> None:
+def test_the_same_delay_is_the_same_content_with_and_without_a_point__D5(
+    desk: Desk, given: float, again: float
+) -> None:
     assert desk.hand_in(Message("a", None, LATER_MS, b"1", given)) == [Answer.ACCEPTED]
     assert desk.hand_in(Message("a", None, LATER_MS + 7, b"1", again)) == [Answer.DUPLICATE]
 

@@ -103,9 +103,13 @@ def test_a_store_that_was_removed_takes_no_more_messages__D9(tmp_path: Path) -> 
     queue = opened(store)
     queue.put("a", due=LATER_MS)
     store.unlink()
-    with pytest.raises(StoreFailed, match="was moved, replaced or removed while it was open; put it back"):
+
+    def put_on() -> None:
         for number in range(1_000_000):  # it looks once a second
             queue.put(f"b {number}", due=LATER_MS)
+
+    with pytest.raises(StoreFailed, match="was moved, replaced or removed while it was open; put it back"):
+        put_on()
     with pytest.raises(StoreFailed, match="was moved, replaced or removed"):
         queue.close()
 
