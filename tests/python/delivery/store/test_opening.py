@@ -1,5 +1,6 @@
 """Opening existing files: a store, another program's file, a broken, an older or a newer store (rules D2, D5)."""
 
+import logging
 import os
 import random
 import sqlite3
@@ -134,12 +135,15 @@ def test_a_store_may_have_any_name(tmp_path: Path, name: str | bytes) -> None:
         assert queue.state("a") is Answer.WAITING
 
 
-def test_a_store_of_version_1_is_stepped_up_after_a_backup_and_keeps_what_it_has__D5(store: Path) -> None:
+def test_a_store_of_version_1_is_stepped_up_after_a_backup_and_keeps_what_it_has__D5(
+    store: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     with closing(sqlite3.connect(store)) as db:
         db.executescript(VERSION_1.read_text())
         before = "\n".join(db.iterdump())
     arrived = []
-    queue = DeliveryQueue(store, to=lambda it: arrived.append(it.message.id), keep_ids_days=36_500)
+    with caplog.at_level(logging.INFO, "tickwheel.delivery"):
+        queue = DeliveryQueue(store, to=lambda it: arrived.append(it.message.id), keep_ids_days=36_500)
     with queue:
         states = [queue.state(id_, key) for key, id_ in [(None, "a"), ("k", "c"), ("5:g", "g"), ("far", "h")]]
         assert states == [Answer.DELIVERED, Answer.DEAD, Answer.CANCELLED, Answer.WAITING]
@@ -148,6 +152,7 @@ def test_a_store_of_version_1_is_stepped_up_after_a_backup_and_keeps_what_it_has
             queue.wait_until_empty(0.01)
     assert sorted(arrived) == ["b", "d", "f"]
     [backup] = [it for it in store.parent.iterdir() if it != store]
+    assert f"it was brought up to date, and as it was it is {backup}" in caplog.text
     with closing(sqlite3.connect(backup)) as db:
         assert "\n".join(db.iterdump()) == before
     with opened(store) as queue:
