@@ -70,7 +70,6 @@ impl Told {
         self.0.lock().0.clone()
     }
 
-    #[cfg(feature = "delivery-http")]
     pub(crate) fn letters(&self) -> Vec<Letter> {
         self.0.lock().1.clone()
     }

@@ -552,10 +552,10 @@ impl Writer {
         }
     }
 
-    /// Whether all that was submitted has its answer, and every letter that is on disk was told.
-    pub(super) fn is_finished(&self, queue: &Queue) -> bool {
+    /// Whether all that was submitted has its answer, and every letter that is on disk was told, or is left for next time.
+    pub(super) fn is_finished(&self, queue: &Queue, leaves_letters: bool) -> bool {
         let state = queue.lock();
-        let is_told = !self.has_letters && self.telling_through.is_none();
+        let is_told = leaves_letters || (!self.has_letters && self.telling_through.is_none());
         is_told && self.begun.is_empty() && state.tickets.is_empty() && state.outcomes.is_empty()
     }
 

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
 
-use super::super::testing::{Delivering, LONG, many, settings, wait_until};
+use super::super::testing::{Delivering, LONG, Told, many, settings, wait_until};
+use super::{Observer, Running};
 use crate::Clock;
 use crate::delivery::clock::SystemWallTime;
 use crate::delivery::dispatcher::Event;
@@ -12,6 +14,7 @@ use crate::delivery::engine::{Engine, Settings};
 use crate::delivery::error::DeliveryError;
 use crate::delivery::items::Item;
 use crate::delivery::sinks::{Delivery, OpenSink, Sink, SyncFn, Verdicts};
+use crate::delivery::store::Letter;
 use crate::delivery::store::owner::Ownership;
 use crate::sync::PlainMutex;
 
@@ -105,7 +108,7 @@ impl Sink for SlowDisk {
 
     fn send(&mut self, _: &[Delivery]) -> Result<Verdicts, DeliveryError> {
         self.sent.fetch_add(1, Ordering::SeqCst);
-        std::thread::park_timeout(std::time::Duration::from_millis(1)); // 4,000 messages take a second
+        std::thread::park_timeout(Duration::from_millis(1)); // 4,000 messages take a second
         Ok(Verdicts::Delivered)
     }
 
@@ -148,4 +151,54 @@ fn senders_that_wait_for_a_commit_end_after_a_failure__d5() {
     let failed = delivering.running.close(Some(LONG)).unwrap_err();
     assert_eq!(failed.to_string(), "the test ends it");
     assert!(sent.load(Ordering::SeqCst) < 4_000);
+}
+
+/// Hangs with the first letters that it is told, until the test ends that.
+struct Deaf {
+    told: Arc<AtomicUsize>,
+    end: PlainMutex<Receiver<()>>,
+}
+
+impl Observer for Deaf {
+    fn letters(&self, letters: &[Letter]) -> Result<(), DeliveryError> {
+        self.told.fetch_add(letters.len(), Ordering::SeqCst);
+        let _ = self.end.lock().recv_timeout(LONG);
+        Ok(())
+    }
+
+    fn events(&self, _: Vec<Event>) {}
+}
+
+fn letter() -> Item {
+    Item::Letter(Letter {
+        source: "input".to_owned(),
+        line: 1,
+        reason: "it is bad".to_owned(),
+        allowed: "a good one".to_owned(),
+        record: b"{}".to_vec(),
+    })
+}
+
+#[test]
+fn the_end_does_not_wait_for_ever_for_who_is_told_of_dead_letters__d13() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("store.db");
+    let own = || Ownership::take(&store, &mut |_| (), &mut || false).unwrap();
+    let (sinks, _, _end) = hangs(0);
+    let (end, receive) = channel();
+    let told = Arc::new(AtomicUsize::new(0));
+    let deaf = Deaf { told: told.clone(), end: PlainMutex::new(receive) };
+    let running = Running::open(own(), settings(), sinks.clone(), 1, Box::new(deaf)).unwrap();
+    running.start(running.engine().wall_clock());
+    running.submit(vec![letter()]).unwrap().wait(Some(LONG)).unwrap().unwrap();
+    wait_until("the letter", || told.load(Ordering::SeqCst) == 1);
+    let began = Instant::now();
+    assert_eq!(running.close(Some(Duration::from_millis(10))).unwrap().dead_letters, 1);
+    assert!(began.elapsed() < LONG / 2);
+    // The store is free, though the first one still hangs; and the letter is told again.
+    let again = Told::default();
+    let running = Running::open(own(), settings(), sinks, 1, Box::new(again.clone())).unwrap();
+    wait_until("the letter again", || again.letters().len() == 1);
+    running.close(Some(LONG)).unwrap();
+    drop(end);
 }
