@@ -404,7 +404,8 @@ impl Engine {
         sync: &dyn Fn() -> Result<(), DeliveryError>,
     ) -> Result<Committed, DeliveryError> {
         let mut writer = self.writer();
-        let result = if begun.has_outcomes() { sync() } else { Ok(()) };
+        let result = writer.look_at_place(self.timer.clock().now_us());
+        let result = result.and_then(|()| if begun.has_outcomes() { sync() } else { Ok(()) });
         let now_ms = self.wall.now_us() / 1000;
         let result = result.and_then(|()| writer.commit(begun, &self.dispatcher, now_ms));
         if let Err(error) = &result {
@@ -416,8 +417,10 @@ impl Engine {
 
     /// The third part: messages go on the timer, and tickets get their answers.
     pub(super) fn publish_group(&self, committed: &Committed) -> Result<bool, DeliveryError> {
-        let result = self.writer().publish(committed, &self.queue, &self.dispatcher);
+        let mut writer = self.writer();
+        let result = writer.publish(committed, &self.queue, &self.dispatcher);
         if let Err(error) = &result {
+            writer.give_up(error);
             self.queue.fail(error);
         }
         result
@@ -547,3 +550,8 @@ impl Engine {
         }
     }
 }
+
+#[cfg(test)]
+mod disk_full;
+#[cfg(test)]
+mod tests;

@@ -26,6 +26,7 @@ use super::retry::Retry;
 use super::sinks::{Delivery, Sink, Verdict, Verdicts};
 use super::store::owner::Ownership;
 use super::store::{Letter, Limits, Outcome};
+use super::testing::folder_in_memory;
 use super::window::{Bounds, State};
 use super::writer::{Begun, Committed};
 use crate::Clock;
@@ -1052,16 +1053,8 @@ fn shown(delivery: &Delivery) -> String {
     format!("{name:?} seq {} due {} attempt {}{again}", delivery.seq, delivery.due_ms, delivery.attempt)
 }
 
-/// A folder in memory where the system has one, as nothing here tests the disk.
-fn folder() -> tempfile::TempDir {
-    let memory = Path::new("/dev/shm");
-    let builder = &mut tempfile::Builder::new();
-    let made = builder.prefix("tickwheel-").tempdir_in(memory);
-    made.or_else(|_| builder.tempdir()).expect("there is a temporary folder")
-}
-
 fn play(seed: u64, is_shown: bool) {
-    let folder = folder();
+    let folder = folder_in_memory(); // nothing here tests the disk
     let mut world = World::new(seed, folder.path(), is_shown);
     for _ in 0..STEPS {
         world.step();

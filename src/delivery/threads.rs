@@ -42,6 +42,7 @@ const LOOK_AT_CLOCK: Duration = Duration::from_micros(LOOK_AT_CLOCK_US);
 const ABORT: Duration = Duration::from_secs(1);
 /// How often the writer looks at the sends under way, where no sender looks at the timer.
 const LOOK_AT_SENDS_US: u64 = 100_000;
+const OBSERVER_PANICKED: &str = "what is told of dead letters panicked: see the output of the panic hook";
 const REOPEN: Retry = Retry { max_attempts: u32::MAX, first_ms: 200, longest_ms: 10_000 };
 
 /// What the program is told, in a thread of its own: a slow program holds up nothing but what it is told next.
@@ -59,7 +60,7 @@ pub trait Observer: Send + Sync {
 /// A store that is being delivered, until [`Running::close`].
 pub struct Running {
     shared: Arc<Shared>,
-    /// The writer and the teller, until they are joined.
+    /// The writer and the teller, in this order, until they are joined.
     threads: PlainMutex<Vec<JoinHandle<()>>>,
 }
 
@@ -75,6 +76,8 @@ struct Shared {
     sleeps_until_us: AtomicU64,
     looked_at_us: AtomicU64,
     is_closing: AtomicBool,
+    /// The end does not wait for dead letters to be told.
+    leaves_letters: AtomicBool,
     senders: PlainMutex<Senders>,
     sender_ended: PlainCondvar,
     failure: PlainMutex<Option<DeliveryError>>,
@@ -101,7 +104,10 @@ struct Senders {
 #[derive(Default)]
 struct Telling {
     events: Vec<Event>,
+    /// The writer has ended.
     is_over: bool,
+    /// The teller has ended.
+    has_ended: bool,
     is_woken: bool,
 }
 
@@ -137,6 +143,7 @@ impl Running {
             sleeps_until_us: AtomicU64::new(0),
             looked_at_us: AtomicU64::new(0),
             is_closing: AtomicBool::new(false),
+            leaves_letters: AtomicBool::new(false),
             senders: PlainMutex::default(),
             sender_ended: PlainCondvar::default(),
             failure: PlainMutex::new(None),
@@ -223,15 +230,20 @@ impl Running {
     }
 
     /// Sends what is due by now, commits, and stops. Nothing that comes after it is taken. A sink that hangs is waited for
-    /// until `timeout`; what is in its hands counts as not delivered then, and is sent again next time.
+    /// until `timeout`; what is in its hands counts as not delivered then, and is sent again next time. So is an observer that
+    /// hangs with dead letters, which is told of them again next time.
     ///
     /// # Errors
     /// What ended the run, or a failure at the end of it.
     pub fn close(&self, timeout: Option<Duration>) -> Result<Summary, DeliveryError> {
         let shared = self.shared.clone();
+        let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let all_ended = shared.stop_senders(timeout);
         shared.engine.queue.stop();
-        let threads = std::mem::take(&mut *self.threads.lock());
+        let mut threads = std::mem::take(&mut *self.threads.lock());
+        if !shared.wait_for_teller(end) {
+            threads.truncate(1); // the writer; the teller ends when its observer returns
+        }
         for thread in threads {
             let _ = thread.join();
         }
@@ -276,7 +288,8 @@ impl Shared {
                 }
                 Ok(_) => self.wake_after_commit(),
             }
-            if is_stopping && self.engine.writer().is_finished(&self.engine.queue) {
+            let leaves_letters = self.leaves_letters.load(Ordering::SeqCst);
+            if is_stopping && self.engine.writer().is_finished(&self.engine.queue, leaves_letters) {
                 break;
             }
         }
@@ -634,7 +647,35 @@ impl Shared {
         self.to_tell.notify_all();
     }
 
+    /// Whether the teller has ended by then, or soon after where that is over already. If not, the writer does not wait for it.
+    fn wait_for_teller(&self, end: Option<Instant>) -> bool {
+        let end = end.map(|end| end.max(Instant::now() + ABORT));
+        let mut telling = self.telling.lock();
+        while !telling.has_ended {
+            telling = match end {
+                None => self.to_tell.wait(telling),
+                Some(end) => {
+                    let left = end.saturating_duration_since(Instant::now());
+                    if left.is_zero() {
+                        drop(telling);
+                        self.leaves_letters.store(true, Ordering::SeqCst);
+                        self.engine.queue.wake();
+                        return false;
+                    }
+                    self.to_tell.wait_timeout(telling, left)
+                }
+            };
+        }
+        true
+    }
+
     fn tell_all(self: &Arc<Self>) {
+        self.tell_until_over();
+        self.telling.lock().has_ended = true;
+        self.to_tell.notify_all();
+    }
+
+    fn tell_until_over(&self) {
         loop {
             let (events, is_over) = {
                 let mut telling = self.telling.lock();
@@ -645,10 +686,12 @@ impl Shared {
                 (std::mem::take(&mut telling.events), telling.is_over)
             };
             if !events.is_empty() {
-                self.observer.events(events);
+                // The panic hook has told of it, and events are only for the log.
+                let _ = catch_unwind(AssertUnwindSafe(|| self.observer.events(events)));
             }
             if let Some((letters, through)) = self.engine.take_letters() {
-                match self.observer.letters(&letters) {
+                let told = catch_unwind(AssertUnwindSafe(|| self.observer.letters(&letters)));
+                match told.unwrap_or_else(|_| Err(DeliveryError::Failed(OBSERVER_PANICKED.to_owned()))) {
                     Ok(()) => self.engine.letters_told(through),
                     Err(error) => self.fail(&error),
                 }

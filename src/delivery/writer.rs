@@ -39,6 +39,8 @@ const QUEUE_ITEMS: usize = 60_000;
 const QUEUE_BYTES: usize = 32 << 20;
 const GATHER_US: u64 = 20_000;
 const GROUP_US: u64 = 50_000;
+/// How often the store's file is looked for.
+const LOOK_EVERY_US: u64 = 1_000_000;
 /// What is due so soon may be sent before the next commit.
 const MARK_AHEAD_MS: f64 = 500.0;
 /// The name of the sink's position in the store.
@@ -267,6 +269,8 @@ pub(super) struct Writer {
     pub(super) summary: Summary,
     pub(super) lateness: Lateness,
     pub(super) checkpoints: Option<Checkpoints>,
+    /// When the store's file was looked for, on the timer's clock.
+    looked_at_us: u64,
     /// Tickets that were begun; they are answered in this order.
     begun: VecDeque<Ticket>,
     has_letters: bool,
@@ -282,6 +286,7 @@ impl Writer {
             summary: Summary::default(),
             lateness: Lateness::default(),
             checkpoints: None,
+            looked_at_us: 0,
             begun: VecDeque::new(),
             has_letters: true,
             telling_through: None,
@@ -327,6 +332,18 @@ impl Writer {
         drop(state);
         queue.notify();
         begun
+    }
+
+    /// Looks once a second whether the store's file is still at its place.
+    ///
+    /// # Errors
+    /// It is not.
+    pub(super) fn look_at_place(&mut self, now_us: u64) -> Result<(), DeliveryError> {
+        if now_us.saturating_sub(self.looked_at_us) < LOOK_EVERY_US {
+            return Ok(());
+        }
+        self.looked_at_us = now_us;
+        Ok(self.store.check_place()?)
     }
 
     /// Commits a group. The sinks have synced what it says is delivered.
@@ -535,10 +552,10 @@ impl Writer {
         }
     }
 
-    /// Whether all that was submitted has its answer, and every letter that is on disk was told.
-    pub(super) fn is_finished(&self, queue: &Queue) -> bool {
+    /// Whether all that was submitted has its answer, and every letter that is on disk was told, or is left for next time.
+    pub(super) fn is_finished(&self, queue: &Queue, leaves_letters: bool) -> bool {
         let state = queue.lock();
-        let is_told = !self.has_letters && self.telling_through.is_none();
+        let is_told = leaves_letters || (!self.has_letters && self.telling_through.is_none());
         is_told && self.begun.is_empty() && state.tickets.is_empty() && state.outcomes.is_empty()
     }
 

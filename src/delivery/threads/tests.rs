@@ -3,15 +3,18 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
 
-use super::super::testing::{Delivering, LONG, many, settings, wait_until};
+use super::super::testing::{Delivering, LONG, Told, many, settings, wait_until};
+use super::{Observer, Running};
 use crate::Clock;
 use crate::delivery::clock::SystemWallTime;
 use crate::delivery::dispatcher::Event;
 use crate::delivery::engine::{Engine, Settings};
 use crate::delivery::error::DeliveryError;
 use crate::delivery::items::Item;
-use crate::delivery::sinks::{Delivery, OpenSink, Sink, Verdicts};
+use crate::delivery::sinks::{Delivery, OpenSink, Sink, SyncFn, Verdicts};
+use crate::delivery::store::Letter;
 use crate::delivery::store::owner::Ownership;
 use crate::sync::PlainMutex;
 
@@ -90,4 +93,112 @@ fn a_ticket_of_several_groups_is_not_over_after_the_first__d11() {
     write();
     engine.queue.fail(&DeliveryError::Failed("the test ends it".to_owned()));
     write();
+}
+
+/// Its syncs, which come before each commit, wait until the test lets them go.
+struct SlowDisk {
+    sent: Arc<AtomicUsize>,
+    lets_go: Arc<PlainMutex<Receiver<()>>>,
+}
+
+impl Sink for SlowDisk {
+    fn max_messages(&self) -> usize {
+        1
+    }
+
+    fn send(&mut self, _: &[Delivery]) -> Result<Verdicts, DeliveryError> {
+        self.sent.fetch_add(1, Ordering::SeqCst);
+        std::thread::park_timeout(Duration::from_millis(1)); // 4,000 messages take a second
+        Ok(Verdicts::Delivered)
+    }
+
+    fn sync(&self) -> Option<SyncFn> {
+        let lets_go = self.lets_go.clone();
+        Some(Arc::new(move || {
+            let _ = lets_go.lock().recv_timeout(LONG);
+            Ok(())
+        }))
+    }
+}
+
+fn held_up() -> (Delivering, Arc<AtomicUsize>, Sender<()>) {
+    let (lets_go, receive) = channel();
+    let (sent, receive) = (Arc::new(AtomicUsize::new(0)), Arc::new(PlainMutex::new(receive)));
+    let count = sent.clone();
+    let open = move |_: &str| Ok(Box::new(SlowDisk { sent: count.clone(), lets_go: receive.clone() }) as Box<dyn Sink>);
+    let delivering = Delivering::start(settings(), Arc::new(open));
+    delivering.submit(many(4_000));
+    let engine = delivering.running.engine();
+    wait_until("a pause", || engine.queue.is_behind(engine.clock().now_us()));
+    (delivering, sent, lets_go)
+}
+
+#[test]
+fn senders_that_wait_for_a_commit_go_on_after_it__d5() {
+    let (delivering, sent, lets_go) = held_up();
+    assert!(sent.load(Ordering::SeqCst) < 4_000, "not all go out while a commit hangs");
+    drop(lets_go);
+    assert!(delivering.running.wait_until_empty(LONG).unwrap());
+    assert_eq!(delivering.running.close(Some(LONG)).unwrap().delivered, 4_000);
+    assert_eq!(sent.load(Ordering::SeqCst), 4_000);
+}
+
+#[test]
+fn senders_that_wait_for_a_commit_end_after_a_failure__d5() {
+    let (delivering, sent, lets_go) = held_up();
+    delivering.running.fail(&DeliveryError::Failed("the test ends it".to_owned()));
+    drop(lets_go);
+    let failed = delivering.running.close(Some(LONG)).unwrap_err();
+    assert_eq!(failed.to_string(), "the test ends it");
+    assert!(sent.load(Ordering::SeqCst) < 4_000);
+}
+
+/// Hangs with the first letters that it is told, until the test ends that.
+struct Deaf {
+    told: Arc<AtomicUsize>,
+    end: PlainMutex<Receiver<()>>,
+}
+
+impl Observer for Deaf {
+    fn letters(&self, letters: &[Letter]) -> Result<(), DeliveryError> {
+        self.told.fetch_add(letters.len(), Ordering::SeqCst);
+        let _ = self.end.lock().recv_timeout(LONG);
+        Ok(())
+    }
+
+    fn events(&self, _: Vec<Event>) {}
+}
+
+fn letter() -> Item {
+    Item::Letter(Letter {
+        source: "input".to_owned(),
+        line: 1,
+        reason: "it is bad".to_owned(),
+        allowed: "a good one".to_owned(),
+        record: b"{}".to_vec(),
+    })
+}
+
+#[test]
+fn the_end_does_not_wait_for_ever_for_who_is_told_of_dead_letters__d13() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("store.db");
+    let own = || Ownership::take(&store, &mut |_| (), &mut || false).unwrap();
+    let (sinks, _, _end) = hangs(0);
+    let (end, receive) = channel();
+    let told = Arc::new(AtomicUsize::new(0));
+    let deaf = Deaf { told: told.clone(), end: PlainMutex::new(receive) };
+    let running = Running::open(own(), settings(), sinks.clone(), 1, Box::new(deaf)).unwrap();
+    running.start(running.engine().wall_clock());
+    running.submit(vec![letter()]).unwrap().wait(Some(LONG)).unwrap().unwrap();
+    wait_until("the letter", || told.load(Ordering::SeqCst) == 1);
+    let began = Instant::now();
+    assert_eq!(running.close(Some(Duration::from_millis(10))).unwrap().dead_letters, 1);
+    assert!(began.elapsed() < LONG / 2);
+    // The store is free, though the first one still hangs; and the letter is told again.
+    let again = Told::default();
+    let running = Running::open(own(), settings(), sinks, 1, Box::new(again.clone())).unwrap();
+    wait_until("the letter again", || again.letters().len() == 1);
+    running.close(Some(LONG)).unwrap();
+    drop(end);
 }

@@ -9,7 +9,6 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString};
 
 use crate::delivery::DeliveryError;
-use crate::delivery::{DueClock, LATENESS_BOUNDS_US};
 use crate::delivery::Item;
 use crate::delivery::MAX_PAYLOAD;
 use crate::delivery::OpenSink;
@@ -17,6 +16,7 @@ use crate::delivery::Ownership;
 use crate::delivery::Running;
 use crate::delivery::Settings;
 use crate::delivery::Summary;
+use crate::delivery::{DueClock, LATENESS_BOUNDS_US};
 use crate::delivery::{LineSink, Target};
 use crate::python::delivery::answers::Answers;
 use crate::python::delivery::core::{self, Core};
@@ -352,7 +352,16 @@ fn open_all(
     let ownership = Ownership::take(path, &mut tell, &mut go_on)?;
     let answers = Answers::start().map_err(|error| no_thread(&error))?;
     match Running::open(ownership, settings, open, 1, Box::new(observer)) {
-        Ok(running) => Ok(Core::new(NEXT_ID.fetch_add(1, Ordering::Relaxed), running, answers)),
+        Ok(running) => {
+            if let Some(backup) = running.engine().backup() {
+                let backup = backup.display();
+                tell(&format!(
+                    "{} was a store of version 1: it was brought up to date, and as it was it is {backup}",
+                    path.display()
+                ));
+            }
+            Ok(Core::new(NEXT_ID.fetch_add(1, Ordering::Relaxed), running, answers))
+        }
         Err(error) => {
             answers.end();
             Err(error)

@@ -1,5 +1,7 @@
 """An engine on the manual clock, with a wall clock that a test can step and a sink that records; no threads."""
 
+import os
+import tempfile
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future
 from pathlib import Path
@@ -18,10 +20,13 @@ from tickwheel.delivery.sinks import Refusals, Sink, SinkSettings
 from tickwheel.delivery.summary import PERCENTILES
 
 START_MS = 1_700_000_000_000
+MEMORY = Path("/dev/shm")
 
 
 class RememberingSink(Sink):
-    """Accepts everything unless a test sets `error`, which is raised, or `refuses`, which decides each delivery."""
+    """Accepts everything unless a test sets `error` or `sync_error`, which are raised, or `refuses`, which decides each
+    delivery.
+    """
 
     max_batch = 64
 
@@ -29,9 +34,10 @@ class RememberingSink(Sink):
         self.groups: list[list[Delivery]] = []
         self.attempts: list[Delivery] = []
         self.error: Exception | None = None
+        self.sync_error: Exception | None = None
         self.refuses: Callable[[Delivery], str | None] = lambda delivery: None
         self.has_already = set(has_already)
-        self.asked: list[int] | None = None
+        self.asked: list[int] = []
         self.closed = False
 
     def send(self, deliveries: Sequence[Delivery]) -> Refusals:
@@ -42,8 +48,12 @@ class RememberingSink(Sink):
         self.groups.append([it for place, it in enumerate(deliveries) if place not in refusals])
         return refusals
 
+    def sync(self) -> None:
+        if self.sync_error is not None:
+            raise self.sync_error
+
     def arrived(self, suspects: Any, position: str | None) -> set[int]:
-        self.asked = sorted([*(self.asked or []), *(it.seq for it in suspects)])
+        self.asked = sorted([*self.asked, *(it.seq for it in suspects)])
         return self.has_already & {it.seq for it in suspects}
 
     def close(self) -> None:
@@ -120,6 +130,20 @@ class Desk:
         self.engine.native.start_replay(speed, from_ms)
         self.pump()
 
+    def submit(self, *items: Item) -> "Future[list[Answer]]":
+        """Runs nothing: the answers come after a `commit`."""
+        return self.engine.submit(items)
+
+    def commit(self) -> bool:
+        """One group; whether there is more to do at once."""
+        self.set_clocks()
+        return self.engine.native.write()
+
+    def send(self) -> bool:
+        """One call of the sink; whether there was anything to send."""
+        self.set_clocks()
+        return self.engine.native.send()
+
     def hand_in(self, *items: Item) -> list[Answer]:
         ticket = self.engine.submit(items)
         self.pump()
@@ -138,10 +162,12 @@ class Desk:
 
     def pump(self) -> None:
         """Run until nothing is left to do at this moment."""
-        self.set_clocks()
-        while self.engine.native.write() | self.engine.native.send():
-            pass
-        self.engine.native.write()
+        has_more = True
+        while has_more:
+            while self.commit() | self.send():
+                pass
+            self.commit()
+            has_more = self.send()  # what waited for its attempt to be on disk
 
     def set_clocks(self) -> None:
         self.engine.native.set_clocks(round(self.timer.now_ms() * 1_000), self.wall_us())
@@ -232,20 +258,30 @@ class Engine:
             raise self._failure
 
 
+@pytest.fixture(scope="session")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], Path]]:
+    """Makes folders, in memory where the system has one: a desk commits at each step, and does not test the disk."""
+    if not os.access(MEMORY, os.W_OK):
+        yield lambda: tmp_path_factory.mktemp("desk")
+        return
+    with tempfile.TemporaryDirectory(prefix="tickwheel-", dir=MEMORY) as all_of_them:
+        yield lambda: Path(tempfile.mkdtemp(dir=all_of_them))
+
+
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
-    with_desk = Desk(tmp_path)
+def desk(folders: Callable[[], Path]) -> Iterator[Desk]:
+    with_desk = Desk(folders())
     yield with_desk
     with_desk.crash()
 
 
 @pytest.fixture(scope="session")
-def new_desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Desk]]:
+def new_desk(folders: Callable[[], Path]) -> Iterator[Callable[..., Desk]]:
     """For tests that need a new desk, several, or one with other settings."""
     made: list[Desk] = []
 
     def make(settings: Settings = Settings()) -> Desk:  # noqa: B008
-        made.append(Desk(tmp_path_factory.mktemp("desk"), settings))
+        made.append(Desk(folders(), settings))
         return made[-1]
 
     yield make

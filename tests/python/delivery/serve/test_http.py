@@ -47,6 +47,7 @@ def test_the_same_again_is_a_duplicate_and_other_content_a_conflict__D5(hall: Ha
         (b'{"id":"a"}', "due is missing"),
         (b'{"due":1}', "id is missing"),
         (b'{"id":"a","due":"2026-01-01T00:00:00"}', "due has no zone"),
+        (b'{"id":"a","due":1769846400}', "looks like seconds; in milliseconds it is 1769846400000"),
         (b'{"id":"a","due":1,"op":"delete"}', "op is not known"),
         (b'{"id":"a\xff","due":1}', "is not UTF-8"),
         (b"[" * 100_000, "nested too deep"),
