@@ -610,6 +610,17 @@ class NdjsonLines:
     ) -> Self: ...
 
 @final
+class Destination:
+    """A destination of the engine's own. Nothing is opened yet."""
+
+    @staticmethod
+    def standard_output() -> Destination: ...
+    @staticmethod
+    def file(path: str | os.PathLike[str]) -> Destination: ...
+    @staticmethod
+    def http(url: str) -> Destination: ...
+
+@final
 class DeliveryEngine:
     """A store that is being delivered, until `close`; see `tickwheel.delivery.running`."""
 
@@ -617,7 +628,7 @@ class DeliveryEngine:
         cls,
         path: str | os.PathLike[str],
         settings: object,
-        sink: str | Callable[[str], object],
+        sink: Destination | Callable[[str], object],
         *,
         put_letters: Callable[[list[Any]], object],
         put_events: Callable[[list[Any]], object],
@@ -665,7 +676,7 @@ class DeliveryDesk:
         cls,
         path: str | os.PathLike[str],
         settings: object,
-        open_sink: Callable[[str], object],
+        sink: Destination | Callable[[str], object],
         *,
         put_letters: Callable[[list[Any]], object],
         clock_us: int,

@@ -4,6 +4,7 @@ pub(crate) mod answers;
 pub(crate) mod attempt;
 pub(crate) mod core;
 pub(crate) mod desk;
+pub(crate) mod destination;
 pub(crate) mod engine;
 pub(crate) mod failures;
 pub(crate) mod items;
