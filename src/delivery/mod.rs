@@ -64,7 +64,7 @@ pub use retry::Retry;
 pub use sinks::file::{LineSink, Target};
 #[cfg(feature = "delivery-http")]
 pub use sinks::http::{HttpAddress, HttpSink, IN_FLIGHT, LOOKUPS, idempotency_key};
-pub use sinks::{AroundFn, Delivery, OpenSink, Replies, Reply, Sink, SyncFn, Verdict, Verdicts};
+pub use sinks::{AroundFn, Delivery, OpenSink, Replies, Reply, Sink, SyncFn, Turns, Verdict, Verdicts};
 pub use store::opened::is_open_here;
 pub use store::owner::Ownership;
 pub use store::{Census, Letter, Percentiles, Progress};

@@ -8,6 +8,8 @@ use pyo3::prelude::*;
 use crate::delivery::{HttpAddress, HttpSink};
 use crate::delivery::{LineSink, OpenSink, Target};
 use crate::python::delivery::failures;
+use crate::python::delivery::function::{FunctionSink, Pace};
+use crate::python::tools::native_lock::attach;
 
 /// A destination of the engine's own. Nothing is opened yet.
 #[pyclass(frozen, module = "tickwheel._native")]
@@ -16,6 +18,7 @@ pub(crate) struct Destination(Kind);
 enum Kind {
     Lines(Target),
     Http(HttpAddress),
+    Function(Arc<Py<PyAny>>),
 }
 
 #[pymethods]
@@ -39,11 +42,18 @@ impl Destination {
         Ok(Self(Kind::Http(address)))
     }
 
+    /// A call for each message, from up to eight threads.
+    #[staticmethod]
+    fn function(function: Py<PyAny>) -> Self {
+        Self(Kind::Function(Arc::new(function)))
+    }
+
     fn __repr__(&self) -> String {
         match &self.0 {
             Kind::Lines(Target::StandardOutput) => "Destination.standard_output()".to_owned(),
             Kind::Lines(Target::File(path)) => format!("Destination.file({path:?})"),
             Kind::Http(address) => format!("Destination.http({address:?})"),
+            Kind::Function(_) => "Destination.function(...)".to_owned(),
         }
     }
 }
@@ -58,6 +68,10 @@ impl Destination {
             Kind::Http(address) => {
                 let address = address.clone();
                 Arc::new(move |_| Ok(Box::new(HttpSink::open(&address)?)))
+            }
+            Kind::Function(function) => {
+                let (function, pace) = (function.clone(), Arc::<Pace>::default());
+                Arc::new(move |_| Ok(Box::new(FunctionSink::new(attach(|py| function.clone_ref(py)), pace.clone()))))
             }
         }
     }

@@ -7,6 +7,7 @@ pub(crate) mod desk;
 pub(crate) mod destination;
 pub(crate) mod engine;
 pub(crate) mod failures;
+pub(crate) mod function;
 pub(crate) mod items;
 pub(crate) mod lines;
 pub(crate) mod observer;

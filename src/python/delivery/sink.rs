@@ -53,6 +53,14 @@ impl PythonSink {
     }
 }
 
+/// The thread state is made here, and kept until the thread ends. It is detached while the thread waits.
+pub(crate) fn kept_attached() -> AroundFn {
+    Arc::new(|run| {
+        this_thread_is_of_an_engine();
+        attach(|py| py.detach(run));
+    })
+}
+
 fn sync_one(py: Python<'_>, object: &Py<PyAny>) -> Result<(), DeliveryError> {
     let Some(_call) = ForeignCall::try_enter(py) else { return Err(DeliveryError::Closed) };
     object.call_method0(py, "sync").map(drop).map_err(|error| failures::from_python(py, &error))
@@ -75,12 +83,8 @@ impl Sink for PythonSink {
         self.is_cut_off
     }
 
-    /// The thread state is made here, and kept until the thread ends. It is detached while the thread waits.
     fn around(&self) -> Option<AroundFn> {
-        Some(Arc::new(|run| {
-            this_thread_is_of_an_engine();
-            attach(|py| py.detach(run));
-        }))
+        Some(kept_attached())
     }
 
     fn send(&mut self, deliveries: &[Delivery]) -> Result<Verdicts, DeliveryError> {
@@ -164,7 +168,7 @@ pub(crate) fn send(object: &Bound<'_, PyAny>, deliveries: &[Delivery]) -> Result
     Ok(Verdicts::Each(vec![verdict; deliveries.len()]))
 }
 
-fn verdict_of(failure: Failure) -> Verdict {
+pub(crate) fn verdict_of(failure: Failure) -> Verdict {
     match failure {
         Failure::Fatal(error) => Verdict::Refused(error.to_string()),
         Failure::Refused(reason) => Verdict::Refused(reason),

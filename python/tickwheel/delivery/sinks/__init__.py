@@ -65,7 +65,7 @@ def open_sink(spec: str) -> Opener:
         forms = ", ".join([_WEBHOOK, *(kind.form for kind in _KINDS.values())])
         hint = "" if colon else f": write file:{spec}"
         raise WrongUsage(f"{shown(spec)} is not a destination: it may be - (standard output), file:PATH, {forms}{hint}")
-    opener: SinkOpener = _module(kind).opener_of(spec)
+    opener: Opener = _module(kind).opener_of(spec)
     return opener
 
 
