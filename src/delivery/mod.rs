@@ -18,6 +18,8 @@ mod fields;
 mod group;
 mod handed;
 mod hashes;
+#[cfg(test)]
+mod in_turn;
 mod items;
 mod json;
 #[cfg(test)]
