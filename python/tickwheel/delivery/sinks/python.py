@@ -1,7 +1,7 @@
 """The sink `python:MODULE:FUNCTION` (rule D10): calls a user's function with each `Delivery`.
 
-- It is called from up to eight threads at a time, with the messages of one key one after another (D4). A fast function is
-  called for many messages by one thread, as long as none of them is slow.
+- It is called from up to eight threads at a time, with the messages of one key one after another (D4). A thread calls a
+  fast function for many messages in a row; messages that wait for a slow call go to another thread.
 - When it returns, the message has arrived, whatever it returns. An exception is a failed attempt (D6); after
   `ConnectionError` or `tickwheel.delivery.Unavailable` all messages wait until the destination is back, and after
   `TimeoutError` or `Unanswered` from five messages in a row.
