@@ -14,7 +14,7 @@ from tickwheel.delivery import Answer, Cancel, Delivery, DeliveryFailed, Letter,
 from tickwheel.delivery.entries import Item, Look
 from tickwheel.delivery.message import Columns
 from tickwheel.delivery.settings import Settings
-from tickwheel.delivery.sinks import Destination, Refusals, Sink, SinkSettings
+from tickwheel.delivery.sinks import Opener, Refusals, Sink, SinkSettings
 from tickwheel.delivery.summary import PERCENTILES
 
 START_MS = 1_700_000_000_000
@@ -85,7 +85,7 @@ class Desk:
         *,
         boot_ms: int = 0,
         sink: RememberingSink | None = None,
-        to: Destination | None = None,
+        to: Opener | None = None,
     ) -> None:
         self.folder = folder
         self.settings = settings
