@@ -610,6 +610,13 @@ class NdjsonLines:
     ) -> Self: ...
 
 @final
+class DeliveryRows:
+    """Deliveries as an Arrow record batch: `pyarrow.record_batch` reads it."""
+
+    def __len__(self) -> int: ...
+    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[Any, Any]: ...
+
+@final
 class Destination:
     """A destination of the engine's own. Nothing is opened yet."""
 

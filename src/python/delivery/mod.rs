@@ -11,5 +11,6 @@ pub(crate) mod function;
 pub(crate) mod items;
 pub(crate) mod lines;
 pub(crate) mod observer;
+pub(crate) mod rows;
 pub(crate) mod settings;
 pub(crate) mod sink;

@@ -11,9 +11,10 @@ from tickwheel._native import Destination
 from tickwheel.delivery.errors import WrongUsage
 from tickwheel.delivery.sinks.addresses import shown
 from tickwheel.delivery.sinks.python import sink_of_function
-from tickwheel.delivery.sinks.sink import Delivery, Refusals, Sink, SinkOpener, SinkSettings
+from tickwheel.delivery.sinks.sink import BatchSink, Delivery, Refusals, Sink, SinkOpener, SinkSettings
 
 __all__ = [
+    "BatchSink",
     "Delivery",
     "Destination",
     "Opener",
