@@ -68,6 +68,7 @@ fn add_delivery(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<delivery::destination::Destination>()?;
     module.add_class::<delivery::lines::NdjsonLines>()?;
     module.add_class::<delivery::rows::DeliveryRows>()?;
+    module.add_class::<delivery::snapshot::StoreSnapshot>()?;
     module.add("_running_deliveries", PyDict::new(py))?;
     let _ = py.get_type::<delivery::core::RunningDelivery>();
     let at_exit = wrap_pyfunction!(delivery::core::_close_deliveries_at_exit, module)?;

@@ -14,3 +14,4 @@ pub(crate) mod observer;
 pub(crate) mod rows;
 pub(crate) mod settings;
 pub(crate) mod sink;
+pub(crate) mod snapshot;
