@@ -349,6 +349,12 @@ impl Dispatcher {
         self.outage.probes()
     }
 
+    /// How many messages are left to a send.
+    #[cfg(test)]
+    pub(super) fn left_of(&self, number: u64) -> Option<usize> {
+        self.flights.get(&number).map(|flight| flight.messages.len())
+    }
+
     /// Whether all that is due can be on its way.
     #[cfg(test)]
     pub(super) fn has_room_and_no_suspects(&self) -> bool {

@@ -478,10 +478,10 @@ impl Engine {
     }
 
     /// A sink has ended its turns; `last`: what became of the one after those that arrived.
-    pub(super) fn settle_turns(&self, flight: u64, last: Option<Verdict>, position: Option<String>) {
+    pub(super) fn settle_turns(&self, flight: u64, last: Option<Verdict>) {
         let mut dispatcher = self.lock_dispatcher();
         dispatcher.settle_turns(flight, last);
-        self.report(&mut dispatcher, position);
+        self.report(&mut dispatcher, None);
     }
 
     fn report(&self, dispatcher: &mut Dispatcher, position: Option<String>) {

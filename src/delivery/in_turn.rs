@@ -95,9 +95,9 @@ fn what_waits_for_a_slow_one_goes_to_another_sender_after_two_milliseconds__d4()
     bench.write();
     assert_eq!(bench.engine.summary().delivered, 1, "what has arrived waits for nothing");
     (0..3).for_each(|_| second.arrives());
-    bench.engine.settle_turns(second.flight, None, None);
+    bench.engine.settle_turns(second.flight, None);
     first.turns.ended();
-    bench.engine.settle_turns(first.flight, None, None);
+    bench.engine.settle_turns(first.flight, None);
     bench.write();
     assert_eq!(bench.engine.close(true).unwrap().delivered, 5);
 }
@@ -123,11 +123,11 @@ fn the_next_of_a_key_still_waits_for_the_one_in_hand__d4() {
     let second = bench.take().unwrap();
     assert_eq!(second.ids(), ["l1"]);
     second.arrives();
-    bench.engine.settle_turns(second.flight, None, None);
+    bench.engine.settle_turns(second.flight, None);
     bench.write();
     assert_eq!(bench.take().unwrap().ids(), ["l2"]);
     first.turns.ended();
-    bench.engine.settle_turns(first.flight, None, None);
+    bench.engine.settle_turns(first.flight, None);
     bench.write();
     assert_eq!(bench.take().unwrap().ids(), ["k2"]);
 }
@@ -142,7 +142,7 @@ fn a_cut_off_is_about_the_one_in_hand_which_has_the_whole_time__d6() {
     let second = bench.take().unwrap();
     assert_eq!(second.ids(), ["2", "3"]);
     (0..2).for_each(|_| second.arrives());
-    bench.engine.settle_turns(second.flight, None, None);
+    bench.engine.settle_turns(second.flight, None);
     bench.after_ms(900);
     assert!(bench.take().is_none() && bench.engine.is_in_flight(first.flight), "it has its second");
     bench.after_ms(200);
@@ -176,14 +176,14 @@ fn the_first_that_does_not_arrive_ends_the_group_and_the_rest_is_not_counted__d6
     first.arrives();
     assert_eq!(first.turns.begin(), Some(1));
     let down = Verdict::Unreachable { reason: "gone".to_owned(), retry_after_ms: None };
-    bench.engine.settle_turns(first.flight, Some(down), None);
+    bench.engine.settle_turns(first.flight, Some(down));
     bench.write();
     assert_eq!((bench.engine.summary().delivered, bench.engine.down().as_deref()), (1, Some("gone")));
     bench.after_ms(300);
     let probe = bench.take().unwrap();
     assert_eq!((probe.deliveries.len(), probe.deliveries[0].attempt), (1, 1));
     probe.arrives();
-    bench.engine.settle_turns(probe.flight, None, None);
+    bench.engine.settle_turns(probe.flight, None);
     let rest = bench.take().unwrap();
     assert_eq!((rest.deliveries.len(), rest.deliveries[0].attempt), (1, 1));
 }

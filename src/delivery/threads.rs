@@ -399,7 +399,7 @@ impl Shared {
             }
             match sent {
                 Ok(Answer::OfAll(verdicts)) => self.engine.settle(flight, verdicts, sink.position()),
-                Ok(Answer::OfTurns(last)) => self.engine.settle_turns(flight, last, sink.position()),
+                Ok(Answer::OfTurns(last)) => self.engine.settle_turns(flight, last),
                 Err(error) => {
                     self.fail(&error);
                     break;

@@ -48,7 +48,8 @@ pub trait Sink: Send {
     fn send(&mut self, deliveries: &[Delivery]) -> Result<Verdicts, DeliveryError>;
 
     /// Whether it sends the deliveries of a call one after another, each by itself. Then it is called by
-    /// [`Sink::send_in_turn`], and what waits for a delivery that takes long goes to another sender.
+    /// [`Sink::send_in_turn`], and what waits for a delivery that takes long goes to another sender. Such a sink has no
+    /// [`Sink::position`]: what has arrived is not reported at once.
     fn is_in_turn(&self) -> bool {
         false
     }

@@ -51,7 +51,7 @@ impl Destination {
     fn __repr__(&self) -> String {
         match &self.0 {
             Kind::Lines(Target::StandardOutput) => "Destination.standard_output()".to_owned(),
-            Kind::Lines(Target::File(path)) => format!("Destination.file({path:?})"),
+            Kind::Lines(Target::File(path)) => format!("Destination.file({:?})", path.to_string_lossy()),
             Kind::Http(address) => format!("Destination.http({address:?})"),
             Kind::Function(_) => "Destination.function(...)".to_owned(),
         }

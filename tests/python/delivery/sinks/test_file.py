@@ -15,7 +15,6 @@ from delivery.conftest import START_MS, Desk
 from tickwheel.delivery import Delivery, DeliveryFailed, DeliveryQueue, Message, WrongUsage
 from tickwheel.delivery.appending import write_lines
 from tickwheel.delivery.sinks import Destination, open_sink
-from tickwheel.delivery.sinks.lines import record_of
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -146,11 +145,6 @@ def test_what_has_no_disk_needs_no_sync__D5(tmp_path: Path) -> None:
     deliver(tmp_path, f"file:{pipe}", "b")
     reader.join()
     assert b'"id":"b"' in lines[0]
-
-
-def test_a_message_can_be_written_as_it_could_be_given_again__D1() -> None:
-    written = record_of(message())
-    assert written == b'{"id":"a","key":"k","due":"1970-01-01T00:00:00.001Z","payload":{"x": 1.50}}'
 
 
 def test_a_write_that_is_cut_short_goes_on__D2(monkeypatch: pytest.MonkeyPatch) -> None:
