@@ -56,7 +56,6 @@ pub fn delivery_rows(deliveries: &[Delivery]) -> RecordBatch {
 
 #[cfg(test)]
 mod tests {
-    use arrow_array::Array as _;
     use arrow_array::cast::AsArray as _;
     use arrow_array::types::Int64Type;
 
