@@ -23,7 +23,7 @@ use super::error::DeliveryError;
 use super::items::{Completion, Item, Receipt, Ticket};
 use super::kill_point::kill_point;
 use super::retry::Retry;
-use super::sinks::{Delivery, Sink, Verdicts};
+use super::sinks::{Delivery, Sink, Verdict, Verdicts};
 use super::store::owner::Ownership;
 use super::store::upgrade::step_up;
 use super::store::{Census, Done, Letter, Limits, Options, Outcome, Percentiles, Progress, Store};
@@ -477,6 +477,17 @@ impl Engine {
         position: Option<String>,
     ) {
         dispatcher.settle(flight, verdicts);
+        self.report(dispatcher, position);
+    }
+
+    /// A sink has ended its turns; `last`: what became of the one after those that arrived.
+    pub(super) fn settle_turns(&self, flight: u64, last: Option<Verdict>) {
+        let mut dispatcher = self.lock_dispatcher();
+        dispatcher.settle_turns(flight, last);
+        self.report(&mut dispatcher, None);
+    }
+
+    fn report(&self, dispatcher: &mut Dispatcher, position: Option<String>) {
         let outcomes = std::mem::take(&mut dispatcher.outcomes);
         self.queue.report(outcomes, position, self.timer.clock().now_us());
         if dispatcher.window.has_needy_lanes() {
@@ -499,7 +510,7 @@ impl Engine {
 
     /// Sends nothing more, and takes nothing more; what waits for an answer gets the error.
     pub fn fail(&self, error: &DeliveryError) {
-        self.lock_dispatcher().is_halted = true;
+        self.lock_dispatcher().halt();
         self.queue.fail(error);
     }
 
@@ -520,7 +531,7 @@ impl Engine {
         let Some(mut writer) = self.writer.lock().take() else { return Ok(self.summary()) };
         let is_usable = !matches!(self.queue.lock().failure, Some(DeliveryError::Store(_)));
         let mut dispatcher = self.lock_dispatcher();
-        dispatcher.is_halted = true;
+        dispatcher.halt();
         let ended = if is_usable { writer.end(&dispatcher, is_clean) } else { Ok(()) };
         drop(dispatcher);
         let mut summary = writer.summary;

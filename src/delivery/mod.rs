@@ -11,6 +11,7 @@ mod arrow_rows;
 mod arrow_values;
 mod clock;
 mod columns;
+mod delivery_rows;
 mod dispatcher;
 mod engine;
 mod error;
@@ -18,6 +19,8 @@ mod fields;
 mod group;
 mod handed;
 mod hashes;
+#[cfg(test)]
+mod in_turn;
 mod items;
 mod json;
 #[cfg(test)]
@@ -49,6 +52,7 @@ mod writer;
 pub use arrow_rows::{ArrowRows, batches};
 pub use clock::{DueClock, SystemWallTime, WallTime};
 pub use columns::Columns;
+pub use delivery_rows::delivery_rows;
 pub use dispatcher::Event;
 pub use engine::{Engine, Settings};
 pub use error::{BadRecord, DeliveryError, StoreError};
@@ -64,7 +68,7 @@ pub use retry::Retry;
 pub use sinks::file::{LineSink, Target};
 #[cfg(feature = "delivery-http")]
 pub use sinks::http::{HttpAddress, HttpSink, IN_FLIGHT, LOOKUPS, idempotency_key};
-pub use sinks::{AroundFn, Delivery, OpenSink, Replies, Reply, Sink, SyncFn, Verdict, Verdicts};
+pub use sinks::{AroundFn, Delivery, OpenSink, Replies, Reply, Sink, SyncFn, Turns, Verdict, Verdicts};
 pub use store::opened::is_open_here;
 pub use store::owner::Ownership;
 pub use store::{Census, Letter, Percentiles, Progress};

@@ -26,7 +26,7 @@ use super::engine::{Engine, Settings};
 use super::error::{DeliveryError, StoreError};
 use super::items::{Completion, Item, Receipt};
 use super::retry::Retry;
-use super::sinks::{Delivery, OpenSink, Sink, SyncFn, Verdicts};
+use super::sinks::{Delivery, OpenSink, Sink, SyncFn, Turns, Verdict, Verdicts};
 use super::store::owner::Ownership;
 use super::store::{Checkpoints, Letter};
 use super::summary::Summary;
@@ -99,6 +99,19 @@ struct Senders {
     overlapping: usize,
     syncs: Vec<(u64, SyncFn)>,
     threads: Vec<JoinHandle<()>>,
+}
+
+/// What a sender sends next.
+struct Next {
+    flight: u64,
+    deliveries: Vec<Delivery>,
+    turns: Option<Arc<Turns>>,
+}
+
+/// What a sink answered: of all, or of the one after those that arrived in turn.
+enum Answer {
+    OfAll(Verdicts),
+    OfTurns(Option<Verdict>),
 }
 
 #[derive(Default)]
@@ -389,19 +402,19 @@ impl Shared {
     }
 
     fn send_all(self: &Arc<Self>, number: u64, mut sink: Box<dyn Sink>) {
-        let (most, most_bytes, is_cut_off) = (sink.max_messages(), sink.max_bytes(), sink.is_cut_off());
-        while let Some((flight, deliveries)) = self.next(number, most, most_bytes, is_cut_off) {
-            match caught(|| sink.send(&deliveries)) {
-                Ok(verdicts) => {
-                    if !self.engine.is_in_flight(flight) {
-                        break; // it was cut off, and another has its place
-                    }
-                    self.engine.settle(flight, verdicts, sink.position());
-                }
+        while let Some(Next { flight, deliveries, turns }) = self.next(number, &*sink) {
+            let sent = caught(|| match &turns {
+                Some(turns) => sink.send_in_turn(&deliveries, turns).map(Answer::OfTurns),
+                None => sink.send(&deliveries).map(Answer::OfAll),
+            });
+            if !self.engine.is_in_flight(flight) {
+                break; // it was cut off, and another has its place
+            }
+            match sent {
+                Ok(Answer::OfAll(verdicts)) => self.engine.settle(flight, verdicts, sink.position()),
+                Ok(Answer::OfTurns(last)) => self.engine.settle_turns(flight, last),
                 Err(error) => {
-                    if self.engine.is_in_flight(flight) {
-                        self.fail(&error);
-                    }
+                    self.fail(&error);
                     break;
                 }
             }
@@ -433,17 +446,12 @@ impl Shared {
     }
 
     /// The next to be sent; waits for it. `None` at the end.
-    fn next(
-        self: &Arc<Self>,
-        number: u64,
-        most: usize,
-        most_bytes: usize,
-        is_cut_off: bool,
-    ) -> Option<(u64, Vec<Delivery>)> {
+    fn next(self: &Arc<Self>, number: u64, sink: &dyn Sink) -> Option<Next> {
         let engine = &self.engine;
         let mut dispatcher = engine.lock_dispatcher();
         loop {
-            let taken = engine.take_locked(&mut dispatcher, most, most_bytes, is_cut_off);
+            let (most, most_bytes) = (sink.max_messages(), sink.max_bytes());
+            let taken = engine.take_locked(&mut dispatcher, most, most_bytes, sink.is_cut_off());
             self.hear_events(&mut dispatcher);
             if let Some((flight, deliveries)) = taken {
                 if !self.holds(number, flight) {
@@ -451,8 +459,9 @@ impl Shared {
                     dispatcher.settle(flight, rest);
                     return None;
                 }
+                let turns = sink.is_in_turn().then(|| dispatcher.in_turn(flight));
                 self.pass_on(&dispatcher);
-                return Some((flight, deliveries));
+                return Some(Next { flight, deliveries, turns });
             }
             let is_over = dispatcher.is_halted || self.is_closing.load(Ordering::SeqCst);
             if is_over || !self.is_working(number) {
@@ -608,7 +617,7 @@ impl Shared {
         drop(senders);
         {
             let mut dispatcher = self.engine.lock_dispatcher();
-            dispatcher.is_halted = true;
+            dispatcher.halt();
             self.leader.notify_all();
         }
         let end = Instant::now() + ABORT;
@@ -629,7 +638,7 @@ impl Shared {
         self.failure.lock().get_or_insert_with(|| error.clone());
         {
             let mut dispatcher = self.engine.lock_dispatcher();
-            dispatcher.is_halted = true;
+            dispatcher.halt();
             self.leader.notify_all();
             self.followers.notify_all();
         }

@@ -11,6 +11,7 @@ A row is one of three. Empty fields are null:
 `copies` is the number of further messages with the same name and content that were dropped before the hand-off.
 """
 
+from base64 import b64encode
 from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
 
@@ -21,7 +22,7 @@ from tickwheel.delivery.entries import Dropped, Item, Letter, Read
 from tickwheel.delivery.errors import BadRecord
 from tickwheel.delivery.message import MAX_PAYLOAD, Cancel, Message, check_name, checked
 from tickwheel.delivery.record import Record
-from tickwheel.delivery.sinks.lines import record_of
+from tickwheel.delivery.times import rfc_3339
 
 HANDED: Final = pa.schema(
     [
@@ -96,3 +97,10 @@ def _item(row: Row, max_payload: int) -> Item:
         return Read(message, source, line, record_of(message))
     except BadRecord as bad:
         return Letter(source, line, bad.reason, bad.allowed, data)
+
+
+def record_of(message: Message) -> bytes:
+    """The message as a record of NDJSON that can be given again, without a newline (rule D1)."""
+    is_bytes = isinstance(message.payload, bytes)
+    payload = {"payload_base64": b64encode(message.payload).decode()} if is_bytes else {"payload": message.payload}
+    return msgspec.json.encode({"id": message.id, "key": message.key, "due": rfc_3339(message.due_ms), **payload})

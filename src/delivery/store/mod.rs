@@ -49,7 +49,7 @@ mod recover;
 mod retention;
 mod runs;
 mod schema;
-#[cfg(any(test, feature = "python"))]
+#[cfg(feature = "python")]
 pub(crate) mod snapshot;
 mod sql;
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-use super::super::testing::{Delivering, LONG, Told, many, settings, wait_until};
+use super::super::testing::{Delivering, LONG, Told, many, put, settings, wait_until};
 use super::{Observer, Running};
 use crate::Clock;
 use crate::delivery::clock::SystemWallTime;
@@ -201,4 +201,40 @@ fn the_end_does_not_wait_for_ever_for_who_is_told_of_dead_letters__d13() {
     wait_until("the letter again", || again.letters().len() == 1);
     running.close(Some(LONG)).unwrap();
     drop(end);
+}
+
+/// Sends one after another; the message `slow` waits until the test ends it.
+struct InTurn {
+    arrived: Arc<AtomicUsize>,
+    end: Arc<PlainMutex<Receiver<()>>>,
+}
+
+impl Sink for InTurn {
+    fn is_in_turn(&self) -> bool {
+        true
+    }
+
+    fn send(&mut self, deliveries: &[Delivery]) -> Result<Verdicts, DeliveryError> {
+        assert_eq!(deliveries.len(), 1);
+        if deliveries[0].body.id() == "slow" {
+            let _ = self.end.lock().recv_timeout(LONG);
+        }
+        self.arrived.fetch_add(1, Ordering::SeqCst);
+        Ok(Verdicts::Delivered)
+    }
+}
+
+#[test]
+fn one_that_takes_long_holds_up_no_other_of_its_group__d4() {
+    let (send, receive) = channel();
+    let (arrived, end) = (Arc::new(AtomicUsize::new(0)), Arc::new(PlainMutex::new(receive)));
+    let count = arrived.clone();
+    let open = move |_: &str| Ok(Box::new(InTurn { arrived: count.clone(), end: end.clone() }) as Box<dyn Sink>);
+    let delivering = Delivering::start(settings(), Arc::new(open));
+    let mut items = many(200);
+    items.insert(3, put(None, "slow", 4));
+    delivering.submit(items);
+    wait_until("all others", || arrived.load(Ordering::SeqCst) == 200);
+    drop::<Sender<()>>(send);
+    assert_eq!(delivering.running.close(Some(LONG)).unwrap().delivered, 201);
 }

@@ -16,7 +16,7 @@ from tickwheel.delivery import Answer, Cancel, Delivery, DeliveryFailed, Letter,
 from tickwheel.delivery.entries import Item, Look
 from tickwheel.delivery.message import Columns
 from tickwheel.delivery.settings import Settings
-from tickwheel.delivery.sinks import Refusals, Sink, SinkSettings
+from tickwheel.delivery.sinks import Opener, Refusals, Sink, SinkSettings
 from tickwheel.delivery.summary import PERCENTILES
 
 START_MS = 1_700_000_000_000
@@ -83,6 +83,7 @@ class Clock:
 
 class Desk:
     """Wall clock and timer start at `START_MS` and 5,000 ms; `step_ms` is the step of the wall clock since then.
+    `to`: a destination of the engine's own, instead of the sink that remembers.
 
     The work of the engine's threads runs here in turn, after each move of the clock and each submit.
     """
@@ -94,6 +95,7 @@ class Desk:
         *,
         boot_ms: int = 0,
         sink: RememberingSink | None = None,
+        to: Opener | None = None,
     ) -> None:
         self.folder = folder
         self.settings = settings
@@ -101,6 +103,7 @@ class Desk:
         self.boot_ms = boot_ms
         self.step_ms = 0
         self.sink = sink or RememberingSink()
+        self.to = to or self.open_sink
         self.letters: list[Letter] = []
         self.letters_fail = False
         self.opened: list[SinkSettings] = []
@@ -213,7 +216,7 @@ class Engine:
         self.native = DeliveryDesk(
             desk.folder / "store.db",
             desk.settings,
-            desk.open_sink,
+            desk.to,
             put_letters=desk.put_letters,
             clock_us=round(desk.timer.now_ms() * 1_000),
             wall_us=desk.wall_us(),

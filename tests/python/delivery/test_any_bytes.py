@@ -16,7 +16,6 @@ from tickwheel.delivery.message import Columns, check
 from tickwheel.delivery.ndjson import read_ndjson
 from tickwheel.delivery.record import Record
 from tickwheel.delivery.sinks import Delivery
-from tickwheel.delivery.sinks.lines import line_of
 
 Reader = Callable[[str, BinaryIO, Columns], Iterator[Record]]
 
@@ -55,7 +54,7 @@ def outcomes(reader: Reader, data: bytes) -> list[Record]:
             assert letter["line"] == record.line
         else:
             if isinstance(item, Message):
-                written = line_of(Delivery(1, item, 0, 0))
+                written = Delivery(1, item, 0, 0).line
                 assert written.count(b"\n") == 1
                 assert b"\r" not in written
                 assert json.loads(written)["id"] == item.id

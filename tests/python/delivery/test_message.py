@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from tickwheel.delivery import BadRecord, Cancel, Message
+from tickwheel.delivery.handed import record_of
 from tickwheel.delivery.message import MAX_PAYLOAD, Columns, check
 from tickwheel.delivery.ndjson import read_ndjson
 
@@ -151,3 +152,13 @@ def test_a_payload_that_the_caller_named_must_be_there__D1() -> None:
 def test_errors_name_the_callers_column__D2() -> None:
     with pytest.raises(BadRecord, match="sched has no zone"):
         parse('{"id": "a", "sched": "2026-01-31T08:00:00"}', Columns(due="sched"))
+
+
+@pytest.mark.parametrize(
+    ("payload", "field"),
+    [(msgspec.Raw(b'{"x": 1.50}'), b'"payload":{"x": 1.50}'), (b"\xff", b'"payload_base64":"/w=="')],
+)
+def test_a_message_can_be_written_as_it_could_be_given_again__D1(payload: msgspec.Raw | bytes, field: bytes) -> None:
+    written = record_of(Message("a", "k", 1, payload))
+    assert written == b'{"id":"a","key":"k","due":"1970-01-01T00:00:00.001Z",' + field + b"}"
+    assert message(written).payload == payload
