@@ -26,6 +26,7 @@ use super::engine::{Engine, Settings};
 use super::error::{DeliveryError, StoreError};
 use super::items::{Completion, Item, Receipt};
 use super::retry::Retry;
+use super::sends::Sends;
 use super::sinks::{Delivery, OpenSink, Sink, SyncFn, Verdicts};
 use super::store::owner::Ownership;
 use super::store::{Checkpoints, Letter};
@@ -377,13 +378,16 @@ impl Shared {
 
     fn send_all(self: &Arc<Self>, number: u64, mut sink: Box<dyn Sink>) {
         let (most, most_bytes, is_cut_off) = (sink.max_messages(), sink.max_bytes(), sink.is_cut_off());
+        let mut sends = Sends::default();
         while let Some((flight, deliveries)) = self.next(number, most, most_bytes, is_cut_off) {
+            sends.tell(&self.engine, &mut *sink);
             match caught(|| sink.send(&deliveries)) {
                 Ok(verdicts) => {
                     if !self.engine.is_in_flight(flight) {
                         break; // it was cut off, and another has its place
                     }
                     self.engine.settle(flight, verdicts, sink.position());
+                    sends.settled(&self.engine);
                 }
                 Err(error) => {
                     if self.engine.is_in_flight(flight) {

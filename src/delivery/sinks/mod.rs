@@ -45,6 +45,13 @@ pub trait Sink: Send {
     /// What ends the run: a destination that will not come back by itself.
     fn send(&mut self, deliveries: &[Delivery]) -> Result<Verdicts, DeliveryError>;
 
+    /// What the sink need not remember any more; told before a send. The outcomes of the first `sends` calls of
+    /// [`Sink::send`] are on disk: no crash makes the engine send again what arrived then, or ask for it. `earlier`: neither
+    /// what an earlier process sent. A sink that answers later is not told.
+    fn committed(&mut self, sends: u64, earlier: bool) {
+        let _ = (sends, earlier);
+    }
+
     /// How many sinks of this kind are opened, each for a thread of its own.
     fn threads(&self) -> usize {
         1

@@ -22,15 +22,18 @@ pub(crate) struct PythonSink {
     is_cut_off: bool,
     sync: Option<SyncFn>,
     position: Option<String>,
+    /// Whether the class wants to know what is on disk; and that, from the engine and as the object was told last.
+    forgets: bool,
+    committed: (u64, bool),
+    told: (u64, bool),
 }
 
 impl PythonSink {
     pub(crate) fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         let py = object.py();
-        let syncs = {
-            let base = py.import("tickwheel.delivery.sinks.sink")?.getattr("Sink")?.getattr("sync")?;
-            !object.get_type().getattr("sync")?.is(&base)
-        };
+        let base = py.import("tickwheel.delivery.sinks.sink")?.getattr("Sink")?;
+        let has_own = |name| PyResult::Ok(!object.get_type().getattr(name)?.is(&base.getattr(name)?));
+        let (syncs, forgets) = (has_own("sync")?, has_own("committed")?);
         let kept = object.clone().unbind();
         let sync = move || attach(|py| sync_one(py, &kept));
         Ok(Self {
@@ -39,6 +42,9 @@ impl PythonSink {
             is_cut_off: object.getattr("is_cut_off")?.extract()?,
             sync: syncs.then(|| Arc::new(sync) as SyncFn),
             position: position_of(object)?,
+            forgets,
+            committed: (0, false),
+            told: (0, false),
             object: Some(object.clone().unbind()),
         })
     }
@@ -85,13 +91,19 @@ impl Sink for PythonSink {
 
     fn send(&mut self, deliveries: &[Delivery]) -> Result<Verdicts, DeliveryError> {
         let mut position = None;
+        let committed = (self.forgets && self.told != self.committed).then_some(self.committed);
         let sent = self.with(|object| {
-            let verdicts = send(object, deliveries)?;
+            let verdicts = send(object, deliveries, committed)?;
             position = position_of(object).unwrap_or_default();
             Ok(verdicts)
         });
+        self.told = self.committed;
         self.position = position.or(self.position.take());
         sent.unwrap_or(Err(DeliveryError::Closed))
+    }
+
+    fn committed(&mut self, sends: u64, earlier: bool) {
+        self.committed = (sends, earlier); // told with the next send: one attach for both
     }
 
     fn position(&self) -> Option<String> {
@@ -147,10 +159,20 @@ fn to_python<'py>(py: Python<'py>, deliveries: &[Delivery]) -> PyResult<Bound<'p
     PyList::new(py, made.collect::<PyResult<Vec<_>>>()?)
 }
 
-/// Calls `send`, and reads what it returned or raised.
-pub(crate) fn send(object: &Bound<'_, PyAny>, deliveries: &[Delivery]) -> Result<Verdicts, DeliveryError> {
+/// Calls `committed` where there is something new, then `send`, and reads what it returned or raised.
+pub(crate) fn send(
+    object: &Bound<'_, PyAny>,
+    deliveries: &[Delivery],
+    committed: Option<(u64, bool)>,
+) -> Result<Verdicts, DeliveryError> {
     let py = object.py();
-    let raised = match to_python(py, deliveries).and_then(|it| object.call_method1(intern!(py, "send"), (it,))) {
+    let call = || {
+        if let Some(committed) = committed {
+            object.call_method1(intern!(py, "committed"), committed)?;
+        }
+        object.call_method1(intern!(py, "send"), (to_python(py, deliveries)?,))
+    };
+    let raised = match call() {
         Ok(answer) => match verdicts_of(&answer, deliveries.len()) {
             Ok(verdicts) => return Ok(verdicts),
             Err(error) => error,
