@@ -67,6 +67,12 @@ class Sink(ABC):
         `send`. Errors: `DeliveryFailed`.
         """
 
+    def committed(self, sends: int, earlier: bool) -> None:  # noqa: B027, most have nothing to forget
+        """Told before a `send`: the engine has committed the outcomes of the first `sends` calls of `send` of this object.
+        So a crash can't make it send again what arrived then, nor ask `arrived` for it, and the destination need not know
+        it any more. `earlier`: the same holds for all that earlier runs sent. Calls that raised count too.
+        """
+
     def position(self) -> str | None:
         """The destination's position: everything sent from now on comes after it. The store keeps it together with the
         outcomes before it, and gives it to `arrived` after a crash. `None` if the sink does not use it.

@@ -112,6 +112,33 @@ def test_a_connection_lost_in_the_middle_fails_them_all_and_the_next_send_reconn
     assert ids(beside, name) == [f"id{seq}" for seq in range(10)]
 
 
+def test_a_sink_that_was_replaced_writes_nothing_any_more__D5(
+    postgres_url: str, name: str, sink: Sink, beside: psycopg.Connection
+) -> None:
+    """As one that hung, was cut off, and goes on when its successor has written the same and forgotten it."""
+    wait_in_the_middle(beside, name, 73)
+    errors: list[BaseException] = []
+
+    def send() -> None:
+        try:
+            sink.send(batch([4, 5]))
+        except Unanswered as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    waiting_backend(beside, 73)
+    successor = opened(f"{postgres_url}&table={name}")
+    run(beside, "SELECT pg_advisory_unlock(73)")
+    for seq in range(4, 8):
+        assert successor.send(batch([seq])) == {}
+        successor.committed(seq - 3, True)
+    successor.close()
+    thread.join()
+    assert len(errors) == 1
+    assert ids(beside, name) == [f"id{seq}" for seq in range(4, 8)]
+
+
 def test_a_connection_lost_between_sends_is_opened_again__D6(name: str, sink: Sink, beside: psycopg.Connection) -> None:
     run(beside, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'tickwheel'")
     with pytest.raises(Unanswered):
@@ -176,7 +203,7 @@ def test_a_commit_whose_answer_is_lost_may_be_tried_again__D5(
     sink = opened(f"{postgres_url.replace(real, str(folder))}&table={name}")
     sink.send(batch([0]))
     proxy.is_losing.set()
-    with pytest.raises(Unanswered):
+    with pytest.raises(Unavailable):  # neither has a new connection an answer
         sink.send(batch(range(1, 50)))
     proxy.is_losing.clear()
     assert sink.send(batch(range(1, 60))) == {}
@@ -213,7 +240,7 @@ def test_a_constraint_refuses_its_rows_alone_now_or_at_the_end__D6(
     name: str, sink: Sink, beside: psycopg.Connection, when: str
 ) -> None:
     run(beside, f"ALTER TABLE {name} ADD CONSTRAINT {name}_once UNIQUE (id) {when}")
-    given = [delivery(seq, f"id{seq % 100}") for seq in range(104)]
+    given = [delivery(seq, f"id{seq % 100}", key=f"k{seq // 100}") for seq in range(104)]
     refused = sink.send(given)
     assert list(refused) == [100, 101, 102, 103]
     assert all(f"{name}_once" in reason for reason in refused.values())
