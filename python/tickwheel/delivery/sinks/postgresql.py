@@ -16,7 +16,7 @@ r"""The sink `postgresql://...?table=T` (rule D10): a row of `T` for each messag
 
 import math
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
@@ -29,7 +29,7 @@ from psycopg.conninfo import conninfo_to_dict
 from tickwheel.delivery.errors import DeliveryFailed, Unanswered, Unavailable, WrongUsage
 from tickwheel.delivery.sinks.addresses import secrets_in, secrets_of, shown, without
 from tickwheel.delivery.sinks.sink import NONE_REFUSED, Delivery, Refusals, Sink, SinkOpener, SinkSettings
-from tickwheel.delivery.sinks.tables import EARLIER_AT_ONCE, MAX_BATCH, OWN_SHARE, Kept, payload_of, table_of
+from tickwheel.delivery.sinks.tables import EARLIER_AT_ONCE, MAX_BATCH, OWN_SHARE, Kept, Newest, payload_of, table_of
 
 FORM = "postgresql://USER:PASSWORD@HOST/DATABASE?table=T"
 
@@ -94,14 +94,20 @@ class _NotThereError(psycopg.OperationalError):
 
 
 class PostgresqlSink(Sink):
-    """Writes to `table`, which is created if it does not exist. `options` are those of libpq, with the password."""
+    """Writes to `table`, which is created if it does not exist, as long as `is_newest()`: no other sink has replaced it.
+    `options` are those of libpq, with the password.
+    """
 
     max_batch: ClassVar[int] = MAX_BATCH
     threads: ClassVar[int] = 1
 
-    def __init__(self, options: dict[str, Any], names: list[str], settings: SinkSettings) -> None:
+    def __init__(
+        self, options: dict[str, Any], names: list[str], settings: SinkSettings, is_newest: Callable[[], bool]
+    ) -> None:
         self._options = options
+        self._is_newest = is_newest
         self._settings = settings
+        self._own_s = OWN_SHARE * settings.timeout_s
         self._table = sql.Identifier(*names)
         self._delivered = sql.Identifier(*names[:-1], f"{names[-1]}_delivered")
         self._ids = sql.Identifier(*names[:-1], f"{names[-1]}_ids")
@@ -194,29 +200,40 @@ class PostgresqlSink(Sink):
             is_lost = isinstance(error, psycopg.Error) and self._connection is not None and self._connection.broken
             self.close()
             if is_lost and time.monotonic() - began_s < _LOOK_WITHIN * self._settings.timeout_s:
-                self._open()
+                self._connect().close()
             raise
 
     def _open(self) -> psycopg.Connection:
         if self._connection is None:
-            own_s = OWN_SHARE * self._settings.timeout_s
-            defaults = {
-                "connect_timeout": math.ceil(own_s),
-                "tcp_user_timeout": math.ceil(own_s * 1000),
-                "keepalives_idle": math.ceil(own_s / 2),  # a server that vanished while it had a statement is noticed
-                "keepalives_interval": math.ceil(own_s / 4),
-                "keepalives_count": 2,
-                "fallback_application_name": "tickwheel",
-            }
+            if not self._is_newest():  # it would end the connection of the newer one
+                raise psycopg.OperationalError("this sink was replaced")
+            connection = self._connect()
             try:
-                options = {**defaults, **self._options, "client_encoding": "utf8"}
-                self._connection = psycopg.connect(**options, autocommit=True)
-                self._connection.execute(_SETTINGS, {"timeout_ms": str(math.ceil(own_s * 1000))})
-                self._take_lock(self._connection)
+                connection.execute(_SETTINGS, {"timeout_ms": str(math.ceil(self._own_s * 1000))})
+                self._take_lock(connection)
             except psycopg.Error as error:
-                self.close()
-                raise _NotThereError(without(secrets_of(self._options), _error_text(error))) from None
+                connection.close()
+                raise _NotThereError(_error_text(error)) from None
+            except BaseException:
+                connection.close()
+                raise
+            self._connection = connection
         return self._connection
+
+    def _connect(self) -> psycopg.Connection:
+        own_ms = math.ceil(self._own_s * 1000)
+        defaults = {
+            "connect_timeout": math.ceil(self._own_s),
+            "tcp_user_timeout": own_ms,
+            "keepalives_idle": math.ceil(self._own_s / 2),  # a server that vanished while it had a statement is noticed
+            "keepalives_interval": math.ceil(self._own_s / 4),
+            "keepalives_count": 2,
+            "fallback_application_name": "tickwheel",
+        }
+        try:
+            return psycopg.connect(**{**defaults, **self._options, "client_encoding": "utf8"}, autocommit=True)
+        except psycopg.Error as error:
+            raise _NotThereError(without(secrets_of(self._options), _error_text(error))) from None
 
     def _take_lock(self, connection: psycopg.Connection) -> None:
         if connection.execute("SELECT pg_try_advisory_lock(%s)", (self._lock,)).fetchone() != (True,):
@@ -273,7 +290,8 @@ def opener_of(spec: str) -> SinkOpener:
         # libpq's error quotes the part it does not understand, which may be the password
         problem = without(secrets_in(spec), _error_text(error))
         raise WrongUsage(f"{shown(spec)} is no address of a database: {problem}: write {FORM}") from None
-    return lambda settings: PostgresqlSink(options, names, settings)
+    newest = Newest()
+    return lambda settings: PostgresqlSink(options, names, settings, newest.opens(settings.store_id))
 
 
 def _row(delivery: Delivery) -> _Row:

@@ -19,7 +19,7 @@ from typing import ClassVar
 
 from tickwheel.delivery.errors import DeliveryFailed, Unanswered, Unavailable, WrongUsage
 from tickwheel.delivery.sinks.sink import Delivery, Refusals, Sink, SinkOpener, SinkSettings
-from tickwheel.delivery.sinks.tables import COLUMNS, EARLIER_AT_ONCE, MAX_BATCH, OWN_SHARE, Kept, payload_of, table_of
+from tickwheel.delivery.sinks.tables import COLUMNS, EARLIER_AT_ONCE, MAX_BATCH, OWN_SHARE, Kept, Newest, payload_of, table_of
 from tickwheel.delivery.times import rfc_3339
 
 FORM = "sqlite:PATH?table=T"
@@ -33,9 +33,7 @@ class SqliteSink(Sink):
     max_batch: ClassVar[int] = MAX_BATCH
     threads: ClassVar[int] = 1
 
-    def __init__(
-        self, path: Path, table: str, settings: SinkSettings, is_newest: Callable[[], bool] = lambda: True
-    ) -> None:
+    def __init__(self, path: Path, table: str, settings: SinkSettings, is_newest: Callable[[], bool]) -> None:
         self._path = path
         self._table = table
         self._settings = settings
@@ -181,13 +179,8 @@ def opener_of(spec: str) -> SinkOpener:
         raise WrongUsage(f"{spec!r} names no file, or no table: write {FORM}")
     (table,) = table_of(query, FORM)
     file = Path(path).absolute()
-    newest: dict[str, object] = {}  # by store: the mark of the sink that was opened last
-
-    def open_one(settings: SinkSettings) -> SqliteSink:
-        mark = newest[settings.store_id] = object()
-        return SqliteSink(file, table, settings, lambda: newest[settings.store_id] is mark)
-
-    return open_one
+    newest = Newest()
+    return lambda settings: SqliteSink(file, table, settings, newest.opens(settings.store_id))
 
 
 def _row(delivery: Delivery) -> tuple[object, ...]:

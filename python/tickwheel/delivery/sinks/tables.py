@@ -9,7 +9,7 @@ sink that was replaced has left is deleted by the next run.
 
 import re
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from urllib.parse import parse_qsl
 
 from tickwheel.delivery.errors import WrongUsage
@@ -74,6 +74,22 @@ def payload_of(message: Message) -> tuple[str | None, bytes | None]:
         except UnicodeDecodeError:
             return None, raw
     return None, message.payload
+
+
+class Newest:
+    """Which of the sinks that one opener has opened is the newest, of each store.
+
+    One that hangs is replaced. When it goes on, it has to see that: what it would write may have been written by the new
+    one, and forgotten.
+    """
+
+    def __init__(self) -> None:
+        self._marks: dict[str, object] = {}
+
+    def opens(self, store_id: str) -> Callable[[], bool]:
+        """A new one is opened: whether it still is the newest."""
+        mark = self._marks[store_id] = object()
+        return lambda: self._marks[store_id] is mark
 
 
 class Kept:

@@ -12,7 +12,7 @@ import pytest
 
 from delivery.sinks.making import batch, child_sending, delivery, opened
 from tickwheel.delivery.errors import DeliveryFailed, Unanswered, Unavailable, WrongUsage
-from tickwheel.delivery.sinks import Sink, open_sink
+from tickwheel.delivery.sinks import Lines, Sink, SinkSettings, open_sink
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -113,9 +113,12 @@ def test_a_connection_lost_in_the_middle_fails_them_all_and_the_next_send_reconn
 
 
 def test_a_sink_that_was_replaced_writes_nothing_any_more__D5(
-    postgres_url: str, name: str, sink: Sink, beside: psycopg.Connection
+    postgres_url: str, name: str, beside: psycopg.Connection
 ) -> None:
     """As one that hung, was cut off, and goes on when its successor has written the same and forgotten it."""
+    opener = open_sink(f"{postgres_url}&table={name}")
+    assert not isinstance(opener, Lines)
+    sink = opener(SinkSettings("store"))
     wait_in_the_middle(beside, name, 73)
     errors: list[BaseException] = []
 
@@ -128,11 +131,14 @@ def test_a_sink_that_was_replaced_writes_nothing_any_more__D5(
     thread = threading.Thread(target=send)
     thread.start()
     waiting_backend(beside, 73)
-    successor = opened(f"{postgres_url}&table={name}")
+    successor = opener(SinkSettings("store"))
     run(beside, "SELECT pg_advisory_unlock(73)")
     for seq in range(4, 8):
         assert successor.send(batch([seq])) == {}
         successor.committed(seq - 3, True)
+    with pytest.raises(Unanswered, match="replaced"):
+        sink.send(batch([4]))
+    assert successor.send(batch([7])) == {}
     successor.close()
     thread.join()
     assert len(errors) == 1
