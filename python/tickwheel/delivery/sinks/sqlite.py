@@ -19,7 +19,16 @@ from typing import ClassVar
 
 from tickwheel.delivery.errors import DeliveryFailed, Unanswered, Unavailable, WrongUsage
 from tickwheel.delivery.sinks.sink import Delivery, Refusals, Sink, SinkOpener, SinkSettings
-from tickwheel.delivery.sinks.tables import COLUMNS, EARLIER_AT_ONCE, MAX_BATCH, OWN_SHARE, Kept, Newest, payload_of, table_of
+from tickwheel.delivery.sinks.tables import (
+    COLUMNS,
+    EARLIER_AT_ONCE,
+    MAX_BATCH,
+    OWN_SHARE,
+    Kept,
+    Newest,
+    payload_of,
+    table_of,
+)
 from tickwheel.delivery.times import rfc_3339
 
 FORM = "sqlite:PATH?table=T"

@@ -105,7 +105,7 @@ class Kept:
     >>> kept.free()
     [b'a', b'b']
 
-    Memory: some 100 bytes for each delivery whose outcome is not committed. Sending pauses while that are two groups (D5).
+    Memory: some 100 bytes for each delivery whose outcome is not committed. Sending pauses while these are two groups.
     """
 
     def __init__(self) -> None:
@@ -117,7 +117,7 @@ class Kept:
         """Whether what earlier runs have left may be deleted."""
 
     def committed(self, sends: int, earlier: bool) -> None:
-        """The outcomes of the first `sends` sends are committed. `earlier`: those of all that earlier runs sent, too."""
+        """The outcomes of the first `sends` sends are committed. `earlier`: so are those of earlier runs."""
         self._committed = sends
         self.earlier = earlier
 
@@ -126,7 +126,7 @@ class Kept:
         self._sends += 1
 
     def note(self, digests: Sequence[bytes]) -> None:
-        """This send has written these, or found them."""
+        """Add what this send has written, or found."""
         self._sent.append((self._sends, digests))
 
     def free(self) -> list[bytes]:

@@ -1,69 +1,18 @@
 """The promises of both SQL sinks, tested on a SQLite file and on a PostgreSQL server."""
 
-import itertools
 import json
-import sqlite3
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any, Protocol
 
 import msgspec
-import psycopg
 import pytest
 
 from delivery.sinks.making import MIB, ODD_IDS, batch, child_sending, delivery, kill_when_it_says, opened
+from delivery.sinks.tables import Table, ids, names, refuse_the_id
 from tickwheel.delivery.errors import DeliveryFailed, Unanswered, WrongUsage
 from tickwheel.delivery.message import Message
 from tickwheel.delivery.sinks import Delivery, Sink, open_sink
 
 pytestmark = pytest.mark.timeout(120)
-
-
-class Table(Protocol):
-    """A table that does not exist yet, and direct access to its database."""
-
-    spec: str
-    name: str
-
-    def ask(self, statement: str) -> list[tuple[Any, ...]]: ...
-
-
-class SqliteTable:
-    name = "t"
-    bytes = "BLOB"
-
-    def __init__(self, path: Path) -> None:
-        self.spec = f"sqlite:{path}?table=t"
-        self.database = sqlite3.connect(path, isolation_level=None)
-
-    def ask(self, statement: str) -> list[tuple[Any, ...]]:
-        return self.database.execute(statement).fetchall()
-
-
-class PostgresTable:
-    bytes = "BYTEA"
-    numbers = itertools.count()
-
-    def __init__(self, url: str, connection: psycopg.Connection) -> None:
-        self.name = f"t{next(self.numbers)}"
-        self.spec = f"{url}&table={self.name}"
-        self.connection = connection
-
-    def ask(self, statement: str) -> list[tuple[Any, ...]]:
-        cursor = self.connection.execute(statement.encode())
-        return cursor.fetchall() if cursor.description else []
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def table(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Table]:
-    if request.param == "sqlite":
-        sqlite = SqliteTable(tmp_path / "out.db")
-        yield sqlite
-        sqlite.database.close()
-        return
-    url = request.getfixturevalue("postgres_url")
-    with psycopg.connect(url, autocommit=True) as connection:
-        yield PostgresTable(url, connection)
 
 
 @pytest.fixture
@@ -73,21 +22,12 @@ def sink(table: Table) -> Iterator[Sink]:
     sink.close()
 
 
-def ids(table: Table) -> list[str]:
-    place = "rowid" if table.name == "t" else "ctid"
-    return [id_ for (id_,) in table.ask(f"SELECT id FROM {table.name} ORDER BY {place}")]
-
-
 _SEQS = {delivery(seq).digest: seq for seq in range(30_000)}
 
 
 def seqs(table: Table) -> list[tuple[str, int]]:
     found = table.ask(f"SELECT run, digest FROM {table.name}_ids")
     return sorted((run, _SEQS[bytes(digest)]) for run, digest in found)  # type: ignore[call-overload,misc]
-
-
-def names(first: int, last: int) -> list[str]:
-    return [f"id{seq}" for seq in range(first, last + 1)]
 
 
 def test_every_message_is_a_row_in_the_order_given__D4(table: Table, sink: Sink) -> None:
@@ -273,14 +213,6 @@ def test_other_bytes_come_out_byte_for_byte__D1(table: Table, sink: Sink, payloa
 def test_any_id_and_key_is_kept_as_it_is__D1(table: Table, sink: Sink) -> None:
     assert sink.send([delivery(seq, id_, key=id_) for seq, id_ in enumerate(ODD_IDS)]) == {}
     assert table.ask(f"SELECT id, key FROM {table.name}") == [(id_, id_) for id_ in ODD_IDS]
-
-
-def refuse_the_id(table: Table, id_: str) -> None:
-    """From now on a row with this id is refused."""
-    table.ask(f"CREATE UNIQUE INDEX once_{table.name} ON {table.name} (id)")
-    sink = opened(table.spec, "another store")
-    sink.send([delivery(id_=id_, key="another")])
-    sink.close()
 
 
 def test_a_batch_of_mebibytes_is_one_transaction_still__D8(table: Table, sink: Sink) -> None:
