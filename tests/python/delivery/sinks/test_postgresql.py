@@ -3,6 +3,7 @@
 import itertools
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
@@ -10,7 +11,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from delivery.postgres_server import PostgresServer
 from delivery.sinks.making import batch, child_sending, delivery, opened
+from tickwheel.delivery import DeliveryQueue, Message
 from tickwheel.delivery.errors import DeliveryFailed, Unanswered, Unavailable, WrongUsage
 from tickwheel.delivery.sinks import Lines, Sink, SinkSettings, open_sink
 
@@ -410,3 +413,64 @@ def test_an_address_that_is_none_is_wrong_usage_and_its_password_not_shown__D10(
 )
 def test_what_libpq_knows_may_be_in_the_address__D10(spec: str) -> None:
     assert callable(open_sink(spec))
+
+
+@pytest.fixture
+def restarted(postgres_server: PostgresServer) -> Iterator[PostgresServer]:
+    """A server that the test stops: afterwards it runs again for the other tests."""
+    yield postgres_server
+    with suppress(AssertionError):
+        postgres_server.start()
+
+
+@pytest.mark.parametrize("how", ["fast", "immediate"])
+def test_a_server_that_was_stopped_is_down_at_the_first_send__D6(
+    restarted: PostgresServer, name: str, how: str
+) -> None:
+    """Although the connection was there, and only its loss is seen."""
+    sink = opened(f"{restarted.url}&table={name}")
+    restarted.stop(how)
+    for _ in range(2):
+        with pytest.raises(Unavailable):
+            sink.send(batch([1]))
+    restarted.start()
+    assert sink.send(batch([1])) == {}
+    sink.close()
+
+
+@pytest.mark.parametrize("how", ["fast", "immediate"])
+def test_a_server_restarted_in_the_middle_costs_no_attempt_and_makes_no_second_row__D5_D6(
+    restarted: PostgresServer, name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, how: str
+) -> None:
+    caplog.set_level("WARNING", logger="tickwheel.delivery")
+    spec = f"{restarted.url}&table={name}"
+    opened(spec).close()
+    due_ms = time.time_ns() // 1_000_000 + 200
+    messages = [Message(f"id{n}", f"k{n % 20}", due_ms + n, b"%d" % n) for n in range(3_000)]
+    with DeliveryQueue(tmp_path / "store.db", to=spec) as queue:
+        queue.put_many(messages)
+        while queue.summary.delivered < 300:
+            assert not queue.wait_until_empty(0.001)
+        restarted.stop(how)
+        while not told(caplog):
+            assert not queue.wait_until_empty(0.01)
+        assert not queue.wait_until_empty(1), "several probes find it down"
+        restarted.start()
+        assert queue.wait_until_empty(60)
+        assert (queue.summary.delivered, queue.summary.dead_letters) == (3_000, 0)
+    assert [text.split(":")[0].split(",")[0] for text in told(caplog)] == [
+        "the destination is down",
+        "the destination is up again",
+    ]
+    with psycopg.connect(restarted.url) as connection:
+        rows = connection.execute(f"SELECT key, id, attempt FROM {name} ORDER BY ctid".encode()).fetchall()
+        left = connection.execute(f"SELECT count(*) FROM {name}_ids".encode()).fetchall()
+    assert {attempt for _, _, attempt in rows} == {1}
+    for n in range(20):
+        assert [id_ for key, id_, _ in rows if key == f"k{n}"] == [f"id{each}" for each in range(n, 3_000, 20)]
+    assert left[0][0] < 3_000, "it forgets what is committed"
+
+
+def told(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """The outages in the log."""
+    return [text for record in caplog.records if (text := record.getMessage()).startswith("the destination is ")]
