@@ -7,9 +7,9 @@
   may still be written: then the topic has it twice after the retry, or once although it is a dead letter. The late copy
   may come after later records of its key. A reader can drop copies: for each `tickwheel-store`, remember every
   `tickwheel-seq` seen; the first copies are in order.
-- A producer goes on by itself when a broker is back, without copies. So records that were on their way when the brokers went
-  have their time; once a connection was lost, a send first looks whether there is a broker, and the destination is down
-  if there is none (D6).
+- A producer goes on by itself when a broker is back, without copies. So records on their way when the brokers went have
+  their time. Once a connection was lost, a send first looks whether there is a broker: without one, the destination is
+  down (D6).
 - After a crash `arrived` reads the topic from the `position` of the last commit to its end at that time. Records of the
   crashed process that are written after that end are in the topic twice.
 - The topic must exist. Example: `kafka://a:9092,b:9092/reminders`.

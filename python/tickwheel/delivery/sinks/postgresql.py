@@ -6,8 +6,8 @@ r"""The sink `postgresql://...?table=T` (rule D10): a row of `T` for each messag
 - `T` may already exist, with more columns, constraints and triggers. Rows that they refuse are found by halving the
   batch, each half in a savepoint: a failed attempt of these messages alone. Any other error is no answer about them;
   where no connection can be made, the database is down (D6).
-- A connection has an advisory lock of its store and table. A new one ends the connection that has it, so that what a lost
-  connection or an earlier process has sent and the server has not done yet is not done later.
+- A connection has an advisory lock of its store and table. A new one ends the connection that has it, so what a lost
+  connection or an earlier process has sent, and the server has not done yet, is not done later.
 - A payload is stored as `json`, not `jsonb`, so it stays the same byte for byte, with its spaces, its order, its 1.50
   and its \u0000, which `jsonb` refuses. A payload that is not JSON in UTF-8 is in `payload_bytes`. PostgreSQL's text
   can't hold the character NUL, so a message with one in its id or key is refused.
@@ -85,7 +85,8 @@ _INSERT = f"""
     )
     INSERT INTO {{table}} ({", ".join(_TYPES)})
     SELECT {", ".join("payload::json" if name == "payload" else name for name in _TYPES)}
-    FROM unnest({_PARTS}) WITH ORDINALITY AS sent (digest, {", ".join(_TYPES)}, place) JOIN new USING (digest) ORDER BY place
+    FROM unnest({_PARTS}) WITH ORDINALITY AS sent (digest, {", ".join(_TYPES)}, place)
+    JOIN new USING (digest) ORDER BY place
 """  # noqa: S608, made of the names above
 
 
@@ -94,7 +95,8 @@ class _NotThereError(psycopg.OperationalError):
 
 
 class PostgresqlSink(Sink):
-    """Writes to `table`, which is created if it does not exist, as long as `is_newest()`: no other sink has replaced it.
+    """Writes to `table`, which is created if it does not exist, as long as `is_newest()`: it was not replaced.
+
     `options` are those of libpq, with the password.
     """
 
@@ -190,8 +192,9 @@ class PostgresqlSink(Sink):
 
     @contextmanager
     def _connected(self) -> Iterator[psycopg.Connection]:
-        """A connection; after an error inside the block it is not used again. Where it was lost, and none can be made in its
-        place, the error is that one.
+        """A connection; after an error inside the block it is not used again.
+
+        If it was lost, and none can be made in its place, the error says so.
         """
         began_s = time.monotonic()
         try:

@@ -19,8 +19,8 @@ from tickwheel.delivery.errors import Unanswered, Unavailable
 
 
 class SinkSettings(msgspec.Struct, frozen=True):
-    """The settings of every sink: `store_id` is unique to the store, `timeout_s` is `--sink-timeout`, `run` is the same for
-    the sinks of one run and differs from run to run.
+    """The settings of every sink: `store_id` is unique to the store, `timeout_s` is `--sink-timeout`, `run` is the same
+    for the sinks of one run and differs from run to run.
     """
 
     store_id: str
@@ -29,9 +29,10 @@ class SinkSettings(msgspec.Struct, frozen=True):
 
 
 Refusals: TypeAlias = Mapping[int, str | Unanswered | Unavailable | None]
-"""The deliveries that did not arrive, by their place in the sequence, and why; empty if all arrived. A text: this message
-is refused, and tried again `max_attempts` times. `Unanswered`, `Unavailable`: as if raised, for this one. `None`: it was not
-tried.
+"""The deliveries that did not arrive, by their place in the sequence, and why; empty if all arrived.
+
+A text: this message is refused, and tried again, `max_attempts` times in all. `Unanswered`, `Unavailable`: as if
+raised, for this one. `None`: it was not tried.
 """
 
 NONE_REFUSED: Refusals = {}
@@ -55,7 +56,8 @@ class Sink(ABC):
 
         Any exception means that none is known to have arrived: each counts as a failed attempt, with this reason. Some
         are about the destination (D6): after `Unavailable` or `ConnectionError` nothing is sent until it answers again,
-        and no attempt is counted; `Unanswered` and `TimeoutError` do the same once they come for five messages in a row.
+        and no attempt is counted; so it is with `Unanswered` and `TimeoutError` once they come for five messages in a
+        row.
         `DeliveryFailed` ends the run, for errors that no retry can repair.
         """
 
@@ -68,9 +70,10 @@ class Sink(ABC):
         """
 
     def committed(self, sends: int, earlier: bool) -> None:  # noqa: B027, most have nothing to forget
-        """Told before a `send`: the engine has committed the outcomes of the first `sends` calls of `send` of this object.
-        So a crash can't make it send again what arrived then, nor ask `arrived` for it, and the destination need not know
-        it any more. `earlier`: the same holds for all that earlier runs sent. Calls that raised count too.
+        """Called before a `send`: the outcomes of the first `sends` calls of this object's `send` are committed.
+
+        So not even a crash makes the engine send again what arrived then, or ask `arrived` for it: the destination need
+        not know it any more. Calls that raised count too. `earlier`: the same holds for all that earlier runs sent.
         """
 
     def position(self) -> str | None:
@@ -80,8 +83,8 @@ class Sink(ABC):
         return None
 
     def arrived(self, suspects: Sequence[Delivery], position: str | None) -> Collection[int]:  # noqa: ARG002
-        """The `seq` of those that the destination already has, by their `digest`. Called before anything is sent, with at
-        most a thousand at a time.
+        """The `seq` of those that the destination already has, by their `digest`. Called before anything is sent, with
+        at most a thousand at a time.
 
         `suspects` may have been sent by a run that crashed. Those not returned are sent again, as `redelivered`.
         """

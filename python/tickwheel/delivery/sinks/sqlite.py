@@ -37,7 +37,7 @@ _OF_THE_ROW = (sqlite3.IntegrityError, sqlite3.DataError, OverflowError, Unicode
 
 
 class SqliteSink(Sink):
-    """Writes to `table`, which is created if it does not exist, as long as `is_newest()`: no other sink has replaced it."""
+    """Writes to `table`, which is created if it does not exist, as long as `is_newest()`: it was not replaced."""
 
     max_batch: ClassVar[int] = MAX_BATCH
     threads: ClassVar[int] = 1

@@ -1,10 +1,11 @@
 """The common parts of the two SQL sinks (rule D5): the columns of a delivery, the table's name, and kept digests.
 
-Beside the table `T` there is `T_ids`, written in the same transaction: the 128-bit digest of each message's key and id, with
-the store and the run that sent it. A message whose digest is there has its row in `T`, and gets no second one. A digest is
-needed until the store has committed the message's outcome: `Kept` says of this run's which that are, by the number of a
-send and not by a clock; those of earlier runs are deleted once all that such a run may have sent has its outcome. What a
-sink that was replaced has left is deleted by the next run.
+Beside the table `T` there is `T_ids`, written in the same transaction: the 128-bit digest of each message's key and
+id, with the store and the run that sent it. A message whose digest is there has its row in `T`, and gets no second one.
+
+A digest is needed until the store has committed the message's outcome. `Kept` says which of this run are not needed any
+more, by the number of a send and not by a clock. Those of earlier runs are deleted once everything that these may have
+sent has its outcome. What a sink that was replaced has left is deleted by the next run.
 """
 
 import re
@@ -79,8 +80,8 @@ def payload_of(message: Message) -> tuple[str | None, bytes | None]:
 class Newest:
     """Which of the sinks that one opener has opened is the newest, of each store.
 
-    One that hangs is replaced. When it goes on, it has to see that: what it would write may have been written by the new
-    one, and forgotten.
+    One that hangs is replaced. When it goes on, it must not write: the new one may have written the same already, and
+    its digest may be deleted.
     """
 
     def __init__(self) -> None:
