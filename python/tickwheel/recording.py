@@ -36,7 +36,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tickwheel import TickwheelError, Timer
-from tickwheel._native import Replay
+from tickwheel._native import DeliveryEngine, Replay
 from tickwheel._part_file import PartFile
 
 if TYPE_CHECKING:
@@ -103,8 +103,8 @@ class Recording:
     True
     """
 
-    def __init__(self, timer: Timer, path: str | os.PathLike[str], *, keep: int = 1_000_000) -> None:
-        if not isinstance(timer, Timer):
+    def __init__(self, timer: Timer | DeliveryEngine, path: str | os.PathLike[str], *, keep: int = 1_000_000) -> None:
+        if not isinstance(timer, Timer | DeliveryEngine):
             given = type(timer).__name__
             raise TypeError(f"timer must be a SystemTimer or a ManualTimer, got {given}: pass the timer itself")
         if not isinstance(path, str | os.PathLike):

@@ -360,6 +360,13 @@ impl Engine {
         Ok(counted)
     }
 
+    /// The timer with one task for each millisecond in which anything is due, and one for each retry, probe and cut-off: to
+    /// be recorded, not to be driven.
+    #[cfg(feature = "python")]
+    pub(crate) fn timer(&self) -> &Timer<impl Send> {
+        &*self.timer
+    }
+
     /// Messages and bytes in memory.
     #[must_use]
     pub fn in_memory(&self) -> (usize, usize) {

@@ -67,3 +67,19 @@ impl Lateness {
         self.sum_us = self.sum_us.saturating_add(lateness_us);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bound_belongs_to_its_bucket__d11() {
+        for (place, bound_us) in LATENESS_BOUNDS_US.iter().enumerate() {
+            let mut lateness = Lateness::default();
+            lateness.add(*bound_us);
+            lateness.add(bound_us + 1);
+            assert_eq!((lateness.counts[place], lateness.counts[place + 1]), (1, 1));
+            assert_eq!((lateness.counts.iter().sum::<u64>(), lateness.sum_us), (2, 2 * bound_us + 1));
+        }
+    }
+}

@@ -66,6 +66,7 @@ fn add_delivery(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<delivery::engine::DeliveryEngine>()?;
     module.add_class::<delivery::desk::DeliveryDesk>()?;
     module.add_class::<delivery::lines::NdjsonLines>()?;
+    module.add_class::<delivery::snapshot::StoreSnapshot>()?;
     module.add("_running_deliveries", PyDict::new(py))?;
     let _ = py.get_type::<delivery::core::RunningDelivery>();
     let at_exit = wrap_pyfunction!(delivery::core::_close_deliveries_at_exit, module)?;

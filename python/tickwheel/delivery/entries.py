@@ -1,6 +1,6 @@
 """What is submitted beside messages and cancels, and the answers once it is on disk (rules D2, D5, D7, D11)."""
 
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 from typing import NamedTuple, TypeAlias
 
 import msgspec
@@ -27,6 +27,14 @@ class Answer(StrEnum):
     DEAD = "dead letter"
     UNKNOWN = "unknown"
     WAITING = "waiting"
+
+
+class Outcome(IntEnum):
+    """What became of a message, as the ledger of a store has it."""
+
+    DELIVERED = 1
+    CANCELLED = 2
+    DEAD = 3
 
 
 class Look(msgspec.Struct, frozen=True, gc=False):

@@ -138,7 +138,7 @@ def _record(running: Running, path: Path) -> Callable[[], None]:
             recording.close()
 
     with _write_errors(path):
-        recording = Recording(running, path)  # type: ignore[arg-type]  # refused, until the engine records its timer
+        recording = Recording(running.engine, path)
     return end
 
 

@@ -122,9 +122,16 @@ class Running:
         return self._engine.down
 
     @property
-    def lateness(self) -> tuple[Sequence[int], int]:
-        """How many messages were how late, by the bounds of `lateness.BOUNDS_US`, and the sum in microseconds."""
+    def lateness(self) -> tuple[Sequence[int], Sequence[int], int]:
+        """Bounds in microseconds; how many messages were later than the bound before and not later than this one, with one
+        more count for the rest; and the sum in microseconds.
+        """
         return self._engine.lateness()
+
+    @property
+    def engine(self) -> DeliveryEngine:
+        """The native engine, for a recording of its timer."""
+        return self._engine
 
     def fail(self, error: BaseException) -> None:
         """Send nothing more; `check`, `wait` and `close` raise the error. The first one counts."""

@@ -18,7 +18,7 @@
 //! | `calls.rs` | the calls that are not in this file |
 //! | `waiting.rs`, `marks.rs`, `recover.rs` | the plan; what may have been sent before a crash |
 //! | `retention.rs`, `upkeep.rs`, `checkpoints.rs` | what is forgotten; pages and log |
-//! | `census.rs` | what is due when, counted by a connection of its own |
+//! | `census.rs`, `snapshot.rs` | what is due when; the tables, read by a connection of its own |
 //! | `cancels.rs`, `attempts.rs`, `letters.rs`, `inputs.rs`, `ledger.rs`, `meta.rs` | the small tables |
 
 #![forbid(unsafe_code)]
@@ -49,6 +49,8 @@ mod recover;
 mod retention;
 mod runs;
 mod schema;
+#[cfg(any(test, feature = "python"))]
+pub(crate) mod snapshot;
 mod sql;
 #[cfg(test)]
 mod tests;

@@ -124,17 +124,25 @@ fn is_new(db: &Connection, path: &Path) -> Result<bool, DeliveryError> {
         }
         return Ok(true);
     }
-    match ask("PRAGMA user_version")? {
-        VERSION => Ok(false),
-        version if version > VERSION => Err(DeliveryError::Usage(format!(
+    check_version(ask("PRAGMA user_version")?, path).map(|()| false)
+}
+
+/// Errors: the store's format is another one.
+pub(super) fn check_version(version: i64, path: &Path) -> Result<(), DeliveryError> {
+    let at = path.display();
+    if version > VERSION {
+        return Err(DeliveryError::Usage(format!(
             "{at} was made by a later version of tickwheel ({version}, this one knows {VERSION}): \
              go on with that version, or name another file"
-        ))),
-        version => Err(DeliveryError::Usage(format!(
+        )));
+    }
+    if version < VERSION {
+        return Err(DeliveryError::Usage(format!(
             "{at} was made by an earlier version of tickwheel ({version}, this one reads {VERSION}): \
              deliver with it once, which brings it up to date"
-        ))),
+        )));
     }
+    Ok(())
 }
 
 fn set_up(db: &Connection, is_new: bool, synchronous: &str) -> rusqlite::Result<()> {

@@ -1,6 +1,5 @@
 //! A running engine of one process, from its start to its end, without a Python object.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -27,7 +26,6 @@ pub(crate) struct Core {
     id: u64,
     pub(crate) running: Running,
     pub(crate) answers: Answers,
-    pub(crate) path: PathBuf,
     is_closing: AtomicBool,
     /// How the end went, once it is over.
     ended: PlainMutex<Option<Result<(), DeliveryError>>>,
@@ -41,13 +39,12 @@ impl BelongsToProcess for Core {
 }
 
 impl Core {
-    pub(crate) fn new(id: u64, running: Running, answers: Answers, path: PathBuf) -> Self {
+    pub(crate) fn new(id: u64, running: Running, answers: Answers) -> Self {
         Self {
             epoch: fork_epoch(),
             id,
             running,
             answers,
-            path,
             is_closing: AtomicBool::new(false),
             ended: PlainMutex::new(None),
             has_ended: PlainCondvar::default(),

@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString};
 
 use crate::delivery::DeliveryError;
-use crate::delivery::DueClock;
+use crate::delivery::{DueClock, LATENESS_BOUNDS_US};
 use crate::delivery::Item;
 use crate::delivery::MAX_PAYLOAD;
 use crate::delivery::OpenSink;
@@ -26,6 +26,7 @@ use crate::python::delivery::lines::NdjsonLines;
 use crate::python::delivery::observer::PythonObserver;
 use crate::python::delivery::settings::settings_of;
 use crate::python::delivery::sink::PythonSink;
+use crate::python::engine::recording::{EventColumns, columns};
 use crate::python::tools::fork::ProcessOwned;
 use crate::python::tools::native_lock::{SIGNAL_CHECK_US, attach};
 use crate::sync::PlainMutex;
@@ -157,11 +158,12 @@ impl DeliveryEngine {
         Ok([it.p50, it.p99, it.p999, it.max])
     }
 
-    /// How many messages were how late, by the bounds of the metrics, and the sum in microseconds.
-    fn lateness(&self, py: Python<'_>) -> PyResult<(Vec<u64>, i64)> {
+    /// Bounds in microseconds; how many messages were later than the bound before and not later than this one, with one more
+    /// count for the rest; and the sum in microseconds.
+    fn lateness(&self, py: Python<'_>) -> PyResult<(Vec<i64>, Vec<u64>, i64)> {
         let core = self.core(py)?;
         let lateness = py.detach(|| core.running.engine().lateness());
-        Ok((lateness.counts.to_vec(), lateness.sum_us))
+        Ok((LATENESS_BOUNDS_US.to_vec(), lateness.counts.to_vec(), lateness.sum_us))
     }
 
     /// The due time of the first message that waits, and how many are due by each of these times, at most `most` each.
@@ -176,6 +178,35 @@ impl DeliveryEngine {
     fn in_memory(&self, py: Python<'_>) -> PyResult<(usize, usize)> {
         let core = self.core(py)?;
         Ok(py.detach(|| core.running.engine().in_memory()))
+    }
+
+    /// For `tickwheel.recording`: begins to record what the timer does, at most so many events; `False`: it is recorded.
+    fn _record(&self, py: Python<'_>, bound: usize) -> PyResult<bool> {
+        let core = self.core(py)?;
+        Ok(py.detach(|| core.running.engine().timer().record(bound)))
+    }
+
+    /// As of `Timer`.
+    fn _take_recorded<'py>(&self, py: Python<'py>, limit: usize) -> PyResult<EventColumns<'py>> {
+        let core = self.core(py)?;
+        Ok(columns(py, || core.running.engine().timer().take_recorded(limit)))
+    }
+
+    /// As of `Timer`.
+    fn _stop_recording<'py>(&self, py: Python<'py>) -> PyResult<EventColumns<'py>> {
+        let core = self.core(py)?;
+        Ok(columns(py, || core.running.engine().timer().stop_recording()))
+    }
+
+    /// The time on the timer's clock.
+    fn now_us(&self, py: Python<'_>) -> PyResult<u64> {
+        Ok(self.core(py)?.running.engine().clock().now_us())
+    }
+
+    /// The name of the timer.
+    #[getter]
+    fn name(&self) -> &'static str {
+        "deliver"
     }
 
     /// Why the destination is down, if it is.
@@ -320,9 +351,8 @@ fn open_all(
     };
     let ownership = Ownership::take(path, &mut tell, &mut go_on)?;
     let answers = Answers::start().map_err(|error| no_thread(&error))?;
-    let path = ownership.path().to_owned();
     match Running::open(ownership, settings, open, 1, Box::new(observer)) {
-        Ok(running) => Ok(Core::new(NEXT_ID.fetch_add(1, Ordering::Relaxed), running, answers, path)),
+        Ok(running) => Ok(Core::new(NEXT_ID.fetch_add(1, Ordering::Relaxed), running, answers)),
         Err(error) => {
             answers.end();
             Err(error)

@@ -11,3 +11,4 @@ pub(crate) mod lines;
 pub(crate) mod observer;
 pub(crate) mod settings;
 pub(crate) mod sink;
+pub(crate) mod snapshot;

@@ -9,7 +9,7 @@ import pytest
 
 from tickwheel.delivery.message import Columns
 from tickwheel.delivery.sources import OpenSource, Source
-from tickwheel.delivery.store.inputs import Progress
+from tickwheel.delivery.entries import Progress
 
 FORMATS = ["ndjson", "csv", "parquet"]
 

@@ -52,6 +52,6 @@ def empty(session: Any, tmp_path_factory: pytest.TempPathFactory) -> Analysis:
 
 
 def fill_nothing(path: Path) -> None:
-    from tickwheel.delivery.store import Store
+    from delivery.made_store import MadeStore
 
-    Store(path).close()
+    MadeStore(path)

@@ -86,7 +86,7 @@ def lateness_by_key(rows: Sequence[Row], most: int = 100) -> list[Row]:
 
 
 def lateness_by_size(rows: Sequence[Row]) -> list[Row]:
-    bounds = [digit * 10**power for power in range(1, 12) for digit in (1, 2, 5)]
+    bounds = [digit * 10**power for power in range(1, 18) for digit in (1, 2, 5)]
     found = Counter(next((b for b in bounds if it["lateness_us"] <= b), bounds[-1]) for it in late(rows))
     return [{"up_to_ms": bound / 1000, "messages": found[bound]} for bound in bounds if found[bound]]
 

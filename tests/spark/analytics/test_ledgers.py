@@ -2,21 +2,22 @@
 
 import shutil
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from delivery.made_store import Done, MadeStore
+from tickwheel.delivery import DeliveryQueue
+from tickwheel.delivery.entries import Outcome
 from tickwheel.delivery.errors import StoreFailed, WrongUsage
-from tickwheel.delivery.store import Done, Outcome, Store
-from tickwheel.delivery.store.reading import reading
 from tickwheel.spark.analytics.ledgers import Ledger, look, of_ledgers, read_slice
 from tickwheel.spark.analytics.schemas import LEDGER_MESSAGES
 
 from . import slow
-from .stores import NOW_MS, accept, fill, finish
+from .stores import NOW_MS, fill
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -32,10 +33,8 @@ def in_order(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    made = Store(tmp_path / "s.db")
-    yield made
-    made.close()
+def store(tmp_path: Path) -> MadeStore:
+    return MadeStore(tmp_path / "s.db")
 
 
 @pytest.mark.parametrize("slice_rows", [1, 7, 300, 301, 100_000])
@@ -50,59 +49,51 @@ def test_slices_are_all_messages_each_once__S6(tmp_path: Path, slice_rows: int) 
     assert sum(sizes) == 346
 
 
-def test_a_slice_comes_in_batches_that_memory_can_hold__S6(store: Store) -> None:
-    accept(store, *((None, f"m{n}", n) for n in range(25_000)))
+def test_a_slice_comes_in_batches_that_memory_can_hold__S6(store: MadeStore) -> None:
+    store.accept(*((None, f"m{n}", n) for n in range(25_000)))
     [part] = look([store.path])[0].slices
     assert [batch.num_rows for batch in read_slice(part)] == [10_000, 10_000, 5_000]
 
 
-def test_it_stays_as_it_was_looked_at_while_delivery_goes_on__S6(store: Store) -> None:
-    seqs = accept(store, *(("k", f"m{n}", NOW_MS + n % 7) for n in range(40)))
-    finish(store, *(Done(seq, NOW_MS + n % 7, Outcome.DELIVERED, NOW_MS, 5, 1) for n, seq in enumerate(seqs[:20])))
+def test_it_stays_as_it_was_looked_at_while_delivery_goes_on__S6(store: MadeStore) -> None:
+    seqs = store.accept(*(("k", f"m{n}", NOW_MS + n % 7) for n in range(40)))
+    store.finish(*(Done(seq, Outcome.DELIVERED, NOW_MS, 5, 1) for n, seq in enumerate(seqs[:20])))
     ledgers = look([store.path], slice_rows=3)
     before = read(ledgers)
     assert before == in_order(slow.read([store.path]))
     later = [Outcome.DELIVERED, Outcome.CANCELLED, Outcome.DEAD]
-    finish(store, *(Done(seq, NOW_MS + n % 7, later[n % 3], NOW_MS, 9, 2) for n, seq in list(enumerate(seqs))[20:35]))
-    new = accept(store, ("k", "new", NOW_MS + 1), ("k", "new too", NOW_MS + 2))
-    finish(store, Done(new[0], NOW_MS + 1, Outcome.DELIVERED, NOW_MS, 9, 2))
+    store.finish(*(Done(seq, later[n % 3], NOW_MS, 9, 2) for n, seq in list(enumerate(seqs))[20:35]))
+    new = store.accept(("k", "new", NOW_MS + 1), ("k", "new too", NOW_MS + 2))
+    store.finish(Done(new[0], Outcome.DELIVERED, NOW_MS, 9, 2))
     assert read(ledgers) == before
     assert len(read(look([store.path], slice_rows=3))) == 42
 
 
-def test_what_is_forgotten_is_not_told_also_where_its_last_row_stays__S6(store: Store) -> None:
-    seqs = accept(store, (None, "a", 1), (None, "b", 2))
-    finish(store, *(Done(seq, n + 1, Outcome.DELIVERED, 5, 7, 1) for n, seq in enumerate(seqs)))
-    with store.transaction():
-        store.db.execute("DELETE FROM messages WHERE seq = ?", (seqs[1],))
+def test_what_is_forgotten_is_not_told_also_where_its_last_row_stays__S6(store: MadeStore) -> None:
+    seqs = store.accept((None, "a", 1), (None, "b", 2))
+    store.finish(*(Done(seq, Outcome.DELIVERED, 5, 7, 1) for n, seq in enumerate(seqs)))
+    with store.open() as db:
+        db.execute("DELETE FROM messages WHERE seq = ?", (seqs[1],))
     assert [row["id"] for row in read(look([store.path]))] == ["a"]
 
 
-def test_the_store_is_not_changed_and_no_writer_waits__S6_D9(store: Store, tmp_path: Path) -> None:
-    accept(store, *((None, f"m{n}", n) for n in range(30)))
-    (tmp_path / "crashed").mkdir()
-    copies = [tmp_path / "crashed" / f"s.db{suffix}" for suffix in ("", "-wal")]
-    for copy in copies:
-        shutil.copy(tmp_path / copy.name, copy)
-    before = [copy.read_bytes() for copy in copies]
-    assert len(read(look([copies[0]]))) == 30
-    assert [copy.read_bytes() for copy in copies] == before
-    assert all(before), "the log holds something"
-    with reading(store.path) as db, pytest.raises(sqlite3.OperationalError, match="readonly"):
-        db.execute("DELETE FROM waiting")
-    with store.transaction():
-        store.db.execute("DELETE FROM waiting")
-        assert len(read(look([store.path]))) == 30, "uncommitted messages are not seen"
-    assert read(look([store.path])) == []
-
-
-def test_the_deliverer_commits_while_a_slice_is_read__S6(store: Store) -> None:
-    accept(store, *((None, f"m{n}", n) for n in range(25_000)))
-    [part] = look([store.path])[0].slices
-    batches = read_slice(part)
-    assert next(batches).num_rows == 10_000
-    accept(store, (None, "new", 0))
-    assert sum(batch.num_rows for batch in batches) == 15_000
+def test_a_store_in_use_is_not_changed_and_no_writer_waits__S6_D9(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    far_ms = 4_000_000_000_000
+    with DeliveryQueue(path, to=lambda delivery: None) as queue:
+        queue.put_many([(f"m{n}", far_ms, n) for n in range(30)])
+        (tmp_path / "crashed").mkdir()
+        copies = [tmp_path / "crashed" / f"s.db{suffix}" for suffix in ("", "-wal")]
+        for copy in copies:
+            shutil.copy(tmp_path / copy.name, copy)
+        before = [copy.read_bytes() for copy in copies]
+        assert len(read(look([copies[0]]))) == 30
+        assert [copy.read_bytes() for copy in copies] == before
+        assert all(before), "the log holds something"
+        ledgers = look([path])
+        queue.put("one more", due=far_ms)
+        assert len(read(ledgers)) == 30
+        assert len(read(look([path]))) == 31
 
 
 @pytest.mark.parametrize("kind", ["missing", "folder", "empty", "text", "other database", "some tables"])
@@ -126,9 +117,9 @@ def test_what_is_no_store_is_wrong_usage_and_left_alone__D2(tmp_path: Path, kind
     assert path.exists() == (kind != "missing")
 
 
-def test_a_store_that_is_named_twice_or_copied_is_wrong_usage__D2(store: Store, tmp_path: Path) -> None:
+def test_a_store_that_is_named_twice_or_copied_is_wrong_usage__D2(store: MadeStore, tmp_path: Path) -> None:
     copy = tmp_path / "copy.db"
-    store.db.execute("VACUUM INTO ?", (str(copy),))
+    shutil.copy(store.path, copy)
     for paths in ([store.path, store.path], [store.path, copy]):
         with pytest.raises(WrongUsage, match="the same store as"):
             look(paths)

@@ -10,7 +10,7 @@ from delivery.report.test_page import Outline
 from tickwheel.spark.analytics import analyze
 
 from . import slow
-from .stores import NOW_MS, ODD_KEYS, accept
+from .stores import NOW_MS, ODD_KEYS
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -36,12 +36,11 @@ def test_what_a_key_says_is_text_and_nothing_else__D12(analysis: Analysis) -> No
 
 
 def test_every_odd_key_is_shown_as_text__D12(session: Any, tmp_path: Path) -> None:
-    from tickwheel.delivery.store import Store
+    from delivery.made_store import MadeStore
 
-    store = Store(tmp_path / "s.db")
-    accept(store, *((key, "m", NOW_MS) for key in ODD_KEYS))
+    store = MadeStore(tmp_path / "s.db")
+    store.accept(*((key, "m", NOW_MS) for key in ODD_KEYS))
     analyze(session, [store.path], tmp_path / "out", wall_ns=lambda: NOW_MS * 1_000_000)
-    store.close()
     page = (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
     outline = Outline(page)
     shown = ["empty text", "white space", "a␀b␛[31m", "<script>alert(1)</script>", "</style></svg>{{ 7 * 191 }}",
@@ -118,11 +117,10 @@ def test_what_is_due_next_is_told_and_what_is_too_far_is_not_drawn__S6(analysis:
 
 
 def test_what_is_all_overdue_is_told__S6(session: Any, tmp_path: Path) -> None:
-    from tickwheel.delivery.store import Store
+    from delivery.made_store import MadeStore
 
-    store = Store(tmp_path / "s.db")
-    accept(store, (None, "a", 5), (None, "b", 60_005))
-    store.close()
+    store = MadeStore(tmp_path / "s.db")
+    store.accept((None, "a", 5), (None, "b", 60_005))
     page = analyze(session, [store.path], tmp_path / "out").read_text(encoding="utf-8")
     assert "2 messages waiting, all overdue" in page
     assert sum(int(row[1]) for row in rows_of(page, "Due next")) == 2

@@ -1,26 +1,26 @@
 """Reads the lateness of delivered messages from the ledger: over time, and by size.
 
-Percentiles are exact, by nearest rank as in the summary. SQLite sorts, and returns each lateness once with its count,
-so that memory does not grow with the ledger. A message found at its destination after a crash has no lateness.
+Percentiles are exact, by nearest rank as in the summary. SQLite sorts and ranks, on disk where it is much, so that
+memory does not grow with the ledger. A message found at its destination after a crash has no lateness.
 """
 
-import sqlite3
-from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import pairwise
 from typing import Final
 
-from tickwheel.delivery.store import Outcome
-from tickwheel.delivery.summary import PERCENTILES, rank
+from tickwheel._native import StoreSnapshot
+from tickwheel.delivery.entries import Outcome
 from tickwheel.pages.steps import step_ms
 
-BOUNDS_US: Final = tuple(digit * 10**power for power in range(1, 12) for digit in (1, 2, 5))
-"""Upper ends of the histogram's bars, ends included: 10 µs, 20, 50, to 500,000 s; the last bar has the rest."""
+BOUNDS_US: Final = tuple(digit * 10**power for power in range(1, 18) for digit in (1, 2, 5))
+"""Upper ends of the histogram's bars, ends included: 10 µs, 20, 50, to 16,000 years, so each lateness has its bar."""
 
 _OF_DELIVERED: Final = f"FROM ledger WHERE outcome = {int(Outcome.DELIVERED)} AND lateness_us IS NOT NULL"
 
-_Counted = tuple[int, int]  # lateness_us, messages
+_PLACES: Final = {"p50": "(count * 50 + 99) / 100", "p99": "(count * 99 + 99) / 100",
+                  "p999": "(count * 999 + 999) / 1000", "max": "count"}  # fmt: skip
+"""Nearest ranks, from 1, as whole numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,36 +43,28 @@ class Lateness:
     by_size: Sequence[int]
 
 
-def read_lateness(db: sqlite3.Connection) -> Lateness | None:
-    """`None` if nothing was delivered. O(rows log rows), mostly without the GIL."""
-    [(count, first_ms, last_ms)] = db.execute(f"SELECT count(*), min(at_ms), max(at_ms) {_OF_DELIVERED}")
+def read_lateness(db: StoreSnapshot) -> Lateness | None:
+    """`None` if nothing was delivered. O(rows log rows), without the GIL."""
+    [(count, first_ms, last_ms)] = db.rows(f"SELECT count(*), min(at_ms), max(at_ms) {_OF_DELIVERED}")
     if not count:
         return None
     step = step_ms(first_ms, last_ms)
-    sizes = dict(db.execute(f"SELECT at_ms / ?, count(*) {_OF_DELIVERED} GROUP BY 1", (step,)))
-    rows = db.execute(f"SELECT at_ms / ?, lateness_us, count(*) {_OF_DELIVERED} GROUP BY 1, 2 ORDER BY 1, 2", (step,))
-    over_time = [
-        Late(bucket * step, sizes[bucket], _ranked((row[1:] for row in group), sizes[bucket]))
-        for bucket, group in groupby(rows, key=lambda row: row[0])
-    ]
-    by_size = [0] * len(BOUNDS_US)
-
-    def every() -> Iterable[_Counted]:
-        for late_us, messages in db.execute(f"SELECT lateness_us, count(*) {_OF_DELIVERED} GROUP BY 1 ORDER BY 1"):
-            by_size[min(bisect_left(BOUNDS_US, late_us), len(BOUNDS_US) - 1)] += messages
-            yield late_us, messages
-
-    return Lateness(count, _ranked(every(), count), step, over_time, by_size)
+    over_time = [Late(bucket * step, size, lateness) for bucket, size, lateness in _ranked(db, "at_ms / :step", step)]
+    [(_, _, lateness_ms)] = _ranked(db, "0", step)
+    counts = ", ".join(f"total(lateness_us <= {bound})" for bound in BOUNDS_US)
+    [up_to] = db.rows(f"SELECT {counts} {_OF_DELIVERED}")
+    by_size = [int(here - before) for before, here in pairwise((0, *up_to))]
+    return Lateness(count, lateness_ms, step, over_time, by_size)
 
 
-def _ranked(counted: Iterable[_Counted], count: int) -> Mapping[str, float]:
-    """The percentiles of values in ascending order, `count` in all; reads every value."""
-    wanted = {name: rank(q, count) for name, q in PERCENTILES.items()}
-    found: dict[str, float] = {}
-    seen = 0
-    for late_us, messages in counted:
-        seen += messages
-        for name, place in wanted.items():
-            if place < seen and name not in found:
-                found[name] = late_us / 1000
-    return found
+def _ranked(db: StoreSnapshot, bucket: str, step: int) -> Iterable[tuple[int, int, Mapping[str, float]]]:
+    """Each bucket, how many messages it has, and their percentiles."""
+    places = ", ".join(f"max(lateness_us) FILTER (WHERE place = {place})" for place in _PLACES.values())
+    rows = db.rows(
+        f"SELECT bucket, count, {places} FROM (SELECT {bucket} AS bucket, lateness_us, "
+        f"row_number() OVER (PARTITION BY {bucket} ORDER BY lateness_us) AS place, "
+        f"count(*) OVER (PARTITION BY {bucket}) AS count {_OF_DELIVERED}) GROUP BY bucket ORDER BY bucket",
+        step=step,
+    )
+    for number, size, *found_us in rows:
+        yield number, size, {name: late_us / 1000 for name, late_us in zip(_PLACES, found_us, strict=True)}

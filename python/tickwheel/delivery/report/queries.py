@@ -4,17 +4,15 @@ Each answer is bounded: counts, a limited number of rows, texts truncated in SQL
 escapes them.
 """
 
-import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tickwheel.delivery.names import lane_of
+from tickwheel._native import StoreSnapshot
+from tickwheel.delivery.entries import Outcome
 from tickwheel.delivery.report.forecast import Forecast, steps_ahead
 from tickwheel.delivery.report.lateness import Lateness, read_lateness
-from tickwheel.delivery.store import Outcome
-from tickwheel.delivery.store.reading import reading
 from tickwheel.pages.text import SHOWN, shown_text
 
 NEXT: Final = 20
@@ -101,25 +99,25 @@ class Figures:
 
 def look(store: Path, now_ms: int) -> Figures:
     """Read the store, which may be in use. Errors: `WrongUsage`, `StoreFailed`."""
-    with reading(store) as db:
+    with StoreSnapshot(store) as db:
         counts, tried = _outcomes(db, now_ms)
         forecast = _forecast(db, now_ms, counts)
         return Figures(now_ms, counts, read_lateness(db), forecast, _next(db), _letters(db), _keys(db), tried)
 
 
-def _outcomes(db: sqlite3.Connection, now_ms: int) -> tuple[Counts, Sequence[Tried]]:
+def _outcomes(db: StoreSnapshot, now_ms: int) -> tuple[Counts, Sequence[Tried]]:
     usual = f"outcome = {int(Outcome.DELIVERED)} AND attempts = 1 AND NOT redelivered"  # most are, and need no sorting
-    what = "outcome, min(attempts, ?), redelivered, count(*), min(at_ms)"
-    rows = db.execute(
+    what = "outcome, min(attempts, :most), redelivered, count(*), min(at_ms)"
+    rows = db.rows(
         f"SELECT {what} FROM ledger WHERE NOT ({usual}) GROUP BY 1, 2, 3 "
         f"UNION ALL SELECT {what} FROM ledger WHERE {usual} HAVING count(*) > 0",
-        (ATTEMPTS, ATTEMPTS),
-    ).fetchall()
-    by_outcome = {outcome: sum(row[3] for row in rows if row[0] == outcome) for outcome in Outcome}
-    [(waiting, overdue, again)] = db.execute(
-        "SELECT count(*), total(due_ms < ?), total(redelivered) FROM waiting", (now_ms,)
+        most=ATTEMPTS,
     )
-    [(letters,)] = db.execute("SELECT max(n) FROM dead_letters")
+    by_outcome = {outcome: sum(row[3] for row in rows if row[0] == outcome) for outcome in Outcome}
+    [(waiting, overdue, again)] = db.rows(
+        "SELECT count(*), total(due_ms < :now_ms), total(redelivered) FROM open_messages", now_ms=now_ms
+    )
+    [(letters,)] = db.rows("SELECT max(n) FROM dead_letters")
     counts = Counts(
         accepted=sum(by_outcome.values()) + waiting,
         delivered=by_outcome[Outcome.DELIVERED],
@@ -139,38 +137,43 @@ def _outcomes(db: sqlite3.Connection, now_ms: int) -> tuple[Counts, Sequence[Tri
     return counts, [Tried(attempts, *both) for attempts, both in sorted(tried.items())]
 
 
-def _forecast(db: sqlite3.Connection, now_ms: int, counts: Counts) -> Forecast | None:
+def _forecast(db: StoreSnapshot, now_ms: int, counts: Counts) -> Forecast | None:
     """The messages due from now on; if all are overdue, as after an outage or in a replay, those."""
     if not counts.waiting:
         return None
-    [(first_ms, last_ms)] = db.execute("SELECT min(due_ms), max(due_ms) FROM waiting")
+    [(first_ms, last_ms)] = db.rows("SELECT min(due_ms), max(due_ms) FROM open_messages")
     is_past = counts.overdue == counts.waiting
     from_ms, waiting = (first_ms, counts.waiting) if is_past else (now_ms, counts.waiting - counts.overdue)
-    [(most_ms,)] = db.execute(
-        "SELECT due_ms FROM waiting WHERE due_ms >= ? ORDER BY due_ms LIMIT 1 OFFSET ?",
-        (from_ms, min(max(1, int(0.9 * (waiting - 1))), waiting - 1)),
+    [(most_ms,)] = db.rows(
+        "SELECT due_ms FROM open_messages WHERE due_ms >= :from_ms ORDER BY due_ms LIMIT 1 OFFSET :place",
+        from_ms=from_ms,
+        place=min(max(1, int(0.9 * (waiting - 1))), waiting - 1),
     )
     step, end_ms = steps_ahead(from_ms, most_ms, last_ms)
-    due = db.execute(
-        "SELECT due_ms / ?, count(*) FROM waiting WHERE due_ms >= ? AND due_ms < ? GROUP BY 1", (step, from_ms, end_ms)
+    due = db.rows(
+        "SELECT due_ms / :step, count(*) FROM open_messages WHERE due_ms >= :from_ms AND due_ms < :end_ms GROUP BY 1",
+        step=step,
+        from_ms=from_ms,
+        end_ms=end_ms,
     )
     found = {bucket * step: messages for bucket, messages in due}
     return Forecast(step, found, waiting - sum(found.values()), last_ms, is_past)
 
 
-def _next(db: sqlite3.Connection) -> Sequence[Next]:
-    rows = db.execute(
-        f"SELECT {_cut('id')}, {_cut('key')}, waiting.due_ms FROM waiting JOIN messages USING (seq) "
-        "ORDER BY waiting.due_ms, waiting.seq LIMIT ?",
-        (NEXT,),
+def _next(db: StoreSnapshot) -> Sequence[Next]:
+    rows = db.rows(
+        f"SELECT {_cut('id')}, {_cut('key')}, first.due_ms FROM "
+        "(SELECT due_ms, seq FROM open_messages ORDER BY due_ms, seq LIMIT :most) AS first JOIN messages USING (seq) "
+        "ORDER BY first.due_ms, seq",
+        most=NEXT,
     )
     return [Next(shown_text(id_), None if key is None else shown_text(key), due_ms) for id_, key, due_ms in rows]
 
 
-def _letters(db: sqlite3.Connection) -> Sequence[Letter]:
+def _letters(db: StoreSnapshot) -> Sequence[Letter]:
     columns = ", ".join(_cut(name, _SHOWN_LONG) for name in ("reason", "allowed", "record"))
-    rows = db.execute(
-        f"SELECT at_ms, {_cut('source')}, line, {columns} FROM dead_letters ORDER BY n DESC LIMIT ?", (LETTERS,)
+    rows = db.rows(
+        f"SELECT at_ms, {_cut('source')}, line, {columns} FROM dead_letters ORDER BY n DESC LIMIT :most", most=LETTERS
     )
     return [
         Letter(at_ms, shown_text(source), line, *(shown_text(text, _SHOWN_LONG) for text in rest))
@@ -178,16 +181,16 @@ def _letters(db: sqlite3.Connection) -> Sequence[Letter]:
     ]
 
 
-def _keys(db: sqlite3.Connection) -> Sequence[Key]:
-    rows = db.execute(
-        "SELECT key, count(*) FROM messages WHERE key IS NOT NULL GROUP BY key ORDER BY 2 DESC, 1 LIMIT ?", (KEYS,)
-    ).fetchall()
-    lanes = [lane_of(key) for key, _ in rows]
-    marks = ", ".join("?" * len(lanes))
-    waiting = dict(db.execute(f"SELECT lane, count(*) FROM waiting WHERE lane IN ({marks}) GROUP BY lane", lanes))
-    return [
-        Key(shown_text(key), messages, waiting.get(lane, 0)) for lane, (key, messages) in zip(lanes, rows, strict=True)
-    ]
+def _keys(db: StoreSnapshot) -> Sequence[Key]:
+    rows = db.rows(
+        "WITH most AS (SELECT key, count(*) AS messages FROM messages WHERE key IS NOT NULL GROUP BY key "
+        "ORDER BY 2 DESC, 1 LIMIT :most), "
+        "open AS (SELECT key, count(*) AS waiting FROM open_messages JOIN messages USING (seq) "
+        "WHERE key IN (SELECT key FROM most) GROUP BY key) "
+        "SELECT CAST(key AS BLOB), messages, ifnull(waiting, 0) FROM most LEFT JOIN open USING (key) ORDER BY 2 DESC, key",
+        most=KEYS,
+    )
+    return [Key(shown_text(key), messages, waiting) for key, messages, waiting in rows]
 
 
 def _cut(column: str, shown: int = SHOWN) -> str:

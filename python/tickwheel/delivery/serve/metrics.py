@@ -1,7 +1,7 @@
 """The metrics of `GET /metrics` (rule D11), in Prometheus's text format. Counters start with the process.
 
-Waiting messages are counted by the engine in the store itself, up to `MOST`. So a scrape takes at most some 0.1 s, and a `tickwheel_due` of `MOST` is a lower bound. No label has a key or an id: the number of time series is
-fixed.
+Waiting messages are counted by the engine in the store itself, up to `MOST`. So a scrape takes at most some 0.1 s, and a
+`tickwheel_due` of `MOST` is a lower bound. No label has a key or an id: the number of time series is fixed.
 """
 
 import time
@@ -13,7 +13,6 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from tickwheel.delivery.lateness import BOUNDS_US
 from tickwheel.delivery.running import Running
 
 MOST: Final = 250_000
@@ -48,8 +47,8 @@ class EngineCollector(Collector):
         summary = running.summary
         for name, (part, what) in _COUNTERS.items():
             yield CounterMetricFamily(f"tickwheel_{name}", what, value=getattr(summary, part))
-        counts, sum_us = running.lateness
-        bounds = [*(str(bound / 1e6) for bound in BOUNDS_US), "+Inf"]
+        bounds_us, counts, sum_us = running.lateness
+        bounds = [*(str(bound_us / 1e6) for bound_us in bounds_us), "+Inf"]
         yield HistogramMetricFamily(
             "tickwheel_lateness_seconds",
             "How long after its due time a message was sent to its destination.",

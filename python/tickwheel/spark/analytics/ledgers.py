@@ -8,8 +8,7 @@ well, once its message is forgotten.
 """
 
 import os
-import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -17,10 +16,9 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from tickwheel._native import StoreSnapshot
+from tickwheel.delivery.entries import OTHER_CONTENT, Outcome
 from tickwheel.delivery.errors import WrongUsage
-from tickwheel.delivery.items import OTHER_CONTENT
-from tickwheel.delivery.store import Outcome
-from tickwheel.delivery.store.reading import reading
 from tickwheel.spark.analytics.schemas import LEDGER_MESSAGES
 
 SLICE: Final = 100_000
@@ -40,8 +38,9 @@ _OUTCOMES: Final = """
     FROM ledger JOIN messages USING (seq) WHERE n > :after AND n <= :through
 """
 _WAIT: Final = """
-    SELECT seq, key, id, waiting.due_ms, NULL, NULL, NULL, NULL, redelivered FROM waiting JOIN messages USING (seq)
-    WHERE (waiting.due_ms, seq) > (:after_ms, :after_seq) AND (waiting.due_ms, seq) <= (:through_ms, :through_seq)
+    SELECT seq, key, id, it.due_ms, NULL, NULL, NULL, NULL, redelivered
+    FROM open_messages AS it JOIN messages USING (seq)
+    WHERE (it.due_ms, seq) > (:after_ms, :after_seq) AND (it.due_ms, seq) <= (:through_ms, :through_seq)
     AND seq <= :last_seq
     UNION ALL
     SELECT seq, key, id, due_ms, NULL, NULL, NULL, NULL, redelivered FROM ledger JOIN messages USING (seq)
@@ -49,7 +48,8 @@ _WAIT: Final = """
     AND seq <= :last_seq
 """
 _NEXT_WAITING: Final = """
-    SELECT due_ms, seq FROM waiting WHERE (due_ms, seq) > (?, ?) ORDER BY due_ms, seq LIMIT 1 OFFSET ?
+    SELECT due_ms, seq FROM open_messages WHERE (due_ms, seq) > (:after_ms, :after_seq)
+    ORDER BY due_ms, seq LIMIT 1 OFFSET :place
 """
 _BEFORE_ALL: Final = (-(2**63), 0)
 _AFTER_ALL: Final = (2**63 - 1, 2**63 - 1)
@@ -62,7 +62,7 @@ class Slice:
     ledger: int
     path: Path
     statement: str
-    values: dict[str, int]
+    values: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ def check_ledgers(paths: Sequence[Path]) -> None:
         raise WrongUsage("no ledger is named: name the file that was given to --store")
     found: dict[str, Path] = {}
     for path in paths:
-        with reading(path) as db:
+        with StoreSnapshot(path) as db:
             store_id = _store_id(db)
         if store_id in found:
             raise WrongUsage(f"{path} is the same store as {found[store_id]}, or a copy of it: name one of them")
@@ -101,7 +101,7 @@ def look(paths: Sequence[Path], slice_rows: int = SLICE) -> Sequence[Ledger]:
 
 def read_ledgers(session: SparkSession, ledgers: Sequence[Ledger]) -> DataFrame:
     """`LEDGER_MESSAGES` of all ledgers. Each slice is a task, on the host that has the files. A task needs memory for
-    one batch.
+    one slice.
 
     Errors, from the tasks: `StoreFailed`.
     """
@@ -118,23 +118,24 @@ def read_ledgers(session: SparkSession, ledgers: Sequence[Ledger]) -> DataFrame:
 
 def read_slice(part: Slice) -> Iterator[Any]:
     """Arrow batches of `LEDGER_MESSAGES`, in one transaction. Errors: `StoreFailed`."""
-    with reading(part.path) as db:
-        cursor = db.execute(part.statement, part.values)
-        while rows := cursor.fetchmany(_BATCH):
-            seq, key, id_, due_ms, outcome, at_ms, late_us, attempts, redelivered = zip(*rows, strict=True)
-            columns = [
-                pa.array([part.ledger] * len(rows), pa.int32()),
-                pa.array(seq, pa.int64()),
-                pa.array(key, pa.string()),
-                pa.array(id_, pa.string()),
-                pa.array(due_ms, pa.int64()),
-                pa.array([_ENDED[one] for one in outcome], pa.string()),
-                pa.array(at_ms, pa.int64()),
-                pa.array(late_us, pa.int64()),
-                pa.array(attempts, pa.int32()),
-                pa.array(map(bool, redelivered), pa.bool_()),
-            ]
-            yield pa.record_batch(columns, LEDGER_MESSAGES.names)
+    with StoreSnapshot(part.path) as db:
+        found = db.rows(part.statement, **part.values)
+    for start in range(0, len(found), _BATCH):
+        rows = found[start : start + _BATCH]
+        seq, key, id_, due_ms, outcome, at_ms, late_us, attempts, redelivered = zip(*rows, strict=True)
+        columns = [
+            pa.array([part.ledger] * len(rows), pa.int32()),
+            pa.array(seq, pa.int64()),
+            pa.array(key, pa.string()),
+            pa.array(id_, pa.string()),
+            pa.array(due_ms, pa.int64()),
+            pa.array([_ENDED[one] for one in outcome], pa.string()),
+            pa.array(at_ms, pa.int64()),
+            pa.array(late_us, pa.int64()),
+            pa.array(attempts, pa.int32()),
+            pa.array(map(bool, redelivered), pa.bool_()),
+        ]
+        yield pa.record_batch(columns, LEDGER_MESSAGES.names)
 
 
 def of_ledgers(ledgers: Sequence[Ledger], as_of_ms: int) -> Any:
@@ -156,17 +157,19 @@ def name_of(path: Path) -> str:
     return os.fsencode(path).decode("utf-8", "replace")
 
 
-def _store_id(db: sqlite3.Connection) -> str:
-    [(store_id,)] = db.execute("SELECT value FROM meta WHERE name = 'store_id'")
+def _store_id(db: StoreSnapshot) -> str:
+    [(store_id,)] = db.rows("SELECT value FROM meta WHERE name = 'store_id'")
     return str(store_id)
 
 
 def _look(number: int, path: Path, slice_rows: int) -> Ledger:
-    with reading(path) as db:
-        [(first_n, last_n)] = db.execute("SELECT ifnull(min(n), 1), ifnull(max(n), 0) FROM ledger")
-        [(last_seq,)] = db.execute("SELECT ifnull(max(seq), 0) FROM messages")
-        [(letters,)] = db.execute("SELECT ifnull(max(n), 0) FROM dead_letters")
-        [(conflicts,)] = db.execute("SELECT count(*) FROM dead_letters WHERE reason = ?", (OTHER_CONTENT.reason,))
+    with StoreSnapshot(path) as db:
+        [(first_n, last_n)] = db.rows("SELECT ifnull(min(n), 1), ifnull(max(n), 0) FROM ledger")
+        [(last_seq,)] = db.rows("SELECT ifnull(max(seq), 0) FROM messages")
+        [(letters,)] = db.rows("SELECT ifnull(max(n), 0) FROM dead_letters")
+        [(conflicts,)] = db.rows(
+            "SELECT count(*) FROM dead_letters WHERE reason = :reason", reason=OTHER_CONTENT.reason
+        )
         slices = [
             Slice(number, path.resolve(), _OUTCOMES, {"after": after, "through": min(after + slice_rows, last_n)})
             for after in range(first_n - 1, last_n, slice_rows)
@@ -180,10 +183,11 @@ def _look(number: int, path: Path, slice_rows: int) -> Ledger:
         return Ledger(path, _store_id(db), letters, conflicts, slices)
 
 
-def _positions(db: sqlite3.Connection, slice_rows: int) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
+def _positions(db: StoreSnapshot, slice_rows: int) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
     """The slices of the waiting messages: after the first position, up to and including the second."""
     after: tuple[int, int] = _BEFORE_ALL
-    while through := db.execute(_NEXT_WAITING, (*after, slice_rows - 1)).fetchone():
+    while found := db.rows(_NEXT_WAITING, after_ms=after[0], after_seq=after[1], place=slice_rows - 1):
+        [through] = found
         yield after, through
         after = through
     yield after, _AFTER_ALL

@@ -6,14 +6,15 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from delivery.made_store import MadeStore
+from tickwheel.delivery import Answer, Letter, Message
 from tickwheel.delivery.errors import StoreFailed, WrongUsage
 from tickwheel.delivery.report import write_report
 from tickwheel.delivery.report.lateness import BOUNDS_US
 from tickwheel.delivery.report.queries import ATTEMPTS, KEYS, NEXT, Key, Tried, look
-from tickwheel.delivery.store import Done, Outcome, Store
-from tickwheel.delivery.store.letters import Letter
 from tickwheel.pages.steps import MOST, step_ms
 
 Desk = Any  # of conftest.py
@@ -21,9 +22,8 @@ NOW_MS = 1_700_000_000_000
 
 
 def rows(desk: Desk, table: str) -> list[dict[str, Any]]:
-    cursor = desk.store.db.execute(f"SELECT * FROM {table}")
-    names = [column[0] for column in cursor.description]
-    return [dict(zip(names, row, strict=True)) for row in cursor]
+    found: list[dict[str, Any]] = desk.store.rows(table)
+    return found
 
 
 def ranked(values: list[int]) -> dict[str, float]:
@@ -69,7 +69,7 @@ def test_lateness_is_that_of_the_ledger__D11(desk: Desk, seed: int) -> None:
 
 
 def test_the_bars_of_lateness_end_at_their_bounds__D11(desk: Desk) -> None:
-    for late_us in (10, 11, 10**15):
+    for late_us in (10, 11, 5 * 10**17):
         desk.deliver(late_us)
     lateness = look(desk.path, NOW_MS).lateness
     assert lateness is not None
@@ -124,21 +124,31 @@ def test_the_latest_dead_letters_are_shown_and_all_are_counted__D2(desk: Desk) -
     assert figures.letters[0].record == "{" + "x" * 399 + "…"
 
 
-def test_it_sees_committed_data_and_never_waits__D9(desk: Desk) -> None:
-    desk.deliver(5)
-    with desk.store.transaction():
-        desk.store.remember_cancel(None, "x", 1)
-        desk.store.finish([Done(99, 1, Outcome.DELIVERED, 1, 7)])
-        assert look(desk.path, NOW_MS).counts.delivered == 1
-    assert look(desk.path, NOW_MS).counts.delivered == 2
+def test_what_is_in_memory_alone_is_seen_while_it_is_delivered__D9(new_desk: Any) -> None:
+    in_use = new_desk().start()
+    now_ms = in_use.wall_us() // 1000
+    in_use.accept("near", 5_000, key="k")
+    in_use.accept("far", 60_000, key="k")
+    in_use.accept("now", -1, key="other")
+    figures = look(in_use.folder / "store.db", now_ms)
+    counts = figures.counts
+    assert (counts.accepted, counts.delivered, counts.waiting, counts.overdue) == (3, 1, 2, 0)
+    assert [it.id for it in figures.next] == ["near", "far"]
+    assert figures.keys == [Key("k", 2, 2), Key("other", 1, 0)]
+    assert figures.forecast is not None
+    assert sum(figures.forecast.due.values()) + figures.forecast.later == 2
+    in_use.engine.submit([Message("not committed", None, now_ms, msgspec.Raw(b"1"))])
+    assert look(in_use.folder / "store.db", now_ms).counts.accepted == 3
+    assert in_use.accept("more") is Answer.ACCEPTED
 
 
-def test_the_store_is_not_changed_nor_its_log_that_a_crash_left__D5(desk: Desk, tmp_path: Path) -> None:
-    desk.fill(1)
+def test_the_store_is_not_changed_nor_its_log_that_a_crash_left__D5(new_desk: Any, tmp_path: Path) -> None:
+    in_use = new_desk().start()
+    in_use.accept("a", 5_000)
     (tmp_path / "crashed").mkdir()
     before = {}
     for suffix in ("", "-wal"):
-        source = tmp_path / f"store.db{suffix}"
+        source = in_use.folder / f"store.db{suffix}"
         before[tmp_path / "crashed" / source.name] = source.read_bytes()
     for path, data in before.items():
         path.write_bytes(data)
@@ -163,7 +173,7 @@ def test_what_is_not_a_store_is_wrong_usage__D2(tmp_path: Path, kind: str) -> No
 
 def test_a_damaged_store_is_told__D2(tmp_path: Path) -> None:
     path = tmp_path / "x.db"
-    Store(path).close()
+    MadeStore(path)
     data = path.read_bytes()
     path.write_bytes(data[:4096] + b"\xff" * (len(data) - 4096))
     with pytest.raises(StoreFailed, match="not a store, or damaged"):

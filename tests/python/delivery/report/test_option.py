@@ -20,7 +20,9 @@ Deliver = Callable[..., Result]
 @pytest.fixture
 def deliver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Deliver:
     monkeypatch.chdir(tmp_path)
-    Path("in.ndjson").write_text('{"id": "<a>", "key": "k", "due": 5}\n{"id": "<a>", "key": "k", "due": 5}\nnope\n')
+    Path("in.ndjson").write_text(
+        '{"id": "<a>", "key": "k", "due": 100000000005}\n{"id": "<a>", "key": "k", "due": 100000000005}\nnope\n'
+    )
 
     def run(*args: str) -> Result:
         return CliRunner().invoke(command, ["deliver", *args, "--to", "file:out.ndjson"], catch_exceptions=False)
@@ -43,7 +45,7 @@ def test_a_run_ends_with_its_page_also_without_a_store_of_its_own__D11(deliver: 
 
 def test_the_page_tells_of_the_run_and_of_all_runs_on_the_store__D11(deliver: Deliver) -> None:
     deliver("in.ndjson", "--store", "s.db")
-    Path("more.ndjson").write_text('{"id": "b", "due": 5}\n')
+    Path("more.ndjson").write_text('{"id": "b", "due": 100000000005}\n')
     assert deliver("more.ndjson", "--store", "s.db", "--report", "page.html").exit_code == 0
     rows = Path("page.html").read_text(encoding="utf-8").split("<tr>")
     [accepted] = [row for row in rows if ">accepted<" in row]
@@ -86,7 +88,7 @@ def test_a_missing_library_is_wrong_usage_before_anything_is_read__D2(
 
 
 def test_without_the_option_no_library_is_loaded__D11(tmp_path: Path) -> None:
-    (tmp_path / "in.ndjson").write_text('{"id": "a", "due": 5}\n')
+    (tmp_path / "in.ndjson").write_text('{"id": "a", "due": 100000000005}\n')
     script = (
         "import sys; from tickwheel.commands import tickwheel\n"
         "try: tickwheel(['deliver', 'in.ndjson', '--to', 'file:out.ndjson'])\n"
@@ -110,7 +112,7 @@ def test_the_page_is_written_after_ctrl_c_too__D13(tmp_path: Path) -> None:
     ) as process:
         assert process.stdin is not None
         assert process.stdout is not None
-        process.stdin.write(b'{"id": "waits", "delay_ms": 86400000}\n{"id": "now", "due": 5}\n')
+        process.stdin.write(b'{"id": "waits", "delay_ms": 86400000}\n{"id": "now", "due": 100000000005}\n')
         process.stdin.flush()
         assert b'"now"' in process.stdout.readline()
         process.send_signal(signal.SIGINT)

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from delivery.made_store import Done
+from tickwheel.delivery.entries import Outcome
 from tickwheel.delivery.report import plots
 from tickwheel.delivery.report.forecast import Forecast
-from tickwheel.delivery.store import Done, Outcome
 
 Desk = Any  # of conftest.py
 NOW_MS = 1_700_000_000_000
@@ -119,7 +120,7 @@ def test_one_of_each_is_enough_for_a_page__D11(desk: Desk) -> None:
     desk.accept(("k", "waits", NOW_MS))
     desk.deliver(0)
     [seq] = desk.accept((None, "found at its destination after a crash", 5))
-    desk.finish(Done(seq, 5, Outcome.DELIVERED, NOW_MS, redelivered=True))
+    desk.finish(Done(seq, Outcome.DELIVERED, NOW_MS, redelivered=True))
     outline = Outline(desk.page())
     assert "1 message waiting" in outline.text
     assert "1 message went out marked as redelivered" in outline.text

@@ -7,7 +7,6 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tickwheel.delivery import Message, StoreFailed
-from tickwheel.delivery.lateness import BOUNDS_US, Lateness
 from tickwheel.delivery.running import Running
 from tickwheel.delivery.serve import metrics
 from tickwheel.delivery.settings import Settings
@@ -130,14 +129,3 @@ def test_a_store_that_cannot_be_read_is_said_and_ends_nothing__D11(
         assert hall.ask("GET", "/metrics").status == 200
     finally:
         hall.close()
-
-
-@pytest.mark.parametrize("bound_us", BOUNDS_US)
-def test_a_bound_belongs_to_its_bucket__D11(bound_us: int) -> None:
-    lateness = Lateness()
-    lateness.add([bound_us])
-    lateness.add([bound_us + 1])
-    counts, sum_us = lateness.read()
-    place = BOUNDS_US.index(bound_us)
-    assert (counts[:place], counts[place], counts[place + 1]) == ([0] * place, 1, 2)
-    assert (counts[-1], sum_us) == (2, 2 * bound_us + 1)

@@ -9,22 +9,27 @@ from typing import Any
 
 import pytest
 
+from tickwheel._native import StoreSnapshot
+from tickwheel.delivery import Answer, DeliveryQueue
 from tickwheel.delivery.errors import StoreFailed, WrongUsage
-from tickwheel.delivery.store import Store, schema
-from tickwheel.delivery.store.reading import reading
-
-Shelf = Any  # of conftest.py
 
 
-def remember(store: Store, id_: str) -> None:
-    with store.transaction():
-        store.remember_cancel(None, id_, 1)
+def opened(path: Path) -> DeliveryQueue:
+    return DeliveryQueue(path, to=lambda delivery: None)
+
+
+def remember(queue: DeliveryQueue, id_: str) -> None:
+    assert queue.cancel(id_) is Answer.UNKNOWN
+
+
+def count(db: StoreSnapshot) -> int:
+    [(found,)] = db.rows("SELECT count(*) FROM cancels")
+    return int(found)
 
 
 def cancels(path: Path) -> int:
-    with reading(path) as db:
-        [(found,)] = db.execute("SELECT count(*) FROM cancels")
-        return int(found)
+    with StoreSnapshot(path) as db:
+        return count(db)
 
 
 def files(folder: Path) -> dict[str, tuple[bytes, int]]:
@@ -36,81 +41,113 @@ def files(folder: Path) -> dict[str, tuple[bytes, int]]:
 def closed(tmp_path: Path) -> Path:
     folder = tmp_path / "closed"
     folder.mkdir()
-    store = Store(folder / "s.db")
-    remember(store, "a")
-    store.close()
-    return store.path
+    with opened(folder / "s.db") as queue:
+        remember(queue, "a")
+    return folder / "s.db"
 
 
 def test_an_unused_store_is_left_as_it_was__D5(closed: Path) -> None:
     before = files(closed.parent)
     assert list(before) == ["s.db"]
     assert cancels(closed) == 1
-    with pytest.raises(RuntimeError), reading(closed):
+    with pytest.raises(RuntimeError), StoreSnapshot(closed):
         raise RuntimeError
     assert files(closed.parent) == before
 
 
 def test_several_may_look_at_once_and_the_last_one_tidies_up__D5(closed: Path) -> None:
     before = files(closed.parent)
-    with reading(closed) as first:
+    with StoreSnapshot(closed) as first:
         assert cancels(closed) == 1
-        assert first.execute("SELECT count(*) FROM cancels").fetchone() == (1,)
+        assert count(first) == 1
     assert files(closed.parent) == before
 
 
 def test_a_store_in_use_is_seen_as_committed_without_any_wait__D9(closed: Path) -> None:
-    store = Store(closed)
-    remember(store, "b")
-    with reading(closed) as db:
-        remember(store, "c")
-        assert db.execute("SELECT count(*) FROM cancels").fetchone() == (2,), "one snapshot"
-    with store.transaction():
-        store.remember_cancel(None, "d", 1)
+    with opened(closed) as queue:
+        remember(queue, "b")
+        with StoreSnapshot(closed) as db:
+            remember(queue, "c")
+            assert count(db) == 2, "one snapshot"
         assert cancels(closed) == 3
-    store.close()
     assert list(files(closed.parent)) == ["s.db"]
 
 
 def test_a_store_may_be_opened_and_closed_while_it_is_looked_at__D9(closed: Path) -> None:
-    with reading(closed) as db:
-        store = Store(closed)
-        remember(store, "b")
-        store.close()
-        assert db.execute("SELECT count(*) FROM cancels").fetchone() == (1,)
+    with StoreSnapshot(closed) as db:
+        with opened(closed) as queue:
+            remember(queue, "b")
+        assert count(db) == 1
     assert cancels(closed) == 2
     assert list(files(closed.parent)) == ["s.db"]
 
 
+def test_looking_does_not_let_another_process_in__D9(closed: Path) -> None:
+    """POSIX locks are gone once any descriptor of the file is closed, unless the library keeps it open for them."""
+    with opened(closed) as queue:
+        for _ in range(3):
+            assert cancels(closed) == 1
+        seen = subprocess.run(
+            [sys.executable, "-c", SNEAK, str(closed)], capture_output=True, text=True, timeout=60, check=False
+        )
+        assert seen.stdout == "another process works with it\n", seen.stderr
+        remember(queue, "b")
+    assert cancels(closed) == 2
+    assert list(files(closed.parent)) == ["s.db"]
+
+
+SNEAK = """
+import sqlite3, sys
+from tickwheel.delivery import DeliveryQueue
+from tickwheel.delivery.running import Running
+
+class Waits(Exception):
+    pass
+
+def waiting(text):
+    raise Waits
+
+from pathlib import Path
+from tickwheel.delivery.settings import Settings
+from tickwheel.delivery.sinks import sink_of_function
+db = sqlite3.connect(sys.argv[1], timeout=0)
+db.execute("SELECT count(*) FROM cancels").fetchall()
+db.close()
+try:
+    Running(Path(sys.argv[1]), sink_of_function(print), Settings(), print, waiting)
+except Waits:
+    print("another process works with it")
+"""
+
+
 def test_what_a_crash_left_stays__D5(closed: Path, tmp_path: Path) -> None:
-    store = Store(closed)
-    remember(store, "b")
     crashed = tmp_path / "crashed"
     crashed.mkdir()
-    for name, (data, _) in files(closed.parent).items():
-        if not name.endswith("-shm"):
-            (crashed / name).write_bytes(data)
-    store.close()
+    with opened(closed) as queue:
+        remember(queue, "b")
+        for name, (data, _) in files(closed.parent).items():
+            if not name.endswith("-shm"):
+                (crashed / name).write_bytes(data)
     before = files(crashed)
     assert cancels(crashed / "s.db") == 2
     assert {name: it for name, it in files(crashed).items() if not name.endswith("-shm")} == before
 
 
 def test_nothing_can_be_written__D5(closed: Path) -> None:
-    with pytest.raises(StoreFailed, match="readonly"), reading(closed) as db:
-        db.execute("DELETE FROM cancels")
+    with pytest.raises(StoreFailed, match="readonly"), StoreSnapshot(closed) as db:
+        db.rows("DELETE FROM cancels")
 
 
 LOOK = """
 import os, pathlib, sys
+from tickwheel._native import StoreSnapshot
 from tickwheel.delivery.errors import DeliveryFailed
-from tickwheel.delivery.store.reading import reading
 if os.geteuid() == 0:
     os.setgroups([]); os.setgid(65534); os.setuid(65534)
 path = pathlib.Path(sys.argv[1])
 try:
-    with reading(path) as db:
-        print(db.execute("SELECT count(*) FROM cancels").fetchall(), flush=True)
+    with StoreSnapshot(path) as db:
+        print(db.rows("SELECT count(*) FROM cancels"), flush=True)
         sys.stdin.readline()
 except DeliveryFailed as error:
     print(error)
@@ -143,9 +180,8 @@ def test_a_change_where_it_cant_be_locked_is_told__D9(closed: Path) -> None:
     with look_without_rights(closed) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "[(1,)]\n"
-        store = Store(closed)
-        remember(store, "b")
-        store.close()
+        with opened(closed) as queue:
+            remember(queue, "b")
         output, err = process.communicate("\n", timeout=30)
     assert "was changed while it was read" in output, err
 
@@ -165,18 +201,9 @@ def test_another_version_is_told_and_left_alone__D2(closed: Path, version: int, 
 def test_tables_of_the_same_names_do_not_make_a_store__D2(tmp_path: Path, mode: str) -> None:
     db = sqlite3.connect(tmp_path / "theirs.db")
     db.execute(f"PRAGMA journal_mode = {mode}")
-    for step in schema._STEPS:
-        db.executescript(step)
+    db.executescript("CREATE TABLE messages (seq); CREATE TABLE waiting (seq); CREATE TABLE meta (name, value)")
     db.close()
     before = files(tmp_path)
     with pytest.raises(WrongUsage, match="is not a store of tickwheel: name the file that was given to --store"):
         cancels(tmp_path / "theirs.db")
     assert files(tmp_path) == before
-
-
-def test_it_must_be_on_a_local_disk__D9(closed: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    mounts = tmp_path / "mounts"
-    mounts.write_text("1 0 0:1 / / rw - nfs4 host:/ rw\n")
-    monkeypatch.setattr("tickwheel.delivery.store.owner._MOUNTS", mounts)
-    with pytest.raises(WrongUsage, match="network file system"):
-        cancels(closed)

@@ -1,0 +1,92 @@
+//! `StoreSnapshot`: one moment of a store, read by the engine's own SQLite. A second SQLite library in the process would drop
+//! the locks of the first one.
+
+use std::path::PathBuf;
+
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
+use rusqlite::types::Value;
+
+use crate::delivery::DeliveryError;
+use crate::delivery::store::snapshot::Snapshot;
+use crate::python::delivery::{core, failures};
+use crate::sync::PlainMutex;
+
+/// A store as it is now, for as long as the block runs. It may be in use, and is left as it was; texts that are none come
+/// with U+FFFD.
+#[pyclass(frozen, module = "tickwheel._native")]
+pub(crate) struct StoreSnapshot(PlainMutex<Option<Snapshot>>);
+
+#[pymethods]
+impl StoreSnapshot {
+    #[new]
+    #[expect(clippy::needless_pass_by_value, reason = "pyo3 extracts it")]
+    fn new(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
+        let opened = py.detach(|| Snapshot::open(&path));
+        opened.map(|it| Self(PlainMutex::new(Some(it)))).map_err(|error| failures::to_python(py, &error))
+    }
+
+    /// All rows of a query, as tuples. Its values are given by name: `:name` in the query is `name=` here.
+    #[pyo3(signature = (query, **values))]
+    fn rows<'py>(
+        &self,
+        py: Python<'py>,
+        query: &str,
+        values: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyList>> {
+        let values = values.map_or_else(|| Ok(Vec::new()), |values| values.iter().map(value_of).collect())?;
+        let found = py.detach(|| match &*self.0.lock() {
+            Some(snapshot) => snapshot.rows(query, &values),
+            None => Err(DeliveryError::Closed),
+        });
+        let found = found.map_err(|error| failures::to_python(py, &error))?;
+        let rows = found.into_iter().map(|row| {
+            let cells = row.into_iter().map(|cell| to_python(py, cell)).collect::<PyResult<Vec<_>>>()?;
+            PyTuple::new(py, cells)
+        });
+        PyList::new(py, rows.collect::<PyResult<Vec<_>>>()?)
+    }
+
+    fn __enter__(this: Py<Self>) -> Py<Self> {
+        this
+    }
+
+    fn __exit__(
+        &self,
+        py: Python<'_>,
+        raised: &Bound<'_, PyAny>,
+        _error: &Bound<'_, PyAny>,
+        _traceback: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let snapshot = core::take(py, &self.0);
+        let closed = py.detach(|| snapshot.map_or(Ok(()), Snapshot::close));
+        match closed {
+            Err(error) if raised.is_none() => Err(failures::to_python(py, &error)),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn value_of((name, value): (Bound<'_, PyAny>, Bound<'_, PyAny>)) -> PyResult<(String, Value)> {
+    let made = if value.is_none() {
+        Value::Null
+    } else if let Ok(number) = value.extract::<i64>() {
+        Value::Integer(number)
+    } else if let Ok(text) = value.extract::<String>() {
+        Value::Text(text)
+    } else {
+        return Err(PyTypeError::new_err(format!("{name} must be an int, a str or None")));
+    };
+    Ok((name.extract()?, made))
+}
+
+fn to_python(py: Python<'_>, value: Value) -> PyResult<Bound<'_, PyAny>> {
+    Ok(match value {
+        Value::Null => py.None().into_bound(py),
+        Value::Integer(it) => it.into_pyobject(py)?.into_any(),
+        Value::Real(it) => it.into_pyobject(py)?.into_any(),
+        Value::Text(it) => it.into_pyobject(py)?.into_any(),
+        Value::Blob(it) => PyBytes::new(py, &it).into_any(),
+    })
+}
