@@ -16,7 +16,7 @@ from delivery.sinks.making import batch, child_sending, delivery, kill_when_it_s
 from delivery.soak.load import Name, Received, make_load
 from delivery.soak.test_kill import Victim, kill_often
 from tickwheel.delivery import DeliveryQueue, Message
-from tickwheel.delivery.errors import DeliveryFailed
+from tickwheel.delivery.errors import DeliveryFailed, Unavailable
 
 from .broker import Broker, headers
 
@@ -188,6 +188,22 @@ def test_a_broker_that_stands_still_fails_the_send_in_time_and_the_next_one_is_i
         assert first_of_each(seqs) == [n, n + 10, n + 20, n + 30]
         assert len(seqs) - 4 <= 1, "one attempt had no answer"
         assert seqs == sorted(seqs), "a late copy came behind later records"
+
+
+def test_a_broker_that_was_shut_down_is_told_by_the_next_send__D6(up: Broker, topic: str) -> None:
+    """And not after the time-out, as the connection was lost before."""
+    sink = opened(up.new_topic(topic), timeout_s=60)
+    assert sink.send(batch([1])) == {}
+    up.stop()
+    for _ in range(2):
+        began_s = time.monotonic()
+        with pytest.raises(Unavailable):
+            sink.send(batch([2]))
+        assert time.monotonic() - began_s < 30
+    up.start()
+    assert sink.send(batch([2])) == {}
+    sink.close()
+    assert sorted(int(headers(it)["tickwheel-seq"]) for it in up.records(topic)) == [1, 2]
 
 
 @pytest.mark.parametrize("how", ["shut down", "standing still"])
