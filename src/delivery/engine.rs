@@ -17,6 +17,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use rustc_hash::FxHashSet;
+
 use super::clock::{DueClock, WallTime};
 use super::dispatcher::{Alarm, Dispatcher, Event, timer};
 use super::error::DeliveryError;
@@ -219,6 +221,7 @@ impl Engine {
         let suspects = writer.store.suspects()?;
         let position: Option<String> = writer.store.get_meta(POSITION)?;
         let now_ms = self.wall.now_us() / 1000;
+        let mut absent = FxHashSet::default();
         for part in suspects.chunks(1_000) {
             let seqs: Vec<i64> = part.iter().map(|it| it.seq).collect();
             let mut messages = writer.store.bodies(&seqs)?;
@@ -236,7 +239,8 @@ impl Engine {
                     })
                 })
                 .collect();
-            let arrived = sink.arrived(&deliveries, position.as_deref())?;
+            let arrived: FxHashSet<i64> = sink.arrived(&deliveries, position.as_deref())?.into_iter().collect();
+            absent.extend(seqs.iter().filter(|seq| !arrived.contains(seq)));
             let done: Vec<Done> = part
                 .iter()
                 .filter(|it| arrived.contains(&it.seq))
@@ -258,6 +262,7 @@ impl Engine {
         writer.store.begin()?;
         writer.store.put_meta(POSITION, sink.position())?;
         writer.store.commit()?;
+        writer.suspect(absent, &self.queue);
         let mut state = self.queue.lock();
         state.summary = writer.summary;
         state.open = writer.store.open_count();

@@ -36,6 +36,7 @@ pub(crate) mod ndjson;
 mod origin;
 mod outage;
 mod retry;
+mod sends;
 mod shown;
 #[cfg(test)]
 mod simulation;
@@ -65,6 +66,7 @@ pub use message::{Body, Cancel, Digest, Incoming, MAX_PAYLOAD, Message, checked}
 pub use ndjson::Ndjson;
 pub use origin::{Origin, Record};
 pub use retry::Retry;
+pub use sends::Sends;
 pub use sinks::file::{LineSink, Target};
 #[cfg(feature = "delivery-http")]
 pub use sinks::http::{HttpAddress, HttpSink, IN_FLIGHT, LOOKUPS, idempotency_key};

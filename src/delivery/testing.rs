@@ -97,10 +97,18 @@ impl Delivering {
         Self::on(Arc::new(tempfile::tempdir().unwrap()), settings, open)
     }
 
+    pub(crate) fn with_threads(threads: usize, settings: Settings, open: OpenSink) -> Self {
+        Self::open(Arc::new(tempfile::tempdir().unwrap()), threads, settings, open)
+    }
+
     pub(crate) fn on(folder: Arc<tempfile::TempDir>, settings: Settings, open: OpenSink) -> Self {
+        Self::open(folder, 4, settings, open)
+    }
+
+    fn open(folder: Arc<tempfile::TempDir>, threads: usize, settings: Settings, open: OpenSink) -> Self {
         let told = Told::default();
         let ownership = Ownership::take(&folder.path().join("store.db"), &mut |_| (), &mut || false).unwrap();
-        let running = Running::open(ownership, settings, open, 4, Box::new(told.clone())).unwrap();
+        let running = Running::open(ownership, settings, open, threads, Box::new(told.clone())).unwrap();
         running.start(running.engine().wall_clock());
         Self { running, told, folder }
     }

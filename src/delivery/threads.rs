@@ -26,6 +26,7 @@ use super::engine::{Engine, Settings};
 use super::error::{DeliveryError, StoreError};
 use super::items::{Completion, Item, Receipt};
 use super::retry::Retry;
+use super::sends::Sends;
 use super::sinks::{Delivery, OpenSink, Sink, SyncFn, Turns, Verdict, Verdicts};
 use super::store::owner::Ownership;
 use super::store::{Checkpoints, Letter};
@@ -402,7 +403,9 @@ impl Shared {
     }
 
     fn send_all(self: &Arc<Self>, number: u64, mut sink: Box<dyn Sink>) {
+        let mut sends = Sends::default();
         while let Some(Next { flight, deliveries, turns }) = self.next(number, &*sink) {
+            sends.tell(&self.engine, &mut *sink);
             let sent = caught(|| match &turns {
                 Some(turns) => sink.send_in_turn(&deliveries, turns).map(Answer::OfTurns),
                 None => sink.send(&deliveries).map(Answer::OfAll),
@@ -411,8 +414,14 @@ impl Shared {
                 break; // it was cut off, and another has its place
             }
             match sent {
-                Ok(Answer::OfAll(verdicts)) => self.engine.settle(flight, verdicts, sink.position()),
-                Ok(Answer::OfTurns(last)) => self.engine.settle_turns(flight, last),
+                Ok(Answer::OfAll(verdicts)) => {
+                    self.engine.settle(flight, verdicts, sink.position());
+                    sends.settled(&self.engine);
+                }
+                Ok(Answer::OfTurns(last)) => {
+                    self.engine.settle_turns(flight, last);
+                    sends.settled(&self.engine);
+                }
                 Err(error) => {
                     self.fail(&error);
                     break;

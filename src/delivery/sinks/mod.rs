@@ -71,6 +71,13 @@ pub trait Sink: Send {
         Ok(None)
     }
 
+    /// What the sink need not remember any more; told before a send. The outcomes of the first `sends` calls of
+    /// [`Sink::send`] are on disk: no crash makes the engine send again what arrived then, or ask for it. `earlier`: neither
+    /// what an earlier process sent. A sink that answers later is not told.
+    fn committed(&mut self, sends: u64, earlier: bool) {
+        let _ = (sends, earlier);
+    }
+
     /// How many sinks of this kind are opened, each for a thread of its own.
     fn threads(&self) -> usize {
         1

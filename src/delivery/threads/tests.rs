@@ -1,7 +1,7 @@
 #![forbid(unsafe_code)]
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ use crate::delivery::items::Item;
 use crate::delivery::sinks::{Delivery, OpenSink, Sink, SyncFn, Verdicts};
 use crate::delivery::store::Letter;
 use crate::delivery::store::owner::Ownership;
-use crate::sync::PlainMutex;
+use crate::sync::{PlainCondvar, PlainMutex};
 
 /// Its first sends wait until the test ends them.
 struct Hangs {
@@ -237,4 +237,61 @@ fn one_that_takes_long_holds_up_no_other_of_its_group__d4() {
     wait_until("all others", || arrived.load(Ordering::SeqCst) == 200);
     drop::<Sender<()>>(send);
     assert_eq!(delivering.running.close(Some(LONG)).unwrap().delivered, 201);
+}
+
+/// Sends one message at a time, and tells the test what it was told before each. What it was sent is on disk when the test
+/// allows it.
+struct Forgets {
+    told: Arc<PlainMutex<Vec<u64>>>,
+    is_syncing: Arc<AtomicBool>,
+    may_sync: Arc<(PlainMutex<bool>, PlainCondvar)>,
+}
+
+impl Sink for Forgets {
+    fn max_messages(&self) -> usize {
+        1
+    }
+
+    fn committed(&mut self, sends: u64, _: bool) {
+        self.told.lock().push(sends);
+    }
+
+    fn send(&mut self, _: &[Delivery]) -> Result<Verdicts, DeliveryError> {
+        Ok(Verdicts::Delivered)
+    }
+
+    fn sync(&self) -> Option<SyncFn> {
+        let (is_syncing, may_sync) = (self.is_syncing.clone(), self.may_sync.clone());
+        Some(Arc::new(move || {
+            is_syncing.store(true, Ordering::SeqCst);
+            let mut may = may_sync.0.lock();
+            while !*may {
+                may = may_sync.1.wait(may);
+            }
+            Ok(())
+        }))
+    }
+}
+
+#[test]
+fn a_sink_may_forget_its_own_sends_after_their_commit_however_long_that_takes__d5() {
+    let told = Arc::new(PlainMutex::new(Vec::new()));
+    let is_syncing = Arc::new(AtomicBool::new(false));
+    let may_sync = Arc::new((PlainMutex::new(false), PlainCondvar::default()));
+    let (its_told, its_syncing, its_may) = (told.clone(), is_syncing.clone(), may_sync.clone());
+    let open = move |_: &str| {
+        let (told, is_syncing, may_sync) = (its_told.clone(), its_syncing.clone(), its_may.clone());
+        Ok(Box::new(Forgets { told, is_syncing, may_sync }) as Box<dyn Sink>)
+    };
+    let delivering = Delivering::with_threads(1, settings(), Arc::new(open));
+    delivering.submit(many(100));
+    wait_until("a commit", || is_syncing.load(Ordering::SeqCst));
+    assert!(told.lock().iter().all(|sends| *sends == 0), "nothing is on disk");
+    *may_sync.0.lock() = true;
+    may_sync.1.notify_all();
+    wait_until("all outcomes", || delivering.running.engine().summary().delivered == 100);
+    delivering.submit(many(101).split_off(100));
+    wait_until("the last send", || told.lock().len() == 101);
+    assert_eq!(told.lock().last(), Some(&100));
+    assert!(told.lock().is_sorted());
 }

@@ -27,15 +27,18 @@ pub(crate) struct PythonSink {
     is_cut_off: bool,
     sync: Option<SyncFn>,
     position: Option<String>,
+    /// Whether the class wants to know what is on disk; and that, from the engine and as the object was told last.
+    forgets: bool,
+    committed: (u64, bool),
+    told: (u64, bool),
 }
 
 impl PythonSink {
     pub(crate) fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         let py = object.py();
-        let syncs = {
-            let base = py.import("tickwheel.delivery.sinks.sink")?.getattr("Sink")?.getattr("sync")?;
-            !object.get_type().getattr("sync")?.is(&base)
-        };
+        let base = py.import("tickwheel.delivery.sinks.sink")?.getattr("Sink")?;
+        let has_own = |name| PyResult::Ok(!object.get_type().getattr(name)?.is(&base.getattr(name)?));
+        let (syncs, forgets) = (has_own("sync")?, has_own("committed")?);
         let kept = object.clone().unbind();
         let sync = move || attach(|py| sync_one(py, &kept));
         Ok(Self {
@@ -45,6 +48,9 @@ impl PythonSink {
             sync: syncs.then(|| Arc::new(sync) as SyncFn),
             position: position_of(object)?,
             record_batch: object.hasattr("send_batch")?.then(|| record_batch(py)).transpose()?,
+            forgets,
+            committed: (0, false),
+            told: (0, false),
             object: Some(object.clone().unbind()),
         })
     }
@@ -96,7 +102,13 @@ impl Sink for PythonSink {
     fn send(&mut self, deliveries: &[Delivery]) -> Result<Verdicts, DeliveryError> {
         let mut position = None;
         let rows = self.record_batch.as_ref().map(|_| delivery_rows(deliveries)); // without the GIL
+        let committed = (self.forgets && self.told != self.committed).then_some(self.committed);
         let sent = self.with(|object| {
+            if let Some(committed) = committed
+                && let Err(raised) = object.call_method1(intern!(object.py(), "committed"), committed)
+            {
+                return settled(object.py(), Err(raised), deliveries.len());
+            }
             let verdicts = match (&self.record_batch, rows) {
                 (Some(record_batch), Some(rows)) => send_batch(object, record_batch, rows),
                 _ => send(object, deliveries),
@@ -104,8 +116,13 @@ impl Sink for PythonSink {
             position = position_of(object).unwrap_or_default();
             Ok(verdicts)
         });
+        self.told = self.committed;
         self.position = position.or(self.position.take());
         sent.unwrap_or(Err(DeliveryError::Closed))
+    }
+
+    fn committed(&mut self, sends: u64, earlier: bool) {
+        self.committed = (sends, earlier); // told with the next send: one attach for both
     }
 
     fn position(&self) -> Option<String> {

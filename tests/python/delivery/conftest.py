@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from delivery.postgres_server import postgres_url  # noqa: F401, a fixture
+from delivery.postgres_server import postgres_server, postgres_url  # noqa: F401, fixtures
 from tickwheel._native import DeliveryDesk
 from tickwheel.delivery import Answer, Cancel, Delivery, DeliveryFailed, Letter, Message, Summary
 from tickwheel.delivery.entries import Item, Look

@@ -29,9 +29,10 @@ class SinkSettings(msgspec.Struct, frozen=True):
 
 
 Refusals: TypeAlias = Mapping[int, str | Unanswered | Unavailable | None]
-"""The deliveries that did not arrive, by their place in the sequence, and why; empty if all arrived. A text: this
-message is refused, and tried again `max_attempts` times. `Unanswered`, `Unavailable`: as if raised, for this one.
-`None`: it was not tried.
+"""The deliveries that did not arrive, by their place in the sequence, and why; empty if all arrived.
+
+A text: this message is refused, and tried again, `max_attempts` times in all. `Unanswered`, `Unavailable`: as if
+raised, for this one. `None`: it was not tried.
 """
 
 NONE_REFUSED: Refusals = {}
@@ -54,9 +55,9 @@ class Sink(ABC):
         """Send these, in this order, and return once the destination has them.
 
         Any exception means that none is known to have arrived: each counts as a failed attempt, with this reason. Some
-        are about the destination (D6): after `Unavailable` or `ConnectionError` nothing is sent until it answers
-        again, and no attempt is counted; `Unanswered` and `TimeoutError` do the same once they come for five messages
-        in a row.
+        are about the destination (D6): after `Unavailable` or `ConnectionError` nothing is sent until it answers again,
+        and no attempt is counted; so it is with `Unanswered` and `TimeoutError` once they come for five messages in a
+        row.
         `DeliveryFailed` ends the run, for errors that no retry can repair.
         """
 
@@ -66,6 +67,13 @@ class Sink(ABC):
     def sync(self) -> None:  # noqa: B027, most have nothing to do
         """Make durable what was sent. Called by another thread before it is committed as delivered, also during a
         `send`. Errors: `DeliveryFailed`.
+        """
+
+    def committed(self, sends: int, earlier: bool) -> None:  # noqa: B027, most have nothing to forget
+        """Called before a `send`: the outcomes of the first `sends` calls of this object's `send` are committed.
+
+        So not even a crash makes the engine send again what arrived then, or ask `arrived` for it: the destination need
+        not know it any more. Calls that raised count too. `earlier`: the same holds for all that earlier runs sent.
         """
 
     def position(self) -> str | None:
