@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tickwheel._native import DeliveryEngine, NdjsonLines
 from tickwheel.delivery.entries import Answer, Item, Letter, Progress
+from tickwheel.delivery.errors import DeliveryFailed
 from tickwheel.delivery.log import log_events, log_text
 from tickwheel.delivery.message import MAX_PAYLOAD
 from tickwheel.delivery.settings import Settings
@@ -90,7 +91,7 @@ class Running:
         """The counts as they stand; lateness only once it is closed."""
         late_ms = zip(PERCENTILES, self._engine.percentiles(), strict=True)
         lateness_ms = {name: _rounded(value) for name, value in late_ms}
-        return Summary(*self._engine.counts(), lateness_ms)  # type: ignore[arg-type]  # nine counts, in order
+        return Summary(*self._engine.counts(), lateness_ms)
 
     @property
     def waiting(self) -> int:
@@ -156,7 +157,12 @@ class Running:
         `timeout_s` bounds the wait for a sink that hangs; what is in its hands then counts as not delivered, and is
         sent again next time. Errors: `DeliveryFailed`, the first one there was.
         """
-        self._engine.close(timeout_s)
+        try:
+            self._engine.close(timeout_s)
+        except DeliveryFailed:
+            if self._failure is not None:
+                raise self._failure from None
+            raise
 
 
 def _future() -> "Future[list[Answer]]":

@@ -8,10 +8,10 @@ from typing import BinaryIO
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tickwheel.delivery.items import letter_of
 
 from tickwheel.delivery import BadRecord, Message, dead_letters
 from tickwheel.delivery.csv_rows import read_csv
-from tickwheel.delivery.items import letter_of
 from tickwheel.delivery.message import Columns, check
 from tickwheel.delivery.ndjson import read_ndjson
 from tickwheel.delivery.record import Record

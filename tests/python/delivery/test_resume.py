@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from tickwheel.delivery.entries import Progress
 from tickwheel.delivery.message import Columns
 from tickwheel.delivery.sources import OpenSource, Source
-from tickwheel.delivery.entries import Progress
 
 FORMATS = ["ndjson", "csv", "parquet"]
 

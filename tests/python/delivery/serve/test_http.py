@@ -1,7 +1,7 @@
 """`POST`, `GET` and `DELETE` on messages, and invalid requests (rules D7, D11, D12)."""
 
-import json
 import base64
+import json
 import socket
 import time
 from collections.abc import Iterator
