@@ -1,6 +1,6 @@
 //! The write-ahead log is moved to its place in the file while the writer goes on.
 //!
-//! A thread does it, once a second while anything is written, by a connection of its own: of the same SQLite library, as two
+//! A thread does it, four times a second while anything is written, by a connection of its own: of the same SQLite library, as two
 //! libraries in one process take each other's locks away. It cannot start the log anew; once it has moved nearly all of a
 //! long log, the writer moves the rest, which does.
 //!
@@ -21,7 +21,8 @@ use crate::delivery::error::StoreError;
 use crate::delivery::kill_point::kill_point;
 use crate::sync::{Condvar, JoinHandle, Mutex, spawn};
 
-const EVERY: Duration = Duration::from_secs(1);
+/// Short, so that each writes little: the disk is busy with it, and the next group waits behind that.
+const EVERY: Duration = Duration::from_millis(250);
 const LONG_LOG: i64 = 4_000; // pages
 
 /// Called with the error of a checkpoint that failed, from the checkpoints' thread or the writer's.
