@@ -134,7 +134,7 @@ fn a_cancel_has_id_and_key__d7() {
         (r#"{"op": "cancel", "id": "a"}"#, None),
         (r#"{"op": "cancel", "id": "a", "key": "k", "due": null}"#, Some("k".to_owned())),
     ] {
-        let Item::Cancel(cancel) = item(line) else { panic!("{line}") };
+        let Item::Cancel(cancel, _) = item(line) else { panic!("{line}") };
         assert_eq!(cancel, Cancel { id: "a".into(), key, keep_days: 0 });
     }
 }

@@ -26,7 +26,7 @@ from tickwheel.delivery.errors import DeliveryFailed, Unanswered, Unavailable, W
 from tickwheel.delivery.sinks.addresses import shown
 from tickwheel.delivery.sinks.sink import Delivery, Refusals, Sink, SinkOpener, SinkSettings
 from tickwheel.delivery.sinks.tables import OWN_SHARE
-from tickwheel.delivery.times import rfc_3339
+from tickwheel._native import rfc_3339
 
 FORM = "kafka://BROKERS/TOPIC"
 
