@@ -5,6 +5,7 @@ An array that is broken otherwise is one of the whole batch: every row becomes a
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
@@ -28,6 +29,7 @@ MESSAGE_SCHEMA = pa.schema(
 because in `payload` bytes that happen to be text or JSON are read as text or JSON.
 """
 
+_NAMES = "the schema has a name that is not UTF-8", "names in UTF-8"
 _AS_BYTES = [
     (types.is_string, pa.binary()),
     (types.is_large_string, pa.large_binary()),
@@ -51,7 +53,7 @@ def check_names(rows: ArrowRows, schema: Any) -> None:
     try:
         names = schema.names
     except UnicodeDecodeError:
-        raise BadRecord("the schema has a name that is not UTF-8", "names in UTF-8") from None
+        raise BadRecord(*_NAMES) from None
     rows.check(names)
 
 
@@ -70,11 +72,13 @@ def _read_broken(rows: ArrowRows, batch: Any, first_line: int, now_ns: int | Non
     names: list[str] = []
     sound: list[Any] = []
     as_bytes: list[str] = []
-    for number, column in enumerate(batch.columns):
-        try:
-            name = batch.schema.field(number).name
-        except UnicodeDecodeError:
-            name, fault = f"column {number + 1}", ("the schema has a name that is not UTF-8", "names in UTF-8")
+    try:
+        given = batch.schema.names
+    except UnicodeDecodeError:
+        fault = _NAMES
+        given = [f"column {number}" for number in range(1, batch.num_columns + 1)]
+        batch = batch.rename_columns(given)
+    for name, column in zip(given, batch.columns, strict=True):
         why = _broken(rows, column)
         if why is not None:
             column, is_text = _bytes_of(column)
@@ -104,12 +108,10 @@ def _broken(rows: ArrowRows, column: Any) -> str | None:
 def _bytes_of(array: Any) -> tuple[Any, bool]:
     """Text as bytes, and whether it is text."""
     if types.is_dictionary(array.type):
-        try:
-            array.indices.validate(full=True)
-        except pa.ArrowException:
-            return array, False
         values, is_text = _bytes_of(array.dictionary)
-        return (pa.DictionaryArray.from_arrays(array.indices, values) if is_text else array), is_text
+        if is_text:
+            with suppress(pa.ArrowException):  # an index that is out of bounds
+                return pa.DictionaryArray.from_arrays(array.indices, values), True
     for is_kind, kind in _AS_BYTES:
         if is_kind(array.type):
             return array.view(kind), True

@@ -129,7 +129,7 @@ class DeliveryQueue:
         return self._running.submit(items)
 
     def submit_ndjson(self, data: bytes) -> "Future[list[Answer | BadRecord]]":
-        """Submit the messages and cancels in lines of NDJSON (D1) without waiting for the disk, without a Python object for
+        r"""Submit the messages and cancels in lines of NDJSON (D1) without waiting for the disk, without a Python object for
         each. The future gets an entry for each record, in order, once all are on disk: the answer, or what is wrong
         with the line, and then only that one is not accepted.
 

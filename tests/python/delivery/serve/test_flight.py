@@ -10,7 +10,8 @@ import pytest
 from pyarrow import flight
 
 from tickwheel.delivery import DeliveryFailed
-from tickwheel.delivery.arrow_rows import MESSAGE_SCHEMA, to_arrow
+from delivery.batches import to_arrow
+from tickwheel.delivery.arrow import MESSAGE_SCHEMA
 from tickwheel.delivery.message import Cancel, Message
 from tickwheel.delivery.serve.flight import MAX_BYTES, MAX_ROWS
 
