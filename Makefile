@@ -107,7 +107,7 @@ bench-more: $(VENV)/release $(SPARK)
 	$(BIN)/python benches/python/lateness.py
 	$(BIN)/python benches/python/idle.py
 	$(BIN)/python benches/python/purgatory.py
-	$(BIN)/python benches/python/delivery.py
+	$(BIN)/python -m benches.python.delivery
 	$(if $(SPARK),$(BIN)/python benches/python/spark_hold.py)
 	$(if $(SPARK),$(BIN)/python benches/python/spark_delivery.py && $(BIN)/python benches/python/spark_delivery.py --kill)
 

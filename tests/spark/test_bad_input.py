@@ -22,12 +22,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tickwheel.commands import tickwheel as command
-from tickwheel.delivery import DeliveryQueue
+from tickwheel.delivery import DeliveryQueue, Letter
 from tickwheel.delivery.message import Columns
 from tickwheel.delivery.serve.access import Access, Address
 from tickwheel.delivery.serve.flight import FlightServer
 from tickwheel.delivery.sources import find_sources
-from tickwheel.delivery.store.letters import Letter
 from tickwheel.spark import HandOff, hold, parse_files, parse_rows, read_files
 from tickwheel.spark.failing import failure
 from tickwheel.spark.feed import Pipeline, held, keep_shape, start

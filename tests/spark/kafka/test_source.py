@@ -24,10 +24,9 @@ from typing import Any, NamedTuple
 import confluent_kafka
 import pytest
 
-from tickwheel.delivery import Delivery, DeliveryQueue
+from tickwheel.delivery import Delivery, DeliveryQueue, Letter
 from tickwheel.delivery.serve.access import Access, Address
 from tickwheel.delivery.serve.flight import FlightServer
-from tickwheel.delivery.store.letters import Letter
 from tickwheel.delivery.summary import Summary
 
 from .broker import Broker
