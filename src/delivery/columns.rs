@@ -52,6 +52,11 @@ impl Columns {
     /// There must be an id, what the caller named, and a due time, unless there are delays or cancels instead.
     #[must_use]
     pub fn fault(&self, what: &str, names: &[&str]) -> Option<BadRecord> {
+        let mut sorted = names.to_vec();
+        sorted.sort_unstable();
+        if sorted.windows(2).any(|pair| pair[0] == pair[1]) {
+            return Some(BadRecord::new(format!("the {what} names a column twice"), "each name once"));
+        }
         let is_there = |name: &str| names.contains(&name);
         let needs_due = self.due.is_some() || !(is_there(DELAY_MS) || is_there(OP));
         let parts = [
@@ -70,10 +75,7 @@ impl Columns {
             let allowed = format!("{options}, with a name of this file: {}", cut(&there, 200));
             return Some(BadRecord::new(reason, allowed));
         }
-        let mut sorted = names.to_vec();
-        sorted.sort_unstable();
-        let is_double = sorted.windows(2).any(|pair| pair[0] == pair[1]);
-        is_double.then(|| BadRecord::new(format!("the {what} names a column twice"), "each name once"))
+        None
     }
 
     /// The known name that was probably meant by an unknown one, in a record where `is_given` says what else is there.

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tickwheel._native import DeliveryEngine, Records
 from tickwheel.delivery.entries import Answer, Item, Letter, Progress, answered
-from tickwheel.delivery.errors import BadRecord
+from tickwheel.delivery.errors import BadRecord, DeliveryFailed
 from tickwheel.delivery.log import log_events, log_text
 from tickwheel.delivery.message import MAX_PAYLOAD
 from tickwheel.delivery.settings import Settings
@@ -152,7 +152,10 @@ class Running:
         `timeout_s` bounds the wait for a sink that hangs; what is in its hands then counts as not delivered, and is
         sent again next time. Errors: `DeliveryFailed`, the first one there was.
         """
-        self._engine.close(timeout_s)
+        try:
+            self._engine.close(timeout_s)
+        except DeliveryFailed as error:
+            raise self._failure or error from None
 
 
 def _future() -> "Future[list[Answer]]":

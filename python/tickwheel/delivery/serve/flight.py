@@ -17,6 +17,7 @@ With the path `hand-off` in the descriptor the rows are those of `handed.py`. Th
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 import pyarrow as pa
@@ -150,20 +151,22 @@ def _check_size(batch: Any) -> None:
 
 def _check_schema(rows: ArrowRows, schema: Any) -> None:
     """Columns of D1 in any order, with `id`, of types that can be read as D1's. Errors: `ArrowInvalid`."""
-    problem = ""
+    problem, fault = "", ""
     try:
         check_names(rows, schema)
     except BadRecord as bad:
-        problem = bad.reason
-    for field in schema:
-        fits = {"due": _is_time, "delay_ms": _is_number, "payload": _is_any}.get(field.name, _is_text)
-        if field.name not in MESSAGE_SCHEMA.names:
-            problem = problem or f"the schema has a column {field.name!r:.200}"
-        elif not (fits(field.type) or types.is_null(field.type)):
-            problem = problem or f"the column {field.name} is of type {str(field.type)[:200]}"
+        fault = bad.reason
+    with suppress(UnicodeDecodeError):  # which is the fault, then
+        for field in schema:
+            fits = {"due": _is_time, "delay_ms": _is_number, "payload": _is_any}.get(field.name, _is_text)
+            if field.name not in MESSAGE_SCHEMA.names:
+                problem = problem or f"the schema has a column {field.name!r:.200}"
+            elif not (fits(field.type) or types.is_null(field.type)):
+                problem = problem or f"the column {field.name} is of type {str(field.type)[:200]}"
+    problem = problem or fault
     if problem:
         allowed = ", ".join(f"{field.name} {field.type}" for field in MESSAGE_SCHEMA)
-        raise pa.ArrowInvalid(f"{problem}: it may have {allowed}; id is required, the others only if needed")
+        raise pa.ArrowInvalid(f"{problem}: it may have {allowed}; id and one of due, delay_ms and op are required, the others only if needed")
 
 
 def _is_number(kind: Any) -> bool:

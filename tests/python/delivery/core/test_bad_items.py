@@ -35,8 +35,8 @@ BAD = {
     "cancel of a lone surrogate": lambda queue: queue.cancel(LONE),
     "cancel with a key that is no text": lambda queue: queue.cancel("a", 5),
     "state of a lone surrogate": lambda queue: queue.state(LONE),
-    "a lone surrogate": lambda queue: queue.put(LONE, due=5),
-    "a key of a lone surrogate": lambda queue: queue.put("a", due=5, key=LONE),
+    "a lone surrogate": lambda queue: queue.put(LONE, due=1700000000005),
+    "a key of a lone surrogate": lambda queue: queue.put("a", due=1700000000005, key=LONE),
     "a due time that no integer of SQLite holds": lambda queue: queue.put_many([Message("a", None, 1 << 70, JSON)]),
     "a payload that is no JSON": lambda queue: queue.put_many([Message("a", None, 5, msgspec.Raw(b"\xff"))]),
     "a cancel as an item": lambda queue: queue.submit([Cancel(LONE, None)]).result(10),
@@ -48,7 +48,7 @@ BAD = {
 def test_what_one_caller_gives_wrongly_is_that_callers_error_alone__D2(queue: DeliveryQueue, name: str) -> None:
     with pytest.raises(Exception):  # noqa: B017, any of Python's own
         BAD[name](queue)
-    assert queue.put("good", due=5) is Answer.ACCEPTED
+    assert queue.put("good", due=1700000000005) is Answer.ACCEPTED
     assert queue.wait_until_empty(10)
 
 

@@ -205,7 +205,7 @@ def test_closing_sends_all_that_is_due_also_of_one_key__D13(tmp_path: Path) -> N
 
 def test_closing_twice_is_no_error__D13(tmp_path: Path) -> None:
     with DeliveryQueue(tmp_path / "store.db", to=lambda it: None) as queue:
-        queue.put("a", due=5)
+        queue.put("a", due=1700000000005)
         queue.close()
 
 
@@ -245,7 +245,7 @@ def meta(store: Path) -> dict[str, Any]:
 def test_a_forked_child_does_not_touch_the_store__D9_D13(tmp_path: Path) -> None:
     arrived: Counter[str] = Counter()
     with DeliveryQueue(tmp_path / "store.db", to=lambda it: arrived.update([it.message.id])) as queue:
-        queue.put("before", due=5)
+        queue.put("before", due=1700000000005)
         queue.put("later", delay_ms=3_000_000)
         before = meta(tmp_path / "store.db")
         reading, writing = os.pipe()
@@ -263,7 +263,7 @@ def test_a_forked_child_does_not_touch_the_store__D9_D13(tmp_path: Path) -> None
         said = os.read(reading, 100).decode()
         os.close(reading)
         os.waitpid(child, 0)
-        queue.put("after", due=5)
+        queue.put("after", due=1700000000005)
         after = meta(tmp_path / "store.db")
         assert after["sent_until_ms"] is not None, f"the child wrote to the store: it said {said}"
         assert before["store_id"] == after["store_id"]
@@ -277,7 +277,7 @@ def test_a_forked_child_does_not_touch_the_store__D9_D13(tmp_path: Path) -> None
 @pytest.mark.parametrize("what", ["put", "state", "wait"])
 def test_a_forked_child_gets_an_error_and_does_not_hang__D13(tmp_path: Path, what: str) -> None:
     with DeliveryQueue(tmp_path / "store.db", to=lambda it: None) as queue:
-        queue.put("before", due=5)
+        queue.put("before", due=1700000000005)
         child = os.fork()
         if not child:
             import signal
@@ -285,7 +285,7 @@ def test_a_forked_child_gets_an_error_and_does_not_hang__D13(tmp_path: Path, wha
             signal.alarm(3)
             try:
                 if what == "put":
-                    queue.put("a", due=5)
+                    queue.put("a", due=1700000000005)
                 elif what == "state":
                     queue.state("a")
                 else:

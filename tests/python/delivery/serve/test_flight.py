@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import flight
 
-from tickwheel.delivery import DeliveryFailed
 from delivery.batches import to_arrow
+from tickwheel.delivery import DeliveryFailed
 from tickwheel.delivery.arrow import MESSAGE_SCHEMA
 from tickwheel.delivery.message import Cancel, Message
 from tickwheel.delivery.serve.flight import MAX_BYTES, MAX_ROWS
@@ -131,6 +131,7 @@ def test_several_batches_may_be_on_their_way__S3(hall: Hall) -> None:
     ("schema", "problem"),
     [
         (pa.schema([("due", pa.int64())]), "the schema has no column id"),
+        (pa.schema([("id", pa.string()), ("payload", pa.binary())]), "the schema has no column due"),
         (pa.schema([("id", pa.string()), ("priority", pa.int64())]), "the schema has a column 'priority'"),
         (pa.schema([("id", pa.int64())]), "the column id is of type int64"),
         (pa.schema([("id", pa.string()), ("due", pa.timestamp("ms"))]), "the column due is of type timestamp[ms]"),
@@ -163,9 +164,9 @@ def test_types_that_say_the_same_are_taken__S3(schema: Any, hall: Hall) -> None:
 def test_a_batch_that_is_too_large_is_refused__D12(hall: Hall) -> None:
     with pytest.raises(pa.ArrowInvalid, match=r"10,001 rows .* it may have 10,000"):
         send(hall, short(*[("x", 1)] * (MAX_ROWS + 1)))
-    schema = pa.schema([("id", pa.string()), ("payload", pa.binary())])
+    schema = pa.schema([("id", pa.string()), ("due", pa.int64()), ("payload", pa.binary())])
     with pytest.raises(pa.ArrowInvalid, match="send smaller ones"):
-        send(hall, pa.record_batch([["x"], [b" " * MAX_BYTES]], schema=schema))
+        send(hall, pa.record_batch([["x"], [FAR_MS], [b" " * MAX_BYTES]], schema=schema))
     assert hall.ask("GET", "/messages/x").status == 404
 
 
