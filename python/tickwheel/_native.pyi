@@ -6,15 +6,16 @@ int or a finite float. Inside the timer, instants are exact to the microsecond.
 
 import asyncio
 import os
-from collections.abc import Callable, Coroutine, Hashable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Hashable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from contextvars import Context
 from types import TracebackType
-from typing import Any, Literal, Protocol, Self, TypeAlias, TypedDict, final, type_check_only
+from typing import Any, Final, Literal, Protocol, Self, TypeAlias, TypedDict, final, type_check_only
 
 from typing_extensions import Buffer, disjoint_base
 
-from tickwheel.delivery.message import Message
+from tickwheel.delivery.errors import BadRecord
+from tickwheel.delivery.message import Cancel, Message
 
 __version__: str
 
@@ -596,12 +597,15 @@ class Delivery:
     def line(self) -> bytes: ...
 
 _Names: TypeAlias = tuple[str | None, str | None, str | None, str | None]  # of id, key, due and payload
-_CsvRow: TypeAlias = tuple[int, bytes, int, list[str] | None, tuple[str, str] | None]  # as `tickwheel.delivery.csv_rows.Row`
+_CsvRow: TypeAlias = tuple[
+    int, bytes, int, list[str] | None, tuple[str, str] | None
+]  # as `tickwheel.delivery.csv_rows.Row`
 
 MAX_DUE_MS: Final[int]
 
 def due_of(text: str, name: str) -> int: ...
 def rfc_3339(epoch_ms: int) -> str: ...
+
 @final
 class Records:
     """What was read, in order; not changed once it is made. `DeliveryEngine.submit` takes it among its items."""
@@ -621,9 +625,7 @@ class NdjsonLines:
     def __new__(
         cls, source: str, columns: _Names, max_payload: int, *, after: int = 0, letters: bool = True
     ) -> Self: ...
-    def read(
-        self, data: bytes, *, first_line: int = 1, left_out: int = 0, now_ns: int | None = None
-    ) -> Records: ...
+    def read(self, data: bytes, *, first_line: int = 1, left_out: int = 0, now_ns: int | None = None) -> Records: ...
     def read_object(self, data: bytes, *, now_ns: int | None = None) -> Records: ...
     def read_values(
         self, values: list[tuple[bytes | None, str | None, int | None]], *, now_ns: int | None = None

@@ -101,6 +101,7 @@ pub struct CsvRows<'a> {
 
 impl CsvRows<'_> {
     /// The item of a row. About 1 µs.
+    #[must_use]
     pub fn read<S: AsRef<str>>(&self, row: &CsvRow<'_, S>) -> Item {
         let record = Some(Record::from(row.data));
         let origin = Origin { source: Arc::clone(&self.source), line: row.line, record };

@@ -89,6 +89,13 @@ pub fn write_stream(items: &[Item]) -> Vec<u8> {
     fn bad(item: &Item) -> Option<&BadRecord> {
         if let Item::Bad(bad, _) = item { Some(bad) } else { None }
     }
+    fn payload_of(item: &Item) -> Option<&[u8]> {
+        match item {
+            Item::Message(incoming) => Some(incoming.message.body.payload()),
+            Item::Cancel(..) => None,
+            Item::Bad(_, origin) => Some(origin.record()),
+        }
+    }
     let messages = || items.iter().map(message);
     let columns: Vec<ArrayRef> = vec![
         texts(items, |item| match item {
@@ -103,11 +110,7 @@ pub fn write_stream(items: &[Item]) -> Vec<u8> {
         }),
         Arc::new(messages().map(|it| it.map(|it| it.due_ms)).collect::<Int64Array>()),
         Arc::new(messages().map(|it| it.and_then(|it| it.delay_ms)).collect::<Float64Array>()),
-        Arc::new(BinaryArray::from_iter(items.iter().map(|item| match item {
-            Item::Message(incoming) => Some(incoming.message.body.payload()),
-            Item::Cancel(..) => None,
-            Item::Bad(_, origin) => Some(origin.record()),
-        }))),
+        Arc::new(items.iter().map(payload_of).collect::<BinaryArray>()),
         Arc::new(messages().map(|it| it.map(|it| it.body.is_json())).collect::<BooleanArray>()),
         texts(items, |item| item.origin().map(|origin| &*origin.source)),
         Arc::new(items.iter().map(|item| item.origin().map(|origin| origin.line as i64)).collect::<Int64Array>()),

@@ -38,8 +38,8 @@ _AS_BYTES = [
 
 
 def read_batch(rows: ArrowRows, batch: Any, *, first_line: int = 1, now_ns: int | None = None) -> Iterator[Records]:
-    """The records of a batch, in pieces of at most some megabytes. `first_line`: of its first row; 0 for rows without an
-    order.
+    """The records of a batch, in pieces of at most some megabytes. `first_line`: the line of its first row; 0 for rows
+    without an order.
     """
     try:
         batch.validate(full=True)

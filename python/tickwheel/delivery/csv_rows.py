@@ -32,9 +32,9 @@ class LineStream(Protocol):
 
 
 class Row(NamedTuple):
-    """A row, with the number of its first line, from 1. `data` has at most the beginning of a line that is too long, and
-    `size` is the whole length of that line. Without `cells`, `fault` says what is wrong and what is allowed, or else
-    the first line is no text.
+    """A row, with the number of its first line, from 1. Of a line that is too long, `data` has the beginning, and
+    `size` is the whole length. Without `cells`, `fault` says what is wrong and what is allowed, or else the first line
+    is no text.
     """
 
     line: int
@@ -123,8 +123,8 @@ def _text(line: Row) -> str:
 
 
 def _lines(stream: LineStream) -> Iterator[Row]:
-    """The lines with their newlines. Of one that is longer than `MAX_RECORD` the beginning is kept. A byte order mark at
-    the start is dropped.
+    """The lines with their newlines. Of one that is longer than `MAX_RECORD` the beginning is kept. A byte order mark
+    at the start is dropped.
     """
     number = 0
     while data := stream.readline(MAX_RECORD + 1):

@@ -129,9 +129,9 @@ class DeliveryQueue:
         return self._running.submit(items)
 
     def submit_ndjson(self, data: bytes) -> "Future[list[Answer | BadRecord]]":
-        r"""Submit the messages and cancels in lines of NDJSON (D1) without waiting for the disk, without a Python object for
-        each. The future gets an entry for each record, in order, once all are on disk: the answer, or what is wrong
-        with the line, and then only that one is not accepted.
+        r"""Submit the messages and cancels in lines of NDJSON (D1) without waiting for the disk. Makes no Python object
+        for each, so it is the fastest way in. The future gets an entry for each record, in order, once all are on disk:
+        the answer, or what is wrong with the line, and then only that one is not accepted.
 
         Blocks while much is queued. Errors: `DeliveryFailed` once delivery has failed, also from the future.
 
@@ -145,7 +145,7 @@ class DeliveryQueue:
         return self._running.submit_records([self._lines.read(data, now_ns=time.time_ns())])
 
     def submit_arrow(self, batch: Any) -> "Future[list[Answer | BadRecord]]":
-        """As `submit_ndjson`, for the rows of a `pyarrow.RecordBatch` with columns of D1: the entries are those of the rows.
+        """As `submit_ndjson`, for the rows of a `pyarrow.RecordBatch` with columns of D1, with an entry for each row.
 
         Errors: also `BadRecord` if no message can be read with these columns.
 

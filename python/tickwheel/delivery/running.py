@@ -17,6 +17,7 @@ from tickwheel.delivery.settings import Settings
 from tickwheel.delivery.sinks import Lines, SinkOpener, SinkSettings
 from tickwheel.delivery.summary import PERCENTILES, Summary
 
+
 class Running:
     """Opens store and destination. `put_letters` is called in a thread of its own; `waiting` once if another process has
     the store. Errors: `WrongUsage`, `DeliveryFailed`.
@@ -64,8 +65,8 @@ class Running:
         return future
 
     def submit_records(self, records: Sequence[Records]) -> "Future[list[Answer | BadRecord]]":
-        """Submit what was read, by a reader that makes no letters: the future gets for each record its answer, or what is
-        wrong with it. Errors: as of `submit`.
+        """Submit what was read by a reader that makes no letters. The future gets for each record its answer, or what
+        is wrong with it. Errors: as of `submit`.
         """
         faults = [fault for each in records for fault in each.faults()]
         future: Future[list[Answer | BadRecord]] = Future()

@@ -39,8 +39,8 @@ def find_sources(inputs: Sequence[str]) -> list[Source]:
 
 
 class Part(NamedTuple):
-    """Some records of a source, in order. `line`: of the last one. `progress`: what to keep once they are taken, and all
-    before them; `None` where there is no way back.
+    """Some records of a source, in order. `line`: of the last one. `progress`: what to keep once they are taken, and
+    all before them; `None` where there is no way back.
     """
 
     records: Records

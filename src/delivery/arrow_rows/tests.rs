@@ -20,7 +20,14 @@ fn batch(columns: &[(&str, ArrayRef)]) -> RecordBatch {
 
 fn items_of(batch: &RecordBatch, names: Names) -> Vec<Item> {
     let schema = Schema::new(names, MAX_PAYLOAD);
-    let rows = ArrowRows { source: "rows".into(), schema: &schema, now_ns: Some(0), keeps_origin: true, as_bytes: &[], fault: None };
+    let rows = ArrowRows {
+        source: "rows".into(),
+        schema: &schema,
+        now_ns: Some(0),
+        keeps_origin: true,
+        as_bytes: &[],
+        fault: None,
+    };
     rows.read(batch, 1).collect()
 }
 
@@ -192,8 +199,12 @@ fn with_a_schema_that_can_not_be_used_every_row_says_so__d2() {
     let two = || texts(&[Some("a"), Some("b")]);
     let some = |name: &str| Some(name.to_owned());
     for (columns, names, why) in [
-        (vec![("name", two())], Names::default(), "the schema has no column id"),
-        (vec![("id", two())], Names { payload: some("body"), ..Names::default() }, "the schema has no column body"),
+        (vec![("name", two())], Names::default(), "the schema has no column id, due"),
+        (
+            vec![("id", two())],
+            Names { payload: some("body"), ..Names::default() },
+            "the schema has no column due, body",
+        ),
         (vec![("id", two()), ("x", two()), ("x", two())], Names::default(), "the schema names a column twice"),
     ] {
         let found = items_of(&batch(&columns), names);
@@ -264,7 +275,9 @@ fn text_that_is_not_utf_8_comes_as_bytes_and_costs_its_row__d2() {
         fault: None,
     };
     let found: Vec<Item> = rows.read(&given, 1).collect();
-    let [Item::Message(a), Item::Bad(b, _), Item::Message(c), Item::Bad(d, _)] = &found[..] else { panic!("{found:?}") };
+    let [Item::Message(a), Item::Bad(b, _), Item::Message(c), Item::Bad(d, _)] = &found[..] else {
+        panic!("{found:?}")
+    };
     assert_eq!((a.message.body.id(), a.message.body.payload()), ("a", &b"\xff"[..]));
     assert_eq!((b.reason.as_str(), c.message.body.id(), d.reason.as_str()), ("id is not UTF-8", "c", "id is missing"));
     let fault = BadRecord::new("the column x is broken", "arrays that are valid");

@@ -4,8 +4,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::delivery::Delivery as Attempt;
-use crate::delivery::sinks::line::LineWriter;
 use crate::delivery::Digest;
+use crate::delivery::sinks::line::LineWriter;
 use crate::python::delivery::message::{made, message_of, payload_of};
 use crate::python::tools::gil_cell::GilCell;
 

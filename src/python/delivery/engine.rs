@@ -9,12 +9,12 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
 use crate::delivery::DeliveryError;
-use crate::delivery::{DueClock, LATENESS_BOUNDS_US};
 use crate::delivery::OpenSink;
 use crate::delivery::Ownership;
 use crate::delivery::Running;
 use crate::delivery::Settings;
 use crate::delivery::Summary;
+use crate::delivery::{DueClock, LATENESS_BOUNDS_US};
 use crate::delivery::{LineSink, Target};
 use crate::python::delivery::answers::Answers;
 use crate::python::delivery::core::{self, Core};

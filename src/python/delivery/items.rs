@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -12,7 +11,7 @@ use crate::delivery::fields::{Fields, Payload, Request, Value};
 use crate::delivery::json::on_one_line;
 use crate::delivery::message::{check_name, not_json};
 use crate::delivery::store::{Letter, Progress};
-use crate::delivery::{Answer, Item};
+use crate::delivery::{Answer, Item, SystemWallTime, WallTime};
 use crate::delivery::{Cancel, Columns, Incoming, Schema, checked};
 use crate::python::delivery::failures::{bad_record, shown};
 use crate::python::delivery::message::{self, message_of, parts_of_name, text};
@@ -110,7 +109,8 @@ fn put_of(put: &Bound<'_, PyTuple>, schema: &Schema) -> PyResult<Incoming> {
     let (id, key, due, delay_ms, payload) = (part(0)?, part(1)?, part(2)?, part(3)?, part(4)?);
     let is_json: bool = part(5)?.extract()?;
     let payload = payload.cast::<PyBytes>()?;
-    let one_line = if is_json { on_one_line(payload.as_bytes()).map_err(|why| bad_record(py, &not_json(&why)))? } else { None };
+    let one_line =
+        if is_json { on_one_line(payload.as_bytes()).map_err(|why| bad_record(py, &not_json(&why)))? } else { None };
     let bytes = one_line.map_or(Cow::Borrowed(payload.as_bytes()), Cow::Owned);
     let fields = Fields {
         id: value_of(&id, "id")?,
@@ -120,8 +120,7 @@ fn put_of(put: &Bound<'_, PyTuple>, schema: &Schema) -> PyResult<Incoming> {
         payload: Some(Payload { bytes, is_json }),
         ..Fields::default()
     };
-    let now_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as i64);
-    match schema.check(&fields, Some(now_ns)) {
+    match schema.check(&fields, Some(SystemWallTime.now_us().saturating_mul(1000))) {
         Ok(Request::Message(message)) => Ok(Incoming::of(message)),
         Ok(Request::Cancel(_)) => unreachable!("it has no op"),
         Err(bad) => Err(bad_record(py, &bad)),
@@ -137,7 +136,9 @@ fn value_of<'a>(value: &'a Bound<'_, PyAny>, part: &str) -> PyResult<Value<'a>> 
     } else if value.is_instance_of::<PyBool>() {
         Value::Other
     } else if value.is_instance_of::<PyInt>() {
-        Value::Integer(value.extract().or_else(|_| value.lt(0).map(|is_less| if is_less { i128::MIN } else { i128::MAX }))?)
+        Value::Integer(
+            value.extract().or_else(|_| value.lt(0).map(|is_less| if is_less { i128::MIN } else { i128::MAX }))?,
+        )
     } else if value.is_instance_of::<PyFloat>() {
         Value::Float(value.extract()?)
     } else {

@@ -121,7 +121,7 @@ impl CsvRows {
             reason: format!("the header can't be read: {}", bad.reason),
             allowed: bad.allowed,
         });
-        let names = names.map(|names| names.iter().map(|name| name.to_string()).collect());
+        let names = names.map(|names| names.iter().map(ToString::to_string).collect());
         match names.and_then(|names| CsvHeader::new(names, &schema)) {
             Ok(header) => Ok(Self { source: source.into(), schema, header }),
             Err(bad) => Err(bad_record(py, &bad)),
@@ -171,7 +171,6 @@ impl ArrowRows {
     /// `as_bytes`: the columns of text that are given as bytes, because not all of it is UTF-8. `fault`: what is wrong with
     /// every row, and what is allowed. Errors: `BadRecord` if the stream can't be read.
     #[pyo3(signature = (stream, *, first_line=1, now_ns=None, as_bytes=Vec::new(), fault=None))]
-    #[expect(clippy::too_many_arguments, reason = "they are keyword arguments of a Python method")]
     fn read(
         &self,
         py: Python<'_>,

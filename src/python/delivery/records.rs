@@ -74,9 +74,11 @@ impl Records {
         for item in &self.0.items {
             list.append(match item {
                 Parsed::Message(incoming) => message_to_python(py, &incoming.message)?,
-                Parsed::Cancel(cancel, _) => CANCEL
-                    .import(py, "tickwheel.delivery.message", "Cancel")?
-                    .call1((&cancel.id, &cancel.key, cancel.keep_days))?,
+                Parsed::Cancel(cancel, _) => CANCEL.import(py, "tickwheel.delivery.message", "Cancel")?.call1((
+                    &cancel.id,
+                    &cancel.key,
+                    cancel.keep_days,
+                ))?,
                 Parsed::Bad(bad, _) => bad_record(py, bad).into_value(py).into_bound(py).into_any(),
             })?;
         }

@@ -14,7 +14,6 @@ from tickwheel.delivery.errors import BadRecord
 from tickwheel.delivery.message import Message
 
 
-
 def json_cells(array: Any) -> list[bytes | None]:
     """The JSON of each value, as the only member of a payload; none of a null."""
     kept = []

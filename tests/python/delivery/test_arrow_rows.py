@@ -90,7 +90,10 @@ def test_an_id_or_key_that_is_not_text_is_a_bad_record_and_not_made_text__D2(cel
 
 @pytest.mark.parametrize("name", ["id", "key", "op", "due", "payload_base64", "x"])
 def test_text_that_is_not_utf8_costs_its_row_only__D2(name: str) -> None:
-    for cells in (invalid_utf8(b"\xff", None, b"\xc3\xa9"), invalid_utf8(b"\xff", None, b"\xc3\xa9").dictionary_encode()):
+    for cells in (
+        invalid_utf8(b"\xff", None, b"\xc3\xa9"),
+        invalid_utf8(b"\xff", None, b"\xc3\xa9").dictionary_encode(),
+    ):
         given_ = batch(**{"id": ["a", "b", "c"], "due": [DUE_MS] * 3} | {name: cells})
         first, *others = items(given_)
         assert isinstance(first, BadRecord)

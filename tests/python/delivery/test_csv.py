@@ -47,7 +47,7 @@ def test_a_payload_that_is_json_stays_json_and_is_one_line__D1(cell: str, payloa
 
 
 def test_a_row_has_either_payload_or_base64__D1() -> None:
-    text = "id,due,payload,payload_base64\na,1700000000005,,/w==\nb,1700000000005,x,\nc,1700000000005,,\nd,1700000000005,x,/w==\n"
+    text = "id,due,payload,payload_base64\na,D,,/w==\nb,D,x,\nc,D,,\nd,D,x,/w==\n".replace("D", str(DUE_MS))
     (_, a), (_, b), (_, c), (_, d) = parse(text)
     assert isinstance(a, Message)
     assert isinstance(b, Message)
@@ -67,7 +67,8 @@ def test_delays_and_cancels_come_in_columns_too__D7() -> None:
 
 
 def test_a_row_that_is_broken_costs_itself_only__D2() -> None:
-    text = b'id,due,x\na,1700000000005\nb,1700000000005,1,2\nc,1700000000005,"open\nd,1700000000005,1\ne,1700000000005,"shut"x\nf,1700000000005,1\ng,1700000000005,\xff\nh,1700000000005,1\n'
+    text = b'id,due,x\na,D\nb,D,1,2\nc,D,"open\nd,D,1\ne,D,"shut"x\nf,D,1\ng,D,\xff\nh,D,1\n'
+    text = text.replace(b"D", b"%d" % DUE_MS)
     assert reasons(text) == {
         2: "the row has 2 cells",
         3: "the row has 4 cells",

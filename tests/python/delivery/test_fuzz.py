@@ -29,7 +29,19 @@ leaves = (
     | st.integers()
     | st.floats()
     | st.text(max_size=10)
-    | st.sampled_from(["cancel", "AA==", "2026-01-31T08:00:00Z", "2026-01-31T08:00:00.0001+01:00", 5, 1.5, "a", "k", 1_700_000_000_005])
+    | st.sampled_from(
+        [
+            "cancel",
+            "AA==",
+            "2026-01-31T08:00:00Z",
+            "2026-01-31T08:00:00.0001+01:00",
+            5,
+            1.5,
+            "a",
+            "k",
+            1_700_000_000_005,
+        ]
+    )
 )
 values = st.recursive(
     leaves,

@@ -22,7 +22,9 @@ def message(line: str | bytes, columns: Columns | None = None) -> Message:
 
 
 def test_a_message_has_id_key_due_and_payload__D1() -> None:
-    assert message('{"id": "a", "key": "k", "due": 1700000000005, "payload": [1]}') == Message("a", "k", DUE_MS, msgspec.Raw(b"[1]"))
+    assert message('{"id": "a", "key": "k", "due": 1700000000005, "payload": [1]}') == Message(
+        "a", "k", DUE_MS, msgspec.Raw(b"[1]")
+    )
     assert message('{"id": "a", "key": null, "due": "1970-01-01T00:00:00.005Z", "payload": [1]}').due_ms == 5
 
 
@@ -44,7 +46,10 @@ def test_other_bytes_come_as_base64__D1() -> None:
 
 
 def test_without_a_payload_the_other_fields_are_the_payload__D1() -> None:
-    assert bytes(message('{"x": 1.50, "id": "a", "due": 1700000000005, "y": "é"}').payload) == '{"x":1.50,"y":"é"}'.encode()
+    assert (
+        bytes(message('{"x": 1.50, "id": "a", "due": 1700000000005, "y": "é"}').payload)
+        == '{"x":1.50,"y":"é"}'.encode()
+    )
     assert bytes(message('{"id": "a", "due": 1700000000005}').payload) == b"{}"
 
 

@@ -184,8 +184,8 @@ def test_a_sink_that_hangs_is_cut_off_and_a_fresh_one_goes_on__D6(tmp_path: Path
             done.set()
 
     with DeliveryQueue(tmp_path / "store.db", to=send, sink_timeout_s=0.05) as queue:
-        queue.put("hangs", key="k", due=1)
-        queue.put("after", key="k", due=2)
+        queue.put("hangs", key="k", due=1_700_000_000_001)
+        queue.put("after", key="k", due=1_700_000_000_002)
         assert done.wait(20)
         assert sent == ["hangs 2", "after 1"]
         held.set()

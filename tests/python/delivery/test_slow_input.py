@@ -23,7 +23,10 @@ INPUTS: dict[str, tuple[str, Input]] = {
     "escapes": ("ndjson", lambda n: b'{"id":"' + rb"\u00e9" * (n // 6) + b'","due":1700000000005}'),
     "arrays": ("ndjson", lambda n: b'{"id":"a","due":1700000000005,"payload":' + b"[" * n + b"]" * n + b"}"),
     "objects that do not end": ("ndjson", lambda n: b'{"a":' * (n // 5)),
-    "names": ("ndjson", lambda n: b'{"id":"a","due":1700000000005' + b"".join(b',"%d":1' % at for at in range(n // 8)) + b"}"),
+    "names": (
+        "ndjson",
+        lambda n: b'{"id":"a","due":1700000000005' + b"".join(b',"%d":1' % at for at in range(n // 8)) + b"}",
+    ),
     "returns": ("ndjson", lambda n: b'{"id":"a","due":1700000000005,"payload":[1' + b"\r" * n + b"]}"),
     "blank lines": ("ndjson", lambda n: b"\n" * (n // 4)),
     "base64": ("ndjson", lambda n: b'{"id":"a","due":1700000000005,"payload_base64":"' + b"A" * n + b'"}'),
@@ -94,4 +97,7 @@ def test_there_is_patience_for_a_large_cell_after_some_broken_rows__D12() -> Non
     large = b'a,1700000000005,"' + b"x" * 500_000 + b"\n" + b"y" * 500_000 + b'"\n'
     data = b"id,due,payload\n" + b'b,5,"open\n' + large + b'c,5,"open\nd,5,x\n' * 50 + large
     assert len(data) < MAX_RECORD
-    assert [record.line for record in read_csv(data) if len(record.data or b"") > 1_000_000 and not record.bad] == [3, 105]
+    assert [record.line for record in read_csv(data) if len(record.data or b"") > 1_000_000 and not record.bad] == [
+        3,
+        105,
+    ]

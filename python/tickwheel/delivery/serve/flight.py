@@ -166,7 +166,9 @@ def _check_schema(rows: ArrowRows, schema: Any) -> None:
     problem = problem or fault
     if problem:
         allowed = ", ".join(f"{field.name} {field.type}" for field in MESSAGE_SCHEMA)
-        raise pa.ArrowInvalid(f"{problem}: it may have {allowed}; id and one of due, delay_ms and op are required, the others only if needed")
+        raise pa.ArrowInvalid(
+            f"{problem}: it may have {allowed}; id is required, and due, delay_ms or op; the others only if needed"
+        )
 
 
 def _is_number(kind: Any) -> bool:

@@ -36,7 +36,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from tickwheel._native import NdjsonLines, rfc_3339
 from tickwheel.delivery.entries import OTHER_CONTENT, Answer, Fault, Item, Look
 from tickwheel.delivery.errors import BadRecord, StoreFailed
-from tickwheel.delivery.message import Cancel, Columns
+from tickwheel.delivery.message import Cancel, Columns, Message
 from tickwheel.delivery.running import Running
 from tickwheel.delivery.serve.access import Access
 from tickwheel.delivery.serve.intake import Intake
@@ -113,6 +113,7 @@ class _Messages:
         if answer is Answer.OTHER_CONTENT:
             raise _problem(409, OTHER_CONTENT.reason, OTHER_CONTENT.allowed)
         if answer is Answer.ACCEPTED:
+            assert isinstance(item, Message)
             return _state(201, item.id, item.key, answer, due=rfc_3339(item.due_ms))
         return _state(_STATES[answer], item.id, item.key, answer)
 

@@ -14,10 +14,10 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import ClassVar
 
+from tickwheel._native import rfc_3339
 from tickwheel.delivery.errors import DeliveryFailed, Unanswered, Unavailable, WrongUsage
 from tickwheel.delivery.sinks.sink import Delivery, Refusals, Sink, SinkOpener, SinkSettings
 from tickwheel.delivery.sinks.tables import COLUMNS, MOST_AT_ONCE, OWN_SHARE, Old, payload_of, table_of
-from tickwheel._native import rfc_3339
 
 FORM = "sqlite:PATH?table=T"
 

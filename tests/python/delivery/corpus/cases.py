@@ -49,7 +49,11 @@ ENCODING = [
     ndjson("a byte that is never UTF-8", b'{"id":"a\xff","due":1700000000005}', "byte 9 of the line is not UTF-8"),
     ndjson("an overlong encoding", b'{"id":"\xc0\x80","due":1700000000005}', "byte 8 of the line is not UTF-8"),
     ndjson("a surrogate in UTF-8", b'{"id":"\xed\xa0\x80","due":1700000000005}', "byte 8 of the line is not UTF-8"),
-    ndjson("cut off inside a character", b'{"id":"a","due":1700000000005,"payload":"\xc3', "byte 42 of the line is not UTF-8"),
+    ndjson(
+        "cut off inside a character",
+        b'{"id":"a","due":1700000000005,"payload":"\xc3',
+        "byte 42 of the line is not UTF-8",
+    ),
     Case("UTF-16", "ndjson", message().encode("utf-16"), ["byte 1 of the line is not UTF-8"]),
     Case("gzip", "ndjson", bytes.fromhex("1f8b0800") + b"\x00\xff" * 20, ["byte 2 of the line is not UTF-8"]),
     csv("Latin-1 in a cell", b"a,1700000000005,\xe9", "byte 17 of the line is not UTF-8"),
@@ -166,7 +170,12 @@ PAYLOADS = [
     ndjson("a payload in capitals", message(payload="1", Payload="2"), "fields beside the payload: Payload"),
     csv("a payload nested too deep", "a,1700000000005," + nested(100_000), "the JSON is nested too deep"),
     csv("a payload too large in a cell", f"a,1700000000005,{'x' * MAX_PAYLOAD}", "the payload has 1,048,578 bytes"),
-    csv("both payloads in cells", "a,1700000000005,x,AA==", "both payload and payload_base64", "id,due,payload,payload_base64"),
+    csv(
+        "both payloads in cells",
+        "a,1700000000005,x,AA==",
+        "both payload and payload_base64",
+        "id,due,payload,payload_base64",
+    ),
     parquet("a payload too large in Parquet", "the payload has 1,048,577 bytes", payload=[b"\xff" * (MAX_PAYLOAD + 1)]),
     parquet("a payload of NaN", "payload can't be JSON: nan is not finite", payload=[float("nan")]),
     parquet(
@@ -220,14 +229,28 @@ ROWS = [
 ]
 
 FILES = [
-    Case("a header without an id", "csv", b"name,due\na,1700000000005\nb,1700000000005\n", ["the header has no column id"]),
+    Case(
+        "a header without an id",
+        "csv",
+        b"name,due\na,1700000000005\nb,1700000000005\n",
+        ["the header has no column id"],
+    ),
     Case("a header without a due time", "csv", b"id,when\na,1700000000005\n", ["the header has no column due"]),
     Case("a header without rows", "csv", b"name,due\n", ["the header has no column id"]),
     Case("no header, and one row", "csv", b"a,1700000000005,x\n", ["the header has no column id, due"]),
-    Case("a header with a name twice", "csv", b"id,due,x,x\na,1700000000005,1,2\n", ["the header names a column twice"]),
-    Case("a header of another encoding", "csv", b"id,du\xe9\na,1700000000005\n", ["the header can't be read: byte 6 of"]),
+    Case(
+        "a header with a name twice", "csv", b"id,due,x,x\na,1700000000005,1,2\n", ["the header names a column twice"]
+    ),
+    Case(
+        "a header of another encoding", "csv", b"id,du\xe9\na,1700000000005\n", ["the header can't be read: byte 6 of"]
+    ),
     Case("a header with a quote open", "csv", b'"id,due\na,1700000000005\n', ["the header can't be read: " + BAD_ROW]),
-    Case("NDJSON named CSV", "csv", message().encode() + b"\n" + message().encode(), ["the header can't be read: " + BAD_ROW]),
+    Case(
+        "NDJSON named CSV",
+        "csv",
+        message().encode() + b"\n" + message().encode(),
+        ["the header can't be read: " + BAD_ROW],
+    ),
     Case("CSV named NDJSON", "ndjson", b"id,due\na,1700000000005\n", [NOT_JSON] * 2),
     Case("Parquet named NDJSON", "ndjson", b"PAR1\x15\x04\x15\xc0", ["byte 8 of the line is not UTF-8"]),
     Case("NDJSON named Parquet", "parquet", message().encode() * 9, ["the file can't be read"]),

@@ -88,9 +88,10 @@ def test_an_answer_comes_after_the_commit__D11(hall: Hall) -> None:
 
 def test_bad_rows_are_answered_with_the_reason_and_end_nothing__D2(hall: Hall) -> None:
     with exchange(hall, SHORT) as (writer, reader):
-        writer.write_batch(short(("b1", FAR_MS), (None, FAR_MS), ("b2", None), ("", 1), ("b3", FAR_MS)))
+        writer.write_batch(short(("b1", FAR_MS), (None, FAR_MS), ("b2", None), ("", 1), ("b3", FAR_MS), ("b4", 5)))
         found = answers(reader)
-        assert [answer for answer, _ in found] == ["accepted", "bad record", "bad record", "bad record", "accepted"]
+        assert [answer for answer, _ in found] == ["accepted", *["bad record"] * 3, "accepted", "bad record"]
+        assert "due is 5, which looks like seconds" in str(found[5][1])
         assert found[1][1] == "id is missing (allowed: id: text, not empty)"
         assert found[2][1] == "due is missing (allowed: either due or delay_ms)"
         writer.write_batch(short((None, None)))

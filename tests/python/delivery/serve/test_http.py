@@ -1,7 +1,7 @@
 """`POST`, `GET` and `DELETE` on messages, and invalid requests (rules D7, D11, D12)."""
 
-import json
 import base64
+import json
 import socket
 import time
 from collections.abc import Iterator
@@ -44,6 +44,7 @@ def test_the_same_again_is_a_duplicate_and_other_content_a_conflict__D5(hall: Ha
         (b"", "not a JSON object"),
         (b"[1]", "not a JSON object"),
         (b'{"id":"a","id":"a","due": 1700000000005}', "a name occurs twice"),
+        (b'{"id":"a","due":1790000000}', "due is 1790000000, which looks like seconds"),
         (b'{"id":"a"}', "due is missing"),
         (b'{"due": 1700000000005}', "id is missing"),
         (b'{"id":"a","due":"2026-01-01T00:00:00"}', "due has no zone"),

@@ -11,7 +11,7 @@ from tickwheel.delivery import Delivery, DeliveryFailed, Message, WrongUsage
 from tickwheel.delivery.appending import write_lines
 from tickwheel.delivery.sinks import SinkSettings, open_sink
 from tickwheel.delivery.sinks.file import FileSink
-from tickwheel.delivery.sinks.lines import line_of, record_of
+from tickwheel.delivery.sinks.lines import line_of
 
 SETTINGS = SinkSettings("a store")
 JSON = msgspec.Raw(b'{"x": 1.50}')
@@ -80,11 +80,6 @@ def test_what_was_written_is_synced_and_what_has_no_disk_is_not__D5(
     os.close(reading)
     FileSink(writing, owned=True).sync()
     os.close(writing)
-
-
-def test_a_message_can_be_written_as_it_could_be_given_again__D1() -> None:
-    written = record_of(delivery().message)
-    assert written == b'{"id":"a","key":"k","due":"1970-01-01T00:00:00.001Z","payload":{"x": 1.50}}'
 
 
 def test_a_write_that_is_cut_short_goes_on__D2(monkeypatch: pytest.MonkeyPatch) -> None:
