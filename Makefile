@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(CURDIR)/$(VENV)/bin
 RUST := $(shell find src -name '*.rs') build.rs Cargo.toml Cargo.lock pyproject.toml
 # The packages of all extras in pyproject.toml.
-LIBRARIES := click confluent-kafka jinja2 matplotlib msgspec prometheus-client 'psycopg[binary]' pyarrow rich starlette urllib3 uvicorn
+LIBRARIES := click confluent-kafka jinja2 matplotlib msgspec prometheus-client 'psycopg[binary]' pyarrow rich starlette uvicorn
 # Spark is installed only with a Java that it can use; otherwise its tests are skipped, and say so.
 SPARK := $(shell sh .ci/has-java 17 && echo $(VENV)/spark)
 MODEL := RUSTFLAGS="--cfg tickwheel_model" CARGO_TARGET_DIR=target/model
@@ -42,7 +42,7 @@ test: check-tools lint rust-tests model python-tests
 quick: $(VENV)/dev
 	cargo fmt --check
 	cargo clippy --locked --all-targets -- -D warnings
-	PYO3_PYTHON=$(BIN)/python cargo clippy --locked --lib --features python,delivery -- -D warnings
+	PYO3_PYTHON=$(BIN)/python cargo clippy --locked --lib --features python,delivery-http -- -D warnings
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
@@ -58,7 +58,7 @@ lint: $(VENV)/packages
 	cargo clippy --locked --all-targets -- -D warnings
 	cargo clippy --locked --all-targets --features parking_lot -- -D warnings
 	cargo clippy --locked --all-targets --features delivery-http -- -D warnings
-	PYO3_PYTHON=$(BIN)/python cargo clippy --locked --lib --features python,delivery -- -D warnings
+	PYO3_PYTHON=$(BIN)/python cargo clippy --locked --lib --features python,delivery-http -- -D warnings
 	for crate in peers instructions; do \
 		(cd benches/$$crate && cargo fmt --check && CARGO_TARGET_DIR=$(CURDIR)/target/benches cargo clippy --locked -- -D warnings) \
 		|| exit 1; done

@@ -662,6 +662,26 @@ class HandedRows:
     def read(self, stream: bytes) -> Records: ...
 
 @final
+class DeliveryRows:
+    """Deliveries as an Arrow record batch: `pyarrow.record_batch` reads it."""
+
+    def __len__(self) -> int: ...
+    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[Any, Any]: ...
+
+@final
+class Destination:
+    """A destination of the engine's own. Nothing is opened yet."""
+
+    @staticmethod
+    def standard_output() -> Destination: ...
+    @staticmethod
+    def file(path: str | os.PathLike[str]) -> Destination: ...
+    @staticmethod
+    def http(url: str) -> Destination: ...
+    @staticmethod
+    def function(function: Callable[[Delivery], object]) -> Destination: ...
+
+@final
 class StoreSnapshot:
     """A store as it is now, for as long as the block runs."""
 
@@ -680,7 +700,7 @@ class DeliveryEngine:
         cls,
         path: str | os.PathLike[str],
         settings: object,
-        sink: str | Callable[[str], object],
+        sink: Destination | Callable[[str], object],
         *,
         put_letters: Callable[[list[Any]], object],
         put_events: Callable[[list[Any]], object],
@@ -723,7 +743,7 @@ class DeliveryDesk:
         cls,
         path: str | os.PathLike[str],
         settings: object,
-        open_sink: Callable[[str], object],
+        sink: Destination | Callable[[str], object],
         *,
         put_letters: Callable[[list[Any]], object],
         clock_us: int,

@@ -31,13 +31,16 @@ use super::lanes::Slot;
 use super::message::Body;
 use super::outage::Outage;
 use super::retry::Retry;
-use super::sinks::{Delivery, Verdict, Verdicts};
+use super::sinks::{Delivery, Turns, Verdict, Verdicts};
 use super::store::{Attempts, Done, Outcome};
 use super::window::{Bounds, State, Window};
 use crate::{Clock, Config, Error, Handle, Released, Timer, When};
 
 /// Why a message that a crashed process had in its hands counts as tried.
 pub(super) const CRASHED: &str = "the process ended while this was being sent";
+
+/// Messages that are sent one after another wait for so long at most for one before them, if another sender is free.
+const DIVIDE_AFTER: Duration = Duration::from_millis(2);
 
 /// How many suspects go out together, by how often each was tried.
 const SUSPECTS: [usize; 3] = [256, 16, 1];
@@ -53,6 +56,8 @@ pub(super) enum Alarm {
     Probe,
     /// A send takes too long.
     CutOff(u64),
+    /// Those of a send that have not begun go to another sender.
+    Divide(u64),
 }
 
 /// What is due and can be sent.
@@ -160,7 +165,18 @@ struct InFlight {
 struct Flight {
     messages: Vec<InFlight>,
     is_probe: bool,
+    /// How long it may take, and the task for the end of that.
+    limit: Option<Duration>,
     time_out: Option<Handle>,
+    /// Where they are sent one after another.
+    turns: Option<InTurn>,
+}
+
+struct InTurn {
+    turns: Arc<Turns>,
+    /// The place of the first of the messages that are left.
+    first: usize,
+    divide: Option<Handle>,
 }
 
 struct Moment {
@@ -333,6 +349,12 @@ impl Dispatcher {
         self.outage.probes()
     }
 
+    /// How many messages are left to a send.
+    #[cfg(test)]
+    pub(super) fn left_of(&self, number: u64) -> Option<usize> {
+        self.flights.get(&number).map(|flight| flight.messages.len())
+    }
+
     /// Whether all that is due can be on its way.
     #[cfg(test)]
     pub(super) fn has_room_and_no_suspects(&self) -> bool {
@@ -354,6 +376,7 @@ impl Dispatcher {
                 Alarm::Again(slot, seq) => self.offered.push_back(Offer::Message(slot, seq)),
                 Alarm::Probe => self.outage.probe_is_due(),
                 Alarm::CutOff(flight) => self.cut_off(flight),
+                Alarm::Divide(flight) => self.divide(flight),
             }
         }
         self.timer.finish(claimed);
@@ -371,7 +394,7 @@ impl Dispatcher {
         let is_probe = self.outage.is_down();
         let most = if is_probe { 1 } else { most };
         let (timer_us, wall_us) = (self.timer.clock().now_us(), self.wall.now_us());
-        let mut flight = Flight { messages: Vec::new(), is_probe, time_out: None };
+        let mut flight = Flight { messages: Vec::new(), is_probe, limit: time_out, time_out: None, turns: None };
         let mut deliveries = Vec::new();
         let mut early = Vec::new();
         let mut bytes = 0;
@@ -429,6 +452,32 @@ impl Dispatcher {
         Some((number, deliveries))
     }
 
+    /// The messages of this send go out one after another.
+    pub(super) fn in_turn(&mut self, number: u64) -> Arc<Turns> {
+        let count = self.flights.get(&number).map_or(0, |flight| flight.messages.len());
+        let turns = Arc::new(Turns::new(count));
+        let divide = if count > 1 { self.arm(DIVIDE_AFTER, Alarm::Divide(number)) } else { None };
+        if let Some(flight) = self.flights.get_mut(&number) {
+            flight.turns = Some(InTurn { turns: turns.clone(), first: 0, divide });
+        }
+        turns
+    }
+
+    /// The sink has ended its turns; `last`: what became of the one after those that arrived.
+    pub(super) fn settle_turns(&mut self, number: u64, last: Option<Verdict>) {
+        let Some(it) = self.flights.get(&number).and_then(|flight| flight.turns.as_ref()) else { return };
+        let verdicts = it.turns.verdicts_from(it.first, last);
+        self.settle(number, verdicts);
+    }
+
+    /// Nothing more is sent, also of what is in the hands of senders and has not begun.
+    pub(super) fn halt(&mut self) {
+        self.is_halted = true;
+        for it in self.flights.values().filter_map(|flight| flight.turns.as_ref()) {
+            it.turns.stop();
+        }
+    }
+
     /// Whether the answer to this send is still waited for.
     pub(super) fn is_in_flight(&self, number: u64) -> bool {
         self.flights.contains_key(&number)
@@ -437,8 +486,8 @@ impl Dispatcher {
     /// The sink has answered. What was cut off before has its outcome already.
     pub(super) fn settle(&mut self, number: u64, verdicts: Verdicts) {
         let Some(flight) = self.flights.remove(&number) else { return };
-        if let Some(time_out) = flight.time_out {
-            self.timer.cancel(time_out);
+        for task in [flight.time_out, flight.turns.and_then(|it| it.divide)].into_iter().flatten() {
+            self.timer.cancel(task);
         }
         match verdicts {
             Verdicts::Delivered => {
@@ -569,6 +618,11 @@ impl Dispatcher {
 
     /// It was not this message's fault, or it was not tried: it goes out again, and nothing is counted.
     fn untried(&mut self, message: &InFlight) {
+        self.comes_back(message);
+        self.offered.push_back(Offer::Message(message.slot, message.seq));
+    }
+
+    fn comes_back(&mut self, message: &InFlight) {
         let entry = self.window.entry_mut(message.slot);
         entry.state = State::Retrying;
         if std::mem::take(&mut entry.is_noted) {
@@ -577,7 +631,6 @@ impl Dispatcher {
             self.suspects_out.remove(&message.seq);
             self.keep_attempt(message.seq, attempts, None, CRASHED);
         }
-        self.offered.push_back(Offer::Message(message.slot, message.seq));
     }
 
     /// An attempt of this message failed.
@@ -667,13 +720,49 @@ impl Dispatcher {
         self.outcomes.attempts.push(Attempts { seq, attempts, next_ms, error: Some(error.to_owned()) });
     }
 
+    /// Of messages that are sent one after another, this is about the first that has not arrived.
     fn cut_off(&mut self, number: u64) {
         let Some(flight) = self.flights.get_mut(&number) else { return };
         flight.time_out = None;
-        let messages = flight.messages.len();
-        self.events.push(Event::CutOff { flight: number, messages });
         let verdict = Verdict::Unanswered { reason: "no answer in time".to_owned(), retry_after_ms: None };
-        self.settle(number, Verdicts::Each(vec![verdict; messages]));
+        let (messages, verdicts) = match &flight.turns {
+            None => (flight.messages.len(), Verdicts::Each(vec![verdict; flight.messages.len()])),
+            Some(it) => {
+                it.turns.stop();
+                (1, it.turns.verdicts_from(it.first, Some(verdict)))
+            }
+        };
+        self.events.push(Event::CutOff { flight: number, messages });
+        self.settle(number, verdicts);
+    }
+
+    /// What has arrived has its outcome, what has not begun goes out before all else, and the one in between has the whole
+    /// time to itself. While none has begun, as the sink waits for something of its own, another would wait as long.
+    fn divide(&mut self, number: u64) {
+        let Some(mut flight) = self.flights.remove(&number) else { return };
+        if let Some(it) = &mut flight.turns {
+            if it.turns.has_begun() {
+                let (begun, arrived) = (it.turns.stop(), it.turns.arrived());
+                (it.first, it.divide) = (arrived, None);
+                let rest = flight.messages.split_off(begun);
+                let in_hand = flight.messages.split_off(arrived);
+                for message in std::mem::replace(&mut flight.messages, in_hand) {
+                    self.destination_answers(flight.is_probe);
+                    self.delivered(&message);
+                }
+                for message in rest.iter().rev() {
+                    self.comes_back(message);
+                    self.offered.push_front(Offer::Message(message.slot, message.seq));
+                }
+                if let Some(before) = flight.time_out.take() {
+                    self.timer.cancel(before);
+                }
+                flight.time_out = flight.limit.and_then(|after| self.arm(after, Alarm::CutOff(number)));
+            } else {
+                it.divide = self.arm(DIVIDE_AFTER, Alarm::Divide(number));
+            }
+        }
+        self.flights.insert(number, flight);
     }
 
     fn place_one(&mut self, slot: Slot) {

@@ -17,13 +17,15 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use rustc_hash::FxHashSet;
+
 use super::clock::{DueClock, WallTime};
 use super::dispatcher::{Alarm, Dispatcher, Event, timer};
 use super::error::DeliveryError;
 use super::items::{Completion, Item, Receipt, Ticket};
 use super::kill_point::kill_point;
 use super::retry::Retry;
-use super::sinks::{Delivery, Sink, Verdicts};
+use super::sinks::{Delivery, Sink, Verdict, Verdicts};
 use super::store::owner::Ownership;
 use super::store::upgrade::step_up;
 use super::store::{Census, Done, Letter, Limits, Options, Outcome, Percentiles, Progress, Store};
@@ -219,6 +221,7 @@ impl Engine {
         let suspects = writer.store.suspects()?;
         let position: Option<String> = writer.store.get_meta(POSITION)?;
         let now_ms = self.wall.now_us() / 1000;
+        let mut absent = FxHashSet::default();
         for part in suspects.chunks(1_000) {
             let seqs: Vec<i64> = part.iter().map(|it| it.seq).collect();
             let mut messages = writer.store.bodies(&seqs)?;
@@ -236,7 +239,8 @@ impl Engine {
                     })
                 })
                 .collect();
-            let arrived = sink.arrived(&deliveries, position.as_deref())?;
+            let arrived: FxHashSet<i64> = sink.arrived(&deliveries, position.as_deref())?.into_iter().collect();
+            absent.extend(seqs.iter().filter(|seq| !arrived.contains(seq)));
             let done: Vec<Done> = part
                 .iter()
                 .filter(|it| arrived.contains(&it.seq))
@@ -258,6 +262,7 @@ impl Engine {
         writer.store.begin()?;
         writer.store.put_meta(POSITION, sink.position())?;
         writer.store.commit()?;
+        writer.suspect(absent, &self.queue);
         let mut state = self.queue.lock();
         state.summary = writer.summary;
         state.open = writer.store.open_count();
@@ -404,7 +409,8 @@ impl Engine {
         sync: &dyn Fn() -> Result<(), DeliveryError>,
     ) -> Result<Committed, DeliveryError> {
         let mut writer = self.writer();
-        let result = if begun.has_outcomes() { sync() } else { Ok(()) };
+        let result = writer.look_at_place(self.timer.clock().now_us());
+        let result = result.and_then(|()| if begun.has_outcomes() { sync() } else { Ok(()) });
         let now_ms = self.wall.now_us() / 1000;
         let result = result.and_then(|()| writer.commit(begun, &self.dispatcher, now_ms));
         if let Err(error) = &result {
@@ -416,8 +422,10 @@ impl Engine {
 
     /// The third part: messages go on the timer, and tickets get their answers.
     pub(super) fn publish_group(&self, committed: &Committed) -> Result<bool, DeliveryError> {
-        let result = self.writer().publish(committed, &self.queue, &self.dispatcher);
+        let mut writer = self.writer();
+        let result = writer.publish(committed, &self.queue, &self.dispatcher);
         if let Err(error) = &result {
+            writer.give_up(error);
             self.queue.fail(error);
         }
         result
@@ -474,6 +482,17 @@ impl Engine {
         position: Option<String>,
     ) {
         dispatcher.settle(flight, verdicts);
+        self.report(dispatcher, position);
+    }
+
+    /// A sink has ended its turns; `last`: what became of the one after those that arrived.
+    pub(super) fn settle_turns(&self, flight: u64, last: Option<Verdict>) {
+        let mut dispatcher = self.lock_dispatcher();
+        dispatcher.settle_turns(flight, last);
+        self.report(&mut dispatcher, None);
+    }
+
+    fn report(&self, dispatcher: &mut Dispatcher, position: Option<String>) {
         let outcomes = std::mem::take(&mut dispatcher.outcomes);
         self.queue.report(outcomes, position, self.timer.clock().now_us());
         if dispatcher.window.has_needy_lanes() {
@@ -496,7 +515,7 @@ impl Engine {
 
     /// Sends nothing more, and takes nothing more; what waits for an answer gets the error.
     pub fn fail(&self, error: &DeliveryError) {
-        self.lock_dispatcher().is_halted = true;
+        self.lock_dispatcher().halt();
         self.queue.fail(error);
     }
 
@@ -517,7 +536,7 @@ impl Engine {
         let Some(mut writer) = self.writer.lock().take() else { return Ok(self.summary()) };
         let is_usable = !matches!(self.queue.lock().failure, Some(DeliveryError::Store(_)));
         let mut dispatcher = self.lock_dispatcher();
-        dispatcher.is_halted = true;
+        dispatcher.halt();
         let ended = if is_usable { writer.end(&dispatcher, is_clean) } else { Ok(()) };
         drop(dispatcher);
         let mut summary = writer.summary;
@@ -547,3 +566,8 @@ impl Engine {
         }
     }
 }
+
+#[cfg(test)]
+mod disk_full;
+#[cfg(test)]
+mod tests;

@@ -45,14 +45,21 @@ impl StoreError {
 
     /// With the words of SQLite, and what to do.
     pub(crate) fn because(path: &Path, error: &rusqlite::Error) -> Self {
-        use rusqlite::ErrorCode::{CannotOpen, DatabaseCorrupt, DiskFull, NotADatabase, PermissionDenied, ReadOnly};
+        use rusqlite::ErrorCode::{
+            CannotOpen, DatabaseBusy, DatabaseCorrupt, DatabaseLocked, DiskFull, NotADatabase, PermissionDenied,
+            ReadOnly, SystemIoFailure,
+        };
         let advice = match error.sqlite_error_code() {
             Some(DiskFull) => "make room on the disk and run again: nothing that was accepted is lost",
             Some(ReadOnly | CannotOpen | PermissionDenied) => "make it and its folder writable",
             Some(NotADatabase | DatabaseCorrupt) => {
                 "it is not a store, or damaged: name another file, or restore it from a copy"
             }
-            _ => "nothing that was accepted before is lost",
+            Some(DatabaseBusy | DatabaseLocked) => {
+                "another program has it open: end that one, and run again: nothing that was accepted is lost"
+            }
+            Some(SystemIoFailure) => "check the disk, and run again: nothing that was accepted is lost",
+            _ => "run again: nothing that was accepted is lost; if it comes again, report it",
         };
         Self::new(path, error.to_string(), advice)
     }
@@ -95,5 +102,21 @@ impl std::error::Error for DeliveryError {}
 impl From<StoreError> for DeliveryError {
     fn from(error: StoreError) -> Self {
         Self::Store(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_error_of_sqlite_says_what_to_do() {
+        for code in 1..30 {
+            let error = rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(code), None);
+            let text = StoreError::because(Path::new("x.db"), &error).to_string();
+            assert!(text.starts_with("the store x.db can't be used: "), "{text}");
+            let advice = ["run again", "name another file", "writable"];
+            assert!(advice.iter().any(|it| text.contains(it)), "{text}");
+        }
     }
 }

@@ -12,6 +12,7 @@ mod arrow_values;
 mod clock;
 mod columns;
 mod csv_rows;
+mod delivery_rows;
 mod dispatcher;
 mod engine;
 mod error;
@@ -19,6 +20,8 @@ pub(crate) mod fields;
 mod group;
 mod handed;
 mod hashes;
+#[cfg(test)]
+mod in_turn;
 mod items;
 pub(crate) mod json;
 #[cfg(test)]
@@ -34,6 +37,7 @@ pub(crate) mod ndjson;
 mod origin;
 mod outage;
 mod retry;
+mod sends;
 mod shown;
 #[cfg(test)]
 mod simulation;
@@ -51,6 +55,7 @@ pub use arrow_rows::{ArrowRows, batches};
 pub use clock::{DueClock, SystemWallTime, WallTime};
 pub use columns::Columns;
 pub use csv_rows::{CsvContent, CsvHeader, CsvRow, CsvRows};
+pub use delivery_rows::delivery_rows;
 pub use dispatcher::Event;
 pub use engine::{Engine, Settings};
 pub use error::{BadRecord, DeliveryError, StoreError};
@@ -63,10 +68,11 @@ pub use message::{Body, Cancel, Digest, Incoming, MAX_PAYLOAD, Message, checked}
 pub use ndjson::Ndjson;
 pub use origin::{Origin, Record};
 pub use retry::Retry;
+pub use sends::Sends;
 pub use sinks::file::{LineSink, Target};
 #[cfg(feature = "delivery-http")]
 pub use sinks::http::{HttpAddress, HttpSink, IN_FLIGHT, LOOKUPS, idempotency_key};
-pub use sinks::{AroundFn, Delivery, OpenSink, Replies, Reply, Sink, SyncFn, Verdict, Verdicts};
+pub use sinks::{AroundFn, Delivery, OpenSink, Replies, Reply, Sink, SyncFn, Turns, Verdict, Verdicts};
 pub use store::opened::is_open_here;
 pub use store::owner::Ownership;
 pub use store::{Census, Letter, Percentiles, Progress};

@@ -23,9 +23,10 @@ use super::error::DeliveryError;
 use super::items::{Answer, Item, Receipt};
 use super::message::{Body, Cancel, Incoming, Message};
 use super::retry::Retry;
-use super::sinks::{Delivery, Sink, Verdict, Verdicts};
+use super::sinks::{Delivery, Sink, Turns, Verdict, Verdicts};
 use super::store::owner::Ownership;
 use super::store::{Letter, Limits, Outcome};
+use super::testing::folder_in_memory;
 use super::window::{Bounds, State};
 use super::writer::{Begun, Committed};
 use crate::Clock;
@@ -87,6 +88,10 @@ struct Flight {
     number: u64,
     messages: Vec<Key>,
     seqs: Vec<i64>,
+    /// Of a sink that sends one after another, and the place of the first of these messages.
+    turns: Option<Arc<Turns>>,
+    first: usize,
+    has_begun: bool,
 }
 
 /// Where a dead letter came from: the input or the number of a message.
@@ -539,7 +544,9 @@ impl World {
         self.engine.take_events();
         let taken = self.engine.take(most, 1 << 20, true);
         // Then all that is due was placed anew, and goes out next.
-        let was_stepped = self.engine.take_events().contains(&Event::ClockStepped);
+        let events = self.engine.take_events();
+        let was_stepped = events.contains(&Event::ClockStepped);
+        let came_up = events.iter().any(|event| matches!(event, Event::Up { .. }));
         self.observe();
         self.hear_cut_offs(before);
         if taken.as_ref().is_none_or(|(_, deliveries)| deliveries.len() < most) && !was_down && !was_stepped {
@@ -547,10 +554,12 @@ impl World {
         }
         let Some((number, deliveries)) = taken else { return };
         show!(self, "take {number}: {:?} at {}", deliveries.iter().map(shown).collect::<Vec<_>>(), self.wall_ms());
-        assert!(!was_down || deliveries.len() == 1, "more than one probe");
+        assert!(!was_down || came_up || deliveries.len() == 1, "more than one probe");
         let messages = deliveries.iter().map(|delivery| self.check_send(delivery)).collect();
         let seqs = deliveries.iter().map(|it| it.seq).collect();
-        self.flights.push_back(Flight { number, messages, seqs });
+        let is_in_turn = self.random.below(3) == 0 && self.log.is_none(); // such a sink has no position
+        let turns = is_in_turn.then(|| self.engine.lock_dispatcher().in_turn(number));
+        self.flights.push_back(Flight { number, messages, seqs, turns, first: 0, has_begun: false });
     }
 
     /// Nothing that is due, on the timer and first in a lane that is free is left behind (D3).
@@ -629,6 +638,9 @@ impl World {
         }
         let place = self.random.below(self.flights.len() as u64) as usize;
         let flight = self.flights.remove(place).unwrap();
+        if let Some(turns) = flight.turns.clone() {
+            return self.turn(flight, &turns);
+        }
         if !self.engine.is_in_flight(flight.number) {
             self.engine.settle(flight.number, Verdicts::Delivered, None); // the answer of a send that was cut off
             return;
@@ -649,6 +661,70 @@ impl World {
         let verdicts = if is_short { Verdicts::Delivered } else { Verdicts::Each(verdicts) };
         self.engine.settle(flight.number, verdicts, position);
         self.hear_the_dead(before);
+    }
+
+    /// A sink that sends one after another begins the next, or has an answer to the one in hand.
+    fn turn(&mut self, mut flight: Flight, turns: &Turns) {
+        let is_heard = self.engine.is_in_flight(flight.number);
+        if !flight.has_begun && turns.begin().is_some() {
+            assert!(is_heard, "it was cut off");
+            flight.has_begun = true;
+            self.flights.push_back(flight);
+            return;
+        }
+        let mut last = None;
+        if flight.has_begun && is_heard {
+            let kind = if self.is_healed { 0 } else { self.random.below(8) };
+            let verdict = self.verdict(kind);
+            if verdict == Verdict::Delivered {
+                turns.ended();
+                flight.has_begun = false;
+                self.flights.push_back(flight);
+                return;
+            }
+            last = Some(verdict);
+        }
+        show!(self, "turns of {} end: {} arrived, {last:?}", flight.number, turns.arrived());
+        if is_heard {
+            self.note_turns(&flight, turns, last.clone());
+        }
+        let before = self.outcomes();
+        self.engine.settle_turns(flight.number, last);
+        self.hear_the_dead(before);
+    }
+
+    /// Of the messages that are left to this send.
+    fn note_turns(&mut self, flight: &Flight, turns: &Turns, last: Option<Verdict>) {
+        let arrived = turns.arrived() - flight.first;
+        let verdicts = std::iter::repeat_n(Verdict::Delivered, arrived).chain(last);
+        for (key, verdict) in flight.messages.iter().zip(verdicts.chain(std::iter::repeat(Verdict::NotTried))) {
+            self.note(*key, &verdict);
+        }
+    }
+
+    /// Where the engine took away what had not begun, those before have arrived, and the one in hand is left.
+    fn hear_divisions(&mut self) {
+        for mut flight in std::mem::take(&mut self.flights) {
+            let left = self.engine.lock_dispatcher().left_of(flight.number);
+            if let (Some(turns), Some(left)) = (flight.turns.clone(), left)
+                && left < flight.messages.len()
+            {
+                let arrived = turns.arrived() - flight.first;
+                assert!(left <= 1 && (left == 1) == flight.has_begun, "{left} are left");
+                let keys = flight.messages.clone();
+                flight.messages.drain(..arrived);
+                flight.messages.truncate(left);
+                flight.first += arrived;
+                for (place, key) in keys.iter().enumerate() {
+                    match place {
+                        _ if place < arrived => self.note(*key, &Verdict::Delivered),
+                        _ if place < arrived + left => {}
+                        _ => self.note(*key, &Verdict::NotTried),
+                    }
+                }
+            }
+            self.flights.push_back(flight);
+        }
     }
 
     fn verdict(&mut self, kind: u64) -> Verdict {
@@ -707,13 +783,17 @@ impl World {
             if self.engine.is_in_flight(self.flights[place].number) {
                 continue;
             }
-            for key in std::mem::take(&mut self.flights[place].messages) {
-                let life = self.lives.get_mut(&key).unwrap();
-                life.is_in_flight = false;
-                life.is_retrying = true;
-                self.failures.entry(key).or_default().1 += 1;
+            let arrived = self.flights[place].turns.as_ref().map(|turns| turns.arrived() - self.flights[place].first);
+            for (at, key) in std::mem::take(&mut self.flights[place].messages).into_iter().enumerate() {
+                let verdict = match arrived {
+                    Some(arrived) if at < arrived => Verdict::Delivered,
+                    Some(arrived) if at > arrived => Verdict::NotTried,
+                    _ => Verdict::Unanswered { reason: "no answer in time".into(), retry_after_ms: None },
+                };
+                self.note(key, &verdict);
             }
         }
+        self.hear_divisions();
         self.hear_the_dead(before);
     }
 
@@ -1052,16 +1132,8 @@ fn shown(delivery: &Delivery) -> String {
     format!("{name:?} seq {} due {} attempt {}{again}", delivery.seq, delivery.due_ms, delivery.attempt)
 }
 
-/// A folder in memory where the system has one, as nothing here tests the disk.
-fn folder() -> tempfile::TempDir {
-    let memory = Path::new("/dev/shm");
-    let builder = &mut tempfile::Builder::new();
-    let made = builder.prefix("tickwheel-").tempdir_in(memory);
-    made.or_else(|_| builder.tempdir()).expect("there is a temporary folder")
-}
-
 fn play(seed: u64, is_shown: bool) {
-    let folder = folder();
+    let folder = folder_in_memory(); // nothing here tests the disk
     let mut world = World::new(seed, folder.path(), is_shown);
     for _ in 0..STEPS {
         world.step();

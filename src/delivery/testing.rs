@@ -2,28 +2,38 @@
 
 #![forbid(unsafe_code)]
 
+use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::dispatcher::Event;
-use super::engine::Settings;
+use super::engine::{Engine, Settings};
 use super::error::DeliveryError;
-use super::items::Item;
-use super::message::{Body, Incoming, Message};
+use super::items::{Answer, Item, Receipt};
+use super::message::{Body, Cancel, Incoming, Message};
 use super::retry::Retry;
-use super::sinks::OpenSink;
+use super::sinks::{Delivery, OpenSink, Verdicts};
 use super::store::Letter;
 use super::store::owner::Ownership;
 use super::threads::{Observer, Running};
+use crate::Clock;
 use crate::sync::PlainMutex;
 
 /// Longer than anything takes that a test waits for.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
+/// When an engine by hand starts.
+pub(crate) const START_MS: i64 = 1_700_000_000_000;
+
 pub(crate) fn put(key: Option<&str>, id: &str, due_ms: i64) -> Item {
     let body = Body::new(key, id, b"{\"x\":1}", true);
     Item::Put(Incoming::of(Message { body, due_ms, delay_ms: None }))
+}
+
+pub(crate) fn cancel(key: Option<&str>, id: &str) -> Item {
+    Item::Cancel(Cancel { id: id.to_owned(), key: key.map(str::to_owned), keep_days: 0 })
 }
 
 /// Messages without a key, all overdue, in the order of their ids.
@@ -60,7 +70,6 @@ impl Told {
         self.0.lock().0.clone()
     }
 
-    #[cfg(feature = "delivery-http")]
     pub(crate) fn letters(&self) -> Vec<Letter> {
         self.0.lock().1.clone()
     }
@@ -88,10 +97,18 @@ impl Delivering {
         Self::on(Arc::new(tempfile::tempdir().unwrap()), settings, open)
     }
 
+    pub(crate) fn with_threads(threads: usize, settings: Settings, open: OpenSink) -> Self {
+        Self::open(Arc::new(tempfile::tempdir().unwrap()), threads, settings, open)
+    }
+
     pub(crate) fn on(folder: Arc<tempfile::TempDir>, settings: Settings, open: OpenSink) -> Self {
+        Self::open(folder, 4, settings, open)
+    }
+
+    fn open(folder: Arc<tempfile::TempDir>, threads: usize, settings: Settings, open: OpenSink) -> Self {
         let told = Told::default();
         let ownership = Ownership::take(&folder.path().join("store.db"), &mut |_| (), &mut || false).unwrap();
-        let running = Running::open(ownership, settings, open, 4, Box::new(told.clone())).unwrap();
+        let running = Running::open(ownership, settings, open, threads, Box::new(told.clone())).unwrap();
         running.start(running.engine().wall_clock());
         Self { running, told, folder }
     }
@@ -99,6 +116,86 @@ impl Delivering {
     pub(crate) fn submit(&self, items: Vec<Item>) {
         self.running.submit(items).unwrap().wait(Some(LONG)).unwrap().unwrap();
     }
+}
+
+/// A folder in memory where the system has one, for what does not test the disk.
+pub(crate) fn folder_in_memory() -> tempfile::TempDir {
+    let builder = &mut tempfile::Builder::new();
+    let made = builder.prefix("tickwheel-").tempdir_in(Path::new("/dev/shm"));
+    made.or_else(|_| builder.tempdir()).expect("there is a temporary folder")
+}
+
+/// An engine that a test drives by hand, on clocks that it moves.
+pub(crate) struct ByHand {
+    pub(crate) engine: Engine,
+    wall_us: Arc<AtomicI64>,
+    settings: Settings,
+    folder: Arc<tempfile::TempDir>,
+}
+
+impl ByHand {
+    pub(crate) fn start(settings: Settings) -> Self {
+        Self::on(Arc::new(folder_in_memory()), settings, START_MS * 1000)
+    }
+
+    fn on(folder: Arc<tempfile::TempDir>, settings: Settings, wall_us: i64) -> Self {
+        let wall_us = Arc::new(AtomicI64::new(wall_us));
+        let wall = wall_us.clone();
+        let ownership = Ownership::take(&folder.path().join("store.db"), &mut |_| (), &mut || false).unwrap();
+        let wall = Arc::new(move || wall.load(Ordering::Relaxed));
+        let engine = Engine::open(ownership, settings.clone(), Clock::manual(0), wall).unwrap();
+        engine.start(engine.wall_clock());
+        Self { engine, wall_us, settings, folder }
+    }
+
+    /// A new process on the same store; what was not committed is gone.
+    pub(crate) fn again(self) -> Self {
+        let Self { engine, wall_us, settings, folder } = self;
+        drop(engine);
+        Self::on(folder, settings, wall_us.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn store(&self) -> std::path::PathBuf {
+        self.folder.path().join("store.db")
+    }
+
+    pub(crate) fn advance_ms(&self, ms: u64) {
+        self.engine.clock().set_us(self.engine.clock().now_us() + ms * 1000);
+        self.wall_us.fetch_add(ms as i64 * 1000, Ordering::Relaxed);
+    }
+
+    /// Writes until nothing is left to write.
+    pub(crate) fn write(&self) {
+        while self.engine.write(&|| Ok(())).unwrap() {}
+    }
+
+    pub(crate) fn submit(&self, items: Vec<Item>) -> Receipt {
+        self.engine.submit(items).unwrap()
+    }
+
+    /// Submits, commits, and gives the answers.
+    pub(crate) fn give(&self, items: Vec<Item>) -> Vec<Answer> {
+        let receipt = self.submit(items);
+        self.write();
+        answered(&receipt).expect("it is committed").unwrap()
+    }
+
+    /// What goes out in one send, which has no answer yet.
+    pub(crate) fn take(&self) -> Option<(u64, Vec<Delivery>)> {
+        self.engine.take(64, 1 << 20, false)
+    }
+
+    /// One send that arrives: its ids.
+    pub(crate) fn send(&self) -> Vec<String> {
+        let Some((flight, deliveries)) = self.take() else { return Vec::new() };
+        self.engine.settle(flight, Verdicts::Delivered, None);
+        deliveries.iter().map(|it| it.body.id().to_owned()).collect()
+    }
+}
+
+/// The answers that have come by now.
+pub(crate) fn answered(receipt: &Receipt) -> Option<Result<Vec<Answer>, DeliveryError>> {
+    receipt.wait(Some(Duration::ZERO))
 }
 
 /// Starts a thread of the test.

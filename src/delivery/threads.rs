@@ -26,7 +26,8 @@ use super::engine::{Engine, Settings};
 use super::error::{DeliveryError, StoreError};
 use super::items::{Completion, Item, Receipt};
 use super::retry::Retry;
-use super::sinks::{Delivery, OpenSink, Sink, SyncFn, Verdicts};
+use super::sends::Sends;
+use super::sinks::{Delivery, OpenSink, Sink, SyncFn, Turns, Verdict, Verdicts};
 use super::store::owner::Ownership;
 use super::store::{Checkpoints, Letter};
 use super::summary::Summary;
@@ -42,6 +43,7 @@ const LOOK_AT_CLOCK: Duration = Duration::from_micros(LOOK_AT_CLOCK_US);
 const ABORT: Duration = Duration::from_secs(1);
 /// How often the writer looks at the sends under way, where no sender looks at the timer.
 const LOOK_AT_SENDS_US: u64 = 100_000;
+const OBSERVER_PANICKED: &str = "what is told of dead letters panicked: see the output of the panic hook";
 const REOPEN: Retry = Retry { max_attempts: u32::MAX, first_ms: 200, longest_ms: 10_000 };
 
 /// What the program is told, in a thread of its own: a slow program holds up nothing but what it is told next.
@@ -59,7 +61,7 @@ pub trait Observer: Send + Sync {
 /// A store that is being delivered, until [`Running::close`].
 pub struct Running {
     shared: Arc<Shared>,
-    /// The writer and the teller, until they are joined.
+    /// The writer and the teller, in this order, until they are joined.
     threads: PlainMutex<Vec<JoinHandle<()>>>,
 }
 
@@ -75,6 +77,8 @@ struct Shared {
     sleeps_until_us: AtomicU64,
     looked_at_us: AtomicU64,
     is_closing: AtomicBool,
+    /// The end does not wait for dead letters to be told.
+    leaves_letters: AtomicBool,
     senders: PlainMutex<Senders>,
     sender_ended: PlainCondvar,
     failure: PlainMutex<Option<DeliveryError>>,
@@ -98,10 +102,26 @@ struct Senders {
     threads: Vec<JoinHandle<()>>,
 }
 
+/// What a sender sends next.
+struct Next {
+    flight: u64,
+    deliveries: Vec<Delivery>,
+    turns: Option<Arc<Turns>>,
+}
+
+/// What a sink answered: of all, or of the one after those that arrived in turn.
+enum Answer {
+    OfAll(Verdicts),
+    OfTurns(Option<Verdict>),
+}
+
 #[derive(Default)]
 struct Telling {
     events: Vec<Event>,
+    /// The writer has ended.
     is_over: bool,
+    /// The teller has ended.
+    has_ended: bool,
     is_woken: bool,
 }
 
@@ -137,6 +157,7 @@ impl Running {
             sleeps_until_us: AtomicU64::new(0),
             looked_at_us: AtomicU64::new(0),
             is_closing: AtomicBool::new(false),
+            leaves_letters: AtomicBool::new(false),
             senders: PlainMutex::default(),
             sender_ended: PlainCondvar::default(),
             failure: PlainMutex::new(None),
@@ -223,15 +244,20 @@ impl Running {
     }
 
     /// Sends what is due by now, commits, and stops. Nothing that comes after it is taken. A sink that hangs is waited for
-    /// until `timeout`; what is in its hands counts as not delivered then, and is sent again next time.
+    /// until `timeout`; what is in its hands counts as not delivered then, and is sent again next time. So is an observer that
+    /// hangs with dead letters, which is told of them again next time.
     ///
     /// # Errors
     /// What ended the run, or a failure at the end of it.
     pub fn close(&self, timeout: Option<Duration>) -> Result<Summary, DeliveryError> {
         let shared = self.shared.clone();
+        let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let all_ended = shared.stop_senders(timeout);
         shared.engine.queue.stop();
-        let threads = std::mem::take(&mut *self.threads.lock());
+        let mut threads = std::mem::take(&mut *self.threads.lock());
+        if !shared.wait_for_teller(end) {
+            threads.truncate(1); // the writer; the teller ends when its observer returns
+        }
         for thread in threads {
             let _ = thread.join();
         }
@@ -276,7 +302,8 @@ impl Shared {
                 }
                 Ok(_) => self.wake_after_commit(),
             }
-            if is_stopping && self.engine.writer().is_finished(&self.engine.queue) {
+            let leaves_letters = self.leaves_letters.load(Ordering::SeqCst);
+            if is_stopping && self.engine.writer().is_finished(&self.engine.queue, leaves_letters) {
                 break;
             }
         }
@@ -376,19 +403,27 @@ impl Shared {
     }
 
     fn send_all(self: &Arc<Self>, number: u64, mut sink: Box<dyn Sink>) {
-        let (most, most_bytes, is_cut_off) = (sink.max_messages(), sink.max_bytes(), sink.is_cut_off());
-        while let Some((flight, deliveries)) = self.next(number, most, most_bytes, is_cut_off) {
-            match caught(|| sink.send(&deliveries)) {
-                Ok(verdicts) => {
-                    if !self.engine.is_in_flight(flight) {
-                        break; // it was cut off, and another has its place
-                    }
+        let mut sends = Sends::default();
+        while let Some(Next { flight, deliveries, turns }) = self.next(number, &*sink) {
+            sends.tell(&self.engine, &mut *sink);
+            let sent = caught(|| match &turns {
+                Some(turns) => sink.send_in_turn(&deliveries, turns).map(Answer::OfTurns),
+                None => sink.send(&deliveries).map(Answer::OfAll),
+            });
+            if !self.engine.is_in_flight(flight) {
+                break; // it was cut off, and another has its place
+            }
+            match sent {
+                Ok(Answer::OfAll(verdicts)) => {
                     self.engine.settle(flight, verdicts, sink.position());
+                    sends.settled(&self.engine);
+                }
+                Ok(Answer::OfTurns(last)) => {
+                    self.engine.settle_turns(flight, last);
+                    sends.settled(&self.engine);
                 }
                 Err(error) => {
-                    if self.engine.is_in_flight(flight) {
-                        self.fail(&error);
-                    }
+                    self.fail(&error);
                     break;
                 }
             }
@@ -420,17 +455,12 @@ impl Shared {
     }
 
     /// The next to be sent; waits for it. `None` at the end.
-    fn next(
-        self: &Arc<Self>,
-        number: u64,
-        most: usize,
-        most_bytes: usize,
-        is_cut_off: bool,
-    ) -> Option<(u64, Vec<Delivery>)> {
+    fn next(self: &Arc<Self>, number: u64, sink: &dyn Sink) -> Option<Next> {
         let engine = &self.engine;
         let mut dispatcher = engine.lock_dispatcher();
         loop {
-            let taken = engine.take_locked(&mut dispatcher, most, most_bytes, is_cut_off);
+            let (most, most_bytes) = (sink.max_messages(), sink.max_bytes());
+            let taken = engine.take_locked(&mut dispatcher, most, most_bytes, sink.is_cut_off());
             self.hear_events(&mut dispatcher);
             if let Some((flight, deliveries)) = taken {
                 if !self.holds(number, flight) {
@@ -438,8 +468,9 @@ impl Shared {
                     dispatcher.settle(flight, rest);
                     return None;
                 }
+                let turns = sink.is_in_turn().then(|| dispatcher.in_turn(flight));
                 self.pass_on(&dispatcher);
-                return Some((flight, deliveries));
+                return Some(Next { flight, deliveries, turns });
             }
             let is_over = dispatcher.is_halted || self.is_closing.load(Ordering::SeqCst);
             if is_over || !self.is_working(number) {
@@ -595,7 +626,7 @@ impl Shared {
         drop(senders);
         {
             let mut dispatcher = self.engine.lock_dispatcher();
-            dispatcher.is_halted = true;
+            dispatcher.halt();
             self.leader.notify_all();
         }
         let end = Instant::now() + ABORT;
@@ -616,7 +647,7 @@ impl Shared {
         self.failure.lock().get_or_insert_with(|| error.clone());
         {
             let mut dispatcher = self.engine.lock_dispatcher();
-            dispatcher.is_halted = true;
+            dispatcher.halt();
             self.leader.notify_all();
             self.followers.notify_all();
         }
@@ -634,7 +665,35 @@ impl Shared {
         self.to_tell.notify_all();
     }
 
+    /// Whether the teller has ended by then, or soon after where that is over already. If not, the writer does not wait for it.
+    fn wait_for_teller(&self, end: Option<Instant>) -> bool {
+        let end = end.map(|end| end.max(Instant::now() + ABORT));
+        let mut telling = self.telling.lock();
+        while !telling.has_ended {
+            telling = match end {
+                None => self.to_tell.wait(telling),
+                Some(end) => {
+                    let left = end.saturating_duration_since(Instant::now());
+                    if left.is_zero() {
+                        drop(telling);
+                        self.leaves_letters.store(true, Ordering::SeqCst);
+                        self.engine.queue.wake();
+                        return false;
+                    }
+                    self.to_tell.wait_timeout(telling, left)
+                }
+            };
+        }
+        true
+    }
+
     fn tell_all(self: &Arc<Self>) {
+        self.tell_until_over();
+        self.telling.lock().has_ended = true;
+        self.to_tell.notify_all();
+    }
+
+    fn tell_until_over(&self) {
         loop {
             let (events, is_over) = {
                 let mut telling = self.telling.lock();
@@ -645,10 +704,12 @@ impl Shared {
                 (std::mem::take(&mut telling.events), telling.is_over)
             };
             if !events.is_empty() {
-                self.observer.events(events);
+                // The panic hook has told of it, and events are only for the log.
+                let _ = catch_unwind(AssertUnwindSafe(|| self.observer.events(events)));
             }
             if let Some((letters, through)) = self.engine.take_letters() {
-                match self.observer.letters(&letters) {
+                let told = catch_unwind(AssertUnwindSafe(|| self.observer.letters(&letters)));
+                match told.unwrap_or_else(|_| Err(DeliveryError::Failed(OBSERVER_PANICKED.to_owned()))) {
                     Ok(()) => self.engine.letters_told(through),
                     Err(error) => self.fail(&error),
                 }

@@ -16,6 +16,9 @@
 #![forbid(unsafe_code)]
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use rustc_hash::FxHashSet;
 
 use super::dispatcher::{CRASHED, Dead, Dispatcher, Outcomes};
 use super::error::{DeliveryError, StoreError};
@@ -39,6 +42,8 @@ const QUEUE_ITEMS: usize = 60_000;
 const QUEUE_BYTES: usize = 32 << 20;
 const GATHER_US: u64 = 20_000;
 const GROUP_US: u64 = 50_000;
+/// How often the store's file is looked for.
+const LOOK_EVERY_US: u64 = 1_000_000;
 /// What is due so soon may be sent before the next commit.
 const MARK_AHEAD_MS: f64 = 500.0;
 /// The name of the sink's position in the store.
@@ -48,6 +53,12 @@ pub(super) const POSITION: &str = "position";
 pub(super) struct Queue {
     state: PlainMutex<QueueState>,
     changed: PlainCondvar,
+    /// Groups that were begun. Each takes all outcomes there are; counted under the lock.
+    groups: AtomicU64,
+    /// Groups that are on disk. Written by the writer after a commit, and read by senders, which act on what is on disk.
+    committed: AtomicU64,
+    /// Whether all that an earlier process may have sent has its outcome on disk. As `committed`.
+    earlier_is_over: AtomicBool,
 }
 
 #[derive(Default)]
@@ -78,7 +89,28 @@ pub(super) struct QueueState {
 impl Queue {
     pub(super) fn new(open: u64) -> Self {
         let state = QueueState { open, is_woken: true, ..QueueState::default() };
-        Self { state: PlainMutex::new(state), changed: PlainCondvar::default() }
+        Self {
+            state: PlainMutex::new(state),
+            changed: PlainCondvar::default(),
+            groups: AtomicU64::new(0),
+            committed: AtomicU64::new(0),
+            earlier_is_over: AtomicBool::new(false),
+        }
+    }
+
+    /// The number of a group that has all outcomes that this thread has reported by now, or comes after it.
+    pub(super) fn next_group(&self) -> u64 {
+        self.groups.load(Ordering::Acquire) + 1
+    }
+
+    /// The last group that is on disk.
+    pub(super) fn committed_group(&self) -> u64 {
+        self.committed.load(Ordering::Acquire)
+    }
+
+    /// Whether all that an earlier process may have sent has its outcome on disk.
+    pub(super) fn earlier_is_over(&self) -> bool {
+        self.earlier_is_over.load(Ordering::Acquire)
     }
 
     pub(super) fn lock(&self) -> PlainGuard<'_, QueueState> {
@@ -267,11 +299,15 @@ pub(super) struct Writer {
     pub(super) summary: Summary,
     pub(super) lateness: Lateness,
     pub(super) checkpoints: Option<Checkpoints>,
+    /// When the store's file was looked for, on the timer's clock.
+    looked_at_us: u64,
     /// Tickets that were begun; they are answered in this order.
     begun: VecDeque<Ticket>,
     has_letters: bool,
     /// Letters that are being told, up to this number.
     telling_through: Option<i64>,
+    /// What an earlier process may have sent, and has no outcome.
+    suspects: FxHashSet<i64>,
 }
 
 impl Writer {
@@ -282,10 +318,18 @@ impl Writer {
             summary: Summary::default(),
             lateness: Lateness::default(),
             checkpoints: None,
+            looked_at_us: 0,
             begun: VecDeque::new(),
             has_letters: true,
             telling_through: None,
+            suspects: FxHashSet::default(),
         }
+    }
+
+    /// The destination was asked for all that an earlier process may have sent: these did not arrive.
+    pub(super) fn suspect(&mut self, seqs: FxHashSet<i64>, queue: &Queue) {
+        queue.earlier_is_over.store(seqs.is_empty(), Ordering::Release);
+        self.suspects = seqs;
     }
 
     /// Takes what goes into one group: parts of tickets, and outcomes.
@@ -319,6 +363,7 @@ impl Writer {
         state.items = state.items.saturating_sub(items); // a failure has emptied the queue
         state.bytes = state.bytes.saturating_sub(bytes);
         let outcomes = std::mem::take(&mut state.outcomes);
+        queue.groups.fetch_add(1, Ordering::Release);
         state.is_committing = !outcomes.done.is_empty();
         state.is_busy = true;
         state.is_woken = false;
@@ -327,6 +372,18 @@ impl Writer {
         drop(state);
         queue.notify();
         begun
+    }
+
+    /// Looks once a second whether the store's file is still at its place.
+    ///
+    /// # Errors
+    /// It is not.
+    pub(super) fn look_at_place(&mut self, now_us: u64) -> Result<(), DeliveryError> {
+        if now_us.saturating_sub(self.looked_at_us) < LOOK_EVERY_US {
+            return Ok(());
+        }
+        self.looked_at_us = now_us;
+        Ok(self.store.check_place()?)
     }
 
     /// Commits a group. The sinks have synced what it says is delivered.
@@ -452,6 +509,13 @@ impl Writer {
         dispatcher: &PlainMutex<Dispatcher>,
     ) -> Result<bool, DeliveryError> {
         kill_point("group: committed");
+        queue.committed.store(queue.groups.load(Ordering::Relaxed), Ordering::Release); // one group at a time
+        if !self.suspects.is_empty() {
+            for seq in &committed.done {
+                self.suspects.remove(seq);
+            }
+            queue.earlier_is_over.store(self.suspects.is_empty(), Ordering::Release);
+        }
         let mut has_more_room = false;
         let mut done = committed.done.as_slice();
         let mut placed = committed.placed.as_slice();
@@ -535,10 +599,10 @@ impl Writer {
         }
     }
 
-    /// Whether all that was submitted has its answer, and every letter that is on disk was told.
-    pub(super) fn is_finished(&self, queue: &Queue) -> bool {
+    /// Whether all that was submitted has its answer, and every letter that is on disk was told, or is left for next time.
+    pub(super) fn is_finished(&self, queue: &Queue, leaves_letters: bool) -> bool {
         let state = queue.lock();
-        let is_told = !self.has_letters && self.telling_through.is_none();
+        let is_told = leaves_letters || (!self.has_letters && self.telling_through.is_none());
         is_told && self.begun.is_empty() && state.tickets.is_empty() && state.outcomes.is_empty()
     }
 

@@ -19,7 +19,7 @@
 
 mod classes;
 mod core;
-#[cfg(feature = "delivery")]
+#[cfg(feature = "delivery-http")]
 mod delivery;
 mod driving;
 mod engine;
@@ -50,7 +50,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(tools::native_lock::_attached_by_reaper, module)?)?;
     module.add("_running_timers", PyDict::new(py))?;
     module.add("_ending_threads", PyList::empty(py))?;
-    #[cfg(feature = "delivery")]
+    #[cfg(feature = "delivery-http")]
     add_delivery(module)?;
     module.delattr("__all__")?; // pyo3 lists the private names in it as well; the public ones are in `tickwheel`
     let at_exit = wrap_pyfunction!(engine::at_exit::_shutdown_at_exit, module)?;
@@ -59,7 +59,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     Ok(())
 }
 
-#[cfg(feature = "delivery")]
+#[cfg(feature = "delivery-http")]
 fn add_delivery(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
     module.add_class::<delivery::attempt::Delivery>()?;
@@ -73,6 +73,8 @@ fn add_delivery(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(delivery::times::due_of, module)?)?;
     module.add_function(wrap_pyfunction!(delivery::times::rfc_3339, module)?)?;
     module.add("MAX_DUE_MS", crate::delivery::times::MAX_DUE_MS)?;
+    module.add_class::<delivery::destination::Destination>()?;
+    module.add_class::<delivery::rows::DeliveryRows>()?;
     module.add_class::<delivery::snapshot::StoreSnapshot>()?;
     module.add("_running_deliveries", PyDict::new(py))?;
     let _ = py.get_type::<delivery::core::RunningDelivery>();

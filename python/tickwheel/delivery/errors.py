@@ -3,10 +3,6 @@
 Every message says what was given, what is allowed, and what to do. A `BadRecord` does not end the run; the others do.
 """
 
-import sqlite3
-from pathlib import Path
-from typing import Self
-
 from tickwheel import TickwheelError
 
 
@@ -52,20 +48,3 @@ class Unanswered(TickwheelError):
 
 class StoreFailed(DeliveryFailed):
     """The store can't be read or written. It still has everything that was accepted before."""
-
-    @classmethod
-    def because(cls, path: Path, error: sqlite3.Error) -> Self:
-        """With SQLite's own message, and what to do."""
-        return cls(f"the store {path} can't be used: {error}; {_advice(error)}")
-
-
-def _advice(error: sqlite3.Error) -> str:
-    match getattr(error, "sqlite_errorname", "").split("_")[:2]:
-        case ["SQLITE", "FULL"]:
-            return "make room on the disk and run again: nothing that was accepted is lost"
-        case ["SQLITE", "READONLY" | "CANTOPEN" | "PERM"]:
-            return "make it and its folder writable"
-        case ["SQLITE", "NOTADB" | "CORRUPT"]:
-            return "it is not a store, or damaged: name another file, or restore it from a copy"
-        case _:
-            return "nothing that was accepted before is lost"

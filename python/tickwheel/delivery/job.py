@@ -20,7 +20,7 @@ from tickwheel.delivery.progress import Reporter
 from tickwheel.delivery.reading import Reader
 from tickwheel.delivery.running import Running
 from tickwheel.delivery.settings import Settings
-from tickwheel.delivery.sinks import Lines, SinkOpener
+from tickwheel.delivery.sinks import Opener
 from tickwheel.delivery.summary import Summary
 
 _LOOK_EVERY_S = 0.1
@@ -37,7 +37,7 @@ class Job:
     """
 
     read: Callable[[Running, Path], Reader]
-    opener: SinkOpener | Lines
+    opener: Opener
     put_letters: PutLetters
     settings: Settings
     store: Path | None

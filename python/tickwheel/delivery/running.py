@@ -14,7 +14,7 @@ from tickwheel.delivery.errors import BadRecord, DeliveryFailed
 from tickwheel.delivery.log import log_events, log_text
 from tickwheel.delivery.message import MAX_PAYLOAD
 from tickwheel.delivery.settings import Settings
-from tickwheel.delivery.sinks import Lines, SinkOpener, SinkSettings
+from tickwheel.delivery.sinks import Destination, Opener, SinkSettings
 from tickwheel.delivery.summary import PERCENTILES, Summary
 
 
@@ -26,7 +26,7 @@ class Running:
     def __init__(
         self,
         path: Path,
-        opener: SinkOpener | Lines,
+        opener: Opener,
         settings: Settings,
         put_letters: Callable[[Sequence[Letter]], None],
         waiting: Callable[[str], object] | None = None,
@@ -34,14 +34,14 @@ class Running:
         run = secrets.token_hex(8)
 
         def open_sink(store_id: str) -> object:
-            assert not isinstance(opener, Lines)
+            assert not isinstance(opener, Destination)
             return opener(SinkSettings(store_id, settings.sink_timeout_s, run))
 
         self._failure: BaseException | None = None
         self._engine = DeliveryEngine(
             path,
             settings,
-            opener.target if isinstance(opener, Lines) else open_sink,
+            opener if isinstance(opener, Destination) else open_sink,
             put_letters=put_letters,
             put_events=log_events,
             waiting=waiting or log_text,

@@ -8,9 +8,11 @@ pub(crate) mod file;
 pub(crate) mod http;
 pub(crate) mod line;
 mod reply;
+mod turns;
 
 pub use delivery::{Delivery, Verdict, Verdicts};
 pub use reply::{Replies, Reply};
+pub use turns::Turns;
 
 use std::sync::Arc;
 
@@ -24,7 +26,7 @@ pub type AroundFn = Arc<dyn Fn(&mut (dyn FnMut() + Send)) + Send + Sync>;
 
 /// A destination, used by one thread at a time.
 pub trait Sink: Send {
-    /// How many messages one call takes at most.
+    /// How many messages one call takes at most. It is asked before each call.
     fn max_messages(&self) -> usize {
         256
     }
@@ -44,6 +46,37 @@ pub trait Sink: Send {
     /// # Errors
     /// What ends the run: a destination that will not come back by itself.
     fn send(&mut self, deliveries: &[Delivery]) -> Result<Verdicts, DeliveryError>;
+
+    /// Whether it sends the deliveries of a call one after another, each by itself. Then it is called by
+    /// [`Sink::send_in_turn`], and what waits for a delivery that takes long goes to another sender. Such a sink has no
+    /// [`Sink::position`]: what has arrived is not reported at once.
+    fn is_in_turn(&self) -> bool {
+        false
+    }
+
+    /// Sends those that `turns` gives, until there is none or one did not arrive; what became of that one.
+    ///
+    /// # Errors
+    /// What ends the run.
+    fn send_in_turn(&mut self, deliveries: &[Delivery], turns: &Turns) -> Result<Option<Verdict>, DeliveryError> {
+        while let Some(place) = turns.begin() {
+            match self.send(&deliveries[place..=place])? {
+                Verdicts::Delivered => turns.ended(),
+                Verdicts::Each(verdicts) => match verdicts.into_iter().next().unwrap_or(Verdict::NotTried) {
+                    Verdict::Delivered => turns.ended(),
+                    other => return Ok(Some(other)),
+                },
+            }
+        }
+        Ok(None)
+    }
+
+    /// What the sink need not remember any more; told before a send. The outcomes of the first `sends` calls of
+    /// [`Sink::send`] are on disk: no crash makes the engine send again what arrived then, or ask for it. `earlier`: neither
+    /// what an earlier process sent. A sink that answers later is not told.
+    fn committed(&mut self, sends: u64, earlier: bool) {
+        let _ = (sends, earlier);
+    }
 
     /// How many sinks of this kind are opened, each for a thread of its own.
     fn threads(&self) -> usize {

@@ -49,7 +49,7 @@ mod recover;
 mod retention;
 mod runs;
 mod schema;
-#[cfg(any(test, feature = "python"))]
+#[cfg(feature = "python")]
 pub(crate) mod snapshot;
 mod sql;
 #[cfg(test)]
@@ -76,11 +76,14 @@ use bodies::Collector;
 use letters::Letters;
 use names::Names;
 use near::{Floor, Near};
+use opened::FileId;
 use retention::Retention;
 
 /// One SQLite file, and what memory knows of it.
 pub(crate) struct Store {
     path: PathBuf,
+    /// Which file it is; `None` where the system does not say.
+    file: Option<FileId>,
     db: Connection,
     id: String,
     limits: Limits,
@@ -138,6 +141,26 @@ impl Store {
     #[must_use]
     pub(crate) fn remembered_cancels(&self) -> u64 {
         self.cancels
+    }
+
+    /// Looks whether the file at the store's path is the one that is open: what is accepted into another is gone with the
+    /// process (D9). Costs one `stat`.
+    ///
+    /// # Errors
+    /// It was moved, replaced or removed.
+    pub(crate) fn check_place(&self) -> Result<(), StoreError> {
+        if self.file.is_some() && FileId::at(&self.path) != self.file {
+            let what = "the file was moved, replaced or removed while it was open";
+            return Err(StoreError::new(&self.path, what, "put it back with the files beside it, and run again"));
+        }
+        Ok(())
+    }
+
+    /// The file may grow by so many pages, and then the disk is full.
+    #[cfg(test)]
+    pub(crate) fn fill(&self, left: u32) {
+        let pages: u32 = self.db.pragma_query_value(None, "page_count", |row| row.get(0)).expect("it is open");
+        self.db.pragma_update(None, "max_page_count", pages + left).expect("it is open");
     }
 
     fn told<T>(&self, result: sql::Result<T>) -> Result<T, StoreError> {

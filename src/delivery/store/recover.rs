@@ -25,6 +25,7 @@ use super::bodies::Collector;
 use super::letters::Letters;
 use super::names::Names;
 use super::near::{Floor, Near};
+use super::opened::FileId;
 use super::retention::Retention;
 use super::sql::{Result, cached};
 use super::{Options, Store, marks, meta};
@@ -49,6 +50,7 @@ pub(super) fn open(db: Connection, path: &Path, options: Options, number: fn(Dig
     let names = Names::load(&db, limits, retention.day())?;
     let store = Store {
         path: path.to_owned(),
+        file: FileId::at(path),
         id: meta::get(&db, "store_id")?.unwrap_or_default(),
         limits,
         number,

@@ -15,6 +15,7 @@
 
 #![forbid(unsafe_code)]
 
+use std::fmt::Write as _;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -148,7 +149,9 @@ fn never_changing(file: &Path) -> String {
     for byte in file.as_os_str().as_bytes() {
         match byte {
             b'/' | b'.' | b'-' | b'_' | b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' => address.push(char::from(*byte)),
-            _ => address.push_str(&format!("%{byte:02X}")),
+            _ => {
+                let _ = write!(address, "%{byte:02X}"); // a string takes everything
+            }
         }
     }
     address + "?immutable=1"

@@ -14,11 +14,12 @@ use crate::delivery::DeliveryError;
 use crate::delivery::DueClock;
 use crate::delivery::Engine;
 use crate::delivery::Ownership;
+use crate::delivery::Sends;
 use crate::delivery::Sink;
-use crate::python::delivery::engine::counts_of;
+use crate::python::delivery::core;
+use crate::python::delivery::engine::{Raised, counts_of, opener_of};
 use crate::python::delivery::observer::{events_to_python, put_letters};
 use crate::python::delivery::settings::settings_of;
-use crate::python::delivery::sink::PythonSink;
 use crate::python::delivery::{failures, items};
 use crate::python::tools::native_lock::lock_plain;
 use crate::sync::PlainMutex;
@@ -30,7 +31,7 @@ type Answered = (Py<PyAny>, Result<Vec<Answer>, DeliveryError>);
 pub(crate) struct DeliveryDesk {
     /// `None` after a crash.
     open: PlainMutex<Option<Arc<Open>>>,
-    sink: PlainMutex<Option<PythonSink>>,
+    sink: PlainMutex<Option<(Box<dyn Sink>, Sends)>>,
     wall_us: Arc<AtomicI64>,
     put_letters: Py<PyAny>,
 }
@@ -44,12 +45,12 @@ struct Open {
 impl DeliveryDesk {
     #[new]
     #[expect(clippy::needless_pass_by_value, reason = "pyo3 extracts it")]
-    #[pyo3(signature = (path, settings, open_sink, *, put_letters, clock_us, wall_us))]
+    #[pyo3(signature = (path, settings, sink, *, put_letters, clock_us, wall_us))]
     fn new(
         py: Python<'_>,
         path: PathBuf,
         settings: &Bound<'_, PyAny>,
-        open_sink: &Bound<'_, PyAny>,
+        sink: &Bound<'_, PyAny>,
         put_letters: Py<PyAny>,
         clock_us: u64,
         wall_us: i64,
@@ -63,12 +64,17 @@ impl DeliveryDesk {
         let wall = wall_us.clone();
         let wall = Arc::new(move || wall.load(Ordering::Relaxed));
         let engine = Engine::open(ownership, settings, clock, wall).map_err(failed)?;
-        let mut sink = PythonSink::of(&open_sink.call1((engine.store_id(),))?)?;
-        engine.recover(&mut sink).map_err(failed)?;
+        let raised = Raised::default();
+        let opened = opener_of(sink, &raised)(engine.store_id());
+        let mut sink = opened.map_err(|error| core::take(py, &raised).unwrap_or_else(|| failed(error)))?;
+        if sink.overlap() > 1 {
+            return Err(PyRuntimeError::new_err("this destination has threads of its own, and a desk has none"));
+        }
+        engine.recover(&mut *sink).map_err(failed)?;
         let open = Open { engine, answered: Arc::default() };
         Ok(Self {
             open: PlainMutex::new(Some(Arc::new(open))),
-            sink: PlainMutex::new(Some(sink)),
+            sink: PlainMutex::new(Some((sink, Sends::default()))),
             wall_us,
             put_letters,
         })
@@ -108,7 +114,7 @@ impl DeliveryDesk {
     /// Commits one group, answers and tells what is to be told; whether there is more to do.
     fn write(&self, py: Python<'_>) -> PyResult<bool> {
         let open = self.open(py)?;
-        let sync = lock_plain(py, &self.sink).as_ref().and_then(Sink::sync);
+        let sync = lock_plain(py, &self.sink).as_ref().and_then(|(sink, _)| sink.sync());
         let written = py.detach(|| open.engine.write(&|| sync.as_ref().map_or(Ok(()), |sync| sync())));
         let answered = std::mem::take(&mut *lock_plain(py, &open.answered));
         for (future, result) in answered {
@@ -130,15 +136,17 @@ impl DeliveryDesk {
     /// Sends what can be sent, in one call of the sink; whether there was anything.
     fn send(&self, py: Python<'_>) -> PyResult<bool> {
         let open = self.open(py)?;
-        let Some(mut sink) = lock_plain(py, &self.sink).take() else { return Ok(false) };
+        let Some((mut sink, mut sends)) = lock_plain(py, &self.sink).take() else { return Ok(false) };
         let taken = open.engine.take(sink.max_messages(), sink.max_bytes(), false);
         let has_some = taken.is_some();
         let sent = taken.map_or(Ok(()), |(flight, deliveries)| {
+            sends.tell(&open.engine, &mut *sink);
             let verdicts = sink.send(&deliveries)?;
             open.engine.settle(flight, verdicts, sink.position());
+            sends.settled(&open.engine);
             Ok(())
         });
-        drop(lock_plain(py, &self.sink).replace(sink));
+        drop(lock_plain(py, &self.sink).replace((sink, sends)));
         sent.map_err(|error: DeliveryError| failures::to_python(py, &error))?;
         Ok(has_some)
     }
@@ -209,7 +217,7 @@ impl DeliveryDesk {
     fn close(&self, py: Python<'_>, is_clean: bool) -> PyResult<()> {
         let open = self.open(py)?;
         let closed = py.detach(|| open.engine.close(is_clean));
-        if let Some(mut sink) = lock_plain(py, &self.sink).take() {
+        if let Some((mut sink, _)) = lock_plain(py, &self.sink).take() {
             sink.close().map_err(|error| failures::to_python(py, &error))?;
         }
         closed.map(drop).map_err(|error| failures::to_python(py, &error))

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString};
+use pyo3::types::PyDict;
 
 use crate::delivery::DeliveryError;
 use crate::delivery::OpenSink;
@@ -15,9 +15,9 @@ use crate::delivery::Running;
 use crate::delivery::Settings;
 use crate::delivery::Summary;
 use crate::delivery::{DueClock, LATENESS_BOUNDS_US};
-use crate::delivery::{LineSink, Target};
 use crate::python::delivery::answers::Answers;
 use crate::python::delivery::core::{self, Core};
+use crate::python::delivery::destination::Destination;
 use crate::python::delivery::failures;
 use crate::python::delivery::items;
 use crate::python::delivery::observer::PythonObserver;
@@ -32,8 +32,8 @@ static NEXT_ID: AtomicU64 = AtomicU64::new(0);
 
 /// A store that is being delivered, until `close`. Nothing is due before `start`.
 ///
-/// `settings`: a `tickwheel.delivery.settings.Settings`. `sink`: `"-"` for standard output, a path of a file, or a function
-/// that opens a `Sink` for a store's id. `put_letters` gets lists of dead letters, `put_events` lists of events, both in a
+/// `settings`: a `tickwheel.delivery.settings.Settings`. `sink`: a `Destination`, or a function that opens a `Sink` for
+/// a store's id. `put_letters` gets lists of dead letters, `put_events` lists of events, both in a
 /// thread of their own. `waiting` is called with a text if another process has the store.
 #[pyclass(frozen, module = "tickwheel._native")]
 pub(crate) struct DeliveryEngine(ProcessOwned<Core>);
@@ -54,7 +54,7 @@ impl DeliveryEngine {
     ) -> PyResult<Self> {
         let settings = settings_of(settings)?;
         let raised = Arc::new(PlainMutex::new(None));
-        let open = opener_of(sink, &raised)?;
+        let open = opener_of(sink, &raised);
         let observer = PythonObserver { put_letters, put_events };
         let opened = py.detach(|| open_all(&path, settings, open, observer, &waiting, &raised));
         let opened = opened.map_err(|error| match core::take(py, &raised) {
@@ -249,7 +249,7 @@ pub(crate) fn counts_of(it: &Summary) -> Vec<u64> {
 }
 
 /// A place for what a function of Python raised, where the engine would keep its text only.
-type Raised = Arc<PlainMutex<Option<PyErr>>>;
+pub(crate) type Raised = Arc<PlainMutex<Option<PyErr>>>;
 
 /// The error that was there is dropped after the unlock.
 fn keep(raised: &Raised, error: PyErr) {
@@ -257,14 +257,13 @@ fn keep(raised: &Raised, error: PyErr) {
     drop(before);
 }
 
-fn opener_of(sink: &Bound<'_, PyAny>, raised: &Raised) -> PyResult<OpenSink> {
-    if sink.is_instance_of::<PyString>() || sink.hasattr("__fspath__")? {
-        let path: PathBuf = sink.extract()?;
-        let target = if path.as_os_str() == "-" { Target::StandardOutput } else { Target::File(path) };
-        return Ok(Arc::new(move |_| Ok(Box::new(LineSink::open(&target)?))));
+/// Opens what is a `Destination`, or calls a function that opens a `Sink` for a store's id.
+pub(crate) fn opener_of(sink: &Bound<'_, PyAny>, raised: &Raised) -> OpenSink {
+    if let Ok(destination) = sink.cast::<Destination>() {
+        return destination.get().opener();
     }
     let (open, raised) = (sink.clone().unbind(), raised.clone());
-    Ok(Arc::new(move |store_id| {
+    Arc::new(move |store_id| {
         attach(|py| {
             let opened = open.call1(py, (store_id,)).and_then(|object| PythonSink::of(object.bind(py)));
             opened.map(|sink| Box::new(sink) as _).map_err(|error| {
@@ -273,7 +272,7 @@ fn opener_of(sink: &Bound<'_, PyAny>, raised: &Raised) -> PyResult<OpenSink> {
                 failed
             })
         })
-    }))
+    })
 }
 
 fn open_all(
@@ -314,7 +313,16 @@ fn open_all(
     let ownership = Ownership::take(path, &mut tell, &mut go_on)?;
     let answers = Answers::start().map_err(|error| no_thread(&error))?;
     match Running::open(ownership, settings, open, 1, Box::new(observer)) {
-        Ok(running) => Ok(Core::new(NEXT_ID.fetch_add(1, Ordering::Relaxed), running, answers)),
+        Ok(running) => {
+            if let Some(backup) = running.engine().backup() {
+                let backup = backup.display();
+                tell(&format!(
+                    "{} was a store of version 1: it was brought up to date, and as it was it is {backup}",
+                    path.display()
+                ));
+            }
+            Ok(Core::new(NEXT_ID.fetch_add(1, Ordering::Relaxed), running, answers))
+        }
         Err(error) => {
             answers.end();
             Err(error)

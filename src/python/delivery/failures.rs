@@ -101,6 +101,14 @@ pub(crate) fn of_sink(py: Python<'_>, error: &PyErr) -> Failure {
     Failure::Refused(reason)
 }
 
+/// Reads an exception of a function that is a sink. Nothing that it raises ends the run.
+pub(crate) fn of_function(py: Python<'_>, error: &PyErr) -> Failure {
+    match of_sink(py, error) {
+        Failure::Fatal(_) => Failure::Refused(reason_of(py, error)),
+        failure => failure,
+    }
+}
+
 fn text_of(py: Python<'_>, error: &PyErr) -> String {
     let text = error.value(py).str().map(|text| text.to_string_lossy().into_owned()).unwrap_or_default();
     text.chars().take(LONGEST_REASON).collect()

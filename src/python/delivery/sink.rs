@@ -2,14 +2,17 @@
 
 use std::sync::Arc;
 
+use arrow_array::RecordBatch;
+use pyo3::exceptions::{PyBaseException, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyDictMethods, PyList, PyMapping, PyString};
 
 use crate::delivery::DeliveryError;
-use crate::delivery::{AroundFn, Delivery, Sink, SyncFn, Verdict, Verdicts};
+use crate::delivery::{AroundFn, Delivery, Sink, SyncFn, Verdict, Verdicts, delivery_rows};
 use crate::python::delivery::answers::this_thread_is_of_an_engine;
 use crate::python::delivery::attempt;
 use crate::python::delivery::failures::{self, Failure};
+use crate::python::delivery::rows::DeliveryRows;
 use crate::python::tools::finalizing::ForeignCall;
 use crate::python::tools::made_once::intern;
 use crate::python::tools::native_lock::attach;
@@ -17,20 +20,25 @@ use crate::python::tools::native_lock::attach;
 /// An object of a subclass of `tickwheel.delivery.sinks.Sink`.
 pub(crate) struct PythonSink {
     object: Option<Py<PyAny>>,
+    /// `pyarrow.record_batch`, where the object has `send_batch`.
+    record_batch: Option<Py<PyAny>>,
     most: usize,
     threads: usize,
     is_cut_off: bool,
     sync: Option<SyncFn>,
     position: Option<String>,
+    /// Whether the class wants to know what is on disk; and that, from the engine and as the object was told last.
+    forgets: bool,
+    committed: (u64, bool),
+    told: (u64, bool),
 }
 
 impl PythonSink {
     pub(crate) fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         let py = object.py();
-        let syncs = {
-            let base = py.import("tickwheel.delivery.sinks.sink")?.getattr("Sink")?.getattr("sync")?;
-            !object.get_type().getattr("sync")?.is(&base)
-        };
+        let base = py.import("tickwheel.delivery.sinks.sink")?.getattr("Sink")?;
+        let has_own = |name| PyResult::Ok(!object.get_type().getattr(name)?.is(&base.getattr(name)?));
+        let (syncs, forgets) = (has_own("sync")?, has_own("committed")?);
         let kept = object.clone().unbind();
         let sync = move || attach(|py| sync_one(py, &kept));
         Ok(Self {
@@ -39,6 +47,10 @@ impl PythonSink {
             is_cut_off: object.getattr("is_cut_off")?.extract()?,
             sync: syncs.then(|| Arc::new(sync) as SyncFn),
             position: position_of(object)?,
+            record_batch: object.hasattr("send_batch")?.then(|| record_batch(py)).transpose()?,
+            forgets,
+            committed: (0, false),
+            told: (0, false),
             object: Some(object.clone().unbind()),
         })
     }
@@ -51,6 +63,14 @@ impl PythonSink {
             Some(call(object.bind(py)))
         })
     }
+}
+
+/// The thread state is made here, and kept until the thread ends. It is detached while the thread waits.
+pub(crate) fn kept_attached() -> AroundFn {
+    Arc::new(|run| {
+        this_thread_is_of_an_engine();
+        attach(|py| py.detach(run));
+    })
 }
 
 fn sync_one(py: Python<'_>, object: &Py<PyAny>) -> Result<(), DeliveryError> {
@@ -75,23 +95,34 @@ impl Sink for PythonSink {
         self.is_cut_off
     }
 
-    /// The thread state is made here, and kept until the thread ends. It is detached while the thread waits.
     fn around(&self) -> Option<AroundFn> {
-        Some(Arc::new(|run| {
-            this_thread_is_of_an_engine();
-            attach(|py| py.detach(run));
-        }))
+        Some(kept_attached())
     }
 
     fn send(&mut self, deliveries: &[Delivery]) -> Result<Verdicts, DeliveryError> {
         let mut position = None;
+        let rows = self.record_batch.as_ref().map(|_| delivery_rows(deliveries)); // without the GIL
+        let committed = (self.forgets && self.told != self.committed).then_some(self.committed);
         let sent = self.with(|object| {
-            let verdicts = send(object, deliveries)?;
+            if let Some(committed) = committed
+                && let Err(raised) = object.call_method1(intern!(object.py(), "committed"), committed)
+            {
+                return settled(object.py(), Err(raised), deliveries.len());
+            }
+            let verdicts = match (&self.record_batch, rows) {
+                (Some(record_batch), Some(rows)) => send_batch(object, record_batch, rows),
+                _ => send(object, deliveries),
+            }?;
             position = position_of(object).unwrap_or_default();
             Ok(verdicts)
         });
+        self.told = self.committed;
         self.position = position.or(self.position.take());
         sent.unwrap_or(Err(DeliveryError::Closed))
+    }
+
+    fn committed(&mut self, sends: u64, earlier: bool) {
+        self.committed = (sends, earlier); // told with the next send: one attach for both
     }
 
     fn position(&self) -> Option<String> {
@@ -147,24 +178,48 @@ fn to_python<'py>(py: Python<'py>, deliveries: &[Delivery]) -> PyResult<Bound<'p
     PyList::new(py, made.collect::<PyResult<Vec<_>>>()?)
 }
 
-/// Calls `send`, and reads what it returned or raised.
-pub(crate) fn send(object: &Bound<'_, PyAny>, deliveries: &[Delivery]) -> Result<Verdicts, DeliveryError> {
-    let py = object.py();
-    let raised = match to_python(py, deliveries).and_then(|it| object.call_method1(intern!(py, "send"), (it,))) {
-        Ok(answer) => match verdicts_of(&answer, deliveries.len()) {
-            Ok(verdicts) => return Ok(verdicts),
-            Err(error) => error,
-        },
-        Err(error) => error,
-    };
-    let verdict = match failures::of_sink(py, &raised) {
-        Failure::Fatal(error) => return Err(error),
-        failure => verdict_of(failure),
-    };
-    Ok(Verdicts::Each(vec![verdict; deliveries.len()]))
+fn record_batch(py: Python<'_>) -> PyResult<Py<PyAny>> {
+    let found = py.import("pyarrow").and_then(|module| module.getattr("record_batch"));
+    found.map(Bound::unbind).map_err(|error| {
+        let text = format!("pyarrow, which a sink with send_batch needs, can't be imported ({error})");
+        failures::wrong_usage(py, &format!("{text}: run pip install 'tickwheel[parquet]'"))
+    })
 }
 
-fn verdict_of(failure: Failure) -> Verdict {
+/// Calls `send`, and reads what it returned or raised.
+fn send(object: &Bound<'_, PyAny>, deliveries: &[Delivery]) -> Result<Verdicts, DeliveryError> {
+    let py = object.py();
+    let count = deliveries.len();
+    let sent = to_python(py, deliveries).and_then(|it| object.call_method1(intern!(py, "send"), (it,)));
+    settled(py, sent.and_then(|answer| verdicts_of(&answer, count)), count)
+}
+
+/// Calls `send_batch`, and reads what it returned or raised.
+fn send_batch(
+    object: &Bound<'_, PyAny>,
+    record_batch: &Py<PyAny>,
+    rows: RecordBatch,
+) -> Result<Verdicts, DeliveryError> {
+    let py = object.py();
+    let count = rows.num_rows();
+    let made = Bound::new(py, DeliveryRows::new(rows)).and_then(|rows| record_batch.bind(py).call1((rows,)));
+    let sent = made.and_then(|batch| object.call_method1(intern!(py, "send_batch"), (batch,)));
+    settled(py, sent.and_then(|answer| verdicts_of_mask(&answer, count)), count)
+}
+
+/// If it raised, none is known to have arrived.
+fn settled(py: Python<'_>, verdicts: PyResult<Verdicts>, count: usize) -> Result<Verdicts, DeliveryError> {
+    let raised = match verdicts {
+        Ok(verdicts) => return Ok(verdicts),
+        Err(raised) => raised,
+    };
+    match failures::of_sink(py, &raised) {
+        Failure::Fatal(error) => Err(error),
+        failure => Ok(Verdicts::Each(vec![verdict_of(failure); count])),
+    }
+}
+
+pub(crate) fn verdict_of(failure: Failure) -> Verdict {
     match failure {
         Failure::Fatal(error) => Verdict::Refused(error.to_string()),
         Failure::Refused(reason) => Verdict::Refused(reason),
@@ -175,21 +230,56 @@ fn verdict_of(failure: Failure) -> Verdict {
 
 /// From a mapping of the places that did not arrive, to a text (it is refused), an exception, or `None` (it was not tried).
 fn verdicts_of(answer: &Bound<'_, PyAny>, count: usize) -> PyResult<Verdicts> {
-    let py = answer.py();
     if answer.cast::<PyDict>().is_ok_and(PyDictMethods::is_empty) {
         return Ok(Verdicts::Delivered);
     }
     let mut verdicts = vec![Verdict::Delivered; count];
     for pair in answer.cast::<PyMapping>()?.items()? {
         let (place, why) = pair.extract::<(usize, Bound<'_, PyAny>)>()?;
-        let Some(verdict) = verdicts.get_mut(place) else { continue };
-        *verdict = if why.is_none() {
-            Verdict::NotTried
-        } else if let Ok(reason) = why.cast::<PyString>() {
-            Verdict::Refused(reason.to_string_lossy().into_owned())
-        } else {
-            verdict_of(failures::of_sink(py, &PyErr::from_value(why)))
-        };
+        if let Some(verdict) = verdicts.get_mut(place) {
+            *verdict = verdict_of_reason(&why);
+        }
     }
     Ok(Verdicts::Each(verdicts))
+}
+
+/// From a boolean array or a sequence: `True` for each that has arrived; else `False` or a text (it is refused), an
+/// exception, or `None` (it was not tried).
+fn verdicts_of_mask(answer: &Bound<'_, PyAny>, count: usize) -> PyResult<Verdicts> {
+    let py = answer.py();
+    let listed = if answer.hasattr(intern!(py, "to_pylist"))? {
+        answer.call_method0(intern!(py, "to_pylist"))? // of pyarrow
+    } else if answer.hasattr(intern!(py, "tolist"))? {
+        answer.call_method0(intern!(py, "tolist"))? // of numpy
+    } else {
+        answer.clone()
+    };
+    let mut verdicts = Vec::with_capacity(count);
+    for why in listed.try_iter()? {
+        let why = why?;
+        let is_reason = why.is_none() || why.is_instance_of::<PyString>() || why.is_instance_of::<PyBaseException>();
+        verdicts.push(if is_reason {
+            verdict_of_reason(&why)
+        } else if why.is_truthy()? {
+            Verdict::Delivered
+        } else {
+            Verdict::Refused("the destination did not take it".to_owned())
+        });
+    }
+    if verdicts.len() != count {
+        let text =
+            format!("send_batch returned {} verdicts for {count} deliveries: return one for each", verdicts.len());
+        return Err(PyValueError::new_err(text));
+    }
+    Ok(Verdicts::Each(verdicts))
+}
+
+fn verdict_of_reason(why: &Bound<'_, PyAny>) -> Verdict {
+    if why.is_none() {
+        Verdict::NotTried
+    } else if let Ok(reason) = why.cast::<PyString>() {
+        Verdict::Refused(reason.to_string_lossy().into_owned())
+    } else {
+        verdict_of(failures::of_sink(why.py(), &PyErr::from_value(why.clone())))
+    }
 }

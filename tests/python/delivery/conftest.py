@@ -1,5 +1,7 @@
 """An engine on the manual clock, with a wall clock that a test can step and a sink that records; no threads."""
 
+import os
+import tempfile
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future
 from pathlib import Path
@@ -8,20 +10,23 @@ from typing import Any
 import msgspec
 import pytest
 
-from delivery.postgres_server import postgres_url  # noqa: F401, a fixture
+from delivery.postgres_server import postgres_server, postgres_url  # noqa: F401, fixtures
 from tickwheel._native import DeliveryDesk
 from tickwheel.delivery import Answer, Cancel, Delivery, DeliveryFailed, Letter, Message, Summary
 from tickwheel.delivery.entries import Item, Look
 from tickwheel.delivery.message import Columns
 from tickwheel.delivery.settings import Settings
-from tickwheel.delivery.sinks import Refusals, Sink, SinkSettings
+from tickwheel.delivery.sinks import Opener, Refusals, Sink, SinkSettings
 from tickwheel.delivery.summary import PERCENTILES
 
 START_MS = 1_700_000_000_000
+MEMORY = Path("/dev/shm")
 
 
 class RememberingSink(Sink):
-    """Accepts everything unless a test sets `error`, which is raised, or `refuses`, which decides each delivery."""
+    """Accepts everything unless a test sets `error` or `sync_error`, which are raised, or `refuses`, which decides each
+    delivery.
+    """
 
     max_batch = 64
 
@@ -29,9 +34,10 @@ class RememberingSink(Sink):
         self.groups: list[list[Delivery]] = []
         self.attempts: list[Delivery] = []
         self.error: Exception | None = None
+        self.sync_error: Exception | None = None
         self.refuses: Callable[[Delivery], str | None] = lambda delivery: None
         self.has_already = set(has_already)
-        self.asked: list[int] | None = None
+        self.asked: list[int] = []
         self.closed = False
 
     def send(self, deliveries: Sequence[Delivery]) -> Refusals:
@@ -42,8 +48,12 @@ class RememberingSink(Sink):
         self.groups.append([it for place, it in enumerate(deliveries) if place not in refusals])
         return refusals
 
+    def sync(self) -> None:
+        if self.sync_error is not None:
+            raise self.sync_error
+
     def arrived(self, suspects: Any, position: str | None) -> set[int]:
-        self.asked = sorted([*(self.asked or []), *(it.seq for it in suspects)])
+        self.asked = sorted([*self.asked, *(it.seq for it in suspects)])
         return self.has_already & {it.seq for it in suspects}
 
     def close(self) -> None:
@@ -73,6 +83,7 @@ class Clock:
 
 class Desk:
     """Wall clock and timer start at `START_MS` and 5,000 ms; `step_ms` is the step of the wall clock since then.
+    `to`: a destination of the engine's own, instead of the sink that remembers.
 
     The work of the engine's threads runs here in turn, after each move of the clock and each submit.
     """
@@ -84,6 +95,7 @@ class Desk:
         *,
         boot_ms: int = 0,
         sink: RememberingSink | None = None,
+        to: Opener | None = None,
     ) -> None:
         self.folder = folder
         self.settings = settings
@@ -91,6 +103,7 @@ class Desk:
         self.boot_ms = boot_ms
         self.step_ms = 0
         self.sink = sink or RememberingSink()
+        self.to = to or self.open_sink
         self.letters: list[Letter] = []
         self.letters_fail = False
         self.opened: list[SinkSettings] = []
@@ -120,6 +133,20 @@ class Desk:
         self.engine.native.start_replay(speed, from_ms)
         self.pump()
 
+    def submit(self, *items: Item) -> "Future[list[Answer]]":
+        """Runs nothing: the answers come after a `commit`."""
+        return self.engine.submit(items)
+
+    def commit(self) -> bool:
+        """One group; whether there is more to do at once."""
+        self.set_clocks()
+        return self.engine.native.write()
+
+    def send(self) -> bool:
+        """One call of the sink; whether there was anything to send."""
+        self.set_clocks()
+        return self.engine.native.send()
+
     def hand_in(self, *items: Item) -> list[Answer]:
         ticket = self.engine.submit(items)
         self.pump()
@@ -138,10 +165,12 @@ class Desk:
 
     def pump(self) -> None:
         """Run until nothing is left to do at this moment."""
-        self.set_clocks()
-        while self.engine.native.write() | self.engine.native.send():
-            pass
-        self.engine.native.write()
+        has_more = True
+        while has_more:
+            while self.commit() | self.send():
+                pass
+            self.commit()
+            has_more = self.send()  # what waited for its attempt to be on disk
 
     def set_clocks(self) -> None:
         self.engine.native.set_clocks(round(self.timer.now_ms() * 1_000), self.wall_us())
@@ -187,7 +216,7 @@ class Engine:
         self.native = DeliveryDesk(
             desk.folder / "store.db",
             desk.settings,
-            desk.open_sink,
+            desk.to,
             put_letters=desk.put_letters,
             clock_us=round(desk.timer.now_ms() * 1_000),
             wall_us=desk.wall_us(),
@@ -232,20 +261,30 @@ class Engine:
             raise self._failure
 
 
+@pytest.fixture(scope="session")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], Path]]:
+    """Makes folders, in memory where the system has one: a desk commits at each step, and does not test the disk."""
+    if not os.access(MEMORY, os.W_OK):
+        yield lambda: tmp_path_factory.mktemp("desk")
+        return
+    with tempfile.TemporaryDirectory(prefix="tickwheel-", dir=MEMORY) as all_of_them:
+        yield lambda: Path(tempfile.mkdtemp(dir=all_of_them))
+
+
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
-    with_desk = Desk(tmp_path)
+def desk(folders: Callable[[], Path]) -> Iterator[Desk]:
+    with_desk = Desk(folders())
     yield with_desk
     with_desk.crash()
 
 
 @pytest.fixture(scope="session")
-def new_desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Desk]]:
+def new_desk(folders: Callable[[], Path]) -> Iterator[Callable[..., Desk]]:
     """For tests that need a new desk, several, or one with other settings."""
     made: list[Desk] = []
 
     def make(settings: Settings = Settings()) -> Desk:  # noqa: B008
-        made.append(Desk(tmp_path_factory.mktemp("desk"), settings))
+        made.append(Desk(folders(), settings))
         return made[-1]
 
     yield make

@@ -28,37 +28,65 @@ def _user() -> pwd.struct_passwd | None:
     raise RuntimeError("root can't run PostgreSQL, and there is neither a user postgres nor nobody")
 
 
+class PostgresServer:
+    """A server with an empty database, where the user has all rights; the password is `not-for-eyes`."""
+
+    def __init__(self, initdb: str, pg_ctl: str) -> None:
+        user = _user()
+        self._as_user: dict[str, object] = (
+            {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []} if user else {}
+        )
+        self._folder = Path(tempfile.mkdtemp(prefix="tw-pg-"))  # short: a socket's path may have at most 107 bytes
+        self._pg_ctl = (pg_ctl, "-D", str(self._folder / "data"), "-w")
+        self.url = f"postgresql://tick:not-for-eyes@/postgres?host={self._folder}"
+        secret = self._folder / "secret"
+        secret.write_text("not-for-eyes")
+        if user is not None:
+            for path in (self._folder, secret):
+                os.chown(path, user.pw_uid, user.pw_gid)
+        data = str(self._folder / "data")
+        self._run(initdb, "-D", data, "-U", "tick", "-A", "scram-sha-256", f"--pwfile={secret}", "-EUTF8", "--no-sync")
+
+    def start(self) -> None:
+        """Start it, and return once it answers."""
+        options = f"-c listen_addresses='' -k {self._folder} -c fsync=off -c max_connections=20"
+        self._run(*self._pg_ctl, "-t", "60", "-l", str(self._folder / "log"), "-o", options, "start")
+
+    def stop(self, how: str = "immediate") -> None:
+        """Stop it: `fast`, which ends all connections, or `immediate`, as in a crash."""
+        self._run(*self._pg_ctl, "-m", how, "stop")
+
+    def remove(self) -> None:
+        """Delete all of it."""
+        shutil.rmtree(self._folder)
+
+    def _run(self, *command: str) -> None:
+        said = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+        done: subprocess.CompletedProcess[str] = subprocess.run(command, cwd=self._folder, **said, **self._as_user)  # type: ignore[call-overload]
+        assert done.returncode == 0, done.stdout
+
+
 @pytest.fixture(scope="session")
-def postgres_url() -> Iterator[str]:
-    """`postgresql://...` of an empty database, where the user has all rights; the password is `not-for-eyes`."""
+def postgres_server() -> Iterator[PostgresServer]:
+    """It runs; a test that stops it starts it again."""
     initdb, pg_ctl = _program("initdb"), _program("pg_ctl")
     if initdb is None or pg_ctl is None:
         problem = "there is no PostgreSQL server: install postgresql, or put initdb and pg_ctl on PATH"
         if os.environ.get("CI") == "true":
             pytest.fail(problem)
         pytest.skip(problem)
-    user = _user()
-    as_user: dict[str, object] = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []} if user else {}
-    folder = Path(tempfile.mkdtemp(prefix="tw-pg-"))  # short, because a socket's path may have at most 107 bytes
-    data = folder / "data"
-    secret = folder / "secret"
-
-    def run(*command: str) -> None:
-        said = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-        done: subprocess.CompletedProcess[str] = subprocess.run(command, cwd=folder, **said, **as_user)  # type: ignore[call-overload]
-        assert done.returncode == 0, done.stdout
-
+    server = PostgresServer(initdb, pg_ctl)
     try:
-        secret.write_text("not-for-eyes")
-        if user is not None:
-            for path in (folder, secret):
-                os.chown(path, user.pw_uid, user.pw_gid)
-        run(initdb, "-D", str(data), "-U", "tick", "-A", "scram-sha-256", f"--pwfile={secret}", "-EUTF8", "--no-sync")
-        options = f"-c listen_addresses='' -k {folder} -c fsync=off -c max_connections=20"
-        run(pg_ctl, "-D", str(data), "-w", "-t", "60", "-l", str(folder / "log"), "-o", options, "start")
+        server.start()
         try:
-            yield f"postgresql://tick:not-for-eyes@/postgres?host={folder}"
+            yield server
         finally:
-            run(pg_ctl, "-D", str(data), "-w", "-m", "immediate", "stop")
+            server.stop()
     finally:
-        shutil.rmtree(folder)
+        server.remove()
+
+
+@pytest.fixture(scope="session")
+def postgres_url(postgres_server: PostgresServer) -> str:
+    """`postgresql://...` of its database."""
+    return postgres_server.url

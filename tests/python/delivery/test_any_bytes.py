@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from delivery.records import Found, read_csv, read_ndjson
 from tickwheel.delivery import Letter, Message, dead_letters
 from tickwheel.delivery.sinks import Delivery
-from tickwheel.delivery.sinks.lines import line_of
 
 Reader = Callable[[bytes], list[Found]]
 
@@ -49,7 +48,7 @@ def outcomes(reader: Reader, data: bytes) -> list[Found]:
             assert written["allowed"]
             assert written["line"] == record.line
         elif isinstance(item, Message):
-            line = line_of(Delivery(1, item, 0, 0))
+            line = Delivery(1, item, 0, 0).line
             assert line.count(b"\n") == 1
             assert b"\r" not in line
             assert json.loads(line)["id"] == item.id

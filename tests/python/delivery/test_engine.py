@@ -95,7 +95,7 @@ def test_a_cancelled_message_does_not_go_out__D7(desk: Desk) -> None:
     assert desk.cancel("a", None) is Answer.UNKNOWN  # another key: remembered
     assert desk.cancel("a", "k") is Answer.CANCELLED
     assert desk.cancel("a", "k") is Answer.CANCELLED
-    desk.accept("a", 10, key="k")
+    assert desk.accept("a", 10, key="k") is Answer.CANCELLED
     desk.advance(10)
     desk.close()
     summary = desk.engine.summary

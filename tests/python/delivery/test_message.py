@@ -1,8 +1,11 @@
+from pathlib import Path
+from queue import Queue
+
 import msgspec
 import pytest
 
 from delivery.records import DUE_MS, read_ndjson
-from tickwheel.delivery import BadRecord, Cancel, Message
+from tickwheel.delivery import BadRecord, Cancel, Delivery, DeliveryQueue, Letter, Message
 from tickwheel.delivery.message import MAX_PAYLOAD, Columns
 
 NOW_NS = 1_000_000_000_001  # a nanosecond past 1,000,000 ms
@@ -154,3 +157,21 @@ def test_a_payload_that_the_caller_named_must_be_there__D1() -> None:
 def test_errors_name_the_callers_column__D2() -> None:
     with pytest.raises(BadRecord, match="sched has no zone"):
         parse('{"id": "a", "sched": "2026-01-31T08:00:00"}', Columns(due="sched"))
+
+
+@pytest.mark.parametrize(
+    ("payload", "field"),
+    [(msgspec.Raw(b'{"x": 1.50}'), b'"payload":{"x": 1.50}'), (b"\xff", b'"payload_base64":"/w=="')],
+)
+def test_a_message_that_is_given_up_is_a_record_that_could_be_given_again__D1_D6(
+    payload: msgspec.Raw | bytes, field: bytes, tmp_path: Path
+) -> None:
+    def refuse(_: Delivery) -> None:
+        raise ValueError
+
+    letters: Queue[Letter] = Queue()
+    with DeliveryQueue(tmp_path / "s.db", to=refuse, max_attempts=1, on_dead_letter=letters.put) as queue:
+        queue.put_many([Message("a", "k", 1, payload)])
+        written = letters.get(timeout=20).record
+    assert written == b'{"id":"a","key":"k","due":"1970-01-01T00:00:00.001Z",' + field + b"}"
+    assert message(written).payload == payload

@@ -49,20 +49,50 @@ def test_while_the_destination_is_down_no_attempt_is_counted__D6(
     ]
 
 
-def test_a_letter_function_that_fails_is_logged_and_ends_nothing__D15(
+def test_a_letter_function_that_fails_is_logged_and_ends_nothing_and_is_told_once__D15(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     def send(delivery: Delivery) -> None:
         if delivery.message.id == "bad":
             raise ValueError("no")
 
+    told: list[object] = []
+
     def tell(letter: object) -> None:
+        told.append(letter)
         raise RuntimeError("nobody listens")
 
     with DeliveryQueue(tmp_path / "store.db", to=send, max_attempts=1, on_dead_letter=tell) as queue:
         queue.put_many([Message("bad", None, 5, b"1"), Message("good", None, 5, b"1")])
         assert queue.wait_until_empty(20)
+        assert queue.put("later", delay_ms=0) is Answer.ACCEPTED
+        assert queue.wait_until_empty(20)
     assert "on_dead_letter failed" in caplog.text
+    with DeliveryQueue(tmp_path / "store.db", to=send, on_dead_letter=tell) as queue:
+        assert queue.put("last", delay_ms=0) is Answer.ACCEPTED
+        assert queue.wait_until_empty(20)
+    assert len(told) == 1
+
+
+def test_a_letter_function_that_hangs_does_not_keep_a_queue_open_and_is_told_again__D13(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tickwheel.delivery.queue._CLOSE_WITHIN_S", 0.1)
+    told, held = threading.Semaphore(0), threading.Event()
+
+    def send(delivery: Delivery) -> None:
+        raise ValueError("no")
+
+    def tell(letter: object) -> None:
+        told.release()
+        held.wait(20)
+
+    with DeliveryQueue(tmp_path / "store.db", to=send, max_attempts=1, on_dead_letter=tell) as queue:
+        queue.put("bad", delay_ms=0)
+        assert told.acquire(timeout=10)
+    with DeliveryQueue(tmp_path / "store.db", to=send, on_dead_letter=lambda letter: told.release()):
+        assert told.acquire(timeout=10)
+    held.set()
 
 
 def test_a_queue_can_not_be_closed_by_its_own_thread__D13(tmp_path: Path) -> None:

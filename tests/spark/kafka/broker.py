@@ -89,6 +89,7 @@ class Broker:
         """Stop its process until `go_on`: only the system's buffers take data, and nothing is answered."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
+        os.waitpid(self._process.pid, os.WUNTRACED)  # until each of its threads stands still
 
     def go_on(self) -> None:
         """Resume it if it is paused, start it if it is not running."""

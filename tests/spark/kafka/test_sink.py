@@ -16,7 +16,7 @@ from delivery.sinks.making import batch, child_sending, delivery, kill_when_it_s
 from delivery.soak.load import Name, Received, make_load
 from delivery.soak.test_kill import Victim, kill_often
 from tickwheel.delivery import DeliveryQueue, Message
-from tickwheel.delivery.errors import DeliveryFailed
+from tickwheel.delivery.errors import DeliveryFailed, Unavailable
 
 from .broker import Broker, headers
 
@@ -133,8 +133,8 @@ def test_killed_after_the_send_it_is_found_in_the_topic__D5(broker: Broker, topi
     before.close()
     kill_when_it_says(child_sending(to, range(100)), "sent")
     sink = opened(to)
-    assert set(sink.arrived(range(50, 200), position)) == set(range(50, 100))
-    assert list(sink.arrived(range(50, 200), sink.position())) == []
+    assert set(sink.arrived(batch(range(50, 200)), position)) == set(range(50, 100))
+    assert list(sink.arrived(batch(range(50, 200)), sink.position())) == []
     sink.close()
 
 
@@ -158,7 +158,7 @@ def test_the_tail_is_read_though_its_begin_was_deleted_and_transactions_left_gap
         other.flush(30)
         ends(30)
     again = opened(to)
-    assert set(again.arrived(range(20), position)) == set(range(5, 10))
+    assert set(again.arrived(batch(range(20)), position)) == set(range(5, 10))
     assert again.send(batch([11])) == {}
     again.close()
     sink.close()
@@ -190,27 +190,55 @@ def test_a_broker_that_stands_still_fails_the_send_in_time_and_the_next_one_is_i
         assert seqs == sorted(seqs), "a late copy came behind later records"
 
 
+def test_a_broker_that_was_shut_down_is_told_by_the_next_send__D6(up: Broker, topic: str) -> None:
+    """And not after the time-out, as the connection was lost before."""
+    sink = opened(up.new_topic(topic), timeout_s=60)
+    assert sink.send(batch([1])) == {}
+    up.stop()
+    for _ in range(2):
+        began_s = time.monotonic()
+        with pytest.raises(Unavailable):
+            sink.send(batch([2]))
+        assert time.monotonic() - began_s < 30
+    up.start()
+    assert sink.send(batch([2])) == {}
+    sink.close()
+    assert sorted(int(headers(it)["tickwheel-seq"]) for it in up.records(topic)) == [1, 2]
+
+
 @pytest.mark.parametrize("how", ["shut down", "standing still"])
-def test_a_broker_that_is_away_for_a_while_gets_every_message_in_order__D4_D6(
-    up: Broker, topic: str, tmp_path: Path, how: str
+def test_a_broker_that_is_away_for_a_while_costs_no_attempt_and_gets_every_message_in_order__D4_D6(
+    up: Broker, topic: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, how: str
 ) -> None:
+    caplog.set_level("WARNING", logger="tickwheel.delivery")
     keys = 20
     to = up.new_topic(topic)
-    with DeliveryQueue(tmp_path / "s.db", to=to, max_attempts=1_000, sink_timeout_s=1.0) as queue:
-        queue.put_many([Message(f"a{n}", f"key {n % keys}", DUE_MS + n, b"%d" % n) for n in range(200)])
-        assert queue.wait_until_empty(60)
+    due_ms = time.time_ns() // 1_000_000 + 500
+    with DeliveryQueue(tmp_path / "s.db", to=to, sink_timeout_s=2.0) as queue:
+        queue.put_many([Message(f"m{n}", f"key {n % keys}", due_ms + n, b"%d" % n) for n in range(3_000)])
+        while queue.summary.delivered < 300:
+            assert not queue.wait_until_empty(0.001)
         up.stop() if how == "shut down" else up.pause()
-        queue.put_many([Message(f"b{n}", f"key {n % keys}", DUE_MS + n, b"%d" % n) for n in range(200)])
+        while not told(caplog):
+            assert not queue.wait_until_empty(0.01)
         assert not queue.wait_until_empty(3), "it is away"
         up.go_on()
         assert queue.wait_until_empty(120)
-        assert (queue.summary.delivered, queue.summary.dead_letters) == (400, 0)
+        assert (queue.summary.delivered, queue.summary.dead_letters) == (3_000, 0)
+    assert told(caplog)[0].startswith("the destination is down: ")
+    assert told(caplog)[-1].startswith("the destination is up again")
+    assert len(told(caplog)) == 2 or how == "standing still"
     records = up.records(topic)
-    assert len({name_of(record) for record in records}) == 400
+    assert len({name_of(record) for record in records}) == 3_000
     found = seqs_by_key(records)
     assert len(found) == keys
     assert all(seqs == sorted(seqs) for seqs in found.values()), "a late copy came behind later records"
-    assert any(int(headers(record)["tickwheel-attempt"]) > 1 for record in records)
+    assert {int(headers(record)["tickwheel-attempt"]) for record in records} == {1}
+
+
+def told(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """The outages in the log."""
+    return [text for record in caplog.records if (text := record.getMessage()).startswith("the destination is ")]
 
 
 def test_small_records_are_taken_where_all_of_them_together_are_too_large__D6(broker: Broker, topic: str) -> None:

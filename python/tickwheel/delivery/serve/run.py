@@ -23,7 +23,7 @@ from tickwheel.delivery.running import Running
 from tickwheel.delivery.serve.access import Access, Address
 from tickwheel.delivery.serve.ports import Ports
 from tickwheel.delivery.settings import Settings
-from tickwheel.delivery.sinks import Lines, SinkOpener
+from tickwheel.delivery.sinks import Opener
 from tickwheel.delivery.summary import Summary
 
 MAX_PAYLOAD_LIMIT: Final = 16 << 20
@@ -38,7 +38,7 @@ class Service:
     """What to serve, and where. `max_payload`: bytes. Errors: `WrongUsage`."""
 
     store: Path
-    opener: SinkOpener | Lines
+    opener: Opener
     put_letters: PutLetters
     settings: Settings
     listen: Address

@@ -1,20 +1,23 @@
-"""The destinations of messages (rule D10): `open_sink` finds a sink's kind by its address; each kind is one file."""
+"""The destinations of messages (rule D10): `open_sink` finds a sink's kind by its address.
+
+Files and webhooks are written by the engine itself: `Destination` of `tickwheel._native`. Every other kind is one file.
+"""
 
 import importlib
-import os
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
+from tickwheel._native import Destination
 from tickwheel.delivery.errors import WrongUsage
 from tickwheel.delivery.sinks.addresses import shown
-from tickwheel.delivery.sinks.file import FileSink
 from tickwheel.delivery.sinks.python import sink_of_function
-from tickwheel.delivery.sinks.sink import Delivery, Refusals, Sink, SinkOpener, SinkSettings
+from tickwheel.delivery.sinks.sink import BatchSink, Delivery, Refusals, Sink, SinkOpener, SinkSettings
 
 __all__ = [
+    "BatchSink",
     "Delivery",
-    "FileSink",
-    "Lines",
+    "Destination",
+    "Opener",
     "Refusals",
     "Sink",
     "SinkOpener",
@@ -33,38 +36,37 @@ class _Kind(NamedTuple):
     library: str | None = None
 
 
-_HTTP = _Kind("http://HOST/PATH or https://HOST/PATH", "http", "urllib3")
+_WEBHOOK = "http://HOST/PATH or https://HOST/PATH"
 
 _KINDS = {
     "python": _Kind("python:MODULE:FUNCTION", "python"),
-    "http": _HTTP,
-    "https": _HTTP,
     "sqlite": _Kind("sqlite:PATH?table=T", "sqlite"),
     "postgresql": _Kind("postgresql://USER:PASSWORD@HOST/DATABASE?table=T", "postgresql", "psycopg"),
     "kafka": _Kind("kafka://BROKERS/TOPIC", "kafka", "confluent_kafka"),
 }
 
 
-class Lines(NamedTuple):
-    """The engine's own sink: lines of NDJSON to a file, or with `-` to standard output."""
-
-    target: str
+Opener: TypeAlias = SinkOpener | Destination
+"""What is opened when a run begins."""
 
 
-def open_sink(spec: str) -> SinkOpener | Lines:
+def open_sink(spec: str) -> Opener:
     """The opener of the sink that `--to` names. Errors: `WrongUsage` if there is no such sink. Errors when it is opened
     and the destination can't be used: `DeliveryFailed`, or `WrongUsage` for a file.
     """
-    if spec == "-" or _file_of(spec) is not None:
-        path = _file_of(spec)
-        return Lines("-" if path is None else os.path.join(".", path) if str(path) == "-" else str(path))
+    if spec == "-":
+        return Destination.standard_output()
+    if (path := _file_of(spec)) is not None:
+        return Destination.file(path)
     name, colon, _ = spec.partition(":")
+    if name in ("http", "https") and colon:
+        return Destination.http(spec)
     kind = _KINDS.get(name) if colon else None
     if kind is None:
-        forms = ", ".join(dict.fromkeys(kind.form for kind in _KINDS.values()))
+        forms = ", ".join([_WEBHOOK, *(kind.form for kind in _KINDS.values())])
         hint = "" if colon else f": write file:{spec}"
         raise WrongUsage(f"{shown(spec)} is not a destination: it may be - (standard output), file:PATH, {forms}{hint}")
-    opener: SinkOpener = _module(kind).opener_of(spec)
+    opener: Opener = _module(kind).opener_of(spec)
     return opener
 
 

@@ -7,6 +7,9 @@
   may still be written: then the topic has it twice after the retry, or once although it is a dead letter. The late copy
   may come after later records of its key. A reader can drop copies: for each `tickwheel-store`, remember every
   `tickwheel-seq` seen; the first copies are in order.
+- A producer goes on by itself when a broker is back, without copies. So records on their way when the brokers went have
+  their time. Once a connection was lost, a send first looks whether there is a broker: without one, the destination is
+  down (D6).
 - After a crash `arrived` reads the topic from the `position` of the last commit to its end at that time. Records of the
   crashed process that are written after that end are in the topic twice.
 - The topic must exist. Example: `kafka://a:9092,b:9092/reminders`.
@@ -26,7 +29,7 @@ from tickwheel._native import rfc_3339
 from tickwheel.delivery.errors import DeliveryFailed, Unanswered, Unavailable, WrongUsage
 from tickwheel.delivery.sinks.addresses import shown
 from tickwheel.delivery.sinks.sink import Delivery, Refusals, Sink, SinkOpener, SinkSettings
-from tickwheel.delivery.sinks.tables import OWN_SHARE
+from tickwheel.delivery.sinks.tables import MAX_BATCH, OWN_SHARE
 
 FORM = "kafka://BROKERS/TOPIC"
 
@@ -35,11 +38,18 @@ _TOGETHER = 1_000_000  # bytes of records in a request; a broker's default limit
 _ON_ITS_WAY = 5  # requests to a broker; up to this many the idempotent producer keeps the order in a retry
 _WAIT_SHARE = 0.9  # of the time-out, so that the sink is not cut off: its producer keeps late copies in order
 _LOOK_AGAIN_S = 0.1
+_LOOK_S = 3.0  # for a broker, after a lost connection; longer than the client waits until it connects again
 _BROKER = re.compile(r"[A-Za-z0-9._-]+(:\d{1,5})?|\[[0-9A-Fa-f:.]+\](:\d{1,5})?", flags=re.ASCII)
 _TOPIC = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}", flags=re.ASCII)
 
 _NOT_THERE = (KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE, KafkaError._TRANSPORT)
-_NO_ANSWERS = (KafkaError._TIMED_OUT, KafkaError._MSG_TIMED_OUT, KafkaError.REQUEST_TIMED_OUT, KafkaError._PURGE_QUEUE)
+_NO_ANSWERS = (
+    KafkaError._TIMED_OUT,
+    KafkaError._MSG_TIMED_OUT,
+    KafkaError.REQUEST_TIMED_OUT,
+    KafkaError._PURGE_QUEUE,
+    KafkaError._PURGE_INFLIGHT,
+)
 
 _Refused = dict[int, str | Unanswered | Unavailable | None]
 _Offsets = dict[int, int]  # by partition: the next offset
@@ -52,7 +62,7 @@ _PASSING = {  # while a topic is new, or moves to another broker
 class KafkaSink(Sink):
     """Writes to `topic`. `brokers` are the first ones to contact."""
 
-    max_batch: ClassVar[int] = 256
+    max_batch: ClassVar[int] = MAX_BATCH
     threads: ClassVar[int] = 1
 
     def __init__(self, brokers: str, topic: str, settings: SinkSettings) -> None:
@@ -78,6 +88,7 @@ class KafkaSink(Sink):
         """Returns when each record has its answer. Errors: `Unavailable`, if none has arrived."""
         self._position = _text_of(self._written)  # only now is everything before it known to be delivered
         try:
+            self._look_for_brokers()
             refused, too_large = self._write(dict(enumerate(deliveries)))
         except KafkaException as error:
             raise Unavailable(self._error_text(error.args[0])) from error
@@ -117,6 +128,15 @@ class KafkaSink(Sink):
     def close(self) -> None:
         """Nothing to do: `send` waited for every answer."""
         self._producer = None
+
+    def _look_for_brokers(self) -> None:
+        """After a lost connection. Errors: `KafkaException`."""
+        if self._producer is None:
+            self._producer = self._new_producer()
+        self._producer.poll(0)  # what was heard since the last send
+        if self._is_down:
+            self._producer.list_topics(self._topic, timeout=min(self._own_s, _LOOK_S))
+            self._is_down = False
 
     def _write(self, deliveries: Mapping[int, Delivery]) -> tuple[_Refused, list[int]]:
         """The refused deliveries, by place, and those of them that were too large together."""

@@ -1,10 +1,13 @@
 r"""The sink `postgresql://...?table=T` (rule D10): a row of `T` for each message, exactly one, whatever crashes (D5).
 
 - One `send` is one transaction, usually one statement and one round trip: the digest of each message goes into `T_ids`,
-  and the rows that are new there go into `T`; `T_delivered` is what earlier versions wrote, and is only read. So if the connection is lost during a commit, and its result is unknown,
-  the commit can be tried again.
+  and the rows that are new there go into `T`. So if the connection is lost during a commit, and its result is unknown,
+  the commit can be tried again. `T_delivered` is what earlier versions wrote, and is only read.
 - `T` may already exist, with more columns, constraints and triggers. Rows that they refuse are found by halving the
-  batch, each half in a savepoint: a failed attempt of these messages alone. An operational error is no answer about them; without a connection the database is down (D6).
+  batch, each half in a savepoint: a failed attempt of these messages alone. Any other error is no answer about them;
+  where no connection can be made, the database is down (D6).
+- A connection has an advisory lock of its store and table. A new one ends the connection that has it, so what a lost
+  connection or an earlier process has sent, and the server has not done yet, is not done later.
 - A payload is stored as `json`, not `jsonb`, so it stays the same byte for byte, with its spaces, its order, its 1.50
   and its \u0000, which `jsonb` refuses. A payload that is not JSON in UTF-8 is in `payload_bytes`. PostgreSQL's text
   can't hold the character NUL, so a message with one in its id or key is refused.
@@ -12,9 +15,11 @@ r"""The sink `postgresql://...?table=T` (rule D10): a row of `T` for each messag
 """
 
 import math
-from collections.abc import Collection, Iterator, Sequence
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from hashlib import blake2b
 from typing import Any, ClassVar
 
 import psycopg
@@ -24,7 +29,7 @@ from psycopg.conninfo import conninfo_to_dict
 from tickwheel.delivery.errors import DeliveryFailed, Unanswered, Unavailable, WrongUsage
 from tickwheel.delivery.sinks.addresses import secrets_in, secrets_of, shown, without
 from tickwheel.delivery.sinks.sink import NONE_REFUSED, Delivery, Refusals, Sink, SinkOpener, SinkSettings
-from tickwheel.delivery.sinks.tables import OWN_SHARE, Old, payload_of, table_of
+from tickwheel.delivery.sinks.tables import EARLIER_AT_ONCE, MAX_BATCH, OWN_SHARE, Kept, Newest, payload_of, table_of
 
 FORM = "postgresql://USER:PASSWORD@HOST/DATABASE?table=T"
 
@@ -45,9 +50,9 @@ _NOT_NULL = {"id", "due", "delivered_at", "lateness_ms", "attempt", "redelivered
 
 # Classes of SQLSTATE: data, constraints, functions and triggers, limits.
 _OF_THE_ROW = {"21", "22", "23", "38", "39", "44", "54", "P0"}
+_LOOK_WITHIN = 0.2  # of the time-out: a send that lost its connection by then looks whether the server is there
 _SIZE_AT_ONCE = 16 << 20  # bytes of payload in one statement
 
-_DELETED_AT_ONCE = 10_000
 _DROP_EARLIER = """
     DELETE FROM {ids} WHERE digest IN (SELECT digest FROM {ids} WHERE store = %s AND run <> %s LIMIT %s)
 """
@@ -60,6 +65,12 @@ _SETTINGS = """
     FROM current_setting('synchronous_commit') AS s
 """
 _COLUMNS_THERE = "SELECT attname FROM pg_attribute WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped"
+
+_HOLDERS_END = """
+    SELECT pg_terminate_backend(pid) FROM pg_locks
+    WHERE locktype = 'advisory' AND objsubid = 1 AND (classid::bigint << 32 | objid::bigint) = %s
+    AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) AND granted
+"""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -74,7 +85,8 @@ _INSERT = f"""
     )
     INSERT INTO {{table}} ({", ".join(_TYPES)})
     SELECT {", ".join("payload::json" if name == "payload" else name for name in _TYPES)}
-    FROM unnest({_PARTS}) WITH ORDINALITY AS sent (digest, {", ".join(_TYPES)}, place) JOIN new USING (digest) ORDER BY place
+    FROM unnest({_PARTS}) WITH ORDINALITY AS sent (digest, {", ".join(_TYPES)}, place)
+    JOIN new USING (digest) ORDER BY place
 """  # noqa: S608, made of the names above
 
 
@@ -83,20 +95,28 @@ class _NotThereError(psycopg.OperationalError):
 
 
 class PostgresqlSink(Sink):
-    """Writes to `table`, which is created if it does not exist. `options` are those of libpq, with the password."""
+    """Writes to `table`, which is created if it does not exist, as long as `is_newest()`: it was not replaced.
 
-    max_batch: ClassVar[int] = 256
+    `options` are those of libpq, with the password.
+    """
+
+    max_batch: ClassVar[int] = MAX_BATCH
     threads: ClassVar[int] = 1
 
-    def __init__(self, options: dict[str, Any], names: list[str], settings: SinkSettings) -> None:
+    def __init__(
+        self, options: dict[str, Any], names: list[str], settings: SinkSettings, is_newest: Callable[[], bool]
+    ) -> None:
         self._options = options
+        self._is_newest = is_newest
         self._settings = settings
+        self._own_s = OWN_SHARE * settings.timeout_s
         self._table = sql.Identifier(*names)
         self._delivered = sql.Identifier(*names[:-1], f"{names[-1]}_delivered")
         self._ids = sql.Identifier(*names[:-1], f"{names[-1]}_ids")
         self._insert = sql.SQL(_INSERT).format(table=self._table, ids=self._ids)
-        self._has_earlier = True  # digests of earlier runs, whose outcomes are committed once anything is sent
-        self._old = Old()
+        self._lock = _lock_of(settings.store_id, names)
+        self._has_earlier = True
+        self._kept = Kept()
         self._connection: psycopg.Connection | None = None
         try:
             connection = self._open()
@@ -112,17 +132,18 @@ class PostgresqlSink(Sink):
             raise
 
     def send(self, deliveries: Sequence[Delivery]) -> Refusals:
-        """One transaction. Errors: `Unavailable`, `Unanswered`, `psycopg.Error`, if none is known to have arrived."""
+        """One transaction. Errors: `Unavailable`, `Unanswered`, if none is known to have arrived."""
+        self._kept.begin_send()
         rows = [_row(delivery) for delivery in deliveries]
         try:
             return self._send(rows)
         except _NotThereError as error:
             raise Unavailable(_error_text(error)) from None
-        except psycopg.OperationalError as error:
+        except psycopg.Error as error:
             raise Unanswered(f"{type(error).__name__}: {_error_text(error)}") from None
 
     def _send(self, rows: Sequence[_Row]) -> Refusals:
-        old = self._old.some()
+        old = self._kept.free()
         with self._connected() as connection:
             self._drop_earlier(connection)
             try:
@@ -131,13 +152,17 @@ class PostgresqlSink(Sink):
                 else:
                     self._write(connection, rows, old)
                     refused = NONE_REFUSED
-            except (psycopg.Error, UnicodeError) as error:
+            except psycopg.Error as error:
                 if not _is_of_the_row(error):
                     raise
                 refused = self._in_parts(connection, rows, old)
-        self._old.forget(len(old))
-        self._old.note(row[0] for place, row in enumerate(rows) if place not in refused)
+        self._kept.forget()
+        self._kept.note([row[0] for place, row in enumerate(rows) if place not in refused])
         return refused
+
+    def committed(self, sends: int, earlier: bool) -> None:
+        """The digests of these are deleted with the next sends."""
+        self._kept.committed(sends, earlier)
 
     def arrived(self, suspects: Sequence[Delivery], position: str | None) -> Collection[int]:  # noqa: ARG002
         """Looks up the suspects by their digests, and where an earlier version wrote, by their seqs."""
@@ -154,10 +179,10 @@ class PostgresqlSink(Sink):
         return found
 
     def _drop_earlier(self, connection: psycopg.Connection) -> None:
-        if self._has_earlier:
+        if self._kept.earlier and self._has_earlier:
             drop = sql.SQL(_DROP_EARLIER).format(ids=self._ids)
-            dropped = connection.execute(drop, (self._settings.store_id, self._settings.run, _DELETED_AT_ONCE))
-            self._has_earlier = dropped.rowcount == _DELETED_AT_ONCE
+            dropped = connection.execute(drop, (self._settings.store_id, self._settings.run, EARLIER_AT_ONCE))
+            self._has_earlier = dropped.rowcount == EARLIER_AT_ONCE
 
     def close(self) -> None:
         """Close the connection; an open transaction is rolled back."""
@@ -167,28 +192,56 @@ class PostgresqlSink(Sink):
 
     @contextmanager
     def _connected(self) -> Iterator[psycopg.Connection]:
-        """A connection; after an error inside the block it is not used again."""
+        """A connection; after an error inside the block it is not used again.
+
+        If it was lost, and none can be made in its place, the error says so.
+        """
+        began_s = time.monotonic()
         try:
             yield self._open()
-        except BaseException:
+        except BaseException as error:
+            is_lost = isinstance(error, psycopg.Error) and self._connection is not None and self._connection.broken
             self.close()
+            if is_lost and time.monotonic() - began_s < _LOOK_WITHIN * self._settings.timeout_s:
+                self._connect().close()
             raise
 
     def _open(self) -> psycopg.Connection:
         if self._connection is None:
-            own_s = OWN_SHARE * self._settings.timeout_s
-            defaults = {
-                "connect_timeout": math.ceil(own_s),
-                "tcp_user_timeout": math.ceil(own_s * 1000),
-                "fallback_application_name": "tickwheel",
-            }
+            if not self._is_newest():  # it would end the connection of the newer one
+                raise psycopg.OperationalError("this sink was replaced")
+            connection = self._connect()
             try:
-                options = {**defaults, **self._options, "client_encoding": "utf8"}
-                self._connection = psycopg.connect(**options, autocommit=True)
-                self._connection.execute(_SETTINGS, {"timeout_ms": str(math.ceil(own_s * 1000))})
+                connection.execute(_SETTINGS, {"timeout_ms": str(math.ceil(self._own_s * 1000))})
+                self._take_lock(connection)
             except psycopg.Error as error:
-                raise _NotThereError(without(secrets_of(self._options), _error_text(error))) from None
+                connection.close()
+                raise _NotThereError(_error_text(error)) from None
+            except BaseException:
+                connection.close()
+                raise
+            self._connection = connection
         return self._connection
+
+    def _connect(self) -> psycopg.Connection:
+        own_ms = math.ceil(self._own_s * 1000)
+        defaults = {
+            "connect_timeout": math.ceil(self._own_s),
+            "tcp_user_timeout": own_ms,
+            "keepalives_idle": math.ceil(self._own_s / 2),  # a server that vanished while it had a statement is noticed
+            "keepalives_interval": math.ceil(self._own_s / 4),
+            "keepalives_count": 2,
+            "fallback_application_name": "tickwheel",
+        }
+        try:
+            return psycopg.connect(**{**defaults, **self._options, "client_encoding": "utf8"}, autocommit=True)
+        except psycopg.Error as error:
+            raise _NotThereError(without(secrets_of(self._options), _error_text(error))) from None
+
+    def _take_lock(self, connection: psycopg.Connection) -> None:
+        if connection.execute("SELECT pg_try_advisory_lock(%s)", (self._lock,)).fetchone() != (True,):
+            connection.execute(_HOLDERS_END, (self._lock,))
+            connection.execute("SELECT pg_advisory_lock(%s)", (self._lock,))  # it ends soon
 
     def _write(self, connection: psycopg.Connection, rows: Sequence[_Row], old: Sequence[bytes]) -> None:
         columns = zip(*rows, strict=True) if rows else [()] * (1 + len(_TYPES))
@@ -210,7 +263,7 @@ class PostgresqlSink(Sink):
             try:
                 with connection.transaction():
                     self._write(connection, rows, ())
-            except (psycopg.Error, UnicodeError) as error:
+            except psycopg.Error as error:
                 if not _is_of_the_row(error):
                     raise
                 if len(rows) == 1:
@@ -240,7 +293,8 @@ def opener_of(spec: str) -> SinkOpener:
         # libpq's error quotes the part it does not understand, which may be the password
         problem = without(secrets_in(spec), _error_text(error))
         raise WrongUsage(f"{shown(spec)} is no address of a database: {problem}: write {FORM}") from None
-    return lambda settings: PostgresqlSink(options, names, settings)
+    newest = Newest()
+    return lambda settings: PostgresqlSink(options, names, settings, newest.opens(settings.store_id))
 
 
 def _row(delivery: Delivery) -> _Row:
@@ -262,11 +316,16 @@ def _size(rows: Sequence[_Row]) -> int:
     return sum(len(row[4] or row[5] or "") for row in rows)
 
 
-def _is_of_the_row(error: Exception) -> bool:
-    """Whether the error is in a row. After an error of connection, table or server it is no use to try single rows."""
-    if isinstance(error, psycopg.Error) and error.sqlstate is not None:
-        return error.sqlstate[:2] in _OF_THE_ROW
-    return isinstance(error, psycopg.DataError | UnicodeError)  # a NUL, or half a surrogate pair
+def _is_of_the_row(error: psycopg.Error) -> bool:
+    """Whether the error may be in a row. After an error of connection or server it is no use to try single rows."""
+    if error.sqlstate is not None and error.sqlstate[:2] in _OF_THE_ROW:
+        return True
+    return not isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
+
+
+def _lock_of(store_id: str, names: Sequence[str]) -> int:
+    name = "\0".join((store_id, *names)).encode()
+    return int.from_bytes(blake2b(name, digest_size=8).digest(), "big", signed=True)
 
 
 def _make(connection: psycopg.Connection, name: sql.Identifier, types: dict[str, str], key: str) -> None:

@@ -1,6 +1,7 @@
 """The sink `python:MODULE:FUNCTION` (rule D10): calls a user's function with each `Delivery`.
 
-- It is called from up to eight threads at a time, with the messages of one key one after another (D4).
+- It is called from up to eight threads at a time, with the messages of one key one after another (D4). A thread calls a
+  fast function for many messages in a row; messages that wait for a slow call go to another thread.
 - When it returns, the message has arrived, whatever it returns. An exception is a failed attempt (D6); after
   `ConnectionError` or `tickwheel.delivery.Unavailable` all messages wait until the destination is back, and after
   `TimeoutError` or `Unanswered` from five messages in a row.
@@ -12,11 +13,12 @@ import importlib
 import inspect
 import os
 import sys
-from collections.abc import Callable, Sequence
-from typing import ClassVar, TypeAlias
+from collections.abc import Callable
+from typing import TypeAlias
 
-from tickwheel.delivery.errors import Unanswered, Unavailable, WrongUsage
-from tickwheel.delivery.sinks.sink import NONE_REFUSED, Delivery, Refusals, Sink, SinkOpener
+from tickwheel._native import Destination
+from tickwheel.delivery.errors import WrongUsage
+from tickwheel.delivery.sinks.sink import Delivery
 
 FORM = "python:MODULE:FUNCTION"
 
@@ -25,43 +27,16 @@ _LONGEST_REASON = 1000  # characters; each reason is stored
 Function: TypeAlias = Callable[[Delivery], object]
 
 
-class PythonSink(Sink):
-    """Calls `function` in the thread that sends."""
-
-    max_batch: ClassVar[int] = 1
-    threads: ClassVar[int] = 8
-
-    def __init__(self, function: Function) -> None:
-        self._function = function
-
-    def send(self, deliveries: Sequence[Delivery]) -> Refusals:
-        """One call for each delivery."""
-        refused: dict[int, str | Unanswered | Unavailable | None] = {}
-        for place, delivery in enumerate(deliveries):
-            reason = self._call(delivery)
-            if reason is not None:
-                refused[place] = reason
-        return refused or NONE_REFUSED
-
-    def _call(self, delivery: Delivery) -> str | Unanswered | Unavailable | None:
-        try:
-            result = self._function(delivery)
-        except (Unanswered, Unavailable) as error:
-            return error
-        except ConnectionError as error:
-            return Unavailable(_reason(error))
-        except TimeoutError as error:
-            return Unanswered(_reason(error))
-        except BaseException as error:  # SystemExit too: it would end the thread and block its keys
-            return _reason(error)
-        if inspect.iscoroutine(result):
-            result.close()  # prevents the warning that it was never awaited
-        if inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result):
-            return f"the function returned a {type(result).__name__}, which is never run: {_ORDINARY}"
-        return None
+def problem_with(returned: object) -> str | None:
+    """What is wrong with what a function returned: it is still to be run."""
+    if inspect.iscoroutine(returned):
+        returned.close()  # prevents the warning that it was never awaited
+    if inspect.isawaitable(returned) or inspect.isgenerator(returned) or inspect.isasyncgen(returned):
+        return f"the function returned a {type(returned).__name__}, which is never run: {_ORDINARY}"
+    return None
 
 
-def sink_of_function(function: Function) -> SinkOpener:
+def sink_of_function(function: Function) -> Destination:
     """A sink that calls `function`. Errors: `WrongUsage` if it can't be called, or if a call would not run it."""
     if not callable(function):
         raise WrongUsage(f"{function!r} can't be called: name a function that takes one Delivery")
@@ -69,10 +44,10 @@ def sink_of_function(function: Function) -> SinkOpener:
     is_lazy = (inspect.iscoroutinefunction, inspect.isasyncgenfunction, inspect.isgeneratorfunction)
     if any(is_one(form) for form in forms for is_one in is_lazy):
         raise WrongUsage(f"{function!r} is a coroutine function or a generator: {_ORDINARY}")
-    return lambda _settings: PythonSink(function)
+    return Destination.function(function)
 
 
-def opener_of(spec: str) -> SinkOpener:
+def opener_of(spec: str) -> Destination:
     """Imports the function now. Errors: `WrongUsage`."""
     _, _, path = spec.partition(":")
     module_name, _, name = path.partition(":")

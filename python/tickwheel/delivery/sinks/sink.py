@@ -1,7 +1,7 @@
 """The interface of a sink (rule D10): a small class that sends deliveries to its destination and says which arrived.
 
-A new kind of sink is one file: a subclass of `Sink`, a function that reads its address, and a line in
-`sinks/__init__.py`.
+A new kind of sink is one file: a subclass of `Sink`, or of `BatchSink` for whole Arrow batches, a function that reads
+its address, and a line in `sinks/__init__.py`.
 
 The deliverer opens `threads` sinks and uses each from its own thread, so a sink needs no locks. The messages of a key
 are in one thread at a time, at most one in each `send` (D4). A `send` that hangs is cut off after `timeout_s`: its
@@ -9,8 +9,8 @@ thread and sink are abandoned, its messages count as failed, and a new sink take
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import ClassVar, TypeAlias
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, ClassVar, TypeAlias
 
 import msgspec
 
@@ -19,8 +19,8 @@ from tickwheel.delivery.errors import Unanswered, Unavailable
 
 
 class SinkSettings(msgspec.Struct, frozen=True):
-    """The settings of every sink: `store_id` is unique to the store, `timeout_s` is `--sink-timeout`, `run` is the same for
-    the sinks of one run and differs from run to run.
+    """The settings of every sink: `store_id` is unique to the store, `timeout_s` is `--sink-timeout`, `run` is the same
+    for the sinks of one run and differs from run to run.
     """
 
     store_id: str
@@ -29,9 +29,10 @@ class SinkSettings(msgspec.Struct, frozen=True):
 
 
 Refusals: TypeAlias = Mapping[int, str | Unanswered | Unavailable | None]
-"""The deliveries that did not arrive, by their place in the sequence, and why; empty if all arrived. A text: this message
-is refused, and tried again `max_attempts` times. `Unanswered`, `Unavailable`: as if raised, for this one. `None`: it was not
-tried.
+"""The deliveries that did not arrive, by their place in the sequence, and why; empty if all arrived.
+
+A text: this message is refused, and tried again, `max_attempts` times in all. `Unanswered`, `Unavailable`: as if
+raised, for this one. `None`: it was not tried.
 """
 
 NONE_REFUSED: Refusals = {}
@@ -55,7 +56,8 @@ class Sink(ABC):
 
         Any exception means that none is known to have arrived: each counts as a failed attempt, with this reason. Some
         are about the destination (D6): after `Unavailable` or `ConnectionError` nothing is sent until it answers again,
-        and no attempt is counted; `Unanswered` and `TimeoutError` do the same once they come for five messages in a row.
+        and no attempt is counted; so it is with `Unanswered` and `TimeoutError` once they come for five messages in a
+        row.
         `DeliveryFailed` ends the run, for errors that no retry can repair.
         """
 
@@ -67,6 +69,13 @@ class Sink(ABC):
         `send`. Errors: `DeliveryFailed`.
         """
 
+    def committed(self, sends: int, earlier: bool) -> None:  # noqa: B027, most have nothing to forget
+        """Called before a `send`: the outcomes of the first `sends` calls of this object's `send` are committed.
+
+        So not even a crash makes the engine send again what arrived then, or ask `arrived` for it: the destination need
+        not know it any more. Calls that raised count too. `earlier`: the same holds for all that earlier runs sent.
+        """
+
     def position(self) -> str | None:
         """The destination's position: everything sent from now on comes after it. The store keeps it together with the
         outcomes before it, and gives it to `arrived` after a crash. `None` if the sink does not use it.
@@ -74,12 +83,47 @@ class Sink(ABC):
         return None
 
     def arrived(self, suspects: Sequence[Delivery], position: str | None) -> Collection[int]:  # noqa: ARG002
-        """The `seq` of those that the destination already has, by their `digest`. Called before anything is sent, with at
-        most a thousand at a time.
+        """The `seq` of those that the destination already has, by their `digest`. Called before anything is sent, with
+        at most a thousand at a time.
 
         `suspects` may have been sent by a run that crashed. Those not returned are sent again, as `redelivered`.
         """
         return ()
+
+
+Verdict: TypeAlias = bool | str | Unanswered | Unavailable | None
+"""What became of one delivery of a batch: `True` if it has arrived, `False` or a text if it is refused, the rest as in
+`Refusals`.
+"""
+
+
+class BatchSink(Sink):
+    """A sink that takes Arrow batches, without a Python object for each delivery. It needs pyarrow.
+
+    A `pyarrow.RecordBatch` has a row for each delivery, in order, and the columns `seq` (int64), `id` (text), `key`
+    (text, or null), `due_ms` (int64), `payload` (bytes), `is_json` (boolean), `delivered_at_ms`, `lateness_us` (int64),
+    `attempt` (uint32), `redelivered` (boolean), `digest` (16 bytes). Nothing is copied for it.
+
+    >>> import pyarrow as pa
+    >>> class Short(BatchSink):
+    ...     def send_batch(self, batch):
+    ...         return [len(payload) < 100 or "too long" for payload in batch["payload"].to_pylist()]
+    >>> batch = pa.RecordBatch.from_pydict({"id": ["a", "b"], "payload": [b"1", b"1" * 100]})
+    >>> Short().send_batch(batch)
+    [True, 'too long']
+    """
+
+    max_batch: ClassVar[int] = 1024
+
+    @abstractmethod
+    def send_batch(self, batch: Any) -> Iterable[Verdict]:
+        """Send these, in this order, and return once the destination has them: a boolean array of pyarrow or numpy, or
+        a sequence with a `Verdict` for each. Exceptions: as of `send`.
+        """
+
+    def send(self, deliveries: Sequence[Delivery]) -> Refusals:
+        """Not called: `send_batch` is."""
+        raise NotImplementedError
 
 
 SinkOpener: TypeAlias = Callable[[SinkSettings], Sink]

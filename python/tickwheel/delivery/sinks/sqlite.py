@@ -3,21 +3,33 @@
 - One `send` is one transaction: the digest of each message goes into `T_ids`, and the rows that are new there into `T`.
   After a crash `arrived` returns the rows that exist, and a message that is sent again gets no second row, also from
   another store. `T_delivered` is what earlier versions wrote; it is only read.
+- The rows of a batch are written together. Where some are there already, or are refused, they are written one by one.
 - `T` may already exist, with more columns, constraints and triggers. A row that they refuse is a failed attempt of its
   message alone. If the file is locked, or the disk full, that is no answer about the messages (D6). After an error the
   next `send` opens the file again.
+- A sink that was replaced because it hung writes nothing any more, so that it can't write again what the new one has
+  written and forgotten.
 - The file is in WAL mode, and each transaction is on disk when `send` returns (`synchronous=FULL`).
 """
 
 import sqlite3
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import ClassVar
 
 from tickwheel._native import rfc_3339
 from tickwheel.delivery.errors import DeliveryFailed, Unanswered, Unavailable, WrongUsage
 from tickwheel.delivery.sinks.sink import Delivery, Refusals, Sink, SinkOpener, SinkSettings
-from tickwheel.delivery.sinks.tables import COLUMNS, MOST_AT_ONCE, OWN_SHARE, Old, payload_of, table_of
+from tickwheel.delivery.sinks.tables import (
+    COLUMNS,
+    EARLIER_AT_ONCE,
+    MAX_BATCH,
+    OWN_SHARE,
+    Kept,
+    Newest,
+    payload_of,
+    table_of,
+)
 
 FORM = "sqlite:PATH?table=T"
 
@@ -25,24 +37,25 @@ _OF_THE_ROW = (sqlite3.IntegrityError, sqlite3.DataError, OverflowError, Unicode
 
 
 class SqliteSink(Sink):
-    """Writes to `table`, which is created if it does not exist."""
+    """Writes to `table`, which is created if it does not exist, as long as `is_newest()`: it was not replaced."""
 
-    max_batch: ClassVar[int] = 256
+    max_batch: ClassVar[int] = MAX_BATCH
     threads: ClassVar[int] = 1
 
-    def __init__(self, path: Path, table: str, settings: SinkSettings) -> None:
+    def __init__(self, path: Path, table: str, settings: SinkSettings, is_newest: Callable[[], bool]) -> None:
         self._path = path
         self._table = table
         self._settings = settings
-        self._old = Old()
+        self._is_newest = is_newest
+        self._kept = Kept()
         self._insert = f'INSERT INTO "{table}" ({", ".join(COLUMNS)}) VALUES ({", ".join("?" * len(COLUMNS))})'  # noqa: S608
         self._note = f'INSERT INTO "{table}_ids" (digest, store, run) VALUES (?, ?, ?) ON CONFLICT (digest) DO NOTHING'  # noqa: S608
         self._drop = f'DELETE FROM "{table}_ids" WHERE digest = ?'  # noqa: S608
         self._drop_earlier = (
             f'DELETE FROM "{table}_ids" WHERE digest IN'  # noqa: S608
-            f' (SELECT digest FROM "{table}_ids" WHERE store = ? AND run <> ? LIMIT {MOST_AT_ONCE})'
+            f' (SELECT digest FROM "{table}_ids" WHERE store = ? AND run <> ? LIMIT {EARLIER_AT_ONCE})'
         )
-        self._has_earlier = True  # digests of earlier runs, whose outcomes are committed once anything is sent
+        self._has_earlier = True
         self._database: sqlite3.Connection | None = None
         try:
             _make(self._open(), path, table)
@@ -57,29 +70,27 @@ class SqliteSink(Sink):
             raise
 
     def send(self, deliveries: Sequence[Delivery]) -> Refusals:
-        """One transaction. Errors: `Unavailable`, `Unanswered`, `sqlite3.Error`, if none has arrived."""
+        """One transaction. Errors: `Unavailable`, `Unanswered`, if none has arrived."""
+        self._kept.begin_send()
         try:
             database = self._open()
         except sqlite3.Error as error:
             raise Unavailable(f"{type(error).__name__}: {error}") from error
-        old = self._old.some()
         try:
-            database.execute("BEGIN IMMEDIATE")
             refused = self._write(database, deliveries)
-            database.executemany(self._drop, [(digest,) for digest in old])
-            if self._has_earlier:
-                earlier = (self._settings.store_id, self._settings.run)
-                self._has_earlier = database.execute(self._drop_earlier, earlier).rowcount == MOST_AT_ONCE
-            database.execute("COMMIT")
-        except sqlite3.OperationalError as error:
+        except sqlite3.Error as error:
             self.close()  # rolls back, whatever the state
             raise Unanswered(f"{type(error).__name__}: {error}") from error
         except BaseException:
             self.close()
             raise
-        self._old.forget(len(old))
-        self._old.note(delivery.digest for place, delivery in enumerate(deliveries) if place not in refused)
+        self._kept.forget()
+        self._kept.note([it.digest for place, it in enumerate(deliveries) if place not in refused])
         return refused
+
+    def committed(self, sends: int, earlier: bool) -> None:
+        """The digests of these are deleted with the next sends."""
+        self._kept.committed(sends, earlier)
 
     def arrived(self, suspects: Sequence[Delivery], position: str | None) -> Collection[int]:  # noqa: ARG002
         """Looks up the suspects by their digests, and where an earlier version wrote, by their seqs."""
@@ -116,18 +127,58 @@ class SqliteSink(Sink):
 
     def _write(self, database: sqlite3.Connection, deliveries: Sequence[Delivery]) -> Refusals:
         refused: dict[int, str] = {}
+        is_together = True
+        while True:
+            self._begin(database)
+            if is_together:
+                is_written = self._write_together(database, deliveries)
+            else:
+                is_written = self._write_each(database, deliveries, refused)
+            if is_written:
+                break
+            is_together = False
+            if database.in_transaction:
+                database.execute("ROLLBACK")
+        database.execute("COMMIT")
+        return refused
+
+    def _begin(self, database: sqlite3.Connection) -> None:
+        database.execute("BEGIN IMMEDIATE")
+        if not self._is_newest():  # and the newer one waits for this transaction
+            raise sqlite3.OperationalError("this sink was replaced")
+        database.executemany(self._drop, [(digest,) for digest in self._kept.free()])
+        if self._kept.earlier and self._has_earlier:
+            earlier = (self._settings.store_id, self._settings.run)
+            self._has_earlier = database.execute(self._drop_earlier, earlier).rowcount == EARLIER_AT_ONCE
+
+    def _write_together(self, database: sqlite3.Connection, deliveries: Sequence[Delivery]) -> bool:
+        """Whether all are written, as none was there and none is refused."""
+        store, run = self._settings.store_id, self._settings.run
+        noted = database.executemany(self._note, ((it.digest, store, run) for it in deliveries))
+        if noted.rowcount != len(deliveries):
+            return False
+        try:
+            database.executemany(self._insert, map(_row, deliveries))
+        except _OF_THE_ROW:
+            return False
+        return True
+
+    def _write_each(
+        self, database: sqlite3.Connection, deliveries: Sequence[Delivery], refused: dict[int, str]
+    ) -> bool:
+        """Leaves out what is in `refused`, and adds to it. `False` if that ended the transaction."""
         for place, delivery in enumerate(deliveries):
             noted = (delivery.digest, self._settings.store_id, self._settings.run)
-            if database.execute(self._note, noted).rowcount == 0:
+            if place in refused or database.execute(self._note, noted).rowcount == 0:
                 continue  # it already has its row
             try:
                 database.execute(self._insert, _row(delivery))
             except _OF_THE_ROW as error:
-                if not database.in_transaction:  # a constraint with ON CONFLICT ROLLBACK has rolled back everything
-                    raise
-                database.execute(self._drop, (delivery.digest,))
                 refused[place] = f"{type(error).__name__}: {error}"
-        return refused
+                if not database.in_transaction:  # a constraint with ON CONFLICT ROLLBACK has rolled back everything
+                    return False
+                database.execute(self._drop, (delivery.digest,))
+        return True
 
 
 def opener_of(spec: str) -> SinkOpener:
@@ -136,7 +187,9 @@ def opener_of(spec: str) -> SinkOpener:
     if not mark or not path or "\0" in path:
         raise WrongUsage(f"{spec!r} names no file, or no table: write {FORM}")
     (table,) = table_of(query, FORM)
-    return lambda settings: SqliteSink(Path(path).absolute(), table, settings)
+    file = Path(path).absolute()
+    newest = Newest()
+    return lambda settings: SqliteSink(file, table, settings, newest.opens(settings.store_id))
 
 
 def _row(delivery: Delivery) -> tuple[object, ...]:

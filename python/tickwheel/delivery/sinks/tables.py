@@ -1,15 +1,16 @@
-"""The common parts of the two SQL sinks (rule D5): the columns of a delivery, the table's name, and old digests.
+"""The common parts of the two SQL sinks (rule D5): the columns of a delivery, the table's name, and kept digests.
 
-Beside the table `T` there is `T_ids`, written in the same transaction: the 128-bit digest of each message's key and id, with
-the store and the run that sent it. A message whose digest is there has its row in `T`, and gets no second one. A digest is
-needed until the store has committed the message's outcome: those of this run go by `Old`, and those of earlier runs with the
-first sends, as `arrived` was asked before.
+Beside the table `T` there is `T_ids`, written in the same transaction: the 128-bit digest of each message's key and
+id, with the store and the run that sent it. A message whose digest is there has its row in `T`, and gets no second one.
+
+A digest is needed until the store has committed the message's outcome. `Kept` says which of this run are not needed any
+more, by the number of a send and not by a clock. Those of earlier runs are deleted once everything that these may have
+sent has its outcome. What a sink that was replaced has left is deleted by the next run.
 """
 
 import re
-import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from urllib.parse import parse_qsl
 
 from tickwheel.delivery.errors import WrongUsage
@@ -30,15 +31,19 @@ COLUMNS = (
 LONGEST_NAME = 53
 """PostgreSQL truncates names after 63 bytes, and a suffix is appended to this one."""
 
-KEPT_S = 60.0
-"""How long a digest is kept after it was sent. Sending pauses while two groups of outcomes are uncommitted (D5)."""
-
 OWN_SHARE = 0.8
 """The part of the time-out after which the database gives up, so that its own error is the reason, not a cut-off."""
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", flags=re.ASCII)
-MOST_AT_ONCE = 512
-"""Digests that one send deletes: twice a batch, so it keeps up with sending, and no send deletes those of a whole burst."""
+
+MAX_BATCH = 1024
+"""Rows of one transaction: with more, no rate is gained, and each waits longer for the last (measured)."""
+
+SENDS_AT_ONCE = 2
+"""Sends whose digests the next one deletes: it keeps up with sending, and none deletes those of a whole burst."""
+
+EARLIER_AT_ONCE = 2 * MAX_BATCH
+"""Digests of earlier runs that one send deletes."""
 
 
 def table_of(query: str, form: str, *, schema: bool = False) -> list[str]:
@@ -72,33 +77,72 @@ def payload_of(message: Message) -> tuple[str | None, bytes | None]:
     return None, message.payload
 
 
-class Old:
-    """The digests of what one sink has sent, oldest first. Those older than `KEPT_S` are no longer needed.
+class Newest:
+    """Which of the sinks that one opener has opened is the newest, of each store.
 
-    Their outcomes are committed in the store by then, because sending pauses otherwise. So call `some` only during a
-    send. Memory: 60 s of deliveries, some 100 bytes each.
+    One that hangs is replaced. When it goes on, it must not write: the new one may have written the same already, and
+    its digest may be deleted.
     """
 
-    def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
-        self._now_s = now_s
-        self._sent: deque[tuple[float, bytes]] = deque()
+    def __init__(self) -> None:
+        self._marks: dict[str, object] = {}
 
-    def note(self, digests: Iterable[bytes]) -> None:
-        """Add what was sent in a committed transaction."""
-        now_s = self._now_s()
-        self._sent.extend((now_s, digest) for digest in digests)
+    def opens(self, store_id: str) -> Callable[[], bool]:
+        """A new one is opened: whether it still is the newest."""
+        mark = self._marks[store_id] = object()
+        return lambda: self._marks[store_id] is mark
 
-    def some(self) -> list[bytes]:
+
+class Kept:
+    """The digests of what one sink has sent, by the number of the send, until their outcomes are committed.
+
+    >>> kept = Kept()
+    >>> kept.begin_send()
+    >>> kept.note([b"a", b"b"])
+    >>> kept.begin_send()
+    >>> kept.free()
+    []
+    >>> kept.committed(1, earlier=True)
+    >>> kept.free()
+    [b'a', b'b']
+
+    Memory: some 100 bytes for each delivery whose outcome is not committed. Sending pauses while these are two groups.
+    """
+
+    def __init__(self) -> None:
+        self._sent: deque[tuple[int, Sequence[bytes]]] = deque()
+        self._sends = 0
+        self._committed = 0
+        self._freed = 0
+        self.earlier = False
+        """Whether what earlier runs have left may be deleted."""
+
+    def committed(self, sends: int, earlier: bool) -> None:
+        """The outcomes of the first `sends` sends are committed. `earlier`: so are those of earlier runs."""
+        self._committed = sends
+        self.earlier = earlier
+
+    def begin_send(self) -> None:
+        """Count a send, whatever becomes of it."""
+        self._sends += 1
+
+    def note(self, digests: Sequence[bytes]) -> None:
+        """Add what this send has written, or found."""
+        self._sent.append((self._sends, digests))
+
+    def free(self) -> list[bytes]:
         """Some that may be deleted; the same ones until `forget`."""
-        before_s = self._now_s() - KEPT_S
-        old: list[bytes] = []
-        for sent_s, digest in self._sent:
-            if sent_s > before_s or len(old) == MOST_AT_ONCE:
+        free: list[bytes] = []
+        self._freed = 0
+        for send, digests in self._sent:
+            if send > self._committed or self._freed == SENDS_AT_ONCE:
                 break
-            old.append(digest)
-        return old
+            free += digests
+            self._freed += 1
+        return free
 
-    def forget(self, count: int) -> None:
-        """Remove the first `count`, which have been deleted."""
-        for _ in range(count):
+    def forget(self) -> None:
+        """The last ones that `free` returned are deleted, and that is committed."""
+        for _ in range(self._freed):
             self._sent.popleft()
+        self._freed = 0

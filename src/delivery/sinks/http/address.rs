@@ -93,13 +93,16 @@ fn encoded(text: &str) -> String {
     out
 }
 
-/// The address quoted and cut, without what is before the last @.
+/// The address quoted and cut, without what is before the last @, and without path and query, which may hold a secret.
 fn shown(text: &str) -> String {
     let public = match (text.split_once(':'), text.rsplit_once('@')) {
         (Some((scheme, _)), Some((before, host))) if before.len() > scheme.len() => format!("{scheme}://...@{host}"),
         _ => text.to_owned(),
     };
-    quoted(&public, SHOWN)
+    let start = public.find("//").map_or(0, |at| at + 2);
+    let end = public[start..].find(['/', '?', '#']).map_or(public.len(), |at| start + at + 1);
+    let rest = if end < public.len() { "..." } else { "" };
+    quoted(&format!("{}{rest}", &public[..end]), SHOWN)
 }
 
 #[cfg(test)]
@@ -140,7 +143,22 @@ mod tests {
             "http://ü/",
         ] {
             let Err(DeliveryError::Usage(error)) = HttpAddress::parse(text) else { panic!("{text:?}") };
-            assert!(error.starts_with(&quoted(text, 200)), "{error}");
+            assert!(error.starts_with('\''), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_address_is_shown_without_path_and_query__d12() {
+        for (text, public) in [
+            ("http://host/s3 cret", "'http://host/...'"),
+            ("https:host/s3cret", "'https:host/...'"),
+            ("http://host:port/?token=s3cret", "'http://host:port/...'"),
+            ("http://host?token=s3cret#", "'http://host?...'"),
+            ("http://host:99999", "'http://host:99999'"),
+            ("http://ho st/", "'http://ho st/'"),
+        ] {
+            let Err(DeliveryError::Usage(error)) = HttpAddress::parse(text) else { panic!("{text:?}") };
+            assert!(error.starts_with(&format!("{public} ")), "{error}");
         }
     }
 

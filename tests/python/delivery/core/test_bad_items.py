@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,12 +11,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from tickwheel.delivery import Answer, DeliveryFailed, DeliveryQueue, Message
+from tickwheel.delivery import Answer, Cancel, Delivery, DeliveryFailed, DeliveryQueue, Message
 from tickwheel.delivery.entries import Look
-from tickwheel.delivery.message import Cancel
 from tickwheel.delivery.retry import Retry
-from tickwheel.delivery.sender import Sender
+from tickwheel.delivery.running import Running
 from tickwheel.delivery.settings import Settings
+from tickwheel.delivery.sinks import Sink
 
 Desk = Any  # of ../conftest.py
 
@@ -35,8 +36,8 @@ BAD = {
     "cancel of a lone surrogate": lambda queue: queue.cancel(LONE),
     "cancel with a key that is no text": lambda queue: queue.cancel("a", 5),
     "state of a lone surrogate": lambda queue: queue.state(LONE),
-    "a lone surrogate": lambda queue: queue.put(LONE, due=1700000000005),
-    "a key of a lone surrogate": lambda queue: queue.put("a", due=1700000000005, key=LONE),
+    "a lone surrogate": lambda queue: queue.put(LONE, delay_ms=5),
+    "a key of a lone surrogate": lambda queue: queue.put("a", delay_ms=5, key=LONE),
     "a due time that no integer of SQLite holds": lambda queue: queue.put_many([Message("a", None, 1 << 70, JSON)]),
     "a payload that is no JSON": lambda queue: queue.put_many([Message("a", None, 5, msgspec.Raw(b"\xff"))]),
     "a cancel as an item": lambda queue: queue.submit([Cancel(LONE, None)]).result(10),
@@ -48,7 +49,7 @@ BAD = {
 def test_what_one_caller_gives_wrongly_is_that_callers_error_alone__D2(queue: DeliveryQueue, name: str) -> None:
     with pytest.raises(Exception):  # noqa: B017, any of Python's own
         BAD[name](queue)
-    assert queue.put("good", due=1700000000005) is Answer.ACCEPTED
+    assert queue.put("good", delay_ms=0) is Answer.ACCEPTED
     assert queue.wait_until_empty(10)
 
 
@@ -65,21 +66,35 @@ def test_a_sinks_error_that_no_utf8_can_write_is_a_dead_letter_like_any_other__D
     assert desk.state("a") is Answer.DEAD
 
 
-def test_a_sink_that_was_cut_off_is_not_heard_though_it_fails_for_good__D6(desk: Desk) -> None:
-    desk.start().accept("a")
-    desk.timer.advance(0)
+class FailsLate(Sink):
+    """The first send hangs until the test ends it, and fails for good then."""
 
-    def send(deliveries: Any) -> Any:
-        assert desk.sender.cut_off("no answer")
-        raise DeliveryFailed("the connection was closed in the meantime")
+    def __init__(self, sent: list[Delivery], held: threading.Event, failed: threading.Event) -> None:
+        self._sent, self._held, self._failed = sent, held, failed
 
-    desk.sink.send = send
-    assert desk.sender.step(lambda _: None, wait=False) is False
-    writer = desk.engine.writer
-    fresh = type(desk.sink)()
-    desk.sender = Sender(desk.engine.dispatcher, fresh, gate=writer.gate, note_position=writer.note_position)
-    desk.advance(1_000)
-    assert [delivery.attempt for delivery in fresh.sent] == [2]
+    def send(self, deliveries: Any) -> Any:
+        self._sent += deliveries
+        if len(self._sent) == 1:
+            self._held.wait(20)
+            self._failed.set()
+            raise DeliveryFailed("the connection was closed in the meantime")
+        return {}
+
+
+def test_a_sink_that_was_cut_off_is_not_heard_though_it_fails_for_good__D6(tmp_path: Path) -> None:
+    sent: list[Delivery] = []
+    held, failed = threading.Event(), threading.Event()
+    settings = Settings(sink_timeout_s=0.05)
+    running = Running(tmp_path / "store.db", lambda _: FailsLate(sent, held, failed), settings, lambda letters: None)
+    running.start()
+    running.submit([Message("a", None, 5, JSON)]).result(10)
+    assert running.wait(10)
+    held.set()
+    assert failed.wait(10)
+    running.submit([Message("b", None, 5, JSON)]).result(10)
+    assert running.wait(10)
+    running.close(10)
+    assert [(it.message.id, it.attempt) for it in sent] == [("a", 1), ("a", 2), ("b", 1)]
 
 
 def test_an_input_whose_name_is_not_utf8_is_read_like_any_other__D2_D11(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 import threading
@@ -16,7 +17,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tickwheel.delivery import Answer, DeliveryFailed, DeliveryQueue, Message
+from tickwheel.delivery import Answer, Delivery, DeliveryFailed, DeliveryQueue, Message, WrongUsage
 from tickwheel.delivery.running import Running
 from tickwheel.delivery.settings import Settings
 from tickwheel.delivery.sinks import Sink, SinkSettings
@@ -184,6 +185,44 @@ def test_closing_waits_for_sinks_that_hang_only_so_long_in_all__D6_D13(tmp_path:
     assert redelivered == [True] * 8
 
 
+def test_a_destination_that_hangs_does_not_keep_messages_from_being_accepted__D5(tmp_path: Path) -> None:
+    held, entered = threading.Event(), threading.Semaphore(0)
+    made = running(tmp_path / "store.db", lambda settings: Hanging(held, entered))
+    put(made, *map(str, range(8)))
+    for _ in range(8):
+        assert entered.acquire(timeout=10)
+    for number in range(100):
+        put(made, f"more {number}")
+    held.set()
+    assert made.wait(20)
+    made.close(10)
+
+
+def native_threads() -> int:
+    return len(list(Path("/proc/self/task").iterdir()))
+
+
+def test_a_function_that_hangs_has_a_bounded_number_of_threads__D6_D8(tmp_path: Path) -> None:
+    held, entered = threading.Event(), threading.Semaphore(0)
+    most = []
+
+    def send(delivery: Delivery) -> None:
+        most.append(native_threads())
+        entered.release()
+        held.wait(50)
+
+    before = native_threads()
+    with DeliveryQueue(tmp_path / "store.db", to=send, sink_timeout_s=0.005) as queue:
+        queue.put_many([Message(str(number), None, 5, JSON) for number in range(200)])
+        for _ in range(9):  # eight at once, and the first that asks whether the destination is up
+            assert entered.acquire(timeout=20)
+        entered.acquire(timeout=1.5)  # another probe would have come by then if there were a thread for it
+        # Eight that hang, eight that take their place, and the engine's own.
+        assert max([*most, native_threads()]) <= before + 8 + 8 + 8
+        held.set()
+        assert queue.wait_until_empty(50)
+
+
 def test_closing_a_file_with_messages_on_their_way_commits_them__D5_D13(tmp_path: Path) -> None:
     out = tmp_path / "out.ndjson"
     for round_ in range(3):
@@ -205,7 +244,7 @@ def test_closing_sends_all_that_is_due_also_of_one_key__D13(tmp_path: Path) -> N
 
 def test_closing_twice_is_no_error__D13(tmp_path: Path) -> None:
     with DeliveryQueue(tmp_path / "store.db", to=lambda it: None) as queue:
-        queue.put("a", due=1700000000005)
+        queue.put("a", delay_ms=0)
         queue.close()
 
 
@@ -245,7 +284,7 @@ def meta(store: Path) -> dict[str, Any]:
 def test_a_forked_child_does_not_touch_the_store__D9_D13(tmp_path: Path) -> None:
     arrived: Counter[str] = Counter()
     with DeliveryQueue(tmp_path / "store.db", to=lambda it: arrived.update([it.message.id])) as queue:
-        queue.put("before", due=1700000000005)
+        queue.put("before", delay_ms=0)
         queue.put("later", delay_ms=3_000_000)
         before = meta(tmp_path / "store.db")
         reading, writing = os.pipe()
@@ -263,7 +302,7 @@ def test_a_forked_child_does_not_touch_the_store__D9_D13(tmp_path: Path) -> None
         said = os.read(reading, 100).decode()
         os.close(reading)
         os.waitpid(child, 0)
-        queue.put("after", due=1700000000005)
+        queue.put("after", delay_ms=0)
         after = meta(tmp_path / "store.db")
         assert after["sent_until_ms"] is not None, f"the child wrote to the store: it said {said}"
         assert before["store_id"] == after["store_id"]
@@ -273,39 +312,44 @@ def test_a_forked_child_does_not_touch_the_store__D9_D13(tmp_path: Path) -> None
     assert said in ("TimerForked", "RuntimeError", "WrongUsage")
 
 
+CALLS: dict[str, Callable[[DeliveryQueue], object]] = {
+    "put": lambda queue: queue.put("a", delay_ms=0),
+    "submit": lambda queue: queue.submit([]),
+    "cancel": lambda queue: queue.cancel("a"),
+    "state": lambda queue: queue.state("a"),
+    "wait": lambda queue: queue.wait_until_empty(1),
+    "len": len,
+    "summary": lambda queue: queue.summary,
+    "close": lambda queue: queue.close(),
+}
+
+
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-@pytest.mark.parametrize("what", ["put", "state", "wait"])
+@pytest.mark.parametrize("what", list(CALLS))
 def test_a_forked_child_gets_an_error_and_does_not_hang__D13(tmp_path: Path, what: str) -> None:
     with DeliveryQueue(tmp_path / "store.db", to=lambda it: None) as queue:
-        queue.put("before", due=1700000000005)
+        queue.put("before", delay_ms=0)
         child = os.fork()
         if not child:
-            import signal
-
             signal.alarm(3)
             try:
-                if what == "put":
-                    queue.put("a", due=1700000000005)
-                elif what == "state":
-                    queue.state("a")
-                else:
-                    queue.wait_until_empty(1)
-            except BaseException:
+                CALLS[what](queue)
+            except WrongUsage:
                 os._exit(7)
-            os._exit(8)
+            except BaseException:
+                os._exit(8)
+            os._exit(9)
         _, status = os.waitpid(child, 0)
-        assert os.waitstatus_to_exitcode(status) in ((7,) if what != "wait" else (7, 8)), "it hung"
+        assert os.waitstatus_to_exitcode(status) == 7
+        assert queue.put("after", delay_ms=0) is Answer.ACCEPTED
 
 
 def test_a_queue_that_could_not_be_opened_leaves_no_thread__D13(tmp_path: Path) -> None:
     def opener(settings: SinkSettings) -> Sink:
         raise DeliveryFailed("can't be reached")
 
-    def threads() -> int:
-        return len(list(Path("/proc/self/task").iterdir()))  # includes Rust's threads
-
-    before = threads()
+    before = native_threads()
     for number in range(5):
         with pytest.raises(DeliveryFailed, match="can't be reached"):
             Running(tmp_path / f"{number}.db", opener, Settings(), lambda letters: None)
-    assert threads() < before + 5
+    assert native_threads() < before + 5

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from tickwheel.delivery.message import Message
-from tickwheel.delivery.sinks import Delivery, Sink, SinkSettings, open_sink
+from tickwheel.delivery.sinks import Delivery, Lines, Sink, SinkSettings, open_sink
 
 ODD_IDS = [
     "line\nbreak",
@@ -43,8 +43,10 @@ def batch(seqs: Sequence[int]) -> list[Delivery]:
     return [delivery(seq) for seq in seqs]
 
 
-def opened(spec: str, store_id: str = "store", timeout_s: float = 20.0) -> Sink:
-    return open_sink(spec)(SinkSettings(store_id, timeout_s))
+def opened(spec: str, store_id: str = "store", timeout_s: float = 20.0, run: str = "run") -> Sink:
+    opener = open_sink(spec)
+    assert not isinstance(opener, Lines)
+    return opener(SinkSettings(store_id, timeout_s, run))
 
 
 _CHILD = """

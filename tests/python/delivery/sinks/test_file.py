@@ -1,35 +1,68 @@
+"""Files and standard output, as a user sees them; `src/delivery/sinks/file.rs` has the parts."""
+
 import json
 import os
+import subprocess
+import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
 
-from tickwheel.delivery import Delivery, DeliveryFailed, Message, WrongUsage
+from delivery.conftest import START_MS, Desk
+from tickwheel.delivery import Delivery, DeliveryFailed, DeliveryQueue, Message, WrongUsage
 from tickwheel.delivery.appending import write_lines
-from tickwheel.delivery.sinks import SinkSettings, open_sink
-from tickwheel.delivery.sinks.file import FileSink
-from tickwheel.delivery.sinks.lines import line_of
+from tickwheel.delivery.sinks import Destination, open_sink
 
-SETTINGS = SinkSettings("a store")
+pytestmark = pytest.mark.timeout(60)
+
 JSON = msgspec.Raw(b'{"x": 1.50}')
+LONG_S = 20
 
 
-def delivery(id_: str = "a", payload: msgspec.Raw | bytes = JSON) -> Delivery:
-    return Delivery(1, Message(id_, "k", 1, payload), delivered_at_ms=1_700_000_000_002, lateness_us=1235)
+def message(id_: str = "a", payload: msgspec.Raw | bytes = JSON) -> Message:
+    return Message(id_, "k", 1, payload)
 
 
-def test_a_line_has_the_fields_of_the_spec_in_order__D11() -> None:
-    assert line_of(delivery()) == (
+def destination(spec: str) -> Destination:
+    found = open_sink(spec)
+    assert isinstance(found, Destination)
+    return found
+
+
+def deliver(folder: Path, spec: str, *ids: str) -> None:
+    with DeliveryQueue(folder / "store.db", to=spec) as queue:
+        queue.put_many([message(id_) for id_ in ids])
+        assert queue.wait_until_empty(LONG_S)
+
+
+def test_a_line_has_the_fields_of_the_spec_in_order__D11(tmp_path: Path) -> None:
+    path = tmp_path / "out.ndjson"
+    desk = Desk(tmp_path, to=destination(f"file:{path}")).start()
+    desk.hand_in(Message("a", "k", START_MS - 2, JSON))
+    desk.close()
+    assert path.read_bytes() == (
+        b'{"id":"a","key":"k","due":"2023-11-14T22:13:19.998Z","payload":{"x": 1.50},'
+        b'"delivered_at":"2023-11-14T22:13:20.000Z","lateness_ms":2.0,"attempt":1,"redelivered":false}\n'
+    )
+
+
+def test_a_delivery_has_the_same_line__D11() -> None:
+    one = Delivery(1, message(), delivered_at_ms=1_700_000_000_002, lateness_us=1235)
+    assert one.line == (
         b'{"id":"a","key":"k","due":"1970-01-01T00:00:00.001Z","payload":{"x": 1.50},'
         b'"delivered_at":"2023-11-14T22:13:20.002Z","lateness_ms":1.235,"attempt":1,"redelivered":false}\n'
     )
 
 
-def test_other_bytes_are_written_as_base64__D1() -> None:
-    written = json.loads(line_of(delivery(payload=b"\xff\x00")))
+def test_other_bytes_are_written_as_base64__D1(tmp_path: Path) -> None:
+    path = tmp_path / "out.ndjson"
+    desk = Desk(tmp_path, to=destination(f"file:{path}")).start()
+    desk.hand_in(message(payload=b"\xff\x00"))
+    desk.close()
+    written = json.loads(path.read_bytes())
     assert written["payload_base64"] == "/wA="
     assert "payload" not in written
 
@@ -37,49 +70,81 @@ def test_other_bytes_are_written_as_base64__D1() -> None:
 def test_a_file_is_appended_to_and_seen_at_once__D10(tmp_path: Path) -> None:
     path = tmp_path / "out.ndjson"
     path.write_bytes(b'{"id":"before"}\n{"id":"cut o')
-    sink = open_sink(f"file:{path}")(SETTINGS)
-    sink.send([delivery("a"), delivery("b")])
+    desk = Desk(tmp_path, to=destination(f"file:{path}")).start()
+    desk.hand_in(message("a"), message("b"))
     lines = path.read_bytes().splitlines()
     assert lines[:2] == [b'{"id":"before"}', b'{"id":"cut o']
     assert [json.loads(text)["id"] for text in lines[2:]] == ["a", "b"]
-    sink.close()
+    desk.close()
 
 
-def test_standard_output_is_written_at_once_and_stays_open__D10(capfdbinary: Any) -> None:
-    sink = open_sink("-")(SETTINGS)
-    sink.send([delivery()])
-    sink.close()
-    assert capfdbinary.readouterr().out == line_of(delivery())
-    os.write(1, b"")
+_TO_STDOUT = """
+import sys
+from tickwheel.delivery import DeliveryQueue
+with DeliveryQueue(sys.argv[1], to="-") as queue:
+    queue.put("a", delay_ms=0)
+    assert queue.wait_until_empty(20)
+    print("the queue is empty", flush=True)
+    sys.stdin.readline()
+print("and it is closed", flush=True)
+"""
 
 
-def test_a_file_that_can_not_be_opened_is_wrong_usage__D2(tmp_path: Path) -> None:
-    with pytest.raises(WrongUsage, match="No such file or directory"):
-        open_sink(f"file:{tmp_path / 'none' / 'out.ndjson'}")(SETTINGS)
+def test_standard_output_is_written_at_once_and_stays_open__D10(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", _TO_STDOUT, str(tmp_path / "store.db")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        assert json.loads(child.stdout.readline())["id"] == "a"
+        assert child.stdout.readline() == "the queue is empty\n"
+        rest, _ = child.communicate("\n")
+    assert (rest, child.returncode) == ("and it is closed\n", 0)
 
 
-def test_a_full_disk_ends_the_run_and_says_so__D2() -> None:
-    sink = open_sink("file:/dev/full")(SETTINGS)
-    with pytest.raises(DeliveryFailed, match="No space left on device; the last 2 may be written in part"):
-        sink.send([delivery("a"), delivery("b")])
-    sink.close()
-
-
-def test_what_was_written_is_synced_and_what_has_no_disk_is_not__D5(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    synced: list[int] = []
-    real = os.fdatasync
-    monkeypatch.setattr(os, "fdatasync", lambda fd: (synced.append(fd), real(fd)))
-    for spec in (f"file:{tmp_path / 'out'}", "file:/dev/null"):
-        sink = open_sink(spec)(SETTINGS)
-        sink.sync()
-        sink.close()
-    assert len(synced) == 2
+def test_a_pipe_whose_reader_is_gone_ends_the_run_and_says_so__D2(tmp_path: Path) -> None:
     reading, writing = os.pipe()
+    child = subprocess.Popen(
+        [sys.executable, "-c", _TO_STDOUT, str(tmp_path / "store.db")],
+        stdin=subprocess.DEVNULL,
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     os.close(reading)
-    FileSink(writing, owned=True).sync()
     os.close(writing)
+    _, said = child.communicate()
+    assert child.returncode == 1
+    assert "DeliveryFailed: the destination can't be written: Broken pipe; the last 1 may be written in part" in said
+
+
+def test_a_file_that_can_not_be_opened_is_wrong_usage_when_it_is_opened__D2(tmp_path: Path) -> None:
+    path = tmp_path / "none" / "out.ndjson"
+    opener = open_sink(f"file:{path}")
+    with pytest.raises(WrongUsage, match=r"out\.ndjson can't be written: No such file or directory: name a file"):
+        Desk(tmp_path, to=opener)
+    with pytest.raises(WrongUsage, match="No such file or directory"):
+        DeliveryQueue(tmp_path / "store.db", to=f"file:{path}")
+    assert isinstance(opener, Destination)
+
+
+def test_a_full_disk_ends_the_run_says_so_and_loses_nothing__D2(tmp_path: Path) -> None:
+    full = "the destination can't be written: No space left on device; the last [12] may be written in part"
+    with pytest.raises(DeliveryFailed, match=full):
+        deliver(tmp_path, "file:/dev/full", "a", "b")
+    deliver(tmp_path, f"file:{tmp_path / 'out'}", "a", "b")
+    lines = (tmp_path / "out").read_bytes().splitlines()
+    assert sorted(json.loads(line)["id"] for line in lines) == ["a", "b"]
+
+
+def test_what_has_no_disk_needs_no_sync__D5(tmp_path: Path) -> None:
+    deliver(tmp_path, "file:/dev/null", "a")
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = threading.Thread(target=lambda: lines.append(pipe.read_bytes()))
+    lines: list[bytes] = []
+    reader.start()
+    deliver(tmp_path, f"file:{pipe}", "b")
+    reader.join()
+    assert b'"id":"b"' in lines[0]
 
 
 def test_a_write_that_is_cut_short_goes_on__D2(monkeypatch: pytest.MonkeyPatch) -> None:

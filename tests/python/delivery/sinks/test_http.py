@@ -1,10 +1,15 @@
+"""Webhooks by the engine's own client, against receivers on this machine that answer as each test says."""
+
 import json
+import logging
 import socket
 import ssl
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from hashlib import blake2b
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -13,28 +18,32 @@ import msgspec
 import pytest
 
 import tickwheel
-from delivery.sinks.making import MIB, ODD_IDS, batch, delivery, opened
+from delivery.sinks.making import MIB, ODD_IDS
+from tickwheel.delivery import Answer, DeliveryQueue, Letter, Message
 from tickwheel.delivery.errors import WrongUsage
-from tickwheel.delivery.sinks import open_sink
-from tickwheel.delivery.sinks.http import HttpSink, idempotency_key
-from tickwheel.delivery.sinks.lines import line_of
+from tickwheel.delivery.sinks import Destination, open_sink
 
 pytestmark = pytest.mark.timeout(60)
 
-Answer = Callable[["Receiver", "Hook"], None]
+Reply = Callable[["Receiver", "Hook"], None]
+
+JSON = msgspec.Raw(b'{"x": 1.50}')
+LONG_S = 30
+FIELDS = ["id", "key", "due", "payload", "delivered_at", "lateness_ms", "attempt", "redelivered"]
 
 
 class Receiver(ThreadingHTTPServer):
     """Records each request; `answer` decides the response."""
 
     daemon_threads = True
+    request_queue_size = 512
 
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Hook)
+    def __init__(self, port: int = 0) -> None:
+        super().__init__(("127.0.0.1", port), Hook)
         self.requests: list[tuple[str, str, dict[str, str], bytes]] = []
         self.connections = 0
         self.over = threading.Event()
-        self.answer: Answer = lambda server, hook: hook.reply(200)
+        self.answer: Reply = lambda server, hook: hook.reply(200)
 
     def process_request(self, request: Any, client_address: Any) -> None:
         self.connections += 1
@@ -47,6 +56,14 @@ class Receiver(ThreadingHTTPServer):
     def url(self) -> str:
         return f"http://127.0.0.1:{self.server_port}"
 
+    @property
+    def bodies(self) -> list[dict[str, Any]]:
+        return [json.loads(body) for *_, body in self.requests]
+
+    @property
+    def ids(self) -> list[str]:
+        return [body["id"] for body in self.bodies]
+
 
 class Hook(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
@@ -54,7 +71,8 @@ class Hook(BaseHTTPRequestHandler):
 
     def handle_anything(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        self.server.requests.append((self.command, self.path, dict(self.headers), body))
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        self.server.requests.append((self.command, self.path, headers, body))
         self.server.answer(self.server, self)
 
     do_POST = handle_anything  # noqa: N815, the base class's name
@@ -71,9 +89,9 @@ class Hook(BaseHTTPRequestHandler):
     def log_message(self, *args: Any) -> None: ...
 
 
-@pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    with Receiver() as server:
+@contextmanager
+def receiving(port: int = 0) -> Iterator[Receiver]:
+    with Receiver(port) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         yield server
@@ -82,165 +100,207 @@ def receiver() -> Iterator[Receiver]:
         thread.join()
 
 
-def test_the_request_is_what_the_file_sink_writes__D10(receiver: Receiver) -> None:
-    given = [delivery(1), delivery(2, payload=b"\xff\x00", redelivered=True, attempt=3)]
-    sink = opened(f"{receiver.url}/hooks/in?token=t%20t")
-    assert sink.send(given) == {}
-    sink.close()
-    assert [body for *_, body in receiver.requests] == [line_of(one) for one in given]
-    method, path, headers, body = receiver.requests[1]
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    with receiving() as server:
+        yield server
+
+
+class Told(logging.Handler):
+    """What the engine logs: when the destination goes down, and when it comes up."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.outages: list[str] = []
+        self.is_down = threading.Event()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = record.getMessage()
+        if text.startswith("the destination is down: "):
+            self.outages.append(text.removeprefix("the destination is down: "))
+            self.is_down.set()
+        elif text.startswith("the destination is up again"):
+            self.outages.append("up")
+
+
+@pytest.fixture
+def told() -> Iterator[Told]:
+    handler = Told()
+    logger = logging.getLogger("tickwheel.delivery")
+    logger.addHandler(handler)
+    yield handler
+    logger.removeHandler(handler)
+
+
+@pytest.fixture
+def queue_to(tmp_path: Path) -> Iterator[Callable[..., DeliveryQueue]]:
+    """Opens a queue; `letters` of it has what was given up."""
+    made: list[DeliveryQueue] = []
+
+    def make(url: str, **settings: Any) -> DeliveryQueue:
+        letters: list[Letter] = []
+        path = tmp_path / f"{len(made)}.db"
+        queue = DeliveryQueue(path, to=url, on_dead_letter=letters.append, **settings)
+        queue.letters = letters  # type: ignore[attr-defined]
+        made.append(queue)
+        return queue
+
+    yield make
+    for queue in made:
+        queue.close()
+
+
+@pytest.fixture
+def outcome(queue_to: Callable[..., DeliveryQueue]) -> Callable[..., list[str]]:
+    """Delivers some messages by one attempt each, and returns the reasons of those that were given up."""
+
+    def deliver(url: str, *messages: Message, **settings: Any) -> list[str]:
+        queue = queue_to(url, **{"max_attempts": 1, **settings})
+        assert set(queue.put_many(messages or [message("a")])) == {Answer.ACCEPTED}
+        assert queue.wait_until_empty(LONG_S)
+        queue.close()
+        return [letter.reason for letter in queue.letters]  # type: ignore[attr-defined]
+
+    return deliver
+
+
+Outcome = Callable[..., list[str]]
+QueueTo = Callable[..., DeliveryQueue]
+
+
+def message(id_: str, payload: msgspec.Raw | bytes = JSON, key: str | None = "k", due_ms: int = 1) -> Message:
+    return Message(id_, key, due_ms, payload)
+
+
+def in_order(count: int, keys: Sequence[str] = ("a", "b")) -> list[Message]:
+    return [message(str(number), key=keys[number % len(keys)], due_ms=1 + number) for number in range(count)]
+
+
+def assert_in_order(receiver: Receiver, first_of_key: int = 0) -> None:
+    for parity in (0, 1):
+        ids = [int(id_) for id_ in receiver.ids if int(id_) % 2 == parity and int(id_) >= first_of_key]
+        assert ids == sorted(ids)
+
+
+def closed_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+    return port
+
+
+# --- The request ---------------------------------------------------------
+
+
+def test_the_request_is_what_the_file_sink_writes__D10(receiver: Receiver, outcome: Outcome) -> None:
+    assert outcome(f"{receiver.url}/hooks/in?token=t%20t", message("a"), message("b", b"\xff\x00")) == []
+    method, path, headers, body = receiver.requests[0]
     assert (method, path) == ("POST", "/hooks/in?token=t%20t")
-    assert headers["Content-Type"] == "application/json"
-    assert headers["User-Agent"] == f"tickwheel/{tickwheel.__version__}"
-    assert json.loads(body)["payload_base64"] == "/wA="
+    assert headers["content-type"] == "application/json"
+    assert headers["user-agent"] == f"tickwheel/{tickwheel.__version__}"
+    assert body.startswith(
+        b'{"id":"a","key":"k","due":"1970-01-01T00:00:00.001Z","payload":{"x": 1.50},"delivered_at":"2'
+    )
+    assert body.endswith(b',"attempt":1,"redelivered":false}\n')
+    assert list(json.loads(body)) == FIELDS
+    assert receiver.bodies[1]["payload_base64"] == "/wA="
 
 
-def test_a_repeat_has_the_same_idempotency_key_and_nothing_else_has__D10(receiver: Receiver) -> None:
-    given = [("a", "b"), ("a", "b"), (None, "b"), ("", "b"), ("ab", ""), ("a", 'b"'), ('a","b', "c"), ("a", 'b","c')]
-    sink = opened(receiver.url)
-    sink.send([delivery(seq, id_=id_ or "-", key=key) for seq, (key, id_) in enumerate(given)])
-    sink.close()
-    keys = [headers["Idempotency-Key"] for _, _, headers, _ in receiver.requests]
-    assert keys[0] == keys[1] == idempotency_key("a", "b")
-    assert len(set(keys)) == len(keys) - 1
-    assert all(len(key) == 32 and int(key, 16) >= 0 for key in keys)
+def test_any_id_arrives_and_none_gets_into_the_headers_but_as_a_digest__D10(
+    receiver: Receiver, outcome: Outcome
+) -> None:
+    names = [*((key, id_) for id_ in [*ODD_IDS, "nul\0byte"] for key in (id_, None)), ("a", 'b","c'), ('a","b', "c")]
+    assert outcome(receiver.url, *(message(id_, key=key) for key, id_ in names)) == []
+    found = {
+        (body["key"], body["id"]): request[2] for request, body in zip(receiver.requests, receiver.bodies, strict=True)
+    }
+    assert found.keys() == set(names)
+    usual = {"host", "content-length", "content-type", "user-agent"}
+    for name, headers in found.items():
+        assert headers.keys() == {*usual, "idempotency-key"}
+        digest = blake2b(msgspec.json.encode(name), digest_size=16).hexdigest()
+        assert headers["idempotency-key"] == digest
 
 
-@pytest.mark.parametrize("id_", [*ODD_IDS, "nul\0byte"])
-def test_any_id_arrives_and_none_gets_into_the_headers__D10(receiver: Receiver, id_: str) -> None:
-    sink = opened(receiver.url)
-    assert sink.send([delivery(id_=id_, key=id_)]) == {}
-    sink.close()
-    ((_, _, headers, body),) = receiver.requests
-    assert (json.loads(body)["id"], json.loads(body)["key"]) == (id_, id_)
-    usual = {"Host", "Accept-Encoding", "Content-Length", "Content-Type", "User-Agent"}
-    assert set(headers) == {*usual, "Idempotency-Key"}
-
-
-def test_a_payload_of_a_mebibyte_arrives__D10(receiver: Receiver) -> None:
-    sink = opened(receiver.url)
+def test_a_payload_of_a_mebibyte_arrives__D10(receiver: Receiver, outcome: Outcome) -> None:
     payload = b'"' + b"x" * (MIB - 2) + b'"'
-    assert sink.send([delivery(1, payload=msgspec.Raw(payload)), delivery(2, payload=b"\xff" * MIB)]) == {}
-    sink.close()
+    assert outcome(receiver.url, message("a", msgspec.Raw(payload)), message("b", b"\xff" * MIB)) == []
     assert payload in receiver.requests[0][3]
     assert len(receiver.requests[1][3]) > 4 * MIB // 3
 
 
+def test_a_key_has_one_connection_and_others_their_own__D10(receiver: Receiver, outcome: Outcome) -> None:
+    assert outcome(receiver.url, *in_order(40, ["k"])) == []
+    assert (receiver.connections, receiver.ids) == (1, [str(number) for number in range(40)])
+
+
+def test_no_proxy_is_taken_from_the_environment__D12(
+    receiver: Receiver, outcome: Outcome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    assert outcome(receiver.url) == []
+
+
+# --- What an answer means ------------------------------------------------
+
+
 @pytest.mark.parametrize("status", [200, 201, 202, 204, 299])
-def test_two_hundred_and_something_has_arrived__D10(receiver: Receiver, status: int) -> None:
+def test_two_hundred_and_something_has_arrived__D10(receiver: Receiver, outcome: Outcome, status: int) -> None:
     receiver.answer = lambda server, hook: hook.reply(status)
-    sink = opened(receiver.url)
-    assert sink.send([delivery()]) == {}
-    sink.close()
+    assert outcome(receiver.url) == []
 
 
-@pytest.mark.parametrize("status", [400, 401, 404, 409, 413, 429, 500, 503])
-def test_another_status_is_a_failed_attempt_with_what_was_said__D6(receiver: Receiver, status: int) -> None:
+@pytest.mark.parametrize("status", [400, 401, 404, 409, 413, 408, 425, 429, 500, 503])
+def test_another_status_is_a_failed_attempt_with_what_was_said__D6(
+    receiver: Receiver, outcome: Outcome, status: int
+) -> None:
     said = "schön\n\x1b[31m".encode() + b"\xff" + b"x" * 500
-    receiver.answer = lambda server, hook: hook.reply(status, said, **{"Retry-After": "0"})
-    sink = opened(receiver.url)
-    refused = sink.send([delivery()])
-    sink.close()
-    start = f"status {status}: sch\u00f6n  [31m\ufffd"
-    assert refused[0].startswith(start)
-    assert len(refused[0]) == len(f"status {status}: ") + 200
-    assert len(receiver.requests) == 1  # the deliverer retries, not the sink
+    receiver.answer = lambda server, hook: hook.reply(status, said)
+    [reason] = outcome(receiver.url)
+    answer = reason.removeprefix(f"gave up after 1 attempts: status {status}: ")
+    assert answer.startswith("schön  [31m\ufffd")
+    assert len(answer) == 200
+    assert len(receiver.requests) == 1
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-def test_a_redirect_is_not_followed__D12(receiver: Receiver, status: int) -> None:
+def test_a_redirect_is_not_followed__D12(receiver: Receiver, outcome: Outcome, status: int) -> None:
     receiver.answer = lambda server, hook: hook.reply(status, Location=f"{receiver.url}/elsewhere")
-    sink = opened(f"{receiver.url}/here")
-    assert sink.send([delivery()]) == {0: f"status {status}, a redirect, which is not followed: "}
-    sink.close()
+    [reason] = outcome(f"{receiver.url}/here")
+    assert f"status {status}, a redirect, which is not followed" in reason
     assert [path for _, path, *_ in receiver.requests] == ["/here"]
 
 
-def test_one_refused_message_does_not_keep_the_next_one_back__D6(receiver: Receiver) -> None:
-    receiver.answer = lambda server, hook: hook.reply(500 if len(server.requests) == 2 else 200)
-    sink = opened(receiver.url)
-    assert list(sink.send(batch([1, 2, 3]))) == [1]
-    sink.close()
+def _status_only(_server: Receiver, hook: Hook) -> None:
+    hook.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\nhalf of it")
+    hook.close_connection = True
 
 
-def test_one_connection_is_kept_for_all__D10(receiver: Receiver) -> None:
-    receiver.answer = lambda server, hook: hook.reply(200 if len(server.requests) % 2 else 500, b"some answer")
-    sink = opened(receiver.url)
-    for seq in range(20):
-        sink.send([delivery(seq)])
-    sink.close()
-    assert (receiver.connections, len(receiver.requests)) == (1, 20)
+def _endless(_server: Receiver, hook: Hook) -> None:
+    hook.send_response(200)
+    hook.end_headers()
+    while True:
+        hook.wfile.write(b"x" * 65536)
 
 
-def test_a_connection_that_the_receiver_closed_is_opened_anew__D10(receiver: Receiver) -> None:
-    def answer(_server: Receiver, hook: Hook) -> None:
-        hook.reply(200, Connection="close")
-
+@pytest.mark.parametrize("answer", [_status_only, _endless])
+def test_a_status_of_two_hundred_counts_whatever_becomes_of_the_rest__D5_D8(
+    receiver: Receiver, outcome: Outcome, answer: Reply
+) -> None:
     receiver.answer = answer
-    sink = opened(receiver.url)
-    assert [sink.send([delivery(seq)]) for seq in range(5)] == [{}] * 5
-    sink.close()
-    assert receiver.connections == 5
-
-
-def test_an_endless_answer_is_not_read_to_its_end__D8(receiver: Receiver) -> None:
-    def answer(_server: Receiver, hook: Hook) -> None:
-        hook.send_response(200)
-        hook.end_headers()
-        while True:
-            hook.wfile.write(b"x" * 65536)
-
-    receiver.answer = answer
-    sink = opened(receiver.url)
     began_s = time.monotonic()
-    assert [sink.send([delivery(seq)]) for seq in range(2)] == [{}] * 2
+    assert outcome(receiver.url, *in_order(2)) == []
     assert time.monotonic() - began_s < 10  # and not until the time-out
-    sink.close()
 
 
-def test_the_rest_of_a_long_answer_is_not_taken_for_the_next_one__D6(receiver: Receiver) -> None:
+@pytest.mark.parametrize("said", [b"", b"SSH-2.0-OpenSSH\r\n", b"HTTP/1.1 2x0 OK\r\n\r\n", b"\x00\xff" * 9])
+def test_an_answer_that_is_not_http_is_a_failed_attempt__D6(receiver: Receiver, outcome: Outcome, said: bytes) -> None:
     def answer(_server: Receiver, hook: Hook) -> None:
-        hook.wfile.write(b"HTTP/1.1 500 No\r\nContent-Length: 70000\r\n\r\n" + b"x" * 65536)
-        if hook.rfile.readline():  # the next request, on the same connection
-            hook.wfile.write(b"x" * (70000 - 65536))
+        hook.wfile.write(said)
         hook.close_connection = True
 
     receiver.answer = answer
-    sink = opened(receiver.url)
-    assert list(sink.send([delivery(1)])) == [0]
-    receiver.answer = lambda server, hook: hook.reply(200)
-    assert sink.send([delivery(2)]) == {}
-    sink.close()
-
-
-def test_a_refused_connection_is_a_failed_attempt_each_time__D6() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-    sink = opened(f"http://127.0.0.1:{port}/")
-    for _ in range(2):
-        assert "refused" in sink.send([delivery()])[0]
-    sink.close()
-
-
-def test_a_receiver_that_comes_back_is_reached_by_the_same_sink__D6() -> None:
-    with Receiver() as first:
-        port = first.server_port
-    sink = opened(f"http://127.0.0.1:{port}/")
-    assert "refused" in sink.send([delivery()])[0]
-
-    class Again(Receiver):
-        def __init__(self) -> None:
-            ThreadingHTTPServer.__init__(self, ("127.0.0.1", port), Hook)
-            self.requests, self.connections, self.over = [], 0, threading.Event()
-            self.answer = lambda server, hook: hook.reply(200)
-
-    with Again() as second:
-        thread = threading.Thread(target=second.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        assert sink.send([delivery()]) == {}
-        sink.close()
-        second.shutdown()
-        thread.join()
+    [_] = outcome(receiver.url)
 
 
 def _never(server: Receiver, _hook: Hook) -> None:
@@ -266,41 +326,101 @@ def _error_body_trickles(server: Receiver, hook: Hook) -> None:
 
 
 @pytest.mark.parametrize("answer", [_never, _headers_trickle, _status_trickles, _error_body_trickles])
-def test_a_receiver_that_does_not_answer_in_time_is_given_up__D6(receiver: Receiver, answer: Answer) -> None:
+def test_a_receiver_that_does_not_answer_in_time_is_given_up__D6(
+    receiver: Receiver, outcome: Outcome, answer: Reply
+) -> None:
     receiver.answer = answer
-    sink = opened(receiver.url, timeout_s=0.3)
     began_s = time.monotonic()
-    refused = sink.send([delivery()])
-    took_s = time.monotonic() - began_s
-    assert "timed out" in refused[0].lower() or "status 500" in refused[0]
-    assert 0.25 < took_s < 3
-    receiver.over.set()
-    receiver.answer = lambda server, hook: hook.reply(200)
-    assert sink.send([delivery()]) == {}
-    sink.close()
+    [reason] = outcome(receiver.url, sink_timeout_s=0.3)
+    assert "no answer in time" in reason or "status 500: sorry" in reason
+    assert time.monotonic() - began_s < 5
 
 
-def test_a_status_of_two_hundred_counts_whatever_becomes_of_the_rest__D5(receiver: Receiver) -> None:
-    def answer(server: Receiver, hook: Hook) -> None:
-        hook.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\nhalf of it")
-        hook.close_connection = True
-
-    receiver.answer = answer
-    sink = opened(receiver.url)
-    assert [sink.send([delivery(seq)]) for seq in range(2)] == [{}] * 2
-    sink.close()
+# --- Down ----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("said", [b"", b"SSH-2.0-OpenSSH\r\n", b"HTTP/1.1 2x0 OK\r\n\r\n", b"\x00\xff" * 9])
-def test_an_answer_that_is_not_http_is_a_failed_attempt__D6(receiver: Receiver, said: bytes) -> None:
+def test_a_port_that_is_closed_for_a_while_costs_no_attempt_and_no_order__D6(queue_to: QueueTo, told: Told) -> None:
+    port = closed_port()
+    queue = queue_to(f"http://127.0.0.1:{port}/", max_attempts=1)
+    queue.put_many(in_order(100))
+    assert told.is_down.wait(LONG_S)
+    assert not queue.wait_until_empty(1.5)  # some probes
+    with receiving(port) as receiver:
+        assert queue.wait_until_empty(LONG_S)
+        queue.close()
+        assert len(receiver.ids) == 100
+        assert_in_order(receiver)
+        assert {body["attempt"] for body in receiver.bodies} == {1}
+    assert "refused" in told.outages[0]
+    assert told.outages[1:] == ["up"]
+    assert queue.letters == []  # type: ignore[attr-defined]
+
+
+def test_a_name_that_does_not_resolve_is_down_at_once__D6(queue_to: QueueTo, told: Told) -> None:
+    queue = queue_to("http://nothing.invalid/", max_attempts=1)
+    queue.put_many(in_order(3))
+    assert told.is_down.wait(LONG_S)
+    assert "lookup" in told.outages[0]
+    queue.close()
+    assert queue.letters == []  # type: ignore[attr-defined]
+    assert queue.summary.delivered == 0
+
+
+def test_503_with_a_time_is_asked_again_then_and_not_before__D6(
+    receiver: Receiver, queue_to: QueueTo, told: Told
+) -> None:
+    began_s = time.monotonic()
+    at_s: list[float] = []
+
     def answer(_server: Receiver, hook: Hook) -> None:
-        hook.wfile.write(said)
-        hook.close_connection = True
+        at_s.append(time.monotonic() - began_s)
+        is_up = at_s[-1] > 1
+        hook.reply(200) if is_up else hook.reply(503, b"busy", **{"Retry-After": "2"})
 
     receiver.answer = answer
-    sink = opened(receiver.url)
-    assert list(sink.send([delivery()])) == [0]
-    sink.close()
+    queue = queue_to(receiver.url, max_attempts=3)
+    queue.put_many([message(str(number), key=None) for number in range(8)])
+    assert queue.wait_until_empty(LONG_S)
+    queue.close()
+    assert told.outages == ["status 503: busy", "up"]
+    assert sorted(receiver.ids) == sorted(2 * [str(number) for number in range(8)])
+    assert min(late_s for late_s in at_s if late_s > 1) >= 1.9
+    assert {body["attempt"] for body in receiver.bodies} == {1}
+
+
+def test_a_receiver_that_hangs_is_down_after_five_and_costs_no_attempt__D6(
+    receiver: Receiver, queue_to: QueueTo, told: Told
+) -> None:
+    receiver.answer = _never
+    queue = queue_to(receiver.url, max_attempts=2, sink_timeout_s=0.3)
+    queue.put_many([message(str(number), key=None) for number in range(5)])
+    assert told.is_down.wait(LONG_S)
+    receiver.answer = lambda server, hook: hook.reply(200)
+    receiver.over.set()
+    assert queue.wait_until_empty(LONG_S)
+    queue.close()
+    assert told.outages == ["no answer in time", "up"]
+    assert {body["attempt"] for body in receiver.bodies} == {1}
+    assert queue.summary.delivered == 5
+
+
+def test_a_poisonous_message_among_a_thousand_good_ones_stops_nothing__D6(
+    receiver: Receiver, queue_to: QueueTo, told: Told
+) -> None:
+    def choke(_server: Receiver, hook: Hook) -> None:
+        hook.reply(500 if hook.headers["Idempotency-Key"] == poison else 200, b"I choke")
+
+    poison = blake2b(msgspec.json.encode([None, "poison"]), digest_size=16).hexdigest()
+    receiver.answer = choke
+    queue = queue_to(receiver.url, max_attempts=2)
+    many = [message(str(number), key=None) for number in range(1000)]
+    queue.put_many([*many[:500], message("poison", key=None), *many[500:]])
+    assert queue.wait_until_empty(LONG_S)
+    queue.close()
+    assert (queue.summary.delivered, told.outages) == (1000, [])
+    [letter] = queue.letters  # type: ignore[attr-defined]
+    assert "status 500: I choke" in letter.reason
+    assert receiver.ids.count("poison") == 2
 
 
 def _certificate(folder: Path) -> tuple[Path, Path]:
@@ -311,35 +431,31 @@ def _certificate(folder: Path) -> tuple[Path, Path]:
     return names
 
 
-def test_a_certificate_is_checked__D10(receiver: Receiver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_certificate_is_checked_and_one_that_is_not_trusted_is_down__D6_D10(
+    receiver: Receiver, queue_to: QueueTo, told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     certificate, key = _certificate(tmp_path)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
     receiver.socket = context.wrap_socket(receiver.socket, server_side=True)
     url = receiver.url.replace("http:", "https:")
 
-    untrusting = opened(url)
-    assert "CERTIFICATE_VERIFY_FAILED" in untrusting.send([delivery()])[0]
+    untrusting = queue_to(url)
+    untrusting.put_many([message("a")])
+    assert told.is_down.wait(LONG_S)
+    assert "certificate" in told.outages[0]
     untrusting.close()
     assert receiver.requests == []
 
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
-    friend = opened(f"{url}/a?b=c")
-    assert [friend.send([delivery(seq)]) for seq in range(3)] == [{}] * 3
-    receiver.answer = _headers_trickle
-    quick = opened(url, timeout_s=0.5)
-    assert "timed out" in quick.send([delivery()])[0]
-    quick.close()
+    friend = queue_to(f"{url}/a?b=c")
+    friend.put_many(in_order(3))
+    assert friend.wait_until_empty(LONG_S)
     friend.close()
-    assert receiver.requests[0][1] == "/a?b=c"
+    assert [path for _, path, *_ in receiver.requests] == ["/a?b=c"] * 3
 
 
-def test_no_proxy_is_taken_from_the_environment__D12(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
-    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
-    sink = opened(receiver.url)
-    assert sink.send([delivery()]) == {}
-    sink.close()
+# --- The address ---------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -366,19 +482,25 @@ def test_an_address_that_is_none_is_wrong_usage__D10(spec: str) -> None:
         open_sink(spec)
 
 
-@pytest.mark.parametrize("spec", ["https://me:s3cret@host/x", "https://s3cret@host", "https://me:s3/cret@host/x"])
-def test_a_user_in_the_address_is_refused_and_not_shown__D10(spec: str) -> None:
+@pytest.mark.parametrize(
+    "spec",
+    [
+        "https://me:s3cret@host/x",
+        "https://s3cret@host",
+        "https://me:s3/cret@host/x",
+        "https://host:port/s3cret?s3cret",
+        "https://host/hook?password=s3cret#",
+    ],
+)
+def test_a_secret_in_the_address_is_not_shown__D10(spec: str) -> None:
     with pytest.raises(WrongUsage) as error:
         open_sink(spec)
     assert "s3" not in str(error.value)
+    assert "s3" not in repr(open_sink("https://host/s3cret?s3cret"))
 
 
 @pytest.mark.parametrize(
     "spec", ["https://host", "http://host:8080/@user/x?y=z@a", "http://[::1]:80/", "https://1.2.3.4/"]
 )
 def test_ordinary_addresses_are_taken__D10(spec: str) -> None:
-    assert callable(open_sink(spec))
-
-
-def test_one_message_at_a_time_in_each_of_many_threads__D10() -> None:
-    assert (HttpSink.max_batch, HttpSink.threads) == (1, 32)
+    assert isinstance(open_sink(spec), Destination)

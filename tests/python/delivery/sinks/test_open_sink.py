@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from delivery.conftest import Desk
 from tickwheel.delivery.errors import WrongUsage
-from tickwheel.delivery.sinks import FileSink, SinkSettings, open_sink, path_of
+from tickwheel.delivery.sinks import Destination, open_sink, path_of
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -45,24 +46,27 @@ def test_an_unknown_kind_is_shown_without_its_password__D10(spec: str) -> None:
     assert "s3" not in problem_with(spec)
 
 
-def test_standard_output_and_files_are_file_sinks__D10(tmp_path: Path) -> None:
-    sinks = [open_sink(spec)(SinkSettings("store")) for spec in ("-", f"file:{tmp_path / 'out'}")]
-    assert all(isinstance(sink, FileSink) for sink in sinks)
-    for sink in sinks:
-        sink.close()
-    assert (tmp_path / "out").exists()
+@pytest.mark.parametrize(
+    ("spec", "shown"),
+    [
+        ("-", "Destination.standard_output()"),
+        ("file:out", 'Destination.file("out")'),
+        ("file:-", 'Destination.file("-")'),
+        ("https://host:8/s3cret?s3cret", 'Destination.http(HttpAddress(Some("host:8")))'),
+        ("python:json:dumps", "Destination.function(...)"),
+    ],
+)
+def test_files_webhooks_and_functions_are_destinations_of_the_engine__D10(spec: str, shown: str) -> None:
+    found = open_sink(spec)
+    assert isinstance(found, Destination)
+    assert repr(found) == shown
 
 
 def test_a_file_is_made_only_when_its_sink_is_opened__D10(tmp_path: Path) -> None:
     opener = open_sink(f"file:{tmp_path / 'out'}")
     assert not (tmp_path / "out").exists()
-    opener(SinkSettings("store")).close()
+    Desk(tmp_path, to=opener).close()
     assert (tmp_path / "out").exists()
-
-
-def test_a_file_that_can_not_be_opened_is_wrong_usage__D2(tmp_path: Path) -> None:
-    with pytest.raises(WrongUsage, match="No such file or directory"):
-        open_sink(f"file:{tmp_path / 'none' / 'out.ndjson'}")(SinkSettings("store"))
 
 
 def test_the_file_that_a_sink_writes_is_known_before_it_is_opened__D10() -> None:
@@ -74,7 +78,6 @@ def test_the_file_that_a_sink_writes_is_known_before_it_is_opened__D10() -> None
 @pytest.mark.parametrize(
     ("spec", "module", "library", "extra"),
     [
-        ("https://host/", "http", "urllib3", "http"),
         ("postgresql://db/x?table=T", "postgresql", "psycopg", "postgresql"),
         ("kafka://host/topic", "kafka", "confluent_kafka", "kafka"),
     ],
@@ -101,7 +104,7 @@ def test_no_optional_library_is_imported_before_it_is_asked_for__D10() -> None:
 
     script = (
         "import sys, tickwheel.delivery.sinks as s; s.open_sink('-'); s.open_sink('sqlite:x?table=T');"
-        " print([m for m in ('urllib3', 'psycopg', 'confluent_kafka') if m in sys.modules])"
+        " print([m for m in ('psycopg', 'confluent_kafka', 'pyarrow') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -3,6 +3,7 @@
 import itertools
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
@@ -10,9 +11,11 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from delivery.postgres_server import PostgresServer
 from delivery.sinks.making import batch, child_sending, delivery, opened
+from tickwheel.delivery import DeliveryQueue, Message
 from tickwheel.delivery.errors import DeliveryFailed, Unanswered, Unavailable, WrongUsage
-from tickwheel.delivery.sinks import Sink, open_sink
+from tickwheel.delivery.sinks import Lines, Sink, SinkSettings, open_sink
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -112,6 +115,39 @@ def test_a_connection_lost_in_the_middle_fails_them_all_and_the_next_send_reconn
     assert ids(beside, name) == [f"id{seq}" for seq in range(10)]
 
 
+def test_a_sink_that_was_replaced_writes_nothing_any_more__D5(
+    postgres_url: str, name: str, beside: psycopg.Connection
+) -> None:
+    """As one that hung, was cut off, and goes on when its successor has written the same and forgotten it."""
+    opener = open_sink(f"{postgres_url}&table={name}")
+    assert not isinstance(opener, Lines)
+    sink = opener(SinkSettings("store"))
+    wait_in_the_middle(beside, name, 73)
+    errors: list[BaseException] = []
+
+    def send() -> None:
+        try:
+            sink.send(batch([4, 5]))
+        except Unanswered as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    waiting_backend(beside, 73)
+    successor = opener(SinkSettings("store"))
+    run(beside, "SELECT pg_advisory_unlock(73)")
+    for seq in range(4, 8):
+        assert successor.send(batch([seq])) == {}
+        successor.committed(seq - 3, True)
+    with pytest.raises(Unanswered, match="replaced"):
+        sink.send(batch([4]))
+    assert successor.send(batch([7])) == {}
+    successor.close()
+    thread.join()
+    assert len(errors) == 1
+    assert ids(beside, name) == [f"id{seq}" for seq in range(4, 8)]
+
+
 def test_a_connection_lost_between_sends_is_opened_again__D6(name: str, sink: Sink, beside: psycopg.Connection) -> None:
     run(beside, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'tickwheel'")
     with pytest.raises(Unanswered):
@@ -176,7 +212,7 @@ def test_a_commit_whose_answer_is_lost_may_be_tried_again__D5(
     sink = opened(f"{postgres_url.replace(real, str(folder))}&table={name}")
     sink.send(batch([0]))
     proxy.is_losing.set()
-    with pytest.raises(Unanswered):
+    with pytest.raises(Unavailable):  # neither has a new connection an answer
         sink.send(batch(range(1, 50)))
     proxy.is_losing.clear()
     assert sink.send(batch(range(1, 60))) == {}
@@ -213,7 +249,7 @@ def test_a_constraint_refuses_its_rows_alone_now_or_at_the_end__D6(
     name: str, sink: Sink, beside: psycopg.Connection, when: str
 ) -> None:
     run(beside, f"ALTER TABLE {name} ADD CONSTRAINT {name}_once UNIQUE (id) {when}")
-    given = [delivery(seq, f"id{seq % 100}") for seq in range(104)]
+    given = [delivery(seq, f"id{seq % 100}", key=f"k{seq // 100}") for seq in range(104)]
     refused = sink.send(given)
     assert list(refused) == [100, 101, 102, 103]
     assert all(f"{name}_once" in reason for reason in refused.values())
@@ -377,3 +413,64 @@ def test_an_address_that_is_none_is_wrong_usage_and_its_password_not_shown__D10(
 )
 def test_what_libpq_knows_may_be_in_the_address__D10(spec: str) -> None:
     assert callable(open_sink(spec))
+
+
+@pytest.fixture
+def restarted(postgres_server: PostgresServer) -> Iterator[PostgresServer]:
+    """A server that the test stops: afterwards it runs again for the other tests."""
+    yield postgres_server
+    with suppress(AssertionError):
+        postgres_server.start()
+
+
+@pytest.mark.parametrize("how", ["fast", "immediate"])
+def test_a_server_that_was_stopped_is_down_at_the_first_send__D6(
+    restarted: PostgresServer, name: str, how: str
+) -> None:
+    """Although the connection was there, and only its loss is seen."""
+    sink = opened(f"{restarted.url}&table={name}")
+    restarted.stop(how)
+    for _ in range(2):
+        with pytest.raises(Unavailable):
+            sink.send(batch([1]))
+    restarted.start()
+    assert sink.send(batch([1])) == {}
+    sink.close()
+
+
+@pytest.mark.parametrize("how", ["fast", "immediate"])
+def test_a_server_restarted_in_the_middle_costs_no_attempt_and_makes_no_second_row__D5_D6(
+    restarted: PostgresServer, name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, how: str
+) -> None:
+    caplog.set_level("WARNING", logger="tickwheel.delivery")
+    spec = f"{restarted.url}&table={name}"
+    opened(spec).close()
+    due_ms = time.time_ns() // 1_000_000 + 200
+    messages = [Message(f"id{n}", f"k{n % 20}", due_ms + n, b"%d" % n) for n in range(3_000)]
+    with DeliveryQueue(tmp_path / "store.db", to=spec) as queue:
+        queue.put_many(messages)
+        while queue.summary.delivered < 300:
+            assert not queue.wait_until_empty(0.001)
+        restarted.stop(how)
+        while not told(caplog):
+            assert not queue.wait_until_empty(0.01)
+        assert not queue.wait_until_empty(1), "several probes find it down"
+        restarted.start()
+        assert queue.wait_until_empty(60)
+        assert (queue.summary.delivered, queue.summary.dead_letters) == (3_000, 0)
+    assert [text.split(":")[0].split(",")[0] for text in told(caplog)] == [
+        "the destination is down",
+        "the destination is up again",
+    ]
+    with psycopg.connect(restarted.url) as connection:
+        rows = connection.execute(f"SELECT key, id, attempt FROM {name} ORDER BY ctid".encode()).fetchall()
+        left = connection.execute(f"SELECT count(*) FROM {name}_ids".encode()).fetchall()
+    assert {attempt for _, _, attempt in rows} == {1}
+    for n in range(20):
+        assert [id_ for key, id_, _ in rows if key == f"k{n}"] == [f"id{each}" for each in range(n, 3_000, 20)]
+    assert left[0][0] < 3_000, "it forgets what is committed"
+
+
+def told(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """The outages in the log."""
+    return [text for record in caplog.records if (text := record.getMessage()).startswith("the destination is ")]

@@ -1,5 +1,7 @@
 import asyncio
 import threading
+import time
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -7,18 +9,41 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from delivery.sinks.making import batch, delivery, opened
+from delivery.conftest import Desk
+from tickwheel.delivery import Delivery, DeliveryFailed, DeliveryQueue, Message, Unanswered, Unavailable
 from tickwheel.delivery.errors import WrongUsage
-from tickwheel.delivery.sinks import Delivery, SinkSettings, open_sink, sink_of_function
-from tickwheel.delivery.sinks.python import PythonSink
+from tickwheel.delivery.retry import Retry
+from tickwheel.delivery.settings import Settings
+from tickwheel.delivery.sinks import Destination, open_sink, sink_of_function
 
 pytestmark = pytest.mark.timeout(30)
 
+JSON = msgspec.Raw(b'{"x": 1.50}')
+LONG_S = 20
 
-def sink_of(function: Callable[[Delivery], object]) -> PythonSink:
-    sink = sink_of_function(function)(SinkSettings("store"))
-    assert isinstance(sink, PythonSink)
-    return sink
+
+def message(id_: str, payload: msgspec.Raw | bytes = JSON, key: str | None = None) -> Message:
+    return Message(id_, key, 1, payload)
+
+
+def desk_to(folder: Path, to: Destination | Callable[[Delivery], object], max_attempts: int = 1) -> Desk:
+    destination = to if isinstance(to, Destination) else sink_of_function(to)
+    return Desk(folder, Settings(retry=Retry(max_attempts)), to=destination).start()
+
+
+def reasons(folder: Path, to: Destination | Callable[[Delivery], object], *messages: Message) -> dict[str, str]:
+    """Delivers these by one attempt each, and returns the reasons of those that were given up."""
+    desk = desk_to(folder, to)
+    desk.hand_in(*(messages or [message("a")]))
+    desk.close()
+    gave_up = "gave up after 1 attempts: "
+    return {msgspec.json.decode(it.record)["id"]: it.reason.removeprefix(gave_up) for it in desk.letters}
+
+
+def destination(spec: str) -> Destination:
+    found = open_sink(spec)
+    assert isinstance(found, Destination)
+    return found
 
 
 @pytest.fixture
@@ -31,22 +56,24 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_the_function_gets_the_delivery_as_it_is__D10() -> None:
+def test_the_function_gets_the_delivery_as_it_is__D10(tmp_path: Path) -> None:
     seen: list[Delivery] = []
-    given = [delivery(1, payload=msgspec.Raw(b'{"x": 1.50}')), delivery(2, payload=b"\xff\x00")]
-    assert sink_of(seen.append).send(given) == {}
-    assert seen == given
-    assert isinstance(seen[0].message.payload, msgspec.Raw)
-    assert msgspec.json.decode(seen[0].message.payload) == {"x": 1.5}
-    assert seen[1].message.payload == b"\xff\x00"
+    assert reasons(tmp_path, seen.append, message("a", key="k"), message("b", b"\xff\x00")) == {}
+    first, second = seen
+    assert (first.message.id, first.message.key, first.message.due_ms, first.attempt) == ("a", "k", 1, 1)
+    assert isinstance(first.message.payload, msgspec.Raw)
+    assert msgspec.json.decode(first.message.payload) == {"x": 1.5}
+    assert second.message.payload == b"\xff\x00"
+    assert not second.redelivered
 
 
-def test_what_it_raises_is_a_failed_attempt_of_that_message_alone__D6() -> None:
+def test_what_it_raises_is_a_failed_attempt_of_that_message_alone__D6(tmp_path: Path) -> None:
     def function(one: Delivery) -> None:
-        if one.seq == 2:
+        if one.message.id == "b":
             raise ValueError("no such customer")
 
-    assert sink_of(function).send(batch([1, 2, 3])) == {1: "ValueError: no such customer"}
+    failed = reasons(tmp_path, function, message("a"), message("b"), message("c"))
+    assert failed == {"b": "ValueError: no such customer"}
 
 
 class Unspeakable(Exception):
@@ -60,19 +87,71 @@ class Unspeakable(Exception):
         (SystemExit(3), "SystemExit: 3"),
         (asyncio.CancelledError(), "CancelledError"),
         (KeyboardInterrupt(), "KeyboardInterrupt"),
+        (DeliveryFailed("all is over"), "DeliveryFailed: all is over"),
         (Unspeakable(), "Unspeakable: its text can't be read"),
         (ValueError("x" * 5000), "ValueError: " + "x" * 988),
     ],
 )
-def test_nothing_it_raises_ends_the_thread__D6(error: BaseException, reason: str) -> None:
-    def function(_one: Delivery) -> None:
+def test_nothing_it_raises_ends_the_thread_or_the_run__D6(tmp_path: Path, error: BaseException, reason: str) -> None:
+    def function(one: Delivery) -> None:
+        if one.message.id == "a":
+            raise error
+
+    assert reasons(tmp_path, function, message("a"), message("b")) == {"a": reason}
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (Unavailable("closed for lunch", retry_after_s=60), "closed for lunch"),
+        (ConnectionRefusedError("nobody there"), "ConnectionRefusedError: nobody there"),
+        (BrokenPipeError(), "BrokenPipeError"),
+    ],
+)
+def test_what_says_that_nothing_can_be_told_is_down_at_once_and_costs_no_attempt__D6(
+    tmp_path: Path, error: Exception, reason: str
+) -> None:
+    raised = [error]
+    seen: list[Delivery] = []
+
+    def function(one: Delivery) -> None:
+        seen.append(one)
+        if raised:
+            raise raised[0]
+
+    desk = desk_to(tmp_path, function)
+    desk.hand_in(*(message(str(number), key="k") for number in range(3)))
+    assert (desk.engine.native.down, len(seen)) == (reason, 1)
+    desk.advance(30_000)
+    probes = len(seen)
+    assert (probes == 1) == isinstance(error, Unavailable)  # it says when it comes back
+    raised.clear()
+    desk.advance(60_000)
+    assert (desk.engine.native.down, desk.letters) == (None, [])
+    assert [one.message.id for one in seen[probes:]] == ["0", "1", "2"]
+    assert {one.attempt for one in seen} == {1}
+    desk.close()
+
+
+@pytest.mark.parametrize("error", [TimeoutError("too slow"), Unanswered("TimeoutError: too slow")])
+def test_five_messages_without_an_answer_are_down_and_one_is_its_own_fault__D6(
+    tmp_path: Path, error: Exception
+) -> None:
+    def function(one: Delivery) -> None:
         raise error
 
-    assert sink_of(function).send([delivery()]) == {0: reason}
+    desk = desk_to(tmp_path, function, max_attempts=2)
+    desk.hand_in(message("a"))
+    assert desk.engine.native.down is None
+    desk.advance(2_000)
+    assert [letter.reason for letter in desk.letters] == ["gave up after 2 attempts: TimeoutError: too slow"]
+    desk.hand_in(*(message(str(number)) for number in range(8)))
+    assert (desk.engine.native.down, len(desk.letters)) == ("TimeoutError: too slow", 1)
+    desk.crash()
 
 
-def test_what_it_returns_does_not_matter__D10() -> None:
-    assert sink_of(lambda one: False).send([delivery()]) == {}
+def test_what_it_returns_does_not_matter__D10(tmp_path: Path) -> None:
+    assert reasons(tmp_path, lambda one: False) == {}
 
 
 async def coroutine(_one: Delivery) -> None: ...
@@ -98,10 +177,9 @@ def test_a_function_that_would_run_nothing_is_refused_at_once__D10(function: Cal
 
 @pytest.mark.parametrize("inner", [coroutine, generator, async_generator])
 def test_a_hidden_coroutine_is_a_failed_attempt_and_not_a_lost_message__D10(
-    inner: Callable[[Delivery], object],
+    tmp_path: Path, inner: Callable[[Delivery], object]
 ) -> None:
-    refused = sink_of(lambda one: inner(one)).send([delivery()])
-    assert "which is never run" in refused[0]
+    assert "which is never run" in reasons(tmp_path, lambda one: inner(one))["a"]
 
 
 def test_what_can_not_be_called_is_refused__D10() -> None:
@@ -111,7 +189,7 @@ def test_what_can_not_be_called_is_refused__D10() -> None:
 
 def test_a_module_in_the_current_folder_is_found__D10(here: Path) -> None:
     (here / "mailer_here.py").write_text("seen = []\ndef send(d):\n    seen.append(d.message.id)\n")
-    assert opened("python:mailer_here:send").send([delivery(id_="a\n\0b")]) == {}
+    assert reasons(here, destination("python:mailer_here:send"), message("a\n\0b")) == {}
     import mailer_here  # type: ignore[import-not-found]
 
     assert mailer_here.seen == ["a\n\0b"]
@@ -120,8 +198,8 @@ def test_a_module_in_the_current_folder_is_found__D10(here: Path) -> None:
 def test_a_module_in_a_package_is_found__D10(here: Path) -> None:
     (here / "shop_here").mkdir()
     (here / "shop_here" / "__init__.py").touch()
-    (here / "shop_here" / "mail.py").write_text("def send(d): raise KeyError(d.seq)\n")
-    assert opened("python:shop_here.mail:send").send([delivery(7)]) == {0: "KeyError: 7"}
+    (here / "shop_here" / "mail.py").write_text("def send(d): raise KeyError(d.message.id)\n")
+    assert reasons(here, destination("python:shop_here.mail:send")) == {"a": "KeyError: 'a'"}
 
 
 @pytest.mark.parametrize(
@@ -154,19 +232,84 @@ def test_a_function_that_is_not_there_is_wrong_usage__D10(here: Path, spec: str,
     assert problem in str(error.value)
 
 
-def test_eight_threads_may_be_in_the_function_at_a_time__D10() -> None:
-    together = threading.Barrier(PythonSink.threads)
-    opener = sink_of_function(lambda one: together.wait(20))
-    refusals: list[object] = []
+# --- Many messages, one thread or eight ------------------------------------
 
-    def send() -> None:
-        refusals.append(opener(SinkSettings("store")).send([delivery()]))
 
-    threads = [threading.Thread(target=send) for _ in range(PythonSink.threads)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert PythonSink.threads == 8
-    assert PythonSink.max_batch == 1
-    assert refusals == [{}] * 8
+def calls_of_each_send(folder: Path, function: Callable[[Delivery], object], count: int) -> list[int]:
+    calls = 0
+
+    def counted(one: Delivery) -> None:
+        nonlocal calls
+        calls += 1
+        function(one)
+
+    desk = desk_to(folder, counted)
+    desk.engine.submit([message(str(number)) for number in range(count)])
+    found: list[int] = []
+    desk.engine.native.write()
+    while desk.engine.native.send():
+        found.append(calls)
+        calls = 0
+        desk.engine.native.write()
+    desk.crash()
+    assert sum(found) == count
+    return found
+
+
+def test_a_fast_function_is_called_for_many_messages_in_a_row_and_a_slow_one_for_one__D10(tmp_path: Path) -> None:
+    assert max(calls_of_each_send(tmp_path, lambda one: None, 1_000)) >= 8
+    (tmp_path / "slow").mkdir()
+    assert max(calls_of_each_send(tmp_path / "slow", lambda one: time.sleep(0.002), 20)) == 1
+
+
+def test_eight_threads_may_be_in_the_function_at_a_time__D10(tmp_path: Path) -> None:
+    together = threading.Barrier(8)
+    with DeliveryQueue(tmp_path / "store.db", to=lambda one: together.wait(LONG_S)) as queue:
+        queue.put_many([message(str(number)) for number in range(8)])
+        assert queue.wait_until_empty(LONG_S)
+    assert queue.summary.delivered == 8
+
+
+def test_a_slow_call_holds_up_no_other_message_and_its_cut_off_is_about_it_alone__D4_D6(tmp_path: Path) -> None:
+    others = threading.Event()
+    over = threading.Event()
+    seen: list[tuple[str, int]] = []
+
+    def function(one: Delivery) -> None:
+        seen.append((one.message.id, one.attempt))
+        if one.message.id == "slow" and one.attempt == 1:
+            over.wait(LONG_S)
+        if len(seen) == 3_001:
+            others.set()
+
+    with DeliveryQueue(tmp_path / "store.db", to=function, sink_timeout_s=1) as queue:
+        queue.put_many([message(str(number)) for number in range(2_000)])  # it is known as fast after these
+        assert queue.wait_until_empty(LONG_S)
+        many = [message(str(number)) for number in range(2_000, 3_000)]
+        queue.put_many([*many[:300], message("slow"), *many[300:]])
+        assert others.wait(LONG_S)
+        assert ("slow", 2) not in seen
+        assert queue.wait_until_empty(LONG_S)
+        over.set()
+    assert sorted(seen) == sorted([*((str(number), 1) for number in range(3_000)), ("slow", 1), ("slow", 2)])
+    assert queue.summary.delivered == 3_001
+
+
+def test_messages_of_a_key_stay_in_order_in_however_many_threads__D4(tmp_path: Path) -> None:
+    inside: defaultdict[str | None, int] = defaultdict(int)
+    seen: defaultdict[str | None, list[int]] = defaultdict(list)
+
+    def function(one: Delivery) -> None:
+        key, number = one.message.key, int(one.message.id)
+        inside[key] += 1
+        assert inside[key] == 1
+        if number % 97 == 0:
+            time.sleep(0.005)
+        seen[key].append(number)
+        inside[key] -= 1
+
+    with DeliveryQueue(tmp_path / "store.db", to=function, max_attempts=1) as queue:
+        queue.put_many([Message(str(number), f"k{number % 20}", 1 + number, JSON) for number in range(2_000)])
+        assert queue.wait_until_empty(LONG_S)
+    assert queue.summary.delivered == 2_000
+    assert all(numbers == sorted(numbers) and len(numbers) == 100 for numbers in seen.values())

@@ -8,7 +8,7 @@ import pytest
 
 from delivery.sinks.making import batch, delivery, opened
 from tickwheel.delivery.errors import DeliveryFailed, Unanswered, WrongUsage
-from tickwheel.delivery.sinks import open_sink
+from tickwheel.delivery.sinks import Lines, SinkSettings, open_sink
 from tickwheel.delivery.sinks.sqlite import SqliteSink
 
 pytestmark = pytest.mark.timeout(60)
@@ -87,36 +87,38 @@ def test_a_trigger_may_refuse_a_row__D6(path: Path, beside: sqlite3.Connection) 
     assert (count(beside), count(beside, "t_ids")) == (4, 4)
 
 
-def test_a_constraint_that_ends_the_transaction_is_the_reason_of_all__D6(
+def test_a_constraint_that_ends_the_transaction_refuses_its_rows_alone__D6(
     path: Path, beside: sqlite3.Connection
 ) -> None:
     opened(f"sqlite:{path}?table=t").close()
     beside.execute(
-        "CREATE TRIGGER no BEFORE INSERT ON t WHEN new.id = 'id2' BEGIN SELECT RAISE(ROLLBACK, 'all out'); END"
+        "CREATE TRIGGER no BEFORE INSERT ON t WHEN new.id IN ('id2', 'id5')"
+        " BEGIN SELECT RAISE(ROLLBACK, 'all out'); END"
     )
     sink = opened(f"sqlite:{path}?table=t")
-    with pytest.raises(sqlite3.IntegrityError, match="all out"):
-        sink.send(batch(range(5)))
-    assert (count(beside), count(beside, "t_ids")) == (0, 0)
-    assert sink.send(batch([3, 4])) == {}
+    refused = sink.send(batch(range(8)))
+    assert refused == {2: "IntegrityError: all out", 5: "IntegrityError: all out"}
     sink.close()
+    rows = [id_ for (id_,) in beside.execute("SELECT id FROM t ORDER BY rowid")]
+    assert rows == [f"id{seq}" for seq in (0, 1, 3, 4, 6, 7)]
+    assert count(beside, "t_ids") == 6
 
 
-def test_a_failed_send_has_not_forgotten_what_is_old__D5(
-    path: Path, beside: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from tickwheel.delivery.sinks import tables
-
-    sink = opened(f"sqlite:{path}?table=t", timeout_s=0.1)
+def test_a_sink_that_was_replaced_writes_nothing_any_more__D5(path: Path, beside: sqlite3.Connection) -> None:
+    """As one that hung, was cut off, and goes on when its successor has written the same and forgotten it."""
+    opener = open_sink(f"sqlite:{path}?table=t")
+    assert not isinstance(opener, Lines)
+    hangs, sink = opener(SinkSettings("store")), opener(SinkSettings("store"))
+    other = opener(SinkSettings("another store"))
     sink.send(batch([1]))
-    monkeypatch.setattr(tables, "KEPT_S", 0.0)
-    beside.execute("BEGIN IMMEDIATE")
-    with pytest.raises(Unanswered):
-        sink.send(batch([2]))
-    beside.execute("COMMIT")
+    sink.committed(1, True)
     sink.send(batch([2]))
-    sink.close()
-    assert beside.execute("SELECT seq FROM t_ids").fetchall() == [(2,)]
+    with pytest.raises(Unanswered, match="replaced"):
+        hangs.send(batch([1]))
+    assert other.send([delivery(1, "theirs")]) == {}
+    for each in (hangs, sink, other):
+        each.close()
+    assert [id_ for (id_,) in beside.execute("SELECT id FROM t ORDER BY rowid")] == ["id1", "id2", "theirs"]
 
 
 def test_a_file_that_is_no_database_is_told__D10(path: Path) -> None:

@@ -23,7 +23,6 @@ import json, re, sys, time
 from pathlib import Path
 import msgspec
 from tickwheel.delivery import DeliveryQueue, Message
-from tickwheel.delivery.dead_letters import to_lines
 from tickwheel.delivery.settings import Settings
 from tickwheel.delivery.running import Running
 from tickwheel.delivery.sinks import open_sink
@@ -39,10 +38,8 @@ def fill(submit, due_ms):
         submit([Message(f"message {n}", f"key {n % 997}", due_ms(n), PAYLOAD) for n in every])
 
 if what == "outage":  # accepted, but nothing was delivered: as after a crash and a day without the process
-    running = Running(store, open_sink("file:/dev/null"), Settings(), to_lines(print))
-    from tickwheel.delivery.items import Put
-    submit = running.submit
-    fill(lambda every: submit([Put.of(m) for m in every]).result(), lambda n: now_ms - 86_400_000 + n)
+    running = Running(store, open_sink("file:/dev/null"), Settings(), print)
+    fill(lambda every: running.submit(every).result(), lambda n: now_ms - 86_400_000 + n)
     running.close(10)
 elif what == "year":
     with DeliveryQueue(store, to="file:/dev/null") as queue:

@@ -28,6 +28,11 @@ try:
         print(number, answer, flush=True)
 except StoreFailed as error:
     print("failed:", error, file=sys.stderr)
+for what, act in [("put", lambda: queue.put("after", delay_ms=5)), ("wait", lambda: queue.wait_until_empty(1))]:
+    try:
+        act()
+    except StoreFailed as error:
+        print(f"{what}:", error, file=sys.stderr)
 try:
     queue.close()
 except StoreFailed as error:
@@ -66,8 +71,9 @@ def test_on_a_full_disk_nothing_that_was_accepted_is_lost__D5(small: tuple[Path,
     assert done.returncode == 0, done.stderr
     accepted = [int(line.split()[0]) for line in done.stdout.splitlines() if line.endswith("accepted")]
     assert 100 < len(accepted) < 100_000
-    assert f"failed: the store {store} can't be used: " in done.stderr
-    assert "nothing that was accepted" in done.stderr
+    for what in ("failed", "put", "wait", "closed"):
+        assert f"{what}: the store {store} can't be used: " in done.stderr
+    assert done.stderr.count("make room on the disk and run again: nothing that was accepted is lost") == 4
     assert "Traceback" not in done.stderr
     larger = tmp_path / "larger"
     larger.mkdir()
@@ -100,5 +106,5 @@ def test_a_store_that_can_not_be_written_is_refused_with_the_reason__D5(tmp_path
 
 
 def test_a_folder_in_which_nothing_can_be_made_is_refused__D5(tmp_path: Path) -> None:
-    with pytest.raises(StoreFailed, match=r"can't be written: .*; the store's folder must be"):
+    with pytest.raises(StoreFailed, match=r"can't be used: .*; make it and its folder writable"):
         DeliveryQueue("/proc/store.db", to=lambda delivery: None)

@@ -1,21 +1,17 @@
 """Any text is a name, and any bytes are a payload: both come out unchanged, and none is confused with another."""
 
-from collections.abc import Callable
 from itertools import permutations
 from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from delivery.store.making import accept
-from tickwheel.delivery.message import Message
-from tickwheel.delivery.names import content_of, lane_of, name_of
-from tickwheel.delivery.store import Done, Incoming, Outcome, Store
+from tickwheel.delivery import Answer, Cancel, Message
+from tickwheel.delivery.entries import Look
 
-Shelf = Any  # of conftest.py
-Make = Callable[..., Incoming]
+Desk = Any  # of ../conftest.py
+START_MS = 1_700_000_000_000
+LATER_MS = START_MS + 1_000
 
 ODD = [
     "\0",
@@ -36,40 +32,41 @@ ODD = [
 ]
 
 
-def test_odd_texts_are_names_of_their_own_as_id_and_as_key__D1(shelf: Shelf, incoming: Make) -> None:
-    store = shelf.open()
+def message(id_: str, key: str | None = None, payload: msgspec.Raw | bytes = b"1") -> Message:
+    return Message(id_, key, LATER_MS, payload)
+
+
+def test_odd_texts_are_names_of_their_own_as_id_and_as_key__D1(desk: Desk) -> None:
     pairs = [(None, id_) for id_ in ODD] + list(permutations(ODD, 2))
-    with store.transaction():
-        answers = accept(store, [incoming(id_, key=key) for key, id_ in pairs])
-    assert all(is_new for _, is_new in answers)
-    store = shelf.crash()
-    with store.transaction():
-        found = [store.find(key, id_) for key, id_ in pairs]
-        assert [one and one.seq for one in found] == [known.seq for known, _ in answers]
-        messages = store.messages([known.seq for known, _ in answers])
-        assert [(it.key, it.id) for it in messages.values()] == pairs
-        store.finish([Done(one.seq, one.due_ms, Outcome.DEAD, 1) for one in found[::2] if one])
-    assert store.waiting == len(pairs) // 2
+    assert set(desk.hand_in(*(message(id_, key) for key, id_ in pairs))) == {Answer.ACCEPTED}
+    desk = desk.again()
+    assert desk.hand_in(*(Look(id_, key) for key, id_ in pairs)) == [Answer.WAITING] * len(pairs)
+    assert desk.hand_in(*(message(id_, key) for key, id_ in pairs)) == [Answer.DUPLICATE] * len(pairs)
+    cancelled = pairs[::2]
+    assert set(desk.hand_in(*(Cancel(id_, key) for key, id_ in cancelled))) == {Answer.CANCELLED}
+    desk.start().advance(1_000)
+    sent = [(it.message.key, it.message.id) for it in desk.sink.sent]
+    assert sorted(sent, key=pairs.index) == [pair for pair in pairs if pair not in cancelled]
 
 
-def test_a_mebibyte_is_a_name_too__D1(shelf: Shelf, incoming: Make) -> None:
+def test_a_mebibyte_is_a_name_too__D1(desk: Desk) -> None:
     long = "x" * (1 << 20)
-    store = shelf.open()
-    items = [incoming(long), incoming("a", key=long), incoming(long + "y"), incoming("y", key=long)]
-    with store.transaction():
-        assert [is_new for _, is_new in accept(store, items)] == [True] * 4
-        store.remember_cancel(long, long, 0)
-    store = shelf.crash()
-    with store.transaction():
-        assert [is_new for _, is_new in accept(store, items)] == [False] * 4
-        [(known, is_new)] = accept(store, [incoming(long, key=long)])
-    assert (known.outcome, is_new) == (Outcome.CANCELLED, True)
+    items = [message(long), message("a", long), message(long + "y"), message("y", long)]
+    assert desk.hand_in(*items) == [Answer.ACCEPTED] * 4
+    assert desk.cancel(long, long) is Answer.UNKNOWN
+    desk = desk.again().start()
+    assert desk.hand_in(*items) == [Answer.DUPLICATE] * 4
+    assert desk.hand_in(message(long, long)) == [Answer.CANCELLED]
+    desk.advance(1_000)
+    assert {(it.message.key, it.message.id) for it in desk.sink.sent} == {(it.key, it.id) for it in items}
 
 
-def test_what_a_message_takes_in_memory_counts_its_key_and_id__D8(incoming: Make) -> None:
+def test_what_a_message_takes_in_memory_counts_its_key_and_id__D8(desk: Desk) -> None:
     long = "🦊" * 100_000
-    sizes = incoming(long).size, incoming("a", key=long).size
-    assert min(sizes) >= 100_000
+    desk.start().hand_in(message(long), message("a", long))
+    messages, size = desk.engine.native.in_memory()
+    assert messages == 2
+    assert size >= 2 * len(long.encode())
 
 
 @pytest.mark.parametrize(
@@ -77,72 +74,39 @@ def test_what_a_message_takes_in_memory_counts_its_key_and_id__D8(incoming: Make
     [b"", b"\0", b"\xff\xfe", b"1", msgspec.Raw(b"1"), msgspec.Raw(b'"\\u0000"'), msgspec.Raw('"é🦊"'.encode())],
     ids=repr,
 )
-def test_a_payload_comes_out_as_it_went_in__D1(shelf: Shelf, incoming: Make, payload: msgspec.Raw | bytes) -> None:
-    store = shelf.open()
-    with store.transaction():
-        [(known, _)] = accept(store, [incoming(payload=payload)])
-    store = shelf.crash()
-    with store.transaction():
-        found = store.messages([known.seq])[known.seq].payload
+def test_a_payload_comes_out_as_it_went_in__D1(desk: Desk, payload: msgspec.Raw | bytes) -> None:
+    desk.hand_in(message("a", payload=payload))
+    desk = desk.again().start()
+    desk.advance(1_000)
+    [delivery] = desk.sink.sent
+    found = delivery.message.payload
     assert (type(found), bytes(found)) == (type(payload), bytes(payload))
 
 
-def test_the_content_tells_bytes_from_text_and_a_time_from_a_delay__D5() -> None:
-    made = [
-        Message("a", None, 5, b"1"),
-        Message("a", None, 5, msgspec.Raw(b"1")),
-        Message("a", None, 5, msgspec.Raw(b'"MQ=="')),
-        Message("a", None, 6, b"1"),
-        Message("a", None, 5, b"1", 5),
-        Message("a", None, 5, b"1", 6),
-        Message("a", None, 5, msgspec.Raw(b"1"), 5),
+def test_the_content_tells_bytes_from_text_and_a_time_from_a_delay__D5(desk: Desk) -> None:
+    others = [
+        Message("a", None, LATER_MS, b"1"),
+        Message("a", None, LATER_MS, msgspec.Raw(b"1")),
+        Message("a", None, LATER_MS, msgspec.Raw(b'"MQ=="')),
+        Message("a", None, LATER_MS + 1, b"1"),
+        Message("a", None, LATER_MS, b"1", 5),
+        Message("a", None, LATER_MS, b"1", 6),
+        Message("a", None, LATER_MS, msgspec.Raw(b"1"), 5),
     ]
-    assert len({content_of(message) for message in made}) == len(made)
-    assert content_of(Message("a", None, 9, b"1", 5)) == content_of(Message("b", "k", 7, b"1", 5))
+    for first in others:
+        named = [msgspec.structs.replace(it, key=f"{others.index(first)}") for it in (first, *others)]
+        expected = [Answer.DUPLICATE if it is first else Answer.OTHER_CONTENT for it in others]
+        assert desk.hand_in(*named) == [Answer.ACCEPTED, *expected]
 
 
-def test_a_whole_delay_is_the_same_with_and_without_a_point__D5() -> None:
-    assert content_of(Message("a", None, 5, b"1", 10)) == content_of(Message("a", None, 5, b"1", 10.0))
-
-
-texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
-
-
-@given(st.none() | texts, texts, st.none() | texts, texts)
-def test_two_names_have_one_number_only_if_they_are_one__D1(
-    key: str | None, id_: str, other_key: str | None, other_id: str
+@pytest.mark.parametrize(("given", "again"), [(10, 10.0), (10.0, 10), (1.5, 1.5)])
+def test_the_same_delay_is_the_same_content_with_and_without_a_point__D5(
+    desk: Desk, given: float, again: float
 ) -> None:
-    assert (name_of(key, id_) == name_of(other_key, other_id)) == ((key, id_) == (other_key, other_id))
-    assert -(1 << 63) <= name_of(key, id_) < 1 << 63
+    assert desk.hand_in(Message("a", None, LATER_MS, b"1", given)) == [Answer.ACCEPTED]
+    assert desk.hand_in(Message("a", None, LATER_MS + 7, b"1", again)) == [Answer.DUPLICATE]
 
 
-def test_the_border_between_key_and_id_counts__D1() -> None:
-    assert (
-        len({name_of("a", "bc"), name_of("ab", "c"), name_of("abc", ""), name_of(None, "abc"), name_of("", "abc")}) == 5
-    )
-    assert name_of("1:a", "b") != name_of("1", ":ab")
-
-
-def test_the_numbers_are_what_stores_on_disk_have__D5() -> None:
-    # Changed numbers would make every known id unknown: give old stores a step in `schema.py` first.
-    assert (name_of(None, "a"), name_of("k", "a"), lane_of("k")) == (
-        7546337611322360514,
-        -3669530041402085989,
-        7193521810918036140,
-    )
-    assert content_of(Message("a", None, 5, b"1")).hex() == "d63f547a6c5ca6dad1720a5738496a82"
-
-
-def test_a_lane_is_of_the_key_alone__D4(incoming: Make) -> None:
-    assert lane_of(None) is None
-    assert lane_of("") not in (None, lane_of("k"))
-    assert incoming("a", key="k").lane == incoming("b", key="k").lane == lane_of("k")
-
-
-def test_a_store_remembers_lane_and_size_of_what_waits__D8(store: Store, incoming: Make) -> None:
-    item = incoming("a", 5, key="k", payload=b"x" * 1000)
-    with store.transaction():
-        store.accept([item], 0)
-        [row] = store.plan((-1, 0), 10, 10)
-    assert (row.lane, row.size, row.redelivered) == (item.lane, item.size, False)
-    assert item.size > 1000
+def test_the_border_between_key_and_id_counts__D1(desk: Desk) -> None:
+    pairs = [("a", "bc"), ("ab", "c"), (None, "abc"), ("1:a", "b"), ("1", ":ab"), ("1", "a:b")]
+    assert desk.hand_in(*(message(id_, key) for key, id_ in pairs)) == [Answer.ACCEPTED] * len(pairs)

@@ -1,90 +1,107 @@
 """Opening existing files: a store, another program's file, a broken, an older or a newer store (rules D2, D5)."""
 
+import logging
 import os
+import random
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tickwheel.delivery.errors import StoreFailed, WrongUsage
-from tickwheel.delivery.store import Store, schema
+from tickwheel.delivery import Answer, DeliveryQueue, StoreFailed, WrongUsage
 
-Shelf = Any  # of conftest.py
+pytestmark = pytest.mark.timeout(30)
 
-
-def test_a_store_of_a_later_version_is_refused_and_left_alone__D2(shelf: Shelf) -> None:
-    shelf.open().close()
-    db = sqlite3.connect(shelf.path)
-    db.execute("PRAGMA user_version = 99")
-    db.close()
-    before = shelf.path.read_bytes()
-    with pytest.raises(WrongUsage, match=r"later version of tickwheel \(99, this one knows"):
-        shelf.open()
-    assert shelf.path.read_bytes() == before
+VERSION_1 = Path(__file__).parents[4] / "src/delivery/store/upgrade/version_1.sql"
+LATER_MS = 4_000_000_000_000
 
 
-def test_a_database_of_another_program_is_refused_and_left_alone__D2(shelf: Shelf) -> None:
-    db = sqlite3.connect(shelf.path)
-    db.execute("CREATE TABLE theirs (x)")
-    db.close()
-    before = shelf.path.read_bytes()
-    with pytest.raises(WrongUsage, match="another program: name another file"):
-        shelf.open()
-    assert shelf.path.read_bytes() == before
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    return tmp_path / "store.db"
 
 
-@pytest.mark.parametrize("data", [b"this is a text, not a database\n" * 100, os.urandom(8192)])
-def test_what_is_not_a_database_is_refused_and_left_alone__D2(shelf: Shelf, data: bytes) -> None:
-    shelf.path.write_bytes(data)
+def opened(store: Path) -> DeliveryQueue:
+    return DeliveryQueue(store, to=lambda delivery: None)
+
+
+def make(store: Path) -> None:
+    with opened(store) as queue:
+        queue.put("a", due=LATER_MS)
+
+
+def set_version(store: Path, version: int) -> None:
+    with closing(sqlite3.connect(store)) as db:
+        db.execute(f"PRAGMA user_version = {version}")
+
+
+def test_a_store_of_a_later_version_is_refused_and_left_alone__D2(store: Path) -> None:
+    make(store)
+    set_version(store, 99)
+    before = store.read_bytes()
+    with pytest.raises((WrongUsage, StoreFailed), match=r"later version of tickwheel \(99, this one knows"):
+        opened(store)
+    assert store.read_bytes() == before
+
+
+def test_a_database_of_another_program_is_refused_and_left_alone__D2(store: Path) -> None:
+    with closing(sqlite3.connect(store)) as db:
+        db.execute("CREATE TABLE theirs (x)")
+    before = store.read_bytes()
+    with pytest.raises((WrongUsage, StoreFailed), match="another program: name another file"):
+        opened(store)
+    assert store.read_bytes() == before
+
+
+@pytest.mark.parametrize("data", [b"this is a text, not a database\n" * 100, os.urandom(8192)], ids=["text", "random"])
+def test_what_is_not_a_database_is_refused_and_left_alone__D2(store: Path, data: bytes) -> None:
+    store.write_bytes(data)
     with pytest.raises(StoreFailed, match="not a store, or damaged: name another file"):
-        shelf.open()
-    assert shelf.path.read_bytes() == data
+        opened(store)
+    assert store.read_bytes() == data
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5])
-def test_a_store_that_was_cut_off_is_refused_with_advice__D2(shelf: Shelf, share: float) -> None:
-    shelf.open().close()
-    data = shelf.path.read_bytes()
-    shelf.path.write_bytes(data[: int(len(data) * share)])
+def test_a_store_that_was_cut_off_is_refused_with_advice__D2(store: Path, share: float) -> None:
+    make(store)
+    data = store.read_bytes()
+    store.write_bytes(data[: int(len(data) * share)])
     with pytest.raises(StoreFailed, match="not a store, or damaged: name another file, or restore it"):
-        shelf.open()
+        opened(store)
 
 
-def test_an_empty_file_becomes_a_store(shelf: Shelf) -> None:
-    shelf.path.touch()
-    assert len(shelf.open().store_id) == 32
+def test_a_store_that_was_damaged_in_the_middle_is_refused_with_advice__D2(store: Path) -> None:
+    make(store)
+    data = store.read_bytes()
+    store.write_bytes(data[:4096] + random.Random(1).randbytes(len(data) - 4096))
+    with pytest.raises(StoreFailed, match="not a store, or damaged: name another file, or restore it"):
+        opened(store)
 
 
-def test_a_store_keeps_its_own_name(shelf: Shelf, tmp_path: Path) -> None:
-    first = shelf.open().store_id
-    assert shelf.crash().store_id == first
-    other = Store(tmp_path / "other.db")
-    assert other.store_id != first
-    other.close()
+def test_an_empty_file_becomes_a_store(store: Path) -> None:
+    store.touch()
+    make(store)
+    with opened(store) as queue:
+        assert queue.state("a") is Answer.WAITING
 
 
-def test_every_commit_is_on_disk__D5(store: Store) -> None:
-    asked = [store.db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("journal_mode", "synchronous")]
-    assert asked == ["wal", 2]
-
-
-def test_a_missing_folder_is_told__D2(tmp_path: Path) -> None:
-    with pytest.raises(StoreFailed, match="make it and its folder writable"):
-        Store(tmp_path / "nowhere" / "store.db")
+@pytest.mark.parametrize("place", ["nowhere/store.db", "."])
+def test_a_place_where_no_store_can_be_is_told__D2(tmp_path: Path, place: str) -> None:
+    with pytest.raises(WrongUsage, match=r"there is no folder .*: make it|is a folder: name a file"):
+        opened(tmp_path / place)
+    assert not list(tmp_path.iterdir()), "a failed start leaves nothing behind"
 
 
 READ_ONLY = """
 import os, sys
-from tickwheel.delivery.store import Store
+from tickwheel.delivery import DeliveryFailed, DeliveryQueue
 os.setgroups([]); os.setgid(65534); os.setuid(65534)
 try:
-    store = Store(__import__("pathlib").Path(sys.argv[1]))
-    with store.transaction():
-        store.remember_cancel(None, "a", 1)
-except Exception as error:
+    DeliveryQueue(sys.argv[1], to=lambda delivery: None).put("a", delay_ms=5)
+except DeliveryFailed as error:
     print(type(error).__name__, error)
 """
 
@@ -94,70 +111,49 @@ except Exception as error:
 def test_a_store_that_may_not_be_written_is_told__D2(tmp_path: Path, what: str) -> None:
     for folder in (tmp_path, *tmp_path.parents[:2]):
         folder.chmod(0o755)
-    path = tmp_path / "store.db"
+    store = tmp_path / "store.db"
     if what == "file":
-        Store(path).close()
-        path.chmod(0o444)
-    done = subprocess.run([sys.executable, "-c", READ_ONLY, str(path)], capture_output=True, text=True, timeout=30)
+        make(store)
+        store.chmod(0o444)
+    done = subprocess.run([sys.executable, "-c", READ_ONLY, str(store)], capture_output=True, text=True, timeout=30)
     assert "StoreFailed" in done.stdout, done.stderr
     assert "make it and its folder writable" in done.stdout
 
 
-def test_a_write_where_only_reading_is_allowed_is_told__D2(store: Store) -> None:
-    store.db.execute("PRAGMA query_only = 1")
-    with pytest.raises(StoreFailed, match="make it and its folder writable"), store.transaction():
-        store.remember_cancel(None, "a", 1)
-
-
 def test_a_store_named_as_memory_is_a_file__D5(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    Store(Path(":memory:")).close()
+    make(Path(":memory:"))
     assert (tmp_path / ":memory:").exists(), "nothing that is accepted would survive"
 
 
 @pytest.mark.parametrize("name", ["ä ö.db", "a?b=c#d.db", "file:x.db", "%41.db", "a\nb", b"\xff.db"])
 def test_a_store_may_have_any_name(tmp_path: Path, name: str | bytes) -> None:
-    path = tmp_path / os.fsdecode(name)
-    store = Store(path)
-    with store.transaction():
-        store.remember_cancel(None, "a", 1)
-    store.close()
-    assert path.exists()
-    again = Store(path)
-    assert again.remembered_cancels == 1
-    again.close()
+    store = tmp_path / os.fsdecode(name)
+    make(store)
+    assert store.exists()
+    with opened(store) as queue:
+        assert queue.state("a") is Answer.WAITING
 
 
-def test_an_old_store_is_brought_up_to_date_and_keeps_what_it_has__D5(
-    shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+def test_a_store_of_version_1_is_stepped_up_after_a_backup_and_keeps_what_it_has__D5(
+    store: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    store = shelf.open()
-    with store.transaction():
-        store.remember_cancel("k", "a", 1)
-    store.close()
-    more = ["ALTER TABLE cancels ADD COLUMN note TEXT DEFAULT 'old';", "CREATE TABLE third (x);"]
-    monkeypatch.setattr(schema, "_STEPS", [*schema._STEPS, *more])
-    for _ in range(2):
-        store = shelf.open()
-        assert store.db.execute("SELECT key, id, note FROM cancels").fetchall() == [("k", "a", "old")]
-        assert store.db.execute("PRAGMA user_version").fetchone()[0] == len(schema._STEPS)
-        assert store.db.execute("SELECT count(*) FROM third").fetchone() == (0,)
-        store.close()
-
-
-def test_a_step_that_fails_leaves_the_old_version_and_no_lock__D5(
-    shelf: Shelf, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store = shelf.open()
-    with store.transaction():
-        store.remember_cancel("k", "a", 1)
-    store.close()
-    with monkeypatch.context() as patch:
-        patch.setattr(schema, "_STEPS", [*schema._STEPS, "DELETE FROM cancels; CREATE TABLE cancels (x);"])
-        with pytest.raises(StoreFailed, match="already exists") as failed:
-            shelf.open()
-    other = sqlite3.connect(shelf.path, timeout=0.1)
-    other.execute("BEGIN IMMEDIATE")  # not locked, although the error object still exists
-    other.close()
-    assert failed.value is not None
-    assert shelf.open().remembered_cancels == 1
+    with closing(sqlite3.connect(store)) as db:
+        db.executescript(VERSION_1.read_text())
+        before = "\n".join(db.iterdump())
+    arrived = []
+    with caplog.at_level(logging.INFO, "tickwheel.delivery"):
+        queue = DeliveryQueue(store, to=lambda it: arrived.append(it.message.id), keep_ids_days=36_500)
+    with queue:
+        states = [queue.state(id_, key) for key, id_ in [(None, "a"), ("k", "c"), ("5:g", "g"), ("far", "h")]]
+        assert states == [Answer.DELIVERED, Answer.DEAD, Answer.CANCELLED, Answer.WAITING]
+        assert queue.put("café", delay_ms=0) is Answer.CANCELLED, "a cancel is remembered"
+        while len(queue) > 1:
+            queue.wait_until_empty(0.01)
+    assert sorted(arrived) == ["b", "d", "f"]
+    [backup] = [it for it in store.parent.iterdir() if it != store]
+    assert f"it was brought up to date, and as it was it is {backup}" in caplog.text
+    with closing(sqlite3.connect(backup)) as db:
+        assert "\n".join(db.iterdump()) == before
+    with opened(store) as queue:
+        assert len(queue) == 1
