@@ -14,7 +14,7 @@ use crate::delivery::store::{Letter, Progress};
 use crate::delivery::{Answer, Item, SystemWallTime, WallTime};
 use crate::delivery::{Cancel, Columns, Incoming, Schema, checked};
 use crate::python::delivery::failures::{bad_record, shown};
-use crate::python::delivery::message::{self, message_of, parts_of_name, text};
+use crate::python::delivery::message::{message_class, message_of, parts_of_name, text};
 use crate::python::delivery::records::{Found, Records};
 use crate::python::tools::made_once::{MadeOnce, intern};
 
@@ -54,7 +54,7 @@ impl Given {
 /// Errors: `BadRecord` for a message that the rules for records refuse.
 pub(crate) fn items_of(items: &Bound<'_, PyAny>, max_payload: usize) -> PyResult<Given> {
     let py = items.py();
-    let message = message::made(py)?;
+    let message = message_class(py)?;
     let cancel = class!(py, "tickwheel.delivery.message", "Cancel");
     let put = class!(py, ENTRIES, "Put");
     let look = class!(py, ENTRIES, "Look");

@@ -10,11 +10,11 @@ use crate::python::tools::made_once::{MadeOnce, intern};
 /// As `Message` of Python.
 pub(crate) fn message_to_python<'py>(py: Python<'py>, it: &Message) -> PyResult<Bound<'py, PyAny>> {
     let body = &it.body;
-    made(py)?.call1((body.id(), body.key(), it.due_ms, payload_of(py, body)?, it.delay_ms))
+    message_class(py)?.call1((body.id(), body.key(), it.due_ms, payload_of(py, body)?, it.delay_ms))
 }
 
 /// The class `Message` of Python.
-pub(crate) fn made<'py>(py: Python<'py>) -> PyResult<&'py Bound<'py, PyType>> {
+pub(crate) fn message_class<'py>(py: Python<'py>) -> PyResult<&'py Bound<'py, PyType>> {
     static CLASS: MadeOnce<Py<PyType>> = MadeOnce::new();
     CLASS.import(py, "tickwheel.delivery.message", "Message")
 }

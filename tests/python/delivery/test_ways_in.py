@@ -1,4 +1,4 @@
-"""The ways into a queue in Python: values, lines and batches, by one set of rules, with an answer for each (D1, D11)."""
+"""The ways into a queue in Python: values, lines and batches, by one set of rules, an answer for each (D1, D2, D11)."""
 
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
