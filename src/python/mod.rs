@@ -78,6 +78,7 @@ fn add_delivery(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<delivery::snapshot::StoreSnapshot>()?;
     module.add("_running_deliveries", PyDict::new(py))?;
     let _ = py.get_type::<delivery::core::RunningDelivery>();
+    module.add_function(wrap_pyfunction!(delivery::core::refuse_open_store, module)?)?;
     let at_exit = wrap_pyfunction!(delivery::core::_close_deliveries_at_exit, module)?;
     py.import("atexit")?.call_method1("register", (at_exit,))?;
     let hooks = PyDict::new(py);

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from tickwheel._native import refuse_open_store
 from tickwheel.delivery.appending import open_to_append, sync, write_lines
 from tickwheel.delivery.entries import Letter
 from tickwheel.delivery.errors import DeliveryFailed, WrongUsage
@@ -19,6 +20,7 @@ PutLetters = Callable[[Sequence[Letter]], None]
 
 def to_file(path: Path) -> PutLetters:
     """Appends to `path`, until the process ends. Errors: `WrongUsage` if it can't be opened."""
+    refuse_open_store(path)
     try:
         fd = open_to_append(path)
     except OSError as error:

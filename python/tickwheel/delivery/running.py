@@ -87,7 +87,7 @@ class Running:
         """The counts as they stand; lateness only once it is closed."""
         late_ms = zip(PERCENTILES, self._engine.percentiles(), strict=True)
         lateness_ms = {name: _rounded(value) for name, value in late_ms}
-        return Summary(*self._engine.counts(), lateness_ms)  # type: ignore[arg-type]  # nine counts, in order
+        return Summary(*self._engine.counts(), lateness_ms)
 
     @property
     def waiting(self) -> int:
@@ -155,8 +155,10 @@ class Running:
         """
         try:
             self._engine.close(timeout_s)
-        except DeliveryFailed as error:
-            raise self._failure or error from None
+        except DeliveryFailed:
+            if self._failure is not None:
+                raise self._failure from None
+            raise
 
 
 def _future() -> "Future[list[Answer]]":

@@ -21,6 +21,7 @@ use rustix::io::Errno;
 use crate::delivery::error::DeliveryError;
 use crate::delivery::sinks::line::LineWriter;
 use crate::delivery::sinks::{Delivery, Sink, SyncFn, Verdicts};
+use crate::delivery::store::opened::{is_open_here, store_is_open};
 
 /// Where lines are written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,6 +97,7 @@ impl FileSink {
                 })?;
                 Ok(Self { file: file.into() })
             }
+            Target::File(path) if is_open_here(path) => Err(DeliveryError::Usage(store_is_open(path))),
             Target::File(path) => open_to_append(path).map(|file| Self { file }).map_err(|error| {
                 let reason = reason(&error);
                 DeliveryError::Usage(format!("{} can't be written: {reason}: name a file that can", path.display()))

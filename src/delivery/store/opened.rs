@@ -77,6 +77,11 @@ pub fn is_open_here(path: &Path) -> bool {
     FileId::at(path).is_some_and(has)
 }
 
+/// What to say where such a file is named as one to be written.
+pub(crate) fn store_is_open(path: &Path) -> String {
+    format!("{} is the store of a queue in this process: name another file", path.display())
+}
+
 pub(super) fn has(file: FileId) -> bool {
     SLOTS.iter().any(|slot| slot.has(file))
 }

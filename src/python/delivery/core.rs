@@ -1,5 +1,6 @@
 //! A running engine of one process, from its start to its end, without a Python object.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -10,6 +11,7 @@ use pyo3::types::PyDict;
 
 use crate::delivery::DeliveryError;
 use crate::delivery::Running;
+use crate::delivery::store::opened::{is_open_here, store_is_open};
 use crate::python::delivery::answers::{Answers, is_thread_of_engine};
 use crate::python::delivery::failures;
 use crate::python::tools::finalizing::ForeignCall;
@@ -148,6 +150,16 @@ pub(crate) fn list(py: Python<'_>, core: &Arc<Core>) -> PyResult<()> {
 
 fn unlist(py: Python<'_>, id: u64) {
     let _ = listed(py).and_then(|listed| listed.del_item(id));
+}
+
+/// Refuses a file that is an open store of this process: another SQLite library, or a descriptor that is closed, would drop
+/// the engine's locks on it.
+///
+/// Errors: `WrongUsage`.
+#[pyfunction]
+#[expect(clippy::needless_pass_by_value, reason = "pyo3 extracts it")]
+pub(crate) fn refuse_open_store(py: Python<'_>, path: PathBuf) -> PyResult<()> {
+    if is_open_here(&path) { Err(failures::wrong_usage(py, &store_is_open(&path))) } else { Ok(()) }
 }
 
 /// The exit hook: ends every engine that is open. It is called before the one of the timers.

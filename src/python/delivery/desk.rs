@@ -17,7 +17,7 @@ use crate::delivery::Ownership;
 use crate::delivery::Sends;
 use crate::delivery::Sink;
 use crate::python::delivery::core;
-use crate::python::delivery::engine::{Raised, counts_of, opener_of};
+use crate::python::delivery::engine::{Counts, Raised, counts_of, opener_of};
 use crate::python::delivery::observer::{events_to_python, put_letters};
 use crate::python::delivery::settings::settings_of;
 use crate::python::delivery::{failures, items};
@@ -168,7 +168,7 @@ impl DeliveryDesk {
     }
 
     /// The counts, in the order of `Summary`.
-    fn counts(&self, py: Python<'_>) -> PyResult<Vec<u64>> {
+    fn counts(&self, py: Python<'_>) -> PyResult<Counts> {
         Ok(counts_of(&self.open(py)?.engine.summary()))
     }
 

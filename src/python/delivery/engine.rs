@@ -117,7 +117,7 @@ impl DeliveryEngine {
     }
 
     /// The counts, in the order of `Summary`.
-    fn counts(&self, py: Python<'_>) -> PyResult<Vec<u64>> {
+    fn counts(&self, py: Python<'_>) -> PyResult<Counts> {
         let core = self.core(py)?;
         Ok(counts_of(&py.detach(|| core.running.engine().summary())))
     }
@@ -233,9 +233,12 @@ impl DeliveryEngine {
     }
 }
 
-/// As a list in the order of the Python class.
-pub(crate) fn counts_of(it: &Summary) -> Vec<u64> {
-    vec![
+/// The counts in the order of the Python class `Summary`.
+pub(crate) type Counts = (u64, u64, u64, u64, u64, u64, u64, u64, u64);
+
+/// As the Python class has them.
+pub(crate) fn counts_of(it: &Summary) -> Counts {
+    (
         it.resumed,
         it.accepted,
         it.delivered,
@@ -245,7 +248,7 @@ pub(crate) fn counts_of(it: &Summary) -> Vec<u64> {
         it.undeliverable,
         it.cancels_too_late,
         it.cancels_unknown,
-    ]
+    )
 }
 
 /// A place for what a function of Python raised, where the engine would keep its text only.

@@ -1,4 +1,4 @@
-"""Nothing but the engine opens a store in the deliverer's process: a second SQLite library would drop its locks (D9)."""
+"""Nothing but the engine opens a store in the deliverer's process: another SQLite library would drop its locks (D9)."""
 
 import ast
 import json

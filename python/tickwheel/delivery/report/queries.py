@@ -187,7 +187,8 @@ def _keys(db: StoreSnapshot) -> Sequence[Key]:
         "ORDER BY 2 DESC, 1 LIMIT :most), "
         "open AS (SELECT key, count(*) AS waiting FROM open_messages JOIN messages USING (seq) "
         "WHERE key IN (SELECT key FROM most) GROUP BY key) "
-        "SELECT CAST(key AS BLOB), messages, ifnull(waiting, 0) FROM most LEFT JOIN open USING (key) ORDER BY 2 DESC, key",
+        "SELECT CAST(key AS BLOB), messages, ifnull(waiting, 0) FROM most LEFT JOIN open USING (key) "
+        "ORDER BY 2 DESC, key",
         most=KEYS,
     )
     return [Key(shown_text(key), messages, waiting) for key, messages, waiting in rows]

@@ -1,6 +1,6 @@
 """The metrics of `GET /metrics` (rule D11), in Prometheus's text format. Counters start with the process.
 
-Waiting messages are counted by the engine in the store itself, up to `MOST`. So a scrape takes at most some 0.1 s, and a
+The engine counts the waiting messages in the store itself, up to `MOST`. So a scrape takes at most some 0.1 s, and a
 `tickwheel_due` of `MOST` is a lower bound. No label has a key or an id: the number of time series is fixed.
 """
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from tickwheel._native import rfc_3339
+from tickwheel._native import refuse_open_store, rfc_3339
 from tickwheel.delivery.errors import DeliveryFailed, Unanswered, Unavailable, WrongUsage
 from tickwheel.delivery.sinks.sink import Delivery, Refusals, Sink, SinkOpener, SinkSettings
 from tickwheel.delivery.sinks.tables import (
@@ -57,6 +57,7 @@ class SqliteSink(Sink):
         )
         self._has_earlier = True
         self._database: sqlite3.Connection | None = None
+        refuse_open_store(path)
         try:
             _make(self._open(), path, table)
             for statement in (self._insert, self._note, self._drop):  # fails now if they can't work, as on a view

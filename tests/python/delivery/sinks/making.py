@@ -8,8 +8,9 @@ from pathlib import Path
 
 import msgspec
 
+from tickwheel._native import Destination
 from tickwheel.delivery.message import Message
-from tickwheel.delivery.sinks import Delivery, Lines, Sink, SinkSettings, open_sink
+from tickwheel.delivery.sinks import Delivery, Sink, SinkSettings, open_sink
 
 ODD_IDS = [
     "line\nbreak",
@@ -45,7 +46,7 @@ def batch(seqs: Sequence[int]) -> list[Delivery]:
 
 def opened(spec: str, store_id: str = "store", timeout_s: float = 20.0, run: str = "run") -> Sink:
     opener = open_sink(spec)
-    assert not isinstance(opener, Lines)
+    assert not isinstance(opener, Destination)
     return opener(SinkSettings(store_id, timeout_s, run))
 
 

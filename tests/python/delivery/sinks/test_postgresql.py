@@ -13,9 +13,10 @@ import pytest
 
 from delivery.postgres_server import PostgresServer
 from delivery.sinks.making import batch, child_sending, delivery, opened
+from tickwheel._native import Destination
 from tickwheel.delivery import DeliveryQueue, Message
 from tickwheel.delivery.errors import DeliveryFailed, Unanswered, Unavailable, WrongUsage
-from tickwheel.delivery.sinks import Lines, Sink, SinkSettings, open_sink
+from tickwheel.delivery.sinks import Sink, SinkSettings, open_sink
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -120,7 +121,7 @@ def test_a_sink_that_was_replaced_writes_nothing_any_more__D5(
 ) -> None:
     """As one that hung, was cut off, and goes on when its successor has written the same and forgotten it."""
     opener = open_sink(f"{postgres_url}&table={name}")
-    assert not isinstance(opener, Lines)
+    assert not isinstance(opener, Destination)
     sink = opener(SinkSettings("store"))
     wait_in_the_middle(beside, name, 73)
     errors: list[BaseException] = []

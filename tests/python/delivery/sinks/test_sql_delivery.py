@@ -10,6 +10,7 @@ import pytest
 from delivery.conftest import START_MS, Desk
 from delivery.sinks.making import kill_when_it_says, opened
 from delivery.sinks.tables import Table, ids, names, refuse_the_id
+from tickwheel._native import Destination
 from tickwheel.delivery import DeliveryQueue, Letter, Message, sinks
 from tickwheel.delivery.retry import Retry
 from tickwheel.delivery.running import Running
@@ -28,7 +29,7 @@ class TableDesk(Desk):
 
     def open_sink(self, store_id: str) -> sinks.Sink:
         opener = sinks.open_sink(self.table.spec)
-        assert not isinstance(opener, sinks.Lines)
+        assert not isinstance(opener, Destination)
         return opener(sinks.SinkSettings(store_id, 20, self.run))
 
     def put(self, count: int, key: str | None) -> None:

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from delivery.sinks.making import batch, delivery, opened
+from tickwheel._native import Destination
 from tickwheel.delivery.errors import DeliveryFailed, Unanswered, WrongUsage
-from tickwheel.delivery.sinks import Lines, SinkSettings, open_sink
+from tickwheel.delivery.sinks import SinkSettings, open_sink
 from tickwheel.delivery.sinks.sqlite import SqliteSink
 
 pytestmark = pytest.mark.timeout(60)
@@ -107,7 +108,7 @@ def test_a_constraint_that_ends_the_transaction_refuses_its_rows_alone__D6(
 def test_a_sink_that_was_replaced_writes_nothing_any_more__D5(path: Path, beside: sqlite3.Connection) -> None:
     """As one that hung, was cut off, and goes on when its successor has written the same and forgotten it."""
     opener = open_sink(f"sqlite:{path}?table=t")
-    assert not isinstance(opener, Lines)
+    assert not isinstance(opener, Destination)
     hangs, sink = opener(SinkSettings("store")), opener(SinkSettings("store"))
     other = opener(SinkSettings("another store"))
     sink.send(batch([1]))
