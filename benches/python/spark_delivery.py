@@ -74,9 +74,9 @@ class Receiver(threading.Thread):
 
 
 def epoch_ms(text: str) -> int:
-    from tickwheel.delivery.times import due_from
+    from tickwheel._native import due_of
 
-    return due_from(text, "due")
+    return due_of(text, "due")
 
 
 @contextmanager

@@ -6,15 +6,16 @@ int or a finite float. Inside the timer, instants are exact to the microsecond.
 
 import asyncio
 import os
-from collections.abc import Callable, Coroutine, Hashable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Hashable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from contextvars import Context
 from types import TracebackType
-from typing import Any, Literal, Protocol, Self, TypeAlias, TypedDict, final, type_check_only
+from typing import Any, Final, Literal, Protocol, Self, TypeAlias, TypedDict, final, type_check_only
 
 from typing_extensions import Buffer, disjoint_base
 
-from tickwheel.delivery.message import Message
+from tickwheel.delivery.errors import BadRecord
+from tickwheel.delivery.message import Cancel, Message
 
 __version__: str
 
@@ -595,19 +596,70 @@ class Delivery:
     @property
     def line(self) -> bytes: ...
 
+_Names: TypeAlias = tuple[str | None, str | None, str | None, str | None]  # of id, key, due and payload
+_CsvRow: TypeAlias = tuple[
+    int, bytes, int, list[str] | None, tuple[str, str] | None
+]  # as `tickwheel.delivery.csv_rows.Row`
+
+MAX_DUE_MS: Final[int]
+
+def due_of(text: str, name: str) -> int: ...
+def rfc_3339(epoch_ms: int) -> str: ...
+
+@final
+class Records:
+    """What was read, in order; not changed once it is made. `DeliveryEngine.submit` takes it among its items."""
+
+    @staticmethod
+    def bad(source: str, line: int, reason: str, allowed: str, record: bytes) -> Records: ...
+    def __len__(self) -> int: ...
+    def to_list(self) -> list[Message | Cancel | BadRecord]: ...
+    def faults(self) -> list[tuple[int, str, str] | None]: ...
+    def places(self) -> list[tuple[str, int, bytes | None] | None]: ...
+    def handed(self) -> bytes: ...
+
 @final
 class NdjsonLines:
     """How the lines of one input are read."""
 
     def __new__(
-        cls,
-        source: str,
-        columns: tuple[str | None, str | None, str | None, str | None],
-        max_payload: int,
-        *,
-        after: int = 0,
-        letters: bool = True,
+        cls, source: str, columns: _Names, max_payload: int, *, after: int = 0, letters: bool = True
     ) -> Self: ...
+    def read(self, data: bytes, *, first_line: int = 1, left_out: int = 0, now_ns: int | None = None) -> Records: ...
+    def read_object(self, data: bytes, *, now_ns: int | None = None) -> Records: ...
+    def read_values(
+        self, values: list[tuple[bytes | None, str | None, int | None]], *, now_ns: int | None = None
+    ) -> Records: ...
+
+@final
+class CsvRows:
+    """How the rows of a CSV file are read."""
+
+    def __new__(cls, source: str, columns: _Names, max_payload: int, header: _CsvRow) -> Self: ...
+    def read(self, rows: Sequence[_CsvRow], *, now_ns: int | None = None) -> Records: ...
+
+@final
+class ArrowRows:
+    """How rows of Arrow batches are read."""
+
+    def __new__(cls, source: str, columns: _Names, max_payload: int, *, letters: bool = True) -> Self: ...
+    def check(self, names: list[str]) -> None: ...
+    def read(
+        self,
+        stream: bytes,
+        *,
+        first_line: int = 1,
+        now_ns: int | None = None,
+        as_bytes: list[str] = ...,
+        fault: tuple[str, str] | None = None,
+    ) -> Iterator[Records]: ...
+
+@final
+class HandedRows:
+    """How rows of a hand-off are read."""
+
+    def __new__(cls, max_payload: int) -> Self: ...
+    def read(self, stream: bytes) -> Records: ...
 
 @final
 class DeliveryRows:
@@ -659,17 +711,6 @@ class DeliveryEngine:
     def start(self) -> None: ...
     def start_replay(self, speed: float, from_ms: int, head_start_ms: float) -> None: ...
     def submit(self, items: _Items, future: _Future, max_payload: int = 1048576) -> None: ...
-    def submit_ndjson(
-        self,
-        lines: NdjsonLines,
-        data: bytes,
-        future: _Future,
-        *,
-        first_line: int = 1,
-        left_out: int = 0,
-        now_ns: int | None = None,
-        more: _Items | None = None,
-    ) -> list[tuple[int, str, str] | None]: ...
     @property
     def store_id(self) -> str: ...
     @property

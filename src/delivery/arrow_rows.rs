@@ -6,14 +6,16 @@
 //!   of another type becomes JSON by `arrow_json`; so do the columns that make up the payload where there is none.
 //! - An error in the schema makes every row a bad record. Its record shows the row as a line of NDJSON.
 //!
-//! The arrays must be valid: those of an Arrow IPC stream are checked when it is read, all others by the caller.
+//! The arrays must be valid: those of an Arrow IPC stream are checked when it is read, all others by the caller. A column
+//! of text that is not all UTF-8 is not valid; as bytes it is, see [`ArrowRows::as_bytes`].
 
 #![forbid(unsafe_code)]
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::sync::Arc;
 
-use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_array::{Array, ArrayRef, RecordBatch, StringArray};
 use arrow_ipc::reader::StreamReader;
 use arrow_schema::DataType;
 use smallvec::SmallVec;
@@ -50,20 +52,25 @@ pub struct ArrowRows<'a> {
     pub now_ns: Option<i64>,
     /// Whether messages keep where they come from.
     pub keeps_origin: bool,
+    /// Columns of text that are given as bytes, because not all of it is UTF-8: that is an error of its row.
+    pub as_bytes: &'a [String],
+    /// What is wrong with every row, if the caller found something.
+    pub fault: Option<&'a BadRecord>,
 }
 
 impl ArrowRows<'_> {
-    /// The items of a batch, in order. `first_line`: the number of its first row in the input, from 1.
+    /// The items of a batch, in order. `first_line`: the number of its first row in the input, from 1;
+    /// 0 for rows without an order, which all get 0.
     pub fn read(&self, batch: &RecordBatch, first_line: u64) -> impl Iterator<Item = Item> {
-        let columns = Columns::of(batch, self.schema);
+        let columns = Columns::of(batch, self);
         (0..batch.num_rows()).map(move |at| {
-            let line = first_line + at as u64;
+            let line = if first_line == 0 { 0 } else { first_line + at as u64 };
             let origin = |record| Origin { source: Arc::clone(&self.source), line, record };
             match self.request(&columns, at) {
                 Ok(Request::Message(message)) => {
                     Item::Message(Incoming::from_origin(message, self.keeps_origin.then(|| origin(None))))
                 }
-                Ok(Request::Cancel(cancel)) => Item::Cancel(cancel),
+                Ok(Request::Cancel(cancel)) => Item::Cancel(cancel, origin(None)),
                 Err(bad) => Item::Bad(bad, origin(Some(Record::from(&*self.shown(batch, at))))),
             }
         })
@@ -77,7 +84,10 @@ impl ArrowRows<'_> {
         if let Some(fault) = &columns.fault {
             return Err(fault.clone());
         }
-        let [id, key, due, delay_ms, op, payload, payload_base64] = columns.parts;
+        if let Some((name, _)) = columns.not_text.iter().find(|(_, rows)| rows.contains(&at)) {
+            return Err(BadRecord::new(format!("{name} is not UTF-8"), "text in UTF-8; other bytes as payload_base64"));
+        }
+        let [id, key, due, delay_ms, op, payload, payload_base64] = columns.parts.each_ref().map(Option::as_ref);
         let name = self.schema.columns.payload();
         let payload = payload.map_or(Ok(None), |array| payload_of(array, at, max));
         let mut fields = Fields {
@@ -147,24 +157,52 @@ impl ArrowRows<'_> {
 /// The columns of a batch by their meaning.
 struct Columns<'a> {
     /// Of id, key, due, `delay_ms`, op, payload and `payload_base64`.
-    parts: [Option<&'a ArrayRef>; 7],
-    others: Vec<(&'a str, &'a ArrayRef)>,
+    parts: [Option<ArrayRef>; 7],
+    others: Vec<(&'a str, ArrayRef)>,
+    /// Columns with rows whose text is not UTF-8.
+    not_text: Vec<(&'a str, HashSet<usize>)>,
     fault: Option<BadRecord>,
 }
 
 impl<'a> Columns<'a> {
-    fn of(batch: &'a RecordBatch, schema: &Schema) -> Self {
+    fn of(batch: &'a RecordBatch, reader: &ArrowRows<'_>) -> Self {
         let names: Vec<&str> = batch.schema_ref().fields().iter().map(|field| field.name().as_str()).collect();
-        let columns = &schema.columns;
+        let columns = &reader.schema.columns;
         let known = [columns.id(), columns.key(), columns.due(), DELAY_MS, OP, columns.payload(), PAYLOAD_BASE64];
-        let of = |name: &str| names.iter().position(|other| *other == name).map(|at| batch.column(at));
-        let others = names.iter().zip(batch.columns()).filter(|(name, _)| !known.contains(*name));
+        let mut arrays = batch.columns().to_vec();
+        let mut not_text = Vec::new();
+        for (name, array) in names.iter().zip(&mut arrays) {
+            if *name != columns.payload() && reader.as_bytes.iter().any(|other| other == name) {
+                let rows;
+                (*array, rows) = text_of_bytes(array);
+                not_text.push((*name, rows));
+            }
+        }
+        let of = |name: &str| names.iter().position(|other| *other == name).map(|at| Arc::clone(&arrays[at]));
+        let others = names.iter().zip(&arrays).filter(|(name, _)| !known.contains(*name));
         Self {
             parts: known.map(of),
-            others: others.map(|(name, array)| (*name, array)).collect(),
-            fault: columns.fault("schema", &names),
+            others: others.map(|(name, array)| (*name, Arc::clone(array))).collect(),
+            not_text,
+            fault: reader.fault.cloned().or_else(|| columns.fault("schema", &names)),
         }
     }
+}
+
+/// Bytes as text, and the rows in which they are not UTF-8; these are null.
+fn text_of_bytes(array: &ArrayRef) -> (ArrayRef, HashSet<usize>) {
+    let mut not_text = HashSet::new();
+    let texts = (0..array.len()).map(|at| {
+        let (values, place) = inner(array, at).unwrap_or((array, at));
+        let bytes = (!is_null(array, at)).then(|| binary(values, place)).flatten()?;
+        let text = std::str::from_utf8(bytes).ok();
+        if text.is_none() {
+            not_text.insert(at);
+        }
+        text
+    });
+    let texts: StringArray = texts.collect();
+    (Arc::new(texts), not_text)
 }
 
 fn plain(array: &dyn Array, at: usize) -> Value<'_> {

@@ -48,23 +48,34 @@ impl Columns {
     }
 
     /// Why no record can be read with these names, if so. `what` is where they come from: `header` or `schema`.
+    ///
+    /// There must be an id, what the caller named, and a due time, unless there are delays or cancels instead.
     #[must_use]
     pub fn fault(&self, what: &str, names: &[&str]) -> Option<BadRecord> {
-        let given = [&self.id, &self.key, &self.due, &self.payload].into_iter().flatten().map(String::as_str);
-        let mut missing: Vec<&str> = Vec::new();
-        for name in std::iter::once(self.id()).chain(given) {
-            if !names.contains(&name) && !missing.contains(&name) {
-                missing.push(name);
-            }
-        }
-        if !missing.is_empty() {
-            let reason = format!("the {what} has no column {}", missing.join(", "));
-            return Some(BadRecord::new(reason, format!("of this file: {}", cut(&names.join(", "), 200))));
-        }
         let mut sorted = names.to_vec();
         sorted.sort_unstable();
-        let is_double = sorted.windows(2).any(|pair| pair[0] == pair[1]);
-        is_double.then(|| BadRecord::new(format!("the {what} names a column twice"), "each name once"))
+        if sorted.windows(2).any(|pair| pair[0] == pair[1]) {
+            return Some(BadRecord::new(format!("the {what} names a column twice"), "each name once"));
+        }
+        let is_there = |name: &str| names.contains(&name);
+        let needs_due = self.due.is_some() || !(is_there(DELAY_MS) || is_there(OP));
+        let parts = [
+            (self.id(), "--id", true),
+            (self.key(), "--key", self.key.is_some()),
+            (self.due(), "--due", needs_due),
+            (self.payload(), "--payload", self.payload.is_some()),
+        ];
+        let missing: Vec<_> = parts.iter().filter(|(name, _, is_needed)| *is_needed && !is_there(name)).collect();
+        if !missing.is_empty() {
+            let mut without: Vec<&str> = missing.iter().map(|(name, ..)| *name).collect();
+            without.dedup();
+            let options: Vec<String> = missing.iter().map(|(_, option, _)| format!("{option} NAME")).collect();
+            let reason = format!("the {what} has no column {}", without.join(", "));
+            let (options, there) = (options.join(" and "), names.join(", "));
+            let allowed = format!("{options}, with a name of this file: {}", cut(&there, 200));
+            return Some(BadRecord::new(reason, allowed));
+        }
+        None
     }
 
     /// The known name that was probably meant by an unknown one, in a record where `is_given` says what else is there.
@@ -155,7 +166,11 @@ mod tests {
         let columns = Columns { due: Some("at".into()), key: Some("tail".into()), ..Columns::default() };
         let fault = columns.fault("header", &["tail", "x"]).unwrap();
         assert_eq!(fault.reason, "the header has no column id, at");
-        assert_eq!(fault.allowed, "of this file: tail, x");
+        assert_eq!(fault.allowed, "--id NAME and --due NAME, with a name of this file: tail, x");
+        let usual = |names: &[&str]| Columns::default().fault("header", names).map(|fault| fault.reason);
+        assert_eq!(usual(&["id", "x"]).unwrap(), "the header has no column due");
+        assert_eq!(usual(&["id", "delay_ms"]), None);
+        assert_eq!(usual(&["id", "op"]), None);
         assert_eq!(columns.fault("header", &["id", "at", "tail"]), None);
         assert_eq!(
             columns.fault("schema", &["id", "at", "tail", "x", "x"]).unwrap().reason,

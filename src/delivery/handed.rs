@@ -16,9 +16,13 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int32Type, Int64Type};
-use arrow_array::{Array, BinaryArray, BooleanArray, PrimitiveArray, RecordBatch, StringArray};
+use arrow_array::{
+    Array, ArrayRef, BinaryArray, BooleanArray, Float64Array, Int32Array, Int64Array, PrimitiveArray, RecordBatch,
+    StringArray,
+};
 use arrow_ipc::reader::StreamReader;
-use arrow_schema::{ArrowError, DataType, Schema};
+use arrow_ipc::writer::StreamWriter;
+use arrow_schema::{ArrowError, DataType, Field, Schema};
 
 use crate::delivery::error::BadRecord;
 use crate::delivery::message::{Body, Cancel, Incoming, Item, Message, Origin, Record, check_name, checked};
@@ -71,6 +75,54 @@ pub fn read_batch(batch: &RecordBatch, max_payload: usize) -> Result<HandedOff, 
     let mut found = HandedOff::default();
     add_batch(&mut found, batch, max_payload)?;
     Ok(found)
+}
+
+/// An Arrow IPC stream of one batch with a row for each item. A message's original record is not part of it.
+#[must_use]
+pub fn write_stream(items: &[Item]) -> Vec<u8> {
+    fn texts<'a>(items: &'a [Item], of: impl Fn(&'a Item) -> Option<&'a str>) -> ArrayRef {
+        Arc::new(items.iter().map(of).collect::<StringArray>())
+    }
+    fn message(item: &Item) -> Option<&Message> {
+        if let Item::Message(incoming) = item { Some(&incoming.message) } else { None }
+    }
+    fn bad(item: &Item) -> Option<&BadRecord> {
+        if let Item::Bad(bad, _) = item { Some(bad) } else { None }
+    }
+    fn payload_of(item: &Item) -> Option<&[u8]> {
+        match item {
+            Item::Message(incoming) => Some(incoming.message.body.payload()),
+            Item::Cancel(..) => None,
+            Item::Bad(_, origin) => Some(origin.record()),
+        }
+    }
+    let messages = || items.iter().map(message);
+    let columns: Vec<ArrayRef> = vec![
+        texts(items, |item| match item {
+            Item::Message(incoming) => Some(incoming.message.body.id()),
+            Item::Cancel(cancel, _) => Some(&cancel.id),
+            Item::Bad(..) => None,
+        }),
+        texts(items, |item| match item {
+            Item::Message(incoming) => incoming.message.body.key(),
+            Item::Cancel(cancel, _) => cancel.key.as_deref(),
+            Item::Bad(..) => None,
+        }),
+        Arc::new(messages().map(|it| it.map(|it| it.due_ms)).collect::<Int64Array>()),
+        Arc::new(messages().map(|it| it.and_then(|it| it.delay_ms)).collect::<Float64Array>()),
+        Arc::new(items.iter().map(payload_of).collect::<BinaryArray>()),
+        Arc::new(messages().map(|it| it.map(|it| it.body.is_json())).collect::<BooleanArray>()),
+        texts(items, |item| item.origin().map(|origin| &*origin.source)),
+        Arc::new(items.iter().map(|item| item.origin().map(|origin| origin.line as i64)).collect::<Int64Array>()),
+        texts(items, |item| bad(item).map(|bad| bad.reason.as_str())),
+        texts(items, |item| bad(item).map(|bad| bad.allowed.as_str())),
+        Arc::new(items.iter().map(|_| Some(0)).collect::<Int32Array>()),
+    ];
+    let fields = COLUMNS.map(|(name, kind, is_nullable)| Field::new(name, kind, is_nullable));
+    let batch = RecordBatch::try_new(Arc::new(Schema::new(fields.to_vec())), columns).expect("of these types");
+    let mut writer = StreamWriter::try_new(Vec::new(), batch.schema_ref()).expect("memory takes it");
+    writer.write(&batch).expect("memory takes it");
+    writer.into_inner().expect("memory takes it")
 }
 
 pub(crate) fn not_a_stream(error: &ArrowError) -> BadRecord {
@@ -154,7 +206,7 @@ impl<'a> Rows<'a> {
         }
         match self.request(at, data, max_payload) {
             Ok(Ok(message)) => Item::Message(Incoming::from_origin(message, Some(origin(None)))),
-            Ok(Err(cancel)) => Item::Cancel(cancel),
+            Ok(Err(cancel)) => Item::Cancel(cancel, origin(None)),
             Err(bad) => Item::Bad(bad, origin(Some(data.into()))),
         }
     }

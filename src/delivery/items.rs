@@ -38,7 +38,7 @@ impl From<message::Item> for Item {
     fn from(item: message::Item) -> Self {
         match item {
             message::Item::Message(incoming) => Self::Put(incoming),
-            message::Item::Cancel(cancel) => Self::Cancel(cancel),
+            message::Item::Cancel(cancel, _) => Self::Cancel(cancel),
             message::Item::Bad(bad, origin) => Self::Letter(Letter {
                 source: origin.source.to_string(),
                 line: origin.line as i64,

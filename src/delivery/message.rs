@@ -230,10 +230,38 @@ impl Incoming {
 pub enum Item {
     /// A message to accept.
     Message(Incoming),
-    /// A cancel.
-    Cancel(Cancel),
+    /// A cancel, and where it is.
+    Cancel(Cancel, Origin),
     /// A record that can't be used, and where it is.
     Bad(BadRecord, Origin),
+}
+
+impl Item {
+    /// Where it was read, if that was kept.
+    #[must_use]
+    pub fn origin(&self) -> Option<&Origin> {
+        match self {
+            Self::Message(incoming) => incoming.origin.as_ref(),
+            Self::Cancel(_, origin) | Self::Bad(_, origin) => Some(origin),
+        }
+    }
+
+    /// Bytes in memory, about.
+    #[must_use]
+    pub fn size_in_memory(&self) -> usize {
+        match self {
+            Self::Message(incoming) => incoming.message.size_in_memory(),
+            Self::Cancel(..) => size_in_memory(0),
+            Self::Bad(_, origin) => size_in_memory(origin.record().len()),
+        }
+    }
+
+    pub(crate) fn origin_mut(&mut self) -> Option<&mut Origin> {
+        match self {
+            Self::Message(incoming) => incoming.origin.as_mut(),
+            Self::Cancel(_, origin) | Self::Bad(_, origin) => Some(origin),
+        }
+    }
 }
 
 /// Checks the name of a message.
@@ -258,17 +286,18 @@ pub fn checked(mut message: Message, max_payload: usize) -> Result<Message, BadR
     due_in_range(message.due_ms, "due_ms")?;
     check_size(message.body.payload().len(), max_payload)?;
     if message.body.is_json() {
-        let one_line = json::on_one_line(message.body.payload()).map_err(|why| {
-            BadRecord::new(
-                format!("the payload is not JSON: {why}"),
-                "JSON in UTF-8, or bytes that are not marked as JSON",
-            )
-        })?;
+        let one_line = json::on_one_line(message.body.payload()).map_err(|why| not_json(&why))?;
         if let Some(one_line) = one_line {
             message.body = Body::new(message.body.key(), message.body.id(), &one_line, true);
         }
     }
     Ok(message)
+}
+
+/// The payload claims to be JSON, and is not.
+pub(crate) fn not_json(why: &json::Refused) -> BadRecord {
+    let reason = format!("the payload is not JSON: {why}");
+    BadRecord::new(reason, "JSON in UTF-8, or bytes that are not marked as JSON")
 }
 
 /// Checks the size of a payload.

@@ -11,18 +11,19 @@ mod arrow_rows;
 mod arrow_values;
 mod clock;
 mod columns;
+mod csv_rows;
 mod delivery_rows;
 mod dispatcher;
 mod engine;
 mod error;
-mod fields;
+pub(crate) mod fields;
 mod group;
 mod handed;
 mod hashes;
 #[cfg(test)]
 mod in_turn;
 mod items;
-mod json;
+pub(crate) mod json;
 #[cfg(test)]
 mod kill;
 mod kill_point;
@@ -46,19 +47,20 @@ mod summary;
 #[cfg(test)]
 mod testing;
 mod threads;
-mod times;
+pub(crate) mod times;
 mod window;
 mod writer;
 
 pub use arrow_rows::{ArrowRows, batches};
 pub use clock::{DueClock, SystemWallTime, WallTime};
 pub use columns::Columns;
+pub use csv_rows::{CsvContent, CsvHeader, CsvRow, CsvRows};
 pub use delivery_rows::delivery_rows;
 pub use dispatcher::Event;
 pub use engine::{Engine, Settings};
 pub use error::{BadRecord, DeliveryError, StoreError};
 pub use fields::Schema;
-pub use handed::{HandedOff, read_batch, read_stream};
+pub use handed::{HandedOff, read_batch, read_stream, write_stream};
 pub use items::{Answer, Completion, Item, Receipt};
 pub use lines::{Block, BlockReader};
 pub use message::Item as Parsed;

@@ -66,10 +66,49 @@ impl Ndjson<'_> {
                     Item::Message(Incoming::from_origin(message, Some(self.origin(block, &line, data))))
                 }
                 Ok(Request::Message(message)) => Item::Message(Incoming::of(message)),
-                Ok(Request::Cancel(cancel)) => Item::Cancel(cancel),
+                Ok(Request::Cancel(cancel)) => Item::Cancel(cancel, self.origin(block, &line, data)),
                 Err(bad) => Item::Bad(bad, self.origin(block, &line, data)),
             })
         })
+    }
+
+    /// The item of bytes that hold one record, as from Kafka; `line` is its place there.
+    #[must_use]
+    pub fn read_value(&self, bytes: &Arc<[u8]>, line: u64) -> Item {
+        let block = Block::whole(Arc::clone(bytes));
+        let mut items = self.read(&block);
+        let first = items.next();
+        let count = usize::from(first.is_some()) + items.count();
+        match first {
+            Some(mut item) if count == 1 => {
+                if let Some(origin) = item.origin_mut() {
+                    origin.line = line;
+                }
+                item
+            }
+            _ => {
+                let bad = BadRecord::new(format!("the value holds {count} records"), "one JSON object per value");
+                Item::Bad(bad, self.whole(bytes, line))
+            }
+        }
+    }
+
+    /// The item of bytes that are one record, on however many lines. Their size is known to be allowed.
+    #[must_use]
+    pub fn read_object(&self, bytes: &Arc<[u8]>) -> Item {
+        let line = Line { number: 1, data: bytes, start: 0, size: 0 };
+        match self.request(&line) {
+            Ok(Request::Message(message)) => {
+                Item::Message(Incoming::from_origin(message, self.keeps_origin.then(|| self.whole(bytes, 1))))
+            }
+            Ok(Request::Cancel(cancel)) => Item::Cancel(cancel, self.whole(bytes, 1)),
+            Err(bad) => Item::Bad(bad, self.whole(bytes, 1)),
+        }
+    }
+
+    fn whole(&self, bytes: &Arc<[u8]>, line: u64) -> Origin {
+        let record = Record::part_of(bytes, 0, bytes.len());
+        Origin { source: Arc::clone(&self.source), line, record: Some(record) }
     }
 
     fn request(&self, line: &Line<'_>) -> Result<Request, BadRecord> {
@@ -85,7 +124,7 @@ impl Ndjson<'_> {
     }
 }
 
-/// The fields of one object, as HTTP takes it too.
+/// The fields of one object.
 ///
 /// # Errors
 /// The text is not one JSON object with each name once.
@@ -223,7 +262,8 @@ fn value_of(raw: &str) -> Result<Value<'_>, Refused> {
     }
 }
 
-fn number_of(raw: &str) -> Result<Value<'_>, Refused> {
+/// The value of a number in JSON.
+pub(crate) fn number_of(raw: &str) -> Result<Value<'_>, Refused> {
     let too_large = || Refused::Syntax("a number is too large".into());
     if raw.bytes().any(|byte| matches!(byte, b'.' | b'e' | b'E')) {
         let value: f64 = raw.parse().map_err(|_| too_large())?;

@@ -65,8 +65,15 @@ fn add_delivery(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<delivery::attempt::Delivery>()?;
     module.add_class::<delivery::engine::DeliveryEngine>()?;
     module.add_class::<delivery::desk::DeliveryDesk>()?;
+    module.add_class::<delivery::readers::NdjsonLines>()?;
+    module.add_class::<delivery::readers::CsvRows>()?;
+    module.add_class::<delivery::readers::ArrowRows>()?;
+    module.add_class::<delivery::readers::HandedRows>()?;
+    module.add_class::<delivery::records::Records>()?;
+    module.add_function(wrap_pyfunction!(delivery::times::due_of, module)?)?;
+    module.add_function(wrap_pyfunction!(delivery::times::rfc_3339, module)?)?;
+    module.add("MAX_DUE_MS", crate::delivery::times::MAX_DUE_MS)?;
     module.add_class::<delivery::destination::Destination>()?;
-    module.add_class::<delivery::lines::NdjsonLines>()?;
     module.add_class::<delivery::rows::DeliveryRows>()?;
     module.add_class::<delivery::snapshot::StoreSnapshot>()?;
     module.add("_running_deliveries", PyDict::new(py))?;

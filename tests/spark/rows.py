@@ -1,20 +1,33 @@
 """Rows of `HANDED` for tests."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 import pyarrow as pa
 
 from tickwheel.delivery.errors import BadRecord
-from tickwheel.delivery.handed import batch_of, row_of
-from tickwheel.delivery.message import Cancel, Fields, Message
-from tickwheel.delivery.record import Record
+from tickwheel.delivery.handed import HANDED
+from tickwheel.delivery.message import Cancel, Message
 
 NOW_MS = 1_700_000_000_000
 
 
 def row(found: Message | Cancel | BadRecord, line: int = 1, source: str = "test") -> tuple[Any, ...]:
-    return row_of(found, Record(source, line, b'{"raw": 1}', Fields()))
+    match found:
+        case Message():
+            is_json = isinstance(found.payload, msgspec.Raw)
+            what = found.id, found.key, found.due_ms, found.delay_ms, bytes(found.payload), is_json
+            return (*what, source, line, None, None, 0)
+        case Cancel():
+            return (found.id, found.key, None, None, None, None, source, line, None, None, 0)
+        case BadRecord():
+            return (None, None, None, None, b'{"raw": 1}', None, source, line, found.reason, found.allowed, 0)
+
+
+def batch_of(rows: Sequence[tuple[Any, ...]]) -> Any:
+    columns = zip(*rows, strict=True) if rows else [()] * len(HANDED)
+    return pa.record_batch([pa.array(column, kind.type) for column, kind in zip(columns, HANDED, strict=True)], HANDED)
 
 
 def message(id_: str, after_ms: int = 0, *, key: str | None = None, payload: bytes = b"1", **more: Any) -> Message:

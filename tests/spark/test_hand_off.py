@@ -29,9 +29,7 @@ def deliverer(store: Path, port: int = 0, token: bytes | None = TOKEN) -> Iterat
     """A queue with a port; closed at the end."""
     with DeliveryQueue(store, to=lambda _: None) as queue:
         address = Address.of("--flight", f"127.0.0.1:{port}")
-        server = FlightServer(
-            address.url("grpc", port), queue._running.engine.writer.submit, Access(token, address), 1 << 20
-        )
+        server = FlightServer(address.url("grpc", port), queue._running.submit, Access(token, address), 1 << 20)
         try:
             yield queue, f"127.0.0.1:{server.port}"
         finally:

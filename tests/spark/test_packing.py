@@ -8,11 +8,11 @@ import pytest
 
 from tickwheel.delivery import DeliveryFailed
 from tickwheel.delivery.errors import BadRecord
-from tickwheel.delivery.handed import HANDED, batch_of
+from tickwheel.delivery.handed import HANDED
 from tickwheel.delivery.message import Cancel, Message
 from tickwheel.spark.packing import NO_SECOND, merge, pack, unpack
 
-from .rows import NOW_MS, message, row, with_partition
+from .rows import NOW_MS, batch_of, message, row, with_partition
 
 
 def piece(*rows: tuple[Any, ...]) -> bytes:

@@ -50,11 +50,11 @@ def _speed(_ctx: click.Context, _param: click.Parameter, value: str | None) -> f
 
 def _time(_ctx: click.Context, _param: click.Parameter, value: str | None) -> int | None:
     """Parse a time as due times are parsed; returns epoch milliseconds."""
+    from tickwheel._native import due_of
     from tickwheel.delivery.errors import BadRecord
-    from tickwheel.delivery.times import due_from, number_or_text
 
     try:
-        return None if value is None else due_from(number_or_text(value), "the time")
+        return None if value is None else due_of(value, "the time")
     except BadRecord as bad:
         raise click.BadParameter(str(bad)) from bad
 

@@ -1,49 +1,81 @@
 """Reads CSV with a header row: comma, double quotes, rows that may span lines (RFC 4180), in UTF-8.
 
-- An empty cell is absent, except in a payload. A payload that is JSON stays JSON, any other is text.
+Here rows are split into cells. What a row means is native (`src/delivery/csv_rows.rs`).
+
 - A row that can't be read is a bad record of its first line, and reading goes on with the next line: a quote that is
   never closed costs one line, not the rest of the file. The lines of such rows are read again, in total at most as many
   bytes as were read so far, plus `_PATIENCE`. Beyond that, a row that does not end is given up earlier.
-- If the header can't be used, every row is a bad record with the reason.
+- A header that can't be used is one bad record, and nothing of the file is read.
 """
 
 import csv
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import NamedTuple, Protocol
 
-import msgspec
-
+from tickwheel._native import CsvRows, Records
 from tickwheel.delivery.errors import BadRecord
-from tickwheel.delivery.lines import MAX_RECORD, Line, LineStream, read_lines
-from tickwheel.delivery.message import Columns, Fields, json_or_text, json_text
-from tickwheel.delivery.record import Record
-from tickwheel.delivery.times import number_or_text
+from tickwheel.delivery.message import MAX_PAYLOAD, MAX_RECORD, Columns
 
 _PATIENCE = 2 * MAX_RECORD
+_TOGETHER = 250
+_KEPT = 1024  # bytes of a line that is too long
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
-_decode_number = msgspec.json.Decoder(int | float).decode
+
+class LineStream(Protocol):
+    """The part of a byte stream's interface that is needed."""
+
+    def readline(self, limit: int = -1, /) -> bytes:
+        """A line with its newline, or `limit` bytes of it; empty at the end."""
 
 
-def read_csv(source: str, stream: LineStream, columns: Columns, after: int = 0) -> Iterator[Record]:
-    """The records of `stream` after the line `after`, each as soon as its row is complete."""
+class Row(NamedTuple):
+    """A row, with the number of its first line, from 1. Of a line that is too long, `data` has the beginning, and
+    `size` is the whole length. Without `cells`, `fault` says what is wrong and what is allowed, or else the first line
+    is no text.
+    """
+
+    line: int
+    data: bytes
+    size: int
+    cells: list[str] | None = None
+    fault: tuple[str, str] | None = None
+
+
+def read_csv(
+    source: str, stream: LineStream, columns: Columns, now_ns: Callable[[], int | None], after: int = 0
+) -> Iterator[tuple[Records, int]]:
+    """The records of `stream` after the line `after`, each time with the line of the last one."""
+    found = split(stream)
+    header = next(found, None)
+    if header is None:
+        return
+    try:
+        rows = CsvRows(source, columns.names, MAX_PAYLOAD, header)
+    except BadRecord as bad:
+        yield Records.bad(source, header.line, bad.reason, bad.allowed, header.data), header.line
+        return
+    left = (row for row in found if row.line > after)
+    while together := [*islice(left, _TOGETHER)]:
+        yield rows.read(together, now_ns=now_ns()), together[-1].line
+
+
+class _NoText(Exception):
+    """A line is too long, or not UTF-8."""
+
+
+class _DoesNotEnd(Exception):
+    """A row takes more than it may."""
+
+
+def split(stream: LineStream) -> Iterator[Row]:
+    """The rows of `stream`, each as soon as it is complete. Blank lines are no rows."""
     csv.field_size_limit(max(csv.field_size_limit(), MAX_RECORD))  # for the whole process; the default is 128 KiB
-    header: list[str] | BadRecord | None = None
-    for number, data, row in _rows(read_lines(stream)):
-        if header is None:
-            header = _header(row, columns)
-            if not isinstance(row, BadRecord):
-                continue
-        if number <= after:
-            continue
-        try:
-            yield Record(source, number, data, _fields(header, row, columns))
-        except BadRecord as bad:
-            yield Record(source, number, data, bad)
-
-
-def _rows(lines: Iterator[Line]) -> Iterator[tuple[int, bytes, list[str] | BadRecord]]:
-    again: deque[Line] = deque()  # lines that a row took before it turned out to be broken
-    taken: list[Line] = []
+    lines = _lines(stream)
+    again: deque[Row] = deque()  # lines that a row took before it turned out to be broken
+    taken: list[Row] = []
     patience = _PATIENCE  # bytes that may be read again
 
     def texts() -> Iterator[str]:
@@ -52,65 +84,62 @@ def _rows(lines: Iterator[Line]) -> Iterator[tuple[int, bytes, list[str] | BadRe
             taken.append(line)
             size += line.size
             if len(taken) > 1 and size > reach:
-                raise BadRecord("a quoted cell does not end", f"a row of at most {MAX_RECORD:,} bytes")
-            yield line.text()
+                raise _DoesNotEnd
+            yield _text(line)
 
     while True:
         taken.clear()
+        cells: list[str] | None = None
+        fault: tuple[str, str] | None = None
         try:
-            row: list[str] | BadRecord = next(csv.reader(texts(), strict=True))
+            cells = next(csv.reader(texts(), strict=True))
         except StopIteration:
             return
         except csv.Error as error:
-            row = BadRecord(f"not a row of CSV: {error}", "RFC 4180: commas, quotes doubled inside quotes")
-        except BadRecord as bad:
-            row = bad
-        if isinstance(row, BadRecord) and len(taken) > 1:
+            fault = f"not a row of CSV: {error}", "RFC 4180: commas, quotes doubled inside quotes"
+        except _DoesNotEnd:
+            fault = "a quoted cell does not end", f"a row of at most {MAX_RECORD:,} bytes"
+        except _NoText:
+            if len(taken) > 1:
+                fault = f"line {taken[-1].line} in a quoted cell is too long, or not UTF-8", "each line a row, or text"
+        if cells is None and len(taken) > 1:
             patience -= sum(line.size for line in taken[1:])
             again.extendleft(reversed(taken[1:]))
             del taken[1:]
-        patience += taken[0].size
-        if row:
-            yield taken[0].number, b"".join(line.data for line in taken).rstrip(b"\r\n"), row
+        first = taken[0]
+        patience += first.size
+        if cells or cells is None:
+            data = b"".join(line.data for line in taken).rstrip(b"\r\n")
+            yield Row(first.line, data, first.size, cells, fault)
 
 
-def _header(row: list[str] | BadRecord, columns: Columns) -> list[str] | BadRecord:
-    if isinstance(row, BadRecord):
-        return BadRecord(f"the header can't be read: {row.reason}", row.allowed)
-    return columns.fault("header", row) or row
-
-
-def _fields(header: list[str] | BadRecord, row: list[str] | BadRecord, columns: Columns) -> Fields:
-    for part in (row, header):
-        if isinstance(part, BadRecord):
-            raise part
-    assert isinstance(header, list)
-    assert isinstance(row, list)
-    if len(row) != len(header):
-        raise BadRecord(f"the row has {len(row)} cells", f"{len(header)}, as the header")
-    cells = dict(zip(header, row, strict=True))
-    if cells.get("op") == "cancel":
-        cells = {name: cell for name, cell in cells.items() if cell}
-    payload, base64 = cells.get(columns.name("payload")), cells.get("payload_base64")
-    if base64 == "" and payload is not None:
-        base64 = None
-    elif payload == "" and base64 is not None:
-        payload = None
-    known = columns.known()
-    return Fields(
-        id=cells.get(columns.name("id")) or None,
-        key=cells.get(columns.name("key")) or None,
-        due=number_or_text(due) if (due := cells.get(columns.name("due"))) else None,
-        delay_ms=_number(cells.get("delay_ms")),
-        op=cells.get("op") or None,
-        payload=None if payload is None else json_or_text(payload),
-        payload_base64=base64,
-        others={name: json_text(cell) for name, cell in cells.items() if name not in known},
-    )
-
-
-def _number(cell: str | None) -> object:
+def _text(line: Row) -> str:
+    if line.size > MAX_RECORD:
+        raise _NoText
     try:
-        return _decode_number(cell) if cell else None
-    except msgspec.MsgspecError:
-        return cell
+        return line.data.decode()
+    except UnicodeDecodeError:
+        raise _NoText from None
+
+
+def _lines(stream: LineStream) -> Iterator[Row]:
+    """The lines with their newlines. Of one that is longer than `MAX_RECORD` the beginning is kept. A byte order mark
+    at the start is dropped.
+    """
+    number = 0
+    while data := stream.readline(MAX_RECORD + 1):
+        number += 1
+        size = len(data)
+        if size > MAX_RECORD:
+            size += _skip_rest(stream) if not data.endswith(b"\n") else 0
+            data = data[:_KEPT]
+        yield Row(number, data.removeprefix(_BYTE_ORDER_MARK) if number == 1 else data, size)
+
+
+def _skip_rest(stream: LineStream) -> int:
+    skipped = 0
+    while data := stream.readline(MAX_RECORD):
+        skipped += len(data)
+        if data.endswith(b"\n"):
+            break
+    return skipped

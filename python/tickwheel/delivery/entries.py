@@ -1,10 +1,12 @@
 """What is submitted beside messages and cancels, and the answers once it is on disk (rules D2, D5, D7, D11)."""
 
+from collections.abc import Iterable, Iterator
 from enum import IntEnum, StrEnum
 from typing import NamedTuple, TypeAlias
 
 import msgspec
 
+from tickwheel._native import Records
 from tickwheel.delivery.errors import BadRecord
 from tickwheel.delivery.message import Cancel, Message
 
@@ -44,12 +46,6 @@ class Look(msgspec.Struct, frozen=True, gc=False):
     key: str | None
 
 
-class Dropped(msgspec.Struct, frozen=True, gc=False):
-    """A number of duplicates that were dropped before they came here."""
-
-    count: int
-
-
 class Letter(NamedTuple):
     """A record that could not be read or delivered: where it stood, why, what is allowed, and its bytes."""
 
@@ -69,13 +65,25 @@ class Progress(NamedTuple):
     digest: bytes
 
 
-class Read(NamedTuple):
-    """A message that was read and checked, and where: it becomes a dead letter if its name is known with other content."""
+class Put(NamedTuple):
+    """A message by values of Python, to be checked by the rules for records. `payload`: the bytes, of JSON or not."""
 
-    message: Message
-    source: str
-    line: int
-    record: bytes
+    id: object
+    key: object
+    due: object
+    delay_ms: object
+    payload: bytes
+    is_json: bool
 
 
-Item: TypeAlias = Message | Read | Cancel | Look | Letter | Progress | Dropped
+Fault: TypeAlias = tuple[int, str, str]
+"""What is wrong with a record: its line, the reason, and what is allowed."""
+
+Item: TypeAlias = Records | Message | Put | Cancel | Look | Letter | Progress
+
+
+def answered(faults: Iterable[Fault | None], answers: Iterable[Answer]) -> "Iterator[Answer | BadRecord]":
+    """For each record in order its answer, or what is wrong with it: it has none."""
+    given = iter(answers)
+    for fault in faults:
+        yield next(given) if fault is None else BadRecord(*fault[1:])

@@ -2,19 +2,19 @@
 
 - Memory holds one batch of at most `_ROWS` rows and about `_BYTES` bytes. It may be larger by `_STEP` rows, whose size
   is known only once they are read: in a small file every row may have the same large value.
-- A file that can't be opened is one dead letter, at line 1, and the other files go on (D2). A broken row group is one
-  dead letter at the row where reading stopped; it names the lost rows, and the next row group goes on. An error of the
-  operating system ends the run, as for other formats.
+- A file that can't be opened, or whose columns can't be used, is one dead letter, at line 1, and the other files go on
+  (D2). A broken row group is one dead letter at the row where reading stopped; it names the lost rows, and the next row
+  group goes on. An error of the operating system ends the run, as for other formats.
 
 pyarrow is loaded when the first Parquet file is named: `pip install 'tickwheel[parquet]'`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from tickwheel._native import ArrowRows, Records
 from tickwheel.delivery.errors import BadRecord, WrongUsage
-from tickwheel.delivery.message import Columns
-from tickwheel.delivery.record import Record
+from tickwheel.delivery.message import MAX_PAYLOAD, Columns
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,21 +34,33 @@ def need_pyarrow() -> None:
         raise WrongUsage("pyarrow is not installed: run pip install 'tickwheel[parquet]'") from error
 
 
-def read_parquet(source: str, stream: BinaryIO, columns: Columns, after: int = 0) -> Iterator[Record]:
-    """The records of a Parquet file after the row `after`.
+def read_parquet(
+    source: str, stream: BinaryIO, columns: Columns, now_ns: Callable[[], int | None], after: int = 0
+) -> Iterator[tuple[Records, int]]:
+    """The records of a Parquet file after the row `after`, each time with the row of the last one; 0 if none was read.
 
     Errors: `OSError` if the file can't be read, `WrongUsage` without pyarrow.
     """
     need_pyarrow()
     from pyarrow import parquet
 
-    from tickwheel.delivery.arrow_rows import read_rows
+    from tickwheel.delivery.arrow import check_names, read_batch
+
+    def bad(line: int, reason: str, allowed: str) -> Records:
+        return Records.bad(source, line, reason, allowed, b"")
 
     try:
         file = parquet.ParquetFile(stream, buffer_size=_BUFFER, page_checksum_verification=True)
         groups = [file.metadata.row_group(group) for group in range(file.num_row_groups)]
+        schema = file.schema_arrow
     except Exception as error:
-        yield Record(source, 1, b"", BadRecord(f"the file can't be read: {_reason(error)}", _WHOLE))
+        yield bad(1, f"the file can't be read: {_reason(error)}", _WHOLE), 0
+        return
+    rows = ArrowRows(source, columns.names, MAX_PAYLOAD)
+    try:
+        check_names(rows, schema)
+    except BadRecord as fault:
+        yield bad(1, fault.reason, fault.allowed), 0
         return
     line = 0
     for number, group in enumerate(groups):
@@ -57,16 +69,14 @@ def read_parquet(source: str, stream: BinaryIO, columns: Columns, after: int = 0
             if isinstance(batch, str):
                 reason = batch
                 break
-            for rows in read_rows(batch, columns):
-                for at, content in enumerate(rows.contents):
-                    line += 1
-                    if line <= after:
-                        continue
-                    yield Record(source, line, rows.data(at), content)
-        if max(line, after) < end:
-            line = max(line, after)
-            yield Record(source, line + 1, b"", BadRecord(f"rows {line + 1} to {end} can't be read: {reason}", _WHOLE))
-            line = end
+            skipped = min(max(after - line, 0), batch.num_rows)
+            line += skipped
+            for records in read_batch(rows, batch.slice(skipped), first_line=line + 1, now_ns=now_ns()):
+                line += len(records)
+                yield records, line
+        if (first := max(line, after) + 1) <= end:
+            yield bad(first, f"rows {first} to {end} can't be read: {reason}", _WHOLE), end
+        line = end
 
 
 def _batches(file: Any, number: int, group: Any) -> "Iterator[pa.RecordBatch | str]":

@@ -1,4 +1,4 @@
-"""The reader of a run: a thread that reads files and submits what has come. NDJSON goes to the engine in blocks of lines.
+"""The reader of a run: a thread that reads files and submits what has come.
 
 Its position in the input is committed with the records. It does not wait for answers; if too much is queued, it blocks.
 """
@@ -7,18 +7,12 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future
-from typing import Final, Protocol
+from typing import Protocol
 
-from tickwheel._native import NdjsonLines
-from tickwheel.delivery.entries import Answer, Item, Letter, Read
-from tickwheel.delivery.errors import BadRecord
-from tickwheel.delivery.lines import MAX_RECORD
-from tickwheel.delivery.message import MAX_PAYLOAD, Cancel, Columns, check
-from tickwheel.delivery.record import Record
+from tickwheel.delivery.entries import Answer
+from tickwheel.delivery.message import Columns
 from tickwheel.delivery.running import Running
 from tickwheel.delivery.sources import OpenSource, Source
-
-_TOGETHER: Final = 250
 
 
 class Reader(Protocol):
@@ -74,62 +68,15 @@ class Reading(threading.Thread):
     def _read(self) -> bool:
         """Whether it reached the end."""
         for source in self._sources:
-            opened = OpenSource(source, self._columns, self._running.inputs)
-            reached = self._read_lines(opened) if opened.is_ndjson else self._read_records(opened)
-            if not reached:
-                return False
+            for part in OpenSource(source, self._columns, self._running.inputs, self._now_ns):
+                with self._taking:
+                    if self._stopped:
+                        return False
+                    self.stopped_at = f"line {part.line} of {source.name}"
+                    self._last = self._running.submit([part.records, *([part.progress] if part.progress else [])])
         if self._last is not None:
             self._last.result()  # all is on disk
         return True
-
-    def _read_lines(self, opened: OpenSource) -> bool:
-        name, columns = opened.source.name, self._columns
-        parser = None
-        for block, progress in opened.lines(MAX_RECORD):
-            parser = parser or NdjsonLines(
-                name, (columns.id, columns.key, columns.due, columns.payload), MAX_PAYLOAD, after=opened.after
-            )
-            with self._taking:
-                if self._stopped:
-                    return False
-                self.stopped_at = f"line {block.line} of {name}"
-                self._last, _ = self._running.submit_lines(
-                    parser,
-                    block.data,
-                    first_line=block.first_line,
-                    left_out=block.left_out,
-                    now_ns=self._now_ns(),
-                    more=[progress] if progress else (),
-                )
-        return True
-
-    def _read_records(self, opened: OpenSource) -> bool:
-        items: list[Item] = []
-        line = 0
-        for record in opened:
-            items.append(self._item(record))
-            line = record.line
-            if len(items) >= _TOGETHER:
-                if not self._hand_in(items, opened, line):
-                    return False
-                items = []
-        return not items or self._hand_in(items, opened, line)
-
-    def _hand_in(self, items: list[Item], opened: OpenSource, line: int) -> bool:
-        progress = opened.progress(line)
-        with self._taking:
-            if self._stopped:
-                return False
-            self.stopped_at = f"line {line} of {opened.source.name}"
-            self._last = self._running.submit([*items, progress] if progress else items)
-        return True
-
-    def _item(self, record: Record) -> Item:
-        try:
-            found = check(record.fields(), self._columns, self._now_ns())
-        except BadRecord as bad:
-            return Letter(record.source, record.line, bad.reason, bad.allowed, record.data)
-        return found if isinstance(found, Cancel) else Read(found, record.source, record.line, record.data)
 
     def _now_ns(self) -> int | None:
         return None if self._is_replay else time.time_ns()

@@ -8,17 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 
-from tickwheel._native import DeliveryEngine, NdjsonLines
-from tickwheel.delivery.entries import Answer, Item, Letter, Progress
-from tickwheel.delivery.errors import DeliveryFailed
+from tickwheel._native import DeliveryEngine, Records
+from tickwheel.delivery.entries import Answer, Item, Letter, Progress, answered
+from tickwheel.delivery.errors import BadRecord, DeliveryFailed
 from tickwheel.delivery.log import log_events, log_text
 from tickwheel.delivery.message import MAX_PAYLOAD
 from tickwheel.delivery.settings import Settings
 from tickwheel.delivery.sinks import Destination, Opener, SinkSettings
 from tickwheel.delivery.summary import PERCENTILES, Summary
-
-Fault = tuple[int, str, str]
-"""A line that can't be used: its number, the reason, and what is allowed."""
 
 
 class Running:
@@ -67,24 +64,23 @@ class Running:
         self._engine.submit(items, future, max_payload)
         return future
 
-    def submit_lines(
-        self,
-        lines: NdjsonLines,
-        data: bytes,
-        *,
-        first_line: int = 1,
-        left_out: int = 0,
-        now_ns: int | None = None,
-        more: Sequence[Item] = (),
-    ) -> "tuple[Future[list[Answer]], list[Fault | None]]":
-        """Submit what whole lines of NDJSON hold, and then `more`. With the future of `submit` come, if `lines` does not
-        make letters of them, the faults: for each record `None`, or what is wrong with it. Errors: as of `submit`.
+    def submit_records(self, records: Sequence[Records]) -> "Future[list[Answer | BadRecord]]":
+        """Submit what was read by a reader that makes no letters. The future gets for each record its answer, or what
+        is wrong with it. Errors: as of `submit`.
         """
-        future = _future()
-        faults = self._engine.submit_ndjson(
-            lines, data, future, first_line=first_line, left_out=left_out, now_ns=now_ns, more=more
-        )
-        return future, faults
+        faults = [fault for each in records for fault in each.faults()]
+        future: Future[list[Answer | BadRecord]] = Future()
+        future.set_running_or_notify_cancel()
+
+        def give(ticket: "Future[list[Answer]]") -> None:
+            error = ticket.exception()
+            if error is not None:
+                future.set_exception(error)
+            else:
+                future.set_result([*answered(faults, ticket.result())])
+
+        self.submit(records).add_done_callback(give)
+        return future
 
     @property
     def summary(self) -> Summary:

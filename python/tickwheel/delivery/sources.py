@@ -5,23 +5,22 @@ Spark. Standard input (`-`) is NDJSON and may never end.
 """
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
-from tickwheel.delivery.blocks import Block, LineBlocks
+from tickwheel._native import NdjsonLines, Records
+from tickwheel.delivery.blocks import LineBlocks
 from tickwheel.delivery.csv_rows import read_csv
 from tickwheel.delivery.entries import Progress
 from tickwheel.delivery.errors import DeliveryFailed, WrongUsage
-from tickwheel.delivery.message import Columns
-from tickwheel.delivery.ndjson import read_ndjson
+from tickwheel.delivery.message import MAX_PAYLOAD, MAX_RECORD, Columns
 from tickwheel.delivery.parquet import need_pyarrow, read_parquet
-from tickwheel.delivery.record import Record
 from tickwheel.delivery.resume import Watched, WatchedWhole, lines_taken
 
 _LINES = (".ndjson", ".jsonl")
-_TEXT = {".ndjson": read_ndjson, ".jsonl": read_ndjson, ".csv": read_csv}
-_SUFFIXES = [*_TEXT, ".parquet"]
+_SUFFIXES = (*_LINES, ".csv", ".parquet")
 _STDIN = 0
 
 
@@ -39,60 +38,71 @@ def find_sources(inputs: Sequence[str]) -> list[Source]:
     return [source for given in inputs for source in _expand(given)]
 
 
-class OpenSource:
-    """The records of a source, without those that an earlier run took. `before`: the progress of that run, by name."""
+class Part(NamedTuple):
+    """Some records of a source, in order. `line`: of the last one. `progress`: what to keep once they are taken, and
+    all before them; `None` where there is no way back.
+    """
 
-    def __init__(self, source: Source, columns: Columns, before: Mapping[str, Progress]) -> None:
+    records: Records
+    line: int
+    progress: Progress | None
+
+
+class OpenSource:
+    """The records of a source, without those that an earlier run took. `before`: the progress of that run, by name.
+    `now_ns`: the wall time from which delays count; it returns `None` in a replay.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        columns: Columns,
+        before: Mapping[str, Progress],
+        now_ns: Callable[[], int | None] = time.time_ns,
+    ) -> None:
         self.source = source
         self._columns = columns
         self._name = shown(source.path.resolve()) if source.path else ""
         self._before = before.get(self._name)
-        self._watched: Watched | WatchedWhole | None = None
-        self.is_ndjson = source.path is None or source.path.suffix.lower() in _LINES
-        self.after = 0
+        self._now_ns = now_ns
 
-    def __iter__(self) -> Iterator[Record]:
-        """The records; can be used once, instead of `lines`. Errors: `DeliveryFailed` if the source can't be read."""
-        try:
-            if self.source.path is None:
-                # Not sys.stdin: a thread that waits in its lock aborts the interpreter at exit.
-                with open(_STDIN, "rb", closefd=False) as stream:
-                    yield from read_ndjson(self.source.name, stream, self._columns)
-            else:
-                with self.source.path.open("rb") as stream:
-                    yield from self._of_file(self.source.path, stream)
-        except OSError as error:
-            raise DeliveryFailed(f"{self.source.name} can't be read: {error.strerror}") from error
-
-    def lines(self, max_line: int) -> "Iterator[tuple[Block, Progress | None]]":
-        """The blocks of a source that is NDJSON, each with what to keep once it is taken. `after` is known from then on.
-
-        Errors: `DeliveryFailed` if the source can't be read.
-        """
+    def __iter__(self) -> Iterator[Part]:
+        """The records; can be used once. Errors: `DeliveryFailed` if the source can't be read."""
         path = self.source.path
+        suffix = ".ndjson" if path is None else path.suffix.lower()
+        is_lines = suffix in _LINES
         try:
             # Not sys.stdin: a thread that waits in its lock aborts the interpreter at exit.
-            with open(_STDIN if path is None else path, "rb", buffering=0, closefd=path is not None) as stream:
-                if path is not None:
-                    self.after = lines_taken(stream, self._before)
-                blocks = LineBlocks(stream.read, max_line)
-                for block in blocks:
-                    yield block, blocks.progress(self._name) if path is not None else None
+            with open(
+                _STDIN if path is None else path, "rb", buffering=0 if is_lines else -1, closefd=path is not None
+            ) as stream:
+                after = 0 if path is None else lines_taken(stream, self._before)
+                if is_lines:
+                    yield from self._lines(stream, after)
+                else:
+                    yield from self._rows(stream, suffix, after)
         except OSError as error:
             raise DeliveryFailed(f"{self.source.name} can't be read: {error.strerror}") from error
 
-    def progress(self, line: int) -> Progress | None:
-        """What to keep once the record of this line is taken, and all before it; `None` where there is no way back."""
-        return self._watched.progress(self._name, line) if self._watched else None
+    def _lines(self, stream: Any, after: int) -> Iterator[Part]:
+        lines = NdjsonLines(self.source.name, self._columns.names, MAX_PAYLOAD, after=after)
+        blocks = LineBlocks(stream.read, MAX_RECORD)
+        for block in blocks:
+            records = lines.read(
+                block.data, first_line=block.first_line, left_out=block.left_out, now_ns=self._now_ns()
+            )
+            yield Part(records, block.line, blocks.progress(self._name) if self.source.path is not None else None)
 
-    def _of_file(self, path: Path, stream: BinaryIO) -> Iterator[Record]:
-        taken = lines_taken(stream, self._before)
-        read_text = _TEXT.get(path.suffix.lower())
-        if read_text is None:
-            self._watched = WatchedWhole(stream)
-            return read_parquet(self.source.name, stream, self._columns, taken)
-        self._watched = watched = Watched(stream)
-        return read_text(self.source.name, watched, self._columns, taken)
+    def _rows(self, stream: BinaryIO, suffix: str, after: int) -> Iterator[Part]:
+        watched: Watched | WatchedWhole
+        if suffix == ".csv":
+            watched = Watched(stream)
+            found = read_csv(self.source.name, watched, self._columns, self._now_ns, after)
+        else:
+            watched = WatchedWhole(stream)
+            found = read_parquet(self.source.name, stream, self._columns, self._now_ns, after)
+        for records, line in found:
+            yield Part(records, line, watched.progress(self._name, line))
 
 
 def _expand(given: str) -> list[Source]:

@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import EngFormatter, FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
-from tickwheel.delivery.times import MAX_DUE_MS, rfc_3339
+from tickwheel._native import MAX_DUE_MS, rfc_3339
 from tickwheel.pages.steps import name_of_step
 
 SIZES: Final = {"wide": (7.2, 2.9), "narrow": (3.3, 2.7)}

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from tickwheel.delivery.times import MAX_DUE_MS, rfc_3339
+from tickwheel._native import rfc_3339
 
 SHOWN: Final = 120
 """The most characters of a name."""
@@ -31,7 +31,7 @@ def utc(epoch_ms: int, step_ms: int = 1) -> str:
     >>> utc(60_000), utc(60_000, 60_000), utc(86_400_000, 86_400_000)
     ('1970-01-01T00:01:00.000Z', '1970-01-01T00:01Z', '1970-01-02')
     """
-    text = rfc_3339(min(epoch_ms, MAX_DUE_MS))
+    text = rfc_3339(epoch_ms)
     if step_ms % _DAY_MS == 0:
         return text[:10]
     if step_ms % 60_000 == 0:

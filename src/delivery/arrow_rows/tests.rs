@@ -20,7 +20,15 @@ fn batch(columns: &[(&str, ArrayRef)]) -> RecordBatch {
 
 fn items_of(batch: &RecordBatch, names: Names) -> Vec<Item> {
     let schema = Schema::new(names, MAX_PAYLOAD);
-    ArrowRows { source: "rows".into(), schema: &schema, now_ns: Some(0), keeps_origin: true }.read(batch, 1).collect()
+    let rows = ArrowRows {
+        source: "rows".into(),
+        schema: &schema,
+        now_ns: Some(0),
+        keeps_origin: true,
+        as_bytes: &[],
+        fault: None,
+    };
+    rows.read(batch, 1).collect()
 }
 
 fn texts(texts: &[Option<&str>]) -> ArrayRef {
@@ -64,7 +72,7 @@ fn a_row_is_a_message_and_a_null_is_absent__d1() {
         ("payload", texts(&[Some("{\"x\":  1.50}"), None, Some("text"), None])),
     ]);
     let found = items_of(&given, Names::default());
-    let [Item::Message(a), Item::Message(b), Item::Message(c), Item::Cancel(d)] = &found[..] else {
+    let [Item::Message(a), Item::Message(b), Item::Message(c), Item::Cancel(d, _)] = &found[..] else {
         panic!("{found:?}")
     };
     let expected = |key, id, payload: &[u8], due_ms, delay_ms| Message {
@@ -191,8 +199,12 @@ fn with_a_schema_that_can_not_be_used_every_row_says_so__d2() {
     let two = || texts(&[Some("a"), Some("b")]);
     let some = |name: &str| Some(name.to_owned());
     for (columns, names, why) in [
-        (vec![("name", two())], Names::default(), "the schema has no column id"),
-        (vec![("id", two())], Names { payload: some("body"), ..Names::default() }, "the schema has no column body"),
+        (vec![("name", two())], Names::default(), "the schema has no column id, due"),
+        (
+            vec![("id", two())],
+            Names { payload: some("body"), ..Names::default() },
+            "the schema has no column due, body",
+        ),
         (vec![("id", two()), ("x", two()), ("x", two())], Names::default(), "the schema names a column twice"),
     ] {
         let found = items_of(&batch(&columns), names);
@@ -242,4 +254,33 @@ fn a_stream_gives_its_batches_or_says_why_not__d2() {
     for broken in [&b""[..], b"oops", &bytes[..50]] {
         assert!(batches(broken).unwrap_err().reason.starts_with("the Arrow stream can't be read: "));
     }
+}
+
+#[test]
+fn text_that_is_not_utf_8_comes_as_bytes_and_costs_its_row__d2() {
+    let schema = Schema::new(Names::default(), MAX_PAYLOAD);
+    let bytes = |cells: &[Option<&[u8]>]| Arc::new(BinaryArray::from(cells.to_vec())) as ArrayRef;
+    let given = batch(&[
+        ("id", bytes(&[Some(b"a"), Some(b"\xff"), Some(b"c"), None])),
+        ("due", Arc::new(Int64Array::from(vec![DUE_MS; 4]))),
+        ("payload", bytes(&[Some(b"\xff"), Some(b"1"), None, None])),
+    ]);
+    let as_bytes = ["id".to_owned(), "payload".to_owned()];
+    let mut rows = ArrowRows {
+        source: "rows".into(),
+        schema: &schema,
+        now_ns: Some(0),
+        keeps_origin: false,
+        as_bytes: &as_bytes,
+        fault: None,
+    };
+    let found: Vec<Item> = rows.read(&given, 1).collect();
+    let [Item::Message(a), Item::Bad(b, _), Item::Message(c), Item::Bad(d, _)] = &found[..] else {
+        panic!("{found:?}")
+    };
+    assert_eq!((a.message.body.id(), a.message.body.payload()), ("a", &b"\xff"[..]));
+    assert_eq!((b.reason.as_str(), c.message.body.id(), d.reason.as_str()), ("id is not UTF-8", "c", "id is missing"));
+    let fault = BadRecord::new("the column x is broken", "arrays that are valid");
+    rows.fault = Some(&fault);
+    assert!(rows.read(&given, 1).all(|item| matches!(item, Item::Bad(bad, _) if bad == fault)));
 }

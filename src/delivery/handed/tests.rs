@@ -88,7 +88,7 @@ fn a_row_is_a_message_a_cancel_or_a_dead_letter__s3() {
     let record = b"{\"id\":\"a\",\"key\":\"k\",\"due\":\"1970-01-01T00:00:00.005Z\",\"payload\":[1]}";
     assert_eq!(&crate::delivery::sinks::line::record_of_incoming(&incoming)[..], record);
 
-    let Item::Cancel(cancel) = cancel else { panic!("{cancel:?}") };
+    let Item::Cancel(cancel, _) = cancel else { panic!("{cancel:?}") };
     assert_eq!(cancel, Cancel { id: "b".into(), key: None, keep_days: 400 });
 
     let Item::Bad(bad, origin) = letter else { panic!("{letter:?}") };
@@ -146,4 +146,20 @@ fn other_columns_and_other_bytes_are_refused_whole__s3() {
         let bad = read_stream(broken, MAX_PAYLOAD).unwrap_err();
         assert!(bad.reason.starts_with("the Arrow stream can't be read: "), "{bad}");
     }
+}
+
+#[test]
+fn what_was_read_is_written_as_rows_and_read_back__s3() {
+    let origin = |record: Option<&[u8]>| Origin { source: "in.csv".into(), line: 4, record: record.map(Record::from) };
+    let message = |is_json, delay_ms| Message { body: Body::new(Some("k"), "a", b"[1]", is_json), due_ms: 5, delay_ms };
+    let cancel = Cancel { id: "b".into(), key: None, keep_days: KEEP_CANCELS_DAYS };
+    let given = vec![
+        Item::Message(Incoming::from_origin(message(true, None), Some(origin(None)))),
+        Item::Message(Incoming::from_origin(message(false, Some(1.5)), Some(origin(None)))),
+        Item::Cancel(cancel, origin(None)),
+        Item::Bad(BadRecord::new("why", "what"), origin(Some(b"\xff"))),
+    ];
+    let found = read_stream(&write_stream(&given), MAX_PAYLOAD).unwrap();
+    assert_eq!(format!("{:?}", found.items), format!("{given:?}"));
+    assert!(read_stream(&write_stream(&[]), MAX_PAYLOAD).unwrap().items.is_empty());
 }

@@ -134,7 +134,7 @@ fn a_cancel_has_id_and_key__d7() {
         (r#"{"op": "cancel", "id": "a"}"#, None),
         (r#"{"op": "cancel", "id": "a", "key": "k", "due": null}"#, Some("k".to_owned())),
     ] {
-        let Item::Cancel(cancel) = item(line) else { panic!("{line}") };
+        let Item::Cancel(cancel, _) = item(line) else { panic!("{line}") };
         assert_eq!(cancel, Cancel { id: "a".into(), key, keep_days: 0 });
     }
 }
@@ -324,4 +324,40 @@ fn an_error_of_json_says_what_and_where__d2() {
     assert_eq!(bad(b"[1]").reason, "not a JSON object: invalid type: sequence, expected an object");
     assert_eq!(bad(b"{\"id\":\"a\",}").reason, "not a JSON object: trailing comma, at byte 11");
     assert_eq!(bad(b"{\"id\":\"a\"").reason, "not a JSON object: EOF while parsing an object, at byte 9");
+}
+
+fn reader(schema: &Schema, keeps_origin: bool) -> Ndjson<'_> {
+    Ndjson { source: "t/0".into(), schema, now_ns: Some(NOW_NS), after: 0, keeps_origin }
+}
+
+#[test]
+fn a_value_holds_one_record_and_keeps_its_place__d1() {
+    let schema = Schema::new(Columns::default(), MAX_PAYLOAD);
+    let read = |value: &[u8]| reader(&schema, true).read_value(&Arc::from(value), 7);
+    let place = |item: &Item| item.origin().map(|origin| (origin.line, origin.record().to_vec()));
+    let one = with(&[]);
+    let Item::Message(found) = read(format!("\n{one}\n").as_bytes()) else { panic!() };
+    assert_eq!((found.message.due_ms, place(&Item::Message(found))), (DUE_MS, Some((7, one.clone().into_bytes()))));
+    let cancel = read(b"{\"id\":\"a\",\"op\":\"cancel\"}");
+    assert!(matches!(cancel, Item::Cancel(..)) && place(&cancel).unwrap().0 == 7);
+    for (value, why) in [
+        (String::new(), "the value holds 0 records"),
+        (format!("{one}\n{one}"), "the value holds 2 records"),
+        ("oops".to_owned(), "not a JSON object: expected value, at byte 1"),
+    ] {
+        let item = read(value.as_bytes());
+        assert_eq!(place(&item), Some((7, value.clone().into_bytes())));
+        assert!(matches!(item, Item::Bad(bad, _) if bad.reason == why), "{value}");
+    }
+}
+
+#[test]
+fn an_object_may_stand_on_several_lines__d11() {
+    let schema = Schema::new(Columns::default(), 10);
+    let read = |text: &str| reader(&schema, false).read_object(&Arc::from(text.as_bytes()));
+    let text = format!("{{\n\"id\": \"a\",\n\"due\": {DUE},\n\"payload\": [1,\n2]\n}}\n");
+    let Item::Message(found) = read(&text) else { panic!() };
+    assert_eq!((found.message.body.payload(), found.origin), (&b"[1, 2]"[..], None));
+    assert!(matches!(read(&format!("{text}{text}")), Item::Bad(..)), "two of them");
+    assert!(matches!(read("{\"id\": \"a\", \"op\": \"cancel\"}"), Item::Cancel(..)));
 }

@@ -1,14 +1,13 @@
 //! `Delivery`: one attempt to deliver a message, as a Python sink sees it. Its parts are made when they are read.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyType};
+use pyo3::types::PyBytes;
 
 use crate::delivery::Delivery as Attempt;
+use crate::delivery::Digest;
 use crate::delivery::sinks::line::LineWriter;
-use crate::delivery::{Body, Digest};
-use crate::python::delivery::items;
+use crate::python::delivery::message::{message_class, message_of, payload_of};
 use crate::python::tools::gil_cell::GilCell;
-use crate::python::tools::made_once::MadeOnce;
 
 /// One attempt to send a message, with the wall time of the send and its lateness in whole microseconds.
 ///
@@ -39,7 +38,7 @@ impl Delivery {
         attempt: u32,
         redelivered: bool,
     ) -> PyResult<Self> {
-        let made = items::message_of(message)?;
+        let made = message_of(message)?;
         let attempt =
             Attempt { seq, due_ms: made.due_ms, body: made.body, delivered_at_ms, lateness_us, attempt, redelivered };
         Ok(Self { attempt, message: GilCell::new(Some(message.clone().unbind())) })
@@ -54,14 +53,12 @@ impl Delivery {
     /// The message.
     #[getter]
     fn message<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        static CLASS: MadeOnce<Py<PyType>> = MadeOnce::new();
         let kept = self.message.with(py, |message| message.as_ref().map(|message| message.clone_ref(py)));
         if let Some(kept) = kept {
             return Ok(kept.into_bound(py));
         }
         let Attempt { body, due_ms, .. } = &self.attempt;
-        let class = CLASS.import(py, "tickwheel.delivery.message", "Message")?;
-        let made = class.call1((body.id(), body.key(), *due_ms, payload_of(py, body)?))?;
+        let made = message_class(py)?.call1((body.id(), body.key(), *due_ms, payload_of(py, body)?))?;
         let kept = made.clone().unbind();
         drop(self.message.with(py, |message| message.replace(kept)));
         Ok(made)
@@ -116,14 +113,4 @@ impl Delivery {
         let Attempt { seq, body, attempt, .. } = &self.attempt;
         format!("Delivery(seq={seq}, id={:?}, key={:?}, attempt={attempt})", body.id(), body.key())
     }
-}
-
-/// `bytes`, or `msgspec.Raw` for JSON.
-fn payload_of<'py>(py: Python<'py>, body: &Body) -> PyResult<Bound<'py, PyAny>> {
-    static RAW: MadeOnce<Py<PyType>> = MadeOnce::new();
-    let bytes = PyBytes::new(py, body.payload());
-    if !body.is_json() {
-        return Ok(bytes.into_any());
-    }
-    RAW.import(py, "msgspec", "Raw")?.call1((bytes,))
 }

@@ -107,7 +107,7 @@ impl DeliveryDesk {
         let open = self.open(py)?;
         let answered = open.answered.clone();
         let complete = Box::new(move |result| answered.lock().push((future, result)));
-        let submitted = open.engine.submit_with(items::items_of(items, max_payload)?, complete);
+        let submitted = open.engine.submit_with(items::items_of(items, max_payload)?.items(), complete);
         submitted.map_err(|error| failures::to_python(py, &error))
     }
 

@@ -6,11 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyList};
+use pyo3::types::PyDict;
 
 use crate::delivery::DeliveryError;
-use crate::delivery::Item;
-use crate::delivery::MAX_PAYLOAD;
 use crate::delivery::OpenSink;
 use crate::delivery::Ownership;
 use crate::delivery::Running;
@@ -22,7 +20,6 @@ use crate::python::delivery::core::{self, Core};
 use crate::python::delivery::destination::Destination;
 use crate::python::delivery::failures;
 use crate::python::delivery::items;
-use crate::python::delivery::lines::NdjsonLines;
 use crate::python::delivery::observer::PythonObserver;
 use crate::python::delivery::settings::settings_of;
 use crate::python::delivery::sink::PythonSink;
@@ -89,37 +86,11 @@ impl DeliveryEngine {
     fn submit(&self, py: Python<'_>, items: &Bound<'_, PyAny>, future: Py<PyAny>, max_payload: usize) -> PyResult<()> {
         let core = self.core(py)?;
         let items = items::items_of(items, max_payload)?;
-        hand_in(py, core, future, || items)
-    }
-
-    /// Reads lines of NDJSON and submits what they hold, then the items of `more`. `left_out`: bytes of the last line that
-    /// are not here. Returns for each record `None`, or its line and what is wrong with it; nothing where errors become
-    /// letters.
-    #[pyo3(signature = (lines, data, future, *, first_line=1, left_out=0, now_ns=None, more=None))]
-    #[expect(clippy::too_many_arguments, reason = "they are keyword arguments of a Python method")]
-    fn submit_ndjson<'py>(
-        &self,
-        py: Python<'py>,
-        lines: &NdjsonLines,
-        data: &Bound<'py, PyBytes>,
-        future: Py<PyAny>,
-        first_line: u64,
-        left_out: usize,
-        now_ns: Option<i64>,
-        more: Option<&Bound<'py, PyAny>>,
-    ) -> PyResult<Bound<'py, PyList>> {
-        let core = self.core(py)?;
-        let mut more = more.map_or_else(|| Ok(Vec::new()), |more| items::items_of(more, MAX_PAYLOAD))?;
-        let bytes = data.as_bytes();
-        let mut faults = Vec::new();
-        hand_in(py, core, future, || {
-            let mut found = lines.read(bytes, first_line, left_out, now_ns);
-            faults = found.faults;
-            found.items.append(&mut more);
-            found.items
-        })?;
-        let faults = faults.into_iter().map(|fault| fault.map(|(line, bad)| (line, bad.reason, bad.allowed)));
-        PyList::new(py, faults)
+        let Some(complete) = core.answers.completion(py, future) else {
+            return Err(failures::to_python(py, &DeliveryError::Closed));
+        };
+        let submitted = py.detach(|| core.running.submit_with(items.items(), complete));
+        submitted.map_err(|error| failures::to_python(py, &error))
     }
 
     /// The id of the store.
@@ -278,15 +249,6 @@ pub(crate) fn counts_of(it: &Summary) -> Counts {
         it.cancels_too_late,
         it.cancels_unknown,
     )
-}
-
-/// Makes the items without the GIL, and submits them.
-fn hand_in(py: Python<'_>, core: &Core, future: Py<PyAny>, items: impl FnOnce() -> Vec<Item> + Send) -> PyResult<()> {
-    let Some(complete) = core.answers.completion(py, future) else {
-        return Err(failures::to_python(py, &DeliveryError::Closed));
-    };
-    let submitted = py.detach(|| core.running.submit_with(items(), complete));
-    submitted.map_err(|error| failures::to_python(py, &error))
 }
 
 /// A place for what a function of Python raised, where the engine would keep its text only.

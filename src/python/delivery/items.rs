@@ -1,17 +1,21 @@
 //! What Python submits, as items of the engine; and the engine's answers as members of `Answer`.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyBytes, PyInt, PyList, PyString, PyTuple, PyType};
+use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyList, PyString, PyTuple, PyType};
 
-use crate::delivery::BadRecord;
-use crate::delivery::message::check_name;
+use crate::delivery::fields::{Fields, Payload, Request, Value};
+use crate::delivery::json::on_one_line;
+use crate::delivery::message::{check_name, not_json};
 use crate::delivery::store::{Letter, Progress};
-use crate::delivery::{Answer, Item};
-use crate::delivery::{Body, Cancel, Incoming, Message, Origin, Record, checked};
+use crate::delivery::{Answer, Item, SystemWallTime, WallTime};
+use crate::delivery::{Cancel, Columns, Incoming, Schema, checked};
 use crate::python::delivery::failures::{bad_record, shown};
+use crate::python::delivery::message::{message_class, message_of, parts_of_name, text};
+use crate::python::delivery::records::{Found, Records};
 use crate::python::tools::made_once::{MadeOnce, intern};
 
 const ENTRIES: &str = "tickwheel.delivery.entries";
@@ -23,30 +27,53 @@ macro_rules! class {
     }};
 }
 
-/// Reads a sequence of items: `Message`, `Cancel`, `Look`, `Letter`, `Progress`, `Dropped`, `Read`.
+/// What Python submits together, read but for the parts that need no GIL.
+pub(crate) struct Given(Vec<Part>);
+
+enum Part {
+    One(Item),
+    Many(Arc<Found>),
+}
+
+impl Given {
+    /// The items. To be called without the GIL, as they may be many.
+    pub(crate) fn items(self) -> Vec<Item> {
+        let mut items = Vec::new();
+        for part in self.0 {
+            match part {
+                Part::One(item) => items.push(item),
+                Part::Many(found) => items.extend(found.items()),
+            }
+        }
+        items
+    }
+}
+
+/// Reads a sequence of items: `Records`, `Message`, `Put`, `Cancel`, `Look`, `Letter`, `Progress`.
 ///
 /// Errors: `BadRecord` for a message that the rules for records refuse.
-pub(crate) fn items_of(items: &Bound<'_, PyAny>, max_payload: usize) -> PyResult<Vec<Item>> {
+pub(crate) fn items_of(items: &Bound<'_, PyAny>, max_payload: usize) -> PyResult<Given> {
     let py = items.py();
-    let message = class!(py, "tickwheel.delivery.message", "Message");
+    let message = message_class(py)?;
     let cancel = class!(py, "tickwheel.delivery.message", "Cancel");
-    let read = class!(py, ENTRIES, "Read");
+    let put = class!(py, ENTRIES, "Put");
     let look = class!(py, ENTRIES, "Look");
     let letter = class!(py, ENTRIES, "Letter");
     let progress = class!(py, ENTRIES, "Progress");
-    let dropped = class!(py, ENTRIES, "Dropped");
-    let mut found = Vec::with_capacity(items.len().unwrap_or(0));
+    let schema = Schema::new(Columns::default(), max_payload);
+    let mut parts = Vec::with_capacity(items.len().unwrap_or(0));
     for item in items.try_iter()? {
         let item = item?;
+        if let Ok(records) = item.cast::<Records>() {
+            parts.push(Part::Many(records.get().found()));
+            continue;
+        }
         let class = item.get_type();
-        let made = if class.is(message) {
+        parts.push(Part::One(if class.is(message) {
             let message = checked(message_of(&item)?, max_payload).map_err(|bad| bad_record(py, &bad))?;
             Item::Put(Incoming::of(message))
-        } else if class.is(read) {
-            let (message, source, line, record) =
-                item.extract::<(Bound<'_, PyAny>, String, u64, Bound<'_, PyBytes>)>()?;
-            let origin = Origin { source: Arc::from(source), line, record: Some(Record::from(record.as_bytes())) };
-            Item::Put(Incoming::from_origin(message_of(&message)?, Some(origin)))
+        } else if class.is(put) {
+            Item::Put(put_of(item.cast::<PyTuple>()?, &schema)?)
         } else if class.is(cancel) {
             let (id, key) = name_of(&item)?;
             Item::Cancel(Cancel { id, key, keep_days: item.getattr(intern!(py, "keep_days"))?.extract()? })
@@ -57,52 +84,14 @@ pub(crate) fn items_of(items: &Bound<'_, PyAny>, max_payload: usize) -> PyResult
             Item::Letter(letter_of(item.cast::<PyTuple>()?)?)
         } else if class.is(progress) {
             Item::Progress(progress_of(item.cast::<PyTuple>()?)?)
-        } else if class.is(dropped) {
-            Item::Dropped(item.getattr(intern!(py, "count"))?.extract()?)
         } else {
             return Err(PyTypeError::new_err(format!(
                 "{} can't be submitted: give a Message, a Cancel or a Look",
                 shown(&item)
             )));
-        };
-        found.push(made);
+        }));
     }
-    Ok(found)
-}
-
-/// A `Message` of Python, not yet checked but for the types of its parts.
-pub(crate) fn message_of(message: &Bound<'_, PyAny>) -> PyResult<Message> {
-    let py = message.py();
-    let (id, key) = parts_of_name(message)?;
-    let id = text(&id, "id")?;
-    let key = key.as_ref().map(|key| text(key, "key")).transpose()?;
-    let due = message.getattr(intern!(py, "due_ms"))?;
-    let due_ms = match due.cast::<PyInt>() {
-        Ok(due) if !due.is_instance_of::<PyBool>() => due.extract::<i64>().ok(),
-        _ => None,
-    };
-    let Some(due_ms) = due_ms else {
-        // It raises what is wrong.
-        py.import("tickwheel.delivery.times")?.call_method1("due_from", (due, "due_ms"))?;
-        return Err(bad_record(py, &BadRecord::new("due_ms is out of range", "due_ms: epoch milliseconds")));
-    };
-    let payload = message.getattr(intern!(py, "payload"))?;
-    let delay_ms = message.getattr(intern!(py, "delay_ms"))?.extract()?;
-    let body = if let Ok(bytes) = payload.cast::<PyBytes>() {
-        Body::new(key, id, bytes.as_bytes(), false)
-    } else {
-        let bytes = py.get_type::<PyBytes>().call1((&payload,))?;
-        Body::new(key, id, bytes.cast::<PyBytes>()?.as_bytes(), true)
-    };
-    Ok(Message { body, due_ms, delay_ms })
-}
-
-type Named<'py> = (Bound<'py, PyAny>, Option<Bound<'py, PyAny>>);
-
-fn parts_of_name<'py>(named: &Bound<'py, PyAny>) -> PyResult<Named<'py>> {
-    let py = named.py();
-    let key = named.getattr(intern!(py, "key"))?;
-    Ok((named.getattr(intern!(py, "id"))?, (!key.is_none()).then_some(key)))
+    Ok(Given(parts))
 }
 
 fn name_of(named: &Bound<'_, PyAny>) -> PyResult<(String, Option<String>)> {
@@ -113,15 +102,48 @@ fn name_of(named: &Bound<'_, PyAny>) -> PyResult<(String, Option<String>)> {
     Ok((id.to_owned(), key.map(str::to_owned)))
 }
 
-fn text<'a>(value: &'a Bound<'_, PyAny>, part: &str) -> PyResult<&'a str> {
-    let bad = |what: &str, allowed: &str| {
-        bad_record(value.py(), &BadRecord::new(format!("{part} {what}"), format!("{part}: {allowed}")))
+/// Values of Python by the rules for records; the payload is bytes, of JSON or not. A delay counts from now.
+fn put_of(put: &Bound<'_, PyTuple>, schema: &Schema) -> PyResult<Incoming> {
+    let py = put.py();
+    let part = |at: usize| put.get_item(at);
+    let (id, key, due, delay_ms, payload) = (part(0)?, part(1)?, part(2)?, part(3)?, part(4)?);
+    let is_json: bool = part(5)?.extract()?;
+    let payload = payload.cast::<PyBytes>()?;
+    let one_line =
+        if is_json { on_one_line(payload.as_bytes()).map_err(|why| bad_record(py, &not_json(&why)))? } else { None };
+    let bytes = one_line.map_or(Cow::Borrowed(payload.as_bytes()), Cow::Owned);
+    let fields = Fields {
+        id: value_of(&id, "id")?,
+        key: value_of(&key, "key")?,
+        due: value_of(&due, "due")?,
+        delay_ms: value_of(&delay_ms, "delay_ms")?,
+        payload: Some(Payload { bytes, is_json }),
+        ..Fields::default()
     };
-    let Ok(value) = value.cast::<PyString>() else {
-        let what = if value.is_none() { "is missing" } else { "is not text" };
-        return Err(bad(what, "text, not empty"));
-    };
-    value.to_str().map_err(|_| bad("has half of a surrogate pair", "text that can be written in UTF-8"))
+    match schema.check(&fields, Some(SystemWallTime.now_us().saturating_mul(1000))) {
+        Ok(Request::Message(message)) => Ok(Incoming::of(message)),
+        Ok(Request::Cancel(_)) => unreachable!("it has no op"),
+        Err(bad) => Err(bad_record(py, &bad)),
+    }
+}
+
+/// The value of a part, as far as its kind matters.
+fn value_of<'a>(value: &'a Bound<'_, PyAny>, part: &str) -> PyResult<Value<'a>> {
+    Ok(if value.is_none() {
+        Value::Absent
+    } else if value.is_instance_of::<PyString>() {
+        Value::Text(text(value, part)?.into())
+    } else if value.is_instance_of::<PyBool>() {
+        Value::Other
+    } else if value.is_instance_of::<PyInt>() {
+        Value::Integer(
+            value.extract().or_else(|_| value.lt(0).map(|is_less| if is_less { i128::MIN } else { i128::MAX }))?,
+        )
+    } else if value.is_instance_of::<PyFloat>() {
+        Value::Float(value.extract()?)
+    } else {
+        Value::Other
+    })
 }
 
 fn letter_of(letter: &Bound<'_, PyTuple>) -> PyResult<Letter> {

@@ -1,29 +1,31 @@
 """Arrow batches for tests, and the results of their rows."""
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
 import pyarrow as pa
 
-from tickwheel.delivery.arrow_rows import read_rows
+from delivery.records import DUE_MS, Found, Item, found_in
+from tickwheel._native import ArrowRows, Records
+from tickwheel.delivery.arrow import MESSAGE_SCHEMA, read_batch
 from tickwheel.delivery.errors import BadRecord
-from tickwheel.delivery.message import Cancel, Columns, Message, check
+from tickwheel.delivery.message import MAX_PAYLOAD, Cancel, Columns, Message
 
-Item = Message | Cancel | BadRecord
+
+def pieces(given_: Any, columns: Columns | None = None) -> Iterator[Records]:
+    """A piece is made when it is asked for."""
+    rows = ArrowRows("rows", (columns or Columns()).names, MAX_PAYLOAD)
+    for batch_ in [given_] if isinstance(given_, pa.RecordBatch) else given_.to_batches():
+        yield from read_batch(rows, batch_, now_ns=0)
+
+
+def found(given_: Any, columns: Columns | None = None) -> list[Found]:
+    return [*found_in(pieces(given_, columns))]
 
 
 def items(given_: Any, columns: Columns | None = None) -> list[Item]:
-    columns = columns or Columns()
-    found: list[Item] = []
-    for rows in read_rows(given_, columns):
-        for content in rows.contents:
-            try:
-                if isinstance(content, BadRecord):
-                    raise content
-                found.append(check(content, columns, now_ns=0))
-            except BadRecord as bad:
-                found.append(bad)
-    return found
+    return [each.item for each in found(given_, columns)]
 
 
 def batch(**columns: Any) -> Any:
@@ -31,14 +33,20 @@ def batch(**columns: Any) -> Any:
     return pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays))
 
 
+def only(**columns: Any) -> Item:
+    """Of a batch with one row, which has an id and a due time."""
+    [item] = items(batch(**{"id": ["a"], "due": [DUE_MS]} | columns))
+    return item
+
+
 def message(**columns: Any) -> Message:
-    [item] = items(batch(**{"id": ["a"], "due": [5]} | columns))
+    item = only(**columns)
     assert isinstance(item, Message), item
     return item
 
 
 def reason(**columns: Any) -> str:
-    [item] = items(batch(**{"id": ["a"], "due": [5]} | columns))
+    item = only(**columns)
     assert isinstance(item, BadRecord), item
     assert item.allowed
     return item.reason
@@ -52,3 +60,17 @@ def payload(cells: Any) -> bytes:
 
 def invalid_utf8(*cells: bytes | None) -> Any:
     return pa.array(cells, pa.binary()).view(pa.string())
+
+
+def to_arrow(given_: Iterable[Message | Cancel]) -> Any:
+    """Messages and cancels as a batch of `MESSAGE_SCHEMA`, from which the same ones are read back."""
+    return pa.RecordBatch.from_pylist([_row(item) for item in given_], schema=MESSAGE_SCHEMA)
+
+
+def _row(item: Message | Cancel) -> dict[str, object]:
+    if isinstance(item, Cancel):
+        return {"id": item.id, "key": item.key, "op": "cancel"}
+    when = {"due": item.due_ms} if item.delay_ms is None else {"delay_ms": item.delay_ms}
+    if isinstance(item.payload, bytes):
+        return {"id": item.id, "key": item.key, **when, "payload_base64": msgspec.to_builtins(item.payload)}
+    return {"id": item.id, "key": item.key, **when, "payload": bytes(item.payload)}

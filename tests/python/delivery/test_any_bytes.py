@@ -1,23 +1,17 @@
 """Any input ends as messages, cancels, or dead letters with a reason, and every record is accounted for."""
 
-import io
 import json
-from collections.abc import Callable, Iterator
-from typing import BinaryIO
+from collections.abc import Callable
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tickwheel.delivery.items import letter_of
 
-from tickwheel.delivery import BadRecord, Message, dead_letters
-from tickwheel.delivery.csv_rows import read_csv
-from tickwheel.delivery.message import Columns, check
-from tickwheel.delivery.ndjson import read_ndjson
-from tickwheel.delivery.record import Record
+from delivery.records import Found, read_csv, read_ndjson
+from tickwheel.delivery import Letter, Message, dead_letters
 from tickwheel.delivery.sinks import Delivery
 
-Reader = Callable[[str, BinaryIO, Columns], Iterator[Record]]
+Reader = Callable[[bytes], list[Found]]
 
 values = st.recursive(
     st.none()
@@ -42,22 +36,22 @@ csvs = st.sampled_from([b"", b"id,due\n", b"id,due,payload\n", b"id,delay_ms,op,
 quietly = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # the first text draws are slow
 
 
-def outcomes(reader: Reader, data: bytes) -> list[Record]:
-    records = list(reader("any", io.BytesIO(data), Columns()))
+def outcomes(reader: Reader, data: bytes) -> list[Found]:
+    records = reader(data)
     for record in records:
-        try:
-            item = check(record.fields(), Columns(), now_ns=0)
-        except BadRecord as bad:
-            letter = json.loads(dead_letters.line_of(letter_of(record, bad)))
-            assert letter["reason"]
-            assert letter["allowed"]
-            assert letter["line"] == record.line
-        else:
-            if isinstance(item, Message):
-                written = Delivery(1, item, 0, 0).line
-                assert written.count(b"\n") == 1
-                assert b"\r" not in written
-                assert json.loads(written)["id"] == item.id
+        bad, item = record.bad, record.item
+        if bad is not None:
+            assert record.data is not None
+            letter = Letter(record.source, record.line, bad.reason, bad.allowed, record.data)
+            written = json.loads(dead_letters.line_of(letter))
+            assert written["reason"]
+            assert written["allowed"]
+            assert written["line"] == record.line
+        elif isinstance(item, Message):
+            line = Delivery(1, item, 0, 0).line
+            assert line.count(b"\n") == 1
+            assert b"\r" not in line
+            assert json.loads(line)["id"] == item.id
     return records
 
 

@@ -3,7 +3,6 @@
 import datetime as dt
 import decimal
 import io
-import json
 from typing import Any
 
 import msgspec
@@ -12,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from delivery.batches import batch, invalid_utf8, items, message, payload, reason
-from tickwheel.delivery.arrow_rows import MESSAGE_SCHEMA, Rows, read_rows, to_arrow
+from delivery.batches import batch, found, invalid_utf8, items, message, payload, pieces, reason, to_arrow
+from delivery.records import DUE_MS, found_in
+from tickwheel._native import MAX_DUE_MS, ArrowRows
+from tickwheel.delivery.arrow import MESSAGE_SCHEMA, check_names, read_batch
 from tickwheel.delivery.errors import BadRecord
-from tickwheel.delivery.lines import MAX_RECORD
-from tickwheel.delivery.message import MAX_PAYLOAD, Cancel, Columns, Message
-from tickwheel.delivery.times import MAX_DUE_MS
+from tickwheel.delivery.message import MAX_PAYLOAD, MAX_RECORD, Cancel, Columns, Message
 
 
 def test_a_row_is_a_message_and_a_null_is_absent__D1() -> None:
@@ -37,7 +36,7 @@ def test_a_row_is_a_message_and_a_null_is_absent__D1() -> None:
 
 
 def test_a_table_reads_as_its_batches_do__D1() -> None:
-    one = batch(id=["a", "b"], due=[5, 6])
+    one = batch(id=["a", "b"], due=[DUE_MS, DUE_MS + 1])
     table = pa.Table.from_batches([one, one.slice(1), one.slice(2)])
     assert [item.id for item in items(table) if isinstance(item, Message)] == ["a", "b", "b"]
     assert items(table.slice(1)) == [items(one)[1]] * 2
@@ -45,8 +44,8 @@ def test_a_table_reads_as_its_batches_do__D1() -> None:
 
 def test_the_caller_may_name_the_columns__D11() -> None:
     columns = Columns(id="flight", key="tail", due="at", payload="body")
-    given_ = batch(flight=["a"], tail=["t"], at=[5], body=["1"])
-    assert items(given_, columns) == [Message("a", "t", 5, msgspec.Raw(b"1"))]
+    given_ = batch(flight=["a"], tail=["t"], at=[DUE_MS], body=["1"])
+    assert items(given_, columns) == [Message("a", "t", DUE_MS, msgspec.Raw(b"1"))]
 
 
 @pytest.mark.parametrize(
@@ -55,7 +54,7 @@ def test_the_caller_may_name_the_columns__D11() -> None:
 def test_text_of_any_type_is_text__D1(type_: Any) -> None:
     texts = pa.array(["é", None, "", "b", "é"]).cast(type_)
     assert [
-        item.reason if isinstance(item, BadRecord) else item.id for item in items(batch(id=texts, due=[5] * 5))
+        item.reason if isinstance(item, BadRecord) else item.id for item in items(batch(id=texts, due=[DUE_MS] * 5))
     ] == [
         "é",
         "id is missing",
@@ -63,7 +62,7 @@ def test_text_of_any_type_is_text__D1(type_: Any) -> None:
         "b",
         "é",
     ]
-    keyed = items(batch(id=["a", "b"], key=texts.slice(0, 2), due=[5, 5]))
+    keyed = items(batch(id=["a", "b"], key=texts.slice(0, 2), due=[DUE_MS, DUE_MS]))
     assert [item.key for item in keyed if isinstance(item, Message)] == ["é", None]
     assert message(due=pa.array(["1970-01-01T00:00:00.005Z"]).cast(type_)).due_ms == 5
     assert payload(pa.array(["[1]"]).cast(type_)) == b"[1]"
@@ -80,8 +79,6 @@ def test_text_of_any_type_is_text__D1(type_: Any) -> None:
         pa.array([dt.date(2026, 1, 1)]),
         pa.array([["a"]]),
         pa.array([b"1" * 16], pa.uuid()),
-        invalid_utf8(b"\xff"),
-        invalid_utf8(b"\xff").dictionary_encode(),
     ],
 )
 def test_an_id_or_key_that_is_not_text_is_a_bad_record_and_not_made_text__D2(cells: Any) -> None:
@@ -89,6 +86,20 @@ def test_an_id_or_key_that_is_not_text_is_a_bad_record_and_not_made_text__D2(cel
     assert reason(key=cells) == "key is not text"
     assert reason(payload_base64=cells) == "payload_base64 is not base64"
     assert reason(op=cells) == "op is not known"
+
+
+@pytest.mark.parametrize("name", ["id", "key", "op", "due", "payload_base64", "x"])
+def test_text_that_is_not_utf8_costs_its_row_only__D2(name: str) -> None:
+    for cells in (
+        invalid_utf8(b"\xff", None, b"\xc3\xa9"),
+        invalid_utf8(b"\xff", None, b"\xc3\xa9").dictionary_encode(),
+    ):
+        given_ = batch(**{"id": ["a", "b", "c"], "due": [DUE_MS] * 3} | {name: cells})
+        first, *others = items(given_)
+        assert isinstance(first, BadRecord)
+        assert first.reason == f"{name} is not UTF-8"
+        assert not any(isinstance(item, BadRecord) and "UTF-8" in item.reason for item in others)
+        assert data(given_)[0] is not None
 
 
 @pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "+01:30", "Mars/Phobos"])
@@ -127,6 +138,9 @@ def test_a_timestamp_is_an_instant_rounded_up_to_the_millisecond__D3(
         (pa.array([b"5"]), "due is neither"),
         (pa.array([dt.date(2026, 1, 1)]), "due is neither"),
         (pa.array([decimal.Decimal(5)]), "due is neither"),
+        (pa.array([1_790_000_000]), "due is 1790000000, which looks like seconds"),
+        (pa.array([5], pa.int8()), "due is 5, which looks like seconds"),
+        (pa.array(["1790000000"]), "due is 1790000000, which looks like seconds"),
         (pa.array(["soon"]), "due is not a time"),
         (pa.array(["2026-01-31T08:00:00"]), "due has no zone"),
         (pa.array(["9" * 30]), "due is not a time"),
@@ -145,11 +159,11 @@ def test_a_due_time_without_a_zone_is_wrong_with_each_row_that_has_one__D2() -> 
     assert isinstance(third, BadRecord)
 
 
-@pytest.mark.parametrize("type_", [pa.int64(), pa.int32(), pa.uint8()])
+@pytest.mark.parametrize("type_", [pa.int64(), pa.uint64()])
 def test_integers_and_digits_are_epoch_milliseconds__D1(type_: Any) -> None:
-    assert message(due=pa.array([5], type_)).due_ms == 5
-    assert message(due=["5"]).due_ms == 5
-    assert message(due=pa.array([5]).dictionary_encode()).due_ms == 5
+    assert message(due=pa.array([DUE_MS], type_)).due_ms == DUE_MS
+    assert message(due=[str(DUE_MS)]).due_ms == DUE_MS
+    assert message(due=pa.array([DUE_MS]).dictionary_encode()).due_ms == DUE_MS
     assert message(due=pa.array([5001], pa.timestamp("us", "UTC")).dictionary_encode()).due_ms == 6
 
 
@@ -209,7 +223,7 @@ def test_a_payload_may_be_nested_too_deep__D2() -> None:
 
 
 def test_without_a_payload_column_the_other_columns_are_the_payload__D1() -> None:
-    given_ = batch(id=["a", "b"], due=[5, 5], x=["1.50", None], y=[1.5, None], z=[[1, None], None])
+    given_ = batch(id=["a", "b"], due=[DUE_MS, DUE_MS], x=["1.50", None], y=[1.5, None], z=[[1, None], None])
     first, second = items(given_)
     assert isinstance(first, Message)
     assert isinstance(second, Message)
@@ -222,8 +236,8 @@ def test_without_a_payload_column_the_other_columns_are_the_payload__D1() -> Non
 @pytest.mark.parametrize(
     ("given_", "columns", "why"),
     [
-        (batch(name=["a", "b"], due=[5, 6]), Columns(), "the schema has no column id"),
-        (batch(id=["a", "b"], due=[5, 6]), Columns(payload="body"), "the schema has no column body"),
+        (batch(name=["a", "b"], due=[DUE_MS, DUE_MS + 1]), Columns(), "the schema has no column id"),
+        (batch(id=["a", "b"], due=[DUE_MS, DUE_MS + 1]), Columns(payload="body"), "the schema has no column body"),
         (
             pa.RecordBatch.from_arrays([pa.array(["a", "b"])] * 2 + [pa.array([1, 2])], names=["id", "id", "due"]),
             Columns(),
@@ -244,64 +258,64 @@ def test_a_name_that_is_not_utf8_is_wrong_with_every_row__D2() -> None:
             writer.write_batch(given_)
         return pa.ipc.open_stream(out.getvalue().replace(b"name", b"na\xffe")).read_next_batch()
 
-    found = items(received(batch(id=["a", "b"], due=[5, 6], name=["x", "y"])))
-    assert [item.reason for item in found if isinstance(item, BadRecord)] == [
-        "the schema has a name that is not UTF-8"
-    ] * 2
+    why = "the schema has a name that is not UTF-8"
+    reasons = [each.bad.reason for each in found(received(batch(id=["a", "b"], name=["x", "y"]))) if each.bad]
+    assert reasons == [why] * 2
     assert data(received(batch(name=["x"]))) == [b'{"column 1":"x"}']
-    inside, absent = items(received(batch(id=["a", "b"], due=[5, 6], x=[{"name": 1}, None])))
-    assert isinstance(inside, BadRecord)
-    assert inside.reason == "x can't be JSON: a name in it is not UTF-8"
-    assert isinstance(absent, Message)
+    inside = items(received(batch(id=["a", "b"], due=[DUE_MS] * 2, x=[{"name": 1}, None])))
+    assert all(isinstance(item, BadRecord) and "the column x is broken" in item.reason for item in inside)
+    with pytest.raises(BadRecord, match=why):
+        check_names(ArrowRows("rows", Columns().names, MAX_PAYLOAD), received(batch(name=["x"])).schema)
 
 
 def test_a_column_that_is_broken_is_not_read__D2() -> None:
     offsets = pa.array([0, 10**9, 2], pa.int32()).buffers()[1]
     broken = pa.Array.from_buffers(pa.string(), 2, [None, offsets, pa.py_buffer(b"ab")])
-    found = items(batch(id=["a", "b"], due=[5, 6], x=broken))
-    assert all(isinstance(item, BadRecord) and "the column x is broken" in item.reason for item in found)
+    records = found(batch(id=["a", "b"], due=[DUE_MS, DUE_MS + 1], x=broken))
+    assert all(each.bad and "the column x is broken" in each.bad.reason for each in records)
+    assert [each.data for each in records] == [b'{"id":"a","due":%d}' % DUE_MS, b'{"id":"b","due":%d}' % (DUE_MS + 1)]
+    assert [each.bad is None for each in found(batch(id=broken))] == [False, False]
     places = pa.DictionaryArray.from_arrays(pa.array([0, 7], pa.int8()), pa.array(["a"]), safe=False)
-    found = items(pa.Table.from_batches([batch(id=["a", "b"], due=[5, 6], key=places)] * 2))
-    assert all(isinstance(item, BadRecord) and "the column key is broken" in item.reason for item in found)
+    both = items(pa.Table.from_batches([batch(id=["a", "b"], due=[DUE_MS, DUE_MS + 1], key=places)] * 2))
+    assert len(both) == 4
+    assert all(isinstance(item, BadRecord) and "the column key is broken" in item.reason for item in both)
 
 
 def test_what_is_broken_in_one_batch_is_not_held_against_the_next__D2() -> None:
     places = pa.DictionaryArray.from_arrays(pa.array([7], pa.int8()), pa.array(["k"]), safe=False)
     good = pa.DictionaryArray.from_arrays(pa.array([0], pa.int8()), pa.array(["k"]))
-    table = pa.Table.from_batches([batch(id=["a"], due=[5], key=places), batch(id=["b"], due=[5], key=good)])
+    table = pa.Table.from_batches([batch(id=["a"], due=[DUE_MS], key=places), batch(id=["b"], due=[DUE_MS], key=good)])
     assert [type(item) for item in items(table)] == [BadRecord, Message]
 
 
-def test_a_batch_is_laid_out_in_slices_that_are_bounded__D12() -> None:
+def test_a_batch_is_read_in_pieces_that_are_bounded__D12() -> None:
     def sizes(given_: Any) -> list[int]:
-        return [len(rows.contents) for rows in read_rows(given_, Columns())]
+        return [len(records) for records in pieces(given_)]
 
-    many = batch(id=[f"{at}" for at in range(3000)], due=[5] * 3000)
+    many = batch(id=[f"{at}" for at in range(3000)], due=[DUE_MS] * 3000)
     assert sizes(many) == [1024, 1024, 952]
-    large = batch(id=["a"] * 12, due=[5] * 12, payload=["x" * MAX_PAYLOAD] * 12)
+    large = batch(id=["a"] * 12, due=[DUE_MS] * 12, payload=["x" * (MAX_PAYLOAD - 2)] * 12)
     assert max(sizes(large)) <= 4
     assert sum(sizes(large)) == 12
     nothing = pa.RecordBatch.from_arrays([pa.nulls(10**9)], names=["id"])
-    first = next(read_rows(nothing, Columns()))
-    assert len(first.contents) == 1024
-    assert sizes(batch(id=pa.array([], pa.string()))) == []
+    assert len(next(pieces(nothing))) == 1024
+    assert sizes(batch(id=pa.array([], pa.string()), due=pa.array([], pa.int64()))) == []
 
 
-def test_a_repeated_value_of_a_dictionary_stands_in_memory_once__D12() -> None:
-    text = "x" * 100_000
+def test_a_repeated_value_of_a_dictionary_is_not_in_memory_a_thousand_times__D12() -> None:
     given_ = batch(
         id=[f"{at}" for at in range(1000)],
-        due=[5] * 1000,
-        key=pa.DictionaryArray.from_arrays(pa.array([0] * 1000), pa.array([text, "unused"])),
+        due=[DUE_MS] * 1000,
+        key=pa.DictionaryArray.from_arrays(pa.array([0] * 1000), pa.array(["x" * 100_000, "unused"])),
     )
-    [rows] = read_rows(given_, Columns())
-    keys = {id(content.key) for content in rows.contents if not isinstance(content, BadRecord)}
-    assert len(keys) == 1
+    sizes = [len(records) for records in pieces(given_)]
+    assert max(sizes) <= 42
+    assert sum(sizes) == 1000
 
 
-def data(given_: Any, columns: Columns | None = None) -> list[bytes]:
-    found: list[Rows] = list(read_rows(given_, columns or Columns()))
-    return [rows.data(at) for rows in found for at in range(len(rows.contents))]
+def data(given_: Any, columns: Columns | None = None) -> list[bytes | None]:
+    """The records of bad rows as their letters show them."""
+    return [each.data for each in found(given_, columns) if each.bad]
 
 
 def test_a_dead_letter_shows_the_row_as_a_line_of_json__D2() -> None:
@@ -311,18 +325,25 @@ def test_a_dead_letter_shows_the_row_as_a_line_of_json__D2() -> None:
         payload=pa.array([b"\xff", b'{"x": 1.50}']),
         x=[float("nan"), None],
     )
-    assert data(given_) == [b'{"id":"a","due":6,"x":"nan","payload_base64":"/w=="}', b'{"payload":{"x": 1.50}}']
+    shown = b'{"id":"a","due":"1970-01-01T00:00:00.005001Z","payload_base64":"/w==","x":"nan"}'
+    assert data(given_) == [shown, b'{"payload":{"x": 1.50}}']
     twice = pa.RecordBatch.from_arrays([pa.array(["a"]), pa.array([[1]])], names=["x", "x"])
     assert data(twice) == [b'{"x":"a","x again":[1]}']
-    both = batch(id=["a"], due=[5], payload=[b"\xff"], payload_base64=["AA=="])
-    assert json.loads(data(both)[0])["payload"] == "/w=="
 
 
 def test_a_dead_letter_of_a_huge_row_is_cut__D12() -> None:
-    [shown] = data(batch(id=["a"], due=[5], payload=["é" * MAX_RECORD]))
+    [shown] = data(batch(id=["a"], due=[DUE_MS], payload=["é" * MAX_RECORD]))
+    assert shown is not None
     assert len(shown) in (1023, 1024)
-    assert shown.decode().startswith('{"id":"a","due":5,"payload":"éé')
+    assert shown.decode().startswith(f'{{"id":"a","due":{DUE_MS},"payload":"éé')
     assert "has" in reason(payload=["x" * (MAX_PAYLOAD + 1)])
+
+
+def test_rows_without_an_order_have_no_line__S1() -> None:
+    rows = ArrowRows("rows", Columns().names, MAX_PAYLOAD)
+    given_ = batch(id=["a"] * 1500, due=[DUE_MS] * 1500)
+    assert {each.line for each in found_in(read_batch(rows, given_, first_line=0))} == {0}
+    assert [each.line for each in found_in(read_batch(rows, given_, first_line=7))] == [*range(7, 1507)]
 
 
 raws = st.sampled_from([b"1", b'{"a": 1.50}', b'"text"', b"[]"]).map(msgspec.Raw)
@@ -330,7 +351,7 @@ messages = st.builds(
     Message,
     id=st.text(min_size=1),
     key=st.none() | st.text(min_size=1),
-    due_ms=st.integers(0, MAX_DUE_MS),
+    due_ms=st.integers(0, MAX_DUE_MS),  # a timestamp, which says what it is
     payload=raws | st.binary() | st.sampled_from([b"1", b"text"]),
 )
 delayed = st.builds(

@@ -56,7 +56,7 @@ def test_ndjson_is_delivered__D11(deliver: Deliver) -> None:
 
 
 def test_csv_is_delivered_by_the_columns_that_are_named__D11(deliver: Deliver) -> None:
-    Path("in.csv").write_text("flight,tail,at,body\nUA1,N1,5,x\n")
+    Path("in.csv").write_text("flight,tail,at,body\nUA1,N1,1700000000005,x\n")
     result = deliver("in.csv", "--id", "flight", "--key", "tail", "--due", "at", "--payload", "body")
     assert result.exit_code == 0
     assert [(line["id"], line["key"], line["payload"]) for line in out()] == [("UA1", "N1", "x")]
@@ -108,7 +108,8 @@ def test_without_a_file_dead_letters_go_to_standard_error_whole__D2(deliver: Del
 
 def test_duplicates_and_cancels_are_counted__D7(deliver: Deliver) -> None:
     Path("in.csv").write_text(
-        "id,due,delay_ms,op\na,5,,\na,5,,\nb,,86400000,\nb,,,cancel\nc,,,cancel\nc,5,,\nd,,,cancel\n"
+        "id,due,delay_ms,op\na,1700000000005,,\na,1700000000005,,\nb,,86400000,\nb,,,cancel\nc,,,cancel\n"
+        "c,1700000000005,,\nd,,,cancel\n"
     )
     assert deliver("in.csv", "--summary", "s.json").exit_code == 0
     assert [line["id"] for line in out()] == ["a"]
@@ -187,7 +188,8 @@ def test_nothing_to_deliver_is_fine__D11(deliver: Deliver) -> None:
         (["in.ndjson", "--summary", "none/s.json"], "-", "--summary: there is no folder none"),
         (["in.ndjson", "--dead-letters", "x"], "file:./x", "--dead-letters: x is already the file of --to"),
         (["in.ndjson", "--store", "x"], "sqlite:./x?table=t", "--store: x is already the file of --to"),
-        (["in.ndjson", "--from", "5"], "-", "--from TIME needs --speed N"),
+        (["in.ndjson", "--from", "1700000000005"], "-", "--from TIME needs --speed N"),
+        (["in.ndjson", "--speed", "5", "--from", "5"], "-", "the time is 5, which looks like seconds"),
         (["in.ndjson", "--speed", "5", "--from", "2020-01-01T00:00:00"], "-", "the time has no zone"),
         (["in.ndjson", "--speed", "nan"], "-", "'nan' is not a speed"),
         (["in.ndjson", "--speed", "0"], "-", "'0' is not a speed"),

@@ -1,35 +1,18 @@
 """The corpus of broken records: each becomes a dead letter with its reason; the good records beside it do not."""
 
-import io
-from collections.abc import Callable, Iterator
-from typing import BinaryIO
-
 import pytest
 
 from delivery.corpus.cases import CASES
 from delivery.corpus.making import OK, Case
-from tickwheel.delivery.csv_rows import read_csv
-from tickwheel.delivery.errors import BadRecord
-from tickwheel.delivery.message import Columns, check
-from tickwheel.delivery.ndjson import read_ndjson
-from tickwheel.delivery.parquet import read_parquet
-from tickwheel.delivery.record import Record
+from delivery.records import READERS, Found
+from tickwheel.delivery.message import Columns
 
 NOW_NS = 10**18
 
-READERS: dict[str, Callable[[str, BinaryIO, Columns], Iterator[Record]]] = {
-    "ndjson": read_ndjson,
-    "csv": read_csv,
-    "parquet": read_parquet,
-}
 
-
-def reason_of(record: Record) -> str:
-    try:
-        check(record.fields(), Columns(), NOW_NS)
-    except BadRecord as error:
-        bad = error
-    else:
+def reason_of(found: Found) -> str:
+    bad = found.bad
+    if bad is None:
         return OK
     assert bad.reason
     assert bad.allowed
@@ -40,7 +23,7 @@ def reason_of(record: Record) -> str:
 
 @pytest.mark.parametrize("case", CASES, ids=[f"{case.format}: {case.name}" for case in CASES])
 def test_a_broken_record_ends_in_the_dead_letters_and_the_rest_goes_on__D2(case: Case) -> None:
-    found = [reason_of(record) for record in READERS[case.format](case.name, io.BytesIO(case.data), Columns())]
+    found = [reason_of(record) for record in READERS[case.format](case.data, Columns(), NOW_NS)]
     assert len(found) == len(case.outcomes)
     for reason, expected in zip(found, case.outcomes, strict=True):
         assert reason.startswith(expected)

@@ -1,23 +1,14 @@
-import io
-
 import msgspec
 import pytest
 
+from delivery.records import DUE_MS, Item, read_csv
 from tickwheel.delivery import BadRecord, Cancel, Message
-from tickwheel.delivery.csv_rows import read_csv
-from tickwheel.delivery.lines import MAX_RECORD
-from tickwheel.delivery.message import Columns, check
+from tickwheel.delivery.message import MAX_RECORD, Columns
 
 
-def parse(text: str | bytes, columns: Columns | None = None) -> list[tuple[int, Message | Cancel | BadRecord]]:
-    columns = columns or Columns()
-    found: list[tuple[int, Message | Cancel | BadRecord]] = []
-    for record in read_csv("test", io.BytesIO(text.encode() if isinstance(text, str) else text), columns):
-        try:
-            found.append((record.line, check(record.fields(), columns, now_ns=0)))
-        except BadRecord as bad:
-            found.append((record.line, bad))
-    return found
+def parse(text: str | bytes, columns: Columns | None = None) -> list[tuple[int, Item]]:
+    found = read_csv(text.encode() if isinstance(text, str) else text, columns or Columns())
+    return [(record.line, record.item) for record in found]
 
 
 def reasons(text: str | bytes, columns: Columns | None = None) -> dict[int, str]:
@@ -25,15 +16,15 @@ def reasons(text: str | bytes, columns: Columns | None = None) -> dict[int, str]
 
 
 def test_a_row_is_a_message__D1() -> None:
-    text = "id,key,due,payload\r\na,k,5,x\r\n\r\nb,,1970-01-01T00:00:00.006Z,y\r\n"
+    text = "id,key,due,payload\r\na,k,1700000000005,x\r\n\r\nb,,1970-01-01T00:00:00.006Z,y\r\n"
     assert parse(text) == [
-        (2, Message("a", "k", 5, msgspec.Raw(b'"x"'))),
+        (2, Message("a", "k", DUE_MS, msgspec.Raw(b'"x"'))),
         (4, Message("b", None, 6, msgspec.Raw(b'"y"'))),
     ]
 
 
 def test_without_a_payload_column_the_other_columns_are_the_payload__D1() -> None:
-    [(_, message)] = parse('id,due,x,y\na,5,1.50,"é"\n')
+    [(_, message)] = parse('id,due,x,y\na,1700000000005,1.50,"é"\n')
     assert isinstance(message, Message)
     assert bytes(message.payload) == '{"x":"1.50","y":"é"}'.encode()
 
@@ -50,13 +41,13 @@ def test_without_a_payload_column_the_other_columns_are_the_payload__D1() -> Non
     ],
 )
 def test_a_payload_that_is_json_stays_json_and_is_one_line__D1(cell: str, payload: bytes) -> None:
-    [(_, message)] = parse(f"id,due,payload\na,5,{cell}\n")
+    [(_, message)] = parse(f"id,due,payload\na,1700000000005,{cell}\n")
     assert isinstance(message, Message)
     assert bytes(message.payload) == payload
 
 
 def test_a_row_has_either_payload_or_base64__D1() -> None:
-    text = "id,due,payload,payload_base64\na,5,,/w==\nb,5,x,\nc,5,,\nd,5,x,/w==\n"
+    text = "id,due,payload,payload_base64\na,D,,/w==\nb,D,x,\nc,D,,\nd,D,x,/w==\n".replace("D", str(DUE_MS))
     (_, a), (_, b), (_, c), (_, d) = parse(text)
     assert isinstance(a, Message)
     assert isinstance(b, Message)
@@ -76,51 +67,69 @@ def test_delays_and_cancels_come_in_columns_too__D7() -> None:
 
 
 def test_a_row_that_is_broken_costs_itself_only__D2() -> None:
-    text = b'id,due,x\na,5\nb,5,1,2\nc,5,"open\nd,5,1\ne,5,"shut"x\nf,5,1\ng,5,\xff\nh,5,1\n'
+    text = b'id,due,x\na,D\nb,D,1,2\nc,D,"open\nd,D,1\ne,D,"shut"x\nf,D,1\ng,D,\xff\nh,D,1\n'
+    text = text.replace(b"D", b"%d" % DUE_MS)
     assert reasons(text) == {
         2: "the row has 2 cells",
         3: "the row has 4 cells",
         4: "not a row of CSV: ',' expected after '\"'",
         6: "not a row of CSV: ',' expected after '\"'",
-        8: "byte 5 of the line is not UTF-8",
+        8: "byte 17 of the line is not UTF-8",
     }
     assert [item.id for _, item in parse(text) if isinstance(item, Message)] == ["d", "f", "h"]
 
 
 def test_a_cell_may_be_as_long_as_a_payload__D12() -> None:
-    [(_, message)] = parse(f"id,due,payload\na,5,{'x' * 1_000_000}\n")
+    [(_, message)] = parse(f"id,due,payload\na,1700000000005,{'x' * 1_000_000}\n")
     assert isinstance(message, Message)
     assert len(bytes(message.payload)) == 1_000_002
 
 
 def test_a_quote_that_is_never_closed_does_not_swallow_the_file__D2() -> None:
-    text = 'id,due,x\na,5,"open\n' + "".join(f"m{i},5,{'x' * 1000}\n" for i in range(3000))
+    text = 'id,due,x\na,1700000000005,"open\n' + "".join(f"m{i},1700000000005,{'x' * 1000}\n" for i in range(3000))
     assert len(text) > MAX_RECORD
     found = parse(text)
     assert [item.reason for _, item in found if isinstance(item, BadRecord)] == ["a quoted cell does not end"]
     assert len(found) == 3001
-    assert list(reasons('id,due,x\na,5,"open\nb,5,1\n')) == [2]
+    assert list(reasons('id,due,x\na,1700000000005,"open\nb,1700000000005,1\n')) == [2]
 
 
 @pytest.mark.parametrize(
     ("text", "columns", "reason"),
     [
-        ("name,due\na,5\nb,5\n", Columns(), "the header has no column id"),
-        ("id,due\na,5\nb,5\n", Columns(key="tail"), "the header has no column tail"),
-        ("id,due,x,x\na,5,1,2\nb,5,1,2\n", Columns(), "the header names a column twice"),
+        ("name,due\na,1700000000005\nb,1700000000005\n", Columns(), "the header has no column id"),
+        ("id,due\na,1700000000005\nb,1700000000005\n", Columns(key="tail"), "the header has no column tail"),
+        ("id,due,x,x\na,1700000000005,1,2\nb,1700000000005,1,2\n", Columns(), "the header names a column twice"),
     ],
 )
-def test_with_a_header_that_can_not_be_used_every_row_says_so__D2(text: str, columns: Columns, reason: str) -> None:
-    assert reasons(text, columns) == {2: reason, 3: reason}
+def test_a_header_that_can_not_be_used_is_one_error_of_the_file_also_without_rows__D2(
+    text: str, columns: Columns, reason: str
+) -> None:
+    assert reasons(text, columns) == {1: reason}
+    assert reasons(text.partition("\n")[0], columns) == {1: reason}
 
 
-def test_a_header_that_can_not_be_read_is_a_dead_letter_itself__D2() -> None:
-    reason = "byte 6 of the line is not UTF-8"
-    assert reasons(b"id,du\xffe\na,5\n") == {1: reason, 2: f"the header can't be read: {reason}"}
+def test_the_error_of_a_header_names_the_option_that_would_help__D2() -> None:
+    [(_, bad)] = parse("\nflight,tail,at\na,b,c\n", Columns(key="tail"))
+    assert isinstance(bad, BadRecord)
+    assert bad.reason == "the header has no column id, due"
+    assert bad.allowed == "--id NAME and --due NAME, with a name of this file: flight, tail, at"
+    assert reasons("id,op\na,cancel\n") == reasons("id,delay_ms\na,5\n") == {}
+
+
+def test_a_header_that_can_not_be_read_is_a_dead_letter__D2() -> None:
+    assert reasons(b"id,du\xffe\na,5\n") == {1: "the header can't be read: byte 6 of the line is not UTF-8"}
+
+
+def test_a_line_in_a_quoted_cell_that_is_no_text_costs_the_line_where_the_row_begins__D2() -> None:
+    assert reasons(b'id,due\na,"1700000000005\n\xff"\nb,1700000000005\n') == {
+        2: "line 3 in a quoted cell is too long, or not UTF-8",
+        3: "byte 1 of the line is not UTF-8",
+    }
 
 
 def test_a_byte_order_mark_is_no_part_of_the_first_name__D1() -> None:
-    [(_, message)] = parse(b"\xef\xbb\xbfid,due\na,5\n")
+    [(_, message)] = parse(b"\xef\xbb\xbfid,due\na,1700000000005\n")
     assert isinstance(message, Message)
 
 

@@ -9,13 +9,11 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from delivery.fuzzing import COLUMNS, NAMES, Item, fuzz, item_of, mutated, parsed, timed
-from tickwheel.delivery.csv_rows import read_csv
+from delivery.fuzzing import MILLISECONDS, NAMES, NOW_NS, checked, fuzz, mutated, parsed, timed
+from delivery.records import Found, Item, read_csv, read_ndjson
+from tickwheel._native import due_of
 from tickwheel.delivery.errors import BadRecord
 from tickwheel.delivery.message import Message
-from tickwheel.delivery.ndjson import read_ndjson
-from tickwheel.delivery.record import Record
-from tickwheel.delivery.times import MAX_DUE_MS, due_from
 
 pytestmark = timed
 
@@ -31,7 +29,19 @@ leaves = (
     | st.integers()
     | st.floats()
     | st.text(max_size=10)
-    | st.sampled_from(["cancel", "AA==", "2026-01-31T08:00:00Z", "2026-01-31T08:00:00.0001+01:00", 5, 1.5, "a", "k"])
+    | st.sampled_from(
+        [
+            "cancel",
+            "AA==",
+            "2026-01-31T08:00:00Z",
+            "2026-01-31T08:00:00.0001+01:00",
+            5,
+            1.5,
+            "a",
+            "k",
+            1_700_000_000_005,
+        ]
+    )
 )
 values = st.recursive(
     leaves,
@@ -40,7 +50,7 @@ values = st.recursive(
 )
 near_misses = st.dictionaries(st.sampled_from(NAMES), values, max_size=6)
 good = st.fixed_dictionaries(
-    {"id": st.text(min_size=1, max_size=8), "due": st.integers(0, MAX_DUE_MS)},
+    {"id": st.text(min_size=1, max_size=8), "due": MILLISECONDS},
     optional={"key": st.text(min_size=1, max_size=8), "payload": values},
 )
 json_lines = st.builds(
@@ -51,13 +61,14 @@ json_lines = st.builds(
 
 
 def check_ndjson(data: bytes) -> list[Item]:
-    records = list(read_ndjson("fuzz", io.BytesIO(data), COLUMNS))
+    records = read_ndjson(data, now_ns=NOW_NS)
     lines = lines_of(data)
     assert [(record.line, record.data) for record in records] == [
         (number, line.strip(b" \t\r")) for number, line in enumerate(lines, 1) if line.strip(b" \t\r")
     ]
-    items = [item_of(record.content) for record in records]
+    items = [checked(record.item) for record in records]
     for record, item in zip(records, items, strict=True):
+        assert record.data is not None
         given_ = {} if isinstance(item, BadRecord) else parsed(record.data.decode())
         if not isinstance(item, BadRecord):
             assert given_["id"] == item.id
@@ -89,21 +100,25 @@ def test_a_good_object_is_a_message_with_just_what_it_gave__D1(record: dict[str,
 
 
 def check_csv(data: bytes) -> list[Item]:
-    records = list(read_csv("fuzz", io.BytesIO(data), COLUMNS))
+    records = read_csv(data, now_ns=NOW_NS)
     lines = lines_of(data)
-    taken: dict[int, Record] = {}
+    taken: dict[int, Found] = {}
     for record in records:
+        assert record.data is not None
         count = record.data.count(b"\n") + 1
         assert record.data == b"\n".join(lines[record.line - 1 : record.line - 1 + count]).rstrip(b"\r\n")
         for number in range(record.line, record.line + count):
             assert number not in taken, "a line belongs to one record"
             taken[number] = record
+    items = [checked(record.item) for record in records]
     left = [number for number, line in enumerate(lines, 1) if line.strip(b"\r") and number not in taken]
-    if left:  # it is the header, which may span lines
+    if len(items) == 1 and isinstance(items[0], BadRecord) and "header" in items[0].reason:
+        assert not any(line.strip(b"\r") for line in lines[: records[0].line - 1])  # nothing below it is read
+    elif left:  # it is the header, which may span lines
         header = b"\n".join(lines[left[0] - 1 : left[-1]])
         assert left[0] == min(number for number, line in enumerate(lines, 1) if line.strip(b"\r"))
         assert len(next(csv.reader(io.StringIO(header.decode(), newline="")))) >= 1
-    return [item_of(record.content) for record in records]
+    return items
 
 
 cells = st.text(st.sampled_from('ab5,"\r\n- é\x00'), max_size=12)
@@ -118,7 +133,7 @@ def test_any_bytes_as_csv_end_as_items_and_each_line_counts__D2(data: bytes) -> 
 
 
 @fuzz(
-    st.lists(st.tuples(st.text(min_size=1, max_size=8), st.integers(0, MAX_DUE_MS), st.text(max_size=12)), max_size=5),
+    st.lists(st.tuples(st.text(min_size=1, max_size=8), MILLISECONDS, st.text(max_size=12)), max_size=5),
     st.sampled_from(["\n", "\r\n"]),
 )
 def test_what_a_csv_writer_wrote_reads_back_the_same__D1(rows: list[tuple[str, int, str]], end: str) -> None:
@@ -143,7 +158,7 @@ real_times = st.datetimes(EPOCH.replace(year=1971, tzinfo=None), EPOCH.replace(y
 def test_a_time_is_what_the_standard_library_makes_of_it_rounded_up__D3(given_: tuple[str, bool]) -> None:
     text, is_real = given_
     try:
-        due_ms = due_from(text, "due")
+        due_ms = due_of(text, "due")
     except BadRecord:
         assert not is_real
         return

@@ -8,11 +8,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from hypothesis import strategies as st
 
-from delivery.fuzzing import COLUMNS, NAMES, Item, fuzz, item_of, mutated, parsed, timed
-from tickwheel.delivery.arrow_rows import read_rows
+from delivery.batches import found, pieces
+from delivery.fuzzing import NAMES, checked, fuzz, mutated, parsed, timed
+from delivery.records import DUE_MS, Item, found_in, rows_of_parquet
 from tickwheel.delivery.errors import BadRecord
 from tickwheel.delivery.message import Message
-from tickwheel.delivery.parquet import read_parquet
 
 pytestmark = timed
 
@@ -89,13 +89,11 @@ def can_encode(type_: Any) -> bool:
 
 
 def check_batch(batch: Any) -> list[Item]:
-    items: list[Item] = []
-    shown: list[bytes] = []
-    for rows in read_rows(batch, COLUMNS):
-        items += [item_of(content) for content in rows.contents]
-        shown += [rows.data(at) for at in range(len(rows.contents))]
+    records = found(batch)
+    items = [checked(record.item) for record in records]
     assert len(items) == batch.num_rows
-    for line in shown:
+    for line in (record.data for record in records if record.bad):
+        assert line is not None
         assert not {b"\n", b"\r"} & {bytes([byte]) for byte in line}
         assert isinstance(parsed(line.decode()), dict)
     for at, item in enumerate(items):
@@ -130,14 +128,14 @@ def written(batch: Any) -> bytes:
 FILES = [
     written(pa.RecordBatch.from_pydict(columns))
     for columns in (
-        {"id": ["a", "b", "c"], "due": [5, 6, 7], "payload": ["1", None, "text"]},
+        {"id": ["a", "b", "c"], "due": [DUE_MS, 6, 7], "payload": ["1", None, "text"]},
         {
             "id": ["a", "b"],
             "key": ["k", None],
             "due": pa.array([5, 6], pa.timestamp("us", "UTC")),
             "x": [[1.5], [None]],
         },
-        {"id": [f"m{at}" * 9 for at in range(40)], "due": [5] * 40, "x": [{"a": at} for at in range(40)]},
+        {"id": [f"m{at}" * 9 for at in range(40)], "due": [DUE_MS] * 40, "x": [{"a": at} for at in range(40)]},
     )
 ]
 
@@ -145,8 +143,8 @@ FILES = [
 @fuzz(mutated(st.sampled_from(FILES)), examples=300)
 def test_a_mutated_parquet_file_ends_as_items_with_growing_rows__D2(data: bytes) -> None:
     lines = []
-    for record in read_parquet("fuzz", io.BytesIO(data), COLUMNS):
-        item_of(record.content)
+    for record in rows_of_parquet(data):
+        checked(record.item)
         lines.append(record.line)
         if len(lines) > 1000:  # a number of rows was hit
             break
@@ -164,13 +162,12 @@ def stream_of(batch: Any) -> bytes:
 @fuzz(mutated(batches().map(stream_of)), examples=200)
 def test_a_mutated_arrow_stream_ends_as_items_or_is_refused_by_arrow__D12(data: bytes) -> None:
     try:
-        found = list(pa.ipc.open_stream(data))
+        received = list(pa.ipc.open_stream(data))
     except (pa.ArrowException, OSError, ValueError, KeyError, TypeError):
         return
-    for batch in found:
+    for batch in received:
         if batch.num_rows > 10_000:
             continue
-        for rows in read_rows(batch, COLUMNS):
-            for at, content in enumerate(rows.contents):
-                item_of(content)
-                assert msgspec.json.decode(rows.data(at)) is not None
+        for record in found_in(pieces(batch)):
+            checked(record.item)
+            assert record.bad is None or msgspec.json.decode(record.data or b"") is not None

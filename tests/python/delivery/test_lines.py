@@ -2,28 +2,39 @@ import io
 
 import pytest
 
-from tickwheel.delivery import BadRecord
-from tickwheel.delivery.lines import MAX_RECORD, read_lines
+from delivery.records import DUE_MS, read_csv, read_ndjson
+from tickwheel.delivery.csv_rows import split
+from tickwheel.delivery.message import MAX_RECORD
+
+LONG = b"x" * (MAX_RECORD + 5)
+GOOD = {"csv": b"a,%d\n" % DUE_MS, "ndjson": b'{"id":"a","due":%d}\n' % DUE_MS}
+HEADER = {"csv": b"id,due\n", "ndjson": b"\n"}
+READ = {"csv": read_csv, "ndjson": read_ndjson}
 
 
-def test_a_line_that_is_too_long_is_cut_and_the_next_is_read__D12() -> None:
-    long = b"x" * (MAX_RECORD + 5)
-    first, second, third = read_lines(io.BytesIO(long + b"\n" + b"a\n" + long))
-    assert (first.number, first.size, len(first.data)) == (1, MAX_RECORD + 6, 1024)
-    assert second.data == b"a\n"
-    assert (third.number, third.size) == (3, MAX_RECORD + 5)
-    with pytest.raises(BadRecord, match="at most 2,097,152 bytes"):
-        first.text()
+@pytest.mark.parametrize("form", ["csv", "ndjson"])
+def test_a_line_that_is_too_long_is_cut_and_the_next_is_read__D12(form: str) -> None:
+    first, second, third = READ[form](HEADER[form] + LONG + b"\n" + GOOD[form] + LONG)
+    assert first.bad is not None
+    assert first.bad.reason == "the record has 2,097,158 bytes, only the first 1,024 are kept here"
+    assert first.bad.allowed == "at most 2,097,152 bytes"
+    assert (first.line, first.data) == (2, b"x" * 1024)
+    assert (second.line, second.id) == (3, "a")
+    assert third.bad is not None
+    assert (third.line, third.bad.reason[:30]) == (4, "the record has 2,097,157 bytes")
 
 
+@pytest.mark.parametrize("form", ["csv", "ndjson"])
 @pytest.mark.parametrize("size", [MAX_RECORD - 1, MAX_RECORD])
-def test_a_line_of_just_the_bound_is_whole__D12(size: int) -> None:
-    line, last = read_lines(io.BytesIO(b"x" * (size - 1) + b"\n" + b"a"))
-    assert line.text() == "x" * (size - 1) + "\n"
-    assert last.data == b"a"
+def test_a_line_of_just_the_bound_is_whole__D12(form: str, size: int) -> None:
+    line, last = READ[form](HEADER[form] + b"x" * (size - 1) + b"\n" + GOOD[form])
+    assert line.bad is not None
+    assert "the record has" not in line.bad.reason
+    assert line.data == b"x" * (size - 1)
+    assert last.id == "a"
 
 
-def test_a_line_is_there_before_the_next_one_comes__D11() -> None:
+def test_a_row_is_there_before_the_next_one_comes__D11() -> None:
     class Pipe(io.RawIOBase):
         given = 0
 
@@ -36,5 +47,5 @@ def test_a_line_is_there_before_the_next_one_comes__D11() -> None:
             return 2
 
     pipe = Pipe()
-    assert next(read_lines(io.BufferedReader(pipe))).data == b"a\n"
+    assert next(split(io.BufferedReader(pipe))).cells == ["a"]
     assert pipe.given == 1

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tickwheel.delivery.errors import BadRecord, WrongUsage
-from tickwheel.delivery.message import Columns, Message, check
-from tickwheel.delivery.parquet import need_pyarrow, read_parquet
-from tickwheel.delivery.record import Record
-from tickwheel.delivery.sources import OpenSource, find_sources
+from delivery.records import DUE_MS, Found, found_in, read_parquet, rows_of_parquet
+from tickwheel.delivery.errors import WrongUsage
+from tickwheel.delivery.message import Columns, Message
+from tickwheel.delivery.parquet import need_pyarrow
+from tickwheel.delivery.sources import OpenSource, Source, find_sources
 
 
 def parquet(columns: dict[str, Any], **how: Any) -> bytes:
@@ -24,28 +24,23 @@ def parquet(columns: dict[str, Any], **how: Any) -> bytes:
     return out.getvalue()
 
 
-def records(file: bytes, columns: Columns | None = None) -> list[Record]:
-    return list(read_parquet("test.parquet", io.BytesIO(file), columns or Columns()))
-
-
-def ids(found: list[Record]) -> list[str | None]:
-    return [None if isinstance(record.content, BadRecord) else str(record.content.id) for record in found]
+def ids(found: list[Found]) -> list[str | None]:
+    return [record.id for record in found]
 
 
 ROWS: dict[str, list[Any]] = {
     "id": [f"m{at}" for at in range(5000)],
-    "due": list(range(5000)),
+    "due": [DUE_MS + at for at in range(5000)],
     "x": [f"{at}" * 9 for at in range(5000)],
 }
 
 
 def test_rows_are_records_and_their_line_is_the_row__D1() -> None:
-    found = records(parquet(ROWS, row_group_size=1300))
+    found = read_parquet(parquet(ROWS, row_group_size=1300))
     assert [record.line for record in found] == list(range(1, 5001))
     assert ids(found) == ROWS["id"]
-    message = check(found[7].fields(), Columns(), now_ns=0)
-    assert message == Message("m7", None, 7, msgspec.Raw(b'{"x":"777777777"}'))
-    assert (found[7].source, found[7].data) == ("test.parquet", b'{"id":"m7","due":7,"x":"777777777"}')
+    assert found[7].item == Message("m7", None, DUE_MS + 7, msgspec.Raw(b'{"x":"777777777"}'))
+    assert found[7].source == "test"
 
 
 @pytest.mark.parametrize("how", [{}, {"compression": "zstd"}, {"use_dictionary": False}, {"version": "1.0"}])
@@ -55,7 +50,7 @@ def test_it_does_not_matter_how_the_file_was_written__D1(how: dict[str, Any]) ->
         "due": pa.array([5_000_000, 6_000_001], pa.timestamp("ns" if how.get("version") != "1.0" else "us", "UTC")),
         "payload": pa.array([b"[1]", b"\xff"], pa.large_binary()),
     }
-    first, second = (check(record.fields(), Columns(), now_ns=0) for record in records(parquet(columns, **how)))
+    first, second = (record.item for record in read_parquet(parquet(columns, **how)))
     assert isinstance(first, Message)
     assert isinstance(second, Message)
     assert first.payload == msgspec.Raw(b"[1]")
@@ -63,30 +58,23 @@ def test_it_does_not_matter_how_the_file_was_written__D1(how: dict[str, Any]) ->
 
 
 def test_a_file_with_no_rows_holds_nothing__D1() -> None:
-    assert records(parquet({"id": pa.array([], pa.string())})) == []
-    assert records(parquet({"name": pa.array([], pa.string())})) == []
+    assert read_parquet(parquet({"id": pa.array([], pa.string()), "due": pa.array([], pa.int64())})) == []
 
 
 def test_a_bad_row_is_shown_as_json_and_the_rest_goes_on__D2() -> None:
-    found = records(parquet({"id": ["a", None, "c"], "due": [5, 6, None], "payload": ["1", "[2]", "3"]}))
-    reasons = []
-    for record in found:
-        try:
-            check(record.fields(), Columns(), now_ns=0)
-        except BadRecord as bad:
-            reasons.append((record.line, bad.reason, record.data))
-    assert reasons == [
+    found = read_parquet(parquet({"id": ["a", None, "c"], "due": [DUE_MS, 6, None], "payload": ["1", "[2]", "3"]}))
+    assert [(record.line, record.bad.reason, record.data) for record in found if record.bad] == [
         (2, "id is missing", b'{"due":6,"payload":[2]}'),
         (3, "due is missing", b'{"id":"c","payload":3}'),
     ]
 
 
-def test_with_a_schema_that_can_not_be_used_every_row_says_so__D2() -> None:
-    found = records(parquet({"name": ["a", "b"]}))
-    assert [(record.line, str(record.content), record.data) for record in found] == [
-        (1, "the schema has no column id (allowed: of this file: name)", b'{"name":"a"}'),
-        (2, "the schema has no column id (allowed: of this file: name)", b'{"name":"b"}'),
-    ]
+@pytest.mark.parametrize("cells", [["a", "b"], []])
+def test_a_schema_that_can_not_be_used_is_one_error_of_the_file_also_without_rows__D2(cells: list[str]) -> None:
+    [record] = read_parquet(parquet({"name": pa.array(cells, pa.string())}), Columns(key="tail"))
+    assert record.bad is not None
+    assert (record.line, record.bad.reason) == (1, "the schema has no column id, tail, due")
+    assert record.bad.allowed == "--id NAME and --key NAME and --due NAME, with a name of this file: name"
 
 
 WHOLE = parquet(ROWS, row_group_size=1300, compression="none", use_dictionary=False)
@@ -98,16 +86,16 @@ WHOLE = parquet(ROWS, row_group_size=1300, compression="none", use_dictionary=Fa
     ids=["empty", "magic", "twice magic", "csv", "long", "cut by one", "cut in half", "beginning lost"],
 )
 def test_a_file_that_can_not_be_opened_is_one_dead_letter__D2(file: bytes) -> None:
-    found = records(file)
+    found = read_parquet(file)
     if len(found) > 1:  # without its beginning the footer can still be read, and every row group is broken
         assert file == WHOLE[1:]
-        assert all(isinstance(record.content, BadRecord) for record in found)
+        assert all(record.bad for record in found)
         return
     [record] = found
     assert record.line == 1
-    assert isinstance(record.content, BadRecord)
-    assert record.content.reason.startswith("the file can't be read: ")
-    assert record.content.allowed
+    assert record.bad is not None
+    assert record.bad.reason.startswith("the file can't be read: ")
+    assert record.bad.allowed
 
 
 @pytest.mark.parametrize("compression", ["zstd", "none"])
@@ -115,11 +103,11 @@ def test_a_broken_row_group_costs_its_own_rows_only__D2(compression: str) -> Non
     file = bytearray(parquet(ROWS, row_group_size=1300, compression=compression, write_page_checksum=True))
     chunk = pq.ParquetFile(io.BytesIO(bytes(file))).metadata.row_group(1).column(2)
     file[chunk.dictionary_page_offset + chunk.total_compressed_size // 2] ^= 0xFF
-    found = records(bytes(file))
-    [bad] = [record for record in found if isinstance(record.content, BadRecord)]
-    assert isinstance(bad.content, BadRecord)
-    assert bad.content.reason.startswith(f"rows {bad.line} to 2600 can't be read: ")
-    assert "CRC" in bad.content.reason
+    found = read_parquet(bytes(file))
+    [bad] = [record for record in found if record.bad]
+    assert bad.bad is not None
+    assert bad.bad.reason.startswith(f"rows {bad.line} to 2600 can't be read: ")
+    assert "CRC" in bad.bad.reason
     assert 1300 < bad.line <= 2600
     assert [id_ for id_ in ids(found) if id_] == ROWS["id"][: bad.line - 1] + ROWS["id"][2600:]
     assert [record.line for record in found] == [*range(1, bad.line + 1), *range(2601, 5001)]
@@ -136,13 +124,13 @@ def test_what_the_operating_system_says_ends_the_run__D2() -> None:
             return super().read(size)
 
     with pytest.raises(OSError, match="Input/output error"):
-        list(read_parquet("test.parquet", Broken(WHOLE), Columns()))
+        read_parquet(Broken(WHOLE))
 
 
 def test_a_large_file_is_not_in_memory_as_a_whole__D12() -> None:
     rows = 300_000
-    file = parquet({"id": [f"m{at}" for at in range(rows)], "due": [5] * rows, "payload": ["x" * 100] * rows})
-    read = read_parquet("test.parquet", io.BytesIO(file), Columns())
+    file = parquet({"id": [f"m{at}" for at in range(rows)], "due": [DUE_MS] * rows, "payload": ["x" * 100] * rows})
+    read = rows_of_parquet(file)
     next(read)
     arrow_before = pa.total_allocated_bytes()
     tracemalloc.start()
@@ -163,9 +151,9 @@ def test_a_large_file_is_not_in_memory_as_a_whole__D12() -> None:
 
 def test_a_large_value_in_every_row_does_not_fill_the_memory__D12() -> None:
     places = pa.DictionaryArray.from_arrays(pa.array([0] * 20_000), pa.array(["x" * 500_000]))
-    file = parquet({"id": ["a"] * 20_000, "due": [5] * 20_000, "payload": places}, store_schema=False)
+    file = parquet({"id": ["a"] * 20_000, "due": [DUE_MS] * 20_000, "payload": places}, store_schema=False)
     assert len(file) < 1_000_000
-    read = read_parquet("test.parquet", io.BytesIO(file), Columns())
+    read = rows_of_parquet(file)
     for _ in range(200):
         next(read)
     assert pa.total_allocated_bytes() < 200 << 20
@@ -180,32 +168,45 @@ def test_the_first_rows_are_there_before_the_last_are_read__D12() -> None:
             self.taken += len(data)
             return data
 
-    file = parquet({"id": [f"m{at}" * 20 for at in range(100_000)], "due": [5] * 100_000}, row_group_size=5_000)
+    file = parquet({"id": [f"m{at}" * 20 for at in range(100_000)], "due": [DUE_MS] * 100_000}, row_group_size=5_000)
     stream = Counting(file)
-    next(read_parquet("test.parquet", stream, Columns()))
+    next(rows_of_parquet(stream))
     assert stream.taken < len(file) / 4
 
 
+def opened(source: Source, before: Any = {}) -> tuple[list[str | None], Any]:  # noqa: B006
+    """The ids in a source, and the progress after the last one."""
+    parts = [*OpenSource(source, Columns(), before)]
+    return ids([*found_in(part.records for part in parts)]), parts[-1].progress if parts else None
+
+
 def test_a_folder_may_hold_parquet_files_and_broken_ones_among_them__D11(tmp_path: Path) -> None:
-    (tmp_path / "a.parquet").write_bytes(parquet({"id": ["a", "b"], "due": [5, 6]}))
+    (tmp_path / "a.parquet").write_bytes(parquet({"id": ["a", "b"], "due": [DUE_MS, DUE_MS]}))
     (tmp_path / "b.PARQUET").write_bytes(b"broken")
-    (tmp_path / "c.csv").write_bytes(b"id,due\nc,5\n")
-    found = [[*OpenSource(source, Columns(), {})] for source in find_sources([str(tmp_path)])]
-    assert [ids(records) for records in found] == [["a", "b"], [None], ["c"]]
+    (tmp_path / "c.csv").write_bytes(b"id,due\nc,%d\n" % DUE_MS)
+    assert [opened(source)[0] for source in find_sources([str(tmp_path)])] == [["a", "b"], [None], ["c"]]
 
 
 def test_a_file_is_read_on_where_an_earlier_run_stopped__D11(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
-    path.write_bytes(parquet({"id": ["a", "b", "c"], "due": [5, 6, 7]}))
+    path.write_bytes(parquet({"id": ["a", "b", "c"], "due": [DUE_MS] * 3}))
     [source] = find_sources([str(path)])
-    opened = OpenSource(source, Columns(), {})
-    assert len(list(opened)) == 3
-    progress = opened.progress(2)
-    assert progress is not None
-    before = {str(path.resolve()): progress}
-    assert ids(list(OpenSource(source, Columns(), before))) == ["c"]
-    path.write_bytes(parquet({"id": ["x", "b", "c"], "due": [5, 6, 7]}))
-    assert ids(list(OpenSource(source, Columns(), before))) == ["x", "b", "c"]
+    found, progress = opened(source)
+    assert len(found) == progress.line == 3
+    before = {str(path.resolve()): progress._replace(line=2)}
+    assert opened(source, before)[0] == ["c"]
+    path.write_bytes(parquet({"id": ["x", "b", "c"], "due": [DUE_MS] * 3}))
+    assert opened(source, before)[0] == ["x", "b", "c"]
+
+
+def test_rows_of_a_schema_that_could_not_be_used_are_read_once_it_can__D11(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    path.write_bytes(parquet({"flight": ["a", "b"], "due": [DUE_MS] * 2}))
+    [source] = find_sources([str(path)])
+    found, progress = opened(source)
+    assert found == [None]
+    parts = OpenSource(source, Columns(id="flight"), {str(path.resolve()): progress})
+    assert ids([*found_in(part.records for part in parts)]) == ["a", "b"]
 
 
 def test_without_pyarrow_nothing_is_read_at_all__D2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -222,7 +223,7 @@ def test_without_pyarrow_the_error_says_what_to_install__D2(monkeypatch: pytest.
     with pytest.raises(WrongUsage, match=r"run pip install 'tickwheel\[parquet\]'"):
         need_pyarrow()
     with pytest.raises(WrongUsage):
-        records(WHOLE)
+        read_parquet(WHOLE)
 
 
 def test_the_other_formats_need_no_pyarrow() -> None:

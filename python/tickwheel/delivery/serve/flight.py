@@ -17,16 +17,17 @@ With the path `hand-off` in the descriptor the rows are those of `handed.py`. Th
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 import pyarrow as pa
 from pyarrow import flight, types
 
-from tickwheel.delivery.arrow_rows import MESSAGE_SCHEMA, read_rows
-from tickwheel.delivery.entries import OTHER_CONTENT, Answer, Item
+from tickwheel._native import ArrowRows, HandedRows, Records
+from tickwheel.delivery.arrow import MESSAGE_SCHEMA, check_names, read_batch, stream_of
+from tickwheel.delivery.entries import OTHER_CONTENT, Answer, answered
 from tickwheel.delivery.errors import BadRecord
-from tickwheel.delivery.handed import items_of
-from tickwheel.delivery.message import Columns, Fields, check
+from tickwheel.delivery.message import Columns
 from tickwheel.delivery.serve.access import Access
 from tickwheel.delivery.serve.intake import Submit
 
@@ -37,7 +38,6 @@ BAD: Final = "bad record"
 MAX_ROWS: Final = 10_000
 MAX_BYTES: Final = 64 << 20
 
-_USUAL = Columns()
 _PIECE: Final = 96  # rows of a hand-off taken at a time; it comes in bursts, long before its messages are due
 
 
@@ -48,14 +48,15 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
         super().__init__(location, middleware={"token": _Token(access)})
         self._submit = submit
         self._taking = threading.Lock()  # held for a piece of a hand-off: only one competes with due messages
-        self._max_payload = max_payload
+        self._rows = ArrowRows("flight", Columns().names, max_payload, letters=False)
+        self._handed = HandedRows(max_payload)
 
     def do_exchange(self, _context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
         """Serve one stream until its client ends it."""
         if descriptor.path == [HAND_OFF.encode()]:
             schema, answer = TAKEN, self._take
         else:
-            _check_schema(reader.schema)
+            _check_schema(self._rows, reader.schema)
             schema, answer = ANSWERS, self._answer
         writer.begin(schema)
         for chunk in reader:
@@ -73,49 +74,34 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
         return not closing.is_alive()
 
     def _take(self, batch: Any) -> Any:
+        batch.validate(full=True)
         for start in range(0, batch.num_rows, _PIECE):
             with self._taking:
                 try:
-                    items = items_of(batch.slice(start, _PIECE), self._max_payload)
+                    records = self._handed.read(stream_of(batch.slice(start, _PIECE)))
                 except BadRecord as bad:
                     raise pa.ArrowInvalid(str(bad)) from bad
-                _result(self._hand_in(items))
+                _result(self._hand_in([records]))
         return pa.record_batch([[batch.num_rows]], schema=TAKEN)
 
     def _answer(self, batch: Any) -> Any:
-        now_ns = time.time_ns()
-        answers: list[str] = [BAD] * batch.num_rows
-        reasons: list[str | None] = [None] * batch.num_rows
-        tickets = []
-        start = 0
-        for rows in read_rows(batch, _USUAL):
-            items: dict[int, Item] = {}
-            for at, content in enumerate(rows.contents, start):
-                try:
-                    items[at] = self._item(content, now_ns)
-                except BadRecord as bad:
-                    reasons[at] = str(bad)
-            start += len(rows.contents)
-            if items:
-                tickets.append((items.keys(), self._hand_in([*items.values()])))
-        for places, ticket in tickets:
-            for at, answer in zip(places, _result(ticket), strict=True):
-                answers[at] = answer
-                if answer is Answer.OTHER_CONTENT:
-                    reasons[at] = str(OTHER_CONTENT)
+        pieces = read_batch(self._rows, batch, now_ns=time.time_ns())
+        tickets = [(records.faults(), self._hand_in([records])) for records in pieces]
+        found = [each for faults, ticket in tickets for each in answered(faults, _result(ticket))]
+        answers = [BAD if isinstance(each, BadRecord) else each for each in found]
+        reasons = [_reason(each) for each in found]
         return pa.record_batch([answers, reasons], schema=ANSWERS)
 
-    def _item(self, content: Fields | BadRecord, now_ns: int) -> Item:
-        if isinstance(content, BadRecord):
-            raise content
-        found = check(content, _USUAL, now_ns, self._max_payload)
-        return found
-
-    def _hand_in(self, items: Sequence[Item]) -> Any:
+    def _hand_in(self, records: Sequence[Records]) -> Any:
         try:
-            return self._submit(items)
+            return self._submit(records)
         except Exception as error:
             raise flight.FlightUnavailableError(str(error)) from error
+
+
+def _reason(found: Answer | BadRecord) -> str | None:
+    bad = OTHER_CONTENT if found is Answer.OTHER_CONTENT else found
+    return str(bad) if isinstance(bad, BadRecord) else None
 
 
 def _result(ticket: Any) -> list[Answer]:
@@ -163,19 +149,26 @@ def _check_size(batch: Any) -> None:
         )
 
 
-def _check_schema(schema: Any) -> None:
+def _check_schema(rows: ArrowRows, schema: Any) -> None:
     """Columns of D1 in any order, with `id`, of types that can be read as D1's. Errors: `ArrowInvalid`."""
-    fault = _USUAL.fault("schema", schema.names)
-    problem = fault.reason if fault else ""
-    for field in schema:
-        fits = {"due": _is_time, "delay_ms": _is_number, "payload": _is_any}.get(field.name, _is_text)
-        if field.name not in MESSAGE_SCHEMA.names:
-            problem = problem or f"the schema has a column {field.name!r:.200}"
-        elif not (fits(field.type) or types.is_null(field.type)):
-            problem = problem or f"the column {field.name} is of type {str(field.type)[:200]}"
+    problem, fault = "", ""
+    try:
+        check_names(rows, schema)
+    except BadRecord as bad:
+        fault = bad.reason
+    with suppress(UnicodeDecodeError):  # which is the fault, then
+        for field in schema:
+            fits = {"due": _is_time, "delay_ms": _is_number, "payload": _is_any}.get(field.name, _is_text)
+            if field.name not in MESSAGE_SCHEMA.names:
+                problem = problem or f"the schema has a column {field.name!r:.200}"
+            elif not (fits(field.type) or types.is_null(field.type)):
+                problem = problem or f"the column {field.name} is of type {str(field.type)[:200]}"
+    problem = problem or fault
     if problem:
         allowed = ", ".join(f"{field.name} {field.type}" for field in MESSAGE_SCHEMA)
-        raise pa.ArrowInvalid(f"{problem}: it may have {allowed}; id is required, the others only if needed")
+        raise pa.ArrowInvalid(
+            f"{problem}: it may have {allowed}; id is required, and due, delay_ms or op; the others only if needed"
+        )
 
 
 def _is_number(kind: Any) -> bool:

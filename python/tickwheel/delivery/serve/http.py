@@ -33,19 +33,15 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from tickwheel._native import NdjsonLines
-from tickwheel.delivery.entries import OTHER_CONTENT, Answer, Item, Look
+from tickwheel._native import NdjsonLines, rfc_3339
+from tickwheel.delivery.entries import OTHER_CONTENT, Answer, Fault, Item, Look
 from tickwheel.delivery.errors import BadRecord, StoreFailed
-from tickwheel.delivery.lines import Line
-from tickwheel.delivery.message import Cancel, Columns, Message, check
-from tickwheel.delivery.ndjson import fields_of
-from tickwheel.delivery.running import Fault, Running
+from tickwheel.delivery.message import Cancel, Columns, Message
+from tickwheel.delivery.running import Running
 from tickwheel.delivery.serve.access import Access
 from tickwheel.delivery.serve.intake import Intake
 from tickwheel.delivery.serve.metrics import renderer
-from tickwheel.delivery.times import rfc_3339
 
-_USUAL = Columns()
 _OVERHEAD = 1 << 16  # bytes for the names and the id beside a payload in base64
 _NDJSON = ("application/x-ndjson", "application/ndjson", "application/jsonl")
 _MANY = 4 << 20  # bytes of many messages
@@ -103,50 +99,41 @@ class _Messages:
         self._running = running
         self._intake = Intake(partial(running.submit, max_payload=max_payload))
         self._max_payload = max_payload
-        self._lines = NdjsonLines("-", (None, None, None, None), max_payload, letters=False)
+        self._lines = NdjsonLines("-", Columns().names, max_payload, letters=False)
 
     async def post(self, request: Request) -> Response:
         limit = 2 * self._max_payload + _OVERHEAD
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() in _NDJSON:
             return await self._many(await _body(request, max(limit, _MANY)))
-        body = await _body(request, limit)
-        try:
-            fields = fields_of(Line(1, body, 0), _USUAL)  # of size 0, as its size is known to be allowed
-            item = check(fields, _USUAL, time.time_ns(), self._max_payload)
-        except BadRecord as bad:
-            raise _problem(400, bad.reason, bad.allowed) from None
-        if isinstance(item, Cancel):
-            return await self._cancel(item)
-        return await self._accept(item)
+        records = self._lines.read_object(await _body(request, limit), now_ns=time.time_ns())
+        [item] = records.to_list()
+        if isinstance(item, BadRecord):
+            raise _problem(400, item.reason, item.allowed)
+        answer = await self._ask(records)
+        if answer is Answer.OTHER_CONTENT:
+            raise _problem(409, OTHER_CONTENT.reason, OTHER_CONTENT.allowed)
+        if answer is Answer.ACCEPTED:
+            assert isinstance(item, Message)
+            return _state(201, item.id, item.key, answer, due=rfc_3339(item.due_ms))
+        return _state(_STATES[answer], item.id, item.key, answer)
 
     async def _many(self, body: bytes) -> Response:
-        submit = partial(self._running.submit_lines, self._lines, body, now_ns=time.time_ns())
+        records = await asyncio.to_thread(self._lines.read, body, now_ns=time.time_ns())
         try:
-            ticket, faults = await asyncio.to_thread(submit)
-            answers = await asyncio.wrap_future(ticket)
+            ticket = await asyncio.to_thread(self._running.submit_records, [records])
+            found = await asyncio.wrap_future(ticket)
         except Exception as error:
             raise _problem(503, str(error), _AGAIN) from error
-        text = b"\n".join(msgspec.json.encode(line) for line in _answers(faults, answers))
+        text = b"\n".join(msgspec.json.encode(line) for line in _answers(records.faults(), found))
         return Response(text + b"\n" if text else b"", 200, media_type="application/x-ndjson")
 
     async def one(self, request: Request) -> Response:
         id_, key = _name(request)
         if request.method == "DELETE":
-            return await self._cancel(Cancel(id_, key))
+            answer = await self._ask(Cancel(id_, key))
+            return _state(_STATES[answer], id_, key, answer)
         answer = await self._ask(Look(id_, key))
         return _state(404 if answer is Answer.UNKNOWN else 200, id_, key, answer)
-
-    async def _accept(self, message: Message) -> Response:
-        answer = await self._ask(message)
-        if answer is Answer.OTHER_CONTENT:
-            raise _problem(409, OTHER_CONTENT.reason, OTHER_CONTENT.allowed)
-        if answer is Answer.ACCEPTED:
-            return _state(201, message.id, message.key, answer, due=rfc_3339(message.due_ms))
-        return _state(_STATES[answer], message.id, message.key, answer)
-
-    async def _cancel(self, cancel: Cancel) -> Response:
-        answer = await self._ask(cancel)
-        return _state(_STATES[answer], cancel.id, cancel.key, answer)
 
     async def _ask(self, item: Item) -> Answer:
         try:
@@ -155,17 +142,14 @@ class _Messages:
             raise _problem(503, str(error), _AGAIN) from error
 
 
-def _answers(faults: "Sequence[Fault | None]", answers: Sequence[Answer]) -> Iterator[dict[str, object]]:
+def _answers(faults: Sequence[Fault | None], found: Sequence[Answer | BadRecord]) -> Iterator[dict[str, object]]:
     """For each record, in order, the status that it would have had alone."""
-    given = iter(answers)
-    for fault in faults:
-        if fault is not None:
-            line, reason, allowed = fault
-            yield {"status": 400, "line": line, "reason": reason, "allowed": allowed}
-            continue
-        answer = next(given)
-        if answer is Answer.OTHER_CONTENT:
-            yield {"status": 409, "reason": OTHER_CONTENT.reason, "allowed": OTHER_CONTENT.allowed}
+    for fault, answer in zip(faults, found, strict=True):
+        if isinstance(answer, BadRecord):
+            assert fault is not None
+            yield {"status": 400, "line": fault[0], **_fault(answer.reason, answer.allowed)}
+        elif answer is Answer.OTHER_CONTENT:
+            yield {"status": 409, **_fault(OTHER_CONTENT.reason, OTHER_CONTENT.allowed)}
         else:
             yield {"status": 201 if answer is Answer.ACCEPTED else _STATES[answer], "state": answer}
 

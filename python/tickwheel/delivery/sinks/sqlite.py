@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from tickwheel._native import refuse_open_store
+from tickwheel._native import refuse_open_store, rfc_3339
 from tickwheel.delivery.errors import DeliveryFailed, Unanswered, Unavailable, WrongUsage
 from tickwheel.delivery.sinks.sink import Delivery, Refusals, Sink, SinkOpener, SinkSettings
 from tickwheel.delivery.sinks.tables import (
@@ -30,7 +30,6 @@ from tickwheel.delivery.sinks.tables import (
     payload_of,
     table_of,
 )
-from tickwheel.delivery.times import rfc_3339
 
 FORM = "sqlite:PATH?table=T"
 

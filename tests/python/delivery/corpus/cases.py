@@ -6,9 +6,8 @@ cancel. The inputs are realistic: truncated, in the wrong encoding, from a sprea
 
 import pyarrow as pa
 
-from delivery.corpus.making import OK, Case, csv, message, ndjson, nested, parquet
-from tickwheel.delivery.lines import MAX_RECORD
-from tickwheel.delivery.message import MAX_PAYLOAD
+from delivery.corpus.making import OK, Case, csv, message, ndjson, nested, parquet, without_due
+from tickwheel.delivery.message import MAX_PAYLOAD, MAX_RECORD
 
 NOT_JSON = "not a JSON object"
 
@@ -18,13 +17,13 @@ SYNTAX = [
     ndjson("a number", "17", NOT_JSON),
     ndjson("null", "null", NOT_JSON),
     ndjson("cut off in a name", '{"id":"a","du', NOT_JSON),
-    ndjson("cut off in text", '{"id":"a","due":5,"payload":"abc', NOT_JSON),
-    ndjson("cut off before the end", '{"id":"a","due":5', NOT_JSON),
+    ndjson("cut off in text", '{"id":"a","due":1700000000005,"payload":"abc', NOT_JSON),
+    ndjson("cut off before the end", '{"id":"a","due":1700000000005', NOT_JSON),
     ndjson("two objects on a line", message() + message(), NOT_JSON),
-    ndjson("a comma too many", '{"id":"a","due":5,}', NOT_JSON),
+    ndjson("a comma too many", '{"id":"a","due":1700000000005,}', NOT_JSON),
     ndjson("single quotes", "{'id':'a','due':5}", NOT_JSON),
     ndjson("a comment", message() + " // soon", NOT_JSON),
-    ndjson("a name without quotes", '{id:"a","due":5}', NOT_JSON),
+    ndjson("a name without quotes", '{id:"a","due":1700000000005}', NOT_JSON),
     ndjson("NaN", message(payload="NaN"), NOT_JSON),
     ndjson("infinity", message(payload="-Infinity"), NOT_JSON),
     ndjson("a hexadecimal number", message(due="0x5"), NOT_JSON),
@@ -34,27 +33,31 @@ SYNTAX = [
     ndjson("a return in text", message(payload='"a\rb"'), NOT_JSON),
     ndjson("an escape that is none", message(payload='"\\x41"'), NOT_JSON),
     ndjson("half a surrogate pair", message(payload='"\\ud800"'), NOT_JSON),
-    ndjson("half a surrogate pair in a name", '{"id":"a","due":5,"\\udc00":1}', NOT_JSON),
-    ndjson("a null byte", b'{"id":"a","due":5}\x00', NOT_JSON),
+    ndjson("half a surrogate pair in a name", '{"id":"a","due":1700000000005,"\\udc00":1}', NOT_JSON),
+    ndjson("a null byte", b'{"id":"a","due":1700000000005}\x00', NOT_JSON),
     ndjson("a byte order mark in the middle", b"\xef\xbb\xbf" + message().encode(), NOT_JSON),
     ndjson("nested too deep", message(payload=nested(100_000)), "the JSON is nested too deep"),
     ndjson("nested too deep in a field of no meaning", message(x=nested(100_000)), "the JSON is nested too deep"),
     ndjson("nested too deep where a time belongs", message(due=nested(100_000)), "the JSON is nested too deep"),
     ndjson("opened and not closed, often", '{"a":' * 100_000, "the JSON is nested too deep"),
-    ndjson("a name twice", '{"id":"a","due":5,"id":"b"}', "a name occurs twice"),
-    ndjson("a name twice, escaped", '{"id":"a","due":5,"\\u0069d":"b"}', "a name occurs twice"),
+    ndjson("a name twice", '{"id":"a","due":1700000000005,"id":"b"}', "a name occurs twice"),
+    ndjson("a name twice, escaped", '{"id":"a","due":1700000000005,"\\u0069d":"b"}', "a name occurs twice"),
 ]
 
 ENCODING = [
-    ndjson("Latin-1", message(payload='"é"').encode("latin-1"), "byte 30 of the line is not UTF-8"),
-    ndjson("a byte that is never UTF-8", b'{"id":"a\xff","due":5}', "byte 9 of the line is not UTF-8"),
-    ndjson("an overlong encoding", b'{"id":"\xc0\x80","due":5}', "byte 8 of the line is not UTF-8"),
-    ndjson("a surrogate in UTF-8", b'{"id":"\xed\xa0\x80","due":5}', "byte 8 of the line is not UTF-8"),
-    ndjson("cut off inside a character", b'{"id":"a","due":5,"payload":"\xc3', "byte 30 of the line is not UTF-8"),
+    ndjson("Latin-1", message(payload='"é"').encode("latin-1"), "byte 42 of the line is not UTF-8"),
+    ndjson("a byte that is never UTF-8", b'{"id":"a\xff","due":1700000000005}', "byte 9 of the line is not UTF-8"),
+    ndjson("an overlong encoding", b'{"id":"\xc0\x80","due":1700000000005}', "byte 8 of the line is not UTF-8"),
+    ndjson("a surrogate in UTF-8", b'{"id":"\xed\xa0\x80","due":1700000000005}', "byte 8 of the line is not UTF-8"),
+    ndjson(
+        "cut off inside a character",
+        b'{"id":"a","due":1700000000005,"payload":"\xc3',
+        "byte 42 of the line is not UTF-8",
+    ),
     Case("UTF-16", "ndjson", message().encode("utf-16"), ["byte 1 of the line is not UTF-8"]),
     Case("gzip", "ndjson", bytes.fromhex("1f8b0800") + b"\x00\xff" * 20, ["byte 2 of the line is not UTF-8"]),
-    csv("Latin-1 in a cell", b"a,5,\xe9", "byte 5 of the line is not UTF-8"),
-    csv("Latin-1 in a quoted cell", b'a,5,"\xe9"', "byte 6 of the line is not UTF-8"),
+    csv("Latin-1 in a cell", b"a,1700000000005,\xe9", "byte 17 of the line is not UTF-8"),
+    csv("Latin-1 in a quoted cell", b'a,1700000000005,"\xe9"', "byte 18 of the line is not UTF-8"),
 ]
 
 IDS = [
@@ -73,7 +76,7 @@ IDS = [
     parquet("a null id in Parquet", "id is missing", id=pa.array([None], pa.string())),
     parquet("an id of null's own type", "id is missing", id=pa.nulls(1)),
     parquet("a key that is a struct", "key is not text", key=[{"a": 1}]),
-    parquet("an id that is not UTF-8", "id is not text", id=pa.array([b"\xff"]).view(pa.string())),
+    parquet("an id that is not UTF-8", "id is not UTF-8", id=pa.array([b"\xff"]).view(pa.string())),
 ]
 
 NO_TIME = "due is not a time"
@@ -109,6 +112,9 @@ TIMES = [
     ndjson("seconds as a float", message(due="1769846400.5"), "due is neither"),
     ndjson("a whole number as a float", message(due="5.0"), "due is neither"),
     ndjson("a number in exponents", message(due="5e3"), "due is neither"),
+    ndjson("seconds", message(due="1769846400"), "due is 1769846400, which looks like seconds"),
+    csv("seconds in a cell", "a,1769846400,x", "due is 1769846400, which looks like seconds"),
+    parquet("seconds in Parquet", "due is 1769846400, which looks like seconds", due=[1769846400]),
     ndjson("nanoseconds", message(due="1769846400000000000"), RANGE),
     ndjson("a negative number", message(due="-1"), RANGE),
     ndjson("23 digits", message(due="9" * 23), RANGE),
@@ -153,7 +159,7 @@ BASE64 = "payload_base64 "
 PAYLOADS = [
     ndjson("a payload too large", message(payload=f'"{"x" * MAX_PAYLOAD}"'), "the payload has 1,048,578 bytes"),
     ndjson("other fields too large", message(x=f'"{"x" * MAX_PAYLOAD}"'), "the payload has 1,048,584 bytes"),
-    ndjson("a line too long", message(payload=f'"{"x" * MAX_RECORD}"'), "the record has 2,097,184 bytes"),
+    ndjson("a line too long", message(payload=f'"{"x" * MAX_RECORD}"'), "the record has 2,097,196 bytes"),
     ndjson("both payloads", message(payload="1", payload_base64='"AA=="'), "both payload and payload_base64"),
     ndjson("base64 without padding", message(payload_base64='"AA"'), BASE64 + "can't be decoded"),
     ndjson("base64 for URLs", message(payload_base64='"_-__"'), BASE64 + "can't be decoded"),
@@ -162,9 +168,14 @@ PAYLOADS = [
     ndjson("base64 as a number", message(payload_base64="5"), BASE64 + "is not base64"),
     ndjson("a field beside the payload", message(payload="1", color="2"), "fields beside the payload: color"),
     ndjson("a payload in capitals", message(payload="1", Payload="2"), "fields beside the payload: Payload"),
-    csv("a payload nested too deep", "a,5," + nested(100_000), "the JSON is nested too deep"),
-    csv("a payload too large in a cell", f"a,5,{'x' * MAX_PAYLOAD}", "the payload has 1,048,578 bytes"),
-    csv("both payloads in cells", "a,5,x,AA==", "both payload and payload_base64", "id,due,payload,payload_base64"),
+    csv("a payload nested too deep", "a,1700000000005," + nested(100_000), "the JSON is nested too deep"),
+    csv("a payload too large in a cell", f"a,1700000000005,{'x' * MAX_PAYLOAD}", "the payload has 1,048,578 bytes"),
+    csv(
+        "both payloads in cells",
+        "a,1700000000005,x,AA==",
+        "both payload and payload_base64",
+        "id,due,payload,payload_base64",
+    ),
     parquet("a payload too large in Parquet", "the payload has 1,048,577 bytes", payload=[b"\xff" * (MAX_PAYLOAD + 1)]),
     parquet("a payload of NaN", "payload can't be JSON: nan is not finite", payload=[float("nan")]),
     parquet(
@@ -172,7 +183,7 @@ PAYLOADS = [
     ),
     parquet("NaN inside a list inside a struct", "x can't be JSON", x=[{"a": [1.0, float("nan")]}]),
     parquet("a column beside the payload", "fields beside the payload: x", payload=["1"], x=["2"]),
-    parquet("text that is not UTF-8", "x can't be JSON", x=pa.array([b"\xff"]).view(pa.string())),
+    parquet("text that is not UTF-8", "x is not UTF-8", x=pa.array([b"\xff"]).view(pa.string())),
 ]
 
 OPERATIONS = [
@@ -180,10 +191,10 @@ OPERATIONS = [
     ndjson("a cancel in capitals", '{"op":"CANCEL","id":"a"}', "op is not known"),
     ndjson("an empty operation", message(op='""'), "op is not known"),
     ndjson("an operation of true", message(op="true"), "op is not known"),
-    ndjson("a cancel with a due time", '{"op":"cancel","id":"a","due":5}', "a cancel has more"),
+    ndjson("a cancel with a due time", '{"op":"cancel","id":"a","due":1700000000005}', "a cancel has more"),
     ndjson("a cancel with a payload of null", '{"op":"cancel","id":"a","payload":null}', "a cancel has more"),
     ndjson("a cancel of nothing", '{"op":"cancel"}', "id is missing"),
-    csv("a cancel with a due time in a cell", "a,5,cancel", "a cancel has more", header="id,due,op"),
+    csv("a cancel with a due time in a cell", "a,1700000000005,cancel", "a cancel has more", header="id,due,op"),
     parquet("a cancel with a due time in Parquet", "a cancel has more", op=["cancel"]),
 ]
 
@@ -191,39 +202,56 @@ BAD_ROW = "not a row of CSV"
 
 ROWS = [
     csv("a cell too few", "a,5", "the row has 2 cells"),
-    csv("a cell too many", "a,5,x,y", "the row has 4 cells"),
+    csv("a cell too many", "a,1700000000005,x,y", "the row has 4 cells"),
     csv("other separators", "a;5;x", "the row has 1 cells"),
-    csv("text after a closing quote", 'a,5,"x"y', BAD_ROW),
-    csv("a return alone", "a,5,x\rb,5,y", BAD_ROW),
-    csv("a null byte in a cell", b"a,5\x00,x", NO_TIME),
+    csv("text after a closing quote", 'a,1700000000005,"x"y', BAD_ROW),
+    csv("a return alone", "a,1700000000005,x\rb,5,y", BAD_ROW),
+    csv("a null byte in a cell", b"a,1700000000005\x00,x", NO_TIME),
     Case(
         "a quote that is never closed",
         "csv",
-        b'id,due,payload\na,5,"open\nb,5,x\nc,5,y\n',
+        b'id,due,payload\na,1700000000005,"open\nb,1700000000005,x\nc,1700000000005,y\n',
         [BAD_ROW, OK, OK],
     ),
     Case("quotes that open in every line", "csv", b"id,due,p\n" + b'x",5,"\n' * 3, [BAD_ROW] * 3),
     Case(
         "a row that is too long",
         "csv",
-        b"id,due,payload\na,5," + b"x" * MAX_RECORD + b"\nb,5,x\n",
-        ["the record has 2,097,157 bytes", OK],
+        b"id,due,payload\na,1700000000005," + b"x" * MAX_RECORD + b"\nb,1700000000005,x\n",
+        ["the record has 2,097,169 bytes", OK],
     ),
     Case(
         "a quoted cell that is too long",
         "csv",
-        b'id,due,payload\na,5,"' + (b"x" * 9999 + b"\n") * 210 + b'"\n',
+        b'id,due,payload\na,1700000000005,"' + (b"x" * 9999 + b"\n") * 210 + b'"\n',
         ["a quoted cell does not end", *["the row has 1 cells"] * 209, BAD_ROW],
     ),
 ]
 
 FILES = [
-    Case("a header without an id", "csv", b"name,due\na,5\nb,5\n", ["the header has no column id"] * 2),
-    Case("a header with a name twice", "csv", b"id,due,x,x\na,5,1,2\n", ["the header names a column twice"]),
-    Case("a header of another encoding", "csv", b"id,du\xe9\na,5\n", ["byte 6 of", "the header can't be read"]),
-    Case("a header with a quote open", "csv", b'"id,due\na,5\n', [BAD_ROW, "the header can't be read"]),
-    Case("NDJSON named CSV", "csv", message().encode() + b"\n" + message().encode(), [BAD_ROW] * 2),
-    Case("CSV named NDJSON", "ndjson", b"id,due\na,5\n", [NOT_JSON] * 2),
+    Case(
+        "a header without an id",
+        "csv",
+        b"name,due\na,1700000000005\nb,1700000000005\n",
+        ["the header has no column id"],
+    ),
+    Case("a header without a due time", "csv", b"id,when\na,1700000000005\n", ["the header has no column due"]),
+    Case("a header without rows", "csv", b"name,due\n", ["the header has no column id"]),
+    Case("no header, and one row", "csv", b"a,1700000000005,x\n", ["the header has no column id, due"]),
+    Case(
+        "a header with a name twice", "csv", b"id,due,x,x\na,1700000000005,1,2\n", ["the header names a column twice"]
+    ),
+    Case(
+        "a header of another encoding", "csv", b"id,du\xe9\na,1700000000005\n", ["the header can't be read: byte 6 of"]
+    ),
+    Case("a header with a quote open", "csv", b'"id,due\na,1700000000005\n', ["the header can't be read: " + BAD_ROW]),
+    Case(
+        "NDJSON named CSV",
+        "csv",
+        message().encode() + b"\n" + message().encode(),
+        ["the header can't be read: " + BAD_ROW],
+    ),
+    Case("CSV named NDJSON", "ndjson", b"id,due\na,1700000000005\n", [NOT_JSON] * 2),
     Case("Parquet named NDJSON", "ndjson", b"PAR1\x15\x04\x15\xc0", ["byte 8 of the line is not UTF-8"]),
     Case("NDJSON named Parquet", "parquet", message().encode() * 9, ["the file can't be read"]),
     Case("nothing, named Parquet", "parquet", b"", ["the file can't be read"]),
@@ -233,6 +261,7 @@ FILES = [
         parquet("", "").data.replace(b"id", b"di"),
         ["the schema has no column id"],
     ),
+    Case("Parquet without a due time", "parquet", without_due(), ["the schema has no column due"]),
 ]
 
 CASES = [*SYNTAX, *ENCODING, *IDS, *TIMES, *DELAYS, *PAYLOADS, *OPERATIONS, *ROWS, *FILES]

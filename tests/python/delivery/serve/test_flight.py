@@ -9,8 +9,9 @@ import pyarrow as pa
 import pytest
 from pyarrow import flight
 
+from delivery.batches import to_arrow
 from tickwheel.delivery import DeliveryFailed
-from tickwheel.delivery.arrow_rows import MESSAGE_SCHEMA, to_arrow
+from tickwheel.delivery.arrow import MESSAGE_SCHEMA
 from tickwheel.delivery.message import Cancel, Message
 from tickwheel.delivery.serve.flight import MAX_BYTES, MAX_ROWS
 
@@ -87,9 +88,10 @@ def test_an_answer_comes_after_the_commit__D11(hall: Hall) -> None:
 
 def test_bad_rows_are_answered_with_the_reason_and_end_nothing__D2(hall: Hall) -> None:
     with exchange(hall, SHORT) as (writer, reader):
-        writer.write_batch(short(("b1", FAR_MS), (None, FAR_MS), ("b2", None), ("", 1), ("b3", FAR_MS)))
+        writer.write_batch(short(("b1", FAR_MS), (None, FAR_MS), ("b2", None), ("", 1), ("b3", FAR_MS), ("b4", 5)))
         found = answers(reader)
-        assert [answer for answer, _ in found] == ["accepted", "bad record", "bad record", "bad record", "accepted"]
+        assert [answer for answer, _ in found] == ["accepted", *["bad record"] * 3, "accepted", "bad record"]
+        assert "due is 5, which looks like seconds" in str(found[5][1])
         assert found[1][1] == "id is missing (allowed: id: text, not empty)"
         assert found[2][1] == "due is missing (allowed: either due or delay_ms)"
         writer.write_batch(short((None, None)))
@@ -130,6 +132,7 @@ def test_several_batches_may_be_on_their_way__S3(hall: Hall) -> None:
     ("schema", "problem"),
     [
         (pa.schema([("due", pa.int64())]), "the schema has no column id"),
+        (pa.schema([("id", pa.string()), ("payload", pa.binary())]), "the schema has no column due"),
         (pa.schema([("id", pa.string()), ("priority", pa.int64())]), "the schema has a column 'priority'"),
         (pa.schema([("id", pa.int64())]), "the column id is of type int64"),
         (pa.schema([("id", pa.string()), ("due", pa.timestamp("ms"))]), "the column due is of type timestamp[ms]"),
@@ -162,9 +165,9 @@ def test_types_that_say_the_same_are_taken__S3(schema: Any, hall: Hall) -> None:
 def test_a_batch_that_is_too_large_is_refused__D12(hall: Hall) -> None:
     with pytest.raises(pa.ArrowInvalid, match=r"10,001 rows .* it may have 10,000"):
         send(hall, short(*[("x", 1)] * (MAX_ROWS + 1)))
-    schema = pa.schema([("id", pa.string()), ("payload", pa.binary())])
+    schema = pa.schema([("id", pa.string()), ("due", pa.int64()), ("payload", pa.binary())])
     with pytest.raises(pa.ArrowInvalid, match="send smaller ones"):
-        send(hall, pa.record_batch([["x"], [b" " * MAX_BYTES]], schema=schema))
+        send(hall, pa.record_batch([["x"], [FAR_MS], [b" " * MAX_BYTES]], schema=schema))
     assert hall.ask("GET", "/messages/x").status == 404
 
 

@@ -77,7 +77,7 @@ def test_a_signal_ends_it_cleanly_and_it_says_what_waits__D13(
 ) -> None:
     server = start(tmp_path / "s.db").listening()
     server.ask("POST", "/messages", {"id": "far", "due": FAR_MS})
-    server.ask("POST", "/messages", {"id": "now", "due": 1})
+    server.ask("POST", "/messages", {"id": "now", "due": 1700000000005})
     assert server.delivered()["id"] == "now"
     assert server.kill(number) == code
     _, out, err = server.rest()
@@ -120,7 +120,7 @@ def test_the_second_ctrl_c_ends_it_at_once__D13(tmp_path: Path, start: Start) ->
     os.close(writing)
     server.listening()
     for n in range(2):
-        server.ask("POST", "/messages", {"id": str(n), "due": 1, "payload": "x" * 100_000})
+        server.ask("POST", "/messages", {"id": str(n), "due": 1700000000005, "payload": "x" * 100_000})
     os.read(reading, 1)  # it writes, and will soon block
     server.process.send_signal(signal.SIGINT)
     assert server.says().startswith("stopping")
@@ -134,7 +134,7 @@ def test_a_destination_that_fails_ends_it_with_the_reason__D9(tmp_path: Path, st
     os.close(writing)
     server.listening()
     os.close(reading)  # the reader has gone
-    assert server.ask("POST", "/messages", {"id": "a", "due": 1}).status == 201
+    assert server.ask("POST", "/messages", {"id": "a", "due": 1700000000005}).status == 201
     code, _, err = server.rest()
     assert code == 3
     assert "Failed: the destination can't be written: Broken pipe" in err

@@ -82,7 +82,7 @@ _TO_STDOUT = """
 import sys
 from tickwheel.delivery import DeliveryQueue
 with DeliveryQueue(sys.argv[1], to="-") as queue:
-    queue.put("a", due=1)
+    queue.put("a", delay_ms=0)
     assert queue.wait_until_empty(20)
     print("the queue is empty", flush=True)
     sys.stdin.readline()

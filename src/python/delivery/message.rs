@@ -1,0 +1,77 @@
+//! `Message` of Python: made of a message of the engine, and read as one.
+
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyBytes, PyInt, PyString, PyType};
+
+use crate::delivery::{BadRecord, Body, Message};
+use crate::python::delivery::failures::bad_record;
+use crate::python::tools::made_once::{MadeOnce, intern};
+
+/// As `Message` of Python.
+pub(crate) fn message_to_python<'py>(py: Python<'py>, it: &Message) -> PyResult<Bound<'py, PyAny>> {
+    let body = &it.body;
+    message_class(py)?.call1((body.id(), body.key(), it.due_ms, payload_of(py, body)?, it.delay_ms))
+}
+
+/// The class `Message` of Python.
+pub(crate) fn message_class<'py>(py: Python<'py>) -> PyResult<&'py Bound<'py, PyType>> {
+    static CLASS: MadeOnce<Py<PyType>> = MadeOnce::new();
+    CLASS.import(py, "tickwheel.delivery.message", "Message")
+}
+
+/// `bytes`, or `msgspec.Raw` for JSON.
+pub(crate) fn payload_of<'py>(py: Python<'py>, body: &Body) -> PyResult<Bound<'py, PyAny>> {
+    static RAW: MadeOnce<Py<PyType>> = MadeOnce::new();
+    let bytes = PyBytes::new(py, body.payload());
+    if !body.is_json() {
+        return Ok(bytes.into_any());
+    }
+    RAW.import(py, "msgspec", "Raw")?.call1((bytes,))
+}
+
+/// A `Message` of Python, not yet checked but for the types of its parts.
+pub(crate) fn message_of(message: &Bound<'_, PyAny>) -> PyResult<Message> {
+    let py = message.py();
+    let (id, key) = parts_of_name(message)?;
+    let id = text(&id, "id")?;
+    let key = key.as_ref().map(|key| text(key, "key")).transpose()?;
+    let due = message.getattr(intern!(py, "due_ms"))?;
+    let bad = |reason| bad_record(py, &BadRecord { reason, allowed: "due_ms: epoch milliseconds".to_owned() });
+    let due_ms = match due.cast::<PyInt>() {
+        Ok(due) if !due.is_instance_of::<PyBool>() => {
+            due.extract::<i64>().map_err(|_| bad("due_ms is out of range".to_owned()))
+        }
+        _ => Err(bad("due_ms is not an integer".to_owned())),
+    }?;
+    let payload = message.getattr(intern!(py, "payload"))?;
+    let delay_ms = message.getattr(intern!(py, "delay_ms"))?.extract()?;
+    let body = if let Ok(bytes) = payload.cast::<PyBytes>() {
+        Body::new(key, id, bytes.as_bytes(), false)
+    } else {
+        let bytes = py.get_type::<PyBytes>().call1((&payload,))?;
+        Body::new(key, id, bytes.cast::<PyBytes>()?.as_bytes(), true)
+    };
+    Ok(Message { body, due_ms, delay_ms })
+}
+
+type Named<'py> = (Bound<'py, PyAny>, Option<Bound<'py, PyAny>>);
+
+/// The id and the key of an object.
+pub(crate) fn parts_of_name<'py>(named: &Bound<'py, PyAny>) -> PyResult<Named<'py>> {
+    let py = named.py();
+    let key = named.getattr(intern!(py, "key"))?;
+    Ok((named.getattr(intern!(py, "id"))?, (!key.is_none()).then_some(key)))
+}
+
+/// A part of a name.
+pub(crate) fn text<'a>(value: &'a Bound<'_, PyAny>, part: &str) -> PyResult<&'a str> {
+    let bad = |what: &str, allowed: &str| {
+        let bad = BadRecord { reason: format!("{part} {what}"), allowed: format!("{part}: {allowed}") };
+        bad_record(value.py(), &bad)
+    };
+    let Ok(value) = value.cast::<PyString>() else {
+        let what = if value.is_none() { "is missing" } else { "is not text" };
+        return Err(bad(what, "text, not empty"));
+    };
+    value.to_str().map_err(|_| bad("has half of a surrogate pair", "text that can be written in UTF-8"))
+}
