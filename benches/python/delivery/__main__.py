@@ -13,9 +13,10 @@ import tempfile
 from pathlib import Path
 
 import click
-from benches.python.delivery.cases import CASES, Case, Row
 from rich.console import Console
 from rich.table import Table
+
+from .cases import CASES, Case, Row
 
 _LEAST_OVERDUE = 50_000  # a second
 

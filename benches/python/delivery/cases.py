@@ -18,11 +18,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from benches.python.delivery import polling
-from benches.python.delivery.generator import SIZE
-
 from tickwheel.delivery import Delivery, DeliveryQueue
 from tickwheel.delivery.summary import percentiles
+
+from . import polling
+from .generator import SIZE
 
 OVERDUE: Final = 1_000_000
 KNOWN: Final = 10_000_000

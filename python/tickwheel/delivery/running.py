@@ -19,8 +19,8 @@ from tickwheel.delivery.summary import PERCENTILES, Summary
 
 
 class Running:
-    """Opens store and destination. `put_letters` is called in a thread of its own; `waiting` once if another process has
-    the store. Errors: `WrongUsage`, `DeliveryFailed`.
+    """Opens store and destination. `put_letters` is called in a thread of its own; `waiting` once if another process
+    has the store. Errors: `WrongUsage`, `DeliveryFailed`.
     """
 
     def __init__(
@@ -120,8 +120,8 @@ class Running:
 
     @property
     def lateness(self) -> tuple[Sequence[int], Sequence[int], int]:
-        """Bounds in microseconds; how many messages were later than the bound before and not later than this one, with one
-        more count for the rest; and the sum in microseconds.
+        """Bounds in microseconds; how many messages were later than the bound before and not later than this one, with
+        one more count for the rest; and the sum in microseconds.
         """
         return self._engine.lateness()
 

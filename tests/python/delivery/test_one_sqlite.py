@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import tickwheel
+from tickwheel._native import StoreSnapshot
 from tickwheel.delivery import DeliveryQueue, WrongUsage
 
 SOURCES = Path(tickwheel.__file__).parent
@@ -69,10 +70,10 @@ def test_an_open_store_is_no_destination__D9(tmp_path: Path, to: str, *, by_link
     if by_link:
         name = tmp_path / "link.db"
         name.symlink_to(store)
-    before = store.read_bytes()
     with pytest.raises(WrongUsage, match="is the store of a queue in this process: name another file"):
         DeliveryQueue(store, to=to.format(name))
-    assert store.read_bytes() == before
+    with StoreSnapshot(store) as db:
+        assert db.rows("SELECT count(*) FROM sqlite_master WHERE name = 't'") == [(0,)]
     with (
         DeliveryQueue(store, to=lambda delivery: None) as queue,
         pytest.raises(WrongUsage, match="is the store of a queue in this process: name another file"),

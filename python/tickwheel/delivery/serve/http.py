@@ -4,7 +4,7 @@
 |---|---|
 | `POST /messages`, a message (D1) | 201 accepted; 200 duplicate, or cancelled before it came; 409 other content |
 | `POST /messages`, a cancel (D1) | 200 cancelled; 409 too late; 202 unknown, and remembered |
-| `POST /messages`, NDJSON of many (`Content-Type: application/x-ndjson`) | 200; a line each, in order, with its `status` |
+| `POST /messages`, NDJSON of many (type `application/x-ndjson`) | 200; a line each, in order, with its `status` |
 | `DELETE /messages/{id}?key=K` | the same |
 | `GET /messages/{id}?key=K` | 200 with its state; 404 |
 | `GET /metrics` | 200, Prometheus's text format |
