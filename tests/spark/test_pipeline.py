@@ -24,13 +24,13 @@ def test_a_stream_of_rows_is_held_handed_off_and_delivered_and_the_state_is_empt
     (tmp_path / "in").mkdir()
     now_ms = time.time_ns() // 1_000_000
     rows = [{"id": f"m{n}", "key": f"k{n % 7}", "due": now_ms + 30_000 + n * 10, "what": n} for n in range(300)]
-    rows += [rows[0], {"id": "near", "due": 5}, {"id": None, "due": 5}]
+    rows += [rows[0], {"id": "near", "due": 100_000_000_005}, {"id": None, "due": 100_000_000_005}]
     (tmp_path / "in" / "rows.json").write_text("\n".join(map(json.dumps, rows)))
     stream = session.readStream.schema("id STRING, key STRING, due BIGINT, what INT").json(str(tmp_path / "in"))
     arrived: list[str] = []
     address = Address.of("--flight", "127.0.0.1:0")
     with DeliveryQueue(tmp_path / "s.db", to=lambda delivery: arrived.append(delivery.message.id)) as queue:
-        server = FlightServer("grpc://127.0.0.1:0", queue._running.engine.writer.submit, Access(None, address), 1 << 20)
+        server = FlightServer("grpc://127.0.0.1:0", queue._running.submit, Access(None, address), 1 << 20)
         near = hold(parse_rows(stream), lead_ms=2_000)
         query = start(near, HandOff([f"127.0.0.1:{server.port}"]), tmp_path / "checkpoint")
         try:

@@ -142,7 +142,7 @@ def deliverer(run: Run, store: Path) -> Iterator[tuple[DeliveryQueue, str]]:
 
     with DeliveryQueue(store, to=take, on_dead_letter=run.letters.append) as queue:
         address = Address.of("--flight", "127.0.0.1:0")
-        submit = queue._running.engine.writer.submit
+        submit = queue._running.submit
         server = FlightServer(address.url("grpc", 0), submit, Access(TOKEN.encode(), address), 1 << 20)
         try:
             yield queue, f"127.0.0.1:{server.port}"
@@ -199,7 +199,7 @@ def run(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Run:
     broker.new_topic("in", PARTITIONS)
     with deliverer(made, folder / "s.db") as (queue, at):
         topic = Topic(broker, "in")
-        first = {"id": "first", "key": None, "due": 0, "payload": {"n": -1}}
+        first = {"id": "first", "key": None, "due": 100_000_000_000, "payload": {"n": -1}}
         made.given[None, "first"] = first
         topic.write([(None, json.dumps(first).encode(), False)])
         arguments = [jars, broker.address, "in", at, TOKEN, str(folder / "checkpoint")]
