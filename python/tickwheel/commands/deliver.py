@@ -31,7 +31,7 @@ _STDOUT = 1
 _OF_SPARK = ("checkpoint", "deliverers", "token_file", "lead")
 _OF_DELIVERERS = (
     *("to", "store", "dead_letters", "summary", "page", "record"),
-    *("order", "horizon", "max_attempts", "sink_timeout", "keep_ids"),
+    *("order", "horizon", "max_attempts", "backoff", "give_up_after", "sink_timeout", "keep_ids"),
 )
 
 

@@ -29,6 +29,14 @@ dead_letters_option = click.option(
 )
 
 
+def _backoff(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple[float, float]:
+    try:
+        first_s, longest_s = map(float, value.split(","))
+    except ValueError:
+        raise click.BadParameter(f"{value!r} is not two numbers: write FIRST,LONGEST in seconds, as 1,300.") from None
+    return first_s, longest_s
+
+
 def delivery_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options that `deliver` and `serve` share; `settings_of` takes their values."""
     for option in reversed(
@@ -39,6 +47,11 @@ def delivery_options(command: Callable[..., None]) -> Callable[..., None]:
                          help="Messages due within this time are in memory."),
             click.option("--max-attempts", metavar="N", type=int, default=5, show_default=True,
                          help="Attempts for each message, before it goes to the dead letters."),
+            click.option("--backoff", metavar="FIRST,LONGEST", default="1,300", show_default=True, callback=_backoff,
+                         help="Seconds between two attempts: at first, and at most; they double each time."),
+            click.option("--give-up-after", metavar="SECONDS", type=float,
+                         help="How long the destination may be down before what is due goes to the dead letters; "
+                         "by default for ever."),
             click.option("--sink-timeout", metavar="SECONDS", type=float, default=30, show_default=True,
                          help="The longest wait for the answer to an attempt."),
             click.option("--keep-ids", metavar="DAYS", type=float, default=7, show_default=True,
@@ -50,13 +63,20 @@ def delivery_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def settings_of(
-    order: Literal["key", "global"], horizon: float, max_attempts: int, sink_timeout: float, keep_ids: float
+    order: Literal["key", "global"],
+    horizon: float,
+    max_attempts: int,
+    backoff: tuple[float, float],
+    give_up_after: float | None,
+    sink_timeout: float,
+    keep_ids: float,
 ) -> "Settings":
     """The settings from the values of `delivery_options`. Errors: `WrongUsage`."""
     from tickwheel.delivery.retry import Retry
     from tickwheel.delivery.settings import Settings
 
-    return Settings(order, horizon, sink_timeout, keep_ids, Retry(max_attempts))
+    retry = Retry(max_attempts, *(wait_s * 1000 for wait_s in backoff))
+    return Settings(order, horizon, sink_timeout, keep_ids, retry, give_up_after_s=give_up_after)
 
 
 def put_letters(path: Path | None, say: Callable[[str], object]) -> "PutLetters":

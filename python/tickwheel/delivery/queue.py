@@ -30,9 +30,9 @@ class DeliveryQueue:
     `store`: a file, made if it does not exist; if another process has it open, the constructor waits. `to`: the
     destination: an address as for `tickwheel deliver --to`, or a function that is called with each `Delivery`, from up
     to 8 threads, one at a time for a key. `order`: `"key"`, or `"global"` for one order of all messages. `horizon_s`:
-    how far ahead messages are loaded into memory. `max_attempts`, `sink_timeout_s`, `keep_ids_days`: as the options of
-    the command. `on_dead_letter` is called with each message that was given up, in a thread of its own;
-    without it they are logged.
+    how far ahead messages are loaded into memory. `max_attempts`, `backoff_s` (the first wait and the longest),
+    `give_up_after_s`, `sink_timeout_s`, `keep_ids_days`: as the options of the command. `on_dead_letter` is called with
+    each message that was given up, in a thread of its own; without it they are logged.
     Errors: `WrongUsage`, `StoreFailed`, `DeliveryFailed`. Close it, or use it as a context manager.
 
     >>> import tempfile, threading
@@ -57,12 +57,15 @@ class DeliveryQueue:
         order: Literal["key", "global"] = "key",
         horizon_s: float = 10.0,
         max_attempts: int = 5,
+        backoff_s: tuple[float, float] = (1.0, 300.0),
+        give_up_after_s: float | None = None,
         sink_timeout_s: float = 30.0,
         keep_ids_days: float = 7.0,
         on_dead_letter: Callable[[Letter], object] | None = None,
     ) -> None:
         opener = open_sink(to) if isinstance(to, str) else sink_of_function(to)
-        settings = Settings(order, horizon_s, sink_timeout_s, keep_ids_days, Retry(max_attempts))
+        retry = Retry(max_attempts, backoff_s[0] * 1000, backoff_s[1] * 1000)
+        settings = Settings(order, horizon_s, sink_timeout_s, keep_ids_days, retry, give_up_after_s=give_up_after_s)
 
         def put_letters(letters: Sequence[Letter]) -> None:
             for letter in letters:

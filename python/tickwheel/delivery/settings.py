@@ -19,7 +19,9 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Errors: `WrongUsage`. `seed`: of the jitter of back-off."""
+    """Errors: `WrongUsage`. `give_up_after_s`: for how long a destination may be down before what is due becomes dead
+    letters; `None`: for ever. `seed`: of the jitter of back-off.
+    """
 
     order: Literal["key", "global"] = "key"
     horizon_s: float = 10.0
@@ -27,6 +29,7 @@ class Settings:
     keep_ids_days: float = 7.0
     retry: Retry = field(default_factory=Retry)
     bounds: Bounds = field(default_factory=Bounds)
+    give_up_after_s: float | None = None
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -37,6 +40,9 @@ class Settings:
             ("max-attempts", self.retry.max_attempts, 1, 1_000_000),
             ("sink-timeout", self.sink_timeout_s, 0.001, 86_400),
             ("keep-ids", self.keep_ids_days, 0, 36_500),
+            ("backoff's first wait", self.retry.first_ms / 1000, 0.001, 86_400),
+            ("backoff's longest wait", self.retry.longest_ms / 1000, self.retry.first_ms / 1000, 86_400),
+            ("give-up-after", 1 if self.give_up_after_s is None else self.give_up_after_s, 0.001, 31_536_000),
         ):
             if not least <= value <= most:
                 raise WrongUsage(f"{name} is {value:g}: it may be {least:g} to {most:,}")

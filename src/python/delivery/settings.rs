@@ -31,6 +31,10 @@ pub(crate) fn settings_of(given: &Bound<'_, PyAny>) -> PyResult<Settings> {
         retry,
         sink_timeout_ms: (number("sink_timeout_s")? * 1000.0).round().max(1.0) as u64,
         keep_ids_ms: (number("keep_ids_days")? * DAY_MS).round() as u64,
+        give_up_after_ms: given
+            .getattr("give_up_after_s")?
+            .extract::<Option<f64>>()?
+            .map(|after_s| (after_s * 1000.0).round() as u64),
         bounds,
         seed: given.getattr("seed")?.extract()?,
         ..Settings::default()

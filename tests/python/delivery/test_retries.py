@@ -193,3 +193,18 @@ def test_a_sink_that_hangs_is_cut_off_and_a_fresh_one_goes_on__D6(tmp_path: Path
         assert sent == ["hangs 2", "after 1"]
         held.set()
     assert queue.summary.delivered == 2
+
+
+def test_what_is_due_is_given_up_once_the_destination_is_down_for_too_long__D6(new_desk: Any) -> None:
+    desk = new_desk(Settings(give_up_after_s=60)).start()
+    desk.sink.error = ConnectionError("it is gone")
+    desk.accept("first", 0, key="k")
+    desk.accept("later", 500_000, key="k")
+    desk.advance(50_000)
+    assert desk.letters == []
+    desk.advance(50_000)
+    assert [letter.source for letter in desk.letters] == ["delivery"]
+    assert "it is gone" in desk.letters[0].reason
+    desk.sink.error = None
+    desk.advance(450_000)
+    assert desk.sink.ids == ["later"]
