@@ -29,7 +29,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::clock::{DueClock, WallTime};
 use super::lanes::Slot;
 use super::message::Body;
-use super::outage::Outage;
+use super::outage::{Outage, bounded};
 use super::retry::Retry;
 use super::sinks::{Delivery, Turns, Verdict, Verdicts};
 use super::store::{Attempts, Done, Outcome};
@@ -650,7 +650,7 @@ impl Dispatcher {
         }
         self.window.entry_mut(message.slot).state = State::Retrying;
         let after_us = self.retry.delay_us(attempts, &mut self.random);
-        let after = Duration::from_micros(after_us).max(Duration::from_millis(retry_after_ms.unwrap_or(0)));
+        let after = Duration::from_micros(after_us).max(Duration::from_millis(retry_after_ms.map_or(0, bounded)));
         let next_ms = self.wall.now_us().saturating_add(after.as_micros() as i64) / 1000;
         self.keep_attempt(message.seq, attempts, Some(next_ms), reason);
         self.arm(after, Alarm::Again(message.slot, message.seq));

@@ -21,8 +21,8 @@ use smallvec::SmallVec;
 use crate::delivery::columns::{Columns, DELAY_MS, PAYLOAD_BASE64};
 use crate::delivery::error::BadRecord;
 use crate::delivery::json::write_text;
-use crate::delivery::message::{Body, Cancel, Message, check_size};
-use crate::delivery::shown::{cut, quoted};
+use crate::delivery::message::{Body, Cancel, MAX_NAME, Message, check_size};
+use crate::delivery::shown::{cut, quoted, with_commas};
 use crate::delivery::times::{ALLOWED, MAX_DUE_MS, due_from_integer, due_from_text, due_in_range};
 
 const BASE64: GeneralPurpose =
@@ -204,6 +204,10 @@ impl Schema {
 
 fn text<'a>(value: &'a Value<'_>, name: &str) -> Result<&'a str, BadRecord> {
     let state = match value {
+        Value::Text(text) if text.len() > MAX_NAME => {
+            let reason = format!("{name} has {} bytes", with_commas(text.len()));
+            return Err(BadRecord::new(reason, format!("{name}: at most {} bytes", with_commas(MAX_NAME))));
+        }
         Value::Text(text) if !text.is_empty() => return Ok(text),
         Value::Text(_) => "empty",
         Value::Absent => "missing",

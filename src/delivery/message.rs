@@ -19,6 +19,9 @@ pub(crate) use crate::delivery::origin::{Origin, Record};
 use crate::delivery::shown::with_commas;
 use crate::delivery::times::due_in_range;
 
+/// The most bytes of an id, and of a key (D12).
+pub(crate) const MAX_NAME: usize = 1 << 16;
+
 /// The most bytes of one payload, unless set otherwise (D12).
 pub const MAX_PAYLOAD: usize = 1 << 20;
 
@@ -270,9 +273,15 @@ impl Item {
 /// No message can have this name: a part is empty.
 pub(crate) fn check_name(key: Option<&str>, id: &str) -> Result<(), BadRecord> {
     let empty = |part: &str| Err(BadRecord::new(format!("{part} is empty"), format!("{part}: text, not empty")));
+    let long = |part: &str, size: usize| {
+        let reason = format!("{part} has {} bytes", with_commas(size));
+        Err(BadRecord::new(reason, format!("{part}: at most {} bytes", with_commas(MAX_NAME))))
+    };
     match key {
         _ if id.is_empty() => empty("id"),
         Some("") => empty("key"),
+        _ if id.len() > MAX_NAME => long("id", id.len()),
+        Some(key) if key.len() > MAX_NAME => long("key", key.len()),
         _ => Ok(()),
     }
 }

@@ -43,6 +43,11 @@ enum Probe {
     Sent,
 }
 
+/// What a destination asks for, at most an hour: a wrong `Retry-After` must not hold messages up for ever.
+pub(super) fn bounded(retry_after_ms: u64) -> u64 {
+    retry_after_ms.min(3_600_000)
+}
+
 impl Outage {
     pub(super) fn is_down(&self) -> bool {
         self.down.is_some()
@@ -98,7 +103,7 @@ impl Outage {
         let whole_ms = (FIRST_PROBE_MS << down.probes.min(20)).min(LONGEST_PROBE_MS);
         down.probes += 1;
         down.probe = Probe::Waiting;
-        retry_after_ms.unwrap_or(whole_ms - random.u64(0..=whole_ms / 4))
+        retry_after_ms.map_or(whole_ms - random.u64(0..=whole_ms / 4), bounded)
     }
 
     /// The probe was not sent after all.

@@ -66,6 +66,8 @@ pub struct Running {
 }
 
 struct Shared {
+    /// The process that opened it.
+    process: u32,
     engine: Engine,
     open: OpenSink,
     observer: Box<dyn Observer>,
@@ -148,6 +150,7 @@ impl Running {
             sinks.push(open(engine.store_id())?);
         }
         let shared = Arc::new(Shared {
+            process: std::process::id(),
             engine,
             open,
             observer,
@@ -410,6 +413,10 @@ impl Shared {
                 Some(turns) => sink.send_in_turn(&deliveries, turns).map(Answer::OfTurns),
                 None => sink.send(&deliveries).map(Answer::OfAll),
             });
+            if std::process::id() != self.process {
+                std::mem::forget(sink); // the sink forked: the child has nothing of the engine but this thread
+                return;
+            }
             if !self.engine.is_in_flight(flight) {
                 break; // it was cut off, and another has its place
             }

@@ -71,7 +71,7 @@ class DeliveryQueue:
             for letter in letters:
                 try:
                     on_dead_letter(letter)  # type: ignore[misc]  # it is used only where there is one
-                except Exception:
+                except BaseException:  # not even SystemExit ends the queue from here
                     logger.exception("on_dead_letter failed with the letter of %s, line %d", letter.source, letter.line)
 
         self._running = Running(Path(store), opener, settings, put_letters if on_dead_letter else log_letters)

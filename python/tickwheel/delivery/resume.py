@@ -59,13 +59,20 @@ class Rereadable(Protocol):
         """Go there."""
 
 
-def lines_taken(stream: Rereadable, before: Progress | None) -> int:
-    """The last line that an earlier run took from this input; 0 for another input. Leaves the stream at its start."""
+def lines_taken(stream: Rereadable, before: Progress | None, *, is_text: bool = True) -> int:
+    """The last line that an earlier run took from this input; 0 for another input. Leaves the stream at its start.
+
+    A last line of text without its newline was perhaps not finished then: if there is more now, it is read again.
+    """
     if before is None:
         return 0
-    digest, left = blake2b(digest_size=16), before.size
+    digest, left, last = blake2b(digest_size=16), before.size, b""
     while left and (chunk := stream.read(min(left, _CHUNK))):
         digest.update(chunk)
         left -= len(chunk)
+        last = chunk[-1:]
+    has_grown = stream.read(1) != b""
     stream.seek(0)
-    return before.line if not left and digest.digest() == before.digest else 0
+    if left or digest.digest() != before.digest:
+        return 0
+    return before.line - 1 if has_grown and is_text and last != b"\n" else before.line

@@ -14,7 +14,7 @@
 
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -74,7 +74,14 @@ impl FileId {
 /// ```
 #[must_use]
 pub fn is_open_here(path: &Path) -> bool {
-    FileId::at(path).is_some_and(has)
+    FileId::at(path).is_some_and(has) || main_file(path).and_then(|path| FileId::at(&path)).is_some_and(has)
+}
+
+/// Of a file that SQLite keeps beside a database: that database.
+fn main_file(path: &Path) -> Option<PathBuf> {
+    let name = path.file_name()?.to_str()?;
+    let base = ["-wal", "-shm", "-journal"].iter().find_map(|suffix| name.strip_suffix(suffix))?;
+    Some(path.with_file_name(base))
 }
 
 /// What to say where such a file is named as one to be written.

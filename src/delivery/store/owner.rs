@@ -24,8 +24,9 @@
 
 #![forbid(unsafe_code)]
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
+use std::os::fd::{AsRawFd, IntoRawFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process;
@@ -81,6 +82,7 @@ impl Ownership {
         waiting: &mut dyn FnMut(&str),
         go_on: &mut dyn FnMut() -> bool,
     ) -> Result<Self, DeliveryError> {
+        fill_standard_descriptors();
         let path = resolved(path)?;
         let pause = Parker::new();
         let mut is_told = false;
@@ -263,6 +265,17 @@ fn resolved(path: &Path) -> Result<PathBuf, DeliveryError> {
         return Ok(path);
     }
     Err(DeliveryError::Usage(format!("{} is a ring of symbolic links: name a file for the store", path.display())))
+}
+
+/// Where a standard stream is closed, the next file that is opened gets its number, and whoever prints would write into the
+/// store. So they are opened first, on nothing.
+fn fill_standard_descriptors() {
+    while let Ok(file) = OpenOptions::new().read(true).write(true).open("/dev/null") {
+        if file.as_raw_fd() > 2 {
+            return;
+        }
+        let _ = file.into_raw_fd(); // it stays open
+    }
 }
 
 #[cfg(test)]

@@ -29,6 +29,8 @@ pub(crate) struct Core {
     pub(crate) running: Running,
     pub(crate) answers: Answers,
     is_closing: AtomicBool,
+    /// A call of `close` has returned how it went.
+    is_told: AtomicBool,
     /// How the end went, once it is over.
     ended: PlainMutex<Option<Result<(), DeliveryError>>>,
     has_ended: PlainCondvar,
@@ -48,6 +50,7 @@ impl Core {
             running,
             answers,
             is_closing: AtomicBool::new(false),
+            is_told: AtomicBool::new(false),
             ended: PlainMutex::new(None),
             has_ended: PlainCondvar::default(),
         }
@@ -74,7 +77,7 @@ impl Core {
         }
     }
 
-    /// Ends it, in a thread of its own, and waits for that. A second call does nothing.
+    /// Ends it, in a thread of its own, and waits for that. A further call waits too; one call gets the error.
     pub(crate) fn close(self: &Arc<Self>, py: Python<'_>, timeout: Option<Duration>) -> PyResult<()> {
         self.check_process(py)?;
         if is_thread_of_engine() {
@@ -82,12 +85,14 @@ impl Core {
                 "a queue can't be closed in one of its own threads: let the function return, and close it outside";
             return Err(PyRuntimeError::new_err(text));
         }
-        if self.is_closing.swap(true, Ordering::SeqCst) {
+        if !self.is_closing.swap(true, Ordering::SeqCst) {
+            let core = self.clone();
+            spawn("closer-deliver", move || core.end(timeout))?;
+        }
+        let ended = self.wait_for_end(py, None)?;
+        if self.is_told.swap(true, Ordering::SeqCst) {
             return Ok(());
         }
-        let core = self.clone();
-        spawn("closer-deliver", move || core.end(timeout))?;
-        let ended = self.wait_for_end(py, None)?;
         unlist(py, self.id);
         ended.unwrap_or(Ok(())).map_err(|error| failures::to_python(py, &error))
     }

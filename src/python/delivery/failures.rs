@@ -82,7 +82,7 @@ pub(crate) fn of_sink(py: Python<'_>, error: &PyErr) -> Failure {
     }
     let again_ms = || -> Option<u64> {
         let after_s: f64 = error.value(py).getattr("retry_after_s").ok()?.extract().ok()?;
-        (after_s > 0.0).then_some((after_s * 1000.0) as u64)
+        (after_s > 0.0).then_some((after_s * 1000.0).ceil() as u64)
     };
     let own_text = || text_of(py, error);
     if is(class!(py, "Unavailable")) {

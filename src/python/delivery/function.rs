@@ -16,6 +16,7 @@ use crate::python::delivery::attempt;
 use crate::python::delivery::failures;
 use crate::python::delivery::sink::{kept_attached, verdict_of};
 use crate::python::tools::finalizing::ForeignCall;
+use crate::python::tools::fork::fork_epoch;
 use crate::python::tools::made_once::MadeOnce;
 use crate::python::tools::native_lock::attach;
 
@@ -89,12 +90,16 @@ impl Sink for FunctionSink {
         let Some(function) = &self.function else { return Err(DeliveryError::Closed) };
         attach(|py| {
             let Some(_call) = ForeignCall::try_enter(py) else { return Err(DeliveryError::Closed) };
-            let (began, function) = (Instant::now(), function.bind(py));
+            let (began, epoch, function) = (Instant::now(), fork_epoch(), function.bind(py));
             let mut calls = 0;
             let mut last = None;
             while let Some(place) = turns.begin() {
                 calls += 1;
-                if let Err(failed) = call(function, &deliveries[place]) {
+                let called = call(function, &deliveries[place]);
+                if fork_epoch() != epoch {
+                    return Ok(None); // it forked: the messages are the parent's
+                }
+                if let Err(failed) = called {
                     last = Some(failed);
                     break;
                 }

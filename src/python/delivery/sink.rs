@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
-use pyo3::exceptions::{PyBaseException, PyValueError};
+use pyo3::exceptions::{PyBaseException, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyDictMethods, PyList, PyMapping, PyString};
+use pyo3::types::{PyBool, PyDict, PyDictMethods, PyList, PyMapping, PyString};
 
 use crate::delivery::DeliveryError;
 use crate::delivery::{AroundFn, Delivery, Sink, SyncFn, Verdict, Verdicts, delivery_rows};
@@ -236,9 +236,14 @@ fn verdicts_of(answer: &Bound<'_, PyAny>, count: usize) -> PyResult<Verdicts> {
     let mut verdicts = vec![Verdict::Delivered; count];
     for pair in answer.cast::<PyMapping>()?.items()? {
         let (place, why) = pair.extract::<(usize, Bound<'_, PyAny>)>()?;
-        if let Some(verdict) = verdicts.get_mut(place) {
-            *verdict = verdict_of_reason(&why);
+        let Some(verdict) = verdicts.get_mut(place) else {
+            let text = format!("send returned the place {place}, and had {count} deliveries: return places from 0");
+            return Err(PyValueError::new_err(text));
+        };
+        if !is_reason(&why) {
+            return Err(no_verdict("send", &why));
         }
+        *verdict = verdict_of_reason(&why);
     }
     Ok(Verdicts::Each(verdicts))
 }
@@ -257,13 +262,11 @@ fn verdicts_of_mask(answer: &Bound<'_, PyAny>, count: usize) -> PyResult<Verdict
     let mut verdicts = Vec::with_capacity(count);
     for why in listed.try_iter()? {
         let why = why?;
-        let is_reason = why.is_none() || why.is_instance_of::<PyString>() || why.is_instance_of::<PyBaseException>();
-        verdicts.push(if is_reason {
-            verdict_of_reason(&why)
-        } else if why.is_truthy()? {
-            Verdict::Delivered
-        } else {
-            Verdict::Refused("the destination did not take it".to_owned())
+        verdicts.push(match why.cast::<PyBool>() {
+            Ok(has_arrived) if has_arrived.is_true() => Verdict::Delivered,
+            Ok(_) => Verdict::Refused("the destination did not take it".to_owned()),
+            Err(_) if is_reason(&why) => verdict_of_reason(&why),
+            Err(_) => return Err(no_verdict("send_batch", &why)),
         });
     }
     if verdicts.len() != count {
@@ -272,6 +275,19 @@ fn verdicts_of_mask(answer: &Bound<'_, PyAny>, count: usize) -> PyResult<Verdict
         return Err(PyValueError::new_err(text));
     }
     Ok(Verdicts::Each(verdicts))
+}
+
+fn is_reason(why: &Bound<'_, PyAny>) -> bool {
+    why.is_none() || why.is_instance_of::<PyString>() || why.is_instance_of::<PyBaseException>()
+}
+
+/// What a sink may not return: then none is known to have arrived.
+fn no_verdict(method: &str, why: &Bound<'_, PyAny>) -> PyErr {
+    let allowed = match method {
+        "send" => "a text, an exception or None",
+        _ => "True, False, a text, an exception or None",
+    };
+    PyTypeError::new_err(format!("{method} returned {} as a verdict: return {allowed}", failures::shown(why)))
 }
 
 fn verdict_of_reason(why: &Bound<'_, PyAny>) -> Verdict {

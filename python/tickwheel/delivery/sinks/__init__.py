@@ -4,6 +4,7 @@ Files and webhooks are written by the engine itself: `Destination` of `tickwheel
 """
 
 import importlib
+import sys
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -54,6 +55,8 @@ def open_sink(spec: str) -> Opener:
     """The opener of the sink that `--to` names. Errors: `WrongUsage` if there is no such sink. Errors when it is opened
     and the destination can't be used: `DeliveryFailed`, or `WrongUsage` for a file.
     """
+    if spec == "-" and sys.__stdout__ is None:
+        raise WrongUsage("standard output is closed: open it, or name another destination, as file:PATH")
     if spec == "-":
         return Destination.standard_output()
     if (path := _file_of(spec)) is not None:

@@ -1,0 +1,169 @@
+"""What a reading from outside found: each case once lost, repeated or held up a message."""
+
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tickwheel.delivery import Answer, BadRecord, DeliveryQueue, Unavailable, WrongUsage
+
+Desk = Any  # of conftest.py
+PAST_MS = 1_000_000_000_000
+
+
+def run(code: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+CLOSED = """
+import os, sys
+from pathlib import Path
+from tickwheel.delivery import DeliveryQueue
+os.close(1)
+with DeliveryQueue(sys.argv[1], to=lambda delivery: None) as queue:
+    queue.put("a", due=4_000_000_000_000)
+    assert os.readlink("/proc/self/fd/1") == "/dev/null", os.readlink("/proc/self/fd/1")
+"""
+
+
+def test_a_closed_standard_output_does_not_lead_into_the_store__D5(tmp_path: Path) -> None:
+    done = run(CLOSED, str(tmp_path / "s.db"))
+    assert done.returncode == 0, done.stderr
+
+
+def test_to_write_to_a_closed_standard_output_is_wrong_usage__D10(tmp_path: Path) -> None:
+    (tmp_path / "in.ndjson").write_text('{"id": "a", "due": 1000000000000}\n')
+    command = f'"{sys.executable}" -m tickwheel.cli deliver in.ndjson --store s.db --to - >&-'
+    done = subprocess.run(
+        ["sh", "-c", command], cwd=tmp_path, stderr=subprocess.PIPE, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 2
+    assert "standard output is closed" in done.stderr
+
+
+FORKS = """
+import os, sys, time
+from tickwheel.delivery import DeliveryQueue
+calls = os.open(sys.argv[2], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+parent = os.getpid()
+
+def take(delivery):
+    os.write(calls, f"{delivery.message.id}\\n".encode())
+    if delivery.message.id == "150" and os.getpid() == parent:
+        child = os.fork()
+        if child:
+            os.waitpid(child, 0)
+
+with DeliveryQueue(sys.argv[1], to=take) as queue:
+    queue.put_many([(str(n), 1_000_000_000_000, None) for n in range(500)])
+    assert queue.wait_until_empty(30)
+"""
+
+
+def test_a_function_that_forks_delivers_nothing_in_the_child__D5(tmp_path: Path) -> None:
+    done = run(FORKS, str(tmp_path / "s.db"), str(tmp_path / "calls"))
+    assert done.returncode == 0, done.stderr
+    calls = (tmp_path / "calls").read_text().splitlines()
+    assert sorted(calls, key=int) == [str(n) for n in range(500)]
+
+
+@pytest.mark.parametrize("answer", [{99: "bad"}, {0: ValueError}, {0: True}, {0: float("nan")}])
+def test_what_is_no_verdict_does_not_count_as_delivered__D6(desk: Desk, answer: Any) -> None:
+    desk.start()
+    desk.sink.refuses = lambda delivery: None
+    desk.sink.send = lambda deliveries: answer
+    assert desk.accept("a", 0) is Answer.ACCEPTED
+    assert desk.state("a") is not Answer.DELIVERED
+    assert desk.engine.summary.delivered == 0
+
+
+def test_a_second_close_waits_for_the_first__D13(tmp_path: Path) -> None:
+    may_go = threading.Event()
+    began = threading.Event()
+
+    def take(_: object) -> None:
+        began.set()
+        may_go.wait(30)
+
+    queue = DeliveryQueue(tmp_path / "s.db", to=take)
+    queue.put("a", due=PAST_MS)
+    assert began.wait(30)
+    first, second = (threading.Thread(target=queue.close) for _ in range(2))
+    first.start()
+    second.start()
+    second.join(0.2)
+    assert second.is_alive()
+    may_go.set()
+    first.join(30)
+    second.join(30)
+    DeliveryQueue(tmp_path / "s.db", to=take).close()
+    assert queue.summary.delivered == 1
+
+
+def test_on_dead_letter_that_exits_ends_nothing__D15(tmp_path: Path) -> None:
+    told = threading.Event()
+
+    def on_dead_letter(_: object) -> None:
+        told.set()
+        raise SystemExit(3)
+
+    def refuse(_: object) -> None:
+        raise ValueError("no")
+
+    with DeliveryQueue(tmp_path / "s.db", to=refuse, max_attempts=1, on_dead_letter=on_dead_letter) as queue:
+        queue.put("a", due=PAST_MS)
+        assert told.wait(30)
+        assert queue.put("b", due=4_000_000_000_000) is Answer.ACCEPTED
+
+
+@pytest.mark.parametrize(
+    ("suffix", "begun", "rest"),
+    [
+        (".ndjson", '{"id": "a", "due": 1000000000000}\n{"id": "b", "due": 1000000000000, "pay', 'load": 1}\n'),
+        (".csv", "id,due,payload\na,1000000000000,1\nb,1000000000000,va", "lue\n"),
+    ],
+)
+def test_a_line_that_was_not_finished_is_read_again_once_it_is__D2_D11(
+    tmp_path: Path, suffix: str, begun: str, rest: str
+) -> None:
+    path = tmp_path / f"in{suffix}"
+    path.write_text(begun)
+    command = [sys.executable, "-m", "tickwheel.cli", "deliver", path.name, "--store", "s.db", "--to", "file:out"]
+    subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=60, check=False)
+    path.write_text(begun + rest)
+    again = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    delivered = (tmp_path / "out").read_text()
+    assert '"payload":1,' in delivered or "with other content" in again.stderr, again.stderr
+    subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=60, check=False)
+    assert (tmp_path / "out").read_text() == delivered
+
+
+def test_a_long_name_is_refused_and_ends_nothing__D12(tmp_path: Path) -> None:
+    with DeliveryQueue(tmp_path / "s.db", to=lambda delivery: None) as queue:
+        for name, key in (("x" * 65_537, None), ("a", "x" * 65_537)):
+            with pytest.raises(BadRecord, match=r"has 65,537 bytes .allowed: .*: at most 65,536 bytes"):
+                queue.put(name, due=PAST_MS, key=key)
+        [bad] = queue.submit_ndjson(b'{"id": "%s", "due": 1000000000000}' % (b"x" * 65_537)).result(10)
+        assert "has 65,537 bytes" in str(bad)
+        assert queue.put("x" * 65_536, due=PAST_MS) is Answer.ACCEPTED
+
+
+@pytest.mark.parametrize("suffix", ["-wal", "-shm", "-journal"])
+def test_a_file_beside_an_open_store_is_no_destination__D9(tmp_path: Path, suffix: str) -> None:
+    with pytest.raises(WrongUsage, match="is the store of a queue in this process"):
+        DeliveryQueue(tmp_path / "s.db", to=f"file:{tmp_path / 's.db'}{suffix}")
+
+
+def test_a_destination_can_not_ask_for_more_than_an_hour__D6(new_desk: Callable[[], Desk]) -> None:
+    desk = new_desk().start()
+    desk.sink.error = Unavailable("not now", retry_after_s=float("inf"))
+    desk.accept("a", 0)
+    desk.sink.error = None
+    desk.advance(3_601_000)
+    assert desk.sink.ids == ["a"]
