@@ -1,9 +1,9 @@
 """One run of `tickwheel deliver`: a reader submits messages, the engine delivers them, the caller's thread waits.
 
 With a `speed` the whole input is read before the replay starts; otherwise messages are delivered while the input is
-read, which may never end. The run ends when the input has ended and everything is delivered, at the first Ctrl-C, or
-when reading or sending fails; messages due by then are still sent. The second Ctrl-C ends the process immediately.
-Undelivered messages wait in the store for the next run.
+read, which may never end. The run ends when the input has ended and everything is delivered, at the first Ctrl-C or
+SIGTERM, or when reading or sending fails; messages due by then are still sent. The second one ends the process
+immediately. Undelivered messages wait in the store for the next run.
 """
 
 import signal
@@ -63,9 +63,20 @@ class Result:
 def run(job: Job, reporter: Reporter) -> Result:
     """Run until the end. Call it in the main thread, which gets the Ctrl-C. Errors: `WrongUsage`, `DeliveryFailed`."""
     if job.store is not None:
-        return _run_and_end(job, job.store, reporter)
-    with TemporaryDirectory(prefix="tickwheel-", ignore_cleanup_errors=True) as folder:
+        with _terminated_as_interrupted():
+            return _run_and_end(job, job.store, reporter)
+    with TemporaryDirectory(prefix="tickwheel-", ignore_cleanup_errors=True) as folder, _terminated_as_interrupted():
         return _run_and_end(job, Path(folder, "store.db"), reporter)
+
+
+@contextmanager
+def _terminated_as_interrupted() -> Iterator[None]:
+    """SIGTERM is a Ctrl-C (rule D13)."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _run_and_end(job: Job, store: Path, reporter: Reporter) -> Result:
@@ -108,7 +119,8 @@ def _run(job: Job, store: Path, reporter: Reporter) -> Result:
                 reporter.show(running.summary, reading=False)
             reporter.show(running.summary, reading=False)
         except KeyboardInterrupt:
-            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            for number in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(number, signal.SIG_DFL)
             interrupted = True
             reporter.say("stopping (press Ctrl-C again to end immediately)")
         except DeliveryFailed as error:

@@ -91,10 +91,10 @@ class DeliveryQueue:
         """Accept a message, and return once it is on disk: `ACCEPTED`, `DUPLICATE`, or `CANCELLED` by an early cancel.
 
         `due`: RFC 3339 text, a `datetime` with a zone, or epoch milliseconds; or else `delay_ms` from now. `payload`:
-        `bytes`, or a value that JSON can hold. Errors: `BadRecord`, also for a known id with other content.
+        bytes of any kind, or a value that JSON can hold. Errors: `BadRecord`, also for a known id with other content.
         Costs one commit; the messages of a `put_many` share one.
         """
-        [answer] = self._running.submit([put_of(id, payload, due=due, delay_ms=delay_ms, key=key)]).result()
+        [answer] = self._answers([put_of(id, payload, due=due, delay_ms=delay_ms, key=key)])
         if answer is Answer.OTHER_CONTENT:
             raise OTHER_CONTENT
         return answer
@@ -106,6 +106,7 @@ class DeliveryQueue:
         payload, key)`.
         """
         every = [_put(message) for message in messages]
+        self._running.check_may_wait()
         tickets = [self._running.submit(every[start : start + 1000]) for start in range(0, len(every), 1000)]
         return [answer for ticket in tickets for answer in ticket.result()]
 
@@ -115,12 +116,12 @@ class DeliveryQueue:
         `CANCELLED`: it will not be sent, or was cancelled before. `DELIVERED`, `DEAD`: too late. `DELIVERING`: it is
         being sent, or a send was tried. `UNKNOWN`: it has not come; it is cancelled when it comes.
         """
-        [answer] = self.submit([Cancel(id, key)]).result()
+        [answer] = self._answers([Cancel(id, key)])
         return answer
 
     def state(self, id: str, key: str | None = None) -> Answer:  # noqa: A002
         """The state of a message: one of the answers of `cancel`, or `WAITING`."""
-        [answer] = self.submit([Look(id, key)]).result()
+        [answer] = self._answers([Look(id, key)])
         return answer
 
     def submit(self, items: Sequence[Message | Cancel | Look]) -> "Future[list[Answer]]":
@@ -181,6 +182,10 @@ class DeliveryQueue:
         """Send the messages due by now, commit, and stop. The rest stays in the store. Errors: `DeliveryFailed`."""
         self._running.close(_CLOSE_WITHIN_S)
 
+    def _answers(self, items: Sequence[Put | Cancel | Look]) -> list[Answer]:
+        self._running.check_may_wait()
+        return self._running.submit(items).result()
+
     def __enter__(self) -> Self:
         return self
 
@@ -211,8 +216,8 @@ def put_of(id_: object, payload: Any, *, due: object = None, delay_ms: object = 
     """A message from Python values. Errors: `WrongUsage` if the payload can't be written as JSON."""
     if isinstance(due, datetime):
         due = due.isoformat()
-    if isinstance(payload, bytes):
-        return Put(id_, key, due, delay_ms, payload, is_json=False)
+    if isinstance(payload, bytes | bytearray | memoryview):
+        return Put(id_, key, due, delay_ms, bytes(payload), is_json=False)
     try:
         return Put(id_, key, due, delay_ms, msgspec.json.encode(payload), is_json=True)
     except TypeError as error:

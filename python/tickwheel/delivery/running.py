@@ -82,6 +82,10 @@ class Running:
         self.submit(records).add_done_callback(give)
         return future
 
+    def check_may_wait(self) -> None:
+        """Errors: `RuntimeError` in a callback of an answer's future: no answer comes before it returns."""
+        self._engine.check_may_wait()
+
     @property
     def summary(self) -> Summary:
         """The counts as they stand; lateness only once it is closed."""

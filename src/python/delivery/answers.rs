@@ -52,6 +52,12 @@ impl Answers {
 
 thread_local! {
     static IS_OF_ENGINE: Cell<bool> = const { Cell::new(false) };
+    static GIVES_ANSWERS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether this thread gives futures their answers, of any engine.
+pub(crate) fn gives_answers() -> bool {
+    GIVES_ANSWERS.get()
 }
 
 /// Whether this is a thread that the engine's end would wait for.
@@ -66,6 +72,7 @@ pub(crate) fn this_thread_is_of_an_engine() {
 
 fn give(py: Python<'_>, mut receiver: Receiver<Answered>) {
     this_thread_is_of_an_engine();
+    GIVES_ANSWERS.set(true);
     loop {
         let received = match receiver.try_recv() {
             Ok(received) => Ok(received),

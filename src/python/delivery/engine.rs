@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -15,7 +16,7 @@ use crate::delivery::Running;
 use crate::delivery::Settings;
 use crate::delivery::Summary;
 use crate::delivery::{DueClock, LATENESS_BOUNDS_US};
-use crate::python::delivery::answers::Answers;
+use crate::python::delivery::answers::{Answers, gives_answers};
 use crate::python::delivery::core::{self, Core};
 use crate::python::delivery::destination::Destination;
 use crate::python::delivery::failures;
@@ -91,6 +92,16 @@ impl DeliveryEngine {
         };
         let submitted = py.detach(|| core.running.submit_with(items.items(), complete));
         submitted.map_err(|error| failures::to_python(py, &error))
+    }
+
+    /// Raises `RuntimeError` in the thread that gives the answers: who waits for one there waits for ever.
+    fn check_may_wait(&self) -> PyResult<()> {
+        if gives_answers() {
+            let text = "a callback of an answer's future can't wait for another answer, which comes after it: use \
+                        submit and a callback, or another thread";
+            return Err(PyRuntimeError::new_err(text));
+        }
+        Ok(())
     }
 
     /// The id of the store.

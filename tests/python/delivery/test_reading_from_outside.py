@@ -1,5 +1,6 @@
 """What a reading from outside found: each case once lost, repeated or held up a message."""
 
+import os
 import subprocess
 import sys
 import threading
@@ -167,3 +168,54 @@ def test_a_destination_can_not_ask_for_more_than_an_hour__D6(new_desk: Callable[
     desk.sink.error = None
     desk.advance(3_601_000)
     assert desk.sink.ids == ["a"]
+
+
+def test_a_callback_of_an_answer_is_told_that_it_can_not_wait_for_another__D11(tmp_path: Path) -> None:
+    raised: list[BaseException] = []
+    is_over = threading.Event()
+
+    def put_another(_: object) -> None:
+        for call in (lambda: queue.put("b", due=PAST_MS), lambda: queue.state("a"), lambda: queue.cancel("a")):
+            try:
+                call()
+            except RuntimeError as error:
+                raised.append(error)
+        is_over.set()
+
+    with DeliveryQueue(tmp_path / "s.db", to=lambda delivery: None) as queue:
+        queue.submit_ndjson(b'{"id": "a", "due": 1000000000000}').add_done_callback(put_another)
+        assert is_over.wait(30)
+        assert len(raised) == 3
+        assert "use submit and a callback, or another thread" in str(raised[0])
+        assert queue.put("c", due=PAST_MS) is Answer.ACCEPTED
+
+
+@pytest.mark.parametrize("payload", [bytearray(b"\x01\xff"), memoryview(b"\x01\xff")])
+def test_bytes_of_every_kind_arrive_as_bytes__D1(tmp_path: Path, payload: Any) -> None:
+    arrived: list[Any] = []
+    with DeliveryQueue(tmp_path / "s.db", to=lambda delivery: arrived.append(delivery.message.payload)) as queue:
+        queue.put("a", payload, due=PAST_MS)
+        assert queue.wait_until_empty(30)
+    assert arrived == [b"\x01\xff"]
+
+
+@pytest.mark.parametrize("store", [["--store", "s.db"], []])
+def test_sigterm_stops_as_ctrl_c_does__D13(tmp_path: Path, store: list[str]) -> None:
+    (tmp_path / "in.ndjson").write_text('{"id": "a", "due": 4000000000000}\n{"id": "now", "due": 1000000000000}\n')
+    (tmp_path / "tmp").mkdir()
+    command = [sys.executable, "-m", "tickwheel.cli", "deliver", "in.ndjson", *store, "--summary", "sum.json"]
+    with subprocess.Popen(
+        command,
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TMPDIR": str(tmp_path / "tmp")},
+    ) as process:
+        assert process.stdout is not None
+        assert '"now"' in process.stdout.readline()
+        process.terminate()
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == 130, said
+    assert (tmp_path / "sum.json").exists()
+    assert list((tmp_path / "tmp").iterdir()) == []

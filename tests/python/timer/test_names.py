@@ -29,6 +29,9 @@ VARIABLES = {
 }
 
 
+FUNCTIONS = {node.name for node in STUB.body if isinstance(node, ast.FunctionDef)}
+
+
 def public(names: Any) -> set[str]:
     return {name for name in names if not name.startswith("_")}
 
@@ -81,8 +84,8 @@ def test_the_errors_are_one_tree() -> None:
 
 
 def test_the_stub_has_the_names_of_the_extension() -> None:
-    assert public(vars(_native)) == public(REAL)
-    assert {"__version__"} == VARIABLES
+    assert public(vars(_native)) == public(REAL) | public(FUNCTIONS) | public(VARIABLES)
+    assert "__version__" in VARIABLES
 
 
 @pytest.mark.parametrize("name", REAL)
@@ -117,6 +120,7 @@ def names_of(function: ast.FunctionDef) -> list[tuple[str, str]]:
         *((item.arg, "any") for item in arguments.args),
         *([(arguments.vararg.arg, "rest")] if arguments.vararg else []),
         *((item.arg, "keyword only") for item in arguments.kwonlyargs),
+        *([(arguments.kwarg.arg, "rest by name")] if arguments.kwarg else []),
     ]
 
 
@@ -125,6 +129,7 @@ KINDS = {
     inspect.Parameter.POSITIONAL_OR_KEYWORD: "any",
     inspect.Parameter.VAR_POSITIONAL: "rest",
     inspect.Parameter.KEYWORD_ONLY: "keyword only",
+    inspect.Parameter.VAR_KEYWORD: "rest by name",
 }
 
 CHECKED = [
@@ -149,12 +154,18 @@ def test_a_timer_is_made_with_the_arguments_that_the_stub_says(name: str) -> Non
     assert found == names_of(methods(REAL[name])["__init__"])[1:]
 
 
-@pytest.mark.parametrize(("name", "method"), CHECKED)
+FOR_USERS = [name for name in REAL if getattr(_native, name).__module__ != "tickwheel._native"]
+"""The others are for this package alone, and documented in Rust."""
+
+DOCUMENTED = [(name, method) for name, method in CHECKED if name in FOR_USERS]
+
+
+@pytest.mark.parametrize(("name", "method"), DOCUMENTED)
 def test_every_public_method_is_documented_in_the_stub(name: str, method: str) -> None:
     assert ast.get_docstring(methods(REAL[name])[method])
 
 
-@pytest.mark.parametrize(("name", "method"), CHECKED)
+@pytest.mark.parametrize(("name", "method"), DOCUMENTED)
 def test_help_says_what_the_stub_says(name: str, method: str) -> None:
     said = ast.get_docstring(methods(REAL[name])[method])
     subclasses = [real for real in getattr(_native, name).__subclasses__() if method not in methods_of(real.__name__)]
@@ -162,7 +173,7 @@ def test_help_says_what_the_stub_says(name: str, method: str) -> None:
         assert inspect.getdoc(getattr(real, method)) == said
 
 
-@pytest.mark.parametrize("name", REAL)
+@pytest.mark.parametrize("name", FOR_USERS)
 def test_help_of_a_class_says_what_the_stub_says(name: str) -> None:
     assert inspect.getdoc(getattr(_native, name)) == ast.get_docstring(REAL[name])
 
