@@ -20,7 +20,7 @@ use crate::delivery::shown::with_commas;
 use crate::delivery::times::due_in_range;
 
 /// The most bytes of an id, and of a key (D12).
-pub(crate) const MAX_NAME: usize = 1 << 16;
+pub(crate) const MAX_NAME: usize = 1 << 20;
 
 /// The most bytes of one payload, unless set otherwise (D12).
 pub const MAX_PAYLOAD: usize = 1 << 20;

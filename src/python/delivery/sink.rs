@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow_array::RecordBatch;
 use pyo3::exceptions::{PyBaseException, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyDict, PyDictMethods, PyList, PyMapping, PyString};
+use pyo3::types::{PyDict, PyDictMethods, PyList, PyMapping, PyString};
 
 use crate::delivery::DeliveryError;
 use crate::delivery::{AroundFn, Delivery, Sink, SyncFn, Verdict, Verdicts, delivery_rows};
@@ -262,11 +262,14 @@ fn verdicts_of_mask(answer: &Bound<'_, PyAny>, count: usize) -> PyResult<Verdict
     let mut verdicts = Vec::with_capacity(count);
     for why in listed.try_iter()? {
         let why = why?;
-        verdicts.push(match why.cast::<PyBool>() {
-            Ok(has_arrived) if has_arrived.is_true() => Verdict::Delivered,
-            Ok(_) => Verdict::Refused("the destination did not take it".to_owned()),
-            Err(_) if is_reason(&why) => verdict_of_reason(&why),
-            Err(_) => return Err(no_verdict("send_batch", &why)),
+        verdicts.push(if is_reason(&why) {
+            verdict_of_reason(&why)
+        } else if why.eq(true)? {
+            Verdict::Delivered // also 1, and the true of numpy
+        } else if why.eq(false)? {
+            Verdict::Refused("the destination did not take it".to_owned())
+        } else {
+            return Err(no_verdict("send_batch", &why));
         });
     }
     if verdicts.len() != count {

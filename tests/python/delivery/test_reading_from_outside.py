@@ -147,12 +147,12 @@ def test_a_line_that_was_not_finished_is_read_again_once_it_is__D2_D11(
 
 def test_a_long_name_is_refused_and_ends_nothing__D12(tmp_path: Path) -> None:
     with DeliveryQueue(tmp_path / "s.db", to=lambda delivery: None) as queue:
-        for name, key in (("x" * 65_537, None), ("a", "x" * 65_537)):
-            with pytest.raises(BadRecord, match=r"has 65,537 bytes .allowed: .*: at most 65,536 bytes"):
+        for name, key in (("x" * 1_048_577, None), ("a", "x" * 1_048_577)):
+            with pytest.raises(BadRecord, match=r"has 1,048,577 bytes .allowed: .*: at most 1,048,576 bytes"):
                 queue.put(name, due=PAST_MS, key=key)
-        [bad] = queue.submit_ndjson(b'{"id": "%s", "due": 1000000000000}' % (b"x" * 65_537)).result(10)
-        assert "has 65,537 bytes" in str(bad)
-        assert queue.put("x" * 65_536, due=PAST_MS) is Answer.ACCEPTED
+        [bad] = queue.submit_ndjson(b'{"id": "%s", "due": 1000000000000}' % (b"x" * 1_048_577)).result(10)
+        assert "has 1,048,577 bytes" in str(bad)
+        assert queue.put("x" * 1_048_576, due=PAST_MS) is Answer.ACCEPTED
 
 
 @pytest.mark.parametrize("suffix", ["-wal", "-shm", "-journal"])
