@@ -15,7 +15,7 @@ from packages.archives import PIP, ROOT, is_dirty, run, sdist, wheel, wheel_of
 pytestmark = [pytest.mark.packages, pytest.mark.timeout(900)]
 
 MOST_BYTES = 6_000_000
-"""A wheel takes 4.3 MB: SQLite, Arrow and TLS are in it, for delivery. With line tables it would be several times that."""
+"""A wheel takes 4.3 MB: SQLite, Arrow and TLS are in it. With line tables it would be several times that."""
 
 PROGRAM = """
 import importlib.util, pathlib, sys, threading
