@@ -217,14 +217,16 @@ impl Engine {
     /// # Errors
     /// The store or the sink failed.
     pub fn recover(&self, sink: &mut dyn Sink) -> Result<(), DeliveryError> {
-        let mut writer = self.writer();
-        let suspects = writer.store.suspects()?;
-        let position: Option<String> = writer.store.get_meta(POSITION)?;
+        // The sink may be Python, so it is asked while no lock is held.
+        let (suspects, position) = {
+            let writer = self.writer();
+            (writer.store.suspects()?, writer.store.get_meta::<String>(POSITION)?)
+        };
         let now_ms = self.wall.now_us() / 1000;
         let mut absent = FxHashSet::default();
         for part in suspects.chunks(1_000) {
             let seqs: Vec<i64> = part.iter().map(|it| it.seq).collect();
-            let mut messages = writer.store.bodies(&seqs)?;
+            let mut messages = self.writer().store.bodies(&seqs)?;
             let deliveries: Vec<Delivery> = part
                 .iter()
                 .filter_map(|it| {
@@ -254,13 +256,16 @@ impl Engine {
                     redelivered: true,
                 })
                 .collect();
+            let mut writer = self.writer();
             writer.store.begin()?;
             writer.store.finish(&done)?;
             writer.store.commit()?;
             writer.summary.delivered += done.len() as u64;
         }
+        let position = sink.position();
+        let mut writer = self.writer();
         writer.store.begin()?;
-        writer.store.put_meta(POSITION, sink.position())?;
+        writer.store.put_meta(POSITION, position)?;
         writer.store.commit()?;
         writer.suspect(absent, &self.queue);
         let mut state = self.queue.lock();
@@ -408,10 +413,11 @@ impl Engine {
         begun: Begun,
         sync: &dyn Fn() -> Result<(), DeliveryError>,
     ) -> Result<Committed, DeliveryError> {
-        let mut writer = self.writer();
-        let result = writer.look_at_place(self.timer.clock().now_us());
+        let result = self.writer().look_at_place(self.timer.clock().now_us());
+        // The sink's own sync may be Python, and take long: no lock is held meanwhile.
         let result = result.and_then(|()| if begun.has_outcomes() { sync() } else { Ok(()) });
         let now_ms = self.wall.now_us() / 1000;
+        let mut writer = self.writer();
         let result = result.and_then(|()| writer.commit(begun, &self.dispatcher, now_ms));
         if let Err(error) = &result {
             writer.give_up(error);

@@ -26,7 +26,7 @@ use crate::python::delivery::settings::settings_of;
 use crate::python::delivery::sink::PythonSink;
 use crate::python::engine::recording::{EventColumns, columns};
 use crate::python::tools::fork::ProcessOwned;
-use crate::python::tools::native_lock::{SIGNAL_CHECK_US, attach};
+use crate::python::tools::native_lock::{SIGNAL_CHECK_US, attach, lock_plain};
 use crate::sync::PlainMutex;
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(0);
@@ -266,8 +266,8 @@ pub(crate) fn counts_of(it: &Summary) -> Counts {
 pub(crate) type Raised = Arc<PlainMutex<Option<PyErr>>>;
 
 /// The error that was there is dropped after the unlock.
-fn keep(raised: &Raised, error: PyErr) {
-    let before = raised.lock().replace(error);
+fn keep(py: Python<'_>, raised: &Raised, error: PyErr) {
+    let before = lock_plain(py, raised).replace(error);
     drop(before);
 }
 
@@ -282,7 +282,7 @@ pub(crate) fn opener_of(sink: &Bound<'_, PyAny>, raised: &Raised) -> OpenSink {
             let opened = open.call1(py, (store_id,)).and_then(|object| PythonSink::of(object.bind(py)));
             opened.map(|sink| Box::new(sink) as _).map_err(|error| {
                 let failed = failures::from_python(py, &error);
-                keep(&raised, error);
+                keep(py, &raised, error);
                 failed
             })
         })
@@ -310,7 +310,7 @@ fn open_all(
             attach(|py| match py.check_signals() {
                 Ok(()) => true,
                 Err(error) => {
-                    keep(raised, error);
+                    keep(py, raised, error);
                     false
                 }
             })
@@ -320,7 +320,7 @@ fn open_all(
         attach(|py| {
             // A signal's handler may raise here too: it ends the wait.
             if let Err(error) = waiting.call1(py, (text,)) {
-                keep(raised, error);
+                keep(py, raised, error);
             }
         });
     };
