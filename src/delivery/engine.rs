@@ -23,7 +23,6 @@ use super::clock::{DueClock, WallTime};
 use super::dispatcher::{Alarm, Dispatcher, Event, timer};
 use super::error::DeliveryError;
 use super::items::{Completion, Item, Receipt, Ticket};
-use super::kill_point::kill_point;
 use super::retry::Retry;
 use super::sinks::{Delivery, Sink, Verdict, Verdicts};
 use super::store::owner::Ownership;
@@ -124,10 +123,7 @@ impl Engine {
         clock: Clock,
         wall: Arc<dyn WallTime>,
     ) -> Result<Self, DeliveryError> {
-        let backup = step_up(&mut ownership, wall.now_us() / 1000, &mut |_| {
-            kill_point("step up");
-            true
-        })?;
+        let backup = step_up(&mut ownership, wall.now_us() / 1000, &mut |_| true)?;
         let timer = timer(clock).map_err(|error| DeliveryError::Usage(error.to_string()))?;
         let timer = Arc::new(timer);
         let mut options = Options::new(

@@ -16,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 mod power;
+mod upgrade;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
@@ -310,15 +311,19 @@ impl Trial {
     }
 
     fn end(mut self) -> (usize, usize) {
-        let output = self.command().env("TICKWHEEL_KILL_LAST", "1").output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "it failed: {said}");
-        self.note_end();
+        self.run_to_its_end();
         let repeats = self.check();
         if !self.missed.is_empty() {
             println!("not reached: {:?}", self.missed);
         }
         (self.kills, repeats)
+    }
+
+    fn run_to_its_end(&mut self) {
+        let output = self.command().env("TICKWHEEL_KILL_LAST", "1").output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "it failed: {said}");
+        self.note_end();
     }
 
     /// In which process it was written.
