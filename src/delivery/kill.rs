@@ -15,6 +15,7 @@
 
 #![forbid(unsafe_code)]
 
+mod disk;
 mod power;
 mod upgrade;
 

@@ -67,17 +67,17 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
 ///
 /// The first quarter was delivered, but each tenth of it cancelled. The rest waits: the first third of all was sent without a
 /// commit, and version 1 noted that it might send the first half.
-struct Old {
-    trial: Trial,
+pub(super) struct Old {
+    pub(super) trial: Trial,
     store: PathBuf,
     rows: Rows,
     messages: u64,
     /// Whether a process got further than the step-up.
-    was_sent: bool,
+    pub(super) was_sent: bool,
 }
 
 impl Old {
-    fn new(messages: u64) -> Self {
+    pub(super) fn new(messages: u64) -> Self {
         let trial = Trial::new(3_600_000);
         let folder = trial.folder.path();
         let made = tempfile::tempdir().unwrap();
@@ -103,6 +103,12 @@ impl Old {
         old
     }
 
+    /// The same with other files: those that are left of it.
+    pub(super) fn with(&self, trial: Trial, was_sent: bool) -> Self {
+        let store = trial.folder.path().join("store.db");
+        Self { trial, store, rows: self.rows.clone(), messages: self.messages, was_sent }
+    }
+
     /// Kills it at the `count`th place of that name within the step-up; it must come there.
     fn kill_at(&mut self, count: u64, step: &str) {
         self.trial.kill(Duration::from_secs(60), Some(format!("{count}:step up: {step}")));
@@ -120,7 +126,7 @@ impl Old {
     }
 
     /// The store is whole, and as version 1 left it or with all of that; so is the backup, once there is one. The version.
-    fn check_files(&self) -> i64 {
+    pub(super) fn check_files(&self) -> i64 {
         let (version, found) = look(&self.store);
         if version == 1 {
             assert_eq!(found, self.rows, "the old store was changed");
@@ -136,7 +142,7 @@ impl Old {
     }
 
     /// The number of kills, and of messages that were delivered again.
-    fn end(self) -> (usize, usize) {
+    pub(super) fn end(self) -> (usize, usize) {
         let Self { mut trial, store, rows, messages, was_sent } = self;
         trial.run_to_its_end();
         let (version, found) = look(&store);
