@@ -169,7 +169,7 @@ fn child() {
     let is_last = setting("TICKWHEEL_KILL_LAST").is_some();
     let keep_ids_ms: u64 = setting("TICKWHEEL_KILL_KEEP").unwrap().parse().unwrap();
     let ownership = Ownership::take(&folder.join("store.db"), &mut |_| (), &mut || true).unwrap();
-    let sink = folder.join("delivered");
+    let sink = folder.join("out/delivered");
     let open: OpenSink = Arc::new(move |_| {
         let sink: Box<dyn Sink> = Box::new(LineSink::open(&Target::File(sink.clone()))?);
         Ok(sink)
@@ -243,7 +243,7 @@ fn submit(running: &Running, folder: &Path, asked: Vec<Asked>) {
 
 // --- The process that kills it -----------------------------------------------
 
-/// One store, and how long the files were when each process ended.
+/// One store, its sink in a folder of its own, and how long the files were when each process ended.
 struct Trial {
     folder: tempfile::TempDir,
     keep_ids_ms: u64,
@@ -256,14 +256,9 @@ struct Trial {
 
 impl Trial {
     fn new(keep_ids_ms: u64) -> Self {
-        Self {
-            folder: tempfile::tempdir().unwrap(),
-            keep_ids_ms,
-            ends: Vec::new(),
-            kills: 0,
-            missed: Vec::new(),
-            is_cut: false,
-        }
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("out")).unwrap();
+        Self { folder, keep_ids_ms, ends: Vec::new(), kills: 0, missed: Vec::new(), is_cut: false }
     }
 
     fn command(&self) -> Command {
@@ -286,7 +281,7 @@ impl Trial {
             File::options().write(true).open(path).unwrap().set_len(whole as u64).unwrap();
         }
         let len = |name: &str| fs::metadata(self.folder.path().join(name)).map_or(0, |it| it.len() as usize);
-        self.ends.push((len("delivered"), len("answered")));
+        self.ends.push((len("out/delivered"), len("answered")));
     }
 
     /// Kills it after this time, or at a place, if it comes there.
@@ -334,7 +329,7 @@ impl Trial {
 
     fn check(&self) -> usize {
         let read = |name: &str| fs::read_to_string(self.folder.path().join(name)).unwrap_or_default();
-        let (submitted, answered, delivered) = (read("submitted"), read("answered"), read("delivered"));
+        let (submitted, answered, delivered) = (read("submitted"), read("answered"), read("out/delivered"));
         let submitted: BTreeSet<Asked> = submitted.lines().map(|line| Asked::read(line).0).collect();
         let due: BTreeMap<u64, i64> = submitted
             .iter()

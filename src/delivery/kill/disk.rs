@@ -23,7 +23,7 @@ pub(super) enum Op {
     Sync,
 }
 
-/// One call of a process, by the names of files in its folder.
+/// One call of a process. The names of files are paths within its folder.
 #[derive(Clone, Debug)]
 pub(super) enum Call {
     File(String, Op),
@@ -31,7 +31,7 @@ pub(super) enum Call {
     Link(String, String),
     Rename(String, String),
     Remove(String),
-    SyncFolder,
+    SyncFolder(String),
 }
 
 /// One file: what is on the disk for certain, and what was done since.
@@ -41,13 +41,13 @@ struct OnDisk {
     since: Vec<Op>,
 }
 
-/// The files of a folder. A file keeps its number when its name changes, and after its name is gone.
+/// The files of a folder, and of one in it. A file keeps its number when its name changes, and after its name is gone.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Disk {
     files: Vec<OnDisk>,
     synced_names: BTreeMap<String, usize>,
     names: BTreeMap<String, usize>,
-    /// The changes of `names` since the folder was synced: the name, and its file.
+    /// The changes of `names` since their folder was synced: the names of each, with their file.
     since: Vec<Vec<(String, Option<usize>)>>,
 }
 
@@ -127,10 +127,13 @@ impl Disk {
     /// With all files of a folder, on the disk.
     pub(super) fn of(folder: &Path) -> Self {
         let mut disk = Self::default();
-        for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
-            let name = entry.file_name().into_string().unwrap();
-            disk.names.insert(name, disk.files.len());
-            disk.files.push(OnDisk { synced: fs::read(entry.path()).unwrap(), since: Vec::new() });
+        let of = |folder: &Path| fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect::<Vec<_>>();
+        for path in [of(folder), of(&folder.join("out"))].concat() {
+            if path.is_file() {
+                let name = path.strip_prefix(folder).unwrap().to_str().unwrap();
+                disk.names.insert(name.to_owned(), disk.files.len());
+                disk.files.push(OnDisk { synced: fs::read(&path).unwrap(), since: Vec::new() });
+            }
         }
         disk.synced_names.clone_from(&disk.names);
         disk
@@ -154,11 +157,19 @@ impl Disk {
                 self.change(vec![(to.clone(), self.names.get(from).copied()), (from.clone(), None)]);
             }
             Call::Remove(name) => self.change(vec![(name.clone(), None)]),
-            Call::SyncFolder => {
-                self.since.clear();
-                self.synced_names.clone_from(&self.names);
+            Call::SyncFolder(folder) => {
+                let is_in = |name: &str| name.rsplit_once('/').map_or("", |it| it.0) == folder;
+                let (synced, since) = self.since.drain(..).partition(|names| is_in(&names[0].0));
+                self.since = since;
+                let synced: Vec<Vec<_>> = synced;
+                synced.iter().for_each(|names| change(&mut self.synced_names, names));
             }
         }
+    }
+
+    /// Whether a file would still be there if the power failed now.
+    pub(super) fn keeps(&self, name: &str) -> bool {
+        self.synced_names.contains_key(name)
     }
 
     fn change(&mut self, names: Vec<(String, Option<usize>)>) {
@@ -181,7 +192,7 @@ impl Disk {
                 let file = self.files[*file].clone();
                 match name.as_str() {
                     name if is_kept(name) => file.all(),
-                    "delivered" => file.prefix(random),
+                    "out/delivered" => file.prefix(random),
                     _ => file.blocks(random),
                 }
             });
@@ -242,6 +253,6 @@ fn a_name_is_there_or_not_until_the_folder_is_synced() {
         seen.into_iter().collect()
     };
     assert_eq!(left(&disk), [vec![], vec![name("new")], vec![name("renamed")]]);
-    disk.note(&Call::SyncFolder);
+    disk.note(&Call::SyncFolder(String::new()));
     assert_eq!(left(&disk), [[name("renamed")]]);
 }

@@ -94,7 +94,7 @@ impl Old {
         fs::copy(&made, &store).unwrap();
         fs::copy(beside(&made, "-wal"), beside(&store, "-wal")).unwrap();
         fs::write(beside(&store, ".lock"), "4711\n").unwrap();
-        for (name, text) in ["submitted", "answered", "delivered"].into_iter().zip(texts) {
+        for (name, text) in ["submitted", "answered", "out/delivered"].into_iter().zip(texts) {
             fs::write(folder.join(name), text).unwrap();
         }
         let mut old = Self { trial, store, rows: rows(&database), messages, was_sent: false };
@@ -153,7 +153,7 @@ impl Old {
             assert!(!beside(&store, left).exists(), "{left} is left");
         }
         if !was_sent {
-            let delivered = fs::read_to_string(trial.folder.path().join("delivered")).unwrap();
+            let delivered = fs::read_to_string(trial.folder.path().join("out/delivered")).unwrap();
             for line in delivered.lines().filter(|line| !line.contains(BY_VERSION_1)) {
                 let it: serde_json::Value = serde_json::from_str(line).unwrap();
                 let number: u64 = it["id"].as_str().unwrap()[1..].parse().unwrap();
