@@ -5,8 +5,9 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,13 @@ def read(output: str) -> dict[str, Any]:
     return found
 
 
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """Removed at once, as it gets gigabytes."""
+    with tempfile.TemporaryDirectory() as name:
+        yield Path(name)
+
+
 @pytest.fixture(scope="module")
 def empty(tmp_path_factory: pytest.TempPathFactory) -> int:
     """The peak of a process that delivers nothing."""
@@ -60,10 +68,8 @@ def lines_read(store: Path) -> int:
     return int(line)
 
 
-def test_large_payloads_that_are_due_tomorrow_are_read_into_the_store__D8(
-    tmp_path: Path, size: Size, empty: int
-) -> None:
-    source, store, count = tmp_path / "in.ndjson", tmp_path / "store.db", size(100, 1_400)
+def test_large_payloads_that_are_due_tomorrow_are_read_into_the_store__D8(folder: Path, size: Size, empty: int) -> None:
+    source, store, count = folder / "in.ndjson", folder / "store.db", size(80, 1_400)
     with source.open("wb") as lines:
         for number in range(count):
             due_ms = time.time_ns() // 1_000_000 + 86_400_000
@@ -80,9 +86,9 @@ def test_large_payloads_that_are_due_tomorrow_are_read_into_the_store__D8(
 
 
 def test_large_payloads_are_cleaned_up_beside_the_others_and_the_disk_gets_its_room_back__D8(
-    tmp_path: Path, size: Size, empty: int
+    folder: Path, size: Size, empty: int
 ) -> None:
-    store, count = tmp_path / "store.db", size(200, 1_500)
+    store, count = folder / "store.db", size(120, 1_500)
     run("accept", store, count)
     assert store.stat().st_size > count * MB
     found = run("clean_up", store, count)
@@ -101,8 +107,8 @@ def test_large_payloads_are_cleaned_up_beside_the_others_and_the_disk_gets_its_r
     assert found["log"] < 100 * MIB
 
 
-def test_after_a_crash_only_what_was_in_memory_may_come_again__D5_D8(tmp_path: Path, size: Size) -> None:
-    store, out, count = tmp_path / "store.db", tmp_path / "out.ndjson", size(20_000, 400_000)
+def test_after_a_crash_only_what_was_in_memory_may_come_again__D5_D8(folder: Path, size: Size) -> None:
+    store, out, count = folder / "store.db", folder / "out.ndjson", size(20_000, 400_000)
     crashed = subprocess.run(command("crash", store, count), capture_output=True, text=True, check=False)
     assert crashed.returncode == -signal.SIGKILL, crashed.stderr
     run("go_on", store, out)
@@ -115,9 +121,9 @@ def test_after_a_crash_only_what_was_in_memory_may_come_again__D5_D8(tmp_path: P
     assert marked == list(range(len(marked)))
 
 
-def test_large_dead_letters_wait_on_disk_until_they_are_told__D8(tmp_path: Path, size: Size, empty: int) -> None:
-    count = size(200, 1_500)
-    found = run("dead", tmp_path / "store.db", count)
+def test_large_dead_letters_wait_on_disk_until_they_are_told__D8(folder: Path, size: Size, empty: int) -> None:
+    count = size(120, 1_500)
+    found = run("dead", folder / "store.db", count)
     grown = found["peak"] - empty
     print(f"{count} dead letters of 1 MB: {grown / MIB:.0f} MiB over an empty deliverer's {empty / MIB:.0f}")
     assert found["told"] == count
