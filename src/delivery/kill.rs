@@ -249,6 +249,7 @@ struct Trial {
     keep_ids_ms: u64,
     ends: Vec<(usize, usize)>,
     kills: usize,
+    lived: Duration,
     missed: Vec<String>,
     /// The power failed: little may be there.
     is_cut: bool,
@@ -258,7 +259,15 @@ impl Trial {
     fn new(keep_ids_ms: u64) -> Self {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("out")).unwrap();
-        Self { folder, keep_ids_ms, ends: Vec::new(), kills: 0, missed: Vec::new(), is_cut: false }
+        Self {
+            folder,
+            keep_ids_ms,
+            ends: Vec::new(),
+            kills: 0,
+            lived: Duration::ZERO,
+            missed: Vec::new(),
+            is_cut: false,
+        }
     }
 
     fn command(&self) -> Command {
@@ -291,7 +300,8 @@ impl Trial {
             command.env("TICKWHEEL_KILL_AT", place);
         }
         let mut child = command.spawn().unwrap();
-        let end = Instant::now() + after;
+        let start = Instant::now();
+        let end = start + after;
         while Instant::now() < end && child.try_wait().unwrap().is_none() {
             std::thread::park_timeout(Duration::from_millis(2));
         }
@@ -300,6 +310,7 @@ impl Trial {
             child.kill().unwrap();
         }
         let output = child.wait_with_output().unwrap();
+        self.lived += start.elapsed();
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), None, "the process ended by itself: {said}");
         self.kills += 1;
@@ -320,6 +331,11 @@ impl Trial {
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "it failed: {said}");
         self.note_end();
+    }
+
+    fn submitted(&self) -> usize {
+        let lines = fs::read_to_string(self.folder.path().join("submitted")).unwrap();
+        lines.lines().filter(|line| line.starts_with("put")).count()
     }
 
     /// In which process it was written.
@@ -404,7 +420,8 @@ impl Trial {
 fn trials(count: u64, kills: u64, seed: u64) {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut place = seed as usize;
-    let (mut killed, mut repeats) = (0, 0);
+    let (mut killed, mut repeats, mut submitted, mut lived) = (0, 0, 0, Duration::ZERO);
+    let mut never_reached: BTreeSet<&str> = PLACES.iter().copied().collect();
     for number in 0..count {
         let mut trial = Trial::new(if number.is_multiple_of(2) { 3_600_000 } else { 400 });
         for kill in 0..kills {
@@ -412,15 +429,23 @@ fn trials(count: u64, kills: u64, seed: u64) {
                 trial.kill(Duration::from_millis(random.u64(30..1_200)), None);
                 continue;
             }
-            let at = format!("{}:{}", random.u64(1..40), PLACES[place % PLACES.len()]);
+            let name = PLACES[place % PLACES.len()];
             place += 1;
-            trial.kill(LIFE, Some(at));
+            let missed = trial.missed.len();
+            trial.kill(LIFE, Some(format!("{}:{name}", random.u64(1..40))));
+            if trial.missed.len() == missed {
+                never_reached.remove(name);
+            }
         }
+        submitted += trial.submitted();
+        lived += trial.lived;
         let (more, again) = trial.end();
         killed += more;
         repeats += again;
     }
-    println!("{killed} kills, {repeats} messages delivered again, all of them marked");
+    let rate = submitted as f64 / lived.as_secs_f64();
+    println!("{killed} kills, {submitted} messages at {rate:.0}/s, {repeats} delivered again, all of them marked");
+    println!("places at which none of the processes was killed: {never_reached:?}");
 }
 
 #[test]
