@@ -98,6 +98,7 @@ fn settings(keep_ids_ms: u64) -> Settings {
         runs_in_merge: 2,
         chunk: 128,
         chunks_open: 8,
+        bodies_in_batch: 400,
         bodies_in_step: 100,
         forgotten_in_step: 200,
         vacuum_pages: 4,
