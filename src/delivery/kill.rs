@@ -77,6 +77,18 @@ const PLACES: &[&str] = &[
     "checkpoint",
 ];
 
+/// Those of them that come seldom.
+const RARE: &[&str] = &[
+    "UPDATE waiting SET redelivered",
+    "INTO runs",
+    "INTO filters",
+    "DELETE FROM runs",
+    "DELETE FROM run_",
+    "INTO days",
+    "DELETE FROM days",
+    "incremental_vacuum",
+];
+
 struct Quiet;
 
 impl Observer for Quiet {
@@ -199,6 +211,11 @@ fn child() {
         assert!(running.wait_until_empty(Duration::from_secs(60)).unwrap(), "it does not come to an end");
         running.close(None).unwrap();
         return;
+    }
+    if setting("TICKWHEEL_KILL_AT").is_some_and(|place| place.contains("incremental_vacuum")) {
+        // Only what has become much smaller gives pages back; it is killed there.
+        running.wait_until_empty(LIFE).unwrap();
+        std::thread::park_timeout(LIFE);
     }
     let mut random = fastrand::Rng::with_seed(next);
     let mut said = appending(&folder.join("submitted"));
@@ -433,7 +450,8 @@ fn trials(count: u64, kills: u64, seed: u64) {
             let name = PLACES[place % PLACES.len()];
             place += 1;
             let missed = trial.missed.len();
-            trial.kill(LIFE, Some(format!("{}:{name}", random.u64(1..40))));
+            let most = if RARE.contains(&name) { 3 } else { 40 };
+            trial.kill(LIFE, Some(format!("{}:{name}", random.u64(1..=most))));
             if trial.missed.len() == missed {
                 never_reached.remove(name);
             }
@@ -446,7 +464,7 @@ fn trials(count: u64, kills: u64, seed: u64) {
     }
     let rate = submitted as f64 / lived.as_secs_f64();
     println!("{killed} kills, {submitted} messages at {rate:.0}/s, {repeats} delivered again, all of them marked");
-    println!("places at which none of the processes was killed: {never_reached:?}");
+    assert!(never_reached.is_empty() || count < 20, "never killed at {never_reached:?}");
 }
 
 #[test]

@@ -162,7 +162,9 @@ impl Disk {
                 let (synced, since) = self.since.drain(..).partition(|names| is_in(&names[0].0));
                 self.since = since;
                 let synced: Vec<Vec<_>> = synced;
-                synced.iter().for_each(|names| change(&mut self.synced_names, names));
+                for names in synced {
+                    change(&mut self.synced_names, &names);
+                }
             }
         }
     }
