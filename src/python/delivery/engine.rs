@@ -63,6 +63,10 @@ impl DeliveryEngine {
             None => failures::to_python(py, &error),
         })?;
         let core = Arc::new(opened);
+        if let Some(raised) = core::take(py, &raised) {
+            core.close(py, Some(Duration::ZERO))?; // a Ctrl-C came while the text of a step-up was told
+            return Err(raised);
+        }
         core::list(py, &core)?;
         Ok(Self(ProcessOwned::new(core)))
     }

@@ -12,6 +12,9 @@ from pathlib import Path
 import pytest
 
 from tickwheel.delivery import Answer, DeliveryQueue, StoreFailed, WrongUsage
+from tickwheel.delivery.running import Running
+from tickwheel.delivery.settings import Settings
+from tickwheel.delivery.sinks import open_sink
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -157,3 +160,16 @@ def test_a_store_of_version_1_is_stepped_up_after_a_backup_and_keeps_what_it_has
         assert "\n".join(db.iterdump()) == before
     with opened(store) as queue:
         assert len(queue) == 1
+
+
+def test_a_ctrl_c_while_a_store_of_version_1_is_stepped_up_is_not_lost__D13(store: Path) -> None:
+    with closing(sqlite3.connect(store)) as db:
+        db.executescript(VERSION_1.read_text())
+
+    def interrupt(text: str) -> None:  # where the handler of a signal that came in the meantime runs
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Running(store, open_sink("file:/dev/null"), Settings(), print, waiting=interrupt)
+    with opened(store) as queue:  # it was closed, and is of this version
+        assert queue.state("h", "far") is Answer.WAITING
