@@ -15,7 +15,8 @@ use crate::delivery::Ownership;
 use crate::delivery::Running;
 use crate::delivery::Settings;
 use crate::delivery::Summary;
-use crate::delivery::{DueClock, LATENESS_BOUNDS_US};
+use crate::delivery::store::upgrade::step_up;
+use crate::delivery::{DueClock, LATENESS_BOUNDS_US, SystemWallTime, WallTime as _};
 use crate::python::delivery::answers::{Answers, gives_answers};
 use crate::python::delivery::core::{self, Core};
 use crate::python::delivery::destination::Destination;
@@ -328,11 +329,13 @@ fn open_all(
             }
         });
     };
-    let ownership = Ownership::take(path, &mut tell, &mut go_on)?;
+    let mut ownership = Ownership::take(path, &mut tell, &mut go_on)?;
+    // Here and not in `Running::open`, because it may take long, and a Ctrl-C ends it.
+    let backup = step_up(&mut ownership, SystemWallTime.now_us() / 1000, &mut |_| go_on())?;
     let answers = Answers::start().map_err(|error| no_thread(&error))?;
     match Running::open(ownership, settings, open, 1, Box::new(observer)) {
         Ok(running) => {
-            if let Some(backup) = running.engine().backup() {
+            if let Some(backup) = backup {
                 let backup = backup.display();
                 tell(&format!(
                     "{} was a store of version 1: it was brought up to date, and as it was it is {backup}",
