@@ -82,7 +82,7 @@ def test_large_payloads_that_are_due_tomorrow_are_read_into_the_store__D8(folder
     assert lines_read(store) == count, err.decode()
     grown = read(out.decode())["peak"] - empty
     print(f"{count} payloads of 1 MB: {grown / MIB:.0f} MiB over an empty deliverer's {empty / MIB:.0f}")
-    assert grown < 100 * MIB
+    assert grown < size(100, 150) * MIB
 
 
 def test_large_payloads_are_cleaned_up_beside_the_others_and_the_disk_gets_its_room_back__D8(
@@ -104,7 +104,7 @@ def test_large_payloads_are_cleaned_up_beside_the_others_and_the_disk_gets_its_r
     # Its ratio to all of the time says that no group cleans up everything. In the short form there are few groups.
     assert max(answer_ms, late_ms) < took_ms / size(1, 4)
     assert store.stat().st_size < 40 * MB
-    assert found["log"] < 100 * MIB
+    assert found["log"] < 150 * MIB
 
 
 def test_after_a_crash_only_what_was_in_memory_may_come_again__D5_D8(folder: Path, size: Size) -> None:
