@@ -52,7 +52,6 @@ impl Destination {
     }
 
     /// An engine that was made with it has a reference of its own to the function.
-    #[expect(clippy::needless_pass_by_value, reason = "pyo3 gives it")]
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         match &self.0 {
             Kind::Function(function) => visit.call(function),

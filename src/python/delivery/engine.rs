@@ -351,15 +351,12 @@ fn open_all(
             }
         });
     };
-    let mut ownership = Ownership::take(
-        path,
-        &mut |text| {
-            if !is_open_here(path) {
-                tell(text)
-            }
-        },
-        &mut go_on,
-    )?;
+    let mut waits = |text: &str| {
+        if !is_open_here(path) {
+            tell(text);
+        }
+    };
+    let mut ownership = Ownership::take(path, &mut waits, &mut go_on)?;
     ownership.remove_unless(is_used.clone());
     let answers = Answers::start(callees.engine()).map_err(|error| no_thread(&error))?;
     match Running::open(ownership, settings, open, 1, Box::new(observer)) {
