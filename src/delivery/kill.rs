@@ -27,10 +27,10 @@ use std::time::{Duration, Instant};
 
 use super::Event;
 use super::clock::{SystemWallTime, WallTime as _};
-use super::engine::Settings;
 use super::error::DeliveryError;
 use super::items::{Answer, Item};
 use super::message::{Body, Cancel, Incoming, Message};
+use super::settings::Settings;
 use super::sinks::file::{LineSink, Target};
 use super::sinks::{OpenSink, Sink};
 use super::store::owner::Ownership;

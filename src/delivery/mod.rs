@@ -36,8 +36,10 @@ pub(crate) mod message;
 pub(crate) mod ndjson;
 mod origin;
 mod outage;
+mod queue;
 mod retry;
 mod sends;
+mod settings;
 mod shown;
 #[cfg(test)]
 mod simulation;
@@ -57,7 +59,7 @@ pub use columns::Columns;
 pub use csv_rows::{CsvContent, CsvHeader, CsvRow, CsvRows};
 pub use delivery_rows::delivery_rows;
 pub use dispatcher::Event;
-pub use engine::{Engine, Settings};
+pub use engine::Engine;
 pub use error::{BadRecord, DeliveryError, StoreError};
 pub use fields::Schema;
 pub use handed::{HandedOff, read_batch, read_stream, write_stream};
@@ -69,6 +71,7 @@ pub use ndjson::Ndjson;
 pub use origin::{Origin, Record};
 pub use retry::Retry;
 pub use sends::Sends;
+pub use settings::Settings;
 pub use sinks::file::{LineSink, Target};
 #[cfg(feature = "delivery-http")]
 pub use sinks::http::{HttpAddress, HttpSink, IN_FLIGHT, LOOKUPS, idempotency_key};

@@ -33,7 +33,7 @@ Refusals: TypeAlias = Mapping[int, str | Unanswered | Unavailable | None]
 """The deliveries that did not arrive, by their place in the sequence, and why; empty if all arrived.
 
 A text: this message is refused, and tried again, `max_attempts` times in all. `Unanswered`, `Unavailable`: as if
-raised, for this one. `None`: it was not tried.
+raised, for this one. `None`: it was not tried; a send of which none was tried shows that the destination is down.
 """
 
 NONE_REFUSED: Refusals = {}
