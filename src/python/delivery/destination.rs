@@ -3,10 +3,13 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 
+use crate::delivery::DeliveryError;
 use crate::delivery::{HttpAddress, HttpSink};
 use crate::delivery::{LineSink, OpenSink, Target};
+use crate::python::delivery::callees::Callees;
 use crate::python::delivery::failures;
 use crate::python::delivery::function::{FunctionSink, Pace};
 use crate::python::tools::native_lock::attach;
@@ -18,7 +21,7 @@ pub(crate) struct Destination(Kind);
 enum Kind {
     Lines(Target),
     Http(HttpAddress),
-    Function(Arc<Py<PyAny>>),
+    Function(Py<PyAny>),
 }
 
 #[pymethods]
@@ -45,7 +48,15 @@ impl Destination {
     /// A call for each message, from up to eight threads.
     #[staticmethod]
     fn function(function: Py<PyAny>) -> Self {
-        Self(Kind::Function(Arc::new(function)))
+        Self(Kind::Function(function))
+    }
+
+    /// An engine that was made with it has a reference of its own to the function.
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        match &self.0 {
+            Kind::Function(function) => visit.call(function),
+            Kind::Lines(_) | Kind::Http(_) => Ok(()),
+        }
     }
 
     fn __repr__(&self) -> String {
@@ -59,7 +70,8 @@ impl Destination {
 }
 
 impl Destination {
-    pub(crate) fn opener(&self) -> OpenSink {
+    /// What opens it for the engine of these callees.
+    pub(crate) fn opener(&self, py: Python<'_>, callees: &Callees) -> OpenSink {
         match &self.0 {
             Kind::Lines(target) => {
                 let target = target.clone();
@@ -70,8 +82,14 @@ impl Destination {
                 Arc::new(move |_| Ok(Box::new(HttpSink::open(&address)?)))
             }
             Kind::Function(function) => {
-                let (function, pace) = (function.clone(), Arc::<Pace>::default());
-                Arc::new(move |_| Ok(Box::new(FunctionSink::new(attach(|py| function.clone_ref(py)), pace.clone()))))
+                let (engine, pace) = (callees.engine(), Arc::<Pace>::default());
+                let function = callees.add(py, function.clone_ref(py));
+                Arc::new(move |_| {
+                    attach(|py| {
+                        let function = function.get(py).ok_or(DeliveryError::Closed)?;
+                        Ok(Box::new(FunctionSink::new(engine, function.unbind(), pace.clone())) as _)
+                    })
+                })
             }
         }
     }
