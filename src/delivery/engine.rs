@@ -22,7 +22,6 @@ use super::clock::{DueClock, WallTime};
 use super::dispatcher::{Alarm, Dispatcher, Event, timer};
 use super::error::DeliveryError;
 use super::items::{Completion, Item, Receipt, Ticket};
-use super::kill_point::kill_point;
 use super::queue::Queue;
 use super::settings::Settings;
 use super::sinks::{Delivery, Verdict, Verdicts};
@@ -68,10 +67,7 @@ impl Engine {
         clock: Clock,
         wall: Arc<dyn WallTime>,
     ) -> Result<Self, DeliveryError> {
-        let backup = step_up(&mut ownership, wall.now_us() / 1000, &mut |_| {
-            kill_point("step up");
-            true
-        })?;
+        let backup = step_up(&mut ownership, wall.now_us() / 1000, &mut |_| true)?;
         let timer = timer(clock).map_err(|error| DeliveryError::Usage(error.to_string()))?;
         let timer = Arc::new(timer);
         let mut options = Options::new(

@@ -16,7 +16,8 @@ use crate::delivery::Running;
 use crate::delivery::Settings;
 use crate::delivery::Summary;
 use crate::delivery::store::opened::is_open_here;
-use crate::delivery::{DueClock, LATENESS_BOUNDS_US};
+use crate::delivery::store::upgrade::step_up;
+use crate::delivery::{DueClock, LATENESS_BOUNDS_US, SystemWallTime, WallTime as _};
 use crate::python::delivery::answers::{Answers, gives_answers_of};
 use crate::python::delivery::callees::Callees;
 use crate::python::delivery::core::{self, Core, UseHere};
@@ -78,6 +79,10 @@ impl DeliveryEngine {
             None => failures::to_python(py, &error),
         })?;
         let core = Arc::new(Core::new(&path, running, answers, callees, is_used, in_use));
+        if let Some(raised) = core::take(py, &raised) {
+            core.close(py, Some(Duration::ZERO))?; // a Ctrl-C came while the text of a step-up was told
+            return Err(raised);
+        }
         core::list(py, &core)?;
         Ok(Self(ProcessOwned::new(core)))
     }
@@ -358,10 +363,12 @@ fn open_all(
     };
     let mut ownership = Ownership::take(path, &mut waits, &mut go_on)?;
     ownership.remove_unless(is_used.clone());
+    // Here and not in `Running::open`, because it may take long, and a Ctrl-C ends it.
+    let backup = step_up(&mut ownership, SystemWallTime.now_us() / 1000, &mut |_| go_on())?;
     let answers = Answers::start(callees.engine()).map_err(|error| no_thread(&error))?;
     match Running::open(ownership, settings, open, 1, Box::new(observer)) {
         Ok(running) => {
-            if let Some(backup) = running.engine().backup() {
+            if let Some(backup) = backup {
                 let backup = backup.display();
                 tell(&format!(
                     "{} was a store of version 1: it was brought up to date, and as it was it is {backup}",
