@@ -16,8 +16,10 @@ use crate::delivery::error::BadRecord;
 use crate::delivery::fields::{Fields, Payload, Request, Schema, Value};
 use crate::delivery::json::{Refused, json_or_text, value_of, write_text};
 use crate::delivery::lines::Line;
-use crate::delivery::message::{Incoming, Item, Origin, Record};
+use crate::delivery::message::Incoming;
 use crate::delivery::ndjson::number_of;
+use crate::delivery::origin::{Origin, Record};
+use crate::delivery::parsed::Parsed;
 use crate::delivery::times::integer_of;
 
 /// A row of the input.
@@ -102,14 +104,14 @@ pub struct CsvRows<'a> {
 impl CsvRows<'_> {
     /// The item of a row. About 1 µs.
     #[must_use]
-    pub fn read<S: AsRef<str>>(&self, row: &CsvRow<'_, S>) -> Item {
+    pub fn read<S: AsRef<str>>(&self, row: &CsvRow<'_, S>) -> Parsed {
         let record = Some(Record::from(row.data));
         let origin = Origin { source: Arc::clone(&self.source), line: row.line, record };
         let cells = row.cells(self.schema.max_record());
         match cells.and_then(|cells| self.schema.check(&self.fields(cells)?, self.now_ns)) {
-            Ok(Request::Message(message)) => Item::Message(Incoming::from_origin(message, Some(origin))),
-            Ok(Request::Cancel(cancel)) => Item::Cancel(cancel, origin),
-            Err(bad) => Item::Bad(bad, origin),
+            Ok(Request::Message(message)) => Parsed::Message(Incoming::from_origin(message, Some(origin))),
+            Ok(Request::Cancel(cancel)) => Parsed::Cancel(cancel, origin),
+            Err(bad) => Parsed::Bad(bad, origin),
         }
     }
 

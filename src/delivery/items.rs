@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::error::DeliveryError;
-use super::message::{self, Cancel, Incoming};
+use super::message::{Cancel, Incoming};
+use super::parsed::Parsed;
 use super::store::{Letter, Progress};
 use crate::sync::{PlainCondvar, PlainMutex};
 
@@ -33,13 +34,13 @@ pub enum Item {
     Dropped(u64),
 }
 
-impl From<message::Item> for Item {
+impl From<Parsed> for Item {
     /// A record that could not be read is a dead letter.
-    fn from(item: message::Item) -> Self {
-        match item {
-            message::Item::Message(incoming) => Self::Put(incoming),
-            message::Item::Cancel(cancel, _) => Self::Cancel(cancel),
-            message::Item::Bad(bad, origin) => Self::Letter(Letter {
+    fn from(parsed: Parsed) -> Self {
+        match parsed {
+            Parsed::Message(incoming) => Self::Put(incoming),
+            Parsed::Cancel(cancel, _) => Self::Cancel(cancel),
+            Parsed::Bad(bad, origin) => Self::Letter(Letter {
                 source: origin.source.to_string(),
                 line: origin.line as i64,
                 reason: bad.reason,

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use crate::delivery::error::BadRecord;
 use crate::delivery::hashes;
 use crate::delivery::json;
-pub(crate) use crate::delivery::origin::{Origin, Record};
+use crate::delivery::origin::Origin;
 use crate::delivery::shown::with_commas;
 use crate::delivery::times::due_in_range;
 
@@ -225,45 +225,6 @@ impl Incoming {
         let hashes::All { name, content, lane } = hashes::all_of(message.parts());
         let (digest, content) = (Digest(name), Content::from_hash(content));
         Self { message, digest, content, lane, origin }
-    }
-}
-
-/// What was read from a record.
-#[derive(Clone, Debug)]
-pub enum Item {
-    /// A message to accept.
-    Message(Incoming),
-    /// A cancel, and where it is.
-    Cancel(Cancel, Origin),
-    /// A record that can't be used, and where it is.
-    Bad(BadRecord, Origin),
-}
-
-impl Item {
-    /// Where it was read, if that was kept.
-    #[must_use]
-    pub fn origin(&self) -> Option<&Origin> {
-        match self {
-            Self::Message(incoming) => incoming.origin.as_ref(),
-            Self::Cancel(_, origin) | Self::Bad(_, origin) => Some(origin),
-        }
-    }
-
-    /// Bytes in memory, about.
-    #[must_use]
-    pub fn size_in_memory(&self) -> usize {
-        match self {
-            Self::Message(incoming) => incoming.message.size_in_memory(),
-            Self::Cancel(..) => size_in_memory(0),
-            Self::Bad(_, origin) => size_in_memory(origin.record().len()),
-        }
-    }
-
-    pub(crate) fn origin_mut(&mut self) -> Option<&mut Origin> {
-        match self {
-            Self::Message(incoming) => incoming.origin.as_mut(),
-            Self::Cancel(_, origin) | Self::Bad(_, origin) => Some(origin),
-        }
     }
 }
 

@@ -31,7 +31,9 @@ use crate::delivery::error::BadRecord;
 use crate::delivery::fields::{Fields, Payload, Request, Schema, Value};
 use crate::delivery::json::{Refused, check_depth, check_surrogates, without_line_ends};
 use crate::delivery::lines::{Block, Line};
-use crate::delivery::message::{Incoming, Item, Origin, Record};
+use crate::delivery::message::Incoming;
+use crate::delivery::origin::{Origin, Record};
+use crate::delivery::parsed::Parsed;
 
 const ALLOWED: &str = "one JSON object per line, each name once";
 
@@ -55,7 +57,7 @@ pub struct Ndjson<'a> {
 
 impl Ndjson<'_> {
     /// The items of some lines, in order. About 1 µs each.
-    pub fn read(&self, block: &Block<Arc<[u8]>>) -> impl Iterator<Item = Item> {
+    pub fn read(&self, block: &Block<Arc<[u8]>>) -> impl Iterator<Item = Parsed> {
         block.lines(self.schema.max_record()).filter_map(|line| {
             let data = trim(line.data);
             if data.is_empty() || line.number <= self.after {
@@ -63,18 +65,18 @@ impl Ndjson<'_> {
             }
             Some(match self.request(&line) {
                 Ok(Request::Message(message)) if self.keeps_origin => {
-                    Item::Message(Incoming::from_origin(message, Some(self.origin(block, &line, data))))
+                    Parsed::Message(Incoming::from_origin(message, Some(self.origin(block, &line, data))))
                 }
-                Ok(Request::Message(message)) => Item::Message(Incoming::of(message)),
-                Ok(Request::Cancel(cancel)) => Item::Cancel(cancel, self.origin(block, &line, data)),
-                Err(bad) => Item::Bad(bad, self.origin(block, &line, data)),
+                Ok(Request::Message(message)) => Parsed::Message(Incoming::of(message)),
+                Ok(Request::Cancel(cancel)) => Parsed::Cancel(cancel, self.origin(block, &line, data)),
+                Err(bad) => Parsed::Bad(bad, self.origin(block, &line, data)),
             })
         })
     }
 
     /// The item of bytes that hold one record, as from Kafka; `line` is its place there.
     #[must_use]
-    pub fn read_value(&self, bytes: &Arc<[u8]>, line: u64) -> Item {
+    pub fn read_value(&self, bytes: &Arc<[u8]>, line: u64) -> Parsed {
         let block = Block::whole(Arc::clone(bytes));
         let mut items = self.read(&block);
         let first = items.next();
@@ -88,21 +90,21 @@ impl Ndjson<'_> {
             }
             _ => {
                 let bad = BadRecord::new(format!("the value holds {count} records"), "one JSON object per value");
-                Item::Bad(bad, self.whole(bytes, line))
+                Parsed::Bad(bad, self.whole(bytes, line))
             }
         }
     }
 
     /// The item of bytes that are one record, on however many lines. Their size is known to be allowed.
     #[must_use]
-    pub fn read_object(&self, bytes: &Arc<[u8]>) -> Item {
+    pub fn read_object(&self, bytes: &Arc<[u8]>) -> Parsed {
         let line = Line { number: 1, data: bytes, start: 0, size: 0 };
         match self.request(&line) {
             Ok(Request::Message(message)) => {
-                Item::Message(Incoming::from_origin(message, self.keeps_origin.then(|| self.whole(bytes, 1))))
+                Parsed::Message(Incoming::from_origin(message, self.keeps_origin.then(|| self.whole(bytes, 1))))
             }
-            Ok(Request::Cancel(cancel)) => Item::Cancel(cancel, self.whole(bytes, 1)),
-            Err(bad) => Item::Bad(bad, self.whole(bytes, 1)),
+            Ok(Request::Cancel(cancel)) => Parsed::Cancel(cancel, self.whole(bytes, 1)),
+            Err(bad) => Parsed::Bad(bad, self.whole(bytes, 1)),
         }
     }
 

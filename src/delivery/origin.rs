@@ -69,3 +69,17 @@ impl PartialEq for Record {
 }
 
 impl Eq for Record {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_is_a_part_of_its_block_and_never_more() {
+        let block: Arc<[u8]> = (*b"one two").into();
+        assert_eq!(Record::part_of(&block, 4, 7).as_bytes(), b"two");
+        assert_eq!(Record::part_of(&block, 4, 99).as_bytes(), b"two");
+        assert_eq!(Record::part_of(&block, 99, 4).as_bytes(), b"");
+        assert_eq!(Record::from(&b"two"[..]), Record::part_of(&block, 4, 7));
+    }
+}
