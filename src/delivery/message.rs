@@ -11,7 +11,9 @@
 #![forbid(unsafe_code)]
 
 use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use crate::delivery::clock::{SystemWallTime, WallTime as _};
 use crate::delivery::error::BadRecord;
 use crate::delivery::hashes;
 use crate::delivery::json;
@@ -92,19 +94,151 @@ fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).expect("the parts were text")
 }
 
-/// A message to deliver at `due_ms`, milliseconds since 1970.
+/// A message to deliver, and when it is due.
+///
+/// ```
+/// use std::time::{Duration, UNIX_EPOCH};
+/// use tickwheel::delivery::Message;
+///
+/// let due = UNIX_EPOCH + Duration::from_millis(1_700_000_000_250);
+/// let message = Message::at("tea", due, r#"{"text": "ready"}"#).with_key("kitchen").json();
+/// assert_eq!((message.key(), message.id(), message.due_ms()), (Some("kitchen"), "tea", 1_700_000_000_250));
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Message {
     /// Key, id and payload.
-    pub body: Body,
-    /// When it is due.
-    pub due_ms: i64,
+    pub(crate) body: Body,
+    /// In milliseconds since 1970.
+    pub(crate) due_ms: i64,
     /// The delay that the record gave, if it gave one: two records with one delay have the same content (D5), though
     /// their due times differ.
-    pub delay_ms: Option<f64>,
+    pub(crate) delay_ms: Option<f64>,
 }
 
 impl Message {
+    /// A message that is due at this time, rounded up to the millisecond. Its id and its key are its name.
+    ///
+    /// ```
+    /// # use std::time::{Duration, UNIX_EPOCH};
+    /// # use tickwheel::delivery::Message;
+    /// let due = UNIX_EPOCH + Duration::from_micros(1_700_000_000_000_001);
+    /// assert_eq!(Message::at("tea", due, "ready").due_ms(), 1_700_000_000_001);
+    /// ```
+    #[must_use]
+    pub fn at(id: &str, due: SystemTime, payload: impl AsRef<[u8]>) -> Self {
+        let due_ms = match due.duration_since(UNIX_EPOCH) {
+            Ok(since) => i64::try_from(since.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX),
+            Err(before) => i64::try_from(before.duration().as_millis()).map_or(i64::MIN, |ms| -ms),
+        };
+        Self { body: Body::new(None, id, payload.as_ref(), false), due_ms, delay_ms: None }
+    }
+
+    /// A message that is due so long after this call, rounded up to the millisecond. Two with the same delay and payload have the same
+    /// content, though their due times differ.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tickwheel::delivery::Message;
+    /// let message = Message::after("tea", Duration::from_secs(180), "ready");
+    /// assert_eq!(message.payload(), b"ready");
+    /// ```
+    #[must_use]
+    pub fn after(id: &str, delay: Duration, payload: impl AsRef<[u8]>) -> Self {
+        let now_us = SystemWallTime.now_us();
+        let now_ms = now_us.div_euclid(1_000) + i64::from(now_us.rem_euclid(1_000) > 0);
+        let delay_ms = delay.as_secs_f64() * 1_000.0;
+        let due_ms = now_ms.saturating_add(i64::try_from(delay.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX));
+        Self { body: Body::new(None, id, payload.as_ref(), false), due_ms, delay_ms: Some(delay_ms) }
+    }
+
+    /// With a key. Messages of one key are delivered in order of their due times, one after the other.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tickwheel::delivery::Message;
+    /// let message = Message::after("tea", Duration::from_secs(180), "ready").with_key("kitchen");
+    /// assert_eq!(message.key(), Some("kitchen"));
+    /// ```
+    #[must_use]
+    pub fn with_key(self, key: &str) -> Self {
+        let body = Body::new(Some(key), self.id(), self.payload(), self.is_json());
+        Self { body, ..self }
+    }
+
+    /// With a payload that is JSON: it is written as it is, and not as base64. Checked when the message is submitted.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tickwheel::delivery::Message;
+    /// let message = Message::after("tea", Duration::from_secs(180), "[1, 2]").json();
+    /// assert!(message.is_json());
+    /// ```
+    #[must_use]
+    pub fn json(mut self) -> Self {
+        self.body.is_json = true;
+        self
+    }
+
+    /// The id.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tickwheel::delivery::Message;
+    /// assert_eq!(Message::after("tea", Duration::ZERO, "ready").id(), "tea");
+    /// ```
+    #[must_use]
+    pub fn id(&self) -> &str {
+        self.body.id()
+    }
+
+    /// The key, if it has one.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tickwheel::delivery::Message;
+    /// assert_eq!(Message::after("tea", Duration::ZERO, "ready").key(), None);
+    /// ```
+    #[must_use]
+    pub fn key(&self) -> Option<&str> {
+        self.body.key()
+    }
+
+    /// The payload.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tickwheel::delivery::Message;
+    /// assert_eq!(Message::after("tea", Duration::ZERO, [1, 2]).payload(), [1, 2]);
+    /// ```
+    #[must_use]
+    pub fn payload(&self) -> &[u8] {
+        self.body.payload()
+    }
+
+    /// Whether the payload is JSON.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tickwheel::delivery::Message;
+    /// assert!(!Message::after("tea", Duration::ZERO, "[1, 2]").is_json());
+    /// ```
+    #[must_use]
+    pub fn is_json(&self) -> bool {
+        self.body.is_json()
+    }
+
+    /// When it is due, in milliseconds since 1970.
+    ///
+    /// ```
+    /// # use tickwheel::delivery::Message;
+    /// # use std::time::{Duration, UNIX_EPOCH};
+    /// assert_eq!(Message::at("tea", UNIX_EPOCH + Duration::from_secs(5), "ready").due_ms(), 5_000);
+    /// ```
+    #[must_use]
+    pub fn due_ms(&self) -> i64 {
+        self.due_ms
+    }
+
     fn parts(&self) -> hashes::Parts<'_> {
         let Self { body, due_ms, delay_ms } = self;
         let (key, id, payload) = (body.key(), body.id(), body.payload());

@@ -4,6 +4,7 @@
 
 pub(crate) mod delivery;
 pub(crate) mod file;
+pub(crate) mod function;
 #[cfg(feature = "delivery-http")]
 pub(crate) mod http;
 pub(crate) mod line;

@@ -82,21 +82,38 @@ impl Ownership {
         waiting: &mut dyn FnMut(&str),
         go_on: &mut dyn FnMut() -> bool,
     ) -> Result<Self, DeliveryError> {
+        let mut is_told = false;
+        Self::take_unless(path, &mut |owner| {
+            if !is_told {
+                waiting(&format!("{owner}: waiting for it to end"));
+                is_told = true;
+            }
+            if go_on() { Ok(()) } else { Err(DeliveryError::Closed) }
+        })
+    }
+
+    /// Takes the store if nothing has it.
+    ///
+    /// # Errors
+    /// As [`Ownership::take`], and [`DeliveryError::Usage`] if another process, or this one, has it.
+    pub(crate) fn try_take(path: &Path) -> Result<Self, DeliveryError> {
+        let held = |owner: &str| DeliveryError::Usage(format!("{owner}: close it there first, or name another store"));
+        Self::take_unless(path, &mut |owner| Err(held(owner)))
+    }
+
+    /// `is_held` is called every 20 ms while the store is held.
+    fn take_unless(
+        path: &Path,
+        is_held: &mut dyn FnMut(&str) -> Result<(), DeliveryError>,
+    ) -> Result<Self, DeliveryError> {
         fill_standard_descriptors();
         let path = resolved(path)?;
         let pause = Parker::new();
-        let mut is_told = false;
         loop {
             match attempt(&path, || {})? {
                 Attempt::Taken(ownership) => return Ok(ownership),
                 Attempt::Held(owner) => {
-                    if !is_told {
-                        waiting(&format!("{owner}: waiting for it to end"));
-                        is_told = true;
-                    }
-                    if !go_on() {
-                        return Err(DeliveryError::Closed);
-                    }
+                    is_held(&owner)?;
                     pause.park_timeout(TRY_EVERY);
                 }
                 Attempt::Moved => {}
