@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -379,6 +380,12 @@ impl Deliverer {
             }
         }
         Ok(self.running.submit(items)?.with_refused(refused))
+    }
+}
+
+impl fmt::Debug for Deliverer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Deliverer").field("store_id", &self.running.engine().store_id()).finish_non_exhaustive()
     }
 }
 

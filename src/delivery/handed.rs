@@ -69,16 +69,6 @@ pub fn read_stream(bytes: &[u8], max_payload: usize) -> Result<HandedOff, BadRec
     Ok(found)
 }
 
-/// The items of one batch.
-///
-/// # Errors
-/// Its columns are not those of a hand-off.
-pub fn read_batch(batch: &RecordBatch, max_payload: usize) -> Result<HandedOff, BadRecord> {
-    let mut found = HandedOff::default();
-    add_batch(&mut found, batch, max_payload)?;
-    Ok(found)
-}
-
 /// An Arrow IPC stream of one batch with a row for each item. A message's original record is not part of it.
 #[must_use]
 pub fn write_stream(items: &[Parsed]) -> Vec<u8> {

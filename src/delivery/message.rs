@@ -302,20 +302,10 @@ impl Content {
     }
 
     /// Of a message.
+    #[cfg(test)]
     #[must_use]
-    pub fn of(message: &Message) -> Self {
+    pub(crate) fn of(message: &Message) -> Self {
         Self::from_hash(hashes::content_of(message.parts()))
-    }
-
-    /// Of these bytes, as they were kept; `None` unless there are 15 or 16.
-    #[must_use]
-    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        if !matches!(bytes.len(), 15 | 16) {
-            return None;
-        }
-        let mut all = [0; 16];
-        all[..bytes.len()].copy_from_slice(bytes);
-        Some(Self { bytes: all, len: bytes.len() as u8 })
     }
 
     /// As the store keeps it.

@@ -55,34 +55,40 @@ pub(crate) mod times;
 mod window;
 mod writer;
 
-pub use arrow_rows::{ArrowRows, batches};
-pub use clock::{DueClock, SystemWallTime, WallTime};
-pub use columns::Columns;
-pub use csv_rows::{CsvContent, CsvHeader, CsvRow, CsvRows};
 pub use deliverer::Deliverer;
-pub use delivery_rows::delivery_rows;
 pub use destination::Destination;
 pub use dispatcher::Event;
-pub use engine::{Engine, Settings};
 pub use error::{BadRecord, DeliveryError, StoreError};
-pub use fields::Schema;
-pub use handed::{HandedOff, read_batch, read_stream, write_stream};
-pub use items::{Answer, Completion, Item, Receipt};
-pub use lines::{Block, BlockReader};
-pub use message::{Body, Cancel, Digest, Incoming, MAX_PAYLOAD, Message, checked};
-pub use ndjson::Ndjson;
+pub use items::{Answer, Receipt};
+pub use message::Message;
 pub use open_options::OpenOptions;
-pub use origin::{Origin, Record};
-pub use parsed::Parsed;
-pub use retry::Retry;
-pub use sends::Sends;
-pub use sinks::file::{LineSink, Target};
-#[cfg(feature = "delivery-http")]
-pub use sinks::http::{HttpAddress, HttpSink, IN_FLIGHT, LOOKUPS, idempotency_key};
-pub use sinks::{AroundFn, Delivery, OpenSink, Replies, Reply, Sink, SyncFn, Turns, Verdict, Verdicts};
-pub use store::opened::is_open_here;
-pub use store::owner::Ownership;
-pub use store::{Census, Letter, Percentiles, Progress};
-pub use summary::{LATENESS_BOUNDS_US, Lateness, Summary};
-pub use threads::{MOST_HANGING, Observer, Running};
-pub use window::Bounds;
+pub use sinks::{Delivery, Reply, Sink, SyncFn, Verdict, Verdicts};
+pub use store::Letter;
+pub use summary::Summary;
+pub use threads::Observer;
+
+/// What the Python bindings use beside it.
+#[cfg(feature = "python")]
+pub(crate) use {
+    arrow_rows::{ArrowRows, batches},
+    clock::{DueClock, SystemWallTime, WallTime},
+    columns::Columns,
+    csv_rows::{CsvContent, CsvHeader, CsvRow, CsvRows},
+    delivery_rows::delivery_rows,
+    engine::{Engine, Settings},
+    fields::Schema,
+    handed::{read_stream, write_stream},
+    items::{Completion, Item},
+    lines::Block,
+    message::{Body, Cancel, Digest, Incoming, checked},
+    ndjson::Ndjson,
+    origin::{Origin, Record},
+    parsed::Parsed,
+    retry::Retry,
+    sends::Sends,
+    sinks::{AroundFn, OpenSink, Turns},
+    store::owner::Ownership,
+    summary::LATENESS_BOUNDS_US,
+    threads::Running,
+    window::Bounds,
+};

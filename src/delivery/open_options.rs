@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+use std::fmt;
 use std::io::Write as _;
 use std::path::Path;
 use std::time::Duration;
@@ -220,6 +221,15 @@ impl OpenOptions {
         in_range("sink_timeout", *sink_timeout_ms, MS, DAY)?;
         in_range("keep_ids", *keep_ids_ms, Duration::ZERO, 36_500 * DAY)?;
         give_up_after_ms.map_or(Ok(()), |ms| in_range("give_up_after", ms, MS, 365 * DAY))
+    }
+}
+
+impl fmt::Debug for OpenOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { settings, max_payload, is_standby, .. } = self;
+        let mut shown = f.debug_struct("OpenOptions");
+        shown.field("settings", settings).field("max_payload", max_payload).field("is_standby", is_standby);
+        shown.finish_non_exhaustive()
     }
 }
 

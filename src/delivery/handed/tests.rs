@@ -67,6 +67,12 @@ fn only(row: Row<'_>) -> Parsed {
     item
 }
 
+fn read_batch(batch: &RecordBatch, max_payload: usize) -> Result<HandedOff, BadRecord> {
+    let mut found = HandedOff::default();
+    add_batch(&mut found, batch, max_payload)?;
+    Ok(found)
+}
+
 #[test]
 fn a_row_is_a_message_a_cancel_or_a_dead_letter__s3() {
     let cancel = Row { id: Some("b"), key: None, ..Row::default() };

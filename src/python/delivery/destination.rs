@@ -5,74 +5,51 @@ use std::sync::Arc;
 
 use pyo3::prelude::*;
 
-use crate::delivery::{HttpAddress, HttpSink};
-use crate::delivery::{LineSink, OpenSink, Target};
+use crate::delivery::{Destination as To, OpenSink};
 use crate::python::delivery::failures;
 use crate::python::delivery::function::{FunctionSink, Pace};
 use crate::python::tools::native_lock::attach;
 
 /// A destination of the engine's own. Nothing is opened yet.
 #[pyclass(frozen, module = "tickwheel._native")]
-pub(crate) struct Destination(Kind);
-
-enum Kind {
-    Lines(Target),
-    Http(HttpAddress),
-    Function(Arc<Py<PyAny>>),
-}
+pub(crate) struct Destination(To);
 
 #[pymethods]
 impl Destination {
     /// Lines of NDJSON on standard output, which stays open at the end.
     #[staticmethod]
     fn standard_output() -> Self {
-        Self(Kind::Lines(Target::StandardOutput))
+        Self(To::standard_output())
     }
 
     /// Lines of NDJSON, appended to a file.
     #[staticmethod]
     fn file(path: PathBuf) -> Self {
-        Self(Kind::Lines(Target::File(path)))
+        Self(To::file(path))
     }
 
     /// A POST for each message. Raises `WrongUsage` if this is no address.
     #[staticmethod]
     fn http(py: Python<'_>, url: &str) -> PyResult<Self> {
-        let address = HttpAddress::parse(url).map_err(|error| failures::to_python(py, &error))?;
-        Ok(Self(Kind::Http(address)))
+        To::http(url).map(Self).map_err(|error| failures::to_python(py, &error))
     }
 
     /// A call for each message, from up to eight threads.
     #[staticmethod]
     fn function(function: Py<PyAny>) -> Self {
-        Self(Kind::Function(Arc::new(function)))
+        let (function, pace) = (Arc::new(function), Arc::<Pace>::default());
+        Self(To::shown("function(...)".to_owned(), move |_| {
+            Ok(FunctionSink::new(attach(|py| function.clone_ref(py)), pace.clone()))
+        }))
     }
 
     fn __repr__(&self) -> String {
-        match &self.0 {
-            Kind::Lines(Target::StandardOutput) => "Destination.standard_output()".to_owned(),
-            Kind::Lines(Target::File(path)) => format!("Destination.file({:?})", path.to_string_lossy()),
-            Kind::Http(address) => format!("Destination.http({address:?})"),
-            Kind::Function(_) => "Destination.function(...)".to_owned(),
-        }
+        format!("{:?}", self.0).replacen("::", ".", 1)
     }
 }
 
 impl Destination {
     pub(crate) fn opener(&self) -> OpenSink {
-        match &self.0 {
-            Kind::Lines(target) => {
-                let target = target.clone();
-                Arc::new(move |_| Ok(Box::new(LineSink::open(&target)?)))
-            }
-            Kind::Http(address) => {
-                let address = address.clone();
-                Arc::new(move |_| Ok(Box::new(HttpSink::open(&address)?)))
-            }
-            Kind::Function(function) => {
-                let (function, pace) = (function.clone(), Arc::<Pace>::default());
-                Arc::new(move |_| Ok(Box::new(FunctionSink::new(attach(|py| function.clone_ref(py)), pace.clone()))))
-            }
-        }
+        self.0.opener()
     }
 }
