@@ -31,6 +31,7 @@ use super::lanes::Slot;
 use super::message::Body;
 use super::outage::{Outage, bounded};
 use super::retry::Retry;
+use super::shown::cut;
 use super::sinks::{Delivery, Turns, Verdict, Verdicts};
 use super::store::{Attempts, Done, Outcome};
 use super::window::{Bounds, State, Window};
@@ -39,8 +40,14 @@ use crate::{Clock, Config, Error, Handle, Released, Timer, When};
 /// Why a message that a crashed process had in its hands counts as tried.
 pub(super) const CRASHED: &str = "the process ended while this was being sent";
 
+/// Why a destination is down whose sink answered that it tried none of a send.
+const NONE_TRIED: &str = "the sink tried none of the messages it was given";
+
 /// Messages that are sent one after another wait for so long at most for one before them, if another sender is free.
 const DIVIDE_AFTER: Duration = Duration::from_millis(2);
+
+/// How many characters of a name are told.
+const LONGEST_NAME: usize = 200;
 
 /// How many suspects go out together, by how often each was tried.
 const SUSPECTS: [usize; 3] = [256, 16, 1];
@@ -119,8 +126,10 @@ pub enum Event {
     },
     /// A message failed for the first time.
     Failed {
-        /// The number of the message.
-        seq: i64,
+        /// The first 200 characters of its key, if it has one.
+        key: Option<String>,
+        /// The first 200 characters of its id.
+        id: String,
         /// Why.
         reason: String,
     },
@@ -483,11 +492,24 @@ impl Dispatcher {
         self.flights.contains_key(&number)
     }
 
+    /// No sink got this send.
+    pub(super) fn give_back(&mut self, number: u64) {
+        let Some(flight) = self.end_flight(number) else { return };
+        for message in &flight.messages {
+            self.untried(message);
+        }
+        self.end_probe(&flight);
+    }
+
     /// The sink has answered. What was cut off before has its outcome already.
-    pub(super) fn settle(&mut self, number: u64, verdicts: Verdicts) {
-        let Some(flight) = self.flights.remove(&number) else { return };
-        for task in [flight.time_out, flight.turns.and_then(|it| it.divide)].into_iter().flatten() {
-            self.timer.cancel(task);
+    pub(super) fn settle(&mut self, number: u64, mut verdicts: Verdicts) {
+        let Some(flight) = self.end_flight(number) else { return };
+        if let Verdicts::Each(each) = &mut verdicts
+            && !self.is_halted
+            && each.iter().all(|it| *it == Verdict::NotTried)
+        {
+            // To send at once again what the sink did not even try would keep a core busy.
+            *each = vec![Verdict::Unreachable { reason: NONE_TRIED.to_owned(), retry_after_ms: None }];
         }
         match verdicts {
             Verdicts::Delivered => {
@@ -503,13 +525,25 @@ impl Dispatcher {
                 }
             }
         }
+        self.end_probe(&flight);
+    }
+
+    // --- Inside --------------------------------------------------------------
+
+    fn end_flight(&mut self, number: u64) -> Option<Flight> {
+        let flight = self.flights.remove(&number)?;
+        for task in [flight.time_out, flight.turns.as_ref().and_then(|it| it.divide)].into_iter().flatten() {
+            self.timer.cancel(task);
+        }
+        Some(flight)
+    }
+
+    fn end_probe(&mut self, flight: &Flight) {
         if flight.is_probe && self.outage.waits_for_probe() {
             self.outage.probe_came_back();
         }
         self.note_suspects();
     }
-
-    // --- Inside --------------------------------------------------------------
 
     fn settle_one(&mut self, message: &InFlight, verdict: Verdict, is_probe: bool) {
         match verdict {
@@ -642,7 +676,10 @@ impl Dispatcher {
         let entry = self.window.entry(message.slot);
         let (attempts, is_first) = (entry.attempts, entry.attempts == 1);
         if is_first {
-            self.events.push(Event::Failed { seq: message.seq, reason: reason.to_owned() });
+            let body = entry.body.as_ref().expect("what waits has its body");
+            let shortened = |name: &str| cut(name, LONGEST_NAME).to_owned();
+            let (key, id) = (body.key().map(shortened), shortened(body.id()));
+            self.events.push(Event::Failed { key, id, reason: reason.to_owned() });
         }
         if attempts >= self.retry.max_attempts {
             self.give_up(message.slot, reason);

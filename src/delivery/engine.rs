@@ -12,7 +12,6 @@
 #![forbid(unsafe_code)]
 
 use std::collections::HashMap;
-use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -21,7 +20,7 @@ use rustc_hash::FxHashSet;
 
 use super::clock::{DueClock, WallTime};
 use super::dispatcher::{Alarm, Dispatcher, Event, timer};
-use super::error::DeliveryError;
+use super::error::{DeliveryError, StoreError};
 use super::items::{Completion, Item, Receipt, Ticket};
 use super::kill_point::kill_point;
 use super::retry::Retry;
@@ -93,23 +92,6 @@ pub struct Engine {
     backup: Option<PathBuf>,
     /// The store has it, and gives it up when its connections are closed.
     ownership: Weak<Ownership>,
-}
-
-/// The writer of an engine that is open.
-pub(super) struct WriterGuard<'a>(PlainGuard<'a, Option<Writer>>);
-
-impl Deref for WriterGuard<'_> {
-    type Target = Writer;
-
-    fn deref(&self) -> &Writer {
-        self.0.as_ref().expect("the engine is open")
-    }
-}
-
-impl DerefMut for WriterGuard<'_> {
-    fn deref_mut(&mut self) -> &mut Writer {
-        self.0.as_mut().expect("the engine is open")
-    }
 }
 
 impl Engine {
@@ -202,8 +184,7 @@ impl Engine {
     /// # Errors
     /// The store cannot be read.
     pub fn first_due_ms(&self) -> Result<Option<i64>, DeliveryError> {
-        let writer = self.writer.lock();
-        Ok(writer.as_ref().map(|writer| writer.store.first_due_ms()).transpose()?.flatten())
+        self.with_writer(|writer| writer.store.first_due_ms())
     }
 
     /// How late the messages were that were delivered since the store was opened; known once it is closed.
@@ -218,15 +199,14 @@ impl Engine {
     /// The store or the sink failed.
     pub fn recover(&self, sink: &mut dyn Sink) -> Result<(), DeliveryError> {
         // The sink may be Python, so it is asked while no lock is held.
-        let (suspects, position) = {
-            let writer = self.writer();
-            (writer.store.suspects()?, writer.store.get_meta::<String>(POSITION)?)
-        };
+        let (suspects, position) = self.with_writer(|writer| {
+            Ok::<_, StoreError>((writer.store.suspects()?, writer.store.get_meta::<String>(POSITION)?))
+        })?;
         let now_ms = self.wall.now_us() / 1000;
         let mut absent = FxHashSet::default();
         for part in suspects.chunks(1_000) {
             let seqs: Vec<i64> = part.iter().map(|it| it.seq).collect();
-            let mut messages = self.writer().store.bodies(&seqs)?;
+            let mut messages = self.with_writer(|writer| writer.store.bodies(&seqs))?;
             let deliveries: Vec<Delivery> = part
                 .iter()
                 .filter_map(|it| {
@@ -256,22 +236,24 @@ impl Engine {
                     redelivered: true,
                 })
                 .collect();
-            let mut writer = self.writer();
-            writer.store.begin()?;
-            writer.store.finish(&done)?;
-            writer.store.commit()?;
-            writer.summary.delivered += done.len() as u64;
+            self.with_writer(|writer| {
+                writer.store.begin()?;
+                writer.store.finish(&done)?;
+                writer.summary.delivered += done.len() as u64;
+                writer.store.commit()
+            })?;
         }
         let position = sink.position();
-        let mut writer = self.writer();
-        writer.store.begin()?;
-        writer.store.put_meta(POSITION, position)?;
-        writer.store.commit()?;
-        writer.suspect(absent, &self.queue);
-        let mut state = self.queue.lock();
-        state.summary = writer.summary;
-        state.open = writer.store.open_count();
-        Ok(())
+        self.with_writer(|writer| {
+            writer.store.begin()?;
+            writer.store.put_meta(POSITION, position)?;
+            writer.store.commit()?;
+            writer.suspect(absent, &self.queue);
+            let mut state = self.queue.lock();
+            state.summary = writer.summary;
+            state.open = writer.store.open_count();
+            Ok::<_, StoreError>(())
+        })
     }
 
     /// From now on messages are due, by this clock.
@@ -281,7 +263,7 @@ impl Engine {
             dispatcher.start(clock);
             dispatcher.window.cursor = Some((i64::MIN, 0));
         }
-        self.writer().loader.start();
+        let _ = self.with_writer(|writer| Ok::<_, StoreError>(writer.loader.start())); // a closed one loads nothing
         self.queue.wake();
     }
 
@@ -397,14 +379,14 @@ impl Engine {
     /// # Errors
     /// The store or the destination failed: the engine takes nothing more.
     pub fn write(&self, sync: &dyn Fn() -> Result<(), DeliveryError>) -> Result<bool, DeliveryError> {
-        let begun = self.begin_group();
+        let begun = self.begin_group()?;
         let committed = self.commit_group(begun, sync)?;
         self.publish_group(&committed)
     }
 
     /// The first part of [`Engine::write`]: takes what goes into the group.
-    pub(super) fn begin_group(&self) -> Begun {
-        self.writer().begin(&self.queue)
+    pub(super) fn begin_group(&self) -> Result<Begun, DeliveryError> {
+        self.with_writer(|writer| Ok::<_, DeliveryError>(writer.begin(&self.queue)))
     }
 
     /// The second part: the group is on disk after it.
@@ -413,28 +395,29 @@ impl Engine {
         begun: Begun,
         sync: &dyn Fn() -> Result<(), DeliveryError>,
     ) -> Result<Committed, DeliveryError> {
-        let result = self.writer().look_at_place(self.timer.clock().now_us());
-        // The sink's own sync may be Python, and take long: no lock is held meanwhile.
+        let result = self.with_writer(|writer| writer.look_at_place(self.timer.clock().now_us()));
+        // The sink's own sync may be Python, and take long: no lock is held meanwhile, and the engine may be closed.
         let result = result.and_then(|()| if begun.has_outcomes() { sync() } else { Ok(()) });
         let now_ms = self.wall.now_us() / 1000;
-        let mut writer = self.writer();
-        let result = result.and_then(|()| writer.commit(begun, &self.dispatcher, now_ms));
+        self.or_fail(result.and_then(|()| self.with_writer(|writer| writer.commit(begun, &self.dispatcher, now_ms))))
+    }
+
+    /// The third part: messages go on the timer, and tickets get their answers.
+    pub(super) fn publish_group(&self, committed: &Committed) -> Result<bool, DeliveryError> {
+        self.or_fail(self.with_writer(|writer| writer.publish(committed, &self.queue, &self.dispatcher)))
+    }
+
+    fn or_fail<T>(&self, result: Result<T, DeliveryError>) -> Result<T, DeliveryError> {
         if let Err(error) = &result {
-            writer.give_up(error);
+            self.give_up(error);
             self.queue.fail(error);
         }
         result
     }
 
-    /// The third part: messages go on the timer, and tickets get their answers.
-    pub(super) fn publish_group(&self, committed: &Committed) -> Result<bool, DeliveryError> {
-        let mut writer = self.writer();
-        let result = writer.publish(committed, &self.queue, &self.dispatcher);
-        if let Err(error) = &result {
-            writer.give_up(error);
-            self.queue.fail(error);
-        }
-        result
+    /// Tickets that were begun get the error.
+    pub(super) fn give_up(&self, error: &DeliveryError) {
+        let _ = self.with_writer(|writer| Ok::<_, StoreError>(writer.give_up(error))); // a closed one has none
     }
 
     /// Dead letters that are on disk and were not told yet. Call [`Engine::letters_told`] with the number when they are.
@@ -545,6 +528,8 @@ impl Engine {
         dispatcher.halt();
         let ended = if is_usable { writer.end(&dispatcher, is_clean) } else { Ok(()) };
         drop(dispatcher);
+        writer.give_up(&DeliveryError::Closed);
+        self.queue.reject(&DeliveryError::Closed);
         let mut summary = writer.summary;
         summary.cancels_unknown = writer.store.remembered_cancels();
         if is_usable && ended.is_ok() {
@@ -560,8 +545,12 @@ impl Engine {
         self.dispatcher.lock()
     }
 
-    pub(super) fn writer(&self) -> WriterGuard<'_> {
-        WriterGuard(self.writer.lock())
+    /// Runs this with the writer of an engine that is open.
+    pub(super) fn with_writer<T, E: Into<DeliveryError>>(
+        &self,
+        run: impl FnOnce(&mut Writer) -> Result<T, E>,
+    ) -> Result<T, DeliveryError> {
+        self.writer.lock().as_mut().map_or(Err(DeliveryError::Closed), |writer| run(writer).map_err(Into::into))
     }
 
     /// Gives the writer what the dispatcher has for it. Its lock is held, so that outcomes keep their order.

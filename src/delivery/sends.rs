@@ -126,7 +126,7 @@ mod tests {
         driven.submit(many(5));
         assert_eq!(driven.send(Verdict::Delivered), (0, true), "nothing was sent before");
         assert_eq!(driven.send(Verdict::Refused("no".to_owned())), (0, true));
-        let begun = driven.engine.begin_group();
+        let begun = driven.engine.begin_group().unwrap();
         assert_eq!(driven.send(Verdict::Delivered), (0, true), "the group is being written");
         let committed = driven.engine.commit_group(begun, &|| Ok(())).unwrap();
         driven.engine.publish_group(&committed).unwrap();

@@ -250,7 +250,7 @@ impl World {
     }
 
     fn start(&mut self) {
-        let suspects = self.engine.writer().store.suspects().unwrap();
+        let suspects = self.engine.with_store(|store| store.suspects()).unwrap();
         show!(self, "suspects {:?}", suspects.iter().map(|it| it.seq).collect::<Vec<_>>());
         let mut sink = Destination { log: self.log.clone(), asked: Vec::new(), arrived: Vec::new() };
         self.engine.recover(&mut sink).unwrap();
@@ -381,7 +381,7 @@ impl World {
 
     fn begin(&mut self) {
         show!(self, "begin");
-        let begun = self.engine.begin_group();
+        let begun = self.engine.begin_group().unwrap();
         self.telling.in_group = std::mem::take(&mut self.telling.answered);
         self.begun = Some((begun, std::mem::take(&mut self.submitted)));
     }
@@ -442,10 +442,10 @@ impl World {
     /// What is known is forgotten `keep_ids` after its outcome, and not sooner (D5).
     fn look_whether_forgotten(&mut self, name: Name) {
         let (key, id) = text(name);
-        let writer = self.engine.writer();
-        let is_known = writer.store.find(key.as_deref(), &id).unwrap().is_some();
-        let is_cancelled = writer.store.remembers_cancel(key.as_deref(), &id).unwrap();
-        drop(writer);
+        let (is_known, is_cancelled) = self.engine.with_store(|store| {
+            let is_known = store.find(key.as_deref(), &id).unwrap().is_some();
+            (is_known, store.remembers_cancel(key.as_deref(), &id).unwrap())
+        });
         let keep_ms = self.settings.keep_ids_ms as i64;
         let last = self.stored.get(&name).and_then(|all| all.last());
         assert!(!is_known || last.is_some(), "{name:?} is known, and never came");
@@ -599,7 +599,7 @@ impl World {
         assert!(delivery.attempt <= MAX_ATTEMPTS);
         if delivery.redelivered {
             // It may be what ends the process, which must not go on for ever.
-            let kept = self.engine.writer().store.attempts(delivery.seq).unwrap();
+            let kept = self.engine.with_store(|store| store.attempts(delivery.seq)).unwrap();
             assert!(kept.is_some_and(|kept| kept.attempts >= delivery.attempt), "{key:?}: the attempt is not on disk");
         }
         assert!(delivery.redelivered || !self.must_be_again.contains(&key), "{key:?} is not marked");
@@ -1038,19 +1038,21 @@ impl World {
             self.advance_by((keep_ms / 4).max(2_000) * 1000);
             self.pump();
         }
-        let mut writer = self.engine.writer();
-        writer.store.begin().unwrap();
-        for _ in 0..500 {
-            if !writer.store.upkeep(true).unwrap() {
-                break;
+        let names: Vec<Name> = self.stored.keys().copied().collect();
+        self.engine.with_store(|store| {
+            store.begin().unwrap();
+            for _ in 0..500 {
+                if !store.upkeep(true).unwrap() {
+                    break;
+                }
             }
-        }
-        writer.store.commit().unwrap();
-        for name in self.stored.keys() {
-            let (key, id) = text(*name);
-            assert_eq!(writer.store.find(key.as_deref(), &id).unwrap(), None, "it is known for ever");
-        }
-        assert_eq!(writer.store.remembered_cancels(), 0, "cancels are remembered for ever");
+            store.commit().unwrap();
+            for name in names {
+                let (key, id) = text(name);
+                assert_eq!(store.find(key.as_deref(), &id).unwrap(), None, "it is known for ever");
+            }
+            assert_eq!(store.remembered_cancels(), 0, "cancels are remembered for ever");
+        });
     }
 }
 

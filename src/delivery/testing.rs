@@ -15,8 +15,8 @@ use super::items::{Answer, Item, Receipt};
 use super::message::{Body, Cancel, Incoming, Message};
 use super::retry::Retry;
 use super::sinks::{Delivery, OpenSink, Verdicts};
-use super::store::Letter;
 use super::store::owner::Ownership;
+use super::store::{Letter, Store};
 use super::threads::{Observer, Running};
 use crate::Clock;
 use crate::sync::PlainMutex;
@@ -123,6 +123,13 @@ pub(crate) fn folder_in_memory() -> tempfile::TempDir {
     let builder = &mut tempfile::Builder::new();
     let made = builder.prefix("tickwheel-").tempdir_in(Path::new("/dev/shm"));
     made.or_else(|_| builder.tempdir()).expect("there is a temporary folder")
+}
+
+impl Engine {
+    /// Runs this with the store of an engine that is open.
+    pub(crate) fn with_store<T>(&self, run: impl FnOnce(&mut Store) -> T) -> T {
+        self.with_writer(|writer| Ok::<_, DeliveryError>(run(&mut writer.store))).unwrap()
+    }
 }
 
 /// An engine that a test drives by hand, on clocks that it moves.

@@ -31,6 +31,7 @@ use super::sinks::{Delivery, OpenSink, Sink, SyncFn, Turns, Verdict, Verdicts};
 use super::store::owner::Ownership;
 use super::store::{Checkpoints, Letter};
 use super::summary::Summary;
+use super::writer::Writer;
 use crate::Clock;
 use crate::sync::{PlainCondvar, PlainGuard, PlainMutex};
 
@@ -173,10 +174,10 @@ impl Running {
                 shared.tell(vec![Event::CheckpointFailed { reason: error.to_string() }]);
             }
         };
-        {
-            let mut writer = shared.engine.writer();
+        shared.engine.with_writer(|writer| {
             writer.checkpoints = Some(Checkpoints::start(&writer.store, Box::new(failed))?);
-        }
+            Ok::<_, StoreError>(())
+        })?;
         for sink in sinks {
             shared.add_sender(sink)?;
         }
@@ -248,7 +249,8 @@ impl Running {
 
     /// Sends what is due by now, commits, and stops. Nothing that comes after it is taken. A sink that hangs is waited for
     /// until `timeout`; what is in its hands counts as not delivered then, and is sent again next time. So is an observer that
-    /// hangs with dead letters, which is told of them again next time.
+    /// hangs with dead letters, which is told of them again next time, and a sink that hangs in its sync: what was sent since the
+    /// last commit is sent again then.
     ///
     /// # Errors
     /// What ended the run, or a failure at the end of it.
@@ -258,8 +260,13 @@ impl Running {
         let all_ended = shared.stop_senders(timeout);
         shared.engine.queue.stop();
         let mut threads = std::mem::take(&mut *self.threads.lock());
-        if !shared.wait_for_teller(end) {
+        if !shared.wait_for(end, |telling| telling.has_ended) {
             threads.truncate(1); // the writer; the teller ends when its observer returns
+            shared.leaves_letters.store(true, Ordering::SeqCst);
+            shared.engine.queue.wake();
+            if !shared.wait_for(end, |telling| telling.is_over) {
+                threads.clear(); // it ends when the sink's sync returns, and commits nothing more
+            }
         }
         for thread in threads {
             let _ = thread.join();
@@ -296,7 +303,7 @@ impl Shared {
                 break;
             }
             if is_stopping {
-                self.engine.writer().loader.stop();
+                let _ = self.engine.with_writer(|writer| Ok::<_, StoreError>(writer.loader.stop()));
             }
             match self.engine.write(&|| self.sync()) {
                 Err(error) => {
@@ -306,13 +313,19 @@ impl Shared {
                 Ok(_) => self.wake_after_commit(),
             }
             let leaves_letters = self.leaves_letters.load(Ordering::SeqCst);
-            if is_stopping && self.engine.writer().is_finished(&self.engine.queue, leaves_letters) {
+            if is_stopping && self.is_written(leaves_letters) {
                 break;
             }
         }
         let mut telling = self.telling.lock();
         telling.is_over = true;
         self.to_tell.notify_all();
+    }
+
+    fn is_written(&self, leaves_letters: bool) -> bool {
+        let queue = &self.engine.queue;
+        let is_finished = |writer: &mut Writer| Ok::<_, StoreError>(writer.is_finished(queue, leaves_letters));
+        self.engine.with_writer(is_finished).unwrap_or(true)
     }
 
     /// Waits until there is a group to write, or it is time to load what is due next; whether the engine is being closed.
@@ -352,7 +365,7 @@ impl Shared {
         if !matches!(failure, DeliveryError::Store(_)) {
             let _ = self.engine.write(&|| self.sync()); // the first failure counts
         }
-        self.engine.writer().give_up(failure);
+        self.engine.give_up(failure);
     }
 
     /// Messages may be on the timer that are due sooner than all others; sending may go on where it paused.
@@ -471,8 +484,7 @@ impl Shared {
             self.hear_events(&mut dispatcher);
             if let Some((flight, deliveries)) = taken {
                 if !self.holds(number, flight) {
-                    let rest = Verdicts::Each(Vec::new());
-                    dispatcher.settle(flight, rest);
+                    dispatcher.give_back(flight);
                     return None;
                 }
                 let turns = sink.is_in_turn().then(|| dispatcher.in_turn(flight));
@@ -672,19 +684,16 @@ impl Shared {
         self.to_tell.notify_all();
     }
 
-    /// Whether the teller has ended by then, or soon after where that is over already. If not, the writer does not wait for it.
-    fn wait_for_teller(&self, end: Option<Instant>) -> bool {
+    /// Whether a thread has ended by then, or soon after where that is over already.
+    fn wait_for(&self, end: Option<Instant>, has_ended: impl Fn(&Telling) -> bool) -> bool {
         let end = end.map(|end| end.max(Instant::now() + ABORT));
         let mut telling = self.telling.lock();
-        while !telling.has_ended {
+        while !has_ended(&telling) {
             telling = match end {
                 None => self.to_tell.wait(telling),
                 Some(end) => {
                     let left = end.saturating_duration_since(Instant::now());
                     if left.is_zero() {
-                        drop(telling);
-                        self.leaves_letters.store(true, Ordering::SeqCst);
-                        self.engine.queue.wake();
                         return false;
                     }
                     self.to_tell.wait_timeout(telling, left)

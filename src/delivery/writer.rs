@@ -202,9 +202,14 @@ impl Queue {
 
     /// Takes nothing more; what waits for an answer gets the error.
     pub(super) fn fail(&self, error: &DeliveryError) {
+        self.lock().failure.get_or_insert_with(|| error.clone());
+        self.reject(error);
+    }
+
+    /// What waits for an answer gets the error.
+    pub(super) fn reject(&self, error: &DeliveryError) {
         let tickets = {
             let mut state = self.lock();
-            state.failure.get_or_insert_with(|| error.clone());
             state.items = 0;
             state.bytes = 0;
             std::mem::take(&mut state.tickets)

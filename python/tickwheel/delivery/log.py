@@ -11,7 +11,7 @@ logger: Final = logging.getLogger("tickwheel.delivery")
 _EVENTS: Final = {
     "down": (logging.ERROR, "the destination is down: %s"),
     "up": (logging.WARNING, "the destination is up again, after %d ms"),
-    "failed": (logging.WARNING, "message %d failed for the first time: %s"),
+    "failed": (logging.WARNING, "message %s failed for the first time: %s"),
     "cut off": (logging.WARNING, "send %d was cut off, with %d messages"),
     "clock stepped": (logging.WARNING, "the wall clock was stepped"),
     "checkpoint failed": (logging.ERROR, "a checkpoint failed: %s"),
@@ -22,6 +22,9 @@ def log_events(events: Sequence[tuple[Any, ...]]) -> None:
     """Log what the destination and the clock did."""
     for name, *values in events:
         level, text = _EVENTS.get(name, (logging.INFO, name))
+        if name == "failed":
+            key, id_, reason = values
+            values = [repr(id_) if key is None else f"{id_!r} of key {key!r}", reason]
         logger.log(level, text, *values)
 
 

@@ -24,7 +24,7 @@ fn looks(count: usize, name: &str) -> Vec<Item> {
 fn an_accept_has_the_error_with_advice_and_the_rest_is_kept__d5() {
     let world = ByHand::start(Settings::default());
     assert_eq!(world.give(several("before", 1, 10)), [Answer::Accepted]);
-    world.engine.writer().store.fill(0);
+    world.engine.with_store(|store| store.fill(0));
     let receipts: Vec<_> = (0..3).map(|part| world.submit(several(&format!("lost {part}"), 2_000, 10))).collect();
     let failed = world.engine.write(&|| Ok(())).unwrap_err();
     assert!(is_full(&failed), "{failed}");
@@ -59,7 +59,7 @@ fn wherever_in_a_group_the_disk_is_full_nothing_of_it_is_left_and_nothing_is_los
         }
         assert_eq!(sent, 600);
         let receipt = world.submit(several("new", 600, 20));
-        world.engine.writer().store.fill(left);
+        world.engine.with_store(|store| store.fill(left));
         let written = world.engine.write(&|| Ok(()));
         let summary = world.engine.summary();
         let Err(error) = written else {

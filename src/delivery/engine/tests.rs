@@ -40,7 +40,7 @@ fn outcomes_that_are_not_committed_for_two_groups_time_hold_the_senders__d5() {
 fn while_a_group_is_being_committed_the_next_may_be_one_groups_time_old__d5() {
     let world = one_each_ms(3_000);
     assert_eq!(world.send(), ["0"]);
-    let begun = world.engine.begin_group();
+    let begun = world.engine.begin_group().unwrap();
     world.advance_ms(400); // the commit hangs
     assert_eq!(world.send().len(), 64, "nothing else is uncommitted");
     world.advance_ms(50);
@@ -71,7 +71,7 @@ fn a_cancel_lets_the_next_one_go_that_was_due_while_the_first_was_committed__d7(
     let world = ByHand::start(Settings::default());
     world.give(vec![due(Some("k"), "b", 10)]);
     let receipt = world.submit(vec![due(Some("k"), "a", 5)]);
-    let begun = world.engine.begin_group();
+    let begun = world.engine.begin_group().unwrap();
     let committed = world.engine.commit_group(begun, &|| Ok(())).unwrap();
     world.advance_ms(10);
     assert!(world.take().is_none(), "a comes before b, and is not told to be on disk");
@@ -89,7 +89,7 @@ fn a_cancel_lets_the_next_one_go_that_was_due_while_another_was_being_sent__d7()
     let (flight, deliveries) = world.take().unwrap();
     assert_eq!(deliveries[0].body.id(), "flies");
     let _receipt = world.submit(vec![due(Some("k"), "a", 5)]);
-    let begun = world.engine.begin_group();
+    let begun = world.engine.begin_group().unwrap();
     let committed = world.engine.commit_group(begun, &|| Ok(())).unwrap();
     world.engine.settle(flight, Verdicts::Delivered, None); // now a is next, and not on the timer
     assert!(world.take().is_none());
@@ -103,7 +103,7 @@ fn a_lane_goes_on_once_the_cancel_of_its_first_is_committed__d7() {
     let world = ByHand::start(Settings::default());
     world.give(vec![due(Some("k"), "a", 5), due(Some("k"), "b", 5)]);
     let receipt = world.submit(vec![cancel(Some("k"), "a")]);
-    let begun = world.engine.begin_group();
+    let begun = world.engine.begin_group().unwrap();
     let committed = world.engine.commit_group(begun, &|| Ok(())).unwrap();
     world.advance_ms(5);
     assert!(world.take().is_none(), "a crash now may bring a back, and b would have gone before it");
@@ -118,7 +118,7 @@ fn nothing_is_over_while_something_is_being_accepted_or_cancelled__d11() {
     for item in [due(None, "a", 5_000), cancel(None, "a")] {
         let _receipt = world.submit(vec![item]);
         assert!(!world.engine.is_empty(), "it is queued");
-        let begun = world.engine.begin_group();
+        let begun = world.engine.begin_group().unwrap();
         assert!(!world.engine.is_empty(), "a group is begun");
         let committed = world.engine.commit_group(begun, &|| Ok(())).unwrap();
         assert!(!world.engine.is_empty(), "it is on disk, and not answered");
@@ -185,7 +185,7 @@ fn a_key_whose_next_message_is_far_behind_others_in_the_store_is_not_kept_waitin
 fn a_store_that_fails_after_the_commit_leaves_no_ticket_without_an_answer__d5() {
     let world = ByHand::start(Settings::default());
     let receipt = world.submit(vec![due(None, "a", 5)]);
-    let begun = world.engine.begin_group();
+    let begun = world.engine.begin_group().unwrap();
     let committed = world.engine.commit_group(begun, &|| Ok(())).unwrap();
     let other = rusqlite::Connection::open(world.store()).unwrap();
     other.execute("DROP TABLE dead_letters", ()).unwrap();
@@ -212,4 +212,24 @@ fn a_store_that_was_moved_or_replaced_takes_nothing_more__d9() {
         let world = world.again();
         assert_eq!(world.engine.open_count(), 1);
     }
+}
+
+#[test]
+fn a_sink_that_tries_none_of_what_it_is_given_counts_as_down_and_is_not_asked_again_at_once__d6() {
+    let world = one_each_ms(3);
+    world.advance_ms(10);
+    let mut sends = 0;
+    for _ in 0..100 {
+        while let Some((flight, deliveries)) = world.take() {
+            sends += 1;
+            world.engine.settle(flight, Verdicts::Each(vec![Verdict::NotTried; deliveries.len()]), None);
+        }
+        world.write();
+        world.advance_ms(10);
+    }
+    assert!((3..=4).contains(&sends), "{sends} sends in a second: at once, and by back-off from 250 ms");
+    assert_eq!(world.engine.down().as_deref(), Some("the sink tried none of the messages it was given"));
+    world.advance_ms(2_000);
+    assert_eq!(world.send().len(), 1, "a probe, and it costs no attempt");
+    assert_eq!(world.send().len(), 2);
 }

@@ -153,6 +153,40 @@ fn senders_that_wait_for_a_commit_end_after_a_failure__d5() {
     assert!(sent.load(Ordering::SeqCst) < 4_000);
 }
 
+#[test]
+fn the_end_does_not_wait_for_ever_for_a_sync_that_hangs_and_what_was_sent_is_sent_again__d5_d6() {
+    let (delivering, _, lets_go) = held_up();
+    let late = delivering.running.submit(many(4_001).split_off(4_000)).unwrap();
+    assert_eq!(delivering.running.close(Some(Duration::from_millis(10))).unwrap().delivered, 0);
+    assert!(late.wait(Some(LONG)).expect("it has an answer").is_err());
+    // The store is free, though the first one still hangs in its sync.
+    let folder = delivering.folder.clone();
+    let (sent, redelivered) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (count, marked) = (sent.clone(), redelivered.clone());
+    let open = move |_: &str| Ok(Box::new(Counts { sent: count.clone(), marked: marked.clone() }) as Box<dyn Sink>);
+    let again = Delivering::on(folder, settings(), Arc::new(open));
+    drop(lets_go); // the first one goes on, and must not write to a store that is not its own any more
+    drop(delivering);
+    assert!(again.running.wait_until_empty(LONG).unwrap());
+    assert_eq!(again.running.close(Some(LONG)).unwrap().delivered, 4_000);
+    assert_eq!(sent.load(Ordering::SeqCst), 4_000);
+    assert!(redelivered.load(Ordering::SeqCst) > 0);
+}
+
+/// Counts what arrives, and what is marked among it.
+struct Counts {
+    sent: Arc<AtomicUsize>,
+    marked: Arc<AtomicUsize>,
+}
+
+impl Sink for Counts {
+    fn send(&mut self, deliveries: &[Delivery]) -> Result<Verdicts, DeliveryError> {
+        self.sent.fetch_add(deliveries.len(), Ordering::SeqCst);
+        self.marked.fetch_add(deliveries.iter().filter(|it| it.redelivered).count(), Ordering::SeqCst);
+        Ok(Verdicts::Delivered)
+    }
+}
+
 /// Hangs with the first letters that it is told, until the test ends that.
 struct Deaf {
     told: Arc<AtomicUsize>,

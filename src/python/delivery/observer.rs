@@ -45,14 +45,14 @@ pub(crate) fn put_letters(py: Python<'_>, function: &Bound<'_, PyAny>, letters: 
     function.call1((PyList::new(py, letters)?,)).map(drop)
 }
 
-/// Events as tuples: `("down", reason)`, `("up", after_ms)`, `("failed", seq, reason)`, `("cut off", send, messages)`,
+/// Events as tuples: `("down", reason)`, `("up", after_ms)`, `("failed", key, id, reason)`, `("cut off", send, messages)`,
 /// `("clock stepped",)`, `("checkpoint failed", reason)`.
 pub(crate) fn events_to_python<'py>(py: Python<'py>, events: &[Event]) -> PyResult<Bound<'py, PyList>> {
     let made = events.iter().map(|event| -> PyResult<Bound<'py, PyTuple>> {
         match event {
             Event::Down { reason } => ("down", reason).into_pyobject(py),
             Event::Up { after_ms } => ("up", *after_ms).into_pyobject(py),
-            Event::Failed { seq, reason } => ("failed", *seq, reason).into_pyobject(py),
+            Event::Failed { key, id, reason } => ("failed", key, id, reason).into_pyobject(py),
             Event::CutOff { flight, messages } => ("cut off", *flight, *messages).into_pyobject(py),
             Event::ClockStepped => ("clock stepped",).into_pyobject(py),
             Event::CheckpointFailed { reason } => ("checkpoint failed", reason).into_pyobject(py),
