@@ -52,7 +52,7 @@ impl Destination {
     #[must_use]
     pub fn file(path: impl Into<PathBuf>) -> Self {
         let path = path.into();
-        Self::lines(format!("file({path:?})"), Target::File(path))
+        Self::lines(format!("file({:?})", path.to_string_lossy()), Target::File(path))
     }
 
     fn lines(shown: String, target: Target) -> Self {
@@ -61,7 +61,7 @@ impl Destination {
 
     /// A POST of a line to this address, `http` or `https`, for each message; up to 2,048 at a time. Redirects are not followed.
     ///
-    /// A status of 200 to 299 means that the message has arrived. The header `Idempotency-Key` is the same each time a message is
+    /// Needs the feature `delivery-http`. A status of 200 to 299 means that the message has arrived. The header `Idempotency-Key` is the same each time a message is
     /// sent, so that the receiver can recognize a repeat.
     ///
     /// ```
@@ -125,8 +125,8 @@ impl Destination {
         Self { shown, open: Arc::new(move |store_id| Ok(Box::new(open(store_id)?))) }
     }
 
-    pub(crate) fn opener(&self) -> OpenSink {
-        self.open.clone()
+    pub(crate) fn into_opener(self) -> OpenSink {
+        self.open
     }
 }
 

@@ -50,7 +50,7 @@ const COLUMNS: [(&str, DataType, bool); 11] = [
 
 /// What was handed off.
 #[derive(Clone, Debug, Default)]
-pub struct HandedOff {
+pub(crate) struct HandedOff {
     /// An item for each row, in order.
     pub items: Vec<Parsed>,
     /// Copies that were dropped before: they count as duplicates.
@@ -61,7 +61,7 @@ pub struct HandedOff {
 ///
 /// # Errors
 /// The bytes are not such a stream, or its columns are not those of a hand-off.
-pub fn read_stream(bytes: &[u8], max_payload: usize) -> Result<HandedOff, BadRecord> {
+pub(crate) fn read_stream(bytes: &[u8], max_payload: usize) -> Result<HandedOff, BadRecord> {
     let mut found = HandedOff::default();
     for batch in StreamReader::try_new(bytes, None).map_err(|error| not_a_stream(&error))? {
         add_batch(&mut found, &batch.map_err(|error| not_a_stream(&error))?, max_payload)?;
@@ -71,7 +71,7 @@ pub fn read_stream(bytes: &[u8], max_payload: usize) -> Result<HandedOff, BadRec
 
 /// An Arrow IPC stream of one batch with a row for each item. A message's original record is not part of it.
 #[must_use]
-pub fn write_stream(items: &[Parsed]) -> Vec<u8> {
+pub(crate) fn write_stream(items: &[Parsed]) -> Vec<u8> {
     fn texts<'a>(items: &'a [Parsed], of: impl Fn(&'a Parsed) -> Option<&'a str>) -> ArrayRef {
         Arc::new(items.iter().map(of).collect::<StringArray>())
     }

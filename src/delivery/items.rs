@@ -14,7 +14,7 @@ use crate::sync::{PlainCondvar, PlainMutex};
 /// Something to be done in the store.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub enum Item {
+pub(crate) enum Item {
     /// A message to accept.
     Put(Incoming),
     /// A message that is not to be delivered.
@@ -62,8 +62,8 @@ impl Item {
     }
 }
 
-/// The answer to a message is one of the first four; to a cancel one of the last five; to a look one of the last five, or
-/// [`Answer::Waiting`].
+/// The answer to a message is one of the first four; to a cancel one of `Cancelled` to `Unknown`; to a question for the state one
+/// of those, or `Waiting`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Answer {
@@ -191,7 +191,7 @@ impl Receipt {
 }
 
 /// Called once with the answers, in the writer's thread: it must be quick.
-pub type Completion = Box<dyn FnOnce(Result<Vec<Answer>, DeliveryError>) + Send>;
+pub(crate) type Completion = Box<dyn FnOnce(Result<Vec<Answer>, DeliveryError>) + Send>;
 
 /// What was submitted together, and the answers so far.
 pub(super) struct Ticket {

@@ -20,7 +20,7 @@ const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// A line of the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Line<'a> {
+pub(crate) struct Line<'a> {
     /// From 1.
     pub number: u64,
     /// Its bytes, or the first of them if it is too long.
@@ -36,7 +36,7 @@ impl<'a> Line<'a> {
     ///
     /// # Errors
     /// It is too long, or not UTF-8.
-    pub fn text(&self, max_line: usize) -> Result<&'a str, BadRecord> {
+    pub(crate) fn text(&self, max_line: usize) -> Result<&'a str, BadRecord> {
         if self.size > max_line {
             let size = with_commas(self.size);
             let reason = format!("the record has {size} bytes, only the first {} are kept here", with_commas(KEPT));
@@ -51,7 +51,7 @@ impl<'a> Line<'a> {
 
 /// Whole lines of an input, of which the last may lack its newline.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Block<B> {
+pub(crate) struct Block<B> {
     /// The lines.
     pub bytes: B,
     /// The number of the first one.
@@ -62,12 +62,12 @@ pub struct Block<B> {
 
 impl<B: AsRef<[u8]>> Block<B> {
     /// Bytes that are complete: all of an input.
-    pub fn whole(bytes: B) -> Self {
+    pub(crate) fn whole(bytes: B) -> Self {
         Self { bytes, first_line: 1, left_out: 0 }
     }
 
     /// The lines. One of more than `max_line` bytes is cut.
-    pub fn lines(&self, max_line: usize) -> impl Iterator<Item = Line<'_>> {
+    pub(crate) fn lines(&self, max_line: usize) -> impl Iterator<Item = Line<'_>> {
         let bytes = self.bytes.as_ref();
         let (mut start, mut number) = (0, self.first_line);
         std::iter::from_fn(move || {

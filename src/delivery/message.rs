@@ -25,13 +25,13 @@ use crate::delivery::times::due_in_range;
 pub(crate) const MAX_NAME: usize = 1 << 20;
 
 /// The most bytes of one payload, unless set otherwise (D12).
-pub const MAX_PAYLOAD: usize = 1 << 20;
+pub(crate) const MAX_PAYLOAD: usize = 1 << 20;
 
 const NO_KEY: u32 = u32::MAX;
 
 /// Key, id and payload of a message, in one allocation that its copies share.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Body {
+pub(crate) struct Body {
     bytes: Arc<[u8]>,
     key_len: u32,
     id_len: u32,
@@ -41,7 +41,7 @@ pub struct Body {
 impl Body {
     /// Copies the parts. `is_json`: the payload is JSON on one line, else any bytes.
     #[must_use]
-    pub fn new(key: Option<&str>, id: &str, payload: &[u8], is_json: bool) -> Self {
+    pub(crate) fn new(key: Option<&str>, id: &str, payload: &[u8], is_json: bool) -> Self {
         let key_bytes = key.unwrap_or("").as_bytes();
         let mut bytes = Vec::with_capacity(key_bytes.len() + id.len() + payload.len());
         bytes.extend_from_slice(key_bytes);
@@ -61,31 +61,31 @@ impl Body {
 
     /// The key; messages of one key are delivered in order.
     #[must_use]
-    pub fn key(&self) -> Option<&str> {
+    pub(crate) fn key(&self) -> Option<&str> {
         (self.key_len != NO_KEY).then(|| text(&self.bytes[..self.id_start()]))
     }
 
     /// The id; `(key, id)` is the name of the message.
     #[must_use]
-    pub fn id(&self) -> &str {
+    pub(crate) fn id(&self) -> &str {
         text(&self.bytes[self.id_start()..self.id_end()])
     }
 
     /// The payload's bytes.
     #[must_use]
-    pub fn payload(&self) -> &[u8] {
+    pub(crate) fn payload(&self) -> &[u8] {
         &self.bytes[self.id_end()..]
     }
 
     /// Whether the payload is JSON.
     #[must_use]
-    pub fn is_json(&self) -> bool {
+    pub(crate) fn is_json(&self) -> bool {
         self.is_json
     }
 
     /// Bytes of all three parts.
     #[must_use]
-    pub fn size(&self) -> usize {
+    pub(crate) fn size(&self) -> usize {
         self.bytes.len()
     }
 }
@@ -247,7 +247,7 @@ impl Message {
 
     /// Bytes that it takes in memory, about: its parts, and 200 for its entries in the tables of the engine (D8).
     #[must_use]
-    pub fn size_in_memory(&self) -> usize {
+    pub(crate) fn size_in_memory(&self) -> usize {
         size_in_memory(self.body.size())
     }
 }
@@ -259,7 +259,7 @@ pub(crate) fn size_in_memory(body_bytes: usize) -> usize {
 
 /// A request not to deliver a message (D7).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Cancel {
+pub(crate) struct Cancel {
     /// The id of the message.
     pub id: String,
     /// Its key.
@@ -270,18 +270,18 @@ pub struct Cancel {
 
 /// The 128-bit digest of a name: what sinks know a message by (D5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Digest(pub [u8; 16]);
+pub(crate) struct Digest(pub [u8; 16]);
 
 impl Digest {
     /// Of `(key, id)`.
     #[must_use]
-    pub fn of(key: Option<&str>, id: &str) -> Self {
+    pub(crate) fn of(key: Option<&str>, id: &str) -> Self {
         Self(hashes::name_of(key, id))
     }
 
     /// Its first 64 bits, by which the store looks names up. Two names may have the same number.
     #[must_use]
-    pub fn number(self) -> i64 {
+    pub(crate) fn number(self) -> i64 {
         let (first, _) = self.0.split_first_chunk().expect("16 bytes");
         i64::from_le_bytes(*first)
     }
@@ -291,7 +291,7 @@ impl Digest {
 ///
 /// It has 15 bytes for JSON and 16 for other bytes, so JSON and bytes are never the same content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Content {
+pub(crate) struct Content {
     pub(crate) bytes: [u8; 16],
     pub(crate) len: u8,
 }
@@ -310,7 +310,7 @@ impl Content {
 
     /// As the store keeps it.
     #[must_use]
-    pub fn as_bytes(&self) -> &[u8] {
+    pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.len.into()]
     }
 }
@@ -323,7 +323,7 @@ pub(crate) fn lane_of(key: Option<&str>) -> Option<i64> {
 
 /// A message to accept, with its hashes.
 #[derive(Clone, Debug)]
-pub struct Incoming {
+pub(crate) struct Incoming {
     /// The message.
     pub message: Message,
     /// The digest of its name.
@@ -339,13 +339,13 @@ pub struct Incoming {
 impl Incoming {
     /// Computes the hashes: about 0.3 µs for a small message.
     #[must_use]
-    pub fn of(message: Message) -> Self {
+    pub(crate) fn of(message: Message) -> Self {
         Self::from_origin(message, None)
     }
 
     /// The same for a message that was read.
     #[must_use]
-    pub fn from_origin(message: Message, origin: Option<Origin>) -> Self {
+    pub(crate) fn from_origin(message: Message, origin: Option<Origin>) -> Self {
         let hashes::All { name, content, lane } = hashes::all_of(message.parts());
         let (digest, content) = (Digest(name), Content::from_hash(content));
         Self { message, digest, content, lane, origin }
@@ -375,7 +375,7 @@ pub(crate) fn check_name(key: Option<&str>, id: &str) -> Result<(), BadRecord> {
 ///
 /// # Errors
 /// A part is empty, the due time is out of range, or the payload is too large or not the JSON that it claims to be.
-pub fn checked(mut message: Message, max_payload: usize) -> Result<Message, BadRecord> {
+pub(crate) fn checked(mut message: Message, max_payload: usize) -> Result<Message, BadRecord> {
     check_name(message.body.key(), message.body.id())?;
     due_in_range(message.due_ms, "due_ms")?;
     check_size(message.body.payload().len(), max_payload)?;

@@ -1,18 +1,7 @@
 //! Reads NDJSON: one JSON object per line. A blank line is no record; a name that occurs twice is an error.
 //!
-//! ```
-//! use std::sync::Arc;
-//! use tickwheel::delivery::{Block, MAX_PAYLOAD, Ndjson, Parsed, Schema};
-//!
-//! let schema = Schema::new(Default::default(), MAX_PAYLOAD);
-//! let reader = Ndjson { source: "-".into(), schema: &schema, now_ns: Some(0), after: 0, keeps_origin: true };
-//! let lines = Block::whole(Arc::from(&b"{\"id\": \"a\", \"delay_ms\": 5, \"payload\": [1.50]}\noops"[..]));
-//! let items: Vec<Parsed> = reader.read(&lines).collect();
-//! let [Parsed::Message(message), Parsed::Bad(bad, origin)] = &items[..] else { panic!() };
-//! assert_eq!((message.message.due_ms, message.message.body.payload()), (5, &b"[1.50]"[..]));
-//! assert_eq!((origin.line, origin.record()), (2, &b"oops"[..]));
-//! assert!(bad.reason.starts_with("not a JSON object: "));
-//! ```
+//! Example: `{"id": "a", "delay_ms": 5, "payload": [1.50]}` read at 0 is a message that is due at 5 ms, with the payload `[1.50]`;
+//! `oops` in line 2 is a bad record of line 2, with these four bytes.
 
 #![forbid(unsafe_code)]
 
@@ -42,7 +31,7 @@ const MAX_DIGITS: usize = 4300;
 
 /// A reader of one input.
 #[derive(Clone, Debug)]
-pub struct Ndjson<'a> {
+pub(crate) struct Ndjson<'a> {
     /// The name of the input, for dead letters.
     pub source: Arc<str>,
     /// The schema of its records.
@@ -57,7 +46,7 @@ pub struct Ndjson<'a> {
 
 impl Ndjson<'_> {
     /// The items of some lines, in order. About 1 µs each.
-    pub fn read(&self, block: &Block<Arc<[u8]>>) -> impl Iterator<Item = Parsed> {
+    pub(crate) fn read(&self, block: &Block<Arc<[u8]>>) -> impl Iterator<Item = Parsed> {
         block.lines(self.schema.max_record()).filter_map(|line| {
             let data = trim(line.data);
             if data.is_empty() || line.number <= self.after {
@@ -76,7 +65,7 @@ impl Ndjson<'_> {
 
     /// The item of bytes that hold one record, as from Kafka; `line` is its place there.
     #[must_use]
-    pub fn read_value(&self, bytes: &Arc<[u8]>, line: u64) -> Parsed {
+    pub(crate) fn read_value(&self, bytes: &Arc<[u8]>, line: u64) -> Parsed {
         let block = Block::whole(Arc::clone(bytes));
         let mut items = self.read(&block);
         let first = items.next();
@@ -97,7 +86,7 @@ impl Ndjson<'_> {
 
     /// The item of bytes that are one record, on however many lines. Their size is known to be allowed.
     #[must_use]
-    pub fn read_object(&self, bytes: &Arc<[u8]>) -> Parsed {
+    pub(crate) fn read_object(&self, bytes: &Arc<[u8]>) -> Parsed {
         let line = Line { number: 1, data: bytes, start: 0, size: 0 };
         match self.request(&line) {
             Ok(Request::Message(message)) => {

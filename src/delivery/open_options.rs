@@ -209,7 +209,7 @@ impl OpenOptions {
         } else {
             Ownership::try_take(store.as_ref())?
         };
-        let running = Running::open(ownership, self.settings, to.opener(), 1, self.observer)?;
+        let running = Running::open(ownership, self.settings, to.into_opener(), 1, self.observer)?;
         running.start(running.engine().wall_clock());
         Ok(Deliverer::new(running, self.max_payload))
     }
@@ -270,7 +270,7 @@ mod tests {
         let store = folder.path().join("store.db");
         let opened = options.open(&store, Destination::function(|_| Verdict::Delivered));
         assert!(!store.exists(), "a failed start leaves nothing behind");
-        opened.err().expect("it is out of range").to_string()
+        opened.expect_err("it is out of range").to_string()
     }
 
     #[test]

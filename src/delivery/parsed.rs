@@ -8,7 +8,7 @@ use crate::delivery::origin::Origin;
 
 /// What was read from a record.
 #[derive(Clone, Debug)]
-pub enum Parsed {
+pub(crate) enum Parsed {
     /// A message to accept.
     Message(Incoming),
     /// A cancel, and where it is.
@@ -20,7 +20,7 @@ pub enum Parsed {
 impl Parsed {
     /// Where it was read, if that was kept.
     #[must_use]
-    pub fn origin(&self) -> Option<&Origin> {
+    pub(crate) fn origin(&self) -> Option<&Origin> {
         match self {
             Self::Message(incoming) => incoming.origin.as_ref(),
             Self::Cancel(_, origin) | Self::Bad(_, origin) => Some(origin),
@@ -29,7 +29,7 @@ impl Parsed {
 
     /// Bytes in memory, about.
     #[must_use]
-    pub fn size_in_memory(&self) -> usize {
+    pub(crate) fn size_in_memory(&self) -> usize {
         match self {
             Self::Message(incoming) => incoming.message.size_in_memory(),
             Self::Cancel(..) => size_in_memory(0),

@@ -153,7 +153,7 @@ fn what_waits_at_the_close_is_delivered_once_the_store_is_opened_again__d5() {
         .unwrap()
         .answers()
         .unwrap();
-    let second = Deliverer::open(&store, taking().0).err().expect("it is open").to_string();
+    let second = Deliverer::open(&store, taking().0).expect_err("it is open").to_string();
     assert!(second.ends_with("store.db already: close it there first, or name another store"), "{second}");
     assert_eq!(deliverer.close(Some(LONG)).unwrap().not_delivered(), 2);
     assert!(matches!(deliverer.put(Message::after("c", HOUR, "")), Err(DeliveryError::Closed)));
@@ -171,7 +171,7 @@ fn what_waits_at_the_close_is_delivered_once_the_store_is_opened_again__d5() {
 fn a_destination_that_can_not_be_opened_is_an_error_of_the_opening__d13() {
     let folder = tempfile::tempdir().unwrap();
     let to = Destination::file(folder.path().join("no folder").join("out.ndjson"));
-    let error = Deliverer::open(folder.path().join("store.db"), to).err().expect("it has no folder");
+    let error = Deliverer::open(folder.path().join("store.db"), to).expect_err("it has no folder");
     assert!(matches!(error, DeliveryError::Usage(_)), "{error}");
 }
 

@@ -58,6 +58,18 @@ fn payload(line: &str) -> String {
 }
 
 #[test]
+fn the_example_of_the_module_holds__d1() {
+    let schema = Schema::new(Columns::default(), 100);
+    let reader = Ndjson { source: "-".into(), schema: &schema, now_ns: Some(0), after: 0, keeps_origin: true };
+    let lines = Block::whole(Arc::from(&b"{\"id\": \"a\", \"delay_ms\": 5, \"payload\": [1.50]}\noops"[..]));
+    let found: Vec<Parsed> = reader.read(&lines).collect();
+    let [Parsed::Message(message), Parsed::Bad(bad, origin)] = &found[..] else { panic!("{found:?}") };
+    assert_eq!((message.message.due_ms, message.message.body.payload()), (5, &b"[1.50]"[..]));
+    assert_eq!((origin.line, origin.record()), (2, &b"oops"[..]));
+    assert!(bad.reason.starts_with("not a JSON object: "));
+}
+
+#[test]
 fn a_message_has_id_key_due_and_payload__d1() {
     let expected = Message { body: Body::new(Some("k"), "a", b"[1]", true), due_ms: DUE_MS, delay_ms: None };
     assert_eq!(message(r#"{"id": "a", "key": "k", "due": 1790000000000, "payload": [1]}"#), expected);

@@ -45,18 +45,8 @@ const MOST_LINKS: usize = 40;
 const LOCKS_ITSELF: bool = cfg!(target_os = "linux");
 
 /// A store that no other process, and nothing else in this one, works with. Held until it is dropped, or the process ends.
-///
-/// ```
-/// use tickwheel::delivery::Ownership;
-/// # let folder = tempfile::tempdir()?;
-/// let store = folder.path().join("store.db");
-/// let owner = Ownership::take(&store, &mut |_| {}, &mut || true)?;
-/// assert!(Ownership::take(&store, &mut |text| println!("{text}"), &mut || false).is_err());
-/// drop(owner);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 #[derive(Debug)]
-pub struct Ownership {
+pub(crate) struct Ownership {
     path: PathBuf,
     store: Locked,
     side: Option<Locked>,
@@ -77,7 +67,7 @@ impl Ownership {
     /// # Errors
     /// [`DeliveryError::Usage`] where no store can be, or on a network file system; [`DeliveryError::Store`] if the file can't
     /// be made or locked; [`DeliveryError::Closed`] when `go_on` returns `false`.
-    pub fn take(
+    pub(crate) fn take(
         path: &Path,
         waiting: &mut dyn FnMut(&str),
         go_on: &mut dyn FnMut() -> bool,
@@ -123,13 +113,13 @@ impl Ownership {
 
     /// The store's file, without symbolic links.
     #[must_use]
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
     /// To be called in a child that was forked while this process had the store: closes the child's copy of the descriptor, so
     /// that the store is free when the parent ends. Does nothing in the parent. Takes no lock that could be held at the fork.
-    pub fn forget_in_child(&self) {
+    pub(crate) fn forget_in_child(&self) {
         self.store.forget_in_child();
         if let Some(side) = &self.side {
             side.forget_in_child();

@@ -50,6 +50,6 @@ impl Destination {
 
 impl Destination {
     pub(crate) fn opener(&self) -> OpenSink {
-        self.0.opener()
+        self.0.clone().into_opener()
     }
 }
