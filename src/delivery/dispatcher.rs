@@ -110,7 +110,7 @@ pub(super) struct Dead {
     pub(super) body: Body,
 }
 
-/// What the destination and the clock did, for the log (D15).
+/// What the destination and the clock did.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {

@@ -36,7 +36,7 @@ use crate::{Clock, Timer};
 
 /// How to deliver.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub(crate) struct Settings {
     /// One order of all messages, not one of each key.
     pub is_global: bool,
     /// How far ahead messages are loaded into memory.
@@ -74,7 +74,7 @@ impl Default for Settings {
 }
 
 /// An open store with everything that waits in it. Nothing is due before [`Engine::start`].
-pub struct Engine {
+pub(crate) struct Engine {
     pub(super) queue: Queue,
     pub(super) dispatcher: PlainMutex<Dispatcher>,
     pub(super) timer: Arc<Timer<Alarm>>,
@@ -100,7 +100,7 @@ impl Engine {
     ///
     /// # Errors
     /// The store cannot be used.
-    pub fn open(
+    pub(crate) fn open(
         mut ownership: Ownership,
         settings: Settings,
         clock: Clock,
@@ -163,19 +163,19 @@ impl Engine {
 
     /// The copy of the store as it was before it was stepped up, if it was.
     #[must_use]
-    pub fn backup(&self) -> Option<&Path> {
+    pub(crate) fn backup(&self) -> Option<&Path> {
         self.backup.as_deref()
     }
 
     /// The id of the store: `(store, seq)` is a message everywhere.
     #[must_use]
-    pub fn store_id(&self) -> &str {
+    pub(crate) fn store_id(&self) -> &str {
         &self.store_id
     }
 
     /// How far each input was read by earlier runs.
     #[must_use]
-    pub fn inputs(&self) -> &HashMap<String, Progress> {
+    pub(crate) fn inputs(&self) -> &HashMap<String, Progress> {
         &self.inputs
     }
 
@@ -183,13 +183,13 @@ impl Engine {
     ///
     /// # Errors
     /// The store cannot be read.
-    pub fn first_due_ms(&self) -> Result<Option<i64>, DeliveryError> {
+    pub(crate) fn first_due_ms(&self) -> Result<Option<i64>, DeliveryError> {
         self.with_writer(|writer| writer.store.first_due_ms())
     }
 
     /// How late the messages were that were delivered since the store was opened; known once it is closed.
     #[must_use]
-    pub fn percentiles(&self) -> Percentiles {
+    pub(crate) fn percentiles(&self) -> Percentiles {
         *self.percentiles.lock()
     }
 
@@ -197,7 +197,7 @@ impl Engine {
     ///
     /// # Errors
     /// The store or the sink failed.
-    pub fn recover(&self, sink: &mut dyn Sink) -> Result<(), DeliveryError> {
+    pub(crate) fn recover(&self, sink: &mut dyn Sink) -> Result<(), DeliveryError> {
         // The sink may be Python, so it is asked while no lock is held.
         let (suspects, position) = self.with_writer(|writer| {
             Ok::<_, StoreError>((writer.store.suspects()?, writer.store.get_meta::<String>(POSITION)?))
@@ -257,7 +257,7 @@ impl Engine {
     }
 
     /// From now on messages are due, by this clock.
-    pub fn start(&self, clock: DueClock) {
+    pub(crate) fn start(&self, clock: DueClock) {
         {
             let mut dispatcher = self.lock_dispatcher();
             dispatcher.start(clock);
@@ -268,7 +268,7 @@ impl Engine {
     }
 
     /// To be called in a child that was forked while the engine was open: the store is not the child's.
-    pub fn forget_in_child(&self) {
+    pub(crate) fn forget_in_child(&self) {
         if let Some(ownership) = self.ownership.upgrade() {
             ownership.forget_in_child();
             std::mem::forget(ownership); // it is the parent's, and nothing of it may run here
@@ -277,13 +277,13 @@ impl Engine {
 
     /// The clock by which messages are due when the wall clock says so.
     #[must_use]
-    pub fn wall_clock(&self) -> DueClock {
+    pub(crate) fn wall_clock(&self) -> DueClock {
         DueClock::wall(self.timer.clock(), &*self.wall)
     }
 
     /// The clock of the timer.
     #[must_use]
-    pub fn clock(&self) -> &Clock {
+    pub(crate) fn clock(&self) -> &Clock {
         self.timer.clock()
     }
 
@@ -291,7 +291,7 @@ impl Engine {
     ///
     /// # Errors
     /// The engine is closed, or has failed.
-    pub fn submit(&self, items: Vec<Item>) -> Result<Receipt, DeliveryError> {
+    pub(crate) fn submit(&self, items: Vec<Item>) -> Result<Receipt, DeliveryError> {
         let (receipt, complete) = Receipt::pair();
         self.submit_with(items, complete)?;
         Ok(receipt)
@@ -301,32 +301,32 @@ impl Engine {
     ///
     /// # Errors
     /// As [`Engine::submit`]; `complete` is not called then.
-    pub fn submit_with(&self, items: Vec<Item>, complete: Completion) -> Result<(), DeliveryError> {
+    pub(crate) fn submit_with(&self, items: Vec<Item>, complete: Completion) -> Result<(), DeliveryError> {
         let ticket = Ticket { items: items.into_iter(), answers: Vec::new(), complete };
         self.queue.submit(ticket, self.is_driven)
     }
 
     /// Counts, as of the last commit.
     #[must_use]
-    pub fn summary(&self) -> Summary {
+    pub(crate) fn summary(&self) -> Summary {
         self.queue.lock().summary
     }
 
     /// How late messages were, as of the last commit.
     #[must_use]
-    pub fn lateness(&self) -> Lateness {
+    pub(crate) fn lateness(&self) -> Lateness {
         self.queue.lock().lateness.clone()
     }
 
     /// Messages without an outcome, as of the last commit.
     #[must_use]
-    pub fn open_count(&self) -> u64 {
+    pub(crate) fn open_count(&self) -> u64 {
         self.queue.lock().open
     }
 
     /// Whether nothing waits, is under way, or is to be told.
     #[must_use]
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.queue.lock().is_empty()
     }
 
@@ -334,7 +334,7 @@ impl Engine {
     ///
     /// # Errors
     /// The store cannot be read, or is closed.
-    pub fn census(&self, until_ms: &[i64], most: u64) -> Result<Census, DeliveryError> {
+    pub(crate) fn census(&self, until_ms: &[i64], most: u64) -> Result<Census, DeliveryError> {
         let mut counted = Census { first_due_ms: None, due: vec![0; until_ms.len()] };
         {
             let dispatcher = self.lock_dispatcher();
@@ -356,19 +356,19 @@ impl Engine {
 
     /// Messages and bytes in memory.
     #[must_use]
-    pub fn in_memory(&self) -> (usize, usize) {
+    pub(crate) fn in_memory(&self) -> (usize, usize) {
         let dispatcher = self.lock_dispatcher();
         (dispatcher.window.len(), dispatcher.window.bytes())
     }
 
     /// Why the destination is down, if it is.
     #[must_use]
-    pub fn down(&self) -> Option<String> {
+    pub(crate) fn down(&self) -> Option<String> {
         self.lock_dispatcher().down().map(|(_, reason)| reason.to_owned())
     }
 
     /// What the destination and the clock did since the last call.
-    pub fn take_events(&self) -> Vec<Event> {
+    pub(crate) fn take_events(&self) -> Vec<Event> {
         std::mem::take(&mut self.lock_dispatcher().events)
     }
 
@@ -378,7 +378,7 @@ impl Engine {
     ///
     /// # Errors
     /// The store or the destination failed: the engine takes nothing more.
-    pub fn write(&self, sync: &dyn Fn() -> Result<(), DeliveryError>) -> Result<bool, DeliveryError> {
+    pub(crate) fn write(&self, sync: &dyn Fn() -> Result<(), DeliveryError>) -> Result<bool, DeliveryError> {
         let begun = self.begin_group()?;
         let committed = self.commit_group(begun, sync)?;
         self.publish_group(&committed)
@@ -421,19 +421,19 @@ impl Engine {
     }
 
     /// Dead letters that are on disk and were not told yet. Call [`Engine::letters_told`] with the number when they are.
-    pub fn take_letters(&self) -> Option<(Vec<Letter>, i64)> {
+    pub(crate) fn take_letters(&self) -> Option<(Vec<Letter>, i64)> {
         self.queue.take_letters()
     }
 
     /// All dead letters up to this number were told.
-    pub fn letters_told(&self, through: i64) {
+    pub(crate) fn letters_told(&self, through: i64) {
         self.queue.letters_told(through);
     }
 
     // --- Steps of a sender ---------------------------------------------------
 
     /// The next to be sent, with the number of the send; `None` where nothing can be sent now.
-    pub fn take(&self, most: usize, most_bytes: usize, is_cut_off: bool) -> Option<(u64, Vec<Delivery>)> {
+    pub(crate) fn take(&self, most: usize, most_bytes: usize, is_cut_off: bool) -> Option<(u64, Vec<Delivery>)> {
         self.take_locked(&mut self.lock_dispatcher(), most, most_bytes, is_cut_off)
     }
 
@@ -459,7 +459,7 @@ impl Engine {
     }
 
     /// A sink has answered.
-    pub fn settle(&self, flight: u64, verdicts: Verdicts, position: Option<String>) {
+    pub(crate) fn settle(&self, flight: u64, verdicts: Verdicts, position: Option<String>) {
         self.settle_locked(&mut self.lock_dispatcher(), flight, verdicts, position);
     }
 
@@ -491,26 +491,26 @@ impl Engine {
 
     /// Whether the answer to this send is still waited for: it was neither given nor cut off.
     #[must_use]
-    pub fn is_in_flight(&self, flight: u64) -> bool {
+    pub(crate) fn is_in_flight(&self, flight: u64) -> bool {
         self.lock_dispatcher().is_in_flight(flight)
     }
 
     /// Places all that waits anew if the wall clock was stepped.
-    pub fn follow_clock(&self) {
+    pub(crate) fn follow_clock(&self) {
         if self.lock_dispatcher().follow_clock() {
             self.queue.wake();
         }
     }
 
     /// Sends nothing more, and takes nothing more; what waits for an answer gets the error.
-    pub fn fail(&self, error: &DeliveryError) {
+    pub(crate) fn fail(&self, error: &DeliveryError) {
         self.lock_dispatcher().halt();
         self.queue.fail(error);
     }
 
     /// When there is something to do next, on the timer's clock, in microseconds; `None` if nothing is on the timer.
     #[must_use]
-    pub fn next_wake_us(&self) -> Option<u64> {
+    pub(crate) fn next_wake_us(&self) -> Option<u64> {
         self.timer.next_wake_us()
     }
 
@@ -519,7 +519,7 @@ impl Engine {
     ///
     /// # Errors
     /// The store failed.
-    pub fn close(&self, is_clean: bool) -> Result<Summary, DeliveryError> {
+    pub(crate) fn close(&self, is_clean: bool) -> Result<Summary, DeliveryError> {
         self.timer.close();
         self.queue.stop();
         let Some(mut writer) = self.writer.lock().take() else { return Ok(self.summary()) };

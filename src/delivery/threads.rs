@@ -36,7 +36,7 @@ use crate::Clock;
 use crate::sync::{PlainCondvar, PlainGuard, PlainMutex};
 
 /// How many sends may hang at a time.
-pub const MOST_HANGING: usize = 8;
+pub(super) const MOST_HANGING: usize = 8;
 
 const LOOK_AT_CLOCK_US: u64 = 1_000_000;
 const LOOK_AT_CLOCK: Duration = Duration::from_micros(LOOK_AT_CLOCK_US);
@@ -47,9 +47,11 @@ const LOOK_AT_SENDS_US: u64 = 100_000;
 const OBSERVER_PANICKED: &str = "what is told of dead letters panicked: see the output of the panic hook";
 const REOPEN: Retry = Retry { max_attempts: u32::MAX, first_ms: 200, longest_ms: 10_000 };
 
-/// What the program is told, in a thread of its own: a slow program holds up nothing but what it is told next.
+/// What a program is told, in a thread of its own: one that is slow holds up nothing but what it is told next.
+///
+/// [`OpenOptions::with_observer`](super::OpenOptions::with_observer) has an example.
 pub trait Observer: Send + Sync {
-    /// Dead letters, which are on disk. They are told again after a crash before this returned (D2).
+    /// Dead letters, which are on disk. They are told again after a crash before this returned.
     ///
     /// # Errors
     /// They could not be taken: this ends the run.
@@ -60,7 +62,7 @@ pub trait Observer: Send + Sync {
 }
 
 /// A store that is being delivered, until [`Running::close`].
-pub struct Running {
+pub(crate) struct Running {
     shared: Arc<Shared>,
     /// The writer and the teller, in this order, until they are joined.
     threads: PlainMutex<Vec<JoinHandle<()>>>,
@@ -133,7 +135,7 @@ impl Running {
     ///
     /// # Errors
     /// The store or the destination cannot be opened.
-    pub fn open(
+    pub(crate) fn open(
         ownership: Ownership,
         settings: Settings,
         open: OpenSink,
@@ -188,12 +190,12 @@ impl Running {
 
     /// The engine, for what can be asked of it and submitted to it.
     #[must_use]
-    pub fn engine(&self) -> &Engine {
+    pub(crate) fn engine(&self) -> &Engine {
         &self.shared.engine
     }
 
     /// From now on messages are due.
-    pub fn start(&self, clock: DueClock) {
+    pub(crate) fn start(&self, clock: DueClock) {
         self.shared.engine.start(clock);
     }
 
@@ -201,7 +203,7 @@ impl Running {
     ///
     /// # Errors
     /// As there.
-    pub fn submit(&self, items: Vec<Item>) -> Result<Receipt, DeliveryError> {
+    pub(crate) fn submit(&self, items: Vec<Item>) -> Result<Receipt, DeliveryError> {
         self.shared.engine.submit(items)
     }
 
@@ -209,18 +211,18 @@ impl Running {
     ///
     /// # Errors
     /// As there.
-    pub fn submit_with(&self, items: Vec<Item>, complete: Completion) -> Result<(), DeliveryError> {
+    pub(crate) fn submit_with(&self, items: Vec<Item>, complete: Completion) -> Result<(), DeliveryError> {
         self.shared.engine.submit_with(items, complete)
     }
 
     /// What ended the run, if anything did.
     #[must_use]
-    pub fn failure(&self) -> Option<DeliveryError> {
+    pub(crate) fn failure(&self) -> Option<DeliveryError> {
         self.shared.failure.lock().clone()
     }
 
     /// Ends the run with this error: nothing more is sent.
-    pub fn fail(&self, error: &DeliveryError) {
+    pub(crate) fn fail(&self, error: &DeliveryError) {
         self.shared.fail(error);
     }
 
@@ -228,7 +230,7 @@ impl Running {
     ///
     /// # Errors
     /// What ended the run.
-    pub fn wait_until_empty(&self, timeout: Duration) -> Result<bool, DeliveryError> {
+    pub(crate) fn wait_until_empty(&self, timeout: Duration) -> Result<bool, DeliveryError> {
         let queue = &self.shared.engine.queue;
         let end = Instant::now().checked_add(timeout);
         let mut state = queue.lock();
@@ -254,7 +256,7 @@ impl Running {
     ///
     /// # Errors
     /// What ended the run, or a failure at the end of it.
-    pub fn close(&self, timeout: Option<Duration>) -> Result<Summary, DeliveryError> {
+    pub(crate) fn close(&self, timeout: Option<Duration>) -> Result<Summary, DeliveryError> {
         let shared = self.shared.clone();
         let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let all_ended = shared.stop_senders(timeout);
