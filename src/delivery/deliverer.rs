@@ -3,21 +3,18 @@
 #![forbid(unsafe_code)]
 
 use std::fmt;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::arrow_rows::{ArrowRows, batches};
 use super::clock::{SystemWallTime, WallTime as _};
 use super::columns::Columns;
-use super::destination::Destination;
 use super::error::{BadRecord, DeliveryError};
 use super::fields::Schema;
 use super::items::{Answer, Item, Receipt};
 use super::lines::Block;
 use super::message::{Cancel, Incoming, Message, check_name, checked};
 use super::ndjson::Ndjson;
-use super::open_options::OpenOptions;
 use super::parsed::Parsed;
 use super::summary::Summary;
 use super::threads::Running;
@@ -55,25 +52,6 @@ pub struct Deliverer {
 impl Deliverer {
     pub(crate) fn new(running: Running, max_payload: usize) -> Self {
         Self { running, schema: Schema::new(Columns::default(), max_payload) }
-    }
-
-    /// Opens the store, which is a file, and makes it where there is none. What is overdue is sent at once. As
-    /// [`OpenOptions::open`] with the default options.
-    ///
-    /// ```
-    /// use tickwheel::delivery::{Deliverer, Destination};
-    ///
-    /// # let folder = tempfile::tempdir()?;
-    /// # let (store, delivered) = (folder.path().join("reminders.db"), folder.path().join("delivered.ndjson"));
-    /// let deliverer = Deliverer::open(store, Destination::file(delivered))?;
-    /// deliverer.close(None)?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    /// As there.
-    pub fn open(store: impl AsRef<Path>, to: Destination) -> Result<Self, DeliveryError> {
-        OpenOptions::default().open(store, to)
     }
 
     /// Accepts a message, and returns once it is on disk: [`Answer::Accepted`], [`Answer::Duplicate`], [`Answer::OtherContent`], or

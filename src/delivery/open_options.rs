@@ -224,6 +224,28 @@ impl OpenOptions {
     }
 }
 
+/// The way in without options.
+impl Deliverer {
+    /// Opens the store, which is a file, and makes it where there is none. What is overdue is sent at once. As
+    /// [`OpenOptions::open`] with the default options.
+    ///
+    /// ```
+    /// use tickwheel::delivery::{Deliverer, Destination};
+    ///
+    /// # let folder = tempfile::tempdir()?;
+    /// # let (store, delivered) = (folder.path().join("reminders.db"), folder.path().join("delivered.ndjson"));
+    /// let deliverer = Deliverer::open(store, Destination::file(delivered))?;
+    /// deliverer.close(None)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As there.
+    pub fn open(store: impl AsRef<Path>, to: Destination) -> Result<Self, DeliveryError> {
+        OpenOptions::default().open(store, to)
+    }
+}
+
 impl fmt::Debug for OpenOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { settings, max_payload, is_standby, .. } = self;

@@ -37,7 +37,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     ("purgatory", &["error", "panics", "state", "sync", "system", "timer", "wheel"]),
-    ("delivery", &["clock", "config", "error", "executor", "sync", "timer", "wheel", "when"]),
+    ("delivery", &["clock", "config", "error", "executor", "panics", "sync", "timer", "wheel", "when"]),
 ];
 
 /// The files of the purgatory, each above all that it may import; `rust` is a folder of its own.

@@ -8,7 +8,7 @@ use arrow_ipc::writer::StreamWriter;
 
 use super::*;
 use crate::delivery::testing::{LONG, Told};
-use crate::delivery::{Delivery, Verdict};
+use crate::delivery::{Delivery, Destination, OpenOptions, Verdict};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
