@@ -73,7 +73,8 @@ rust-tests: check-tools
 	cargo test --locked --features delivery-http --lib delivery
 	cargo test --locked --features delivery-http --doc delivery
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --features delivery-http
-	for example in examples/*.rs; do cargo run --locked --quiet --example $$(basename $$example .rs) || exit 1; done
+	for example in examples/*.rs; do \
+		cargo run --locked --quiet --features delivery-http --example $$(basename $$example .rs) || exit 1; done
 
 # The interleavings of docs/concurrency.md: shuttle for the timer and the purgatory, loom for the lock and the queue.
 model: check-tools

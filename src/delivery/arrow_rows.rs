@@ -28,7 +28,9 @@ use crate::delivery::fields::{Fields, Payload, Request, Schema, Value};
 use crate::delivery::handed::not_a_stream;
 use crate::delivery::json::{json_or_text, write_text};
 use crate::delivery::lines::KEPT;
-use crate::delivery::message::{Incoming, Item, Origin, Record};
+use crate::delivery::message::Incoming;
+use crate::delivery::origin::{Origin, Record};
+use crate::delivery::parsed::Parsed;
 use crate::delivery::sinks::line::write_base64;
 use crate::delivery::times::integer_of;
 
@@ -36,14 +38,14 @@ use crate::delivery::times::integer_of;
 ///
 /// # Errors
 /// The bytes are not such a stream, or an array in it is broken.
-pub fn batches(stream: &[u8]) -> Result<Vec<RecordBatch>, BadRecord> {
+pub(crate) fn batches(stream: &[u8]) -> Result<Vec<RecordBatch>, BadRecord> {
     let batches = StreamReader::try_new(stream, None).and_then(Iterator::collect);
     batches.map_err(|error| not_a_stream(&error))
 }
 
 /// A reader of batches with one schema.
 #[derive(Clone, Debug)]
-pub struct ArrowRows<'a> {
+pub(crate) struct ArrowRows<'a> {
     /// The name of the input, for dead letters.
     pub source: Arc<str>,
     /// The schema of its records.
@@ -61,17 +63,17 @@ pub struct ArrowRows<'a> {
 impl ArrowRows<'_> {
     /// The items of a batch, in order. `first_line`: the number of its first row in the input, from 1;
     /// 0 for rows without an order, which all get 0.
-    pub fn read(&self, batch: &RecordBatch, first_line: u64) -> impl Iterator<Item = Item> {
+    pub(crate) fn read(&self, batch: &RecordBatch, first_line: u64) -> impl Iterator<Item = Parsed> {
         let columns = Columns::of(batch, self);
         (0..batch.num_rows()).map(move |at| {
             let line = if first_line == 0 { 0 } else { first_line + at as u64 };
             let origin = |record| Origin { source: Arc::clone(&self.source), line, record };
             match self.request(&columns, at) {
                 Ok(Request::Message(message)) => {
-                    Item::Message(Incoming::from_origin(message, self.keeps_origin.then(|| origin(None))))
+                    Parsed::Message(Incoming::from_origin(message, self.keeps_origin.then(|| origin(None))))
                 }
-                Ok(Request::Cancel(cancel)) => Item::Cancel(cancel, origin(None)),
-                Err(bad) => Item::Bad(bad, origin(Some(Record::from(&*self.shown(batch, at))))),
+                Ok(Request::Cancel(cancel)) => Parsed::Cancel(cancel, origin(None)),
+                Err(bad) => Parsed::Bad(bad, origin(Some(Record::from(&*self.shown(batch, at))))),
             }
         })
     }

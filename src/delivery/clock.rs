@@ -16,14 +16,14 @@ const READINGS: usize = 5;
 const US_PER_MS: i64 = 1_000;
 
 /// Reads the wall clock, in microseconds since 1970.
-pub trait WallTime: Send + Sync {
+pub(crate) trait WallTime: Send + Sync {
     /// Now.
     fn now_us(&self) -> i64;
 }
 
 /// The system's wall clock.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct SystemWallTime;
+pub(crate) struct SystemWallTime;
 
 impl WallTime for SystemWallTime {
     fn now_us(&self) -> i64 {
@@ -47,7 +47,7 @@ impl<F: Fn() -> i64 + Send + Sync> WallTime for F {
 
 /// By what messages are due: the wall clock, or a replay of recorded times.
 #[derive(Clone, Copy, Debug)]
-pub enum DueClock {
+pub(crate) enum DueClock {
     /// Messages are due when the wall clock says so. It is ahead of the timer's clock by so much, as last measured.
     Wall {
         /// In microseconds.
@@ -67,20 +67,20 @@ pub enum DueClock {
 impl DueClock {
     /// By the wall clock.
     #[must_use]
-    pub fn wall(timer: &Clock, wall: &dyn WallTime) -> Self {
+    pub(crate) fn wall(timer: &Clock, wall: &dyn WallTime) -> Self {
         Self::Wall { ahead_us: measure(timer, wall) }
     }
 
     /// A replay from `from_ms`, which is `head_start_ms` from now. Example: speed 60, from 08:00, due 08:01: in a second.
     #[must_use]
-    pub fn replay(timer: &Clock, speed: f64, from_ms: i64, head_start_ms: f64) -> Self {
+    pub(crate) fn replay(timer: &Clock, speed: f64, from_ms: i64, head_start_ms: f64) -> Self {
         let start_us = (timer.now_up_us() as i64).saturating_add((head_start_ms * 1000.0).round() as i64);
         Self::Replay { speed, from_ms, start_us }
     }
 
     /// When this is due on the timer's clock, in microseconds; 0 for what was before that.
     #[must_use]
-    pub fn instant_us(&self, due_ms: i64) -> u64 {
+    pub(crate) fn instant_us(&self, due_ms: i64) -> u64 {
         let instant_us = match *self {
             Self::Wall { ahead_us } => due_ms.saturating_mul(US_PER_MS).saturating_sub(ahead_us),
             Self::Replay { .. } => self.replayed_us(due_ms),
@@ -91,7 +91,7 @@ impl DueClock {
     /// How late it is now, in microseconds; negative if it would be early. By the wall clock itself, or in real time
     /// against the replayed due time.
     #[must_use]
-    pub fn late_us(&self, due_ms: i64, timer_us: u64, wall_us: i64) -> i64 {
+    pub(crate) fn late_us(&self, due_ms: i64, timer_us: u64, wall_us: i64) -> i64 {
         match *self {
             Self::Wall { .. } => wall_us.saturating_sub(due_ms.saturating_mul(US_PER_MS)),
             Self::Replay { .. } => (timer_us as i64).saturating_sub(self.replayed_us(due_ms)),
@@ -100,7 +100,7 @@ impl DueClock {
 
     /// The latest due time that is at most so far ahead of now; of a replay in recorded time, so `speed` times as far.
     #[must_use]
-    pub fn due_within(&self, ms: f64, timer_us: u64, wall_us: i64) -> i64 {
+    pub(crate) fn due_within(&self, ms: f64, timer_us: u64, wall_us: i64) -> i64 {
         match *self {
             Self::Wall { .. } => wall_us.saturating_add((ms * 1000.0) as i64).div_euclid(US_PER_MS),
             Self::Replay { speed, from_ms, start_us } => {
@@ -112,7 +112,7 @@ impl DueClock {
 
     /// Whether instants are off by a millisecond or more, so that [`DueClock::read_again`] is called for.
     #[must_use]
-    pub fn was_stepped(&self, timer: &Clock, wall: &dyn WallTime) -> bool {
+    pub(crate) fn was_stepped(&self, timer: &Clock, wall: &dyn WallTime) -> bool {
         match *self {
             Self::Wall { ahead_us } => measure(timer, wall).abs_diff(ahead_us) >= US_PER_MS as u64,
             Self::Replay { .. } => false,
@@ -120,7 +120,7 @@ impl DueClock {
     }
 
     /// Measures once more. Instants are others than before then, and all that waits has to be placed anew.
-    pub fn read_again(&mut self, timer: &Clock, wall: &dyn WallTime) {
+    pub(crate) fn read_again(&mut self, timer: &Clock, wall: &dyn WallTime) {
         if let Self::Wall { ahead_us } = self {
             *ahead_us = measure(timer, wall);
         }

@@ -11,7 +11,7 @@ pub(crate) const PAYLOAD_BASE64: &str = "payload_base64";
 
 /// The name of the field or column of each part. `None`: the caller named none, and the usual name is used.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Columns {
+pub(crate) struct Columns {
     /// Of the id: usually `id`.
     pub id: Option<String>,
     /// Of the key: usually `key`.
@@ -51,7 +51,7 @@ impl Columns {
     ///
     /// There must be an id, what the caller named, and a due time, unless there are delays or cancels instead.
     #[must_use]
-    pub fn fault(&self, what: &str, names: &[&str]) -> Option<BadRecord> {
+    pub(crate) fn fault(&self, what: &str, names: &[&str]) -> Option<BadRecord> {
         let mut sorted = names.to_vec();
         sorted.sort_unstable();
         if sorted.windows(2).any(|pair| pair[0] == pair[1]) {

@@ -16,13 +16,15 @@ use crate::delivery::error::BadRecord;
 use crate::delivery::fields::{Fields, Payload, Request, Schema, Value};
 use crate::delivery::json::{Refused, json_or_text, value_of, write_text};
 use crate::delivery::lines::Line;
-use crate::delivery::message::{Incoming, Item, Origin, Record};
+use crate::delivery::message::Incoming;
 use crate::delivery::ndjson::number_of;
+use crate::delivery::origin::{Origin, Record};
+use crate::delivery::parsed::Parsed;
 use crate::delivery::times::integer_of;
 
 /// A row of the input.
 #[derive(Clone, Debug)]
-pub struct CsvRow<'a, S> {
+pub(crate) struct CsvRow<'a, S> {
     /// The number of its first line, from 1.
     pub line: u64,
     /// Its bytes, without the newline at the end.
@@ -33,7 +35,7 @@ pub struct CsvRow<'a, S> {
 
 /// What the caller made of the bytes of a row.
 #[derive(Clone, Debug)]
-pub enum CsvContent<'a, S> {
+pub(crate) enum CsvContent<'a, S> {
     /// Its cells.
     Cells(&'a [S]),
     /// Nothing: a line is too long, or not UTF-8. So many bytes it has with those that are not kept.
@@ -47,7 +49,7 @@ impl<'a, S> CsvRow<'a, S> {
     ///
     /// # Errors
     /// It could not be split.
-    pub fn cells(&self, max_record: usize) -> Result<&'a [S], BadRecord> {
+    pub(crate) fn cells(&self, max_record: usize) -> Result<&'a [S], BadRecord> {
         match &self.content {
             CsvContent::Cells(cells) => Ok(cells),
             CsvContent::Broken(bad) => Err(bad.clone()),
@@ -62,7 +64,7 @@ impl<'a, S> CsvRow<'a, S> {
 
 /// The columns of a file, by their place in its rows.
 #[derive(Clone, Debug)]
-pub struct CsvHeader {
+pub(crate) struct CsvHeader {
     names: Vec<String>,
     /// Of id, key, due, `delay_ms`, op, payload and `payload_base64`.
     parts: [Option<usize>; 7],
@@ -74,7 +76,7 @@ impl CsvHeader {
     ///
     /// # Errors
     /// No message can be read with these columns.
-    pub fn new(names: Vec<String>, schema: &Schema) -> Result<Self, BadRecord> {
+    pub(crate) fn new(names: Vec<String>, schema: &Schema) -> Result<Self, BadRecord> {
         let columns = &schema.columns;
         if let Some(fault) = columns.fault("header", &names.iter().map(String::as_str).collect::<Vec<_>>()) {
             return Err(fault);
@@ -88,7 +90,7 @@ impl CsvHeader {
 
 /// A reader of the rows below one header.
 #[derive(Clone, Debug)]
-pub struct CsvRows<'a> {
+pub(crate) struct CsvRows<'a> {
     /// The name of the input, for dead letters.
     pub source: Arc<str>,
     /// The schema of its records.
@@ -102,14 +104,14 @@ pub struct CsvRows<'a> {
 impl CsvRows<'_> {
     /// The item of a row. About 1 µs.
     #[must_use]
-    pub fn read<S: AsRef<str>>(&self, row: &CsvRow<'_, S>) -> Item {
+    pub(crate) fn read<S: AsRef<str>>(&self, row: &CsvRow<'_, S>) -> Parsed {
         let record = Some(Record::from(row.data));
         let origin = Origin { source: Arc::clone(&self.source), line: row.line, record };
         let cells = row.cells(self.schema.max_record());
         match cells.and_then(|cells| self.schema.check(&self.fields(cells)?, self.now_ns)) {
-            Ok(Request::Message(message)) => Item::Message(Incoming::from_origin(message, Some(origin))),
-            Ok(Request::Cancel(cancel)) => Item::Cancel(cancel, origin),
-            Err(bad) => Item::Bad(bad, origin),
+            Ok(Request::Message(message)) => Parsed::Message(Incoming::from_origin(message, Some(origin))),
+            Ok(Request::Cancel(cancel)) => Parsed::Cancel(cancel, origin),
+            Err(bad) => Parsed::Bad(bad, origin),
         }
     }
 

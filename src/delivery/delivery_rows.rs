@@ -24,7 +24,7 @@ use super::sinks::Delivery;
 
 /// A row for each delivery, in their order. O(bytes).
 #[must_use]
-pub fn delivery_rows(deliveries: &[Delivery]) -> RecordBatch {
+pub(crate) fn delivery_rows(deliveries: &[Delivery]) -> RecordBatch {
     let all = || deliveries.iter();
     let numbers =
         |value: fn(&Delivery) -> i64| -> ArrayRef { Arc::new(Int64Array::from_iter_values(all().map(value))) };

@@ -14,7 +14,6 @@
 mod recover;
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -35,7 +34,7 @@ use crate::sync::{PlainGuard, PlainMutex};
 use crate::{Clock, Timer};
 
 /// An open store with everything that waits in it. Nothing is due before [`Engine::start`].
-pub struct Engine {
+pub(crate) struct Engine {
     pub(super) queue: Queue,
     pub(super) dispatcher: PlainMutex<Dispatcher>,
     pub(super) timer: Arc<Timer<Alarm>>,
@@ -50,7 +49,6 @@ pub struct Engine {
     percentiles: PlainMutex<Percentiles>,
     /// The last row of the ledger when the store was opened.
     first_n: i64,
-    backup: Option<PathBuf>,
     /// The store has it, and gives it up when its connections are closed.
     ownership: Weak<Ownership>,
 }
@@ -61,13 +59,13 @@ impl Engine {
     ///
     /// # Errors
     /// The store cannot be used.
-    pub fn open(
+    pub(crate) fn open(
         mut ownership: Ownership,
         settings: Settings,
         clock: Clock,
         wall: Arc<dyn WallTime>,
     ) -> Result<Self, DeliveryError> {
-        let backup = step_up(&mut ownership, wall.now_us() / 1000, &mut |_| true)?;
+        step_up(&mut ownership, wall.now_us() / 1000, &mut |_| true)?;
         let timer = timer(clock).map_err(|error| DeliveryError::Usage(error.to_string()))?;
         let timer = Arc::new(timer);
         let mut options = Options::new(
@@ -114,26 +112,19 @@ impl Engine {
             inputs,
             percentiles: PlainMutex::default(),
             first_n,
-            backup,
             ownership: weak,
         })
     }
 
-    /// The copy of the store as it was before it was stepped up, if it was.
-    #[must_use]
-    pub fn backup(&self) -> Option<&Path> {
-        self.backup.as_deref()
-    }
-
     /// The id of the store: `(store, seq)` is a message everywhere.
     #[must_use]
-    pub fn store_id(&self) -> &str {
+    pub(crate) fn store_id(&self) -> &str {
         &self.store_id
     }
 
     /// How far each input was read by earlier runs.
     #[must_use]
-    pub fn inputs(&self) -> &HashMap<String, Progress> {
+    pub(crate) fn inputs(&self) -> &HashMap<String, Progress> {
         &self.inputs
     }
 
@@ -141,18 +132,18 @@ impl Engine {
     ///
     /// # Errors
     /// The store cannot be read.
-    pub fn first_due_ms(&self) -> Result<Option<i64>, DeliveryError> {
+    pub(crate) fn first_due_ms(&self) -> Result<Option<i64>, DeliveryError> {
         self.try_writer(|writer| writer.store.first_due_ms())
     }
 
     /// How late the messages were that were delivered since the store was opened; known once it is closed.
     #[must_use]
-    pub fn percentiles(&self) -> Percentiles {
+    pub(crate) fn percentiles(&self) -> Percentiles {
         *self.percentiles.lock()
     }
 
     /// From now on messages are due, by this clock.
-    pub fn start(&self, clock: DueClock) {
+    pub(crate) fn start(&self, clock: DueClock) {
         {
             let mut dispatcher = self.lock_dispatcher();
             dispatcher.start(clock);
@@ -163,7 +154,7 @@ impl Engine {
     }
 
     /// To be called in a child that was forked while the engine was open: the store is not the child's.
-    pub fn forget_in_child(&self) {
+    pub(crate) fn forget_in_child(&self) {
         if let Some(ownership) = self.ownership.upgrade() {
             ownership.forget_in_child();
             std::mem::forget(ownership); // it is the parent's, and nothing of it may run here
@@ -172,13 +163,13 @@ impl Engine {
 
     /// The clock by which messages are due when the wall clock says so.
     #[must_use]
-    pub fn wall_clock(&self) -> DueClock {
+    pub(crate) fn wall_clock(&self) -> DueClock {
         DueClock::wall(self.timer.clock(), &*self.wall)
     }
 
     /// The clock of the timer.
     #[must_use]
-    pub fn clock(&self) -> &Clock {
+    pub(crate) fn clock(&self) -> &Clock {
         self.timer.clock()
     }
 
@@ -186,7 +177,7 @@ impl Engine {
     ///
     /// # Errors
     /// The engine is closed, or has failed.
-    pub fn submit(&self, items: Vec<Item>) -> Result<Receipt, DeliveryError> {
+    pub(crate) fn submit(&self, items: Vec<Item>) -> Result<Receipt, DeliveryError> {
         let (receipt, complete) = Receipt::pair();
         self.submit_with(items, complete)?;
         Ok(receipt)
@@ -196,32 +187,32 @@ impl Engine {
     ///
     /// # Errors
     /// As [`Engine::submit`]; `complete` is not called then.
-    pub fn submit_with(&self, items: Vec<Item>, complete: Completion) -> Result<(), DeliveryError> {
+    pub(crate) fn submit_with(&self, items: Vec<Item>, complete: Completion) -> Result<(), DeliveryError> {
         let ticket = Ticket { items: items.into_iter(), answers: Vec::new(), complete };
         self.queue.submit(ticket, self.is_driven)
     }
 
     /// Counts, as of the last commit.
     #[must_use]
-    pub fn summary(&self) -> Summary {
+    pub(crate) fn summary(&self) -> Summary {
         self.queue.lock().summary
     }
 
     /// How late messages were, as of the last commit.
     #[must_use]
-    pub fn lateness(&self) -> Lateness {
+    pub(crate) fn lateness(&self) -> Lateness {
         self.queue.lock().lateness.clone()
     }
 
     /// Messages without an outcome, as of the last commit.
     #[must_use]
-    pub fn open_count(&self) -> u64 {
+    pub(crate) fn open_count(&self) -> u64 {
         self.queue.lock().open
     }
 
     /// Whether nothing waits, is under way, or is to be told.
     #[must_use]
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.queue.lock().is_empty()
     }
 
@@ -229,7 +220,7 @@ impl Engine {
     ///
     /// # Errors
     /// The store cannot be read, or is closed.
-    pub fn census(&self, until_ms: &[i64], most: u64) -> Result<Census, DeliveryError> {
+    pub(crate) fn census(&self, until_ms: &[i64], most: u64) -> Result<Census, DeliveryError> {
         let mut counted = Census { first_due_ms: None, due: vec![0; until_ms.len()] };
         {
             let dispatcher = self.lock_dispatcher();
@@ -251,19 +242,19 @@ impl Engine {
 
     /// Messages and bytes in memory.
     #[must_use]
-    pub fn in_memory(&self) -> (usize, usize) {
+    pub(crate) fn in_memory(&self) -> (usize, usize) {
         let dispatcher = self.lock_dispatcher();
         (dispatcher.window.len(), dispatcher.window.bytes())
     }
 
     /// Why the destination is down, if it is.
     #[must_use]
-    pub fn down(&self) -> Option<String> {
+    pub(crate) fn down(&self) -> Option<String> {
         self.lock_dispatcher().down().map(|(_, reason)| reason.to_owned())
     }
 
     /// What the destination and the clock did since the last call.
-    pub fn take_events(&self) -> Vec<Event> {
+    pub(crate) fn take_events(&self) -> Vec<Event> {
         std::mem::take(&mut self.lock_dispatcher().events)
     }
 
@@ -273,7 +264,7 @@ impl Engine {
     ///
     /// # Errors
     /// The store or the destination failed: the engine takes nothing more.
-    pub fn write(&self, sync: &dyn Fn() -> Result<(), DeliveryError>) -> Result<bool, DeliveryError> {
+    pub(crate) fn write(&self, sync: &dyn Fn() -> Result<(), DeliveryError>) -> Result<bool, DeliveryError> {
         let begun = self.begin_group()?;
         let committed = self.commit_group(begun, sync)?;
         self.publish_group(&committed)
@@ -316,19 +307,19 @@ impl Engine {
     }
 
     /// Dead letters that are on disk and were not told yet. Call [`Engine::letters_told`] with the number when they are.
-    pub fn take_letters(&self) -> Option<(Vec<Letter>, i64)> {
+    pub(crate) fn take_letters(&self) -> Option<(Vec<Letter>, i64)> {
         self.queue.take_letters()
     }
 
     /// All dead letters up to this number were told.
-    pub fn letters_told(&self, through: i64) {
+    pub(crate) fn letters_told(&self, through: i64) {
         self.queue.letters_told(through);
     }
 
     // --- Steps of a sender ---------------------------------------------------
 
     /// The next to be sent, with the number of the send; `None` where nothing can be sent now.
-    pub fn take(&self, most: usize, most_bytes: usize, is_cut_off: bool) -> Option<(u64, Vec<Delivery>)> {
+    pub(crate) fn take(&self, most: usize, most_bytes: usize, is_cut_off: bool) -> Option<(u64, Vec<Delivery>)> {
         self.take_locked(&mut self.lock_dispatcher(), most, most_bytes, is_cut_off)
     }
 
@@ -354,7 +345,7 @@ impl Engine {
     }
 
     /// A sink has answered.
-    pub fn settle(&self, flight: u64, verdicts: Verdicts, position: Option<String>) {
+    pub(crate) fn settle(&self, flight: u64, verdicts: Verdicts, position: Option<String>) {
         self.settle_locked(&mut self.lock_dispatcher(), flight, verdicts, position);
     }
 
@@ -386,26 +377,26 @@ impl Engine {
 
     /// Whether the answer to this send is still waited for: it was neither given nor cut off.
     #[must_use]
-    pub fn is_in_flight(&self, flight: u64) -> bool {
+    pub(crate) fn is_in_flight(&self, flight: u64) -> bool {
         self.lock_dispatcher().is_in_flight(flight)
     }
 
     /// Places all that waits anew if the wall clock was stepped.
-    pub fn follow_clock(&self) {
+    pub(crate) fn follow_clock(&self) {
         if self.lock_dispatcher().follow_clock() {
             self.queue.wake();
         }
     }
 
     /// Sends nothing more, and takes nothing more; what waits for an answer gets the error.
-    pub fn fail(&self, error: &DeliveryError) {
+    pub(crate) fn fail(&self, error: &DeliveryError) {
         self.lock_dispatcher().halt();
         self.queue.fail(error);
     }
 
     /// When there is something to do next, on the timer's clock, in microseconds; `None` if nothing is on the timer.
     #[must_use]
-    pub fn next_wake_us(&self) -> Option<u64> {
+    pub(crate) fn next_wake_us(&self) -> Option<u64> {
         self.timer.next_wake_us()
     }
 
@@ -414,7 +405,7 @@ impl Engine {
     ///
     /// # Errors
     /// The store failed.
-    pub fn close(&self, is_clean: bool) -> Result<Summary, DeliveryError> {
+    pub(crate) fn close(&self, is_clean: bool) -> Result<Summary, DeliveryError> {
         self.timer.close();
         self.queue.stop();
         let Some(mut writer) = self.writer.lock().take() else { return Ok(self.summary()) };

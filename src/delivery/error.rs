@@ -7,7 +7,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// One record breaks the schema: it becomes a dead letter with this reason, and the rest goes on (D2).
+/// A message or a record can't be used, and only this one: all others are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadRecord {
     /// What is wrong.
@@ -73,7 +73,7 @@ impl fmt::Display for StoreError {
 
 impl std::error::Error for StoreError {}
 
-/// Why a call of the engine failed.
+/// Why a call failed, or what ended the run.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum DeliveryError {
@@ -83,7 +83,7 @@ pub enum DeliveryError {
     Store(StoreError),
     /// The destination failed for good, and the run with it. What is not delivered waits in the store.
     Failed(String),
-    /// The engine is closed and takes nothing more.
+    /// It is closed, and takes nothing more.
     Closed,
 }
 

@@ -31,7 +31,7 @@ const IN_BASE64: &str = "payload_base64: text in base64, padded";
 
 /// The value of a field, as far as its kind matters.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub enum Value<'a> {
+pub(crate) enum Value<'a> {
     /// Not there, or null.
     #[default]
     Absent,
@@ -49,7 +49,7 @@ pub enum Value<'a> {
 
 /// A payload as it was given.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Payload<'a> {
+pub(crate) struct Payload<'a> {
     /// JSON on one line, or any bytes.
     pub bytes: Cow<'a, [u8]>,
     /// Which of the two.
@@ -61,7 +61,7 @@ pub(crate) type Other<'a> = (Cow<'a, str>, Cow<'a, [u8]>);
 
 /// A record's values before the check.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Fields<'a> {
+pub(crate) struct Fields<'a> {
     pub id: Value<'a>,
     pub key: Value<'a>,
     pub due: Value<'a>,
@@ -75,7 +75,7 @@ pub struct Fields<'a> {
 
 /// What a record asks for.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Request {
+pub(crate) enum Request {
     /// To deliver a message.
     Message(Message),
     /// Not to deliver one.
@@ -84,7 +84,7 @@ pub enum Request {
 
 /// The names of the fields, and the largest payload.
 #[derive(Clone, Debug)]
-pub struct Schema {
+pub(crate) struct Schema {
     pub(crate) columns: Columns,
     pub(crate) max_payload: usize,
 }
@@ -93,13 +93,13 @@ impl Schema {
     /// Payloads have at most `max_payload` bytes, and records twice that: as base64, or with escapes, a payload takes
     /// up to twice its size.
     #[must_use]
-    pub fn new(columns: Columns, max_payload: usize) -> Self {
+    pub(crate) fn new(columns: Columns, max_payload: usize) -> Self {
         Self { columns, max_payload }
     }
 
     /// The most bytes of one record.
     #[must_use]
-    pub fn max_record(&self) -> usize {
+    pub(crate) fn max_record(&self) -> usize {
         self.max_payload.saturating_mul(2)
     }
 
@@ -107,7 +107,7 @@ impl Schema {
     ///
     /// # Errors
     /// What breaks the schema first.
-    pub fn check(&self, fields: &Fields<'_>, now_ns: Option<i64>) -> Result<Request, BadRecord> {
+    pub(crate) fn check(&self, fields: &Fields<'_>, now_ns: Option<i64>) -> Result<Request, BadRecord> {
         let id = text(&fields.id, self.columns.id())?;
         let key = match fields.key {
             Value::Absent => None,

@@ -25,7 +25,9 @@ use arrow_ipc::writer::StreamWriter;
 use arrow_schema::{ArrowError, DataType, Field, Schema};
 
 use crate::delivery::error::BadRecord;
-use crate::delivery::message::{Body, Cancel, Incoming, Item, Message, Origin, Record, check_name, checked};
+use crate::delivery::message::{Body, Cancel, Incoming, Message, check_name, checked};
+use crate::delivery::origin::{Origin, Record};
+use crate::delivery::parsed::Parsed;
 use crate::delivery::shown::{cut, quoted};
 
 /// How long a cancel is remembered: it passes at once, while its message may be held for this long (D7).
@@ -48,9 +50,9 @@ const COLUMNS: [(&str, DataType, bool); 11] = [
 
 /// What was handed off.
 #[derive(Clone, Debug, Default)]
-pub struct HandedOff {
+pub(crate) struct HandedOff {
     /// An item for each row, in order.
-    pub items: Vec<Item>,
+    pub items: Vec<Parsed>,
     /// Copies that were dropped before: they count as duplicates.
     pub dropped: u64,
 }
@@ -59,7 +61,7 @@ pub struct HandedOff {
 ///
 /// # Errors
 /// The bytes are not such a stream, or its columns are not those of a hand-off.
-pub fn read_stream(bytes: &[u8], max_payload: usize) -> Result<HandedOff, BadRecord> {
+pub(crate) fn read_stream(bytes: &[u8], max_payload: usize) -> Result<HandedOff, BadRecord> {
     let mut found = HandedOff::default();
     for batch in StreamReader::try_new(bytes, None).map_err(|error| not_a_stream(&error))? {
         add_batch(&mut found, &batch.map_err(|error| not_a_stream(&error))?, max_payload)?;
@@ -67,46 +69,36 @@ pub fn read_stream(bytes: &[u8], max_payload: usize) -> Result<HandedOff, BadRec
     Ok(found)
 }
 
-/// The items of one batch.
-///
-/// # Errors
-/// Its columns are not those of a hand-off.
-pub fn read_batch(batch: &RecordBatch, max_payload: usize) -> Result<HandedOff, BadRecord> {
-    let mut found = HandedOff::default();
-    add_batch(&mut found, batch, max_payload)?;
-    Ok(found)
-}
-
 /// An Arrow IPC stream of one batch with a row for each item. A message's original record is not part of it.
 #[must_use]
-pub fn write_stream(items: &[Item]) -> Vec<u8> {
-    fn texts<'a>(items: &'a [Item], of: impl Fn(&'a Item) -> Option<&'a str>) -> ArrayRef {
+pub(crate) fn write_stream(items: &[Parsed]) -> Vec<u8> {
+    fn texts<'a>(items: &'a [Parsed], of: impl Fn(&'a Parsed) -> Option<&'a str>) -> ArrayRef {
         Arc::new(items.iter().map(of).collect::<StringArray>())
     }
-    fn message(item: &Item) -> Option<&Message> {
-        if let Item::Message(incoming) = item { Some(&incoming.message) } else { None }
+    fn message(item: &Parsed) -> Option<&Message> {
+        if let Parsed::Message(incoming) = item { Some(&incoming.message) } else { None }
     }
-    fn bad(item: &Item) -> Option<&BadRecord> {
-        if let Item::Bad(bad, _) = item { Some(bad) } else { None }
+    fn bad(item: &Parsed) -> Option<&BadRecord> {
+        if let Parsed::Bad(bad, _) = item { Some(bad) } else { None }
     }
-    fn payload_of(item: &Item) -> Option<&[u8]> {
+    fn payload_of(item: &Parsed) -> Option<&[u8]> {
         match item {
-            Item::Message(incoming) => Some(incoming.message.body.payload()),
-            Item::Cancel(..) => None,
-            Item::Bad(_, origin) => Some(origin.record()),
+            Parsed::Message(incoming) => Some(incoming.message.body.payload()),
+            Parsed::Cancel(..) => None,
+            Parsed::Bad(_, origin) => Some(origin.record()),
         }
     }
     let messages = || items.iter().map(message);
     let columns: Vec<ArrayRef> = vec![
         texts(items, |item| match item {
-            Item::Message(incoming) => Some(incoming.message.body.id()),
-            Item::Cancel(cancel, _) => Some(&cancel.id),
-            Item::Bad(..) => None,
+            Parsed::Message(incoming) => Some(incoming.message.body.id()),
+            Parsed::Cancel(cancel, _) => Some(&cancel.id),
+            Parsed::Bad(..) => None,
         }),
         texts(items, |item| match item {
-            Item::Message(incoming) => incoming.message.body.key(),
-            Item::Cancel(cancel, _) => cancel.key.as_deref(),
-            Item::Bad(..) => None,
+            Parsed::Message(incoming) => incoming.message.body.key(),
+            Parsed::Cancel(cancel, _) => cancel.key.as_deref(),
+            Parsed::Bad(..) => None,
         }),
         Arc::new(messages().map(|it| it.map(|it| it.due_ms)).collect::<Int64Array>()),
         Arc::new(messages().map(|it| it.and_then(|it| it.delay_ms)).collect::<Float64Array>()),
@@ -198,16 +190,16 @@ impl<'a> Rows<'a> {
         }
     }
 
-    fn item(&self, at: usize, max_payload: usize, origin: impl Fn(Option<Record>) -> Origin) -> Item {
+    fn item(&self, at: usize, max_payload: usize, origin: impl Fn(Option<Record>) -> Origin) -> Parsed {
         let data = if self.payload.is_valid(at) { self.payload.value(at) } else { &[] };
         if let Some(reason) = text_at(self.reason, at) {
             let bad = BadRecord::new(reason, text_at(self.allowed, at).unwrap_or(""));
-            return Item::Bad(bad, origin(Some(data.into())));
+            return Parsed::Bad(bad, origin(Some(data.into())));
         }
         match self.request(at, data, max_payload) {
-            Ok(Ok(message)) => Item::Message(Incoming::from_origin(message, Some(origin(None)))),
-            Ok(Err(cancel)) => Item::Cancel(cancel, origin(None)),
-            Err(bad) => Item::Bad(bad, origin(Some(data.into()))),
+            Ok(Ok(message)) => Parsed::Message(Incoming::from_origin(message, Some(origin(None)))),
+            Ok(Err(cancel)) => Parsed::Cancel(cancel, origin(None)),
+            Err(bad) => Parsed::Bad(bad, origin(Some(data.into()))),
         }
     }
 

@@ -5,15 +5,16 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::error::DeliveryError;
-use super::message::{self, Cancel, Incoming};
+use super::error::{BadRecord, DeliveryError};
+use super::message::{Cancel, Incoming};
+use super::parsed::Parsed;
 use super::store::{Letter, Progress};
 use crate::sync::{PlainCondvar, PlainMutex};
 
 /// Something to be done in the store.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub enum Item {
+pub(crate) enum Item {
     /// A message to accept.
     Put(Incoming),
     /// A message that is not to be delivered.
@@ -33,13 +34,13 @@ pub enum Item {
     Dropped(u64),
 }
 
-impl From<message::Item> for Item {
+impl From<Parsed> for Item {
     /// A record that could not be read is a dead letter.
-    fn from(item: message::Item) -> Self {
-        match item {
-            message::Item::Message(incoming) => Self::Put(incoming),
-            message::Item::Cancel(cancel, _) => Self::Cancel(cancel),
-            message::Item::Bad(bad, origin) => Self::Letter(Letter {
+    fn from(parsed: Parsed) -> Self {
+        match parsed {
+            Parsed::Message(incoming) => Self::Put(incoming),
+            Parsed::Cancel(cancel, _) => Self::Cancel(cancel),
+            Parsed::Bad(bad, origin) => Self::Letter(Letter {
                 source: origin.source.to_string(),
                 line: origin.line as i64,
                 reason: bad.reason,
@@ -61,8 +62,8 @@ impl Item {
     }
 }
 
-/// The answer to a message is one of the first four; to a cancel one of the last five; to a look one of the last five, or
-/// [`Answer::Waiting`].
+/// The answer to a message is one of the first four; to a cancel one of `Cancelled` to `Unknown`; to a question for the state one
+/// of those, or `Waiting`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Answer {
@@ -87,8 +88,27 @@ pub enum Answer {
 }
 
 /// The answers to what was submitted together, once all of it is on disk.
+///
+/// ```
+/// # use std::time::Duration;
+/// # use tickwheel::delivery::{Answer, Deliverer, Destination, Message, Verdict};
+/// # let folder = tempfile::tempdir()?;
+/// # let to = Destination::function(|_| Verdict::Delivered);
+/// # let deliverer = Deliverer::open(folder.path().join("reminders.db"), to)?;
+/// let hour = Duration::from_secs(3_600);
+/// let receipt = deliverer.submit([Message::after("tea", hour, "ready"), Message::after("cake", hour, "done")])?;
+/// // More can be submitted meanwhile: all of it shares a commit.
+/// assert_eq!(receipt.answers()?, [Ok(Answer::Accepted), Ok(Answer::Accepted)]);
+/// # deliverer.close(None)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
-pub struct Receipt(Arc<Shared>);
+#[must_use = "what was submitted is on disk once its answers have come"]
+pub struct Receipt {
+    shared: Arc<Shared>,
+    /// What was not submitted, with its place among all.
+    refused: Vec<(usize, BadRecord)>,
+}
 
 #[derive(Debug, Default)]
 struct Shared {
@@ -104,7 +124,46 @@ impl Receipt {
             *for_writer.result.lock() = Some(result);
             for_writer.has_come.notify_all();
         };
-        (Self(shared), Box::new(complete))
+        (Self { shared, refused: Vec::new() }, Box::new(complete))
+    }
+
+    pub(super) fn with_refused(self, refused: Vec<(usize, BadRecord)>) -> Self {
+        Self { refused, ..self }
+    }
+
+    /// Waits until all of it is on disk: in order, the answer to each, or what is wrong with it. What is refused changes nothing
+    /// for the others.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tickwheel::delivery::{Answer, Deliverer, Destination, Message, Verdict};
+    /// # let folder = tempfile::tempdir()?;
+    /// # let to = Destination::function(|_| Verdict::Delivered);
+    /// # let deliverer = Deliverer::open(folder.path().join("reminders.db"), to)?;
+    /// let hour = Duration::from_secs(3_600);
+    /// let receipt = deliverer.submit([Message::after("", hour, "ready"), Message::after("cake", hour, "done")])?;
+    /// let answers = receipt.answers()?;
+    /// assert_eq!(answers[0].as_ref().unwrap_err().reason, "id is empty");
+    /// assert_eq!(answers[1], Ok(Answer::Accepted));
+    /// # deliverer.close(None)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// What ended the run before all of it was on disk.
+    pub fn answers(self) -> Result<Vec<Result<Answer, BadRecord>>, DeliveryError> {
+        let mut answers = self.wait(None).expect("it waits without a time-out")?.into_iter();
+        let mut refused = self.refused.into_iter().peekable();
+        let mut all = Vec::with_capacity(answers.len() + refused.len());
+        loop {
+            if let Some((_, bad)) = refused.next_if(|(place, _)| *place == all.len()) {
+                all.push(Err(bad));
+            } else if let Some(answer) = answers.next() {
+                all.push(Ok(answer));
+            } else {
+                return Ok(all);
+            }
+        }
     }
 
     /// Waits for the answers, one for each message, cancel and look, in order; `None` if they do not come in time.
@@ -112,18 +171,18 @@ impl Receipt {
     /// # Errors
     /// What ended the engine before all of it was on disk.
     #[must_use]
-    pub fn wait(&self, timeout: Option<Duration>) -> Option<Result<Vec<Answer>, DeliveryError>> {
+    pub(crate) fn wait(&self, timeout: Option<Duration>) -> Option<Result<Vec<Answer>, DeliveryError>> {
         let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        let mut result = self.0.result.lock();
+        let mut result = self.shared.result.lock();
         while result.is_none() {
             result = match end {
-                None => self.0.has_come.wait(result),
+                None => self.shared.has_come.wait(result),
                 Some(end) => {
                     let left = end.saturating_duration_since(Instant::now());
                     if left.is_zero() {
                         return None;
                     }
-                    self.0.has_come.wait_timeout(result, left)
+                    self.shared.has_come.wait_timeout(result, left)
                 }
             };
         }
@@ -132,7 +191,7 @@ impl Receipt {
 }
 
 /// Called once with the answers, in the writer's thread: it must be quick.
-pub type Completion = Box<dyn FnOnce(Result<Vec<Answer>, DeliveryError>) + Send>;
+pub(crate) type Completion = Box<dyn FnOnce(Result<Vec<Answer>, DeliveryError>) + Send>;
 
 /// What was submitted together, and the answers so far.
 pub(super) struct Ticket {

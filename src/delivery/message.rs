@@ -11,11 +11,13 @@
 #![forbid(unsafe_code)]
 
 use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use crate::delivery::clock::{SystemWallTime, WallTime as _};
 use crate::delivery::error::BadRecord;
 use crate::delivery::hashes;
 use crate::delivery::json;
-pub(crate) use crate::delivery::origin::{Origin, Record};
+use crate::delivery::origin::Origin;
 use crate::delivery::shown::with_commas;
 use crate::delivery::times::due_in_range;
 
@@ -23,13 +25,13 @@ use crate::delivery::times::due_in_range;
 pub(crate) const MAX_NAME: usize = 1 << 20;
 
 /// The most bytes of one payload, unless set otherwise (D12).
-pub const MAX_PAYLOAD: usize = 1 << 20;
+pub(crate) const MAX_PAYLOAD: usize = 1 << 20;
 
 const NO_KEY: u32 = u32::MAX;
 
 /// Key, id and payload of a message, in one allocation that its copies share.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Body {
+pub(crate) struct Body {
     bytes: Arc<[u8]>,
     key_len: u32,
     id_len: u32,
@@ -39,7 +41,7 @@ pub struct Body {
 impl Body {
     /// Copies the parts. `is_json`: the payload is JSON on one line, else any bytes.
     #[must_use]
-    pub fn new(key: Option<&str>, id: &str, payload: &[u8], is_json: bool) -> Self {
+    pub(crate) fn new(key: Option<&str>, id: &str, payload: &[u8], is_json: bool) -> Self {
         let key_bytes = key.unwrap_or("").as_bytes();
         let mut bytes = Vec::with_capacity(key_bytes.len() + id.len() + payload.len());
         bytes.extend_from_slice(key_bytes);
@@ -59,31 +61,31 @@ impl Body {
 
     /// The key; messages of one key are delivered in order.
     #[must_use]
-    pub fn key(&self) -> Option<&str> {
+    pub(crate) fn key(&self) -> Option<&str> {
         (self.key_len != NO_KEY).then(|| text(&self.bytes[..self.id_start()]))
     }
 
     /// The id; `(key, id)` is the name of the message.
     #[must_use]
-    pub fn id(&self) -> &str {
+    pub(crate) fn id(&self) -> &str {
         text(&self.bytes[self.id_start()..self.id_end()])
     }
 
     /// The payload's bytes.
     #[must_use]
-    pub fn payload(&self) -> &[u8] {
+    pub(crate) fn payload(&self) -> &[u8] {
         &self.bytes[self.id_end()..]
     }
 
     /// Whether the payload is JSON.
     #[must_use]
-    pub fn is_json(&self) -> bool {
+    pub(crate) fn is_json(&self) -> bool {
         self.is_json
     }
 
     /// Bytes of all three parts.
     #[must_use]
-    pub fn size(&self) -> usize {
+    pub(crate) fn size(&self) -> usize {
         self.bytes.len()
     }
 }
@@ -92,19 +94,151 @@ fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).expect("the parts were text")
 }
 
-/// A message to deliver at `due_ms`, milliseconds since 1970.
+/// A message to deliver, and when it is due.
+///
+/// ```
+/// use std::time::{Duration, UNIX_EPOCH};
+/// use tickwheel::delivery::Message;
+///
+/// let due = UNIX_EPOCH + Duration::from_millis(1_700_000_000_250);
+/// let message = Message::at("tea", due, r#"{"text": "ready"}"#).with_key("kitchen").json();
+/// assert_eq!((message.key(), message.id(), message.due_ms()), (Some("kitchen"), "tea", 1_700_000_000_250));
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Message {
     /// Key, id and payload.
-    pub body: Body,
-    /// When it is due.
-    pub due_ms: i64,
+    pub(crate) body: Body,
+    /// In milliseconds since 1970.
+    pub(crate) due_ms: i64,
     /// The delay that the record gave, if it gave one: two records with one delay have the same content (D5), though
     /// their due times differ.
-    pub delay_ms: Option<f64>,
+    pub(crate) delay_ms: Option<f64>,
 }
 
 impl Message {
+    /// A message that is due at this time, rounded up to the millisecond. Its id and its key are its name.
+    ///
+    /// ```
+    /// # use std::time::{Duration, UNIX_EPOCH};
+    /// # use tickwheel::delivery::Message;
+    /// let due = UNIX_EPOCH + Duration::from_micros(1_700_000_000_000_001);
+    /// assert_eq!(Message::at("tea", due, "ready").due_ms(), 1_700_000_000_001);
+    /// ```
+    #[must_use]
+    pub fn at(id: &str, due: SystemTime, payload: impl AsRef<[u8]>) -> Self {
+        let due_ms = match due.duration_since(UNIX_EPOCH) {
+            Ok(since) => i64::try_from(since.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX),
+            Err(before) => i64::try_from(before.duration().as_millis()).map_or(i64::MIN, |ms| -ms),
+        };
+        Self { body: Body::new(None, id, payload.as_ref(), false), due_ms, delay_ms: None }
+    }
+
+    /// A message that is due so long after this call, rounded up to the millisecond. Two with the same delay and payload have the same
+    /// content, though their due times differ.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tickwheel::delivery::Message;
+    /// let message = Message::after("tea", Duration::from_secs(180), "ready");
+    /// assert_eq!(message.payload(), b"ready");
+    /// ```
+    #[must_use]
+    pub fn after(id: &str, delay: Duration, payload: impl AsRef<[u8]>) -> Self {
+        let now_us = SystemWallTime.now_us();
+        let now_ms = now_us.div_euclid(1_000) + i64::from(now_us.rem_euclid(1_000) > 0);
+        let delay_ms = delay.as_secs_f64() * 1_000.0;
+        let due_ms = now_ms.saturating_add(i64::try_from(delay.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX));
+        Self { body: Body::new(None, id, payload.as_ref(), false), due_ms, delay_ms: Some(delay_ms) }
+    }
+
+    /// With a key. Messages of one key are delivered in order of their due times, one after the other.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tickwheel::delivery::Message;
+    /// let message = Message::after("tea", Duration::from_secs(180), "ready").with_key("kitchen");
+    /// assert_eq!(message.key(), Some("kitchen"));
+    /// ```
+    #[must_use]
+    pub fn with_key(self, key: &str) -> Self {
+        let body = Body::new(Some(key), self.id(), self.payload(), self.is_json());
+        Self { body, ..self }
+    }
+
+    /// With a payload that is JSON: it is written as it is, and not as base64. Checked when the message is submitted.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tickwheel::delivery::Message;
+    /// let message = Message::after("tea", Duration::from_secs(180), "[1, 2]").json();
+    /// assert!(message.is_json());
+    /// ```
+    #[must_use]
+    pub fn json(mut self) -> Self {
+        self.body.is_json = true;
+        self
+    }
+
+    /// The id.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tickwheel::delivery::Message;
+    /// assert_eq!(Message::after("tea", Duration::ZERO, "ready").id(), "tea");
+    /// ```
+    #[must_use]
+    pub fn id(&self) -> &str {
+        self.body.id()
+    }
+
+    /// The key, if it has one.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tickwheel::delivery::Message;
+    /// assert_eq!(Message::after("tea", Duration::ZERO, "ready").key(), None);
+    /// ```
+    #[must_use]
+    pub fn key(&self) -> Option<&str> {
+        self.body.key()
+    }
+
+    /// The payload.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tickwheel::delivery::Message;
+    /// assert_eq!(Message::after("tea", Duration::ZERO, [1, 2]).payload(), [1, 2]);
+    /// ```
+    #[must_use]
+    pub fn payload(&self) -> &[u8] {
+        self.body.payload()
+    }
+
+    /// Whether the payload is JSON.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tickwheel::delivery::Message;
+    /// assert!(!Message::after("tea", Duration::ZERO, "[1, 2]").is_json());
+    /// ```
+    #[must_use]
+    pub fn is_json(&self) -> bool {
+        self.body.is_json()
+    }
+
+    /// When it is due, in milliseconds since 1970.
+    ///
+    /// ```
+    /// # use tickwheel::delivery::Message;
+    /// # use std::time::{Duration, UNIX_EPOCH};
+    /// assert_eq!(Message::at("tea", UNIX_EPOCH + Duration::from_secs(5), "ready").due_ms(), 5_000);
+    /// ```
+    #[must_use]
+    pub fn due_ms(&self) -> i64 {
+        self.due_ms
+    }
+
     fn parts(&self) -> hashes::Parts<'_> {
         let Self { body, due_ms, delay_ms } = self;
         let (key, id, payload) = (body.key(), body.id(), body.payload());
@@ -113,7 +247,7 @@ impl Message {
 
     /// Bytes that it takes in memory, about: its parts, and 200 for its entries in the tables of the engine (D8).
     #[must_use]
-    pub fn size_in_memory(&self) -> usize {
+    pub(crate) fn size_in_memory(&self) -> usize {
         size_in_memory(self.body.size())
     }
 }
@@ -125,7 +259,7 @@ pub(crate) fn size_in_memory(body_bytes: usize) -> usize {
 
 /// A request not to deliver a message (D7).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Cancel {
+pub(crate) struct Cancel {
     /// The id of the message.
     pub id: String,
     /// Its key.
@@ -136,18 +270,18 @@ pub struct Cancel {
 
 /// The 128-bit digest of a name: what sinks know a message by (D5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Digest(pub [u8; 16]);
+pub(crate) struct Digest(pub [u8; 16]);
 
 impl Digest {
     /// Of `(key, id)`.
     #[must_use]
-    pub fn of(key: Option<&str>, id: &str) -> Self {
+    pub(crate) fn of(key: Option<&str>, id: &str) -> Self {
         Self(hashes::name_of(key, id))
     }
 
     /// Its first 64 bits, by which the store looks names up. Two names may have the same number.
     #[must_use]
-    pub fn number(self) -> i64 {
+    pub(crate) fn number(self) -> i64 {
         let (first, _) = self.0.split_first_chunk().expect("16 bytes");
         i64::from_le_bytes(*first)
     }
@@ -157,7 +291,7 @@ impl Digest {
 ///
 /// It has 15 bytes for JSON and 16 for other bytes, so JSON and bytes are never the same content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Content {
+pub(crate) struct Content {
     pub(crate) bytes: [u8; 16],
     pub(crate) len: u8,
 }
@@ -168,25 +302,15 @@ impl Content {
     }
 
     /// Of a message.
+    #[cfg(test)]
     #[must_use]
-    pub fn of(message: &Message) -> Self {
+    pub(crate) fn of(message: &Message) -> Self {
         Self::from_hash(hashes::content_of(message.parts()))
-    }
-
-    /// Of these bytes, as they were kept; `None` unless there are 15 or 16.
-    #[must_use]
-    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        if !matches!(bytes.len(), 15 | 16) {
-            return None;
-        }
-        let mut all = [0; 16];
-        all[..bytes.len()].copy_from_slice(bytes);
-        Some(Self { bytes: all, len: bytes.len() as u8 })
     }
 
     /// As the store keeps it.
     #[must_use]
-    pub fn as_bytes(&self) -> &[u8] {
+    pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.len.into()]
     }
 }
@@ -199,7 +323,7 @@ pub(crate) fn lane_of(key: Option<&str>) -> Option<i64> {
 
 /// A message to accept, with its hashes.
 #[derive(Clone, Debug)]
-pub struct Incoming {
+pub(crate) struct Incoming {
     /// The message.
     pub message: Message,
     /// The digest of its name.
@@ -215,55 +339,16 @@ pub struct Incoming {
 impl Incoming {
     /// Computes the hashes: about 0.3 µs for a small message.
     #[must_use]
-    pub fn of(message: Message) -> Self {
+    pub(crate) fn of(message: Message) -> Self {
         Self::from_origin(message, None)
     }
 
     /// The same for a message that was read.
     #[must_use]
-    pub fn from_origin(message: Message, origin: Option<Origin>) -> Self {
+    pub(crate) fn from_origin(message: Message, origin: Option<Origin>) -> Self {
         let hashes::All { name, content, lane } = hashes::all_of(message.parts());
         let (digest, content) = (Digest(name), Content::from_hash(content));
         Self { message, digest, content, lane, origin }
-    }
-}
-
-/// What was read from a record.
-#[derive(Clone, Debug)]
-pub enum Item {
-    /// A message to accept.
-    Message(Incoming),
-    /// A cancel, and where it is.
-    Cancel(Cancel, Origin),
-    /// A record that can't be used, and where it is.
-    Bad(BadRecord, Origin),
-}
-
-impl Item {
-    /// Where it was read, if that was kept.
-    #[must_use]
-    pub fn origin(&self) -> Option<&Origin> {
-        match self {
-            Self::Message(incoming) => incoming.origin.as_ref(),
-            Self::Cancel(_, origin) | Self::Bad(_, origin) => Some(origin),
-        }
-    }
-
-    /// Bytes in memory, about.
-    #[must_use]
-    pub fn size_in_memory(&self) -> usize {
-        match self {
-            Self::Message(incoming) => incoming.message.size_in_memory(),
-            Self::Cancel(..) => size_in_memory(0),
-            Self::Bad(_, origin) => size_in_memory(origin.record().len()),
-        }
-    }
-
-    pub(crate) fn origin_mut(&mut self) -> Option<&mut Origin> {
-        match self {
-            Self::Message(incoming) => incoming.origin.as_mut(),
-            Self::Cancel(_, origin) | Self::Bad(_, origin) => Some(origin),
-        }
     }
 }
 
@@ -290,7 +375,7 @@ pub(crate) fn check_name(key: Option<&str>, id: &str) -> Result<(), BadRecord> {
 ///
 /// # Errors
 /// A part is empty, the due time is out of range, or the payload is too large or not the JSON that it claims to be.
-pub fn checked(mut message: Message, max_payload: usize) -> Result<Message, BadRecord> {
+pub(crate) fn checked(mut message: Message, max_payload: usize) -> Result<Message, BadRecord> {
     check_name(message.body.key(), message.body.id())?;
     due_in_range(message.due_ms, "due_ms")?;
     check_size(message.body.payload().len(), max_payload)?;

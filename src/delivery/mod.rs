@@ -1,10 +1,79 @@
-//! Delayed delivery: a message submitted now comes out at its due time, in order per key, once, whatever crashes.
+//! Delayed delivery: a message that is submitted now comes out at its due time, in order per key, once, whatever crashes.
 //!
-//! ```text
-//! read -> accept -> commit -> window -> wheel -> sink -> commit
+//! Messages wait in a store, which is one file; those that are due within ten seconds are in memory, on a timer. Here three wait
+//! for one key. The second is cancelled, the others arrive when they are due:
+//!
 //! ```
+//! use std::sync::mpsc::channel;
+//! use std::time::Duration;
+//! use tickwheel::delivery::{Answer, Deliverer, Destination, Message, Verdict};
+//!
+//! # let folder = tempfile::tempdir()?;
+//! # let store = folder.path().join("reminders.db");
+//! let (send, arrived) = channel();
+//! let to = Destination::function(move |delivery| {
+//!     let text = String::from_utf8_lossy(delivery.payload()).into_owned();
+//!     send.send((text, delivery.lateness_us)).expect("the program waits for it");
+//!     Verdict::Delivered
+//! });
+//! let deliverer = Deliverer::open(&store, to)?; // makes the file
+//!
+//! let remind = |id, after_ms, text| Message::after(id, Duration::from_millis(after_ms), text).with_key("kitchen");
+//! let receipt = deliverer.submit([remind("cake", 90, "done"), remind("tea", 30, "ready"), remind("eggs", 60, "hard")])?;
+//! assert_eq!(receipt.answers()?, [const { Ok(Answer::Accepted) }; 3]); // they are on disk
+//! assert_eq!(deliverer.cancel(Some("kitchen"), "eggs")?, Answer::Cancelled);
+//!
+//! for expected in ["ready", "done"] {
+//!     let (text, lateness_us) = arrived.recv()?;
+//!     assert!(text == expected && lateness_us >= 0);
+//! }
+//! let summary = deliverer.close(None)?;
+//! assert_eq!((summary.accepted, summary.delivered, summary.cancelled), (3, 2, 1));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # What is promised
+//!
+//! - **Never early.** A message is sent when the wall clock has reached its due time, also where that clock is set. What is overdue,
+//!   as after a pause of the process, is sent at once.
+//! - **In order.** The messages of one key are sent in the order of their due times, and by acceptance where those are equal; each
+//!   after the one before has arrived, was given up or was cancelled. Other keys, and messages without one, do not wait for it.
+//! - **Once.** A message is known by its key and id, until seven days after its outcome. A second one of that name is
+//!   [`Answer::Duplicate`], or [`Answer::OtherContent`]; neither is delivered.
+//! - **A crash** loses nothing that was accepted: an [`Answer`] comes when its message is on disk. What was sent shortly before the
+//!   crash, and not yet noted on disk, is sent again, with [`Delivery::redelivered`]. A destination that keeps
+//!   [`Delivery::digest`] beside what it received drops those.
+//! - **A cancel has a definite answer**: what is [`Answer::Cancelled`] will not be sent, whatever crashes.
+//! - **A destination that is down** costs no attempt: all messages wait, and it is probed with one after the other until it answers.
+//!   A message that it refuses is tried five times, its key waiting; then it is a dead letter, and the [`Observer`] is told.
+//! - **One process** at a time has a store. A second one gets an error, or [waits](OpenOptions::with_standby).
+//!
+//! # Units
+//!
+//! A delay or a time-out is a [`Duration`](std::time::Duration), a due time a [`SystemTime`](std::time::SystemTime). A number has its
+//! unit in its name: `due_ms` is in milliseconds since 1970, `lateness_us` in microseconds.
+//!
+//! # What is bounded
+//!
+//! In memory are at most 400,000 messages, 96 MiB of them, and 128 messages of one key; the others are in the file. A payload has at
+//! most [1 MiB](OpenOptions::with_max_payload). While 60,000 messages or 32 MiB are queued for the disk, a call that submits more
+//! waits. Sending pauses while two groups of outcomes are not on disk.
+//!
+//! # Threads
+//!
+//! One thread writes to the store, in groups: all that is submitted, and all outcomes, within 20 to 50 ms share one commit. As many
+//! threads as the destination wants send: one for a file and for webhooks, eight for a function. One tells the [`Observer`], which
+//! therefore holds up nothing. A method that waits does so in the thread that calls it.
+//!
+//! Messages from a Python program, from HTTP, Kafka or files come in by the Python package, which uses the same store.
+
+// read -> accept -> commit -> window -> wheel -> sink -> commit
 
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    not(feature = "python"),
+    expect(dead_code, reason = "the Python bindings use the rest; the build with them shows what nothing uses")
+)]
 
 mod arrow_json;
 mod arrow_rows;
@@ -12,7 +81,9 @@ mod arrow_values;
 mod clock;
 mod columns;
 mod csv_rows;
+mod deliverer;
 mod delivery_rows;
+mod destination;
 mod dispatcher;
 mod engine;
 mod error;
@@ -34,8 +105,10 @@ mod loader;
 mod long_outage;
 pub(crate) mod message;
 pub(crate) mod ndjson;
+mod open_options;
 mod origin;
 mod outage;
+mod parsed;
 mod queue;
 mod retry;
 mod sends;
@@ -53,32 +126,41 @@ pub(crate) mod times;
 mod window;
 mod writer;
 
-pub use arrow_rows::{ArrowRows, batches};
-pub use clock::{DueClock, SystemWallTime, WallTime};
-pub use columns::Columns;
-pub use csv_rows::{CsvContent, CsvHeader, CsvRow, CsvRows};
-pub use delivery_rows::delivery_rows;
+pub use deliverer::Deliverer;
+pub use destination::Destination;
 pub use dispatcher::Event;
-pub use engine::Engine;
 pub use error::{BadRecord, DeliveryError, StoreError};
-pub use fields::Schema;
-pub use handed::{HandedOff, read_batch, read_stream, write_stream};
-pub use items::{Answer, Completion, Item, Receipt};
-pub use lines::{Block, BlockReader};
-pub use message::Item as Parsed;
-pub use message::{Body, Cancel, Digest, Incoming, MAX_PAYLOAD, Message, checked};
-pub use ndjson::Ndjson;
-pub use origin::{Origin, Record};
-pub use retry::Retry;
-pub use sends::Sends;
-pub use settings::Settings;
-pub use sinks::file::{LineSink, Target};
-#[cfg(feature = "delivery-http")]
-pub use sinks::http::{HttpAddress, HttpSink, IN_FLIGHT, LOOKUPS, idempotency_key};
-pub use sinks::{AroundFn, Delivery, OpenSink, Replies, Reply, Sink, SyncFn, Turns, Verdict, Verdicts};
-pub use store::opened::is_open_here;
-pub use store::owner::Ownership;
-pub use store::{Census, Letter, Percentiles, Progress};
-pub use summary::{LATENESS_BOUNDS_US, Lateness, Summary};
-pub use threads::{MOST_HANGING, Observer, Running};
-pub use window::Bounds;
+pub use items::{Answer, Receipt};
+pub use message::Message;
+pub use open_options::OpenOptions;
+pub use sinks::{Delivery, Reply, Sink, SyncFn, Verdict, Verdicts};
+pub use store::Letter;
+pub use summary::Summary;
+pub use threads::Observer;
+
+/// What the Python bindings use beside it.
+#[cfg(feature = "python")]
+pub(crate) use {
+    arrow_rows::{ArrowRows, batches},
+    clock::{DueClock, SystemWallTime, WallTime},
+    columns::Columns,
+    csv_rows::{CsvContent, CsvHeader, CsvRow, CsvRows},
+    delivery_rows::delivery_rows,
+    engine::Engine,
+    fields::Schema,
+    handed::{read_stream, write_stream},
+    items::{Completion, Item},
+    lines::Block,
+    message::{Body, Cancel, Digest, Incoming, checked},
+    ndjson::Ndjson,
+    origin::{Origin, Record},
+    parsed::Parsed,
+    retry::Retry,
+    sends::Sends,
+    settings::Settings,
+    sinks::{AroundFn, OpenSink, Turns},
+    store::owner::Ownership,
+    summary::LATENESS_BOUNDS_US,
+    threads::Running,
+    window::Bounds,
+};

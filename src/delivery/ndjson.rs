@@ -1,18 +1,7 @@
 //! Reads NDJSON: one JSON object per line. A blank line is no record; a name that occurs twice is an error.
 //!
-//! ```
-//! use std::sync::Arc;
-//! use tickwheel::delivery::{Block, MAX_PAYLOAD, Ndjson, Parsed, Schema};
-//!
-//! let schema = Schema::new(Default::default(), MAX_PAYLOAD);
-//! let reader = Ndjson { source: "-".into(), schema: &schema, now_ns: Some(0), after: 0, keeps_origin: true };
-//! let lines = Block::whole(Arc::from(&b"{\"id\": \"a\", \"delay_ms\": 5, \"payload\": [1.50]}\noops"[..]));
-//! let items: Vec<Parsed> = reader.read(&lines).collect();
-//! let [Parsed::Message(message), Parsed::Bad(bad, origin)] = &items[..] else { panic!() };
-//! assert_eq!((message.message.due_ms, message.message.body.payload()), (5, &b"[1.50]"[..]));
-//! assert_eq!((origin.line, origin.record()), (2, &b"oops"[..]));
-//! assert!(bad.reason.starts_with("not a JSON object: "));
-//! ```
+//! Example: `{"id": "a", "delay_ms": 5, "payload": [1.50]}` read at 0 is a message that is due at 5 ms, with the payload `[1.50]`;
+//! `oops` in line 2 is a bad record of line 2, with these four bytes.
 
 #![forbid(unsafe_code)]
 
@@ -31,7 +20,9 @@ use crate::delivery::error::BadRecord;
 use crate::delivery::fields::{Fields, Payload, Request, Schema, Value};
 use crate::delivery::json::{Refused, check_depth, check_surrogates, without_line_ends};
 use crate::delivery::lines::{Block, Line};
-use crate::delivery::message::{Incoming, Item, Origin, Record};
+use crate::delivery::message::Incoming;
+use crate::delivery::origin::{Origin, Record};
+use crate::delivery::parsed::Parsed;
 
 const ALLOWED: &str = "one JSON object per line, each name once";
 
@@ -40,7 +31,7 @@ const MAX_DIGITS: usize = 4300;
 
 /// A reader of one input.
 #[derive(Clone, Debug)]
-pub struct Ndjson<'a> {
+pub(crate) struct Ndjson<'a> {
     /// The name of the input, for dead letters.
     pub source: Arc<str>,
     /// The schema of its records.
@@ -55,7 +46,7 @@ pub struct Ndjson<'a> {
 
 impl Ndjson<'_> {
     /// The items of some lines, in order. About 1 µs each.
-    pub fn read(&self, block: &Block<Arc<[u8]>>) -> impl Iterator<Item = Item> {
+    pub(crate) fn read(&self, block: &Block<Arc<[u8]>>) -> impl Iterator<Item = Parsed> {
         block.lines(self.schema.max_record()).filter_map(|line| {
             let data = trim(line.data);
             if data.is_empty() || line.number <= self.after {
@@ -63,18 +54,18 @@ impl Ndjson<'_> {
             }
             Some(match self.request(&line) {
                 Ok(Request::Message(message)) if self.keeps_origin => {
-                    Item::Message(Incoming::from_origin(message, Some(self.origin(block, &line, data))))
+                    Parsed::Message(Incoming::from_origin(message, Some(self.origin(block, &line, data))))
                 }
-                Ok(Request::Message(message)) => Item::Message(Incoming::of(message)),
-                Ok(Request::Cancel(cancel)) => Item::Cancel(cancel, self.origin(block, &line, data)),
-                Err(bad) => Item::Bad(bad, self.origin(block, &line, data)),
+                Ok(Request::Message(message)) => Parsed::Message(Incoming::of(message)),
+                Ok(Request::Cancel(cancel)) => Parsed::Cancel(cancel, self.origin(block, &line, data)),
+                Err(bad) => Parsed::Bad(bad, self.origin(block, &line, data)),
             })
         })
     }
 
     /// The item of bytes that hold one record, as from Kafka; `line` is its place there.
     #[must_use]
-    pub fn read_value(&self, bytes: &Arc<[u8]>, line: u64) -> Item {
+    pub(crate) fn read_value(&self, bytes: &Arc<[u8]>, line: u64) -> Parsed {
         let block = Block::whole(Arc::clone(bytes));
         let mut items = self.read(&block);
         let first = items.next();
@@ -88,21 +79,21 @@ impl Ndjson<'_> {
             }
             _ => {
                 let bad = BadRecord::new(format!("the value holds {count} records"), "one JSON object per value");
-                Item::Bad(bad, self.whole(bytes, line))
+                Parsed::Bad(bad, self.whole(bytes, line))
             }
         }
     }
 
     /// The item of bytes that are one record, on however many lines. Their size is known to be allowed.
     #[must_use]
-    pub fn read_object(&self, bytes: &Arc<[u8]>) -> Item {
+    pub(crate) fn read_object(&self, bytes: &Arc<[u8]>) -> Parsed {
         let line = Line { number: 1, data: bytes, start: 0, size: 0 };
         match self.request(&line) {
             Ok(Request::Message(message)) => {
-                Item::Message(Incoming::from_origin(message, self.keeps_origin.then(|| self.whole(bytes, 1))))
+                Parsed::Message(Incoming::from_origin(message, self.keeps_origin.then(|| self.whole(bytes, 1))))
             }
-            Ok(Request::Cancel(cancel)) => Item::Cancel(cancel, self.whole(bytes, 1)),
-            Err(bad) => Item::Bad(bad, self.whole(bytes, 1)),
+            Ok(Request::Cancel(cancel)) => Parsed::Cancel(cancel, self.whole(bytes, 1)),
+            Err(bad) => Parsed::Bad(bad, self.whole(bytes, 1)),
         }
     }
 

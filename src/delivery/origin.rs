@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 /// Where a record was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Origin {
+pub(crate) struct Origin {
     /// The name of the file or connection.
     pub source: Arc<str>,
     /// Its line or row there, from 1.
@@ -21,14 +21,14 @@ pub struct Origin {
 impl Origin {
     /// The original record, or nothing.
     #[must_use]
-    pub fn record(&self) -> &[u8] {
+    pub(crate) fn record(&self) -> &[u8] {
         self.record.as_ref().map_or(&[], Record::as_bytes)
     }
 }
 
 /// The bytes of a record: a range of the block that was read, which lives as long as one of its records does.
 #[derive(Clone)]
-pub struct Record {
+pub(crate) struct Record {
     block: Arc<[u8]>,
     start: u32,
     end: u32,
@@ -37,7 +37,7 @@ pub struct Record {
 impl Record {
     /// These bytes of a block. A range outside of it is cut to it.
     #[must_use]
-    pub fn part_of(block: &Arc<[u8]>, start: usize, end: usize) -> Self {
+    pub(crate) fn part_of(block: &Arc<[u8]>, start: usize, end: usize) -> Self {
         let within = |at: usize| at.min(block.len()).min(u32::MAX as usize) as u32;
         let (start, end) = (within(start), within(end));
         Self { block: Arc::clone(block), start: start.min(end), end }
@@ -45,7 +45,7 @@ impl Record {
 
     /// The bytes.
     #[must_use]
-    pub fn as_bytes(&self) -> &[u8] {
+    pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.block[self.start as usize..self.end as usize]
     }
 }
@@ -69,3 +69,17 @@ impl PartialEq for Record {
 }
 
 impl Eq for Record {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_is_a_part_of_its_block_and_never_more() {
+        let block: Arc<[u8]> = (*b"one two").into();
+        assert_eq!(Record::part_of(&block, 4, 7).as_bytes(), b"two");
+        assert_eq!(Record::part_of(&block, 4, 99).as_bytes(), b"two");
+        assert_eq!(Record::part_of(&block, 99, 4).as_bytes(), b"");
+        assert_eq!(Record::from(&b"two"[..]), Record::part_of(&block, 4, 7));
+    }
+}

@@ -9,15 +9,8 @@ use fastrand::Rng;
 use crate::delivery::error::DeliveryError;
 
 /// How often a message is tried, and after what time.
-///
-/// ```
-/// use tickwheel::delivery::Retry;
-/// let mut rng = fastrand::Rng::with_seed(7);
-/// let delay_us = Retry::default().delay_us(3, &mut rng);
-/// assert!((2_000_000..=4_000_000).contains(&delay_us));
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Retry {
+pub(crate) struct Retry {
     /// The attempts before a message is a dead letter, with the first one.
     pub max_attempts: u32,
     /// The time after the first attempt, before it is shortened.
@@ -42,7 +35,7 @@ impl Retry {
     ///
     /// # Errors
     /// [`DeliveryError::Usage`], which says which one is not.
-    pub fn check(&self) -> Result<(), DeliveryError> {
+    pub(crate) fn check(&self) -> Result<(), DeliveryError> {
         let Self { max_attempts, first_ms, longest_ms } = *self;
         if !(1..=MOST_ATTEMPTS).contains(&max_attempts) {
             return Err(DeliveryError::Usage(format!("max-attempts is {max_attempts}: it may be 1 to 1,000,000")));
@@ -59,7 +52,7 @@ impl Retry {
     /// The time between this attempt, counted from 1, and the next, in microseconds. `rng` is the caller's, so that a simulation
     /// with the same seed repeats it.
     #[must_use]
-    pub fn delay_us(&self, attempt: u32, rng: &mut Rng) -> u64 {
+    pub(crate) fn delay_us(&self, attempt: u32, rng: &mut Rng) -> u64 {
         let doubled_ms =
             1_u64.checked_shl(attempt.saturating_sub(1)).map_or(u64::MAX, |by| self.first_ms.saturating_mul(by));
         let whole_us = doubled_ms.min(self.longest_ms).saturating_mul(1000);

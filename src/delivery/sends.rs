@@ -18,7 +18,7 @@ use super::sinks::Sink;
 
 /// The sends of one sink.
 #[derive(Debug, Default)]
-pub struct Sends {
+pub(crate) struct Sends {
     /// Of each send that is not known to be on disk, the group after whose commit it is; in order.
     groups: VecDeque<u64>,
     committed: u64,
@@ -26,7 +26,7 @@ pub struct Sends {
 
 impl Sends {
     /// Tells the sink what it need not remember, right before a send.
-    pub fn tell(&mut self, engine: &Engine, sink: &mut dyn Sink) {
+    pub(crate) fn tell(&mut self, engine: &Engine, sink: &mut dyn Sink) {
         let earlier = engine.queue.earlier_is_over();
         let committed = engine.queue.committed_group();
         while self.groups.front().is_some_and(|group| *group <= committed) {
@@ -37,7 +37,7 @@ impl Sends {
     }
 
     /// The outcomes of the next send were just given to the engine, by this thread.
-    pub fn settled(&mut self, engine: &Engine) {
+    pub(crate) fn settled(&mut self, engine: &Engine) {
         self.groups.push_back(engine.queue.next_group());
     }
 }

@@ -8,7 +8,7 @@ use super::window::Bounds;
 
 /// How to deliver.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub(crate) struct Settings {
     /// One order of all messages, not one of each key.
     pub is_global: bool,
     /// How far ahead messages are loaded into memory.

@@ -4,8 +4,23 @@
 
 #![forbid(unsafe_code)]
 
-/// Counts of this run. The writer adds to them after the commit of what they count.
+/// What was counted since the store was opened, as of the last commit.
+///
+/// ```
+/// # use std::time::Duration;
+/// # use tickwheel::delivery::{Deliverer, Destination, Message, Verdict};
+/// # let folder = tempfile::tempdir()?;
+/// # let to = Destination::function(|_| Verdict::Delivered);
+/// # let deliverer = Deliverer::open(folder.path().join("reminders.db"), to)?;
+/// let minute = Duration::from_secs(60);
+/// deliverer.submit(["tea", "cake", "tea"].map(|id| Message::after(id, minute, "ready")))?.answers()?;
+/// deliverer.cancel(None, "cake")?;
+/// let summary = deliverer.close(None)?;
+/// assert_eq!((summary.accepted, summary.duplicates, summary.cancelled, summary.not_delivered()), (2, 1, 1, 1));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Summary {
     /// Messages that waited in the store already.
     pub resumed: u64,
@@ -29,6 +44,10 @@ pub struct Summary {
 
 impl Summary {
     /// Messages that wait, or are not known to have arrived.
+    ///
+    /// ```
+    /// assert_eq!(tickwheel::delivery::Summary::default().not_delivered(), 0);
+    /// ```
     #[must_use]
     pub fn not_delivered(&self) -> u64 {
         (self.resumed + self.accepted).saturating_sub(self.delivered + self.cancelled + self.undeliverable)
@@ -47,14 +66,14 @@ impl Summary {
 }
 
 /// The upper ends of the buckets of [`Lateness`] in microseconds, ends included; one more bucket has the rest.
-pub const LATENESS_BOUNDS_US: [i64; 16] = [
+pub(crate) const LATENESS_BOUNDS_US: [i64; 16] = [
     500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000, 2_000_000, 5_000_000,
     10_000_000, 30_000_000, 60_000_000,
 ];
 
 /// A histogram of lateness with fixed buckets, from half a millisecond to a minute.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Lateness {
+pub(crate) struct Lateness {
     /// Messages in each bucket.
     pub counts: [u64; LATENESS_BOUNDS_US.len() + 1],
     /// The sum in microseconds.

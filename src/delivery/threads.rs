@@ -4,7 +4,7 @@
 //!   to the sink in one thread.
 //! - A send that takes too long is cut off: its messages count as unanswered, and a fresh thread with a fresh sink takes the
 //!   place of the one that hangs, which ends when its sink returns, and whose answer is not heard. At most
-//!   [`MOST_HANGING`] hang at a time; then sending waits until one returns.
+//!   [`MOST_HANGING`](shared::MOST_HANGING) are replaced; then one that hangs is not, until another returns.
 //! - A sink that answers each message later has one thread for all of them: [`overlapping`].
 //! - Once the engine is closing, a sink that was cut off, or that is opened only now, gets nothing to send.
 
@@ -12,12 +12,13 @@
 
 mod overlapping;
 mod senders;
+mod shared;
 mod telling;
 mod writing;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::{self, JoinHandle};
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::clock::{DueClock, SystemWallTime, WallTime};
@@ -31,47 +32,17 @@ use super::store::Checkpoints;
 use super::store::owner::Ownership;
 use super::summary::Summary;
 use crate::Clock;
-use crate::sync::{PlainCondvar, PlainMutex};
+use crate::sync::PlainMutex;
 
-const LOOK_AT_CLOCK_US: u64 = 1_000_000;
-const LOOK_AT_CLOCK: Duration = Duration::from_micros(LOOK_AT_CLOCK_US);
-/// How long a sink may take to abort what it has in flight.
-const ABORT: Duration = Duration::from_secs(1);
-pub use senders::MOST_HANGING;
-pub use telling::Observer;
+pub use shared::Observer;
 
-use senders::Senders;
-use telling::Telling;
+use shared::{LOOK_AT_CLOCK, Shared, spawn};
 
 /// A store that is being delivered, until [`Running::close`].
-pub struct Running {
+pub(crate) struct Running {
     shared: Arc<Shared>,
     /// The writer and the teller, in this order, until they are joined.
     threads: PlainMutex<Vec<JoinHandle<()>>>,
-}
-
-struct Shared {
-    /// The process that opened it.
-    process: u32,
-    engine: Engine,
-    open: OpenSink,
-    observer: Box<dyn Observer>,
-    /// The sender that waits for the timer waits here, with the dispatcher's lock.
-    leader: PlainCondvar,
-    followers: PlainCondvar,
-    has_leader: AtomicBool,
-    /// When the leader wakes up by itself.
-    sleeps_until_us: AtomicU64,
-    looked_at_us: AtomicU64,
-    is_closing: AtomicBool,
-    /// The end does not wait for dead letters to be told.
-    leaves_letters: AtomicBool,
-    senders: PlainMutex<Senders>,
-    sender_ended: PlainCondvar,
-    failure: PlainMutex<Option<DeliveryError>>,
-    /// Wakes the teller.
-    telling: PlainMutex<Telling>,
-    to_tell: PlainCondvar,
 }
 
 impl Running {
@@ -79,7 +50,7 @@ impl Running {
     ///
     /// # Errors
     /// The store or the destination cannot be opened.
-    pub fn open(
+    pub(crate) fn open(
         ownership: Ownership,
         settings: Settings,
         open: OpenSink,
@@ -96,24 +67,7 @@ impl Running {
         while sinks.len() < threads {
             sinks.push(open(engine.store_id())?);
         }
-        let shared = Arc::new(Shared {
-            process: std::process::id(),
-            engine,
-            open,
-            observer,
-            leader: PlainCondvar::default(),
-            followers: PlainCondvar::default(),
-            has_leader: AtomicBool::new(false),
-            sleeps_until_us: AtomicU64::new(0),
-            looked_at_us: AtomicU64::new(0),
-            is_closing: AtomicBool::new(false),
-            leaves_letters: AtomicBool::new(false),
-            senders: PlainMutex::default(),
-            sender_ended: PlainCondvar::default(),
-            failure: PlainMutex::new(None),
-            telling: PlainMutex::default(),
-            to_tell: PlainCondvar::default(),
-        });
+        let shared = Arc::new(Shared::new(engine, open, observer));
         let weak = Arc::downgrade(&shared);
         let failed = move |error: &StoreError| {
             if let Some(shared) = weak.upgrade() {
@@ -134,12 +88,12 @@ impl Running {
 
     /// The engine, for what can be asked of it and submitted to it.
     #[must_use]
-    pub fn engine(&self) -> &Engine {
+    pub(crate) fn engine(&self) -> &Engine {
         &self.shared.engine
     }
 
     /// From now on messages are due.
-    pub fn start(&self, clock: DueClock) {
+    pub(crate) fn start(&self, clock: DueClock) {
         self.shared.engine.start(clock);
     }
 
@@ -147,7 +101,7 @@ impl Running {
     ///
     /// # Errors
     /// As there.
-    pub fn submit(&self, items: Vec<Item>) -> Result<Receipt, DeliveryError> {
+    pub(crate) fn submit(&self, items: Vec<Item>) -> Result<Receipt, DeliveryError> {
         self.shared.engine.submit(items)
     }
 
@@ -155,18 +109,18 @@ impl Running {
     ///
     /// # Errors
     /// As there.
-    pub fn submit_with(&self, items: Vec<Item>, complete: Completion) -> Result<(), DeliveryError> {
+    pub(crate) fn submit_with(&self, items: Vec<Item>, complete: Completion) -> Result<(), DeliveryError> {
         self.shared.engine.submit_with(items, complete)
     }
 
     /// What ended the run, if anything did.
     #[must_use]
-    pub fn failure(&self) -> Option<DeliveryError> {
+    pub(crate) fn failure(&self) -> Option<DeliveryError> {
         self.shared.failure.lock().clone()
     }
 
     /// Ends the run with this error: nothing more is sent.
-    pub fn fail(&self, error: &DeliveryError) {
+    pub(crate) fn fail(&self, error: &DeliveryError) {
         self.shared.fail(error);
     }
 
@@ -174,7 +128,7 @@ impl Running {
     ///
     /// # Errors
     /// What ended the run.
-    pub fn wait_until_empty(&self, timeout: Duration) -> Result<bool, DeliveryError> {
+    pub(crate) fn wait_until_empty(&self, timeout: Duration) -> Result<bool, DeliveryError> {
         let queue = &self.shared.engine.queue;
         let end = Instant::now().checked_add(timeout);
         let mut state = queue.lock();
@@ -200,7 +154,7 @@ impl Running {
     ///
     /// # Errors
     /// What ended the run, or a failure at the end of it.
-    pub fn close(&self, timeout: Option<Duration>) -> Result<Summary, DeliveryError> {
+    pub(crate) fn close(&self, timeout: Option<Duration>) -> Result<Summary, DeliveryError> {
         let shared = self.shared.clone();
         let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let all_ended = shared.stop_senders(timeout);
@@ -234,32 +188,6 @@ impl Drop for Running {
             self.shared.fail(&DeliveryError::Closed);
         }
     }
-}
-
-impl Shared {
-    fn fail(&self, error: &DeliveryError) {
-        self.failure.lock().get_or_insert_with(|| error.clone());
-        {
-            let mut dispatcher = self.engine.lock_dispatcher();
-            dispatcher.halt();
-            self.leader.notify_all();
-            self.followers.notify_all();
-        }
-        self.engine.queue.fail(error);
-        self.wake_teller();
-    }
-}
-
-fn spawn(
-    name: &str,
-    shared: &Arc<Shared>,
-    run: impl FnOnce(&Arc<Shared>) + Send + 'static,
-) -> Result<JoinHandle<()>, DeliveryError> {
-    let shared = shared.clone();
-    thread::Builder::new()
-        .name(name.to_owned())
-        .spawn(move || run(&shared))
-        .map_err(|error| DeliveryError::Failed(format!("the system gives no thread: {error}")))
 }
 
 #[cfg(test)]

@@ -28,7 +28,7 @@ use super::store::{Outcome, Position, Waiting};
 
 /// How much may be in memory, and of one lane; a lane has at least one message, whatever its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bounds {
+pub(crate) struct Bounds {
     /// Messages.
     pub messages: usize,
     /// Bytes, of the payloads and of what is kept about each message.

@@ -18,7 +18,7 @@ fn batch(columns: &[(&str, ArrayRef)]) -> RecordBatch {
     RecordBatch::try_from_iter_with_nullable(columns).unwrap()
 }
 
-fn items_of(batch: &RecordBatch, names: Names) -> Vec<Item> {
+fn items_of(batch: &RecordBatch, names: Names) -> Vec<Parsed> {
     let schema = Schema::new(names, MAX_PAYLOAD);
     let rows = ArrowRows {
         source: "rows".into(),
@@ -36,7 +36,7 @@ fn texts(texts: &[Option<&str>]) -> ArrayRef {
 }
 
 /// A row with an id, a due time and these columns.
-fn only(columns: &[(&str, ArrayRef)]) -> Item {
+fn only(columns: &[(&str, ArrayRef)]) -> Parsed {
     let mut all: Vec<(&str, ArrayRef)> =
         vec![("id", texts(&[Some("a")])), ("due", Arc::new(Int64Array::from(vec![DUE_MS])))];
     for (name, array) in columns {
@@ -48,14 +48,14 @@ fn only(columns: &[(&str, ArrayRef)]) -> Item {
 
 fn message(columns: &[(&str, ArrayRef)]) -> Message {
     match only(columns) {
-        Item::Message(incoming) => incoming.message,
+        Parsed::Message(incoming) => incoming.message,
         other => panic!("{other:?}"),
     }
 }
 
 fn reason(columns: &[(&str, ArrayRef)]) -> String {
     match only(columns) {
-        Item::Bad(bad, _) => bad.reason,
+        Parsed::Bad(bad, _) => bad.reason,
         other => panic!("{other:?}"),
     }
 }
@@ -72,7 +72,7 @@ fn a_row_is_a_message_and_a_null_is_absent__d1() {
         ("payload", texts(&[Some("{\"x\":  1.50}"), None, Some("text"), None])),
     ]);
     let found = items_of(&given, Names::default());
-    let [Item::Message(a), Item::Message(b), Item::Message(c), Item::Cancel(d, _)] = &found[..] else {
+    let [Parsed::Message(a), Parsed::Message(b), Parsed::Message(c), Parsed::Cancel(d, _)] = &found[..] else {
         panic!("{found:?}")
     };
     let expected = |key, id, payload: &[u8], due_ms, delay_ms| Message {
@@ -209,7 +209,7 @@ fn with_a_schema_that_can_not_be_used_every_row_says_so__d2() {
     ] {
         let found = items_of(&batch(&columns), names);
         assert_eq!(found.len(), 2);
-        assert!(found.iter().all(|item| matches!(item, Item::Bad(bad, _) if bad.reason == why)), "{found:?}");
+        assert!(found.iter().all(|item| matches!(item, Parsed::Bad(bad, _) if bad.reason == why)), "{found:?}");
     }
 }
 
@@ -225,7 +225,7 @@ fn a_dead_letter_shows_the_row_as_a_line_of_json__d2() {
     let shown = |given: &RecordBatch| -> Vec<String> {
         let found = items_of(given, Names::default());
         let records = found.into_iter().map(|item| match item {
-            Item::Bad(_, origin) => String::from_utf8(origin.record().to_vec()).unwrap(),
+            Parsed::Bad(_, origin) => String::from_utf8(origin.record().to_vec()).unwrap(),
             other => panic!("{other:?}"),
         });
         records.collect()
@@ -274,13 +274,13 @@ fn text_that_is_not_utf_8_comes_as_bytes_and_costs_its_row__d2() {
         as_bytes: &as_bytes,
         fault: None,
     };
-    let found: Vec<Item> = rows.read(&given, 1).collect();
-    let [Item::Message(a), Item::Bad(b, _), Item::Message(c), Item::Bad(d, _)] = &found[..] else {
+    let found: Vec<Parsed> = rows.read(&given, 1).collect();
+    let [Parsed::Message(a), Parsed::Bad(b, _), Parsed::Message(c), Parsed::Bad(d, _)] = &found[..] else {
         panic!("{found:?}")
     };
     assert_eq!((a.message.body.id(), a.message.body.payload()), ("a", &b"\xff"[..]));
     assert_eq!((b.reason.as_str(), c.message.body.id(), d.reason.as_str()), ("id is not UTF-8", "c", "id is missing"));
     let fault = BadRecord::new("the column x is broken", "arrays that are valid");
     rows.fault = Some(&fault);
-    assert!(rows.read(&given, 1).all(|item| matches!(item, Item::Bad(bad, _) if bad == fault)));
+    assert!(rows.read(&given, 1).all(|item| matches!(item, Parsed::Bad(bad, _) if bad == fault)));
 }

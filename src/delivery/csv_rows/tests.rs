@@ -4,7 +4,7 @@ use crate::delivery::message::{Cancel, MAX_PAYLOAD, Message};
 
 const DUE: &str = "1790000000000";
 
-fn read(header: &str, row: &str) -> Item {
+fn read(header: &str, row: &str) -> Parsed {
     let schema = Schema::new(Columns::default(), MAX_PAYLOAD);
     let split = |line: &str| line.split(',').map(str::to_owned).collect::<Vec<_>>();
     let header = CsvHeader::new(split(header), &schema).unwrap();
@@ -14,14 +14,14 @@ fn read(header: &str, row: &str) -> Item {
 
 fn message(header: &str, row: &str) -> Message {
     match read(header, row) {
-        Item::Message(incoming) => incoming.message,
+        Parsed::Message(incoming) => incoming.message,
         other => panic!("{other:?}"),
     }
 }
 
 fn reason(header: &str, row: &str) -> String {
     match read(header, row) {
-        Item::Bad(bad, _) => bad.reason,
+        Parsed::Bad(bad, _) => bad.reason,
         other => panic!("{other:?}"),
     }
 }
@@ -32,7 +32,7 @@ fn a_row_is_a_message_and_an_empty_cell_is_absent__d1() {
     assert_eq!((found.body.id(), found.body.key(), found.due_ms), ("a", None, 1_790_000_000_000));
     assert_eq!((found.body.payload(), found.body.is_json()), (&b"\"x\""[..], true));
     assert_eq!(message("id,due,x,y", &format!("a,{DUE},1.50,")).body.payload(), b"{\"x\":\"1.50\",\"y\":\"\"}");
-    let Item::Message(incoming) = read("id,due", &format!("a,{DUE}")) else { panic!() };
+    let Parsed::Message(incoming) = read("id,due", &format!("a,{DUE}")) else { panic!() };
     let origin = incoming.origin.unwrap();
     assert_eq!((origin.line, origin.record()), (2, format!("a,{DUE}").as_bytes()));
 }
@@ -52,7 +52,7 @@ fn delays_and_cancels_come_in_columns_too__d7() {
     let header = "id,due,delay_ms,op,x";
     assert_eq!(message(header, "a,,1.5,,").due_ms, 2);
     assert_eq!(message(header, "a,, 5 ,,").due_ms, 5);
-    let Item::Cancel(cancel, origin) = read(header, "b,,,cancel,") else { panic!() };
+    let Parsed::Cancel(cancel, origin) = read(header, "b,,,cancel,") else { panic!() };
     assert_eq!(cancel, Cancel { id: "b".into(), key: None, keep_days: 0 });
     assert_eq!(origin.line, 2);
     assert_eq!(reason(header, "c,,,cancel,1"), "a cancel has more than id and key");

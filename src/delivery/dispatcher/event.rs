@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-/// What the destination and the clock did, for the log (D15).
+/// What the destination and the clock did.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {

@@ -11,7 +11,7 @@ use crate::delivery::settings::Settings;
 use crate::delivery::sinks::{Verdict, Verdicts};
 use crate::delivery::window::Bounds;
 
-fn due(key: Option<&str>, id: &str, after_ms: i64) -> crate::delivery::Item {
+fn due(key: Option<&str>, id: &str, after_ms: i64) -> crate::delivery::items::Item {
     put(key, id, START_MS + after_ms)
 }
 

@@ -62,9 +62,15 @@ const MESSAGE: Row<'static> = Row {
     copies: 0,
 };
 
-fn only(row: Row<'_>) -> Item {
+fn only(row: Row<'_>) -> Parsed {
     let [item] = read_batch(&batch(&[row]), MAX_PAYLOAD).unwrap().items.try_into().unwrap();
     item
+}
+
+fn read_batch(batch: &RecordBatch, max_payload: usize) -> Result<HandedOff, BadRecord> {
+    let mut found = HandedOff::default();
+    add_batch(&mut found, batch, max_payload)?;
+    Ok(found)
 }
 
 #[test]
@@ -81,31 +87,31 @@ fn a_row_is_a_message_a_cancel_or_a_dead_letter__s3() {
     let bytes = stream(&[batch(&[MESSAGE, cancel]), batch(&[letter])]);
     let [message, cancel, letter] = read_stream(&bytes, MAX_PAYLOAD).unwrap().items.try_into().unwrap();
 
-    let Item::Message(incoming) = message else { panic!("{message:?}") };
+    let Parsed::Message(incoming) = message else { panic!("{message:?}") };
     let expected = Message { body: Body::new(Some("k"), "a", b"[1]", true), due_ms: 5, delay_ms: None };
     assert_eq!(incoming.message, expected);
     assert_eq!(incoming.origin, Some(Origin { source: "in.ndjson".into(), line: 7, record: None }));
     let record = b"{\"id\":\"a\",\"key\":\"k\",\"due\":\"1970-01-01T00:00:00.005Z\",\"payload\":[1]}";
     assert_eq!(&crate::delivery::sinks::line::record_of_incoming(&incoming)[..], record);
 
-    let Item::Cancel(cancel, _) = cancel else { panic!("{cancel:?}") };
+    let Parsed::Cancel(cancel, _) = cancel else { panic!("{cancel:?}") };
     assert_eq!(cancel, Cancel { id: "b".into(), key: None, keep_days: 400 });
 
-    let Item::Bad(bad, origin) = letter else { panic!("{letter:?}") };
+    let Parsed::Bad(bad, origin) = letter else { panic!("{letter:?}") };
     assert_eq!(bad, BadRecord::new("why", "what"));
     assert_eq!((&*origin.source, origin.line, origin.record()), ("in.ndjson", 7, &b"oops\xff"[..]));
 }
 
 #[test]
 fn a_delay_and_other_bytes_arrive_as_they_were__s3() {
-    let Item::Message(incoming) =
+    let Parsed::Message(incoming) =
         only(Row { delay_ms: Some(1.5), is_json: Some(false), payload: Some(b"\xff"), ..MESSAGE })
     else {
         panic!()
     };
     assert_eq!(incoming.message.delay_ms, Some(1.5));
     assert_eq!((incoming.message.body.payload(), incoming.message.body.is_json()), (&b"\xff"[..], false));
-    let Item::Message(incoming) = only(Row { payload: None, is_json: None, source: None, line: None, ..MESSAGE })
+    let Parsed::Message(incoming) = only(Row { payload: None, is_json: None, source: None, line: None, ..MESSAGE })
     else {
         panic!()
     };
@@ -123,7 +129,7 @@ fn a_row_that_no_deliverer_can_take_is_a_bad_record__s3() {
         (Row { payload: Some(b"[1,]"), ..MESSAGE }, "the payload is not JSON: expected value, at byte 4"),
         (Row { payload: Some(&vec![b'1'; MAX_PAYLOAD + 1]), ..MESSAGE }, "the payload has 1,048,577 bytes"),
     ] {
-        let Item::Bad(bad, origin) = only(row) else { panic!("{reason}") };
+        let Parsed::Bad(bad, origin) = only(row) else { panic!("{reason}") };
         assert_eq!(bad.reason, reason);
         assert_eq!(origin.record(), row.payload.unwrap());
     }
@@ -154,10 +160,10 @@ fn what_was_read_is_written_as_rows_and_read_back__s3() {
     let message = |is_json, delay_ms| Message { body: Body::new(Some("k"), "a", b"[1]", is_json), due_ms: 5, delay_ms };
     let cancel = Cancel { id: "b".into(), key: None, keep_days: KEEP_CANCELS_DAYS };
     let given = vec![
-        Item::Message(Incoming::from_origin(message(true, None), Some(origin(None)))),
-        Item::Message(Incoming::from_origin(message(false, Some(1.5)), Some(origin(None)))),
-        Item::Cancel(cancel, origin(None)),
-        Item::Bad(BadRecord::new("why", "what"), origin(Some(b"\xff"))),
+        Parsed::Message(Incoming::from_origin(message(true, None), Some(origin(None)))),
+        Parsed::Message(Incoming::from_origin(message(false, Some(1.5)), Some(origin(None)))),
+        Parsed::Cancel(cancel, origin(None)),
+        Parsed::Bad(BadRecord::new("why", "what"), origin(Some(b"\xff"))),
     ];
     let found = read_stream(&write_stream(&given), MAX_PAYLOAD).unwrap();
     assert_eq!(format!("{:?}", found.items), format!("{given:?}"));

@@ -33,12 +33,3 @@ fn json_of_a_program_is_put_on_one_line__d11() {
     let kept = checked(message(Some("k"), "a", b"[1,\r\n2]", true), 10).unwrap();
     assert_eq!(kept, message(Some("k"), "a", b"[1,  2]", true));
 }
-
-#[test]
-fn a_record_is_a_part_of_its_block_and_never_more() {
-    let block: std::sync::Arc<[u8]> = (*b"one two").into();
-    assert_eq!(Record::part_of(&block, 4, 7).as_bytes(), b"two");
-    assert_eq!(Record::part_of(&block, 4, 99).as_bytes(), b"two");
-    assert_eq!(Record::part_of(&block, 99, 4).as_bytes(), b"");
-    assert_eq!(Record::from(&b"two"[..]), Record::part_of(&block, 4, 7));
-}

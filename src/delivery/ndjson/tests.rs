@@ -7,13 +7,13 @@ const NOW_NS: i64 = 1_700_000_000_000_000_001;
 const DUE: &str = "1790000000000";
 const DUE_MS: i64 = 1_790_000_000_000;
 
-fn items(data: &[u8], columns: Columns) -> Vec<Item> {
+fn items(data: &[u8], columns: Columns) -> Vec<Parsed> {
     let schema = Schema::new(columns, MAX_PAYLOAD);
     let reader = Ndjson { source: "test".into(), schema: &schema, now_ns: Some(NOW_NS), after: 0, keeps_origin: true };
     reader.read(&Block::whole(data.into())).collect()
 }
 
-fn item(line: &str) -> Item {
+fn item(line: &str) -> Parsed {
     let [item] = items(line.as_bytes(), Columns::default()).try_into().unwrap();
     item
 }
@@ -24,7 +24,7 @@ fn message(line: &str) -> Message {
 
 fn message_of(line: &str, columns: Columns) -> Message {
     match items(line.as_bytes(), columns).remove(0) {
-        Item::Message(incoming) => incoming.message,
+        Parsed::Message(incoming) => incoming.message,
         other => panic!("{line}: {other:?}"),
     }
 }
@@ -35,7 +35,7 @@ fn bad(line: &[u8]) -> BadRecord {
 
 fn bad_of(line: &[u8], columns: Columns) -> BadRecord {
     match items(line, columns).remove(0) {
-        Item::Bad(bad, _) => bad,
+        Parsed::Bad(bad, _) => bad,
         other => panic!("{}: {other:?}", line.escape_ascii()),
     }
 }
@@ -55,6 +55,18 @@ fn with(members: &[(&str, &str)]) -> String {
 
 fn payload(line: &str) -> String {
     String::from_utf8(message(line).body.payload().to_vec()).unwrap()
+}
+
+#[test]
+fn the_example_of_the_module_holds__d1() {
+    let schema = Schema::new(Columns::default(), 100);
+    let reader = Ndjson { source: "-".into(), schema: &schema, now_ns: Some(0), after: 0, keeps_origin: true };
+    let lines = Block::whole(Arc::from(&b"{\"id\": \"a\", \"delay_ms\": 5, \"payload\": [1.50]}\noops"[..]));
+    let found: Vec<Parsed> = reader.read(&lines).collect();
+    let [Parsed::Message(message), Parsed::Bad(bad, origin)] = &found[..] else { panic!("{found:?}") };
+    assert_eq!((message.message.due_ms, message.message.body.payload()), (5, &b"[1.50]"[..]));
+    assert_eq!((origin.line, origin.record()), (2, &b"oops"[..]));
+    assert!(bad.reason.starts_with("not a JSON object: "));
 }
 
 #[test]
@@ -134,7 +146,7 @@ fn a_cancel_has_id_and_key__d7() {
         (r#"{"op": "cancel", "id": "a"}"#, None),
         (r#"{"op": "cancel", "id": "a", "key": "k", "due": null}"#, Some("k".to_owned())),
     ] {
-        let Item::Cancel(cancel, _) = item(line) else { panic!("{line}") };
+        let Parsed::Cancel(cancel, _) = item(line) else { panic!("{line}") };
         assert_eq!(cancel, Cancel { id: "a".into(), key, keep_days: 0 });
     }
 }
@@ -157,7 +169,9 @@ fn blank_lines_are_no_records_and_lines_keep_their_numbers__d2() {
     let good = with(&[]);
     let data = format!("\u{feff}{good}\r\n \t\r\n\n  oops \n{good}");
     let found = items(data.as_bytes(), Columns::default());
-    let [Item::Message(first), Item::Bad(_, second), Item::Message(third)] = &found[..] else { panic!("{found:?}") };
+    let [Parsed::Message(first), Parsed::Bad(_, second), Parsed::Message(third)] = &found[..] else {
+        panic!("{found:?}")
+    };
     let [first, third] = [first, third].map(|incoming| incoming.origin.as_ref().unwrap());
     assert_eq!([first.line, second.line, third.line], [1, 4, 5]);
     assert_eq!(second.record(), b"oops");
@@ -171,8 +185,8 @@ fn lines_that_an_earlier_run_accepted_are_skipped__d11() {
     let reader = Ndjson { source: "test".into(), schema: &schema, now_ns: None, after: 11, keeps_origin: false };
     let lines = format!("oops\noops\n{}\n", with(&[]));
     let block = Block { bytes: lines.as_bytes().into(), first_line: 10, left_out: 0 };
-    let found: Vec<Item> = reader.read(&block).collect();
-    assert!(matches!(&found[..], [Item::Message(incoming)] if incoming.origin.is_none()), "{found:?}");
+    let found: Vec<Parsed> = reader.read(&block).collect();
+    assert!(matches!(&found[..], [Parsed::Message(incoming)] if incoming.origin.is_none()), "{found:?}");
 }
 
 #[test]
@@ -334,12 +348,12 @@ fn reader(schema: &Schema, keeps_origin: bool) -> Ndjson<'_> {
 fn a_value_holds_one_record_and_keeps_its_place__d1() {
     let schema = Schema::new(Columns::default(), MAX_PAYLOAD);
     let read = |value: &[u8]| reader(&schema, true).read_value(&Arc::from(value), 7);
-    let place = |item: &Item| item.origin().map(|origin| (origin.line, origin.record().to_vec()));
+    let place = |item: &Parsed| item.origin().map(|origin| (origin.line, origin.record().to_vec()));
     let one = with(&[]);
-    let Item::Message(found) = read(format!("\n{one}\n").as_bytes()) else { panic!() };
-    assert_eq!((found.message.due_ms, place(&Item::Message(found))), (DUE_MS, Some((7, one.clone().into_bytes()))));
+    let Parsed::Message(found) = read(format!("\n{one}\n").as_bytes()) else { panic!() };
+    assert_eq!((found.message.due_ms, place(&Parsed::Message(found))), (DUE_MS, Some((7, one.clone().into_bytes()))));
     let cancel = read(b"{\"id\":\"a\",\"op\":\"cancel\"}");
-    assert!(matches!(cancel, Item::Cancel(..)) && place(&cancel).unwrap().0 == 7);
+    assert!(matches!(cancel, Parsed::Cancel(..)) && place(&cancel).unwrap().0 == 7);
     for (value, why) in [
         (String::new(), "the value holds 0 records"),
         (format!("{one}\n{one}"), "the value holds 2 records"),
@@ -347,7 +361,7 @@ fn a_value_holds_one_record_and_keeps_its_place__d1() {
     ] {
         let item = read(value.as_bytes());
         assert_eq!(place(&item), Some((7, value.clone().into_bytes())));
-        assert!(matches!(item, Item::Bad(bad, _) if bad.reason == why), "{value}");
+        assert!(matches!(item, Parsed::Bad(bad, _) if bad.reason == why), "{value}");
     }
 }
 
@@ -356,8 +370,8 @@ fn an_object_may_stand_on_several_lines__d11() {
     let schema = Schema::new(Columns::default(), 10);
     let read = |text: &str| reader(&schema, false).read_object(&Arc::from(text.as_bytes()));
     let text = format!("{{\n\"id\": \"a\",\n\"due\": {DUE},\n\"payload\": [1,\n2]\n}}\n");
-    let Item::Message(found) = read(&text) else { panic!() };
+    let Parsed::Message(found) = read(&text) else { panic!() };
     assert_eq!((found.message.body.payload(), found.origin), (&b"[1, 2]"[..], None));
-    assert!(matches!(read(&format!("{text}{text}")), Item::Bad(..)), "two of them");
-    assert!(matches!(read("{\"id\": \"a\", \"op\": \"cancel\"}"), Item::Cancel(..)));
+    assert!(matches!(read(&format!("{text}{text}")), Parsed::Bad(..)), "two of them");
+    assert!(matches!(read("{\"id\": \"a\", \"op\": \"cancel\"}"), Parsed::Cancel(..)));
 }

@@ -25,7 +25,7 @@ use crate::delivery::store::opened::{is_open_here, store_is_open};
 
 /// Where lines are written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Target {
+pub(crate) enum Target {
     /// The standard output of the process, which stays open at the end.
     StandardOutput,
     /// A file, which is created if it does not exist.
@@ -34,7 +34,7 @@ pub enum Target {
 
 /// Appends a line for each delivery; on the disk before it counts as delivered.
 #[derive(Debug)]
-pub struct LineSink {
+pub(crate) struct LineSink {
     file: FileSink,
     syncer: Arc<FileSink>,
     writer: LineWriter,
@@ -46,7 +46,7 @@ impl LineSink {
     ///
     /// # Errors
     /// [`DeliveryError::Usage`] if it can't be opened or written: another one is to be named.
-    pub fn open(target: &Target) -> Result<Self, DeliveryError> {
+    pub(crate) fn open(target: &Target) -> Result<Self, DeliveryError> {
         let file = FileSink::open(target)?;
         let syncer = Arc::new(file.try_clone()?);
         Ok(Self { file, syncer, writer: LineWriter::default(), lines: Vec::new() })

@@ -33,7 +33,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::{AbortHandle, LocalSet, spawn_local};
 
-pub use self::address::HttpAddress;
+pub(crate) use self::address::HttpAddress;
 use self::connect::Connect;
 use super::line::LineWriter;
 use super::{Delivery, Reply, Sink, Verdict, Verdicts};
@@ -41,9 +41,9 @@ use crate::delivery::error::DeliveryError;
 use crate::delivery::json::write_text;
 
 /// How many messages are in flight at most, where the system lets the process have so many connections.
-pub const IN_FLIGHT: usize = 2_048;
+pub(crate) const IN_FLIGHT: usize = 2_048;
 /// How many threads wait for the system to look up a name.
-pub const LOOKUPS: usize = 8;
+pub(crate) const LOOKUPS: usize = 8;
 
 /// Files that the rest of the process may have open.
 const OTHER_FILES: u64 = 256;
@@ -55,7 +55,7 @@ type Requests = Client<Connect, Full<Bytes>>;
 
 /// POSTs to one address.
 #[derive(Debug)]
-pub struct HttpSink {
+pub(crate) struct HttpSink {
     address: HttpAddress,
     overlap: usize,
     lines: LineWriter,
@@ -75,7 +75,7 @@ impl HttpSink {
     /// # Errors
     /// [`DeliveryError::Usage`] for `https` if the system has no certificates to check the receiver's by;
     /// [`DeliveryError::Failed`] if the system gives no thread.
-    pub fn open(address: &HttpAddress) -> Result<Self, DeliveryError> {
+    pub(crate) fn open(address: &HttpAddress) -> Result<Self, DeliveryError> {
         Self::with_overlap(address, most_in_flight())
     }
 
@@ -83,7 +83,7 @@ impl HttpSink {
     ///
     /// # Errors
     /// As [`HttpSink::open`].
-    pub fn with_overlap(address: &HttpAddress, overlap: usize) -> Result<Self, DeliveryError> {
+    pub(crate) fn with_overlap(address: &HttpAddress, overlap: usize) -> Result<Self, DeliveryError> {
         let failed = |error| DeliveryError::Failed(format!("the system gives no thread: {error}"));
         let connect = Connect::new(address.is_https())?;
         let runtime = Builder::new_current_thread()
@@ -165,13 +165,8 @@ impl Drop for HttpSink {
 }
 
 /// The value of the header: equal for messages with the same `(key, id)`, which are the same message (D1).
-///
-/// ```
-/// use tickwheel::delivery::idempotency_key;
-/// assert_eq!(idempotency_key(None, "a1"), "a40b598f5dc65bb1e6e91c016214cfa1");
-/// ```
 #[must_use]
-pub fn idempotency_key(key: Option<&str>, id: &str) -> String {
+pub(crate) fn idempotency_key(key: Option<&str>, id: &str) -> String {
     let mut text = Vec::with_capacity(id.len() + 32);
     text.push(b'[');
     match key {

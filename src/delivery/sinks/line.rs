@@ -10,7 +10,8 @@ use base64::engine::general_purpose::STANDARD;
 
 use super::delivery::Delivery;
 use crate::delivery::json::write_text;
-use crate::delivery::message::{Body, Incoming, Message, Origin};
+use crate::delivery::message::{Body, Incoming, Message};
+use crate::delivery::origin::Origin;
 use crate::delivery::times::rfc_3339;
 
 /// The record that it came from, or else one from which the same message can be read.

@@ -4,6 +4,7 @@
 
 pub(crate) mod delivery;
 pub(crate) mod file;
+pub(crate) mod function;
 #[cfg(feature = "delivery-http")]
 pub(crate) mod http;
 pub(crate) mod line;
@@ -11,8 +12,9 @@ mod reply;
 mod turns;
 
 pub use delivery::{Delivery, Verdict, Verdicts};
-pub use reply::{Replies, Reply};
-pub use turns::Turns;
+pub(crate) use reply::Replies;
+pub use reply::Reply;
+pub(crate) use turns::Turns;
 
 use std::sync::Arc;
 
@@ -21,10 +23,37 @@ use super::error::DeliveryError;
 /// Makes durable what a sink was sent; the writer calls it from its own thread before it commits an outcome.
 pub type SyncFn = Arc<dyn Fn() -> Result<(), DeliveryError> + Send + Sync>;
 
-/// Calls what it is given, once.
-pub type AroundFn = Arc<dyn Fn(&mut (dyn FnMut() + Send)) + Send + Sync>;
+/// Calls what it is given, once. Of sinks of the crate.
+pub(crate) type AroundFn = Arc<dyn Fn(&mut (dyn FnMut() + Send)) + Send + Sync>;
 
-/// A destination, used by one thread at a time.
+/// A destination of a program's own, used by one thread at a time. Only [`send`](Sink::send) is required.
+///
+/// ```
+/// use std::sync::mpsc::{Sender, channel};
+/// use std::time::Duration;
+/// use tickwheel::delivery::{Deliverer, Delivery, DeliveryError, Destination, Message, Sink, Verdict, Verdicts};
+///
+/// struct Log(Sender<String>);
+///
+/// impl Sink for Log {
+///     fn send(&mut self, deliveries: &[Delivery]) -> Result<Verdicts, DeliveryError> {
+///         let verdict = |it: &Delivery| match self.0.send(it.id().to_owned()) {
+///             Ok(()) => Verdict::Delivered,
+///             Err(gone) => Verdict::Refused(gone.to_string()),
+///         };
+///         Ok(Verdicts::Each(deliveries.iter().map(verdict).collect()))
+///     }
+/// }
+///
+/// # let folder = tempfile::tempdir()?;
+/// let (send, log) = channel();
+/// let to = Destination::sink(move |_store_id| Ok(Log(send.clone())));
+/// let deliverer = Deliverer::open(folder.path().join("reminders.db"), to)?;
+/// deliverer.put(Message::after("tea", Duration::from_millis(10), "ready"))?;
+/// assert_eq!(log.recv()?, "tea");
+/// deliverer.close(None)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait Sink: Send {
     /// How many messages one call takes at most. It is asked before each call.
     fn max_messages(&self) -> usize {
@@ -50,6 +79,7 @@ pub trait Sink: Send {
     /// Whether it sends the deliveries of a call one after another, each by itself. Then it is called by
     /// [`Sink::send_in_turn`], and what waits for a delivery that takes long goes to another sender. Such a sink has no
     /// [`Sink::position`]: what has arrived is not reported at once.
+    #[doc(hidden)] // of sinks of the crate: `Turns` is not public
     fn is_in_turn(&self) -> bool {
         false
     }
@@ -58,6 +88,7 @@ pub trait Sink: Send {
     ///
     /// # Errors
     /// What ends the run.
+    #[doc(hidden)]
     fn send_in_turn(&mut self, deliveries: &[Delivery], turns: &Turns) -> Result<Option<Verdict>, DeliveryError> {
         while let Some(place) = turns.begin() {
             match self.send(&deliveries[place..=place])? {
@@ -84,6 +115,7 @@ pub trait Sink: Send {
     }
 
     /// What the loop of its thread runs inside of: a sink may keep something for as long as its thread lives.
+    #[doc(hidden)] // of the Python bindings
     fn around(&self) -> Option<AroundFn> {
         None
     }
@@ -141,4 +173,4 @@ pub trait Sink: Send {
 }
 
 /// Opens a sink for the store with this id; called again for each further thread, and where a sink that hangs is replaced.
-pub type OpenSink = Arc<dyn Fn(&str) -> Result<Box<dyn Sink>, DeliveryError> + Send + Sync>;
+pub(crate) type OpenSink = Arc<dyn Fn(&str) -> Result<Box<dyn Sink>, DeliveryError> + Send + Sync>;

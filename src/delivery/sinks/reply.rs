@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::delivery::Verdict;
 
 /// Takes the answers of a sink.
-pub trait Replies: Send + Sync {
+pub(crate) trait Replies: Send + Sync {
     /// The sink has nothing more to do with this delivery. `size`: bytes of its message.
     fn settle(&self, number: u64, size: usize, verdict: Verdict);
 }
@@ -17,6 +17,38 @@ pub trait Replies: Send + Sync {
 ///
 /// One that is dropped counts as unanswered: the task that had it may have failed at any point, and if each task does, the
 /// destination is down and not asked again and again.
+///
+/// ```
+/// use tickwheel::delivery::{Delivery, DeliveryError, Reply, Sink, Verdict, Verdicts};
+///
+/// /// Hands each delivery to a thread of the program.
+/// struct Pool(std::sync::mpsc::Sender<(Delivery, Reply)>);
+///
+/// impl Sink for Pool {
+///     fn overlap(&self) -> usize {
+///         100
+///     }
+///
+///     fn start(&mut self, delivery: Delivery, reply: Reply) -> Result<(), DeliveryError> {
+///         self.0.send((delivery, reply)).map_err(|_| DeliveryError::Failed("the pool has ended".to_owned()))
+///     }
+///
+///     fn send(&mut self, _: &[Delivery]) -> Result<Verdicts, DeliveryError> {
+///         unreachable!("with an overlap `start` is called")
+///     }
+/// }
+///
+/// # let (send, receive) = std::sync::mpsc::channel();
+/// # let folder = tempfile::tempdir()?;
+/// # let to = tickwheel::delivery::Destination::sink(move |_| Ok(Pool(send.clone())));
+/// # let deliverer = tickwheel::delivery::Deliverer::open(folder.path().join("reminders.db"), to)?;
+/// # deliverer.put(tickwheel::delivery::Message::after("tea", std::time::Duration::ZERO, "ready"))?;
+/// let (delivery, reply): (Delivery, Reply) = receive.recv()?;
+/// println!("{}", delivery.id());
+/// reply.settle(Verdict::Delivered);
+/// # assert_eq!(deliverer.close(None)?.delivered, 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Reply {
     number: u64,
     size: usize,
@@ -25,18 +57,36 @@ pub struct Reply {
 
 impl Reply {
     /// An answer that goes to `to`.
-    #[must_use]
-    pub fn new(number: u64, size: usize, to: Arc<dyn Replies>) -> Self {
+    pub(crate) fn new(number: u64, size: usize, to: Arc<dyn Replies>) -> Self {
         Self { number, size, to: Some(to) }
     }
 
-    /// What `Sink::abort` names the delivery by; no two of one sink are equal.
+    /// What [`Sink::abort`](super::Sink::abort) names the delivery by; no two of one sink are equal.
+    ///
+    /// ```
+    /// # use std::collections::HashMap;
+    /// # use tickwheel::delivery::Reply;
+    /// fn remember(in_flight: &mut HashMap<u64, Reply>, reply: Reply) {
+    ///     in_flight.insert(reply.number(), reply);
+    /// }
+    /// ```
     #[must_use]
     pub fn number(&self) -> u64 {
         self.number
     }
 
     /// Answers. After a cut-off it is not heard.
+    ///
+    /// ```
+    /// # use tickwheel::delivery::{Reply, Verdict};
+    /// fn answer(reply: Reply, status: u16) {
+    ///     reply.settle(match status {
+    ///         200..300 => Verdict::Delivered,
+    ///         503 => Verdict::Unanswered { reason: "503".to_owned(), retry_after_ms: Some(1_000) },
+    ///         _ => Verdict::Refused(status.to_string()),
+    ///     });
+    /// }
+    /// ```
     pub fn settle(mut self, verdict: Verdict) {
         self.answer(verdict);
     }

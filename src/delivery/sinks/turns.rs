@@ -17,7 +17,7 @@ use super::delivery::{Verdict, Verdicts};
 
 const STOPPED: usize = 1 << (usize::BITS - 1);
 
-/// The turns of one call.
+/// The turns of one call. Only sinks of the crate use it.
 #[derive(Debug)]
 pub struct Turns {
     count: usize,
@@ -30,31 +30,31 @@ pub struct Turns {
 impl Turns {
     /// For so many deliveries.
     #[must_use]
-    pub fn new(count: usize) -> Self {
+    pub(crate) fn new(count: usize) -> Self {
         Self { count, begun: AtomicUsize::new(0), arrived: AtomicUsize::new(0) }
     }
 
     /// The place of the next delivery, which the sink sends now; `None` if there is none, or it is not the sink's any more.
-    pub fn begin(&self) -> Option<usize> {
+    pub(crate) fn begin(&self) -> Option<usize> {
         // A number with the flag in it is larger than any count.
         let next = |begun| (begun < self.count).then_some(begun + 1);
         self.begun.fetch_update(Ordering::SeqCst, Ordering::SeqCst, next).ok()
     }
 
     /// The delivery that has begun has arrived.
-    pub fn ended(&self) {
+    pub(crate) fn ended(&self) {
         self.arrived.fetch_add(1, Ordering::SeqCst);
     }
 
     /// How many have arrived.
     #[must_use]
-    pub fn arrived(&self) -> usize {
+    pub(crate) fn arrived(&self) -> usize {
         self.arrived.load(Ordering::SeqCst)
     }
 
     /// What became of all; `last`: of the one after those that arrived, if it was sent.
     #[must_use]
-    pub fn verdicts(&self, last: Option<Verdict>) -> Verdicts {
+    pub(crate) fn verdicts(&self, last: Option<Verdict>) -> Verdicts {
         self.verdicts_from(0, last)
     }
 

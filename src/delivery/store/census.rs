@@ -13,7 +13,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What waits: the first due time, and how many are due by each of the times asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Census {
+pub(crate) struct Census {
     /// `None`: nothing waits.
     pub first_due_ms: Option<i64>,
     /// In the order of the times.

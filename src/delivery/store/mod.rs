@@ -66,11 +66,12 @@ use rusqlite::Connection;
 use crate::delivery::error::StoreError;
 use crate::delivery::message::{Digest, Incoming};
 
-pub use census::Census;
+pub(crate) use census::Census;
 pub(crate) use checkpoints::Checkpoints;
 pub(crate) use options::{Guard, Limits, Options};
+pub use types::Letter;
 pub(crate) use types::{Accepted, Attempts, Done, Held, Known, Outcome, Position, Waiting};
-pub use types::{Letter, Percentiles, Progress};
+pub(crate) use types::{Percentiles, Progress};
 
 use bodies::Collector;
 use letters::Letters;

@@ -67,13 +67,8 @@ impl FileId {
 
 /// Whether the engine has this store open in this process. Then the engine is the one to ask about it: code that opens the
 /// file itself must refuse, or be run in another process. Costs one `stat`.
-///
-/// ```
-/// use tickwheel::delivery::is_open_here;
-/// assert!(!is_open_here(std::path::Path::new("no-such-store.db")));
-/// ```
 #[must_use]
-pub fn is_open_here(path: &Path) -> bool {
+pub(crate) fn is_open_here(path: &Path) -> bool {
     FileId::at(path).is_some_and(has) || main_file(path).and_then(|path| FileId::at(&path)).is_some_and(has)
 }
 

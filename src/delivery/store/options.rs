@@ -14,7 +14,7 @@ pub(crate) type Guard = Option<Arc<dyn Any + Send + Sync>>;
 
 /// How a store is opened.
 pub(crate) struct Options {
-    /// How long a message stays known after its outcome (D5).
+    /// How long a message stays known after its outcome.
     pub keep_ids_ms: i64,
     /// A clock that no step of the wall clock moves. Its start is of no account.
     pub monotonic_ms: ClockMs,

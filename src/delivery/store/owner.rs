@@ -47,18 +47,8 @@ const MOST_LINKS: usize = 40;
 const LOCKS_ITSELF: bool = cfg!(target_os = "linux");
 
 /// A store that no other process, and nothing else in this one, works with. Held until it is dropped, or the process ends.
-///
-/// ```
-/// use tickwheel::delivery::Ownership;
-/// # let folder = tempfile::tempdir()?;
-/// let store = folder.path().join("store.db");
-/// let owner = Ownership::take(&store, &mut |_| {}, &mut || true)?;
-/// assert!(Ownership::take(&store, &mut |text| println!("{text}"), &mut || false).is_err());
-/// drop(owner);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 #[derive(Debug)]
-pub struct Ownership {
+pub(crate) struct Ownership {
     path: PathBuf,
     store: Locked,
     side: Option<Locked>,
@@ -79,26 +69,43 @@ impl Ownership {
     /// # Errors
     /// [`DeliveryError::Usage`] where no store can be, or on a network file system; [`DeliveryError::Store`] if the file can't
     /// be made or locked; [`DeliveryError::Closed`] when `go_on` returns `false`.
-    pub fn take(
+    pub(crate) fn take(
         path: &Path,
         waiting: &mut dyn FnMut(&str),
         go_on: &mut dyn FnMut() -> bool,
     ) -> Result<Self, DeliveryError> {
+        let mut is_told = false;
+        Self::take_unless(path, &mut |owner| {
+            if !is_told {
+                waiting(&format!("{owner}: waiting for it to end"));
+                is_told = true;
+            }
+            if go_on() { Ok(()) } else { Err(DeliveryError::Closed) }
+        })
+    }
+
+    /// Takes the store if nothing has it.
+    ///
+    /// # Errors
+    /// As [`Ownership::take`], and [`DeliveryError::Usage`] if another process, or this one, has it.
+    pub(crate) fn try_take(path: &Path) -> Result<Self, DeliveryError> {
+        let held = |owner: &str| DeliveryError::Usage(format!("{owner}: close it there first, or name another store"));
+        Self::take_unless(path, &mut |owner| Err(held(owner)))
+    }
+
+    /// `is_held` is called every 20 ms while the store is held.
+    fn take_unless(
+        path: &Path,
+        is_held: &mut dyn FnMut(&str) -> Result<(), DeliveryError>,
+    ) -> Result<Self, DeliveryError> {
         fill_standard_descriptors();
         let path = resolved(path)?;
         let pause = Parker::new();
-        let mut is_told = false;
         loop {
             match attempt(&path, || {})? {
                 Attempt::Taken(ownership) => return Ok(ownership),
                 Attempt::Held(owner) => {
-                    if !is_told {
-                        waiting(&format!("{owner}: waiting for it to end"));
-                        is_told = true;
-                    }
-                    if !go_on() {
-                        return Err(DeliveryError::Closed);
-                    }
+                    is_held(&owner)?;
                     pause.park_timeout(TRY_EVERY);
                 }
                 Attempt::Moved => {}
@@ -108,18 +115,18 @@ impl Ownership {
 
     /// The store's file, without symbolic links.
     #[must_use]
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
     /// If the store's file was made for this owner, it is removed again at the end unless `is_used` has become true.
-    pub fn remove_unless(&mut self, is_used: Arc<AtomicBool>) {
+    pub(crate) fn remove_unless(&mut self, is_used: Arc<AtomicBool>) {
         self.store.remove_unless(is_used);
     }
 
     /// To be called in a child that was forked while this process had the store: closes the child's copy of the descriptor, so
     /// that the store is free when the parent ends. Does nothing in the parent. Takes no lock that could be held at the fork.
-    pub fn forget_in_child(&self) {
+    pub(crate) fn forget_in_child(&self) {
         self.store.forget_in_child();
         if let Some(side) = &self.side {
             side.forget_in_child();

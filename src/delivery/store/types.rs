@@ -128,24 +128,25 @@ pub(crate) struct Attempts {
     pub error: Option<String>,
 }
 
-/// A record that could not be read or delivered (D2).
+/// A dead letter: a message that was given up, or a record that could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Letter {
-    /// The input, or the destination.
+    /// The input, or `delivery` for a message that was given up.
     pub source: String,
-    /// The line in it.
+    /// The line in it; of a message the number in its store.
     pub line: i64,
     /// What is wrong.
     pub reason: String,
     /// What would be right.
     pub allowed: String,
-    /// The record as it was read.
+    /// The record as it was read, or one that can be given to [`Deliverer::submit_ndjson`](crate::delivery::Deliverer::submit_ndjson)
+    /// again.
     pub record: Vec<u8>,
 }
 
 /// How far an input was read: the records up to `line` are taken, and its first `size` bytes have this digest.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Progress {
+pub(crate) struct Progress {
     /// The name of the input.
     pub source: String,
     /// The last line that was taken, from 1.
@@ -158,7 +159,7 @@ pub struct Progress {
 
 /// Lateness of delivered messages in milliseconds, by nearest rank; `None` where none was delivered.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Percentiles {
+pub(crate) struct Percentiles {
     /// Half of them were at most that late.
     pub p50: Option<f64>,
     /// 99 in 100.

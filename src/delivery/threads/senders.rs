@@ -5,38 +5,19 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 
-use super::{ABORT, LOOK_AT_CLOCK, LOOK_AT_CLOCK_US, Shared, spawn};
+use super::shared::{ABORT, LOOK_AT_CLOCK, LOOK_AT_CLOCK_US, MOST_HANGING, Senders, Shared, spawn};
 use crate::delivery::dispatcher::{Dispatcher, Event};
 use crate::delivery::error::DeliveryError;
 use crate::delivery::retry::Retry;
 use crate::delivery::sends::Sends;
-use crate::delivery::sinks::{Delivery, Sink, SyncFn, Turns, Verdict, Verdicts};
+use crate::delivery::sinks::{Delivery, Sink, Turns, Verdict, Verdicts};
 use crate::sync::PlainGuard;
 
-/// How many sends may hang at a time.
-pub const MOST_HANGING: usize = 8;
-
 const REOPEN: Retry = Retry { max_attempts: u32::MAX, first_ms: 200, longest_ms: 10_000 };
-
-#[derive(Default)]
-pub(super) struct Senders {
-    pub(super) next: u64,
-    /// Those that work, and the send that each has in hand.
-    pub(super) working: Vec<(u64, Option<u64>)>,
-    /// How many were cut off and have not come back.
-    pub(super) hanging: usize,
-    /// How many wait for one of those to come back, so that they may begin.
-    pub(super) put_off: usize,
-    /// How many have a sink that answers later. They end soon after the engine is halted.
-    pub(super) overlapping: usize,
-    pub(super) syncs: Vec<(u64, SyncFn)>,
-    pub(super) threads: Vec<JoinHandle<()>>,
-}
 
 /// What a sender sends next.
 pub(super) struct Next {

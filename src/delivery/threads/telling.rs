@@ -6,34 +6,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::{ABORT, Shared};
+use super::shared::{ABORT, Shared, Telling};
 use crate::delivery::dispatcher::Event;
 use crate::delivery::error::DeliveryError;
-use crate::delivery::store::Letter;
 
 const OBSERVER_PANICKED: &str = "what is told of dead letters panicked: see the output of the panic hook";
-
-/// What the program is told, in a thread of its own: a slow program holds up nothing but what it is told next.
-pub trait Observer: Send + Sync {
-    /// Dead letters, which are on disk. They are told again after a crash before this returned (D2).
-    ///
-    /// # Errors
-    /// They could not be taken: this ends the run.
-    fn letters(&self, letters: &[Letter]) -> Result<(), DeliveryError>;
-
-    /// What the destination and the clock did.
-    fn events(&self, events: Vec<Event>);
-}
-
-#[derive(Default)]
-pub(super) struct Telling {
-    pub(super) events: Vec<Event>,
-    /// The writer has ended.
-    pub(super) is_over: bool,
-    /// The teller has ended.
-    pub(super) has_ended: bool,
-    pub(super) is_woken: bool,
-}
 
 impl Shared {
     pub(super) fn tell(&self, mut events: Vec<Event>) {

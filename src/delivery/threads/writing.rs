@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::{LOOK_AT_CLOCK_US, Shared};
+use super::shared::{LOOK_AT_CLOCK_US, Shared};
 use crate::delivery::error::DeliveryError;
 use crate::delivery::sinks::SyncFn;
 

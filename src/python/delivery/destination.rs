@@ -6,9 +6,7 @@ use std::sync::Arc;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 
-use crate::delivery::DeliveryError;
-use crate::delivery::{HttpAddress, HttpSink};
-use crate::delivery::{LineSink, OpenSink, Target};
+use crate::delivery::{DeliveryError, Destination as To, OpenSink};
 use crate::python::delivery::callees::Callees;
 use crate::python::delivery::failures;
 use crate::python::delivery::function::{FunctionSink, Pace};
@@ -19,8 +17,7 @@ use crate::python::tools::native_lock::attach;
 pub(crate) struct Destination(Kind);
 
 enum Kind {
-    Lines(Target),
-    Http(HttpAddress),
+    Own(To),
     Function(Py<PyAny>),
 }
 
@@ -29,20 +26,19 @@ impl Destination {
     /// Lines of NDJSON on standard output, which stays open at the end.
     #[staticmethod]
     fn standard_output() -> Self {
-        Self(Kind::Lines(Target::StandardOutput))
+        Self(Kind::Own(To::standard_output()))
     }
 
     /// Lines of NDJSON, appended to a file.
     #[staticmethod]
     fn file(path: PathBuf) -> Self {
-        Self(Kind::Lines(Target::File(path)))
+        Self(Kind::Own(To::file(path)))
     }
 
     /// A POST for each message. Raises `WrongUsage` if this is no address.
     #[staticmethod]
     fn http(py: Python<'_>, url: &str) -> PyResult<Self> {
-        let address = HttpAddress::parse(url).map_err(|error| failures::to_python(py, &error))?;
-        Ok(Self(Kind::Http(address)))
+        To::http(url).map(|to| Self(Kind::Own(to))).map_err(|error| failures::to_python(py, &error))
     }
 
     /// A call for each message, from up to eight threads.
@@ -55,15 +51,13 @@ impl Destination {
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         match &self.0 {
             Kind::Function(function) => visit.call(function),
-            Kind::Lines(_) | Kind::Http(_) => Ok(()),
+            Kind::Own(_) => Ok(()),
         }
     }
 
     fn __repr__(&self) -> String {
         match &self.0 {
-            Kind::Lines(Target::StandardOutput) => "Destination.standard_output()".to_owned(),
-            Kind::Lines(Target::File(path)) => format!("Destination.file({:?})", path.to_string_lossy()),
-            Kind::Http(address) => format!("Destination.http({address:?})"),
+            Kind::Own(destination) => format!("{destination:?}").replacen("::", ".", 1),
             Kind::Function(_) => "Destination.function(...)".to_owned(),
         }
     }
@@ -73,14 +67,7 @@ impl Destination {
     /// What opens it for the engine of these callees.
     pub(crate) fn opener(&self, py: Python<'_>, callees: &Callees) -> OpenSink {
         match &self.0 {
-            Kind::Lines(target) => {
-                let target = target.clone();
-                Arc::new(move |_| Ok(Box::new(LineSink::open(&target)?)))
-            }
-            Kind::Http(address) => {
-                let address = address.clone();
-                Arc::new(move |_| Ok(Box::new(HttpSink::open(&address)?)))
-            }
+            Kind::Own(destination) => destination.clone().into_opener(),
             Kind::Function(function) => {
                 let (engine, pace) = (callees.engine(), Arc::<Pace>::default());
                 let function = callees.add(py, function.clone_ref(py));

@@ -15,20 +15,14 @@ const SHOWN: usize = 200;
 
 /// Where messages are sent. Its `Debug` shows the host only, as path and query may hold a secret.
 #[derive(Clone, PartialEq, Eq)]
-pub struct HttpAddress(Uri);
+pub(crate) struct HttpAddress(Uri);
 
 impl HttpAddress {
     /// Reads the address.
     ///
     /// # Errors
     /// [`DeliveryError::Usage`] if it is none. A user and password in it are not shown.
-    ///
-    /// ```
-    /// use tickwheel::delivery::HttpAddress;
-    /// assert!(HttpAddress::parse("https://example.org/hook?token=t").is_ok());
-    /// assert!(HttpAddress::parse("https://me:secret@example.org/").is_err());
-    /// ```
-    pub fn parse(text: &str) -> Result<Self, DeliveryError> {
+    pub(crate) fn parse(text: &str) -> Result<Self, DeliveryError> {
         let usage = |what: &str| DeliveryError::Usage(format!("{} {what}", shown(text)));
         let authority = text.split_once("//").map_or("", |(_, rest)| rest);
         let authority = authority.split(['/', '?', '#']).next().unwrap_or("");

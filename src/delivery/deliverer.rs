@@ -1,0 +1,387 @@
+//! A store that is being delivered, as a program sees it: [`Deliverer`].
+
+#![forbid(unsafe_code)]
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::arrow_rows::{ArrowRows, batches};
+use super::clock::{SystemWallTime, WallTime as _};
+use super::columns::Columns;
+use super::error::{BadRecord, DeliveryError};
+use super::fields::Schema;
+use super::items::{Answer, Item, Receipt};
+use super::lines::Block;
+use super::message::{Cancel, Incoming, Message, check_name, checked};
+use super::ndjson::Ndjson;
+use super::parsed::Parsed;
+use super::summary::Summary;
+use super::threads::Running;
+
+/// A store that is being delivered, with threads of its own, until [`close`](Deliverer::close).
+///
+/// All its methods may be called by many threads at a time. One that is dropped without `close` sends nothing more; what it had not
+/// delivered waits in the store.
+///
+/// ```
+/// use std::sync::mpsc::channel;
+/// use std::time::Duration;
+/// use tickwheel::delivery::{Answer, Deliverer, Destination, Message, Verdict};
+///
+/// # let folder = tempfile::tempdir()?;
+/// # let store = folder.path().join("reminders.db");
+/// let (send, arrived) = channel();
+/// let to = Destination::function(move |delivery| {
+///     send.send((delivery.id().to_owned(), delivery.lateness_us)).expect("the program waits for it");
+///     Verdict::Delivered
+/// });
+/// let deliverer = Deliverer::open(&store, to)?;
+/// assert_eq!(deliverer.put(Message::after("tea", Duration::from_millis(20), "ready"))?, Answer::Accepted);
+///
+/// let (id, lateness_us) = arrived.recv()?;
+/// assert!(id == "tea" && lateness_us >= 0);
+/// assert_eq!(deliverer.close(None)?.delivered, 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Deliverer {
+    running: Running,
+    schema: Schema,
+}
+
+impl Deliverer {
+    pub(crate) fn new(running: Running, max_payload: usize) -> Self {
+        Self { running, schema: Schema::new(Columns::default(), max_payload) }
+    }
+
+    /// Accepts a message, and returns once it is on disk: [`Answer::Accepted`], [`Answer::Duplicate`], [`Answer::OtherContent`], or
+    /// [`Answer::Cancelled`] if a cancel came before it. Costs one commit; the messages of one [`submit`](Deliverer::submit) share one.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tickwheel::delivery::{Answer, Deliverer, Destination, Message, Verdict};
+    /// # let folder = tempfile::tempdir()?;
+    /// # let to = Destination::function(|_| Verdict::Delivered);
+    /// # let deliverer = Deliverer::open(folder.path().join("reminders.db"), to)?;
+    /// let hour = Duration::from_secs(3_600);
+    /// assert_eq!(deliverer.put(Message::after("tea", hour, "ready"))?, Answer::Accepted);
+    /// assert_eq!(deliverer.put(Message::after("tea", hour, "ready"))?, Answer::Duplicate);
+    /// assert_eq!(deliverer.put(Message::after("tea", hour, "cold"))?, Answer::OtherContent);
+    /// # deliverer.close(None)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`DeliveryError::Usage`] for a message that can't be: a name that is empty or longer than 1 MiB, a due time before 1970 or
+    /// after 9999, a payload that is too large or not the JSON that it claims to be. Otherwise what ended the run.
+    pub fn put(&self, message: Message) -> Result<Answer, DeliveryError> {
+        let message = checked(message, self.schema.max_payload).map_err(usage)?;
+        self.ask(Item::Put(Incoming::of(message)))
+    }
+
+    /// Accepts messages, without waiting for the disk. Each has an answer of its own: see [`Receipt::answers`].
+    ///
+    /// Waits while some thousand others are queued.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tickwheel::delivery::{Answer, Deliverer, Destination, Message, Verdict};
+    /// # let folder = tempfile::tempdir()?;
+    /// # let to = Destination::function(|_| Verdict::Delivered);
+    /// # let deliverer = Deliverer::open(folder.path().join("reminders.db"), to)?;
+    /// let hour = Duration::from_secs(3_600);
+    /// let receipt = deliverer.submit((0..1_000).map(|n| Message::after(&format!("{n}"), hour, "").with_key("bulk")))?;
+    /// assert!(receipt.answers()?.iter().all(|answer| *answer == Ok(Answer::Accepted)));
+    /// assert_eq!(deliverer.len(), 1_000);
+    /// # deliverer.close(None)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// What ended the run.
+    pub fn submit(&self, messages: impl IntoIterator<Item = Message>) -> Result<Receipt, DeliveryError> {
+        let checked = |message| checked(message, self.schema.max_payload).map(|it| Item::Put(Incoming::of(it)));
+        self.submit_each(messages.into_iter().map(checked))
+    }
+
+    /// Accepts the messages and cancels in lines of NDJSON, without waiting for the disk: the fastest way in. Each line has an
+    /// answer of its own, or what is wrong with it; blank lines have none. A `delay_ms` counts from this call.
+    ///
+    /// A line is an object with `id`; `key` if there is one; `due`, as RFC 3339 or epoch milliseconds, or `delay_ms`; and `payload`,
+    /// or `payload_base64`. Without a payload all other members are the payload. A cancel has `"op": "cancel"`, `id` and `key`.
+    ///
+    /// ```
+    /// # use tickwheel::delivery::{Answer, Deliverer, Destination, Verdict};
+    /// # let folder = tempfile::tempdir()?;
+    /// # let to = Destination::function(|_| Verdict::Delivered);
+    /// # let deliverer = Deliverer::open(folder.path().join("reminders.db"), to)?;
+    /// let lines = br#"
+    ///     {"id": "tea", "delay_ms": 60000, "payload": "ready"}
+    ///     {"id": "cake"}
+    ///     {"id": "tea", "op": "cancel"}
+    /// "#;
+    /// let answers = deliverer.submit_ndjson(lines)?.answers()?;
+    /// assert_eq!(answers[0], Ok(Answer::Accepted));
+    /// assert_eq!(answers[1].as_ref().unwrap_err().reason, "due is missing");
+    /// assert_eq!(answers[2], Ok(Answer::Cancelled));
+    /// # deliverer.close(None)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// What ended the run.
+    pub fn submit_ndjson(&self, lines: &[u8]) -> Result<Receipt, DeliveryError> {
+        let reader = Ndjson {
+            source: "submit".into(),
+            schema: &self.schema,
+            now_ns: Some(now_ns()),
+            after: 0,
+            keeps_origin: false,
+        };
+        let block = Block::whole(Arc::<[u8]>::from(lines));
+        self.submit_each(reader.read(&block).map(item_of))
+    }
+
+    /// As [`submit_ndjson`](Deliverer::submit_ndjson), for the rows of an Arrow IPC stream with columns of the same names. A `due` may be
+    /// a timestamp with a zone too.
+    ///
+    /// ```
+    /// # use tickwheel::delivery::{Deliverer, Destination, Verdict};
+    /// # let folder = tempfile::tempdir()?;
+    /// # let to = Destination::function(|_| Verdict::Delivered);
+    /// # let deliverer = Deliverer::open(folder.path().join("reminders.db"), to)?;
+    /// assert!(deliverer.submit_arrow(b"no stream").is_err());
+    /// # deliverer.close(None)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`DeliveryError::Usage`] if the bytes are no such stream. Otherwise what ended the run.
+    pub fn submit_arrow(&self, stream: &[u8]) -> Result<Receipt, DeliveryError> {
+        let batches = batches(stream).map_err(usage)?;
+        let reader = ArrowRows {
+            source: "submit".into(),
+            schema: &self.schema,
+            now_ns: Some(now_ns()),
+            keeps_origin: false,
+            as_bytes: &[],
+            fault: None,
+        };
+        self.submit_each(batches.iter().flat_map(|batch| reader.read(batch, 0)).map(item_of))
+    }
+
+    /// Cancels a message, and returns once the cancel is on disk.
+    ///
+    /// [`Answer::Cancelled`]: it will not be sent. [`Answer::Delivered`], [`Answer::Dead`]: too late. [`Answer::Delivering`]: it is being
+    /// sent, or a send was tried. [`Answer::Unknown`]: it has not come; it is cancelled when it comes.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tickwheel::delivery::{Answer, Deliverer, Destination, Message, Verdict};
+    /// # let folder = tempfile::tempdir()?;
+    /// # let to = Destination::function(|_| Verdict::Delivered);
+    /// # let deliverer = Deliverer::open(folder.path().join("reminders.db"), to)?;
+    /// deliverer.put(Message::after("tea", Duration::from_secs(60), "ready").with_key("kitchen"))?;
+    /// assert_eq!(deliverer.cancel(Some("kitchen"), "tea")?, Answer::Cancelled);
+    /// assert_eq!(deliverer.cancel(None, "tea")?, Answer::Unknown); // another message: it has no key
+    /// # deliverer.close(None)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`DeliveryError::Usage`] if no message can have this name. Otherwise what ended the run.
+    pub fn cancel(&self, key: Option<&str>, id: &str) -> Result<Answer, DeliveryError> {
+        check_name(key, id).map_err(usage)?;
+        self.ask(Item::Cancel(Cancel { id: id.to_owned(), key: key.map(str::to_owned), keep_days: 0 }))
+    }
+
+    /// What has become of a message: one of the answers of [`cancel`](Deliverer::cancel), or [`Answer::Waiting`].
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tickwheel::delivery::{Answer, Deliverer, Destination, Message, Verdict};
+    /// # let folder = tempfile::tempdir()?;
+    /// # let to = Destination::function(|_| Verdict::Delivered);
+    /// # let deliverer = Deliverer::open(folder.path().join("reminders.db"), to)?;
+    /// deliverer.put(Message::after("tea", Duration::from_secs(60), "ready"))?;
+    /// assert_eq!(deliverer.state(None, "tea")?, Answer::Waiting);
+    /// # deliverer.close(None)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`DeliveryError::Usage`] if no message can have this name. Otherwise what ended the run.
+    pub fn state(&self, key: Option<&str>, id: &str) -> Result<Answer, DeliveryError> {
+        check_name(key, id).map_err(usage)?;
+        self.ask(Item::Look { id: id.to_owned(), key: key.map(str::to_owned) })
+    }
+
+    /// Messages without an outcome, as of the last commit.
+    ///
+    /// ```
+    /// # use tickwheel::delivery::{Deliverer, Destination, Verdict};
+    /// # let folder = tempfile::tempdir()?;
+    /// # let to = Destination::function(|_| Verdict::Delivered);
+    /// # let deliverer = Deliverer::open(folder.path().join("reminders.db"), to)?;
+    /// assert_eq!(deliverer.len(), 0);
+    /// # deliverer.close(None)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.running.engine().open_count() as usize
+    }
+
+    /// Whether no message waits, and nothing is queued or still to be told.
+    ///
+    /// ```
+    /// # use tickwheel::delivery::{Deliverer, Destination, Verdict};
+    /// # let folder = tempfile::tempdir()?;
+    /// # let to = Destination::function(|_| Verdict::Delivered);
+    /// # let deliverer = Deliverer::open(folder.path().join("reminders.db"), to)?;
+    /// assert!(deliverer.is_empty());
+    /// # deliverer.close(None)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.running.engine().is_empty()
+    }
+
+    /// Waits until [`is_empty`](Deliverer::is_empty) holds; `false` if that takes longer than the time-out.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tickwheel::delivery::{Deliverer, Destination, Message, Verdict};
+    /// # let folder = tempfile::tempdir()?;
+    /// # let to = Destination::function(|_| Verdict::Delivered);
+    /// # let deliverer = Deliverer::open(folder.path().join("reminders.db"), to)?;
+    /// deliverer.put(Message::after("tea", Duration::from_millis(20), "ready"))?;
+    /// assert!(deliverer.wait_until_empty(Duration::from_secs(60))?);
+    /// # deliverer.close(None)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// What ended the run.
+    pub fn wait_until_empty(&self, timeout: Duration) -> Result<bool, DeliveryError> {
+        self.running.wait_until_empty(timeout)
+    }
+
+    /// What was counted since the store was opened, as of the last commit.
+    ///
+    /// ```
+    /// # use tickwheel::delivery::{Deliverer, Destination, Message, Verdict};
+    /// # use std::time::Duration;
+    /// # let folder = tempfile::tempdir()?;
+    /// # let to = Destination::function(|_| Verdict::Delivered);
+    /// # let deliverer = Deliverer::open(folder.path().join("reminders.db"), to)?;
+    /// deliverer.put(Message::after("tea", Duration::from_secs(60), "ready"))?;
+    /// assert_eq!(deliverer.summary().accepted, 1);
+    /// # deliverer.close(None)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn summary(&self) -> Summary {
+        self.running.engine().summary()
+    }
+
+    /// Why the destination is down, if it is. While it is down, all messages wait, and no attempt of theirs is counted.
+    ///
+    /// ```
+    /// # use tickwheel::delivery::{Deliverer, Destination, Verdict};
+    /// # let folder = tempfile::tempdir()?;
+    /// # let to = Destination::function(|_| Verdict::Delivered);
+    /// # let deliverer = Deliverer::open(folder.path().join("reminders.db"), to)?;
+    /// assert_eq!(deliverer.down(), None);
+    /// # deliverer.close(None)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn down(&self) -> Option<String> {
+        self.running.engine().down()
+    }
+
+    /// What ended the run before it was closed, if anything did: the store or the destination failed for good.
+    ///
+    /// ```
+    /// # use tickwheel::delivery::{Deliverer, Destination, Verdict};
+    /// # let folder = tempfile::tempdir()?;
+    /// # let to = Destination::function(|_| Verdict::Delivered);
+    /// # let deliverer = Deliverer::open(folder.path().join("reminders.db"), to)?;
+    /// assert!(deliverer.failure().is_none());
+    /// # deliverer.close(None)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn failure(&self) -> Option<DeliveryError> {
+        self.running.failure()
+    }
+
+    /// Sends what is due by now, commits, and gives the store up. The rest stays in it, and is delivered once it is opened again.
+    /// Not to be called by the destination or the observer, which it waits for.
+    ///
+    /// A send or an observer that hangs is waited for until the time-out; `None`: for ever. What was in its hands is sent, or told,
+    /// again next time.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tickwheel::delivery::{Answer, Deliverer, Destination, Message, Verdict};
+    /// # let folder = tempfile::tempdir()?;
+    /// # let to = || Destination::function(|_| Verdict::Delivered);
+    /// # let store = folder.path().join("reminders.db");
+    /// # let deliverer = Deliverer::open(&store, to())?;
+    /// deliverer.put(Message::after("tea", Duration::from_secs(60), "ready"))?;
+    /// assert_eq!(deliverer.close(Some(Duration::from_secs(10)))?.not_delivered(), 1);
+    /// assert_eq!(Deliverer::open(&store, to())?.state(None, "tea")?, Answer::Waiting);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// What ended the run, or a failure at the end of it.
+    pub fn close(&self, timeout: Option<Duration>) -> Result<Summary, DeliveryError> {
+        self.running.close(timeout)
+    }
+
+    /// One item has one answer.
+    fn ask(&self, item: Item) -> Result<Answer, DeliveryError> {
+        let answers = self.running.submit(vec![item])?.wait(None).expect("it waits without a time-out")?;
+        Ok(answers[0])
+    }
+
+    fn submit_each(&self, each: impl Iterator<Item = Result<Item, BadRecord>>) -> Result<Receipt, DeliveryError> {
+        let (mut items, mut refused) = (Vec::new(), Vec::new());
+        for (place, item) in each.enumerate() {
+            match item {
+                Ok(item) => items.push(item),
+                Err(bad) => refused.push((place, bad)),
+            }
+        }
+        Ok(self.running.submit(items)?.with_refused(refused))
+    }
+}
+
+impl fmt::Debug for Deliverer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Deliverer").field("store_id", &self.running.engine().store_id()).finish_non_exhaustive()
+    }
+}
+
+fn item_of(parsed: Parsed) -> Result<Item, BadRecord> {
+    match parsed {
+        Parsed::Bad(bad, _) => Err(bad),
+        other => Ok(other.into()),
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "for map_err")]
+fn usage(bad: BadRecord) -> DeliveryError {
+    DeliveryError::Usage(bad.to_string())
+}
+
+fn now_ns() -> i64 {
+    SystemWallTime.now_us().saturating_mul(1_000)
+}
+
+#[cfg(test)]
+mod tests;
