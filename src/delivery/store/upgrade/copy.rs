@@ -18,7 +18,7 @@ use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Params, Result, Row, params};
 
 use super::super::schema::{APPLICATION_ID, TABLES, VERSION};
-use crate::delivery::message::Digest;
+use crate::delivery::incoming::Digest;
 
 const DAY_MS: i64 = 86_400_000;
 
