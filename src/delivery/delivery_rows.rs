@@ -19,7 +19,7 @@ use arrow_array::builder::FixedSizeBinaryBuilder;
 use arrow_array::{ArrayRef, BinaryArray, BooleanArray, Int64Array, RecordBatch, StringArray, UInt32Array};
 use arrow_schema::{Field, Schema};
 
-use super::message::Digest;
+use super::incoming::Digest;
 use super::sinks::Delivery;
 
 /// A row for each delivery, in their order. O(bytes).

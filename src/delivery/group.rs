@@ -4,9 +4,10 @@
 
 use super::dispatcher::{Dispatcher, TakenBack};
 use super::error::{BadRecord, StoreError};
+use super::incoming::{Incoming, lane_of};
 use super::items::{Answer, Item};
 use super::lanes::Slot;
-use super::message::{Cancel, Incoming, lane_of};
+use super::message::Cancel;
 use super::sinks::line::record_of_incoming;
 use super::store::{Accepted, Done, Held, Known, Letter, Outcome, Store, Waiting};
 use super::summary::Summary;

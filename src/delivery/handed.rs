@@ -25,7 +25,8 @@ use arrow_ipc::writer::StreamWriter;
 use arrow_schema::{ArrowError, DataType, Field, Schema};
 
 use crate::delivery::error::BadRecord;
-use crate::delivery::message::{Body, Cancel, Incoming, Message, check_name, checked};
+use crate::delivery::incoming::Incoming;
+use crate::delivery::message::{Body, Cancel, Message, check_name, checked};
 use crate::delivery::origin::{Origin, Record};
 use crate::delivery::parsed::Parsed;
 use crate::delivery::shown::{cut, quoted};

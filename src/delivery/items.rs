@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::error::{BadRecord, DeliveryError};
-use super::message::{Cancel, Incoming};
+use super::incoming::Incoming;
+use super::message::Cancel;
 use super::parsed::Parsed;
 use super::store::{Letter, Progress};
 use crate::sync::{PlainCondvar, PlainMutex};

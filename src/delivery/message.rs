@@ -1,98 +1,25 @@
-//! What a message is, and the hashes by which the store knows it (rules D1, D4, D5).
-//!
-//! | hash | of | used for |
-//! |---|---|---|
-//! | [`Digest`], 128 bits | key and id | the name: is it known? Two names may share its first 64 bits, so they are compared too |
-//! | [`Content`], 120 or 128 bits | due time or delay, and payload | is a second message of that name a duplicate? |
-//! | lane, 64 bits | key | order: the messages of one lane go out one after the other |
-//!
-//! They are computed once, by the thread that reads the message: [`Incoming::of`].
+//! What a message is, and what a program may make one of (rule D1).
 
 #![forbid(unsafe_code)]
 
-use std::sync::Arc;
+mod body;
+
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::delivery::clock::{SystemWallTime, WallTime as _};
 use crate::delivery::error::BadRecord;
 use crate::delivery::hashes;
 use crate::delivery::json;
-use crate::delivery::origin::Origin;
 use crate::delivery::shown::with_commas;
 use crate::delivery::times::due_in_range;
+
+pub(crate) use body::Body;
 
 /// The most bytes of an id, and of a key (D12).
 pub(crate) const MAX_NAME: usize = 1 << 20;
 
 /// The most bytes of one payload, unless set otherwise (D12).
 pub(crate) const MAX_PAYLOAD: usize = 1 << 20;
-
-const NO_KEY: u32 = u32::MAX;
-
-/// Key, id and payload of a message, in one allocation that its copies share.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Body {
-    bytes: Arc<[u8]>,
-    key_len: u32,
-    id_len: u32,
-    is_json: bool,
-}
-
-impl Body {
-    /// Copies the parts. `is_json`: the payload is JSON on one line, else any bytes.
-    #[must_use]
-    pub(crate) fn new(key: Option<&str>, id: &str, payload: &[u8], is_json: bool) -> Self {
-        let key_bytes = key.unwrap_or("").as_bytes();
-        let mut bytes = Vec::with_capacity(key_bytes.len() + id.len() + payload.len());
-        bytes.extend_from_slice(key_bytes);
-        bytes.extend_from_slice(id.as_bytes());
-        bytes.extend_from_slice(payload);
-        let key_len = if key.is_some() { key_bytes.len() as u32 } else { NO_KEY };
-        Self { bytes: bytes.into(), key_len, id_len: id.len() as u32, is_json }
-    }
-
-    fn id_start(&self) -> usize {
-        if self.key_len == NO_KEY { 0 } else { self.key_len as usize }
-    }
-
-    fn id_end(&self) -> usize {
-        self.id_start() + self.id_len as usize
-    }
-
-    /// The key; messages of one key are delivered in order.
-    #[must_use]
-    pub(crate) fn key(&self) -> Option<&str> {
-        (self.key_len != NO_KEY).then(|| text(&self.bytes[..self.id_start()]))
-    }
-
-    /// The id; `(key, id)` is the name of the message.
-    #[must_use]
-    pub(crate) fn id(&self) -> &str {
-        text(&self.bytes[self.id_start()..self.id_end()])
-    }
-
-    /// The payload's bytes.
-    #[must_use]
-    pub(crate) fn payload(&self) -> &[u8] {
-        &self.bytes[self.id_end()..]
-    }
-
-    /// Whether the payload is JSON.
-    #[must_use]
-    pub(crate) fn is_json(&self) -> bool {
-        self.is_json
-    }
-
-    /// Bytes of all three parts.
-    #[must_use]
-    pub(crate) fn size(&self) -> usize {
-        self.bytes.len()
-    }
-}
-
-fn text(bytes: &[u8]) -> &str {
-    std::str::from_utf8(bytes).expect("the parts were text")
-}
 
 /// A message to deliver, and when it is due.
 ///
@@ -239,7 +166,7 @@ impl Message {
         self.due_ms
     }
 
-    fn parts(&self) -> hashes::Parts<'_> {
+    pub(crate) fn parts(&self) -> hashes::Parts<'_> {
         let Self { body, due_ms, delay_ms } = self;
         let (key, id, payload) = (body.key(), body.id(), body.payload());
         hashes::Parts { key, id, due_ms: *due_ms, delay_ms: *delay_ms, payload, is_json: body.is_json() }
@@ -266,90 +193,6 @@ pub(crate) struct Cancel {
     pub key: Option<String>,
     /// How long the request is remembered at least, if the message has not come; otherwise as long as ids are.
     pub keep_days: u32,
-}
-
-/// The 128-bit digest of a name: what sinks know a message by (D5).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct Digest(pub [u8; 16]);
-
-impl Digest {
-    /// Of `(key, id)`.
-    #[must_use]
-    pub(crate) fn of(key: Option<&str>, id: &str) -> Self {
-        Self(hashes::name_of(key, id))
-    }
-
-    /// Its first 64 bits, by which the store looks names up. Two names may have the same number.
-    #[must_use]
-    pub(crate) fn number(self) -> i64 {
-        let (first, _) = self.0.split_first_chunk().expect("16 bytes");
-        i64::from_le_bytes(*first)
-    }
-}
-
-/// A digest of what a message says: when it is due, or its delay as given, and its payload.
-///
-/// It has 15 bytes for JSON and 16 for other bytes, so JSON and bytes are never the same content.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Content {
-    pub(crate) bytes: [u8; 16],
-    pub(crate) len: u8,
-}
-
-impl Content {
-    fn from_hash((bytes, len): hashes::ContentHash) -> Self {
-        Self { bytes, len }
-    }
-
-    /// Of a message.
-    #[cfg(test)]
-    #[must_use]
-    pub(crate) fn of(message: &Message) -> Self {
-        Self::from_hash(hashes::content_of(message.parts()))
-    }
-
-    /// As the store keeps it.
-    #[must_use]
-    pub(crate) fn as_bytes(&self) -> &[u8] {
-        &self.bytes[..self.len.into()]
-    }
-}
-
-/// The number of a key's lane; none without a key: such a message waits for no other. Two keys may share a lane.
-#[must_use]
-pub(crate) fn lane_of(key: Option<&str>) -> Option<i64> {
-    key.map(hashes::lane_of)
-}
-
-/// A message to accept, with its hashes.
-#[derive(Clone, Debug)]
-pub(crate) struct Incoming {
-    /// The message.
-    pub message: Message,
-    /// The digest of its name.
-    pub digest: Digest,
-    /// The digest of its content.
-    pub content: Content,
-    /// Its lane, if it has a key.
-    pub lane: Option<i64>,
-    /// Where it was read, for the dead letter if its name is known with other content. None if a program made it.
-    pub origin: Option<Origin>,
-}
-
-impl Incoming {
-    /// Computes the hashes: about 0.3 µs for a small message.
-    #[must_use]
-    pub(crate) fn of(message: Message) -> Self {
-        Self::from_origin(message, None)
-    }
-
-    /// The same for a message that was read.
-    #[must_use]
-    pub(crate) fn from_origin(message: Message, origin: Option<Origin>) -> Self {
-        let hashes::All { name, content, lane } = hashes::all_of(message.parts());
-        let (digest, content) = (Digest(name), Content::from_hash(content));
-        Self { message, digest, content, lane, origin }
-    }
 }
 
 /// Checks the name of a message.

@@ -93,6 +93,7 @@ mod handed;
 mod hashes;
 #[cfg(test)]
 mod in_turn;
+mod incoming;
 mod items;
 pub(crate) mod json;
 #[cfg(test)]
@@ -149,9 +150,10 @@ pub(crate) use {
     engine::Engine,
     fields::Schema,
     handed::{read_stream, write_stream},
+    incoming::{Digest, Incoming},
     items::{Completion, Item},
     lines::Block,
-    message::{Body, Cancel, Digest, Incoming, checked},
+    message::{Body, Cancel, checked},
     ndjson::Ndjson,
     origin::{Origin, Record},
     parsed::Parsed,

@@ -18,9 +18,9 @@ use smallvec::SmallVec;
 use crate::delivery::columns::{DELAY_MS, OP, PAYLOAD_BASE64};
 use crate::delivery::error::BadRecord;
 use crate::delivery::fields::{Fields, Payload, Request, Schema, Value};
+use crate::delivery::incoming::Incoming;
 use crate::delivery::json::{Refused, check_depth, check_surrogates, without_line_ends};
 use crate::delivery::lines::{Block, Line};
-use crate::delivery::message::Incoming;
 use crate::delivery::origin::{Origin, Record};
 use crate::delivery::parsed::Parsed;
 

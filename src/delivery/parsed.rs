@@ -3,7 +3,8 @@
 #![forbid(unsafe_code)]
 
 use crate::delivery::error::BadRecord;
-use crate::delivery::message::{Cancel, Incoming, size_in_memory};
+use crate::delivery::incoming::Incoming;
+use crate::delivery::message::{Cancel, size_in_memory};
 use crate::delivery::origin::Origin;
 
 /// What was read from a record.

@@ -1,5 +1,6 @@
 //! The public face, as a program uses it: real threads, a real clock, and a wait for each event.
 
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -7,6 +8,8 @@ use arrow_array::{Int64Array, RecordBatch, StringArray};
 use arrow_ipc::writer::StreamWriter;
 
 use super::*;
+use crate::delivery::clock::{SystemWallTime, WallTime as _};
+use crate::delivery::message::Message;
 use crate::delivery::testing::{LONG, Told};
 use crate::delivery::{Delivery, Destination, OpenOptions, Verdict};
 

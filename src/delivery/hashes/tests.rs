@@ -1,7 +1,8 @@
 #![forbid(unsafe_code)]
 
 use super::float;
-use crate::delivery::message::{Body, Content, Digest, Incoming, Message, lane_of};
+use crate::delivery::incoming::{Content, Digest, Incoming, lane_of};
+use crate::delivery::message::{Body, Message};
 
 fn message(key: Option<&str>, delay_ms: Option<f64>, payload: &[u8], is_json: bool) -> Message {
     Message { body: Body::new(key, "a", payload, is_json), due_ms: 1_790_000_000_000, delay_ms }

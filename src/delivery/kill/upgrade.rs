@@ -13,7 +13,7 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, params};
 
 use super::*;
-use crate::delivery::message::lane_of;
+use crate::delivery::incoming::lane_of;
 
 const SCHEMA: &str = include_str!("../store/upgrade/version_1.sql");
 

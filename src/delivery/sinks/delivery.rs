@@ -2,7 +2,8 @@
 
 #![forbid(unsafe_code)]
 
-use crate::delivery::message::{Body, Digest};
+use crate::delivery::incoming::Digest;
+use crate::delivery::message::Body;
 
 /// One attempt to deliver a message.
 ///

@@ -9,8 +9,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use super::delivery::Delivery;
+use crate::delivery::incoming::Incoming;
 use crate::delivery::json::write_text;
-use crate::delivery::message::{Body, Incoming, Message};
+use crate::delivery::message::{Body, Message};
 use crate::delivery::origin::Origin;
 use crate::delivery::times::rfc_3339;
 

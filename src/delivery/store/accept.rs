@@ -9,7 +9,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::sql::{Broken, Result, cached};
 use super::{Accepted, Done, Known, Outcome, Store};
-use crate::delivery::message::{Content, Digest, Incoming};
+use crate::delivery::incoming::{Content, Digest, Incoming};
 
 impl Store {
     pub(super) fn take_in(&mut self, incoming: &[Incoming], now_ms: i64) -> Result<Vec<Accepted>> {

@@ -11,7 +11,8 @@ use super::options::Options;
 use super::{Attempts, Known, Letter, Percentiles, Position, Progress, Store, Waiting};
 use super::{bodies, inputs, ledger, letters, meta, recover, schema, waiting};
 use crate::delivery::error::{DeliveryError, StoreError};
-use crate::delivery::message::{Digest, Message};
+use crate::delivery::incoming::Digest;
+use crate::delivery::message::Message;
 
 /// Opening, and what is open.
 impl Store {

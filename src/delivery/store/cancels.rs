@@ -7,7 +7,7 @@ use rusqlite::params;
 
 use super::Store;
 use super::sql::{Result, cached};
-use crate::delivery::message::Digest;
+use crate::delivery::incoming::Digest;
 
 impl Store {
     pub(super) fn write_cancel(

@@ -64,7 +64,7 @@ use std::path::PathBuf;
 use rusqlite::Connection;
 
 use crate::delivery::error::StoreError;
-use crate::delivery::message::{Digest, Incoming};
+use crate::delivery::incoming::{Digest, Incoming};
 
 pub(crate) use census::Census;
 pub(crate) use checkpoints::Checkpoints;

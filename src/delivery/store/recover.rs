@@ -29,7 +29,8 @@ use super::opened::FileId;
 use super::retention::Retention;
 use super::sql::{Result, cached};
 use super::{Options, Store, marks, meta};
-use crate::delivery::message::{Body, Digest, Message, lane_of};
+use crate::delivery::incoming::{Digest, lane_of};
+use crate::delivery::message::{Body, Message};
 
 pub(super) fn open(db: Connection, path: &Path, options: Options, number: fn(Digest) -> i64) -> Result<Store> {
     db.execute_batch("BEGIN IMMEDIATE")?;

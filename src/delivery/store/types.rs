@@ -4,7 +4,7 @@
 
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
 
-use crate::delivery::message::Content;
+use crate::delivery::incoming::Content;
 
 /// `(due_ms, seq)`: the order of delivery (D4).
 pub(crate) type Position = (i64, i64);

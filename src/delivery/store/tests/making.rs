@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-use crate::delivery::message::{Body, Digest, Incoming, Message};
+use crate::delivery::incoming::{Digest, Incoming};
+use crate::delivery::message::{Body, Message};
 use crate::delivery::store::{Done, Held, Limits, Options, Outcome, Store};
 
 pub(super) const DAY_MS: i64 = 86_400_000;

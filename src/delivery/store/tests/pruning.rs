@@ -5,7 +5,7 @@
 use std::sync::atomic::Ordering;
 
 use super::making::{DAY_MS, Shelf, TINY, commit, count, done, incoming, incoming_with, tidy};
-use crate::delivery::message::Incoming;
+use crate::delivery::incoming::Incoming;
 use crate::delivery::store::{Accepted, Held, Limits, Outcome, Store};
 
 const KEEP_MS: i64 = 8_000;

@@ -6,7 +6,8 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use super::making::{Shelf, TINY, commit, count, done, incoming, incoming_with};
-use crate::delivery::message::{Body, Incoming, Message};
+use crate::delivery::incoming::Incoming;
+use crate::delivery::message::{Body, Message};
 use crate::delivery::store::{Accepted, Checkpoints, Done, Letter, Limits, Outcome, Percentiles, Progress};
 
 fn letter(line: i64, bytes: usize) -> Letter {

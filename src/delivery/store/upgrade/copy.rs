@@ -18,8 +18,8 @@ use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Params, Result, Row, params};
 
 use super::super::schema::{APPLICATION_ID, TABLES, VERSION};
+use crate::delivery::incoming::Digest;
 use crate::delivery::kill_point::kill_point;
-use crate::delivery::message::Digest;
 
 const DAY_MS: i64 = 86_400_000;
 

@@ -142,7 +142,7 @@ fn all_that_counts_is_in_the_new_store() {
 
 #[test]
 fn messages_and_cancels_are_found_by_the_digest_of_this_version() {
-    use crate::delivery::message::Digest;
+    use crate::delivery::incoming::Digest;
     let shelf = Shelf::new();
     let backup = shelf.step_up().unwrap();
     let ((_, new), (_, old)) = (read(&shelf.path), read(&backup));

@@ -1,0 +1,72 @@
+//! Key, id and payload of a message, in one piece.
+
+#![forbid(unsafe_code)]
+
+use std::sync::Arc;
+
+const NO_KEY: u32 = u32::MAX;
+
+/// Key, id and payload of a message, in one allocation that its copies share.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Body {
+    bytes: Arc<[u8]>,
+    key_len: u32,
+    id_len: u32,
+    pub(super) is_json: bool,
+}
+
+impl Body {
+    /// Copies the parts. `is_json`: the payload is JSON on one line, else any bytes.
+    #[must_use]
+    pub(crate) fn new(key: Option<&str>, id: &str, payload: &[u8], is_json: bool) -> Self {
+        let key_bytes = key.unwrap_or("").as_bytes();
+        let mut bytes = Vec::with_capacity(key_bytes.len() + id.len() + payload.len());
+        bytes.extend_from_slice(key_bytes);
+        bytes.extend_from_slice(id.as_bytes());
+        bytes.extend_from_slice(payload);
+        let key_len = if key.is_some() { key_bytes.len() as u32 } else { NO_KEY };
+        Self { bytes: bytes.into(), key_len, id_len: id.len() as u32, is_json }
+    }
+
+    fn id_start(&self) -> usize {
+        if self.key_len == NO_KEY { 0 } else { self.key_len as usize }
+    }
+
+    fn id_end(&self) -> usize {
+        self.id_start() + self.id_len as usize
+    }
+
+    /// The key; messages of one key are delivered in order.
+    #[must_use]
+    pub(crate) fn key(&self) -> Option<&str> {
+        (self.key_len != NO_KEY).then(|| text(&self.bytes[..self.id_start()]))
+    }
+
+    /// The id; `(key, id)` is the name of the message.
+    #[must_use]
+    pub(crate) fn id(&self) -> &str {
+        text(&self.bytes[self.id_start()..self.id_end()])
+    }
+
+    /// The payload's bytes.
+    #[must_use]
+    pub(crate) fn payload(&self) -> &[u8] {
+        &self.bytes[self.id_end()..]
+    }
+
+    /// Whether the payload is JSON.
+    #[must_use]
+    pub(crate) fn is_json(&self) -> bool {
+        self.is_json
+    }
+
+    /// Bytes of all three parts.
+    #[must_use]
+    pub(crate) fn size(&self) -> usize {
+        self.bytes.len()
+    }
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).expect("the parts were text")
+}
