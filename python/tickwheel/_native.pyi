@@ -14,6 +14,7 @@ from typing import Any, Final, Literal, Protocol, Self, TypeAlias, TypedDict, fi
 
 from typing_extensions import Buffer, disjoint_base
 
+from tickwheel.delivery.entries import Put
 from tickwheel.delivery.errors import BadRecord
 from tickwheel.delivery.message import Cancel, Message
 
@@ -604,6 +605,7 @@ _CsvRow: TypeAlias = tuple[
 MAX_DUE_MS: Final[int]
 
 def due_of(text: str, name: str) -> int: ...
+def read_messages(messages: Sequence[Message | Put], max_payload: int) -> Records: ...
 def rfc_3339(epoch_ms: int) -> str: ...
 
 @final

@@ -11,67 +11,27 @@
 
 #![forbid(unsafe_code)]
 
+mod recover;
+
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use rustc_hash::FxHashSet;
-
 use super::clock::{DueClock, WallTime};
 use super::dispatcher::{Alarm, Dispatcher, Event, timer};
-use super::error::{DeliveryError, StoreError};
+use super::error::DeliveryError;
 use super::items::{Completion, Item, Receipt, Ticket};
-use super::kill_point::kill_point;
-use super::retry::Retry;
-use super::sinks::{Delivery, Sink, Verdict, Verdicts};
+use super::queue::Queue;
+use super::settings::Settings;
+use super::sinks::{Delivery, Verdict, Verdicts};
 use super::store::owner::Ownership;
 use super::store::upgrade::step_up;
-use super::store::{Census, Done, Letter, Limits, Options, Outcome, Percentiles, Progress, Store};
+use super::store::{Census, Letter, Options, Percentiles, Progress, Store};
 use super::summary::{Lateness, Summary};
-use super::window::{Bounds, State};
-use super::writer::{Begun, Committed, POSITION, Queue, Writer};
+use super::window::State;
+use super::writer::{Begun, Committed, Writer};
 use crate::sync::{PlainGuard, PlainMutex};
 use crate::{Clock, Timer};
-
-/// How to deliver.
-#[derive(Clone, Debug)]
-pub(crate) struct Settings {
-    /// One order of all messages, not one of each key.
-    pub is_global: bool,
-    /// How far ahead messages are loaded into memory.
-    pub horizon_ms: u64,
-    /// How often a message is tried, and when.
-    pub retry: Retry,
-    /// A message that has been due for so long while the destination was down is a dead letter; `None`: never.
-    pub give_up_after_ms: Option<u64>,
-    /// How long a send may take.
-    pub sink_timeout_ms: u64,
-    /// How long a message is known after its outcome.
-    pub keep_ids_ms: u64,
-    /// What may be in memory.
-    pub bounds: Bounds,
-    /// Of the jitter of back-off.
-    pub seed: u64,
-    /// Sizes of the store's steps.
-    pub(crate) limits: Limits,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            is_global: false,
-            horizon_ms: 10_000,
-            retry: Retry::default(),
-            give_up_after_ms: None,
-            sink_timeout_ms: 30_000,
-            keep_ids_ms: 7 * 86_400_000,
-            bounds: Bounds::default(),
-            seed: 0,
-            limits: Limits::default(),
-        }
-    }
-}
 
 /// An open store with everything that waits in it. Nothing is due before [`Engine::start`].
 pub(crate) struct Engine {
@@ -89,7 +49,6 @@ pub(crate) struct Engine {
     percentiles: PlainMutex<Percentiles>,
     /// The last row of the ledger when the store was opened.
     first_n: i64,
-    backup: Option<PathBuf>,
     /// The store has it, and gives it up when its connections are closed.
     ownership: Weak<Ownership>,
 }
@@ -106,10 +65,7 @@ impl Engine {
         clock: Clock,
         wall: Arc<dyn WallTime>,
     ) -> Result<Self, DeliveryError> {
-        let backup = step_up(&mut ownership, wall.now_us() / 1000, &mut |_| {
-            kill_point("step up");
-            true
-        })?;
+        step_up(&mut ownership, wall.now_us() / 1000, &mut |_| true)?;
         let timer = timer(clock).map_err(|error| DeliveryError::Usage(error.to_string()))?;
         let timer = Arc::new(timer);
         let mut options = Options::new(
@@ -156,15 +112,8 @@ impl Engine {
             inputs,
             percentiles: PlainMutex::default(),
             first_n,
-            backup,
             ownership: weak,
         })
-    }
-
-    /// The copy of the store as it was before it was stepped up, if it was.
-    #[must_use]
-    pub(crate) fn backup(&self) -> Option<&Path> {
-        self.backup.as_deref()
     }
 
     /// The id of the store: `(store, seq)` is a message everywhere.
@@ -184,76 +133,13 @@ impl Engine {
     /// # Errors
     /// The store cannot be read.
     pub(crate) fn first_due_ms(&self) -> Result<Option<i64>, DeliveryError> {
-        self.with_writer(|writer| writer.store.first_due_ms())
+        self.try_writer(|writer| writer.store.first_due_ms())
     }
 
     /// How late the messages were that were delivered since the store was opened; known once it is closed.
     #[must_use]
     pub(crate) fn percentiles(&self) -> Percentiles {
         *self.percentiles.lock()
-    }
-
-    /// Asks the sink which of the messages that a crashed process may have sent have arrived (D5).
-    ///
-    /// # Errors
-    /// The store or the sink failed.
-    pub(crate) fn recover(&self, sink: &mut dyn Sink) -> Result<(), DeliveryError> {
-        // The sink may be Python, so it is asked while no lock is held.
-        let (suspects, position) = self.with_writer(|writer| {
-            Ok::<_, StoreError>((writer.store.suspects()?, writer.store.get_meta::<String>(POSITION)?))
-        })?;
-        let now_ms = self.wall.now_us() / 1000;
-        let mut absent = FxHashSet::default();
-        for part in suspects.chunks(1_000) {
-            let seqs: Vec<i64> = part.iter().map(|it| it.seq).collect();
-            let mut messages = self.with_writer(|writer| writer.store.bodies(&seqs))?;
-            let deliveries: Vec<Delivery> = part
-                .iter()
-                .filter_map(|it| {
-                    Some(Delivery {
-                        seq: it.seq,
-                        body: messages.remove(&it.seq)?.body,
-                        due_ms: it.due_ms,
-                        delivered_at_ms: now_ms,
-                        lateness_us: 0,
-                        attempt: it.attempts + 1,
-                        redelivered: true,
-                    })
-                })
-                .collect();
-            let arrived: FxHashSet<i64> = sink.arrived(&deliveries, position.as_deref())?.into_iter().collect();
-            absent.extend(seqs.iter().filter(|seq| !arrived.contains(seq)));
-            let done: Vec<Done> = part
-                .iter()
-                .filter(|it| arrived.contains(&it.seq))
-                .map(|it| Done {
-                    seq: it.seq,
-                    due_ms: it.due_ms,
-                    outcome: Outcome::Delivered,
-                    at_ms: now_ms,
-                    lateness_us: None,
-                    attempts: it.attempts,
-                    redelivered: true,
-                })
-                .collect();
-            self.with_writer(|writer| {
-                writer.store.begin()?;
-                writer.store.finish(&done)?;
-                writer.summary.delivered += done.len() as u64;
-                writer.store.commit()
-            })?;
-        }
-        let position = sink.position();
-        self.with_writer(|writer| {
-            writer.store.begin()?;
-            writer.store.put_meta(POSITION, position)?;
-            writer.store.commit()?;
-            writer.suspect(absent, &self.queue);
-            let mut state = self.queue.lock();
-            state.summary = writer.summary;
-            state.open = writer.store.open_count();
-            Ok::<_, StoreError>(())
-        })
     }
 
     /// From now on messages are due, by this clock.
@@ -263,7 +149,7 @@ impl Engine {
             dispatcher.start(clock);
             dispatcher.window.cursor = Some((i64::MIN, 0));
         }
-        let _ = self.with_writer(|writer| Ok::<_, StoreError>(writer.loader.start())); // a closed one loads nothing
+        let _ = self.with_writer(|writer| writer.loader.start()); // a closed one loads nothing
         self.queue.wake();
     }
 
@@ -386,7 +272,7 @@ impl Engine {
 
     /// The first part of [`Engine::write`]: takes what goes into the group.
     pub(super) fn begin_group(&self) -> Result<Begun, DeliveryError> {
-        self.with_writer(|writer| Ok::<_, DeliveryError>(writer.begin(&self.queue)))
+        self.with_writer(|writer| writer.begin(&self.queue))
     }
 
     /// The second part: the group is on disk after it.
@@ -395,16 +281,16 @@ impl Engine {
         begun: Begun,
         sync: &dyn Fn() -> Result<(), DeliveryError>,
     ) -> Result<Committed, DeliveryError> {
-        let result = self.with_writer(|writer| writer.look_at_place(self.timer.clock().now_us()));
+        let result = self.try_writer(|writer| writer.look_at_place(self.timer.clock().now_us()));
         // The sink's own sync may be Python, and take long: no lock is held meanwhile, and the engine may be closed.
         let result = result.and_then(|()| if begun.has_outcomes() { sync() } else { Ok(()) });
         let now_ms = self.wall.now_us() / 1000;
-        self.or_fail(result.and_then(|()| self.with_writer(|writer| writer.commit(begun, &self.dispatcher, now_ms))))
+        self.or_fail(result.and_then(|()| self.try_writer(|writer| writer.commit(begun, &self.dispatcher, now_ms))))
     }
 
     /// The third part: messages go on the timer, and tickets get their answers.
     pub(super) fn publish_group(&self, committed: &Committed) -> Result<bool, DeliveryError> {
-        self.or_fail(self.with_writer(|writer| writer.publish(committed, &self.queue, &self.dispatcher)))
+        self.or_fail(self.try_writer(|writer| writer.publish(committed, &self.queue, &self.dispatcher)))
     }
 
     fn or_fail<T>(&self, result: Result<T, DeliveryError>) -> Result<T, DeliveryError> {
@@ -417,7 +303,7 @@ impl Engine {
 
     /// Tickets that were begun get the error.
     pub(super) fn give_up(&self, error: &DeliveryError) {
-        let _ = self.with_writer(|writer| Ok::<_, StoreError>(writer.give_up(error))); // a closed one has none
+        let _ = self.with_writer(|writer| writer.give_up(error)); // a closed one has none
     }
 
     /// Dead letters that are on disk and were not told yet. Call [`Engine::letters_told`] with the number when they are.
@@ -546,11 +432,16 @@ impl Engine {
     }
 
     /// Runs this with the writer of an engine that is open.
-    pub(super) fn with_writer<T, E: Into<DeliveryError>>(
+    pub(super) fn with_writer<T>(&self, run: impl FnOnce(&mut Writer) -> T) -> Result<T, DeliveryError> {
+        self.writer.lock().as_mut().map(run).ok_or(DeliveryError::Closed)
+    }
+
+    /// The same, for what may fail.
+    pub(super) fn try_writer<T, E: Into<DeliveryError>>(
         &self,
         run: impl FnOnce(&mut Writer) -> Result<T, E>,
     ) -> Result<T, DeliveryError> {
-        self.writer.lock().as_mut().map_or(Err(DeliveryError::Closed), |writer| run(writer).map_err(Into::into))
+        self.with_writer(run)?.map_err(Into::into)
     }
 
     /// Gives the writer what the dispatcher has for it. Its lock is held, so that outcomes keep their order.

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use super::dispatcher::Event;
-use super::engine::{Engine, Settings};
+use super::engine::Engine;
 use super::error::DeliveryError;
 use super::items::Item;
+use super::settings::Settings;
 use super::sinks::{Delivery, Turns, Verdict};
 use super::store::owner::Ownership;
 use super::testing::{many, put, settings};

@@ -8,8 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use super::dispatcher::Event;
-use super::engine::{Engine, Settings};
+use super::engine::Engine;
 use super::items::Item;
+use super::settings::Settings;
 use super::sinks::{Verdict, Verdicts};
 use super::store::owner::Ownership;
 use super::testing::put;

@@ -110,8 +110,10 @@ mod open_options;
 mod origin;
 mod outage;
 mod parsed;
+mod queue;
 mod retry;
 mod sends;
+mod settings;
 mod shown;
 #[cfg(test)]
 mod simulation;
@@ -145,7 +147,7 @@ pub(crate) use {
     columns::Columns,
     csv_rows::{CsvContent, CsvHeader, CsvRow, CsvRows},
     delivery_rows::delivery_rows,
-    engine::{Engine, Settings},
+    engine::Engine,
     fields::Schema,
     handed::{read_stream, write_stream},
     incoming::{Digest, Incoming},
@@ -157,6 +159,7 @@ pub(crate) use {
     parsed::Parsed,
     retry::Retry,
     sends::Sends,
+    settings::Settings,
     sinks::{AroundFn, OpenSink, Turns},
     store::owner::Ownership,
     summary::LATENESS_BOUNDS_US,

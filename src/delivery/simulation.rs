@@ -18,12 +18,13 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use super::dispatcher::Event;
-use super::engine::{Engine, Settings};
+use super::engine::Engine;
 use super::error::DeliveryError;
 use super::incoming::Incoming;
 use super::items::{Answer, Item, Receipt};
 use super::message::{Body, Cancel, Message};
 use super::retry::Retry;
+use super::settings::Settings;
 use super::sinks::{Delivery, Sink, Turns, Verdict, Verdicts};
 use super::store::owner::Ownership;
 use super::store::{Letter, Limits, Outcome};

@@ -9,12 +9,13 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::dispatcher::Event;
-use super::engine::{Engine, Settings};
+use super::engine::Engine;
 use super::error::DeliveryError;
 use super::incoming::Incoming;
 use super::items::{Answer, Item, Receipt};
 use super::message::{Body, Cancel, Message};
 use super::retry::Retry;
+use super::settings::Settings;
 use super::sinks::{Delivery, OpenSink, Verdicts};
 use super::store::owner::Ownership;
 use super::store::{Letter, Store};
@@ -129,7 +130,7 @@ pub(crate) fn folder_in_memory() -> tempfile::TempDir {
 impl Engine {
     /// Runs this with the store of an engine that is open.
     pub(crate) fn with_store<T>(&self, run: impl FnOnce(&mut Store) -> T) -> T {
-        self.with_writer(|writer| Ok::<_, DeliveryError>(run(&mut writer.store))).unwrap()
+        self.with_writer(|writer| run(&mut writer.store)).unwrap()
     }
 }
 

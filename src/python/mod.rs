@@ -50,11 +50,11 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(tools::native_lock::_attached_by_reaper, module)?)?;
     module.add("_running_timers", PyDict::new(py))?;
     module.add("_ending_threads", PyList::empty(py))?;
-    #[cfg(feature = "delivery-http")]
-    add_delivery(module)?;
-    module.delattr("__all__")?; // pyo3 lists the private names in it as well; the public ones are in `tickwheel`
     let at_exit = wrap_pyfunction!(engine::at_exit::_shutdown_at_exit, module)?;
     py.import("atexit")?.call_method1("register", (at_exit,))?;
+    #[cfg(feature = "delivery-http")]
+    add_delivery(module)?; // its hook comes after this one, so it is called before: sinks are still called then
+    module.delattr("__all__")?; // pyo3 lists the private names in it as well; the public ones are in `tickwheel`
     tools::fork::register_hook(in_child)?;
     Ok(())
 }
@@ -70,6 +70,7 @@ fn add_delivery(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<delivery::readers::ArrowRows>()?;
     module.add_class::<delivery::readers::HandedRows>()?;
     module.add_class::<delivery::records::Records>()?;
+    module.add_function(wrap_pyfunction!(delivery::items::read_messages, module)?)?;
     module.add_function(wrap_pyfunction!(delivery::times::due_of, module)?)?;
     module.add_function(wrap_pyfunction!(delivery::times::rfc_3339, module)?)?;
     module.add("MAX_DUE_MS", crate::delivery::times::MAX_DUE_MS)?;

@@ -182,11 +182,12 @@ def deliver(
             read = _spark().reader_of(sources, columns, checkpoint or beside, lead_ms)
         else:
             read = _local_reader(sources, columns, is_replay=speed is not None)
+        settings, opener = settings_of(**how), open_sink(to)
         job = Job(
             read,
-            open_sink(to),
+            opener,
             put_letters(dead_letters, report.say),
-            settings_of(**how),
+            settings,
             store,
             speed,
             from_ms,

@@ -75,7 +75,7 @@ def settings_of(
     from tickwheel.delivery.retry import Retry
     from tickwheel.delivery.settings import Settings
 
-    retry = Retry(max_attempts, *(wait_s * 1000 for wait_s in backoff))
+    retry = Retry.of_seconds(max_attempts, backoff)
     return Settings(order, horizon, sink_timeout, keep_ids, retry, give_up_after_s=give_up_after)
 
 

@@ -76,8 +76,9 @@ def serve(
         check_outputs({"--to": path_of(to), "--store": store, "--dead-letters": dead_letters}, ())
         addresses = Address.of("--listen", listen), Address.of("--flight", flight)
         token = read_token(token_file) if token_file else None
+        settings, opener = settings_of(**how), open_sink(to)
         letters = put_letters(dead_letters, say)
-        service = Service(store, open_sink(to), letters, settings_of(**how), *addresses, token, max_payload)
+        service = Service(store, opener, letters, settings, *addresses, token, max_payload)
         shorten_thread_switches()
         ended = run(service, say)
     except WrongUsage as error:

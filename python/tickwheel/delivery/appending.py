@@ -6,6 +6,7 @@ operating system: once `write_lines` has returned, another process sees them, th
 
 import errno
 import os
+import stat
 from pathlib import Path
 
 _NO_DISK = {errno.EINVAL, errno.EROFS, errno.ENOTSUP}  # a sync of a pipe, a terminal or /dev/null
@@ -14,10 +15,24 @@ _NO_DISK = {errno.EINVAL, errno.EROFS, errno.ENOTSUP}  # a sync of a pipe, a ter
 def open_to_append(path: Path) -> int:
     """The file descriptor of `path`, which is created if it does not exist. Errors: `OSError`."""
     fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
-    size = os.fstat(fd).st_size
-    if size and os.pread(fd, 1, size - 1) != b"\n":
+    status = os.fstat(fd)
+    if status.st_size and os.pread(fd, 1, status.st_size - 1) != b"\n":
         write_lines(fd, b"\n")
+    if not status.st_size and stat.S_ISREG(status.st_mode):
+        _sync_folder(path)
     return fd
+
+
+def _sync_folder(path: Path) -> None:
+    """Sync the name of a new file, which can be lost when the power fails, though its contents were synced."""
+    try:
+        folder = os.open(path.resolve().parent, os.O_RDONLY | os.O_CLOEXEC)
+    except PermissionError:  # files may be made in it, but not listed
+        return
+    try:
+        sync(folder)
+    finally:
+        os.close(folder)
 
 
 def write_lines(fd: int, lines: bytes) -> None:

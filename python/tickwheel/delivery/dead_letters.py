@@ -3,6 +3,8 @@
 `record` is the original text, so that it can be corrected and given again; `{"base64": ...}` if it is not UTF-8.
 """
 
+import errno
+import os
 from base64 import b64encode
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -19,15 +21,23 @@ PutLetters = Callable[[Sequence[Letter]], None]
 
 
 def to_file(path: Path) -> PutLetters:
-    """Appends to `path`, until the process ends. Errors: `WrongUsage` if it can't be opened."""
+    """Appends to `path`, until the process ends; a file that is not there is made with the first letter. Errors:
+    `WrongUsage` if it can't be opened.
+    """
     refuse_open_store(path)
+    fd: int | None = None
     try:
-        fd = open_to_append(path)
+        if path.exists():
+            fd = open_to_append(path)
+        elif not os.access(path.parent, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     except OSError as error:
         raise WrongUsage(f"{path} can't be written: {error.strerror}: name a file that can") from error
 
     def put(letters: Sequence[Letter]) -> None:
+        nonlocal fd
         try:
+            fd = open_to_append(path) if fd is None else fd
             write_lines(fd, b"".join(line_of(letter) + b"\n" for letter in letters))
             sync(fd)
         except OSError as error:

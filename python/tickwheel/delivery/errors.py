@@ -6,7 +6,7 @@ Every message says what was given, what is allowed, and what to do. A `BadRecord
 from tickwheel import TickwheelError
 
 
-class BadRecord(TickwheelError):
+class BadRecord(TickwheelError, ValueError):
     """One record breaks the schema: it becomes a dead letter with `reason` and `allowed`, and the rest goes on (D2)."""
 
     def __init__(self, reason: str, allowed: str) -> None:
@@ -15,7 +15,7 @@ class BadRecord(TickwheelError):
         self.allowed = allowed
 
 
-class WrongUsage(TickwheelError):
+class WrongUsage(TickwheelError, ValueError):
     """The command can't be run with these arguments; nothing was read or delivered. Exit code 2 (D2)."""
 
 

@@ -33,6 +33,11 @@ def log_text(text: str) -> None:
     logger.info("%s", text)
 
 
+def log_uncommitted(error: BaseException) -> None:
+    """Log that a sink could not forget what is on disk. It is asked again, so nothing is lost by it."""
+    logger.error("a sink's committed() failed, and is called again before the next send: %r", error, exc_info=error)
+
+
 def log_letters(letters: Sequence[Letter]) -> None:
     """Log dead letters of a program that does not ask for them."""
     for letter in letters:

@@ -1,15 +1,22 @@
-"""Checks the output files before anything is read: each in an existing folder, and none used for two purposes."""
+"""Checks the output files before anything is read: each in an existing folder, and none used for two purposes.
 
+A file is known by its path without symbolic links, and by its number in the file system: two names may be one file. The
+files that SQLite keeps beside a store are the store's too.
+"""
+
+import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tickwheel.delivery.errors import WrongUsage
 from tickwheel.delivery.sources import Source
 
+_BESIDE_A_STORE = ("-wal", "-shm", "-journal", ".lock")
+
 
 def check_outputs(outputs: Mapping[str, Path | None], sources: Sequence[Source]) -> None:
     """`outputs` by option; `None`: not used. Errors: `WrongUsage`."""
-    taken = {source.path.resolve(): "an input" for source in sources if source.path is not None}
+    taken = {name: "an input" for source in sources if source.path is not None for name in _names_of(source.path)}
     for option, path in outputs.items():
         if path is None:
             continue
@@ -17,6 +24,23 @@ def check_outputs(outputs: Mapping[str, Path | None], sources: Sequence[Source])
             raise WrongUsage(f"{option}: there is no folder {path.parent}: make it, or name another file")
         if path.is_dir():
             raise WrongUsage(f"{option}: {path} is a folder: name a file")
-        if path.resolve() in taken:
-            raise WrongUsage(f"{option}: {path} is already {taken[path.resolve()]}: name another file")
-        taken[path.resolve()] = f"the file of {option}"
+        files = [path, *_beside_store(path)] if option == "--store" else [path]
+        names = [name for file in files for name in _names_of(file)]
+        for name in names:
+            if name in taken:
+                raise WrongUsage(f"{option}: {path} is already {taken[name]}: name another file")
+        taken |= dict.fromkeys(names, f"the file of {option}")
+
+
+def _beside_store(path: Path) -> list[Path]:
+    store = path.resolve()
+    return [store.with_name(f"{store.name}{suffix}") for suffix in _BESIDE_A_STORE]
+
+
+def _names_of(path: Path) -> list[object]:
+    """What the file is known by: its path, and where it exists its device and inode."""
+    try:
+        found = path.stat()
+    except OSError:
+        return [path.resolve()]
+    return [path.resolve(), *([(found.st_dev, found.st_ino)] if stat.S_ISREG(found.st_mode) else [])]

@@ -1,5 +1,6 @@
 """`DeliveryQueue`: durable delayed delivery inside a Python program (rule D11)."""
 
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
@@ -10,7 +11,7 @@ from typing import Any, Literal, Self
 
 import msgspec
 
-from tickwheel._native import ArrowRows, NdjsonLines
+from tickwheel._native import ArrowRows, NdjsonLines, read_messages
 from tickwheel.delivery.entries import OTHER_CONTENT, Answer, Letter, Look, Put
 from tickwheel.delivery.errors import BadRecord, WrongUsage
 from tickwheel.delivery.log import log_letters, logger
@@ -18,7 +19,7 @@ from tickwheel.delivery.message import MAX_PAYLOAD, Cancel, Columns, Message
 from tickwheel.delivery.retry import Retry
 from tickwheel.delivery.running import Running
 from tickwheel.delivery.settings import Settings
-from tickwheel.delivery.sinks import Delivery, open_sink, sink_of_function
+from tickwheel.delivery.sinks import OwnSink, open_sink, sink_of
 from tickwheel.delivery.summary import Summary
 
 _CLOSE_WITHIN_S = 30.0
@@ -28,12 +29,14 @@ class DeliveryQueue:
     """A durable queue: delivers messages on time to the millisecond, in order per key, once, also after a crash.
 
     `store`: a file, made if it does not exist; if another process has it open, the constructor waits. `to`: the
-    destination: an address as for `tickwheel deliver --to`, or a function that is called with each `Delivery`, from up
-    to 8 threads, one at a time for a key. `order`: `"key"`, or `"global"` for one order of all messages. `horizon_s`:
-    how far ahead messages are loaded into memory. `max_attempts`, `backoff_s` (the first wait and the longest),
-    `give_up_after_s`, `sink_timeout_s`, `keep_ids_days`: as the options of the command. `on_dead_letter` is called with
-    each message that was given up, in a thread of its own; without it they are logged.
-    Errors: `WrongUsage`, `StoreFailed`, `DeliveryFailed`. Close it, or use it as a context manager.
+    destination: an address as for `tickwheel deliver --to`; a function that is called with each `Delivery`, from up to
+    8 threads, one at a time for a key; or a subclass of `tickwheel.delivery.sinks.Sink`. `order`: `"key"`, or
+    `"global"` for one order of all messages. `horizon_s`: how far ahead messages are loaded into memory.
+    `max_attempts`, `backoff_s` (the first wait and the longest), `give_up_after_s`, `sink_timeout_s`, `keep_ids_days`:
+    as the options of the command. `on_dead_letter` is called with each message that was given up, in a thread of its
+    own; without it they are logged.
+    Errors: `WrongUsage`, also if this process has the store open; `StoreFailed`, `DeliveryFailed`. Close it, or use it
+    as a context manager: one that is forgotten delivers on until the process ends.
 
     >>> import tempfile, threading
     >>> arrived = threading.Event()
@@ -52,7 +55,7 @@ class DeliveryQueue:
     def __init__(
         self,
         store: str | Path,
-        to: str | Callable[[Delivery], object],
+        to: str | OwnSink,
         *,
         order: Literal["key", "global"] = "key",
         horizon_s: float = 10.0,
@@ -63,8 +66,12 @@ class DeliveryQueue:
         keep_ids_days: float = 7.0,
         on_dead_letter: Callable[[Letter], object] | None = None,
     ) -> None:
-        opener = open_sink(to) if isinstance(to, str) else sink_of_function(to)
-        retry = Retry(max_attempts, backoff_s[0] * 1000, backoff_s[1] * 1000)
+        if on_dead_letter is not None and not callable(on_dead_letter):
+            raise WrongUsage(
+                f"on_dead_letter is {on_dead_letter!r:.200}: give a function that takes one Letter, or None"
+            )
+        opener = open_sink(to) if isinstance(to, str) else sink_of(to)
+        retry = Retry.of_seconds(max_attempts, backoff_s)
         settings = Settings(order, horizon_s, sink_timeout_s, keep_ids_days, retry, give_up_after_s=give_up_after_s)
 
         def put_letters(letters: Sequence[Letter]) -> None:
@@ -91,7 +98,8 @@ class DeliveryQueue:
         """Accept a message, and return once it is on disk: `ACCEPTED`, `DUPLICATE`, or `CANCELLED` by an early cancel.
 
         `due`: RFC 3339 text, a `datetime` with a zone, or epoch milliseconds; or else `delay_ms` from now. `payload`:
-        bytes of any kind, or a value that JSON can hold. Errors: `BadRecord`, also for a known id with other content.
+        bytes of any kind, or a value that JSON can hold. Errors: `BadRecord`, also for a known id with other content;
+        `WrongUsage` for a payload that JSON can't hold, as NaN.
         Costs one commit; the messages of a `put_many` share one.
         """
         [answer] = self._answers([put_of(id, payload, due=due, delay_ms=delay_ms, key=key)])
@@ -103,11 +111,14 @@ class DeliveryQueue:
         """Accept messages in one or a few commits, and return once they are on disk; may answer `OTHER_CONTENT`.
 
         A message is a `Message`, a dict with the arguments of `put`, or a tuple `(id, due, payload)` or `(id, due,
-        payload, key)`.
+        payload, key)`. All are read and checked first: if one is wrong, or `messages` raises, none is accepted. Errors:
+        `BadRecord`, `WrongUsage`; `DeliveryFailed` if delivery fails meanwhile, and then some may be accepted: the same
+        call again answers `DUPLICATE` for those.
         """
         every = [_put(message) for message in messages]
         self._running.check_may_wait()
-        tickets = [self._running.submit(every[start : start + 1000]) for start in range(0, len(every), 1000)]
+        parts = [read_messages(every[start : start + 1000], MAX_PAYLOAD) for start in range(0, len(every), 1000)]
+        tickets = [self._running.submit([part]) for part in parts]
         return [answer for ticket in tickets for answer in ticket.result()]
 
     def cancel(self, id: str, key: str | None = None) -> Answer:  # noqa: A002
@@ -151,7 +162,8 @@ class DeliveryQueue:
     def submit_arrow(self, batch: Any) -> "Future[list[Answer | BadRecord]]":
         """As `submit_ndjson`, for the rows of a `pyarrow.RecordBatch` with columns of D1, with an entry for each row.
 
-        Errors: also `BadRecord` if no message can be read with these columns.
+        The rows are read and submitted some megabytes at a time. Errors: also `BadRecord` if no message can be read
+        with these columns.
 
         >>> import pyarrow as pa, tempfile
         >>> batch = pa.record_batch({"id": ["tea", "cake"], "delay_ms": [20, None], "payload": ["ready", "done"]})
@@ -163,7 +175,7 @@ class DeliveryQueue:
         from tickwheel.delivery.arrow import check_names, read_batch  # loads pyarrow
 
         check_names(self._rows, batch.schema)
-        return self._running.submit_records([*read_batch(self._rows, batch, now_ns=time.time_ns())])
+        return self._running.submit_records(read_batch(self._rows, batch, now_ns=time.time_ns()))
 
     def wait_until_empty(self, timeout_s: float) -> bool:
         """Whether the queue got empty within this time. Errors: `DeliveryFailed` once delivery has failed."""
@@ -218,7 +230,35 @@ def put_of(id_: object, payload: Any, *, due: object = None, delay_ms: object = 
         due = due.isoformat()
     if isinstance(payload, bytes | bytearray | memoryview):
         return Put(id_, key, due, delay_ms, bytes(payload), is_json=False)
+    return Put(id_, key, due, delay_ms, _json_of(payload), is_json=True)
+
+
+def _json_of(payload: Any) -> bytes:
     try:
-        return Put(id_, key, due, delay_ms, msgspec.json.encode(payload), is_json=True)
-    except TypeError as error:
+        data = msgspec.json.encode(payload)
+        is_lost = b"null" in data and _has_no_json_number(payload)
+    except UnicodeEncodeError as error:
+        why = "it has half of a surrogate pair, which is no text"
+        raise WrongUsage(f"the payload can't be written as JSON: {why}; give bytes instead") from error
+    except RecursionError as error:
+        why = "it is nested too deep, or contains itself"
+        raise WrongUsage(f"the payload can't be written as JSON: {why}; give bytes instead") from error
+    except (TypeError, ValueError, OverflowError) as error:
         raise WrongUsage(f"the payload can't be written as JSON: {error}; give bytes instead") from error
+    if is_lost:
+        raise WrongUsage("the payload can't be written as JSON, which has no NaN and no infinity: give None or a text")
+    return data
+
+
+def _has_no_json_number(payload: Any) -> bool:
+    """Whether there is a NaN or an infinity in it, for which msgspec writes `null`."""
+    left = [msgspec.to_builtins(payload)]
+    while left:
+        value = left.pop()
+        if isinstance(value, float) and not math.isfinite(value):
+            return True
+        if isinstance(value, dict):
+            left += value.values()
+        elif isinstance(value, list | tuple):
+            left += value
+    return False

@@ -6,6 +6,8 @@ Example: 1 s, then 2, 4 and 8, each shortened by up to a half at random.
 import random
 from dataclasses import dataclass
 
+from tickwheel.delivery.errors import WrongUsage
+
 
 @dataclass(frozen=True, slots=True)
 class Retry:
@@ -14,6 +16,17 @@ class Retry:
     max_attempts: int = 5
     first_ms: float = 1_000
     longest_ms: float = 300_000
+
+    @classmethod
+    def of_seconds(cls, max_attempts: int, backoff_s: tuple[float, float]) -> "Retry":
+        """From the first wait and the longest. Errors: `WrongUsage` if these are not two numbers."""
+        try:
+            first_s, longest_s = backoff_s
+            return cls(max_attempts, first_s * 1000.0, longest_s * 1000.0)
+        except (TypeError, ValueError):
+            raise WrongUsage(
+                f"backoff is {backoff_s!r:.200}: it may be two numbers of seconds, the first wait and the longest"
+            ) from None
 
     def delay_ms(self, attempt: int) -> float:
         """The time between this attempt, counted from 1, and the next."""

@@ -4,12 +4,13 @@ The engine is native. Here its answers become futures, its events log records, a
 """
 
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
+from itertools import count
 from pathlib import Path
 
 from tickwheel._native import DeliveryEngine, Records
-from tickwheel.delivery.entries import Answer, Item, Letter, Progress, answered
+from tickwheel.delivery.entries import Answer, Fault, Item, Letter, Progress, answered
 from tickwheel.delivery.errors import BadRecord, DeliveryFailed
 from tickwheel.delivery.log import log_events, log_text
 from tickwheel.delivery.message import MAX_PAYLOAD
@@ -64,23 +65,15 @@ class Running:
         self._engine.submit(items, future, max_payload)
         return future
 
-    def submit_records(self, records: Sequence[Records]) -> "Future[list[Answer | BadRecord]]":
-        """Submit what was read by a reader that makes no letters. The future gets for each record its answer, or what
-        is wrong with it. Errors: as of `submit`.
+    def submit_records(self, records: Iterable[Records]) -> "Future[list[Answer | BadRecord]]":
+        """Submit what was read by a reader that makes no letters, a part as soon as it is read. The future gets for
+        each record its answer, or what is wrong with it. Errors: as of `submit`; earlier parts may be accepted then.
         """
-        faults = [fault for each in records for fault in each.faults()]
-        future: Future[list[Answer | BadRecord]] = Future()
-        future.set_running_or_notify_cancel()
-
-        def give(ticket: "Future[list[Answer]]") -> None:
-            error = ticket.exception()
-            if error is not None:
-                future.set_exception(error)
-            else:
-                future.set_result([*answered(faults, ticket.result())])
-
-        self.submit(records).add_done_callback(give)
-        return future
+        faults, tickets = [], []
+        for part in records:
+            faults.append(part.faults())
+            tickets.append(self.submit([part]))
+        return _together(faults, tickets)
 
     def check_may_wait(self) -> None:
         """Errors: `RuntimeError` in a callback of an answer's future: no answer comes before it returns."""
@@ -168,6 +161,30 @@ class Running:
 def _future() -> "Future[list[Answer]]":
     future: Future[list[Answer]] = Future()
     future.set_running_or_notify_cancel()  # what is submitted can't be taken back this way
+    return future
+
+
+def _together(
+    faults: Sequence[Sequence[Fault | None]], tickets: "Sequence[Future[list[Answer]]]"
+) -> "Future[list[Answer | BadRecord]]":
+    """A future of what all tickets get, with the faults of each."""
+    future: Future[list[Answer | BadRecord]] = Future()
+    future.set_running_or_notify_cancel()
+    left = count(len(tickets) - 1, -1)
+
+    def give(_: object = None) -> None:
+        if next(left) > 0:  # one step, so one thread gets each number
+            return
+        try:
+            parts = zip(faults, tickets, strict=True)
+            future.set_result([each for part, ticket in parts for each in answered(part, ticket.result(0))])
+        except BaseException as error:
+            future.set_exception(error)
+
+    for ticket in tickets:
+        ticket.add_done_callback(give)
+    if not tickets:
+        give()
     return future
 
 

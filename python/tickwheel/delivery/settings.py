@@ -44,5 +44,7 @@ class Settings:
             ("backoff's longest wait", self.retry.longest_ms / 1000, self.retry.first_ms / 1000, 86_400),
             ("give-up-after", 1 if self.give_up_after_s is None else self.give_up_after_s, 0.001, 31_536_000),
         ):
-            if not least <= value <= most:
-                raise WrongUsage(f"{name} is {value:g}: it may be {least:g} to {most:,}")
+            kinds = int if name == "max-attempts" else int | float
+            if isinstance(value, bool) or not isinstance(value, kinds) or not least <= value <= most:
+                shown = f"{value:g}" if isinstance(value, int | float) else f"{value!r:.200}"
+                raise WrongUsage(f"{name} is {shown}: it may be {least:g} to {most:,}")

@@ -4,10 +4,10 @@
 #![forbid(unsafe_code)]
 
 use super::super::testing::{ByHand, START_MS, answered, cancel, put};
-use super::Settings;
 use crate::delivery::error::DeliveryError;
 use crate::delivery::items::Answer;
 use crate::delivery::retry::Retry;
+use crate::delivery::settings::Settings;
 use crate::delivery::sinks::{Verdict, Verdicts};
 use crate::delivery::window::Bounds;
 

@@ -1,33 +1,17 @@
-//! The power fails: of what was written and not synced some is lost (rule D5). Only in the long form, and with `strace`.
+//! The power fails: of what was written and not synced some is lost (rule D5). Only with `strace`, and mostly in the long form.
 //!
-//! SQLite can be given a file system of one's own only by `unsafe` code. So `strace` records each write and sync of a process, and
-//! what is on the disk when the power fails at a moment is made from that. For each block of 4 KiB of the store's files
-//! it is what some prefix of the writes since the last sync made of it, at random; of the sink's file, a prefix. Then a
-//! process starts with these files, and the same must hold as after a kill.
+//! SQLite can be given a file system of one's own only by `unsafe` code. So `strace` records what a process does to its files,
+//! and what is on the disk when the power fails at a moment is made from that (`disk.rs`). Then a process starts with these
+//! files, and the same must hold as after a kill.
 
 #![forbid(unsafe_code)]
 
-use std::collections::HashMap;
-
+use super::disk::{Call, Disk, Op};
+use super::upgrade::Old;
 use super::*;
 
-const BLOCK: usize = 4_096;
-
-#[derive(Clone, Debug)]
-enum Op {
-    /// At an offset, or at the end.
-    Write(Option<usize>, Vec<u8>),
-    Truncate(usize),
-    Sync,
-    Remove,
-}
-
-/// One file: what is on the disk for certain, and what was done since.
-#[derive(Clone, Debug, Default)]
-struct OnDisk {
-    synced: Vec<u8>,
-    since: Vec<Op>,
-}
+const CALLS: &str = "trace=write,pwrite64,fsync,fdatasync,ftruncate,open,openat,link,linkat,rename,renameat,renameat2,\
+                     unlink,unlinkat";
 
 /// Bytes as `strace -xx` writes them: `\x61\x62`.
 fn unescaped(text: &str) -> Vec<u8> {
@@ -37,13 +21,8 @@ fn unescaped(text: &str) -> Vec<u8> {
         .collect()
 }
 
-fn name_in(escaped: &str) -> String {
-    let path = String::from_utf8(unescaped(escaped)).unwrap();
-    path.rsplit('/').next().unwrap().to_owned()
-}
-
-/// `1700000000.000001 pwrite64(5<PATH>, "DATA", 4096, 24) = 4096`
-fn event(line: &str) -> Option<(f64, String, Op)> {
+/// `1700000000.000001 pwrite64(5<PATH>, "DATA", 4096, 24) = 4096`: when, and what, if it is of a file in the folder.
+fn call(line: &str, folder: &str) -> Option<(f64, Call)> {
     let (time, call) = line.split_once(' ')?;
     let (name, rest) = call.split_once('(')?;
     let (arguments, result) = rest.rsplit_once(" = ")?;
@@ -51,203 +30,160 @@ fn event(line: &str) -> Option<(f64, String, Op)> {
         return None;
     }
     let arguments = arguments.trim_end().strip_suffix(')')?;
-    let quoted = |text: &str| text.split('"').nth(1).map(str::to_owned);
-    let file = match name {
-        "unlink" => name_in(&quoted(arguments)?),
-        _ => name_in(arguments.split_once('<')?.1.split_once('>')?.0),
-    };
+    let quoted = |place: usize| arguments.split('"').nth(2 * place + 1);
+    let path = |escaped: &str| String::from_utf8(unescaped(escaped)).ok();
+    let name_in = |escaped: &str| Some(path(escaped)?.strip_prefix(folder)?.strip_prefix('/')?.to_owned());
+    let of_descriptor = || arguments.split_once('<')?.1.split_once('>').map(|it| it.0);
+    let of_file = |op| Some(Call::File(name_in(of_descriptor()?)?, op));
     let last = || arguments.rsplit(", ").next().and_then(|it| it.parse().ok());
-    let op = match name {
-        "write" => Op::Write(None, unescaped(&quoted(arguments)?)),
-        "pwrite64" => Op::Write(Some(last()?), unescaped(&quoted(arguments)?)),
-        "fsync" | "fdatasync" => Op::Sync,
-        "ftruncate" => Op::Truncate(last()?),
-        "unlink" => Op::Remove,
+    let call = match name {
+        "write" => of_file(Op::Write(None, unescaped(quoted(0)?)))?,
+        "pwrite64" => of_file(Op::Write(Some(last()?), unescaped(quoted(0)?)))?,
+        "fsync" | "fdatasync" if path(of_descriptor()?)? == folder => Call::SyncFolder(String::new()),
+        "fsync" | "fdatasync" if name_in(of_descriptor()?)? == "out" => Call::SyncFolder("out".to_owned()),
+        "fsync" | "fdatasync" => of_file(Op::Sync)?,
+        "ftruncate" => of_file(Op::Truncate(last()?))?,
+        "open" | "openat" if arguments.contains("O_CREAT") => Call::Create(name_in(quoted(0)?)?),
+        "link" | "linkat" => Call::Link(name_in(quoted(0)?)?, name_in(quoted(1)?)?),
+        "rename" | "renameat" | "renameat2" => Call::Rename(name_in(quoted(0)?)?, name_in(quoted(1)?)?),
+        "unlink" | "unlinkat" => Call::Remove(name_in(quoted(0)?)?),
         _ => return None,
     };
-    Some((time.parse().ok()?, file, op))
+    Some((time.parse().ok()?, call))
 }
 
-/// All that a process did, in the order in which it began it.
-fn recorded(folder: &Path) -> Vec<(String, Op)> {
-    let mut events = Vec::new();
-    for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
-        if entry.file_name().to_str().unwrap().starts_with("trace.") {
-            events.extend(fs::read_to_string(entry.path()).unwrap().lines().filter_map(event));
-        }
-    }
-    events.sort_by(|one, other| one.0.total_cmp(&other.0));
-    events.into_iter().map(|(_, file, op)| (file, op)).collect()
+/// What was in a folder, and all that a process did there, in the order in which it began it.
+struct Recording {
+    disk: Disk,
+    calls: Vec<Call>,
+    /// As of the trial.
+    ends: Vec<(usize, usize)>,
 }
 
-fn apply(bytes: &mut Vec<u8>, op: &Op) {
-    match op {
-        Op::Write(at, data) => {
-            let at = at.unwrap_or(bytes.len());
-            bytes.resize(bytes.len().max(at + data.len()), 0);
-            bytes[at..at + data.len()].copy_from_slice(data);
+impl Recording {
+    /// Of a process that ends at a place.
+    fn of(trial: &Trial, place: &str) -> Self {
+        let folder = trial.folder.path().canonicalize().unwrap();
+        let traces = tempfile::tempdir().unwrap();
+        let disk = Disk::of(&folder);
+        let command = trial.command();
+        let mut traced = Command::new("strace");
+        traced.args(["-ff", "-y", "-ttt", "-xx", "-s", "100000000", "-e", CALLS]);
+        traced.arg("-o").arg(traces.path().join("trace")).arg(command.get_program()).args(command.get_args());
+        for (name, value) in command.get_envs() {
+            traced.env(name, value.unwrap());
         }
-        Op::Truncate(len) => bytes.resize(*len, 0),
-        Op::Sync | Op::Remove => {}
-    }
-}
-
-impl OnDisk {
-    fn note(&mut self, op: &Op) {
-        match op {
-            Op::Remove => *self = Self::default(),
-            Op::Sync => self.since.drain(..).for_each(|op| apply(&mut self.synced, &op)),
-            op => self.since.push(op.clone()),
+        traced.env("TICKWHEEL_KILL_FOLDER", &folder).env("TICKWHEEL_KILL_AT", place);
+        let output = traced.stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap();
+        assert!(!output.success(), "it was not killed");
+        let mut calls = Vec::new();
+        for entry in fs::read_dir(traces.path()).unwrap().map(Result::unwrap) {
+            let text = fs::read_to_string(entry.path()).unwrap();
+            calls.extend(text.lines().filter_map(|line| call(line, folder.to_str().unwrap())));
         }
-    }
-
-    fn all(mut self) -> Vec<u8> {
-        self.note(&Op::Sync);
-        self.synced
-    }
-
-    /// The sink's file.
-    fn prefix(mut self, random: &mut fastrand::Rng) -> Vec<u8> {
-        let least = self.synced.len();
-        self.note(&Op::Sync);
-        self.synced.truncate(random.usize(least..=self.synced.len()));
-        self.synced
+        calls.sort_by(|one, other| one.0.total_cmp(&other.0));
+        let calls = calls.into_iter().map(|(_, call)| call).collect();
+        Self { disk, calls, ends: trial.ends.clone() }
     }
 
-    /// Each block by itself has seen some of what was done to it.
-    fn blocks(mut self, random: &mut fastrand::Rng) -> Vec<u8> {
-        let pieces: Vec<Op> = self.since.iter().flat_map(in_blocks).collect();
-        let mut written: HashMap<usize, usize> = HashMap::new();
-        for piece in &pieces {
-            *written.entry(block_of(piece)).or_default() += 1;
-        }
-        let loses = random.u8(1..4);
-        for left in written.values_mut() {
-            *left = if random.u8(0..4) < loses { random.usize(0..=*left) } else { *left };
-        }
-        for piece in &pieces {
-            let left = written.get_mut(&block_of(piece)).unwrap();
-            if *left > 0 {
-                *left -= 1;
-                apply(&mut self.synced, piece);
+    /// A file is still there after each sync of what is in it.
+    fn check_name(&self, name: &str) {
+        let mut disk = self.disk.clone();
+        let mut syncs = 0;
+        for call in &self.calls {
+            disk.note(call);
+            if matches!(call, Call::File(it, Op::Sync) if it == name) {
+                assert!(disk.keeps(name), "{name} was synced, and its folder was not");
+                syncs += 1;
             }
         }
-        self.synced
+        assert!(syncs > 0, "{name} was never synced");
     }
-}
 
-/// The block that a piece is in; cutting a file off is by itself.
-fn block_of(piece: &Op) -> usize {
-    if let Op::Write(Some(at), _) = piece { at / BLOCK } else { usize::MAX }
-}
-
-fn in_blocks(op: &Op) -> Vec<Op> {
-    let Op::Write(Some(at), data) = op else { return vec![op.clone()] };
-    let mut pieces = Vec::new();
-    let mut from = 0;
-    while from < data.len() {
-        let to = data.len().min((at + from) / BLOCK * BLOCK + BLOCK - at);
-        pieces.push(Op::Write(Some(at + from), data[from..to].to_vec()));
-        from = to;
-    }
-    pieces
-}
-
-/// A process that is recorded and ends in the middle of a group.
-fn record(groups: u64) -> Vec<(String, Op)> {
-    let trial = Trial::new(3_600_000);
-    let command = trial.command();
-    let folder = trial.folder.path();
-    let mut traced = Command::new("strace");
-    traced.args([
-        "-ff",
-        "-y",
-        "-ttt",
-        "-xx",
-        "-s",
-        "100000000",
-        "-e",
-        "trace=write,pwrite64,fsync,fdatasync,ftruncate,unlink",
-    ]);
-    traced.arg("-o").arg(folder.join("trace")).arg(command.get_program()).args(command.get_args());
-    for (name, value) in command.get_envs() {
-        traced.env(name, value.unwrap());
-    }
-    traced.env("TICKWHEEL_KILL_AT", format!("{groups}:group: answering"));
-    let output = traced.stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap();
-    assert!(!output.success(), "it was not killed");
-    recorded(folder)
-}
-
-/// What is on the disk when the power fails after so many events.
-fn lose(events: &[(String, Op)], random: &mut fastrand::Rng) -> Trial {
-    let mut trial = Trial::new(3_600_000);
-    trial.is_cut = true;
-    let mut files: BTreeMap<&str, OnDisk> = BTreeMap::new();
-    for (file, op) in events {
-        files.entry(file).or_default().note(op);
-    }
-    for (name, file) in files {
-        let bytes = match name {
-            "answered" | "submitted" => file.all(), // these are not the engine's
-            "delivered" => file.prefix(random),
-            "store.db" | "store.db-wal" | "store.db-journal" => file.blocks(random),
-            _ => continue,
-        };
-        if !bytes.is_empty() || name == "store.db" {
-            fs::write(trial.folder.path().join(name), bytes).unwrap();
+    /// What is there when the power fails after so many calls.
+    fn lose(&self, after: usize, random: &mut fastrand::Rng) -> Trial {
+        let mut trial = Trial::new(3_600_000);
+        trial.is_cut = true;
+        trial.ends.clone_from(&self.ends);
+        let mut disk = self.disk.clone();
+        for call in &self.calls[..after] {
+            disk.note(call);
         }
+        let is_kept = |name: &str| matches!(name, "answered" | "submitted"); // these are not the engine's
+        disk.lose(is_kept, trial.folder.path(), random);
+        trial.note_end();
+        trial
     }
-    trial.note_end();
-    trial
+}
+
+fn has_strace() -> bool {
+    let has_it = Command::new("strace").arg("-V").stdout(Stdio::null()).status().is_ok();
+    if !has_it {
+        println!("left out: there is no strace");
+    }
+    has_it
 }
 
 #[test]
 fn a_line_of_strace_is_read() {
+    let read = |line: &str| call(line, "/a").map(|it| format!("{:?} {:?}", it.0, it.1));
     let line = r#"17.5 pwrite64(5<\x2f\x61\x2f\x62>, "\x01\x02", 2, 24) = 2"#;
-    let (time, file, op) = event(line).unwrap();
-    assert!((time - 17.5).abs() < 1e-9 && file == "b");
-    assert!(matches!(op, Op::Write(Some(24), data) if data == [1, 2]));
-    assert!(matches!(event(r"17.5 fsync(5<\x2f\x61>) = 0").unwrap().2, Op::Sync));
-    assert!(event(r"17.5 fsync(5<\x2f\x61>) = -1 EIO (Input/output error)").is_none());
+    assert_eq!(read(line).unwrap(), r#"17.5 File("b", Write(Some(24), [1, 2]))"#);
+    assert_eq!(read(r"1.0 fsync(5<\x2f\x61\x2f\x62>) = 0").unwrap(), r#"1.0 File("b", Sync)"#);
+    assert_eq!(read(r"1.0 fsync(5<\x2f\x61>) = 0").unwrap(), r#"1.0 SyncFolder("")"#);
+    assert_eq!(read(r"1.0 fsync(5<\x2f\x61\x2f\x62>) = -1 EIO (Input/output error)"), None);
+    assert_eq!(read(r"1.0 fsync(5<\x2f\x62\x2f\x62>) = 0"), None);
+    let line = r#"1.0 rename("\x2f\x61\x2f\x62", "\x2f\x61\x2f\x63") = 0"#;
+    assert_eq!(read(line).unwrap(), r#"1.0 Rename("b", "c")"#);
+    let line = r#"1.0 openat(AT_FDCWD<\x2f>, "\x2f\x61\x2f\x62", O_RDWR|O_CREAT|O_EXCL, 0644) = 5<\x2f\x61\x2f\x62>"#;
+    assert_eq!(read(line).unwrap(), r#"1.0 Create("b")"#);
 }
 
-#[test]
-fn a_block_has_seen_some_of_what_was_not_synced() {
-    let mut random = fastrand::Rng::with_seed(1);
-    let mut seen = BTreeSet::new();
-    for _ in 0..200 {
-        let mut file = OnDisk::default();
-        file.note(&Op::Write(Some(0), vec![1; 3 * BLOCK]));
-        file.note(&Op::Sync);
-        file.note(&Op::Write(Some(10), vec![2; 2 * BLOCK]));
-        let bytes = file.blocks(&mut random);
-        assert_eq!((bytes[0], bytes[3 * BLOCK - 1]), (1, 1));
-        seen.insert((bytes[10], bytes[BLOCK], bytes[2 * BLOCK]));
-    }
-    assert_eq!(seen.len(), 8, "{seen:?}");
-}
-
+/// 200 losses in the long form.
 #[test]
 fn when_the_power_fails_nothing_is_lost__d5() {
-    if setting("TICKWHEEL_SOAK").is_none() {
+    if !has_strace() {
         return;
     }
-    if Command::new("strace").arg("-V").stdout(Stdio::null()).status().is_err() {
-        println!("left out: there is no strace");
-        return;
-    }
+    let (runs, of_each) = if setting("TICKWHEEL_SOAK").is_some() { (10, 20) } else { (1, 4) };
     let mut random = fastrand::Rng::with_seed(5);
     let (mut losses, mut repeats) = (0, 0);
-    for run in 0..10 {
-        let events = record(10 + 4 * run);
-        for loss in 0..20 {
+    for run in 0..runs {
+        let recording = Recording::of(&Trial::new(3_600_000), &format!("{}:group: answering", 10 + 4 * run));
+        recording.check_name("out/delivered");
+        let all = recording.calls.len();
+        for loss in 0..of_each {
             let is_early = loss == 0;
-            let end = if is_early { random.usize(0..200) } else { random.usize(200..events.len()) };
-            let trial = lose(&events[..end], &mut random);
-            repeats += trial.end().1;
+            let end = if is_early { random.usize(0..200) } else { random.usize(200..=all) };
+            repeats += recording.lose(end, &mut random).end().1;
             losses += 1;
         }
         println!("{losses} losses of power, {repeats} messages delivered again");
     }
+}
+
+/// Within the step-up, and within it and what comes after it; 200 losses in the long form.
+#[test]
+fn when_the_power_fails_within_a_step_up_nothing_is_lost__d5() {
+    if !has_strace() {
+        return;
+    }
+    let is_soak = setting("TICKWHEEL_SOAK").is_some();
+    let mut random = fastrand::Rng::with_seed(6);
+    let (mut losses, mut repeats, mut versions) = (0, 0, [0, 0]);
+    for place in ["1:step up: over", "12:group: answering"] {
+        let old = Old::new(400);
+        let recording = Recording::of(&old.trial, place);
+        let all = recording.calls.len();
+        let count = if is_soak { 100 } else { 6 };
+        for after in (0..count).map(|_| random.usize(0..=all)).collect::<Vec<_>>() {
+            let lost = old.with(recording.lose(after, &mut random), !place.contains("step up"));
+            versions[lost.check_files() as usize - 1] += 1;
+            repeats += lost.end().1;
+            losses += 1;
+        }
+    }
+    println!(
+        "{losses} losses of power, {versions:?} of them with a store of version 1 and 2, {repeats} delivered again"
+    );
 }

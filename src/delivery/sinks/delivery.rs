@@ -126,7 +126,7 @@ pub enum Verdict {
         /// When the destination wants to be asked again.
         retry_after_ms: Option<u64>,
     },
-    /// It was not sent, and nothing is known about the destination.
+    /// It was not sent, because one before it failed. A send of which none was tried shows that the destination is down.
     NotTried,
 }
 

@@ -149,7 +149,21 @@ fn open_to_append(path: &Path) -> Result<File, Error> {
     if size > 0 && file.read_at(&mut last, size - 1)? == 1 && last != *b"\n" {
         file.write_all(b"\n")?;
     }
+    if size == 0 && file.metadata()?.is_file() {
+        sync_folder(path)?;
+    }
     Ok(file)
+}
+
+/// A new file may lose its name when the power fails, though what is in it was synced.
+fn sync_folder(path: &Path) -> Result<(), Error> {
+    let path = path.canonicalize()?;
+    let Some(folder) = path.parent() else { return Ok(()) };
+    match File::open(folder).and_then(|folder| folder.sync_all()) {
+        // A folder in which files may be made and not listed can't be opened, and then not be synced either.
+        Err(error) if has_no_disk(&error) || error.kind() == std::io::ErrorKind::PermissionDenied => Ok(()),
+        synced => synced,
+    }
 }
 
 /// A pipe, a terminal and `/dev/null` have no disk.

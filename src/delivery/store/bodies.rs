@@ -1,8 +1,10 @@
 //! Payloads: read, and deleted some time after the outcome, whole pages at once (D8).
 //!
 //! Those of near messages go by ranges, see `near.rs`. Those of held ones were accepted at any time: they are collected in
-//! the order of the ledger and deleted in ascending order, some thousand at a time. The numbers wait in memory, 65,536 at
-//! most; past that, and after a crash, they are read from the ledger again.
+//! the order of the ledger and deleted in ascending order. A page is written whole however many of its rows go, so they
+//! go a quarter of a million at a time: of a million messages that became due in another order than they came in, each page
+//! then loses seven rows at once, not one. The numbers wait in memory; past a limit, and after a crash, they are read from
+//! the ledger again.
 //!
 //! A step is bounded by rows, and by bytes: a payload of 1 MB is 256 pages to free.
 
@@ -17,6 +19,9 @@ use super::near::Near;
 use super::options::Limits;
 use super::sql::{Broken, Result, cached};
 use crate::delivery::message::{Body, Message};
+
+/// Bytes of a page of the file.
+const PAGE: u64 = 4_096;
 
 /// These messages with their payloads, by number.
 pub(super) fn read(db: &Connection, seqs: &[i64]) -> Result<HashMap<i64, Message>> {
@@ -80,6 +85,8 @@ pub(super) struct Collector {
     queue: VecDeque<(i64, i64)>,
     /// Rows of the ledger to read, before those of the queue: after the first, to the second.
     unread: Option<(i64, i64)>,
+    /// Numbers that were read, for the next batch.
+    read: Vec<i64>,
     /// Being deleted: the greatest number first; and the row of the ledger up to which they are all.
     batch: Vec<i64>,
     batch_n: i64,
@@ -95,6 +102,7 @@ impl Collector {
             limits,
             queue: VecDeque::new(),
             unread: (collected_n < last_n).then_some((collected_n, last_n)),
+            read: Vec::new(),
             batch: Vec::new(),
             batch_n: collected_n,
             collected_n,
@@ -153,7 +161,8 @@ impl Collector {
         Ok(!self.batch.is_empty() || self.unread.is_some() || self.queue.len() >= least)
     }
 
-    /// How many finished payloads are worth a batch: few large ones as much as many small ones. By two of them.
+    /// How many finished payloads are worth a batch: as many as are a lot of memory on the disk; where each has pages of its
+    /// own, as many as go in a step. By two of them.
     fn least(&self, db: &Connection) -> Result<usize> {
         let mut select = cached(db, "SELECT octet_length(payload) FROM bodies WHERE seq = ?")?;
         let mut largest = 1;
@@ -161,27 +170,35 @@ impl Collector {
             let bytes: Option<i64> = select.query_row([seq], |row| row.get(0)).optional()?;
             largest = largest.max(bytes.unwrap_or(0) as u64);
         }
-        Ok(((self.limits.body_bytes_in_step / largest) as usize).clamp(1, self.limits.bodies_in_step))
+        let (bytes, most) = if largest < PAGE {
+            (self.limits.body_bytes_in_batch, self.limits.bodies_in_batch)
+        } else {
+            (self.limits.body_bytes_in_step, self.limits.bodies_in_step)
+        };
+        Ok(((bytes / largest) as usize).clamp(1, most))
     }
 
     /// Begins the next batch, if there are so many.
     fn fill(&mut self, db: &Connection, least: usize) -> Result<bool> {
-        let most = self.limits.bodies_in_step;
         if let Some((from, through)) = self.unread {
-            let text = "SELECT n, seq FROM ledger WHERE n > ? AND n <= ? ORDER BY n LIMIT ?";
-            let mut select = cached(db, text)?;
+            let most = self.limits.bodies_in_step * 5;
+            let mut select = cached(db, "SELECT n, seq FROM ledger WHERE n > ? AND n <= ? ORDER BY n LIMIT ?")?;
             let mut rows = select.query(params![from, through, most as i64])?;
-            self.batch_n = through;
+            let (mut count, mut last_n) = (0, through);
             while let Some(row) = rows.next()? {
-                self.batch_n = row.get(0)?;
-                self.batch.push(row.get(1)?);
+                last_n = row.get(0)?;
+                self.read.push(row.get(1)?);
+                count += 1;
             }
-            if self.batch.len() < most {
-                self.batch_n = through;
+            let is_all = count < most || last_n >= through;
+            self.unread = (!is_all).then_some((last_n, through));
+            if !is_all && self.read.len() < self.limits.bodies_in_batch {
+                return Ok(false);
             }
-            self.unread = (self.batch_n < through).then_some((self.batch_n, through));
+            self.batch_n = if is_all { through } else { last_n };
+            self.batch = std::mem::take(&mut self.read);
         } else if self.queue.len() >= least {
-            let count = self.queue.len().min(most);
+            let count = self.queue.len().min(self.limits.bodies_in_batch);
             for (n, seq) in self.queue.drain(..count) {
                 self.batch_n = n;
                 self.batch.push(seq);

@@ -6,6 +6,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
@@ -21,8 +23,9 @@ pub(super) struct Locked {
     /// no other thread has this value.
     file: PlainMutex<Option<File>>,
     opened: Opened,
-    /// A file that this process made and left empty is removed again.
+    /// A file that this process made and left empty, or unused, is removed again.
     made: Option<PathBuf>,
+    is_used: Option<Arc<AtomicBool>>,
 }
 
 impl Locked {
@@ -34,7 +37,13 @@ impl Locked {
                 opened::MOST_OPEN
             ))
         })?;
-        Ok(Self { file: PlainMutex::new(Some(file)), opened, made: is_made.then(|| path.to_owned()) })
+        let made = is_made.then(|| path.to_owned());
+        Ok(Self { file: PlainMutex::new(Some(file)), opened, made, is_used: None })
+    }
+
+    /// If this process made the file, it is removed again unless `is_used` becomes true.
+    pub(super) fn remove_unless(&mut self, is_used: Arc<AtomicBool>) {
+        self.is_used = Some(is_used);
     }
 
     /// A second descriptor, for `fsync`: close it while SQLite has the file closed.
@@ -54,9 +63,10 @@ impl Drop for Locked {
     fn drop(&mut self) {
         let Some(file) = self.file.lock().take() else { return };
         if self.opened.is_ours() {
+            let is_unused = self.is_used.as_ref().is_some_and(|is_used| !is_used.load(Ordering::SeqCst));
             if let Some(path) = &self.made
                 && let Ok(metadata) = file.metadata()
-                && metadata.len() == 0
+                && (metadata.len() == 0 || is_unused)
                 && FileId::at(path) == Some(FileId::of(&metadata))
             {
                 let _ = fs::remove_file(path); // still locked, so nothing else uses it

@@ -68,6 +68,10 @@ pub(crate) struct Limits {
     pub chunks_open: usize,
     /// Finished messages in memory whose payloads are to be deleted; more are read from the ledger again.
     pub bodies_in_memory: usize,
+    /// Payloads that are worth a batch, where they are smaller than a page.
+    pub bodies_in_batch: usize,
+    /// And so many bytes of them.
+    pub body_bytes_in_batch: u64,
     /// Payloads that are deleted in one step.
     pub bodies_in_step: usize,
     /// Bytes of payloads that are deleted in one step.
@@ -95,7 +99,9 @@ impl Default for Limits {
             filter_bytes: 32 << 20,
             chunk: 2_048,
             chunks_open: 64,
-            bodies_in_memory: 65_536,
+            bodies_in_memory: 400_000,
+            bodies_in_batch: 262_144,
+            body_bytes_in_batch: 64 << 20,
             bodies_in_step: 2_000,
             body_bytes_in_step: 4 << 20,
             forgotten_in_step: 5_000,
@@ -121,7 +127,9 @@ impl Limits {
             filter_bytes: 40,
             chunk: 4,
             chunks_open: 2,
-            bodies_in_memory: 4,
+            bodies_in_memory: 8,
+            bodies_in_batch: 5,
+            body_bytes_in_batch: 400,
             bodies_in_step: 2,
             body_bytes_in_step: 200,
             forgotten_in_step: 3,

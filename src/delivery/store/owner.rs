@@ -30,6 +30,8 @@ use std::os::fd::{AsRawFd, IntoRawFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use crossbeam_utils::sync::Parker;
@@ -115,6 +117,11 @@ impl Ownership {
     #[must_use]
     pub(crate) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// If the store's file was made for this owner, it is removed again at the end unless `is_used` has become true.
+    pub(crate) fn remove_unless(&mut self, is_used: Arc<AtomicBool>) {
+        self.store.remove_unless(is_used);
     }
 
     /// To be called in a child that was forked while this process had the store: closes the child's copy of the descriptor, so

@@ -35,6 +35,7 @@ use super::locked::unusable;
 use super::owner::Ownership;
 use super::schema::APPLICATION_ID;
 use crate::delivery::error::{DeliveryError, StoreError};
+use crate::delivery::kill_point::kill_point;
 
 /// A step that is done, so that the caller can show how far it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,19 +107,29 @@ fn step_up_by(
         return Err(StoreError::new(&path, "a process of version 1 works with it", "end that, and run again").into());
     }
     let mut step = |step| if go_on(step) { Ok(()) } else { Err(DeliveryError::Closed) };
+    kill_point("step up: locked");
     end_log(&path, limits)?;
+    kill_point("step up: log ended");
     step(Step::LogEnded)?;
     let new = Stepping::begin(&path)?;
+    kill_point("step up: copy begun");
     copy_all(&path, &new, now_ms, limits, &mut step)?;
+    kill_point("step up: copy closed");
     new.sync()?;
+    kill_point("step up: copy synced");
     step(Step::Synced)?;
     let backup = link_backup(&path)?;
+    kill_point("step up: linked");
     sync_folder(&path)?;
+    kill_point("step up: link synced");
     step(Step::Linked)?;
     new.rename_to(&path, ownership)?;
+    kill_point("step up: renamed");
     sync_folder(&path)?;
+    kill_point("step up: rename synced");
     step(Step::Renamed)?;
     ownership.remove_side();
+    kill_point("step up: over");
     Ok(Some(backup))
 }
 

@@ -18,7 +18,8 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
-use super::{Shared, caught};
+use super::senders::caught;
+use super::shared::Shared;
 use crate::delivery::dispatcher::Event;
 use crate::delivery::sinks::{Delivery, Replies, Reply, Sink, Verdict, Verdicts};
 

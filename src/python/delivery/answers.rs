@@ -24,9 +24,10 @@ pub(crate) struct Answers {
 }
 
 impl Answers {
-    pub(crate) fn start() -> std::io::Result<Self> {
+    /// The thread of the engine with this number.
+    pub(crate) fn start(engine: u64) -> std::io::Result<Self> {
         let (sender, receiver) = unbounded();
-        let thread = spawn("answers-deliver", move || attach(|py| give(py, receiver)))?;
+        let thread = spawn("answers-deliver", move || attach(|py| give(py, engine, receiver)))?;
         Ok(Self { sender: PlainMutex::new(Some(sender)), thread: PlainMutex::new(Some(thread)) })
     }
 
@@ -51,27 +52,28 @@ impl Answers {
 }
 
 thread_local! {
-    static IS_OF_ENGINE: Cell<bool> = const { Cell::new(false) };
+    /// The engine that this thread belongs to.
+    static ENGINE: Cell<Option<u64>> = const { Cell::new(None) };
     static GIVES_ANSWERS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether this thread gives futures their answers, of any engine.
-pub(crate) fn gives_answers() -> bool {
-    GIVES_ANSWERS.get()
+/// Whether this thread gives futures their answers, of this engine.
+pub(crate) fn gives_answers_of(engine: u64) -> bool {
+    GIVES_ANSWERS.get() && is_thread_of(engine)
 }
 
-/// Whether this is a thread that the engine's end would wait for.
-pub(crate) fn is_thread_of_engine() -> bool {
-    IS_OF_ENGINE.get()
+/// Whether this is a thread that the end of this engine would wait for.
+pub(crate) fn is_thread_of(engine: u64) -> bool {
+    ENGINE.get() == Some(engine)
 }
 
-/// Marks this thread as one of an engine.
-pub(crate) fn this_thread_is_of_an_engine() {
-    IS_OF_ENGINE.set(true);
+/// Marks this thread as one of this engine.
+pub(crate) fn this_thread_is_of(engine: u64) {
+    ENGINE.set(Some(engine));
 }
 
-fn give(py: Python<'_>, mut receiver: Receiver<Answered>) {
-    this_thread_is_of_an_engine();
+fn give(py: Python<'_>, engine: u64, mut receiver: Receiver<Answered>) {
+    this_thread_is_of(engine);
     GIVES_ANSWERS.set(true);
     loop {
         let received = match receiver.try_recv() {

@@ -1,6 +1,7 @@
 //! A running engine of one process, from its start to its end, without a Python object.
 
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -12,15 +13,18 @@ use pyo3::types::PyDict;
 use crate::delivery::DeliveryError;
 use crate::delivery::Running;
 use crate::delivery::store::opened::{is_open_here, store_is_open};
-use crate::python::delivery::answers::{Answers, is_thread_of_engine};
+use crate::python::delivery::answers::{Answers, is_thread_of};
+use crate::python::delivery::callees::Callees;
 use crate::python::delivery::failures;
-use crate::python::tools::finalizing::ForeignCall;
+use crate::python::delivery::sqlite_at_fork::SqliteInUse;
+use crate::python::tools::finalizing::{self, ForeignCall};
 use crate::python::tools::fork::{BelongsToProcess, ProcessOwned, fork_epoch};
 use crate::python::tools::native_lock::{SIGNAL_CHECK_US, lock_plain};
 use crate::sync::{PlainCondvar, PlainMutex, spawn};
 
-/// At the end of the interpreter a sink that hangs is waited for so long.
-const EXIT_WITHIN: Duration = Duration::from_secs(5);
+/// At the end of the interpreter a sink that hangs is waited for so long; and for so long what has arrived is committed.
+const EXIT_WITHIN: Duration = Duration::from_secs(2);
+const COMMIT_WITHIN: Duration = Duration::from_secs(10);
 
 /// Closed by [`Core::close`], at the latest at the end of the interpreter.
 pub(crate) struct Core {
@@ -28,6 +32,13 @@ pub(crate) struct Core {
     id: u64,
     pub(crate) running: Running,
     pub(crate) answers: Answers,
+    callees: Callees,
+    /// Device and inode of the store.
+    store: Option<(u64, u64)>,
+    /// Whether it was started, or took anything. If not, a store that was made for it is removed.
+    pub(crate) is_used: Arc<AtomicBool>,
+    /// Until the store is closed.
+    in_use: PlainMutex<Option<SqliteInUse>>,
     is_closing: AtomicBool,
     /// A call of `close` has returned how it went.
     is_told: AtomicBool,
@@ -43,17 +54,32 @@ impl BelongsToProcess for Core {
 }
 
 impl Core {
-    pub(crate) fn new(id: u64, running: Running, answers: Answers) -> Self {
+    pub(crate) fn new(
+        path: &Path,
+        running: Running,
+        answers: Answers,
+        callees: Callees,
+        is_used: Arc<AtomicBool>,
+        in_use: SqliteInUse,
+    ) -> Self {
         Self {
             epoch: fork_epoch(),
-            id,
+            id: callees.engine(),
             running,
             answers,
+            callees,
+            store: file_at(path),
+            is_used,
+            in_use: PlainMutex::new(Some(in_use)),
             is_closing: AtomicBool::new(false),
             is_told: AtomicBool::new(false),
             ended: PlainMutex::new(None),
             has_ended: PlainCondvar::default(),
         }
+    }
+
+    pub(crate) fn id(&self) -> u64 {
+        self.id
     }
 
     pub(crate) fn is_forked(&self) -> bool {
@@ -63,8 +89,8 @@ impl Core {
     /// Errors: `WrongUsage` in a forked child.
     pub(crate) fn check_process(&self, py: Python<'_>) -> PyResult<()> {
         if self.is_forked() {
-            let text = "this queue belongs to the parent process, and its threads did not survive the fork: make one \
-                        in the child, on another store";
+            let text = "this queue belongs to the parent process, and its threads did not survive the fork: start \
+                        processes with spawn or forkserver, and open another store there";
             return Err(failures::wrong_usage(py, text));
         }
         Ok(())
@@ -80,7 +106,7 @@ impl Core {
     /// Ends it, in a thread of its own, and waits for that. A further call waits too; one call gets the error.
     pub(crate) fn close(self: &Arc<Self>, py: Python<'_>, timeout: Option<Duration>) -> PyResult<()> {
         self.check_process(py)?;
-        if is_thread_of_engine() {
+        if is_thread_of(self.id) {
             let text =
                 "a queue can't be closed in one of its own threads: let the function return, and close it outside";
             return Err(PyRuntimeError::new_err(text));
@@ -90,6 +116,7 @@ impl Core {
             spawn("closer-deliver", move || core.end(timeout))?;
         }
         let ended = self.wait_for_end(py, None)?;
+        self.callees.forget(py);
         if self.is_told.swap(true, Ordering::SeqCst) {
             return Ok(());
         }
@@ -100,6 +127,7 @@ impl Core {
     fn end(&self, timeout: Option<Duration>) {
         let closed = self.running.close(timeout);
         self.answers.end();
+        drop(self.in_use.lock().take());
         *self.ended.lock() = Some(closed.map(drop));
         self.has_ended.notify_all();
     }
@@ -153,6 +181,37 @@ pub(crate) fn list(py: Python<'_>, core: &Arc<Core>) -> PyResult<()> {
     listed(py)?.set_item(core.id, Py::new(py, entry)?)
 }
 
+fn file_at(path: &Path) -> Option<(u64, u64)> {
+    std::fs::metadata(path).ok().map(|it| (it.dev(), it.ino()))
+}
+
+/// How a store is in use in this process.
+#[derive(PartialEq, Eq)]
+pub(crate) enum UseHere {
+    /// By another process, if at all.
+    None,
+    /// By an engine that is open, and that no thread is closing.
+    Open,
+    /// By one that is being opened or closed.
+    Passing,
+}
+
+/// Looks at the engines of this process.
+pub(crate) fn use_here(py: Python<'_>, path: &Path) -> PyResult<UseHere> {
+    if !is_open_here(path) {
+        return Ok(UseHere::None);
+    }
+    let file = file_at(path);
+    for entry in listed(py)?.copy()?.values() {
+        let entry = entry.cast_into::<RunningDelivery>()?;
+        let core = &entry.get().0;
+        if core.store == file && !core.is_forked() && !core.is_closing.load(Ordering::SeqCst) {
+            return Ok(UseHere::Open);
+        }
+    }
+    Ok(UseHere::Passing)
+}
+
 fn unlist(py: Python<'_>, id: u64) {
     let _ = listed(py).and_then(|listed| listed.del_item(id));
 }
@@ -184,10 +243,12 @@ pub(crate) fn _close_deliveries_at_exit(py: Python<'_>) -> PyResult<()> {
         }
         open.push(core);
     }
-    let until = Instant::now() + 2 * EXIT_WITHIN;
+    let until = Instant::now() + COMMIT_WITHIN;
     for core in open {
         core.wait_for_end(py, Some(until))?;
     }
+    // What is still in a call now hangs, and was waited for.
+    finalizing::give_up_sinks();
     Ok(())
 }
 

@@ -16,10 +16,12 @@ use crate::delivery::Engine;
 use crate::delivery::Ownership;
 use crate::delivery::Sends;
 use crate::delivery::Sink;
+use crate::python::delivery::callees::Callees;
 use crate::python::delivery::core;
-use crate::python::delivery::engine::{Counts, Raised, counts_of, opener_of};
+use crate::python::delivery::engine::{Counts, Raised, counts_of, next_id, opener_of};
 use crate::python::delivery::observer::{events_to_python, put_letters};
 use crate::python::delivery::settings::settings_of;
+use crate::python::delivery::sqlite_at_fork::SqliteInUse;
 use crate::python::delivery::{failures, items};
 use crate::python::tools::native_lock::lock_plain;
 use crate::sync::PlainMutex;
@@ -34,6 +36,8 @@ pub(crate) struct DeliveryDesk {
     sink: PlainMutex<Option<(Box<dyn Sink>, Sends)>>,
     wall_us: Arc<AtomicI64>,
     put_letters: Py<PyAny>,
+    /// Dropped last: until then SQLite has the store open.
+    _in_use: SqliteInUse,
 }
 
 struct Open {
@@ -57,6 +61,7 @@ impl DeliveryDesk {
     ) -> PyResult<Self> {
         let failed = |error: DeliveryError| failures::to_python(py, &error);
         let settings = settings_of(settings)?;
+        let in_use = SqliteInUse::begin(py)?;
         let ownership = Ownership::take(&path, &mut |_| {}, &mut || false).map_err(failed)?;
         let wall_us = Arc::new(AtomicI64::new(wall_us));
         let clock = Clock::manual(0);
@@ -65,7 +70,7 @@ impl DeliveryDesk {
         let wall = Arc::new(move || wall.load(Ordering::Relaxed));
         let engine = Engine::open(ownership, settings, clock, wall).map_err(failed)?;
         let raised = Raised::default();
-        let opened = opener_of(sink, &raised)(engine.store_id());
+        let opened = opener_of(sink, &Callees::of_engine(next_id()), &raised)(engine.store_id());
         let mut sink = opened.map_err(|error| core::take(py, &raised).unwrap_or_else(|| failed(error)))?;
         if sink.overlap() > 1 {
             return Err(PyRuntimeError::new_err("this destination has threads of its own, and a desk has none"));
@@ -77,6 +82,7 @@ impl DeliveryDesk {
             sink: PlainMutex::new(Some((sink, Sends::default()))),
             wall_us,
             put_letters,
+            _in_use: in_use,
         })
     }
 

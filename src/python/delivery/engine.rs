@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use pyo3::exceptions::PyRuntimeError;
@@ -15,21 +15,33 @@ use crate::delivery::Ownership;
 use crate::delivery::Running;
 use crate::delivery::Settings;
 use crate::delivery::Summary;
-use crate::delivery::{DueClock, LATENESS_BOUNDS_US};
-use crate::python::delivery::answers::{Answers, gives_answers};
-use crate::python::delivery::core::{self, Core};
+use crate::delivery::store::opened::is_open_here;
+use crate::delivery::store::upgrade::step_up;
+use crate::delivery::{DueClock, LATENESS_BOUNDS_US, SystemWallTime, WallTime as _};
+use crate::python::delivery::answers::{Answers, gives_answers_of};
+use crate::python::delivery::callees::Callees;
+use crate::python::delivery::core::{self, Core, UseHere};
 use crate::python::delivery::destination::Destination;
 use crate::python::delivery::failures;
 use crate::python::delivery::items;
 use crate::python::delivery::observer::PythonObserver;
 use crate::python::delivery::settings::settings_of;
 use crate::python::delivery::sink::PythonSink;
+use crate::python::delivery::sqlite_at_fork::SqliteInUse;
 use crate::python::engine::recording::{EventColumns, columns};
 use crate::python::tools::fork::ProcessOwned;
 use crate::python::tools::native_lock::{SIGNAL_CHECK_US, attach, lock_plain};
 use crate::sync::PlainMutex;
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(0);
+
+/// While another thread of this process opens or closes the store, it is waited for so long.
+const PASSES_WITHIN: Duration = Duration::from_secs(60);
+
+/// The number of a new engine.
+pub(crate) fn next_id() -> u64 {
+    NEXT_ID.fetch_add(1, Ordering::Relaxed)
+}
 
 /// A store that is being delivered, until `close`. Nothing is due before `start`.
 ///
@@ -54,29 +66,37 @@ impl DeliveryEngine {
         waiting: Py<PyAny>,
     ) -> PyResult<Self> {
         let settings = settings_of(settings)?;
+        let in_use = SqliteInUse::begin(py)?;
         let raised = Arc::new(PlainMutex::new(None));
-        let open = opener_of(sink, &raised);
-        let observer = PythonObserver { put_letters, put_events };
-        let opened = py.detach(|| open_all(&path, settings, open, observer, &waiting, &raised));
-        let opened = opened.map_err(|error| match core::take(py, &raised) {
+        let callees = Callees::of_engine(next_id());
+        let open = opener_of(sink, &callees, &raised);
+        let (put_letters, put_events) = (callees.add(py, put_letters), callees.add(py, put_events));
+        let observer = PythonObserver { engine: callees.engine(), put_letters, put_events };
+        let is_used = Arc::new(AtomicBool::new(false));
+        let opened = py.detach(|| open_all(&path, settings, open, observer, &waiting, &raised, &callees, &is_used));
+        let (running, answers) = opened.map_err(|error| match core::take(py, &raised) {
             Some(raised) => raised,
             None => failures::to_python(py, &error),
         })?;
-        let core = Arc::new(opened);
+        let core = Arc::new(Core::new(&path, running, answers, callees, is_used, in_use));
+        if let Some(raised) = core::take(py, &raised) {
+            core.close(py, Some(Duration::ZERO))?; // a Ctrl-C came while the text of a step-up was told
+            return Err(raised);
+        }
         core::list(py, &core)?;
         Ok(Self(ProcessOwned::new(core)))
     }
 
     /// From now on messages are due by the wall clock.
     fn start(&self, py: Python<'_>) -> PyResult<()> {
-        let core = self.core(py)?;
+        let core = self.core_in_use(py)?;
         py.detach(|| core.running.start(core.running.engine().wall_clock()));
         Ok(())
     }
 
     /// From now on recorded times are replayed, `speed` times faster: `from_ms` is in `head_start_ms`.
     fn start_replay(&self, py: Python<'_>, speed: f64, from_ms: i64, head_start_ms: f64) -> PyResult<()> {
-        let core = self.core(py)?;
+        let core = self.core_in_use(py)?;
         let clock = DueClock::replay(core.running.engine().clock(), speed, from_ms, head_start_ms);
         py.detach(|| core.running.start(clock));
         Ok(())
@@ -85,7 +105,7 @@ impl DeliveryEngine {
     /// Submits items; the future gets their answers once all are on disk. Waits while much is queued.
     #[pyo3(signature = (items, future, max_payload=1_048_576))]
     fn submit(&self, py: Python<'_>, items: &Bound<'_, PyAny>, future: Py<PyAny>, max_payload: usize) -> PyResult<()> {
-        let core = self.core(py)?;
+        let core = self.core_in_use(py)?;
         let items = items::items_of(items, max_payload)?;
         let Some(complete) = core.answers.completion(py, future) else {
             return Err(failures::to_python(py, &DeliveryError::Closed));
@@ -95,8 +115,8 @@ impl DeliveryEngine {
     }
 
     /// Raises `RuntimeError` in the thread that gives the answers: who waits for one there waits for ever.
-    fn check_may_wait(&self) -> PyResult<()> {
-        if gives_answers() {
+    fn check_may_wait(&self, py: Python<'_>) -> PyResult<()> {
+        if gives_answers_of(self.core(py)?.id()) {
             let text = "a callback of an answer's future can't wait for another answer, which comes after it: use \
                         submit and a callback, or another thread";
             return Err(PyRuntimeError::new_err(text));
@@ -242,6 +262,13 @@ impl DeliveryEngine {
         self.0.check_process(py)?;
         Ok(&self.0)
     }
+
+    /// For a call after which the store has something to keep.
+    fn core_in_use(&self, py: Python<'_>) -> PyResult<&Core> {
+        let core = self.core(py)?;
+        core.is_used.store(true, Ordering::SeqCst);
+        Ok(core)
+    }
 }
 
 /// The counts in the order of the Python class `Summary`.
@@ -272,14 +299,16 @@ fn keep(py: Python<'_>, raised: &Raised, error: PyErr) {
 }
 
 /// Opens what is a `Destination`, or calls a function that opens a `Sink` for a store's id.
-pub(crate) fn opener_of(sink: &Bound<'_, PyAny>, raised: &Raised) -> OpenSink {
+pub(crate) fn opener_of(sink: &Bound<'_, PyAny>, callees: &Callees, raised: &Raised) -> OpenSink {
     if let Ok(destination) = sink.cast::<Destination>() {
-        return destination.get().opener();
+        return destination.get().opener(sink.py(), callees);
     }
-    let (open, raised) = (sink.clone().unbind(), raised.clone());
+    let open = callees.add(sink.py(), sink.clone().unbind());
+    let (callees, raised) = (callees.clone(), raised.clone());
     Arc::new(move |store_id| {
         attach(|py| {
-            let opened = open.call1(py, (store_id,)).and_then(|object| PythonSink::of(object.bind(py)));
+            let open = open.get(py).ok_or(DeliveryError::Closed)?;
+            let opened = open.call1((store_id,)).and_then(|object| PythonSink::of(&object, &callees));
             opened.map(|sink| Box::new(sink) as _).map_err(|error| {
                 let failed = failures::from_python(py, &error);
                 keep(py, &raised, error);
@@ -289,6 +318,7 @@ pub(crate) fn opener_of(sink: &Bound<'_, PyAny>, raised: &Raised) -> OpenSink {
     })
 }
 
+#[expect(clippy::too_many_arguments, reason = "one call")]
 fn open_all(
     path: &Path,
     settings: Settings,
@@ -296,18 +326,20 @@ fn open_all(
     observer: PythonObserver,
     waiting: &Py<PyAny>,
     raised: &Raised,
-) -> Result<Core, DeliveryError> {
+    callees: &Callees,
+    is_used: &Arc<AtomicBool>,
+) -> Result<(Running, Answers), DeliveryError> {
     let mut go_on = {
-        let mut last = Instant::now();
+        let (mut last, mut passing) = (None::<Instant>, None::<Instant>);
         move || {
             if raised.lock().is_some() {
                 return false;
             }
-            if last.elapsed() < Duration::from_micros(SIGNAL_CHECK_US) {
+            if last.is_some_and(|last| last.elapsed() < Duration::from_micros(SIGNAL_CHECK_US)) {
                 return true;
             }
-            last = Instant::now();
-            attach(|py| match py.check_signals() {
+            last = Some(Instant::now());
+            attach(|py| match may_wait(py, path, &mut passing) {
                 Ok(()) => true,
                 Err(error) => {
                     keep(py, raised, error);
@@ -316,7 +348,7 @@ fn open_all(
             })
         }
     };
-    let mut tell = |text: &str| {
+    let tell = |text: &str| {
         attach(|py| {
             // A signal's handler may raise here too: it ends the wait.
             if let Err(error) = waiting.call1(py, (text,)) {
@@ -324,24 +356,46 @@ fn open_all(
             }
         });
     };
-    let ownership = Ownership::take(path, &mut tell, &mut go_on)?;
-    let answers = Answers::start().map_err(|error| no_thread(&error))?;
+    let mut waits = |text: &str| {
+        if !is_open_here(path) {
+            tell(text);
+        }
+    };
+    let mut ownership = Ownership::take(path, &mut waits, &mut go_on)?;
+    ownership.remove_unless(is_used.clone());
+    // Here and not in `Running::open`, because it may take long, and a Ctrl-C ends it.
+    let backup = step_up(&mut ownership, SystemWallTime.now_us() / 1000, &mut |_| go_on())?;
+    let answers = Answers::start(callees.engine()).map_err(|error| no_thread(&error))?;
     match Running::open(ownership, settings, open, 1, Box::new(observer)) {
         Ok(running) => {
-            if let Some(backup) = running.engine().backup() {
+            if let Some(backup) = backup {
                 let backup = backup.display();
                 tell(&format!(
                     "{} was a store of version 1: it was brought up to date, and as it was it is {backup}",
                     path.display()
                 ));
             }
-            Ok(Core::new(NEXT_ID.fetch_add(1, Ordering::Relaxed), running, answers))
+            Ok((running, answers))
         }
         Err(error) => {
             answers.end();
             Err(error)
         }
     }
+}
+
+/// The store is locked. By another process it may be for long; in this one it is not given up by itself.
+///
+/// Errors: `WrongUsage`, and those of a signal's handler.
+fn may_wait(py: Python<'_>, path: &Path, passing: &mut Option<Instant>) -> PyResult<()> {
+    py.check_signals()?;
+    let advice = match core::use_here(py, path)? {
+        UseHere::None => return Ok(()),
+        UseHere::Open => "use that queue, or close it first",
+        UseHere::Passing if passing.get_or_insert_with(Instant::now).elapsed() < PASSES_WITHIN => return Ok(()),
+        UseHere::Passing => "wait until it is closed",
+    };
+    Err(failures::wrong_usage(py, &format!("{} is open in this process already: {advice}", path.display())))
 }
 
 fn no_thread(error: &std::io::Error) -> DeliveryError {

@@ -51,15 +51,16 @@ impl Pace {
     }
 }
 
-/// Calls the function; `pace` is one for all its threads.
+/// Calls the function for an engine; `pace` is one for all its threads.
 pub(crate) struct FunctionSink {
+    engine: u64,
     function: Option<Py<PyAny>>,
     pace: Arc<Pace>,
 }
 
 impl FunctionSink {
-    pub(crate) fn new(function: Py<PyAny>, pace: Arc<Pace>) -> Self {
-        Self { function: Some(function), pace }
+    pub(crate) fn new(engine: u64, function: Py<PyAny>, pace: Arc<Pace>) -> Self {
+        Self { engine, function: Some(function), pace }
     }
 }
 
@@ -73,7 +74,7 @@ impl Sink for FunctionSink {
     }
 
     fn around(&self) -> Option<AroundFn> {
-        Some(kept_attached())
+        Some(kept_attached(self.engine))
     }
 
     fn send(&mut self, deliveries: &[Delivery]) -> Result<Verdicts, DeliveryError> {
@@ -89,7 +90,7 @@ impl Sink for FunctionSink {
     fn send_in_turn(&mut self, deliveries: &[Delivery], turns: &Turns) -> Result<Option<Verdict>, DeliveryError> {
         let Some(function) = &self.function else { return Err(DeliveryError::Closed) };
         attach(|py| {
-            let Some(_call) = ForeignCall::try_enter(py) else { return Err(DeliveryError::Closed) };
+            let Some(_call) = ForeignCall::try_enter_sink(py) else { return Err(DeliveryError::Closed) };
             let (began, epoch, function) = (Instant::now(), fork_epoch(), function.bind(py));
             let mut calls = 0;
             let mut last = None;
@@ -112,7 +113,7 @@ impl Sink for FunctionSink {
 
     fn close(&mut self) -> Result<(), DeliveryError> {
         let Some(function) = self.function.take() else { return Ok(()) };
-        attach(|py| match ForeignCall::try_enter(py) {
+        attach(|py| match ForeignCall::try_enter_sink(py) {
             Some(_call) => drop(function),
             None => std::mem::forget(function), // the interpreter is gone
         });

@@ -12,7 +12,7 @@ use crate::delivery::json::on_one_line;
 use crate::delivery::message::{check_name, not_json};
 use crate::delivery::store::{Letter, Progress};
 use crate::delivery::{Answer, Item, SystemWallTime, WallTime};
-use crate::delivery::{Cancel, Columns, Incoming, Schema, checked};
+use crate::delivery::{Cancel, Columns, Incoming, Parsed, Schema, checked};
 use crate::python::delivery::failures::{bad_record, shown};
 use crate::python::delivery::message::{message_class, message_of, parts_of_name, text};
 use crate::python::delivery::records::{Found, Records};
@@ -49,6 +49,31 @@ impl Given {
     }
 }
 
+/// Reads a sequence of `Message` and `Put`, to be submitted together once all of a call are read.
+///
+/// Errors: `BadRecord` for the first that the rules for records refuse.
+#[pyfunction]
+pub(crate) fn read_messages(messages: &Bound<'_, PyAny>, max_payload: usize) -> PyResult<Records> {
+    let py = messages.py();
+    let message = message_class(py)?;
+    let schema = Schema::new(Columns::default(), max_payload);
+    let read = messages.try_iter()?.map(|item| {
+        let item = item?;
+        let incoming = if item.get_type().is(message) {
+            incoming_of(&item, max_payload)?
+        } else {
+            put_of(item.cast::<PyTuple>()?, &schema)?
+        };
+        Ok(Parsed::Message(incoming))
+    });
+    Ok(Records::new(read.collect::<PyResult<_>>()?, false))
+}
+
+fn incoming_of(message: &Bound<'_, PyAny>, max_payload: usize) -> PyResult<Incoming> {
+    let checked = checked(message_of(message)?, max_payload);
+    checked.map(Incoming::of).map_err(|bad| bad_record(message.py(), &bad))
+}
+
 /// Reads a sequence of items: `Records`, `Message`, `Put`, `Cancel`, `Look`, `Letter`, `Progress`.
 ///
 /// Errors: `BadRecord` for a message that the rules for records refuse.
@@ -70,8 +95,7 @@ pub(crate) fn items_of(items: &Bound<'_, PyAny>, max_payload: usize) -> PyResult
         }
         let class = item.get_type();
         parts.push(Part::One(if class.is(message) {
-            let message = checked(message_of(&item)?, max_payload).map_err(|bad| bad_record(py, &bad))?;
-            Item::Put(Incoming::of(message))
+            Item::Put(incoming_of(&item, max_payload)?)
         } else if class.is(put) {
             Item::Put(put_of(item.cast::<PyTuple>()?, &schema)?)
         } else if class.is(cancel) {

@@ -4,7 +4,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyInt, PyString, PyType};
 
 use crate::delivery::{BadRecord, Body, Message};
-use crate::python::delivery::failures::bad_record;
+use crate::python::delivery::failures::{bad_record, shown};
 use crate::python::tools::made_once::{MadeOnce, intern};
 
 /// As `Message` of Python.
@@ -21,12 +21,16 @@ pub(crate) fn message_class<'py>(py: Python<'py>) -> PyResult<&'py Bound<'py, Py
 
 /// `bytes`, or `msgspec.Raw` for JSON.
 pub(crate) fn payload_of<'py>(py: Python<'py>, body: &Body) -> PyResult<Bound<'py, PyAny>> {
-    static RAW: MadeOnce<Py<PyType>> = MadeOnce::new();
     let bytes = PyBytes::new(py, body.payload());
     if !body.is_json() {
         return Ok(bytes.into_any());
     }
-    RAW.import(py, "msgspec", "Raw")?.call1((bytes,))
+    raw_class(py)?.call1((bytes,))
+}
+
+fn raw_class<'py>(py: Python<'py>) -> PyResult<&'py Bound<'py, PyType>> {
+    static CLASS: MadeOnce<Py<PyType>> = MadeOnce::new();
+    CLASS.import(py, "msgspec", "Raw")
 }
 
 /// A `Message` of Python, not yet checked but for the types of its parts.
@@ -36,7 +40,8 @@ pub(crate) fn message_of(message: &Bound<'_, PyAny>) -> PyResult<Message> {
     let id = text(&id, "id")?;
     let key = key.as_ref().map(|key| text(key, "key")).transpose()?;
     let due = message.getattr(intern!(py, "due_ms"))?;
-    let bad = |reason| bad_record(py, &BadRecord { reason, allowed: "due_ms: epoch milliseconds".to_owned() });
+    let wrong = |reason, allowed: &str| bad_record(py, &BadRecord { reason, allowed: allowed.to_owned() });
+    let bad = |reason| wrong(reason, "due_ms: epoch milliseconds");
     let due_ms = match due.cast::<PyInt>() {
         Ok(due) if !due.is_instance_of::<PyBool>() => {
             due.extract::<i64>().map_err(|_| bad("due_ms is out of range".to_owned()))
@@ -44,12 +49,18 @@ pub(crate) fn message_of(message: &Bound<'_, PyAny>) -> PyResult<Message> {
         _ => Err(bad("due_ms is not an integer".to_owned())),
     }?;
     let payload = message.getattr(intern!(py, "payload"))?;
-    let delay_ms = message.getattr(intern!(py, "delay_ms"))?.extract()?;
+    let delay_ms = message.getattr(intern!(py, "delay_ms"))?;
+    let delay_ms = delay_ms.extract().map_err(|_| {
+        wrong(format!("delay_ms is {}", shown(&delay_ms)), "delay_ms: a number of milliseconds, or None")
+    })?;
     let body = if let Ok(bytes) = payload.cast::<PyBytes>() {
         Body::new(key, id, bytes.as_bytes(), false)
-    } else {
+    } else if payload.is_instance(raw_class(py)?)? {
         let bytes = py.get_type::<PyBytes>().call1((&payload,))?;
         Body::new(key, id, bytes.cast::<PyBytes>()?.as_bytes(), true)
+    } else {
+        let reason = format!("payload is {}", shown(&payload));
+        return Err(wrong(reason, "payload: bytes, or JSON as msgspec.Raw(msgspec.json.encode(value))"));
     };
     Ok(Message { body, due_ms, delay_ms })
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod answers;
 pub(crate) mod attempt;
+pub(crate) mod callees;
 pub(crate) mod core;
 pub(crate) mod desk;
 pub(crate) mod destination;
@@ -17,4 +18,5 @@ pub(crate) mod rows;
 pub(crate) mod settings;
 pub(crate) mod sink;
 pub(crate) mod snapshot;
+pub(crate) mod sqlite_at_fork;
 pub(crate) mod times;

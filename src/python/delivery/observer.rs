@@ -7,31 +7,35 @@ use crate::delivery::DeliveryError;
 use crate::delivery::Event;
 use crate::delivery::Observer;
 use crate::delivery::store::Letter;
-use crate::python::delivery::answers::this_thread_is_of_an_engine;
+use crate::python::delivery::answers::this_thread_is_of;
+use crate::python::delivery::callees::Callee;
 use crate::python::delivery::{failures, items};
 use crate::python::tools::finalizing::ForeignCall;
 use crate::python::tools::native_lock::attach;
 
 /// `put_letters` takes a list of `Letter`; `put_events` a list of tuples, each with the name of the event first.
 pub(crate) struct PythonObserver {
-    pub(crate) put_letters: Py<PyAny>,
-    pub(crate) put_events: Py<PyAny>,
+    pub(crate) engine: u64,
+    pub(crate) put_letters: Callee,
+    pub(crate) put_events: Callee,
 }
 
 impl Observer for PythonObserver {
     fn letters(&self, letters: &[Letter]) -> Result<(), DeliveryError> {
-        this_thread_is_of_an_engine();
+        this_thread_is_of(self.engine);
         attach(|py| {
-            let Some(_call) = ForeignCall::try_enter(py) else { return Err(DeliveryError::Closed) };
-            put_letters(py, self.put_letters.bind(py), letters).map_err(|error| failures::from_python(py, &error))
+            let Some(_call) = ForeignCall::try_enter_sink(py) else { return Err(DeliveryError::Closed) };
+            let Some(function) = self.put_letters.get(py) else { return Err(DeliveryError::Closed) };
+            put_letters(py, &function, letters).map_err(|error| failures::from_python(py, &error))
         })
     }
 
     fn events(&self, events: Vec<Event>) {
-        this_thread_is_of_an_engine();
+        this_thread_is_of(self.engine);
         attach(|py| {
-            let Some(_call) = ForeignCall::try_enter(py) else { return };
-            let put = events_to_python(py, &events).and_then(|events| self.put_events.call1(py, (events,)));
+            let Some(_call) = ForeignCall::try_enter_sink(py) else { return };
+            let Some(function) = self.put_events.get(py) else { return };
+            let put = events_to_python(py, &events).and_then(|events| function.call1((events,)));
             if let Err(error) = put {
                 error.write_unraisable(py, None);
             }

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use arrow_array::RecordBatch;
 use pyo3::exceptions::{PyBaseException, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyDictMethods, PyList, PyMapping, PyString};
+use pyo3::types::{PyBool, PyDict, PyDictMethods, PyList, PyMapping, PyString};
 
 use crate::delivery::DeliveryError;
 use crate::delivery::{AroundFn, Delivery, Sink, SyncFn, Verdict, Verdicts, delivery_rows};
-use crate::python::delivery::answers::this_thread_is_of_an_engine;
+use crate::python::delivery::answers::this_thread_is_of;
 use crate::python::delivery::attempt;
+use crate::python::delivery::callees::{Callee, Callees};
 use crate::python::delivery::failures::{self, Failure};
 use crate::python::delivery::rows::DeliveryRows;
 use crate::python::tools::finalizing::ForeignCall;
@@ -19,6 +20,7 @@ use crate::python::tools::native_lock::attach;
 
 /// An object of a subclass of `tickwheel.delivery.sinks.Sink`.
 pub(crate) struct PythonSink {
+    engine: u64,
     object: Option<Py<PyAny>>,
     /// `pyarrow.record_batch`, where the object has `send_batch`.
     record_batch: Option<Py<PyAny>>,
@@ -31,26 +33,48 @@ pub(crate) struct PythonSink {
     forgets: bool,
     committed: (u64, bool),
     told: (u64, bool),
+    /// Whether the last call of its `committed` failed, and that was logged.
+    told_in_vain: bool,
+}
+
+/// The most that a class may ask for.
+const MOST_IN_BATCH: usize = 1_000_000;
+const MOST_THREADS: usize = 256;
+
+/// An attribute of the class that is a size.
+fn size_of(object: &Bound<'_, PyAny>, name: &str, most: usize) -> PyResult<usize> {
+    let value = object.getattr(name)?;
+    let size = if value.is_instance_of::<PyBool>() { None } else { value.extract::<usize>().ok() };
+    size.filter(|size| (1..=most).contains(size)).ok_or_else(|| {
+        let (class, value) = (object.get_type(), failures::shown(&value));
+        let class = class.name().map_or_else(|_| String::new(), |name| name.to_string_lossy().into_owned());
+        let text = format!("{name} of the sink {class} is {value}: it may be 1 to {most}");
+        failures::wrong_usage(object.py(), &text)
+    })
 }
 
 impl PythonSink {
-    pub(crate) fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+    pub(crate) fn of(object: &Bound<'_, PyAny>, callees: &Callees) -> PyResult<Self> {
         let py = object.py();
         let base = py.import("tickwheel.delivery.sinks.sink")?.getattr("Sink")?;
         let has_own = |name| PyResult::Ok(!object.get_type().getattr(name)?.is(&base.getattr(name)?));
         let (syncs, forgets) = (has_own("sync")?, has_own("committed")?);
-        let kept = object.clone().unbind();
-        let sync = move || attach(|py| sync_one(py, &kept));
+        let sync = syncs.then(|| {
+            let kept = callees.add(py, object.clone().unbind());
+            Arc::new(move || attach(|py| sync_one(py, &kept))) as SyncFn
+        });
         Ok(Self {
-            most: object.getattr("max_batch")?.extract()?,
-            threads: object.getattr("threads")?.extract()?,
-            is_cut_off: object.getattr("is_cut_off")?.extract()?,
-            sync: syncs.then(|| Arc::new(sync) as SyncFn),
+            engine: callees.engine(),
+            most: size_of(object, "max_batch", MOST_IN_BATCH)?,
+            threads: size_of(object, "threads", MOST_THREADS)?,
+            is_cut_off: object.getattr("is_cut_off")?.is_truthy()?,
+            sync,
             position: position_of(object)?,
             record_batch: object.hasattr("send_batch")?.then(|| record_batch(py)).transpose()?,
             forgets,
             committed: (0, false),
             told: (0, false),
+            told_in_vain: false,
             object: Some(object.clone().unbind()),
         })
     }
@@ -59,23 +83,24 @@ impl PythonSink {
     fn with<R>(&self, call: impl FnOnce(&Bound<'_, PyAny>) -> R) -> Option<R> {
         let object = self.object.as_ref()?;
         attach(|py| {
-            let _call = ForeignCall::try_enter(py)?;
+            let _call = ForeignCall::try_enter_sink(py)?;
             Some(call(object.bind(py)))
         })
     }
 }
 
-/// The thread state is made here, and kept until the thread ends. It is detached while the thread waits.
-pub(crate) fn kept_attached() -> AroundFn {
-    Arc::new(|run| {
-        this_thread_is_of_an_engine();
+/// For a thread of that engine: its thread state is made here, and kept until it ends. It is detached while the thread waits.
+pub(crate) fn kept_attached(engine: u64) -> AroundFn {
+    Arc::new(move |run| {
+        this_thread_is_of(engine);
         attach(|py| py.detach(run));
     })
 }
 
-fn sync_one(py: Python<'_>, object: &Py<PyAny>) -> Result<(), DeliveryError> {
-    let Some(_call) = ForeignCall::try_enter(py) else { return Err(DeliveryError::Closed) };
-    object.call_method0(py, "sync").map(drop).map_err(|error| failures::from_python(py, &error))
+fn sync_one(py: Python<'_>, object: &Callee) -> Result<(), DeliveryError> {
+    let Some(_call) = ForeignCall::try_enter_sink(py) else { return Err(DeliveryError::Closed) };
+    let Some(object) = object.get(py) else { return Err(DeliveryError::Closed) };
+    object.call_method0("sync").map(drop).map_err(|error| failures::from_python(py, &error))
 }
 
 fn position_of(object: &Bound<'_, PyAny>) -> PyResult<Option<String>> {
@@ -96,18 +121,23 @@ impl Sink for PythonSink {
     }
 
     fn around(&self) -> Option<AroundFn> {
-        Some(kept_attached())
+        Some(kept_attached(self.engine))
     }
 
     fn send(&mut self, deliveries: &[Delivery]) -> Result<Verdicts, DeliveryError> {
         let mut position = None;
         let rows = self.record_batch.as_ref().map(|_| delivery_rows(deliveries)); // without the GIL
         let committed = (self.forgets && self.told != self.committed).then_some(self.committed);
+        let mut told_in_vain = self.told_in_vain;
         let sent = self.with(|object| {
-            if let Some(committed) = committed
-                && let Err(raised) = object.call_method1(intern!(object.py(), "committed"), committed)
-            {
-                return settled(object.py(), Err(raised), deliveries.len());
+            if let Some(committed) = committed {
+                let told = object.call_method1(intern!(object.py(), "committed"), committed);
+                if let Err(raised) = &told
+                    && !told_in_vain
+                {
+                    log_uncommitted(object, raised);
+                }
+                told_in_vain = told.is_err();
             }
             let verdicts = match (&self.record_batch, rows) {
                 (Some(record_batch), Some(rows)) => send_batch(object, record_batch, rows),
@@ -116,7 +146,10 @@ impl Sink for PythonSink {
             position = position_of(object).unwrap_or_default();
             Ok(verdicts)
         });
-        self.told = self.committed;
+        self.told_in_vain = told_in_vain;
+        if !told_in_vain {
+            self.told = self.committed;
+        }
         self.position = position.or(self.position.take());
         sent.unwrap_or(Err(DeliveryError::Closed))
     }
@@ -170,6 +203,15 @@ impl Drop for PythonSink {
         if self.object.is_some() {
             let _ = self.close();
         }
+    }
+}
+
+/// The messages have nothing to do with it: the sink keeps what it could have forgotten.
+fn log_uncommitted(object: &Bound<'_, PyAny>, raised: &PyErr) {
+    let py = object.py();
+    let log = || py.import("tickwheel.delivery.log")?.call_method1("log_uncommitted", (raised.value(py),));
+    if let Err(error) = log() {
+        error.write_unraisable(py, Some(object));
     }
 }
 
@@ -234,9 +276,18 @@ fn verdicts_of(answer: &Bound<'_, PyAny>, count: usize) -> PyResult<Verdicts> {
         return Ok(Verdicts::Delivered);
     }
     let mut verdicts = vec![Verdict::Delivered; count];
-    for pair in answer.cast::<PyMapping>()?.items()? {
-        let (place, why) = pair.extract::<(usize, Bound<'_, PyAny>)>()?;
-        let Some(verdict) = verdicts.get_mut(place) else {
+    let Ok(refusals) = answer.cast::<PyMapping>() else {
+        let text = format!(
+            "send returned {}: return a dict with the place of each delivery that did not arrive, and why; an empty one if \
+             all arrived",
+            failures::shown(answer)
+        );
+        return Err(PyTypeError::new_err(text));
+    };
+    for pair in refusals.items()? {
+        let (place, why) = pair.extract::<(Bound<'_, PyAny>, Bound<'_, PyAny>)>()?;
+        let Some(verdict) = place.extract().ok().and_then(|place: usize| verdicts.get_mut(place)) else {
+            let place = failures::shown(&place);
             let text = format!("send returned the place {place}, and had {count} deliveries: return places from 0");
             return Err(PyValueError::new_err(text));
         };
@@ -260,7 +311,15 @@ fn verdicts_of_mask(answer: &Bound<'_, PyAny>, count: usize) -> PyResult<Verdict
         answer.clone()
     };
     let mut verdicts = Vec::with_capacity(count);
-    for why in listed.try_iter()? {
+    let is_text = listed.is_instance_of::<PyString>() || listed.is_instance_of::<PyDict>();
+    let Some(listed) = listed.try_iter().ok().filter(|_| !is_text) else {
+        let text = format!(
+            "send_batch returned {}: return a boolean array, or a list with True, False or a reason for each delivery",
+            failures::shown(answer)
+        );
+        return Err(PyTypeError::new_err(text));
+    };
+    for why in listed {
         let why = why?;
         verdicts.push(if is_reason(&why) {
             verdict_of_reason(&why)

@@ -10,21 +10,23 @@ use rusqlite::types::Value;
 
 use crate::delivery::DeliveryError;
 use crate::delivery::store::snapshot::Snapshot;
+use crate::python::delivery::sqlite_at_fork::SqliteInUse;
 use crate::python::delivery::{core, failures};
 use crate::sync::PlainMutex;
 
 /// A store as it is now, for as long as the block runs. It may be in use, and is left as it was; texts that are none come
 /// with U+FFFD.
 #[pyclass(frozen, module = "tickwheel._native")]
-pub(crate) struct StoreSnapshot(PlainMutex<Option<Snapshot>>);
+pub(crate) struct StoreSnapshot(PlainMutex<Option<(Snapshot, SqliteInUse)>>);
 
 #[pymethods]
 impl StoreSnapshot {
     #[new]
     #[expect(clippy::needless_pass_by_value, reason = "pyo3 extracts it")]
     fn new(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
+        let in_use = SqliteInUse::begin(py)?;
         let opened = py.detach(|| Snapshot::open(&path));
-        opened.map(|it| Self(PlainMutex::new(Some(it)))).map_err(|error| failures::to_python(py, &error))
+        opened.map(|it| Self(PlainMutex::new(Some((it, in_use))))).map_err(|error| failures::to_python(py, &error))
     }
 
     /// All rows of a query, as tuples. Its values are given by name: `:name` in the query is `name=` here.
@@ -37,8 +39,8 @@ impl StoreSnapshot {
     ) -> PyResult<Bound<'py, PyList>> {
         let values = values.map_or_else(|| Ok(Vec::new()), |values| values.iter().map(value_of).collect())?;
         let found = py.detach(|| match &*self.0.lock() {
-            Some(snapshot) => snapshot.rows(query, &values),
-            None => Err(DeliveryError::Closed),
+            Some((snapshot, _)) => snapshot.rows(query, &values),
+            None => Err(DeliveryError::Usage("this snapshot is closed: ask it inside its with block".to_owned())),
         });
         let found = found.map_err(|error| failures::to_python(py, &error))?;
         let rows = found.into_iter().map(|row| {
@@ -60,7 +62,7 @@ impl StoreSnapshot {
         _traceback: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
         let snapshot = core::take(py, &self.0);
-        let closed = py.detach(|| snapshot.map_or(Ok(()), Snapshot::close));
+        let closed = py.detach(|| snapshot.map_or(Ok(()), |(snapshot, _in_use)| snapshot.close()));
         match closed {
             Err(error) if raised.is_none() => Err(failures::to_python(py, &error)),
             _ => Ok(()),

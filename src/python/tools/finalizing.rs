@@ -20,6 +20,10 @@ use crate::python::tools::fork::fork_epoch;
 static IS_OVER: AtomicBool = AtomicBool::new(false);
 /// Calls in progress.
 static UNDER_WAY: AtomicUsize = AtomicUsize::new(0);
+/// Those of sinks, which are not in `UNDER_WAY`: the end of delivery waits for them.
+static IN_SINKS: AtomicUsize = AtomicUsize::new(0);
+/// That wait is over: what is still in a sink hangs.
+static SINKS_ARE_GIVEN_UP: AtomicBool = AtomicBool::new(false);
 /// A method that hangs must not keep the process alive.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
@@ -32,6 +36,7 @@ thread_local! {
 #[must_use]
 pub(crate) struct ForeignCall {
     epoch: u32,
+    counter: &'static AtomicUsize,
 }
 
 impl ForeignCall {
@@ -50,12 +55,22 @@ impl ForeignCall {
     /// As [`ForeignCall::try_enter`], for the destructor of a Python object: it holds the GIL, but has no token for it.
     #[inline]
     pub(crate) fn enter_from_destructor() -> Option<Self> {
+        Self::enter_counted(&UNDER_WAY)
+    }
+
+    /// As [`ForeignCall::try_enter`], for a call of a sink: [`give_up_sinks`] ends the wait for it.
+    pub(crate) fn try_enter_sink(_py: Python<'_>) -> Option<Self> {
+        Self::enter_counted(&IN_SINKS)
+    }
+
+    #[inline]
+    fn enter_counted(counter: &'static AtomicUsize) -> Option<Self> {
         // Both sides hold the GIL, so no thread enters after the hook has checked.
         if IS_OVER.load(Ordering::Relaxed) && !IS_ENDING.get() {
             return None;
         }
-        count(|under_way| under_way + 1);
-        Some(Self { epoch: fork_epoch() })
+        count(counter, |under_way| under_way + 1);
+        Some(Self { epoch: fork_epoch(), counter })
     }
 }
 
@@ -63,7 +78,7 @@ impl Drop for ForeignCall {
     #[inline]
     fn drop(&mut self) {
         if self.epoch == fork_epoch() {
-            count(|under_way| under_way - 1);
+            count(self.counter, |under_way| under_way - 1);
         }
     }
 }
@@ -78,13 +93,24 @@ pub(crate) fn drop_or_leak<T>(value: T) {
 
 /// The GIL is held, so this needs no read-modify-write.
 #[inline]
-fn count(next: impl FnOnce(usize) -> usize) {
-    UNDER_WAY.store(next(UNDER_WAY.load(Ordering::Relaxed)), Ordering::Relaxed);
+fn count(counter: &AtomicUsize, next: impl FnOnce(usize) -> usize) {
+    counter.store(next(counter.load(Ordering::Relaxed)), Ordering::Relaxed);
 }
 
 /// In the child of a fork there is only this thread, and the calls that it is inside of do not count any more.
 pub(crate) fn forget_calls_after_fork() {
     UNDER_WAY.store(0, Ordering::Relaxed);
+    IN_SINKS.store(0, Ordering::Relaxed);
+}
+
+/// The sinks that are still in a call were waited for, and hang: the end of the interpreter does not wait for them again.
+pub(crate) fn give_up_sinks() {
+    SINKS_ARE_GIVEN_UP.store(true, Ordering::Relaxed);
+}
+
+fn are_in_progress() -> bool {
+    let in_sinks = if SINKS_ARE_GIVEN_UP.load(Ordering::Relaxed) { 0 } else { IN_SINKS.load(Ordering::Relaxed) };
+    UNDER_WAY.load(Ordering::Relaxed) + in_sinks > 0
 }
 
 /// Refuses calls of other threads from now on, and waits for those in progress.
@@ -93,7 +119,7 @@ pub(crate) fn end_calls(py: Python<'_>) {
     IS_OVER.store(true, Ordering::Relaxed);
     py.detach(|| {
         let until = Instant::now() + LONGEST_WAIT;
-        while UNDER_WAY.load(Ordering::Relaxed) > 0 && Instant::now() < until {
+        while are_in_progress() && Instant::now() < until {
             std::thread::park_timeout(Duration::from_millis(1));
         }
     });

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 from tickwheel._native import Destination
 from tickwheel.delivery.errors import WrongUsage
 from tickwheel.delivery.sinks.addresses import shown
-from tickwheel.delivery.sinks.python import sink_of_function
+from tickwheel.delivery.sinks.python import OwnSink, sink_of, sink_of_function
 from tickwheel.delivery.sinks.sink import BatchSink, Delivery, Refusals, Sink, SinkOpener, SinkSettings
 
 __all__ = [
@@ -19,12 +19,14 @@ __all__ = [
     "Delivery",
     "Destination",
     "Opener",
+    "OwnSink",
     "Refusals",
     "Sink",
     "SinkOpener",
     "SinkSettings",
     "open_sink",
     "path_of",
+    "sink_of",
     "sink_of_function",
 ]
 
@@ -55,6 +57,8 @@ def open_sink(spec: str) -> Opener:
     """The opener of the sink that `--to` names. Errors: `WrongUsage` if there is no such sink. Errors when it is opened
     and the destination can't be used: `DeliveryFailed`, or `WrongUsage` for a file.
     """
+    if not spec:
+        raise WrongUsage(f"the destination is empty: it may be {_forms()}")
     if spec == "-" and sys.__stdout__ is None:
         raise WrongUsage("standard output is closed: open it, or name another destination, as file:PATH")
     if spec == "-":
@@ -66,11 +70,16 @@ def open_sink(spec: str) -> Opener:
         return Destination.http(spec)
     kind = _KINDS.get(name) if colon else None
     if kind is None:
-        forms = ", ".join([_WEBHOOK, *(kind.form for kind in _KINDS.values())])
         hint = "" if colon else f": write file:{spec}"
-        raise WrongUsage(f"{shown(spec)} is not a destination: it may be - (standard output), file:PATH, {forms}{hint}")
+        if name.lower() in ("file", "http", "https", *_KINDS) and name != name.lower():
+            hint = f": write {name.lower()}: in small letters"
+        raise WrongUsage(f"{shown(spec)} is not a destination: it may be {_forms()}{hint}")
     opener: Opener = _module(kind).opener_of(spec)
     return opener
+
+
+def _forms() -> str:
+    return ", ".join(["- (standard output)", "file:PATH", _WEBHOOK, *(kind.form for kind in _KINDS.values())])
 
 
 def _module(kind: _Kind) -> Any:

@@ -1,4 +1,7 @@
-"""The sink `python:MODULE:FUNCTION` (rule D10): calls a user's function with each `Delivery`.
+"""A program's own sink, also as `python:MODULE:NAME` (rule D10): a function that is called with each `Delivery`, or a
+subclass of `Sink`, which is opened as the others are.
+
+Of a function:
 
 - It is called from up to eight threads at a time, with the messages of one key one after another (D4). A thread calls a
   fast function for many messages in a row; messages that wait for a slow call go to another thread.
@@ -14,17 +17,22 @@ import inspect
 import os
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import TypeAlias
 
+from tickwheel import TickwheelError
 from tickwheel._native import Destination
-from tickwheel.delivery.errors import WrongUsage
-from tickwheel.delivery.sinks.sink import Delivery
+from tickwheel.delivery.errors import DeliveryFailed, WrongUsage
+from tickwheel.delivery.sinks.sink import Delivery, Sink, SinkOpener, SinkSettings
 
 FORM = "python:MODULE:FUNCTION"
 
 _LONGEST_REASON = 1000  # characters; each reason is stored
 
 Function: TypeAlias = Callable[[Delivery], object]
+
+OwnSink: TypeAlias = Function | type[Sink] | partial[Sink]
+"""A function, or what makes a sink when it is called with `SinkSettings`: a subclass of `Sink`, or a partial of one."""
 
 
 def problem_with(returned: object) -> str | None:
@@ -34,6 +42,31 @@ def problem_with(returned: object) -> str | None:
     if inspect.isawaitable(returned) or inspect.isgenerator(returned) or inspect.isasyncgen(returned):
         return f"the function returned a {type(returned).__name__}, which is never run: {_ORDINARY}"
     return None
+
+
+def sink_of(to: OwnSink) -> SinkOpener | Destination:
+    """A program's own sink. Errors: `WrongUsage` if it is none."""
+    made_by = to.func if isinstance(to, partial) else to
+    if isinstance(made_by, type) and issubclass(made_by, Sink):
+        make: Callable[[SinkSettings], Sink] = to  # type: ignore[assignment]  # it makes a sink, as was just found
+        if inspect.isabstract(made_by):
+            missing = ", ".join(sorted(made_by.__abstractmethods__))
+            raise WrongUsage(f"the sink {made_by.__name__} has no {missing}: define it")
+        return partial(_opened, make)
+    if isinstance(to, Sink):
+        raise WrongUsage(
+            f"{to!r} is one sink, but a new one is needed for each thread: give the class, or a partial of it"
+        )
+    return sink_of_function(to)
+
+
+def _opened(make: Callable[[SinkSettings], Sink], settings: SinkSettings) -> Sink:
+    try:
+        return make(settings)
+    except TickwheelError:
+        raise
+    except Exception as error:
+        raise DeliveryFailed(f"the sink can't be opened: {_reason(error)}") from error
 
 
 def sink_of_function(function: Function) -> Destination:
@@ -47,8 +80,8 @@ def sink_of_function(function: Function) -> Destination:
     return Destination.function(function)
 
 
-def opener_of(spec: str) -> Destination:
-    """Imports the function now. Errors: `WrongUsage`."""
+def opener_of(spec: str) -> SinkOpener | Destination:
+    """Imports it now. Errors: `WrongUsage`."""
     _, _, path = spec.partition(":")
     module_name, _, name = path.partition(":")
     if not all(part.isidentifier() for part in module_name.split(".")) or not name.isidentifier():
@@ -60,7 +93,7 @@ def opener_of(spec: str) -> Destination:
         raise WrongUsage(f"the module {module_name} has no {name}: name a function that it defines") from None
     if not callable(function):
         raise WrongUsage(f"{name} of the module {module_name} can't be called: name a function that takes one Delivery")
-    return sink_of_function(function)
+    return sink_of(function)
 
 
 _ORDINARY = "it must be an ordinary function, and may call asyncio.run"

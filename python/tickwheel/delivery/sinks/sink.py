@@ -1,7 +1,8 @@
 """The interface of a sink (rule D10): a small class that sends deliveries to its destination and says which arrived.
 
-A new kind of sink is one file: a subclass of `Sink`, or of `BatchSink` for whole Arrow batches, a function that reads
-its address, and a line in `sinks/__init__.py`.
+A program's own sink is a subclass of `Sink`, or of `BatchSink` for whole Arrow batches: `DeliveryQueue` takes its
+class, `--to` takes `python:MODULE:CLASS`. A sink with an address of its own is one file in this folder: a subclass, a
+function that reads its address, and a line in `sinks/__init__.py`.
 
 The deliverer opens `threads` sinks and uses each from its own thread, so a sink needs no locks. The messages of a key
 are in one thread at a time, at most one in each `send` (D4). A `send` that hangs is cut off after `timeout_s`: its
@@ -32,23 +33,29 @@ Refusals: TypeAlias = Mapping[int, str | Unanswered | Unavailable | None]
 """The deliveries that did not arrive, by their place in the sequence, and why; empty if all arrived.
 
 A text: this message is refused, and tried again, `max_attempts` times in all. `Unanswered`, `Unavailable`: as if
-raised, for this one. `None`: it was not tried.
+raised, for this one. `None`: it was not tried; a send of which none was tried shows that the destination is down.
 """
 
 NONE_REFUSED: Refusals = {}
 
 
 class Sink(ABC):
-    """A connection to one destination, open until `close`."""
+    """A connection to one destination, open until `close`.
+
+    It is opened by a call of its class with the `SinkSettings`. Errors: `DeliveryFailed` if it can't be opened.
+    """
 
     max_batch: ClassVar[int] = 1
-    """The most deliveries of one `send`."""
+    """The most deliveries of one `send`, from 1."""
 
     threads: ClassVar[int] = 1
-    """How many sinks of this kind to open, each in its own thread."""
+    """How many sinks of this kind to open, each in its own thread; 1 to 256."""
 
     is_cut_off: ClassVar[bool] = True
     """Whether a `send` that takes longer than `timeout_s` is given up; `False` if it should wait instead."""
+
+    def __init__(self, settings: SinkSettings | None = None) -> None:  # noqa: B027, many have nothing to open
+        """A subclass that has something to open does it here."""
 
     @abstractmethod
     def send(self, deliveries: Sequence[Delivery]) -> Refusals:
@@ -74,6 +81,7 @@ class Sink(ABC):
 
         So not even a crash makes the engine send again what arrived then, or ask `arrived` for it: the destination need
         not know it any more. Calls that raised count too. `earlier`: the same holds for all that earlier runs sent.
+        What it raises is logged, and it is called again before the next `send`.
         """
 
     def position(self) -> str | None:

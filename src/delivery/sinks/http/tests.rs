@@ -12,9 +12,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::*;
-use crate::delivery::engine::Settings;
 use crate::delivery::message::Body;
 use crate::delivery::retry::Retry;
+use crate::delivery::settings::Settings;
 use crate::delivery::sinks::{OpenSink, Replies};
 use crate::delivery::testing::{Delivering, LONG, many, put, settings, spawn, wait_until};
 use crate::sync::PlainMutex;

@@ -268,3 +268,15 @@ fn a_copy_of_a_forked_child_does_not_keep_the_store__d9() {
     drop(take(&path)); // though the copy is open
     drop(copy);
 }
+
+#[test]
+fn a_file_that_was_made_and_never_used_is_removed_and_one_that_was_there_is_not__d13() {
+    let (_folder, path) = folder();
+    for (is_used, is_left) in [(false, false), (true, true), (false, true)] {
+        let mut owner = take(&path);
+        owner.remove_unless(Arc::new(AtomicBool::new(is_used)));
+        fs::write(&path, b"a store").unwrap();
+        drop(owner);
+        assert_eq!(path.exists(), is_left);
+    }
+}

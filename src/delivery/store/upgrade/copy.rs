@@ -19,6 +19,7 @@ use rusqlite::{Connection, OptionalExtension, Params, Result, Row, params};
 
 use super::super::schema::{APPLICATION_ID, TABLES, VERSION};
 use crate::delivery::incoming::Digest;
+use crate::delivery::kill_point::kill_point;
 
 const DAY_MS: i64 = 86_400_000;
 
@@ -88,6 +89,7 @@ pub(super) fn copy(
     copy_meta(old, new)?;
     note_ends(new)?;
     note_days(new, now_ms)?;
+    kill_point("step up: copied");
     new.execute_batch(&format!("PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {VERSION}; COMMIT"))?;
     Ok(())
 }
@@ -126,6 +128,7 @@ impl Rows<'_> {
                 insert.raw_bind_parameter(columns + 1, name_of(row, key, key + 1)?)?;
             }
             insert.raw_execute()?;
+            kill_point("step up: row");
             self.done += 1;
             if self.done.is_multiple_of(self.block) {
                 self.end()?;

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use super::super::super::testing::{Delivering, LONG, many, put, settings, spawn, wait_until};
 use crate::delivery::dispatcher::Event;
-use crate::delivery::engine::Settings;
 use crate::delivery::error::DeliveryError;
+use crate::delivery::settings::Settings;
 use crate::delivery::sinks::{Delivery, OpenSink, Reply, Sink, Verdict, Verdicts};
 use crate::sync::PlainMutex;
 

@@ -51,7 +51,7 @@ def ask(
         connection.close()
 
 
-class Hall:
+class Served:
     """The ports in this process; deliveries are in `arrived`."""
 
     def __init__(self, folder: Path, *, token: bytes | None = None, max_payload: int = MAX_PAYLOAD) -> None:
@@ -76,16 +76,16 @@ class Hall:
 
 
 @pytest.fixture(scope="module")
-def hall(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hall]:
-    opened = Hall(tmp_path_factory.mktemp("hall"))
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    opened = Served(tmp_path_factory.mktemp("served"))
     yield opened
     opened.close()
 
 
 @pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hall]:
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """With a token, and payloads of at most 1,000 bytes."""
-    opened = Hall(tmp_path_factory.mktemp("guarded"), token=TOKEN, max_payload=1000)
+    opened = Served(tmp_path_factory.mktemp("guarded"), token=TOKEN, max_payload=1000)
     yield opened
     opened.close()
 

@@ -15,7 +15,7 @@ from tickwheel.delivery.arrow import MESSAGE_SCHEMA
 from tickwheel.delivery.message import Cancel, Message
 from tickwheel.delivery.serve.flight import MAX_BYTES, MAX_ROWS
 
-from .conftest import TOKEN, Hall
+from .conftest import TOKEN, Served
 
 pytestmark = pytest.mark.timeout(30)
 FAR_MS = 4_000_000_000_000
@@ -23,10 +23,10 @@ SHORT = pa.schema([("id", pa.string()), ("due", pa.int64())])
 
 
 @contextmanager
-def exchange(hall: Hall, schema: Any = MESSAGE_SCHEMA, token: bytes | None = None) -> Iterator[tuple[Any, Any]]:
+def exchange(served: Served, schema: Any = MESSAGE_SCHEMA, token: bytes | None = None) -> Iterator[tuple[Any, Any]]:
     """A stream to write batches to, and one to read answers from."""
     options = flight.FlightCallOptions(timeout=20, headers=[(b"authorization", b"Bearer " + token)] if token else [])
-    with flight.connect(f"grpc://127.0.0.1:{hall.flight_port}") as client:
+    with flight.connect(f"grpc://127.0.0.1:{served.flight_port}") as client:
         writer, reader = client.do_exchange(flight.FlightDescriptor.for_path("messages"), options)
         writer.begin(schema)
         try:
@@ -36,9 +36,9 @@ def exchange(hall: Hall, schema: Any = MESSAGE_SCHEMA, token: bytes | None = Non
                 writer.close()
 
 
-def send(hall: Hall, batch: Any, token: bytes | None = None) -> list[tuple[str, str | None]]:
+def send(served: Served, batch: Any, token: bytes | None = None) -> list[tuple[str, str | None]]:
     """One batch on a stream of its own; an error may appear at any step."""
-    with exchange(hall, batch.schema, token) as (writer, reader):
+    with exchange(served, batch.schema, token) as (writer, reader):
         writer.write_batch(batch)
         return answers(reader)
 
@@ -56,8 +56,8 @@ def message(id_: str, payload: Any = b"\x00", due_ms: int = FAR_MS) -> Message:
     return Message(id_, None, due_ms, payload)
 
 
-def test_every_batch_is_answered_row_by_row_in_order__S3(hall: Hall) -> None:
-    with exchange(hall) as (writer, reader):
+def test_every_batch_is_answered_row_by_row_in_order__S3(served: Served) -> None:
+    with exchange(served) as (writer, reader):
         writer.write_batch(
             to_arrow([message("f1"), message("f2"), message("f1"), message("f1", b"\x01"), Cancel("f2", None)])
         )
@@ -71,23 +71,23 @@ def test_every_batch_is_answered_row_by_row_in_order__S3(hall: Hall) -> None:
         assert answers(reader) == [("cancelled", None), ("unknown", None), ("cancelled", None), ("cancelled", None)]
 
 
-def test_what_came_by_flight_is_delivered_as_it_was_sent__D11(hall: Hall) -> None:
+def test_what_came_by_flight_is_delivered_as_it_was_sent__D11(served: Served) -> None:
     sent = Message("flown", "k", 86_400_000, b"\xff\x00")
-    with exchange(hall) as (writer, reader):
+    with exchange(served) as (writer, reader):
         writer.write_batch(to_arrow([sent]))
         assert answers(reader) == [("accepted", None)]
-    assert hall.arrived.get(timeout=10).message == sent
+    assert served.arrived.get(timeout=10).message == sent
 
 
-def test_an_answer_comes_after_the_commit__D11(hall: Hall) -> None:
-    with exchange(hall, SHORT) as (writer, reader):
+def test_an_answer_comes_after_the_commit__D11(served: Served) -> None:
+    with exchange(served, SHORT) as (writer, reader):
         writer.write_batch(short(("committed", FAR_MS)))
         assert answers(reader) == [("accepted", None)]
-        assert hall.ask("GET", "/messages/committed").body["state"] == "waiting"
+        assert served.ask("GET", "/messages/committed").body["state"] == "waiting"
 
 
-def test_bad_rows_are_answered_with_the_reason_and_end_nothing__D2(hall: Hall) -> None:
-    with exchange(hall, SHORT) as (writer, reader):
+def test_bad_rows_are_answered_with_the_reason_and_end_nothing__D2(served: Served) -> None:
+    with exchange(served, SHORT) as (writer, reader):
         writer.write_batch(short(("b1", FAR_MS), (None, FAR_MS), ("b2", None), ("", 1), ("b3", FAR_MS), ("b4", 5)))
         found = answers(reader)
         assert [answer for answer, _ in found] == ["accepted", *["bad record"] * 3, "accepted", "bad record"]
@@ -100,7 +100,7 @@ def test_bad_rows_are_answered_with_the_reason_and_end_nothing__D2(hall: Hall) -
         assert answers(reader) == [("duplicate", None)]
 
 
-def test_a_payload_is_bounded_by_the_option__D12(guarded: Hall) -> None:
+def test_a_payload_is_bounded_by_the_option__D12(guarded: Served) -> None:
     with exchange(guarded, token=TOKEN) as (writer, reader):
         writer.write_batch(to_arrow([message("p1", b"\xff" * 1000), message("p2", b"\xff" * 1001)]))
         assert answers(reader) == [
@@ -109,8 +109,8 @@ def test_a_payload_is_bounded_by_the_option__D12(guarded: Hall) -> None:
         ]
 
 
-def test_a_batch_may_have_no_rows_or_thousands__S3(hall: Hall) -> None:
-    with exchange(hall, SHORT) as (writer, reader):
+def test_a_batch_may_have_no_rows_or_thousands__S3(served: Served) -> None:
+    with exchange(served, SHORT) as (writer, reader):
         writer.write_batch(short())
         assert answers(reader) == []
         rows = [(f"many {n}" if n % 7 else None, FAR_MS) for n in range(MAX_ROWS)]
@@ -120,8 +120,8 @@ def test_a_batch_may_have_no_rows_or_thousands__S3(hall: Hall) -> None:
         ]
 
 
-def test_several_batches_may_be_on_their_way__S3(hall: Hall) -> None:
-    with exchange(hall, SHORT) as (writer, reader):
+def test_several_batches_may_be_on_their_way__S3(served: Served) -> None:
+    with exchange(served, SHORT) as (writer, reader):
         for n in range(5):
             writer.write_batch(short((f"ahead {n}", FAR_MS), (f"ahead {n - 1}", FAR_MS)))
         found = [[answer for answer, _ in answers(reader)] for _ in range(5)]
@@ -140,8 +140,8 @@ def test_several_batches_may_be_on_their_way__S3(hall: Hall) -> None:
         (pa.schema([("id", pa.string()), ("id", pa.string())]), "the schema names a column twice"),
     ],
 )
-def test_another_schema_is_refused_with_the_right_one__S3(schema: Any, problem: str, hall: Hall) -> None:
-    with exchange(hall, schema) as (_, reader), pytest.raises(pa.ArrowInvalid) as refused:
+def test_another_schema_is_refused_with_the_right_one__S3(schema: Any, problem: str, served: Served) -> None:
+    with exchange(served, schema) as (_, reader), pytest.raises(pa.ArrowInvalid) as refused:
         reader.read_chunk()
     assert f"{problem}: it may have id string, key string, due timestamp[ms, tz=UTC], delay_ms double" in str(
         refused.value
@@ -156,23 +156,23 @@ def test_another_schema_is_refused_with_the_right_one__S3(schema: Any, problem: 
         pa.schema([("id", pa.string_view()), ("delay_ms", pa.int32()), ("payload", pa.string())]),
     ],
 )
-def test_types_that_say_the_same_are_taken__S3(schema: Any, hall: Hall) -> None:
-    with exchange(hall, schema) as (writer, reader):
+def test_types_that_say_the_same_are_taken__S3(schema: Any, served: Served) -> None:
+    with exchange(served, schema) as (writer, reader):
         writer.write_batch(pa.RecordBatch.from_pylist([], schema=schema))
         assert answers(reader) == []
 
 
-def test_a_batch_that_is_too_large_is_refused__D12(hall: Hall) -> None:
+def test_a_batch_that_is_too_large_is_refused__D12(served: Served) -> None:
     with pytest.raises(pa.ArrowInvalid, match=r"10,001 rows .* it may have 10,000"):
-        send(hall, short(*[("x", 1)] * (MAX_ROWS + 1)))
+        send(served, short(*[("x", 1)] * (MAX_ROWS + 1)))
     schema = pa.schema([("id", pa.string()), ("due", pa.int64()), ("payload", pa.binary())])
     with pytest.raises(pa.ArrowInvalid, match="send smaller ones"):
-        send(hall, pa.record_batch([["x"], [FAR_MS], [b" " * MAX_BYTES]], schema=schema))
-    assert hall.ask("GET", "/messages/x").status == 404
+        send(served, pa.record_batch([["x"], [FAR_MS], [b" " * MAX_BYTES]], schema=schema))
+    assert served.ask("GET", "/messages/x").status == 404
 
 
 @pytest.mark.parametrize("token", [None, b"not-for-other-eyeS", b"", b"x" * 5000])
-def test_without_the_token_no_stream_is_opened__D12(token: bytes | None, guarded: Hall) -> None:
+def test_without_the_token_no_stream_is_opened__D12(token: bytes | None, guarded: Served) -> None:
     with pytest.raises(flight.FlightUnauthenticatedError, match="authorization: Bearer TOKEN") as refused:
         send(guarded, short(("flew in", 1)), token)
     assert TOKEN.decode() not in str(refused.value)
@@ -180,7 +180,7 @@ def test_without_the_token_no_stream_is_opened__D12(token: bytes | None, guarded
     assert found.status == 404
 
 
-def test_other_calls_need_the_token_and_do_nothing_with_it__D12(guarded: Hall) -> None:
+def test_other_calls_need_the_token_and_do_nothing_with_it__D12(guarded: Served) -> None:
     with flight.connect(f"grpc://127.0.0.1:{guarded.flight_port}") as client:
         with pytest.raises(flight.FlightUnauthenticatedError):
             list(client.list_actions())
@@ -190,15 +190,15 @@ def test_other_calls_need_the_token_and_do_nothing_with_it__D12(guarded: Hall) -
 
 
 def test_once_delivery_has_failed_a_stream_ends_with_the_reason__D11(tmp_path: Path) -> None:
-    hall = Hall(tmp_path)
+    served = Served(tmp_path)
     try:
-        with exchange(hall, SHORT) as (writer, reader):
+        with exchange(served, SHORT) as (writer, reader):
             writer.write_batch(short(("before", FAR_MS)))
             assert answers(reader) == [("accepted", None)]
-            hall.running.fail(DeliveryFailed("the destination is gone"))
+            served.running.fail(DeliveryFailed("the destination is gone"))
             writer.write_batch(short(("after", FAR_MS)))
             with pytest.raises(flight.FlightUnavailableError, match="the destination is gone"):
                 reader.read_chunk()
     finally:
         with pytest.raises(DeliveryFailed):
-            hall.close()
+            served.close()

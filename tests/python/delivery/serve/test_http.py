@@ -12,27 +12,27 @@ import pytest
 
 from tickwheel.delivery import DeliveryFailed, StoreFailed
 
-from .conftest import TOKEN, Hall
+from .conftest import TOKEN, Served
 
 pytestmark = pytest.mark.timeout(30)
 FAR_MS = 4_000_000_000_000
 
 
-def test_a_message_is_accepted_and_delivered__D11(hall: Hall) -> None:
+def test_a_message_is_accepted_and_delivered__D11(served: Served) -> None:
     body = b'{"id": "accepted", "key": "k", "due": 1700000000005, "payload": {"n": 1.50}}'
-    reply = hall.ask("POST", "/messages", body)
+    reply = served.ask("POST", "/messages", body)
     due = "2023-11-14T22:13:20.005Z"
     assert reply[:2] == (201, {"id": "accepted", "key": "k", "due": due, "state": "accepted"})
-    delivery = hall.arrived.get(timeout=10)
+    delivery = served.arrived.get(timeout=10)
     assert (delivery.message.id, delivery.message.key) == ("accepted", "k")
     assert bytes(delivery.message.payload) == b'{"n": 1.50}'
 
 
-def test_the_same_again_is_a_duplicate_and_other_content_a_conflict__D5(hall: Hall) -> None:
+def test_the_same_again_is_a_duplicate_and_other_content_a_conflict__D5(served: Served) -> None:
     message = {"id": "again", "due": FAR_MS}
-    assert hall.ask("POST", "/messages", message).status == 201
-    assert hall.ask("POST", "/messages", message)[:2] == (200, {"id": "again", "key": None, "state": "duplicate"})
-    reply = hall.ask("POST", "/messages", message | {"payload": 2})
+    assert served.ask("POST", "/messages", message).status == 201
+    assert served.ask("POST", "/messages", message)[:2] == (200, {"id": "again", "key": None, "state": "duplicate"})
+    reply = served.ask("POST", "/messages", message | {"payload": 2})
     assert reply.status == 409
     assert reply.body["reason"] == "this key and id were accepted before with other content"
     assert reply.body["allowed"] == "the same content again, or another id"
@@ -54,45 +54,45 @@ def test_the_same_again_is_a_duplicate_and_other_content_a_conflict__D5(hall: Ha
     ],
 )
 def test_a_bad_record_is_answered_with_what_is_wrong_and_what_is_allowed__D2(
-    body: bytes, reason: str, hall: Hall
+    body: bytes, reason: str, served: Served
 ) -> None:
-    reply = hall.ask("POST", "/messages", body)
+    reply = served.ask("POST", "/messages", body)
     assert reply.status == 400
     assert sorted(reply.body) == ["allowed", "reason"]
     assert reason in reply.body["reason"]
 
 
-def test_a_cancel_is_answered_for_certain__D7(hall: Hall) -> None:
-    hall.ask("POST", "/messages", {"id": "c", "key": "k", "due": FAR_MS})
-    assert hall.ask("GET", "/messages/c?key=k")[:2] == (200, {"id": "c", "key": "k", "state": "waiting"})
-    assert hall.ask("DELETE", "/messages/c").status == 202  # without a key it is another message
+def test_a_cancel_is_answered_for_certain__D7(served: Served) -> None:
+    served.ask("POST", "/messages", {"id": "c", "key": "k", "due": FAR_MS})
+    assert served.ask("GET", "/messages/c?key=k")[:2] == (200, {"id": "c", "key": "k", "state": "waiting"})
+    assert served.ask("DELETE", "/messages/c").status == 202  # without a key it is another message
     for _ in range(2):
-        assert hall.ask("DELETE", "/messages/c?key=k")[:2] == (200, {"id": "c", "key": "k", "state": "cancelled"})
-    assert hall.ask("GET", "/messages/c?key=k").body["state"] == "cancelled"
+        assert served.ask("DELETE", "/messages/c?key=k")[:2] == (200, {"id": "c", "key": "k", "state": "cancelled"})
+    assert served.ask("GET", "/messages/c?key=k").body["state"] == "cancelled"
 
 
-def test_a_cancel_that_comes_too_late_says_so__D7(hall: Hall) -> None:
-    hall.ask("POST", "/messages", {"id": "late", "due": 1700000000005})
-    assert hall.arrived.get(timeout=10).message.id == "late"
+def test_a_cancel_that_comes_too_late_says_so__D7(served: Served) -> None:
+    served.ask("POST", "/messages", {"id": "late", "due": 1700000000005})
+    assert served.arrived.get(timeout=10).message.id == "late"
     deadline_s = time.monotonic() + 10
-    while hall.ask("GET", "/messages/late").body["state"] != "delivered":
+    while served.ask("GET", "/messages/late").body["state"] != "delivered":
         assert time.monotonic() < deadline_s
-    assert hall.ask("DELETE", "/messages/late")[:2] == (409, {"id": "late", "key": None, "state": "delivered"})
+    assert served.ask("DELETE", "/messages/late")[:2] == (409, {"id": "late", "key": None, "state": "delivered"})
 
 
-def test_a_cancel_of_what_has_not_come_is_remembered__D7(hall: Hall) -> None:
-    assert hall.ask("GET", "/messages/early").status == 404
-    assert hall.ask("DELETE", "/messages/early")[:2] == (202, {"id": "early", "key": None, "state": "unknown"})
-    assert hall.ask("POST", "/messages", {"id": "early", "due": 1700000000005})[:2] == (
+def test_a_cancel_of_what_has_not_come_is_remembered__D7(served: Served) -> None:
+    assert served.ask("GET", "/messages/early").status == 404
+    assert served.ask("DELETE", "/messages/early")[:2] == (202, {"id": "early", "key": None, "state": "unknown"})
+    assert served.ask("POST", "/messages", {"id": "early", "due": 1700000000005})[:2] == (
         200,
         {"id": "early", "key": None, "state": "cancelled"},
     )
 
 
-def test_a_cancel_may_be_posted_too__D1(hall: Hall) -> None:
-    hall.ask("POST", "/messages", {"id": "posted", "due": FAR_MS})
+def test_a_cancel_may_be_posted_too__D1(served: Served) -> None:
+    served.ask("POST", "/messages", {"id": "posted", "due": FAR_MS})
     cancel = {"id": "posted", "op": "cancel"}
-    assert hall.ask("POST", "/messages", cancel)[:2] == (200, {"id": "posted", "key": None, "state": "cancelled"})
+    assert served.ask("POST", "/messages", cancel)[:2] == (200, {"id": "posted", "key": None, "state": "cancelled"})
 
 
 @pytest.mark.parametrize(
@@ -107,15 +107,15 @@ def test_a_cancel_may_be_posted_too__D1(hall: Hall) -> None:
         ("%2E%2E?key=a%26b%3Dc", "..", "a&b=c"),
     ],
 )
-def test_any_id_and_key_can_be_named__D11(path: str, id_: str, key: str | None, hall: Hall) -> None:
-    assert hall.ask("POST", "/messages", {"id": id_, "key": key, "due": FAR_MS}).status == 201
-    assert hall.ask("GET", f"/messages/{path}")[:2] == (200, {"id": id_, "key": key, "state": "waiting"})
-    assert hall.ask("DELETE", f"/messages/{path}").status == 200
+def test_any_id_and_key_can_be_named__D11(path: str, id_: str, key: str | None, served: Served) -> None:
+    assert served.ask("POST", "/messages", {"id": id_, "key": key, "due": FAR_MS}).status == 201
+    assert served.ask("GET", f"/messages/{path}")[:2] == (200, {"id": id_, "key": key, "state": "waiting"})
+    assert served.ask("DELETE", f"/messages/{path}").status == 200
 
 
 @pytest.mark.parametrize("path", ["", "?key=k", "a?key=", "a?kye=k", "a?key=k&key=l", "%FF", "a?key=%FF", "a?k"])
-def test_an_address_that_names_no_message_is_refused__D11(path: str, hall: Hall) -> None:
-    reply = hall.ask("DELETE", f"/messages/{path}")
+def test_an_address_that_names_no_message_is_refused__D11(path: str, served: Served) -> None:
+    reply = served.ask("DELETE", f"/messages/{path}")
     assert reply.status == 400
     assert sorted(reply.body) == ["allowed", "reason"]
 
@@ -133,8 +133,10 @@ def test_an_address_that_names_no_message_is_refused__D11(path: str, hall: Hall)
         ("GET", "/metrics/", 404),
     ],
 )
-def test_what_there_is_not_is_answered_with_what_there_is__D11(method: str, path: str, status: int, hall: Hall) -> None:
-    reply = hall.ask(method, path)
+def test_what_there_is_not_is_answered_with_what_there_is__D11(
+    method: str, path: str, status: int, served: Served
+) -> None:
+    reply = served.ask(method, path)
     assert reply.status == status
     assert reply.body == {
         "reason": f"there is no {method} {path}",
@@ -154,7 +156,7 @@ LIMIT = 2 * 1000 + 65536
 
 @pytest.mark.parametrize("size", [LIMIT + 1, 3_000_000])
 @pytest.mark.parametrize("chunked", [False, True])
-def test_a_body_that_is_too_large_is_refused__D12(size: int, chunked: bool, guarded: Hall) -> None:
+def test_a_body_that_is_too_large_is_refused__D12(size: int, chunked: bool, guarded: Served) -> None:
     token = {"authorization": "Bearer " + TOKEN.decode()}
     body: Any = chunks(size) if chunked else b" " * size
     reply = guarded.ask("POST", "/messages", body, headers=token, encode_chunked=chunked)
@@ -163,13 +165,13 @@ def test_a_body_that_is_too_large_is_refused__D12(size: int, chunked: bool, guar
 
 
 @pytest.mark.parametrize("chunked", [False, True])
-def test_the_largest_body_is_read__D12(chunked: bool, guarded: Hall) -> None:
+def test_the_largest_body_is_read__D12(chunked: bool, guarded: Served) -> None:
     token = {"authorization": "Bearer " + TOKEN.decode()}
     body: Any = chunks(LIMIT) if chunked else b" " * LIMIT
     assert guarded.ask("POST", "/messages", body, headers=token, encode_chunked=chunked).status == 400
 
 
-def test_a_body_that_says_how_large_it_is_is_refused_before_it_is_sent__D12(guarded: Hall) -> None:
+def test_a_body_that_says_how_large_it_is_is_refused_before_it_is_sent__D12(guarded: Served) -> None:
     head = f"POST /messages HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {TOKEN.decode()}\r\nexpect: 100-continue\r\n"
     with socket.create_connection(("127.0.0.1", guarded.port), timeout=10) as connection:
         connection.sendall(f"{head}content-length: 999999999\r\n\r\n".encode())
@@ -177,7 +179,7 @@ def test_a_body_that_says_how_large_it_is_is_refused_before_it_is_sent__D12(guar
 
 
 @pytest.mark.parametrize("name", ["payload", "payload_base64"])
-def test_a_payload_is_bounded_by_the_option__D12(name: str, guarded: Hall) -> None:
+def test_a_payload_is_bounded_by_the_option__D12(name: str, guarded: Served) -> None:
     token = {"authorization": "Bearer " + TOKEN.decode()}
 
     def of(size: int) -> str:
@@ -198,7 +200,7 @@ def test_a_payload_is_bounded_by_the_option__D12(name: str, guarded: Hall) -> No
     [("POST", "/messages"), ("DELETE", "/messages/a"), ("GET", "/messages/a"), ("GET", "/metrics"), ("GET", "/x")],
 )
 def test_without_the_token_nothing_is_done_nor_told__D12(
-    method: str, path: str, token: str | None, guarded: Hall
+    method: str, path: str, token: str | None, guarded: Served
 ) -> None:
     headers = {} if token is None else {"authorization": token}
     reply = guarded.ask(method, path, {"id": "a", "due": 1700000000005}, headers=headers)
@@ -209,43 +211,43 @@ def test_without_the_token_nothing_is_done_nor_told__D12(
     assert (known.status, known.body["state"]) == (404, "unknown")
 
 
-def test_health_needs_no_token__D12(guarded: Hall) -> None:
+def test_health_needs_no_token__D12(guarded: Served) -> None:
     assert guarded.ask("GET", "/healthz")[:2] == (200, {"status": "ok"})
 
 
 @pytest.mark.parametrize("headers", [{"origin": "https://evil.example"}, {"host": "evil.example:7400"}])
-def test_a_web_page_does_not_get_in__D12(headers: dict[str, str], hall: Hall) -> None:
-    assert hall.ask("POST", "/messages", {"id": "web", "due": 1700000000005}, headers=headers).status == 403
-    assert hall.ask("GET", "/messages/web", headers=headers).status == 403
-    assert hall.ask("GET", "/messages/web").status == 404
+def test_a_web_page_does_not_get_in__D12(headers: dict[str, str], served: Served) -> None:
+    assert served.ask("POST", "/messages", {"id": "web", "due": 1700000000005}, headers=headers).status == 403
+    assert served.ask("GET", "/messages/web", headers=headers).status == 403
+    assert served.ask("GET", "/messages/web").status == 404
 
 
 @pytest.mark.parametrize("failure", [StoreFailed("the disk is full"), DeliveryFailed("the destination is gone")])
 def test_once_delivery_has_failed_everything_says_so__D11(failure: DeliveryFailed, tmp_path: Path) -> None:
-    hall = Hall(tmp_path)
+    served = Served(tmp_path)
     try:
-        assert hall.ask("GET", "/healthz")[:2] == (200, {"status": "ok"})
-        hall.running.fail(failure)
-        assert hall.ask("GET", "/healthz")[:2] == (503, {"status": "failed"})
+        assert served.ask("GET", "/healthz")[:2] == (200, {"status": "ok"})
+        served.running.fail(failure)
+        assert served.ask("GET", "/healthz")[:2] == (503, {"status": "failed"})
         for method, path in (("POST", "/messages"), ("DELETE", "/messages/a"), ("GET", "/messages/a")):
-            reply = hall.ask(method, path, {"id": "a", "due": 1700000000005})
+            reply = served.ask(method, path, {"id": "a", "due": 1700000000005})
             assert (reply.status, reply.body["reason"]) == (503, str(failure))
     finally:
         with pytest.raises(type(failure), match=str(failure)):
-            hall.close()
+            served.close()
 
 
-def test_requests_at_the_same_time_share_commits_and_get_each_their_own_answer__D11(hall: Hall) -> None:
+def test_requests_at_the_same_time_share_commits_and_get_each_their_own_answer__D11(served: Served) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
     messages = [{"id": f"many {n % 30}", "due": FAR_MS, "payload": n % 30} for n in range(60)]
     with ThreadPoolExecutor(16) as pool:
-        replies = list(pool.map(lambda message: hall.ask("POST", "/messages", message), messages))
+        replies = list(pool.map(lambda message: served.ask("POST", "/messages", message), messages))
     assert [reply.body["id"] for reply in replies] == [message["id"] for message in messages]
     assert sorted(reply.body["state"] for reply in replies) == ["accepted"] * 30 + ["duplicate"] * 30
 
 
-def test_many_messages_come_in_one_request_and_each_line_has_its_answer__D11(hall: Hall) -> None:
+def test_many_messages_come_in_one_request_and_each_line_has_its_answer__D11(served: Served) -> None:
     lines = [
         b'{"id": "line 1", "due": 4000000000000}',
         b"",
@@ -254,7 +256,7 @@ def test_many_messages_come_in_one_request_and_each_line_has_its_answer__D11(hal
         b'{"id": "line 1", "due": 4000000000001}',
         b'{"id": "line 1", "op": "cancel"}',
     ]
-    reply = hall.ask("POST", "/messages", b"\n".join(lines), headers={"content-type": "application/x-ndjson"})
+    reply = served.ask("POST", "/messages", b"\n".join(lines), headers={"content-type": "application/x-ndjson"})
     answers = [json.loads(line) for line in reply.body.splitlines()]
     assert (reply.status, [answer["status"] for answer in answers]) == (200, [201, 400, 200, 409, 200])
     assert (answers[1]["line"], answers[1]["reason"][:18]) == (3, "not a JSON object:")

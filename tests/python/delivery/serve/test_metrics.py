@@ -12,15 +12,15 @@ from tickwheel.delivery.serve import metrics
 from tickwheel.delivery.settings import Settings
 from tickwheel.delivery.sinks import sink_of_function
 
-from .conftest import TOKEN, Hall
+from .conftest import TOKEN, Served
 
 pytestmark = pytest.mark.timeout(30)
 FAR_MS = 4_000_000_000_000
 
 
-def scrape(hall: Hall) -> dict[str, float]:
+def scrape(served: Served) -> dict[str, float]:
     """The values by name, or by name and label."""
-    reply = hall.ask("GET", "/metrics")
+    reply = served.ask("GET", "/metrics")
     assert reply.headers["content-type"].startswith("text/plain; version=")
     return {
         sample.name + "".join(f" {name}={value}" for name, value in sorted(sample.labels.items())): sample.value
@@ -30,21 +30,21 @@ def scrape(hall: Hall) -> dict[str, float]:
 
 
 def test_everything_is_counted_once__D11(tmp_path: Path) -> None:
-    hall = Hall(tmp_path)
+    served = Served(tmp_path)
     try:
         now_ms = round(time.time() * 1000)
         for n in range(3):
-            hall.ask("POST", "/messages", {"id": f"now {n}", "due": 1700000000005})
+            served.ask("POST", "/messages", {"id": f"now {n}", "due": 1700000000005})
         for due_ms in (now_ms + 30_000, now_ms + 1_800_000, now_ms + 43_200_000, FAR_MS):
-            hall.ask("POST", "/messages", {"id": f"at {due_ms}", "due": due_ms})
-        hall.ask("POST", "/messages", {"id": f"at {FAR_MS}", "due": FAR_MS})
-        hall.ask("POST", "/messages", {"id": "cancelled", "due": FAR_MS})
-        hall.ask("DELETE", "/messages/cancelled")
+            served.ask("POST", "/messages", {"id": f"at {due_ms}", "due": due_ms})
+        served.ask("POST", "/messages", {"id": f"at {FAR_MS}", "due": FAR_MS})
+        served.ask("POST", "/messages", {"id": "cancelled", "due": FAR_MS})
+        served.ask("DELETE", "/messages/cancelled")
         for _ in range(3):
-            hall.arrived.get(timeout=10)
-        while hall.running.summary.delivered < 3:
-            hall.ask("GET", "/healthz")
-        found = scrape(hall)
+            served.arrived.get(timeout=10)
+        while served.running.summary.delivered < 3:
+            served.ask("GET", "/healthz")
+        found = scrape(served)
         assert {name: value for name, value in found.items() if "lateness" not in name} == {
             "tickwheel_messages_pending": 4,
             "tickwheel_accepted_total": 8,
@@ -62,21 +62,21 @@ def test_everything_is_counted_once__D11(tmp_path: Path) -> None:
         assert found["tickwheel_lateness_seconds_bucket le=60.0"] == 0
         assert found["tickwheel_lateness_seconds_bucket le=+Inf"] == 3
     finally:
-        hall.close()
+        served.close()
 
 
 def test_there_are_as_many_time_series_with_many_keys_as_with_none__D11(tmp_path: Path) -> None:
-    hall = Hall(tmp_path)
+    served = Served(tmp_path)
     try:
-        before = sorted(scrape(hall))
+        before = sorted(scrape(served))
         for n in range(20):
-            hall.ask("POST", "/messages", {"id": f"id {n}", "key": f"key {n}", "due": FAR_MS})
-        assert sorted(scrape(hall)) == before
+            served.ask("POST", "/messages", {"id": f"id {n}", "key": f"key {n}", "due": FAR_MS})
+        assert sorted(scrape(served)) == before
     finally:
-        hall.close()
+        served.close()
 
 
-def test_metrics_need_the_token__D12(guarded: Hall) -> None:
+def test_metrics_need_the_token__D12(guarded: Served) -> None:
     assert guarded.ask("GET", "/metrics").status == 401
     assert guarded.ask("GET", "/metrics", headers={"authorization": f"Bearer {TOKEN.decode()}"}).status == 200
 
@@ -118,14 +118,14 @@ def test_counting_stops_where_it_would_take_long__D11(tmp_path: Path, monkeypatc
 def test_a_store_that_cannot_be_read_is_said_and_ends_nothing__D11(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hall = Hall(tmp_path)
+    served = Served(tmp_path)
     try:
         monkeypatch.setattr(
             metrics, "look", lambda *_: (_ for _ in ()).throw(StoreFailed("the store can't be used: disk I/O error"))
         )
-        reply = hall.ask("GET", "/metrics")
+        reply = served.ask("GET", "/metrics")
         assert (reply.status, reply.body["reason"]) == (503, "the store can't be used: disk I/O error")
         monkeypatch.undo()
-        assert hall.ask("GET", "/metrics").status == 200
+        assert served.ask("GET", "/metrics").status == 200
     finally:
-        hall.close()
+        served.close()

@@ -140,7 +140,11 @@ def test_a_verdict_says_more_than_a_mask__D6(tmp_path: Path) -> None:
     ("answer", "reason"),
     [
         (lambda batch: [True], "ValueError: send_batch returned 1 verdicts for 3 deliveries: return one for each"),
-        (lambda batch: None, "TypeError: 'NoneType' object is not iterable"),
+        (
+            lambda batch: None,
+            "TypeError: send_batch returned None: return a boolean array, or a list with True, False or a reason for"
+            " each delivery",
+        ),
         (lambda batch: 1 / 0, "ZeroDivisionError: division by zero"),
     ],
 )

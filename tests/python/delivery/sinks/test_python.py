@@ -1,6 +1,8 @@
 import asyncio
+import gc
 import threading
 import time
+import weakref
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
@@ -185,6 +187,18 @@ def test_a_hidden_coroutine_is_a_failed_attempt_and_not_a_lost_message__D10(
 def test_what_can_not_be_called_is_refused__D10() -> None:
     with pytest.raises(WrongUsage, match="can't be called"):
         sink_of_function(5)  # type: ignore[arg-type]
+
+
+def test_a_destination_in_a_reference_cycle_is_collected__rule8() -> None:
+    class Shop:
+        def __init__(self) -> None:
+            self.destination = sink_of_function(self.send)
+
+        def send(self, _: Delivery) -> None: ...
+
+    kept = weakref.ref(Shop())
+    gc.collect()
+    assert kept() is None
 
 
 def test_a_module_in_the_current_folder_is_found__D10(here: Path) -> None:

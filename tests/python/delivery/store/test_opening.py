@@ -3,6 +3,7 @@
 import logging
 import os
 import random
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -12,6 +13,9 @@ from pathlib import Path
 import pytest
 
 from tickwheel.delivery import Answer, DeliveryQueue, StoreFailed, WrongUsage
+from tickwheel.delivery.running import Running
+from tickwheel.delivery.settings import Settings
+from tickwheel.delivery.sinks import open_sink
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -157,3 +161,39 @@ def test_a_store_of_version_1_is_stepped_up_after_a_backup_and_keeps_what_it_has
         assert "\n".join(db.iterdump()) == before
     with opened(store) as queue:
         assert len(queue) == 1
+
+
+def test_a_ctrl_c_ends_a_long_step_up_and_leaves_the_store_as_it_was__D13(store: Path) -> None:
+    waiting = [(n, LATER_MS + n, f"id {n}") for n in range(1_000, 300_000)]
+    with closing(sqlite3.connect(store)) as db:
+        db.executescript(VERSION_1.read_text())
+        db.executemany("INSERT INTO messages VALUES (?1, ?1, ?2, NULL, ?3, 'fifteen letters', NULL)", waiting)
+        db.executemany("INSERT INTO bodies VALUES (?1, '1')", [(n,) for n, _, _ in waiting])
+        db.executemany("INSERT INTO waiting VALUES (?2, ?1, NULL, 700, 0)", [(n, due_ms) for n, due_ms, _ in waiting])
+        db.commit()
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.02)
+        with pytest.raises(KeyboardInterrupt):
+            opened(store)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert not any("stepping" in it.name or "version-1" in it.name for it in store.parent.iterdir())
+    with closing(sqlite3.connect(store)) as db:
+        assert db.execute("PRAGMA user_version").fetchone() == (1,)
+    with opened(store) as queue:
+        assert len(queue) >= len(waiting)
+
+
+def test_a_ctrl_c_while_a_store_of_version_1_is_stepped_up_is_not_lost__D13(store: Path) -> None:
+    with closing(sqlite3.connect(store)) as db:
+        db.executescript(VERSION_1.read_text())
+
+    def interrupt(text: str) -> None:  # where the handler of a signal that came in the meantime runs
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Running(store, open_sink("file:/dev/null"), Settings(), print, waiting=interrupt)
+    with opened(store) as queue:  # it was closed, and is of this version
+        assert queue.state("h", "far") is Answer.WAITING

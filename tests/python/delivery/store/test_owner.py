@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tickwheel.delivery import Answer, DeliveryQueue, StoreFailed
+from tickwheel.delivery import Answer, DeliveryQueue, StoreFailed, WrongUsage
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -114,23 +114,71 @@ def test_a_store_that_was_removed_takes_no_more_messages__D9(tmp_path: Path) -> 
         queue.close()
 
 
-def test_in_one_process_too_the_second_waits__D9(tmp_path: Path) -> None:
-    first = opened(tmp_path / "store.db")
-    first.put("a", due=LATER_MS)
-    found: list[Answer] = []
+def test_a_second_queue_of_one_process_is_refused_at_once_by_whatever_name__D9(tmp_path: Path) -> None:
+    link = tmp_path / "link.db"
+    link.symlink_to(tmp_path / "store.db")
+    with opened(tmp_path / "store.db") as first:
+        for other in (tmp_path / "store.db", link):
+            with pytest.raises(WrongUsage, match=r"is open in this process already: use that queue, or close it first"):
+                opened(other)
+        assert first.put("a", due=LATER_MS) is Answer.ACCEPTED
+    with opened(link) as second:
+        assert second.state("a") is Answer.WAITING
+
+
+def test_while_another_thread_closes_the_first_the_second_waits__D9(tmp_path: Path) -> None:
+    called, held = threading.Event(), threading.Event()
+
+    def send(_: object) -> None:
+        called.set()
+        held.wait(20)
+
+    first = DeliveryQueue(tmp_path / "store.db", to=send)
+    first.put("a", delay_ms=0)
+    assert called.wait(20)
+    closing = threading.Thread(target=first.close)
+    closing.start()
+    found: list[object] = []
 
     def wait() -> None:
-        with opened(tmp_path / "store.db") as second:
-            found.append(second.state("a"))
+        while True:
+            try:
+                with opened(tmp_path / "store.db") as second:
+                    found.append(second.state("a"))
+                return
+            except WrongUsage:  # the other thread has not begun yet
+                found.clear()
 
-    thread = threading.Thread(target=wait)
-    thread.start()
-    thread.join(0.2)
-    assert not found
-    first.close()
-    thread.join(20)
-    assert found == [Answer.WAITING]
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    waiting.join(0.3)
+    assert (found, waiting.is_alive()) == ([], True)
+    held.set()
+    closing.join(20)
+    waiting.join(20)
+    assert found == [Answer.DELIVERED]
     first.close()  # once more does nothing
+
+
+def test_of_two_threads_that_open_a_store_at_once_one_gets_it__D9(tmp_path: Path) -> None:
+    together = threading.Barrier(2)
+    found: list[object] = []
+
+    def take() -> None:
+        together.wait(20)
+        try:
+            found.append(opened(tmp_path / "store.db"))
+        except WrongUsage:
+            found.append(None)
+
+    threads = [threading.Thread(target=take) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    [queue] = [it for it in found if isinstance(it, DeliveryQueue)]
+    assert len(found) == 2
+    queue.close()
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")

@@ -1,0 +1,138 @@
+"""A program's own sink: a subclass of `Sink`, given to a queue or named by `python:MODULE:CLASS` (rule D10)."""
+
+import logging
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from tickwheel.delivery import Delivery, DeliveryFailed, DeliveryQueue, WrongUsage
+from tickwheel.delivery.sinks import BatchSink, Refusals, Sink, SinkSettings, open_sink, sink_of
+
+pytestmark = pytest.mark.timeout(60)
+
+
+class Keeping(Sink):
+    """Keeps what it gets in a list of the class."""
+
+    max_batch = 10
+    threads = 2
+    opened: ClassVar[list[SinkSettings]] = []
+    kept: ClassVar[list[tuple[str, str]]] = []
+
+    def __init__(self, settings: SinkSettings, name: str = "-") -> None:
+        self.opened.append(settings)
+        self.name = name
+
+    def send(self, deliveries: Sequence[Delivery]) -> Refusals:
+        self.kept.extend((self.name, it.message.id) for it in deliveries)
+        return {}
+
+
+@pytest.fixture(autouse=True)
+def _empty() -> None:
+    Keeping.opened.clear()
+    Keeping.kept.clear()
+
+
+def put(folder: Path, to: Any) -> None:
+    with DeliveryQueue(folder / "store.db", to=to, sink_timeout_s=7) as queue:
+        queue.put("a", delay_ms=0)
+        assert queue.wait_until_empty(20)
+
+
+def test_a_queue_takes_a_class_and_opens_one_for_each_thread__D10(tmp_path: Path) -> None:
+    put(tmp_path, Keeping)
+    assert Keeping.kept == [("-", "a")]
+    [first, second] = Keeping.opened
+    assert first == second
+    assert first.timeout_s == 7
+    assert len(first.store_id) > 8
+
+
+def test_a_partial_of_a_class_gives_it_arguments__D10(tmp_path: Path) -> None:
+    put(tmp_path, partial(Keeping, name="the cellar"))
+    assert Keeping.kept == [("the cellar", "a")]
+
+
+def test_a_batch_sink_needs_no_constructor__D10(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    ids: list[str] = []
+
+    class Warehouse(BatchSink):
+        def send_batch(self, batch: Any) -> list[bool]:
+            ids.extend(batch["id"].to_pylist())
+            return [True] * len(batch)
+
+    put(tmp_path, Warehouse)
+    assert ids == ["a"]
+
+
+def test_a_class_may_be_named_by_its_module__D10(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own_sink_here.py").write_text(
+        "from tickwheel.delivery.sinks import Sink\n"
+        "class Shelf(Sink):\n"
+        "    ids = []\n"
+        "    def send(self, deliveries):\n"
+        "        self.ids += [it.message.id for it in deliveries]\n"
+        "        return {}\n"
+    )
+    put(tmp_path, "python:own_sink_here:Shelf")
+    import own_sink_here  # type: ignore[import-not-found]
+
+    assert own_sink_here.Shelf.ids == ["a"]
+
+
+def test_what_can_not_be_opened_again_or_sends_nothing_is_refused__D10(tmp_path: Path) -> None:
+    class Nothing(Sink):
+        pass
+
+    with pytest.raises(WrongUsage, match="the sink Nothing has no send: define it"):
+        sink_of(Nothing)
+    with pytest.raises(WrongUsage, match="a new one is needed for each thread: give the class"):
+        sink_of(Keeping(SinkSettings("x")))
+    with pytest.raises(WrongUsage, match="the sink Sink has no send"):
+        open_sink("python:tickwheel.delivery.sinks:Sink")
+
+
+def test_a_constructor_that_raises_keeps_the_queue_from_opening__D10(tmp_path: Path) -> None:
+    class Closed(Keeping):
+        def __init__(self, settings: SinkSettings) -> None:
+            raise OSError("no route to the cellar")
+
+    with pytest.raises(DeliveryFailed, match="the sink can't be opened: OSError: no route to the cellar"):
+        put(tmp_path, Closed)
+
+
+def test_a_sink_that_can_not_forget_costs_no_attempt_and_is_asked_again__D5(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    told: list[tuple[int, bool]] = []
+    sent: list[tuple[str, int]] = []
+
+    class Forgetful(Sink):
+        def send(self, deliveries: Sequence[Delivery]) -> Refusals:
+            sent.extend((it.message.id, it.attempt) for it in deliveries)
+            return {}
+
+        def committed(self, sends: int, earlier: bool) -> None:
+            told.append((sends, earlier))
+            if len(told) <= 3:
+                raise KeyError("the digests")
+
+    with (
+        caplog.at_level(logging.ERROR, "tickwheel.delivery"),
+        DeliveryQueue(tmp_path / "store.db", to=Forgetful, max_attempts=1) as queue,
+    ):
+        for number in range(5):
+            queue.put(f"{number}", delay_ms=0)
+            assert queue.wait_until_empty(20)
+    assert sent == [(f"{number}", 1) for number in range(5)]
+    assert told == [(number, True) for number in range(5)]
+    logged = [record for record in caplog.records if "committed() failed" in record.getMessage()]
+    assert len(logged) == 1
+    assert "KeyError('the digests')" in logged[0].getMessage()
+    assert logged[0].exc_info is not None

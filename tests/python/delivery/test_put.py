@@ -1,0 +1,115 @@
+"""What `put` and `put_many` take and refuse, and that a call which fails accepts nothing (rules D1, D11)."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tickwheel.delivery import Answer, BadRecord, DeliveryQueue, Message, WrongUsage
+
+pytestmark = pytest.mark.timeout(60)
+LATER_MS = 4_000_000_000_000
+
+
+@dataclass
+class Order:
+    total: float
+    note: str | None = None
+
+
+def cycle() -> list[Any]:
+    inner: list[Any] = []
+    inner.append({"again": inner})
+    return inner
+
+
+def nested(depth: int) -> list[Any]:
+    value: list[Any] = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+@pytest.fixture
+def queue(tmp_path: Path) -> Iterator[DeliveryQueue]:
+    with DeliveryQueue(tmp_path / "store.db", to=lambda _: None) as made:
+        yield made
+
+
+@pytest.mark.parametrize(
+    ("payload", "why"),
+    [
+        (float("nan"), "no NaN and no infinity"),
+        ({"a": [None, {"b": float("inf")}]}, "no NaN and no infinity"),
+        ((1.0, float("-inf")), "no NaN and no infinity"),
+        (Order(float("nan")), "no NaN and no infinity"),
+        ("half \ud83d", "half of a surrogate pair"),
+        ({"\udc00": 1}, "half of a surrogate pair"),
+        (cycle(), "nested too deep, or contains itself"),
+        (nested(100_000), "nested too deep, or contains itself"),
+        (object(), "type object is unsupported"),
+    ],
+)
+def test_a_payload_that_json_can_not_hold_is_refused__D1(queue: DeliveryQueue, payload: Any, why: str) -> None:
+    with pytest.raises(WrongUsage, match=why) as error:
+        queue.put("a", payload, due=LATER_MS)
+    assert isinstance(error.value, ValueError)
+    with pytest.raises(WrongUsage, match=why):
+        queue.put_many([("a", LATER_MS, b""), ("b", LATER_MS, payload)])
+    assert len(queue) == 0
+
+
+@pytest.mark.parametrize("payload", [None, [None, 1.5], {"null": "nan"}, "null", Order(1.5), [1e308, -0.0]])
+def test_a_null_is_a_null__D1(queue: DeliveryQueue, payload: Any) -> None:
+    assert queue.put("a", payload, due=LATER_MS) is Answer.ACCEPTED
+
+
+@pytest.mark.parametrize(
+    "payload", [5, True, None, "text", bytearray(b"1"), memoryview(b"1"), [1, 2], {"a": 1}], ids=repr
+)
+def test_the_payload_of_a_message_object_is_bytes_or_raw__D1(queue: DeliveryQueue, payload: Any) -> None:
+    with pytest.raises(BadRecord, match=r"payload is .*bytes, or JSON as msgspec.Raw"):
+        queue.put_many([Message("a", None, LATER_MS, payload)])
+    with pytest.raises(BadRecord, match=r"payload is .*bytes, or JSON as msgspec.Raw"):
+        queue.submit([Message("a", None, LATER_MS, payload)])
+    assert len(queue) == 0
+    good = [Message("a", None, LATER_MS, msgspec.Raw(b"5")), Message("b", None, LATER_MS, b"5")]
+    assert queue.put_many(good) == [Answer.ACCEPTED] * 2
+
+
+def test_a_delay_that_is_no_number_is_told__D1(queue: DeliveryQueue) -> None:
+    with pytest.raises(BadRecord, match=r"delay_ms is 'soon'.*a number of milliseconds"):
+        queue.put_many([Message("a", None, LATER_MS, b"", "soon")])  # type: ignore[arg-type]
+
+
+BAD: Sequence[Any] = [
+    {"id": "bad", "due": 5},
+    {"id": "", "due": LATER_MS},
+    ("bad", LATER_MS),
+    ("bad", LATER_MS, float("nan")),
+    Message("bad", None, LATER_MS, msgspec.Raw(b"{")),
+    5,
+]
+
+
+@pytest.mark.parametrize("bad", BAD, ids=repr)
+def test_of_many_with_a_bad_one_none_is_accepted__D11(queue: DeliveryQueue, bad: Any) -> None:
+    many = [(f"{number}", LATER_MS, b"") for number in range(2_500)]
+    with pytest.raises((BadRecord, WrongUsage)):
+        queue.put_many([*many, bad])
+    assert (len(queue), queue.state("0")) == (0, Answer.UNKNOWN)
+    assert queue.put_many(many) == [Answer.ACCEPTED] * 2_500
+
+
+def test_of_an_iterable_that_raises_none_is_accepted__D11(queue: DeliveryQueue) -> None:
+    def breaks() -> Iterator[tuple[str, int, bytes]]:
+        for number in range(2_500):
+            yield f"{number}", LATER_MS, b""
+        raise OSError("the source is gone")
+
+    with pytest.raises(OSError, match="the source is gone"):
+        queue.put_many(breaks())
+    assert (len(queue), queue.put_many([])) == (0, [])

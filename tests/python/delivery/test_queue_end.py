@@ -1,0 +1,217 @@
+"""The end of a queue: what it lets go of, by which thread it is closed, and how long the process waits at its exit."""
+
+import gc
+import logging
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tickwheel.delivery import Answer, Delivery, DeliveryQueue, Letter
+from tickwheel.delivery.sinks import Refusals, Sink
+
+pytestmark = pytest.mark.timeout(60)
+
+
+class Function:
+    def __call__(self, _: object) -> None: ...
+
+
+def test_a_closed_queue_keeps_none_of_its_functions__rule8(tmp_path: Path) -> None:
+    send, tell = Function(), Function()
+    kept = weakref.ref(send), weakref.ref(tell)
+    queue = DeliveryQueue(tmp_path / "store.db", to=send, on_dead_letter=tell)
+    queue.put("a", delay_ms=0)
+    assert queue.wait_until_empty(20)
+    del send, tell
+    assert all(function() is not None for function in kept)
+    queue.close()
+    gc.collect()
+    assert [function() for function in kept] == [None, None]
+    queue.close()  # once more does nothing
+
+
+def test_a_closed_queue_keeps_no_sink__rule8(tmp_path: Path) -> None:
+    made: list[weakref.ref[Sink]] = []
+
+    class Mine(Sink):
+        def __init__(self, _: object) -> None:
+            made.append(weakref.ref(self))
+
+        def send(self, deliveries: Sequence[Delivery]) -> Refusals:
+            return {}
+
+        def sync(self) -> None: ...
+
+    queue = DeliveryQueue(tmp_path / "store.db", to=Mine)
+    queue.put("a", delay_ms=0)
+    assert queue.wait_until_empty(20)
+    assert [sink() is not None for sink in made] == [True]
+    queue.close()
+    gc.collect()
+    assert [sink() for sink in made] == [None]
+
+
+def test_a_closed_queue_in_a_reference_cycle_is_collected__rule8(tmp_path: Path) -> None:
+    class Shop:
+        def __init__(self) -> None:
+            self.queue = DeliveryQueue(tmp_path / "store.db", to=self.send, on_dead_letter=self.tell)
+
+        def send(self, _: Delivery) -> None: ...
+
+        def tell(self, _: Letter) -> None: ...
+
+    shop = Shop()
+    shop.queue.put("a", delay_ms=0)
+    shop.queue.close()
+    kept = weakref.ref(shop), weakref.ref(shop.queue)
+    del shop
+    gc.collect()
+    assert [it() for it in kept] == [None, None]
+
+
+def test_a_queue_that_is_forgotten_delivers_on__rule8(tmp_path: Path) -> None:
+    script = """if True:
+        import gc, sys, threading
+        from tickwheel.delivery import DeliveryQueue
+        arrived = threading.Event()
+        class Shop:
+            def __init__(self):
+                self.queue = DeliveryQueue(sys.argv[1], to=self.send)
+                self.queue.put("later", delay_ms=300)
+            def send(self, delivery):
+                arrived.set()
+        Shop()
+        gc.collect()
+        print(arrived.wait(20))
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", script, tmp_path / "store.db"], capture_output=True, text=True, timeout=30
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "True\n", "")
+
+
+def test_a_function_that_is_dropped_at_the_end_may_close_the_queue_again__rule8(tmp_path: Path) -> None:
+    closed = []
+
+    class Closes(Function):
+        def __del__(self) -> None:
+            queue.close()
+            closed.append(True)
+
+    queue = DeliveryQueue(tmp_path / "store.db", to=Closes())
+    queue.close()
+    gc.collect()
+    assert closed == [True]
+
+
+def test_a_queue_can_be_closed_in_the_function_of_another__D13(tmp_path: Path) -> None:
+    told: list[object] = []
+    done = threading.Event()
+
+    def send(_: Delivery) -> None:
+        try:
+            with DeliveryQueue(tmp_path / "inner.db", to=lambda _: None) as inner:
+                told.append(inner.put("b", delay_ms=0))
+        except BaseException as error:
+            told.append(error)
+        done.set()
+
+    with DeliveryQueue(tmp_path / "outer.db", to=send) as outer:
+        outer.put("a", delay_ms=0)
+        assert done.wait(20)
+    assert told == [Answer.ACCEPTED]
+
+
+def test_a_callback_of_an_answer_may_wait_for_an_answer_of_another_queue__D11(tmp_path: Path) -> None:
+    told: list[object] = []
+    done = threading.Event()
+    with (
+        DeliveryQueue(tmp_path / "a.db", to=lambda _: None) as first,
+        DeliveryQueue(tmp_path / "b.db", to=lambda _: None) as second,
+    ):
+
+        def answered(_: object) -> None:
+            for queue in (second, first):
+                try:
+                    told.append(queue.put("b", delay_ms=0))
+                except RuntimeError as error:
+                    told.append(str(error)[:40])
+            done.set()
+
+        first.submit_ndjson(b'{"id": "a", "delay_ms": 0}\n').add_done_callback(answered)
+        assert done.wait(20)
+    assert told == [Answer.ACCEPTED, "a callback of an answer's future can't w"]
+
+
+HANGS = """if True:
+    import sys, threading, time
+    from tickwheel.delivery import DeliveryQueue
+    called = threading.Event()
+    def hang(_):
+        called.set()
+        threading.Event().wait()
+    where, path = sys.argv[1:]
+    if where == "function":
+        queue = DeliveryQueue(path, to=hang)
+    else:
+        def refuse(_):
+            raise ValueError("no")
+        queue = DeliveryQueue(path, to=refuse, on_dead_letter=hang, max_attempts=1)
+    queue.put("a", delay_ms=0)
+    called.wait()
+    print(time.monotonic(), flush=True)
+"""
+
+
+@pytest.mark.parametrize("where", ["function", "on_dead_letter"])
+def test_a_function_that_hangs_holds_up_the_exit_for_two_seconds__D13(where: str, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", HANGS, where, tmp_path / "store.db"], capture_output=True, text=True, timeout=50
+    )
+    took_s = time.monotonic() - float(done.stdout)
+    assert (done.returncode, "Traceback" in done.stderr) == (0, False)
+    assert took_s < 6  # two, and the interpreter's own end on a busy machine
+
+
+def test_a_function_that_is_slow_ends_before_the_process_does__D13(tmp_path: Path) -> None:
+    script = """if True:
+        import sys, threading, time
+        from tickwheel.delivery import DeliveryQueue
+        called = threading.Event()
+        def slow(_):
+            called.set()
+            time.sleep(0.5)
+            print("sent", flush=True)
+        queue = DeliveryQueue(sys.argv[1], to=slow)
+        queue.put("a", delay_ms=0)
+        called.wait()
+    """
+    store = tmp_path / "store.db"
+    done = subprocess.run([sys.executable, "-c", script, store], capture_output=True, text=True, timeout=30)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "sent\n", "")
+    with DeliveryQueue(store, to=logging.debug) as queue:
+        assert queue.state("a") is Answer.DELIVERED
+
+
+def test_what_is_due_at_the_exit_is_still_sent__D13(tmp_path: Path) -> None:
+    script = """if True:
+        import sys, threading, time
+        from tickwheel.delivery import DeliveryQueue
+        called, told = threading.Event(), []
+        def slow(delivery):
+            called.set()
+            time.sleep(0.1)
+            print(delivery.message.id, flush=True)
+        queue = DeliveryQueue(sys.argv[1], to=slow)
+        queue.put_many([(f"{number}", 100_000_000_000, b"", "one key") for number in range(4)])
+        called.wait()
+    """
+    store = tmp_path / "store.db"
+    done = subprocess.run([sys.executable, "-c", script, store], capture_output=True, text=True, timeout=30)
+    assert (done.returncode, done.stdout.split(), done.stderr) == (0, ["0", "1", "2", "3"], "")

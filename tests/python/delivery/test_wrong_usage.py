@@ -1,0 +1,144 @@
+"""What can't be used is refused when it is given, and the error says what is allowed (rule D2)."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tickwheel._native import StoreSnapshot
+from tickwheel.delivery import Delivery, DeliveryQueue, WrongUsage
+from tickwheel.delivery.sinks import BatchSink, Refusals, Sink, open_sink
+
+pytestmark = pytest.mark.timeout(60)
+
+
+class Mine(Sink):
+    def send(self, deliveries: Sequence[Delivery]) -> Refusals:
+        return {}
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ({"on_dead_letter": 5}, "on_dead_letter is 5: give a function that takes one Letter, or None"),
+        ({"backoff_s": 5}, "backoff is 5: it may be two numbers of seconds"),
+        ({"backoff_s": (1, 2, 3)}, "two numbers of seconds"),
+        ({"backoff_s": ("a", "b")}, "two numbers of seconds"),
+        ({"backoff_s": (0, 1)}, "backoff's first wait is 0: it may be 0.001 to"),
+        ({"max_attempts": 2.5}, "max-attempts is 2.5: it may be 1 to"),
+        ({"max_attempts": True}, "max-attempts is 1: it may be 1 to"),
+        ({"max_attempts": "5"}, "max-attempts is '5': it may be 1 to"),
+        ({"horizon_s": "10"}, "horizon is '10': it may be 0.1 to"),
+        ({"sink_timeout_s": None}, "sink-timeout is None: it may be 0.001 to"),
+        ({"keep_ids_days": float("nan")}, "keep-ids is nan: it may be 0 to"),
+        ({"give_up_after_s": "never"}, "give-up-after is 'never': it may be 0.001 to"),
+        ({"order": None}, "order is None: it may be 'key' or 'global'"),
+    ],
+)
+def test_a_setting_that_is_none_is_told_its_range__D2(tmp_path: Path, given: Any, problem: str) -> None:
+    with pytest.raises(WrongUsage) as error:
+        DeliveryQueue(tmp_path / "store.db", to=lambda _: None, **given)
+    assert problem in str(error.value)
+    assert [*tmp_path.iterdir()] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "problem"),
+    [
+        ("max_batch", 0, "max_batch of the sink Odd is 0: it may be 1 to 1000000"),
+        ("max_batch", -1, "max_batch of the sink Odd is -1"),
+        ("max_batch", True, "max_batch of the sink Odd is True"),
+        ("max_batch", "many", "max_batch of the sink Odd is 'many'"),
+        ("threads", 0, "threads of the sink Odd is 0: it may be 1 to 256"),
+        ("threads", 10**30, "threads of the sink Odd is 1000"),
+        ("threads", 1.5, "threads of the sink Odd is 1.5"),
+    ],
+)
+def test_a_sink_that_asks_for_what_can_not_be_is_refused__D2(
+    tmp_path: Path, name: str, value: Any, problem: str
+) -> None:
+    odd = type("Odd", (Mine,), {name: value})
+    with pytest.raises(WrongUsage) as error:
+        DeliveryQueue(tmp_path / "store.db", to=odd)
+    assert problem in str(error.value)
+    assert [*tmp_path.iterdir()] == []
+
+
+def reason_of(folder: Path, sink: type[Sink]) -> str:
+    """Why the only message became a dead letter."""
+    reasons: list[str] = []
+    tell = lambda letter: reasons.append(letter.reason)  # noqa: E731
+    with DeliveryQueue(folder / "store.db", to=sink, max_attempts=1, on_dead_letter=tell) as queue:
+        queue.put("a", delay_ms=0)
+        assert queue.wait_until_empty(20)
+    [reason] = reasons
+    return reason
+
+
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [
+        (
+            None,
+            "send returned None: return a dict with the place of each delivery that did not arrive, and why; an empty",
+        ),
+        ([], "send returned []: return a dict"),
+        (True, "send returned True: return a dict"),
+        ({1: "no"}, "send returned the place 1, and had 1 deliveries: return places from 0"),
+        ({"a": "no"}, "send returned the place 'a', and had 1 deliveries: return places from 0"),
+        ({0: 5}, "send returned 5 as a verdict: return a text, an exception or None"),
+    ],
+)
+def test_what_send_may_not_return_is_told_with_what_it_may__D6(tmp_path: Path, answer: Any, problem: str) -> None:
+    class Odd(Mine):
+        def send(self, deliveries: Sequence[Delivery]) -> Refusals:
+            refusals: Refusals = answer
+            return refusals
+
+    assert problem in reason_of(tmp_path, Odd)
+
+
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [
+        (None, "send_batch returned None: return a boolean array, or a list with True, False or a reason for each"),
+        (True, "send_batch returned True: return a boolean array"),
+        ("x", "send_batch returned 'x': return a boolean array"),
+        ({}, "send_batch returned {}: return a boolean array"),
+        ([True, True], "send_batch returned 2 verdicts for 1 deliveries: return one for each"),
+        ([5], "send_batch returned 5 as a verdict: return True, False, a text, an exception or None"),
+    ],
+)
+def test_what_send_batch_may_not_return_is_told_with_what_it_may__D6(tmp_path: Path, answer: Any, problem: str) -> None:
+    pytest.importorskip("pyarrow")
+
+    class Odd(BatchSink):
+        def send_batch(self, batch: Any) -> Any:
+            return answer
+
+    assert problem in reason_of(tmp_path, Odd)
+
+
+def test_a_snapshot_that_is_closed_says_so__D14(tmp_path: Path) -> None:
+    with DeliveryQueue(tmp_path / "store.db", to=lambda _: None):
+        pass
+    with StoreSnapshot(tmp_path / "store.db") as snapshot:
+        assert snapshot.rows("SELECT 1") == [(1,)]
+    with pytest.raises(WrongUsage, match="this snapshot is closed: ask it inside its with block"):
+        snapshot.rows("SELECT 1")
+
+
+@pytest.mark.parametrize(
+    ("spec", "problem"),
+    [
+        ("", "the destination is empty: it may be - (standard output), file:PATH, http"),
+        ("HTTP://host/x", "write http: in small letters"),
+        ("File:out", "write file: in small letters"),
+        ("SQLite:x?table=T", "write sqlite: in small letters"),
+    ],
+)
+def test_a_destination_that_is_nearly_one_is_told_what_to_write__D10(spec: str, problem: str) -> None:
+    with pytest.raises(WrongUsage) as error:
+        open_sink(spec)
+    assert problem in str(error.value)
