@@ -1,0 +1,132 @@
+//! What is submitted, and what the model expects of it.
+
+#![forbid(unsafe_code)]
+
+use super::World;
+use super::types::{Asked, Key, Life, Stored, Ticket, again, answer_of, item, name_asked, name_of};
+use crate::delivery::items::{Answer, Item};
+use crate::delivery::store::Outcome;
+use crate::delivery::window::State;
+
+impl World {
+    pub(super) fn submit(&mut self) {
+        let asked: Vec<Asked> = (0..=self.random.below(4)).map(|_| self.ask()).collect();
+        show!(self, "submit {asked:?}");
+        let items: Vec<Item> = asked.iter().map(item).collect();
+        self.largest = items.iter().map(Item::size).max().unwrap_or(0).max(self.largest);
+        let receipt = self.engine.submit(items).unwrap();
+        self.submitted.push(Ticket { asked, receipt, expected: Vec::new(), accepted: Vec::new() });
+    }
+
+    pub(super) fn ask(&mut self) -> Asked {
+        let key = self.random.below(4);
+        let name = ((key < 3).then_some(key as u8), self.random.below(8) as u8);
+        match self.random.below(10) {
+            0..2 => Asked::Cancel(name),
+            2 if self.random.below(4) == 0 => {
+                self.bad += 1;
+                Asked::Bad(self.bad)
+            }
+            2 => Asked::Look(name),
+            _ => {
+                let after_ms = match self.random.below(4) {
+                    0 => -(self.random.below(50) as i64),
+                    1 => self.random.below(20) as i64,
+                    2 => self.random.below(500) as i64,
+                    _ => self.random.below(4_000) as i64,
+                };
+                // Due times meet, and a second message with a name is often the same again.
+                let due_ms = (self.wall_ms() + after_ms) / 10 * 10;
+                let payload = self.random.below(20) as u8;
+                let last = self.stored.get(&name).and_then(|all| all.last()).filter(|_| self.random.below(2) == 0);
+                let (due_ms, payload) = last.map_or((due_ms, payload), |it| (it.due_ms, it.payload));
+                Asked::Put { name, due_ms, payload }
+            }
+        }
+    }
+
+    /// The number of this moment.
+    pub(super) fn moment(&mut self) -> u64 {
+        self.moment += 1;
+        self.moment
+    }
+
+    /// Notes which messages left their lanes without being sent: they wait for a mark to be on disk.
+    pub(super) fn observe(&mut self) {
+        let moment = self.moment();
+        let mut left = Vec::new();
+        let dispatcher = self.engine.lock_dispatcher();
+        for (_, entry) in dispatcher.window.slots() {
+            let Some(body) = &entry.body else { continue };
+            let name = name_of(body);
+            let key = (name, self.stored[&name].last().unwrap().order);
+            self.numbers.insert(entry.seq, key);
+            if entry.state == State::Retrying {
+                left.push(key);
+            }
+            if matches!(entry.state, State::Ready | State::Sending | State::Retrying) {
+                self.may_be_again.insert(key); // it is marked where the cursor goes back behind it
+            }
+        }
+        drop(dispatcher);
+        for key in left {
+            self.lives.entry(key).or_default().left_lane.get_or_insert(moment);
+        }
+    }
+
+    pub(super) fn end(&mut self, key: Key, outcome: Outcome) {
+        let age_ms = self.age_ms;
+        let stored = self.stored_mut(key);
+        assert_eq!(stored.end, None, "{key:?} ended twice");
+        stored.end = Some(outcome);
+        stored.end_at_ms = age_ms;
+    }
+
+    /// What this does once it is on disk, and the answers that are right.
+    pub(super) fn apply(&mut self, asked: &Asked) -> (Vec<Answer>, Option<Key>) {
+        let name = name_asked(asked).expect("it has an answer");
+        let last = self.stored.get(&name).and_then(|all| all.last()).cloned();
+        let answer = match (asked, last) {
+            (Asked::Put { due_ms, payload, .. }, last) => {
+                if let Some(last) = last.filter(|it| it.end != Some(Outcome::Dead)) {
+                    return (vec![again(&last, *due_ms, *payload)], None);
+                }
+                self.accepted += 1;
+                let was_cancelled = self.cancels.remove(&name).is_some();
+                let end = was_cancelled.then_some(Outcome::Cancelled);
+                let (order, due_ms, payload) = (self.accepted, *due_ms, *payload);
+                let new = Stored { order, due_ms, payload, end, end_at_ms: self.age_ms, placed: None };
+                self.stored.entry(name).or_default().push(new);
+                if was_cancelled {
+                    return (vec![Answer::Cancelled], None);
+                }
+                return (vec![Answer::Accepted], Some((name, self.accepted)));
+            }
+            (Asked::Cancel(_), None) => {
+                self.cancels.entry(name).or_insert(self.age_ms);
+                Answer::Unknown
+            }
+            (_, None) => Answer::Unknown,
+            (_, Some(Stored { end: Some(end), .. })) => answer_of(end),
+            (asked, Some(last)) => {
+                let key = (name, last.order);
+                let life = self.lives.get(&key).copied().unwrap_or_default();
+                match (asked, life.end) {
+                    (_, Some(end)) => answer_of(end),
+                    _ if life.is_in_flight => Answer::Delivering,
+                    (Asked::Cancel(_), None) => {
+                        self.end(key, Outcome::Cancelled);
+                        *self.lives.entry(key).or_default() = Life { end: Some(Outcome::Cancelled), ..Life::default() };
+                        Answer::Cancelled
+                    }
+                    _ => return (vec![Answer::Waiting, Answer::Delivering], None),
+                }
+            }
+        };
+        (vec![answer], None)
+    }
+
+    pub(super) fn stored_mut(&mut self, (name, order): Key) -> &mut Stored {
+        self.stored.get_mut(&name).unwrap().iter_mut().find(|it| it.order == order).unwrap()
+    }
+}
