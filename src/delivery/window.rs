@@ -18,6 +18,9 @@
 
 #![forbid(unsafe_code)]
 
+mod entry;
+mod leaving;
+
 use std::collections::BTreeSet;
 
 use rustc_hash::FxHashMap;
@@ -26,81 +29,8 @@ use super::lanes::{Lane, Slot};
 use super::message::Body;
 use super::store::{Outcome, Position, Waiting};
 
-/// How much may be in memory, and of one lane; a lane has at least one message, whatever its size.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Bounds {
-    /// Messages.
-    pub messages: usize,
-    /// Bytes, of the payloads and of what is kept about each message.
-    pub bytes: usize,
-    /// Messages of one key.
-    pub lane_messages: usize,
-    /// Bytes of one key.
-    pub lane_bytes: usize,
-}
-
-impl Default for Bounds {
-    fn default() -> Self {
-        Self { messages: 400_000, bytes: 96 << 20, lane_messages: 128, lane_bytes: 4 << 20 }
-    }
-}
-
-/// Where a message in memory stands. The store may take back a `Held` or `Waiting` one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
-    /// Until it is committed.
-    Held,
-    /// On the timer, or for its lane.
-    Waiting,
-    /// Due, without a key, in the queue of what can be sent.
-    Ready,
-    Sending,
-    /// Until it is tried again.
-    Retrying,
-    /// It goes back to the store in the next transaction.
-    Leaving,
-    /// It has its outcome, which is not committed yet.
-    Over,
-}
-
-/// A message in memory.
-#[derive(Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a state of its own")]
-pub(super) struct Entry {
-    pub(super) seq: i64,
-    pub(super) due_ms: i64,
-    /// The number of its lane in the window.
-    pub(super) lane: Option<u32>,
-    pub(super) size: u32,
-    pub(super) attempts: u32,
-    pub(super) state: State,
-    pub(super) is_near: bool,
-    pub(super) redelivered: bool,
-    /// The attempt that comes next is counted in `attempts`, and on disk.
-    pub(super) is_noted: bool,
-    /// It was sent, and may have arrived.
-    pub(super) was_sent: bool,
-    pub(super) outcome: Option<Outcome>,
-    pub(super) body: Option<Body>,
-}
-
-impl Entry {
-    pub(super) fn position(&self) -> Position {
-        (self.due_ms, self.seq)
-    }
-}
-
-/// A message that left memory for the store.
-#[derive(Debug)]
-pub(super) struct Gone {
-    pub(super) due_ms: i64,
-    pub(super) seq: i64,
-    pub(super) size: u32,
-    pub(super) redelivered: bool,
-    pub(super) was_near: bool,
-    /// Of a near one.
-    pub(super) body: Option<Body>,
-}
+pub(crate) use entry::Bounds;
+pub(super) use entry::{Entry, Gone, State};
 
 /// Empty until it has a cursor. `is_global`: all messages are one lane (`--order global`).
 #[derive(Debug)]
@@ -332,48 +262,6 @@ impl Window {
         Some(slot)
     }
 
-    /// It does not go out after all. Without a place in memory any more it goes back to the store.
-    pub(super) fn put_back(&mut self, slot: Slot) {
-        let (position, lane, size) = {
-            let entry = self.entry(slot);
-            (entry.position(), entry.lane, entry.size as usize)
-        };
-        let mut has_place = self.cursor.is_some_and(|cursor| position <= cursor);
-        if let Some(lane) = lane {
-            let it = self.lane_mut(lane);
-            it.in_flight = None;
-            has_place &= it.more_from.is_none_or(|from| position < from);
-            if has_place {
-                it.insert(position, slot, size);
-            }
-        }
-        if has_place {
-            self.entry_mut(slot).state = State::Waiting;
-        } else if self.entry(slot).is_near {
-            self.entry_mut(slot).state = State::Leaving;
-            self.leaving.push(slot);
-        } else {
-            self.remove(slot);
-        }
-    }
-
-    /// Whether a message goes back to the store in the next transaction.
-    pub(super) fn has_leaving(&self) -> bool {
-        !self.leaving.is_empty()
-    }
-
-    /// Messages that go back to the store in this transaction: the store has to write rows of them.
-    pub(super) fn take_leaving(&mut self) -> Vec<Gone> {
-        let mut gone = Vec::new();
-        for slot in std::mem::take(&mut self.leaving) {
-            if self.entries[slot as usize].as_ref().is_some_and(|entry| entry.state == State::Leaving) {
-                gone.push(self.gone(slot));
-                self.remove(slot);
-            }
-        }
-        gone
-    }
-
     /// It has its outcome. It stays known until [`Window::forget`]; where it was not delivered, its lane waits for that.
     pub(super) fn end(&mut self, slot: Slot, outcome: Outcome) {
         let entry = self.entry_mut(slot);
@@ -423,24 +311,6 @@ impl Window {
     /// What is left of lanes in the store, by the number of the lane, where it changed since the last call.
     pub(super) fn take_changed_lanes(&mut self) -> impl Iterator<Item = (i64, Option<Position>)> {
         std::mem::take(&mut self.changed).into_iter()
-    }
-
-    /// Messages on their way, or with an outcome that is not committed, that have a row in the store, and stay in memory although
-    /// the cursor or their lane went back behind them since the last call: after a crash the two do not tell that these were
-    /// in memory.
-    pub(super) fn take_uncovered(&mut self) -> Vec<Position> {
-        if !std::mem::take(&mut self.has_gone_back) {
-            return Vec::new();
-        }
-        self.slots()
-            .filter(|(_, it)| !matches!(it.state, State::Held | State::Waiting | State::Leaving) && !it.is_near)
-            .filter(|(_, it)| {
-                let more_from = it.lane.and_then(|lane| self.lane(lane).more_from);
-                self.cursor.is_none_or(|cursor| it.position() > cursor)
-                    || more_from.is_some_and(|from| it.position() >= from)
-            })
-            .map(|(_, it)| it.position())
-            .collect()
     }
 
     fn number(&self, lane: Option<i64>) -> Option<i64> {
@@ -512,99 +382,6 @@ impl Window {
         self.bytes -= entry.size as usize;
         if let Some(lane) = entry.lane {
             self.tidy(lane);
-        }
-    }
-
-    /// Sends the lane's last ones back, as many as it takes, if they come after this.
-    fn make_room_in(&mut self, lane: u32, row: Waiting, gone: &mut Vec<Gone>) {
-        while !self.fits(lane, row.size)
-            && let Some((position, slot)) = self.lane(lane).last()
-            && position > (row.due_ms, row.seq)
-        {
-            self.leave(lane, Some(position));
-            gone.push(self.send_back(slot));
-        }
-    }
-
-    /// Sends the latest tenth back, more if it takes more, if they come after this; the cursor too.
-    fn make_room(&mut self, row: Waiting, gone: &mut Vec<Gone>) {
-        let mut movable: Vec<(Position, Slot)> = self
-            .slots()
-            .filter(|(_, it)| matches!(it.state, State::Held | State::Waiting) && it.position() > (row.due_ms, row.seq))
-            .map(|(slot, it)| (it.position(), slot))
-            .collect();
-        movable.sort_unstable();
-        let mut first_gone = None;
-        let mut count = 0;
-        while let Some((position, slot)) = movable.pop() {
-            if count * 10 >= self.bounds.messages && self.has_room(row.size as usize) {
-                break;
-            }
-            gone.push(self.send_back(slot));
-            count += 1;
-            first_gone = Some(position);
-        }
-        if let Some(position) = first_gone {
-            self.set_back(position);
-        }
-    }
-
-    /// The cursor goes back to before this position; no message that waits in memory is at or after it.
-    fn set_back(&mut self, position: Position) {
-        let cursor = (position.0, position.1 - 1);
-        self.cursor = Some(cursor);
-        self.was_full = true;
-        self.has_gone_back = true;
-        for lane in 0..self.lanes.len() as u32 {
-            if self.lane(lane).more_from.is_some_and(|from| from > cursor) {
-                self.leave(lane, None); // it will be read ahead again
-                self.tidy(lane);
-            }
-        }
-    }
-
-    fn gone(&self, slot: Slot) -> Gone {
-        let entry = self.entry(slot);
-        Gone {
-            due_ms: entry.due_ms,
-            seq: entry.seq,
-            size: entry.size,
-            redelivered: entry.redelivered,
-            was_near: entry.is_near,
-            body: entry.body.clone(),
-        }
-    }
-
-    fn send_back(&mut self, slot: Slot) -> Gone {
-        let gone = self.gone(slot);
-        if let Some(lane) = self.entry(slot).lane {
-            self.lane_mut(lane).remove((gone.due_ms, gone.seq), gone.size as usize);
-        }
-        self.remove(slot);
-        gone
-    }
-
-    /// From this position on the lane is in the store alone; `None`: all of it is in memory.
-    fn leave(&mut self, lane: u32, from: Option<Position>) {
-        if let Some(old) = self.lane(lane).more_from {
-            self.needy.remove(&(old, lane));
-        }
-        let it = self.lane_mut(lane);
-        let goes_back = from.is_some_and(|from| it.more_from.is_none_or(|old| from < old));
-        it.more_from = from;
-        let number = it.number;
-        self.changed.insert(number, from);
-        self.has_gone_back |= goes_back;
-        self.look_after(lane);
-    }
-
-    fn look_after(&mut self, lane: u32) {
-        let it = &self.lanes[lane as usize];
-        let Some(from) = it.more_from else { return };
-        if it.len() <= self.bounds.lane_messages / 2 {
-            self.needy.insert((from, lane));
-        } else {
-            self.needy.remove(&(from, lane));
         }
     }
 }
