@@ -160,11 +160,13 @@ impl Running {
         let all_ended = shared.stop_senders(timeout);
         shared.engine.queue.stop();
         let mut threads = std::mem::take(&mut *self.threads.lock());
+        let mut is_written = true;
         if !shared.wait_for(end, |telling| telling.has_ended) {
             threads.truncate(1); // the writer; the teller ends when its observer returns
             shared.leaves_letters.store(true, Ordering::SeqCst);
             shared.engine.queue.wake();
-            if !shared.wait_for(end, |telling| telling.is_over) {
+            is_written = shared.wait_for(end, |telling| telling.is_over);
+            if !is_written {
                 threads.clear(); // it ends when the sink's sync returns, and commits nothing more
             }
         }
@@ -172,7 +174,7 @@ impl Running {
             let _ = thread.join();
         }
         let failure = shared.failure.lock().clone();
-        let summary = shared.engine.close(all_ended && failure.is_none());
+        let summary = shared.engine.close(all_ended && is_written && failure.is_none());
         match failure {
             Some(failure) => Err(failure),
             None => summary,
