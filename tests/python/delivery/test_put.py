@@ -1,6 +1,6 @@
 """What `put` and `put_many` take and refuse, and that a call which fails accepts nothing (rules D1, D11)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -85,17 +85,17 @@ def test_a_delay_that_is_no_number_is_told__D1(queue: DeliveryQueue) -> None:
         queue.put_many([Message("a", None, LATER_MS, b"", "soon")])  # type: ignore[arg-type]
 
 
-BAD: Sequence[Any] = [
-    {"id": "bad", "due": 5},
-    {"id": "", "due": LATER_MS},
-    ("bad", LATER_MS),
-    ("bad", LATER_MS, float("nan")),
-    Message("bad", None, LATER_MS, msgspec.Raw(b"{")),
-    5,
-]
+BAD: dict[str, Any] = {
+    "due in seconds": {"id": "bad", "due": 5},
+    "no id": {"id": "", "due": LATER_MS},
+    "no payload": ("bad", LATER_MS),
+    "nan": ("bad", LATER_MS, float("nan")),
+    "no JSON": Message("bad", None, LATER_MS, msgspec.Raw(b"{")),
+    "no message": 5,
+}
 
 
-@pytest.mark.parametrize("bad", BAD, ids=repr)
+@pytest.mark.parametrize("bad", BAD.values(), ids=BAD)
 def test_of_many_with_a_bad_one_none_is_accepted__D11(queue: DeliveryQueue, bad: Any) -> None:
     many = [(f"{number}", LATER_MS, b"") for number in range(2_500)]
     with pytest.raises((BadRecord, WrongUsage)):
