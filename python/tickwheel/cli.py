@@ -11,6 +11,8 @@ def main() -> None:
         from tickwheel.commands import tickwheel
 
         tickwheel(prog_name="tickwheel")
+    except KeyboardInterrupt:  # while it is imported; later ones end in the commands
+        sys.exit(130)
     except ModuleNotFoundError as error:
         if error.name not in _LIBRARIES:
             raise

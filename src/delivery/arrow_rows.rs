@@ -217,10 +217,7 @@ fn plain(array: &dyn Array, at: usize) -> Value<'_> {
     } else if let Some(value) = float(array, at) {
         Value::Float(value)
     } else {
-        match array.data_type() {
-            DataType::Dictionary(..) => inner(array, at).map_or(Value::Absent, |(values, at)| plain(values, at)),
-            _ => Value::Other,
-        }
+        inner(array, at).map_or(Value::Other, |(values, at)| plain(values, at))
     }
 }
 
@@ -228,8 +225,10 @@ fn due_of(array: &dyn Array, at: usize) -> Value<'_> {
     if is_null(array, at) {
         return Value::Absent;
     }
+    if let Some((values, at)) = inner(array, at) {
+        return due_of(values, at);
+    }
     match array.data_type() {
-        DataType::Dictionary(..) => inner(array, at).map_or(Value::Absent, |(values, at)| due_of(values, at)),
         DataType::Timestamp(_, zone) => {
             let (value, per_second) = timestamp(array, at).unwrap_or_default();
             if zone.is_some() {
@@ -256,8 +255,8 @@ fn payload_of(array: &dyn Array, at: usize, max: usize) -> Result<Option<Payload
     if is_null(array, at) {
         return Ok(None);
     }
-    if let DataType::Dictionary(..) = array.data_type() {
-        return inner(array, at).map_or(Ok(None), |(values, at)| payload_of(values, at, max));
+    if let Some((values, at)) = inner(array, at) {
+        return payload_of(values, at, max);
     }
     let kept = match (text(array, at), binary(array, at)) {
         (Some(text), _) => Some(text),

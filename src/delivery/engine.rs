@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use super::clock::{DueClock, WallTime};
 use super::dispatcher::{Alarm, Dispatcher, Event, timer};
-use super::error::DeliveryError;
+use super::error::{DeliveryError, StoreError};
 use super::items::{Completion, Item, Receipt, Ticket};
 use super::queue::Queue;
 use super::settings::Settings;
@@ -44,6 +44,8 @@ pub(crate) struct Engine {
     writer: PlainMutex<Option<Writer>>,
     /// Whether threads drive it; then submitting waits where much is queued.
     pub(super) is_driven: bool,
+    /// The process that opened it.
+    process: u32,
     store_id: String,
     inputs: HashMap<String, Progress>,
     percentiles: PlainMutex<Percentiles>,
@@ -98,7 +100,7 @@ impl Engine {
         let inputs = store.inputs()?;
         let mut writer = Writer::new(store, settings.horizon_ms as f64);
         writer.summary.resumed = open;
-        let queue = Queue::new(open);
+        let queue = Queue::new(open, writer.store.has_unwritten_letters());
         queue.lock().summary = writer.summary;
         Ok(Self {
             queue,
@@ -108,6 +110,7 @@ impl Engine {
             settings,
             writer: PlainMutex::new(Some(writer)),
             is_driven: true,
+            process: std::process::id(),
             store_id,
             inputs,
             percentiles: PlainMutex::default(),
@@ -153,6 +156,19 @@ impl Engine {
         self.queue.wake();
     }
 
+    /// After a function of the program's was called while the engine is opened.
+    ///
+    /// # Errors
+    /// It forked, and this is the child: the store is the parent's.
+    pub(super) fn check_process(&self) -> Result<(), DeliveryError> {
+        if std::process::id() == self.process {
+            return Ok(());
+        }
+        let text = "this process was forked while the queue was opened, which is its parent's: start processes with spawn \
+                    or forkserver";
+        Err(DeliveryError::Usage(text.to_owned()))
+    }
+
     /// To be called in a child that was forked while the engine was open: the store is not the child's.
     pub(crate) fn forget_in_child(&self) {
         if let Some(ownership) = self.ownership.upgrade() {
@@ -188,8 +204,16 @@ impl Engine {
     /// # Errors
     /// As [`Engine::submit`]; `complete` is not called then.
     pub(crate) fn submit_with(&self, items: Vec<Item>, complete: Completion) -> Result<(), DeliveryError> {
-        let ticket = Ticket { items: items.into_iter(), answers: Vec::new(), complete };
-        self.queue.submit(ticket, self.is_driven)
+        self.queue.submit(Ticket::new(items, complete), self.is_driven, None).map(drop)
+    }
+
+    /// As [`Engine::submit_with`], but waits for that time at most: then it has submitted nothing, and returns the ticket.
+    ///
+    /// # Errors
+    /// As there.
+    #[cfg(feature = "python")]
+    pub(crate) fn submit_within(&self, ticket: Ticket, timeout: Duration) -> Result<Option<Ticket>, DeliveryError> {
+        self.queue.submit(ticket, self.is_driven, Some(timeout))
     }
 
     /// Counts, as of the last commit.
@@ -304,6 +328,14 @@ impl Engine {
     /// Tickets that were begun get the error.
     pub(super) fn give_up(&self, error: &DeliveryError) {
         let _ = self.with_writer(|writer| writer.give_up(error)); // a closed one has none
+    }
+
+    /// What ends the run where the writer panicked, which is a fault of ours: the store may be in the middle of anything, and
+    /// is not written any more.
+    pub(super) fn writer_panicked(&self) -> DeliveryError {
+        let path = self.ownership.upgrade().map(|it| it.path().to_owned()).unwrap_or_default();
+        let advice = "see the output of the panic hook, report it, and run again: nothing that was accepted is lost";
+        StoreError::new(&path, "the thread that writes it panicked", advice).into()
     }
 
     /// Dead letters that are on disk and were not told yet. Call [`Engine::letters_told`] with the number when they are.

@@ -23,7 +23,7 @@ use crate::delivery::error::BadRecord;
 use crate::delivery::json::write_text;
 use crate::delivery::message::{Body, Cancel, MAX_NAME, Message, check_size};
 use crate::delivery::shown::{cut, quoted, with_commas};
-use crate::delivery::times::{ALLOWED, MAX_DUE_MS, due_from_integer, due_from_text, due_in_range};
+use crate::delivery::times::{ALLOWED, delay_in_range, due_from_integer, due_from_text, due_in_range};
 
 const BASE64: GeneralPurpose =
     GeneralPurpose::new(&STANDARD, GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true));
@@ -228,16 +228,11 @@ fn cancel(fields: &Fields<'_>, id: &str, key: Option<&str>) -> Result<Request, B
 }
 
 fn delay_of(value: &Value<'_>) -> Result<f64, BadRecord> {
-    let delay_ms = match value {
+    delay_in_range(match value {
         Value::Integer(value) => *value as f64,
         Value::Float(value) => *value,
         _ => f64::NAN,
-    };
-    if delay_ms.abs() <= MAX_DUE_MS as f64 {
-        return Ok(delay_ms);
-    }
-    let allowed = "delay_ms: milliseconds, with a due time before year 10000";
-    Err(BadRecord::new("delay_ms is not a number in range", allowed))
+    })
 }
 
 fn from_base64(value: &Value<'_>) -> Result<Vec<u8>, BadRecord> {

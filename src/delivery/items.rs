@@ -195,8 +195,14 @@ impl Receipt {
 pub(crate) type Completion = Box<dyn FnOnce(Result<Vec<Answer>, DeliveryError>) + Send>;
 
 /// What was submitted together, and the answers so far.
-pub(super) struct Ticket {
+pub(crate) struct Ticket {
     pub(super) items: std::vec::IntoIter<Item>,
     pub(super) answers: Vec<Answer>,
     pub(super) complete: Completion,
+}
+
+impl Ticket {
+    pub(crate) fn new(items: Vec<Item>, complete: Completion) -> Self {
+        Self { items: items.into_iter(), answers: Vec::new(), complete }
+    }
 }

@@ -257,7 +257,7 @@ fn submit(running: &Running, folder: &Path, asked: Vec<Asked>) {
         }
         file.write_all(&lines).unwrap();
     };
-    running.submit_with(items, Box::new(complete)).unwrap();
+    running.engine().submit_with(items, Box::new(complete)).unwrap();
 }
 
 // --- The process that kills it -----------------------------------------------

@@ -11,7 +11,7 @@ use crate::delivery::error::BadRecord;
 use crate::delivery::hashes;
 use crate::delivery::json;
 use crate::delivery::shown::with_commas;
-use crate::delivery::times::due_in_range;
+use crate::delivery::times::{delay_in_range, due_in_range};
 
 pub(crate) use body::Body;
 
@@ -217,10 +217,11 @@ pub(crate) fn check_name(key: Option<&str>, id: &str) -> Result<(), BadRecord> {
 /// Checks a message made by a program, by the rules for records. JSON is put on one line.
 ///
 /// # Errors
-/// A part is empty, the due time is out of range, or the payload is too large or not the JSON that it claims to be.
+/// A part is empty, the due time or the delay is out of range, or the payload is too large or not the JSON that it claims to be.
 pub(crate) fn checked(mut message: Message, max_payload: usize) -> Result<Message, BadRecord> {
     check_name(message.body.key(), message.body.id())?;
     due_in_range(message.due_ms, "due_ms")?;
+    message.delay_ms.map(delay_in_range).transpose()?;
     check_size(message.body.payload().len(), max_payload)?;
     if message.body.is_json() {
         let one_line = json::on_one_line(message.body.payload()).map_err(|why| not_json(&why))?;

@@ -87,6 +87,8 @@ mod destination;
 mod dispatcher;
 mod engine;
 mod error;
+#[cfg(test)]
+mod few_keys;
 pub(crate) mod fields;
 mod group;
 mod handed;
@@ -114,7 +116,7 @@ mod queue;
 mod retry;
 mod sends;
 mod settings;
-mod shown;
+pub(crate) mod shown;
 #[cfg(test)]
 mod simulation;
 pub(crate) mod sinks;
@@ -151,7 +153,7 @@ pub(crate) use {
     fields::Schema,
     handed::{read_stream, write_stream},
     incoming::{Digest, Incoming},
-    items::{Completion, Item},
+    items::{Completion, Item, Ticket},
     lines::Block,
     message::{Body, Cancel, checked},
     ndjson::Ndjson,

@@ -1,9 +1,10 @@
 //! Whether the destination is down, or refuses a message of its own (rule D6).
 //!
 //! - It is down at once where nothing can be told to it, and once its last five sends, of different messages, all ended
-//!   without an answer that is about the message: a time-out, 503 and the like.
+//!   without an answer that is about the message: a time-out, 503 and the like. A message among them that was sent more than
+//!   once counts once.
 //! - While it is down, one message after the other is sent to find out whether it is up again, by back-off or when the
-//!   destination says; no attempt is counted.
+//!   destination says; no attempt is counted. Those counted since the last answer are given back.
 //! - An answer that is about a message shows that it is up. While it is down, only the answer to a probe does: what was sent
 //!   before may still be answered by a destination that takes nothing new.
 
@@ -22,8 +23,16 @@ const LONGEST_PROBE_MS: u64 = 30_000;
 #[derive(Debug, Default)]
 pub(super) struct Outage {
     down: Option<Down>,
-    /// The messages of the last sends, all of which ended without an answer about the message.
-    unanswered: Vec<(Slot, i64)>,
+    /// Since the last answer about a message, at most four: see [`DOWN_AFTER`].
+    unanswered: Vec<Unanswered>,
+}
+
+/// A message all of whose sends, since the last answer about any message, ended without one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Unanswered {
+    pub(super) slot: Slot,
+    pub(super) seq: i64,
+    pub(super) sends: u32,
 }
 
 #[derive(Debug)]
@@ -83,16 +92,21 @@ impl Outage {
         self.down.take().map(|down| down.since_us)
     }
 
-    /// A send ended without an answer about the message. Returns whether that makes five.
+    /// A send ended without an answer about the message. Returns whether that makes five messages; otherwise it counts as an
+    /// attempt.
     pub(super) fn unanswered(&mut self, slot: Slot, seq: i64) -> bool {
-        if !self.unanswered.contains(&(slot, seq)) {
-            self.unanswered.push((slot, seq));
+        if let Some(known) = self.unanswered.iter_mut().find(|it| (it.slot, it.seq) == (slot, seq)) {
+            known.sends += 1;
+        } else if self.unanswered.len() + 1 == DOWN_AFTER {
+            return true;
+        } else {
+            self.unanswered.push(Unanswered { slot, seq, sends: 1 });
         }
-        self.unanswered.len() >= DOWN_AFTER
+        false
     }
 
-    /// It is down from now on. Returns the messages of the sends that showed it, whose attempts do not count.
-    pub(super) fn begins(&mut self, now_us: u64, reason: &str) -> Vec<(Slot, i64)> {
+    /// It is down from now on. Returns the messages of the earlier sends that showed it, whose attempts do not count.
+    pub(super) fn begins(&mut self, now_us: u64, reason: &str) -> Vec<Unanswered> {
         self.down = Some(Down { since_us: now_us, reason: reason.to_owned(), probes: 0, probe: Probe::Sent });
         std::mem::take(&mut self.unanswered)
     }
@@ -144,7 +158,8 @@ mod tests {
         assert!(!outage.unanswered(2, 12) && !outage.unanswered(3, 13));
         assert!(outage.unanswered(4, 14));
         assert!(!outage.is_down() && outage.may_send(), "that is for the caller to say");
-        assert_eq!(outage.begins(7, "503"), [(1, 10), (1, 11), (2, 12), (3, 13), (4, 14)]);
+        let sends = outage.begins(7, "503").into_iter().map(|it| (it.slot, it.seq, it.sends));
+        assert_eq!(sends.collect::<Vec<_>>(), [(1, 10, 9), (1, 11, 1), (2, 12, 1), (3, 13, 1)]);
         assert_eq!(outage.down(), Some((7, "503")));
     }
 

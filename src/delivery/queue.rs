@@ -7,6 +7,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use super::dispatcher::Outcomes;
 use super::error::DeliveryError;
@@ -44,7 +45,7 @@ pub(super) struct QueueState {
     pub(super) outcomes: Outcomes,
     outcomes_since_us: u64,
     pub(super) is_committing: bool,
-    /// A step is under way.
+    /// A step that takes or ends messages is under way.
     pub(super) is_busy: bool,
     pub(super) is_woken: bool,
     pub(super) is_stopping: bool,
@@ -54,6 +55,8 @@ pub(super) struct QueueState {
     /// Dead letters to be told, up to this number.
     pub(super) letters: Option<(Vec<Letter>, i64)>,
     pub(super) told_through: Option<i64>,
+    /// Whether letters that are on disk are being told, or wait for that; as of the last commit.
+    pub(super) has_letters: bool,
     /// Messages without an outcome, as of the last commit.
     pub(super) open: u64,
     pub(super) summary: Summary,
@@ -61,8 +64,8 @@ pub(super) struct QueueState {
 }
 
 impl Queue {
-    pub(super) fn new(open: u64) -> Self {
-        let state = QueueState { open, is_woken: true, ..QueueState::default() };
+    pub(super) fn new(open: u64, has_letters: bool) -> Self {
+        let state = QueueState { open, is_woken: true, has_letters, ..QueueState::default() };
         Self {
             state: PlainMutex::new(state),
             changed: PlainCondvar::default(),
@@ -109,16 +112,19 @@ impl Queue {
         self.changed.notify_all();
     }
 
-    pub(super) fn wait<'a>(
-        &self,
-        state: PlainGuard<'a, QueueState>,
-        timeout: std::time::Duration,
-    ) -> PlainGuard<'a, QueueState> {
+    pub(super) fn wait<'a>(&self, state: PlainGuard<'a, QueueState>, timeout: Duration) -> PlainGuard<'a, QueueState> {
         self.changed.wait_timeout(state, timeout)
     }
 
-    /// Takes these; waits while much is queued, unless `is_driven` by hand.
-    pub(super) fn submit(&self, ticket: Ticket, is_driven: bool) -> Result<(), DeliveryError> {
+    /// Takes these; waits while much is queued, unless `is_driven` by hand. If it is full still after `timeout`, it takes none,
+    /// and returns them.
+    pub(super) fn submit(
+        &self,
+        ticket: Ticket,
+        is_driven: bool,
+        timeout: Option<Duration>,
+    ) -> Result<Option<Ticket>, DeliveryError> {
+        let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let (items, bytes) = (ticket.items.len(), ticket.items.as_slice().iter().map(Item::size).sum::<usize>());
         let mut state = self.lock();
         while !is_driven
@@ -127,7 +133,15 @@ impl Queue {
             && state.failure.is_none()
             && !state.is_stopping
         {
-            state = self.changed.wait(state);
+            let Some(end) = end else {
+                state = self.changed.wait(state);
+                continue;
+            };
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(Some(ticket));
+            }
+            state = self.changed.wait_timeout(state, left);
         }
         if let Some(failure) = &state.failure {
             return Err(failure.clone());
@@ -140,7 +154,7 @@ impl Queue {
         state.bytes += bytes;
         drop(state);
         self.notify();
-        Ok(())
+        Ok(None)
     }
 
     /// What senders have for the writer.
@@ -227,7 +241,7 @@ impl QueueState {
     /// Whether nothing waits. `items` counts what is left of a ticket that was begun too.
     pub(super) fn is_empty(&self) -> bool {
         let has_items = self.items > 0 || !self.tickets.is_empty();
-        self.open == 0 && !has_items && self.outcomes.is_empty() && !self.is_busy && self.letters.is_none()
+        self.open == 0 && !has_items && self.outcomes.is_empty() && !self.is_busy && !self.has_letters
     }
 
     /// How long until there is something to do, in microseconds; 0 for now.

@@ -1,8 +1,12 @@
-//! How values are shown in errors: text in quotes on one line, and numbers with commas between the thousands.
+//! How values are shown in errors: text in quotes on one line, numbers with commas between the thousands, and a reason that is
+//! neither empty nor long.
 
 #![forbid(unsafe_code)]
 
 use std::fmt::Write;
+
+/// The most characters of a reason. It is stored, and one may be for each message of a send.
+pub(crate) const LONGEST_REASON: usize = 1_000;
 
 /// The first `max` characters of a text, in quotes. A character that does not print is written as an escape.
 pub(crate) fn quoted(text: &str, max: usize) -> String {
@@ -51,6 +55,11 @@ pub(crate) fn cut(text: &str, max: usize) -> &str {
     text.char_indices().nth(max).map_or(text, |(end, _)| &text[..end])
 }
 
+/// A reason as it is told and stored: its beginning.
+pub(crate) fn reason(text: &str) -> &str {
+    if text.trim().is_empty() { "no reason was given" } else { cut(text, LONGEST_REASON) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -63,6 +72,12 @@ mod tests {
         assert_eq!(quoted("éééé", 3), "'ééé'");
         assert_eq!(cut("éé", 1), "é");
         assert_eq!(cut("éé", 2), "éé");
+    }
+
+    #[test]
+    fn a_reason_is_neither_empty_nor_long() {
+        assert_eq!([reason(""), reason(" \n"), reason("no")], ["no reason was given", "no reason was given", "no"]);
+        assert_eq!(reason(&"é".repeat(2_000)), "é".repeat(LONGEST_REASON));
     }
 
     #[test]

@@ -39,6 +39,16 @@ pub(crate) fn cancel(key: Option<&str>, id: &str) -> Item {
 }
 
 /// Messages without a key, all overdue, in the order of their ids.
+pub(crate) fn letter() -> Item {
+    Item::Letter(Letter {
+        source: "input".to_owned(),
+        line: 1,
+        reason: "it is bad".to_owned(),
+        allowed: "a good one".to_owned(),
+        record: b"{}".to_vec(),
+    })
+}
+
 pub(crate) fn many(count: usize) -> Vec<Item> {
     (0..count).map(|id| put(None, &id.to_string(), 1 + id as i64)).collect()
 }

@@ -25,9 +25,9 @@ use super::clock::{DueClock, SystemWallTime, WallTime};
 use super::dispatcher::Event;
 use super::engine::Engine;
 use super::error::{DeliveryError, StoreError};
-use super::items::{Completion, Item, Receipt};
+use super::items::{Item, Receipt};
 use super::settings::Settings;
-use super::sinks::OpenSink;
+use super::sinks::{OpenSink, Sink};
 use super::store::Checkpoints;
 use super::store::owner::Ownership;
 use super::summary::Summary;
@@ -36,7 +36,7 @@ use crate::sync::PlainMutex;
 
 pub use shared::Observer;
 
-use shared::{LOOK_AT_CLOCK, Shared, spawn};
+use shared::{ABORT, LOOK_AT_CLOCK, Shared, spawn};
 
 /// A store that is being delivered, until [`Running::close`].
 pub(crate) struct Running {
@@ -60,15 +60,26 @@ impl Running {
         let wall: Arc<dyn WallTime> = Arc::new(SystemWallTime);
         let mut engine = Engine::open(ownership, settings, Clock::monotonic(0), wall)?;
         engine.is_driven = false;
-        let mut first = open(engine.store_id())?;
-        engine.recover(&mut *first)?;
-        let threads = if first.overlap() > 1 { 1 } else { threads.max(first.threads()) };
-        let mut sinks = vec![first];
-        while sinks.len() < threads {
-            sinks.push(open(engine.store_id())?);
+        let opened = open_sinks(&engine, &open, threads);
+        if let Err(forked) = engine.check_process() {
+            // The store is the parent's, and nothing of it may run here.
+            engine.forget_in_child();
+            std::mem::forget((engine, opened));
+            return Err(forked);
         }
-        let shared = Arc::new(Shared::new(engine, open, observer));
-        let weak = Arc::downgrade(&shared);
+        let sinks = opened?;
+        let running = Self { shared: Arc::new(Shared::new(engine, open, observer)), threads: PlainMutex::default() };
+        if let Err(error) = running.start_threads(sinks) {
+            running.shared.fail(&error);
+            let _ = running.close(Some(ABORT)); // the first failure counts; what was started ends, and the store is free
+            return Err(error);
+        }
+        Ok(running)
+    }
+
+    fn start_threads(&self, sinks: Vec<Box<dyn Sink>>) -> Result<(), DeliveryError> {
+        let shared = &self.shared;
+        let weak = Arc::downgrade(shared);
         let failed = move |error: &StoreError| {
             if let Some(shared) = weak.upgrade() {
                 shared.tell(vec![Event::CheckpointFailed { reason: error.to_string() }]);
@@ -78,12 +89,11 @@ impl Running {
             writer.checkpoints = Some(Checkpoints::start(&writer.store, Box::new(failed))?);
             Ok::<_, StoreError>(())
         })?;
-        for sink in sinks {
-            shared.add_sender(sink)?;
-        }
-        let writer = spawn("writer-deliver", &shared, Shared::write)?;
-        let teller = spawn("teller-deliver", &shared, Shared::tell_all)?;
-        Ok(Self { shared, threads: PlainMutex::new(vec![writer, teller]) })
+        let mut threads = self.threads.lock();
+        threads.push(spawn("writer-deliver", shared, Shared::write)?);
+        threads.push(spawn("teller-deliver", shared, Shared::tell_all)?);
+        drop(threads);
+        sinks.into_iter().try_for_each(|sink| shared.add_sender(sink))
     }
 
     /// The engine, for what can be asked of it and submitted to it.
@@ -103,14 +113,6 @@ impl Running {
     /// As there.
     pub(crate) fn submit(&self, items: Vec<Item>) -> Result<Receipt, DeliveryError> {
         self.shared.engine.submit(items)
-    }
-
-    /// As [`Engine::submit_with`].
-    ///
-    /// # Errors
-    /// As there.
-    pub(crate) fn submit_with(&self, items: Vec<Item>, complete: Completion) -> Result<(), DeliveryError> {
-        self.shared.engine.submit_with(items, complete)
     }
 
     /// What ended the run, if anything did.
@@ -156,16 +158,16 @@ impl Running {
     /// What ended the run, or a failure at the end of it.
     pub(crate) fn close(&self, timeout: Option<Duration>) -> Result<Summary, DeliveryError> {
         let shared = self.shared.clone();
-        let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        let all_ended = shared.stop_senders(timeout);
+        shared.end_within(timeout);
+        let all_ended = shared.stop_senders();
         shared.engine.queue.stop();
         let mut threads = std::mem::take(&mut *self.threads.lock());
         let mut is_written = true;
-        if !shared.wait_for(end, |telling| telling.has_ended) {
+        if !shared.wait_for(|telling| telling.has_ended) {
             threads.truncate(1); // the writer; the teller ends when its observer returns
             shared.leaves_letters.store(true, Ordering::SeqCst);
             shared.engine.queue.wake();
-            is_written = shared.wait_for(end, |telling| telling.is_over);
+            is_written = shared.wait_for(|telling| telling.is_over);
             if !is_written {
                 threads.clear(); // it ends when the sink's sync returns, and commits nothing more
             }
@@ -182,6 +184,38 @@ impl Running {
     }
 }
 
+#[cfg(feature = "python")]
+impl Running {
+    /// Whether a sink is open that was not cut off; after [`Running::close`], one that hangs in its last call.
+    pub(crate) fn has_open_sinks(&self) -> bool {
+        !self.shared.lock_senders().working.is_empty()
+    }
+
+    /// After [`Running::close`]: whether letters were left that are on disk and were not told.
+    pub(crate) fn left_letters(&self) -> bool {
+        self.shared.engine.queue.lock().has_letters
+    }
+
+    /// A call of [`Running::close`] waits for that time at most from now on.
+    pub(crate) fn hurry(&self, timeout: Duration) {
+        self.shared.end_within(Some(timeout));
+    }
+}
+
+/// Opens as many sinks as there are to be threads, and asks the first one what it has of an earlier process.
+fn open_sinks(engine: &Engine, open: &OpenSink, threads: usize) -> Result<Vec<Box<dyn Sink>>, DeliveryError> {
+    let mut first = open(engine.store_id())?;
+    engine.check_process()?;
+    engine.recover(&mut *first)?;
+    let threads = if first.overlap() > 1 { 1 } else { threads.max(first.threads()) };
+    let mut sinks = vec![first];
+    while sinks.len() < threads {
+        sinks.push(open(engine.store_id())?);
+        engine.check_process()?;
+    }
+    Ok(sinks)
+}
+
 /// One that is not closed sends nothing more, and gives its store up once its threads have ended.
 impl Drop for Running {
     fn drop(&mut self) {
@@ -192,5 +226,7 @@ impl Drop for Running {
     }
 }
 
+#[cfg(test)]
+mod panics;
 #[cfg(test)]
 mod tests;

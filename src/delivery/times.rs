@@ -72,6 +72,18 @@ pub(crate) fn due_in_range(due_ms: i64, name: &str) -> Result<i64, BadRecord> {
     }
 }
 
+/// Checks a delay, in milliseconds. Below 0 is overdue.
+///
+/// # Errors
+/// It is no number, or longer than any due time can be away.
+pub(crate) fn delay_in_range(delay_ms: f64) -> Result<f64, BadRecord> {
+    if delay_ms.abs() <= MAX_DUE_MS as f64 {
+        return Ok(delay_ms);
+    }
+    let allowed = "delay_ms: milliseconds, with a due time before year 10000";
+    Err(BadRecord::new("delay_ms is not a number in range", allowed))
+}
+
 /// The integer that a text of at most 18 digits is.
 pub(crate) fn integer_of(text: &str) -> Option<i64> {
     let digits = text.strip_prefix('-').unwrap_or(text);

@@ -84,7 +84,6 @@ pub(super) struct Writer {
     looked_at_us: u64,
     /// Tickets that were begun; they are answered in this order.
     begun: VecDeque<Ticket>,
-    has_letters: bool,
     /// Letters that are being told, up to this number.
     telling_through: Option<i64>,
     /// What an earlier process may have sent, and has no outcome.
@@ -101,7 +100,6 @@ impl Writer {
             checkpoints: None,
             looked_at_us: 0,
             begun: VecDeque::new(),
-            has_letters: true,
             telling_through: None,
             suspects: FxHashSet::default(),
         }
@@ -146,7 +144,7 @@ impl Writer {
         let outcomes = std::mem::take(&mut state.outcomes);
         queue.note_begun();
         state.is_committing = !outcomes.done.is_empty();
-        state.is_busy = true;
+        state.is_busy = !parts.is_empty() || !outcomes.is_empty();
         state.is_woken = false;
         let begun =
             Begun { parts, outcomes, position: state.position.clone(), told_through: state.told_through.take() };
@@ -210,7 +208,6 @@ impl Writer {
             group.apply(items, &mut self.begun[place].answers)?;
         }
         let Group { counts, letters, admitted, first_due_ms, taken_back, .. } = group;
-        self.has_letters |= !letters.is_empty();
         self.store.put_letters(&letters, now_ms)?;
         self.hold_leaving(dispatcher)?;
         let mut placed = self.loader.load(&mut self.store, dispatcher)?;
@@ -334,6 +331,7 @@ impl Writer {
             if letters.is_some() {
                 state.letters = letters;
             }
+            state.has_letters = self.store.has_unwritten_letters();
             state.is_woken |= committed.is_woken || has_more_room || !self.begun.is_empty();
             state.is_woken || !state.tickets.is_empty()
         };
@@ -383,19 +381,15 @@ impl Writer {
     /// Whether all that was submitted has its answer, and every letter that is on disk was told, or is left for next time.
     pub(super) fn is_finished(&self, queue: &Queue, leaves_letters: bool) -> bool {
         let state = queue.lock();
-        let is_told = leaves_letters || (!self.has_letters && self.telling_through.is_none());
+        let is_told = leaves_letters || !self.store.has_unwritten_letters();
         is_told && self.begun.is_empty() && state.tickets.is_empty() && state.outcomes.is_empty()
     }
 
     fn read_letters(&mut self) -> Result<Option<(Vec<Letter>, i64)>, StoreError> {
-        if !self.has_letters || self.telling_through.is_some() {
+        if !self.store.has_unwritten_letters() || self.telling_through.is_some() {
             return Ok(None);
         }
         let (letters, through) = self.store.unwritten_letters()?;
-        if letters.is_empty() {
-            self.has_letters = false;
-            return Ok(None);
-        }
         self.telling_through = Some(through);
         Ok(Some((letters, through)))
     }

@@ -4,6 +4,9 @@ Standard output has the deliveries only, messages go to standard error. Wrong us
 codes are those of `tickwheel.delivery.ending`.
 """
 
+import sys
+from typing import Any
+
 import click
 
 from tickwheel import __version__
@@ -16,7 +19,19 @@ from tickwheel.commands.trace import trace
 __all__ = ["tickwheel"]
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+class _Commands(click.Group):
+    """A group of commands that Ctrl-C ends with 130, also before or after the work of one begins."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the subcommand."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            click.echo("Stopped by Ctrl-C.", err=True)
+            sys.exit(130)
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="tickwheel")
 def tickwheel() -> None:
     """A timer for very many deadlines, and delayed delivery built on it."""

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
-from rich.console import Console
 
 from tickwheel.commands.options import (
     dead_letters_option,
@@ -164,9 +163,11 @@ def deliver(
     from tickwheel.delivery.progress import reporter
     from tickwheel.delivery.sinks import open_sink, path_of
     from tickwheel.delivery.sources import find_sources
+    from tickwheel.delivery.standard_error import StandardError
 
     _check_together(click.get_current_context())
-    console = Console(stderr=True)
+    told = StandardError()
+    console = told.console()
     report = reporter(console, live=to != "-" or not os.isatty(_STDOUT))
     lead_ms = round(lead * 1000)
     try:
@@ -186,7 +187,7 @@ def deliver(
         job = Job(
             read,
             opener,
-            put_letters(dead_letters, report.say),
+            put_letters(dead_letters, report.say, told),
             settings,
             store,
             speed,

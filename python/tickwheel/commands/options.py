@@ -11,13 +11,14 @@ import click
 if TYPE_CHECKING:
     from tickwheel.delivery.dead_letters import PutLetters
     from tickwheel.delivery.settings import Settings
+    from tickwheel.delivery.standard_error import StandardError
 
 to_option = click.option(
     "--to",
     metavar="SINK",
     default="-",
     show_default=True,
-    help="Destination: - (standard output), file:PATH, python:MODULE:FUNCTION, http(s)://..., "
+    help="Destination: - (standard output), file:PATH, python:MODULE:FUNCTION or python:MODULE:CLASS, http(s)://..., "
     "sqlite:PATH?table=T, postgresql://...?table=T, kafka://BROKERS/TOPIC.",
 )
 
@@ -79,11 +80,11 @@ def settings_of(
     return Settings(order, horizon, sink_timeout, keep_ids, retry, give_up_after_s=give_up_after)
 
 
-def put_letters(path: Path | None, say: Callable[[str], object]) -> "PutLetters":
-    """What writes dead letters: to that file, or to standard error."""
+def put_letters(path: Path | None, say: Callable[[str], object], told: "StandardError") -> "PutLetters":
+    """What writes dead letters: to that file, or by `say` to standard error."""
     from tickwheel.delivery import dead_letters
 
-    return dead_letters.to_file(path) if path else dead_letters.to_lines(say)
+    return dead_letters.to_file(path) if path else dead_letters.to_lines(say, lambda: told.failure)
 
 
 def shorten_thread_switches() -> None:

@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
 
 from tickwheel.commands.options import (
     dead_letters_option,
@@ -69,15 +68,17 @@ def serve(
     from tickwheel.delivery.serve.run import Service
     from tickwheel.delivery.serve.run import serve as run
     from tickwheel.delivery.sinks import open_sink, path_of
+    from tickwheel.delivery.standard_error import StandardError
 
-    console = Console(stderr=True)
+    told = StandardError()
+    console = told.console()
     say = reporter(console, live=False).say
     try:
         check_outputs({"--to": path_of(to), "--store": store, "--dead-letters": dead_letters}, ())
         addresses = Address.of("--listen", listen), Address.of("--flight", flight)
         token = read_token(token_file) if token_file else None
         settings, opener = settings_of(**how), open_sink(to)
-        letters = put_letters(dead_letters, say)
+        letters = put_letters(dead_letters, say, told)
         service = Service(store, opener, letters, settings, *addresses, token, max_payload)
         shorten_thread_switches()
         ended = run(service, say)

@@ -12,7 +12,6 @@ from types import ModuleType
 from typing import Any
 
 import click
-from rich.console import Console
 
 Say = Callable[[str], None]
 
@@ -29,8 +28,9 @@ def run_on_spark(
     After an error it ends the process: with 2 for wrong usage, 130 for Ctrl-C, 3 for other errors.
     """
     from tickwheel.delivery.errors import DeliveryFailed, WrongUsage
+    from tickwheel.delivery.standard_error import StandardError
 
-    console = Console(stderr=True)
+    console = StandardError().console()
 
     def say(line: str) -> None:
         console.print(line, markup=False, highlight=False, soft_wrap=True)

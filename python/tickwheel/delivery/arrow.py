@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyarrow import types
 
 from tickwheel._native import ArrowRows, Records
-from tickwheel.delivery.errors import BadRecord
+from tickwheel.delivery.errors import BadRecord, WrongUsage
 
 MESSAGE_SCHEMA = pa.schema(
     [
@@ -35,6 +35,16 @@ _AS_BYTES = [
     (types.is_large_string, pa.large_binary()),
     (types.is_string_view, pa.binary_view()),
 ]
+
+
+def batches_of(given: Any) -> list[Any]:
+    """A batch, or those of a table. Errors: `WrongUsage` if it is neither."""
+    if isinstance(given, pa.RecordBatch):
+        return [given]
+    if isinstance(given, pa.Table):
+        batches: list[Any] = given.to_batches()
+        return batches
+    raise WrongUsage(f"{given!r:.200} can't be submitted: give a pyarrow.RecordBatch or a pyarrow.Table")
 
 
 def read_batch(rows: ArrowRows, batch: Any, *, first_line: int = 1, now_ns: int | None = None) -> Iterator[Records]:

@@ -27,6 +27,8 @@ def to_file(path: Path) -> PutLetters:
     refuse_open_store(path)
     fd: int | None = None
     try:
+        if path.exists() and path.samefile(os.devnull):
+            raise WrongUsage(f"{path} keeps no dead letters: name a file, or leave them to standard error")
         if path.exists():
             fd = open_to_append(path)
         elif not os.access(path.parent, os.W_OK | os.X_OK):
@@ -41,17 +43,23 @@ def to_file(path: Path) -> PutLetters:
             write_lines(fd, b"".join(line_of(letter) + b"\n" for letter in letters))
             sync(fd)
         except OSError as error:
-            raise DeliveryFailed(f"the dead letters can't be written: {error.strerror}") from error
+            advice = f"make room for {path}, or name another file, and run again"
+            raise DeliveryFailed(f"the dead letters can't be written: {error.strerror}: {advice}") from error
 
     return put
 
 
-def to_lines(say: Callable[[str], object]) -> PutLetters:
-    """Calls `say` with one line for each."""
+def to_lines(say: Callable[[str], object], failure: Callable[[], OSError | None] = lambda: None) -> PutLetters:
+    """Calls `say` with one line for each; then `failure` tells why it is lost, if it is."""
 
     def put(letters: Sequence[Letter]) -> None:
         for letter in letters:
             say(line_of(letter).decode())
+            if error := failure():
+                raise DeliveryFailed(
+                    f"the dead letters can't be written to standard error: {error.strerror}: run again with "
+                    "--dead-letters FILE"
+                )
 
     return put
 

@@ -1,7 +1,7 @@
 """Reports the end of a run: the counts, the undelivered messages and how to go on, and the exit code.
 
-0: success. 1: delivered, but there are dead letters. 2 (not from here): wrong usage. 3: reading, sending or writing
-the summary failed. 130: stopped by Ctrl-C.
+0: success. 1: delivered, but there are dead letters, or those of an earlier run that could not write them. 2 (not from
+here): wrong usage. 3: reading, sending or writing the summary failed. 130: stopped by Ctrl-C.
 """
 
 from pathlib import Path
@@ -23,6 +23,11 @@ def print_result(console: Console, result: Result) -> None:
         _say(console, "Stopped by Ctrl-C.")
     if result.failure:
         _say(console, f"Failed: {result.failure}.")
+    if result.late_letters:
+        _say(console, f"Dead letters of earlier runs, written now: {result.late_letters:,}.")
+    if result.letters_left:
+        kept = f"the next run with the store {result.store} writes them" if result.store else "no --store was given"
+        _say(console, f"Not all dead letters are written: {kept}.")
     not_delivered = result.summary.not_delivered
     if not_delivered:
         kept = f"kept in the store {result.store}" if result.store else "not kept, because no --store was given"
@@ -50,12 +55,12 @@ def exit_code(result: Result, *, summary_written: bool) -> int:
         return 130
     if result.failure or not summary_written:
         return 3
-    return 1 if result.summary.dead_letters else 0
+    return 1 if result.summary.dead_letters or result.late_letters else 0
 
 
 def _how_to_go_on(result: Result) -> str:
     if result.store:
-        return "To go on, run the same command again."
+        return "To go on, run again with the same --store."
     return "To go on, run again with the messages missing at the destination: every message given is sent again."
 
 

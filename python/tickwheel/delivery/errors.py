@@ -6,6 +6,14 @@ Every message says what was given, what is allowed, and what to do. A `BadRecord
 from tickwheel import TickwheelError
 
 
+def shown(value: object) -> str:
+    """A value in an error message: at most 200 characters, and no error for too large a number."""
+    try:
+        return f"{value!r:.200}"
+    except ValueError:
+        return "too large"
+
+
 class BadRecord(TickwheelError, ValueError):
     """One record breaks the schema: it becomes a dead letter with `reason` and `allowed`, and the rest goes on (D2)."""
 
@@ -27,7 +35,7 @@ class Unavailable(TickwheelError):
     """Nothing can be told to the destination: it is down (D6). To be raised by a sink, or a function that is one.
 
     All messages wait, in order, and no attempt is counted; the destination is tried again with one of them, after
-    `retry_after_s` or by back-off.
+    `retry_after_s`, an hour at most, or by back-off if that is not a number above 0.
     """
 
     def __init__(self, reason: str, retry_after_s: float | None = None) -> None:

@@ -6,25 +6,28 @@ SIGTERM, or when reading or sending fails; messages due by then are still sent. 
 immediately. Undelivered messages wait in the store for the next run.
 """
 
-import signal
-from collections.abc import Callable, Iterator
+import shutil
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import mkdtemp
 
 from tickwheel.delivery.dead_letters import PutLetters
+from tickwheel.delivery.entries import Letter
 from tickwheel.delivery.errors import DeliveryFailed, WrongUsage
 from tickwheel.delivery.progress import Reporter
 from tickwheel.delivery.reading import Reader
 from tickwheel.delivery.running import Running
 from tickwheel.delivery.settings import Settings
 from tickwheel.delivery.sinks import Opener
+from tickwheel.delivery.stopping import signals_ignored, stopped_by_signals
 from tickwheel.delivery.summary import Summary
 
 _LOOK_EVERY_S = 0.1
 _STOP_WITHIN_S = 2
+_SAY_AFTER_S = 2  # what the end of a run waits for
 _HEAD_START_MS = 20  # to load the first messages into memory
 
 
@@ -50,7 +53,8 @@ class Job:
 @dataclass(frozen=True, slots=True)
 class Result:
     """How a run ended. `failure`: an error text. `stopped_at`: the last record read, if the input was not read to its
-    end. `store`: the store with the undelivered messages, if it is kept.
+    end. `store`: the store with the undelivered messages, if it is kept. `late_letters`: dead letters of earlier runs,
+    which could not write them. `letters_left`: some of this run are not written.
     """
 
     summary: Summary
@@ -58,25 +62,48 @@ class Result:
     interrupted: bool
     stopped_at: str | None
     store: Path | None
+    late_letters: int = 0
+    letters_left: bool = False
+
+
+class _Letters:
+    """Counts the dead letters that are written."""
+
+    def __init__(self, put: PutLetters) -> None:
+        self._put = put
+        self.written = 0
+
+    def put(self, letters: Sequence[Letter]) -> None:
+        """Write them."""
+        self._put(letters)
+        self.written += len(letters)
 
 
 def run(job: Job, reporter: Reporter) -> Result:
     """Run until the end. Call it in the main thread, which gets the Ctrl-C. Errors: `WrongUsage`, `DeliveryFailed`."""
-    if job.store is not None:
-        with _terminated_as_interrupted():
-            return _run_and_end(job, job.store, reporter)
-    with TemporaryDirectory(prefix="tickwheel-", ignore_cleanup_errors=True) as folder, _terminated_as_interrupted():
-        return _run_and_end(job, Path(folder, "store.db"), reporter)
+    if job.store is None:
+        with _temporary_store() as store:
+            return _run_and_end(job, store, reporter)
+    with stopped_by_signals():
+        return _run_and_end(job, job.store, reporter)
 
 
 @contextmanager
-def _terminated_as_interrupted() -> Iterator[None]:
-    """SIGTERM is a Ctrl-C (rule D13)."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+def _temporary_store() -> Iterator[Path]:
+    """The path of a store that is gone at the end, also after the second Ctrl-C."""
+    folders: list[str] = []
+
+    def remove() -> None:
+        with signals_ignored():
+            for folder in folders:
+                shutil.rmtree(folder, ignore_errors=True)
+
+    with stopped_by_signals(remove):
+        try:
+            folders.append(mkdtemp(prefix="tickwheel-"))
+            yield Path(folders[0], "store.db")
+        finally:
+            remove()
 
 
 def _run_and_end(job: Job, store: Path, reporter: Reporter) -> Result:
@@ -93,52 +120,100 @@ def _run_and_end(job: Job, store: Path, reporter: Reporter) -> Result:
 
 
 def _run(job: Job, store: Path, reporter: Reporter) -> Result:
-    failure, interrupted, reading = None, False, None
+    letters = _Letters(job.put_letters)
     try:
-        running = Running(store, job.opener, job.settings, job.put_letters, reporter.say)
+        running = Running(store, job.opener, job.settings, letters.put, reporter.say)
     except KeyboardInterrupt:
         return Result(Summary(), None, interrupted=True, stopped_at="its start", store=job.store)
     except DeliveryFailed as error:
         return Result(Summary(), str(error), interrupted=False, stopped_at="its start", store=job.store)
-    ends: list[Callable[[], object]] = []
     with reporter:
+        end = _End(running, reporter)
         try:
-            if job.events is not None:
-                ends.append(_record(running, job.events))
-            reading = job.read(running, store)
-            if job.speed is None:
-                running.start()
-            reading.start()
-            while not reading.has_ended(_LOOK_EVERY_S):
-                reporter.show(running.summary, reading=True)
-                running.check()
-            if job.speed is not None:
-                from_ms = job.from_ms if job.from_ms is not None else running.first_due_ms
-                running.start_replay(job.speed, from_ms or 0, _HEAD_START_MS)
-            while not running.wait(_LOOK_EVERY_S):
-                reporter.show(running.summary, reading=False)
-            reporter.show(running.summary, reading=False)
-        except KeyboardInterrupt:
-            for number in (signal.SIGINT, signal.SIGTERM):
-                signal.signal(number, signal.SIG_DFL)
-            interrupted = True
-            reporter.say("stopping (press Ctrl-C again to end immediately)")
-        except DeliveryFailed as error:
-            failure = str(error)
+            with end.noted():
+                _deliver(job, store, running, end, reporter)
         except WrongUsage:  # from the reader; nothing is due yet
             with suppress(DeliveryFailed):
                 running.close(_STOP_WITHIN_S)
             raise
-        if reading is not None:
-            reading.stop()
-        ends.insert(0, partial(running.close, _STOP_WITHIN_S if failure or interrupted else None))
-        for end in ends:
-            try:
-                end()
-            except DeliveryFailed as error:
-                failure = failure or str(error)
-    stopped_at = reading.stopped_at if reading else "its start"
-    return Result(running.summary, failure, interrupted, stopped_at, job.store)
+        end.close(max(job.settings.sink_timeout_s, _STOP_WITHIN_S))
+    stopped_at = end.reading.stopped_at if end.reading else "its start"
+    summary = running.summary
+    late = max(letters.written - summary.dead_letters, 0)
+    return Result(summary, end.failure, end.interrupted, stopped_at, job.store, late, running.left_letters)
+
+
+def _deliver(job: Job, store: Path, running: Running, end: "_End", reporter: Reporter) -> None:
+    """Until everything is delivered."""
+    if job.events is not None:
+        end.recording = _record(running, job.events)
+    end.reading = reading = job.read(running, store)
+    if job.speed is None:
+        running.start()
+    reading.start()
+    while not reading.has_ended(_LOOK_EVERY_S):
+        reporter.show(running.summary, reading=True)
+        running.check()
+    if job.speed is not None:
+        from_ms = job.from_ms if job.from_ms is not None else running.first_due_ms
+        running.start_replay(job.speed, from_ms or 0, _HEAD_START_MS)
+    while not running.wait(_LOOK_EVERY_S):
+        reporter.show(running.summary, reading=False)
+    reporter.show(running.summary, reading=False)
+
+
+class _End:
+    """How a run ends: the first failure, and whether a signal stopped it."""
+
+    def __init__(self, running: Running, reporter: Reporter) -> None:
+        self._running = running
+        self._reporter = reporter
+        self.reading: Reader | None = None
+        self.recording: Callable[[], None] | None = None
+        self.failure: str | None = None
+        self.interrupted = False
+
+    @contextmanager
+    def noted(self) -> Iterator[None]:
+        """A failure, or the signal, ends the block."""
+        try:
+            yield
+        except KeyboardInterrupt:
+            self.interrupted = True
+            self._reporter.say("stopping (press Ctrl-C again to end immediately)")
+        except DeliveryFailed as error:
+            self.failure = self.failure or str(error)
+
+    def close(self, within_s: float) -> None:
+        """Close the engine and what goes with it; a destination that does not close is waited for `within_s`, or
+        shorter after a failure or a signal.
+        """
+        if self.reading is not None:
+            with self.noted():
+                self.reading.stop()
+        if self.failure or self.interrupted:
+            with self.noted():
+                self._running.close(_STOP_WITHIN_S)
+        else:
+            self._close_after_all(within_s)
+        if self.interrupted:  # perhaps while it was closed
+            with self.noted():
+                self._running.close(_STOP_WITHIN_S)
+        if self.recording is not None:
+            with self.noted():
+                self.recording()
+
+    def _close_after_all(self, within_s: float) -> None:
+        """Everything is delivered and committed."""
+        text = f"waiting for the destination to close, at most {within_s:g} s"
+        slow = threading.Timer(_SAY_AFTER_S, self._reporter.say, [text])
+        slow.daemon = True
+        slow.start()
+        with self.noted():
+            self._running.close(within_s)
+            if self._running.has_open_sinks:
+                raise DeliveryFailed(f"the destination did not close within {within_s:g} s")
+        slow.cancel()
 
 
 def _record(running: Running, path: Path) -> Callable[[], None]:

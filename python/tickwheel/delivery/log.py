@@ -2,7 +2,10 @@
 
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Final
+
+import msgspec
 
 from tickwheel.delivery.entries import Letter
 
@@ -18,13 +21,16 @@ _EVENTS: Final = {
 }
 
 
+_LONGEST_NAME: Final = 200  # characters that are told of an id or a key
+
+
 def log_events(events: Sequence[tuple[Any, ...]]) -> None:
     """Log what the destination and the clock did."""
     for name, *values in events:
         level, text = _EVENTS.get(name, (logging.INFO, name))
         if name == "failed":
             key, id_, reason = values
-            values = [repr(id_) if key is None else f"{id_!r} of key {key!r}", reason]
+            values = [_named(key, id_), reason]
         logger.log(level, text, *values)
 
 
@@ -38,7 +44,36 @@ def log_uncommitted(error: BaseException) -> None:
     logger.error("a sink's committed() failed, and is called again before the next send: %r", error, exc_info=error)
 
 
+def log_no_position(error: BaseException) -> None:
+    """Log that a sink did not say its position. The last one it said holds, so nothing is lost by it."""
+    logger.error("a sink's position() failed, and the last one that it returned holds: %r", error, exc_info=error)
+
+
+def log_slow_sync(seconds: int) -> None:
+    """Log that the writer waits for a sink."""
+    logger.warning("a sink's sync() takes more than %d s, and nothing is committed until it returns", seconds)
+
+
 def log_letters(letters: Sequence[Letter]) -> None:
     """Log dead letters of a program that does not ask for them."""
     for letter in letters:
-        logger.error("dead letter of %s, line %d: %s", letter.source, letter.line, letter.reason)
+        logger.error("dead letter of %s: %s", subject_of(letter), letter.reason)
+
+
+class _Name(msgspec.Struct):
+    id: str
+    key: str | None = None
+
+
+def subject_of(letter: Letter) -> str:
+    """What a dead letter is about: the message, or where in the input a record stood that is none."""
+    with suppress(msgspec.MsgspecError, RecursionError):
+        if letter.source == "delivery":  # it was given up
+            name = msgspec.json.decode(letter.record, type=_Name)
+            return f"message {_named(name.key, name.id)}"
+    return f"{letter.source}, line {letter.line}"
+
+
+def _named(key: str | None, id_: str) -> str:
+    shown, of_key = repr(id_[:_LONGEST_NAME]), "" if key is None else f" of key {key[:_LONGEST_NAME]!r}"
+    return shown + of_key

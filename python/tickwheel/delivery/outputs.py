@@ -20,6 +20,14 @@ def check_outputs(outputs: Mapping[str, Path | None], sources: Sequence[Source])
     for option, path in outputs.items():
         if path is None:
             continue
+        if "\0" in str(path):
+            raise WrongUsage(f"{option}: {str(path)!r} has a NUL byte, which no path can have: name another file")
+        try:
+            path.lstat()
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise WrongUsage(f"{option}: {path} can't be used: {error.strerror}: name another file") from error
         if not path.parent.is_dir():
             raise WrongUsage(f"{option}: there is no folder {path.parent}: make it, or name another file")
         if path.is_dir():

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from datetime import datetime
+from itertools import chain
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -14,7 +15,7 @@ import msgspec
 from tickwheel._native import ArrowRows, NdjsonLines, read_messages
 from tickwheel.delivery.entries import OTHER_CONTENT, Answer, Letter, Look, Put
 from tickwheel.delivery.errors import BadRecord, WrongUsage
-from tickwheel.delivery.log import log_letters, logger
+from tickwheel.delivery.log import log_letters, logger, subject_of
 from tickwheel.delivery.message import MAX_PAYLOAD, Cancel, Columns, Message
 from tickwheel.delivery.retry import Retry
 from tickwheel.delivery.running import Running
@@ -79,7 +80,7 @@ class DeliveryQueue:
                 try:
                     on_dead_letter(letter)  # type: ignore[misc]  # it is used only where there is one
                 except BaseException:  # not even SystemExit ends the queue from here
-                    logger.exception("on_dead_letter failed with the letter of %s, line %d", letter.source, letter.line)
+                    logger.exception("on_dead_letter failed with the letter of %s", subject_of(letter))
 
         self._running = Running(Path(store), opener, settings, put_letters if on_dead_letter else log_letters)
         self._running.start()
@@ -112,10 +113,14 @@ class DeliveryQueue:
 
         A message is a `Message`, a dict with the arguments of `put`, or a tuple `(id, due, payload)` or `(id, due,
         payload, key)`. All are read and checked first: if one is wrong, or `messages` raises, none is accepted. Errors:
-        `BadRecord`, `WrongUsage`; `DeliveryFailed` if delivery fails meanwhile, and then some may be accepted: the same
-        call again answers `DUPLICATE` for those.
+        `BadRecord`, `WrongUsage`; `DeliveryFailed` if delivery fails meanwhile, and those of a signal's handler: then
+        some may be accepted, and the same call again answers `DUPLICATE` for those.
         """
-        every = [_put(message) for message in messages]
+        try:
+            given = iter(messages)
+        except TypeError:
+            raise WrongUsage(f"{messages!r:.200} can't be put: give a list of messages, or another iterable") from None
+        every = [_put(message) for message in given]
         self._running.check_may_wait()
         parts = [read_messages(every[start : start + 1000], MAX_PAYLOAD) for start in range(0, len(every), 1000)]
         tickets = [self._running.submit([part]) for part in parts]
@@ -160,10 +165,11 @@ class DeliveryQueue:
         return self._running.submit_records([self._lines.read(data, now_ns=time.time_ns())])
 
     def submit_arrow(self, batch: Any) -> "Future[list[Answer | BadRecord]]":
-        """As `submit_ndjson`, for the rows of a `pyarrow.RecordBatch` with columns of D1, with an entry for each row.
+        """As `submit_ndjson`, for the rows of a `pyarrow.RecordBatch` or `Table` with columns of D1, with an entry for
+        each row.
 
         The rows are read and submitted some megabytes at a time. Errors: also `BadRecord` if no message can be read
-        with these columns.
+        with these columns; `WrongUsage` for what is neither.
 
         >>> import pyarrow as pa, tempfile
         >>> batch = pa.record_batch({"id": ["tea", "cake"], "delay_ms": [20, None], "payload": ["ready", "done"]})
@@ -172,10 +178,13 @@ class DeliveryQueue:
         >>> tea, cake.reason
         (<Answer.ACCEPTED: 'accepted'>, 'due is missing')
         """
-        from tickwheel.delivery.arrow import check_names, read_batch  # loads pyarrow
+        from tickwheel.delivery.arrow import batches_of, check_names, read_batch  # loads pyarrow
 
+        batches = batches_of(batch)
         check_names(self._rows, batch.schema)
-        return self._running.submit_records(read_batch(self._rows, batch, now_ns=time.time_ns()))
+        now_ns = time.time_ns()
+        read = (read_batch(self._rows, each, now_ns=now_ns) for each in batches)
+        return self._running.submit_records(chain.from_iterable(read))
 
     def wait_until_empty(self, timeout_s: float) -> bool:
         """Whether the queue got empty within this time. Errors: `DeliveryFailed` once delivery has failed."""

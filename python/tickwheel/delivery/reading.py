@@ -14,6 +14,8 @@ from tickwheel.delivery.message import Columns
 from tickwheel.delivery.running import Running
 from tickwheel.delivery.sources import OpenSource, Source
 
+_SUBMIT_WITHIN_S = 1
+
 
 class Reader(Protocol):
     """Submits the input, in threads of its own. An error goes to `Running.fail`, which ends the run."""
@@ -41,16 +43,19 @@ class Reading(threading.Thread):
         self._columns = columns
         self._running = running
         self._is_replay = is_replay
-        self._taking = threading.Lock()  # guards `_stopped`; held while records are submitted, not during a wait
+        self._taking = threading.Lock()  # held while records are submitted, not during a wait
         self._stopped = False
         self._over = threading.Event()
         self._last: Future[list[Answer]] | None = None
         self.stopped_at: str | None = "its start"
 
     def stop(self) -> None:
-        """Submit nothing from now on. Does not wait for a read in progress."""
-        with self._taking:
-            self._stopped = True
+        """Submit nothing from now on. Does not wait for a read in progress, nor long for a submit that waits for room,
+        which the end of the engine ends.
+        """
+        self._stopped = True
+        if self._taking.acquire(timeout=_SUBMIT_WITHIN_S):
+            self._taking.release()
 
     def has_ended(self, timeout_s: float) -> bool:
         """Whether everything was read and committed, or reading failed, within this time."""
@@ -62,7 +67,8 @@ class Reading(threading.Thread):
             if self._read():
                 self.stopped_at = None
         except BaseException as error:
-            self._running.fail(error)
+            if not self._stopped:
+                self._running.fail(error)
         self._over.set()
 
     def _read(self) -> bool:

@@ -6,7 +6,7 @@ Example: 1 s, then 2, 4 and 8, each shortened by up to a half at random.
 import random
 from dataclasses import dataclass
 
-from tickwheel.delivery.errors import WrongUsage
+from tickwheel.delivery.errors import WrongUsage, shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +23,9 @@ class Retry:
         try:
             first_s, longest_s = backoff_s
             return cls(max_attempts, first_s * 1000.0, longest_s * 1000.0)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise WrongUsage(
-                f"backoff is {backoff_s!r:.200}: it may be two numbers of seconds, the first wait and the longest"
+                f"backoff is {shown(backoff_s)}: it may be two numbers of seconds, the first wait and the longest"
             ) from None
 
     def delay_ms(self, attempt: int) -> float:

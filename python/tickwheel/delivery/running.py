@@ -116,11 +116,21 @@ class Running:
         return self._engine.down
 
     @property
+    def has_open_sinks(self) -> bool:
+        """After `close`: whether a sink did not end in time."""
+        return self._engine.has_open_sinks
+
+    @property
     def lateness(self) -> tuple[Sequence[int], Sequence[int], int]:
         """Bounds in microseconds; how many messages were later than the bound before and not later than this one, with
         one more count for the rest; and the sum in microseconds.
         """
         return self._engine.lateness()
+
+    @property
+    def left_letters(self) -> bool:
+        """After `close`: whether it left dead letters unwritten. They are written when the store is opened again."""
+        return self._engine.left_letters
 
     @property
     def engine(self) -> DeliveryEngine:
@@ -148,7 +158,8 @@ class Running:
         """Send what is due by now, commit, and stop. A second call does nothing.
 
         `timeout_s` bounds the wait for a sink that hangs; what is in its hands then counts as not delivered, and is
-        sent again next time. Errors: `DeliveryFailed`, the first one there was.
+        sent again next time. A call that a signal interrupts is repeated, perhaps with less time. Errors:
+        `DeliveryFailed`, the first one there was.
         """
         try:
             self._engine.close(timeout_s)
@@ -177,9 +188,11 @@ def _together(
             return
         try:
             parts = zip(faults, tickets, strict=True)
-            future.set_result([each for part, ticket in parts for each in answered(part, ticket.result(0))])
+            answers = [each for part, ticket in parts for each in answered(part, ticket.result(0))]
         except BaseException as error:
             future.set_exception(error)
+        else:
+            future.set_result(answers)
 
     for ticket in tickets:
         ticket.add_done_callback(give)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-from tickwheel.delivery.errors import WrongUsage
+from tickwheel.delivery.errors import WrongUsage, shown
 from tickwheel.delivery.retry import Retry
 
 
@@ -46,5 +46,11 @@ class Settings:
         ):
             kinds = int if name == "max-attempts" else int | float
             if isinstance(value, bool) or not isinstance(value, kinds) or not least <= value <= most:
-                shown = f"{value:g}" if isinstance(value, int | float) else f"{value!r:.200}"
-                raise WrongUsage(f"{name} is {shown}: it may be {least:g} to {most:,}")
+                raise WrongUsage(f"{name} is {_shown(value)}: it may be {least:g} to {most:,}")
+
+
+def _shown(value: object) -> str:
+    try:
+        return f"{value:g}" if isinstance(value, int | float) else shown(value)
+    except OverflowError:  # no float holds it
+        return shown(value)

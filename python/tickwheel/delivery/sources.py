@@ -5,6 +5,7 @@ Spark. Standard input (`-`) is NDJSON and may never end.
 """
 
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -35,6 +36,8 @@ def find_sources(inputs: Sequence[str]) -> list[Source]:
     """Every file that the inputs stand for, in their order. Errors: `WrongUsage`, before anything is read."""
     if inputs.count("-") > 1:
         raise WrongUsage("standard input (-) is given twice, but it can be read only once: give it once")
+    if "-" in inputs and sys.__stdin__ is None:
+        raise WrongUsage("standard input is closed: open it, or name files")
     return [source for given in inputs for source in _expand(given)]
 
 

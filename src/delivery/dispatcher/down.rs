@@ -5,6 +5,8 @@
 use std::time::Duration;
 
 use super::{Alarm, Dispatcher, Event, InFlight, Offer};
+use crate::delivery::outage::Unanswered;
+use crate::delivery::shown;
 use crate::delivery::window::State;
 
 impl Dispatcher {
@@ -26,12 +28,14 @@ impl Dispatcher {
     }
 
     pub(super) fn goes_down(&mut self, reason: &str, retry_after_ms: Option<u64>) {
+        let reason = shown::reason(reason);
         let now_us = self.timer.clock().now_us();
-        for (slot, seq) in self.outage.begins(now_us, reason) {
-            // Its attempt was part of the outage. It waits to be tried again, by the timer.
-            if self.window.get(slot, seq).is_some_and(|entry| entry.state == State::Retrying) {
+        for Unanswered { slot, seq, sends } in self.outage.begins(now_us, reason) {
+            // Its attempts were part of the outage. It waits to be tried again, by the timer, or is being sent.
+            let is_open = |state| matches!(state, State::Retrying | State::Sending);
+            if self.window.get(slot, seq).is_some_and(|entry| is_open(entry.state)) {
                 let entry = self.window.entry_mut(slot);
-                entry.attempts = entry.attempts.saturating_sub(1);
+                entry.attempts = entry.attempts.saturating_sub(sends);
                 let attempts = entry.attempts;
                 self.keep_attempt(seq, attempts, None, reason);
             }

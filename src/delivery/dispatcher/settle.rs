@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::{Alarm, CRASHED, Dead, Dispatcher, Event, Flight, InFlight, Offer};
 use crate::delivery::lanes::Slot;
 use crate::delivery::outage::bounded;
-use crate::delivery::shown::cut;
+use crate::delivery::shown::{self, cut};
 use crate::delivery::sinks::{Verdict, Verdicts};
 use crate::delivery::store::{Attempts, Done, Outcome};
 use crate::delivery::window::State;
@@ -53,8 +53,12 @@ impl Dispatcher {
                 }
             }
             Verdicts::Each(verdicts) => {
-                let rest = std::iter::repeat(Verdict::NotTried);
-                for (message, verdict) in flight.messages.iter().zip(verdicts.into_iter().chain(rest)) {
+                let verdicts = verdicts.into_iter().chain(std::iter::repeat(Verdict::NotTried));
+                let settled = flight.messages.iter().zip(verdicts);
+                // Which came first is not known. Behind the answers, what has none counts for the outage that it may begin.
+                let (answered, rest): (Vec<_>, Vec<_>) =
+                    settled.partition(|(_, it)| matches!(it, Verdict::Delivered | Verdict::Refused(_)));
+                for (message, verdict) in answered.into_iter().chain(rest) {
                     self.settle_one(message, verdict, flight.is_probe);
                 }
             }
@@ -142,6 +146,7 @@ impl Dispatcher {
 
     /// An attempt of this message failed.
     pub(super) fn failed(&mut self, message: &InFlight, reason: &str, retry_after_ms: Option<u64>) {
+        let reason = shown::reason(reason);
         let entry = self.window.entry_mut(message.slot);
         entry.attempts += u32::from(!entry.is_noted);
         entry.is_noted = false;

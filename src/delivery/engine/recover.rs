@@ -40,6 +40,7 @@ impl Engine {
                 })
                 .collect();
             let arrived: FxHashSet<i64> = sink.arrived(&deliveries, position.as_deref())?.into_iter().collect();
+            self.check_process()?;
             absent.extend(seqs.iter().filter(|seq| !arrived.contains(seq)));
             let done: Vec<Done> = part
                 .iter()
@@ -62,6 +63,7 @@ impl Engine {
             })?;
         }
         let position = sink.position();
+        self.check_process()?;
         self.try_writer(|writer| {
             writer.store.begin()?;
             writer.store.put_meta(POSITION, position)?;

@@ -3,7 +3,7 @@
 
 #![forbid(unsafe_code)]
 
-use super::super::testing::{ByHand, START_MS, answered, cancel, put};
+use super::super::testing::{ByHand, START_MS, answered, cancel, letter, put};
 use crate::delivery::error::DeliveryError;
 use crate::delivery::items::Answer;
 use crate::delivery::retry::Retry;
@@ -115,6 +115,10 @@ fn a_lane_goes_on_once_the_cancel_of_its_first_is_committed__d7() {
 #[test]
 fn nothing_is_over_while_something_is_being_accepted_or_cancelled__d11() {
     let world = ByHand::start(Settings::default());
+    assert!(world.engine.is_empty(), "it was just started");
+    let idle = world.engine.begin_group().unwrap();
+    assert!(world.engine.is_empty(), "a group of nothing, for the upkeep");
+    world.engine.commit_group(idle, &|| Ok(())).and_then(|it| world.engine.publish_group(&it)).unwrap();
     for item in [due(None, "a", 5_000), cancel(None, "a")] {
         let _receipt = world.submit(vec![item]);
         assert!(!world.engine.is_empty(), "it is queued");
@@ -184,7 +188,7 @@ fn a_key_whose_next_message_is_far_behind_others_in_the_store_is_not_kept_waitin
 #[test]
 fn a_store_that_fails_after_the_commit_leaves_no_ticket_without_an_answer__d5() {
     let world = ByHand::start(Settings::default());
-    let receipt = world.submit(vec![due(None, "a", 5)]);
+    let receipt = world.submit(vec![due(None, "a", 5), letter()]);
     let begun = world.engine.begin_group().unwrap();
     let committed = world.engine.commit_group(begun, &|| Ok(())).unwrap();
     let other = rusqlite::Connection::open(world.store()).unwrap();
@@ -232,4 +236,24 @@ fn a_sink_that_tries_none_of_what_it_is_given_counts_as_down_and_is_not_asked_ag
     world.advance_ms(2_000);
     assert_eq!(world.send().len(), 1, "a probe, and it costs no attempt");
     assert_eq!(world.send().len(), 2);
+}
+
+#[test]
+fn what_a_sink_gives_as_a_reason_is_kept_neither_empty_nor_long__d6_d8() {
+    for (reason, kept) in [("é".repeat(20_000), "é".repeat(1_000)), (" ".to_owned(), "no reason was given".to_owned())]
+    {
+        let world =
+            ByHand::start(Settings { retry: Retry { max_attempts: 1, ..Retry::default() }, ..Settings::default() });
+        world.give(vec![due(None, "a", 0), due(None, "b", 1)]);
+        let (flight, _) = world.take().unwrap();
+        world.engine.settle(flight, Verdicts::Each(vec![Verdict::Refused(reason.clone())]), None);
+        world.write();
+        let (letters, _) = world.engine.take_letters().unwrap();
+        assert_eq!(letters[0].reason, format!("gave up after 1 attempts: {kept}"));
+        world.advance_ms(1);
+        let (flight, _) = world.take().unwrap();
+        let gone = Verdict::Unreachable { reason, retry_after_ms: None };
+        world.engine.settle(flight, Verdicts::Each(vec![gone]), None);
+        assert_eq!(world.engine.down(), Some(kept));
+    }
 }

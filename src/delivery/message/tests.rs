@@ -24,6 +24,10 @@ fn a_message_made_by_a_program_is_checked_by_the_rules_for_records__d1() {
     assert_eq!(reason(message(None, "a", b"12345678901", false)), "the payload has 11 bytes");
     assert_eq!(reason(message(None, "a", b"[1,]", true)), "the payload is not JSON: expected value, at byte 4");
     assert_eq!(reason(Message { due_ms: -1, ..message(None, "a", b"1", true) }), "due_ms is out of range");
+    for delay_ms in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1e300, -1e300] {
+        let wrong = Message { delay_ms: Some(delay_ms), ..message(None, "a", b"1", true) };
+        assert_eq!(reason(wrong), "delay_ms is not a number in range", "{delay_ms}");
+    }
     let good = message(Some("k"), "a", b"[1,]", false);
     assert_eq!(checked(good.clone(), 10), Ok(good), "a due time in 1970 is one, and bytes are bytes");
 }

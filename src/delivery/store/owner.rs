@@ -255,6 +255,9 @@ fn process_that_locked(file: FileId) -> Option<u32> {
 
 /// Without symbolic links, also where there is no file yet.
 fn resolved(path: &Path) -> Result<PathBuf, DeliveryError> {
+    if path.as_os_str().as_encoded_bytes().contains(&0) {
+        return Err(DeliveryError::Usage("the path of the store has a NUL byte: name another file".to_owned()));
+    }
     let mut path = path.to_owned();
     for _ in 0..MOST_LINKS {
         let Some(name) = path.file_name().map(ToOwned::to_owned) else {
@@ -274,6 +277,10 @@ fn resolved(path: &Path) -> Result<PathBuf, DeliveryError> {
         }
         if path.is_dir() {
             return Err(DeliveryError::Usage(format!("{} is a folder: name a file for the store", path.display())));
+        }
+        if path.exists() && !path.is_file() {
+            let text = format!("{} is a pipe or a device, which can't be a store: name a file", path.display());
+            return Err(DeliveryError::Usage(text));
         }
         refuse_network(&absolute)?;
         return Ok(path);

@@ -34,6 +34,7 @@ enum Answer {
 
 impl Shared {
     pub(super) fn add_sender(self: &Arc<Self>, sink: Box<dyn Sink>) -> Result<(), DeliveryError> {
+        let (sync, is_overlapping) = (sink.sync(), sink.overlap() > 1);
         let mut senders = self.lock_senders();
         if self.is_closing.load(Ordering::SeqCst) {
             return Ok(()); // opened late: it sends nothing
@@ -41,14 +42,22 @@ impl Shared {
         let number = senders.next;
         senders.next += 1;
         senders.working.push((number, None));
-        if let Some(sync) = sink.sync() {
-            senders.syncs.push((number, sync));
-        }
-        let is_overlapping = sink.overlap() > 1;
-        let run = if is_overlapping { Self::send_overlapping } else { Self::send };
-        let thread = spawn("sender-deliver", self, move |shared| run(shared, number, sink))?;
+        senders.syncs.extend(sync.map(|sync| (number, sync)));
         senders.overlapping += usize::from(is_overlapping);
-        senders.threads.push(thread);
+        drop(senders);
+        let run = if is_overlapping { Self::send_overlapping } else { Self::send };
+        // Without the lock: where the system gives no thread, the sink is dropped here.
+        let thread = spawn("sender-deliver", self, move |shared| run(shared, number, sink));
+        let mut senders = self.lock_senders();
+        match thread {
+            Ok(thread) => senders.threads.push(thread),
+            Err(error) => {
+                senders.working.retain(|(other, _)| *other != number);
+                senders.syncs.retain(|(other, _)| *other != number);
+                senders.overlapping -= usize::from(is_overlapping);
+                return Err(error);
+            }
+        }
         Ok(())
     }
 
@@ -63,40 +72,42 @@ impl Shared {
     }
 
     pub(super) fn send_all(self: &Arc<Self>, number: u64, mut sink: Box<dyn Sink>) {
-        let mut sends = Sends::default();
-        while let Some(Next { flight, deliveries, turns }) = self.next(number, &*sink) {
-            sends.tell(&self.engine, &mut *sink);
-            let sent = caught(|| match &turns {
-                Some(turns) => sink.send_in_turn(&deliveries, turns).map(Answer::OfTurns),
-                None => sink.send(&deliveries).map(Answer::OfAll),
-            });
-            if std::process::id() != self.process {
-                std::mem::forget(sink); // the sink forked: the child has nothing of the engine but this thread
-                return;
-            }
-            if !self.engine.is_in_flight(flight) {
-                break; // it was cut off, and another has its place
-            }
-            match sent {
-                Ok(Answer::OfAll(verdicts)) => {
-                    self.engine.settle(flight, verdicts, sink.position());
-                    sends.settled(&self.engine);
-                }
-                Ok(Answer::OfTurns(last)) => {
-                    self.engine.settle_turns(flight, last);
-                    sends.settled(&self.engine);
-                }
-                Err(error) => {
-                    self.fail(&error);
-                    break;
-                }
-            }
+        let sent = caught(|| self.send_until_over(number, &mut *sink));
+        if self.is_forked() {
+            std::mem::forget(sink);
+            return;
+        }
+        if let Err(error) = sent {
+            self.fail(&error);
         }
         self.end_sender(number, sink);
     }
 
+    /// # Errors
+    /// The sink failed for good.
+    fn send_until_over(self: &Arc<Self>, number: u64, sink: &mut dyn Sink) -> Result<(), DeliveryError> {
+        let mut sends = Sends::default();
+        while let Some(Next { flight, deliveries, turns }) = self.next(number, sink) {
+            sends.tell(&self.engine, sink);
+            let sent = caught(|| match &turns {
+                Some(turns) => sink.send_in_turn(&deliveries, turns).map(Answer::OfTurns),
+                None => sink.send(&deliveries).map(Answer::OfAll),
+            });
+            // Cut off: another has its place.
+            if self.is_forked() || !self.engine.is_in_flight(flight) {
+                break;
+            }
+            match sent? {
+                Answer::OfAll(verdicts) => self.engine.settle(flight, verdicts, sink.position()),
+                Answer::OfTurns(last) => self.engine.settle_turns(flight, last),
+            }
+            sends.settled(&self.engine);
+        }
+        Ok(())
+    }
+
     pub(super) fn end_sender(self: &Arc<Self>, number: u64, mut sink: Box<dyn Sink>) {
-        let closed = sink.close();
+        let closed = caught(|| sink.close());
         let mut senders = self.lock_senders();
         senders.overlapping -= usize::from(sink.overlap() > 1);
         let was_working = senders.working.iter().any(|(other, _)| *other == number);
@@ -240,7 +251,7 @@ impl Shared {
                 if shared.is_closing.load(Ordering::SeqCst) {
                     return;
                 }
-                if let Ok(sink) = (shared.open)(shared.engine.store_id()) {
+                if let Ok(sink) = caught(|| (shared.open)(shared.engine.store_id())) {
                     if let Err(error) = shared.add_sender(sink) {
                         shared.fail(&error);
                     }
@@ -257,14 +268,23 @@ impl Shared {
                 }
             }
         });
-        if let Ok(opener) = opener {
-            senders.threads.push(opener);
+        match opener {
+            Ok(opener) => senders.threads.push(opener),
+            Err(_) => senders.put_off += 1, // `replace_again`
         }
     }
 
-    /// Every sender ends what it has in hand; whether all did within that time.
-    pub(super) fn stop_senders(&self, timeout: Option<Duration>) -> bool {
-        let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+    /// Where the system gave no thread for one, it may now.
+    pub(super) fn replace_again(self: &Arc<Self>) {
+        let mut senders = self.lock_senders();
+        if senders.put_off > 0 && senders.hanging <= MOST_HANGING {
+            senders.put_off -= 1;
+            self.replace(&mut senders);
+        }
+    }
+
+    /// Every sender ends what it has in hand; whether all did in time.
+    pub(super) fn stop_senders(&self) -> bool {
         {
             let _dispatcher = self.engine.lock_dispatcher();
             self.is_closing.store(true, Ordering::SeqCst);
@@ -274,15 +294,10 @@ impl Shared {
         self.sender_ended.notify_all();
         let mut senders = self.lock_senders();
         while !senders.working.is_empty() {
-            senders = match end {
+            senders = match self.left() {
                 None => self.sender_ended.wait(senders),
-                Some(end) => {
-                    let left = end.saturating_duration_since(Instant::now());
-                    if left.is_zero() {
-                        break;
-                    }
-                    self.sender_ended.wait_timeout(senders, left)
-                }
+                Some(Duration::ZERO) => break,
+                Some(left) => self.sender_ended.wait_timeout(senders, left),
             };
         }
         let all_ended = senders.working.is_empty() && senders.hanging == 0;

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::delivery::dispatcher::Event;
 use crate::delivery::engine::Engine;
@@ -53,6 +53,8 @@ pub(super) struct Shared {
     pub(super) is_closing: AtomicBool,
     /// The end does not wait for dead letters to be told.
     pub(super) leaves_letters: AtomicBool,
+    /// Until when a close waits for what hangs.
+    end: PlainMutex<Option<Instant>>,
     pub(super) senders: PlainMutex<Senders>,
     pub(super) sender_ended: PlainCondvar,
     pub(super) failure: PlainMutex<Option<DeliveryError>>,
@@ -69,7 +71,7 @@ pub(super) struct Senders {
     pub(super) working: Vec<(u64, Option<u64>)>,
     /// How many were cut off and have not come back.
     pub(super) hanging: usize,
-    /// How many wait for one of those to come back, so that they may begin.
+    /// How many wait for one of those to come back, or for the system to give a thread, so that they may begin.
     pub(super) put_off: usize,
     /// How many have a sink that answers later. They end soon after the engine is halted.
     pub(super) overlapping: usize,
@@ -102,12 +104,38 @@ impl Shared {
             looked_at_us: AtomicU64::new(0),
             is_closing: AtomicBool::new(false),
             leaves_letters: AtomicBool::new(false),
+            end: PlainMutex::default(),
             senders: PlainMutex::default(),
             sender_ended: PlainCondvar::default(),
             failure: PlainMutex::new(None),
             telling: PlainMutex::default(),
             to_tell: PlainCondvar::default(),
         }
+    }
+
+    /// A close waits no longer than that; also one that waits now.
+    pub(super) fn end_within(&self, timeout: Option<Duration>) {
+        let Some(end) = timeout.and_then(|timeout| Instant::now().checked_add(timeout)) else { return };
+        {
+            let mut earliest = self.end.lock();
+            *earliest = Some(earliest.map_or(end, |earliest| earliest.min(end)));
+        }
+        // With each lock, so that a thread between its look and its wait is not missed.
+        drop(self.senders.lock());
+        self.sender_ended.notify_all();
+        drop(self.telling.lock());
+        self.to_tell.notify_all();
+    }
+
+    /// How long a close waits from now on; `None`: for ever.
+    pub(super) fn left(&self) -> Option<Duration> {
+        self.end.lock().map(|end| end.saturating_duration_since(Instant::now()))
+    }
+
+    /// Whether this is a child that was forked in a function of the program's. It has nothing of the engine but this thread,
+    /// which may only leave.
+    pub(super) fn is_forked(&self) -> bool {
+        std::process::id() != self.process
     }
 
     /// Ends the run with this error.

@@ -4,7 +4,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::shared::{ABORT, Shared, Telling};
 use crate::delivery::dispatcher::Event;
@@ -23,20 +23,16 @@ impl Shared {
         self.to_tell.notify_all();
     }
 
-    /// Whether a thread has ended by then, or soon after where that is over already.
-    pub(super) fn wait_for(&self, end: Option<Instant>, has_ended: impl Fn(&Telling) -> bool) -> bool {
-        let end = end.map(|end| end.max(Instant::now() + ABORT));
+    /// Whether a thread has ended in time, or soon after where that is over already.
+    pub(super) fn wait_for(&self, has_ended: impl Fn(&Telling) -> bool) -> bool {
+        let soon = Instant::now() + ABORT;
         let mut telling = self.telling.lock();
         while !has_ended(&telling) {
-            telling = match end {
+            let at_least = soon.saturating_duration_since(Instant::now());
+            telling = match self.left().map(|left| left.max(at_least)) {
                 None => self.to_tell.wait(telling),
-                Some(end) => {
-                    let left = end.saturating_duration_since(Instant::now());
-                    if left.is_zero() {
-                        return false;
-                    }
-                    self.to_tell.wait_timeout(telling, left)
-                }
+                Some(Duration::ZERO) => return false,
+                Some(left) => self.to_tell.wait_timeout(telling, left),
             };
         }
         true
@@ -44,6 +40,9 @@ impl Shared {
 
     pub(super) fn tell_all(self: &Arc<Self>) {
         self.tell_until_over();
+        if self.is_forked() {
+            return;
+        }
         self.telling.lock().has_ended = true;
         self.to_tell.notify_all();
     }
@@ -62,8 +61,14 @@ impl Shared {
                 // The panic hook has told of it, and events are only for the log.
                 let _ = catch_unwind(AssertUnwindSafe(|| self.observer.events(events)));
             }
+            if self.is_forked() {
+                return;
+            }
             if let Some((letters, through)) = self.engine.take_letters() {
                 let told = catch_unwind(AssertUnwindSafe(|| self.observer.letters(&letters)));
+                if self.is_forked() {
+                    return;
+                }
                 match told.unwrap_or_else(|_| Err(DeliveryError::Failed(OBSERVER_PANICKED.to_owned()))) {
                     Ok(()) => self.engine.letters_told(through),
                     Err(error) => self.fail(&error),

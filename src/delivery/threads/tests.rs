@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-use super::super::testing::{Delivering, LONG, Told, many, put, settings, wait_until};
+use super::super::testing::{Delivering, LONG, Told, letter, many, put, settings, wait_until};
 use super::{Observer, Running};
 use crate::Clock;
 use crate::delivery::clock::SystemWallTime;
@@ -203,16 +203,6 @@ impl Observer for Deaf {
     }
 
     fn events(&self, _: Vec<Event>) {}
-}
-
-fn letter() -> Item {
-    Item::Letter(Letter {
-        source: "input".to_owned(),
-        line: 1,
-        reason: "it is bad".to_owned(),
-        allowed: "a good one".to_owned(),
-        record: b"{}".to_vec(),
-    })
 }
 
 #[test]

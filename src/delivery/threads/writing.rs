@@ -2,10 +2,12 @@
 
 #![forbid(unsafe_code)]
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use super::senders::caught;
 use super::shared::{LOOK_AT_CLOCK_US, Shared};
 use crate::delivery::error::DeliveryError;
 use crate::delivery::sinks::SyncFn;
@@ -15,6 +17,21 @@ const LOOK_AT_SENDS_US: u64 = 100_000;
 
 impl Shared {
     pub(super) fn write(self: &Arc<Self>) {
+        let written = catch_unwind(AssertUnwindSafe(|| self.write_until_over()));
+        if self.is_forked() {
+            return;
+        }
+        if written.is_err() {
+            let failure = self.engine.writer_panicked();
+            self.fail(&failure);
+            self.engine.give_up(&failure);
+        }
+        let mut telling = self.telling.lock();
+        telling.is_over = true;
+        self.to_tell.notify_all();
+    }
+
+    fn write_until_over(self: &Arc<Self>) {
         let load_every_us = (self.engine.settings.horizon_ms * 1000 / 4).max(1_000);
         loop {
             let is_stopping = self.wait_for_work(load_every_us);
@@ -38,9 +55,6 @@ impl Shared {
                 break;
             }
         }
-        let mut telling = self.telling.lock();
-        telling.is_over = true;
-        self.to_tell.notify_all();
     }
 
     pub(super) fn is_written(&self, leaves_letters: bool) -> bool {
@@ -78,6 +92,8 @@ impl Shared {
         self.engine.flush(&mut dispatcher);
         self.hear_events(&mut dispatcher);
         self.pass_on(&dispatcher);
+        drop(dispatcher);
+        self.replace_again();
     }
 
     /// The run has failed. What was delivered before is committed, if the store is not what failed.
@@ -104,6 +120,13 @@ impl Shared {
             let senders = self.lock_senders();
             senders.syncs.iter().map(|(_, sync)| sync.clone()).collect()
         };
-        syncs.iter().try_for_each(|sync| sync())
+        for sync in &syncs {
+            let synced = caught(|| sync());
+            if self.is_forked() {
+                resume_unwind(Box::new("forked")); // out of the middle of a group: any lock may be held for ever here
+            }
+            synced?;
+        }
+        Ok(())
     }
 }

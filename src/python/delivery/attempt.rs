@@ -111,6 +111,7 @@ impl Delivery {
 
     fn __repr__(&self) -> String {
         let Attempt { seq, body, attempt, .. } = &self.attempt;
-        format!("Delivery(seq={seq}, id={:?}, key={:?}, attempt={attempt})", body.id(), body.key())
+        let key = body.key().map_or_else(|| "None".to_owned(), |key| format!("{key:?}"));
+        format!("Delivery(seq={seq}, id={:?}, key={key}, attempt={attempt})", body.id())
     }
 }

@@ -3,7 +3,7 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use pyo3::exceptions::PyRuntimeError;
@@ -23,7 +23,7 @@ use crate::python::tools::native_lock::{SIGNAL_CHECK_US, lock_plain};
 use crate::sync::{PlainCondvar, PlainMutex, spawn};
 
 /// At the end of the interpreter a sink that hangs is waited for so long; and for so long what has arrived is committed.
-const EXIT_WITHIN: Duration = Duration::from_secs(2);
+pub(crate) const EXIT_WITHIN: Duration = Duration::from_secs(2);
 const COMMIT_WITHIN: Duration = Duration::from_secs(10);
 
 /// Closed by [`Core::close`], at the latest at the end of the interpreter.
@@ -103,7 +103,8 @@ impl Core {
         }
     }
 
-    /// Ends it, in a thread of its own, and waits for that. A further call waits too; one call gets the error.
+    /// Ends it, in a thread of its own, and waits for that. A further call waits too, and what hangs is waited for no longer than
+    /// its time-out; one call gets the error.
     pub(crate) fn close(self: &Arc<Self>, py: Python<'_>, timeout: Option<Duration>) -> PyResult<()> {
         self.check_process(py)?;
         if is_thread_of(self.id) {
@@ -111,10 +112,7 @@ impl Core {
                 "a queue can't be closed in one of its own threads: let the function return, and close it outside";
             return Err(PyRuntimeError::new_err(text));
         }
-        if !self.is_closing.swap(true, Ordering::SeqCst) {
-            let core = self.clone();
-            spawn("closer-deliver", move || core.end(timeout))?;
-        }
+        self.begin_end(py, timeout);
         let ended = self.wait_for_end(py, None)?;
         self.callees.forget(py);
         if self.is_told.swap(true, Ordering::SeqCst) {
@@ -124,9 +122,24 @@ impl Core {
         ended.unwrap_or(Ok(())).map_err(|error| failures::to_python(py, &error))
     }
 
+    /// Ends it in a thread of its own, so that a signal's handler can run meanwhile; here, where the system gives no thread.
+    /// Where it is being ended already, what hangs is waited for no longer than that.
+    fn begin_end(self: &Arc<Self>, py: Python<'_>, timeout: Option<Duration>) {
+        if self.is_closing.swap(true, Ordering::SeqCst) {
+            if let Some(timeout) = timeout {
+                py.detach(|| self.running.hurry(timeout));
+            }
+            return;
+        }
+        let core = self.clone();
+        if spawn("closer-deliver", move || core.end(timeout)).is_err() {
+            py.detach(|| self.end(timeout));
+        }
+    }
+
     fn end(&self, timeout: Option<Duration>) {
         let closed = self.running.close(timeout);
-        self.answers.end();
+        self.answers.end(timeout);
         drop(self.in_use.lock().take());
         *self.ended.lock() = Some(closed.map(drop));
         self.has_ended.notify_all();
@@ -147,6 +160,11 @@ impl Core {
             }
             py.check_signals()?;
         }
+    }
+
+    /// After the end: whether it left dead letters untold.
+    pub(crate) fn left_letters(&self) -> bool {
+        self.running.left_letters()
     }
 
     /// Whether nothing waits any more, within that time; with the GIL only to look for signals.
@@ -173,6 +191,42 @@ pub(crate) struct RunningDelivery(ProcessOwned<Core>);
 
 fn listed(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     Ok(py.import("tickwheel._native")?.getattr("_running_deliveries")?.cast_into()?)
+}
+
+/// Whether the exit hook has begun: an engine that is opened after it would never be closed.
+static IS_EXITING: AtomicBool = AtomicBool::new(false);
+
+/// How many engines are being opened, by threads of this process.
+static OPENING: AtomicUsize = AtomicUsize::new(0);
+
+/// An engine that is being opened, until it is listed or closed again: the exit hook waits for it.
+pub(crate) struct Opening {
+    epoch: u32,
+}
+
+impl Opening {
+    /// Errors: `RuntimeError` at the end of the interpreter.
+    pub(crate) fn begin(_py: Python<'_>) -> PyResult<Self> {
+        check_not_exiting()?; // with the GIL, as the hook has it: so one of the two sees the other
+        OPENING.fetch_add(1, Ordering::SeqCst);
+        Ok(Self { epoch: fork_epoch() })
+    }
+}
+
+impl Drop for Opening {
+    fn drop(&mut self) {
+        if self.epoch == fork_epoch() {
+            OPENING.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+}
+
+/// Errors: `RuntimeError` at the end of the interpreter.
+pub(crate) fn check_not_exiting() -> PyResult<()> {
+    if IS_EXITING.load(Ordering::SeqCst) {
+        return Err(PyRuntimeError::new_err("the interpreter is exiting: no queue can be opened any more"));
+    }
+    Ok(())
 }
 
 /// It is closed at the end of the interpreter.
@@ -230,6 +284,7 @@ pub(crate) fn refuse_open_store(py: Python<'_>, path: PathBuf) -> PyResult<()> {
 #[pyfunction]
 pub(crate) fn _close_deliveries_at_exit(py: Python<'_>) -> PyResult<()> {
     let Some(_call) = ForeignCall::try_enter(py) else { return Ok(()) };
+    IS_EXITING.store(true, Ordering::SeqCst);
     let mut open = Vec::new();
     for entry in listed(py)?.copy()?.values() {
         let core = entry.cast_into::<RunningDelivery>()?.get().0.clone_arc();
@@ -237,24 +292,29 @@ pub(crate) fn _close_deliveries_at_exit(py: Python<'_>) -> PyResult<()> {
             std::mem::forget(core);
             continue;
         }
-        if !core.is_closing.swap(true, Ordering::SeqCst) {
-            let of_thread = core.clone();
-            spawn("closer-deliver", move || of_thread.end(Some(EXIT_WITHIN)))?;
-        }
+        core.begin_end(py, Some(EXIT_WITHIN));
         open.push(core);
     }
-    let until = Instant::now() + COMMIT_WITHIN;
+    let (began, mut waited) = (Instant::now(), Ok(()));
     for core in open {
-        core.wait_for_end(py, Some(until))?;
+        waited = waited.and_then(|()| core.wait_for_end(py, Some(began + COMMIT_WITHIN)).map(drop));
     }
-    // What is still in a call now hangs, and was waited for.
+    if waited.is_ok() {
+        py.detach(|| {
+            while OPENING.load(Ordering::SeqCst) > 0 && began.elapsed() < 2 * EXIT_WITHIN {
+                std::thread::park_timeout(Duration::from_millis(1));
+            }
+        });
+    }
+    // What is still in a call now hangs, and was waited for, or a signal's handler ended the wait.
     finalizing::give_up_sinks();
-    Ok(())
+    waited
 }
 
 /// In a forked child, for every engine of the parent.
 #[pyfunction]
 pub(crate) fn _forget_deliveries_in_child(py: Python<'_>) -> PyResult<()> {
+    OPENING.store(0, Ordering::SeqCst);
     for entry in listed(py)?.copy()?.values() {
         entry.cast_into::<RunningDelivery>()?.get().0.forget_in_child();
     }

@@ -17,9 +17,9 @@ use crate::delivery::Ownership;
 use crate::delivery::Sends;
 use crate::delivery::Sink;
 use crate::python::delivery::callees::Callees;
-use crate::python::delivery::core;
-use crate::python::delivery::engine::{Counts, Raised, counts_of, next_id, opener_of};
+use crate::python::delivery::engine::{Counts, counts_of, next_id, opener_of};
 use crate::python::delivery::observer::{events_to_python, put_letters};
+use crate::python::delivery::raised::Raised;
 use crate::python::delivery::settings::settings_of;
 use crate::python::delivery::sqlite_at_fork::SqliteInUse;
 use crate::python::delivery::{failures, items};
@@ -71,11 +71,11 @@ impl DeliveryDesk {
         let engine = Engine::open(ownership, settings, clock, wall).map_err(failed)?;
         let raised = Raised::default();
         let opened = opener_of(sink, &Callees::of_engine(next_id()), &raised)(engine.store_id());
-        let mut sink = opened.map_err(|error| core::take(py, &raised).unwrap_or_else(|| failed(error)))?;
+        let mut sink = opened.map_err(|error| raised.take(py).unwrap_or_else(|| failed(error)))?;
         if sink.overlap() > 1 {
             return Err(PyRuntimeError::new_err("this destination has threads of its own, and a desk has none"));
         }
-        engine.recover(&mut *sink).map_err(failed)?;
+        engine.recover(&mut *sink).map_err(|error| raised.take(py).unwrap_or_else(|| failed(error)))?;
         let open = Open { engine, answered: Arc::default() };
         Ok(Self {
             open: PlainMutex::new(Some(Arc::new(open))),

@@ -15,23 +15,24 @@ use crate::delivery::Ownership;
 use crate::delivery::Running;
 use crate::delivery::Settings;
 use crate::delivery::Summary;
+use crate::delivery::Ticket;
 use crate::delivery::store::opened::is_open_here;
 use crate::delivery::store::upgrade::step_up;
 use crate::delivery::{DueClock, LATENESS_BOUNDS_US, SystemWallTime, WallTime as _};
-use crate::python::delivery::answers::{Answers, gives_answers_of};
+use crate::python::delivery::answers::{Answers, gives_answers_of, writes_for};
 use crate::python::delivery::callees::Callees;
-use crate::python::delivery::core::{self, Core, UseHere};
+use crate::python::delivery::core::{self, Core, EXIT_WITHIN, Opening, UseHere};
 use crate::python::delivery::destination::Destination;
 use crate::python::delivery::failures;
 use crate::python::delivery::items;
 use crate::python::delivery::observer::PythonObserver;
+use crate::python::delivery::raised::Raised;
 use crate::python::delivery::settings::settings_of;
 use crate::python::delivery::sink::PythonSink;
 use crate::python::delivery::sqlite_at_fork::SqliteInUse;
 use crate::python::engine::recording::{EventColumns, columns};
-use crate::python::tools::fork::ProcessOwned;
-use crate::python::tools::native_lock::{SIGNAL_CHECK_US, attach, lock_plain};
-use crate::sync::PlainMutex;
+use crate::python::tools::fork::{ProcessOwned, fork_epoch};
+use crate::python::tools::native_lock::{SIGNAL_CHECK_US, attach};
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(0);
 
@@ -65,25 +66,27 @@ impl DeliveryEngine {
         put_events: Py<PyAny>,
         waiting: Py<PyAny>,
     ) -> PyResult<Self> {
+        let _opening = Opening::begin(py)?;
         let settings = settings_of(settings)?;
         let in_use = SqliteInUse::begin(py)?;
-        let raised = Arc::new(PlainMutex::new(None));
+        let raised = Raised::default();
         let callees = Callees::of_engine(next_id());
         let open = opener_of(sink, &callees, &raised);
         let (put_letters, put_events) = (callees.add(py, put_letters), callees.add(py, put_events));
         let observer = PythonObserver { engine: callees.engine(), put_letters, put_events };
         let is_used = Arc::new(AtomicBool::new(false));
         let opened = py.detach(|| open_all(&path, settings, open, observer, &waiting, &raised, &callees, &is_used));
-        let (running, answers) = opened.map_err(|error| match core::take(py, &raised) {
+        let (running, answers) = opened.map_err(|error| match raised.take(py) {
             Some(raised) => raised,
             None => failures::to_python(py, &error),
         })?;
         let core = Arc::new(Core::new(&path, running, answers, callees, is_used, in_use));
-        if let Some(raised) = core::take(py, &raised) {
-            core.close(py, Some(Duration::ZERO))?; // a Ctrl-C came while the text of a step-up was told
-            return Err(raised);
+        // A Ctrl-C came while the text of a step-up was told, or the interpreter began to exit.
+        let refused = raised.take(py).map_or_else(core::check_not_exiting, Err);
+        if let Err(error) = refused.and_then(|()| core::list(py, &core)) {
+            core.close(py, Some(EXIT_WITHIN))?;
+            return Err(error);
         }
-        core::list(py, &core)?;
         Ok(Self(ProcessOwned::new(core)))
     }
 
@@ -102,16 +105,30 @@ impl DeliveryEngine {
         Ok(())
     }
 
-    /// Submits items; the future gets their answers once all are on disk. Waits while much is queued.
+    /// Submits items; the future gets their answers once all are on disk. Waits while much is queued, and looks for signals
+    /// meanwhile: if a handler raises, nothing was submitted.
     #[pyo3(signature = (items, future, max_payload=1_048_576))]
     fn submit(&self, py: Python<'_>, items: &Bound<'_, PyAny>, future: Py<PyAny>, max_payload: usize) -> PyResult<()> {
         let core = self.core_in_use(py)?;
+        if writes_for(core.id()) {
+            let text =
+                "a sink's sync can't submit: the thread that called it writes what is submitted, and waits for it";
+            return Err(PyRuntimeError::new_err(text));
+        }
         let items = items::items_of(items, max_payload)?;
         let Some(complete) = core.answers.completion(py, future) else {
             return Err(failures::to_python(py, &DeliveryError::Closed));
         };
-        let submitted = py.detach(|| core.running.submit_with(items.items(), complete));
-        submitted.map_err(|error| failures::to_python(py, &error))
+        let mut ticket = Ticket::new(items.items(), complete);
+        let slice = Duration::from_micros(SIGNAL_CHECK_US);
+        loop {
+            let submitted = py.detach(|| core.running.engine().submit_within(ticket, slice));
+            match submitted.map_err(|error| failures::to_python(py, &error))? {
+                None => return Ok(()),
+                Some(not_taken) => ticket = not_taken,
+            }
+            py.check_signals()?;
+        }
     }
 
     /// Raises `RuntimeError` in the thread that gives the answers: who waits for one there waits for ever.
@@ -218,11 +235,24 @@ impl DeliveryEngine {
         Ok(py.detach(|| core.running.engine().down()))
     }
 
+    /// Whether a sink is open; once it is closed, one that hangs.
+    #[getter]
+    fn has_open_sinks(&self, py: Python<'_>) -> PyResult<bool> {
+        let core = self.core(py)?;
+        Ok(py.detach(|| core.running.has_open_sinks()))
+    }
+
     /// Messages without an outcome.
     #[getter]
     fn waiting(&self, py: Python<'_>) -> PyResult<u64> {
         let core = self.core(py)?;
         Ok(py.detach(|| core.running.engine().open_count()))
+    }
+
+    /// After `close`: whether it left dead letters untold. They are told when the store is opened again.
+    #[getter]
+    fn left_letters(&self, py: Python<'_>) -> PyResult<bool> {
+        Ok(self.core(py)?.left_letters())
     }
 
     /// Raises what ended the run, if anything did.
@@ -289,15 +319,6 @@ pub(crate) fn counts_of(it: &Summary) -> Counts {
     )
 }
 
-/// A place for what a function of Python raised, where the engine would keep its text only.
-pub(crate) type Raised = Arc<PlainMutex<Option<PyErr>>>;
-
-/// The error that was there is dropped after the unlock.
-fn keep(py: Python<'_>, raised: &Raised, error: PyErr) {
-    let before = lock_plain(py, raised).replace(error);
-    drop(before);
-}
-
 /// Opens what is a `Destination`, or calls a function that opens a `Sink` for a store's id.
 pub(crate) fn opener_of(sink: &Bound<'_, PyAny>, callees: &Callees, raised: &Raised) -> OpenSink {
     if let Ok(destination) = sink.cast::<Destination>() {
@@ -308,10 +329,10 @@ pub(crate) fn opener_of(sink: &Bound<'_, PyAny>, callees: &Callees, raised: &Rai
     Arc::new(move |store_id| {
         attach(|py| {
             let open = open.get(py).ok_or(DeliveryError::Closed)?;
-            let opened = open.call1((store_id,)).and_then(|object| PythonSink::of(&object, &callees));
+            let opened = open.call1((store_id,)).and_then(|object| PythonSink::of(&object, &callees, &raised));
             opened.map(|sink| Box::new(sink) as _).map_err(|error| {
                 let failed = failures::from_python(py, &error);
-                keep(py, &raised, error);
+                raised.keep(py, error);
                 failed
             })
         })
@@ -332,7 +353,7 @@ fn open_all(
     let mut go_on = {
         let (mut last, mut passing) = (None::<Instant>, None::<Instant>);
         move || {
-            if raised.lock().is_some() {
+            if raised.is_some() {
                 return false;
             }
             if last.is_some_and(|last| last.elapsed() < Duration::from_micros(SIGNAL_CHECK_US)) {
@@ -342,7 +363,7 @@ fn open_all(
             attach(|py| match may_wait(py, path, &mut passing) {
                 Ok(()) => true,
                 Err(error) => {
-                    keep(py, raised, error);
+                    raised.keep(py, error);
                     false
                 }
             })
@@ -352,7 +373,7 @@ fn open_all(
         attach(|py| {
             // A signal's handler may raise here too: it ends the wait.
             if let Err(error) = waiting.call1(py, (text,)) {
-                keep(py, raised, error);
+                raised.keep(py, error);
             }
         });
     };
@@ -365,6 +386,7 @@ fn open_all(
     ownership.remove_unless(is_used.clone());
     // Here and not in `Running::open`, because it may take long, and a Ctrl-C ends it.
     let backup = step_up(&mut ownership, SystemWallTime.now_us() / 1000, &mut |_| go_on())?;
+    let epoch = fork_epoch();
     let answers = Answers::start(callees.engine()).map_err(|error| no_thread(&error))?;
     match Running::open(ownership, settings, open, 1, Box::new(observer)) {
         Ok(running) => {
@@ -377,8 +399,12 @@ fn open_all(
             }
             Ok((running, answers))
         }
+        Err(error) if fork_epoch() != epoch => {
+            std::mem::forget(answers); // its thread is the parent's
+            Err(error)
+        }
         Err(error) => {
-            answers.end();
+            answers.end(None);
             Err(error)
         }
     }
@@ -389,6 +415,7 @@ fn open_all(
 /// Errors: `WrongUsage`, and those of a signal's handler.
 fn may_wait(py: Python<'_>, path: &Path, passing: &mut Option<Instant>) -> PyResult<()> {
     py.check_signals()?;
+    core::check_not_exiting()?;
     let advice = match core::use_here(py, path)? {
         UseHere::None => return Ok(()),
         UseHere::Open => "use that queue, or close it first",

@@ -4,13 +4,12 @@ use pyo3::exceptions::{PyException, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
+use crate::delivery::shown::{LONGEST_REASON, cut};
 use crate::delivery::{BadRecord, DeliveryError};
 use crate::python::tools::describe::text_or;
 use crate::python::tools::made_once::MadeOnce;
 
 const MODULE: &str = "tickwheel.delivery.errors";
-/// Characters of a reason; each is stored.
-const LONGEST_REASON: usize = 1000;
 
 /// A class of that module.
 macro_rules! class {
@@ -81,7 +80,9 @@ pub(crate) fn of_sink(py: Python<'_>, error: &PyErr) -> Failure {
         return Failure::Fatal(from_python(py, error));
     }
     let again_ms = || -> Option<u64> {
-        let after_s: f64 = error.value(py).getattr("retry_after_s").ok()?.extract().ok()?;
+        let asked = error.value(py).getattr("retry_after_s").ok()?;
+        let beyond = || asked.gt(0).map(|is_longer| if is_longer { f64::INFINITY } else { 0.0 }); // of an integer
+        let after_s: f64 = asked.extract().or_else(|_| beyond()).ok()?;
         (after_s > 0.0).then_some((after_s * 1000.0).ceil() as u64)
     };
     let own_text = || text_of(py, error);
@@ -111,7 +112,7 @@ pub(crate) fn of_function(py: Python<'_>, error: &PyErr) -> Failure {
 
 fn text_of(py: Python<'_>, error: &PyErr) -> String {
     let text = error.value(py).str().map(|text| text.to_string_lossy().into_owned()).unwrap_or_default();
-    text.chars().take(LONGEST_REASON).collect()
+    cut(&text, LONGEST_REASON).to_owned()
 }
 
 /// `ValueError: what it says`, on one line as far as the error itself is.
@@ -123,7 +124,7 @@ pub(crate) fn reason_of(py: Python<'_>, error: &PyErr) -> String {
         Err(_) => String::new(),
     };
     let whole = if text.is_empty() { name } else { format!("{name}: {text}") };
-    whole.chars().take(LONGEST_REASON).collect()
+    cut(&whole, LONGEST_REASON).to_owned()
 }
 
 /// The text of a value for an error message.

@@ -10,15 +10,19 @@ use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyList, PyString, PyTuple, Py
 use crate::delivery::fields::{Fields, Payload, Request, Value};
 use crate::delivery::json::on_one_line;
 use crate::delivery::message::{check_name, not_json};
+use crate::delivery::shown::with_commas;
 use crate::delivery::store::{Letter, Progress};
 use crate::delivery::{Answer, Item, SystemWallTime, WallTime};
-use crate::delivery::{Cancel, Columns, Incoming, Parsed, Schema, checked};
+use crate::delivery::{BadRecord, Cancel, Columns, Incoming, Parsed, Schema, checked};
 use crate::python::delivery::failures::{bad_record, shown};
 use crate::python::delivery::message::{message_class, message_of, parts_of_name, text};
 use crate::python::delivery::records::{Found, Records};
 use crate::python::tools::made_once::{MadeOnce, intern};
 
 const ENTRIES: &str = "tickwheel.delivery.entries";
+
+/// For how long a cancel may be remembered: as long as ids may be kept.
+const MOST_DAYS: u32 = 36_500;
 
 macro_rules! class {
     ($py:expr, $module:expr, $name:literal) => {{
@@ -59,7 +63,7 @@ pub(crate) fn read_messages(messages: &Bound<'_, PyAny>, max_payload: usize) -> 
     let schema = Schema::new(Columns::default(), max_payload);
     let read = messages.try_iter()?.map(|item| {
         let item = item?;
-        let incoming = if item.get_type().is(message) {
+        let incoming = if item.is_instance(message)? {
             incoming_of(&item, max_payload)?
         } else {
             put_of(item.cast::<PyTuple>()?, &schema)?
@@ -86,27 +90,30 @@ pub(crate) fn items_of(items: &Bound<'_, PyAny>, max_payload: usize) -> PyResult
     let letter = class!(py, ENTRIES, "Letter");
     let progress = class!(py, ENTRIES, "Progress");
     let schema = Schema::new(Columns::default(), max_payload);
-    let mut parts = Vec::with_capacity(items.len().unwrap_or(0));
-    for item in items.try_iter()? {
+    let mut parts = Vec::new(); // an object may say any length
+    let listed = items.try_iter().map_err(|_| {
+        let text = format!("{} can't be submitted: give a sequence of Messages, Cancels and Looks", shown(items));
+        PyTypeError::new_err(text)
+    });
+    for item in listed? {
         let item = item?;
         if let Ok(records) = item.cast::<Records>() {
             parts.push(Part::Many(records.get().found()));
             continue;
         }
-        let class = item.get_type();
-        parts.push(Part::One(if class.is(message) {
+        parts.push(Part::One(if item.is_instance(message)? {
             Item::Put(incoming_of(&item, max_payload)?)
-        } else if class.is(put) {
+        } else if item.is_exact_instance(put) {
             Item::Put(put_of(item.cast::<PyTuple>()?, &schema)?)
-        } else if class.is(cancel) {
+        } else if item.is_instance(cancel)? {
             let (id, key) = name_of(&item)?;
-            Item::Cancel(Cancel { id, key, keep_days: item.getattr(intern!(py, "keep_days"))?.extract()? })
-        } else if class.is(look) {
+            Item::Cancel(Cancel { id, key, keep_days: keep_days_of(&item)? })
+        } else if item.is_instance(look)? {
             let (id, key) = name_of(&item)?;
             Item::Look { id, key }
-        } else if class.is(letter) {
+        } else if item.is_exact_instance(letter) {
             Item::Letter(letter_of(item.cast::<PyTuple>()?)?)
-        } else if class.is(progress) {
+        } else if item.is_exact_instance(progress) {
             Item::Progress(progress_of(item.cast::<PyTuple>()?)?)
         } else {
             return Err(PyTypeError::new_err(format!(
@@ -116,6 +123,16 @@ pub(crate) fn items_of(items: &Bound<'_, PyAny>, max_payload: usize) -> PyResult
         }));
     }
     Ok(Given(parts))
+}
+
+fn keep_days_of(cancel: &Bound<'_, PyAny>) -> PyResult<u32> {
+    let keep_days = cancel.getattr(intern!(cancel.py(), "keep_days"))?;
+    let given = if keep_days.is_instance_of::<PyBool>() { None } else { keep_days.extract::<u32>().ok() };
+    given.filter(|days| *days <= MOST_DAYS).ok_or_else(|| {
+        let reason = format!("keep_days is {}", shown(&keep_days));
+        let allowed = format!("keep_days: a whole number of days, 0 to {}", with_commas(MOST_DAYS as usize));
+        bad_record(cancel.py(), &BadRecord { reason, allowed })
+    })
 }
 
 fn name_of(named: &Bound<'_, PyAny>) -> PyResult<(String, Option<String>)> {

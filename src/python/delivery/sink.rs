@@ -3,22 +3,26 @@
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
-use pyo3::exceptions::{PyBaseException, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyBaseException, PyException, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyDict, PyDictMethods, PyList, PyMapping, PyString};
+use pyo3::types::{PyBool, PyDict, PyDictMethods, PyFrozenSet, PyList, PyMapping, PySet, PyString};
 
 use crate::delivery::DeliveryError;
+use crate::delivery::shown::{LONGEST_REASON, cut};
 use crate::delivery::{AroundFn, Delivery, Sink, SyncFn, Verdict, Verdicts, delivery_rows};
-use crate::python::delivery::answers::this_thread_is_of;
+use crate::python::delivery::answers::{this_thread_is_of, this_thread_writes_for};
 use crate::python::delivery::attempt;
 use crate::python::delivery::callees::{Callee, Callees};
 use crate::python::delivery::failures::{self, Failure};
+use crate::python::delivery::raised::Raised;
 use crate::python::delivery::rows::DeliveryRows;
+use crate::python::delivery::slow_sync::SlowSync;
 use crate::python::tools::finalizing::ForeignCall;
 use crate::python::tools::made_once::intern;
 use crate::python::tools::native_lock::attach;
 
 /// An object of a subclass of `tickwheel.delivery.sinks.Sink`.
+#[expect(clippy::struct_excessive_bools, reason = "each is a state of its own")]
 pub(crate) struct PythonSink {
     engine: u64,
     object: Option<Py<PyAny>>,
@@ -33,8 +37,11 @@ pub(crate) struct PythonSink {
     forgets: bool,
     committed: (u64, bool),
     told: (u64, bool),
-    /// Whether the last call of its `committed` failed, and that was logged.
+    /// Whether the last call of its `committed` failed, and that was logged; the same of its `position`.
     told_in_vain: bool,
+    asked_in_vain: bool,
+    /// For what ends a program, as a Ctrl-C, while the main thread is in a call of the object.
+    raised: Raised,
 }
 
 /// The most that a class may ask for.
@@ -54,27 +61,37 @@ fn size_of(object: &Bound<'_, PyAny>, name: &str, most: usize) -> PyResult<usize
 }
 
 impl PythonSink {
-    pub(crate) fn of(object: &Bound<'_, PyAny>, callees: &Callees) -> PyResult<Self> {
+    /// Opened and not yet used. Its `position` is asked for.
+    ///
+    /// Errors: `WrongUsage`, and what ends a program, as a Ctrl-C.
+    pub(crate) fn of(object: &Bound<'_, PyAny>, callees: &Callees, raised: &Raised) -> PyResult<Self> {
         let py = object.py();
         let base = py.import("tickwheel.delivery.sinks.sink")?.getattr("Sink")?;
         let has_own = |name| PyResult::Ok(!object.get_type().getattr(name)?.is(&base.getattr(name)?));
         let (syncs, forgets) = (has_own("sync")?, has_own("committed")?);
         let sync = syncs.then(|| {
-            let kept = callees.add(py, object.clone().unbind());
-            Arc::new(move || attach(|py| sync_one(py, &kept))) as SyncFn
+            let (engine, kept) = (callees.engine(), callees.add(py, object.clone().unbind()));
+            let watch = SlowSync::new();
+            Arc::new(move || {
+                this_thread_writes_for(engine);
+                watch.during(|| attach(|py| sync_one(py, &kept)))
+            }) as SyncFn
         });
+        let mut asked_in_vain = false;
         Ok(Self {
             engine: callees.engine(),
             most: size_of(object, "max_batch", MOST_IN_BATCH)?,
             threads: size_of(object, "threads", MOST_THREADS)?,
             is_cut_off: object.getattr("is_cut_off")?.is_truthy()?,
             sync,
-            position: position_of(object)?,
+            position: position_of(object, &mut asked_in_vain)?,
             record_batch: object.hasattr("send_batch")?.then(|| record_batch(py)).transpose()?,
             forgets,
             committed: (0, false),
             told: (0, false),
             told_in_vain: false,
+            asked_in_vain,
+            raised: raised.clone(),
             object: Some(object.clone().unbind()),
         })
     }
@@ -100,11 +117,38 @@ pub(crate) fn kept_attached(engine: u64) -> AroundFn {
 fn sync_one(py: Python<'_>, object: &Callee) -> Result<(), DeliveryError> {
     let Some(_call) = ForeignCall::try_enter_sink(py) else { return Err(DeliveryError::Closed) };
     let Some(object) = object.get(py) else { return Err(DeliveryError::Closed) };
-    object.call_method0("sync").map(drop).map_err(|error| failures::from_python(py, &error))
+    let synced = object.call_method0("sync");
+    synced.map(drop).map_err(|error| {
+        let reason = failures::from_python(py, &error);
+        DeliveryError::Failed(format!("the sink's sync() failed: {reason}"))
+    })
 }
 
-fn position_of(object: &Bound<'_, PyAny>) -> PyResult<Option<String>> {
-    object.call_method0(intern!(object.py(), "position"))?.extract()
+/// What it says. If it says nothing that can be kept, the first time is logged, and the last position holds: all that is sent
+/// from now on comes after that one too.
+///
+/// Errors: what ends a program, as a Ctrl-C.
+fn position_of(object: &Bound<'_, PyAny>, in_vain: &mut bool) -> PyResult<Option<String>> {
+    let asked = object.call_method0(intern!(object.py(), "position")).and_then(|position| {
+        position.extract().map_err(|_| {
+            let position = failures::shown(&position);
+            PyTypeError::new_err(format!("position returned {position}: return a text, or None"))
+        })
+    });
+    match asked {
+        Err(error) if !error.is_instance_of::<PyException>(object.py()) => Err(error),
+        Err(error) => {
+            if !*in_vain {
+                log(object, "log_no_position", &error);
+            }
+            *in_vain = true;
+            Ok(None)
+        }
+        Ok(position) => {
+            *in_vain = false;
+            Ok(position)
+        }
+    }
 }
 
 impl Sink for PythonSink {
@@ -128,14 +172,14 @@ impl Sink for PythonSink {
         let mut position = None;
         let rows = self.record_batch.as_ref().map(|_| delivery_rows(deliveries)); // without the GIL
         let committed = (self.forgets && self.told != self.committed).then_some(self.committed);
-        let mut told_in_vain = self.told_in_vain;
+        let (mut told_in_vain, mut asked_in_vain) = (self.told_in_vain, self.asked_in_vain);
         let sent = self.with(|object| {
             if let Some(committed) = committed {
                 let told = object.call_method1(intern!(object.py(), "committed"), committed);
                 if let Err(raised) = &told
                     && !told_in_vain
                 {
-                    log_uncommitted(object, raised);
+                    log(object, "log_uncommitted", raised);
                 }
                 told_in_vain = told.is_err();
             }
@@ -143,10 +187,10 @@ impl Sink for PythonSink {
                 (Some(record_batch), Some(rows)) => send_batch(object, record_batch, rows),
                 _ => send(object, deliveries),
             }?;
-            position = position_of(object).unwrap_or_default();
+            position = position_of(object, &mut asked_in_vain).unwrap_or_default();
             Ok(verdicts)
         });
-        self.told_in_vain = told_in_vain;
+        (self.told_in_vain, self.asked_in_vain) = (told_in_vain, asked_in_vain);
         if !told_in_vain {
             self.told = self.committed;
         }
@@ -166,10 +210,19 @@ impl Sink for PythonSink {
         let asked = self.with(|object| {
             let py = object.py();
             let ask = || -> PyResult<Vec<i64>> {
-                let found = object.call_method1("arrived", (to_python(py, suspects)?, position))?;
-                found.try_iter()?.map(|seq| seq?.extract()).collect()
+                let mut seqs = Vec::new();
+                for seq in object.call_method1("arrived", (to_python(py, suspects)?, position))?.try_iter()? {
+                    if seqs.len() == MOST_IN_BATCH {
+                        let text = format!(
+                            "arrived returned more than {MOST_IN_BATCH} numbers: return those it was asked for"
+                        );
+                        return Err(PyValueError::new_err(text));
+                    }
+                    seqs.push(seq?.extract()?);
+                }
+                Ok(seqs)
             };
-            ask().map_err(|error| failures::from_python(py, &error))
+            ask().map_err(|error| self.raised.failed(py, error))
         });
         asked.unwrap_or(Err(DeliveryError::Closed))
     }
@@ -180,11 +233,7 @@ impl Sink for PythonSink {
 
     fn close(&mut self) -> Result<(), DeliveryError> {
         let closed = self.with(|object| {
-            let py = object.py();
-            object.call_method0("close").map(drop).map_err(|error| {
-                let text = error.value(py).str().map(|text| text.to_string_lossy().into_owned());
-                DeliveryError::Failed(text.unwrap_or_default())
-            })
+            object.call_method0("close").map(drop).map_err(|error| self.raised.failed(object.py(), error))
         });
         let object = self.object.take();
         match closed {
@@ -206,10 +255,10 @@ impl Drop for PythonSink {
     }
 }
 
-/// The messages have nothing to do with it: the sink keeps what it could have forgotten.
-fn log_uncommitted(object: &Bound<'_, PyAny>, raised: &PyErr) {
+/// Logs, by that function of `tickwheel.delivery.log`, what has nothing to do with the messages.
+fn log(object: &Bound<'_, PyAny>, function: &str, raised: &PyErr) {
     let py = object.py();
-    let log = || py.import("tickwheel.delivery.log")?.call_method1("log_uncommitted", (raised.value(py),));
+    let log = || py.import("tickwheel.delivery.log")?.call_method1(function, (raised.value(py),));
     if let Err(error) = log() {
         error.write_unraisable(py, Some(object));
     }
@@ -284,8 +333,9 @@ fn verdicts_of(answer: &Bound<'_, PyAny>, count: usize) -> PyResult<Verdicts> {
         );
         return Err(PyTypeError::new_err(text));
     };
-    for pair in refusals.items()? {
-        let (place, why) = pair.extract::<(Bound<'_, PyAny>, Bound<'_, PyAny>)>()?;
+    // With more pairs than deliveries, a place among them is wrong.
+    for pair in refusals.call_method0(intern!(answer.py(), "items"))?.try_iter()?.take(count + 1) {
+        let (place, why) = pair?.extract::<(Bound<'_, PyAny>, Bound<'_, PyAny>)>()?;
         let Some(verdict) = place.extract().ok().and_then(|place: usize| verdicts.get_mut(place)) else {
             let place = failures::shown(&place);
             let text = format!("send returned the place {place}, and had {count} deliveries: return places from 0");
@@ -303,6 +353,26 @@ fn verdicts_of(answer: &Bound<'_, PyAny>, count: usize) -> PyResult<Verdicts> {
 /// exception, or `None` (it was not tried).
 fn verdicts_of_mask(answer: &Bound<'_, PyAny>, count: usize) -> PyResult<Verdicts> {
     let py = answer.py();
+    let no_mask = || {
+        let text = format!(
+            "send_batch returned {}: return a boolean array, or a list with True, False or a reason for each delivery",
+            failures::shown(answer)
+        );
+        PyTypeError::new_err(text)
+    };
+    let wrong_number = |number: &str| {
+        let text = format!("send_batch returned {number} verdicts for {count} deliveries: return one for each");
+        PyValueError::new_err(text)
+    };
+    let has_no_order = answer.is_instance_of::<PySet>() || answer.is_instance_of::<PyFrozenSet>();
+    if has_no_order || answer.is_instance_of::<PyMapping>() || answer.is_instance_of::<PyString>() {
+        return Err(no_mask());
+    }
+    if let Ok(number) = answer.len()
+        && number != count
+    {
+        return Err(wrong_number(&number.to_string()));
+    }
     let listed = if answer.hasattr(intern!(py, "to_pylist"))? {
         answer.call_method0(intern!(py, "to_pylist"))? // of pyarrow
     } else if answer.hasattr(intern!(py, "tolist"))? {
@@ -311,16 +381,11 @@ fn verdicts_of_mask(answer: &Bound<'_, PyAny>, count: usize) -> PyResult<Verdict
         answer.clone()
     };
     let mut verdicts = Vec::with_capacity(count);
-    let is_text = listed.is_instance_of::<PyString>() || listed.is_instance_of::<PyDict>();
-    let Some(listed) = listed.try_iter().ok().filter(|_| !is_text) else {
-        let text = format!(
-            "send_batch returned {}: return a boolean array, or a list with True, False or a reason for each delivery",
-            failures::shown(answer)
-        );
-        return Err(PyTypeError::new_err(text));
-    };
-    for why in listed {
+    for why in listed.try_iter().map_err(|_| no_mask())? {
         let why = why?;
+        if verdicts.len() == count {
+            return Err(wrong_number(&format!("more than {count}")));
+        }
         verdicts.push(if is_reason(&why) {
             verdict_of_reason(&why)
         } else if why.eq(true)? {
@@ -331,10 +396,8 @@ fn verdicts_of_mask(answer: &Bound<'_, PyAny>, count: usize) -> PyResult<Verdict
             return Err(no_verdict("send_batch", &why));
         });
     }
-    if verdicts.len() != count {
-        let text =
-            format!("send_batch returned {} verdicts for {count} deliveries: return one for each", verdicts.len());
-        return Err(PyValueError::new_err(text));
+    if verdicts.len() < count {
+        return Err(wrong_number(&verdicts.len().to_string()));
     }
     Ok(Verdicts::Each(verdicts))
 }
@@ -356,7 +419,7 @@ fn verdict_of_reason(why: &Bound<'_, PyAny>) -> Verdict {
     if why.is_none() {
         Verdict::NotTried
     } else if let Ok(reason) = why.cast::<PyString>() {
-        Verdict::Refused(reason.to_string_lossy().into_owned())
+        Verdict::Refused(cut(&reason.to_string_lossy(), LONGEST_REASON).to_owned()) // one for each of a million, maybe
     } else {
         verdict_of(failures::of_sink(why.py(), &PyErr::from_value(why.clone())))
     }

@@ -2,6 +2,7 @@
 //! the locks of the first one.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -12,12 +13,25 @@ use crate::delivery::DeliveryError;
 use crate::delivery::store::snapshot::Snapshot;
 use crate::python::delivery::sqlite_at_fork::SqliteInUse;
 use crate::python::delivery::{core, failures};
+use crate::python::tools::fork::{BelongsToProcess, ProcessOwned, fork_epoch};
 use crate::sync::PlainMutex;
 
 /// A store as it is now, for as long as the block runs. It may be in use, and is left as it was; texts that are none come
 /// with U+FFFD.
 #[pyclass(frozen, module = "tickwheel._native")]
-pub(crate) struct StoreSnapshot(PlainMutex<Option<(Snapshot, SqliteInUse)>>);
+pub(crate) struct StoreSnapshot(ProcessOwned<Opened>);
+
+struct Opened {
+    epoch: u32,
+    /// Until it is closed.
+    place: PlainMutex<Option<(Snapshot, SqliteInUse)>>,
+}
+
+impl BelongsToProcess for Opened {
+    fn epoch(&self) -> u32 {
+        self.epoch
+    }
+}
 
 #[pymethods]
 impl StoreSnapshot {
@@ -26,7 +40,9 @@ impl StoreSnapshot {
     fn new(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
         let in_use = SqliteInUse::begin(py)?;
         let opened = py.detach(|| Snapshot::open(&path));
-        opened.map(|it| Self(PlainMutex::new(Some((it, in_use))))).map_err(|error| failures::to_python(py, &error))
+        let snapshot = opened.map_err(|error| failures::to_python(py, &error))?;
+        let place = PlainMutex::new(Some((snapshot, in_use)));
+        Ok(Self(ProcessOwned::new(Arc::new(Opened { epoch: fork_epoch(), place }))))
     }
 
     /// All rows of a query, as tuples. Its values are given by name: `:name` in the query is `name=` here.
@@ -37,8 +53,9 @@ impl StoreSnapshot {
         query: &str,
         values: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyList>> {
+        let place = self.place(py)?;
         let values = values.map_or_else(|| Ok(Vec::new()), |values| values.iter().map(value_of).collect())?;
-        let found = py.detach(|| match &*self.0.lock() {
+        let found = py.detach(|| match &*place.lock() {
             Some((snapshot, _)) => snapshot.rows(query, &values),
             None => Err(DeliveryError::Usage("this snapshot is closed: ask it inside its with block".to_owned())),
         });
@@ -61,12 +78,24 @@ impl StoreSnapshot {
         _error: &Bound<'_, PyAny>,
         _traceback: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
-        let snapshot = core::take(py, &self.0);
+        let snapshot = core::take(py, self.place(py)?);
         let closed = py.detach(|| snapshot.map_or(Ok(()), |(snapshot, _in_use)| snapshot.close()));
         match closed {
             Err(error) if raised.is_none() => Err(failures::to_python(py, &error)),
             _ => Ok(()),
         }
+    }
+}
+
+impl StoreSnapshot {
+    /// Errors: `WrongUsage` in a forked child.
+    fn place(&self, py: Python<'_>) -> PyResult<&PlainMutex<Option<(Snapshot, SqliteInUse)>>> {
+        if self.0.epoch != fork_epoch() {
+            let text = "this snapshot belongs to the parent process, and SQLite can't be used in a fork of it: start \
+                        processes with spawn or forkserver, and open the store there";
+            return Err(failures::wrong_usage(py, text));
+        }
+        Ok(&self.0.place)
     }
 }
 

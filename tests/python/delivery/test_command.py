@@ -2,6 +2,7 @@
 
 import importlib.abc
 import json
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -197,7 +198,13 @@ def test_nothing_to_deliver_is_fine__D11(deliver: Deliver) -> None:
         (["in.ndjson", "--backoff", "5"], "-", "'5' is not two numbers: write FIRST,LONGEST in seconds"),
         (["in.ndjson", "--backoff", "5,1"], "-", "backoff's longest wait is 1: it may be 5 to 86,400"),
         (["in.ndjson", "--give-up-after", "0"], "-", "give-up-after is 0: it may be 0.001 to 31,536,000"),
+        (["in.ndjson", "--dead-letters", "/dev/null"], "-", "/dev/null keeps no dead letters: name a file"),
+        (["in.ndjson", "--store", "pipe"], "-", "pipe is a pipe or a device, which can't be a store: name a file"),
+        (["in.ndjson", "--store", "/dev/null"], "-", "/dev/null is a pipe or a device"),
+        (["in.ndjson"], "file:a\0b", r"--to: 'a\x00b' has a NUL byte"),
         (["in.ndjson", "--record", "none/e"], "-", "--record: there is no folder none"),
+        (["in.ndjson", "--dead-letters", "d" * 300], "-", "can't be used: File name too long: name another file"),
+        (["in.ndjson", "--store", "s" * 300], "-", "can't be used: File name too long: name another file"),
         (["in.ndjson", "--lead", "5"], "-", "--lead: only with --engine spark"),
         (["in.ndjson", "--checkpoint", "c", "--token-file", "t"], "-", "--checkpoint, --token-file: only with"),
         (["in.ndjson", "--engine", "spark", "--token-file", "t"], "-", "--token-file: only with --deliverer"),
@@ -210,6 +217,7 @@ def test_wrong_usage_says_what_to_do_and_ends_with_2__D2(
 ) -> None:
     Path("in.ndjson").write_text('{"id": "a", "due": 100000000005}\n')
     Path("empty").mkdir()
+    os.mkfifo("pipe")
     result = deliver(*args, to=to)
     assert result.exit_code == 2
     assert message in one_line(result)
@@ -231,6 +239,49 @@ def test_dead_letters_that_can_not_be_written_end_the_run_with_3__D2(deliver: De
     assert result.exit_code == 3
     assert "the dead letters can't be written: No space left on device" in result.stderr
     assert "Not delivered: 1, not kept" in result.stderr
+    assert "Not all dead letters are written: no --store was given." in result.stderr
+
+
+def test_the_next_run_writes_them_and_says_so_and_ends_with_1__D2(deliver: Deliver) -> None:
+    Path("in.ndjson").write_text("nope\nnor this\n")
+    failed = deliver("in.ndjson", "--store", "s.db", "--dead-letters", "/dev/full")
+    assert failed.exit_code == 3
+    assert "make room for /dev/full, or name another file" in one_line(failed)
+    assert "same command" not in one_line(failed)
+    assert "Not all dead letters are written: the next run with the store s.db writes them." in one_line(failed)
+    Path("dead.ndjson").write_text('{"source": "torn')
+    Path("in.ndjson").write_text("")
+    again = deliver("in.ndjson", "--store", "s.db", "--dead-letters", "dead.ndjson")
+    assert again.exit_code == 1, again.stderr
+    assert "Dead letters of earlier runs, written now: 2." in again.stderr
+    torn, *letters = Path("dead.ndjson").read_text().splitlines()
+    assert torn == '{"source": "torn'
+    assert [json.loads(letter)["line"] for letter in letters] == [1, 2]
+    assert deliver("in.ndjson", "--store", "s.db", "--dead-letters", "dead.ndjson").exit_code == 0
+
+
+def test_a_file_of_dead_letters_that_filled_up_goes_on_with_a_fresh_line__D2(
+    deliver: Deliver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("in.ndjson").write_text("nope\nnor this\n")
+    write, left = os.write, 100
+
+    def fills_up(fd: int, data: bytes) -> int:
+        nonlocal left
+        if not left:
+            raise OSError(28, "No space left on device")
+        written = write(fd, bytes(data)[:left])
+        left -= written
+        return written
+
+    with monkeypatch.context() as patched:
+        patched.setattr("tickwheel.delivery.appending.os.write", fills_up)
+        assert deliver("in.ndjson", "--store", "s.db", "--dead-letters", "dead.ndjson").exit_code == 3
+    again = deliver("in.ndjson", "--store", "s.db", "--dead-letters", "dead.ndjson")
+    assert again.exit_code == 1, again.stderr
+    torn, *letters = Path("dead.ndjson").read_text().splitlines()
+    assert len(torn) == 100
+    assert [json.loads(letter)["line"] for letter in letters] == [1, 2]
 
 
 def test_a_summary_that_can_not_be_written_ends_with_3__D2(deliver: Deliver) -> None:

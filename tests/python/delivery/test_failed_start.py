@@ -69,3 +69,48 @@ def test_a_port_that_is_taken_leaves_no_store__D13(tmp_path: Path) -> None:
         done = run("serve", "--store", tmp_path / "s.db", "--listen", address, "--flight", "127.0.0.1:0")
     assert done.returncode in (2, 3), done.stderr
     assert [*tmp_path.iterdir()] == []
+
+
+NO_THREADS = """if True:
+    import os, resource, sys, threading
+    from tickwheel.delivery import DeliveryFailed, DeliveryQueue
+
+    def threads():
+        return len(os.listdir("/proc/self/task"))
+
+    path, mib = sys.argv[1], int(sys.argv[2])
+    with DeliveryQueue(path + ".first", to=lambda _: None) as first:
+        first.put("a", delay_ms=0)
+        assert first.wait_until_empty(20)
+    before = threads()
+    with open("/proc/self/statm") as file:
+        size = int(file.read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (size + mib * 2**20, resource.RLIM_INFINITY))
+    try:
+        DeliveryQueue(path, to=lambda _: None).close()
+        ended = "opened"
+    except DeliveryFailed as error:
+        ended = str(error).split(":")[0]
+    except MemoryError:
+        ended = "no memory"
+    resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    print(ended, os.path.exists(path))
+    with DeliveryQueue(path, to=lambda _: None) as again:
+        again.put("a", delay_ms=0)
+        assert again.wait_until_empty(20)
+    while threads() > before:  # they end by themselves
+        pass
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the limit of memory is Linux's")
+def test_a_start_that_gets_no_thread_leaves_nothing__D13(tmp_path: Path) -> None:
+    ended = set()
+    for mib in range(3, 24, 2):  # a thread takes two and a bit, and a queue starts ten
+        store = tmp_path / f"{mib}.db"
+        command = [sys.executable, "-c", NO_THREADS, str(store), str(mib)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=50)
+        assert done.returncode == 0, (mib, done.stdout, done.stderr)
+        ended.add(done.stdout.strip())
+    assert "the system gives no thread False" in ended
+    assert ended <= {"the system gives no thread False", "opened True", "no memory False"}

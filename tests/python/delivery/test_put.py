@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tickwheel.delivery import Answer, BadRecord, DeliveryQueue, Message, WrongUsage
+from tickwheel.delivery import Answer, BadRecord, Cancel, DeliveryQueue, Message, WrongUsage
 
 pytestmark = pytest.mark.timeout(60)
 LATER_MS = 4_000_000_000_000
@@ -83,6 +83,41 @@ def test_the_payload_of_a_message_object_is_bytes_or_raw__D1(queue: DeliveryQueu
 def test_a_delay_that_is_no_number_is_told__D1(queue: DeliveryQueue) -> None:
     with pytest.raises(BadRecord, match=r"delay_ms is 'soon'.*a number of milliseconds"):
         queue.put_many([Message("a", None, LATER_MS, b"", "soon")])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("delay_ms", [float("nan"), float("inf"), float("-inf"), 1e300], ids=str)
+def test_a_delay_of_a_message_object_is_a_number_in_range__D1(queue: DeliveryQueue, delay_ms: float) -> None:
+    message = Message("a", None, LATER_MS, b"", delay_ms)
+    for give in (queue.put_many, queue.submit):
+        with pytest.raises(BadRecord, match=r"delay_ms is not a number in range .allowed: delay_ms: milliseconds"):
+            give([message])
+    assert len(queue) == 0
+
+
+class Reminder(Message):
+    """A program's own kind of message."""
+
+
+def test_an_object_of_a_subclass_is_taken_like_one_of_the_class__D11(queue: DeliveryQueue) -> None:
+    assert queue.put_many([Reminder("a", None, LATER_MS, b"")]) == [Answer.ACCEPTED]
+    assert queue.submit([Reminder("a", None, LATER_MS, b"")]).result(20) == [Answer.DUPLICATE]
+    own_cancel = type("OwnCancel", (Cancel,), {})
+    assert queue.submit([own_cancel("a", None)]).result(20) == [Answer.CANCELLED]
+
+
+@pytest.mark.parametrize("keep_days", [10**30, -1, 36_501, 1.5, float("nan"), True, None, "7"], ids=str)
+def test_a_cancel_is_kept_for_whole_days__D7(queue: DeliveryQueue, keep_days: Any) -> None:
+    with pytest.raises(BadRecord, match=r"keep_days is .*a whole number of days, 0 to 36,500"):
+        queue.submit([Cancel("a", None, keep_days)])
+    assert queue.submit([Cancel("a", None, 36_500)]).result(20) == [Answer.UNKNOWN]
+
+
+@pytest.mark.parametrize("given", [5, None, Message("a", None, LATER_MS, b"")], ids=["number", "none", "message"])
+def test_what_holds_no_messages_is_told_what_would__D2(queue: DeliveryQueue, given: Any) -> None:
+    with pytest.raises(WrongUsage, match="can't be put: give a list of messages, or another iterable"):
+        queue.put_many(given)
+    with pytest.raises(TypeError, match="can't be submitted: give a sequence of Messages, Cancels and Looks"):
+        queue.submit(given)
 
 
 BAD: dict[str, Any] = {

@@ -48,6 +48,13 @@ def test_to_write_to_a_closed_standard_output_is_wrong_usage__D10(tmp_path: Path
     assert "standard output is closed" in done.stderr
 
 
+def test_to_read_from_a_closed_standard_input_is_wrong_usage__D11(tmp_path: Path) -> None:
+    command = f'"{sys.executable}" -m tickwheel.cli deliver - <&-'
+    done = subprocess.run(["sh", "-c", command], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert "standard input is closed: open it, or name files" in " ".join(done.stderr.split())
+
+
 FORKS = """
 import os, sys, time
 from tickwheel.delivery import DeliveryQueue

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tickwheel.delivery import Answer, Delivery, DeliveryFailed, DeliveryQueue
+from tickwheel.delivery import Answer, Delivery, DeliveryFailed, DeliveryQueue, Unanswered, Unavailable
 from tickwheel.delivery.retry import Retry
 from tickwheel.delivery.settings import Settings
 
@@ -120,6 +120,58 @@ def test_the_last_error_of_a_sink_is_told__D6(new_desk: Callable[..., Desk]) -> 
     desk.advance(1)
     desk.pump()
     assert [letter.reason for letter in desk.letters] == ["gave up after 1 attempts: ValueError: the receiver is out"]
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [("", "no reason was given"), (" \n", "no reason was given"), ("é" * 20_000, "é" * 1_000)],
+    ids=["empty", "blank", "long"],
+)
+@pytest.mark.parametrize("kind", [str, Unanswered, Unavailable])
+def test_a_reason_is_neither_empty_nor_long__D6_D8(
+    new_desk: Callable[..., Desk], kind: Callable[[str], Any], given: str, told: str
+) -> None:
+    desk = new_desk(Settings(retry=Retry(1)))
+    desk.sink.refuses = lambda delivery: kind(given)
+    desk.start().accept("a")
+    desk.pump()
+    if kind is Unavailable:
+        assert desk.engine.native.down == told
+    else:
+        assert [letter.reason for letter in desk.letters] == [f"gave up after 1 attempts: {told}"]
+
+
+HOUR_S = 3_600
+
+
+@pytest.mark.parametrize("kind", [Unanswered, Unavailable])
+@pytest.mark.parametrize(
+    ("asked_s", "after_s"),
+    [
+        (20, 20),
+        (1e300, HOUR_S),
+        (float("inf"), HOUR_S),
+        (10**400, HOUR_S),
+        (-(10**400), 0),
+        (float("nan"), 0),
+        (-1, 0),
+        (1e-300, 0),
+        ("5", 0),
+        (None, 0),
+    ],
+    ids=lambda value: f"{value!r:.12}",
+)
+def test_a_pause_that_is_asked_for_is_an_hour_at_most_and_nonsense_is_none__D6(
+    new_desk: Callable[..., Desk], kind: Any, asked_s: Any, after_s: int
+) -> None:
+    desk = new_desk()
+    answers = [kind("busy", retry_after_s=asked_s)]
+    desk.sink.refuses = lambda delivery: answers.pop() if answers else None
+    desk.start().accept("a")
+    desk.advance(max(after_s * 1_000 - 1, 0))
+    assert len(desk.sink.attempts) == 1
+    desk.advance(2_000)  # back-off takes up to a second
+    assert len(desk.sink.attempts) == 2
 
 
 def test_a_failing_message_holds_up_its_own_key_alone__D4(desk: Desk) -> None:

@@ -9,7 +9,7 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from tickwheel.delivery import Answer, BadRecord, Cancel, DeliveryFailed, DeliveryQueue, Letter, Message
+from tickwheel.delivery import Answer, BadRecord, Cancel, DeliveryFailed, DeliveryQueue, Letter, Message, WrongUsage
 
 pytestmark = pytest.mark.timeout(30)
 FAR_MS = 4_000_000_000_000
@@ -137,6 +137,37 @@ def test_rows_are_answered_one_by_one_in_order__D2_D11(queue: DeliveryQueue, let
     with pytest.raises(BadRecord, match="the schema has no column id"):
         queue.submit_arrow(many.select(["due"]))
     assert letters == []
+
+
+def test_a_table_is_its_batches__D11(queue: DeliveryQueue) -> None:
+    parts = [pa.record_batch({"id": [id_, None], "due": [FAR_MS] * 2}) for id_ in ("a", "b", "a")]
+    answers = queue.submit_arrow(pa.Table.from_batches(parts)).result(10)
+    assert shown(answers) == ["accepted", "id is missing", "accepted", "id is missing", "duplicate", "id is missing"]
+    assert queue.submit_arrow(pa.Table.from_batches(parts[:0], parts[0].schema)).result(10) == []
+
+
+@pytest.mark.parametrize("given", [5, None, {"id": ["a"]}, b"rows"], ids=str)
+def test_what_holds_no_rows_is_told_what_does__D2(queue: DeliveryQueue, given: Any) -> None:
+    with pytest.raises(WrongUsage, match=r"can't be submitted: give a pyarrow.RecordBatch or a pyarrow.Table"):
+        queue.submit_arrow(given)
+
+
+def test_columns_of_runs_are_read_as_others_are__D1(tmp_path: Path) -> None:
+    def runs(value: Any, type_: Any = None) -> Any:
+        return pa.RunEndEncodedArray.from_arrays(pa.array([2], pa.int32()), pa.array([value], type_))
+
+    due = runs(1_000_000_000_000, pa.timestamp("ms", "UTC"))
+    columns = {"id": pa.array(["a", "b"]), "key": runs("k"), "due": due, "payload": runs('{"x":  1.50}')}
+    arrived = []
+    with DeliveryQueue(tmp_path / "s.db", to=lambda it: arrived.append(it.message)) as queue:
+        assert shown(queue.submit_arrow(pa.record_batch(columns)).result(10)) == ["accepted"] * 2
+        assert shown(queue.submit_arrow(pa.record_batch(columns | {"id": runs("c")})).result(10)) == [
+            "accepted",
+            "duplicate",
+        ]
+        assert queue.wait_until_empty(10)
+    found = {(it.id, it.key, it.due_ms, bytes(it.payload)) for it in arrived}
+    assert found == {(id_, "k", 1_000_000_000_000, b'{"x":  1.50}') for id_ in "abc"}
 
 
 def test_a_queue_that_failed_says_so_to_lines_and_rows_too__D11(tmp_path: Path) -> None:

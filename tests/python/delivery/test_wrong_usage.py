@@ -1,13 +1,15 @@
 """What can't be used is refused when it is given, and the error says what is allowed (rule D2)."""
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tickwheel._native import StoreSnapshot
-from tickwheel.delivery import Delivery, DeliveryQueue, WrongUsage
+from tickwheel.delivery import Answer, Delivery, DeliveryQueue, Message, WrongUsage
 from tickwheel.delivery.sinks import BatchSink, Refusals, Sink, open_sink
 
 pytestmark = pytest.mark.timeout(60)
@@ -34,6 +36,12 @@ class Mine(Sink):
         ({"keep_ids_days": float("nan")}, "keep-ids is nan: it may be 0 to"),
         ({"give_up_after_s": "never"}, "give-up-after is 'never': it may be 0.001 to"),
         ({"order": None}, "order is None: it may be 'key' or 'global'"),
+        ({"horizon_s": 10**400}, "horizon is 1000000000000000000000"),
+        ({"keep_ids_days": 10**5_000}, "keep-ids is too large: it may be 0 to 36,500"),
+        ({"keep_ids_days": 10**30}, "keep-ids is 1e+30: it may be 0 to 36,500"),
+        ({"max_attempts": 10**400}, "it may be 1 to 1,000,000"),
+        ({"backoff_s": (1, 10**400)}, "two numbers of seconds"),
+        ({"backoff_s": (1, 10**5_000)}, "backoff is too large: it may be two numbers of seconds"),
     ],
 )
 def test_a_setting_that_is_none_is_told_its_range__D2(tmp_path: Path, given: Any, problem: str) -> None:
@@ -106,7 +114,12 @@ def test_what_send_may_not_return_is_told_with_what_it_may__D6(tmp_path: Path, a
         (True, "send_batch returned True: return a boolean array"),
         ("x", "send_batch returned 'x': return a boolean array"),
         ({}, "send_batch returned {}: return a boolean array"),
+        ({True}, "send_batch returned {True}: return a boolean array"),
+        (frozenset(["x"]), "send_batch returned frozenset({'x'}): return a boolean array"),
         ([True, True], "send_batch returned 2 verdicts for 1 deliveries: return one for each"),
+        ([], "send_batch returned 0 verdicts for 1 deliveries: return one for each"),
+        (itertools.repeat(True), "send_batch returned more than 1 verdicts for 1 deliveries: return one for each"),
+        (np.broadcast_to(True, 10**12), "send_batch returned 1000000000000 verdicts for 1 deliveries"),
         ([5], "send_batch returned 5 as a verdict: return True, False, a text, an exception or None"),
     ],
 )
@@ -120,6 +133,47 @@ def test_what_send_batch_may_not_return_is_told_with_what_it_may__D6(tmp_path: P
     assert problem in reason_of(tmp_path, Odd)
 
 
+class Endless(Mapping[int, str]):
+    """Says again and again that the first delivery did not arrive."""
+
+    def __getitem__(self, place: int) -> str:
+        return "no"
+
+    def __iter__(self) -> Iterator[int]:
+        return itertools.repeat(0)
+
+    def __len__(self) -> int:
+        return 1
+
+
+def test_of_a_mapping_without_an_end_no_more_is_read_than_there_are_deliveries__D6(tmp_path: Path) -> None:
+    class Odd(Mine):
+        def send(self, deliveries: Sequence[Delivery]) -> Refusals:
+            return Endless()
+
+    assert reason_of(tmp_path, Odd) == "gave up after 1 attempts: no"
+
+
+class Long(list[Any]):
+    """As long as it says."""
+
+    def __init__(self, length: int, items: Sequence[Any]) -> None:
+        super().__init__(items)
+        self._length = length
+
+    def __len__(self) -> int:
+        return self._length
+
+
+@pytest.mark.parametrize("length", [10**12, 2**62])
+def test_how_long_a_sequence_says_it_is_costs_no_memory__D8(tmp_path: Path, length: int) -> None:
+    message = Message("a", None, 4_000_000_000_000, b"")
+    with DeliveryQueue(tmp_path / "store.db", to=lambda _: None) as queue:
+        with pytest.raises(TypeError, match="0 can't be submitted: give a Message, a Cancel or a Look"):
+            queue.submit(range(length))  # type: ignore[arg-type]
+        assert queue.submit(Long(length, [message])).result(20) == [Answer.ACCEPTED]
+
+
 def test_a_snapshot_that_is_closed_says_so__D14(tmp_path: Path) -> None:
     with DeliveryQueue(tmp_path / "store.db", to=lambda _: None):
         pass
@@ -127,6 +181,16 @@ def test_a_snapshot_that_is_closed_says_so__D14(tmp_path: Path) -> None:
         assert snapshot.rows("SELECT 1") == [(1,)]
     with pytest.raises(WrongUsage, match="this snapshot is closed: ask it inside its with block"):
         snapshot.rows("SELECT 1")
+
+
+@pytest.mark.parametrize(
+    ("path", "problem"),
+    [("/dev/null", "is a pipe or a device, which can't be a store"), ("a\0b", "has a NUL byte")],
+    ids=["a device", "a NUL byte"],
+)
+def test_what_can_not_be_a_store_is_refused__D2(path: str, problem: str) -> None:
+    with pytest.raises(WrongUsage, match=problem):
+        DeliveryQueue(path, to=lambda _: None)
 
 
 @pytest.mark.parametrize(

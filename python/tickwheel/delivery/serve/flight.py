@@ -47,6 +47,7 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
     def __init__(self, location: str, submit: Submit, access: Access, max_payload: int) -> None:
         super().__init__(location, middleware={"token": _Token(access)})
         self._submit = submit
+        self._closing: threading.Thread | None = None
         self._taking = threading.Lock()  # held for a piece of a hand-off: only one competes with due messages
         self._rows = ArrowRows("flight", Columns().names, max_payload, letters=False)
         self._handed = HandedRows(max_payload)
@@ -68,10 +69,11 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
         """Take no more streams. Returns whether the open ones ended within this time. Otherwise the process can't end
         normally, because there is no way to close a stream from here.
         """
-        closing = threading.Thread(target=self.shutdown, name="flight-serve", daemon=True)
-        closing.start()
-        closing.join(timeout_s)
-        return not closing.is_alive()
+        if self._closing is None:
+            self._closing = threading.Thread(target=self.shutdown, name="flight-serve", daemon=True)
+            self._closing.start()
+        self._closing.join(timeout_s)
+        return not self._closing.is_alive()
 
     def _take(self, batch: Any) -> Any:
         batch.validate(full=True)

@@ -30,6 +30,7 @@ MAX_PAYLOAD_LIMIT: Final = 16 << 20
 
 _LOOK_EVERY_S = 0.1
 _STOP_WITHIN_S = 10
+_STOPPING = "stopping (a second signal ends it immediately)"
 _LIBRARIES = ("starlette", "uvicorn", "prometheus_client", "pyarrow.flight")
 
 
@@ -93,26 +94,37 @@ def serve(service: Service, say: Callable[[str], object]) -> Ended:
         failure = "the HTTP server ended by itself"
     except _Stopped as stopped:
         code = stopped.code
-        say("stopping (a second signal ends it immediately)")
+        say(_STOPPING)
     except WrongUsage:
         if running is not None:
             running.close(_STOP_WITHIN_S)
         raise
     except Exception as error:
         failure = _failure(error)
-    is_stuck = False
+    try:
+        failed, is_stuck = _close(running, ports)
+    except _Stopped:  # after a failure the first signal may still come
+        say(_STOPPING)
+        failed, is_stuck = _close(running, ports)
+    if running is not None and running.has_open_sinks:
+        say(f"the destination did not end within {_STOP_WITHIN_S} s: what it had in hand is sent again by the next run")
+    failure = failure or failed
+    summary = running.summary if running is not None else Summary()
+    result = Result(summary, failure, interrupted=code == 130, stopped_at=None, store=service.store)
+    return Ended(result, 3 if failure else code, is_stuck)
+
+
+def _close(running: Running | None, ports: Ports | None) -> tuple[str | None, bool]:
+    """What failed, and whether a client keeps a stream open. A further call goes on where one was interrupted."""
+    failure = None
     if ports is not None:
         ports.stop_requests()
     try:
         if running is not None:
             running.close(_STOP_WITHIN_S)
     except Exception as error:
-        failure = failure or _failure(error)
-    if ports is not None:
-        is_stuck = not ports.stop_streams()
-    summary = running.summary if running is not None else Summary()
-    result = Result(summary, failure, interrupted=code == 130, stopped_at=None, store=service.store)
-    return Ended(result, 3 if failure else code, is_stuck)
+        failure = _failure(error)
+    return failure, ports is not None and not ports.stop_streams()
 
 
 def need_libraries() -> None:

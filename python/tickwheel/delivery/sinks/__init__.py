@@ -42,7 +42,7 @@ class _Kind(NamedTuple):
 _WEBHOOK = "http://HOST/PATH or https://HOST/PATH"
 
 _KINDS = {
-    "python": _Kind("python:MODULE:FUNCTION", "python"),
+    "python": _Kind("python:MODULE:FUNCTION, python:MODULE:CLASS", "python"),
     "sqlite": _Kind("sqlite:PATH?table=T", "sqlite"),
     "postgresql": _Kind("postgresql://USER:PASSWORD@HOST/DATABASE?table=T", "postgresql", "psycopg"),
     "kafka": _Kind("kafka://BROKERS/TOPIC", "kafka", "confluent_kafka"),

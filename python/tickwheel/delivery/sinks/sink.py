@@ -73,7 +73,7 @@ class Sink(ABC):
 
     def sync(self) -> None:  # noqa: B027, most have nothing to do
         """Make durable what was sent. Called by another thread before it is committed as delivered, also during a
-        `send`. Errors: `DeliveryFailed`.
+        `send`. Nothing is committed until it returns: after 3 s the log says so. Errors: any exception ends the run.
         """
 
     def committed(self, sends: int, earlier: bool) -> None:  # noqa: B027, most have nothing to forget
@@ -86,7 +86,8 @@ class Sink(ABC):
 
     def position(self) -> str | None:
         """The destination's position: everything sent from now on comes after it. The store keeps it together with the
-        outcomes before it, and gives it to `arrived` after a crash. `None` if the sink does not use it.
+        outcomes before it, and gives it to `arrived` after a crash. `None` if the sink does not use it. What it raises
+        is logged, and the position before it holds. It belongs to the `send` before it: one that hangs is cut off.
         """
         return None
 

@@ -40,7 +40,9 @@ pub(super) async fn verdict_of(response: Response<Incoming>) -> Verdict {
         return Verdict::Delivered;
     }
     let what = if status.is_redirection() { ", a redirect, which is not followed" } else { "" };
-    let reason = format!("status {}{what}: {}", status.as_u16(), on_one_line(&text));
+    let text = on_one_line(&text);
+    let text = if text.trim().is_empty() { ", without a text".to_owned() } else { format!(": {text}") };
+    let reason = format!("status {}{what}{text}", status.as_u16());
     if is_about_the_message(status) { Verdict::Refused(reason) } else { Verdict::Unanswered { reason, retry_after_ms } }
 }
 

@@ -254,6 +254,14 @@ fn each_status_has_its_verdict_with_what_was_said__d6() {
 }
 
 #[test]
+fn a_status_that_comes_without_a_text_says_so__d6() {
+    for text in [&b""[..], b" \r\n"] {
+        let receiver = Receiver::new(move |_, stream| reply(stream, 409, "", text));
+        assert_eq!(verdict(&mut sink(&receiver.url())), Verdict::Refused("status 409, without a text".to_owned()));
+    }
+}
+
+#[test]
 fn a_connection_that_the_receiver_closed_is_opened_anew__d10() {
     let receiver = Receiver::new(|_, stream| {
         reply(stream, 200, "Connection: close\r\n", b"");

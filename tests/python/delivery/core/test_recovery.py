@@ -1,6 +1,7 @@
 """A crash at every step: all messages arrive; only those without a committed outcome repeat, with a mark (rule D5)."""
 
 import contextlib
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -228,3 +229,12 @@ def test_a_sink_that_can_not_say_what_it_has_ends_the_start_and_changes_nothing_
     later.start().advance(100)
     assert [it.redelivered for it in later.sink.sent] == [True]
     later.close()
+
+
+def test_of_the_numbers_that_have_arrived_no_more_are_read_than_a_send_may_have__D5_D8(desk: Desk) -> None:
+    desk.start().accept("a", 10)
+    desk.crash()
+    sink = type(desk.sink)()
+    sink.arrived = lambda suspects, position: itertools.repeat(1)
+    with pytest.raises(DeliveryFailed, match="arrived returned more than 1000000 numbers: return those it was asked"):
+        type(desk)(desk.folder, desk.settings, sink=sink)

@@ -1,0 +1,48 @@
+"""Ctrl-C, SIGTERM and a terminal that is closed (rule D13): the first one stops a run, the second ends the process.
+
+The first one raises `KeyboardInterrupt`, once: what a run does after it, to end cleanly, is never interrupted by
+another exception. A signal that the process was started to ignore, as a shell does with `&` in a script, stays
+ignored.
+"""
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@contextmanager
+def stopped_by_signals(at_second: Callable[[], object] = lambda: None) -> Iterator[None]:
+    """For the main thread. `at_second` is called right before the second signal ends the process."""
+
+    def stop(_number: int, _frame: object) -> None:
+        for number in before:
+            signal.signal(number, end)
+        raise KeyboardInterrupt
+
+    def end(number: int, _frame: object) -> None:
+        at_second()
+        signal.signal(number, signal.SIG_DFL)
+        signal.raise_signal(number)
+
+    before = {number: signal.getsignal(number) for number in _SIGNALS}
+    before = {number: handler for number, handler in before.items() if handler is not signal.SIG_IGN}
+    for number in before:
+        signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def signals_ignored() -> Iterator[None]:
+    """For a moment in which a signal would leave something behind."""
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in _SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

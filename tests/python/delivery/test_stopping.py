@@ -1,0 +1,201 @@
+"""Ctrl-C and SIGTERM at every moment of `tickwheel deliver`: 130 and the counts; the second one ends it at once."""
+
+import importlib.abc
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from click.testing import CliRunner
+
+from tickwheel import cli
+from tickwheel.commands import tickwheel as command
+from tickwheel.delivery import DeliveryQueue
+from tickwheel.delivery.message import Columns
+from tickwheel.delivery.reading import Reading
+from tickwheel.delivery.sources import find_sources
+
+pytestmark = pytest.mark.timeout(60)
+
+SINKS = """
+import os, sys, threading
+from tickwheel.delivery.sinks import Sink
+
+def hang(what):
+    print(what, file=sys.stderr, flush=True)
+    threading.Event().wait()
+
+class Open(Sink):
+    def __init__(self, settings): hang("hangs")
+    def send(self, deliveries): return {}
+
+class Position(Sink):
+    def send(self, deliveries): return {}
+    def position(self): hang("hangs")
+
+class Arrived(Sink):
+    def send(self, deliveries): return {}
+    def arrived(self, suspects, position): hang("hangs")
+
+class Close(Sink):
+    def send(self, deliveries): return {}
+    def close(self): hang("hangs")
+
+class Sync(Sink):
+    def send(self, deliveries): return {}
+    def sync(self): hang("hangs")
+"""
+CRASHES = """if True:
+    import os, sys
+    from tickwheel.delivery import DeliveryQueue
+    queue = DeliveryQueue(sys.argv[1], to=lambda _: os._exit(0))
+    queue.put("a", delay_ms=0)
+    queue.wait_until_empty(20)
+"""
+
+Process = subprocess.Popen[str]
+Start = Callable[..., Process]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Starts `tickwheel deliver in.ndjson --to python:hangs:SINK ARGS` in an empty folder, and waits until it hangs."""
+    started: list[Process] = []
+    (tmp_path / "hangs.py").write_text(SINKS)
+    (tmp_path / "in.ndjson").write_text('{"id": "now", "due": 100000000005}\n')
+    (tmp_path / "temporary").mkdir()
+
+    def run(sink: str, *args: str) -> Process:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tickwheel", "deliver", "in.ndjson", "--to", f"python:hangs:{sink}", *args],
+            cwd=tmp_path,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"TMPDIR": str(tmp_path / "temporary")},
+        )
+        started.append(process)
+        assert process.stderr is not None
+        while "hangs" not in process.stderr.readline():
+            pass
+        return process
+
+    yield run
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def rest(process: Process) -> str:
+    assert process.stderr is not None
+    return process.stderr.read()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("sink", ["Open", "Position", "Arrived"])
+def test_a_start_that_hangs_is_stopped__D13(sink: str, number: int, start: Start, tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-c", CRASHES, tmp_path / "s.db"], check=True, timeout=30)
+    process = start(sink, "--store", "s.db")
+    process.send_signal(number)
+    err = rest(process)
+    assert process.wait() == 130, err
+    assert "Stopped by Ctrl-C." in err
+    assert "Failed" not in err
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("sink", ["Close", "Sync"])
+def test_an_end_that_hangs_is_stopped_with_its_counts__D13(
+    sink: str, number: int, start: Start, tmp_path: Path
+) -> None:
+    process = start(sink)
+    process.send_signal(number)
+    err = rest(process)
+    assert process.wait() == 130, err
+    assert "stopping (press Ctrl-C again to end immediately)" in err
+    assert "Stopped by Ctrl-C." in err
+    assert f"delivered {1 if sink == 'Close' else 0}" in " ".join(err.split())
+    assert "Aborted" not in err
+    assert "Traceback" not in err
+    assert [*(tmp_path / "temporary").iterdir()] == []
+
+
+def test_a_reader_that_waits_for_room_does_not_hold_up_the_end__D13(tmp_path: Path) -> None:
+    waits, is_over = threading.Event(), threading.Event()
+    failures: list[BaseException] = []
+
+    class Full:
+        inputs: ClassVar[dict[str, object]] = {}
+
+        def submit(self, _: object) -> None:
+            waits.set()
+            is_over.wait(20)
+            raise RuntimeError("it is closed")
+
+        def fail(self, error: BaseException) -> None:
+            failures.append(error)
+
+    (tmp_path / "in.ndjson").write_text('{"id": "now", "due": 100000000005}\n')
+    full: Any = Full()
+    reading = Reading(find_sources([str(tmp_path / "in.ndjson")]), Columns(), full, is_replay=False)
+    reading.start()
+    assert waits.wait(20)
+    reading.stop()
+    assert not reading.has_ended(0)
+    is_over.set()
+    assert reading.has_ended(20)
+    assert failures == []
+
+
+@pytest.mark.parametrize("second", [signal.SIGINT, signal.SIGTERM])
+def test_the_second_signal_ends_it_at_once_and_takes_the_temporary_store_along__D13(
+    second: int, start: Start, tmp_path: Path
+) -> None:
+    process = start("Sync")
+    assert len([*(tmp_path / "temporary").iterdir()]) == 1
+    process.send_signal(signal.SIGINT)
+    assert process.stderr is not None
+    assert "stopping" in process.stderr.readline()
+    process.send_signal(second)
+    assert rest(process) == ""
+    assert process.wait() == -second
+    assert [*(tmp_path / "temporary").iterdir()] == []
+
+
+def test_a_destination_that_does_not_close_is_waited_for_and_told__D13(start: Start, tmp_path: Path) -> None:
+    process = start("Close", "--sink-timeout", "3", "--store", "s.db")
+    err = rest(process)
+    assert process.wait() == 3, err
+    assert "waiting for the destination to close, at most 3 s" in err
+    assert "Failed: the destination did not close within 3 s." in err
+    assert "delivered 1" in " ".join(err.split())
+    with DeliveryQueue(tmp_path / "s.db", to=lambda _: None) as queue:
+        assert len(queue) == 0
+
+
+def test_ctrl_c_before_a_run_begins_is_no_abort__D13(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("tickwheel.delivery.sources.find_sources", stop)
+    result = CliRunner().invoke(command, ["deliver", "in.ndjson"])
+    assert (result.exit_code, result.stderr) == (130, "Stopped by Ctrl-C.\n")
+
+
+def test_ctrl_c_while_the_command_is_imported_is_no_error__D13(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Stopped(importlib.abc.MetaPathFinder):
+        def find_spec(self, name: str, *_: object) -> None:
+            if name == "tickwheel.commands":
+                raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys, "meta_path", [Stopped(), *sys.meta_path])
+    monkeypatch.delitem(sys.modules, "tickwheel.commands")
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 130
