@@ -140,6 +140,11 @@ impl Store {
         self.told(letters::unwritten(&self.db))
     }
 
+    /// Whether there is one that is not known to be written out.
+    pub(crate) fn has_unwritten_letters(&self) -> bool {
+        self.letters.has_unwritten()
+    }
+
     /// All up to this one are written out; old ones go.
     pub(crate) fn letters_written(&mut self, through: i64) -> Result<(), StoreError> {
         let done = self.letters.written(&self.db, through);

@@ -18,6 +18,7 @@ const READ_BYTES: usize = 4 << 20;
 /// The letters in the store, and the bytes of their records.
 pub(super) struct Letters {
     last: i64,
+    written: i64,
     bytes: u64,
 }
 
@@ -25,7 +26,11 @@ impl Letters {
     pub(super) fn load(db: &Connection) -> Result<Self> {
         let text = "SELECT ifnull(max(n), 0), ifnull(sum(octet_length(record)), 0) FROM dead_letters";
         let (last, bytes): (i64, i64) = cached(db, text)?.query_row([], |row| Ok((row.get(0)?, row.get(1)?)))?;
-        Ok(Self { last, bytes: bytes as u64 })
+        Ok(Self { last, written: meta::get_int(db, "letters_written")?, bytes: bytes as u64 })
+    }
+
+    pub(super) fn has_unwritten(&self) -> bool {
+        self.last > self.written
     }
 
     pub(super) fn put(&mut self, db: &Connection, letters: &[Letter], at_ms: i64) -> Result<()> {
@@ -42,6 +47,7 @@ impl Letters {
 
     pub(super) fn written(&mut self, db: &Connection, through: i64) -> Result<()> {
         meta::put(db, "letters_written", through)?;
+        self.written = through;
         let text = "SELECT n, octet_length(record) FROM dead_letters WHERE n < ? ORDER BY n LIMIT ?";
         let oldest: Vec<(i64, i64)> = cached(db, text)?
             .query_map([through, 2 * READ], |row| Ok((row.get(0)?, row.get(1)?)))?
