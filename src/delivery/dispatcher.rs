@@ -106,11 +106,11 @@ pub(super) struct Dead {
     pub(super) body: Body,
 }
 
-/// What is known of a message whose cancel came.
+/// What is known of a message that is to be taken back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TakenBack {
-    /// It does not go out.
-    Taken,
+    /// It does not go out. How often it was tried, and whether it may have arrived.
+    Taken { attempts: u32, redelivered: bool },
     /// It is being sent.
     Sending,
     /// It has its outcome, which may not be committed yet.
@@ -240,17 +240,19 @@ impl Dispatcher {
         self.moments.first_key_value().map(|(due_ms, _)| *due_ms)
     }
 
-    /// Keeps a message from going out, if that is certain. Its lane goes on once that is committed.
-    pub(super) fn take_back(&mut self, seq: i64) -> TakenBack {
+    /// Keeps a message from going out, if that is certain. Its lane goes on once that outcome is committed.
+    pub(super) fn take_back(&mut self, seq: i64, outcome: Outcome) -> TakenBack {
         let Some(slot) = self.window.find(seq) else { return TakenBack::Absent };
         let entry = self.window.entry(slot);
         match entry.state {
             State::Over => TakenBack::Over(entry.outcome.expect("it is over")),
             State::Sending => TakenBack::Sending,
             State::Held | State::Waiting | State::Ready | State::Retrying | State::Leaving => {
+                let attempts = entry.attempts - u32::from(entry.is_noted); // that one was not made
+                let redelivered = entry.redelivered;
                 self.suspects_out.remove(&seq);
-                self.window.end(slot, Outcome::Cancelled);
-                TakenBack::Taken
+                self.window.end(slot, outcome);
+                TakenBack::Taken { attempts, redelivered }
             }
         }
     }

@@ -150,7 +150,11 @@ impl Schema {
         Ok(())
     }
 
-    fn due(&self, fields: &Fields<'_>, now_ns: Option<i64>) -> Result<(i64, Option<f64>), BadRecord> {
+    /// When it is due, and the delay if that is what is given.
+    ///
+    /// # Errors
+    /// None of the two is given, or both, or it is no time.
+    pub(crate) fn due(&self, fields: &Fields<'_>, now_ns: Option<i64>) -> Result<(i64, Option<f64>), BadRecord> {
         let name = self.columns.due();
         let either = |given: String| BadRecord::new(given, format!("either {name} or delay_ms"));
         match (&fields.due, &fields.delay_ms) {

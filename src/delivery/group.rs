@@ -7,9 +7,9 @@ use super::error::{BadRecord, StoreError};
 use super::incoming::{Incoming, lane_of};
 use super::items::{Answer, Item};
 use super::lanes::Slot;
-use super::message::Cancel;
+use super::message::{Body, Cancel, Reschedule};
 use super::sinks::line::record_of_incoming;
-use super::store::{Accepted, Done, Held, Known, Letter, Outcome, Store, Waiting};
+use super::store::{Accepted, Attempts, Done, Held, Known, Letter, Outcome, Store, Waiting};
 use super::summary::Summary;
 use super::window::{Gone, State};
 use crate::sync::PlainMutex;
@@ -25,8 +25,8 @@ pub(super) struct Group<'a> {
     /// In memory, to be placed on the timer after the commit.
     pub(super) admitted: Vec<(Slot, i64)>,
     pub(super) first_due_ms: Option<i64>,
-    /// Cancelled, to be forgotten after the commit.
-    pub(super) taken_back: Vec<i64>,
+    /// Cancelled or moved, to be forgotten after the commit; and the number under which it goes on.
+    pub(super) taken_back: Vec<(i64, Option<i64>)>,
     store: &'a mut Store,
     dispatcher: &'a PlainMutex<Dispatcher>,
     now_ms: i64,
@@ -61,6 +61,7 @@ impl<'a> Group<'a> {
             match item {
                 Item::Put(_) => unreachable!("taken above"),
                 Item::Cancel(cancel) => answers.push(self.cancel(&cancel)?),
+                Item::Reschedule(it) => answers.push(self.reschedule(&it)?),
                 Item::Look { id, key } => answers.push(self.look(key.as_deref(), &id)?),
                 Item::Letter(letter) => {
                     self.letters.push(letter);
@@ -80,7 +81,10 @@ impl<'a> Group<'a> {
             answers.push(match accepted {
                 Accepted::New(seq) => {
                     self.counts.accepted += 1;
-                    fresh.push((seq, put));
+                    let (due_ms, size) = (put.message.due_ms, put.message.size_in_memory() as u32);
+                    let (redelivered, attempts, next_ms) = (false, 0, None);
+                    let row = Waiting { due_ms, seq, lane: put.lane, size, redelivered, attempts, next_ms };
+                    fresh.push((row, put.message.body));
                     Answer::Accepted
                 }
                 Accepted::CancelledBefore(_) => {
@@ -95,31 +99,21 @@ impl<'a> Group<'a> {
     }
 
     /// What is due soon comes into memory, and all else waits in the store.
-    fn admit(&mut self, fresh: &[(i64, Incoming)]) -> Result<(), StoreError> {
+    fn admit(&mut self, fresh: &[(Waiting, Body)]) -> Result<(), StoreError> {
         let (mut held, mut gone) = (Vec::new(), Vec::new());
         for part in fresh.chunks(ADMIT) {
             let mut dispatcher = self.dispatcher.lock();
-            for (seq, put) in part {
-                let row = Waiting {
-                    due_ms: put.message.due_ms,
-                    seq: *seq,
-                    lane: put.lane,
-                    size: put.message.size_in_memory() as u32,
-                    redelivered: false,
-                    attempts: 0,
-                    next_ms: None,
-                };
-                if let Some(slot) = dispatcher.window.admit(row, put.message.body.clone(), &mut gone) {
-                    self.admitted.push((slot, *seq));
+            for (row, body) in part {
+                let slot = dispatcher.window.admit(*row, body.clone(), &mut gone);
+                if let Some(slot) = slot {
+                    self.admitted.push((slot, row.seq));
                     self.first_due_ms = Some(self.first_due_ms.map_or(row.due_ms, |first| first.min(row.due_ms)));
-                } else {
-                    held.push(Held {
-                        due_ms: row.due_ms,
-                        seq: row.seq,
-                        lane: row.lane,
-                        size: row.size,
-                        redelivered: false,
-                    });
+                    // That it may have arrived is kept by its row.
+                    dispatcher.window.entry_mut(slot).is_near = !row.redelivered;
+                }
+                if slot.is_none() || row.redelivered {
+                    let Waiting { due_ms, seq, lane, size, redelivered, .. } = *row;
+                    held.push(Held { due_ms, seq, lane, size, redelivered });
                 }
             }
         }
@@ -136,7 +130,7 @@ impl<'a> Group<'a> {
                 self.letters.push(Letter { source, line: origin.line as i64, reason, allowed, record });
                 self.counts.dead_letters += 1;
             }
-            return Answer::OtherContent;
+            return Answer::Conflict;
         }
         self.counts.duplicates += 1;
         if known.outcome == Some(Outcome::Cancelled) { Answer::Cancelled } else { Answer::Duplicate }
@@ -149,44 +143,81 @@ impl<'a> Group<'a> {
             self.store.remember_cancel(key, &cancel.id, self.now_ms, Some(until_ms))?;
             return Ok(Answer::Unknown);
         };
-        match known.outcome {
-            Some(outcome) => Ok(self.too_late(answer_of(outcome))),
-            None => self.take_back(&known),
+        match self.take_back(&known, Outcome::Cancelled)? {
+            Ok(_) => {
+                self.taken_back.push((known.seq, None));
+                self.finish(&known, Outcome::Cancelled)?;
+                self.counts.cancelled += 1;
+                Ok(Answer::Cancelled)
+            }
+            Err(answer) => {
+                if answer == Answer::Cancelled {
+                    self.counts.duplicates += 1;
+                } else {
+                    self.counts.cancels_too_late += 1;
+                }
+                Ok(answer)
+            }
         }
     }
 
-    fn take_back(&mut self, known: &Known) -> Result<Answer, StoreError> {
-        let found = self.dispatcher.lock().take_back(known.seq);
-        let is_open = match found {
-            TakenBack::Taken => true,
-            TakenBack::Absent => self.store.is_open(known)?,
-            TakenBack::Over(outcome) => return Ok(self.too_late(answer_of(outcome))),
-            TakenBack::Sending => return Ok(self.too_late(Answer::Delivering)),
+    /// It goes on as a new message of the same name: among those that are due in the same millisecond it is the last.
+    fn reschedule(&mut self, to: &Reschedule) -> Result<Answer, StoreError> {
+        let Some(known) = self.store.find(to.key.as_deref(), &to.id)? else { return Ok(Answer::Unknown) };
+        let left = match self.take_back(&known, Outcome::Moved)? {
+            Ok(left) => left,
+            Err(answer) => return Ok(answer),
         };
-        if !is_open {
-            return Ok(self.too_late(Answer::Delivered));
+        let tried = left.tried.as_ref();
+        let (seq, message) = self.store.move_to(&known, to.due_ms, tried)?;
+        self.taken_back.push((known.seq, Some(seq)));
+        self.finish(&known, Outcome::Moved)?;
+        let row = Waiting {
+            due_ms: to.due_ms,
+            seq,
+            lane: lane_of(message.body.key()),
+            size: message.size_in_memory() as u32,
+            redelivered: left.redelivered,
+            attempts: tried.map_or(0, |it| it.attempts),
+            next_ms: None,
+        };
+        self.admit(&[(row, message.body)])?;
+        Ok(Answer::Rescheduled)
+    }
+
+    /// Keeps a message from going out, or says why it is too late. What is left of it is to be finished.
+    fn take_back(&mut self, known: &Known, outcome: Outcome) -> Result<Result<Left, Answer>, StoreError> {
+        if let Some(outcome) = known.outcome {
+            return Ok(Err(answer_of(outcome)));
         }
-        self.taken_back.push(known.seq);
+        let found = self.dispatcher.lock().take_back(known.seq, outcome);
+        Ok(match found {
+            TakenBack::Taken { attempts, redelivered } => {
+                let noted = self.store.attempts(known.seq)?;
+                let error = noted.and_then(|it| it.error);
+                let tried = (attempts > 0).then_some(Attempts { seq: known.seq, attempts, next_ms: None, error });
+                Ok(Left { redelivered, tried })
+            }
+            TakenBack::Absent if self.store.is_open(known)? => {
+                let (redelivered, tried) = self.store.left((known.due_ms, known.seq))?;
+                Ok(Left { redelivered, tried })
+            }
+            TakenBack::Absent => Err(Answer::Delivered),
+            TakenBack::Over(outcome) => Err(answer_of(outcome)),
+            TakenBack::Sending => Err(Answer::Delivering),
+        })
+    }
+
+    fn finish(&mut self, known: &Known, outcome: Outcome) -> Result<(), StoreError> {
         self.store.finish(&[Done {
             seq: known.seq,
             due_ms: known.due_ms,
-            outcome: Outcome::Cancelled,
+            outcome,
             at_ms: self.now_ms,
             lateness_us: None,
             attempts: 0,
             redelivered: false,
-        }])?;
-        self.counts.cancelled += 1;
-        Ok(Answer::Cancelled)
-    }
-
-    fn too_late(&mut self, answer: Answer) -> Answer {
-        if answer == Answer::Cancelled {
-            self.counts.duplicates += 1;
-        } else {
-            self.counts.cancels_too_late += 1;
-        }
-        answer
+        }])
     }
 
     fn look(&mut self, key: Option<&str>, id: &str) -> Result<Answer, StoreError> {
@@ -205,6 +236,14 @@ impl<'a> Group<'a> {
     }
 }
 
+/// What goes on with a message that was taken back.
+struct Left {
+    /// It may have arrived.
+    redelivered: bool,
+    /// Its attempts, if any was made.
+    tried: Option<Attempts>,
+}
+
 /// The row of a near message that leaves memory.
 pub(super) fn held_of(gone: &Gone) -> Held {
     Held {
@@ -221,6 +260,7 @@ fn answer_of(outcome: Outcome) -> Answer {
         Outcome::Delivered => Answer::Delivered,
         Outcome::Cancelled => Answer::Cancelled,
         Outcome::Dead => Answer::Dead,
+        Outcome::Moved => Answer::Unknown, // the one that it goes on as is forgotten later than it
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::error::{BadRecord, DeliveryError};
 use super::incoming::Incoming;
-use super::message::Cancel;
+use super::message::{Cancel, Reschedule};
 use super::parsed::Parsed;
 use super::store::{Letter, Progress};
 use crate::sync::{PlainCondvar, PlainMutex};
@@ -20,6 +20,8 @@ pub(crate) enum Item {
     Put(Incoming),
     /// A message that is not to be delivered.
     Cancel(Cancel),
+    /// A message that is to be delivered at another time.
+    Reschedule(Reschedule),
     /// A question about the state of a message.
     Look {
         /// Its id.
@@ -64,7 +66,7 @@ impl Item {
 }
 
 /// The answer to a message is one of the first four; to a cancel one of `Cancelled` to `Unknown`; to a question for the state one
-/// of those, or `Waiting`.
+/// of those, or `Waiting`; to another due time one of those to a cancel, or `Rescheduled`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Answer {
@@ -73,7 +75,7 @@ pub enum Answer {
     /// It was accepted before, with the same content.
     Duplicate,
     /// It was accepted before, with other content.
-    OtherContent,
+    Conflict,
     /// It is cancelled.
     Cancelled,
     /// It is delivered.
@@ -86,6 +88,8 @@ pub enum Answer {
     Unknown,
     /// It waits.
     Waiting,
+    /// It waits, and has another due time now.
+    Rescheduled,
 }
 
 /// The answers to what was submitted together, once all of it is on disk.

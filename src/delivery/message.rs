@@ -195,6 +195,17 @@ pub(crate) struct Cancel {
     pub keep_days: u32,
 }
 
+/// A request to deliver a message that waits at another time (D16).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Reschedule {
+    /// The id of the message.
+    pub id: String,
+    /// Its key.
+    pub key: Option<String>,
+    /// When it is due from now on.
+    pub due_ms: i64,
+}
+
 /// Checks the name of a message.
 ///
 /// # Errors

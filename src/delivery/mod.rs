@@ -39,7 +39,7 @@
 //! - **In order.** The messages of one key are sent in the order of their due times, and by acceptance where those are equal; each
 //!   after the one before has arrived, was given up or was cancelled. Other keys, and messages without one, do not wait for it.
 //! - **Once.** A message is known by its key and id, until seven days after its outcome. A second one of that name is
-//!   [`Answer::Duplicate`], or [`Answer::OtherContent`]; neither is delivered.
+//!   [`Answer::Duplicate`], or [`Answer::Conflict`]; neither is delivered.
 //! - **A crash** loses nothing that was accepted: an [`Answer`] comes when its message is on disk. What was sent shortly before the
 //!   crash, and not yet noted on disk, is sent again, with [`Delivery::redelivered`]. A destination that keeps
 //!   [`Delivery::digest`] beside what it received drops those.
@@ -113,6 +113,8 @@ mod origin;
 mod outage;
 mod parsed;
 mod queue;
+#[cfg(test)]
+mod rescheduling;
 mod retry;
 mod sends;
 mod settings;

@@ -15,7 +15,7 @@
 
 use std::collections::VecDeque;
 
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::dispatcher::{CRASHED, Dead, Dispatcher, Outcomes};
 use super::error::{DeliveryError, StoreError};
@@ -88,6 +88,8 @@ pub(super) struct Writer {
     telling_through: Option<i64>,
     /// What an earlier process may have sent, and has no outcome.
     suspects: FxHashSet<i64>,
+    /// What the last group took back: its attempts may be reported after that, and belong to what it goes on as, if it does.
+    taken_back: FxHashMap<i64, Option<i64>>,
 }
 
 impl Writer {
@@ -102,6 +104,7 @@ impl Writer {
             begun: VecDeque::new(),
             telling_through: None,
             suspects: FxHashSet::default(),
+            taken_back: FxHashMap::default(),
         }
     }
 
@@ -193,7 +196,7 @@ impl Writer {
             self.store.letters_written(through)?;
             self.telling_through = None;
         }
-        self.store.note_attempts(&outcomes.attempts)?;
+        self.store.note_attempts(&self.attempts_of(outcomes.attempts))?;
         self.store.finish(&outcomes.done)?;
         if let Some(position) = position.filter(|_| !outcomes.done.is_empty()) {
             self.store.put_meta(POSITION, &position)?;
@@ -208,6 +211,12 @@ impl Writer {
             group.apply(items, &mut self.begun[place].answers)?;
         }
         let Group { counts, letters, admitted, first_due_ms, taken_back, .. } = group;
+        self.taken_back = taken_back.iter().copied().collect();
+        for (seq, goes_on) in &taken_back {
+            if let Some(goes_on) = goes_on.filter(|_| self.suspects.contains(seq)) {
+                self.suspects.insert(goes_on);
+            }
+        }
         self.store.put_letters(&letters, now_ms)?;
         self.hold_leaving(dispatcher)?;
         let mut placed = self.loader.load(&mut self.store, dispatcher)?;
@@ -224,9 +233,18 @@ impl Writer {
                 self.lateness.add(lateness_us);
             }
         }
-        let done = outcomes.done.iter().map(|it| it.seq).chain(taken_back).collect();
+        let done = outcomes.done.iter().map(|it| it.seq).chain(taken_back.into_iter().map(|(seq, _)| seq)).collect();
         let noted = outcomes.before_send;
         Ok(Committed { done, noted, placed, sent_until_ms, is_woken: more || self.loader.is_behind })
+    }
+
+    /// Without those of messages that were taken back meanwhile.
+    fn attempts_of(&self, attempts: Vec<Attempts>) -> Vec<Attempts> {
+        let of = |it: Attempts| match self.taken_back.get(&it.seq) {
+            None => Some(it),
+            Some(goes_on) => goes_on.map(|seq| Attempts { seq, next_ms: None, ..it }),
+        };
+        attempts.into_iter().filter_map(of).collect()
     }
 
     /// Near messages that lose their place in memory, or that stay for long, get a row in the store.

@@ -71,6 +71,7 @@ fn add_delivery(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<delivery::readers::HandedRows>()?;
     module.add_class::<delivery::records::Records>()?;
     module.add_function(wrap_pyfunction!(delivery::items::read_messages, module)?)?;
+    module.add_function(wrap_pyfunction!(delivery::items::due_ms_of, module)?)?;
     module.add_function(wrap_pyfunction!(delivery::times::due_of, module)?)?;
     module.add_function(wrap_pyfunction!(delivery::times::rfc_3339, module)?)?;
     module.add("MAX_DUE_MS", crate::delivery::times::MAX_DUE_MS)?;

@@ -16,27 +16,29 @@ OTHER_CONTENT = BadRecord(
 
 
 class Answer(StrEnum):
-    """The answer to a message is one of the first four; to a cancel, one of the last five but `WAITING`; to a look, one
-    of the last five. The engine knows the members by their order.
+    """A word. To a message one of the first four; to a cancel one from `CANCELLED` to `UNKNOWN`; to a look one of those, or
+    `WAITING`; to another due time one of those to a cancel, or `RESCHEDULED`. The engine knows the members by their order.
     """
 
     ACCEPTED = "accepted"
     DUPLICATE = "duplicate"
-    OTHER_CONTENT = "other content"
+    CONFLICT = "conflict"
     CANCELLED = "cancelled"
     DELIVERED = "delivered"
-    DELIVERING = "being delivered"
-    DEAD = "dead letter"
+    DELIVERING = "delivering"
+    DEAD = "dead"
     UNKNOWN = "unknown"
     WAITING = "waiting"
+    RESCHEDULED = "rescheduled"
 
 
 class Outcome(IntEnum):
-    """What became of a message, as the ledger of a store has it."""
+    """What became of a message, as the ledger of a store has it. `MOVED`: it goes on under another number."""
 
     DELIVERED = 1
     CANCELLED = 2
     DEAD = 3
+    MOVED = 4
 
 
 class Look(msgspec.Struct, frozen=True, gc=False):
@@ -76,10 +78,18 @@ class Put(NamedTuple):
     is_json: bool
 
 
+class Reschedule(msgspec.Struct, frozen=True, gc=False):
+    """A request to deliver a message that waits at another time (D16); `due_ms` is one that `due_ms_of` gave."""
+
+    id: str
+    key: str | None
+    due_ms: int
+
+
 Fault: TypeAlias = tuple[int, str, str]
 """What is wrong with a record: its line, the reason, and what is allowed."""
 
-Item: TypeAlias = Records | Message | Put | Cancel | Look | Letter | Progress
+Item: TypeAlias = Records | Message | Put | Cancel | Reschedule | Look | Letter | Progress
 
 
 def answered(faults: Iterable[Fault | None], answers: Iterable[Answer]) -> "Iterator[Answer | BadRecord]":

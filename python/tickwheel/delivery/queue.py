@@ -12,8 +12,8 @@ from typing import Any, Literal, Self
 
 import msgspec
 
-from tickwheel._native import ArrowRows, NdjsonLines, read_messages
-from tickwheel.delivery.entries import OTHER_CONTENT, Answer, Letter, Look, Put
+from tickwheel._native import ArrowRows, NdjsonLines, due_ms_of, read_messages
+from tickwheel.delivery.entries import OTHER_CONTENT, Answer, Letter, Look, Put, Reschedule
 from tickwheel.delivery.errors import BadRecord, WrongUsage
 from tickwheel.delivery.log import log_letters, logger, subject_of
 from tickwheel.delivery.message import MAX_PAYLOAD, Cancel, Columns, Message
@@ -104,12 +104,12 @@ class DeliveryQueue:
         Costs one commit; the messages of a `put_many` share one.
         """
         [answer] = self._answers([put_of(id, payload, due=due, delay_ms=delay_ms, key=key)])
-        if answer is Answer.OTHER_CONTENT:
+        if answer is Answer.CONFLICT:
             raise OTHER_CONTENT
         return answer
 
     def put_many(self, messages: Iterable[Message | Mapping[str, Any] | Sequence[Any]]) -> list[Answer]:
-        """Accept messages in one or a few commits, and return once they are on disk; may answer `OTHER_CONTENT`.
+        """Accept messages in one or a few commits, and return once they are on disk; may answer `CONFLICT`.
 
         A message is a `Message`, a dict with the arguments of `put`, or a tuple `(id, due, payload)` or `(id, due,
         payload, key)`. All are read and checked first: if one is wrong, or `messages` raises, none is accepted. Errors:
@@ -133,6 +133,28 @@ class DeliveryQueue:
         being sent, or a send was tried. `UNKNOWN`: it has not come; it is cancelled when it comes.
         """
         [answer] = self._answers([Cancel(id, key)])
+        return answer
+
+    def reschedule(
+        self,
+        id: str,  # noqa: A002
+        *,
+        due: datetime | str | int | None = None,
+        delay_ms: float | None = None,
+        key: str | None = None,
+    ) -> Answer:
+        """Give a message that waits another due time (D16), earlier or later, and return once that is on disk.
+
+        `RESCHEDULED`: it goes out then, and not before; its attempts so far count on. Of messages of its key that are due
+        in the same millisecond it is the last. `DELIVERED`, `DEAD`, `CANCELLED`: too late. `DELIVERING`: it is being sent
+        in this moment. `UNKNOWN`: it has not come. Errors: `BadRecord`.
+
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder, DeliveryQueue(f"{folder}/r.db", to=lambda _: None) as queue:
+        ...     queue.put("tea", "ready", delay_ms=180_000), queue.reschedule("tea", delay_ms=240_000)
+        (<Answer.ACCEPTED: 'accepted'>, <Answer.RESCHEDULED: 'rescheduled'>)
+        """
+        [answer] = self._answers([Reschedule(id, key, due_ms_of(_text_of(due), delay_ms))])
         return answer
 
     def state(self, id: str, key: str | None = None) -> Answer:  # noqa: A002
@@ -203,7 +225,7 @@ class DeliveryQueue:
         """Send the messages due by now, commit, and stop. The rest stays in the store. Errors: `DeliveryFailed`."""
         self._running.close(_CLOSE_WITHIN_S)
 
-    def _answers(self, items: Sequence[Put | Cancel | Look]) -> list[Answer]:
+    def _answers(self, items: Sequence[Put | Cancel | Reschedule | Look]) -> list[Answer]:
         self._running.check_may_wait()
         return self._running.submit(items).result()
 
@@ -235,11 +257,14 @@ def _put(given: Message | Mapping[str, Any] | Sequence[Any]) -> Message | Put:
 
 def put_of(id_: object, payload: Any, *, due: object = None, delay_ms: object = None, key: object = None) -> Put:
     """A message from Python values. Errors: `WrongUsage` if the payload can't be written as JSON."""
-    if isinstance(due, datetime):
-        due = due.isoformat()
+    due = _text_of(due)
     if isinstance(payload, bytes | bytearray | memoryview):
         return Put(id_, key, due, delay_ms, bytes(payload), is_json=False)
     return Put(id_, key, due, delay_ms, _json_of(payload), is_json=True)
+
+
+def _text_of(due: object) -> object:
+    return due.isoformat() if isinstance(due, datetime) else due
 
 
 def _json_of(payload: Any) -> bytes:

@@ -17,7 +17,7 @@ use crate::delivery::parsed::Parsed;
 
 /// Submitting.
 impl Deliverer {
-    /// Accepts a message, and returns once it is on disk: [`Answer::Accepted`], [`Answer::Duplicate`], [`Answer::OtherContent`], or
+    /// Accepts a message, and returns once it is on disk: [`Answer::Accepted`], [`Answer::Duplicate`], [`Answer::Conflict`], or
     /// [`Answer::Cancelled`] if a cancel came before it. Costs one commit; the messages of one [`submit`](Deliverer::submit) share one.
     ///
     /// ```
@@ -29,7 +29,7 @@ impl Deliverer {
     /// let hour = Duration::from_secs(3_600);
     /// assert_eq!(deliverer.put(Message::after("tea", hour, "ready"))?, Answer::Accepted);
     /// assert_eq!(deliverer.put(Message::after("tea", hour, "ready"))?, Answer::Duplicate);
-    /// assert_eq!(deliverer.put(Message::after("tea", hour, "cold"))?, Answer::OtherContent);
+    /// assert_eq!(deliverer.put(Message::after("tea", hour, "cold"))?, Answer::Conflict);
     /// # deliverer.close(None)?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```

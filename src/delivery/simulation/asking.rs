@@ -28,21 +28,26 @@ impl World {
                 Asked::Bad(self.bad)
             }
             2 => Asked::Look(name),
+            3 => Asked::Reschedule { name, due_ms: self.due_ms() },
             _ => {
-                let after_ms = match self.random.below(4) {
-                    0 => -(self.random.below(50) as i64),
-                    1 => self.random.below(20) as i64,
-                    2 => self.random.below(500) as i64,
-                    _ => self.random.below(4_000) as i64,
-                };
-                // Due times meet, and a second message with a name is often the same again.
-                let due_ms = (self.wall_ms() + after_ms) / 10 * 10;
+                let due_ms = self.due_ms();
                 let payload = self.random.below(20) as u8;
                 let last = self.stored.get(&name).and_then(|all| all.last()).filter(|_| self.random.below(2) == 0);
-                let (due_ms, payload) = last.map_or((due_ms, payload), |it| (it.due_ms, it.payload));
+                let (due_ms, payload) = last.map_or((due_ms, payload), |it| (it.first_due_ms, it.payload));
                 Asked::Put { name, due_ms, payload }
             }
         }
+    }
+
+    /// Due times meet, and a second message with a name is often the same again.
+    fn due_ms(&mut self) -> i64 {
+        let after_ms = match self.random.below(4) {
+            0 => -(self.random.below(50) as i64),
+            1 => self.random.below(20) as i64,
+            2 => self.random.below(500) as i64,
+            _ => self.random.below(4_000) as i64,
+        };
+        (self.wall_ms() + after_ms) / 10 * 10
     }
 
     /// The number of this moment.
@@ -95,7 +100,8 @@ impl World {
                 let was_cancelled = self.cancels.remove(&name).is_some();
                 let end = was_cancelled.then_some(Outcome::Cancelled);
                 let (order, due_ms, payload) = (self.accepted, *due_ms, *payload);
-                let new = Stored { order, due_ms, payload, end, end_at_ms: self.age_ms, placed: None };
+                let new =
+                    Stored { order, due_ms, first_due_ms: due_ms, payload, end, end_at_ms: self.age_ms, placed: None };
                 self.stored.entry(name).or_default().push(new);
                 if was_cancelled {
                     return (vec![Answer::Cancelled], None);
@@ -119,11 +125,33 @@ impl World {
                         *self.lives.entry(key).or_default() = Life { end: Some(Outcome::Cancelled), ..Life::default() };
                         Answer::Cancelled
                     }
+                    (Asked::Reschedule { due_ms, .. }, None) => {
+                        return (vec![Answer::Rescheduled], Some(self.move_to(key, &last, *due_ms)));
+                    }
                     _ => return (vec![Answer::Waiting, Answer::Delivering], None),
                 }
             }
         };
         (vec![answer], None)
+    }
+
+    /// It goes on as the one that was accepted last, with what is known of its attempts.
+    fn move_to(&mut self, old: Key, last: &Stored, due_ms: i64) -> Key {
+        self.end(old, Outcome::Moved);
+        self.lives.insert(old, Life { end: Some(Outcome::Moved), ..Life::default() });
+        self.accepted += 1;
+        let new = (old.0, self.accepted);
+        let goes_on = Stored { order: self.accepted, due_ms, end: None, placed: None, ..last.clone() };
+        self.stored.entry(old.0).or_default().push(goes_on);
+        if let Some(failures) = self.failures.get(&old).copied() {
+            self.failures.insert(new, failures);
+        }
+        for again in [&mut self.may_be_again, &mut self.must_be_again] {
+            if again.contains(&old) {
+                again.insert(new);
+            }
+        }
+        new
     }
 
     pub(super) fn stored_mut(&mut self, (name, order): Key) -> &mut Stored {

@@ -117,6 +117,7 @@ impl World {
             }
         }
         assert!(self.engine.is_empty(), "something is left over");
+        assert_eq!(self.engine.with_store(|store| store.tried_count()), 0, "attempts are left over");
         assert_eq!(self.telling.owed, BTreeSet::new(), "letters were not told");
         self.grow_old();
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::delivery::error::DeliveryError;
 use crate::delivery::incoming::Incoming;
 use crate::delivery::items::{Answer, Item, Receipt};
-use crate::delivery::message::{Body, Cancel, Message};
+use crate::delivery::message::{Body, Cancel, Message, Reschedule};
 use crate::delivery::sinks::{Delivery, Sink, Turns, Verdicts};
 use crate::delivery::store::{Letter, Outcome};
 
@@ -24,6 +24,8 @@ pub(super) type Key = (Name, u64);
 pub(super) struct Stored {
     pub(super) order: u64,
     pub(super) due_ms: i64,
+    /// As it was put.
+    pub(super) first_due_ms: i64,
     pub(super) payload: u8,
     pub(super) end: Option<Outcome>,
     /// How old the store was at most when that was committed.
@@ -40,6 +42,10 @@ pub(super) enum Asked {
         payload: u8,
     },
     Cancel(Name),
+    Reschedule {
+        name: Name,
+        due_ms: i64,
+    },
     Look(Name),
     /// A record that could not be read.
     Bad(i64),
@@ -126,7 +132,9 @@ impl Sink for Destination {
 /// The name that something is asked about; a record that could not be read has none, and gets no answer.
 pub(super) fn name_asked(asked: &Asked) -> Option<Name> {
     match asked {
-        Asked::Put { name, .. } | Asked::Cancel(name) | Asked::Look(name) => Some(*name),
+        Asked::Put { name, .. } | Asked::Reschedule { name, .. } | Asked::Cancel(name) | Asked::Look(name) => {
+            Some(*name)
+        }
         Asked::Bad(_) => None,
     }
 }
@@ -154,6 +162,10 @@ pub(super) fn item(asked: &Asked) -> Item {
             let (key, id) = text(*name);
             Item::Cancel(Cancel { id, key, keep_days: 0 })
         }
+        Asked::Reschedule { name, due_ms } => {
+            let (key, id) = text(*name);
+            Item::Reschedule(Reschedule { id, key, due_ms: *due_ms })
+        }
         Asked::Look(name) => {
             let (key, id) = text(*name);
             Item::Look { id, key }
@@ -169,8 +181,8 @@ pub(super) fn item(asked: &Asked) -> Item {
 }
 
 pub(super) fn again(last: &Stored, due_ms: i64, payload: u8) -> Answer {
-    if (last.due_ms, last.payload) != (due_ms, payload) {
-        Answer::OtherContent
+    if (last.first_due_ms, last.payload) != (due_ms, payload) {
+        Answer::Conflict
     } else if last.end == Some(Outcome::Cancelled) {
         Answer::Cancelled
     } else {
@@ -183,6 +195,7 @@ pub(super) fn answer_of(end: Outcome) -> Answer {
         Outcome::Delivered => Answer::Delivered,
         Outcome::Cancelled => Answer::Cancelled,
         Outcome::Dead => Answer::Dead,
+        Outcome::Moved => unreachable!("it goes on"),
     }
 }
 

@@ -3,9 +3,7 @@
 
 #![forbid(unsafe_code)]
 
-use rusqlite::params;
-#[cfg(test)]
-use rusqlite::{Connection, OptionalExtension};
+use rusqlite::{OptionalExtension, params};
 
 use super::sql::{Result, cached};
 use super::{Attempts, Done, Store};
@@ -33,12 +31,15 @@ impl Store {
         }
         Ok(())
     }
-}
 
-#[cfg(test)]
-pub(super) fn get(db: &Connection, seq: i64) -> Result<Option<Attempts>> {
-    let mut select = cached(db, "SELECT attempts, next_ms, error FROM attempts WHERE seq = ?")?;
-    let row =
-        |row: &rusqlite::Row<'_>| Ok(Attempts { seq, attempts: row.get(0)?, next_ms: row.get(1)?, error: row.get(2)? });
-    Ok(select.query_row([seq], row).optional()?)
+    pub(super) fn read_attempts(&self, seq: i64) -> Result<Option<Attempts>> {
+        if self.with_attempts == 0 {
+            return Ok(None);
+        }
+        let mut select = cached(&self.db, "SELECT attempts, next_ms, error FROM attempts WHERE seq = ?")?;
+        let row = |row: &rusqlite::Row<'_>| {
+            Ok(Attempts { seq, attempts: row.get(0)?, next_ms: row.get(1)?, error: row.get(2)? })
+        };
+        Ok(select.query_row([seq], row).optional()?)
+    }
 }

@@ -108,9 +108,31 @@ impl Store {
     }
 
     /// What is kept of a message's attempts.
-    #[cfg(test)]
     pub(crate) fn attempts(&self, seq: i64) -> Result<Option<Attempts>, StoreError> {
-        self.told(super::attempts::get(&self.db, seq))
+        self.told(self.read_attempts(seq))
+    }
+
+    /// Of how many messages attempts are kept.
+    #[cfg(test)]
+    pub(crate) fn tried_count(&self) -> u64 {
+        self.with_attempts
+    }
+
+    /// A message that waits goes on as a new one that is due then: its number, and what it says. The old one is to be finished
+    /// after this, in the same transaction.
+    pub(crate) fn move_to(
+        &mut self,
+        known: &Known,
+        due_ms: i64,
+        tried: Option<&Attempts>,
+    ) -> Result<(i64, Message), StoreError> {
+        let moved = self.write_move(known, due_ms, tried);
+        self.told(moved)
+    }
+
+    /// Whether a message that has a row in `waiting` may have arrived, and its attempts.
+    pub(crate) fn left(&self, position: Position) -> Result<(bool, Option<Attempts>), StoreError> {
+        self.told(self.read_left(position))
     }
 }
 

@@ -12,7 +12,7 @@
 //!
 //! | file | |
 //! |---|---|
-//! | `accept.rs`, `finish.rs` | a message comes in; it has its outcome |
+//! | `accept.rs`, `moving.rs`, `finish.rs` | a message comes in; it gets another due time; it has its outcome |
 //! | `names.rs`, `memory.rs`, `runs.rs`, `merges.rs` | which names are known |
 //! | `near.rs`, `bodies.rs` | open messages without a row; payloads and how they go |
 //! | `calls.rs` | the calls that are not in this file |
@@ -39,6 +39,7 @@ mod marks;
 mod memory;
 mod merges;
 mod meta;
+mod moving;
 mod names;
 mod near;
 mod network;

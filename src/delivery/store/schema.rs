@@ -55,7 +55,7 @@ CREATE TABLE waiting (
 CREATE TABLE ledger (
     n INTEGER PRIMARY KEY,
     seq INTEGER NOT NULL,
-    outcome INTEGER NOT NULL, -- 1 delivered, 2 cancelled, 3 dead letter
+    outcome INTEGER NOT NULL, -- 1 delivered, 2 cancelled, 3 dead letter, 4 moved: it goes on under another number
     at_ms INTEGER NOT NULL,
     lateness_us INTEGER,
     attempts INTEGER NOT NULL,

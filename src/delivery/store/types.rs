@@ -18,6 +18,8 @@ pub(crate) enum Outcome {
     Cancelled = 2,
     /// It is a dead letter.
     Dead = 3,
+    /// It goes on under another number, at another time.
+    Moved = 4,
 }
 
 impl ToSql for Outcome {
@@ -32,6 +34,7 @@ impl FromSql for Outcome {
             1 => Ok(Self::Delivered),
             2 => Ok(Self::Cancelled),
             3 => Ok(Self::Dead),
+            4 => Ok(Self::Moved),
             other => Err(FromSqlError::OutOfRange(other)),
         }
     }

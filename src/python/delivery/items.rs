@@ -9,7 +9,7 @@ use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyList, PyString, PyTuple, Py
 
 use crate::delivery::fields::{Fields, Payload, Request, Value};
 use crate::delivery::json::on_one_line;
-use crate::delivery::message::{check_name, not_json};
+use crate::delivery::message::{Reschedule, check_name, not_json};
 use crate::delivery::shown::with_commas;
 use crate::delivery::store::{Letter, Progress};
 use crate::delivery::{Answer, Item, SystemWallTime, WallTime};
@@ -78,7 +78,7 @@ fn incoming_of(message: &Bound<'_, PyAny>, max_payload: usize) -> PyResult<Incom
     checked.map(Incoming::of).map_err(|bad| bad_record(message.py(), &bad))
 }
 
-/// Reads a sequence of items: `Records`, `Message`, `Put`, `Cancel`, `Look`, `Letter`, `Progress`.
+/// Reads a sequence of items: `Records`, `Message`, `Put`, `Cancel`, `Reschedule`, `Look`, `Letter`, `Progress`.
 ///
 /// Errors: `BadRecord` for a message that the rules for records refuse.
 pub(crate) fn items_of(items: &Bound<'_, PyAny>, max_payload: usize) -> PyResult<Given> {
@@ -86,6 +86,7 @@ pub(crate) fn items_of(items: &Bound<'_, PyAny>, max_payload: usize) -> PyResult
     let message = message_class(py)?;
     let cancel = class!(py, "tickwheel.delivery.message", "Cancel");
     let put = class!(py, ENTRIES, "Put");
+    let reschedule = class!(py, ENTRIES, "Reschedule");
     let look = class!(py, ENTRIES, "Look");
     let letter = class!(py, ENTRIES, "Letter");
     let progress = class!(py, ENTRIES, "Progress");
@@ -108,6 +109,9 @@ pub(crate) fn items_of(items: &Bound<'_, PyAny>, max_payload: usize) -> PyResult
         } else if item.is_instance(cancel)? {
             let (id, key) = name_of(&item)?;
             Item::Cancel(Cancel { id, key, keep_days: keep_days_of(&item)? })
+        } else if item.is_exact_instance(reschedule) {
+            let (id, key) = name_of(&item)?;
+            Item::Reschedule(Reschedule { id, key, due_ms: item.getattr(intern!(py, "due_ms"))?.extract()? })
         } else if item.is_instance(look)? {
             let (id, key) = name_of(&item)?;
             Item::Look { id, key }
@@ -166,6 +170,17 @@ fn put_of(put: &Bound<'_, PyTuple>, schema: &Schema) -> PyResult<Incoming> {
         Ok(Request::Cancel(_)) => unreachable!("it has no op"),
         Err(bad) => Err(bad_record(py, &bad)),
     }
+}
+
+/// A due time in milliseconds since 1970, by the rules for records; a delay counts from now.
+///
+/// Errors: `BadRecord`.
+#[pyfunction]
+pub(crate) fn due_ms_of(due: &Bound<'_, PyAny>, delay_ms: &Bound<'_, PyAny>) -> PyResult<i64> {
+    let fields = Fields { due: value_of(due, "due")?, delay_ms: value_of(delay_ms, "delay_ms")?, ..Fields::default() };
+    let schema = Schema::new(Columns::default(), 0);
+    let found = schema.due(&fields, Some(SystemWallTime.now_us().saturating_mul(1000)));
+    found.map(|(due_ms, _)| due_ms).map_err(|bad| bad_record(due.py(), &bad))
 }
 
 /// The value of a part, as far as its kind matters.
@@ -230,12 +245,13 @@ fn place_of(answer: Answer) -> usize {
     match answer {
         Answer::Accepted => 0,
         Answer::Duplicate => 1,
-        Answer::OtherContent => 2,
+        Answer::Conflict => 2,
         Answer::Cancelled => 3,
         Answer::Delivered => 4,
         Answer::Delivering => 5,
         Answer::Dead => 6,
         Answer::Unknown => 7,
         Answer::Waiting => 8,
+        Answer::Rescheduled => 9,
     }
 }

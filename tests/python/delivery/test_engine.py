@@ -64,8 +64,8 @@ def test_the_same_message_again_is_a_duplicate__D5(desk: Desk) -> None:
 def test_a_known_id_with_other_content_is_refused__D5(desk: Desk, wait_ms: int) -> None:
     desk.start().accept("a", 10)
     desk.advance(wait_ms)
-    assert desk.accept("a", 11) is Answer.OTHER_CONTENT
-    assert desk.accept("a", 10, payload=b"2") is Answer.OTHER_CONTENT
+    assert desk.accept("a", 11) is Answer.CONFLICT
+    assert desk.accept("a", 10, payload=b"2") is Answer.CONFLICT
     desk.advance(100)
     assert desk.sink.ids == ["a"]
 
@@ -87,7 +87,7 @@ def test_the_same_delay_is_the_same_content_though_due_later__D5(desk: Desk) -> 
 
 def test_text_and_bytes_that_look_alike_are_other_content__D5(desk: Desk, start_ms: int) -> None:
     desk.start().hand_in(Message("a", None, start_ms, b"1"))
-    assert desk.accept("a", payload=b'"MQ=="') is Answer.OTHER_CONTENT
+    assert desk.accept("a", payload=b'"MQ=="') is Answer.CONFLICT
 
 
 def test_a_cancelled_message_does_not_go_out__D7(desk: Desk) -> None:
@@ -107,7 +107,7 @@ def test_a_cancelled_message_does_not_go_out__D7(desk: Desk) -> None:
 def test_a_cancel_of_an_unknown_message_is_remembered__D7(desk: Desk) -> None:
     assert desk.start().cancel("a") is Answer.UNKNOWN
     answers = [desk.accept("a", 10), desk.accept("a", 10), desk.accept("a", 11)]
-    assert answers == [Answer.CANCELLED, Answer.CANCELLED, Answer.OTHER_CONTENT]
+    assert answers == [Answer.CANCELLED, Answer.CANCELLED, Answer.CONFLICT]
     desk.advance(10)
     desk.close()
     summary = desk.engine.summary

@@ -119,7 +119,7 @@ def test_lines_are_answered_one_by_one_in_order_and_a_bad_one_costs_itself_only_
         "accepted",
         "not a JSON object: expected value, at byte 1",
         "duplicate",
-        "other content",
+        "conflict",
         "cancelled",
         "'paylod' is not a field: payload is probably meant",
     ]

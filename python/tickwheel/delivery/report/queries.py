@@ -113,6 +113,7 @@ def _outcomes(db: StoreSnapshot, now_ms: int) -> tuple[Counts, Sequence[Tried]]:
         f"UNION ALL SELECT {what} FROM ledger WHERE {usual} HAVING count(*) > 0",
         most=ATTEMPTS,
     )
+    rows = [row for row in rows if row[0] != Outcome.MOVED]  # it goes on under another number
     by_outcome = {outcome: sum(row[3] for row in rows if row[0] == outcome) for outcome in Outcome}
     [(waiting, overdue, again)] = db.rows(
         "SELECT count(*), total(due_ms < :now_ms), total(redelivered) FROM open_messages", now_ms=now_ms

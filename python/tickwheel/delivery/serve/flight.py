@@ -102,7 +102,7 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
 
 
 def _reason(found: Answer | BadRecord) -> str | None:
-    bad = OTHER_CONTENT if found is Answer.OTHER_CONTENT else found
+    bad = OTHER_CONTENT if found is Answer.CONFLICT else found
     return str(bad) if isinstance(bad, BadRecord) else None
 
 

@@ -6,6 +6,7 @@
 | `POST /messages`, a cancel (D1) | 200 cancelled; 409 too late; 202 unknown, and remembered |
 | `POST /messages`, NDJSON of many (type `application/x-ndjson`) | 200; a line each, in order, with its `status` |
 | `DELETE /messages/{id}?key=K` | the same |
+| `PATCH /messages/{id}?key=K`, `{"due": ...}` or `{"delay_ms": ...}` | 200 rescheduled; 409 too late; 404 unknown |
 | `GET /messages/{id}?key=K` | 200 with its state; 404 |
 | `GET /metrics` | 200, Prometheus's text format |
 | `GET /healthz` | 200; 503 once delivery has failed. Needs no token, and shows nothing else |
@@ -33,8 +34,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from tickwheel._native import NdjsonLines, rfc_3339
-from tickwheel.delivery.entries import OTHER_CONTENT, Answer, Fault, Item, Look
+from tickwheel._native import NdjsonLines, due_ms_of, rfc_3339
+from tickwheel.delivery.entries import OTHER_CONTENT, Answer, Fault, Item, Look, Reschedule
 from tickwheel.delivery.errors import BadRecord, StoreFailed
 from tickwheel.delivery.message import Cancel, Columns, Message
 from tickwheel.delivery.running import Running
@@ -56,7 +57,15 @@ _STATES: Mapping[Answer, int] = {
     Answer.DEAD: 409,
 }
 _AGAIN = "the same request again, later"
-_ROUTES = "POST /messages, GET or DELETE /messages/{id}?key=K, GET /metrics, GET /healthz"
+_ROUTES = "POST /messages, GET, DELETE or PATCH /messages/{id}?key=K, GET /metrics, GET /healthz"
+
+_DUE_ALLOWED = '{"due": RFC 3339 or epoch milliseconds}, or {"delay_ms": milliseconds from now}'
+
+
+class _Due(msgspec.Struct, forbid_unknown_fields=True):
+    due: str | int | None = None
+    delay_ms: float | None = None
+
 
 _Handler: TypeAlias = Callable[[Request], Awaitable[Response]]
 
@@ -85,7 +94,7 @@ def app(running: Running, access: Access, max_payload: int) -> ASGIApp:
     register_url_convertor("any", _Any())
     routes = [
         Route("/messages", messages.post, methods=["POST"]),
-        Route("/messages/{id:any}", messages.one, methods=["GET", "DELETE"]),
+        Route("/messages/{id:any}", messages.one, methods=["GET", "DELETE", "PATCH"]),
         Route("/metrics", show_metrics, methods=["GET"]),
         Route("/healthz", show_health, methods=["GET"]),
     ]
@@ -110,7 +119,7 @@ class _Messages:
         if isinstance(item, BadRecord):
             raise _problem(400, item.reason, item.allowed)
         answer = await self._ask(records)
-        if answer is Answer.OTHER_CONTENT:
+        if answer is Answer.CONFLICT:
             raise _problem(409, OTHER_CONTENT.reason, OTHER_CONTENT.allowed)
         if answer is Answer.ACCEPTED:
             assert isinstance(item, Message)
@@ -132,8 +141,23 @@ class _Messages:
         if request.method == "DELETE":
             answer = await self._ask(Cancel(id_, key))
             return _state(_STATES[answer], id_, key, answer)
+        if request.method == "PATCH":
+            return await self._reschedule(request, id_, key)
         answer = await self._ask(Look(id_, key))
         return _state(404 if answer is Answer.UNKNOWN else 200, id_, key, answer)
+
+    async def _reschedule(self, request: Request, id_: str, key: str | None) -> Response:
+        try:
+            to = msgspec.json.decode(await _body(request, _OVERHEAD), type=_Due)
+            due_ms = due_ms_of(to.due, to.delay_ms)
+        except msgspec.DecodeError as error:
+            raise _problem(400, f"the body can't be read: {error}", _DUE_ALLOWED) from error
+        except BadRecord as error:
+            raise _problem(400, error.reason, error.allowed) from error
+        answer = await self._ask(Reschedule(id_, key, due_ms))
+        if answer is Answer.RESCHEDULED:
+            return _state(200, id_, key, answer, due=rfc_3339(due_ms))
+        return _state(404 if answer is Answer.UNKNOWN else 409, id_, key, answer)
 
     async def _ask(self, item: Item) -> Answer:
         try:
@@ -148,7 +172,7 @@ def _answers(faults: Sequence[Fault | None], found: Sequence[Answer | BadRecord]
         if isinstance(answer, BadRecord):
             assert fault is not None
             yield {"status": 400, "line": fault[0], **_fault(answer.reason, answer.allowed)}
-        elif answer is Answer.OTHER_CONTENT:
+        elif answer is Answer.CONFLICT:
             yield {"status": 409, **_fault(OTHER_CONTENT.reason, OTHER_CONTENT.allowed)}
         else:
             yield {"status": 201 if answer is Answer.ACCEPTED else _STATES[answer], "state": answer}

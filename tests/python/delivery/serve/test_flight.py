@@ -62,7 +62,7 @@ def test_every_batch_is_answered_row_by_row_in_order__S3(served: Served) -> None
             to_arrow([message("f1"), message("f2"), message("f1"), message("f1", b"\x01"), Cancel("f2", None)])
         )
         found = answers(reader)
-        assert [answer for answer, _ in found] == ["accepted", "accepted", "duplicate", "other content", "cancelled"]
+        assert [answer for answer, _ in found] == ["accepted", "accepted", "duplicate", "conflict", "cancelled"]
         assert [place for place, (_, reason) in enumerate(found) if reason] == [3]
         assert found[3][1] == (
             "this key and id were accepted before with other content (allowed: the same content again, or another id)"

@@ -95,7 +95,7 @@ def test_the_content_tells_bytes_from_text_and_a_time_from_a_delay__D5(desk: Des
     ]
     for first in others:
         named = [msgspec.structs.replace(it, key=f"{others.index(first)}") for it in (first, *others)]
-        expected = [Answer.DUPLICATE if it is first else Answer.OTHER_CONTENT for it in others]
+        expected = [Answer.DUPLICATE if it is first else Answer.CONFLICT for it in others]
         assert desk.hand_in(*named) == [Answer.ACCEPTED, *expected]
 
 
