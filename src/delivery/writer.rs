@@ -90,6 +90,8 @@ pub(super) struct Writer {
     suspects: FxHashSet<i64>,
     /// What the last group took back: its attempts may be reported after that, and belong to what it goes on as, if it does.
     taken_back: FxHashMap<i64, Option<i64>>,
+    /// Why the destination is down, if it is, as the store has it; `None` before that was written.
+    noted_down: Option<Option<String>>,
 }
 
 impl Writer {
@@ -105,6 +107,7 @@ impl Writer {
             telling_through: None,
             suspects: FxHashSet::default(),
             taken_back: FxHashMap::default(),
+            noted_down: None,
         }
     }
 
@@ -223,6 +226,7 @@ impl Writer {
         placed.extend(admitted);
         let sent_until_ms = self.mark(dispatcher, first_due_ms, &placed)?;
         let more = self.store.upkeep(is_idle)?;
+        self.note_state(dispatcher, is_idle, now_ms)?;
         self.store.commit()?;
         if let Some(checkpoints) = self.checkpoints.as_ref().filter(|_| !is_idle) {
             checkpoints.after_commit(&self.store);
@@ -236,6 +240,25 @@ impl Writer {
         let done = outcomes.done.iter().map(|it| it.seq).chain(taken_back.into_iter().map(|(seq, _)| seq)).collect();
         let noted = outcomes.before_send;
         Ok(Committed { done, noted, placed, sent_until_ms, is_woken: more || self.loader.is_behind })
+    }
+
+    /// For those who look at the store from another process.
+    fn note_state(
+        &mut self,
+        dispatcher: &PlainMutex<Dispatcher>,
+        is_idle: bool,
+        now_ms: i64,
+    ) -> Result<(), StoreError> {
+        if !is_idle {
+            self.store.put_meta("committed_ms", now_ms)?;
+        }
+        let down = dispatcher.lock().down().map(|(_, reason)| reason.to_owned());
+        if self.noted_down.as_ref() != Some(&down) {
+            self.store.put_meta("down_since_ms", down.is_some().then_some(now_ms))?;
+            self.store.put_meta("down_reason", &down)?;
+            self.noted_down = Some(down);
+        }
+        Ok(())
     }
 
     /// Without those of messages that were taken back meanwhile.

@@ -13,6 +13,7 @@ from tickwheel import __version__
 from tickwheel.commands.analyze import analyze
 from tickwheel.commands.deliver import deliver
 from tickwheel.commands.serve import serve
+from tickwheel.commands.sight import dead, list_, show, status
 from tickwheel.commands.simulate import simulate
 from tickwheel.commands.trace import trace
 
@@ -37,5 +38,5 @@ def tickwheel() -> None:
     """A timer for very many deadlines, and delayed delivery built on it."""
 
 
-for _command in (trace, deliver, serve, analyze, simulate):
+for _command in (trace, deliver, serve, list_, show, status, dead, analyze, simulate):
     tickwheel.add_command(_command)

@@ -8,6 +8,7 @@ from tickwheel.delivery.entries import Answer, Letter
 from tickwheel.delivery.errors import BadRecord, DeliveryFailed, StoreFailed, Unanswered, Unavailable, WrongUsage
 from tickwheel.delivery.message import Cancel, Message
 from tickwheel.delivery.queue import DeliveryQueue
+from tickwheel.delivery.sight import StoreView
 from tickwheel.delivery.sinks import Delivery
 from tickwheel.delivery.summary import Summary
 
@@ -21,6 +22,7 @@ __all__ = [
     "Letter",
     "Message",
     "StoreFailed",
+    "StoreView",
     "Summary",
     "Unanswered",
     "Unavailable",

@@ -16,8 +16,10 @@ OTHER_CONTENT = BadRecord(
 
 
 class Answer(StrEnum):
-    """A word. To a message one of the first four; to a cancel one from `CANCELLED` to `UNKNOWN`; to a look one of those, or
-    `WAITING`; to another due time one of those to a cancel, or `RESCHEDULED`. The engine knows the members by their order.
+    """A word. To a message one of the first four; to a cancel one from `CANCELLED` to `UNKNOWN`; to a look one of
+    those, or `WAITING`; to another due time one of those to a cancel, or `RESCHEDULED`.
+
+    The engine knows the members by their order.
     """
 
     ACCEPTED = "accepted"

@@ -20,6 +20,7 @@ from tickwheel.delivery.message import MAX_PAYLOAD, Cancel, Columns, Message
 from tickwheel.delivery.retry import Retry
 from tickwheel.delivery.running import Running
 from tickwheel.delivery.settings import Settings
+from tickwheel.delivery.sight import StoreView
 from tickwheel.delivery.sinks import OwnSink, open_sink, sink_of
 from tickwheel.delivery.summary import Summary
 
@@ -84,6 +85,7 @@ class DeliveryQueue:
 
         self._running = Running(Path(store), opener, settings, put_letters if on_dead_letter else log_letters)
         self._running.start()
+        self._view = StoreView(store)
         self._lines = NdjsonLines("queue", Columns().names, MAX_PAYLOAD, letters=False)
         self._rows = ArrowRows("queue", Columns().names, MAX_PAYLOAD, letters=False)
 
@@ -145,9 +147,9 @@ class DeliveryQueue:
     ) -> Answer:
         """Give a message that waits another due time (D16), earlier or later, and return once that is on disk.
 
-        `RESCHEDULED`: it goes out then, and not before; its attempts so far count on. Of messages of its key that are due
-        in the same millisecond it is the last. `DELIVERED`, `DEAD`, `CANCELLED`: too late. `DELIVERING`: it is being sent
-        in this moment. `UNKNOWN`: it has not come. Errors: `BadRecord`.
+        `RESCHEDULED`: it goes out then, and not before; its attempts so far count on. Of messages of its key that are
+        due in the same millisecond it is the last. `DELIVERED`, `DEAD`, `CANCELLED`: too late. `DELIVERING`: it is
+        being sent in this moment. `UNKNOWN`: it has not come. Errors: `BadRecord`.
 
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder, DeliveryQueue(f"{folder}/r.db", to=lambda _: None) as queue:
@@ -161,6 +163,11 @@ class DeliveryQueue:
         """The state of a message: one of the answers of `cancel`, or `WAITING`."""
         [answer] = self._answers([Look(id, key)])
         return answer
+
+    @property
+    def view(self) -> StoreView:
+        """Looks at this queue's store: `queue.view.list(key="k")`, and `show`, `dead`, `status`."""
+        return self._view
 
     def submit(self, items: Sequence[Message | Cancel | Look]) -> "Future[list[Answer]]":
         """Submit items without waiting for the disk: the future gets their answers, in order, once all are on disk.

@@ -14,6 +14,9 @@
 //! | `kept_ms`, `kept_wall_ms` | the store's own clock, and the wall clock then |
 //! | `sent_until_ms`, `cursor_due_ms`, `cursor_seq`, `redelivered_until_ms` | see `marks.rs` |
 //! | `letters_written` | dead letters are written out up to this one |
+//!
+//! For those who look at the store, the writer notes `committed_ms`, the time of its last commit; and `down_since_ms` and
+//! `down_reason`, while the destination is down.
 
 #![forbid(unsafe_code)]
 

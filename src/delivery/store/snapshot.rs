@@ -10,8 +10,8 @@
 //! - There is none, and we may not write there: it is read as a file that never changes, which needs no locks. If somebody
 //!   changes it after all, what was read is of no use, and that is an error.
 //!
-//! A query finds the tables of `schema.rs`, and `open_messages (due_ms, seq, redelivered)`: what waits in the file together
-//! with what is near, which has no row in `waiting`.
+//! A query finds the tables of `schema.rs`, `near_messages (due_ms, seq)`: what is near, which has no row in `waiting`; and
+//! `open_messages (due_ms, seq, redelivered)`: both together.
 
 #![forbid(unsafe_code)]
 
@@ -26,13 +26,14 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use super::{network, schema};
 use crate::delivery::error::{DeliveryError, StoreError};
+pub(crate) use crate::delivery::hashes::lane_of;
+
+mod find;
 
 const SET_UP: &str = "
 PRAGMA temp_store = FILE; -- sorting takes disk, not memory
-CREATE TEMP VIEW open_messages AS
-    SELECT due_ms, seq, redelivered FROM main.waiting
-    UNION ALL
-    SELECT due_ms, seq, 0 FROM main.messages
+CREATE TEMP VIEW near_messages AS
+    SELECT due_ms, seq FROM main.messages
     WHERE seq >= (SELECT value FROM main.meta WHERE name = 'near_floor_seq')
         AND seq NOT IN (
             SELECT seq FROM main.ledger WHERE n > (SELECT value FROM main.meta WHERE name = 'near_floor_n')
@@ -40,6 +41,8 @@ CREATE TEMP VIEW open_messages AS
         AND NOT EXISTS (
             SELECT 1 FROM main.waiting WHERE waiting.due_ms = messages.due_ms AND waiting.seq = messages.seq
         );
+CREATE TEMP VIEW open_messages AS
+    SELECT due_ms, seq, redelivered FROM main.waiting UNION ALL SELECT due_ms, seq, 0 FROM near_messages;
 PRAGMA query_only = 1;
 BEGIN;
 ";
@@ -112,7 +115,11 @@ impl Snapshot {
             }
             Ok(found)
         };
-        read().map_err(|error| failure(&self.path, &self.file, self.alone, &error))
+        read().map_err(|error| self.failure(&error))
+    }
+
+    fn failure(&self, error: &rusqlite::Error) -> DeliveryError {
+        failure(&self.path, &self.file, self.alone, error)
     }
 
     /// Errors: it was changed where it can't be locked, so what was read may not be of one moment.

@@ -10,7 +10,7 @@ use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 use rusqlite::types::Value;
 
 use crate::delivery::DeliveryError;
-use crate::delivery::store::snapshot::Snapshot;
+use crate::delivery::store::snapshot::{Snapshot, lane_of};
 use crate::python::delivery::sqlite_at_fork::SqliteInUse;
 use crate::python::delivery::{core, failures};
 use crate::python::tools::fork::{BelongsToProcess, ProcessOwned, fork_epoch};
@@ -57,7 +57,7 @@ impl StoreSnapshot {
         let values = values.map_or_else(|| Ok(Vec::new()), |values| values.iter().map(value_of).collect())?;
         let found = py.detach(|| match &*place.lock() {
             Some((snapshot, _)) => snapshot.rows(query, &values),
-            None => Err(DeliveryError::Usage("this snapshot is closed: ask it inside its with block".to_owned())),
+            None => Err(closed()),
         });
         let found = found.map_err(|error| failures::to_python(py, &error))?;
         let rows = found.into_iter().map(|row| {
@@ -65,6 +65,22 @@ impl StoreSnapshot {
             PyTuple::new(py, cells)
         });
         PyList::new(py, rows.collect::<PyResult<Vec<_>>>()?)
+    }
+
+    /// The number of a key's lane, by which `waiting` knows it. Two keys may share one.
+    #[staticmethod]
+    fn lane_of(key: &str) -> i64 {
+        lane_of(key)
+    }
+
+    /// The number of the newest message with this name, or `None`.
+    fn find(&self, py: Python<'_>, id: &str, key: Option<&str>) -> PyResult<Option<i64>> {
+        let place = self.place(py)?;
+        let found = py.detach(|| match &*place.lock() {
+            Some((snapshot, _)) => snapshot.find(key, id),
+            None => Err(closed()),
+        });
+        found.map_err(|error| failures::to_python(py, &error))
     }
 
     fn __enter__(this: Py<Self>) -> Py<Self> {
@@ -97,6 +113,10 @@ impl StoreSnapshot {
         }
         Ok(&self.0.place)
     }
+}
+
+fn closed() -> DeliveryError {
+    DeliveryError::Usage("this snapshot is closed: ask it inside its with block".to_owned())
 }
 
 fn value_of((name, value): (Bound<'_, PyAny>, Bound<'_, PyAny>)) -> PyResult<(String, Value)> {

@@ -1,0 +1,196 @@
+"""`tickwheel list`, `show`, `dead`, `status`: what is in a store. They print to standard output, and change nothing."""
+
+import sys
+from collections.abc import Callable, Sequence
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from tickwheel.delivery.sight import Page
+
+_store = click.argument("store", metavar="STORE", type=click.Path(dir_okay=False, path_type=Path))
+_as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON: the same object as over HTTP.")
+_limit = click.option(
+    "--limit", metavar="N", type=int, default=20, show_default=True, help="At most so many: 1 to 1,000."
+)
+_cursor = click.option("--cursor", metavar="TEXT", help="Go on where a page ended, with the same filters.")
+
+
+def _time(_ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
+    from tickwheel._native import due_of
+    from tickwheel.delivery.errors import BadRecord
+
+    try:
+        return None if value is None else due_of(value, param.opts[0])
+    except BadRecord as error:
+        raise click.BadParameter(f"{error.reason} (allowed: {error.allowed})") from None
+
+
+def _told(command: Callable[..., None]) -> Callable[..., None]:
+    """Errors of the store end the command with 3, wrong usage with 2."""
+
+    @wraps(command)
+    def run(*args: Any, **options: Any) -> None:
+        from tickwheel.delivery.errors import DeliveryFailed, WrongUsage
+
+        try:
+            command(*args, **options)
+        except WrongUsage as error:
+            raise click.UsageError(str(error)) from error
+        except DeliveryFailed as error:
+            click.echo(f"Failed: {error}.", err=True)
+            sys.exit(3)
+
+    return run
+
+
+@click.command("list")
+@_store
+@click.option(
+    "--state",
+    type=click.Choice(["waiting", "delivered", "cancelled", "dead"]),
+    default="waiting",
+    show_default=True,
+    help="Those that wait, in order of delivery; or those that ended so, the last one first.",
+)
+@click.option("--key", metavar="KEY", help="Only those of this key.")
+@click.option("--due-from", metavar="TIME", callback=_time, help="Only those due then or later: RFC 3339, or epoch ms.")
+@click.option("--due-before", metavar="TIME", callback=_time, help="Only those due before that.")
+@_limit
+@_cursor
+@_as_json
+@_told
+def list_(
+    store: Path,
+    state: str,
+    key: str | None,
+    due_from: int | None,
+    due_before: int | None,
+    limit: int,
+    cursor: str | None,
+    as_json: bool,
+) -> None:
+    """List the messages in STORE, a file of --store, which may be in use."""
+    page = _page(store, limit, cursor, state=state, key=key, due_from=due_from, due_before=due_before)
+    if as_json:
+        _print_json(page)
+        return
+    rows = [
+        (it.due, it.id, it.key, it.attempts or None, it.next_try or it.ended, it.last_error or _late(it.lateness_ms))
+        for it in page.messages
+    ]
+    when, more = ("next try", "last error") if state == "waiting" else ("ended", "late")
+    _print_table(("due", "id", "key", "tried", when, more), rows, page.next)
+
+
+def _page(store: Path, limit: int, cursor: str | None, **which: Any) -> "Page":
+    """A page that is full, if there is so much: one look may find fewer."""
+    from tickwheel.delivery.sight import Page, StoreView
+
+    view = StoreView(store)
+    page = view.list(limit=limit, cursor=cursor, **which)
+    found = list(page.messages)
+    while page.next is not None and len(found) < limit:
+        page = view.list(limit=limit - len(found), cursor=page.next, **which)
+        found += page.messages
+    return Page(found, page.next)
+
+
+@click.command()
+@_store
+@click.argument("id_", metavar="ID")
+@click.option("--key", metavar="KEY", help="The message's key, if it has one.")
+@_as_json
+@_told
+def show(store: Path, id_: str, key: str | None, as_json: bool) -> None:
+    """Show a message in STORE: its state, attempts and payload. The exit code is 1 if it is not there."""
+    from tickwheel.delivery.sight import StoreView
+
+    found = StoreView(store).show(id_, key)
+    if found is None:
+        of_key = "without a key" if key is None else f"of the key {key!r}"
+        click.echo(f"There is no message {id_!r} {of_key}: it has not come, or it is forgotten.", err=True)
+        sys.exit(1)
+    if as_json:
+        _print_json(found)
+    else:
+        _print_fields(found)
+
+
+@click.command()
+@_store
+@_limit
+@_cursor
+@_as_json
+@_told
+def dead(store: Path, limit: int, cursor: str | None, as_json: bool) -> None:
+    """List the dead letters that STORE has kept, the last one first: bad records, and messages that were given up."""
+    from tickwheel.delivery.sight import StoreView
+
+    page = StoreView(store).dead(limit=limit, cursor=cursor)
+    if as_json:
+        _print_json(page)
+        return
+    rows = [(it.at, it.source, str(it.line), it.reason, it.record) for it in page.letters]
+    _print_table(("at", "source", "line", "reason", "record"), rows, page.next)
+
+
+@click.command()
+@_store
+@_as_json
+@_told
+def status(store: Path, as_json: bool) -> None:
+    """Show STORE in figures: what waits, what is due soon, what became of the rest, if the destination is down."""
+    from tickwheel.delivery.sight import StoreView
+
+    found = StoreView(store).status()
+    if as_json:
+        _print_json(found)
+    else:
+        _print_fields(found)
+
+
+def _late(lateness_ms: float | None) -> str | None:
+    return None if lateness_ms is None else f"{lateness_ms:,.3f} ms"
+
+
+def _print_json(found: Any) -> None:
+    import msgspec
+
+    click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2))
+
+
+def _print_fields(found: Any) -> None:
+    """A line for each field that has a value."""
+    import msgspec
+
+    from tickwheel.pages.text import shown_text
+
+    for name, value in msgspec.structs.asdict(found).items():
+        shown = ", ".join(f"{part}: {count:,}" for part, count in value.items()) if isinstance(value, dict) else value
+        if isinstance(shown, int) and not isinstance(shown, bool) and name != "seq":
+            shown = f"{shown:,}"
+        if shown is not None and shown is not False:
+            click.echo(f"{name.replace('_', ' ') + ':':18}{shown_text(str(shown), 2_000)}")
+
+
+def _print_table(titles: tuple[str, ...], rows: Sequence[tuple[object, ...]], cursor: str | None) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from tickwheel.pages.text import shown_text
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for title, *cells in zip(titles, *rows, strict=True):
+        if not rows or any(cell is not None for cell in cells):
+            table.add_column(title, overflow="fold")
+    kept = [at for at in range(len(titles)) if not rows or any(row[at] is not None for row in rows)]
+    for row in rows:
+        table.add_row(*(Text("" if row[at] is None else shown_text(str(row[at]), 400)) for at in kept))
+    Console(soft_wrap=not sys.stdout.isatty()).print(table)
+    if cursor is not None:
+        click.echo(f"There are more: --cursor {cursor}", err=True)

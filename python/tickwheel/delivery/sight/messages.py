@@ -1,0 +1,195 @@
+"""Pages of messages: those that wait, in order of delivery; those with an outcome, the last one first."""
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Final, TypeAlias
+
+import msgspec
+
+from tickwheel._native import StoreSnapshot, rfc_3339
+from tickwheel.delivery.entries import Outcome
+from tickwheel.delivery.errors import WrongUsage
+
+MOST: Final = 1_000
+"""The most entries of a page."""
+
+LOOKED_AT: Final = 100_000
+"""How many messages one call looks at, where a filter leaves most of them out: some 20 ms."""
+
+_FIRST, _LAST = -(2**62), 2**62
+
+
+class State(StrEnum):
+    """Where a message stands, as the file says: one that is being sent in this moment waits."""
+
+    WAITING = "waiting"
+    DELIVERED = "delivered"
+    CANCELLED = "cancelled"
+    DEAD = "dead"
+
+
+_OUTCOMES: Final = {
+    State.DELIVERED: Outcome.DELIVERED,
+    State.CANCELLED: Outcome.CANCELLED,
+    State.DEAD: Outcome.DEAD,
+}
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """A message. Times are RFC 3339 in UTC.
+
+    `attempts`: how often it was tried; `last_error` and `next_try` of one that waits for its next attempt.
+    `redelivered`: it may have arrived before. `ended`: the time of its outcome; `lateness_ms`: of a delivered one.
+    """
+
+    id: str
+    key: str | None
+    state: State
+    due: str
+    attempts: int = 0
+    last_error: str | None = None
+    next_try: str | None = None
+    redelivered: bool = False
+    ended: str | None = None
+    lateness_ms: float | None = None
+
+
+class Page(msgspec.Struct, frozen=True):
+    """Messages, and the cursor of the next page; `None` after the last."""
+
+    messages: Sequence[Seen]
+    next: str | None
+
+
+class Filter(msgspec.Struct, frozen=True):
+    """Which messages are wanted: of a key, due from and before a time."""
+
+    key: str | None = None
+    due_from_ms: int | None = None
+    due_before_ms: int | None = None
+
+
+def list_messages(
+    db: StoreSnapshot, state: State, which: Filter, *, limit: int = 100, cursor: str | None = None
+) -> Page:
+    """A page of the messages in a state. `cursor`: the `next` of the page before.
+
+    Errors: `WrongUsage`, `StoreFailed`.
+    """
+    check_limit(limit)
+    if state is State.WAITING:
+        return _waiting(db, which, limit, cursor)
+    return _ended(db, state, which, limit, cursor)
+
+
+_Position: TypeAlias = tuple[int, int]
+
+
+def _waiting(db: StoreSnapshot, which: Filter, limit: int, cursor: str | None) -> Page:
+    due_ms, seq = numbers_of(cursor, 2) if cursor else (_FIRST, 0)
+    if which.due_from_ms is not None and which.due_from_ms > due_ms:
+        due_ms, seq = which.due_from_ms, 0
+    before_ms = _LAST if which.due_before_ms is None else which.due_before_ms
+    part = {"due_ms": due_ms, "seq": seq, "before_ms": before_ms}
+    some = "WHERE (due_ms, seq) > (:due_ms, :seq) AND due_ms < :before_ms ORDER BY due_ms, seq LIMIT :most"
+    reached: _Position | None = None
+    if which.key is None:
+        rows = db.rows(f"SELECT due_ms, seq FROM waiting {some}", most=limit + 1, **part)
+        rows += db.rows(f"SELECT due_ms, seq FROM near_messages {some}", most=limit + 1, **part)
+    else:
+        # A lane may be that of two keys, so the keys are compared too.
+        rows = db.rows(
+            f"SELECT due_ms, seq FROM (SELECT due_ms, seq, lane FROM waiting {some}) AS some "
+            "WHERE lane = :lane AND EXISTS (SELECT 1 FROM messages m WHERE m.seq = some.seq AND m.key = :key) "
+            "ORDER BY due_ms, seq LIMIT :limit",
+            most=LOOKED_AT,
+            lane=StoreSnapshot.lane_of(which.key),
+            key=which.key,
+            limit=limit + 1,
+            **part,
+        )
+        rows += db.rows(
+            f"SELECT due_ms, seq FROM (SELECT due_ms, seq FROM near_messages {some}) AS some "
+            "WHERE EXISTS (SELECT 1 FROM messages m WHERE m.seq = some.seq AND m.key = :key)",
+            most=-1,
+            key=which.key,
+            **part,
+        )
+        if len(rows) <= limit:
+            last = db.rows(f"SELECT due_ms, seq FROM waiting {some} OFFSET :last", most=1, last=LOOKED_AT - 1, **part)
+            reached = last[0] if last else None
+    positions = sorted(row for row in rows if reached is None or row <= reached)
+    if len(positions) > limit:
+        reached = positions[limit - 1]
+    return Page(_waiting_ones(db, positions[:limit]), reached and f"{reached[0]}.{reached[1]}")
+
+
+def _waiting_ones(db: StoreSnapshot, positions: Sequence[_Position]) -> Sequence[Seen]:
+    rows = db.rows(
+        "SELECT m.due_ms, m.id, m.key, attempts, next_ms, error, redelivered "
+        "FROM json_each(:seqs) AS wanted JOIN messages m ON m.seq = wanted.value LEFT JOIN attempts a ON a.seq = m.seq "
+        "LEFT JOIN waiting w ON w.due_ms = m.due_ms AND w.seq = m.seq ORDER BY m.due_ms, m.seq",
+        seqs=msgspec.json.encode([seq for _, seq in positions]).decode(),
+    )
+    return [
+        Seen(id_, key, State.WAITING, rfc_3339(due_ms), attempts or 0, error, time_of(next_ms), bool(redelivered))
+        for due_ms, id_, key, attempts, next_ms, error, redelivered in rows
+    ]
+
+
+def _ended(db: StoreSnapshot, state: State, which: Filter, limit: int, cursor: str | None) -> Page:
+    [before_n] = numbers_of(cursor, 1) if cursor else [_LAST]
+    rows = db.rows(
+        "SELECT n, id, key, due_ms, at_ms, lateness_us, attempts, redelivered "
+        "FROM (SELECT * FROM ledger WHERE n < :before_n ORDER BY n DESC LIMIT :most) AS l "
+        "JOIN messages m ON m.seq = l.seq WHERE l.outcome = :outcome AND (:key IS NULL OR key = :key) "
+        "AND due_ms >= :from_ms AND due_ms < :before_ms ORDER BY n DESC LIMIT :limit",
+        before_n=before_n,
+        most=LOOKED_AT,
+        outcome=int(_OUTCOMES[state]),
+        key=which.key,
+        from_ms=_FIRST if which.due_from_ms is None else which.due_from_ms,
+        before_ms=_LAST if which.due_before_ms is None else which.due_before_ms,
+        limit=limit + 1,
+    )
+    found = [
+        Seen(
+            id_,
+            key,
+            state,
+            rfc_3339(due_ms),
+            attempts,
+            redelivered=bool(redelivered),
+            ended=rfc_3339(at_ms),
+            lateness_ms=None if late_us is None else late_us / 1_000,
+        )
+        for _, id_, key, due_ms, at_ms, late_us, attempts, redelivered in rows[:limit]
+    ]
+    if len(rows) > limit:
+        return Page(found, str(rows[limit - 1][0]))
+    text = "SELECT n FROM ledger WHERE n < :before_n ORDER BY n DESC LIMIT 1 OFFSET :last"
+    reached = db.rows(text, before_n=before_n, last=LOOKED_AT - 1)
+    return Page(found, str(reached[0][0]) if reached else None)
+
+
+def time_of(epoch_ms: int | None) -> str | None:
+    """As RFC 3339 in UTC, if there is one."""
+    return None if epoch_ms is None else rfc_3339(epoch_ms)
+
+
+def check_limit(limit: int) -> None:
+    """Errors: `WrongUsage`."""
+    if not 1 <= limit <= MOST:
+        raise WrongUsage(f"a page can't have {limit:,} entries: ask for 1 to {MOST:,}")
+
+
+def numbers_of(cursor: str, count: int) -> Sequence[int]:
+    """The parts of a cursor. Errors: `WrongUsage`."""
+    parts = cursor.split(".")
+    try:
+        numbers = [int(part) for part in parts if len(part) < 20]
+    except ValueError:
+        numbers = []
+    if not len(numbers) == len(parts) == count:
+        raise WrongUsage(f"{cursor!r:.100} is no cursor: give the one of the page before, with the same filters")
+    return numbers

@@ -1,0 +1,91 @@
+"""One message by its name: what it says, and where it stands."""
+
+import base64
+from typing import Final
+
+import msgspec
+
+from tickwheel._native import StoreSnapshot, rfc_3339
+from tickwheel.delivery.entries import Outcome
+from tickwheel.delivery.sight.messages import Seen, State, time_of
+
+_SEARCHED: Final = 300_000  # rows of the ledger from the due time on: some 30 ms
+_STATES: Final = {Outcome.DELIVERED: State.DELIVERED, Outcome.CANCELLED: State.CANCELLED, Outcome.DEAD: State.DEAD}
+
+
+class Details(Seen, frozen=True, kw_only=True):
+    """A message with its payload, as long as that is in the store: JSON, or bytes in base64. `seq`: its number."""
+
+    seq: int
+    payload: msgspec.Raw | None = None
+    payload_base64: str | None = None
+
+
+def show_message(db: StoreSnapshot, id_: str, key: str | None) -> Details | None:
+    """The newest message with this name; `None`: it has not come, or is forgotten. Errors: `StoreFailed`.
+
+    When an outcome came, and how late, is told where the ledger has it soon after the due time, or it is a dead letter.
+    """
+    seq = db.find(id_, key)
+    if seq is None:
+        return None
+    [(due_ms, outcome, attempts, next_ms, error, held, redelivered, payload, is_json)] = db.rows(
+        "SELECT m.due_ms, m.outcome, a.attempts, a.next_ms, a.error, w.seq, w.redelivered, CAST(b.payload AS BLOB), "
+        "typeof(b.payload) = 'text' FROM messages m LEFT JOIN attempts a ON a.seq = m.seq "
+        "LEFT JOIN waiting w ON w.due_ms = m.due_ms AND w.seq = m.seq LEFT JOIN bodies b ON b.seq = m.seq "
+        "WHERE m.seq = :seq",
+        seq=seq,
+    )
+    json = msgspec.Raw(payload) if payload is not None and is_json else None
+    other = None if payload is None or is_json else base64.b64encode(payload).decode()
+    is_near = bool(db.rows("SELECT 1 FROM near_messages WHERE due_ms = :due_ms AND seq = :seq", due_ms=due_ms, seq=seq))
+    if held is not None or is_near:
+        return Details(
+            id_,
+            key,
+            State.WAITING,
+            rfc_3339(due_ms),
+            attempts or 0,
+            error,
+            time_of(next_ms),
+            bool(redelivered),
+            seq=seq,
+            payload=json,
+            payload_base64=other,
+        )
+    state = _STATES[Outcome(outcome or Outcome.DELIVERED)]
+    found = db.rows(
+        "SELECT at_ms, lateness_us, attempts, redelivered FROM "
+        "(SELECT * FROM ledger WHERE n >= :first ORDER BY n LIMIT :most) WHERE seq = :seq LIMIT 1",
+        first=_row_at(db, due_ms),
+        most=_SEARCHED,
+        seq=seq,
+    )
+    if not found:
+        return Details(id_, key, state, rfc_3339(due_ms), seq=seq, payload=json, payload_base64=other)
+    [(at_ms, late_us, attempts, redelivered)] = found
+    reason = db.rows("SELECT reason FROM dead_letters WHERE source = 'delivery' AND line = :seq", seq=seq)
+    return Details(
+        id_,
+        key,
+        state,
+        rfc_3339(due_ms),
+        attempts,
+        reason[0][0] if reason and state is State.DEAD else None,
+        redelivered=bool(redelivered),
+        ended=rfc_3339(at_ms),
+        lateness_ms=None if late_us is None else late_us / 1_000,
+        seq=seq,
+        payload=json,
+        payload_base64=other,
+    )
+
+
+def _row_at(db: StoreSnapshot, at_ms: int) -> int:
+    """The first row of the ledger that was written at that time or later, as far as its times ascend."""
+    [(low, high)] = db.rows("SELECT ifnull(min(n), 0), ifnull(max(n), 0) FROM ledger")
+    while low < high:
+        middle = (low + high) // 2
+        [(row_ms,)] = db.rows("SELECT at_ms FROM ledger WHERE n >= :n ORDER BY n LIMIT 1", n=middle)
+        low, high = (middle + 1, high) if row_ms < at_ms else (low, middle)
+    return int(low)

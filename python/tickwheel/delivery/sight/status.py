@@ -1,0 +1,88 @@
+"""The state of a store in figures."""
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from tickwheel._native import StoreSnapshot, rfc_3339
+from tickwheel.delivery.entries import Outcome
+
+_AHEAD_S = {"1 min": 60, "1 h": 3_600, "1 day": 86_400}
+
+
+class StoreStatus(msgspec.Struct, frozen=True):
+    """A store in figures, at the time `at`. Sizes are bytes.
+
+    `delivered`, `cancelled`, `dead` are those that are not forgotten yet (`--keep-ids`). `due_within`: waiting messages
+    by how soon they are due, the overdue ones too. `down_since`, `down_reason`: of the destination, where it is down.
+    """
+
+    at: str
+    waiting: int
+    overdue: int
+    retrying: int
+    may_have_arrived: int
+    delivered: int
+    cancelled: int
+    dead: int
+    dead_letters: int
+    first_due: str | None
+    due_within: Mapping[str, int]
+    last_outcome: str | None
+    last_commit: str | None
+    down_since: str | None
+    down_reason: str | None
+    file_size: int
+    log_size: int
+
+
+def status_of(db: StoreSnapshot, store: Path, now_ms: int | None = None) -> StoreStatus:
+    """The figures of a store at `now_ms`. Errors: `StoreFailed`. O(messages): about a second for ten million."""
+    now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+    [(waiting, again, first_ms)] = db.rows("SELECT count(*), total(redelivered), min(due_ms) FROM open_messages")
+    due = {
+        name: _count(
+            db, "SELECT count(*) FROM open_messages WHERE due_ms < :until_ms", until_ms=now_ms + ahead_s * 1_000
+        )
+        for name, ahead_s in {"now": 0, **_AHEAD_S}.items()
+    }
+    ended = dict(db.rows("SELECT outcome, count(*) FROM ledger GROUP BY 1"))
+    last = db.rows("SELECT at_ms FROM ledger ORDER BY n DESC LIMIT 1")
+    noted = dict(db.rows("SELECT name, value FROM meta WHERE name IN ('committed_ms', 'down_since_ms', 'down_reason')"))
+    return StoreStatus(
+        at=rfc_3339(now_ms),
+        waiting=waiting,
+        overdue=due.pop("now"),
+        retrying=_count(db, "SELECT count(*) FROM attempts"),
+        may_have_arrived=int(again),
+        delivered=ended.get(Outcome.DELIVERED, 0),
+        cancelled=ended.get(Outcome.CANCELLED, 0),
+        dead=ended.get(Outcome.DEAD, 0),
+        dead_letters=_count(db, "SELECT ifnull(max(n), 0) FROM dead_letters"),
+        first_due=None if first_ms is None else rfc_3339(first_ms),
+        due_within=due,
+        last_outcome=rfc_3339(last[0][0]) if last else None,
+        last_commit=_time(noted.get("committed_ms")),
+        down_since=_time(noted.get("down_since_ms")),
+        down_reason=noted.get("down_reason"),
+        file_size=_size(store),
+        log_size=_size(Path(f"{store}-wal")),
+    )
+
+
+def _count(db: StoreSnapshot, query: str, **values: int) -> int:
+    [(count,)] = db.rows(query, **values)
+    return int(count)
+
+
+def _time(epoch_ms: int | None) -> str | None:
+    return None if epoch_ms is None else rfc_3339(epoch_ms)
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0

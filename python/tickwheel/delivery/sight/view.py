@@ -1,0 +1,78 @@
+"""`StoreView`: everything that can be seen of a store, each call at a moment of its own."""
+
+from datetime import datetime
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from tickwheel._native import StoreSnapshot, due_ms_of
+from tickwheel.delivery.errors import WrongUsage
+from tickwheel.delivery.sight.letters import LetterPage, list_letters
+from tickwheel.delivery.sight.messages import Filter, Page, State, list_messages
+from tickwheel.delivery.sight.one import Details, show_message
+from tickwheel.delivery.sight.status import StoreStatus, status_of
+
+Time: TypeAlias = datetime | str | int
+
+
+class StoreView:
+    """Looks at a store, a file of `--store`, which may be in use, also in this process. Changes nothing.
+
+    A call opens the file for a moment: a millisecond. It sees what is committed. Errors of every call: `WrongUsage`
+    where there is no store, `StoreFailed`.
+
+    >>> import tempfile
+    >>> from tickwheel.delivery import DeliveryQueue
+    >>> with tempfile.TemporaryDirectory() as folder, DeliveryQueue(f"{folder}/r.db", to=print) as queue:
+    ...     queue.put_many([("tea", 4_000_000_000_000, "ready"), ("cake", 4_000_000_000_500, "done", "oven")])
+    ...     page = StoreView(f"{folder}/r.db").list(limit=1)
+    ...     rest = StoreView(f"{folder}/r.db").list(cursor=page.next)
+    [<Answer.ACCEPTED: 'accepted'>, <Answer.ACCEPTED: 'accepted'>]
+    >>> [(it.id, it.key, it.due) for it in (*page.messages, *rest.messages)], rest.next
+    ([('tea', None, '2096-10-02T07:06:40.000Z'), ('cake', 'oven', '2096-10-02T07:06:40.500Z')], None)
+    """
+
+    def __init__(self, store: str | Path) -> None:
+        self._store = Path(store)
+
+    def list(
+        self,
+        state: Literal["waiting", "delivered", "cancelled", "dead"] = "waiting",
+        *,
+        key: str | None = None,
+        due_from: Time | None = None,
+        due_before: Time | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> Page:
+        """A page of messages: those that wait in order of delivery, the others by their end, the last one first.
+
+        `due_from`, `due_before`: RFC 3339 text, a `datetime` with a zone, or epoch milliseconds. `limit`: up to 1,000.
+        `cursor`: the `next` of the page before, with the same filters. With a filter a page may be short, or empty, and
+        not the last: one call looks at 100,000 messages. Errors: also `BadRecord` for a time.
+        """
+        if state not in set(State):
+            raise WrongUsage(f"state is {state!r:.100}: ask for {', '.join(State)}")
+        which = Filter(key, _ms_of(due_from), _ms_of(due_before))
+        with StoreSnapshot(self._store) as db:
+            return list_messages(db, State(state), which, limit=limit, cursor=cursor)
+
+    def show(self, id: str, key: str | None = None) -> Details | None:  # noqa: A002, as in a message
+        """The newest message with this name and its payload; `None`: it has not come, or is forgotten."""
+        with StoreSnapshot(self._store) as db:
+            return show_message(db, id, key)
+
+    def dead(self, *, limit: int = 100, cursor: str | None = None) -> LetterPage:
+        """A page of the dead letters that the store has kept, the last one first."""
+        with StoreSnapshot(self._store) as db:
+            return list_letters(db, limit=limit, cursor=cursor)
+
+    def status(self) -> StoreStatus:
+        """The store in figures. O(messages): about a second for ten million."""
+        with StoreSnapshot(self._store) as db:
+            return status_of(db, self._store)
+
+
+def _ms_of(time: Time | None) -> int | None:
+    if time is None:
+        return None
+    return due_ms_of(time.isoformat() if isinstance(time, datetime) else time, None)
