@@ -269,7 +269,7 @@ def _events_file(path: Path | None) -> Path | None:
 
 
 def _token(path: Path | None) -> bytes | None:
-    from tickwheel.delivery.serve.access import read_token
+    from tickwheel.delivery.serve.tokens import read_token
 
     return read_token(path) if path else None
 

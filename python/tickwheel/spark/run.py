@@ -17,6 +17,7 @@ from tickwheel.delivery.message import MAX_PAYLOAD, Columns
 from tickwheel.delivery.running import Running
 from tickwheel.delivery.serve.access import Access, Address
 from tickwheel.delivery.serve.flight import FlightServer
+from tickwheel.delivery.serve.tokens import Right, Tokens
 from tickwheel.delivery.sources import Source
 from tickwheel.spark.feed import Pipeline, check_sources, held
 from tickwheel.spark.hand_off import HandOff
@@ -116,7 +117,9 @@ def _flight_server(running: Running) -> Iterator[tuple[str, bytes]]:
     """A port for the hand-off, on loopback and with a token of its own, because the machine may have other users."""
     token = secrets.token_hex(32).encode()
     address = Address.of("--flight", "127.0.0.1:0")
-    server = FlightServer(address.url("grpc", 0), running.submit, Access(token, address), MAX_PAYLOAD)
+    server = FlightServer(
+        address.url("grpc", 0), running.submit, Access(Tokens({token: Right.PRODUCE}), address), MAX_PAYLOAD
+    )
     try:
         yield f"{address.ip}:{server.port}", token
     finally:

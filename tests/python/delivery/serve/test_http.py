@@ -191,7 +191,7 @@ def test_a_payload_is_bounded_by_the_option__D12(name: str, guarded: Served) -> 
 
     assert post(1000).status == 201
     reply = post(1001)
-    assert reply[:2] == (400, {"reason": "the payload has 1,001 bytes", "allowed": "at most 1,000 bytes"})
+    assert reply[:2] == (413, {"reason": "the payload has 1,001 bytes", "allowed": "at most 1,000 bytes"})
 
 
 @pytest.mark.parametrize("token", [None, "Bearer not-for-other-eyeS", f"Basic {TOKEN.decode()}", TOKEN.decode()])
@@ -205,7 +205,7 @@ def test_without_the_token_nothing_is_done_nor_told__D12(
     headers = {} if token is None else {"authorization": token}
     reply = guarded.ask(method, path, {"id": "a", "due": 1700000000005}, headers=headers)
     assert (reply.status, reply.headers["www-authenticate"]) == (401, "Bearer")
-    assert reply.body["allowed"] == "Authorization: Bearer TOKEN, with the token of the server's --token-file"
+    assert reply.body["allowed"] == "authorization: Bearer TOKEN, with a token of the server's --token-file"
     assert TOKEN.decode() not in str(reply.body)
     known = guarded.ask("GET", "/messages/a", headers={"authorization": "Bearer " + TOKEN.decode()})
     assert (known.status, known.body["state"]) == (404, "unknown")

@@ -164,7 +164,7 @@ def test_with_a_token_it_serves_anywhere__D12(tmp_path: Path, start: Start) -> N
     token = tmp_path / "token"
     token.touch(0o600)
     token.write_text("sixteen-letters!\n")
-    server = start(tmp_path / "s.db", "--listen", "0.0.0.0:0", "--token-file", str(token))
+    server = start(tmp_path / "s.db", "--listen", "0.0.0.0:0", "--token-file", str(token), "--no-tls")
     line = server.says()
     assert line.startswith("listening on http://0.0.0.0:"), line
     server.port = int(line.split(":")[2].split()[0])
