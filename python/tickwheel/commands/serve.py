@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from tickwheel.commands.options import (
+    allow_many_files,
     dead_letters_option,
     delivery_options,
     put_letters,
@@ -41,7 +42,7 @@ from tickwheel.commands.options import (
     "--tls-cert",
     metavar="FILE",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Serve both ports by TLS, with the certificate in FILE (PEM), and those up to its authority. Required on other "
+    help="Serve both ports by TLS, with the certificate in FILE (PEM) and those up to its authority. Required on other "
     "addresses than loopback, unless there is --no-tls. Read again on SIGHUP.",
 )
 @click.option(
@@ -110,6 +111,7 @@ def serve(
         settings, opener = settings_of(**how), open_sink(to)
         letters = put_letters(dead_letters, say, told)
         service = Service(store, opener, letters, settings, *addresses, credentials, max_payload, path_of(to))
+        allow_many_files()
         shorten_thread_switches()
         ended = run(service, say)
     except WrongUsage as error:

@@ -25,65 +25,74 @@ class _NotReceived(Exception):
         self.status, self.reason, self.allowed, self.headers = status, reason, allowed, headers
 
 
+class _Body:
+    def __init__(self) -> None:
+        self.deadline = asyncio.timeout(_WITHIN_S)
+        self.since_s = asyncio.get_running_loop().time()
+        self.parts: list[bytes] = []
+        self.size = 0  # for which it has room
+
+
 class Bodies:
     """The room for all bodies; `most`: bytes."""
 
     def __init__(self, most: int) -> None:
         self._left = most
-        self._on_their_way: dict[asyncio.Timeout, float] = {}  # since when, the first one first
+        self._on_their_way: dict[_Body, None] = {}  # the first one first
 
     @contextlib.asynccontextmanager
     async def receive(self, request: Request, limit: int, more: str = "") -> AsyncIterator[bytes]:
         """The body, with its room until the end of the block. Errors: 413 for more than `limit` bytes; 408 if it does
         not end in time; 503 without room; 400 if the connection ends before. `more` is added to their reasons.
         """
-        parts: list[bytes] = []
+        body = _Body()
         try:
             try:
-                await self._receive(request, limit, parts)
+                await self._receive(request, limit, body)
             except _NotReceived as why:
                 raise problem(why.status, why.reason + more, why.allowed, why.headers) from None
-            yield b"".join(parts)
+            yield b"".join(body.parts)
         finally:
-            self._left += sum(map(len, parts))
+            self._left += body.size
 
-    async def _receive(self, request: Request, limit: int, parts: list[bytes]) -> None:
-        deadline = asyncio.timeout(_WITHIN_S)
+    async def _receive(self, request: Request, limit: int, body: _Body) -> None:
+        self._on_their_way[body] = None
         try:
-            async with deadline:
-                self._on_their_way[deadline] = asyncio.get_running_loop().time()
-                await self._read(request, limit, parts, deadline)
+            async with body.deadline:
+                await self._read(request, limit, body)
         except TimeoutError:
             raise _NotReceived(408, "the body did not end in time", f"within {_WITHIN_S} s", CLOSE) from None
         except ClientDisconnect:
             raise _NotReceived(400, "the connection was closed in the middle of the body", "the whole body") from None
         finally:
-            self._on_their_way.pop(deadline, None)
+            self._on_their_way.pop(body, None)
 
-    async def _read(self, request: Request, limit: int, parts: list[bytes], deadline: asyncio.Timeout) -> None:
+    async def _read(self, request: Request, limit: int, body: _Body) -> None:
         size = 0
         if int(request.headers.get("content-length", "0")) <= limit:
             async for part in request.stream():
                 size += len(part)
                 if size > limit:
                     break
-                parts.append(part)
+                body.parts.append(part)
+                body.size += len(part)
                 self._left -= len(part)
                 if self._left < 0:
-                    self._make_room(deadline)
+                    self._make_room(body)
             else:
                 return
         if "expect" not in request.headers:
             await _discard(request)
         raise _NotReceived(413, "the body is too large", f"at most {limit:,} bytes", CLOSE)
 
-    def _make_room(self, own: asyncio.Timeout) -> None:
+    def _make_room(self, own: _Body) -> None:
         now_s = asyncio.get_running_loop().time()
-        slowest, since_s = next(iter(self._on_their_way.items()))
-        if slowest is own or now_s - since_s < _SLOW_S:
+        slowest = next(iter(self._on_their_way))
+        if slowest is own or now_s - slowest.since_s < _SLOW_S:
             raise _NotReceived(503, "too many bodies are being received", AGAIN, {**CLOSE, "retry-after": "1"})
         del self._on_their_way[slowest]
-        slowest.reschedule(now_s)
+        slowest.deadline.reschedule(now_s)
+        self._left, slowest.size = self._left + slowest.size, 0
 
 
 async def _discard(request: Request) -> None:

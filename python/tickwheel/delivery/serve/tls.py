@@ -13,6 +13,7 @@ from typing import Final
 from tickwheel.delivery.errors import WrongUsage
 from tickwheel.delivery.serve.tokens import warn_if_open
 
+_MOST_BYTES: Final = 16 << 20
 _REASONS: Final = {
     "KEY_VALUES_MISMATCH": "the key does not belong to the certificate: name the key that the certificate was made for",
     "KEY_TYPE_MISMATCH": "the key does not belong to the certificate: name the key that the certificate was made for",
@@ -53,24 +54,26 @@ class Certificates:
 
 def _context(files: TlsFiles, protocol: str) -> ssl.SSLContext:
     key = files.key or files.cert
-    _check("--tls-cert", files.cert, is_secret=files.key is None)
+    read_file("--tls-cert", files.cert, is_secret=files.key is None)
     if files.key:
-        _check("--tls-key", files.key, is_secret=True)
+        read_file("--tls-key", files.key, is_secret=True)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols([protocol])
-    _load_certificate(context, files.cert, key)
+    load_certificate(context, files.cert, key)
     if files.client_ca:
-        _check("--tls-client-ca", files.client_ca, is_secret=False)
+        read_file("--tls-client-ca", files.client_ca)
         context.verify_mode = ssl.CERT_REQUIRED
         try:
             context.load_verify_locations(files.client_ca)
         except ssl.SSLError as error:
-            raise WrongUsage(f"--tls-client-ca {files.client_ca} has no certificate in PEM: {_told(error)}") from error
+            raise WrongUsage(f"--tls-client-ca {files.client_ca} has no certificate in PEM: {told(error)}") from error
     return context
 
 
-def _load_certificate(context: ssl.SSLContext, cert: Path, key: Path) -> None:
+def load_certificate(context: ssl.SSLContext, cert: Path, key: Path) -> None:
+    """Both belong together. Errors: `WrongUsage`."""
+
     class Encrypted(Exception):
         pass
 
@@ -89,20 +92,25 @@ def _load_certificate(context: ssl.SSLContext, cert: Path, key: Path) -> None:
         if error.reason in _REASONS:
             raise WrongUsage(f"--tls-cert {cert} and --tls-key {key}: {_REASONS[error.reason]}") from error
         raise WrongUsage(
-            f"--tls-cert {cert} and --tls-key {key}: no certificate and key in PEM: {_told(error)}"
+            f"--tls-cert {cert} and --tls-key {key}: no certificate and key in PEM: {told(error)}"
         ) from error
 
 
-def _check(option: str, path: Path, *, is_secret: bool) -> None:
+def read_file(option: str, path: Path, *, is_secret: bool = False) -> bytes:
+    """The bytes of the file that an option names. Errors: `WrongUsage`."""
     try:
         with path.open("rb") as file:
             mode = os.fstat(file.fileno()).st_mode
-            file.read(1)
+            data = file.read(_MOST_BYTES + 1)
     except OSError as error:
         raise WrongUsage(f"{option} {path} can't be read: {error.strerror}") from error
+    if len(data) > _MOST_BYTES:
+        raise WrongUsage(f"{option} {path} is no file of certificates: it may have {_MOST_BYTES:,} bytes")
     if is_secret:
         warn_if_open(option, path, mode)
+    return data
 
 
-def _told(error: ssl.SSLError) -> str:
+def told(error: ssl.SSLError) -> str:
+    """OpenSSL's reason in words."""
     return (error.reason or "unknown reason").replace("_", " ").lower()
