@@ -183,7 +183,7 @@ def test_bad_files_and_records_are_told_as_in_one_process_and_the_rest_is_delive
     failed = [line for line in seen.stderr.splitlines() if line.startswith("Failed: ")]
     assert len(failed) == 1
     assert "/in/unreadable.ndjson can't be read: Input/output error; make it readable, or remove it (then" in failed[0]
-    assert "To go on, run the same command again." in seen.stderr
+    assert "To go on, run again with the same --store." in seen.stderr
     assert not [line for line in seen.stderr.splitlines() if "Traceback" in line or line.startswith(("\t", "  "))]
 
     Path("in", "unreadable.ndjson").unlink()

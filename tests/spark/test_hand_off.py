@@ -1,5 +1,6 @@
 """The hand-off to a real Flight server, without a JVM: answers, waiting, retries (rules S3, S5, D5)."""
 
+import pickle
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,11 +11,16 @@ import pyarrow as pa
 import pytest
 from pyarrow import flight
 
+from delivery.certificates import authority, signed
 from tickwheel.delivery import DeliveryQueue
 from tickwheel.delivery.errors import BadRecord
 from tickwheel.delivery.message import Cancel
 from tickwheel.delivery.serve.access import Access, Address
+from tickwheel.delivery.serve.client_tls import ClientTls
 from tickwheel.delivery.serve.flight import FlightServer
+from tickwheel.delivery.serve.ports import Listening, Ports
+from tickwheel.delivery.serve.tls import Certificates, TlsFiles
+from tickwheel.delivery.serve.tokens import Right, Tokens
 from tickwheel.spark.hand_off import HandOff
 
 from .rows import message, row, with_partition
@@ -22,6 +28,7 @@ from .rows import message, row, with_partition
 pytestmark = pytest.mark.timeout(60)
 FAR_MS = 2_000_000_000_000
 TOKEN = b"a token of this test"
+READER = b"one that only reads"
 
 
 @contextmanager
@@ -29,11 +36,26 @@ def deliverer(store: Path, port: int = 0, token: bytes | None = TOKEN) -> Iterat
     """A queue with a port; closed at the end."""
     with DeliveryQueue(store, to=lambda _: None) as queue:
         address = Address.of("--flight", f"127.0.0.1:{port}")
-        server = FlightServer(address.url("grpc", port), queue._running.submit, Access(token, address), 1 << 20)
+        access = Access(Tokens({token: Right.PRODUCE}) if token else None, address)
+        server = FlightServer(address.url("grpc", port), queue._running.submit, access, 1 << 20)
         try:
             yield queue, f"127.0.0.1:{server.port}"
         finally:
             server.stop(5)
+
+
+@contextmanager
+def encrypted(store: Path, certificates: Certificates) -> Iterator[tuple[DeliveryQueue, str]]:
+    """A queue with the ports of `serve`; closed at the end."""
+    with DeliveryQueue(store, to=lambda _: None) as queue:
+        listening = Listening(Address.of("--listen", "127.0.0.1:0"), Address.of("--flight", "127.0.0.1:0"))
+        access = Access(Tokens({TOKEN: Right.PRODUCE, READER: Right.READ}), *listening.addresses)
+        ports = Ports(listening, access, certificates, 1 << 20, queue._running)
+        try:
+            yield queue, ports.urls.rpartition("/")[2]
+        finally:
+            ports.stop_requests()
+            assert ports.stop_streams()
 
 
 def send(hand_off: HandOff, *batches: Any) -> int:
@@ -95,15 +117,33 @@ def test_what_waiting_will_not_mend_ends_the_task__S3(tmp_path: Path) -> None:
         send(HandOff([at], b"another token here"), with_partition(*far("a"), partition=0))
 
 
+def test_it_speaks_tls_and_shows_its_certificate__D12_S3(tmp_path: Path) -> None:
+    ca = authority(tmp_path)
+    server, client = signed(ca), signed(ca, "client")
+    tls = ClientTls.read(ca.cert, *client)
+    with encrypted(tmp_path / "s.db", Certificates(TlsFiles(*server, ca.cert))) as (queue, at):
+        assert send(pickle.loads(pickle.dumps(HandOff([at], TOKEN, tls))), with_partition(*far("a"), partition=0)) == 1
+        assert queue.state("a", "k") == "waiting"
+        with pytest.raises(flight.FlightUnauthorizedError, match="this token may read, and the request needs produce"):
+            send(HandOff([at], READER, tls), with_partition(*far("b"), partition=0))
+        assert queue.state("b", "k") == "unknown"
+
+
+def test_no_secret_of_it_can_be_seen__D12(tmp_path: Path) -> None:
+    tls = ClientTls.read(authority(tmp_path).cert, *authority(tmp_path, "own"))
+    assert "PRIVATE KEY" not in repr(HandOff(["a:1"], TOKEN, tls))
+    assert TOKEN.decode() not in repr(HandOff(["a:1"], TOKEN, tls))
+
+
 def test_a_stream_with_other_columns_is_refused__S3(tmp_path: Path) -> None:
     with deliverer(tmp_path / "s.db", token=None) as (_, at), flight.connect(f"grpc://{at}") as client:
         writer, reader = client.do_exchange(flight.FlightDescriptor.for_path("hand-off"))
         other = pa.record_batch([["a"]], ["id"])
         writer.begin(other.schema)
         writer.write_batch(other)
-        with pytest.raises(pa.ArrowInvalid, match="those of a hand-off"):
+        with pytest.raises(flight.FlightServerError, match="those of a hand-off"):
             reader.read_chunk()
-        with pytest.raises(pa.ArrowInvalid):
+        with pytest.raises(flight.FlightServerError):
             writer.close()
 
 

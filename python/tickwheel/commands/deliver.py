@@ -23,11 +23,13 @@ if TYPE_CHECKING:
     from tickwheel.delivery.message import Columns
     from tickwheel.delivery.reading import Reader
     from tickwheel.delivery.running import Running
+    from tickwheel.delivery.serve.client_tls import ClientTls
     from tickwheel.delivery.sources import Source
     from tickwheel.delivery.summary import Summary
 
 _STDOUT = 1
-_OF_SPARK = ("checkpoint", "deliverers", "token_file", "lead")
+_OF_DELIVERER = ("token_file", "tls_ca", "tls_cert", "tls_key")
+_OF_SPARK = ("checkpoint", "deliverers", *_OF_DELIVERER, "lead")
 _OF_DELIVERERS = (
     *("to", "store", "dead_letters", "summary", "page", "record"),
     *("order", "horizon", "max_attempts", "backoff", "give_up_after", "sink_timeout", "keep_ids"),
@@ -119,7 +121,25 @@ def _time(_ctx: click.Context, _param: click.Parameter, value: str | None) -> in
     "--token-file",
     metavar="FILE",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="With --deliverer: the token that it needs.",
+    help="With --deliverer: the token that it needs, with the right to produce.",
+)
+@click.option(
+    "--tls-ca",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="With --deliverer: use TLS; the deliverer's certificate must be signed by an authority in FILE (PEM).",
+)
+@click.option(
+    "--tls-cert",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="With --tls-ca: the certificate of this client, where the deliverer wants one.",
+)
+@click.option(
+    "--tls-key",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="With --tls-cert: its key; by default it is in the same file.",
 )
 @click.option(
     "--lead",
@@ -147,6 +167,9 @@ def deliver(
     checkpoint: Path | None,
     deliverers: Sequence[str],
     token_file: Path | None,
+    tls_ca: Path | None,
+    tls_cert: Path | None,
+    tls_key: Path | None,
     lead: float,
     **how: Any,
 ) -> None:
@@ -177,7 +200,8 @@ def deliver(
         columns = Columns(id_, key, due, payload)
         if deliverers:
             pipeline = _spark().Pipeline(sources, columns, checkpoint, lead_ms, deliverers)
-            sys.exit(_spark().feed_others(pipeline, _token(token_file), report.say))
+            tls = _tls(tls_ca, tls_cert, tls_key)
+            sys.exit(_spark().feed_others(pipeline, _token(token_file), tls, report.say))
         if engine == "spark":
             beside = store.with_name(f"{store.name}.checkpoint") if store else None
             read = _spark().reader_of(sources, columns, checkpoint or beside, lead_ms)
@@ -217,7 +241,7 @@ def _check_together(context: click.Context) -> None:
     if given["speed"] is not None:
         raise click.UsageError("--speed is not for --engine spark, which holds messages by the wall clock.")
     if not given["deliverers"]:
-        _refuse(context, ("token_file",), "only with --deliverer")
+        _refuse(context, _OF_DELIVERER, "only with --deliverer")
         return
     _refuse(context, _OF_DELIVERERS, "not with --deliverer, which has its own; see tickwheel serve")
     if given["checkpoint"] is None:
@@ -269,9 +293,22 @@ def _events_file(path: Path | None) -> Path | None:
 
 
 def _token(path: Path | None) -> bytes | None:
-    from tickwheel.delivery.serve.access import read_token
+    from tickwheel.delivery.serve.tokens import read_token
 
     return read_token(path) if path else None
+
+
+def _tls(ca: Path | None, cert: Path | None, key: Path | None) -> "ClientTls | None":
+    from tickwheel.delivery.errors import WrongUsage
+    from tickwheel.delivery.serve.client_tls import ClientTls
+
+    if ca is None:
+        if cert or key:
+            raise WrongUsage(
+                "--tls-cert and --tls-key need --tls-ca FILE, the authority of the deliverer's certificate"
+            )
+        return None
+    return ClientTls.read(ca, cert, key)
 
 
 def _spark() -> Any:

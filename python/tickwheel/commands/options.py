@@ -1,12 +1,15 @@
 """What `deliver` and `serve` share: options, and the settings of a process that delivers."""
 
 import gc
+import resource
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import click
+
+_FILES = 8192
 
 if TYPE_CHECKING:
     from tickwheel.delivery.dead_letters import PutLetters
@@ -85,6 +88,16 @@ def put_letters(path: Path | None, say: Callable[[str], object], told: "Standard
     from tickwheel.delivery import dead_letters
 
     return dead_letters.to_file(path) if path else dead_letters.to_lines(say, lambda: told.failure)
+
+
+def allow_many_files() -> None:
+    """Allow this process as many open files as `serve` may need, where the system lets it: each connection is one, and
+    one of Arrow Flight three. The usual limit is 1,024.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _FILES if hard == resource.RLIM_INFINITY else min(_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def shorten_thread_switches() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from tickwheel.commands.options import (
+    allow_many_files,
     dead_letters_option,
     delivery_options,
     put_letters,
@@ -34,7 +35,30 @@ from tickwheel.commands.options import (
     "--token-file",
     metavar="FILE",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Accept only requests with the token in FILE. Required to listen on other addresses than loopback.",
+    help="Accept only requests with a token of FILE: one on each line, and after it what it may do, of "
+    "produce,control,read; by default all. Required to listen on other addresses than loopback. Read again on SIGHUP.",
+)
+@click.option(
+    "--tls-cert",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Serve both ports by TLS, with the certificate in FILE (PEM) and those up to its authority. Required on other "
+    "addresses than loopback, unless there is --no-tls. Read again on SIGHUP.",
+)
+@click.option(
+    "--tls-key",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="The key of the certificate, without a passphrase; by default it is in the same file.",
+)
+@click.option(
+    "--tls-client-ca",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Accept only clients with a certificate that an authority in FILE has signed.",
+)
+@click.option(
+    "--no-tls", is_flag=True, help="Listen on other addresses without TLS: a proxy or the network does the encryption."
 )
 @click.option(
     "--max-payload",
@@ -52,6 +76,10 @@ def serve(
     listen: str,
     flight: str,
     token_file: Path | None,
+    tls_cert: Path | None,
+    tls_key: Path | None,
+    tls_client_ca: Path | None,
+    no_tls: bool,
     max_payload: int,
     dead_letters: Path | None,
     **how: Any,
@@ -64,9 +92,11 @@ def serve(
     from tickwheel.delivery.errors import WrongUsage
     from tickwheel.delivery.outputs import check_outputs
     from tickwheel.delivery.progress import reporter
-    from tickwheel.delivery.serve.access import Address, read_token
+    from tickwheel.delivery.serve.access import Address, check_addresses
+    from tickwheel.delivery.serve.credentials import Credentials
     from tickwheel.delivery.serve.run import Service
     from tickwheel.delivery.serve.run import serve as run
+    from tickwheel.delivery.serve.tls import TlsFiles
     from tickwheel.delivery.sinks import open_sink, path_of
     from tickwheel.delivery.standard_error import StandardError
 
@@ -76,10 +106,12 @@ def serve(
     try:
         check_outputs({"--to": path_of(to), "--store": store, "--dead-letters": dead_letters}, ())
         addresses = Address.of("--listen", listen), Address.of("--flight", flight)
-        token = read_token(token_file) if token_file else None
+        check_addresses(*addresses, has_tokens=token_file is not None, is_tls=tls_cert is not None, without_tls=no_tls)
+        credentials = Credentials(token_file, TlsFiles.of(tls_cert, tls_key, tls_client_ca))
         settings, opener = settings_of(**how), open_sink(to)
         letters = put_letters(dead_letters, say, told)
-        service = Service(store, opener, letters, settings, *addresses, token, max_payload)
+        service = Service(store, opener, letters, settings, *addresses, credentials, max_payload, path_of(to))
+        allow_many_files()
         shorten_thread_switches()
         ended = run(service, say)
     except WrongUsage as error:

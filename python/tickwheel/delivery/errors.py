@@ -3,7 +3,11 @@
 Every message says what was given, what is allowed, and what to do. A `BadRecord` does not end the run; the others do.
 """
 
+import re
+
 from tickwheel import TickwheelError
+
+_TOO_LARGE = re.compile(r"the (payload|record) has [\d,]+ bytes")
 
 
 def shown(value: object) -> str:
@@ -21,6 +25,11 @@ class BadRecord(TickwheelError, ValueError):
         super().__init__(f"{reason} (allowed: {allowed})")
         self.reason = reason
         self.allowed = allowed
+
+    @property
+    def is_too_large(self) -> bool:
+        """Whether the size of the record or of its payload is what is wrong."""
+        return _TOO_LARGE.match(self.reason) is not None
 
 
 class WrongUsage(TickwheelError, ValueError):

@@ -85,7 +85,6 @@ class DeliveryQueue:
 
         self._running = Running(Path(store), opener, settings, put_letters if on_dead_letter else log_letters)
         self._running.start()
-        self._view = StoreView(store)
         self._lines = NdjsonLines("queue", Columns().names, MAX_PAYLOAD, letters=False)
         self._rows = ArrowRows("queue", Columns().names, MAX_PAYLOAD, letters=False)
 
@@ -167,7 +166,7 @@ class DeliveryQueue:
     @property
     def view(self) -> StoreView:
         """Looks at this queue's store: `queue.view.list(key="k")`, and `show`, `dead`, `status`."""
-        return self._view
+        return self._running.view
 
     def submit(self, items: Sequence[Message | Cancel | Look]) -> "Future[list[Answer]]":
         """Submit items without waiting for the disk: the future gets their answers, in order, once all are on disk.

@@ -15,6 +15,7 @@ from tickwheel.delivery.errors import BadRecord, DeliveryFailed
 from tickwheel.delivery.log import log_events, log_text
 from tickwheel.delivery.message import MAX_PAYLOAD
 from tickwheel.delivery.settings import Settings
+from tickwheel.delivery.sight import StoreView
 from tickwheel.delivery.sinks import Destination, Opener, SinkSettings
 from tickwheel.delivery.summary import PERCENTILES, Summary
 
@@ -39,6 +40,8 @@ class Running:
             return opener(SinkSettings(store_id, settings.sink_timeout_s, run))
 
         self._failure: BaseException | None = None
+        self.view = StoreView(path)
+        """Looks at the store."""
         self._engine = DeliveryEngine(
             path,
             settings,

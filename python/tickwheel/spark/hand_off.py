@@ -9,7 +9,7 @@ import logging
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import pyarrow as pa
@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame
 
 from tickwheel.delivery.handed import HANDED
 from tickwheel.delivery.retry import Retry
+from tickwheel.delivery.serve.client_tls import ClientTls
 from tickwheel.delivery.serve.flight import HAND_OFF
 from tickwheel.spark.hold import PARTITIONS
 from tickwheel.spark.parse import partition_of
@@ -33,11 +34,13 @@ _log = logging.getLogger(__name__)
 @dataclass(frozen=True, slots=True)
 class HandOff:
     """A function for `foreachBatch`, with one action. `deliverers`: `HOST:PORT` of Flight, in a fixed order, because
-    the place in the list decides which keys one gets. `token`: the token that they require.
+    the place in the list decides which keys one gets. `token`: the token that they require, with the right to produce.
+    `tls`: how they are known, if they have TLS; without, nothing is encrypted.
     """
 
     deliverers: Sequence[str]
-    token: bytes | None = None
+    token: bytes | None = field(default=None, repr=False)
+    tls: ClientTls | None = None
 
     def __call__(self, near: DataFrame, _batch_id: int) -> None:
         """Hand off these `MESSAGES`, those of one key in due order, and return when all are taken."""
@@ -49,7 +52,7 @@ class HandOff:
 
     def _send_all(self, batches: Iterator[Any]) -> Iterator[Any]:
         """In a worker: send the rows of one task, in order, each to its deliverer."""
-        streams = [_DelivererStream(deliverer, self.token) for deliverer in self.deliverers]
+        streams = [_DelivererStream(deliverer, self.token, self.tls) for deliverer in self.deliverers]
         try:
             sent = 0
             for batch in batches:
@@ -68,13 +71,16 @@ class HandOff:
 class _DelivererStream:
     """A stream to one deliverer, opened when it is needed, and reopened when it breaks."""
 
-    def __init__(self, deliverer: str, token: bytes | None) -> None:
+    def __init__(self, deliverer: str, token: bytes | None, tls: ClientTls | None) -> None:
         self._deliverer = deliverer
         self._token = token
+        self._tls = tls
         self._stream: tuple[Any, Any, Any] | None = None
 
     def send(self, batch: Any) -> None:
-        """Return once it is taken. Errors that no retry can repair: `ArrowInvalid`, `FlightUnauthenticatedError`."""
+        """Return once it is taken. Errors that no retry can repair: `FlightServerError` for what the deliverer refuses,
+        `FlightUnauthenticatedError`, `FlightUnauthorizedError`.
+        """
         attempt = 0
         while True:
             try:
@@ -106,13 +112,19 @@ class _DelivererStream:
 
     def _open(self) -> tuple[Any, Any, Any]:
         if self._stream is None:
-            client = flight.connect(f"grpc://{self._deliverer}")
+            client = _connect(self._deliverer, self._tls)
             headers = [(b"authorization", b"Bearer " + self._token)] if self._token else []
             options = flight.FlightCallOptions(headers=headers)
             writer, reader = client.do_exchange(flight.FlightDescriptor.for_path(HAND_OFF), options)
             self._stream = client, writer, reader
             writer.begin(HANDED)
         return self._stream
+
+
+def _connect(deliverer: str, tls: ClientTls | None) -> Any:
+    if tls is None:
+        return flight.connect(f"grpc://{deliverer}")
+    return flight.connect(f"grpc+tls://{deliverer}", tls_root_certs=tls.ca, cert_chain=tls.cert, private_key=tls.key)
 
 
 def _parts(table: Any) -> Iterator[Any]:

@@ -16,7 +16,9 @@ from tickwheel.delivery.errors import DeliveryFailed
 from tickwheel.delivery.message import MAX_PAYLOAD, Columns
 from tickwheel.delivery.running import Running
 from tickwheel.delivery.serve.access import Access, Address
+from tickwheel.delivery.serve.client_tls import ClientTls
 from tickwheel.delivery.serve.flight import FlightServer
+from tickwheel.delivery.serve.tokens import Right, Tokens
 from tickwheel.delivery.sources import Source
 from tickwheel.spark.feed import Pipeline, check_sources, held
 from tickwheel.spark.hand_off import HandOff
@@ -85,7 +87,7 @@ class SparkReading(threading.Thread):
             self.stopped_at = f"micro-batch {progress['batchId']}"
 
 
-def feed_others(pipeline: Pipeline, token: bytes | None, say: Callable[[str], object]) -> int:
+def feed_others(pipeline: Pipeline, token: bytes | None, tls: ClientTls | None, say: Callable[[str], object]) -> int:
     """Feed deliverers that run elsewhere until everything is handed off or a signal comes. Returns the exit code. Call
     it in the main thread. Errors: `WrongUsage`.
     """
@@ -101,7 +103,7 @@ def feed_others(pipeline: Pipeline, token: bytes | None, say: Callable[[str], ob
             say(f"{held(progress):,} groups held; micro-batch {progress['batchId']}")
 
     try:
-        if pipeline.feed(HandOff(pipeline.deliverers, token), stop, say_progress):
+        if pipeline.feed(HandOff(pipeline.deliverers, token, tls), stop, say_progress):
             say("everything was handed off")
             return 0
     except DeliveryFailed as error:
@@ -116,7 +118,9 @@ def _flight_server(running: Running) -> Iterator[tuple[str, bytes]]:
     """A port for the hand-off, on loopback and with a token of its own, because the machine may have other users."""
     token = secrets.token_hex(32).encode()
     address = Address.of("--flight", "127.0.0.1:0")
-    server = FlightServer(address.url("grpc", 0), running.submit, Access(token, address), MAX_PAYLOAD)
+    server = FlightServer(
+        address.url("grpc", 0), running.submit, Access(Tokens({token: Right.PRODUCE}), address), MAX_PAYLOAD
+    )
     try:
         yield f"{address.ip}:{server.port}", token
     finally:

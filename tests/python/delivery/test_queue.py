@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tickwheel.delivery import Answer, Delivery, DeliveryQueue, Message, Unavailable, WrongUsage
+from tickwheel.delivery import queue as queue_module
 
 pytestmark = pytest.mark.timeout(30)
 LATER_MS = 4_000_000_000_000
@@ -77,7 +78,7 @@ def test_a_letter_function_that_fails_is_logged_and_ends_nothing_and_is_told_onc
 def test_a_letter_function_that_hangs_does_not_keep_a_queue_open_and_is_told_again__D13(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tickwheel.delivery.queue._CLOSE_WITHIN_S", 0.1)
+    monkeypatch.setattr(queue_module, "_CLOSE_WITHIN_S", 0.1)
     told, held = threading.Semaphore(0), threading.Event()
 
     def send(delivery: Delivery) -> None:

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from tickwheel import cli
 from tickwheel.commands import tickwheel as command
-from tickwheel.delivery import DeliveryQueue
+from tickwheel.delivery import DeliveryQueue, sources
 from tickwheel.delivery.message import Columns
 from tickwheel.delivery.reading import Reading
 from tickwheel.delivery.sources import find_sources
@@ -183,7 +183,7 @@ def test_ctrl_c_before_a_run_begins_is_no_abort__D13(monkeypatch: pytest.MonkeyP
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("tickwheel.delivery.sources.find_sources", stop)
+    monkeypatch.setattr(sources, "find_sources", stop)
     result = CliRunner().invoke(command, ["deliver", "in.ndjson"])
     assert (result.exit_code, result.stderr) == (130, "Stopped by Ctrl-C.\n")
 

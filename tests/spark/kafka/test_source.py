@@ -27,6 +27,7 @@ import pytest
 from tickwheel.delivery import Delivery, DeliveryQueue, Letter
 from tickwheel.delivery.serve.access import Access, Address
 from tickwheel.delivery.serve.flight import FlightServer
+from tickwheel.delivery.serve.tokens import Right, Tokens
 from tickwheel.delivery.summary import Summary
 
 from .broker import Broker
@@ -143,7 +144,9 @@ def deliverer(run: Run, store: Path) -> Iterator[tuple[DeliveryQueue, str]]:
     with DeliveryQueue(store, to=take, on_dead_letter=run.letters.append) as queue:
         address = Address.of("--flight", "127.0.0.1:0")
         submit = queue._running.submit
-        server = FlightServer(address.url("grpc", 0), submit, Access(TOKEN.encode(), address), 1 << 20)
+        server = FlightServer(
+            address.url("grpc", 0), submit, Access(Tokens({TOKEN.encode(): Right.PRODUCE}), address), 1 << 20
+        )
         try:
             yield queue, f"127.0.0.1:{server.port}"
         finally:

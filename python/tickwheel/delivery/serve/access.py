@@ -1,27 +1,19 @@
-"""Access control (rule D12): the addresses to listen on, the token, and protection against web pages.
+"""Access control (rule D12): the addresses to listen on, who may send what, and protection against web pages.
 
-- On loopback no token is needed; on any other address every request needs one. A host name is resolved once. Without a
-  token all its addresses must be loopback, and the port is opened on one of them, so a later change of the name exposes
-  nothing.
+- On loopback no token is needed; on any other address every request needs one, and the ports have TLS, unless the
+  operator says that they have not. A host name is resolved once. Without a token all its addresses must be loopback,
+  and the port is opened on one of them, so a later change of the name exposes nothing.
 - Without a token, a web page in a browser on this machine could send requests: a page may post to loopback, and its own
   host name may resolve to loopback. So then a request with an `Origin` or a `Host` that is not loopback is refused.
-- The token is in a file that other users can't read, and never in an option or an error. It is compared in constant
-  time. It is sent unencrypted: between machines, put a TLS proxy in front.
 """
 
-import hmac
 import ipaddress
-import os
 import socket
-import stat
-from pathlib import Path
 from typing import Final, NamedTuple
 
 from tickwheel.delivery.errors import WrongUsage
+from tickwheel.delivery.serve.tokens import Right, Tokens, names_of
 
-_LEAST: Final = 16
-_MOST: Final = 4096
-_OTHERS: Final = stat.S_IRWXO
 _FORM: Final = "write HOST:PORT, such as 127.0.0.1:7400 or [::1]:7400; port 0 takes any free port"
 
 
@@ -56,33 +48,42 @@ class Address(NamedTuple):
         return f"{scheme}://{f'[{self.ip}]' if ':' in self.ip else self.ip}:{port}"
 
 
-class Access:
-    """Accepts requests with the token; without a token, all requests but those of web pages."""
+class Refusal(NamedTuple):
+    """Why a request is refused. `is_known`: its token is known, and has not the right."""
 
-    def __init__(self, token: bytes | None, *addresses: Address) -> None:
-        for address in addresses:
-            if token is None and not address.is_loopback:
-                raise WrongUsage(
-                    f"{address.option} {address.host}:{address.port} can be reached from other machines: use "
-                    "--token-file FILE with a token that every request must have, or listen on 127.0.0.1"
-                )
-        self._token = token
+    reason: str
+    allowed: str
+    is_known: bool
+
+
+class Access:
+    """Accepts requests whose token has the right; without tokens, all requests but those of web pages. `tokens` may be
+    replaced at any time, but not taken away.
+    """
+
+    def __init__(self, tokens: Tokens | None, *addresses: Address) -> None:
+        self.tokens = tokens
         self._names = {"localhost", *(address.host.lower() for address in addresses)}
 
-    def why_not(self, authorization: list[bytes]) -> str | None:
+    def why_not(self, authorization: list[bytes], right: Right) -> Refusal | None:
         """Why a request with these `authorization` headers is refused, or `None`."""
-        if self._token is None:
+        if self.tokens is None:
             return None
         if len(authorization) != 1:
-            return "no token is given" if not authorization else "there is more than one authorization header"
+            is_none = not authorization
+            return _unknown("no token is given" if is_none else "there is more than one authorization header")
         scheme, _, given = authorization[0].partition(b" ")
-        if scheme.lower() != b"bearer" or not hmac.compare_digest(given.strip(b" "), self._token):
-            return "the token is wrong"
+        rights = self.tokens.rights_of(given.strip(b" "))
+        if scheme.lower() != b"bearer" or rights is None:
+            return _unknown("the token is wrong")
+        if right not in rights:
+            reason = f"this token may {names_of(rights)}, and the request needs {names_of(right)}"
+            return Refusal(reason, f"a token with the right {names_of(right)} in the server's --token-file", True)
         return None
 
     def is_web_page(self, host: list[bytes], origin: list[bytes]) -> bool:
         """Whether these are headers of a browser, from a page of another site."""
-        if self._token is not None:
+        if self.tokens is not None:
             return False
         return bool(origin) or any(not self._is_own_host(each) for each in host)
 
@@ -106,18 +107,24 @@ def is_loopback(ip: str) -> bool:
         return False
 
 
-def read_token(path: Path) -> bytes:
-    """The token in this file, without the newline. Errors: `WrongUsage`."""
-    try:
-        with path.open("rb") as file:
-            if os.fstat(file.fileno()).st_mode & _OTHERS:
-                raise WrongUsage(f"--token-file {path} is open to every user of this machine: run chmod 600 {path}")
-            token = file.read(_MOST + 1).rstrip(b"\r\n")
-    except OSError as error:
-        raise WrongUsage(f"--token-file {path} can't be read: {error.strerror}") from error
-    if not _LEAST <= len(token) <= _MOST or any(not 0x21 <= byte <= 0x7E for byte in token):
-        raise WrongUsage(
-            f"--token-file {path} has no usable token: it must have {_LEAST} to {_MOST} letters, digits and signs, on "
-            "one line and without spaces; openssl rand -hex 32 makes one"
-        )
-    return token
+def check_addresses(*addresses: Address, has_tokens: bool, is_tls: bool, without_tls: bool) -> None:
+    """Errors: `WrongUsage` for an address that other machines can reach without a token, or without TLS."""
+    for address in addresses:
+        if address.is_loopback:
+            continue
+        where = f"{address.option} {address.host}:{address.port} can be reached from other machines"
+        if not has_tokens:
+            raise WrongUsage(
+                f"{where}: use --token-file FILE with a token that every request must have, or listen on 127.0.0.1"
+            )
+        if not is_tls and not without_tls:
+            raise WrongUsage(
+                f"{where}, and a token would be sent there for all to read: use --tls-cert FILE and --tls-key FILE, or "
+                "say --no-tls where a proxy or the network encrypts"
+            )
+    if is_tls and without_tls:
+        raise WrongUsage("--no-tls and --tls-cert contradict each other: leave one out")
+
+
+def _unknown(reason: str) -> Refusal:
+    return Refusal(reason, "authorization: Bearer TOKEN, with a token of the server's --token-file", False)

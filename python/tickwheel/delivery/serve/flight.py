@@ -5,8 +5,9 @@ A client opens `do_exchange`, with any descriptor, and sends batches of D1's sch
 record` with the reason; to one whose key and id are known with other content, `other content`. After both the stream
 goes on. These errors end it:
 
-- `ArrowInvalid`: another schema, or a batch that is too large. Sending it again does not help.
+- `FlightServerError`: another schema, or a batch that is too large, and the reason. Sending it again does not help.
 - `FlightUnauthenticatedError`: the header `authorization: Bearer TOKEN` is missing or wrong.
+- `FlightUnauthorizedError`: this token has not the right to produce.
 - `FlightUnavailableError`: the server stops, or its delivery has failed. Later, send again what was not answered:
   what was accepted is then answered as `duplicate`.
 
@@ -14,6 +15,7 @@ With the path `hand-off` in the descriptor the rows are those of `handed.py`. Th
 `TAKEN`, once all of it is on disk.
 """
 
+import logging
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -30,6 +32,7 @@ from tickwheel.delivery.errors import BadRecord
 from tickwheel.delivery.message import Columns
 from tickwheel.delivery.serve.access import Access
 from tickwheel.delivery.serve.intake import Submit
+from tickwheel.delivery.serve.tokens import Right
 
 ANSWERS: Final = pa.schema([pa.field("answer", pa.string(), nullable=False), pa.field("reason", pa.string())])
 HAND_OFF: Final = "hand-off"
@@ -38,6 +41,7 @@ BAD: Final = "bad record"
 MAX_ROWS: Final = 10_000
 MAX_BYTES: Final = 64 << 20
 
+_log = logging.getLogger("tickwheel.delivery")
 _PIECE: Final = 96  # rows of a hand-off taken at a time; it comes in bursts, long before its messages are due
 
 
@@ -52,8 +56,23 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
         self._rows = ArrowRows("flight", Columns().names, max_payload, letters=False)
         self._handed = HandedRows(max_payload)
 
-    def do_exchange(self, _context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
-        """Serve one stream until its client ends it."""
+    def do_exchange(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
+        """Serve one stream until its client ends it. Only `FlightError`s leave it: pyarrow sends the traceback of any
+        other exception to the client.
+        """
+        try:
+            self._serve_stream(descriptor, reader, writer)
+        except flight.FlightError:
+            raise
+        except pa.ArrowInvalid as error:
+            raise flight.FlightServerError(str(error)) from None
+        except Exception as error:
+            if context.is_cancelled():
+                raise flight.FlightCancelledError("the client has gone") from None
+            _log.exception("a stream of Arrow Flight failed")
+            raise flight.FlightServerError(f"this server has an error, see its log: {type(error).__name__}") from None
+
+    def _serve_stream(self, descriptor: Any, reader: Any, writer: Any) -> None:
         if descriptor.path == [HAND_OFF.encode()]:
             schema, answer = TAKEN, self._take
         else:
@@ -115,21 +134,23 @@ def _result(ticket: Any) -> list[Answer]:
 
 
 class _Token(flight.ServerMiddlewareFactory):  # type: ignore[misc]
-    """Checks the token before anything of a call is read."""
+    """Checks the token and the method before anything of a call is read."""
 
     def __init__(self, access: Access) -> None:
         super().__init__()
         self._access = access
 
-    def start_call(self, _info: Any, headers: Mapping[str, Sequence[str | bytes]]) -> None:
+    def start_call(self, info: Any, headers: Mapping[str, Sequence[str | bytes]]) -> None:
         given = headers.get("authorization", ())
-        reason = self._access.why_not(
-            [it.encode(errors="surrogateescape") if isinstance(it, str) else it for it in given]
+        refusal = self._access.why_not(
+            [it.encode(errors="surrogateescape") if isinstance(it, str) else it for it in given], Right.PRODUCE
         )
-        if reason:
-            raise flight.FlightUnauthenticatedError(
-                f"{reason}: send the header authorization: Bearer TOKEN, with the token of the server's --token-file"
-            )
+        if refusal is not None and refusal.is_known:
+            raise flight.FlightUnauthorizedError(f"{refusal.reason}: send {refusal.allowed}")
+        if refusal is not None:
+            raise flight.FlightUnauthenticatedError(f"{refusal.reason}: send the header {refusal.allowed}")
+        if info.method != flight.FlightMethod.DO_EXCHANGE:
+            raise flight.FlightServerError(f"there is no {info.method.name.lower()} here: use do_exchange")
 
 
 def _is_text(kind: Any) -> bool:

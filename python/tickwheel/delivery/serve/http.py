@@ -4,20 +4,21 @@
 |---|---|
 | `POST /messages`, a message (D1) | 201 accepted; 200 duplicate, or cancelled before it came; 409 other content |
 | `POST /messages`, a cancel (D1) | 200 cancelled; 409 too late; 202 unknown, and remembered |
-| `POST /messages`, NDJSON of many (type `application/x-ndjson`) | 200; a line each, in order, with its `status` |
+| `POST /messages`, NDJSON of many (type `application/x-ndjson`) | 200; a line each, in order: `line`, `status`, ... |
 | `DELETE /messages/{id}?key=K` | the same |
 | `PATCH /messages/{id}?key=K`, `{"due": ...}` or `{"delay_ms": ...}` | 200 rescheduled; 409 too late; 404 unknown |
-| `GET /messages/{id}?key=K` | 200 with its state; 404 |
+| `GET /messages/{id}?key=K` | 200 with its state, due time, attempts, last error and payload; 404 |
+| `GET /messages?state=S&key=K&due_from=T&due_before=T&limit=N&cursor=C` | 200, a page of them: `listing.py` |
 | `GET /metrics` | 200, Prometheus's text format |
 | `GET /healthz` | 200; 503 once delivery has failed. Needs no token, and shows nothing else |
 
-Other statuses: 400, 401, 403 for web pages, 404, 405, 408, 413, 503. Every body is JSON: the state of a message is `id,
-key, state`, an error is `reason, allowed`. An id is the rest of the path, percent-encoded, with slashes or without. In
-the query a + is a space, as in forms.
+Other statuses: 400, 401 without a token and 403 without its right (`guard.py`), 404, 405, 408, 413, 503. Every body is
+JSON: the state of a message is `id, key, state`, an error is `reason, allowed`. An id is the rest of the path,
+percent-encoded, with slashes or without. In the query a + is a space, as in forms.
 """
 
 import asyncio
-import contextlib
+import codecs
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -29,25 +30,29 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.applications import Starlette
 from starlette.convertors import Convertor, register_url_convertor
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp
 
 from tickwheel._native import NdjsonLines, due_ms_of, rfc_3339
-from tickwheel.delivery.entries import OTHER_CONTENT, Answer, Fault, Item, Look, Reschedule
+from tickwheel.delivery.entries import OTHER_CONTENT, Answer, Item, Look, Reschedule
 from tickwheel.delivery.errors import BadRecord, StoreFailed
 from tickwheel.delivery.message import Cancel, Columns, Message
 from tickwheel.delivery.running import Running
 from tickwheel.delivery.serve.access import Access
+from tickwheel.delivery.serve.bodies import Bodies
+from tickwheel.delivery.serve.guard import Guard
 from tickwheel.delivery.serve.intake import Intake
+from tickwheel.delivery.serve.listing import Listing
 from tickwheel.delivery.serve.metrics import renderer
+from tickwheel.delivery.serve.problems import AGAIN, fault, json_response, problem
 
 _OVERHEAD = 1 << 16  # bytes for the names and the id beside a payload in base64
 _NDJSON = ("application/x-ndjson", "application/ndjson", "application/jsonl")
 _MANY = 4 << 20  # bytes of many messages
-_BODY_WITHIN_S = 30
-_DISCARD_BYTES, _DISCARD_S = 1 << 26, 2  # read from a body that is too large, so that its sender can read the answer
+_BODIES = 64 << 20  # bytes of all bodies at a time
+_REQUESTS = 512  # at a time; as many as half of them may be waiting for their bodies
 _STATES: Mapping[Answer, int] = {
     Answer.DUPLICATE: 200,
     Answer.CANCELLED: 200,
@@ -56,10 +61,10 @@ _STATES: Mapping[Answer, int] = {
     Answer.DELIVERING: 409,
     Answer.DEAD: 409,
 }
-_AGAIN = "the same request again, later"
-_ROUTES = "POST /messages, GET, DELETE or PATCH /messages/{id}?key=K, GET /metrics, GET /healthz"
-
+_ROUTES = "GET or POST /messages, GET, DELETE or PATCH /messages/{id}?key=K, GET /metrics, GET /healthz"
 _DUE_ALLOWED = '{"due": RFC 3339 or epoch milliseconds}, or {"delay_ms": milliseconds from now}'
+
+_Handler: TypeAlias = Callable[[Request], Awaitable[Response]]
 
 
 class _Due(msgspec.Struct, forbid_unknown_fields=True):
@@ -67,12 +72,10 @@ class _Due(msgspec.Struct, forbid_unknown_fields=True):
     delay_ms: float | None = None
 
 
-_Handler: TypeAlias = Callable[[Request], Awaitable[Response]]
-
-
 def app(running: Running, access: Access, max_payload: int) -> ASGIApp:
     """The application, for one event loop. `max_payload`: bytes."""
-    messages = _Messages(running, max_payload)
+    listing = Listing(running.view)
+    messages = _Messages(running, max_payload, listing)
     metrics = renderer(running)
     one_at_a_time = asyncio.Lock()
 
@@ -81,46 +84,55 @@ def app(running: Running, access: Access, max_payload: int) -> ASGIApp:
             try:
                 text = await asyncio.to_thread(metrics)
             except StoreFailed as error:
-                raise _problem(503, str(error), _AGAIN) from error
+                raise problem(503, str(error), AGAIN) from error
         return Response(text, headers={"content-type": CONTENT_TYPE_LATEST})
 
     async def show_health(_request: Request) -> Response:
         try:
             running.check()
         except BaseException:
-            return _json(503, {"status": "failed"})
-        return _json(200, {"status": "ok"})
+            return json_response(503, {"status": "failed"})
+        return json_response(200, {"status": "ok"})
 
     register_url_convertor("any", _Any())
     routes = [
         Route("/messages", messages.post, methods=["POST"]),
+        Route("/messages", listing.page, methods=["GET"]),
         Route("/messages/{id:any}", messages.one, methods=["GET", "DELETE", "PATCH"]),
         Route("/metrics", show_metrics, methods=["GET"]),
         Route("/healthz", show_health, methods=["GET"]),
     ]
     inner = Starlette(routes=routes, exception_handlers={HTTPException: _refuse, Exception: _broken})
     inner.router.redirect_slashes = False
-    return _Guarded(inner, access)
+    return Guard(inner, access, _REQUESTS)
 
 
 class _Messages:
-    def __init__(self, running: Running, max_payload: int) -> None:
+    def __init__(self, running: Running, max_payload: int, listing: Listing) -> None:
         self._running = running
+        self._listing = listing
         self._intake = Intake(partial(running.submit, max_payload=max_payload))
         self._max_payload = max_payload
+        self._bodies = Bodies(_BODIES)
         self._lines = NdjsonLines("-", Columns().names, max_payload, letters=False)
 
     async def post(self, request: Request) -> Response:
         limit = 2 * self._max_payload + _OVERHEAD
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() in _NDJSON:
-            return await self._many(await _body(request, max(limit, _MANY)))
-        records = self._lines.read_object(await _body(request, limit), now_ns=time.time_ns())
+            none_of_many = "; none of its messages was accepted"
+            async with self._bodies.receive(request, max(limit, _MANY), none_of_many) as body:
+                return await self._many(body)
+        async with self._bodies.receive(request, limit) as body:
+            return await self._one(body)
+
+    async def _one(self, body: bytes) -> Response:
+        records = self._lines.read_object(body, now_ns=time.time_ns())
         [item] = records.to_list()
         if isinstance(item, BadRecord):
-            raise _problem(400, item.reason, item.allowed)
+            raise problem(_status_of(item), item.reason, item.allowed)
         answer = await self._ask(records)
         if answer is Answer.CONFLICT:
-            raise _problem(409, OTHER_CONTENT.reason, OTHER_CONTENT.allowed)
+            raise problem(409, OTHER_CONTENT.reason, OTHER_CONTENT.allowed)
         if answer is Answer.ACCEPTED:
             assert isinstance(item, Message)
             return _state(201, item.id, item.key, answer, due=rfc_3339(item.due_ms))
@@ -132,9 +144,10 @@ class _Messages:
             ticket = await asyncio.to_thread(self._running.submit_records, [records])
             found = await asyncio.wrap_future(ticket)
         except Exception as error:
-            raise _problem(503, str(error), _AGAIN) from error
-        text = b"\n".join(msgspec.json.encode(line) for line in _answers(records.faults(), found))
-        return Response(text + b"\n" if text else b"", 200, media_type="application/x-ndjson")
+            reason = f"{error}; some of its messages may have been accepted"
+            raise problem(503, reason, f"{AGAIN}: what was accepted answers duplicate") from error
+        lines = await asyncio.to_thread(lambda: list(map(msgspec.json.encode, _answers(body, found))))
+        return Response(b"".join(line + b"\n" for line in lines), 200, media_type="application/x-ndjson")
 
     async def one(self, request: Request) -> Response:
         id_, key = _name(request)
@@ -144,16 +157,20 @@ class _Messages:
         if request.method == "PATCH":
             return await self._reschedule(request, id_, key)
         answer = await self._ask(Look(id_, key))
-        return _state(404 if answer is Answer.UNKNOWN else 200, id_, key, answer)
+        if answer is Answer.UNKNOWN:
+            return _state(404, id_, key, answer)
+        # The engine knows what is being sent in this moment, and the store all else.
+        return json_response(200, {**await self._listing.details(id_, key), "id": id_, "key": key, "state": answer})
 
     async def _reschedule(self, request: Request, id_: str, key: str | None) -> Response:
-        try:
-            to = msgspec.json.decode(await _body(request, _OVERHEAD), type=_Due)
-            due_ms = due_ms_of(to.due, to.delay_ms)
-        except msgspec.DecodeError as error:
-            raise _problem(400, f"the body can't be read: {error}", _DUE_ALLOWED) from error
-        except BadRecord as error:
-            raise _problem(400, error.reason, error.allowed) from error
+        async with self._bodies.receive(request, _OVERHEAD) as body:
+            try:
+                to = msgspec.json.decode(body, type=_Due)
+                due_ms = due_ms_of(to.due, to.delay_ms)
+            except msgspec.DecodeError as error:
+                raise problem(400, f"the body can't be read: {error}", _DUE_ALLOWED) from error
+            except BadRecord as error:
+                raise problem(400, error.reason, error.allowed) from error
         answer = await self._ask(Reschedule(id_, key, due_ms))
         if answer is Answer.RESCHEDULED:
             return _state(200, id_, key, answer, due=rfc_3339(due_ms))
@@ -163,19 +180,24 @@ class _Messages:
         try:
             return await self._intake.ask(item)
         except Exception as error:
-            raise _problem(503, str(error), _AGAIN) from error
+            raise problem(503, str(error), AGAIN) from error
 
 
-def _answers(faults: Sequence[Fault | None], found: Sequence[Answer | BadRecord]) -> Iterator[dict[str, object]]:
-    """For each record, in order, the status that it would have had alone."""
-    for fault, answer in zip(faults, found, strict=True):
+def _status_of(bad: BadRecord) -> int:
+    return 413 if bad.is_too_large else 400
+
+
+def _answers(body: bytes, found: Sequence[Answer | BadRecord]) -> Iterator[dict[str, object]]:
+    """For each record, in order, its line and the status that it would have had alone."""
+    lines = body.removeprefix(codecs.BOM_UTF8).split(b"\n")
+    numbers = (number for number, line in enumerate(lines, 1) if line.strip(b" \t\r"))
+    for line, answer in zip(numbers, found, strict=True):
         if isinstance(answer, BadRecord):
-            assert fault is not None
-            yield {"status": 400, "line": fault[0], **_fault(answer.reason, answer.allowed)}
+            yield {"line": line, "status": _status_of(answer), **fault(answer.reason, answer.allowed)}
         elif answer is Answer.CONFLICT:
-            yield {"status": 409, **_fault(OTHER_CONTENT.reason, OTHER_CONTENT.allowed)}
+            yield {"line": line, "status": 409, **fault(OTHER_CONTENT.reason, OTHER_CONTENT.allowed)}
         else:
-            yield {"status": 201 if answer is Answer.ACCEPTED else _STATES[answer], "state": answer}
+            yield {"line": line, "status": 201 if answer is Answer.ACCEPTED else _STATES[answer], "state": answer}
 
 
 class _Any(Convertor[str]):
@@ -190,63 +212,6 @@ class _Any(Convertor[str]):
         return value
 
 
-class _Guarded:
-    """Checks the sender before anything of a request is read."""
-
-    def __init__(self, inner: ASGIApp, access: Access) -> None:
-        self._inner = inner
-        self._access = access
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        headers = scope["headers"]
-
-        def every(name: bytes) -> list[bytes]:
-            return [value for each, value in headers if each == name]
-
-        app = self._inner
-        if self._access.is_web_page(every(b"host"), every(b"origin")):
-            app = _json(403, _fault("the sender is a web page", "programs on this machine; or serve with a token"))
-        elif scope["path"] != "/healthz" and (reason := self._access.why_not(every(b"authorization"))):
-            fault = _fault(reason, "Authorization: Bearer TOKEN, with the token of the server's --token-file")
-            app = _json(401, fault, {"www-authenticate": "Bearer"})
-        await app(scope, receive, send)
-
-
-async def _body(request: Request, limit: int) -> bytes:
-    """The body. Errors: 413 for more than `limit` bytes, 408 if it does not end in time."""
-    length = request.headers.get("content-length", "0")
-    parts, size = [], 0
-    try:
-        async with asyncio.timeout(_BODY_WITHIN_S):
-            if int(length) <= limit:
-                async for part in request.stream():
-                    size += len(part)
-                    if size > limit:
-                        break
-                    parts.append(part)
-                else:
-                    return b"".join(parts)
-    except TimeoutError:
-        allowed = f"within {_BODY_WITHIN_S} s"
-        raise _problem(408, "the body did not end in time", allowed, {"connection": "close"}) from None
-    except ClientDisconnect:
-        raise _problem(400, "the connection was closed in the middle of the body", "the whole body") from None
-    if "expect" not in request.headers:
-        await _discard(request)
-    raise _problem(413, "the body is too large", f"at most {limit:,} bytes", {"connection": "close"})
-
-
-async def _discard(request: Request) -> None:
-    size = 0
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(_DISCARD_S):
-            while size < _DISCARD_BYTES:
-                event = await request.receive()
-                size += len(event.get("body", b""))
-                if not event.get("more_body"):
-                    return
-
-
 def _name(request: Request) -> tuple[str, str | None]:
     """The id and key in the address. Errors: 400."""
     try:
@@ -255,35 +220,23 @@ def _name(request: Request) -> tuple[str, str | None]:
         query = request.scope["query_string"].decode("ascii")
         given = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query), errors="strict", max_num_fields=2)
     except ValueError as error:
-        raise _problem(400, f"the address can't be read: {error}", "UTF-8, percent-encoded, and ?key=K") from None
+        raise problem(400, f"the address can't be read: {error}", "UTF-8, percent-encoded, and ?key=K") from None
     if [name for name, _ in given] not in ([], ["key"]) or not id_ or not all(value for _, value in given):
-        raise _problem(400, "the address names no message", "/messages/{id}, or /messages/{id}?key=K, neither empty")
+        raise problem(400, "the address names no message", "/messages/{id}, or /messages/{id}?key=K, neither empty")
     return id_, given[0][1] if given else None
 
 
 def _state(status: int, id_: str, key: str | None, answer: Answer, **more: str) -> Response:
-    return _json(status, {"id": id_, "key": key, **more, "state": answer})
-
-
-def _problem(status: int, reason: str, allowed: str, headers: dict[str, str] | None = None) -> HTTPException:
-    return HTTPException(status, _fault(reason, allowed), headers)  # type: ignore[arg-type]  # `_refuse` takes it out
-
-
-def _fault(reason: str, allowed: str) -> dict[str, str]:
-    return {"reason": reason, "allowed": allowed}
+    return json_response(status, {"id": id_, "key": key, **more, "state": answer})
 
 
 async def _refuse(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    fault: object = error.detail
-    if not isinstance(fault, dict):  # Starlette's own
-        fault = _fault(f"there is no {request.method} {request.url.path[:200]}", _ROUTES)
-    return _json(error.status_code, fault, error.headers)
+    detail: object = error.detail
+    if not isinstance(detail, dict):  # Starlette's own
+        detail = fault(f"there is no {request.method} {request.url.path[:200]}", _ROUTES)
+    return json_response(error.status_code, detail, error.headers)
 
 
 async def _broken(_request: Request, error: Exception) -> Response:
-    return _json(500, _fault(f"this server has an error: {type(error).__name__}: {error}", _AGAIN))
-
-
-def _json(status: int, value: object, headers: Mapping[str, str] | None = None) -> Response:
-    return Response(msgspec.json.encode(value), status, headers, "application/json")
+    return json_response(500, fault(f"this server has an error: {type(error).__name__}: {error}", AGAIN))

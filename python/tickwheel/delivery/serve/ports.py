@@ -1,61 +1,89 @@
-"""The ports of `tickwheel serve` and their threads (rules D9, D11): one thread for HTTP; Flight has its own."""
+"""The ports of `tickwheel serve` and their threads (rules D9, D11, D12).
+
+One thread accepts the connections of both, and serves HTTP. Flight has threads of its own, behind `relay.py`.
+"""
 
 import asyncio
+import contextlib
 import logging
 import socket
 import threading
-from contextlib import closing
+from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from tickwheel.delivery.errors import WrongUsage
 from tickwheel.delivery.running import Running
 from tickwheel.delivery.serve.access import Access, Address
+from tickwheel.delivery.serve.connections import Acceptor, Place
+from tickwheel.delivery.serve.relay import FlightSocket, RelayConnection
+from tickwheel.delivery.serve.tls import Certificates
+
+if TYPE_CHECKING:
+    import uvicorn
+    from starlette.types import ASGIApp
 
 _REQUESTS_END_WITHIN_S = 5
 _STREAMS_END_WITHIN_S = 1
-_CONNECTIONS = 256  # each may have a body in memory
+_CONNECTIONS = 256  # of a port, that wait for their clients
+
+
+class Listening:
+    """The sockets of both ports, before anything else is made. Errors: `WrongUsage` if a port can't be opened."""
+
+    def __init__(self, listen: Address, flight: Address) -> None:
+        self.addresses = listen, flight
+        self.http = _listen(listen)
+        try:
+            self.flight = _listen(flight)
+        except BaseException:
+            self.http.close()
+            raise
+
+    def close(self) -> None:
+        """Close both."""
+        self.http.close()
+        self.flight.close()
+
+    def urls(self, *, is_tls: bool) -> str:
+        """What clients are told."""
+        http, flight = self.addresses
+        of_http = http.url("https" if is_tls else "http", self.http.getsockname()[1])
+        of_flight = flight.url("grpc+tls" if is_tls else "grpc", self.flight.getsockname()[1])
+        return f"{of_http} and {of_flight}"
 
 
 class Ports:
-    """Both ports, open from the start, and their threads. Errors: `WrongUsage` if a port can't be opened."""
+    """Both ports, served from the start. `listening` is closed at the end."""
 
     def __init__(
-        self, listen: Address, flight: Address, token: bytes | None, max_payload: int, running: Running
+        self,
+        listening: Listening,
+        access: Access,
+        certificates: Certificates | None,
+        max_payload: int,
+        running: Running,
     ) -> None:
-        import uvicorn
-
         from tickwheel.delivery.serve.flight import FlightServer
         from tickwheel.delivery.serve.http import app
 
-        access = Access(token, listen, flight)
-        logging.getLogger("uvicorn").setLevel(logging.ERROR)
-        self._server = uvicorn.Server(
-            uvicorn.Config(
-                app(running, access, max_payload),
-                loop="asyncio",
-                http="h11",
-                ws="none",
-                lifespan="off",
-                log_config=None,
-                access_log=False,
-                server_header=False,
-                proxy_headers=False,
-                limit_concurrency=_CONNECTIONS,
-                timeout_graceful_shutdown=_REQUESTS_END_WITHIN_S,
-            )
-        )
-        self._socket = _listen(listen)
+        self.urls = listening.urls(is_tls=certificates is not None)
+        self._listening = listening
+        self._certificates = certificates
+        self._server = _http_server(app(running, access, max_payload))
+        submit = partial(running.submit, max_payload=max_payload)
+        self._behind = FlightSocket()
         try:
-            with closing(_listen(flight)) as probe:  # its error has the reason, Flight's has not
-                port = probe.getsockname()[1]
-            location = flight.url("grpc", port)
-            self._flight = FlightServer(location, partial(running.submit, max_payload=max_payload), access, max_payload)
+            self._flight = FlightServer(self._behind.location, submit, access, max_payload)
+            self._behind.hide()
         except BaseException:
-            self._socket.close()
+            self._behind.close()
             raise
-        self.urls = f"{listen.url('http', self._socket.getsockname()[1])} and {location}"
         self._over = threading.Event()
         self._failure: BaseException | None = None
+        self._loop = asyncio.new_event_loop()
+        self._is_ending = asyncio.Event()
+        self._accepting: asyncio.Task[None] | None = None
         self._thread = threading.Thread(target=self._serve, name="http-serve", daemon=True)
         self._thread.start()
 
@@ -68,20 +96,83 @@ class Ports:
 
     def stop_requests(self) -> None:
         """Close the HTTP port. Requests in progress still get their answer, for some seconds."""
-        self._server.should_exit = True
-        self._thread.join(_REQUESTS_END_WITHIN_S + 1)
+        self._call(self._stop_requests)
+        self._over.wait(_REQUESTS_END_WITHIN_S + 1)
 
     def stop_streams(self) -> bool:
-        """Close the Flight port. Returns whether all streams have ended."""
-        return self._flight.stop(_STREAMS_END_WITHIN_S)
+        """Close the Flight port, and after a second its streams. Returns whether all have ended."""
+        self._flight.stop(_STREAMS_END_WITHIN_S)
+        self._call(self._is_ending.set)
+        self._thread.join(_STREAMS_END_WITHIN_S)
+        have_ended = self._flight.stop(_STREAMS_END_WITHIN_S)
+        self._behind.close()
+        return have_ended
+
+    def _call(self, function: Callable[[], object]) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(function)
+
+    def _stop_requests(self) -> None:
+        if self._accepting is not None:
+            self._accepting.cancel()
+        self._server.should_exit = True
 
     def _serve(self) -> None:
         """In the thread. Uvicorn sets no signal handlers outside the main thread."""
         try:
-            asyncio.run(self._server.serve([self._socket]))
+            with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+                runner.run(self._accept())
         except BaseException as error:
             self._failure = error
+        self._listening.close()
         self._over.set()
+
+    async def _accept(self) -> None:
+        certificates = self._certificates
+        http = Acceptor(
+            self._listening.http,
+            lambda: certificates.http if certificates else None,
+            partial(_http_connection, self._server),
+            _CONNECTIONS,
+        )
+        flight = Acceptor(
+            self._listening.flight,
+            lambda: certificates.flight if certificates else None,
+            lambda place: RelayConnection(place, self._behind.path),
+            _CONNECTIONS,
+        )
+        async with asyncio.TaskGroup() as group:
+            self._accepting = group.create_task(http.run())
+            relaying = group.create_task(flight.run())
+            await self._server.serve([])  # the connections are accepted here, so it opens no socket
+            self._over.set()
+            await self._is_ending.wait()
+            relaying.cancel()
+        flight.close()
+
+
+def _http_server(app: "ASGIApp") -> "uvicorn.Server":
+    import uvicorn
+
+    logging.getLogger("uvicorn").setLevel(logging.ERROR)
+    return uvicorn.Server(
+        uvicorn.Config(
+            app,
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            timeout_graceful_shutdown=_REQUESTS_END_WITHIN_S,
+        )
+    )
+
+
+def _http_connection(server: "uvicorn.Server", place: Place) -> asyncio.Protocol:
+    from tickwheel.delivery.serve.http_connection import HttpConnection
+
+    return HttpConnection(place, config=server.config, server_state=server.server_state, app_state={})
 
 
 def _listen(address: Address) -> socket.socket:

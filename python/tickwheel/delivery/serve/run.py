@@ -3,13 +3,16 @@
     the store's lock -> engine -> ports -> delivery starts   ...   ports close -> due messages are sent -> end
 
 SIGTERM and Ctrl-C end it cleanly, a second one immediately. A failure of the store or of the destination also ends it
-cleanly. Undelivered messages wait in the store for the next run, or for the process that waits for the store.
+cleanly. Undelivered messages wait in the store for the next run, or for the process that waits for the store. SIGHUP
+reads the files of tokens and certificates again.
 """
 
+import contextlib
 import importlib
 import os
 import signal
 import sys
+import threading
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,7 +24,8 @@ from tickwheel.delivery.errors import DeliveryFailed, WrongUsage
 from tickwheel.delivery.job import Result
 from tickwheel.delivery.running import Running
 from tickwheel.delivery.serve.access import Access, Address
-from tickwheel.delivery.serve.ports import Ports
+from tickwheel.delivery.serve.credentials import Credentials
+from tickwheel.delivery.serve.ports import Listening, Ports
 from tickwheel.delivery.settings import Settings
 from tickwheel.delivery.sinks import Opener
 from tickwheel.delivery.summary import Summary
@@ -36,7 +40,9 @@ _LIBRARIES = ("starlette", "uvicorn", "prometheus_client", "pyarrow.flight")
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """What to serve, and where. `max_payload`: bytes. Errors: `WrongUsage`."""
+    """What to serve, and where. `max_payload`: bytes; `output`: the file of the destination, if it is one. Errors:
+    `WrongUsage`.
+    """
 
     store: Path
     opener: Opener
@@ -44,13 +50,13 @@ class Service:
     settings: Settings
     listen: Address
     flight: Address
-    token: bytes | None
+    credentials: Credentials
     max_payload: int
+    output: Path | None = None
 
     def __post_init__(self) -> None:
         if not 1 <= self.max_payload <= MAX_PAYLOAD_LIMIT:
             raise WrongUsage(f"max-payload is {self.max_payload:,}: it may be 1 to {MAX_PAYLOAD_LIMIT:,} bytes")
-        Access(self.token, self.listen, self.flight)  # refuses addresses open to other machines without a token
         need_libraries()
 
 
@@ -83,14 +89,22 @@ def serve(service: Service, say: Callable[[str], object]) -> Ended:
     """Serve until a signal comes, or delivery fails. Call it in the main thread. Errors: `WrongUsage`."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _stop)
+    read_again = threading.Event()
+    signal.signal(signal.SIGHUP, lambda *_: read_again.set())
     running, ports, code, failure = None, None, 0, None
+    was_there = service.output is None or service.output.exists()
     try:
         running = Running(service.store, service.opener, service.settings, service.put_letters, say)
-        ports = Ports(service.listen, service.flight, service.token, service.max_payload, running)
+        access = Access(service.credentials.tokens, service.listen, service.flight)
+        listening = Listening(service.listen, service.flight)
+        ports = Ports(listening, access, service.credentials.certificates, service.max_payload, running)
         running.start()
         say(f"listening on {ports.urls}")
         while ports.are_open(_LOOK_EVERY_S):
             running.check()
+            if read_again.is_set():
+                read_again.clear()
+                service.credentials.read_again(access, say)
         failure = "the HTTP server ended by itself"
     except _Stopped as stopped:
         code = stopped.code
@@ -98,6 +112,8 @@ def serve(service: Service, say: Callable[[str], object]) -> Ended:
     except WrongUsage:
         if running is not None:
             running.close(_STOP_WITHIN_S)
+        if not was_there:
+            _remove_if_empty(service.output)
         raise
     except Exception as error:
         failure = _failure(error)
@@ -140,6 +156,13 @@ def _stop(number: int, _frame: object) -> None:
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, signal.SIG_DFL)
     raise _Stopped(130 if number == signal.SIGINT else 0)
+
+
+def _remove_if_empty(output: Path | None) -> None:
+    """A destination that this start has made, and nothing was sent to."""
+    with contextlib.suppress(OSError):
+        if output is not None and output.is_file() and not output.stat().st_size:
+            output.unlink()
 
 
 def _failure(error: Exception) -> str:

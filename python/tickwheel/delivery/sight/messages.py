@@ -108,6 +108,9 @@ def _waiting(db: StoreSnapshot, which: Filter, limit: int, cursor: str | None) -
             limit=limit + 1,
             **part,
         )
+        if len(rows) <= limit:
+            last = db.rows(f"SELECT due_ms, seq FROM waiting {some} OFFSET :last", most=1, last=LOOKED_AT - 1, **part)
+            reached = last[0] if last else None
         rows += db.rows(
             f"SELECT due_ms, seq FROM (SELECT due_ms, seq FROM near_messages {some}) AS some "
             "WHERE EXISTS (SELECT 1 FROM messages m WHERE m.seq = some.seq AND m.key = :key)",
@@ -115,9 +118,6 @@ def _waiting(db: StoreSnapshot, which: Filter, limit: int, cursor: str | None) -
             key=which.key,
             **part,
         )
-        if len(rows) <= limit:
-            last = db.rows(f"SELECT due_ms, seq FROM waiting {some} OFFSET :last", most=1, last=LOOKED_AT - 1, **part)
-            reached = last[0] if last else None
     positions = sorted(row for row in rows if reached is None or row <= reached)
     if len(positions) > limit:
         reached = positions[limit - 1]

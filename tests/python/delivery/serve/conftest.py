@@ -18,8 +18,10 @@ import pytest
 from tickwheel.delivery import Delivery
 from tickwheel.delivery.message import MAX_PAYLOAD
 from tickwheel.delivery.running import Running
-from tickwheel.delivery.serve.access import Address
-from tickwheel.delivery.serve.ports import Ports
+from tickwheel.delivery.serve.access import Access, Address
+from tickwheel.delivery.serve.ports import Listening, Ports
+from tickwheel.delivery.serve.tls import Certificates
+from tickwheel.delivery.serve.tokens import ALL, Tokens
 from tickwheel.delivery.settings import Settings
 from tickwheel.delivery.sinks import sink_of_function
 
@@ -54,13 +56,21 @@ def ask(
 class Served:
     """The ports in this process; deliveries are in `arrived`."""
 
-    def __init__(self, folder: Path, *, token: bytes | None = None, max_payload: int = MAX_PAYLOAD) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        tokens: Tokens | None = None,
+        certificates: Certificates | None = None,
+        max_payload: int = MAX_PAYLOAD,
+    ) -> None:
         self.arrived: queue.SimpleQueue[Delivery] = queue.SimpleQueue()
         self.running = Running(
             folder / "store.db", sink_of_function(self.arrived.put), Settings(), lambda letters: None
         )
         anywhere = Address.of("--listen", "127.0.0.1:0"), Address.of("--flight", "127.0.0.1:0")
-        self.ports = Ports(*anywhere, token, max_payload, self.running)
+        self.access = Access(tokens, *anywhere)
+        self.ports = Ports(Listening(*anywhere), self.access, certificates, max_payload, self.running)
         self.running.start()
         self.port, self.flight_port = map(int, re.findall(r":(\d+)", self.ports.urls))
 
@@ -85,7 +95,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """With a token, and payloads of at most 1,000 bytes."""
-    opened = Served(tmp_path_factory.mktemp("guarded"), token=TOKEN, max_payload=1000)
+    opened = Served(tmp_path_factory.mktemp("guarded"), tokens=Tokens({TOKEN: ALL}), max_payload=1000)
     yield opened
     opened.close()
 

@@ -1,6 +1,5 @@
 """Which addresses may be opened, what a token is, which requests are accepted (rule D12)."""
 
-import hmac
 import socket
 import sys
 from pathlib import Path
@@ -11,9 +10,20 @@ from click.testing import CliRunner
 
 from tickwheel.commands import tickwheel
 from tickwheel.delivery import WrongUsage
-from tickwheel.delivery.serve.access import Access, Address, read_token
+from tickwheel.delivery.serve.access import Access, Address, check_addresses
+from tickwheel.delivery.serve.tokens import ALL, Right, Tokens
 
 TOKEN = b"not-for-other-eyes"
+TOKENS = Tokens({TOKEN: ALL})
+
+
+def check(*addresses: Address, has_tokens: bool = False, is_tls: bool = False, without_tls: bool = False) -> None:
+    check_addresses(*addresses, has_tokens=has_tokens, is_tls=is_tls, without_tls=without_tls)
+
+
+def why_not(access: Access, *authorization: bytes, right: Right = Right.READ) -> str | None:
+    refusal = access.why_not([*authorization], right)
+    return refusal and refusal.reason
 
 
 @pytest.mark.parametrize(
@@ -28,20 +38,29 @@ TOKEN = b"not-for-other-eyes"
 def test_loopback_is_loopback_however_it_is_written__D12(text: str, ip: str, port: int) -> None:
     address = Address.of("--listen", text)
     assert (address.ip, address.port, address.is_loopback) == (ip, port, True)
-    Access(None, address)
+    check(address)
 
 
 @pytest.mark.parametrize("text", ["0.0.0.0:1", "[::]:1", "192.0.2.1:1", "[2001:db8::1]:1", "[::ffff:0.0.0.0]:1", "0:1"])
-def test_what_others_can_reach_needs_a_token__D12(text: str) -> None:
+def test_what_others_can_reach_needs_a_token_and_tls__D12(text: str) -> None:
     address = Address.of("--flight", text)
-    with pytest.raises(WrongUsage, match=r"--flight .* other machines: use --token-file"):
-        Access(None, address)
-    Access(TOKEN, address)
+    for is_tls, without_tls in ((False, False), (True, False), (False, True)):
+        with pytest.raises(WrongUsage, match=r"--flight .* other machines: use --token-file"):
+            check(address, is_tls=is_tls, without_tls=without_tls)
+    with pytest.raises(WrongUsage, match=r"--flight .* other machines, and a token .*--tls-cert .*--no-tls"):
+        check(address, has_tokens=True)
+    check(address, has_tokens=True, is_tls=True)
+    check(address, has_tokens=True, without_tls=True)
+
+
+def test_tls_and_no_tls_contradict_each_other__D12() -> None:
+    with pytest.raises(WrongUsage, match="leave one out"):
+        check(Address.of("--listen", "127.0.0.1:1"), is_tls=True, without_tls=True)
 
 
 def test_one_address_that_others_can_reach_is_enough__D12() -> None:
     with pytest.raises(WrongUsage, match="--flight"):
-        Access(None, Address.of("--listen", "127.0.0.1:1"), Address.of("--flight", "0.0.0.0:1"))
+        check(Address.of("--listen", "127.0.0.1:1"), Address.of("--flight", "0.0.0.0:1"))
 
 
 @pytest.mark.parametrize("ips", [["10.0.0.1"], ["127.0.0.1", "10.0.0.1"], ["::1", "2001:db8::1"]])
@@ -51,7 +70,7 @@ def test_a_name_is_loopback_only_if_all_its_addresses_are__D12(ips: list[str], m
 
     monkeypatch.setattr(socket, "getaddrinfo", found)
     with pytest.raises(WrongUsage, match="--token-file"):
-        Access(None, Address.of("--listen", "trusty.example:7400"))
+        check(Address.of("--listen", "trusty.example:7400"))
 
 
 def test_it_is_the_address_that_is_listened_on_that_was_looked_at__D12(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,49 +104,9 @@ def test_the_command_refuses_what_is_out_of_range_before_it_makes_a_store__D11(m
     assert "it may be" in result.output
 
 
-def token_file(folder: Path, content: bytes, mode: int = 0o600) -> Path:
-    path = folder / "token"
-    path.write_bytes(content)
-    path.chmod(mode)
-    return path
-
-
-@pytest.mark.parametrize("end", [b"", b"\n", b"\r\n"])
-def test_a_token_is_its_line_without_the_end__D12(end: bytes, tmp_path: Path) -> None:
-    assert read_token(token_file(tmp_path, TOKEN + end)) == TOKEN
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"",
-        b"\n",
-        b"fifteen-letters",
-        b"not for other eyes",
-        b"two-lines-of-it\nare-too-many",
-        b"x" * 4097,
-        b"\xff" * 20,
-    ],
-)
-def test_a_token_that_is_none_is_refused__D12(content: bytes, tmp_path: Path) -> None:
-    with pytest.raises(WrongUsage, match="no usable token: it must have 16 to 4096"):
-        read_token(token_file(tmp_path, content))
-
-
-@pytest.mark.parametrize("mode", [0o604, 0o602, 0o644, 0o601])
-def test_a_token_that_every_user_can_read_is_refused__D12(mode: int, tmp_path: Path) -> None:
-    with pytest.raises(WrongUsage, match="chmod 600"):
-        read_token(token_file(tmp_path, TOKEN, mode))
-
-
-def test_a_token_file_that_is_not_there_is_wrong_usage__D12(tmp_path: Path) -> None:
-    with pytest.raises(WrongUsage, match="can't be read: No such file"):
-        read_token(tmp_path / "token")
-
-
 @pytest.mark.parametrize("given", [b"Bearer " + TOKEN, b"bearer " + TOKEN, b"BEARER  " + TOKEN])
 def test_the_token_is_accepted__D12(given: bytes) -> None:
-    assert Access(TOKEN).why_not([given]) is None
+    assert why_not(Access(TOKENS), given) is None
 
 
 @pytest.mark.parametrize(
@@ -144,24 +123,12 @@ def test_the_token_is_accepted__D12(given: bytes) -> None:
     ],
 )
 def test_any_other_header_is_refused__D12(given: bytes) -> None:
-    assert Access(TOKEN).why_not([given]) == "the token is wrong"
+    assert why_not(Access(TOKENS), given) == "the token is wrong"
 
 
 def test_no_token_and_two_tokens_are_refused__D12() -> None:
-    assert Access(TOKEN).why_not([]) == "no token is given"
-    assert Access(TOKEN).why_not([b"Bearer " + TOKEN] * 2) == "there is more than one authorization header"
-
-
-def test_the_token_is_compared_in_constant_time__D12(monkeypatch: pytest.MonkeyPatch) -> None:
-    compared: list[tuple[bytes, bytes]] = []
-
-    def compare(a: bytes, b: bytes) -> bool:
-        compared.append((a, b))
-        return False
-
-    monkeypatch.setattr(hmac, "compare_digest", compare)
-    assert Access(TOKEN).why_not([b"Bearer " + TOKEN]) == "the token is wrong"
-    assert compared == [(TOKEN, TOKEN)]
+    assert why_not(Access(TOKENS)) == "no token is given"
+    assert why_not(Access(TOKENS), *[b"Bearer " + TOKEN] * 2) == "there is more than one authorization header"
 
 
 @pytest.mark.parametrize(
@@ -178,7 +145,7 @@ def test_a_program_on_this_machine_is_no_web_page__D12(host: bytes) -> None:
 )
 def test_a_foreign_name_that_resolves_to_loopback_is_refused__D12(host: bytes) -> None:
     assert Access(None).is_web_page([host], [])
-    assert not Access(TOKEN).is_web_page([host], [b"https://fine.example"])
+    assert not Access(TOKENS).is_web_page([host], [b"https://fine.example"])
 
 
 @pytest.mark.parametrize("name", ["starlette", "uvicorn", "prometheus_client", "pyarrow.flight"])

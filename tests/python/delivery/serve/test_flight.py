@@ -141,8 +141,9 @@ def test_several_batches_may_be_on_their_way__S3(served: Served) -> None:
     ],
 )
 def test_another_schema_is_refused_with_the_right_one__S3(schema: Any, problem: str, served: Served) -> None:
-    with exchange(served, schema) as (_, reader), pytest.raises(pa.ArrowInvalid) as refused:
+    with exchange(served, schema) as (_, reader), pytest.raises(flight.FlightServerError) as refused:
         reader.read_chunk()
+    assert "Traceback" not in str(refused.value)
     assert f"{problem}: it may have id string, key string, due timestamp[ms, tz=UTC], delay_ms double" in str(
         refused.value
     )
@@ -163,10 +164,10 @@ def test_types_that_say_the_same_are_taken__S3(schema: Any, served: Served) -> N
 
 
 def test_a_batch_that_is_too_large_is_refused__D12(served: Served) -> None:
-    with pytest.raises(pa.ArrowInvalid, match=r"10,001 rows .* it may have 10,000"):
+    with pytest.raises(flight.FlightServerError, match=r"10,001 rows .* it may have 10,000"):
         send(served, short(*[("x", 1)] * (MAX_ROWS + 1)))
     schema = pa.schema([("id", pa.string()), ("due", pa.int64()), ("payload", pa.binary())])
-    with pytest.raises(pa.ArrowInvalid, match="send smaller ones"):
+    with pytest.raises(flight.FlightServerError, match="send smaller ones"):
         send(served, pa.record_batch([["x"], [FAR_MS], [b" " * MAX_BYTES]], schema=schema))
     assert served.ask("GET", "/messages/x").status == 404
 
@@ -185,7 +186,7 @@ def test_other_calls_need_the_token_and_do_nothing_with_it__D12(guarded: Served)
         with pytest.raises(flight.FlightUnauthenticatedError):
             list(client.list_actions())
         options = flight.FlightCallOptions(headers=[(b"authorization", b"Bearer " + TOKEN)])
-        with pytest.raises(NotImplementedError):
+        with pytest.raises(flight.FlightServerError, match="there is no do_get here: use do_exchange"):
             client.do_get(flight.Ticket(b"x"), options).read_all()
 
 

@@ -2,6 +2,7 @@
 
 import os
 import re
+import resource
 import signal
 import socket
 import subprocess
@@ -164,9 +165,48 @@ def test_with_a_token_it_serves_anywhere__D12(tmp_path: Path, start: Start) -> N
     token = tmp_path / "token"
     token.touch(0o600)
     token.write_text("sixteen-letters!\n")
-    server = start(tmp_path / "s.db", "--listen", "0.0.0.0:0", "--token-file", str(token))
+    server = start(tmp_path / "s.db", "--listen", "0.0.0.0:0", "--token-file", str(token), "--no-tls")
     line = server.says()
     assert line.startswith("listening on http://0.0.0.0:"), line
     server.port = int(line.split(":")[2].split()[0])
     assert server.ask("GET", "/messages/a").status == 401
     assert server.ask("GET", "/messages/a", headers={"authorization": "Bearer sixteen-letters!"}).status == 404
+
+
+def test_it_may_open_more_files_than_the_usual_limit__D12(tmp_path: Path, start: Start) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(1024, limits[0]), limits[1]))
+    try:
+        server = start(tmp_path / "s.db").listening()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    found = resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE)
+    assert found == (min(8192, limits[1]), limits[1])
+
+
+@pytest.mark.parametrize("option", ["--listen", "--flight"])
+def test_a_port_that_is_taken_leaves_nothing__D13(option: str, tmp_path: Path, start: Start) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        server = start(tmp_path / "s.db", "--to", f"file:{tmp_path / 'out'}", option, address)
+        assert server.rest()[0] == 2
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_a_port_that_is_taken_leaves_a_destination_that_was_there__D13(tmp_path: Path, start: Start) -> None:
+    (tmp_path / "out").touch()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        assert start(tmp_path / "s.db", "--to", f"file:{tmp_path / 'out'}", "--listen", address).rest()[0] == 2
+    assert [*tmp_path.iterdir()] == [tmp_path / "out"]
+
+
+def test_no_socket_is_left_when_it_is_killed__D13(
+    tmp_path: Path, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    server = start(tmp_path / "s.db").listening()
+    server.kill()
+    assert [*temporary.iterdir()] == []

@@ -13,8 +13,14 @@ from tickwheel.delivery import Delivery
 from tickwheel.delivery.message import MAX_PAYLOAD
 from tickwheel.delivery.serve import run
 from tickwheel.delivery.serve.access import Address
+from tickwheel.delivery.serve.credentials import Credentials
 from tickwheel.delivery.settings import Settings
 from tickwheel.delivery.sinks import Opener, Refusals, Sink, sink_of, sink_of_function
+
+
+class ClosedListening:
+    def __init__(self, *_: Any) -> None:
+        pass
 
 
 class ClosedPorts:
@@ -38,7 +44,9 @@ class ClosedPorts:
 def served(folder: Path, opener: Opener, said: list[object]) -> run.Ended:
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     here = Address.of("--listen", "127.0.0.1:0")
-    service = run.Service(folder / "store.db", opener, lambda _: None, Settings(), here, here, None, MAX_PAYLOAD)
+    service = run.Service(
+        folder / "store.db", opener, lambda _: None, Settings(), here, here, Credentials(), MAX_PAYLOAD
+    )
     try:
         return run.serve(service, said.append)
     finally:
@@ -47,6 +55,7 @@ def served(folder: Path, opener: Opener, said: list[object]) -> run.Ended:
 
 
 def test_a_server_that_ends_by_itself_is_a_failure__D11(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "Listening", ClosedListening)
     monkeypatch.setattr(run, "Ports", ClosedPorts)
     ended = served(tmp_path, sink_of_function(print), [])
     assert (ended.code, ended.result.failure) == (3, "the HTTP server ended by itself")
@@ -70,6 +79,7 @@ def test_a_signal_while_it_ends_by_itself_does_not_interrupt_that__D13(
                 is_told.set()
 
     is_told, said = threading.Event(), Said()
+    monkeypatch.setattr(run, "Listening", ClosedListening)
     monkeypatch.setattr(run, "Ports", ClosedPorts)
     ended = served(tmp_path, sink_of(Signalled), said)
     assert (ended.code, ended.result.failure) == (3, "the HTTP server ended by itself")
@@ -89,6 +99,7 @@ def test_a_signal_while_ports_close_after_a_failure_does_not_interrupt_that__D13
             return False  # a client keeps its stream open
 
     said: list[object] = []
+    monkeypatch.setattr(run, "Listening", ClosedListening)
     monkeypatch.setattr(run, "Ports", Signalled)
     ended = served(tmp_path, sink_of_function(print), said)
     assert (ended.code, ended.is_stuck, Signalled.calls) == (3, True, 2)
@@ -106,6 +117,7 @@ def test_a_destination_that_does_not_end_is_told__D13(tmp_path: Path, monkeypatc
             may_end.wait(20)
 
     said: list[object] = []
+    monkeypatch.setattr(run, "Listening", ClosedListening)
     monkeypatch.setattr(run, "Ports", ClosedPorts)
     monkeypatch.setattr(run, "_STOP_WITHIN_S", 0.1)
     served(tmp_path, sink_of(Hangs), said)

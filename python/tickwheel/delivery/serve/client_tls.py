@@ -1,0 +1,37 @@
+"""What a client of the ports needs for TLS (rule D12)."""
+
+import ssl
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tickwheel.delivery.errors import WrongUsage
+from tickwheel.delivery.serve.tls import load_certificate, read_file, told
+
+
+@dataclass(frozen=True, slots=True)
+class ClientTls:
+    """In PEM. `ca`: the authorities that may sign a server's certificate. `cert` and `key`: the client's own, where the
+    server wants one.
+    """
+
+    ca: bytes
+    cert: bytes | None = None
+    key: bytes | None = field(default=None, repr=False)
+
+    @classmethod
+    def read(cls, ca: Path, cert: Path | None = None, key: Path | None = None) -> "ClientTls":
+        """From files. The key is in the file of the certificate if it is not given. Errors: `WrongUsage`."""
+        authorities = read_file("--tls-ca", ca)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        try:
+            context.load_verify_locations(ca)
+        except ssl.SSLError as error:
+            raise WrongUsage(f"--tls-ca {ca} has no certificate in PEM: {told(error)}") from error
+        if cert is None:
+            if key is not None:
+                raise WrongUsage("--tls-key needs --tls-cert FILE, the certificate of this client")
+            return cls(authorities)
+        own = read_file("--tls-cert", cert, is_secret=key is None)
+        own_key = read_file("--tls-key", key, is_secret=True) if key else own
+        load_certificate(context, cert, key or cert)
+        return cls(authorities, own, own_key)

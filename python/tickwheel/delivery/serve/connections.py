@@ -1,0 +1,143 @@
+"""Accepts the connections of a port, so that none which says nothing takes the place of another (rule D12).
+
+- A connection *waits* while its client owes something: the TLS handshake, the head of a request, its body. At most
+  `most` wait; where one more comes, the one that has waited longest is closed. So clients that connect and say nothing,
+  however many, close each other's connections. Those whose requests are being answered are never closed.
+- The handshake and the first head must be there within `HEAD_WITHIN_S` of the connection.
+
+With `most` 256: 260 clients connect and say nothing. The first four are closed when the last four come, and the others
+after 10 s. A client that comes meanwhile and sends a request closes one more, and is answered.
+
+Everything runs in the event loop. A connection with TLS takes 256 KiB (asyncio's buffer), another one some KiB.
+"""
+
+import asyncio
+import logging
+import socket
+import ssl
+from collections.abc import Callable
+from typing import Final
+
+HEAD_WITHIN_S: Final = 10
+
+_log = logging.getLogger("tickwheel.delivery")
+_NO_FILES_PAUSE_S = 0.1
+
+
+class Places:
+    """The connections that wait, the one that waits longest first. At most `most`."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._waiting: dict[Place, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, place: "Place") -> None:
+        """It waits from now on."""
+        self.remove(place)
+        if len(self._waiting) >= self._most:
+            next(iter(self._waiting)).close()
+        self._waiting[place] = None
+
+    def remove(self, place: "Place") -> None:
+        """It waits no more."""
+        self._waiting.pop(place, None)
+
+    def close(self) -> None:
+        """Close all that wait."""
+        for place in list(self._waiting):
+            place.close()
+
+
+class Place:
+    """One connection as its port sees it. It waits at first, and has a deadline."""
+
+    def __init__(self, places: Places, abort: Callable[[], object]) -> None:
+        self.abort = abort
+        """Closes the connection at once."""
+        self._places = places
+        self._deadline: asyncio.TimerHandle | None = None
+        self.waits(HEAD_WITHIN_S)
+
+    def waits(self, within_s: float | None = None) -> None:
+        """From now on for its client; if `within_s` is given, no longer than that."""
+        self.works()
+        self._places.add(self)
+        if within_s is not None:
+            self._deadline = asyncio.get_running_loop().call_later(within_s, self.close)
+
+    def goes_on(self) -> None:
+        """It waits, and something has come: it is the last one to be closed for others. Its deadline stays."""
+        self._places.add(self)
+
+    def works(self) -> None:
+        """From now on the client waits for the server, or the connection has ended."""
+        self._places.remove(self)
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def close(self) -> None:
+        """Close the connection at once."""
+        self.works()
+        self.abort()
+
+
+class Acceptor:
+    """Accepts what comes on a socket. `context` says the certificates for the next connection; `protocol` makes what
+    talks with a client, and gets its place; from `connection_made` on it must set `Place.abort`, and say when it works.
+    """
+
+    def __init__(
+        self,
+        listening: socket.socket,
+        context: Callable[[], ssl.SSLContext | None],
+        protocol: Callable[[Place], asyncio.Protocol],
+        most: int,
+    ) -> None:
+        self._socket = listening
+        self._context = context
+        self._protocol = protocol
+        self._places = Places(most)
+        self._opening: set[asyncio.Task[None]] = set()
+
+    async def run(self) -> None:
+        """Until it is cancelled; then the socket is closed, and so are the connections without a protocol."""
+        loop = asyncio.get_running_loop()
+        self._socket.setblocking(False)
+        try:
+            while True:
+                try:
+                    client, _ = await loop.sock_accept(self._socket)
+                except OSError as error:  # it was closed again already, or the process may open no more files
+                    _log.error("a connection can't be accepted: %s", error.strerror)
+                    await asyncio.sleep(_NO_FILES_PAUSE_S)
+                    continue
+                opening = loop.create_task(self._open(client))
+                self._opening.add(opening)
+                opening.add_done_callback(self._opening.discard)
+                await asyncio.sleep(0)  # what has come is read before the next one is accepted
+        finally:
+            self._socket.close()
+            for opening in self._opening:
+                opening.cancel()
+
+    def close(self) -> None:
+        """Close all connections that wait."""
+        self._places.close()
+
+    async def _open(self, client: socket.socket) -> None:
+        opening = asyncio.current_task()
+        assert opening is not None
+        place = Place(self._places, opening.cancel)
+        context = self._context()
+        times = {"ssl_handshake_timeout": HEAD_WITHIN_S, "ssl_shutdown_timeout": 1} if context else {}
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: self._protocol(place), client, ssl=context, **times
+            )
+        except (OSError, asyncio.CancelledError):  # no TLS, or a wrong one; or the place was needed
+            place.works()
+            client.close()

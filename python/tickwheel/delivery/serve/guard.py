@@ -1,0 +1,65 @@
+"""Checks the sender and the right of a request before anything of it is read, and bounds how many there are (D12).
+
+| request | right |
+|---|---|
+| `GET`, `HEAD` | read |
+| `POST /messages` | produce |
+| any other | control |
+| `/healthz`, `/livez`, `/readyz` | none, and no token; they show nothing else |
+"""
+
+from typing import Final
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from tickwheel.delivery.serve.access import Access
+from tickwheel.delivery.serve.problems import AGAIN, fault, json_response
+from tickwheel.delivery.serve.tokens import Right
+
+_HEALTH: Final = ("/healthz", "/livez", "/readyz")
+
+
+class Guard:
+    """Around an application. `most`: requests at a time; health is told beyond that too."""
+
+    def __init__(self, inner: ASGIApp, access: Access, most: int) -> None:
+        self._inner = inner
+        self._access = access
+        self._left = most
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request, or answer 401, 403 or 503."""
+        self._left -= 1
+        try:
+            await self._app(scope)(scope, receive, send)
+        finally:
+            self._left += 1
+
+    def _app(self, scope: Scope) -> ASGIApp:
+        headers: list[tuple[bytes, bytes]] = scope["headers"]
+
+        def every(name: bytes) -> list[bytes]:
+            return [value for each, value in headers if each == name]
+
+        if self._access.is_web_page(every(b"host"), every(b"origin")):
+            allowed = "programs on this machine; or serve with a token"
+            return json_response(403, fault("the sender is a web page", allowed))
+        if scope["path"] in _HEALTH:
+            return self._inner
+        if refusal := self._access.why_not(every(b"authorization"), right_of(scope["method"], scope["path"])):
+            more = {} if refusal.is_known else {"www-authenticate": "Bearer"}
+            return json_response(403 if refusal.is_known else 401, fault(refusal.reason, refusal.allowed), more)
+        if self._left < 0:
+            return json_response(503, fault("too many requests at a time", AGAIN), {"retry-after": "1"})
+        return self._inner
+
+
+def right_of(method: str, path: str) -> Right:
+    """The right that a request needs.
+
+    >>> right_of("POST", "/messages"), right_of("POST", "/pause"), right_of("GET", "/messages/a")
+    (<Right.PRODUCE: 1>, <Right.CONTROL: 2>, <Right.READ: 4>)
+    """
+    if method in ("GET", "HEAD"):
+        return Right.READ
+    return Right.PRODUCE if (method, path) == ("POST", "/messages") else Right.CONTROL

@@ -1,0 +1,26 @@
+"""How a request is answered that can't be served: JSON with `reason` and `allowed`."""
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+AGAIN: Final = "the same request again, later"
+CLOSE: Final = {"connection": "close"}
+
+
+def problem(status: int, reason: str, allowed: str, headers: Mapping[str, str] | None = None) -> HTTPException:
+    """To be raised. The application's handler of `HTTPException` answers with its `detail`."""
+    return HTTPException(status, fault(reason, allowed), headers)  # type: ignore[arg-type]  # the handler takes it out
+
+
+def fault(reason: str, allowed: str) -> dict[str, str]:
+    """The body of such an answer."""
+    return {"reason": reason, "allowed": allowed}
+
+
+def json_response(status: int, value: object, headers: Mapping[str, str] | None = None) -> Response:
+    """An answer in JSON."""
+    return Response(msgspec.json.encode(value), status, headers, "application/json")

@@ -1,0 +1,116 @@
+"""The certificates of the ports (rule D12): files in PEM, read at the start, and again when the operator asks for it.
+
+Both ports have the same ones. With `client_ca` a client must show a certificate that an authority in that file signed.
+TLS is 1.2 at least.
+"""
+
+import os
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from tickwheel.delivery.errors import WrongUsage
+from tickwheel.delivery.serve.tokens import warn_if_open
+
+_MOST_BYTES: Final = 16 << 20
+_REASONS: Final = {
+    "KEY_VALUES_MISMATCH": "the key does not belong to the certificate: name the key that the certificate was made for",
+    "KEY_TYPE_MISMATCH": "the key does not belong to the certificate: name the key that the certificate was made for",
+    "EE_KEY_TOO_SMALL": "the key is too short: make one of 2,048 bits or more",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TlsFiles:
+    """`key` is in the file of the certificate if it is not given. Errors: `WrongUsage`."""
+
+    cert: Path
+    key: Path | None = None
+    client_ca: Path | None = None
+
+    @classmethod
+    def of(cls, cert: Path | None, key: Path | None, client_ca: Path | None) -> "TlsFiles | None":
+        """From the options."""
+        if cert is None:
+            if key or client_ca:
+                given = "--tls-key" if key else "--tls-client-ca"
+                raise WrongUsage(f"{given} needs --tls-cert FILE, the certificate of this server")
+            return None
+        return cls(cert, key, client_ca)
+
+
+class Certificates:
+    """The contexts of both ports: `http`, `flight`. A connection gets the one of the moment when it came."""
+
+    def __init__(self, files: TlsFiles) -> None:
+        self._files = files
+        self.read()
+
+    def read(self) -> None:
+        """Read the files, again. Errors: `WrongUsage`; then the contexts are as they were."""
+        self.http, self.flight = _context(self._files, "http/1.1"), _context(self._files, "h2")
+
+
+def _context(files: TlsFiles, protocol: str) -> ssl.SSLContext:
+    key = files.key or files.cert
+    read_file("--tls-cert", files.cert, is_secret=files.key is None)
+    if files.key:
+        read_file("--tls-key", files.key, is_secret=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols([protocol])
+    load_certificate(context, files.cert, key)
+    if files.client_ca:
+        read_file("--tls-client-ca", files.client_ca)
+        context.verify_mode = ssl.CERT_REQUIRED
+        try:
+            context.load_verify_locations(files.client_ca)
+        except ssl.SSLError as error:
+            raise WrongUsage(f"--tls-client-ca {files.client_ca} has no certificate in PEM: {told(error)}") from error
+    return context
+
+
+def load_certificate(context: ssl.SSLContext, cert: Path, key: Path) -> None:
+    """Both belong together. Errors: `WrongUsage`."""
+
+    class Encrypted(Exception):
+        pass
+
+    def refuse() -> str:
+        raise Encrypted
+
+    try:
+        # Without the function, a key with a passphrase would ask for it on the terminal.
+        context.load_cert_chain(cert, key, password=refuse)
+    except Encrypted:
+        raise WrongUsage(
+            f"--tls-key {key} is protected by a passphrase, which a server without a terminal can't ask for: "
+            "openssl pkey -in KEY -out NEW writes it without"
+        ) from None
+    except ssl.SSLError as error:
+        if error.reason in _REASONS:
+            raise WrongUsage(f"--tls-cert {cert} and --tls-key {key}: {_REASONS[error.reason]}") from error
+        raise WrongUsage(
+            f"--tls-cert {cert} and --tls-key {key}: no certificate and key in PEM: {told(error)}"
+        ) from error
+
+
+def read_file(option: str, path: Path, *, is_secret: bool = False) -> bytes:
+    """The bytes of the file that an option names. Errors: `WrongUsage`."""
+    try:
+        with path.open("rb") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            data = file.read(_MOST_BYTES + 1)
+    except OSError as error:
+        raise WrongUsage(f"{option} {path} can't be read: {error.strerror}") from error
+    if len(data) > _MOST_BYTES:
+        raise WrongUsage(f"{option} {path} is no file of certificates: it may have {_MOST_BYTES:,} bytes")
+    if is_secret:
+        warn_if_open(option, path, mode)
+    return data
+
+
+def told(error: ssl.SSLError) -> str:
+    """OpenSSL's reason in words."""
+    return (error.reason or "unknown reason").replace("_", " ").lower()

@@ -1,0 +1,145 @@
+"""The tokens of requests, and what each may do (rule D12).
+
+A token file has a token per line, and after it the rights, separated by commas; without any, the token has all. A line
+that begins with `#` is a comment, and so is what follows a space and a `#`:
+
+    f2c9...e1  produce          # the shop
+    07ab...94  control,read     # operators
+
+A token is compared in constant time with every token of the file. Only digests of tokens are kept.
+"""
+
+import enum
+import hashlib
+import hmac
+import logging
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from tickwheel.delivery.errors import WrongUsage
+
+_LEAST: Final = 16
+_MOST: Final = 4096
+_MOST_BYTES: Final = 1 << 20
+_OTHERS: Final = stat.S_IROTH | stat.S_IXOTH
+
+_log = logging.getLogger("tickwheel.delivery")
+
+
+class Right(enum.Flag):
+    """What a request needs, and a token has."""
+
+    PRODUCE = enum.auto()
+    """Messages come in, and records that cancel one: `POST /messages`, and Arrow Flight."""
+    CONTROL = enum.auto()
+    """What changes messages that have come: `DELETE`, and every request that is neither of the others."""
+    READ = enum.auto()
+    """`GET`."""
+
+
+ALL: Final = Right.PRODUCE | Right.CONTROL | Right.READ
+
+
+def names_of(rights: Right) -> str:
+    """The rights as a token file writes them.
+
+    >>> names_of(Right.READ | Right.PRODUCE)
+    'produce,read'
+    """
+    return ",".join(str(right.name).lower() for right in ALL if right in rights)
+
+
+class Tokens:
+    """Tokens by their digests."""
+
+    def __init__(self, rights: Mapping[bytes, Right]) -> None:
+        """`rights` of each token."""
+        self._rights = {_digest(token): each for token, each in rights.items()}
+
+    def rights_of(self, given: bytes) -> Right | None:
+        """What this token may do; `None` if it is none of these. Takes the same time whichever it is."""
+        digest, found = _digest(given), None
+        for each, rights in self._rights.items():
+            if hmac.compare_digest(each, digest):
+                found = rights
+        return found
+
+
+def read_tokens(path: Path) -> Tokens:
+    """The tokens in this file. Errors: `WrongUsage`, which names the line and never shows a token."""
+    return Tokens(dict(_entries(path)))
+
+
+def read_token(path: Path) -> bytes:
+    """The one token in the file of a client. Errors: `WrongUsage`."""
+    (token, _), *more = _entries(path)
+    if more:
+        raise WrongUsage(f"--token-file {path} has {len(more) + 1} tokens: a client sends one; keep its line only")
+    return token
+
+
+def _entries(path: Path) -> list[tuple[bytes, Right]]:
+    try:
+        with path.open("rb") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            text = file.read(_MOST_BYTES + 1)
+    except OSError as error:
+        raise WrongUsage(f"--token-file {path} can't be read: {error.strerror}") from error
+    warn_if_open("--token-file", path, mode)
+    if len(text) > _MOST_BYTES:
+        raise WrongUsage(f"--token-file {path} is no file of tokens: it may have {_MOST_BYTES:,} bytes")
+    found = list(_parsed(path, text))
+    if not found:
+        raise WrongUsage(f"--token-file {path} has no token: {_FORM}")
+    lines: dict[bytes, int] = {}
+    for token, _, line in found:
+        if lines.setdefault(token, line) != line:
+            raise WrongUsage(f"--token-file {path}, line {line}: the token of line {lines[token]} again; keep one line")
+    return [(token, rights) for token, rights, _ in found]
+
+
+_FORM: Final = (
+    f"write a token of {_LEAST} to {_MOST:,} letters, digits and signs on a line, and after a space its rights, of "
+    "produce, control and read, separated by commas; openssl rand -hex 32 makes a token"
+)
+
+
+def _parsed(path: Path, text: bytes) -> Iterator[tuple[bytes, Right, int]]:
+    for line, whole in enumerate(text.splitlines(), 1):
+        words = whole.split()
+        comment = next((place for place, word in enumerate(words) if word.startswith(b"#")), len(words))
+        if not (words := words[:comment]):
+            continue
+        token, rights = words[0], b"".join(words[1:])
+        where = f"--token-file {path}, line {line}"
+        if not _LEAST <= len(token) <= _MOST or any(not 0x21 <= byte <= 0x7E for byte in token):
+            raise WrongUsage(f"{where}, has no usable token: {_FORM}")
+        yield token, _rights(where, rights) if len(words) > 1 else ALL, line
+
+
+def _rights(where: str, text: bytes) -> Right:
+    rights = Right(0)
+    for number, name in enumerate(text.split(b","), 1):
+        try:
+            rights |= Right[name.decode("ascii").upper()]
+        except (KeyError, UnicodeDecodeError):  # it is not shown, because it may be a part of a token
+            raise WrongUsage(f"{where}: right {number} is not known: {_FORM}") from None
+    return rights
+
+
+def warn_if_open(option: str, path: Path, mode: int) -> None:
+    """Log that every user of this machine can read a secret. It is no error, because containers mount secrets that way.
+
+    Errors: `WrongUsage` if every user can write it.
+    """
+    if mode & stat.S_IWOTH:
+        raise WrongUsage(f"{option} {path} can be written by every user of this machine: run chmod 600 {path}")
+    if mode & _OTHERS:
+        _log.warning("%s %s can be read by every user of this machine: run chmod 600 %s", option, path, path)
+
+
+def _digest(token: bytes) -> bytes:
+    return hashlib.sha256(token).digest()

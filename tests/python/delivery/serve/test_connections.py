@@ -1,0 +1,256 @@
+"""Connections that say nothing, or too slowly, take no place of others (rule D12)."""
+
+import contextlib
+import resource
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyarrow import flight
+
+from tickwheel.delivery.serve import bodies, connections, http, http_connection
+
+from .conftest import Served
+
+pytestmark = pytest.mark.timeout(60)
+MANY = 260
+FAR_MS = 4_000_000_000_000
+HEAD = b"POST /messages HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 100000\r\n\r\n"
+
+
+@pytest.fixture
+def fresh(tmp_path: Path) -> Iterator[Served]:
+    served = Served(tmp_path)
+    yield served
+    served.close()
+
+
+@contextlib.contextmanager
+def opened(port: int, count: int = MANY, first: bytes = b"") -> Iterator[list[socket.socket]]:
+    """So many connections, each of which sends these bytes and no more."""
+    with contextlib.ExitStack() as stack:
+        made = []
+        for _ in range(count):
+            made.append(stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=20)))
+            if first:
+                with contextlib.suppress(ConnectionError):
+                    made[-1].sendall(first)
+        yield made
+
+
+def half_closed(port: int) -> contextlib.AbstractContextManager[list[socket.socket]]:
+    @contextlib.contextmanager
+    def made() -> Iterator[list[socket.socket]]:
+        with opened(port, first=HEAD + b"{") as found:
+            for each in found:
+                with contextlib.suppress(OSError):
+                    each.shutdown(socket.SHUT_WR)
+            yield found
+
+    return made()
+
+
+def is_closed(connection: socket.socket) -> bool:
+    """Once it is closed by the other side, whatever was sent before."""
+    try:
+        while connection.recv(65536):
+            pass
+    except ConnectionError:
+        pass
+    return True
+
+
+SILENT = {
+    "silent": opened,
+    "half a head": lambda port: opened(port, first=HEAD[:30]),
+    "a slow body": lambda port: opened(port, first=HEAD + b"{"),
+    "half-closed": half_closed,
+    "answered": lambda port: opened(port, first=b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"),
+}
+
+
+@pytest.mark.parametrize("kind", SILENT)
+def test_others_are_served_beside_260_that_say_nothing__D12(kind: str, fresh: Served) -> None:
+    with SILENT[kind](fresh.port):
+        for n in range(20):
+            assert fresh.ask("GET", "/healthz").status == 200
+            assert fresh.ask("POST", "/messages", {"id": f"{n}", "due": FAR_MS}).status == 201
+        with opened(fresh.port):  # and as many again
+            assert fresh.ask("DELETE", "/messages/7").status == 200
+            assert fresh.ask("GET", "/healthz").status == 200
+
+
+def put(port: int, id_: str) -> list[str]:
+    with flight.connect(f"grpc://127.0.0.1:{port}") as client:
+        options = flight.FlightCallOptions(timeout=20)
+        writer, reader = client.do_exchange(flight.FlightDescriptor.for_path("m"), options)
+        batch = pa.record_batch([[id_], [FAR_MS]], ["id", "due"])
+        writer.begin(batch.schema)
+        writer.write_batch(batch)
+        found: list[str] = reader.read_chunk().data["answer"].to_pylist()
+        writer.close()
+        return found
+
+
+@pytest.mark.parametrize("first", [b"", b"PRI * HTTP/2.0\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0"])
+def test_streams_are_served_beside_260_that_say_nothing__D12(first: bytes, fresh: Served) -> None:
+    with opened(fresh.flight_port, first=first):
+        for n in range(3):
+            assert put(fresh.flight_port, f"{n}") == ["accepted"]
+
+
+def test_the_one_that_waits_longest_makes_room__D12(fresh: Served) -> None:
+    with opened(fresh.port, 256) as first:
+        assert fresh.ask("GET", "/healthz").status == 200
+        assert is_closed(first[0])
+        first[1].setblocking(False)
+        with pytest.raises(BlockingIOError):
+            first[1].recv(1)
+
+
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Deadlines that a test can wait for."""
+    for module in (connections, http_connection):
+        monkeypatch.setattr(module, "HEAD_WITHIN_S", 0.2)
+
+
+@pytest.mark.parametrize("first", [b"", HEAD[:30], b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n", b"\r\n" * 10])
+@pytest.mark.parametrize("port", ["port", "flight_port"])
+def test_one_that_says_nothing_is_closed__D12(first: bytes, port: str, short: None, fresh: Served) -> None:
+    with opened(getattr(fresh, port), 1, first) as [connection]:
+        assert is_closed(connection)
+
+
+@pytest.mark.usefixtures("short")
+def test_one_whose_bytes_trickle_is_closed__D12(fresh: Served) -> None:
+    def trickle(connection: socket.socket) -> None:
+        for _ in range(4000):  # to the end it would take 20 s
+            connection.sendall(b"G")
+            time.sleep(0.005)
+
+    with opened(fresh.port, 1) as [connection], pytest.raises(ConnectionError):
+        trickle(connection)
+
+
+@pytest.mark.usefixtures("short")
+def test_one_that_speaks_http_2_and_calls_nothing_is_closed__D12(fresh: Served) -> None:
+    with opened(fresh.flight_port, 1, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0") as [connection]:
+        assert connection.recv(9)[3] == 4  # the server's settings
+        assert is_closed(connection)
+
+
+@pytest.mark.usefixtures("short")
+def test_a_stream_that_has_begun_may_pause_for_longer_than_that__D12(fresh: Served) -> None:
+    with flight.connect(f"grpc://127.0.0.1:{fresh.flight_port}") as client:
+        writer, reader = client.do_exchange(flight.FlightDescriptor.for_path("m"), flight.FlightCallOptions(timeout=20))
+        batch = pa.record_batch([["a"], [FAR_MS]], ["id", "due"])
+        writer.begin(batch.schema)
+        for answer in ("accepted", "duplicate"):
+            with opened(fresh.port, 1) as [connection]:  # of which the deadline is known to have passed
+                assert is_closed(connection)
+            writer.write_batch(batch)
+            assert reader.read_chunk().data["answer"].to_pylist() == [answer]
+        writer.close()
+
+
+def test_a_body_that_stalls_is_answered_408__D12(monkeypatch: pytest.MonkeyPatch, fresh: Served) -> None:
+    monkeypatch.setattr(bodies, "_WITHIN_S", 0.2)
+    with opened(fresh.port, 1, HEAD + b"{") as [connection]:
+        assert connection.recv(4096).startswith(b"HTTP/1.1 408 ")
+        assert is_closed(connection)
+
+
+def test_an_answer_that_is_not_read_is_given_up__D12(monkeypatch: pytest.MonkeyPatch, fresh: Served) -> None:
+    monkeypatch.setattr(http_connection, "_READ_WITHIN_S", 0.2)
+    body = b'{"op":"cancel"}\n' * 200_000  # answered with some 20 MB
+    head = b"POST /messages HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/x-ndjson\r\n"
+    with socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.connect(("127.0.0.1", fresh.port))
+        connection.sendall(head + b"content-length: %d\r\n\r\n" % len(body) + body)
+        assert connection.recv(100).startswith(b"HTTP/1.1 200 ")
+        deadline_s = time.monotonic() + 20
+        while any(each.name == "http-serve" for each in threading.enumerate()) and open_connections(fresh):
+            assert time.monotonic() < deadline_s
+
+
+def open_connections(served: Served) -> int:
+    return len(served.ports._server.server_state.connections)
+
+
+def test_bodies_have_a_bound_in_all_and_the_slowest_gives_way__D8_D12(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(http, "_BODIES", 200_000)
+    monkeypatch.setattr(bodies, "_SLOW_S", 0)
+    served = Served(tmp_path)
+    try:
+        with opened(served.port, 2, HEAD + b" " * 90_000) as [first, second]:
+            message = {"id": "a", "due": FAR_MS, "payload": "x" * 50_000}
+            while served.ask("POST", "/messages", message).status not in (200, 201):
+                pass  # until both are there, and the first has given way
+            while served.running.summary.duplicates == 0:
+                assert served.ask("POST", "/messages", message).status == 200
+            assert first.recv(4096).startswith(b"HTTP/1.1 408 ")
+            second.sendall(b" " * 10_000)
+            assert second.recv(4096).startswith(b"HTTP/1.1 400 ")  # it was received
+    finally:
+        served.close()
+
+
+def test_without_room_a_fast_body_is_told_to_come_again__D8_D12(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(http, "_BODIES", 50_000)
+    served = Served(tmp_path)
+    try:
+        reply = served.ask("POST", "/messages", {"id": "a", "due": FAR_MS, "payload": "x" * 60_000})
+        assert reply[:2] == (
+            503,
+            {"reason": "too many bodies are being received", "allowed": "the same request again, later"},
+        )
+        assert reply.headers["retry-after"] == "1"
+        assert served.ask("POST", "/messages", {"id": "b", "due": FAR_MS}).status == 201
+    finally:
+        served.close()
+
+
+def test_requests_have_a_bound_and_health_is_told_beyond_it__D12(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(http, "_REQUESTS", 1)
+    served = Served(tmp_path)
+    try:
+        with opened(served.port, 1, HEAD + b"{"):
+            while (reply := served.ask("GET", "/messages/a")).status == 404:
+                pass  # until the other request is there
+            assert reply[:2] == (
+                503,
+                {"reason": "too many requests at a time", "allowed": "the same request again, later"},
+            )
+            assert served.ask("GET", "/healthz").status == 200
+    finally:
+        served.close()
+
+
+def test_without_files_to_open_it_waits_and_serves_on__D12(
+    fresh: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with socket.socket() as connection:
+        connection.settimeout(20)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (connection.fileno() + 1, limits[1]))
+        try:
+            connection.connect(("127.0.0.1", fresh.port))
+            while not caplog.records:
+                time.sleep(0.01)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        assert "a connection can't be accepted: Too many open files" in caplog.records[0].getMessage()
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n")
+        assert connection.recv(4096).startswith(b"HTTP/1.1 200 ")

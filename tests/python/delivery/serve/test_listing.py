@@ -1,0 +1,132 @@
+"""What `GET` shows of messages, and `PATCH` changes (rules D14, D16)."""
+
+import time
+from typing import Any
+
+import pytest
+
+from .conftest import Served
+
+FAR_MS = 4_000_000_000_000
+FAR = "2096-10-02T07:06:40.000Z"
+
+
+def put(served: Served, id_: str, key: str, due_ms: int = FAR_MS, **more: object) -> None:
+    message = {"id": id_, "key": key, "due": due_ms, "payload": {"n": 1}, **more}
+    assert served.ask("POST", "/messages", message).status == 201
+
+
+def every(served: Served, query: str) -> list[dict[str, Any]]:
+    """All pages."""
+    found: list[dict[str, Any]] = []
+    cursor = ""
+    while True:
+        page = served.ask("GET", f"/messages?{query}{cursor}")
+        assert page.status == 200, page
+        found += page.body["messages"]
+        if page.body["next"] is None:
+            return found
+        cursor = f"&cursor={page.body['next']}"
+
+
+def test_a_message_is_shown_with_its_payload__D14(served: Served) -> None:
+    put(served, "shown", "a key")
+    reply = served.ask("GET", "/messages/shown?key=a+key")
+    assert reply.status == 200
+    assert reply.body.pop("seq") > 0
+    assert reply.body == {
+        "id": "shown",
+        "key": "a key",
+        "state": "waiting",
+        "due": FAR,
+        "attempts": 0,
+        "last_error": None,
+        "next_try": None,
+        "redelivered": False,
+        "ended": None,
+        "lateness_ms": None,
+        "payload": {"n": 1},
+        "payload_base64": None,
+    }
+
+
+def test_pages_have_every_message_of_a_filter_once_and_in_order__D14(served: Served) -> None:
+    for place in range(7):
+        put(served, f"p{place}", "paged", FAR_MS + 10 - place)
+    put(served, "other", "not paged")
+    for limit in (1, 3, 7, 8):
+        found = every(served, f"key=paged&limit={limit}")
+        assert [it["id"] for it in found] == ["p6", "p5", "p4", "p3", "p2", "p1", "p0"]
+    part = every(served, f"key=paged&due_from={FAR_MS + 5}&due_before=2096-10-02T07:06:40.009Z")
+    assert [it["id"] for it in part] == ["p5", "p4", "p3", "p2"]
+
+
+def test_what_has_its_outcome_is_listed_with_it__D14(served: Served) -> None:
+    put(served, "over", "ended", 1_700_000_000_005)
+    assert served.arrived.get(timeout=10).message.id == "over"
+    deadline_s = time.monotonic() + 10
+    while not (found := every(served, "state=delivered&key=ended")):
+        assert time.monotonic() < deadline_s
+    assert (found[0]["id"], found[0]["attempts"]) == ("over", 1)
+    assert found[0]["lateness_ms"] > 0
+    put(served, "gone", "ended")
+    served.ask("DELETE", "/messages/gone?key=ended")
+    assert [it["id"] for it in every(served, "state=cancelled&key=ended")] == ["gone"]
+    assert every(served, "key=ended") == []
+
+
+@pytest.mark.parametrize(
+    ("query", "reason"),
+    [
+        ("state=lost", "state is 'lost'"),
+        ("limit=0", "a page can't have 0 entries"),
+        ("limit=1001", "a page can't have 1,001 entries"),
+        ("limit=ten", "limit is 'ten'"),
+        ("cursor=ten", "'ten' is no cursor"),
+        ("cursor=99999999999999999999.1", "is no cursor"),
+        ("due_from=12", "due_from is 12, which looks like seconds"),
+        ("kye=k", "the address has 'kye'"),
+        ("key=k&key=l", "a parameter twice"),
+        ("key", "the address can't be read"),
+        ("key=%FF", "the address can't be read"),
+    ],
+)
+def test_a_page_that_can_not_be_is_refused__D14(query: str, reason: str, served: Served) -> None:
+    reply = served.ask("GET", f"/messages?{query}")
+    assert reply.status == 400
+    assert reason in reply.body["reason"]
+
+
+def test_a_message_gets_another_due_time__D16(served: Served) -> None:
+    put(served, "moved", "k")
+    reply = served.ask("PATCH", "/messages/moved?key=k", {"due": "2096-10-02T07:06:41Z"})
+    due = "2096-10-02T07:06:41.000Z"
+    assert reply[:2] == (200, {"id": "moved", "key": "k", "due": due, "state": "rescheduled"})
+    assert served.ask("GET", "/messages/moved?key=k").body["due"] == due
+    assert served.ask("PATCH", "/messages/moved?key=k", {"delay_ms": 1}).status == 200
+    assert served.arrived.get(timeout=10).message.id == "moved"
+    deadline_s = time.monotonic() + 10
+    while served.ask("GET", "/messages/moved?key=k").body["state"] != "delivered":
+        assert time.monotonic() < deadline_s
+    too_late = served.ask("PATCH", "/messages/moved?key=k", {"delay_ms": 1})
+    assert too_late[:2] == (409, {"id": "moved", "key": "k", "state": "delivered"})
+    assert served.ask("PATCH", "/messages/moved", {"delay_ms": 1}).status == 404
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ({}, "due is missing"),
+        ({"due": FAR_MS, "delay_ms": 1}, "both due and delay_ms are given"),
+        ({"due": 12}, "looks like seconds"),
+        ({"delay_ms": "soon"}, "delay_ms"),
+        ({"deu": FAR_MS}, "deu"),
+        (b"", "the body can't be read"),
+        (b"{", "the body can't be read"),
+        ([1], "the body can't be read"),
+    ],
+)
+def test_another_due_time_that_is_none_is_refused__D16(body: object, reason: str, served: Served) -> None:
+    reply = served.ask("PATCH", "/messages/a", body)
+    assert reply.status == 400
+    assert reason in reply.body["reason"]

@@ -1,0 +1,277 @@
+"""TLS on both ports: certificates, clients with certificates, broken files, files that are read again (D12)."""
+
+import contextlib
+import http.client
+import json
+import logging
+import shutil
+import signal
+import socket
+import ssl
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+from pyarrow import flight
+
+from delivery.certificates import Pair, authority, signed, with_passphrase
+from tickwheel.commands import tickwheel
+from tickwheel.delivery import WrongUsage
+from tickwheel.delivery.serve.credentials import Credentials
+from tickwheel.delivery.serve.tls import Certificates, TlsFiles
+
+from .conftest import TOKEN, Served, Server
+
+pytestmark = pytest.mark.timeout(60)
+FAR_MS = 4_000_000_000_000
+
+
+class Signed:
+    """An authority, what it signed, and another authority."""
+
+    def __init__(self, folder: Path) -> None:
+        self.ca = authority(folder)
+        self.server, self.client = signed(self.ca), signed(self.ca, "client")
+        self.other = authority(folder, "other")
+        self.stranger = signed(self.other, "stranger")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Signed:
+    return Signed(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(scope="module")
+def encrypted(made: Signed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    served = Served(tmp_path_factory.mktemp("encrypted"), certificates=Certificates(TlsFiles(*made.server)))
+    yield served
+    served.close()
+
+
+@pytest.fixture(scope="module")
+def mutual(made: Signed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """Only for clients with a certificate."""
+    certificates = Certificates(TlsFiles(*made.server, made.ca.cert))
+    served = Served(tmp_path_factory.mktemp("mutual"), certificates=certificates)
+    yield served
+    served.close()
+
+
+def context(ca: Pair, own: Pair | None = None) -> ssl.SSLContext:
+    made = ssl.create_default_context(cafile=ca.cert)
+    if own:
+        made.load_cert_chain(*own)
+    return made
+
+
+def status(port: int, context: ssl.SSLContext, path: str = "/healthz") -> int:
+    connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=20, context=context)
+    with contextlib.closing(connection):
+        connection.request("GET", path)
+        return connection.getresponse().status
+
+
+def put(port: int, id_: str, ca: Pair, own: Pair | None = None) -> list[str]:
+    """By Arrow Flight."""
+    chain = {"cert_chain": own.cert.read_bytes(), "private_key": own.key.read_bytes()} if own else {}
+    options = flight.FlightCallOptions(timeout=20)
+    with flight.connect(f"grpc+tls://127.0.0.1:{port}", tls_root_certs=ca.cert.read_bytes(), **chain) as client:
+        writer, reader = client.do_exchange(flight.FlightDescriptor.for_path("m"), options)
+        batch = pa.record_batch([[id_], [FAR_MS]], ["id", "due"])
+        writer.begin(batch.schema)
+        writer.write_batch(batch)
+        found: list[str] = reader.read_chunk().data["answer"].to_pylist()
+        writer.close()
+        return found
+
+
+def test_both_ports_are_encrypted__D12(encrypted: Served, made: Signed) -> None:
+    assert encrypted.ports.urls.startswith("https://127.0.0.1:")
+    assert " and grpc+tls://127.0.0.1:" in encrypted.ports.urls
+    assert status(encrypted.port, context(made.ca)) == 200
+    assert put(encrypted.flight_port, "by tls", made.ca) == ["accepted"]
+    assert status(encrypted.port, context(made.ca), "/messages/by%20tls") == 200
+
+
+def test_a_server_that_its_authority_did_not_sign_is_refused_by_its_clients__D12(
+    encrypted: Served, made: Signed
+) -> None:
+    with pytest.raises(ssl.SSLCertVerificationError):
+        status(encrypted.port, context(made.other))
+    with pytest.raises(flight.FlightUnavailableError):
+        put(encrypted.flight_port, "x", made.other)
+
+
+def test_a_client_without_tls_is_told_nothing__D12(encrypted: Served) -> None:
+    for port in (encrypted.port, encrypted.flight_port):
+        with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
+            connection.sendall(b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")
+            with contextlib.suppress(ConnectionResetError):
+                assert not connection.recv(4096).startswith(b"HTTP")
+    with pytest.raises(flight.FlightUnavailableError), flight.connect(f"grpc://127.0.0.1:{encrypted.flight_port}") as c:
+        c.do_exchange(flight.FlightDescriptor.for_path("m"), flight.FlightCallOptions(timeout=20))[0].close()
+
+
+def test_old_versions_of_tls_are_refused__D12(encrypted: Served, made: Signed) -> None:
+    old = context(made.ca)
+    old.minimum_version = ssl.TLSVersion.MINIMUM_SUPPORTED
+    old.set_ciphers("DEFAULT@SECLEVEL=0")
+    with pytest.warns(DeprecationWarning, match="TLSv1_1"):
+        old.maximum_version = ssl.TLSVersion.TLSv1_1
+    with pytest.raises((ssl.SSLError, ConnectionResetError)):
+        status(encrypted.port, old)
+
+
+def test_with_an_authority_for_clients_each_needs_a_certificate__D12(mutual: Served, made: Signed) -> None:
+    assert status(mutual.port, context(made.ca, made.client)) == 200
+    assert put(mutual.flight_port, "known", made.ca, made.client) == ["accepted"]
+    for own in (None, made.stranger):
+        with pytest.raises((ssl.SSLError, ConnectionResetError, http.client.RemoteDisconnected)):
+            status(mutual.port, context(made.ca, own))
+        with pytest.raises(flight.FlightUnavailableError):
+            put(mutual.flight_port, "x", made.ca, own)
+    assert status(mutual.port, context(made.ca, made.client), "/messages/x") == 404
+
+
+def broken(folder: Path, made: Signed) -> dict[str, tuple[TlsFiles, str]]:
+    none, empty = folder / "none.pem", folder / "empty.pem"
+    empty.touch(0o600)
+    protected = with_passphrase(made.server, "protected.key")
+    cert, key = made.server
+    return {
+        "no certificate": (TlsFiles(none, key), f"--tls-cert {none} can't be read: No such file or directory"),
+        "no key": (TlsFiles(cert, none), f"--tls-key {none} can't be read: No such file or directory"),
+        "no authority": (TlsFiles(cert, key, none), f"--tls-client-ca {none} can't be read: No such file"),
+        "a folder": (TlsFiles(cert, folder), f"--tls-key {folder} can't be read: Is a directory"),
+        "mismatch": (TlsFiles(cert, made.client.key), "the key does not belong to the certificate"),
+        "empty": (TlsFiles(empty, key), "no certificate and key in PEM"),
+        "key is none": (TlsFiles(cert, cert), "no certificate and key in PEM"),
+        "no key in it": (TlsFiles(cert), "no certificate and key in PEM"),
+        "passphrase": (TlsFiles(cert, protected), "is protected by a passphrase"),
+        "authority is none": (TlsFiles(cert, key, empty), f"--tls-client-ca {empty} has no certificate in PEM"),
+    }
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        *("no certificate", "no key", "no authority", "a folder", "mismatch", "empty", "key is none", "no key in it"),
+        *("passphrase", "authority is none"),
+    ],
+)
+def test_files_that_can_not_be_used_are_named_with_the_reason__D12(case: str, made: Signed, tmp_path: Path) -> None:
+    files, reason = broken(tmp_path, made)[case]
+    with pytest.raises(WrongUsage) as refused:
+        Certificates(files)
+    assert reason in str(refused.value)
+
+
+def test_a_start_with_a_broken_certificate_leaves_nothing__D12_D13(made: Signed, tmp_path: Path) -> None:
+    folder = tmp_path / "here"
+    folder.mkdir()
+    given = ["--store", f"{folder}/s.db", "--to", f"file:{folder}/out", "--tls-cert", str(made.server.cert)]
+    wrong = [["--tls-key", str(made.client.key)], ["--tls-key", str(folder / "none")], []]
+    for more in wrong:
+        result = CliRunner().invoke(tickwheel, ["serve", *given, *more])
+        assert (result.exit_code, [*folder.iterdir()]) == (2, []), result.output
+    result = CliRunner().invoke(tickwheel, ["serve", "--store", f"{folder}/s.db", "--tls-key", str(made.server.key)])
+    assert "--tls-key needs --tls-cert FILE" in " ".join(result.output.split())
+
+
+def test_a_key_that_every_user_can_read_is_a_warning__D12(
+    made: Signed, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    open_key = tmp_path / "open.key"
+    shutil.copy(made.server.key, open_key)
+    open_key.chmod(0o644)
+    Certificates(TlsFiles(made.server.cert, open_key))
+    assert {record.getMessage() for record in caplog.records} == {
+        f"--tls-key {open_key} can be read by every user of this machine: run chmod 600 {open_key}"
+    }
+
+
+def test_read_again_a_new_certificate_is_for_the_next_connection__D12(made: Signed, tmp_path: Path) -> None:
+    own = Pair(tmp_path / "cert.pem", tmp_path / "key.pem")
+    for source, target in zip(made.server, own, strict=True):
+        shutil.copy(source, target)
+    credentials, said = Credentials(None, TlsFiles(*own)), list[object]()
+    served = Served(tmp_path, certificates=credentials.certificates)
+    try:
+        before = http.client.HTTPSConnection("127.0.0.1", served.port, timeout=20, context=context(made.ca))
+        before.connect()
+        for source, target in zip(made.stranger, own, strict=True):
+            shutil.copy(source, target)
+        credentials.read_again(served.access, said.append)
+        assert said == ["the certificates were read again"]
+        assert status(served.port, context(made.other)) == 200
+        assert put(served.flight_port, "anew", made.other) == ["accepted"]
+        with pytest.raises(ssl.SSLCertVerificationError):
+            status(served.port, context(made.ca))
+        before.request("GET", "/healthz")
+        assert before.getresponse().status == 200
+        before.close()
+    finally:
+        served.close()
+
+
+def test_a_file_that_is_broken_when_it_is_read_again_changes_nothing__D12(
+    made: Signed, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    own, tokens = Pair(tmp_path / "cert.pem", tmp_path / "key.pem"), tmp_path / "tokens"
+    for source, target in zip(made.server, own, strict=True):
+        shutil.copy(source, target)
+    tokens.touch(0o600)
+    tokens.write_bytes(TOKEN)
+    credentials, said = Credentials(tokens, TlsFiles(*own)), list[object]()
+    served = Served(tmp_path, tokens=credentials.tokens, certificates=credentials.certificates)
+    try:
+        shutil.copy(made.client.key, own.key)
+        tokens.write_text("short")
+        credentials.read_again(served.access, said.append)
+        assert said == []
+        messages = [(record.levelno, record.getMessage()) for record in caplog.records]
+        assert [level for level, _ in messages] == [logging.ERROR] * 2
+        assert messages[0][1].endswith("the tokens that were read before are still in use")
+        assert messages[1][1].endswith("the certificates that were read before are still in use")
+        assert status(served.port, context(made.ca)) == 200
+        assert served.access.tokens is credentials.tokens
+        assert credentials.tokens is not None
+        assert credentials.tokens.rights_of(TOKEN)
+    finally:
+        served.close()
+
+
+def test_the_process_reads_again_at_sighup__D12(made: Signed, tmp_path: Path, start: Callable[..., Server]) -> None:
+    tokens = tmp_path / "tokens"
+    tokens.touch(0o600)
+    tokens.write_bytes(TOKEN)
+    pair = ["--tls-cert", str(made.server.cert), "--tls-key", str(made.server.key)]
+    server = start(tmp_path / "s.db", "--listen", "0.0.0.0:0", "--token-file", str(tokens), *pair)
+    line = server.says()
+    assert line.startswith("listening on https://0.0.0.0:"), line
+    port = int(line.split(":")[2].split()[0])
+
+    def ask(token: bytes) -> tuple[int, Any]:
+        connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=20, context=context(made.ca))
+        with contextlib.closing(connection):
+            connection.request("DELETE", "/messages/a", headers={"authorization": "Bearer " + token.decode()})
+            answer = connection.getresponse()
+            return answer.status, json.loads(answer.read())
+
+    assert ask(TOKEN)[0] == 202
+    tokens.write_bytes(b"another-token-now read\n")
+    server.process.send_signal(signal.SIGHUP)
+    assert server.says() == "the tokens and the certificates were read again\n"
+    assert ask(TOKEN)[0] == 401
+    found, body = ask(b"another-token-now")
+    assert (found, body["reason"]) == (403, "this token may read, and the request needs control")
+    tokens.write_bytes(b"short")
+    server.process.send_signal(signal.SIGHUP)
+    text = ""
+    while "still in use" not in text:
+        text += server.says()
+    assert ask(b"another-token-now")[0] == 403
+    assert server.kill(signal.SIGTERM) == 0
