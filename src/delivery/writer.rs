@@ -90,8 +90,8 @@ pub(super) struct Writer {
     suspects: FxHashSet<i64>,
     /// What the last group took back: its attempts may be reported after that, and belong to what it goes on as, if it does.
     taken_back: FxHashMap<i64, Option<i64>>,
-    /// Why the destination is down, if it is, as the store has it; `None` before that was written.
-    noted_down: Option<Option<String>>,
+    /// Why the destination is down, if it is, as the store has it.
+    noted_down: Option<String>,
 }
 
 impl Writer {
@@ -253,10 +253,10 @@ impl Writer {
             self.store.put_meta("committed_ms", now_ms)?;
         }
         let down = dispatcher.lock().down().map(|(_, reason)| reason.to_owned());
-        if self.noted_down.as_ref() != Some(&down) {
+        if self.noted_down != down {
             self.store.put_meta("down_since_ms", down.is_some().then_some(now_ms))?;
             self.store.put_meta("down_reason", &down)?;
-            self.noted_down = Some(down);
+            self.noted_down = down;
         }
         Ok(())
     }

@@ -191,6 +191,10 @@ def _print_table(titles: tuple[str, ...], rows: Sequence[tuple[object, ...]], cu
     kept = [at for at in range(len(titles)) if not rows or any(row[at] is not None for row in rows)]
     for row in rows:
         table.add_row(*(Text("" if row[at] is None else shown_text(str(row[at]), 400)) for at in kept))
-    Console(soft_wrap=not sys.stdout.isatty()).print(table)
+    # Beside a terminal each row is one line, for grep and cut.
+    console = Console() if sys.stdout.isatty() else Console(width=100_000)
+    with console.capture() as printed:
+        console.print(table)
+    click.echo("".join(f"{line.rstrip()}\n" for line in printed.get().splitlines()), nl=False)
     if cursor is not None:
         click.echo(f"There are more: --cursor {cursor}", err=True)

@@ -16,7 +16,7 @@
 //! | `letters_written` | dead letters are written out up to this one |
 //!
 //! For those who look at the store, the writer notes `committed_ms`, the time of its last commit; and `down_since_ms` and
-//! `down_reason`, while the destination is down.
+//! `down_reason`, while the destination is down: both null after that.
 
 #![forbid(unsafe_code)]
 
@@ -45,6 +45,9 @@ pub(super) fn open(db: Connection, path: &Path, options: Options, number: fn(Dig
     let sent_until_ms = meta::get(&db, "sent_until_ms")?;
     let redelivered_until_ms = marks::mark_suspects(&db)?;
     hold_near(&db, meta::get_int(&db, "near_floor_seq")?, floor_n, sent_until_ms)?;
+    for name in ["down_since_ms", "down_reason"] {
+        meta::delete(&db, name)?; // of the last run's destination
+    }
     // Payloads of finished near ones are left from the floor on; from now on they are collected as those of held ones.
     let collected_n = meta::get_int(&db, "collected_n")?.min(floor_n);
     meta::put(&db, "collected_n", collected_n)?;

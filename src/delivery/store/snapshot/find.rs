@@ -17,9 +17,9 @@ impl Snapshot {
     /// # Errors
     /// The store can't be read.
     pub(crate) fn find(&self, key: Option<&str>, id: &str) -> std::result::Result<Option<i64>, DeliveryError> {
-        find(&self.db, key, id).map_err(|broken| match broken {
-            Broken::Sql(error) => self.failure(&error),
-            other => other.of(&self.path).into(),
+        find(&self.db, key, id).map_err(|broken| match &broken {
+            Broken::Sql(error) => self.failure(error),
+            Broken::Contradiction(_) => broken.of(&self.path).into(),
         })
     }
 }

@@ -1,0 +1,102 @@
+"""`tickwheel list`, `show`, `dead`, `status` as a person runs them, also beside a process that delivers (rule D14)."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tickwheel.commands import tickwheel as command
+from tickwheel.delivery import Delivery, DeliveryQueue
+
+pytestmark = pytest.mark.timeout(60)
+FAR_MS = 4_000_000_000_000
+
+
+def run(*args: object) -> Result:
+    return CliRunner().invoke(command, [str(arg) for arg in args], catch_exceptions=False)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """Three of key k and one without that wait, one that arrived, one that was given up."""
+
+    def send(delivery: Delivery) -> None:
+        if delivery.message.id == "bad":
+            raise ValueError("no such\ncustomer")
+
+    path = tmp_path / "s.db"
+    with DeliveryQueue(path, to=send, max_attempts=1, on_dead_letter=lambda _: None) as queue:
+        queue.put_many([(f"m{n}", FAR_MS + n, {"n": n}, "k") for n in range(3)])
+        queue.put("\x1b[31mred", "x", due=FAR_MS + 9)
+        queue.put("good", due=1_700_000_000_000)
+        queue.put("bad", due=1_700_000_000_000)
+    return path
+
+
+def test_the_lists_are_tables__D14(store: Path) -> None:
+    seen = run("list", store)
+    assert seen.stdout.splitlines()[0].split() == ["due", "id", "key"]
+    assert [line.split()[1] for line in seen.stdout.splitlines()[1:]] == ["m0", "m1", "m2", "␛[31mred"]
+    assert (seen.exit_code, seen.stderr) == (0, "")
+    some = run("list", store, "--key", "k", "--limit", 2)
+    assert [line.split()[1:] for line in some.stdout.splitlines()[1:]] == [["m0", "k"], ["m1", "k"]]
+    cursor = some.stderr.split()[-1]
+    assert some.stderr == f"There are more: --cursor {cursor}\n"
+    assert [
+        line.split()[1] for line in run("list", store, "--key", "k", "--cursor", cursor).stdout.splitlines()[1:]
+    ] == ["m2"]
+    [title, good] = run("list", store, "--state", "delivered").stdout.splitlines()
+    assert title.split() == ["due", "id", "tried", "ended", "late"]
+    assert good.split()[1:3] == ["good", "1"]
+    [_, bad] = run("dead", store).stdout.splitlines()
+    assert "no such" in bad
+
+
+def test_json_is_the_object_that_http_gives__D14(store: Path) -> None:
+    page = json.loads(run("list", store, "--json", "--limit", 1).stdout)
+    assert [it["id"] for it in page["messages"]] == ["m0"]
+    assert page["next"] is not None
+    assert json.loads(run("show", store, "m1", "--key", "k", "--json").stdout)["payload"] == {"n": 1}
+    assert json.loads(run("dead", store, "--json").stdout)["letters"][0]["source"] == "delivery"
+    assert json.loads(run("status", store, "--json").stdout)["waiting"] == 4
+
+
+def test_a_message_that_is_not_there_ends_with_1__D14(store: Path) -> None:
+    seen = run("show", store, "m1")
+    assert (seen.exit_code, seen.stdout) == (1, "")
+    assert seen.stderr == "There is no message 'm1' without a key: it has not come, or it is forgotten.\n"
+    shown = run("show", store, "m1", "--key", "k").stdout.splitlines()
+    assert [line.split(maxsplit=1) for line in shown[:3]] == [["id:", "m1"], ["key:", "k"], ["state:", "waiting"]]
+
+
+@pytest.mark.parametrize(
+    ("args", "reason"),
+    [
+        (["list", "none.db"], "there is no store none.db"),
+        (["list", "S", "--limit", "0"], "a page can't have 0 entries: ask for 1 to 1,000"),
+        (["list", "S", "--cursor", "x"], "'x' is no cursor"),
+        (["list", "S", "--due-from", "yesterday"], "RFC 3339"),
+        (["status", "pyproject.toml"], "is not a store of tickwheel"),
+    ],
+)
+def test_wrong_usage_ends_with_2__D14(args: list[str], reason: str, store: Path) -> None:
+    Path(store.parent, "pyproject.toml").write_text("x" * 5_000)
+    named = {"S": str(store), "pyproject.toml": str(store.parent / "pyproject.toml")}
+    seen = run(*(named.get(arg, arg) for arg in args))
+    assert seen.exit_code == 2
+    assert reason in " ".join(seen.stderr.split())
+
+
+def test_another_process_may_look_while_one_delivers__D14(store: Path) -> None:
+    with DeliveryQueue(store, to=lambda _: None) as queue:
+        queue.put("late", due=FAR_MS - 1)
+        seen = subprocess.run(
+            [sys.executable, "-m", "tickwheel.cli", "list", str(store), "--limit", "1", "--json"],
+            capture_output=True,
+            check=True,
+            timeout=50,
+        )
+        assert json.loads(seen.stdout)["messages"][0]["id"] == "late"
