@@ -251,6 +251,8 @@ impl Dispatcher {
                 let attempts = entry.attempts - u32::from(entry.is_noted); // that one was not made
                 let redelivered = entry.redelivered;
                 self.suspects_out.remove(&seq);
+                self.outcomes.attempts.retain(|it| it.seq != seq);
+                self.outcomes.before_send.retain(|noted| *noted != seq);
                 self.window.end(slot, outcome);
                 TakenBack::Taken { attempts, redelivered }
             }

@@ -263,11 +263,18 @@ impl Writer {
 
     /// Without those of messages that were taken back meanwhile.
     fn attempts_of(&self, attempts: Vec<Attempts>) -> Vec<Attempts> {
-        let of = |it: Attempts| match self.taken_back.get(&it.seq) {
-            None => Some(it),
-            Some(goes_on) => goes_on.map(|seq| Attempts { seq, next_ms: None, ..it }),
-        };
-        attempts.into_iter().filter_map(of).collect()
+        let mut kept = Vec::with_capacity(attempts.len());
+        for mut it in attempts {
+            let mut goes_on = Some(it.seq);
+            while let Some(next) = goes_on.and_then(|seq| self.taken_back.get(&seq)) {
+                it.next_ms = None;
+                goes_on = *next; // which may have been taken back in the same group
+            }
+            if let Some(seq) = goes_on {
+                kept.push(Attempts { seq, ..it });
+            }
+        }
+        kept
     }
 
     /// Near messages that lose their place in memory, or that stay for long, get a row in the store.
