@@ -14,6 +14,7 @@ from tickwheel.commands.analyze import analyze
 from tickwheel.commands.deliver import deliver
 from tickwheel.commands.serve import serve
 from tickwheel.commands.simulate import simulate
+from tickwheel.commands.store import store
 from tickwheel.commands.trace import trace
 
 __all__ = ["tickwheel"]
@@ -37,5 +38,5 @@ def tickwheel() -> None:
     """A timer for very many deadlines, and delayed delivery built on it."""
 
 
-for _command in (trace, deliver, serve, analyze, simulate):
+for _command in (trace, deliver, serve, store, analyze, simulate):
     tickwheel.add_command(_command)
