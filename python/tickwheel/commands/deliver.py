@@ -159,7 +159,7 @@ def deliver(
     from tickwheel.delivery.errors import WrongUsage
     from tickwheel.delivery.job import Job, run
     from tickwheel.delivery.message import Columns
-    from tickwheel.delivery.outputs import check_outputs
+    from tickwheel.delivery.outputs import NewOutputs, check_outputs
     from tickwheel.delivery.progress import reporter
     from tickwheel.delivery.sinks import open_sink, path_of
     from tickwheel.delivery.sources import find_sources
@@ -170,6 +170,7 @@ def deliver(
     console = told.console()
     report = reporter(console, live=to != "-" or not os.isatty(_STDOUT))
     lead_ms = round(lead * 1000)
+    made = NewOutputs(path_of(to))
     try:
         sources = find_sources(inputs)
         outputs = {"--to": path_of(to), "--store": store, "--dead-letters": dead_letters, "--summary": summary}
@@ -200,7 +201,10 @@ def deliver(
             report.say("No --store: messages are kept in a temporary one, and gone if this run is stopped.")
         result = run(job, report)
     except WrongUsage as error:
+        made.remove_unused()
         raise click.UsageError(str(error)) from error
+    if result.failure:
+        made.remove_unused()
     print_result(console, result)
     written = summary is None or write_summary(console, summary, result)
     sys.exit(exit_code(result, summary_written=written))

@@ -208,6 +208,7 @@ def _row(delivery: Delivery) -> tuple[object, ...]:
 
 
 def _make(database: sqlite3.Connection, path: Path, table: str) -> None:
+    """Makes what is not there; nothing, after an error: then the connection is closed."""
     database.execute("BEGIN IMMEDIATE")
     database.execute(
         f'CREATE TABLE IF NOT EXISTS "{table}" (id TEXT NOT NULL, key TEXT, due TEXT NOT NULL, payload TEXT,'
@@ -218,7 +219,6 @@ def _make(database: sqlite3.Connection, path: Path, table: str) -> None:
         f'CREATE TABLE IF NOT EXISTS "{table}_ids" (digest BLOB PRIMARY KEY, store TEXT NOT NULL, run TEXT NOT NULL)'
         " WITHOUT ROWID"
     )
-    database.execute("COMMIT")
     for name, needed in ((table, COLUMNS), (f"{table}_ids", ("digest", "store", "run"))):
         there = {row[1].lower() for row in database.execute(f'PRAGMA table_info("{name}")')}
         missing = [column for column in needed if column not in there]
@@ -226,3 +226,4 @@ def _make(database: sqlite3.Connection, path: Path, table: str) -> None:
             raise DeliveryFailed(
                 f"the table {name} in {path} has no {', '.join(missing)}: add them, or name a new table"
             )
+    database.execute("COMMIT")
