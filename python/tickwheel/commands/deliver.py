@@ -152,8 +152,9 @@ def deliver(
 ) -> None:
     """Deliver each message of INPUT at its due time.
 
-    INPUT is a file (.ndjson, .jsonl, .csv or .parquet), a folder of them, or - for NDJSON on standard input. A message
-    has an id, a due time (RFC 3339 with an offset, or epoch milliseconds) or delay_ms, and perhaps a key and a payload.
+    INPUT is a file (.ndjson, .jsonl, .csv or .parquet), a folder of them, or - for NDJSON on standard input. CSV has a
+    header, and commas, semicolons or tabs between the cells. A message has an id, a due time (RFC 3339 with an offset,
+    or epoch milliseconds) or delay_ms, and perhaps a key and a payload.
     """
     from tickwheel.delivery.ending import exit_code, print_result, write_summary
     from tickwheel.delivery.errors import WrongUsage
@@ -172,7 +173,7 @@ def deliver(
     lead_ms = round(lead * 1000)
     made = NewOutputs(path_of(to))
     try:
-        sources = find_sources(inputs)
+        sources = find_sources(inputs, report.say)
         outputs = {"--to": path_of(to), "--store": store, "--dead-letters": dead_letters, "--summary": summary}
         check_outputs(outputs | {"--report": page, "--record": record}, sources)
         columns = Columns(id_, key, due, payload)
