@@ -5,6 +5,8 @@ codes are those of `tickwheel.delivery.ending`.
 """
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import click
@@ -21,15 +23,26 @@ __all__ = ["tickwheel"]
 
 
 class _Commands(click.Group):
-    """A group of commands that Ctrl-C ends with 130, also before or after the work of one begins."""
+    """A group of commands that a signal ends with 130, also before or after the work of one begins."""
+
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        """Read the options."""
+        with _stopped():
+            return super().make_context(*args, **extra)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the subcommand."""
-        try:
+        with _stopped():
             return super().invoke(ctx)
-        except KeyboardInterrupt:
-            click.echo("Stopped by Ctrl-C.", err=True)
-            sys.exit(130)
+
+
+@contextmanager
+def _stopped() -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        click.echo(f"Stopped by {str(stop) or 'Ctrl-C'}.", err=True)
+        sys.exit(130)
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})

@@ -1,7 +1,7 @@
 """Reports the end of a run: the counts, the undelivered messages and how to go on, and the exit code.
 
 0: success. 1: delivered, but there are dead letters, or those of an earlier run that could not write them. 2 (not from
-here): wrong usage. 3: reading, sending or writing the summary failed. 130: stopped by Ctrl-C.
+here): wrong usage. 3: reading, sending or writing the summary failed. 130: stopped by a signal.
 """
 
 from pathlib import Path
@@ -20,7 +20,7 @@ def print_result(console: Console, result: Result) -> None:
     """Print the result."""
     console.print(_table(result.summary))
     if result.interrupted:
-        _say(console, "Stopped by Ctrl-C.")
+        _say(console, f"Stopped by {result.stopped_by}.")
     if result.failure:
         _say(console, f"Failed: {result.failure}.")
     if result.late_letters:
