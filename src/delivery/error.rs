@@ -64,7 +64,9 @@ impl StoreError {
             Some(DatabaseBusy | DatabaseLocked) => {
                 "another program has it open: end that one, and run again: nothing that was accepted is lost"
             }
-            Some(SystemIoFailure) => "check the disk, and run again: nothing that was accepted is lost",
+            Some(SystemIoFailure) => {
+                "check the disk, and how large a file may be (ulimit -f), and run again: nothing that was accepted is lost"
+            }
             _ => "run again: nothing that was accepted is lost; if it comes again, report it",
         };
         Self::new(path, error.to_string(), advice)

@@ -14,6 +14,7 @@ import click
 from tickwheel import __version__
 from tickwheel.commands.analyze import analyze
 from tickwheel.commands.deliver import deliver
+from tickwheel.commands.report import report
 from tickwheel.commands.serve import serve
 from tickwheel.commands.simulate import simulate
 from tickwheel.commands.store import store
@@ -51,5 +52,5 @@ def tickwheel() -> None:
     """A timer for very many deadlines, and delayed delivery built on it."""
 
 
-for _command in (trace, deliver, serve, store, analyze, simulate):
+for _command in (trace, deliver, serve, store, report, analyze, simulate):
     tickwheel.add_command(_command)
