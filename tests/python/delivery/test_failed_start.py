@@ -151,3 +151,12 @@ def test_a_table_that_does_not_fit_gets_no_other_table_beside_it__D13(tmp_path: 
     with closing(sqlite3.connect(path)) as db:
         assert db.execute("SELECT name FROM sqlite_master").fetchall() == [("T",)]
     assert [file.name for file in tmp_path.iterdir()] == ["out.db"]
+
+
+def test_a_start_that_may_write_no_file_leaves_none__D13(tmp_path: Path) -> None:
+    limit = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (20_480, 20_480)); "
+    main = "from tickwheel.cli import main; main()"
+    given = ["deliver", "-", "--store", str(tmp_path / "s.db"), "--to", "file:/dev/null"]
+    done = subprocess.run([sys.executable, "-c", limit + main, *given], capture_output=True, text=True, timeout=50)
+    assert (done.returncode, "how large a file may be (ulimit -f)" in done.stderr) == (3, True), done.stderr
+    assert [*tmp_path.iterdir()] == []
