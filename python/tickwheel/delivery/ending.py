@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tickwheel.delivery.job import Result
+from tickwheel.delivery.reading import ITS_START
 from tickwheel.delivery.summary import Summary
 
 _ALWAYS = {"accepted", "delivered", "duplicates", "cancelled", "dead_letters"}
@@ -32,7 +33,9 @@ def print_result(console: Console, result: Result) -> None:
     if not_delivered:
         kept = f"kept in the store {result.store}" if result.store else "not kept, because no --store was given"
         _say(console, f"Not delivered: {not_delivered:,}, {kept}.")
-    if result.stopped_at:
+    if result.stopped_at == ITS_START:
+        _say(console, "Nothing of the input was read.")
+    elif result.stopped_at:
         _say(console, f"The input was read up to {result.stopped_at}; the rest was not read.")
     if not_delivered or result.stopped_at:
         _say(console, _how_to_go_on(result))

@@ -18,7 +18,7 @@ from tickwheel.delivery.dead_letters import PutLetters
 from tickwheel.delivery.entries import Letter
 from tickwheel.delivery.errors import DeliveryFailed, WrongUsage
 from tickwheel.delivery.progress import Reporter
-from tickwheel.delivery.reading import Reader
+from tickwheel.delivery.reading import ITS_START, Reader
 from tickwheel.delivery.running import Running
 from tickwheel.delivery.settings import Settings
 from tickwheel.delivery.sinks import Opener
@@ -127,9 +127,9 @@ def _run(job: Job, store: Path, reporter: Reporter) -> Result:
         running = Running(store, job.opener, job.settings, letters.put, reporter.say)
     except KeyboardInterrupt as stop:
         by = stopped_by(stop)
-        return Result(Summary(), None, interrupted=True, stopped_at="its start", store=job.store, stopped_by=by)
+        return Result(Summary(), None, interrupted=True, stopped_at=ITS_START, store=job.store, stopped_by=by)
     except DeliveryFailed as error:
-        return Result(Summary(), str(error), interrupted=False, stopped_at="its start", store=job.store)
+        return Result(Summary(), str(error), interrupted=False, stopped_at=ITS_START, store=job.store)
     with reporter:
         end = _End(running, reporter)
         try:
@@ -140,7 +140,7 @@ def _run(job: Job, store: Path, reporter: Reporter) -> Result:
                 running.close(_STOP_WITHIN_S)
             raise
         end.close(max(job.settings.sink_timeout_s, _STOP_WITHIN_S))
-    stopped_at = end.reading.stopped_at if end.reading else "its start"
+    stopped_at = end.reading.stopped_at if end.reading else ITS_START
     summary = running.summary
     late = max(letters.written - summary.dead_letters, 0)
     left, by = running.left_letters, end.stopped_by

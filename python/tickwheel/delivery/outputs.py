@@ -4,13 +4,13 @@ A file is known by its path without symbolic links, and by its number in the fil
 files that SQLite keeps beside a store are the store's too.
 """
 
-import sqlite3
 import stat
 from collections.abc import Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 
 from tickwheel.delivery.errors import WrongUsage
+from tickwheel.delivery.sinks.sqlite import holds_no_row
 from tickwheel.delivery.sources import Source
 
 _BESIDE_A_STORE = ("-wal", "-shm", "-journal", ".lock")
@@ -25,8 +25,8 @@ class NewOutputs:
     def remove_unused(self) -> None:
         """Remove those that were made meanwhile and hold nothing: an empty file, or a database without a row."""
         for path in self._new:
-            with suppress(OSError, ValueError, sqlite3.Error):
-                if path.is_file() and (path.stat().st_size == 0 or _has_no_row(path)):
+            with suppress(OSError, ValueError):
+                if path.is_file() and (path.stat().st_size == 0 or holds_no_row(path)):
                     path.unlink()
 
 
@@ -36,13 +36,6 @@ def _is_there(path: Path) -> bool:
     except (OSError, ValueError):  # no name that a file can have
         return False
     return True
-
-
-def _has_no_row(path: Path) -> bool:
-    """Errors: `sqlite3.Error` if it is no database."""
-    with closing(sqlite3.connect(path)) as db:
-        tables = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-        return not any(db.execute(f'SELECT 1 FROM "{name}"').fetchone() for name in tables)  # noqa: S608
 
 
 def check_outputs(outputs: Mapping[str, Path | None], sources: Sequence[Source]) -> None:

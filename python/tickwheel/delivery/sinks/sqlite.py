@@ -14,6 +14,7 @@
 
 import sqlite3
 from collections.abc import Callable, Collection, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import ClassVar
 
@@ -191,6 +192,16 @@ def opener_of(spec: str) -> SinkOpener:
     file = Path(path).absolute()
     newest = Newest()
     return lambda settings: SqliteSink(file, table, settings, newest.opens(settings.store_id))
+
+
+def holds_no_row(path: Path) -> bool:
+    """Whether this file is a database with empty tables, if any."""
+    try:
+        with closing(sqlite3.connect(path)) as db:
+            tables = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+            return not any(db.execute(f'SELECT 1 FROM "{name}"').fetchone() for name in tables)  # noqa: S608
+    except sqlite3.Error:
+        return False
 
 
 def _row(delivery: Delivery) -> tuple[object, ...]:
