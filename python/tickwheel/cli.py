@@ -1,5 +1,6 @@
 """The command `tickwheel`: starts `tickwheel.commands`, or says what to install if its libraries are missing."""
 
+import signal
 import sys
 
 _LIBRARIES = {"click", "rich", "msgspec"}
@@ -8,6 +9,8 @@ _LIBRARIES = {"click", "rich", "msgspec"}
 def main() -> None:
     """Run the command line. Ends the process."""
     try:
+        if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+            signal.signal(signal.SIGTERM, _stop)  # until a command has its own handlers
         from tickwheel.commands import tickwheel
 
         tickwheel(prog_name="tickwheel")
@@ -17,6 +20,10 @@ def main() -> None:
         if error.name not in _LIBRARIES:
             raise
         sys.exit(f"tickwheel: {error.name} is not installed: run pip install 'tickwheel[delivery]'")
+
+
+def _stop(*_: object) -> None:
+    raise KeyboardInterrupt("SIGTERM")
 
 
 if __name__ == "__main__":

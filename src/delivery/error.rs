@@ -38,7 +38,15 @@ pub struct StoreError {
     advice: &'static str,
 }
 
+const DAMAGED: &str = "it is not a store, or damaged: name another file, or restore it from a copy";
+
 impl StoreError {
+    /// Whether SQLite could not make sense of the file.
+    #[cfg(any(feature = "python", test))]
+    pub(crate) fn is_damage(&self) -> bool {
+        self.advice == DAMAGED
+    }
+
     pub(crate) fn new(path: &Path, what: impl Into<String>, advice: &'static str) -> Self {
         Self { path: path.to_owned(), what: what.into(), advice }
     }
@@ -52,13 +60,13 @@ impl StoreError {
         let advice = match error.sqlite_error_code() {
             Some(DiskFull) => "make room on the disk and run again: nothing that was accepted is lost",
             Some(ReadOnly | CannotOpen | PermissionDenied) => "make it and its folder writable",
-            Some(NotADatabase | DatabaseCorrupt) => {
-                "it is not a store, or damaged: name another file, or restore it from a copy"
-            }
+            Some(NotADatabase | DatabaseCorrupt) => DAMAGED,
             Some(DatabaseBusy | DatabaseLocked) => {
                 "another program has it open: end that one, and run again: nothing that was accepted is lost"
             }
-            Some(SystemIoFailure) => "check the disk, and run again: nothing that was accepted is lost",
+            Some(SystemIoFailure) => {
+                "check the disk, and how large a file may be (ulimit -f), and run again: nothing that was accepted is lost"
+            }
             _ => "run again: nothing that was accepted is lost; if it comes again, report it",
         };
         Self::new(path, error.to_string(), advice)

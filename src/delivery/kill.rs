@@ -30,12 +30,13 @@ use std::time::{Duration, Instant};
 use super::Event;
 use super::clock::{SystemWallTime, WallTime as _};
 use super::error::DeliveryError;
-use super::incoming::Incoming;
+use super::incoming::{Digest, Incoming};
 use super::items::{Answer, Item};
 use super::message::{Body, Cancel, Message};
 use super::settings::Settings;
 use super::sinks::file::{LineSink, Target};
 use super::sinks::{OpenSink, Sink};
+use super::store::maintenance::check;
 use super::store::owner::Ownership;
 use super::store::{Letter, Limits};
 use super::threads::{Observer, Running};
@@ -363,6 +364,7 @@ impl Trial {
     }
 
     fn check(&self) -> usize {
+        check::tests::assert_whole(&self.folder.path().join("store.db"), Digest::number);
         let read = |name: &str| fs::read_to_string(self.folder.path().join(name)).unwrap_or_default();
         let (submitted, answered, delivered) = (read("submitted"), read("answered"), read("out/delivered"));
         let submitted: BTreeSet<Asked> = submitted.lines().map(|line| Asked::read(line).0).collect();

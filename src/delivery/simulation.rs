@@ -17,8 +17,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use super::engine::Engine;
+use super::incoming::Digest;
 use super::retry::Retry;
 use super::settings::Settings;
+use super::store::maintenance::check;
 use super::store::owner::Ownership;
 use super::store::{Limits, Outcome};
 use super::testing::folder_in_memory;
@@ -192,6 +194,9 @@ impl World {
 }
 
 fn open(store: &Path, settings: &Settings, wall_us: &Arc<AtomicI64>, start_us: u64) -> Engine {
+    if store.exists() {
+        check::tests::assert_whole(store, Digest::number);
+    }
     let clock = Clock::manual(0);
     clock.set_us(start_us);
     let wall_us = wall_us.clone();

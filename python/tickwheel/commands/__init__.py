@@ -5,6 +5,8 @@ codes are those of `tickwheel.delivery.ending`.
 """
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import click
@@ -12,24 +14,37 @@ import click
 from tickwheel import __version__
 from tickwheel.commands.analyze import analyze
 from tickwheel.commands.deliver import deliver
+from tickwheel.commands.report import report
 from tickwheel.commands.serve import serve
 from tickwheel.commands.sight import dead, list_, show, status
 from tickwheel.commands.simulate import simulate
+from tickwheel.commands.store import store
 from tickwheel.commands.trace import trace
 
 __all__ = ["tickwheel"]
 
 
 class _Commands(click.Group):
-    """A group of commands that Ctrl-C ends with 130, also before or after the work of one begins."""
+    """A group of commands that a signal ends with 130, also before or after the work of one begins."""
+
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        """Read the options."""
+        with _stopped():
+            return super().make_context(*args, **extra)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the subcommand."""
-        try:
+        with _stopped():
             return super().invoke(ctx)
-        except KeyboardInterrupt:
-            click.echo("Stopped by Ctrl-C.", err=True)
-            sys.exit(130)
+
+
+@contextmanager
+def _stopped() -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        click.echo(f"Stopped by {str(stop) or 'Ctrl-C'}.", err=True)
+        sys.exit(130)
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -38,5 +53,5 @@ def tickwheel() -> None:
     """A timer for very many deadlines, and delayed delivery built on it."""
 
 
-for _command in (trace, deliver, serve, list_, show, status, dead, analyze, simulate):
+for _command in (trace, deliver, serve, list_, show, status, dead, store, report, analyze, simulate):
     tickwheel.add_command(_command)

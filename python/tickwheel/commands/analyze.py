@@ -28,7 +28,8 @@ from tickwheel.commands.spark_job import run_on_spark
 def analyze(ledgers: Sequence[Path], recordings: Sequence[Path], out: Path) -> None:
     """Report what happened to the messages in each LEDGER, a file of --store, which may be in use.
 
-    Lateness by minute and key, hot keys, retries, throughput, and what is due next. Needs Java 17.
+    Lateness by minute and key, hot keys, retries, throughput, and what is due next. Needs Java 17; a page about one
+    store, without Java: tickwheel report.
     """
     run_on_spark(
         "tickwheel analyze",

@@ -175,14 +175,15 @@ def deliver(
 ) -> None:
     """Deliver each message of INPUT at its due time.
 
-    INPUT is a file (.ndjson, .jsonl, .csv or .parquet), a folder of them, or - for NDJSON on standard input. A message
-    has an id, a due time (RFC 3339 with an offset, or epoch milliseconds) or delay_ms, and perhaps a key and a payload.
+    INPUT is a file (.ndjson, .jsonl, .csv or .parquet), a folder of them, or - for NDJSON on standard input. CSV has a
+    header, and commas, semicolons or tabs between the cells. A message has an id, a due time (RFC 3339 with an offset,
+    or epoch milliseconds) or delay_ms, and perhaps a key and a payload.
     """
     from tickwheel.delivery.ending import exit_code, print_result, write_summary
     from tickwheel.delivery.errors import WrongUsage
     from tickwheel.delivery.job import Job, run
     from tickwheel.delivery.message import Columns
-    from tickwheel.delivery.outputs import check_outputs
+    from tickwheel.delivery.outputs import NewOutputs, check_outputs
     from tickwheel.delivery.progress import reporter
     from tickwheel.delivery.sinks import open_sink, path_of
     from tickwheel.delivery.sources import find_sources
@@ -193,8 +194,9 @@ def deliver(
     console = told.console()
     report = reporter(console, live=to != "-" or not os.isatty(_STDOUT))
     lead_ms = round(lead * 1000)
+    made = NewOutputs(path_of(to))
     try:
-        sources = find_sources(inputs)
+        sources = find_sources(inputs, report.say)
         outputs = {"--to": path_of(to), "--store": store, "--dead-letters": dead_letters, "--summary": summary}
         check_outputs(outputs | {"--report": page, "--record": record}, sources)
         columns = Columns(id_, key, due, payload)
@@ -224,7 +226,10 @@ def deliver(
             report.say("No --store: messages are kept in a temporary one, and gone if this run is stopped.")
         result = run(job, report)
     except WrongUsage as error:
+        made.remove_unused()
         raise click.UsageError(str(error)) from error
+    if result.failure:
+        made.remove_unused()
     print_result(console, result)
     written = summary is None or write_summary(console, summary, result)
     sys.exit(exit_code(result, summary_written=written))

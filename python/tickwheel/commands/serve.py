@@ -90,7 +90,7 @@ def serve(
     """
     from tickwheel.delivery.ending import print_result
     from tickwheel.delivery.errors import WrongUsage
-    from tickwheel.delivery.outputs import check_outputs
+    from tickwheel.delivery.outputs import NewOutputs, check_outputs
     from tickwheel.delivery.progress import reporter
     from tickwheel.delivery.serve.access import Address, check_addresses
     from tickwheel.delivery.serve.credentials import Credentials
@@ -103,6 +103,7 @@ def serve(
     told = StandardError()
     console = told.console()
     say = reporter(console, live=False).say
+    made = NewOutputs(path_of(to))
     try:
         check_outputs({"--to": path_of(to), "--store": store, "--dead-letters": dead_letters}, ())
         addresses = Address.of("--listen", listen), Address.of("--flight", flight)
@@ -115,6 +116,9 @@ def serve(
         shorten_thread_switches()
         ended = run(service, say)
     except WrongUsage as error:
+        made.remove_unused()
         raise click.UsageError(str(error)) from error
+    if ended.result.failure:
+        made.remove_unused()
     print_result(console, ended.result)
     ended.exit()

@@ -10,12 +10,22 @@ from tickwheel.delivery.message import Cancel, Message
 from tickwheel.delivery.queue import DeliveryQueue
 from tickwheel.delivery.sight import StoreView
 from tickwheel.delivery.sinks import Delivery
+from tickwheel.delivery.store_upkeep import (
+    CheckedStore,
+    CompactedStore,
+    backup_store,
+    check_store,
+    compact_store,
+    restore_store,
+)
 from tickwheel.delivery.summary import Summary
 
 __all__ = [
     "Answer",
     "BadRecord",
     "Cancel",
+    "CheckedStore",
+    "CompactedStore",
     "Delivery",
     "DeliveryFailed",
     "DeliveryQueue",
@@ -27,4 +37,8 @@ __all__ = [
     "Unanswered",
     "Unavailable",
     "WrongUsage",
+    "backup_store",
+    "check_store",
+    "compact_store",
+    "restore_store",
 ]

@@ -1,4 +1,6 @@
-"""Reads CSV with a header row: comma, double quotes, rows that may span lines (RFC 4180), in UTF-8.
+"""Reads CSV with a header row: commas, double quotes, rows that may span lines (RFC 4180), in UTF-8.
+
+A header with no comma, but with semicolons or tabs, says that these separate the cells: a message has two at least.
 
 Here rows are split into cells. What a row means is native (`src/delivery/csv_rows.rs`).
 
@@ -11,6 +13,7 @@ Here rows are split into cells. What a row means is native (`src/delivery/csv_ro
 import csv
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import islice
 from typing import NamedTuple, Protocol
 
@@ -20,6 +23,7 @@ from tickwheel.delivery.message import MAX_PAYLOAD, MAX_RECORD, Columns
 
 _PATIENCE = 2 * MAX_RECORD
 _TOGETHER = 250
+_SEPARATORS = (",", ";", "\t")
 _KEPT = 1024  # bytes of a line that is too long
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
@@ -77,6 +81,7 @@ def split(stream: LineStream) -> Iterator[Row]:
     again: deque[Row] = deque()  # lines that a row took before it turned out to be broken
     taken: list[Row] = []
     patience = _PATIENCE  # bytes that may be read again
+    separator, has_header = ",", False
 
     def texts() -> Iterator[str]:
         size, reach = 0, min(patience, MAX_RECORD)
@@ -89,10 +94,13 @@ def split(stream: LineStream) -> Iterator[Row]:
 
     while True:
         taken.clear()
+        if not has_header and (line := again.popleft() if again else next(lines, None)) is not None:
+            again.appendleft(line)
+            separator = _separator_of(line)
         cells: list[str] | None = None
         fault: tuple[str, str] | None = None
         try:
-            cells = next(csv.reader(texts(), strict=True))
+            cells = next(csv.reader(texts(), strict=True, delimiter=separator))
         except StopIteration:
             return
         except csv.Error as error:
@@ -109,8 +117,17 @@ def split(stream: LineStream) -> Iterator[Row]:
         first = taken[0]
         patience += first.size
         if cells or cells is None:
+            has_header = True
             data = b"".join(line.data for line in taken).rstrip(b"\r\n")
             yield Row(first.line, data, first.size, cells, fault)
+
+
+def _separator_of(header: Row) -> str:
+    for separator in _SEPARATORS:
+        with suppress(_NoText, csv.Error, StopIteration):
+            if len(next(csv.reader([_text(header)], strict=True, delimiter=separator))) > 1:
+                return separator
+    return _SEPARATORS[0]
 
 
 def _text(line: Row) -> str:

@@ -1,7 +1,7 @@
 """Reports the end of a run: the counts, the undelivered messages and how to go on, and the exit code.
 
 0: success. 1: delivered, but there are dead letters, or those of an earlier run that could not write them. 2 (not from
-here): wrong usage. 3: reading, sending or writing the summary failed. 130: stopped by Ctrl-C.
+here): wrong usage. 3: reading, sending or writing the summary failed. 130: stopped by a signal.
 """
 
 from pathlib import Path
@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tickwheel.delivery.job import Result
+from tickwheel.delivery.reading import ITS_START
 from tickwheel.delivery.summary import Summary
 
 _ALWAYS = {"accepted", "delivered", "duplicates", "cancelled", "dead_letters"}
@@ -20,7 +21,7 @@ def print_result(console: Console, result: Result) -> None:
     """Print the result."""
     console.print(_table(result.summary))
     if result.interrupted:
-        _say(console, "Stopped by Ctrl-C.")
+        _say(console, f"Stopped by {result.stopped_by}.")
     if result.failure:
         _say(console, f"Failed: {result.failure}.")
     if result.late_letters:
@@ -32,7 +33,9 @@ def print_result(console: Console, result: Result) -> None:
     if not_delivered:
         kept = f"kept in the store {result.store}" if result.store else "not kept, because no --store was given"
         _say(console, f"Not delivered: {not_delivered:,}, {kept}.")
-    if result.stopped_at:
+    if result.stopped_at == ITS_START:
+        _say(console, "Nothing of the input was read.")
+    elif result.stopped_at:
         _say(console, f"The input was read up to {result.stopped_at}; the rest was not read.")
     if not_delivered or result.stopped_at:
         _say(console, _how_to_go_on(result))

@@ -18,11 +18,11 @@ from tickwheel.delivery.dead_letters import PutLetters
 from tickwheel.delivery.entries import Letter
 from tickwheel.delivery.errors import DeliveryFailed, WrongUsage
 from tickwheel.delivery.progress import Reporter
-from tickwheel.delivery.reading import Reader
+from tickwheel.delivery.reading import ITS_START, Reader
 from tickwheel.delivery.running import Running
 from tickwheel.delivery.settings import Settings
 from tickwheel.delivery.sinks import Opener
-from tickwheel.delivery.stopping import signals_ignored, stopped_by_signals
+from tickwheel.delivery.stopping import signals_ignored, stopped_by, stopped_by_signals
 from tickwheel.delivery.summary import Summary
 
 _LOOK_EVERY_S = 0.1
@@ -54,7 +54,8 @@ class Job:
 class Result:
     """How a run ended. `failure`: an error text. `stopped_at`: the last record read, if the input was not read to its
     end. `store`: the store with the undelivered messages, if it is kept. `late_letters`: dead letters of earlier runs,
-    which could not write them. `letters_left`: some of this run are not written.
+    which could not write them. `letters_left`: some of this run are not written. `stopped_by`: the signal that
+    interrupted it.
     """
 
     summary: Summary
@@ -64,6 +65,7 @@ class Result:
     store: Path | None
     late_letters: int = 0
     letters_left: bool = False
+    stopped_by: str = "Ctrl-C"
 
 
 class _Letters:
@@ -114,8 +116,8 @@ def _run_and_end(job: Job, store: Path, reporter: Reporter) -> Result:
         job.at_end(store, result.summary)
     except DeliveryFailed as error:
         return replace(result, failure=result.failure or str(error))
-    except KeyboardInterrupt:
-        return replace(result, interrupted=True)
+    except KeyboardInterrupt as stop:
+        return replace(result, interrupted=True, stopped_by=stopped_by(stop))
     return result
 
 
@@ -123,10 +125,11 @@ def _run(job: Job, store: Path, reporter: Reporter) -> Result:
     letters = _Letters(job.put_letters)
     try:
         running = Running(store, job.opener, job.settings, letters.put, reporter.say)
-    except KeyboardInterrupt:
-        return Result(Summary(), None, interrupted=True, stopped_at="its start", store=job.store)
+    except KeyboardInterrupt as stop:
+        by = stopped_by(stop)
+        return Result(Summary(), None, interrupted=True, stopped_at=ITS_START, store=job.store, stopped_by=by)
     except DeliveryFailed as error:
-        return Result(Summary(), str(error), interrupted=False, stopped_at="its start", store=job.store)
+        return Result(Summary(), str(error), interrupted=False, stopped_at=ITS_START, store=job.store)
     with reporter:
         end = _End(running, reporter)
         try:
@@ -137,10 +140,11 @@ def _run(job: Job, store: Path, reporter: Reporter) -> Result:
                 running.close(_STOP_WITHIN_S)
             raise
         end.close(max(job.settings.sink_timeout_s, _STOP_WITHIN_S))
-    stopped_at = end.reading.stopped_at if end.reading else "its start"
+    stopped_at = end.reading.stopped_at if end.reading else ITS_START
     summary = running.summary
     late = max(letters.written - summary.dead_letters, 0)
-    return Result(summary, end.failure, end.interrupted, stopped_at, job.store, late, running.left_letters)
+    left, by = running.left_letters, end.stopped_by
+    return Result(summary, end.failure, end.interrupted, stopped_at, job.store, late, left, by)
 
 
 def _deliver(job: Job, store: Path, running: Running, end: "_End", reporter: Reporter) -> None:
@@ -172,14 +176,15 @@ class _End:
         self.recording: Callable[[], None] | None = None
         self.failure: str | None = None
         self.interrupted = False
+        self.stopped_by = ""
 
     @contextmanager
     def noted(self) -> Iterator[None]:
         """A failure, or the signal, ends the block."""
         try:
             yield
-        except KeyboardInterrupt:
-            self.interrupted = True
+        except KeyboardInterrupt as stop:
+            self.interrupted, self.stopped_by = True, stopped_by(stop)
             self._reporter.say("stopping (press Ctrl-C again to end immediately)")
         except DeliveryFailed as error:
             self.failure = self.failure or str(error)

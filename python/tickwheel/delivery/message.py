@@ -34,8 +34,8 @@ class Columns(msgspec.Struct, frozen=True):
 class Message(msgspec.Struct, frozen=True, gc=False):
     """A message to deliver at `due_ms`, milliseconds since 1970; its name is `(key, id)`.
 
-    `payload`: bytes, or JSON as `msgspec.Raw`. `delay_ms` is kept if the record gave one, because two records with the
-    same delay have the same content (D5) but different due times.
+    `payload`: bytes, or JSON as `msgspec.Raw`; a queue takes any value that JSON can hold. `delay_ms` is kept if the
+    record gave one, because two records with the same delay have the same content (D5) but different due times.
     """
 
     id: str

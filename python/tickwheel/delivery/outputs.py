@@ -6,12 +6,36 @@ files that SQLite keeps beside a store are the store's too.
 
 import stat
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from tickwheel.delivery.errors import WrongUsage
+from tickwheel.delivery.sinks.sqlite import holds_no_row
 from tickwheel.delivery.sources import Source
 
 _BESIDE_A_STORE = ("-wal", "-shm", "-journal", ".lock")
+
+
+class NewOutputs:
+    """The outputs among these paths that are not there yet: a start that fails leaves none of them behind (D13)."""
+
+    def __init__(self, *paths: Path | None) -> None:
+        self._new = [path for path in paths if path is not None and not _is_there(path)]
+
+    def remove_unused(self) -> None:
+        """Remove those that were made meanwhile and hold nothing: an empty file, or a database without a row."""
+        for path in self._new:
+            with suppress(OSError, ValueError):
+                if path.is_file() and (path.stat().st_size == 0 or holds_no_row(path)):
+                    path.unlink()
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        path.lstat()
+    except (OSError, ValueError):  # no name that a file can have
+        return False
+    return True
 
 
 def check_outputs(outputs: Mapping[str, Path | None], sources: Sequence[Source]) -> None:

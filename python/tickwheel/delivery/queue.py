@@ -168,13 +168,16 @@ class DeliveryQueue:
         """Looks at this queue's store: `queue.view.list(key="k")`, and `show`, `dead`, `status`."""
         return self._running.view
 
-    def submit(self, items: Sequence[Message | Cancel | Look]) -> "Future[list[Answer]]":
+    def submit(
+        self, items: Iterable[Message | Mapping[str, Any] | Sequence[Any] | Cancel | Look]
+    ) -> "Future[list[Answer]]":
         """Submit items without waiting for the disk: the future gets their answers, in order, once all are on disk.
 
-        Blocks while some thousand are queued. Errors: `BadRecord`, and then none is accepted; `DeliveryFailed` once
-        delivery has failed, also from the future.
+        A message is given as to `put_many`. Blocks while some thousand are queued. Errors: `BadRecord`, and then none
+        is accepted; `WrongUsage`; `DeliveryFailed` once delivery has failed, also from the future.
         """
-        return self._running.submit(items)
+        given: Any = map(_item, items) if isinstance(items, Iterable) else items
+        return self._running.submit(given)
 
     def submit_ndjson(self, data: bytes) -> "Future[list[Answer | BadRecord]]":
         r"""Submit the messages and cancels in lines of NDJSON (D1) without waiting for the disk. Makes no Python object
@@ -244,13 +247,29 @@ class DeliveryQueue:
         self.close()
 
 
-def _put(given: Message | Mapping[str, Any] | Sequence[Any]) -> Message | Put:
+def _item(given: Any) -> Any:
+    return _put(given) if isinstance(given, Message | Mapping) or type(given) is tuple else given
+
+
+_FIELDS = ("id", "due", "delay_ms", "payload", "key")
+
+
+def _put(given: object) -> Message | Put:
+    """Errors: `WrongUsage` if it is no message."""
     match given:
-        case Message():
+        case Message(payload=bytes() | msgspec.Raw()):
             return given
-        case Mapping() if "id" in given and given.keys() <= {"id", "payload", "due", "delay_ms", "key"}:
+        case Message():
+            is_bytes = isinstance(given.payload, bytearray | memoryview)
+            payload = bytes(given.payload) if is_bytes else msgspec.Raw(_json_of(given.payload))
+            return msgspec.structs.replace(given, payload=payload)
+        case Mapping():
+            unknown = [name for name in given if name not in _FIELDS]
+            if unknown:
+                allowed = ", ".join(_FIELDS)
+                raise WrongUsage(f"{given!r:.200} is no message: it has {unknown[0]!r:.200}, and may have {allowed}")
             due, delay_ms, key = given.get("due"), given.get("delay_ms"), given.get("key")
-            return put_of(given["id"], given.get("payload"), due=due, delay_ms=delay_ms, key=key)
+            return put_of(given.get("id"), given.get("payload"), due=due, delay_ms=delay_ms, key=key)
         case (id_, due, payload):
             return put_of(id_, payload, due=due)
         case (id_, due, payload, key):

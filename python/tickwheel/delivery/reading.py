@@ -14,6 +14,9 @@ from tickwheel.delivery.message import Columns
 from tickwheel.delivery.running import Running
 from tickwheel.delivery.sources import OpenSource, Source
 
+ITS_START = "its start"
+"""Where a reader stopped that has read nothing."""
+
 _SUBMIT_WITHIN_S = 1
 
 
@@ -47,7 +50,7 @@ class Reading(threading.Thread):
         self._stopped = False
         self._over = threading.Event()
         self._last: Future[list[Answer]] | None = None
-        self.stopped_at: str | None = "its start"
+        self.stopped_at: str | None = ITS_START
 
     def stop(self) -> None:
         """Submit nothing from now on. Does not wait for a read in progress, nor long for a submit that waits for room,

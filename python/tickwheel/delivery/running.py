@@ -4,8 +4,10 @@ The engine is native. Here its answers become futures, its events log records, a
 """
 
 import secrets
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
@@ -18,6 +20,8 @@ from tickwheel.delivery.settings import Settings
 from tickwheel.delivery.sight import StoreView
 from tickwheel.delivery.sinks import Destination, Opener, SinkSettings
 from tickwheel.delivery.summary import PERCENTILES, Summary
+
+_SAY_AFTER_S = 2
 
 
 class Running:
@@ -34,22 +38,31 @@ class Running:
         waiting: Callable[[str], object] | None = None,
     ) -> None:
         run = secrets.token_hex(8)
+        say = waiting or log_text
+        slow = threading.Timer(_SAY_AFTER_S, say, ["waiting for the destination to open"])
+        slow.daemon = True
 
         def open_sink(store_id: str) -> object:
             assert not isinstance(opener, Destination)
+            if slow.ident is None:  # it is the first one
+                with suppress(RuntimeError):  # there is no thread to be had
+                    slow.start()
             return opener(SinkSettings(store_id, settings.sink_timeout_s, run))
 
         self._failure: BaseException | None = None
         self.view = StoreView(path)
         """Looks at the store."""
-        self._engine = DeliveryEngine(
-            path,
-            settings,
-            opener if isinstance(opener, Destination) else open_sink,
-            put_letters=put_letters,
-            put_events=log_events,
-            waiting=waiting or log_text,
-        )
+        try:
+            self._engine = DeliveryEngine(
+                path,
+                settings,
+                opener if isinstance(opener, Destination) else open_sink,
+                put_letters=put_letters,
+                put_events=log_events,
+                waiting=say,
+            )
+        finally:
+            slow.cancel()
 
     def start(self) -> None:
         """Start delivery: from now on messages are due by the wall clock."""

@@ -1,7 +1,7 @@
 """The sources to read: files, folders and standard input, in a fixed order. The suffix of a file is its format.
 
-A folder stands for all files in it and below, by name, except names that begin with a dot or an underscore, as in
-Spark. Standard input (`-`) is NDJSON and may never end.
+A folder stands for all files in it and below with such a suffix, by name, except names that begin with a dot or an
+underscore, as in Spark; other files are left out, and told. Standard input (`-`) is NDJSON and may never end.
 """
 
 import os
@@ -23,6 +23,7 @@ from tickwheel.delivery.resume import Watched, WatchedWhole, lines_taken
 _LINES = (".ndjson", ".jsonl")
 _SUFFIXES = (*_LINES, ".csv", ".parquet")
 _STDIN = 0
+_NAMED = 5
 
 
 class Source(NamedTuple):
@@ -32,13 +33,15 @@ class Source(NamedTuple):
     path: Path | None
 
 
-def find_sources(inputs: Sequence[str]) -> list[Source]:
-    """Every file that the inputs stand for, in their order. Errors: `WrongUsage`, before anything is read."""
+def find_sources(inputs: Sequence[str], say: Callable[[str], object] = lambda _: None) -> list[Source]:
+    """Every file that the inputs stand for, in their order; `say` tells which files of a folder are left out. Errors:
+    `WrongUsage`, before anything is read.
+    """
     if inputs.count("-") > 1:
         raise WrongUsage("standard input (-) is given twice, but it can be read only once: give it once")
     if "-" in inputs and sys.__stdin__ is None:
         raise WrongUsage("standard input is closed: open it, or name files")
-    return [source for given in inputs for source in _expand(given)]
+    return [source for given in inputs for source in _expand(given, say)]
 
 
 class Part(NamedTuple):
@@ -108,15 +111,21 @@ class OpenSource:
             yield Part(records, line, watched.progress(self._name, line))
 
 
-def _expand(given: str) -> list[Source]:
+def _expand(given: str, say: Callable[[str], object]) -> list[Source]:
     if given == "-":
         return [Source("-", None)]
     path = Path(given)
     if not path.is_dir():
         return [_source(path)]
-    found = [_source(file) for file in sorted(path.rglob("*")) if file.is_file() and not _is_hidden(file, path)]
+    files = [file for file in sorted(path.rglob("*")) if file.is_file() and not _is_hidden(file, path)]
+    found = [_source(file) for file in files if file.suffix.lower() in _SUFFIXES]
+    formats = ", ".join(_SUFFIXES)
     if not found:
-        raise WrongUsage(f"{given} holds no files: give a folder with {', '.join(_SUFFIXES)} files")
+        raise WrongUsage(f"{given} holds no files that can be read: give a folder with {formats} files")
+    others = [shown(file.relative_to(path)) for file in files if file.suffix.lower() not in _SUFFIXES]
+    if others:
+        more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
+        say(f"Not read in {given}, as the suffix is none of {formats}: {', '.join(others[:_NAMED])}{more}")
     return found
 
 

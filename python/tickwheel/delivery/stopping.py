@@ -10,16 +10,26 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_NAMES = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM", signal.SIGHUP: "SIGHUP"}
+
+
+class Stopped(KeyboardInterrupt):
+    """A signal stops the run. Its text is the signal's name."""
+
+
+def stopped_by(stop: KeyboardInterrupt) -> str:
+    """What stopped the run, for people: Python's own exception at a Ctrl-C has no text."""
+    return str(stop) or "Ctrl-C"
 
 
 @contextmanager
 def stopped_by_signals(at_second: Callable[[], object] = lambda: None) -> Iterator[None]:
     """For the main thread. `at_second` is called right before the second signal ends the process."""
 
-    def stop(_number: int, _frame: object) -> None:
-        for number in before:
-            signal.signal(number, end)
-        raise KeyboardInterrupt
+    def stop(number: int, _frame: object) -> None:
+        for each in before:
+            signal.signal(each, end)
+        raise Stopped(_NAMES[signal.Signals(number)])
 
     def end(number: int, _frame: object) -> None:
         at_second()

@@ -51,6 +51,15 @@ _STYLE: Final[dict[Any, Any]] = {
 }  # fmt: skip
 _DAY_MS: Final = 86_400_000
 
+_OF_DAY, _TO_MINUTE, _TO_SECOND, _TO_TENTH = (5, 10), (11, 16), (11, 19), (11, 21)
+_TICK_STEPS: Final = {
+    **dict.fromkeys((100, 200, 500), _TO_TENTH),
+    **{1_000 * seconds: _TO_SECOND for seconds in (1, 2, 5, 10, 15, 30)},
+    **{60_000 * minutes: _TO_MINUTE for minutes in (1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720)},
+    **{_DAY_MS * days: _OF_DAY for days in (1, 2, 5, 10)},
+}
+"""Milliseconds between two ticks, and the part of RFC 3339 that is their label."""
+
 _short: Final = EngFormatter(sep="")
 
 Charts = Mapping[str, str]
@@ -143,10 +152,30 @@ def drawn(name: str, draw: Callable[[Axes], None]) -> Charts:
 def time_axis(axes: Axes, start_ms: int, end_ms: int, when: str) -> None:
     """Set up the horizontal axis, from the start of the first step to the end of the last."""
     axes.set_xlim(_time(start_ms), _time(end_ms))
-    locator = AutoDateLocator(minticks=2, maxticks=5 if _is_narrow(axes) else 8)  # type: ignore[no-untyped-call]
-    axes.xaxis.set_major_locator(locator)
-    axes.xaxis.set_major_formatter(ConciseDateFormatter(locator, show_offset=False))  # type: ignore[no-untyped-call]
+    most = 5 if _is_narrow(axes) else 8
+    ticks, labels = time_ticks(start_ms, end_ms, most - 1)
+    if ticks:
+        axes.set_xticks([_time(tick) for tick in ticks], labels)
+    else:
+        locator = AutoDateLocator(minticks=2, maxticks=most)  # type: ignore[no-untyped-call]
+        axes.xaxis.set_major_locator(locator)
+        axes.xaxis.set_major_formatter(ConciseDateFormatter(locator, show_offset=False))  # type: ignore[no-untyped-call]
     axes.set_xlabel(f"{when} (UTC, from {rfc_3339(start_ms)[:16]})")
+
+
+def time_ticks(start_ms: int, end_ms: int, most: int) -> tuple[Sequence[int], Sequence[str]]:
+    """At most so many ticks at round times, and their labels: a time of day, or a day; none in more than some weeks.
+
+    >>> time_ticks(59_000, 130_000, 3)
+    ([60000, 90000, 120000], ['00:01:00', '00:01:30', '00:02:00'])
+    >>> time_ticks(0, 3 * 86_400_000, 4)[1]
+    ['01-01', '01-02', '01-03', '01-04']
+    """
+    for step, (first, last) in _TICK_STEPS.items():
+        ticks = range(-(-start_ms // step) * step, end_ms + 1, step)
+        if len(ticks) <= most:
+            return list(ticks), [rfc_3339(tick)[first:last] for tick in ticks]
+    return (), ()
 
 
 def count_axis(axes: Axes, most: int, label: str) -> None:

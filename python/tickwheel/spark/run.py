@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from tickwheel.delivery.errors import DeliveryFailed
 from tickwheel.delivery.message import MAX_PAYLOAD, Columns
+from tickwheel.delivery.reading import ITS_START
 from tickwheel.delivery.running import Running
 from tickwheel.delivery.serve.access import Access, Address
 from tickwheel.delivery.serve.client_tls import ClientTls
@@ -59,7 +60,7 @@ class SparkReading(threading.Thread):
         self._running = running
         self._is_stopping = threading.Event()
         self._over = threading.Event()
-        self.stopped_at: str | None = "its start"
+        self.stopped_at: str | None = ITS_START
 
     def has_ended(self, timeout_s: float) -> bool:
         """Whether everything was handed off, or the query failed, within this time."""

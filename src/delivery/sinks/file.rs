@@ -173,6 +173,9 @@ fn has_no_disk(error: &Error) -> bool {
 
 /// The words of the operating system, without the number.
 fn reason(error: &Error) -> String {
+    if Errno::from_io_error(error) == Some(Errno::FBIG) {
+        return "File too large for the file system, or for the limit that ulimit -f shows".to_owned();
+    }
     let text = error.to_string();
     text.split_once(" (os error").map_or(&*text, |(words, _)| words).to_owned()
 }

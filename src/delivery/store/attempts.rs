@@ -8,12 +8,17 @@ use rusqlite::{OptionalExtension, params};
 use super::sql::{Result, cached};
 use super::{Attempts, Done, Store};
 
+const WAITS: &str = "SELECT 1 FROM messages m JOIN waiting w ON w.due_ms = m.due_ms AND w.seq = m.seq WHERE m.seq = ?";
+
 impl Store {
     pub(super) fn write_attempts(&mut self, attempts: &[Attempts]) -> Result<()> {
         let text = "INSERT INTO attempts (seq, attempts, next_ms, error) VALUES (?, ?, ?, ?) ON CONFLICT (seq) \
                     DO UPDATE SET attempts = excluded.attempts, next_ms = excluded.next_ms, error = excluded.error";
         for one in attempts {
             if !cached(&self.db, "SELECT 1 FROM attempts WHERE seq = ?")?.exists([one.seq])? {
+                if !self.near.has(one.seq) && !cached(&self.db, WAITS)?.exists([one.seq])? {
+                    continue; // it was cancelled after the attempt
+                }
                 self.with_attempts += 1;
             }
             cached(&self.db, text)?.execute(params![one.seq, one.attempts, one.next_ms, one.error])?;

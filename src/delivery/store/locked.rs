@@ -69,7 +69,12 @@ impl Drop for Locked {
                 && (metadata.len() == 0 || is_unused)
                 && FileId::at(path) == Some(FileId::of(&metadata))
             {
-                let _ = fs::remove_file(path); // still locked, so nothing else uses it
+                // Still locked, so nothing else uses it. SQLite leaves its log where it could not write any more.
+                for suffix in ["", "-wal", "-shm", "-journal"] {
+                    let mut name = path.as_os_str().to_owned();
+                    name.push(suffix);
+                    let _ = fs::remove_file(name);
+                }
             }
             // For the copies of forked children too. A child, which is not the owner, must not do it.
             let _ = flock(&file, FlockOperation::Unlock);

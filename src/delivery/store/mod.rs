@@ -19,12 +19,15 @@
 //! | `waiting.rs`, `marks.rs`, `recover.rs` | the plan; what may have been sent before a crash |
 //! | `retention.rs`, `upkeep.rs`, `checkpoints.rs` | what is forgotten; pages and log |
 //! | `census.rs`, `snapshot.rs` | what is due when; the tables, read by a connection of its own |
+//! | `opened.rs`, `owner.rs`, `locked.rs`, `new_file.rs`, `upgrade.rs` | the file: who has it, and how another takes its place |
+//! | `maintenance/`, `backup_mark.rs` | check, compact, back up, restore |
 //! | `cancels.rs`, `attempts.rs`, `letters.rs`, `inputs.rs`, `ledger.rs`, `meta.rs` | the small tables |
 
 #![forbid(unsafe_code)]
 
 mod accept;
 mod attempts;
+mod backup_mark;
 mod bodies;
 mod calls;
 mod cancels;
@@ -35,6 +38,8 @@ mod inputs;
 mod ledger;
 mod letters;
 mod locked;
+#[cfg(any(feature = "python", test))]
+pub(crate) mod maintenance;
 mod marks;
 mod memory;
 mod merges;
@@ -43,6 +48,7 @@ mod moving;
 mod names;
 mod near;
 mod network;
+mod new_file;
 pub(crate) mod opened;
 mod options;
 pub(crate) mod owner;
@@ -50,7 +56,7 @@ mod recover;
 mod retention;
 mod runs;
 mod schema;
-#[cfg(feature = "python")]
+#[cfg(any(feature = "python", test))]
 pub(crate) mod snapshot;
 mod sql;
 #[cfg(test)]

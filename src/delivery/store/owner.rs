@@ -44,7 +44,7 @@ use crate::delivery::error::DeliveryError;
 const TRY_EVERY: Duration = Duration::from_millis(20);
 const MOST_LINKS: usize = 40;
 /// Whether the lock on the store's own file is of use.
-const LOCKS_ITSELF: bool = cfg!(target_os = "linux");
+pub(super) const LOCKS_ITSELF: bool = cfg!(target_os = "linux");
 
 /// A store that no other process, and nothing else in this one, works with. Held until it is dropped, or the process ends.
 #[derive(Debug)]
@@ -155,17 +155,6 @@ impl Ownership {
             let _ = fs::remove_file(side_path(&self.path)); // one that is left is locked again at the next start
             self.side = None;
         }
-    }
-
-    /// Locks a new file that is to take the store's place.
-    pub(super) fn lock_new(path: &Path) -> Result<Locked, DeliveryError> {
-        alone(|| {
-            let file = options().create_new(true).open(path).map_err(|error| unusable(path, &error))?;
-            if LOCKS_ITSELF {
-                try_flock(path, &file)?;
-            }
-            Locked::new(path, file, true)
-        })
     }
 
     /// The new file is at the store's path now. The old one is unlocked; SQLite must have closed it.

@@ -91,20 +91,20 @@ fn pair_at(pairs: &[u8], place: usize) -> Pair {
 }
 
 /// Reads a run from its start, in blocks.
-struct Reader {
+pub(super) struct Reader {
     text: String,
     /// The next block begins here or later; `None`: there is none.
     next: Option<i64>,
 }
 
 impl Reader {
-    fn new(run: i64) -> Self {
+    pub(super) fn new(run: i64) -> Self {
         let text = format!("SELECT first_name, pairs FROM run_{run} WHERE first_name >= ? ORDER BY first_name LIMIT ?");
         Self { text, next: Some(i64::MIN) }
     }
 
     /// The next pairs, of so many blocks.
-    fn read(&mut self, db: &Connection, blocks: usize, pairs: &mut Vec<Pair>) -> Result<()> {
+    pub(super) fn read(&mut self, db: &Connection, blocks: usize, pairs: &mut Vec<Pair>) -> Result<()> {
         let Some(next) = self.next else { return Ok(()) };
         let mut select = cached(db, &self.text)?;
         let mut rows = select.query(params![next, blocks as i64])?;

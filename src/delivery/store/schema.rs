@@ -25,6 +25,7 @@ use std::path::Path;
 
 use rusqlite::{Connection, OpenFlags};
 
+use super::backup_mark;
 use crate::delivery::error::{DeliveryError, StoreError};
 
 /// "tick", at byte 68 of the file.
@@ -101,6 +102,9 @@ pub(super) fn connect(path: &Path, synchronous: &str) -> Result<Connection, Deli
     let because = |error: &rusqlite::Error| DeliveryError::from(StoreError::because(path, error));
     let db = Connection::open_with_flags(file, flags).map_err(|error| because(&error))?;
     let is_new = is_new(&db, path)?;
+    if !is_new {
+        backup_mark::refuse(&db, path)?;
+    }
     set_up(&db, is_new, synchronous).map_err(|error| because(&error))?;
     Ok(db)
 }

@@ -24,6 +24,7 @@ use std::path::{Path, PathBuf};
 use rusqlite::types::{Value, ValueRef};
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
+use super::sql::Broken;
 use super::{network, schema};
 use crate::delivery::error::{DeliveryError, StoreError};
 pub(crate) use crate::delivery::hashes::lane_of;
@@ -82,6 +83,16 @@ impl Snapshot {
         let file = path.canonicalize().map_err(|error| StoreError::new(path, error.to_string(), "make it readable"))?;
         network::refuse_network(file.parent().unwrap_or(&file))?;
         let (flags, alone) = how(&file);
+        Self::open_as(path, file, flags, alone)
+    }
+
+    /// Of a complete file that only this thread knows: without locks, so on any file system.
+    pub(super) fn open_unshared(path: &Path) -> Result<Self, DeliveryError> {
+        let flags = OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_READ_ONLY;
+        Self::open_as(path, path.to_owned(), flags, Stamp::of(path))
+    }
+
+    fn open_as(path: &Path, file: PathBuf, flags: OpenFlags, alone: Option<Stamp>) -> Result<Self, DeliveryError> {
         let opened = match alone {
             Some(_) => Connection::open_with_flags(never_changing(&file), flags | OpenFlags::SQLITE_OPEN_URI),
             None => Connection::open_with_flags(&file, flags),
@@ -115,11 +126,20 @@ impl Snapshot {
             }
             Ok(found)
         };
-        read().map_err(|error| self.failure(&error))
+        read().map_err(|error| self.failed(error))
     }
 
-    fn failure(&self, error: &rusqlite::Error) -> DeliveryError {
-        failure(&self.path, &self.file, self.alone, error)
+    /// Its connection, in a transaction that reads.
+    pub(super) fn db(&self) -> &Connection {
+        &self.db
+    }
+
+    /// An error of SQLite as one of this store.
+    pub(super) fn failed(&self, error: impl Into<Broken>) -> DeliveryError {
+        match error.into() {
+            Broken::Sql(error) => failure(&self.path, &self.file, self.alone, &error),
+            broken @ Broken::Contradiction(_) => broken.of(&self.path).into(),
+        }
     }
 
     /// Errors: it was changed where it can't be locked, so what was read may not be of one moment.

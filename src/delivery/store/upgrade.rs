@@ -20,7 +20,6 @@
 #![forbid(unsafe_code)]
 
 mod copy;
-mod files;
 
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -30,8 +29,8 @@ use crossbeam_utils::sync::Parker;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use self::copy::Ended;
-use self::files::{Stepping, beside, folder, link_backup, sync_folder};
 use super::locked::unusable;
+use super::new_file::{NewFile, beside, folder, link_beside, sync_folder};
 use super::owner::Ownership;
 use super::schema::APPLICATION_ID;
 use crate::delivery::error::{DeliveryError, StoreError};
@@ -111,19 +110,21 @@ fn step_up_by(
     end_log(&path, limits)?;
     kill_point("step up: log ended");
     step(Step::LogEnded)?;
-    let new = Stepping::begin(&path)?;
+    let new = NewFile::begin(&path, ".stepping")?;
     kill_point("step up: copy begun");
     copy_all(&path, &new, now_ms, limits, &mut step)?;
     kill_point("step up: copy closed");
     new.sync()?;
     kill_point("step up: copy synced");
     step(Step::Synced)?;
-    let backup = link_backup(&path)?;
+    let backup = link_beside(&path, ".version-1")?;
     kill_point("step up: linked");
     sync_folder(&path)?;
     kill_point("step up: link synced");
     step(Step::Linked)?;
-    new.rename_to(&path, ownership)?;
+    if let Some(locked) = new.rename_to(&path)? {
+        ownership.replace(locked);
+    }
     kill_point("step up: renamed");
     sync_folder(&path)?;
     kill_point("step up: rename synced");
@@ -186,7 +187,7 @@ fn end_log(path: &Path, limits: &Limits) -> Result<(), DeliveryError> {
 
 fn copy_all(
     path: &Path,
-    new: &Stepping,
+    new: &NewFile,
     now_ms: i64,
     limits: &Limits,
     step: &mut dyn FnMut(Step) -> Result<(), DeliveryError>,

@@ -166,6 +166,19 @@ def test_what_the_timer_did_that_cant_be_written_at_the_end_ends_with_3__S6(
     assert [line["id"] for line in out()] == ["a"]
 
 
+def test_other_files_of_a_folder_are_left_out_and_told__D11(deliver: Deliver) -> None:
+    Path("in").mkdir()
+    Path("in/a.ndjson").write_text('{"id": "a", "delay_ms": 0}\n')
+    for name in ("README.md", "b.json", "notes.txt", ".hidden", "_SUCCESS"):
+        Path("in", name).write_text("no messages")
+    result = deliver("in")
+    assert (result.exit_code, [line["id"] for line in out()]) == (0, ["a"])
+    assert (
+        "Not read in in, as the suffix is none of .ndjson, .jsonl, .csv, .parquet: README.md, b.json, notes.txt\n"
+        in (result.stderr)
+    )
+
+
 def test_nothing_to_deliver_is_fine__D11(deliver: Deliver) -> None:
     Path("in.ndjson").write_text("\n\n")
     assert deliver("in.ndjson").exit_code == 0

@@ -136,3 +136,20 @@ def test_a_byte_order_mark_is_no_part_of_the_first_name__D1() -> None:
 def test_an_empty_file_holds_nothing__D1() -> None:
     assert parse("") == []
     assert parse("id,due\n") == []
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+def test_the_header_says_what_separates_the_cells__D2(separator: str) -> None:
+    lines = 'id,due,"x",y\na,1700000000005,"1,5;2\t3",z\n"b",1700000000006,"two\nlines",\n'
+    outside = lines.replace(",", separator).replace(f"1{separator}5", "1,5")
+    (_, first), (_, second) = parse(f"\n{outside}")
+    assert isinstance(first, Message)
+    assert isinstance(second, Message)
+    assert (first.id, msgspec.json.decode(first.payload)) == ("a", {"x": "1,5;2\t3", "y": "z"})
+    assert (second.id, msgspec.json.decode(second.payload)) == ("b", {"x": "two\nlines", "y": ""})
+
+
+def test_a_comma_in_the_header_counts_more_than_other_separators__D2() -> None:
+    [(_, message)] = parse('id,due,"a;b;c",d\te\nm,1700000000005,1;2,3\n')
+    assert isinstance(message, Message)
+    assert msgspec.json.decode(message.payload) == {"a;b;c": "1;2", "d\te": "3"}

@@ -1,8 +1,10 @@
 """A start that fails leaves nothing behind that was not there before (rule D13)."""
 
 import socket
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -114,3 +116,47 @@ def test_a_start_that_gets_no_thread_leaves_nothing__D13(tmp_path: Path) -> None
         ended.add(done.stdout.strip())
     assert "the system gives no thread False" in ended
     assert ended <= {"the system gives no thread False", "opened True", "no memory False"}
+
+
+@pytest.mark.parametrize("to", ["file:{}/out", "sqlite:{}/out.db?table=T"])
+@pytest.mark.parametrize("port", ["--listen", "--flight"])
+def test_a_port_that_is_taken_leaves_no_output__D13(port: str, to: str, tmp_path: Path) -> None:
+    pytest.importorskip("uvicorn")
+    other = "--flight" if port == "--listen" else "--listen"
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        given = ["--to", to.format(tmp_path), port, address, other, "127.0.0.1:0", "--dead-letters", tmp_path / "dead"]
+        done = run("serve", "--store", tmp_path / "s.db", *given)
+    assert done.returncode == 2, done.stderr
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_an_output_that_was_there_stays__D13(tmp_path: Path) -> None:
+    (tmp_path / "out").touch()
+    records = '{"id": "a", "delay_ms": 1}\n'
+    given = ["--store", tmp_path / "s.db", "--to", f"file:{tmp_path / 'out'}", "--record", "/proc/none"]
+    assert run("deliver", "-", *given, stdin=records).returncode == 3
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    (tmp_path / "out").unlink()
+    assert run("deliver", "-", *given, stdin=records).returncode == 3
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_a_table_that_does_not_fit_gets_no_other_table_beside_it__D13(tmp_path: Path) -> None:
+    path = tmp_path / "out.db"
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("CREATE TABLE T (id TEXT)")
+    done = run("deliver", "-", "--store", tmp_path / "s.db", "--to", f"sqlite:{path}?table=T")
+    assert (done.returncode, "has no key, due" in done.stderr) == (3, True), done.stderr
+    with closing(sqlite3.connect(path)) as db:
+        assert db.execute("SELECT name FROM sqlite_master").fetchall() == [("T",)]
+    assert [file.name for file in tmp_path.iterdir()] == ["out.db"]
+
+
+def test_a_start_that_may_write_no_file_leaves_none__D13(tmp_path: Path) -> None:
+    limit = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (20_480, 20_480)); "
+    main = "from tickwheel.cli import main; main()"
+    given = ["deliver", "-", "--store", str(tmp_path / "s.db"), "--to", "file:/dev/null"]
+    done = subprocess.run([sys.executable, "-c", limit + main, *given], capture_output=True, text=True, timeout=50)
+    assert (done.returncode, "how large a file may be (ulimit -f)" in done.stderr) == (3, True), done.stderr
+    assert [*tmp_path.iterdir()] == []

@@ -62,6 +62,9 @@ Process = subprocess.Popen[str]
 Start = Callable[..., Process]
 
 
+NAMES = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}
+
+
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
     """Starts `tickwheel deliver in.ndjson --to python:hangs:SINK ARGS` in an empty folder, and waits until it hangs."""
@@ -104,7 +107,7 @@ def test_a_start_that_hangs_is_stopped__D13(sink: str, number: int, start: Start
     process.send_signal(number)
     err = rest(process)
     assert process.wait() == 130, err
-    assert "Stopped by Ctrl-C." in err
+    assert f"Stopped by {NAMES[number]}." in err
     assert "Failed" not in err
     assert "Traceback" not in err
 
@@ -119,7 +122,7 @@ def test_an_end_that_hangs_is_stopped_with_its_counts__D13(
     err = rest(process)
     assert process.wait() == 130, err
     assert "stopping (press Ctrl-C again to end immediately)" in err
-    assert "Stopped by Ctrl-C." in err
+    assert f"Stopped by {NAMES[number]}." in err
     assert f"delivered {1 if sink == 'Close' else 0}" in " ".join(err.split())
     assert "Aborted" not in err
     assert "Traceback" not in err
@@ -199,3 +202,32 @@ def test_ctrl_c_while_the_command_is_imported_is_no_error__D13(monkeypatch: pyte
     with pytest.raises(SystemExit) as ended:
         cli.main()
     assert ended.value.code == 130
+
+
+def test_ctrl_c_while_the_options_are_read_is_no_abort__D13(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(type(command), "parse_args", stop)
+    result = CliRunner().invoke(command, ["deliver", "in.ndjson"])
+    assert (result.exit_code, result.stderr) == (130, "Stopped by Ctrl-C.\n")
+
+
+def test_a_sigterm_before_a_run_begins_ends_as_a_ctrl_c__D13(tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text("import sys, time\nprint('imported', flush=True)\ntime.sleep(60)\n")
+    command = [sys.executable, "-m", "tickwheel", "deliver", "-", "--to", "python:slow:f", "--store", "s.db"]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"imported\n"
+        process.terminate()
+        _, err = process.communicate(timeout=30)
+    assert (process.returncode, err) == (130, b"Stopped by SIGTERM.\n")
+    assert not (tmp_path / "s.db").exists()
+
+
+def test_a_destination_that_opens_slowly_is_told__D13(start: Start) -> None:
+    process = start("Open")
+    assert process.stderr is not None
+    assert process.stderr.readline() == "waiting for the destination to open\n"
+    process.terminate()
+    assert process.wait() == 130

@@ -120,9 +120,10 @@ class PostgresqlSink(Sink):
         self._connection: psycopg.Connection | None = None
         try:
             connection = self._open()
-            _make(connection, self._table, _TYPES, "")
-            _make(connection, self._ids, _IDS_TYPES, ", PRIMARY KEY (digest)")
-            self._write(connection, (), ())  # finds wrong types and missing rights now, not with every message
+            with connection.transaction():  # so a start that fails makes no table
+                _make(connection, self._table, _TYPES, "")
+                _make(connection, self._ids, _IDS_TYPES, ", PRIMARY KEY (digest)")
+                self._write(connection, (), ())  # finds wrong types and missing rights now, not with every message
         except psycopg.Error as error:
             self.close()
             where = f"the table {'.'.join(names)} in {_where(options)}"

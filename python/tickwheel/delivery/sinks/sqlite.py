@@ -14,6 +14,7 @@
 
 import sqlite3
 from collections.abc import Callable, Collection, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import ClassVar
 
@@ -193,6 +194,16 @@ def opener_of(spec: str) -> SinkOpener:
     return lambda settings: SqliteSink(file, table, settings, newest.opens(settings.store_id))
 
 
+def holds_no_row(path: Path) -> bool:
+    """Whether this file is a database with empty tables, if any."""
+    try:
+        with closing(sqlite3.connect(path)) as db:
+            tables = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+            return not any(db.execute(f'SELECT 1 FROM "{name}"').fetchone() for name in tables)  # noqa: S608
+    except sqlite3.Error:
+        return False
+
+
 def _row(delivery: Delivery) -> tuple[object, ...]:
     message = delivery.message
     return (
@@ -208,6 +219,7 @@ def _row(delivery: Delivery) -> tuple[object, ...]:
 
 
 def _make(database: sqlite3.Connection, path: Path, table: str) -> None:
+    """Makes what is not there; nothing, after an error: then the connection is closed."""
     database.execute("BEGIN IMMEDIATE")
     database.execute(
         f'CREATE TABLE IF NOT EXISTS "{table}" (id TEXT NOT NULL, key TEXT, due TEXT NOT NULL, payload TEXT,'
@@ -218,7 +230,6 @@ def _make(database: sqlite3.Connection, path: Path, table: str) -> None:
         f'CREATE TABLE IF NOT EXISTS "{table}_ids" (digest BLOB PRIMARY KEY, store TEXT NOT NULL, run TEXT NOT NULL)'
         " WITHOUT ROWID"
     )
-    database.execute("COMMIT")
     for name, needed in ((table, COLUMNS), (f"{table}_ids", ("digest", "store", "run"))):
         there = {row[1].lower() for row in database.execute(f'PRAGMA table_info("{name}")')}
         missing = [column for column in needed if column not in there]
@@ -226,3 +237,4 @@ def _make(database: sqlite3.Connection, path: Path, table: str) -> None:
             raise DeliveryFailed(
                 f"the table {name} in {path} has no {', '.join(missing)}: add them, or name a new table"
             )
+    database.execute("COMMIT")

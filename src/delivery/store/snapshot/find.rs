@@ -8,7 +8,7 @@ use super::Snapshot;
 use crate::delivery::error::DeliveryError;
 use crate::delivery::incoming::Digest;
 use crate::delivery::store::runs;
-use crate::delivery::store::sql::{Broken, Result, cached};
+use crate::delivery::store::sql::{Result, cached};
 
 impl Snapshot {
     /// The number of the newest message with this name. O(runs), and what was accepted since the last one was written: some
@@ -17,10 +17,7 @@ impl Snapshot {
     /// # Errors
     /// The store can't be read.
     pub(crate) fn find(&self, key: Option<&str>, id: &str) -> std::result::Result<Option<i64>, DeliveryError> {
-        find(&self.db, key, id).map_err(|broken| match &broken {
-            Broken::Sql(error) => self.failure(error),
-            Broken::Contradiction(_) => broken.of(&self.path).into(),
-        })
+        find(&self.db, key, id).map_err(|broken| self.failed(broken))
     }
 }
 

@@ -112,10 +112,13 @@ fn attempts_are_kept_until_the_outcome() {
     let mut store = shelf.open();
     let plan = store.plan((0, 0), 10, 10).unwrap();
     assert_eq!((plan[0].attempts, plan[0].next_ms, plan[1].attempts, plan[1].next_ms), (2, Some(99), 0, None));
+    let attempts_of_1 = attempts.clone();
     assert_eq!(store.attempts(1).unwrap(), Some(attempts));
     store.begin().unwrap();
     store.finish(&[done(1, 5, Outcome::Delivered, 9)]).unwrap();
     assert_eq!((store.attempts(1).unwrap(), store.with_attempts), (None, 0));
+    store.note_attempts(&[attempts_of_1]).unwrap();
+    assert_eq!((store.attempts(1).unwrap(), store.with_attempts), (None, 0), "it has its outcome");
     store.commit().unwrap();
 }
 

@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::making::{DAY_MS, Random, Shelf, TINY, count, done, eight_numbers, incoming_with, positions};
+use crate::delivery::store::maintenance::check;
 use crate::delivery::store::{Accepted, Attempts, Held, Outcome, Position, Store};
 
 type Name = (Option<&'static str>, String);
@@ -98,7 +99,11 @@ impl Run {
 
     fn reopen(&mut self) {
         self.store = None; // a transaction that is open is lost
+        if self.shelf.path().exists() {
+            check::tests::assert_whole(&self.shelf.path(), eight_numbers);
+        }
         let store = self.shelf.open();
+        check::tests::assert_whole(&self.shelf.path(), eight_numbers);
         self.store = Some(store);
         self.model.reopened();
     }

@@ -1,6 +1,7 @@
 """`tickwheel deliver --report PAGE`: checked before anything is read, written at the end of every run (D11, D13)."""
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -122,3 +123,31 @@ def test_the_page_is_written_after_ctrl_c_too__D13(tmp_path: Path) -> None:
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "1 message waiting" in page
     assert "<bdi>waits</bdi>" in page
+
+
+def test_the_report_of_a_store_needs_no_run__D14(deliver: Deliver) -> None:
+    deliver("in.ndjson", "--store", "s.db")
+    before = Path("s.db").read_bytes()
+    result = CliRunner().invoke(command, ["report", "s.db"])
+    assert (result.exit_code, result.stderr) == (0, "Done: s.db.html\n")
+    assert "The store s.db" in Path("s.db.html").read_text(encoding="utf-8")
+    assert CliRunner().invoke(command, ["report", "s.db", "--out", "page.html"]).exit_code == 0
+    assert Path("page.html").exists()
+    assert Path("s.db").read_bytes() == before
+    for args, text in ((["none.db"], "there is no store none.db"), (["s.db", "--out", "s.db-wal"], "file of --store")):
+        result = CliRunner().invoke(command, ["report", *args])
+        assert (result.exit_code, text in result.stderr) == (2, True), result.stderr
+    assert not Path("none.db.html").exists()
+
+
+@pytest.mark.parametrize("most", [4, 7])
+@pytest.mark.parametrize("span_ms", [610, 4_000, 61_000, 3_600_000, 86_400_000, 40 * 86_400_000])
+def test_the_ticks_of_time_are_few_and_say_their_unit__D11(span_ms: int, most: int) -> None:
+    pytest.importorskip("matplotlib")
+    from tickwheel.pages.plots import time_ticks
+
+    start_ms = 1_700_000_123_456
+    ticks, labels = time_ticks(start_ms, start_ms + span_ms, most)
+    assert 1 <= len(ticks) == len(set(labels)) <= most
+    assert all(start_ms <= tick <= start_ms + span_ms for tick in ticks)
+    assert all(re.fullmatch(r"\d\d:\d\d(:\d\d(\.\d)?)?|\d\d-\d\d", label) for label in labels)

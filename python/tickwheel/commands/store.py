@@ -1,0 +1,119 @@
+"""`tickwheel store`: what an operator does with the file of a store."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+_store = click.argument("store", metavar="STORE", type=click.Path(path_type=Path))
+
+
+@click.group()
+def store() -> None:
+    """Check, compact, back up or restore a store: the file of --store."""
+
+
+@store.command()
+@_store
+def check(store: Path) -> None:
+    """Say whether STORE is whole; it may be in use. Exit code 1: something is wrong, and it says what."""
+    from tickwheel.delivery.store_upkeep import check_store
+
+    with _work(f"checking {store}"):
+        checked = check_store(store)
+    click.echo(f"{store}: messages {checked.messages:,}, waiting {checked.waiting:,}.")
+    if _told(checked.problems):
+        click.echo("Back up the file as it is, and restore a backup: tickwheel store restore BACKUP STORE --force")
+        sys.exit(1)
+    click.echo("No problem found.")
+
+
+@store.command()
+@_store
+def compact(store: Path) -> None:
+    """Give the free pages of STORE back to the disk, while nothing delivers from it.
+
+    The file is written anew: until that is done, it needs as much room again.
+    """
+    from tickwheel.delivery.store_upkeep import compact_store
+
+    with _work(f"compacting {store}"):
+        done = compact_store(store)
+    click.echo(f"{store}: {_size(done.before)} before, {_size(done.after)} now.")
+
+
+@store.command()
+@_store
+@click.argument("to", metavar="TO", type=click.Path(path_type=Path))
+def backup(store: Path, to: Path) -> None:
+    """Copy STORE, which may be in use, to the new file TO.
+
+    TO is the store at one moment, complete and checked, or not there. It delivers nothing: restore it first.
+    """
+    from tickwheel.delivery.store_upkeep import backup_store
+
+    with _work(f"copying {store}"):
+        checked = backup_store(store, to)
+    click.echo(f"{to}: messages {checked.messages:,}, waiting {checked.waiting:,}.")
+    if _told(checked.problems):
+        sys.exit(1)
+
+
+@store.command()
+@click.argument("backup", metavar="BACKUP", type=click.Path(path_type=Path))
+@_store
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Also where STORE exists: it stays as STORE.replaced. Also where the check finds a problem in BACKUP.",
+)
+def restore(backup: Path, store: Path, force: bool) -> None:
+    """Make STORE of BACKUP.
+
+    STORE is as at the backup. Everything due by now is delivered again, as redelivered, unless the destination says
+    that it has it. What was accepted since the backup is unknown, and its cancels are.
+    """
+    from tickwheel.delivery.store_upkeep import restore_store
+
+    with _work(f"restoring {backup}"):
+        replaced = restore_store(backup, store, force=force)
+    if replaced is not None:
+        click.echo(f"The store that was there is {replaced} now.")
+    click.echo(f"{store}: restored. To deliver from it, run with --store {store}")
+
+
+@contextmanager
+def _work(what: str) -> Iterator[None]:
+    """Shows on a terminal that it takes its time. Errors end the process: with 2 for wrong usage, 3 for others."""
+    from tickwheel.delivery.errors import DeliveryFailed, WrongUsage
+    from tickwheel.delivery.standard_error import StandardError
+
+    console = StandardError().console()
+    try:
+        if console.is_terminal:
+            with console.status(what):
+                yield
+        else:
+            yield
+    except WrongUsage as error:
+        raise click.UsageError(str(error)) from error
+    except DeliveryFailed as error:
+        click.echo(f"Failed: {error}.", err=True)
+        sys.exit(3)
+
+
+def _told(problems: Sequence[str]) -> bool:
+    for problem in problems:
+        click.echo(f"Problem: {problem}")
+    return bool(problems)
+
+
+def _size(size: int) -> str:
+    """Bytes as text.
+
+    >>> _size(4096), _size(3 << 20), _size(5 << 30)
+    ('4 KiB', '3 MiB', '5,120 MiB')
+    """
+    return f"{size / (1 << 20):,.0f} MiB" if size >= 1 << 20 else f"{size / 1024:,.0f} KiB"
