@@ -40,9 +40,9 @@ impl Destination {
     #[staticmethod]
     #[pyo3(signature = (url, *, headers=Vec::new(), secrets=Vec::new()))]
     fn http(py: Python<'_>, url: &str, headers: Vec<(String, String)>, secrets: Vec<String>) -> PyResult<Self> {
-        let with_headers = |to| headers.iter().try_fold(to, |to: Webhook, (name, value)| to.with_header(name, value));
-        let with_secrets = |to| secrets.iter().try_fold(to, |to: Webhook, secret| to.with_secret(secret));
-        let webhook = Webhook::to(url).and_then(with_headers).and_then(with_secrets);
+        let webhook = Webhook::to(url)
+            .and_then(|to| headers.into_iter().try_fold(to, |to, (name, value)| to.with_header(&name, &value)))
+            .and_then(|to| secrets.into_iter().try_fold(to, |to, secret| to.with_secret(&secret)));
         webhook.map(|it| Self(Kind::Own(To::webhook(it)))).map_err(|error| failures::to_python(py, &error))
     }
 
