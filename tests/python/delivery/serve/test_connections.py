@@ -1,5 +1,6 @@
 """Connections that say nothing, or too slowly, take no place of others (rule D12)."""
 
+import asyncio
 import contextlib
 import resource
 import socket
@@ -12,7 +13,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import flight
 
-from tickwheel.delivery.serve import bodies, connections, http, http_connection
+from tickwheel.delivery.serve import bodies, connections, http, http_connection, relay
 
 from .conftest import Served
 
@@ -101,6 +102,41 @@ def test_streams_are_served_beside_260_that_say_nothing__D12(first: bytes, fresh
     with opened(fresh.flight_port, first=first):
         for n in range(3):
             assert put(fresh.flight_port, f"{n}") == ["accepted"]
+
+
+def test_a_call_without_an_answer_is_read_for_64_kib_only__D12(fresh: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relay, "_END_WITHIN_S", 0.2)
+    sent: list[int] = []
+    write = asyncio.selector_events._SelectorSocketTransport.write  # type: ignore[attr-defined]
+
+    def count(transport: asyncio.Transport, data: bytes) -> None:
+        if transport.get_extra_info("socket").family == socket.AF_UNIX:
+            sent.append(len(data))
+        write(transport, data)
+
+    monkeypatch.setattr(asyncio.selector_events._SelectorSocketTransport, "write", count)  # type: ignore[attr-defined]
+    unsaid = pytest.raises(flight.FlightUnavailableError)  # nothing has read far enough to refuse it
+    with flight.connect(f"grpc://127.0.0.1:{fresh.flight_port}") as client, unsaid:
+        client.get_flight_info(flight.FlightDescriptor.for_command(b" " * (5 << 20)))
+    assert sum(sent) < (64 << 10) + (256 << 10)  # of which the last are what is read at a time
+
+
+def test_a_batch_is_bounded_before_the_whole_of_it_is_read__D12(fresh: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relay, "_END_WITHIN_S", 0.2)
+    monkeypatch.setattr(relay, "_UNANSWERED", 8 << 20)
+    with flight.connect(f"grpc://127.0.0.1:{fresh.flight_port}") as client:
+        writer, reader = client.do_exchange(flight.FlightDescriptor.for_path("m"), flight.FlightCallOptions(timeout=20))
+        schema = pa.schema([("id", pa.string()), ("due", pa.int64()), ("payload", pa.binary())])
+        writer.begin(schema)
+        for size, id_ in ((1_000_000, "small"), (900_000, "again")):  # and more than 64 KiB with the schema
+            writer.write_batch(pa.record_batch([[id_], [FAR_MS], [b" " * size]], schema=schema))
+            assert reader.read_chunk().data["answer"].to_pylist() == ["accepted"]
+        with contextlib.suppress(flight.FlightUnavailableError):  # or the read says so
+            writer.write_batch(pa.record_batch([["x"], [FAR_MS], [b" " * (20 << 20)]], schema=schema))
+        with pytest.raises(flight.FlightUnavailableError):
+            reader.read_chunk()
+        with contextlib.suppress(pa.ArrowException):
+            writer.close()
 
 
 def test_the_one_that_waits_longest_makes_room__D12(fresh: Served) -> None:
