@@ -328,7 +328,8 @@ def test_what_is_not_http_ends_its_connection_and_is_no_error_of_the_server__D11
     served: Served, caplog: pytest.LogCaptureFixture
 ) -> None:
     head = b"POST /messages HTTP/1.1\r\nhost: 127.0.0.1\r\ntransfer-encoding: chunked\r\n\r\n"
-    for text in (b"nonsense\r\n\r\n", head + b"5\r\n{", head + b"zz\r\n", head + b"1\r\n{\r\nzz"):
+    at_once = head.replace(b"/messages", b"/healthz") + b"zz\r\n"  # the answer and the fault meet
+    for text in (at_once, b"nonsense\r\n\r\n", head + b"5\r\n{", head + b"zz\r\n", head + b"1\r\n{\r\nzz"):
         with socket.create_connection(("127.0.0.1", served.port), timeout=10) as connection:
             connection.sendall(text)
             connection.shutdown(socket.SHUT_WR)
