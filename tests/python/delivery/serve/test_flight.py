@@ -13,6 +13,7 @@ from delivery.batches import to_arrow
 from tickwheel.delivery import DeliveryFailed
 from tickwheel.delivery.arrow import MESSAGE_SCHEMA
 from tickwheel.delivery.message import Cancel, Message
+from tickwheel.delivery.serve import flight as port
 from tickwheel.delivery.serve.flight import MAX_BYTES, MAX_ROWS
 from tickwheel.delivery.serve.tokens import Right, Tokens
 
@@ -206,7 +207,7 @@ def test_an_error_of_the_server_is_logged_and_its_traceback_is_not_sent__D12(
     def fail(*_: Any, **__: Any) -> None:
         raise ZeroDivisionError("a secret of the server")
 
-    monkeypatch.setattr("tickwheel.delivery.serve.flight.read_batch", fail)
+    monkeypatch.setattr(port, "read_batch", fail)
     with pytest.raises(flight.FlightServerError, match="has an error, see its log: ZeroDivisionError") as refused:
         send(served, short(("x", 1)))
     assert "Traceback" not in str(refused.value)
