@@ -10,7 +10,7 @@ use super::error::DeliveryError;
 use super::sinks::file::{LineSink, Target};
 use super::sinks::function::FunctionSink;
 #[cfg(feature = "delivery-http")]
-use super::sinks::http::{HttpAddress, HttpSink};
+use super::sinks::http::{HttpSink, Webhook};
 use super::sinks::{Delivery, OpenSink, Sink, Verdict};
 
 /// Where messages go. Nothing is opened before the store is.
@@ -18,7 +18,7 @@ use super::sinks::{Delivery, OpenSink, Sink, Verdict};
 /// | | |
 /// |---|---|
 /// | [`standard_output`](Destination::standard_output), [`file`](Destination::file) | a line of JSON for each message |
-/// | [`http`](Destination::http) | a POST of that line, with the feature `delivery-http` |
+/// | [`http`](Destination::http), [`webhook`](Destination::webhook) | a POST of that line, with the feature `delivery-http` |
 /// | [`function`](Destination::function) | a call for each message |
 /// | [`sink`](Destination::sink) | a [`Sink`] of the program's own |
 ///
@@ -75,8 +75,14 @@ impl Destination {
     /// [`DeliveryError::Usage`] if this is no address.
     #[cfg(feature = "delivery-http")]
     pub fn http(url: &str) -> Result<Self, DeliveryError> {
-        let address = HttpAddress::parse(url)?;
-        Ok(Self::shown(format!("http({address:?})"), move |_| HttpSink::open(&address)))
+        Webhook::to(url).map(Self::webhook)
+    }
+
+    /// As [`http`](Destination::http), with headers and signatures of your own.
+    #[cfg(feature = "delivery-http")]
+    #[must_use]
+    pub fn webhook(webhook: Webhook) -> Self {
+        Self::shown(format!("http({webhook:?})"), move |_| HttpSink::open(&webhook))
     }
 
     /// A call of this function for each message, from up to eight threads, in order for each key. A panic counts as

@@ -138,6 +138,8 @@ pub use error::{BadRecord, DeliveryError, StoreError};
 pub use items::{Answer, Receipt};
 pub use message::Message;
 pub use open_options::OpenOptions;
+#[cfg(feature = "delivery-http")]
+pub use sinks::http::Webhook;
 pub use sinks::{Delivery, Reply, Sink, SyncFn, Verdict, Verdicts};
 pub use store::Letter;
 pub use summary::Summary;

@@ -13,10 +13,12 @@ from click.core import ParameterSource
 from tickwheel.commands.options import (
     dead_letters_option,
     delivery_options,
+    opener_of,
     put_letters,
     settings_of,
     shorten_thread_switches,
     to_option,
+    webhook_options,
 )
 
 if TYPE_CHECKING:
@@ -31,7 +33,7 @@ _STDOUT = 1
 _OF_DELIVERER = ("token_file", "tls_ca", "tls_cert", "tls_key")
 _OF_SPARK = ("checkpoint", "deliverers", *_OF_DELIVERER, "lead")
 _OF_DELIVERERS = (
-    *("to", "store", "dead_letters", "summary", "page", "record"),
+    *("to", "webhook_headers", "webhook_secret_file", "store", "dead_letters", "summary", "page", "record"),
     *("order", "horizon", "max_attempts", "backoff", "give_up_after", "sink_timeout", "keep_ids"),
 )
 
@@ -74,6 +76,7 @@ def _time(_ctx: click.Context, _param: click.Parameter, value: str | None) -> in
 @click.option("--key", metavar="NAME", help="Column with the key, if it is not 'key'.")
 @click.option("--due", metavar="NAME", help="Column with the due time, if it is not 'due'.")
 @click.option("--payload", metavar="NAME", help="Column with the payload; by default the payload is the other columns.")
+@webhook_options
 @delivery_options
 @click.option("--speed", callback=_speed, metavar="N", help="Replay recorded times N times faster, from the first one.")
 @click.option("--from", "from_ms", callback=_time, metavar="TIME", help="With --speed: replay from TIME on.")
@@ -171,6 +174,8 @@ def deliver(
     tls_cert: Path | None,
     tls_key: Path | None,
     lead: float,
+    webhook_headers: Sequence[str],
+    webhook_secret_file: Path | None,
     **how: Any,
 ) -> None:
     """Deliver each message of INPUT at its due time.
@@ -185,7 +190,7 @@ def deliver(
     from tickwheel.delivery.message import Columns
     from tickwheel.delivery.outputs import NewOutputs, check_outputs
     from tickwheel.delivery.progress import reporter
-    from tickwheel.delivery.sinks import open_sink, path_of
+    from tickwheel.delivery.sinks import path_of
     from tickwheel.delivery.sources import find_sources
     from tickwheel.delivery.standard_error import StandardError
 
@@ -209,7 +214,8 @@ def deliver(
             read = _spark().reader_of(sources, columns, checkpoint or beside, lead_ms)
         else:
             read = _local_reader(sources, columns, is_replay=speed is not None)
-        settings, opener = settings_of(**how), open_sink(to)
+        settings = settings_of(**how)
+        opener = opener_of(to, webhook_headers, webhook_secret_file)
         job = Job(
             read,
             opener,

@@ -3,7 +3,7 @@
 import gc
 import resource
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -14,6 +14,7 @@ _FILES = 8192
 if TYPE_CHECKING:
     from tickwheel.delivery.dead_letters import PutLetters
     from tickwheel.delivery.settings import Settings
+    from tickwheel.delivery.sinks import Opener
     from tickwheel.delivery.standard_error import StandardError
 
 to_option = click.option(
@@ -64,6 +65,29 @@ def delivery_options(command: Callable[..., None]) -> Callable[..., None]:
     ):  # fmt: skip
         command = option(command)
     return command
+
+
+def webhook_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options of webhooks; `opener_of` takes their values."""
+    for option in reversed(
+        (
+            click.option("--webhook-header", "webhook_headers", metavar="'NAME: VALUE'", multiple=True,
+                         help="With --to http(s)://...: send this header too. VALUE may be env:VARIABLE or file:PATH, "
+                         "so that no secret is on the command line. Repeat it for more."),
+            click.option("--webhook-secret-file", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path),
+                         help="With --to http(s)://...: sign each request as Standard Webhooks says, by the secret in "
+                         "FILE, whsec_...; with more than one, each on its line, by all of them."),
+        )
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
+def opener_of(to: str, webhook_headers: Sequence[str], webhook_secret_file: Path | None) -> "Opener":
+    """The opener of the destination. Errors: `WrongUsage`."""
+    from tickwheel.delivery.sinks import Webhook, open_sink
+
+    return open_sink(to, Webhook.read(webhook_headers, webhook_secret_file))
 
 
 def settings_of(

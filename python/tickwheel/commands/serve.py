@@ -1,5 +1,6 @@
 """`tickwheel serve`."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,12 @@ from tickwheel.commands.options import (
     allow_many_files,
     dead_letters_option,
     delivery_options,
+    opener_of,
     put_letters,
     settings_of,
     shorten_thread_switches,
     to_option,
+    webhook_options,
 )
 
 
@@ -69,6 +72,7 @@ from tickwheel.commands.options import (
     help="The most bytes of one payload.",
 )
 @dead_letters_option
+@webhook_options
 @delivery_options
 def serve(
     store: Path,
@@ -82,6 +86,8 @@ def serve(
     no_tls: bool,
     max_payload: int,
     dead_letters: Path | None,
+    webhook_headers: Sequence[str],
+    webhook_secret_file: Path | None,
     **how: Any,
 ) -> None:
     """Accept messages over HTTP and Arrow Flight, and deliver each at its due time, until a signal comes.
@@ -97,7 +103,7 @@ def serve(
     from tickwheel.delivery.serve.run import Service
     from tickwheel.delivery.serve.run import serve as run
     from tickwheel.delivery.serve.tls import TlsFiles
-    from tickwheel.delivery.sinks import open_sink, path_of
+    from tickwheel.delivery.sinks import path_of
     from tickwheel.delivery.standard_error import StandardError
 
     told = StandardError()
@@ -109,7 +115,8 @@ def serve(
         addresses = Address.of("--listen", listen), Address.of("--flight", flight)
         check_addresses(*addresses, has_tokens=token_file is not None, is_tls=tls_cert is not None, without_tls=no_tls)
         credentials = Credentials(token_file, TlsFiles.of(tls_cert, tls_key, tls_client_ca))
-        settings, opener = settings_of(**how), open_sink(to)
+        settings = settings_of(**how)
+        opener = opener_of(to, webhook_headers, webhook_secret_file)
         letters = put_letters(dead_letters, say, told)
         service = Service(store, opener, letters, settings, *addresses, credentials, max_payload, path_of(to))
         allow_many_files()

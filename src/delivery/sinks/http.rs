@@ -8,6 +8,7 @@
 //!   for each message in flight.
 //! - The engine cuts off what takes too long: the connection is closed then. At most [`LOOKUPS`] threads look up names.
 //! - Certificates are checked by those of the system, or those that `SSL_CERT_FILE` names.
+//! - [`Webhook`] says which further headers a request has, and by which secrets it is signed.
 
 #![forbid(unsafe_code)]
 
@@ -15,6 +16,8 @@ mod address;
 mod answers;
 mod certificates;
 mod connect;
+mod signature;
+mod webhook;
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -25,7 +28,7 @@ use blake2b_simd::Params;
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::Request;
-use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue, USER_AGENT};
+use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use rustc_hash::FxHashMap;
@@ -33,10 +36,12 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::{AbortHandle, LocalSet, spawn_local};
 
-pub(crate) use self::address::HttpAddress;
 use self::connect::Connect;
+use self::signature::signatures;
+pub use self::webhook::Webhook;
 use super::line::LineWriter;
 use super::{Delivery, Reply, Sink, Verdict, Verdicts};
+use crate::delivery::clock::{SystemWallTime, WallTime as _};
 use crate::delivery::error::DeliveryError;
 use crate::delivery::json::write_text;
 
@@ -50,13 +55,16 @@ const OTHER_FILES: u64 = 256;
 /// Receivers close a connection without requests after some seconds to minutes; a request that they get just then is lost.
 const IDLE: Duration = Duration::from_secs(15);
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+const WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
+const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
+const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
 
 type Requests = Client<Connect, Full<Bytes>>;
 
 /// POSTs to one address.
 #[derive(Debug)]
 pub(crate) struct HttpSink {
-    address: HttpAddress,
+    webhook: Webhook,
     overlap: usize,
     lines: LineWriter,
     to_thread: Option<UnboundedSender<Command>>,
@@ -75,17 +83,17 @@ impl HttpSink {
     /// # Errors
     /// [`DeliveryError::Usage`] for `https` if the system has no certificates to check the receiver's by;
     /// [`DeliveryError::Failed`] if the system gives no thread.
-    pub(crate) fn open(address: &HttpAddress) -> Result<Self, DeliveryError> {
-        Self::with_overlap(address, most_in_flight())
+    pub(crate) fn open(webhook: &Webhook) -> Result<Self, DeliveryError> {
+        Self::with_overlap(webhook, most_in_flight())
     }
 
     /// With at most so many messages in flight, at least one.
     ///
     /// # Errors
     /// As [`HttpSink::open`].
-    pub(crate) fn with_overlap(address: &HttpAddress, overlap: usize) -> Result<Self, DeliveryError> {
+    pub(crate) fn with_overlap(webhook: &Webhook, overlap: usize) -> Result<Self, DeliveryError> {
         let failed = |error| DeliveryError::Failed(format!("the system gives no thread: {error}"));
-        let connect = Connect::new(address.is_https())?;
+        let connect = Connect::new(webhook.address.is_https())?;
         let runtime = Builder::new_current_thread()
             .enable_io()
             .enable_time()
@@ -99,7 +107,7 @@ impl HttpSink {
             .spawn(move || run(runtime, connect, overlap, commands))
             .map_err(failed)?;
         Ok(Self {
-            address: address.clone(),
+            webhook: webhook.clone(),
             overlap: overlap.max(1),
             lines: LineWriter::default(),
             to_thread: Some(to_thread),
@@ -110,12 +118,25 @@ impl HttpSink {
     fn request(&mut self, delivery: &Delivery) -> Request<Full<Bytes>> {
         let mut line = Vec::new();
         self.lines.write(&mut line, delivery);
-        let mut request = Request::post(self.address.uri().clone()).body(Full::from(line)).expect("it has an address");
-        let headers = request.headers_mut();
+        let id = idempotency_key(delivery.body.key(), delivery.body.id());
+        let id_value = HeaderValue::from_str(&id).expect("hex");
+        let Webhook { address, headers: own, secrets } = &self.webhook;
+        let mut headers = HeaderMap::with_capacity(own.len() + 6);
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert(USER_AGENT, HeaderValue::from_static(concat!("tickwheel/", env!("CARGO_PKG_VERSION"))));
-        let key = idempotency_key(delivery.body.key(), delivery.body.id());
-        headers.insert(IDEMPOTENCY_KEY, HeaderValue::from_str(&key).expect("hex"));
+        for name in own.keys() {
+            headers.remove(name);
+        }
+        headers.extend(own.iter().map(|(name, value)| (name.clone(), value.clone())));
+        if !secrets.is_empty() {
+            let timestamp_s = (SystemWallTime.now_us() / 1_000_000).to_string();
+            headers.insert(WEBHOOK_SIGNATURE, signatures(secrets, &id, &timestamp_s, &line));
+            headers.insert(WEBHOOK_TIMESTAMP, HeaderValue::from_str(&timestamp_s).expect("digits"));
+            headers.insert(WEBHOOK_ID, id_value.clone());
+        }
+        headers.insert(IDEMPOTENCY_KEY, id_value);
+        let mut request = Request::post(address.uri().clone()).body(Full::from(line)).expect("it has an address");
+        *request.headers_mut() = headers;
         request
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 
-use crate::delivery::{DeliveryError, Destination as To, OpenSink};
+use crate::delivery::{DeliveryError, Destination as To, OpenSink, Webhook};
 use crate::python::delivery::callees::Callees;
 use crate::python::delivery::failures;
 use crate::python::delivery::function::{FunctionSink, Pace};
@@ -35,10 +35,15 @@ impl Destination {
         Self(Kind::Own(To::file(path)))
     }
 
-    /// A POST for each message. Raises `WrongUsage` if this is no address.
+    /// A POST for each message, with these headers, and signed by these secrets. Raises `WrongUsage` if this is no address, or
+    /// one of them is none.
     #[staticmethod]
-    fn http(py: Python<'_>, url: &str) -> PyResult<Self> {
-        To::http(url).map(|to| Self(Kind::Own(to))).map_err(|error| failures::to_python(py, &error))
+    #[pyo3(signature = (url, *, headers=Vec::new(), secrets=Vec::new()))]
+    fn http(py: Python<'_>, url: &str, headers: Vec<(String, String)>, secrets: Vec<String>) -> PyResult<Self> {
+        let webhook = Webhook::to(url)
+            .and_then(|to| headers.into_iter().try_fold(to, |to, (name, value)| to.with_header(&name, &value)))
+            .and_then(|to| secrets.into_iter().try_fold(to, |to, secret| to.with_secret(&secret)));
+        webhook.map(|it| Self(Kind::Own(To::webhook(it)))).map_err(|error| failures::to_python(py, &error))
     }
 
     /// A call for each message, from up to eight threads.

@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 from tickwheel._native import StoreSnapshot
+from tickwheel.commands import tickwheel
 from tickwheel.delivery import Answer, Delivery, DeliveryQueue, Message, WrongUsage
 from tickwheel.delivery.sinks import BatchSink, Refusals, Sink, open_sink
 
@@ -206,3 +208,23 @@ def test_a_destination_that_is_nearly_one_is_told_what_to_write__D10(spec: str, 
     with pytest.raises(WrongUsage) as error:
         open_sink(spec)
     assert problem in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        (["--tls-ca", "ca.pem"], "--tls-ca: only with --engine spark"),
+        (["--engine", "spark", "--tls-cert", "a", "--tls-key", "b"], "--tls-cert, --tls-key: only with --deliverer"),
+        (
+            ["--engine", "spark", "--deliverer", "a:1", "--checkpoint", "c", "--webhook-header", "A: b"],
+            "--webhook-header: not with --deliverer",
+        ),
+    ],
+)
+def test_options_of_tls_and_webhooks_that_would_do_nothing_are_refused__D12(
+    given: list[str], reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(tickwheel, ["deliver", "-", *given])
+    assert (result.exit_code, [*tmp_path.iterdir()]) == (2, [])
+    assert reason in " ".join(result.output.split())

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tickwheel.delivery.errors import WrongUsage
-from tickwheel.delivery.serve.tls import load_certificate, read_file, told
+from tickwheel.delivery.secret_files import read_file
+from tickwheel.delivery.serve.tls import MOST_BYTES, load_certificate, told
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +22,7 @@ class ClientTls:
     @classmethod
     def read(cls, ca: Path, cert: Path | None = None, key: Path | None = None) -> "ClientTls":
         """From files. The key is in the file of the certificate if it is not given. Errors: `WrongUsage`."""
-        authorities = read_file("--tls-ca", ca)
+        authorities = read_file("--tls-ca", ca, MOST_BYTES)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         try:
             context.load_verify_locations(ca)
@@ -31,7 +32,7 @@ class ClientTls:
             if key is not None:
                 raise WrongUsage("--tls-key needs --tls-cert FILE, the certificate of this client")
             return cls(authorities)
-        own = read_file("--tls-cert", cert, is_secret=key is None)
-        own_key = read_file("--tls-key", key, is_secret=True) if key else own
+        own = read_file("--tls-cert", cert, MOST_BYTES, is_secret=key is None)
+        own_key = read_file("--tls-key", key, MOST_BYTES, is_secret=True) if key else own
         load_certificate(context, cert, key or cert)
         return cls(authorities, own, own_key)

@@ -138,6 +138,10 @@ class Acceptor:
             await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: self._protocol(place), client, ssl=context, **times
             )
-        except (OSError, asyncio.CancelledError):  # no TLS, or a wrong one; or the place was needed
+        except OSError as error:  # no TLS, or no certificate that is trusted
+            _log.info("the TLS handshake of a client failed: %s", error)
+            place.works()
+            client.close()
+        except asyncio.CancelledError:  # the place was needed, or the time is over
             place.works()
             client.close()

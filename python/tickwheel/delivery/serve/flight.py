@@ -64,7 +64,7 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
             self._serve_stream(descriptor, reader, writer)
         except flight.FlightError:
             raise
-        except pa.ArrowInvalid as error:
+        except (pa.ArrowException, OSError) as error:  # the store's own errors are `FlightUnavailableError` by now
             raise flight.FlightServerError(str(error)) from None
         except Exception as error:
             if context.is_cancelled():

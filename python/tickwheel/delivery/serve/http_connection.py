@@ -11,6 +11,7 @@
 import asyncio
 from typing import Any, Final
 
+import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from tickwheel.delivery.serve.connections import HEAD_WITHIN_S, Place
@@ -47,6 +48,16 @@ class HttpConnection(H11Protocol):
         """A request is answered; the next one may have come already."""
         super().on_response_complete()
         self._look()
+
+    def send_400_response(self, msg: str) -> None:
+        """What has come is not HTTP. A request that is being received ends by that."""
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        try:
+            super().send_400_response(msg)
+        except h11.LocalProtocolError:  # an answer has begun
+            self.transport.abort()
 
     def pause_writing(self) -> None:
         """The client does not read what it is sent."""

@@ -72,13 +72,13 @@ class Ports:
         self._certificates = certificates
         self._server = _http_server(app(running, access, max_payload))
         submit = partial(running.submit, max_payload=max_payload)
-        self._behind = FlightSocket()
-        try:
+        with contextlib.ExitStack() as undone:
+            undone.callback(listening.close)
+            self._behind = FlightSocket()
+            undone.callback(self._behind.close)
             self._flight = FlightServer(self._behind.location, submit, access, max_payload)
             self._behind.hide()
-        except BaseException:
-            self._behind.close()
-            raise
+            undone.pop_all()
         self._over = threading.Event()
         self._failure: BaseException | None = None
         self._loop = asyncio.new_event_loop()

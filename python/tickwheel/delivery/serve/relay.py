@@ -6,6 +6,10 @@ It has the bound of `connections.py`, its deadline, by which a client must have 
 that can be read again. A connection waits all the time, as only its client knows whether more will come; each byte of
 either side puts it last in the line of those that are closed for others. A client whose stream was closed opens it
 again, and sends again what was not answered.
+
+gRPC reads the whole of a message before its call may be refused, and pyarrow sets no bound for it. So a client is read
+no further than 64 KiB before the server has answered it for the first time, which it does only for a known token; and
+than 128 MiB since the last answer. One that can't go on by that for 10 s is closed.
 """
 
 import asyncio
@@ -19,8 +23,11 @@ from tickwheel.delivery.serve.connections import Place
 
 _PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _FRAME_HEADER: Final = 9  # bytes: length (3), type, flags, stream (4)
+_DATA: Final = 0
 _HEADERS: Final = 1
 _MOST_BEFORE_CALL: Final = 4096  # a client sends its settings, some 100 bytes
+_BEFORE_ANSWER: Final = 1 << 16  # bytes: enough for the schema of a stream, which is answered
+_UNANSWERED: Final = 128 << 20  # bytes: two batches of the largest size
 _END_WITHIN_S: Final = 10
 _LONGEST_PATH: Final = 100  # bytes; the system takes 103 or 107
 
@@ -69,11 +76,39 @@ def begins_call(data: bytes) -> bool | None:
     return False if len(data) > _MOST_BEFORE_CALL or place > _MOST_BEFORE_CALL else None
 
 
+class AnswerFrames:
+    """Finds the frames of HTTP/2 with data in what a server sends."""
+
+    def __init__(self) -> None:
+        self._left = 0  # bytes of a frame that has begun
+        self._header = b""
+
+    def are_in(self, data: bytes) -> bool:
+        r"""Whether one begins in these bytes, which come after the ones before.
+
+        >>> frames, settings, answer = AnswerFrames(), b"\0\0\x02\4" + bytes(7), b"\0\0\x01\0" + bytes(6)
+        >>> [frames.are_in(part) for part in (settings, settings[:3], settings[3:] + answer[:4], answer[4:], settings)]
+        [False, False, False, True, False]
+        """
+        place, found = 0, False
+        while self._left < len(data) - place:
+            place += self._left
+            self._left, taken = 0, data[place : place + _FRAME_HEADER - len(self._header)]
+            self._header += taken
+            place += len(taken)
+            if len(self._header) == _FRAME_HEADER:
+                found = found or self._header[3] == _DATA
+                self._left, self._header = int.from_bytes(self._header[:3]), b""
+        self._left -= len(data) - place
+        return found
+
+
 class _Side(asyncio.Protocol):
     """One of the two connections. What it gets goes to `other`, no faster than that takes it."""
 
     def __init__(self, place: Place) -> None:
         self._place = place
+        self._other_is_full = False
         self.transport: asyncio.Transport | None = None
         self.other: _Side | None = None
 
@@ -88,15 +123,38 @@ class _Side(asyncio.Protocol):
         self.other.transport.write(data)
 
     def pause_writing(self) -> None:
-        if self.other is not None and self.other.transport is not None:
-            self.other.transport.pause_reading()
+        if self.other is not None:
+            self.other._other_is_full = True
+            self.other.read_if_it_may()
 
     def resume_writing(self) -> None:
-        if self.other is not None and self.other.transport is not None:
-            self.other.transport.resume_reading()
+        if self.other is not None:
+            self.other._other_is_full = False
+            self.other.read_if_it_may()
+
+    def may_read(self) -> bool:
+        return not self._other_is_full
+
+    def read_if_it_may(self) -> None:
+        if self.transport is None or self.transport.is_closing():
+            return
+        if self.may_read():
+            self.transport.resume_reading()
+        else:
+            self.transport.pause_reading()
 
 
 class _ServerSide(_Side):
+    def __init__(self, place: Place, client: "RelayConnection") -> None:
+        super().__init__(place)
+        self._frames = AnswerFrames()
+        self._client = client
+
+    def data_received(self, data: bytes) -> None:
+        if self._frames.are_in(data):
+            self._client.is_answered()
+        super().data_received(data)
+
     def connection_lost(self, _error: Exception | None) -> None:
         if self.other is not None and self.other.transport is not None and not self.other.transport.is_closing():
             self._place.waits(_END_WITHIN_S)  # for the client to read the rest
@@ -111,6 +169,7 @@ class RelayConnection(_Side):
         self._server = server
         self._first: bytes | None = b""
         self._connecting: asyncio.Task[None] | None = None
+        self._unanswered, self._most_unanswered = 0, _BEFORE_ANSWER
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The handshake is done; the deadline goes on."""
@@ -134,7 +193,11 @@ class RelayConnection(_Side):
                 return
             if begins:
                 self._is_call()
+        self._unanswered += len(data)
         super().data_received(data)
+        if self._is_too_far_ahead():
+            self._place.waits(_END_WITHIN_S)
+            self.read_if_it_may()
 
     def connection_lost(self, _error: Exception | None) -> None:
         """By either side."""
@@ -144,6 +207,21 @@ class RelayConnection(_Side):
         if self.other is not None and self.other.transport is not None:
             self.other.transport.abort()
 
+    def may_read(self) -> bool:
+        """Whether the server can take more."""
+        return super().may_read() and not self._is_too_far_ahead()
+
+    def is_answered(self) -> None:
+        """The server has answered a message."""
+        was_ahead = self._is_too_far_ahead()
+        self._unanswered, self._most_unanswered = 0, _UNANSWERED
+        if was_ahead:
+            self._place.waits()
+            self.read_if_it_may()
+
+    def _is_too_far_ahead(self) -> bool:
+        return self._unanswered > self._most_unanswered
+
     def _is_call(self) -> None:
         self._first = None
         self._place.waits()  # without a deadline
@@ -151,14 +229,13 @@ class RelayConnection(_Side):
     async def _connect(self, first: bytes) -> None:
         loop = asyncio.get_running_loop()
         try:
-            _, other = await loop.create_unix_connection(lambda: _ServerSide(self._place), str(self._server))
+            _, other = await loop.create_unix_connection(lambda: _ServerSide(self._place, self), str(self._server))
         except OSError:  # the server has ended
             self._place.close()
             return
-        assert self.transport is not None
         assert other.transport is not None
         self.other, other.other = other, self
         other.transport.write(first)
         if begins_call(first):
             self._is_call()
-        self.transport.resume_reading()
+        self.read_if_it_may()

@@ -4,16 +4,15 @@ Both ports have the same ones. With `client_ca` a client must show a certificate
 TLS is 1.2 at least.
 """
 
-import os
 import ssl
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from tickwheel.delivery.errors import WrongUsage
-from tickwheel.delivery.serve.tokens import warn_if_open
+from tickwheel.delivery.secret_files import read_file
 
-_MOST_BYTES: Final = 16 << 20
+MOST_BYTES: Final = 16 << 20
 _REASONS: Final = {
     "KEY_VALUES_MISMATCH": "the key does not belong to the certificate: name the key that the certificate was made for",
     "KEY_TYPE_MISMATCH": "the key does not belong to the certificate: name the key that the certificate was made for",
@@ -54,15 +53,15 @@ class Certificates:
 
 def _context(files: TlsFiles, protocol: str) -> ssl.SSLContext:
     key = files.key or files.cert
-    read_file("--tls-cert", files.cert, is_secret=files.key is None)
+    read_file("--tls-cert", files.cert, MOST_BYTES, is_secret=files.key is None)
     if files.key:
-        read_file("--tls-key", files.key, is_secret=True)
+        read_file("--tls-key", files.key, MOST_BYTES, is_secret=True)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols([protocol])
     load_certificate(context, files.cert, key)
     if files.client_ca:
-        read_file("--tls-client-ca", files.client_ca)
+        read_file("--tls-client-ca", files.client_ca, MOST_BYTES)
         context.verify_mode = ssl.CERT_REQUIRED
         try:
             context.load_verify_locations(files.client_ca)
@@ -94,21 +93,6 @@ def load_certificate(context: ssl.SSLContext, cert: Path, key: Path) -> None:
         raise WrongUsage(
             f"--tls-cert {cert} and --tls-key {key}: no certificate and key in PEM: {told(error)}"
         ) from error
-
-
-def read_file(option: str, path: Path, *, is_secret: bool = False) -> bytes:
-    """The bytes of the file that an option names. Errors: `WrongUsage`."""
-    try:
-        with path.open("rb") as file:
-            mode = os.fstat(file.fileno()).st_mode
-            data = file.read(_MOST_BYTES + 1)
-    except OSError as error:
-        raise WrongUsage(f"{option} {path} can't be read: {error.strerror}") from error
-    if len(data) > _MOST_BYTES:
-        raise WrongUsage(f"{option} {path} is no file of certificates: it may have {_MOST_BYTES:,} bytes")
-    if is_secret:
-        warn_if_open(option, path, mode)
-    return data
 
 
 def told(error: ssl.SSLError) -> str:

@@ -12,21 +12,16 @@ A token is compared in constant time with every token of the file. Only digests 
 import enum
 import hashlib
 import hmac
-import logging
-import os
-import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
 from tickwheel.delivery.errors import WrongUsage
+from tickwheel.delivery.secret_files import read_secret
 
 _LEAST: Final = 16
 _MOST: Final = 4096
 _MOST_BYTES: Final = 1 << 20
-_OTHERS: Final = stat.S_IROTH | stat.S_IXOTH
-
-_log = logging.getLogger("tickwheel.delivery")
 
 
 class Right(enum.Flag):
@@ -82,15 +77,7 @@ def read_token(path: Path) -> bytes:
 
 
 def _entries(path: Path) -> list[tuple[bytes, Right]]:
-    try:
-        with path.open("rb") as file:
-            mode = os.fstat(file.fileno()).st_mode
-            text = file.read(_MOST_BYTES + 1)
-    except OSError as error:
-        raise WrongUsage(f"--token-file {path} can't be read: {error.strerror}") from error
-    warn_if_open("--token-file", path, mode)
-    if len(text) > _MOST_BYTES:
-        raise WrongUsage(f"--token-file {path} is no file of tokens: it may have {_MOST_BYTES:,} bytes")
+    text = read_secret("--token-file", path, _MOST_BYTES)
     found = list(_parsed(path, text))
     if not found:
         raise WrongUsage(f"--token-file {path} has no token: {_FORM}")
@@ -128,17 +115,6 @@ def _rights(where: str, text: bytes) -> Right:
         except (KeyError, UnicodeDecodeError):  # it is not shown, because it may be a part of a token
             raise WrongUsage(f"{where}: right {number} is not known: {_FORM}") from None
     return rights
-
-
-def warn_if_open(option: str, path: Path, mode: int) -> None:
-    """Log that every user of this machine can read a secret. It is no error, because containers mount secrets that way.
-
-    Errors: `WrongUsage` if every user can write it.
-    """
-    if mode & stat.S_IWOTH:
-        raise WrongUsage(f"{option} {path} can be written by every user of this machine: run chmod 600 {path}")
-    if mode & _OTHERS:
-        _log.warning("%s %s can be read by every user of this machine: run chmod 600 %s", option, path, path)
 
 
 def _digest(token: bytes) -> bytes:

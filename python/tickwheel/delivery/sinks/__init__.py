@@ -13,6 +13,7 @@ from tickwheel.delivery.errors import WrongUsage
 from tickwheel.delivery.sinks.addresses import shown
 from tickwheel.delivery.sinks.python import OwnSink, sink_of, sink_of_function
 from tickwheel.delivery.sinks.sink import BatchSink, Delivery, Refusals, Sink, SinkOpener, SinkSettings
+from tickwheel.delivery.sinks.webhook import Webhook
 
 __all__ = [
     "BatchSink",
@@ -24,6 +25,7 @@ __all__ = [
     "Sink",
     "SinkOpener",
     "SinkSettings",
+    "Webhook",
     "open_sink",
     "path_of",
     "sink_of",
@@ -53,21 +55,24 @@ Opener: TypeAlias = SinkOpener | Destination
 """What is opened when a run begins."""
 
 
-def open_sink(spec: str) -> Opener:
-    """The opener of the sink that `--to` names. Errors: `WrongUsage` if there is no such sink. Errors when it is opened
-    and the destination can't be used: `DeliveryFailed`, or `WrongUsage` for a file.
+def open_sink(spec: str, webhook: Webhook | None = None) -> Opener:
+    """The opener of the sink that `--to` names; `webhook` is for HTTP alone. Errors: `WrongUsage` if there is no such
+    sink. Errors when it is opened and the destination can't be used: `DeliveryFailed`, or `WrongUsage` for a file.
     """
     if not spec:
         raise WrongUsage(f"the destination is empty: it may be {_forms()}")
+    name, colon, _ = spec.partition(":")
+    if name in ("http", "https") and colon:
+        webhook = webhook or Webhook()
+        return Destination.http(spec, headers=webhook.headers, secrets=webhook.secrets)
+    if webhook is not None:
+        raise WrongUsage(f"--webhook-header and --webhook-secret-file are only for {_WEBHOOK}: leave them out")
     if spec == "-" and sys.__stdout__ is None:
         raise WrongUsage("standard output is closed: open it, or name another destination, as file:PATH")
     if spec == "-":
         return Destination.standard_output()
     if (path := _file_of(spec)) is not None:
         return Destination.file(path)
-    name, colon, _ = spec.partition(":")
-    if name in ("http", "https") and colon:
-        return Destination.http(spec)
     kind = _KINDS.get(name) if colon else None
     if kind is None:
         hint = "" if colon else f": write file:{spec}"

@@ -31,7 +31,7 @@ _LONGEST_REASON = 1000  # characters; each reason is stored
 
 Function: TypeAlias = Callable[[Delivery], object]
 
-OwnSink: TypeAlias = Function | type[Sink] | partial[Sink]
+OwnSink: TypeAlias = Function | type[Sink] | partial[Sink] | Destination
 """A function, or what makes a sink when it is called with `SinkSettings`: a subclass of `Sink`, or a partial of one."""
 
 
@@ -45,7 +45,9 @@ def problem_with(returned: object) -> str | None:
 
 
 def sink_of(to: OwnSink) -> SinkOpener | Destination:
-    """A program's own sink. Errors: `WrongUsage` if it is none."""
+    """A program's own sink, or a destination of the engine's. Errors: `WrongUsage` if it is none."""
+    if isinstance(to, Destination):
+        return to
     made_by = to.func if isinstance(to, partial) else to
     if isinstance(made_by, type) and issubclass(made_by, Sink):
         make: Callable[[SinkSettings], Sink] = to  # type: ignore[assignment]  # it makes a sink, as was just found

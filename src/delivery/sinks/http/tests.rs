@@ -154,12 +154,12 @@ fn hang(stream: &mut TcpStream) -> bool {
 }
 
 fn sink(url: &str) -> HttpSink {
-    HttpSink::open(&HttpAddress::parse(url).unwrap()).unwrap()
+    HttpSink::open(&Webhook::to(url).unwrap()).unwrap()
 }
 
 fn opener(url: &str) -> OpenSink {
-    let address = HttpAddress::parse(url).unwrap();
-    Arc::new(move |_| Ok(Box::new(HttpSink::open(&address)?)))
+    let webhook = Webhook::to(url).unwrap();
+    Arc::new(move |_| Ok(Box::new(HttpSink::open(&webhook)?)))
 }
 
 struct Told(Sender<(u64, Verdict)>);

@@ -1,9 +1,9 @@
 """Connections that say nothing, or too slowly, take no place of others (rule D12)."""
 
+import asyncio
 import contextlib
 import resource
 import socket
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import flight
 
-from tickwheel.delivery.serve import bodies, connections, http, http_connection
+from tickwheel.delivery.serve import bodies, connections, http, http_connection, relay
 
 from .conftest import Served
 
@@ -55,7 +55,7 @@ def half_closed(port: int) -> contextlib.AbstractContextManager[list[socket.sock
 
 
 def is_closed(connection: socket.socket) -> bool:
-    """Once it is closed by the other side, whatever was sent before."""
+    """Once it is closed by the other side, whatever was sent before; the time-out of the socket is an error."""
     try:
         while connection.recv(65536):
             pass
@@ -67,7 +67,7 @@ def is_closed(connection: socket.socket) -> bool:
 SILENT = {
     "silent": opened,
     "half a head": lambda port: opened(port, first=HEAD[:30]),
-    "a slow body": lambda port: opened(port, first=HEAD + b"{"),
+    "a slow body": lambda port: opened(port, 600, HEAD + b"{"),  # more than there may be requests at a time
     "half-closed": half_closed,
     "answered": lambda port: opened(port, first=b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"),
 }
@@ -103,6 +103,49 @@ def test_streams_are_served_beside_260_that_say_nothing__D12(first: bytes, fresh
             assert put(fresh.flight_port, f"{n}") == ["accepted"]
 
 
+def test_a_call_without_an_answer_is_read_for_64_kib_only__D12(fresh: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relay, "_END_WITHIN_S", 0.2)
+    sent: list[int] = []
+    write = asyncio.selector_events._SelectorSocketTransport.write  # type: ignore[attr-defined]
+
+    def count(transport: asyncio.Transport, data: bytes) -> None:
+        if transport.get_extra_info("socket").family == socket.AF_UNIX:
+            sent.append(len(data))
+        write(transport, data)
+
+    monkeypatch.setattr(asyncio.selector_events._SelectorSocketTransport, "write", count)  # type: ignore[attr-defined]
+    unsaid = pytest.raises(flight.FlightUnavailableError)  # nothing has read far enough to refuse it
+    with flight.connect(f"grpc://127.0.0.1:{fresh.flight_port}") as client, unsaid:
+        client.get_flight_info(flight.FlightDescriptor.for_command(b" " * (5 << 20)))
+    assert sum(sent) < (64 << 10) + (256 << 10)  # of which the last are what is read at a time
+
+
+def test_a_batch_is_bounded_before_the_whole_of_it_is_read__D12(fresh: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relay, "_END_WITHIN_S", 0.2)
+    monkeypatch.setattr(relay, "_UNANSWERED", 8 << 20)
+    with flight.connect(f"grpc://127.0.0.1:{fresh.flight_port}") as client:
+        writer, reader = client.do_exchange(flight.FlightDescriptor.for_path("m"), flight.FlightCallOptions(timeout=20))
+        schema = pa.schema([("id", pa.string()), ("due", pa.int64()), ("payload", pa.binary())])
+        writer.begin(schema)
+        for size, id_ in ((1_000_000, "small"), (900_000, "again")):  # and more than 64 KiB with the schema
+            writer.write_batch(pa.record_batch([[id_], [FAR_MS], [b" " * size]], schema=schema))
+            assert reader.read_chunk().data["answer"].to_pylist() == ["accepted"]
+        with contextlib.suppress(flight.FlightUnavailableError):  # or the read says so
+            writer.write_batch(pa.record_batch([["x"], [FAR_MS], [b" " * (20 << 20)]], schema=schema))
+        with pytest.raises(flight.FlightUnavailableError):
+            reader.read_chunk()
+        with contextlib.suppress(pa.ArrowException):
+            writer.close()
+
+
+@pytest.fixture
+def long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Deadlines that play no part."""
+    for module in (connections, http_connection):
+        monkeypatch.setattr(module, "HEAD_WITHIN_S", 600)
+
+
+@pytest.mark.usefixtures("long")
 def test_the_one_that_waits_longest_makes_room__D12(fresh: Served) -> None:
     with opened(fresh.port, 256) as first:
         assert fresh.ask("GET", "/healthz").status == 200
@@ -165,6 +208,7 @@ def test_a_body_that_stalls_is_answered_408__D12(monkeypatch: pytest.MonkeyPatch
         assert is_closed(connection)
 
 
+@pytest.mark.usefixtures("long")
 def test_an_answer_that_is_not_read_is_given_up__D12(monkeypatch: pytest.MonkeyPatch, fresh: Served) -> None:
     monkeypatch.setattr(http_connection, "_READ_WITHIN_S", 0.2)
     body = b'{"op":"cancel"}\n' * 200_000  # answered with some 20 MB
@@ -175,12 +219,8 @@ def test_an_answer_that_is_not_read_is_given_up__D12(monkeypatch: pytest.MonkeyP
         connection.sendall(head + b"content-length: %d\r\n\r\n" % len(body) + body)
         assert connection.recv(100).startswith(b"HTTP/1.1 200 ")
         deadline_s = time.monotonic() + 20
-        while any(each.name == "http-serve" for each in threading.enumerate()) and open_connections(fresh):
+        while fresh.ports._server.server_state.connections:
             assert time.monotonic() < deadline_s
-
-
-def open_connections(served: Served) -> int:
-    return len(served.ports._server.server_state.connections)
 
 
 def test_bodies_have_a_bound_in_all_and_the_slowest_gives_way__D8_D12(

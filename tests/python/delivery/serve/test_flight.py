@@ -13,7 +13,9 @@ from delivery.batches import to_arrow
 from tickwheel.delivery import DeliveryFailed
 from tickwheel.delivery.arrow import MESSAGE_SCHEMA
 from tickwheel.delivery.message import Cancel, Message
+from tickwheel.delivery.serve import flight as port
 from tickwheel.delivery.serve.flight import MAX_BYTES, MAX_ROWS
+from tickwheel.delivery.serve.tokens import Right, Tokens
 
 from .conftest import TOKEN, Served
 
@@ -188,6 +190,43 @@ def test_other_calls_need_the_token_and_do_nothing_with_it__D12(guarded: Served)
         options = flight.FlightCallOptions(headers=[(b"authorization", b"Bearer " + TOKEN)])
         with pytest.raises(flight.FlightServerError, match="there is no do_get here: use do_exchange"):
             client.do_get(flight.Ticket(b"x"), options).read_all()
+
+
+def test_a_token_without_the_right_to_produce_opens_no_stream__D12(tmp_path: Path) -> None:
+    served = Served(tmp_path, tokens=Tokens({TOKEN: Right.READ | Right.CONTROL}))
+    try:
+        with pytest.raises(flight.FlightUnauthorizedError, match="may control,read, and the request needs produce"):
+            send(served, short(("x", 1)), TOKEN)
+    finally:
+        served.close()
+
+
+def test_an_error_of_the_server_is_logged_and_its_traceback_is_not_sent__D12(
+    served: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise ZeroDivisionError("a secret of the server")
+
+    monkeypatch.setattr(port, "read_batch", fail)
+    with pytest.raises(flight.FlightServerError, match="has an error, see its log: ZeroDivisionError") as refused:
+        send(served, short(("x", 1)))
+    assert "Traceback" not in str(refused.value)
+    assert "secret" not in str(refused.value)
+    assert "a secret of the server" in caplog.text
+
+
+def test_other_calls_are_refused_without_a_traceback__D12(served: Served) -> None:
+    with flight.connect(f"grpc://127.0.0.1:{served.flight_port}") as client:
+        for call in (
+            lambda: client.do_get(flight.Ticket(b"x")).read_all(),
+            lambda: client.get_flight_info(flight.FlightDescriptor.for_path("x")),
+            lambda: list(client.list_flights()),
+            lambda: list(client.do_action("x")),
+            lambda: list(client.list_actions()),
+        ):
+            with pytest.raises(flight.FlightServerError, match="here: use do_exchange") as refused:
+                call()
+            assert "Traceback" not in str(refused.value)
 
 
 def test_once_delivery_has_failed_a_stream_ends_with_the_reason__D11(tmp_path: Path) -> None:

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from tickwheel.delivery import DeliveryFailed, StoreFailed
+from tickwheel.delivery.message import MAX_PAYLOAD
+from tickwheel.delivery.serve.tokens import Right, Tokens
 
 from .conftest import TOKEN, Served
 
@@ -250,15 +252,88 @@ def test_requests_at_the_same_time_share_commits_and_get_each_their_own_answer__
 
 def test_many_messages_come_in_one_request_and_each_line_has_its_answer__D11(served: Served) -> None:
     lines = [
-        b'{"id": "line 1", "due": 4000000000000}',
+        b'\xef\xbb\xbf{"id": "line 1", "due": 4000000000000}',
         b"",
         b"oops",
         b'{"id": "line 1", "due": 4000000000000}',
+        b" \t\r",
         b'{"id": "line 1", "due": 4000000000001}',
         b'{"id": "line 1", "op": "cancel"}',
+        b'{"id": "line 8", "due": 4000000000000, "payload": "%s"}' % (b"x" * MAX_PAYLOAD),
     ]
     reply = served.ask("POST", "/messages", b"\n".join(lines), headers={"content-type": "application/x-ndjson"})
     answers = [json.loads(line) for line in reply.body.splitlines()]
-    assert (reply.status, [answer["status"] for answer in answers]) == (200, [201, 400, 200, 409, 200])
-    assert (answers[1]["line"], answers[1]["reason"][:18]) == (3, "not a JSON object:")
+    assert (reply.status, [answer["status"] for answer in answers]) == (200, [201, 400, 200, 409, 200, 413])
+    assert [answer["line"] for answer in answers] == [1, 3, 4, 6, 7, 8]
+    assert answers[1]["reason"][:18] == "not a JSON object:"
+    assert answers[3]["reason"] == "this key and id were accepted before with other content"
+    assert answers[5]["reason"] == "the payload has 1,048,578 bytes"
     assert [answers[place]["state"] for place in (0, 2, 4)] == ["accepted", "duplicate", "cancelled"]
+
+
+def test_a_request_of_many_that_is_too_large_says_that_none_was_accepted__D12(guarded: Served) -> None:
+    headers = {"authorization": "Bearer " + TOKEN.decode(), "content-type": "application/x-ndjson"}
+    body = b'{"id": "first of many", "due": 4000000000000}\n' * 100_000
+    reply = guarded.ask("POST", "/messages", body, headers=headers)
+    reason = "the body is too large; none of its messages was accepted"
+    assert reply[:2] == (413, {"reason": reason, "allowed": "at most 4,194,304 bytes"})
+    assert guarded.ask("GET", "/messages/first%20of%20many", headers=headers).status == 404
+
+
+def test_a_request_of_many_during_a_failure_says_what_became_of_them__D11(tmp_path: Path) -> None:
+    served = Served(tmp_path)
+    try:
+        served.running.fail(StoreFailed("the disk is full"))
+        headers = {"content-type": "application/x-ndjson"}
+        reply = served.ask("POST", "/messages", b'{"id": "a", "due": 4000000000000}\n', headers=headers)
+        assert reply.status == 503
+        assert reply.body == {
+            "reason": "the disk is full; some of its messages may have been accepted",
+            "allowed": "the same request again, later: what was accepted answers duplicate",
+        }
+    finally:
+        with pytest.raises(StoreFailed):
+            served.close()
+
+
+def test_rights_are_asked_for_by_method_and_path__D12(tmp_path: Path) -> None:
+    rights = {
+        b"of-one-who-produces": Right.PRODUCE,
+        b"of-one-who-controls": Right.CONTROL,
+        b"of-one-who-reads": Right.READ,
+    }
+    served = Served(tmp_path, tokens=Tokens(rights))
+    requests = {
+        ("POST", "/messages"): Right.PRODUCE,
+        ("DELETE", "/messages/a"): Right.CONTROL,
+        ("POST", "/pause"): Right.CONTROL,
+        ("GET", "/messages/a"): Right.READ,
+        ("GET", "/metrics"): Right.READ,
+    }
+    try:
+        for token, right in rights.items():
+            for (method, path), needed in requests.items():
+                authorization = {"authorization": "Bearer " + token.decode()}
+                reply = served.ask(method, path, {"id": "a", "due": FAR_MS}, headers=authorization)
+                assert (reply.status == 403) == (right != needed), (method, path, right)
+                if reply.status == 403:
+                    assert f"and the request needs {str(needed.name).lower()}" in reply.body["reason"]
+                    assert "www-authenticate" not in reply.headers
+        for path in ("/healthz", "/livez", "/readyz"):
+            assert served.ask("GET", path).status in (200, 404)
+    finally:
+        served.close()
+
+
+def test_what_is_not_http_ends_its_connection_and_is_no_error_of_the_server__D11(
+    served: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    head = b"POST /messages HTTP/1.1\r\nhost: 127.0.0.1\r\ntransfer-encoding: chunked\r\n\r\n"
+    at_once = head.replace(b"/messages", b"/healthz") + b"zz\r\n"  # the answer and the fault meet
+    for text in (at_once, b"nonsense\r\n\r\n", head + b"5\r\n{", head + b"zz\r\n", head + b"1\r\n{\r\nzz"):
+        with socket.create_connection(("127.0.0.1", served.port), timeout=10) as connection:
+            connection.sendall(text)
+            connection.shutdown(socket.SHUT_WR)
+            found = b"".join(iter(lambda: connection.recv(4096), b""))
+        assert found[:13] in (b"HTTP/1.1 400 ", b""), found
+    assert caplog.records == []

@@ -20,6 +20,7 @@ from pyarrow import flight
 from delivery.certificates import Pair, authority, signed, with_passphrase
 from tickwheel.commands import tickwheel
 from tickwheel.delivery import WrongUsage
+from tickwheel.delivery.serve import connections
 from tickwheel.delivery.serve.credentials import Credentials
 from tickwheel.delivery.serve.tls import Certificates, TlsFiles
 
@@ -113,6 +114,25 @@ def test_a_client_without_tls_is_told_nothing__D12(encrypted: Served) -> None:
                 assert not connection.recv(4096).startswith(b"HTTP")
     with pytest.raises(flight.FlightUnavailableError), flight.connect(f"grpc://127.0.0.1:{encrypted.flight_port}") as c:
         c.do_exchange(flight.FlightDescriptor.for_path("m"), flight.FlightCallOptions(timeout=20))[0].close()
+
+
+def test_others_are_served_beside_260_that_begin_no_handshake__D12(encrypted: Served, made: Signed) -> None:
+    with contextlib.ExitStack() as stack:
+        for port in [encrypted.port, encrypted.flight_port] * 260:
+            stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=20))
+        for n in range(3):
+            assert status(encrypted.port, context(made.ca)) == 200
+            assert put(encrypted.flight_port, f"beside {n}", made.ca) == ["accepted"]
+
+
+def test_a_handshake_that_takes_too_long_is_closed__D12(encrypted: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "HEAD_WITHIN_S", 0.2)
+    for first in (b"", b"\x16\x03\x01\x02\x00"):  # nothing, and the beginning of a hello
+        for port in (encrypted.port, encrypted.flight_port):
+            with socket.create_connection(("127.0.0.1", port), timeout=8) as connection:
+                connection.sendall(first)
+                with contextlib.suppress(ConnectionResetError):
+                    assert connection.recv(1) == b""
 
 
 def test_old_versions_of_tls_are_refused__D12(encrypted: Served, made: Signed) -> None:
