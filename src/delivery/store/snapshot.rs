@@ -27,8 +27,10 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 use super::sql::Broken;
 use super::{network, schema};
 use crate::delivery::error::{DeliveryError, StoreError};
+#[cfg(feature = "python")]
 pub(crate) use crate::delivery::hashes::lane_of;
 
+#[cfg(feature = "python")]
 mod find;
 
 const SET_UP: &str = "

@@ -72,7 +72,7 @@ def test_what_a_message_takes_in_memory_counts_its_key_and_id__D8(desk: Desk) ->
 @pytest.mark.parametrize(
     "payload",
     [b"", b"\0", b"\xff\xfe", b"1", msgspec.Raw(b"1"), msgspec.Raw(b'"\\u0000"'), msgspec.Raw('"é🦊"'.encode())],
-    ids=repr,
+    ids=lambda payload: f"{type(payload).__name__} {bytes(payload)!r}",
 )
 def test_a_payload_comes_out_as_it_went_in__D1(desk: Desk, payload: msgspec.Raw | bytes) -> None:
     desk.hand_in(message("a", payload=payload))
