@@ -10,7 +10,7 @@
 | `GET /messages/{id}?key=K` | 200 with its state, due time, attempts, last error and payload; 404 |
 | `GET /messages?state=S&key=K&due_from=T&due_before=T&limit=N&cursor=C` | 200, a page of them: `listing.py` |
 | `GET /metrics` | 200, Prometheus's text format |
-| `GET /healthz` | 200; 503 once delivery has failed. Needs no token, and shows nothing else |
+| `GET /livez`, `/readyz`, `/healthz` | 200, or 503: `health.py` |
 
 Other statuses: 400, 401 without a token and 403 without its right (`guard.py`), 404, 405, 408, 413, 503. Every body is
 JSON: the state of a message is `id, key, state`, an error is `reason, allowed`. An id is the rest of the path,
@@ -43,6 +43,7 @@ from tickwheel.delivery.running import Running
 from tickwheel.delivery.serve.access import Access
 from tickwheel.delivery.serve.bodies import Bodies
 from tickwheel.delivery.serve.guard import Guard
+from tickwheel.delivery.serve.health import health_routes
 from tickwheel.delivery.serve.intake import Intake
 from tickwheel.delivery.serve.listing import Listing
 from tickwheel.delivery.serve.metrics import renderer
@@ -61,7 +62,8 @@ _STATES: Mapping[Answer, int] = {
     Answer.DELIVERING: 409,
     Answer.DEAD: 409,
 }
-_ROUTES = "GET or POST /messages, GET, DELETE or PATCH /messages/{id}?key=K, GET /metrics, GET /healthz"
+_ROUTES = "GET or POST /messages, GET, DELETE or PATCH /messages/{id}?key=K, GET /metrics, GET /livez, GET /readyz"
+_NO_KEY = "no message without a key has this id: one with a key is cancelled with ?key=K"
 _DUE_ALLOWED = '{"due": RFC 3339 or epoch milliseconds}, or {"delay_ms": milliseconds from now}'
 
 _Handler: TypeAlias = Callable[[Request], Awaitable[Response]]
@@ -87,20 +89,13 @@ def app(running: Running, access: Access, max_payload: int) -> ASGIApp:
                 raise problem(503, str(error), AGAIN) from error
         return Response(text, headers={"content-type": CONTENT_TYPE_LATEST})
 
-    async def show_health(_request: Request) -> Response:
-        try:
-            running.check()
-        except BaseException:
-            return json_response(503, {"status": "failed"})
-        return json_response(200, {"status": "ok"})
-
     register_url_convertor("any", _Any())
     routes = [
         Route("/messages", messages.post, methods=["POST"]),
         Route("/messages", listing.page, methods=["GET"]),
         Route("/messages/{id:any}", messages.one, methods=["GET", "DELETE", "PATCH"]),
         Route("/metrics", show_metrics, methods=["GET"]),
-        Route("/healthz", show_health, methods=["GET"]),
+        *health_routes(running),
     ]
     inner = Starlette(routes=routes, exception_handlers={HTTPException: _refuse, Exception: _broken})
     inner.router.redirect_slashes = False
@@ -153,6 +148,8 @@ class _Messages:
         id_, key = _name(request)
         if request.method == "DELETE":
             answer = await self._ask(Cancel(id_, key))
+            if answer is Answer.UNKNOWN and key is None:
+                return _state(_STATES[answer], id_, key, answer, note=_NO_KEY)
             return _state(_STATES[answer], id_, key, answer)
         if request.method == "PATCH":
             return await self._reschedule(request, id_, key)

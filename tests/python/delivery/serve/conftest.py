@@ -63,10 +63,11 @@ class Served:
         tokens: Tokens | None = None,
         certificates: Certificates | None = None,
         max_payload: int = MAX_PAYLOAD,
+        to: Callable[[Delivery], object] | None = None,
     ) -> None:
         self.arrived: queue.SimpleQueue[Delivery] = queue.SimpleQueue()
         self.running = Running(
-            folder / "store.db", sink_of_function(self.arrived.put), Settings(), lambda letters: None
+            folder / "store.db", sink_of_function(to or self.arrived.put), Settings(), lambda letters: None
         )
         anywhere = Address.of("--listen", "127.0.0.1:0"), Address.of("--flight", "127.0.0.1:0")
         self.access = Access(tokens, *anywhere)

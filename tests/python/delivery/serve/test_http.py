@@ -84,7 +84,10 @@ def test_a_cancel_that_comes_too_late_says_so__D7(served: Served) -> None:
 
 def test_a_cancel_of_what_has_not_come_is_remembered__D7(served: Served) -> None:
     assert served.ask("GET", "/messages/early").status == 404
-    assert served.ask("DELETE", "/messages/early")[:2] == (202, {"id": "early", "key": None, "state": "unknown"})
+    reply = served.ask("DELETE", "/messages/early")
+    assert (reply.status, reply.body["state"]) == (202, "unknown")
+    assert reply.body["note"] == "no message without a key has this id: one with a key is cancelled with ?key=K"
+    assert "note" not in served.ask("DELETE", "/messages/early?key=k").body
     assert served.ask("POST", "/messages", {"id": "early", "due": 1700000000005})[:2] == (
         200,
         {"id": "early", "key": None, "state": "cancelled"},
@@ -143,7 +146,8 @@ def test_what_there_is_not_is_answered_with_what_there_is__D11(
     assert reply.status == status
     assert reply.body == {
         "reason": f"there is no {method} {path}",
-        "allowed": "GET or POST /messages, GET, DELETE or PATCH /messages/{id}?key=K, GET /metrics, GET /healthz",
+        "allowed": "GET or POST /messages, GET, DELETE or PATCH /messages/{id}?key=K, GET /metrics, GET /livez,"
+        " GET /readyz",
     }
     assert (status == 405) == ("allow" in reply.headers)
 

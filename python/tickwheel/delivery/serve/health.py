@@ -1,0 +1,45 @@
+"""Whether this process is to be ended, and whether it is to be given work (rules D6, D12). Nothing else is shown.
+
+No token is needed.
+
+| request | 200 | 503 |
+|---|---|---|
+| `GET /livez`, `/healthz` | it works, or waits | `failed`: delivery has failed, start it again |
+| `GET /readyz` | what is due goes out | `failed`; `down`: the destination is down, messages are accepted and wait |
+"""
+
+from collections.abc import Sequence
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from tickwheel.delivery.running import Running
+from tickwheel.delivery.serve.problems import json_response
+
+
+def health_routes(running: Running) -> Sequence[Route]:
+    """The routes."""
+
+    async def live(_request: Request) -> Response:
+        return _told("failed" if _has_failed(running) else None)
+
+    async def ready(_request: Request) -> Response:
+        if _has_failed(running):
+            return _told("failed")
+        return _told("down" if running.down else None)
+
+    routes = {"/livez": live, "/healthz": live, "/readyz": ready}
+    return [Route(path, handler, methods=["GET"]) for path, handler in routes.items()]
+
+
+def _has_failed(running: Running) -> bool:
+    try:
+        running.check()
+    except BaseException:  # what a function of the program has raised, whatever it is
+        return True
+    return False
+
+
+def _told(trouble: str | None) -> Response:
+    return json_response(200, {"status": "ok"}) if trouble is None else json_response(503, {"status": trouble})
