@@ -79,6 +79,12 @@ impl Destination {
     }
 
     /// As [`http`](Destination::http), with headers and signatures of your own.
+    ///
+    /// ```
+    /// use tickwheel::delivery::{Destination, Webhook};
+    /// let to = Destination::webhook(Webhook::to("https://example.org/reminders")?.with_header("x-tenant", "17")?);
+    /// # Ok::<(), tickwheel::delivery::DeliveryError>(())
+    /// ```
     #[cfg(feature = "delivery-http")]
     #[must_use]
     pub fn webhook(webhook: Webhook) -> Self {

@@ -159,6 +159,8 @@ pub(super) struct Dispatcher {
     pub(super) outcomes: Outcomes,
     pub(super) events: Vec<Event>,
     pub(super) is_halted: bool,
+    /// Until it is resumed, what is due waits.
+    is_paused: bool,
     timer: Arc<Timer<Alarm>>,
     wall: Arc<dyn WallTime>,
     clock: Option<DueClock>,
@@ -206,6 +208,7 @@ impl Dispatcher {
             outcomes: Outcomes::default(),
             events: Vec::new(),
             is_halted: false,
+            is_paused: false,
             timer,
             wall,
             clock: None,
@@ -274,6 +277,17 @@ impl Dispatcher {
         }
     }
 
+    /// From now on nothing is sent, or all that is due. What is on its way stays so.
+    pub(super) fn pause(&mut self, is_paused: bool) {
+        if std::mem::replace(&mut self.is_paused, is_paused) != is_paused {
+            self.events.push(if is_paused { Event::Paused } else { Event::Resumed });
+        }
+    }
+
+    pub(super) fn is_paused(&self) -> bool {
+        self.is_paused
+    }
+
     /// Since when the destination is down, on the timer's clock, and why.
     pub(super) fn down(&self) -> Option<(u64, &str)> {
         self.outage.down()
@@ -282,7 +296,7 @@ impl Dispatcher {
     /// Whether [`Dispatcher::take`] would give something now; after [`Dispatcher::advance`].
     pub(super) fn has_ready(&self) -> bool {
         let has_some = !self.offered.is_empty() || (self.suspects_out.is_empty() && !self.suspects.is_empty());
-        !self.is_halted && has_some && !self.wants_mark && self.outage.may_send()
+        !self.is_halted && !self.is_paused && has_some && !self.wants_mark && self.outage.may_send()
     }
 
     #[cfg(all(test, feature = "delivery-http"))]

@@ -26,7 +26,7 @@ use super::settings::Settings;
 use super::sinks::{Delivery, Verdict, Verdicts};
 use super::store::owner::Ownership;
 use super::store::upgrade::step_up;
-use super::store::{Census, Letter, Options, Percentiles, Progress, Store};
+use super::store::{Census, Letter, Options, PAUSED, Percentiles, Progress, Store};
 use super::summary::{Lateness, Summary};
 use super::window::State;
 use super::writer::{Begun, Committed, Writer};
@@ -87,7 +87,7 @@ impl Engine {
         let path = ownership.path().to_owned();
         options.guard = Some(ownership);
         let store = Store::open(&path, options)?;
-        let dispatcher = Dispatcher::new(
+        let mut dispatcher = Dispatcher::new(
             timer.clone(),
             wall.clone(),
             settings.bounds,
@@ -98,6 +98,7 @@ impl Engine {
         );
         let (store_id, open, first_n) = (store.id().to_owned(), store.open_count(), store.last_n());
         let inputs = store.inputs()?;
+        dispatcher.pause(store.get_meta::<i64>(PAUSED)?.is_some());
         let mut writer = Writer::new(store, settings.horizon_ms as f64);
         writer.summary.resumed = open;
         let queue = Queue::new(open, writer.store.has_unwritten_letters());
@@ -275,6 +276,12 @@ impl Engine {
     #[must_use]
     pub(crate) fn down(&self) -> Option<String> {
         self.lock_dispatcher().down().map(|(_, reason)| reason.to_owned())
+    }
+
+    /// Whether sending is paused.
+    #[must_use]
+    pub(crate) fn is_paused(&self) -> bool {
+        self.lock_dispatcher().is_paused()
     }
 
     /// What the destination and the clock did since the last call.

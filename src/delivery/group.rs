@@ -9,7 +9,7 @@ use super::items::{Answer, Item};
 use super::lanes::Slot;
 use super::message::{Body, Cancel, Reschedule};
 use super::sinks::line::record_of_incoming;
-use super::store::{Accepted, Attempts, Done, Held, Known, Letter, Outcome, Store, Waiting};
+use super::store::{Accepted, Attempts, Done, Held, Known, Letter, Outcome, PAUSED, Store, Waiting};
 use super::summary::Summary;
 use super::window::{Gone, State};
 use crate::sync::PlainMutex;
@@ -27,6 +27,8 @@ pub(super) struct Group<'a> {
     pub(super) first_due_ms: Option<i64>,
     /// Cancelled or moved, to be forgotten after the commit; and the number under which it goes on.
     pub(super) taken_back: Vec<(i64, Option<i64>)>,
+    /// Sending goes on after the commit.
+    pub(super) resumes: bool,
     store: &'a mut Store,
     dispatcher: &'a PlainMutex<Dispatcher>,
     now_ms: i64,
@@ -40,6 +42,7 @@ impl<'a> Group<'a> {
             admitted: Vec::new(),
             first_due_ms: None,
             taken_back: Vec::new(),
+            resumes: false,
             store,
             dispatcher,
             now_ms,
@@ -62,6 +65,7 @@ impl<'a> Group<'a> {
                 Item::Put(_) => unreachable!("taken above"),
                 Item::Cancel(cancel) => answers.push(self.cancel(&cancel)?),
                 Item::Reschedule(it) => answers.push(self.reschedule(&it)?),
+                Item::Pause { is_paused } => answers.push(self.pause(is_paused)?),
                 Item::Look { id, key } => answers.push(self.look(key.as_deref(), &id)?),
                 Item::Letter(letter) => {
                     self.letters.push(letter);
@@ -159,6 +163,16 @@ impl<'a> Group<'a> {
                 Ok(answer)
             }
         }
+    }
+
+    /// A pause holds at once, so that nothing is sent after its answer.
+    fn pause(&mut self, is_paused: bool) -> Result<Answer, StoreError> {
+        self.store.put_meta(PAUSED, is_paused.then_some(self.now_ms))?;
+        self.resumes = !is_paused;
+        if is_paused {
+            self.dispatcher.lock().pause(true);
+        }
+        Ok(if is_paused { Answer::Paused } else { Answer::Resumed })
     }
 
     /// It goes on as a new message of the same name: among those that are due in the same millisecond it is the last.

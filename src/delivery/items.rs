@@ -22,6 +22,11 @@ pub(crate) enum Item {
     Cancel(Cancel),
     /// A message that is to be delivered at another time.
     Reschedule(Reschedule),
+    /// Sending pauses, or goes on.
+    Pause {
+        /// Which of the two.
+        is_paused: bool,
+    },
     /// A question about the state of a message.
     Look {
         /// Its id.
@@ -90,6 +95,10 @@ pub enum Answer {
     Waiting,
     /// It waits, and has another due time now.
     Rescheduled,
+    /// Nothing more is sent.
+    Paused,
+    /// What is due is sent.
+    Resumed,
 }
 
 /// The answers to what was submitted together, once all of it is on disk.

@@ -112,6 +112,8 @@ mod open_options;
 mod origin;
 mod outage;
 mod parsed;
+#[cfg(test)]
+mod pausing;
 mod queue;
 #[cfg(test)]
 mod rescheduling;
@@ -139,7 +141,7 @@ pub use items::{Answer, Receipt};
 pub use message::Message;
 pub use open_options::OpenOptions;
 #[cfg(feature = "delivery-http")]
-pub use sinks::http::Webhook;
+pub use sinks::Webhook;
 pub use sinks::{Delivery, Reply, Sink, SyncFn, Verdict, Verdicts};
 pub use store::Letter;
 pub use summary::Summary;

@@ -67,6 +67,8 @@ struct World {
     may_be_again: BTreeSet<Key>,
     must_be_again: BTreeSet<Key>,
     is_healed: bool,
+    /// On disk.
+    is_paused: bool,
 }
 
 macro_rules! show {
@@ -141,6 +143,7 @@ impl World {
             may_be_again: BTreeSet::new(),
             must_be_again: BTreeSet::new(),
             is_healed: false,
+            is_paused: false,
         };
         world.start();
         world

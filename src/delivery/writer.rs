@@ -71,6 +71,7 @@ pub(super) struct Committed {
     placed: Vec<(Slot, i64)>,
     sent_until_ms: Option<i64>,
     is_woken: bool,
+    resumes: bool,
 }
 
 /// Owns the store.
@@ -213,7 +214,7 @@ impl Writer {
         for (place, items) in parts {
             group.apply(items, &mut self.begun[place].answers)?;
         }
-        let Group { counts, letters, admitted, first_due_ms, taken_back, .. } = group;
+        let Group { counts, letters, admitted, first_due_ms, taken_back, resumes, .. } = group;
         self.taken_back = taken_back.iter().copied().collect();
         for (seq, goes_on) in &taken_back {
             if let Some(goes_on) = goes_on.filter(|_| self.suspects.contains(seq)) {
@@ -239,7 +240,7 @@ impl Writer {
         }
         let done = outcomes.done.iter().map(|it| it.seq).chain(taken_back.into_iter().map(|(seq, _)| seq)).collect();
         let noted = outcomes.before_send;
-        Ok(Committed { done, noted, placed, sent_until_ms, is_woken: more || self.loader.is_behind })
+        Ok(Committed { done, noted, placed, sent_until_ms, is_woken: more || self.loader.is_behind, resumes })
     }
 
     /// For those who look at the store from another process.
@@ -356,6 +357,9 @@ impl Writer {
             placed = later;
             if done.is_empty() && placed.is_empty() {
                 dispatcher.noted(committed.noted.iter().copied());
+                if committed.resumes {
+                    dispatcher.pause(false);
+                }
                 if let Some(until_ms) = committed.sent_until_ms {
                     dispatcher.sent_until_ms = until_ms;
                     dispatcher.wants_mark = false;

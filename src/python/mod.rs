@@ -80,6 +80,7 @@ fn add_delivery(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<delivery::snapshot::StoreSnapshot>()?;
     module.add_function(wrap_pyfunction!(delivery::maintenance::check_store, module)?)?;
     module.add_function(wrap_pyfunction!(delivery::maintenance::compact_store, module)?)?;
+    module.add_function(wrap_pyfunction!(delivery::maintenance::pause_store, module)?)?;
     module.add_function(wrap_pyfunction!(delivery::maintenance::backup_store, module)?)?;
     module.add_function(wrap_pyfunction!(delivery::maintenance::restore_store, module)?)?;
     module.add("_running_deliveries", PyDict::new(py))?;

@@ -205,6 +205,7 @@ fn delivery_shows_these_names_alone() {
             "SyncFn",
             "Verdict",
             "Verdicts",
+            "Webhook",
         ]
     );
 }

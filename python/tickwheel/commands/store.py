@@ -12,7 +12,7 @@ _store = click.argument("store", metavar="STORE", type=click.Path(path_type=Path
 
 @click.group()
 def store() -> None:
-    """Check, compact, back up or restore a store: the file of --store."""
+    """Check, compact, pause, back up or restore a store: the file of --store."""
 
 
 @store.command()
@@ -42,6 +42,31 @@ def compact(store: Path) -> None:
     with _work(f"compacting {store}"):
         done = compact_store(store)
     click.echo(f"{store}: {_size(done.before)} before, {_size(done.after)} now.")
+
+
+@store.command()
+@_store
+def pause(store: Path) -> None:
+    """Let the next deliverer of STORE send nothing until it is resumed.
+
+    Messages are accepted then, and wait. While STORE is in use, ask its deliverer: POST /pause of tickwheel serve.
+    """
+    from tickwheel.delivery.store_upkeep import pause_store
+
+    with _work(f"pausing {store}"):
+        pause_store(store)
+    click.echo(f"{store}: paused. To go on: tickwheel store resume {store}")
+
+
+@store.command()
+@_store
+def resume(store: Path) -> None:
+    """Let the next deliverer of STORE send again. While STORE is in use: POST /resume of tickwheel serve."""
+    from tickwheel.delivery.store_upkeep import resume_store
+
+    with _work(f"resuming {store}"):
+        resume_store(store)
+    click.echo(f"{store}: resumed.")
 
 
 @store.command()

@@ -16,7 +16,9 @@ from tickwheel.delivery.store_upkeep import (
     backup_store,
     check_store,
     compact_store,
+    pause_store,
     restore_store,
+    resume_store,
 )
 from tickwheel.delivery.summary import Summary
 
@@ -40,5 +42,7 @@ __all__ = [
     "backup_store",
     "check_store",
     "compact_store",
+    "pause_store",
     "restore_store",
+    "resume_store",
 ]

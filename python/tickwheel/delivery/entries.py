@@ -17,7 +17,7 @@ OTHER_CONTENT = BadRecord(
 
 class Answer(StrEnum):
     """A word. To a message one of the first four; to a cancel one from `CANCELLED` to `UNKNOWN`; to a look one of
-    those, or `WAITING`; to another due time one of those to a cancel, or `RESCHEDULED`.
+    those, or `WAITING`; to another due time one of those to a cancel, or `RESCHEDULED`; to a pause one of the last two.
 
     The engine knows the members by their order.
     """
@@ -32,6 +32,8 @@ class Answer(StrEnum):
     UNKNOWN = "unknown"
     WAITING = "waiting"
     RESCHEDULED = "rescheduled"
+    PAUSED = "paused"
+    RESUMED = "resumed"
 
 
 class Outcome(IntEnum):
@@ -88,10 +90,16 @@ class Reschedule(msgspec.Struct, frozen=True, gc=False):
     due_ms: int
 
 
+class Pause(msgspec.Struct, frozen=True, gc=False):
+    """A request to send nothing more, or to go on (D16)."""
+
+    is_paused: bool
+
+
 Fault: TypeAlias = tuple[int, str, str]
 """What is wrong with a record: its line, the reason, and what is allowed."""
 
-Item: TypeAlias = Records | Message | Put | Cancel | Reschedule | Look | Letter | Progress
+Item: TypeAlias = Records | Message | Put | Cancel | Reschedule | Pause | Look | Letter | Progress
 
 
 def answered(faults: Iterable[Fault | None], answers: Iterable[Answer]) -> "Iterator[Answer | BadRecord]":

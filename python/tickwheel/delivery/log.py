@@ -16,6 +16,8 @@ _EVENTS: Final = {
     "up": (logging.WARNING, "the destination is up again, after %d ms"),
     "failed": (logging.WARNING, "message %s failed for the first time: %s"),
     "cut off": (logging.WARNING, "send %d was cut off, with %d messages"),
+    "paused": (logging.WARNING, "sending is paused: what is due waits until it is resumed"),
+    "resumed": (logging.WARNING, "sending goes on"),
     "clock stepped": (logging.WARNING, "the wall clock was stepped"),
     "checkpoint failed": (logging.ERROR, "a checkpoint failed: %s"),
 }

@@ -13,7 +13,7 @@ from typing import Any, Literal, Self
 import msgspec
 
 from tickwheel._native import ArrowRows, NdjsonLines, due_ms_of, read_messages
-from tickwheel.delivery.entries import OTHER_CONTENT, Answer, Letter, Look, Put, Reschedule
+from tickwheel.delivery.entries import OTHER_CONTENT, Answer, Letter, Look, Pause, Put, Reschedule
 from tickwheel.delivery.errors import BadRecord, WrongUsage
 from tickwheel.delivery.log import log_letters, logger, subject_of
 from tickwheel.delivery.message import MAX_PAYLOAD, Cancel, Columns, Message
@@ -158,6 +158,22 @@ class DeliveryQueue:
         [answer] = self._answers([Reschedule(id, key, due_ms_of(_text_of(due), delay_ms))])
         return answer
 
+    def pause(self) -> None:
+        """Send nothing more (D16), also after a restart, until `resume`; return once that is on disk.
+
+        Messages are accepted, and wait. What is being sent in this moment gets its outcome.
+        """
+        self._answers([Pause(is_paused=True)])
+
+    def resume(self) -> None:
+        """Send what is due, and go on; return once that is on disk."""
+        self._answers([Pause(is_paused=False)])
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether sending is paused."""
+        return self._running.is_paused
+
     def state(self, id: str, key: str | None = None) -> Answer:  # noqa: A002
         """The state of a message: one of the answers of `cancel`, or `WAITING`."""
         [answer] = self._answers([Look(id, key)])
@@ -234,7 +250,7 @@ class DeliveryQueue:
         """Send the messages due by now, commit, and stop. The rest stays in the store. Errors: `DeliveryFailed`."""
         self._running.close(_CLOSE_WITHIN_S)
 
-    def _answers(self, items: Sequence[Put | Cancel | Reschedule | Look]) -> list[Answer]:
+    def _answers(self, items: Sequence[Put | Cancel | Reschedule | Pause | Look]) -> list[Answer]:
         self._running.check_may_wait()
         return self._running.submit(items).result()
 

@@ -132,6 +132,11 @@ class Running:
         return self._engine.down
 
     @property
+    def is_paused(self) -> bool:
+        """Whether sending is paused."""
+        return self._engine.is_paused
+
+    @property
     def has_open_sinks(self) -> bool:
         """After `close`: whether a sink did not end in time."""
         return self._engine.has_open_sinks

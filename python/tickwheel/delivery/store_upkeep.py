@@ -48,6 +48,19 @@ def compact_store(store: str | os.PathLike[str]) -> CompactedStore:
     return CompactedStore(*_native.compact_store(store))
 
 
+def pause_store(store: str | os.PathLike[str]) -> None:
+    """Let the next deliverer of a store that is not in use send nothing until it is resumed (D16).
+
+    Errors: `WrongUsage` if it is no store of this version, or in use: then its deliverer is asked; `StoreFailed`.
+    """
+    _native.pause_store(store, is_paused=True)
+
+
+def resume_store(store: str | os.PathLike[str]) -> None:
+    """Let the next deliverer of a store send again. Errors: as of `pause_store`."""
+    _native.pause_store(store, is_paused=False)
+
+
 def backup_store(store: str | os.PathLike[str], to: str | os.PathLike[str]) -> CheckedStore:
     """Write a copy of one moment of a store to `to`, one file, which is not there before it is complete and on disk.
 

@@ -32,6 +32,10 @@ pub enum Event {
         /// How many messages it had.
         messages: usize,
     },
+    /// Sending was paused: what is due waits.
+    Paused,
+    /// Sending goes on.
+    Resumed,
     /// The wall clock was stepped.
     ClockStepped,
     /// The log of the store could not be moved to its place.

@@ -27,6 +27,7 @@ impl World {
                 self.bad += 1;
                 Asked::Bad(self.bad)
             }
+            2 if self.random.below(6) == 0 => Asked::Pause(self.random.below(3) == 0),
             2 => Asked::Look(name),
             3 => Asked::Reschedule { name, due_ms: self.due_ms() },
             _ => {

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
-use super::types::{Name, name_of, text};
+use super::types::{Asked, Name, Ticket, item, name_of, text};
 use super::{World, open};
 use crate::delivery::store::Outcome;
 
@@ -98,6 +98,9 @@ impl World {
     pub(super) fn heal(&mut self) {
         show!(self, "heal");
         self.is_healed = true;
+        let asked = vec![Asked::Pause(false)];
+        let receipt = self.engine.submit(asked.iter().map(item).collect()).unwrap();
+        self.submitted.push(Ticket { asked, receipt, expected: Vec::new(), accepted: Vec::new() });
         for _ in 0..400 {
             self.pump();
             while !self.flights.is_empty() {

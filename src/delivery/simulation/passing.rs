@@ -94,7 +94,8 @@ impl World {
                 break;
             }
         }
-        if self.engine.down().is_some() || !self.engine.lock_dispatcher().has_room_and_no_suspects() {
+        let has_room = self.engine.lock_dispatcher().has_room_and_no_suspects();
+        if self.is_paused || self.engine.down().is_some() || !has_room {
             return;
         }
         let busy: BTreeSet<Option<u8>> = self

@@ -26,6 +26,7 @@ impl World {
             self.check_on_time();
         }
         let Some((number, deliveries)) = taken else { return };
+        assert!(!self.is_paused, "it was sent while sending is paused");
         show!(self, "take {number}: {:?} at {}", deliveries.iter().map(shown).collect::<Vec<_>>(), self.wall_ms());
         assert!(!was_down || came_up || deliveries.len() == 1, "more than one probe");
         let messages = deliveries.iter().map(|delivery| self.check_send(delivery)).collect();
@@ -39,7 +40,12 @@ impl World {
     pub(super) fn check_on_time(&self) {
         let now_us = self.engine.clock().now_us();
         let dispatcher = self.engine.lock_dispatcher();
-        if self.is_off || dispatcher.wants_mark || dispatcher.down().is_some() || self.engine.queue.is_behind(now_us) {
+        if self.is_off
+            || dispatcher.is_paused()
+            || dispatcher.wants_mark
+            || dispatcher.down().is_some()
+            || self.engine.queue.is_behind(now_us)
+        {
             return;
         }
         for (slot, it) in dispatcher.window.slots() {

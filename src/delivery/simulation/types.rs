@@ -46,6 +46,7 @@ pub(super) enum Asked {
         name: Name,
         due_ms: i64,
     },
+    Pause(bool),
     Look(Name),
     /// A record that could not be read.
     Bad(i64),
@@ -129,13 +130,13 @@ impl Sink for Destination {
     }
 }
 
-/// The name that something is asked about; a record that could not be read has none, and gets no answer.
+/// The name that something is asked about, if it has one.
 pub(super) fn name_asked(asked: &Asked) -> Option<Name> {
     match asked {
         Asked::Put { name, .. } | Asked::Reschedule { name, .. } | Asked::Cancel(name) | Asked::Look(name) => {
             Some(*name)
         }
-        Asked::Bad(_) => None,
+        Asked::Pause(_) | Asked::Bad(_) => None,
     }
 }
 
@@ -166,6 +167,7 @@ pub(super) fn item(asked: &Asked) -> Item {
             let (key, id) = text(*name);
             Item::Reschedule(Reschedule { id, key, due_ms: *due_ms })
         }
+        Asked::Pause(is_paused) => Item::Pause { is_paused: *is_paused },
         Asked::Look(name) => {
             let (key, id) = text(*name);
             Item::Look { id, key }

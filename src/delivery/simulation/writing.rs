@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::World;
 use super::types::{Asked, Name, Source, Stored, Ticket, name_asked, text};
 use crate::delivery::error::DeliveryError;
+use crate::delivery::items::Answer;
 use crate::delivery::store::Outcome;
 use crate::delivery::writer::Begun;
 
@@ -60,6 +61,11 @@ impl World {
             for asked in ticket.asked.clone() {
                 if let Asked::Bad(line) = asked {
                     self.telling.owed.insert(("input".to_owned(), line));
+                    continue;
+                }
+                if let Asked::Pause(is_paused) = asked {
+                    self.is_paused = is_paused;
+                    ticket.expected.push(vec![if is_paused { Answer::Paused } else { Answer::Resumed }]);
                     continue;
                 }
                 let (expected, key) = self.apply(&asked);
@@ -116,7 +122,7 @@ impl World {
         self.engine.publish_group(&committed).unwrap();
         for ticket in tickets {
             let answers = ticket.receipt.wait(Some(Duration::ZERO)).expect("the group is on disk").unwrap();
-            let asked: Vec<&Asked> = ticket.asked.iter().filter(|it| name_asked(it).is_some()).collect();
+            let asked: Vec<&Asked> = ticket.asked.iter().filter(|it| !matches!(it, Asked::Bad(_))).collect();
             assert_eq!(asked.len(), answers.len());
             for ((asked, answer), expected) in asked.into_iter().zip(answers).zip(ticket.expected) {
                 assert!(expected.contains(&answer), "{asked:?} was answered {answer:?}, expected {expected:?}");

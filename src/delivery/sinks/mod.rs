@@ -12,6 +12,8 @@ mod reply;
 mod turns;
 
 pub use delivery::{Delivery, Verdict, Verdicts};
+#[cfg(feature = "delivery-http")]
+pub use http::Webhook;
 pub(crate) use reply::Replies;
 pub use reply::Reply;
 pub(crate) use turns::Turns;

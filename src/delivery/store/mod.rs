@@ -75,6 +75,7 @@ use crate::delivery::incoming::{Digest, Incoming};
 
 pub(crate) use census::Census;
 pub(crate) use checkpoints::Checkpoints;
+pub(crate) use meta::PAUSED;
 pub(crate) use options::{Guard, Limits, Options};
 pub use types::Letter;
 pub(crate) use types::{Accepted, Attempts, Done, Held, Known, Outcome, Position, Waiting};

@@ -13,6 +13,7 @@
 //! | `forgotten_n` | messages are forgotten up to this row of the ledger, see `retention.rs` |
 //! | `kept_ms`, `kept_wall_ms` | the store's own clock, and the wall clock then |
 //! | `sent_until_ms`, `cursor_due_ms`, `cursor_seq`, `redelivered_until_ms` | see `marks.rs` |
+//! | `paused_ms` | since when sending is paused, if it is |
 //! | `letters_written` | dead letters are written out up to this one |
 //!
 //! For those who look at the store, the writer notes `committed_ms`, the time of its last commit; and `down_since_ms` and

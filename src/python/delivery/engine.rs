@@ -235,6 +235,13 @@ impl DeliveryEngine {
         Ok(py.detach(|| core.running.engine().down()))
     }
 
+    /// Whether sending is paused.
+    #[getter]
+    fn is_paused(&self, py: Python<'_>) -> PyResult<bool> {
+        let core = self.core(py)?;
+        Ok(py.detach(|| core.running.engine().is_paused()))
+    }
+
     /// Whether a sink is open; once it is closed, one that hangs.
     #[getter]
     fn has_open_sinks(&self, py: Python<'_>) -> PyResult<bool> {

@@ -87,6 +87,7 @@ pub(crate) fn items_of(items: &Bound<'_, PyAny>, max_payload: usize) -> PyResult
     let cancel = class!(py, "tickwheel.delivery.message", "Cancel");
     let put = class!(py, ENTRIES, "Put");
     let reschedule = class!(py, ENTRIES, "Reschedule");
+    let pause = class!(py, ENTRIES, "Pause");
     let look = class!(py, ENTRIES, "Look");
     let letter = class!(py, ENTRIES, "Letter");
     let progress = class!(py, ENTRIES, "Progress");
@@ -112,6 +113,8 @@ pub(crate) fn items_of(items: &Bound<'_, PyAny>, max_payload: usize) -> PyResult
         } else if item.is_exact_instance(reschedule) {
             let (id, key) = name_of(&item)?;
             Item::Reschedule(Reschedule { id, key, due_ms: item.getattr(intern!(py, "due_ms"))?.extract()? })
+        } else if item.is_exact_instance(pause) {
+            Item::Pause { is_paused: item.getattr(intern!(py, "is_paused"))?.extract()? }
         } else if item.is_instance(look)? {
             let (id, key) = name_of(&item)?;
             Item::Look { id, key }
@@ -253,5 +256,7 @@ fn place_of(answer: Answer) -> usize {
         Answer::Unknown => 7,
         Answer::Waiting => 8,
         Answer::Rescheduled => 9,
+        Answer::Paused => 10,
+        Answer::Resumed => 11,
     }
 }

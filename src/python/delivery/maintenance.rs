@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use pyo3::prelude::*;
 
-use crate::delivery::store::maintenance::{Stop, backup, check, compact, restore};
+use crate::delivery::store::maintenance::{Stop, backup, check, compact, pause, restore};
 use crate::delivery::{DeliveryError, SystemWallTime, WallTime};
 use crate::python::delivery::failures;
 use crate::python::delivery::sqlite_at_fork::SqliteInUse;
@@ -31,6 +31,12 @@ pub(crate) fn check_store(py: Python<'_>, path: PathBuf) -> PyResult<Checked> {
 #[expect(clippy::needless_pass_by_value, reason = "pyo3 extracts it")]
 pub(crate) fn compact_store(py: Python<'_>, path: PathBuf) -> PyResult<(u64, u64)> {
     run(py, |stop| compact::compact(&path, stop)).map(|sizes| (sizes.before, sizes.after))
+}
+
+#[pyfunction]
+#[expect(clippy::needless_pass_by_value, reason = "pyo3 extracts it")]
+pub(crate) fn pause_store(py: Python<'_>, path: PathBuf, is_paused: bool) -> PyResult<()> {
+    run(py, |_| pause::pause(&path, is_paused, now_ms()))
 }
 
 #[pyfunction]

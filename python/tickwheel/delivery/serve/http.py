@@ -9,6 +9,7 @@
 | `PATCH /messages/{id}?key=K`, `{"due": ...}` or `{"delay_ms": ...}` | 200 rescheduled; 409 too late; 404 unknown |
 | `GET /messages/{id}?key=K` | 200 with its state, due time, attempts, last error and payload; 404 |
 | `GET /messages?state=S&key=K&due_from=T&due_before=T&limit=N&cursor=C` | 200, a page of them: `listing.py` |
+| `POST /pause`, `POST /resume` | 200 `paused`, `resumed`: nothing more is sent; what is due is sent |
 | `GET /metrics` | 200, Prometheus's text format |
 | `GET /livez`, `/readyz`, `/healthz` | 200, or 503: `health.py` |
 
@@ -36,7 +37,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from tickwheel._native import NdjsonLines, due_ms_of, rfc_3339
-from tickwheel.delivery.entries import OTHER_CONTENT, Answer, Item, Look, Reschedule
+from tickwheel.delivery.entries import OTHER_CONTENT, Answer, Item, Look, Pause, Reschedule
 from tickwheel.delivery.errors import BadRecord, StoreFailed
 from tickwheel.delivery.message import Cancel, Columns, Message
 from tickwheel.delivery.running import Running
@@ -62,7 +63,10 @@ _STATES: Mapping[Answer, int] = {
     Answer.DELIVERING: 409,
     Answer.DEAD: 409,
 }
-_ROUTES = "GET or POST /messages, GET, DELETE or PATCH /messages/{id}?key=K, GET /metrics, GET /livez, GET /readyz"
+_ROUTES = (
+    "GET or POST /messages, GET, DELETE or PATCH /messages/{id}?key=K, POST /pause, POST /resume, GET /metrics,"
+    " GET /livez, GET /readyz"
+)
 _NO_KEY = "no message without a key has this id: one with a key is cancelled with ?key=K"
 _DUE_ALLOWED = '{"due": RFC 3339 or epoch milliseconds}, or {"delay_ms": milliseconds from now}'
 
@@ -94,6 +98,8 @@ def app(running: Running, access: Access, max_payload: int) -> ASGIApp:
         Route("/messages", messages.post, methods=["POST"]),
         Route("/messages", listing.page, methods=["GET"]),
         Route("/messages/{id:any}", messages.one, methods=["GET", "DELETE", "PATCH"]),
+        Route("/pause", messages.pause, methods=["POST"]),
+        Route("/resume", messages.pause, methods=["POST"]),
         Route("/metrics", show_metrics, methods=["GET"]),
         *health_routes(running),
     ]
@@ -158,6 +164,10 @@ class _Messages:
             return _state(404, id_, key, answer)
         # The engine knows what is being sent in this moment, and the store all else.
         return json_response(200, {**await self._listing.details(id_, key), "id": id_, "key": key, "state": answer})
+
+    async def pause(self, request: Request) -> Response:
+        answer = await self._ask(Pause(request.url.path == "/pause"))
+        return json_response(200, {"state": answer})
 
     async def _reschedule(self, request: Request, id_: str, key: str | None) -> Response:
         async with self._bodies.receive(request, _OVERHEAD) as body:

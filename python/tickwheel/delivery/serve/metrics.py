@@ -55,6 +55,7 @@ class EngineCollector(Collector):
             buckets=[*zip(bounds, accumulate(counts), strict=True)],
             sum_value=sum_us / 1e6,
         )
+        yield GaugeMetricFamily("tickwheel_paused", "1 while sending is paused.", value=running.is_paused)
         waiting = look(running, self._wall_ns() // 1_000_000)
         yield GaugeMetricFamily(
             "tickwheel_oldest_overdue_seconds",

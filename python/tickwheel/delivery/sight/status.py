@@ -32,6 +32,7 @@ class StoreStatus(msgspec.Struct, frozen=True):
     due_within: Mapping[str, int]
     last_outcome: str | None
     last_commit: str | None
+    paused_since: str | None
     down_since: str | None
     down_reason: str | None
     file_size: int
@@ -50,7 +51,11 @@ def status_of(db: StoreSnapshot, store: Path, now_ms: int | None = None) -> Stor
     }
     ended = dict(db.rows("SELECT outcome, count(*) FROM ledger GROUP BY 1"))
     last = db.rows("SELECT at_ms FROM ledger ORDER BY n DESC LIMIT 1")
-    noted = dict(db.rows("SELECT name, value FROM meta WHERE name IN ('committed_ms', 'down_since_ms', 'down_reason')"))
+    noted = dict(
+        db.rows(
+            "SELECT name, value FROM meta WHERE name IN ('committed_ms', 'down_since_ms', 'down_reason', 'paused_ms')"
+        )
+    )
     return StoreStatus(
         at=rfc_3339(now_ms),
         waiting=waiting,
@@ -65,6 +70,7 @@ def status_of(db: StoreSnapshot, store: Path, now_ms: int | None = None) -> Stor
         due_within=due,
         last_outcome=rfc_3339(last[0][0]) if last else None,
         last_commit=_time(noted.get("committed_ms")),
+        paused_since=_time(noted.get("paused_ms")),
         down_since=_time(noted.get("down_since_ms")),
         down_reason=noted.get("down_reason"),
         file_size=_size(store),

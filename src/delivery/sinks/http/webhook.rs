@@ -54,6 +54,13 @@ pub struct Webhook {
 impl Webhook {
     /// A POST to this address, `http` or `https`.
     ///
+    /// ```
+    /// # use tickwheel::delivery::{Destination, Webhook};
+    /// let webhook = Webhook::to("https://example.org/reminders?team=7")?;
+    /// assert!(Webhook::to("ftp://example.org").is_err());
+    /// # Ok::<(), tickwheel::delivery::DeliveryError>(())
+    /// ```
+    ///
     /// # Errors
     /// [`DeliveryError::Usage`] if this is no address.
     pub fn to(url: &str) -> Result<Self, DeliveryError> {
@@ -61,6 +68,13 @@ impl Webhook {
     }
 
     /// One more header of each request. A name may be used again. `Content-Type` and `User-Agent` replace those that would be sent.
+    ///
+    /// ```
+    /// # use tickwheel::delivery::{Destination, Webhook};
+    /// let webhook = Webhook::to("https://example.org/reminders")?.with_header("authorization", "Bearer 17")?;
+    /// assert!(webhook.with_header("host", "example.com").is_err(), "the request has that anyway");
+    /// # Ok::<(), tickwheel::delivery::DeliveryError>(())
+    /// ```
     ///
     /// # Errors
     /// [`DeliveryError::Usage`] for a name or a value that is none, and for a header that the request has anyway. A value is not
@@ -83,6 +97,13 @@ impl Webhook {
     }
 
     /// Signs each request by this secret too: `whsec_`, and 24 to 64 bytes in base64.
+    ///
+    /// ```
+    /// # use tickwheel::delivery::{Destination, Webhook};
+    /// let webhook = Webhook::to("https://example.org/")?.with_secret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")?;
+    /// assert!(webhook.with_secret("whsec_short").is_err());
+    /// # Ok::<(), tickwheel::delivery::DeliveryError>(())
+    /// ```
     ///
     /// # Errors
     /// [`DeliveryError::Usage`] if this is no secret. It is not shown.

@@ -5,6 +5,7 @@
 //! | `check.rs` | yes: it reads one moment | is the file whole, and does it agree with itself? `messages.rs`, `names.rs`: the rules |
 //! | `compact.rs` | no | gives every free page back to the disk |
 //! | `backup.rs` | yes: it reads one moment | a copy in one file, which must be restored before it delivers |
+//! | `pause.rs` | no: the deliverer is asked then | sending pauses, or goes on with the next deliverer |
 //! | `restore.rs` | no | a store from such a copy, with new numbers for what it will accept |
 //!
 //! A long read keeps the deliverer's log from starting anew: it grows by what is written meanwhile, and is given back after.
@@ -17,6 +18,7 @@ pub(crate) mod compact;
 mod copying;
 mod messages;
 mod names;
+pub(crate) mod pause;
 mod problems;
 pub(crate) mod restore;
 

@@ -130,3 +130,13 @@ def test_another_due_time_that_is_none_is_refused__D16(body: object, reason: str
     reply = served.ask("PATCH", "/messages/a", body)
     assert reply.status == 400
     assert reason in reply.body["reason"]
+
+
+def test_sending_is_paused_and_goes_on__D16(served: Served) -> None:
+    assert served.ask("POST", "/pause")[:2] == (200, {"state": "paused"})
+    put(served, "waits", "paused", 1_700_000_000_005)
+    assert b"tickwheel_paused 1.0" in served.ask("GET", "/metrics").body.encode()
+    assert served.arrived.empty()
+    assert served.ask("POST", "/resume")[:2] == (200, {"state": "resumed"})
+    assert served.arrived.get(timeout=10).message.id == "waits"
+    assert served.ask("GET", "/pause").status == 405

@@ -47,6 +47,7 @@ def test_everything_is_counted_once__D11(tmp_path: Path) -> None:
         found = scrape(served)
         assert {name: value for name, value in found.items() if "lateness" not in name} == {
             "tickwheel_messages_pending": 4,
+            "tickwheel_paused": 0,
             "tickwheel_accepted_total": 8,
             "tickwheel_delivered_total": 3,
             "tickwheel_duplicates_dropped_total": 1,

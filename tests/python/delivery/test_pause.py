@@ -1,0 +1,54 @@
+"""Sending pauses and goes on, from Python, over HTTP and on the command line (rule D16)."""
+
+import threading
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from tickwheel.commands import tickwheel as command
+from tickwheel.delivery import DeliveryQueue, StoreView, WrongUsage, pause_store, resume_store
+
+pytestmark = pytest.mark.timeout(60)
+
+
+def test_a_paused_queue_accepts_and_sends_nothing_until_it_is_resumed__D16(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    arrived = threading.Semaphore(0)
+    with DeliveryQueue(tmp_path / "s.db", to=lambda _: arrived.release()) as queue:
+        queue.pause()
+        assert queue.is_paused
+        queue.put("a", delay_ms=0)
+        assert not queue.wait_until_empty(0.2)
+        assert queue.view.status().paused_since is not None
+    with DeliveryQueue(tmp_path / "s.db", to=lambda _: arrived.release()) as queue:
+        assert queue.is_paused
+        assert not arrived.acquire(timeout=0.2)
+        queue.resume()
+        assert arrived.acquire(timeout=10)
+        assert not queue.is_paused
+    assert StoreView(tmp_path / "s.db").status().paused_since is None
+    told = [record.message for record in caplog.records]
+    assert told.count("sending is paused: what is due waits until it is resumed") == 2
+    assert told.count("sending goes on") == 1
+
+
+def test_a_store_that_is_not_in_use_is_paused_by_the_command__D16(tmp_path: Path) -> None:
+    store = tmp_path / "s.db"
+    with DeliveryQueue(store, to=lambda _: None) as queue, pytest.raises(WrongUsage, match="already"):
+        pause_store(store)
+    assert not queue.summary.delivered
+    seen = CliRunner().invoke(command, ["store", "pause", str(store)])
+    assert (seen.exit_code, seen.stdout) == (0, f"{store}: paused. To go on: tickwheel store resume {store}\n")
+    with DeliveryQueue(store, to=lambda _: None) as queue:
+        assert queue.is_paused
+    assert CliRunner().invoke(command, ["store", "resume", str(store)]).exit_code == 0
+    with DeliveryQueue(store, to=lambda _: None) as queue:
+        assert not queue.is_paused
+    pause_store(store)
+    resume_store(store)
+    assert StoreView(store).status().paused_since is None
+    seen = CliRunner().invoke(command, ["store", "pause", str(tmp_path / "none.db")])
+    assert seen.exit_code == 2
+    assert "there is no store" in seen.stderr
