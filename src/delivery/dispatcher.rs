@@ -109,7 +109,7 @@ pub(super) struct Dead {
 /// What is known of a message that is to be taken back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TakenBack {
-    /// It does not go out. How often it was tried, and whether it may have arrived.
+    /// It does not go out. How often it was tried, without what may be part of an outage; and whether it may have arrived.
     Taken { attempts: u32, redelivered: bool },
     /// It is being sent.
     Sending,
@@ -252,7 +252,8 @@ impl Dispatcher {
             State::Sending => TakenBack::Sending,
             State::Held | State::Waiting | State::Ready | State::Retrying | State::Leaving => {
                 let attempts = entry.attempts - u32::from(entry.is_noted); // that one was not made
-                let redelivered = entry.redelivered;
+                let redelivered = entry.redelivered || entry.was_sent;
+                let attempts = attempts.saturating_sub(self.outage.forget(slot, seq));
                 self.suspects_out.remove(&seq);
                 self.outcomes.attempts.retain(|it| it.seq != seq);
                 self.outcomes.before_send.retain(|noted| *noted != seq);

@@ -105,6 +105,12 @@ impl Outage {
         false
     }
 
+    /// The message was taken back: it shows nothing any more. How many of its sends had no answer.
+    pub(super) fn forget(&mut self, slot: Slot, seq: i64) -> u32 {
+        let place = self.unanswered.iter().position(|it| (it.slot, it.seq) == (slot, seq));
+        place.map_or(0, |place| self.unanswered.swap_remove(place).sends)
+    }
+
     /// It is down from now on. Returns the messages of the earlier sends that showed it, whose attempts do not count.
     pub(super) fn begins(&mut self, now_us: u64, reason: &str) -> Vec<Unanswered> {
         self.down = Some(Down { since_us: now_us, reason: reason.to_owned(), probes: 0, probe: Probe::Sent });

@@ -91,11 +91,15 @@ fn one_that_waits_for_its_next_attempt_goes_on_with_its_attempts_and_its_key_goe
     world.write();
     assert!(world.take().is_none(), "the time of the next attempt was before that");
     world.advance_ms(1);
+    assert!(world.take().is_none(), "that it is tried again goes to disk first, as it may have arrived");
+    world.write();
     let (number, again) = world.take().unwrap();
-    assert_eq!((again[0].attempt, again[0].due_ms), (2, START_MS + 500));
+    assert_eq!((again[0].attempt, again[0].due_ms, again[0].redelivered), (2, START_MS + 500, true));
     world.engine.settle(number, Verdicts::Each(vec![Verdict::Refused("no".to_owned())]), None);
     world.write();
     world.advance_ms(200);
+    assert!(world.take().is_none());
+    world.write();
     refuse(&world);
     world.write();
     assert_eq!(world.engine.summary().undeliverable, 1, "it had three attempts");
@@ -120,4 +124,42 @@ fn a_failure_that_is_reported_after_its_message_was_taken_back_leaves_nothing__d
         assert_eq!(world.engine.with_store(|store| store.tried_count()), kept as u64);
         assert_eq!(world.send(), ["b"]);
     }
+}
+
+#[test]
+fn one_that_had_no_answer_may_have_arrived_also_for_the_next_process__d5_d16() {
+    for after_ms in [6_000, DAY_MS] {
+        let mut world = ByHand::start(Settings::default());
+        world.give(vec![put(None, "a", START_MS)]);
+        let (number, _) = world.take().unwrap();
+        let unanswered = Verdict::Unanswered { reason: "504".to_owned(), retry_after_ms: None };
+        world.engine.settle(number, Verdicts::Each(vec![unanswered]), None);
+        assert_eq!(world.give(vec![to(None, "a", after_ms)]), [Answer::Rescheduled]);
+        world = world.again();
+        assert_eq!(world.engine.with_store(|store| store.suspects()).unwrap().len(), 1, "the destination is asked");
+        world.advance_ms(after_ms as u64);
+        world.write();
+        assert!(world.take().is_none());
+        world.write();
+        let (_, again) = world.take().unwrap();
+        assert!(again[0].redelivered);
+    }
+}
+
+#[test]
+fn one_message_that_is_moved_often_is_no_outage__d6_d16() {
+    let world = retrying(100);
+    for _ in 0..20 {
+        while let Some((number, deliveries)) = world.take() {
+            let of = |id: &str| match id {
+                "a" => Verdict::Unanswered { reason: "504".to_owned(), retry_after_ms: None },
+                _ => Verdict::Delivered,
+            };
+            let verdicts = deliveries.iter().map(|it| of(it.body.id())).collect();
+            world.engine.settle(number, Verdicts::Each(verdicts), None);
+        }
+        world.give(vec![to(Some("k"), "a", 0)]);
+        world.write();
+    }
+    assert_eq!(world.engine.down(), None);
 }

@@ -33,6 +33,7 @@ const START_MS: i64 = 1_700_000_000_000;
 const STEPS: usize = 150;
 
 /// The engine, and what the model knows of it.
+#[expect(clippy::struct_excessive_bools, reason = "each is a state of its own")]
 struct World {
     random: Random,
     is_shown: bool,

@@ -1,5 +1,6 @@
 """`tickwheel list`, `show`, `dead`, `status`: what is in a store. They print to standard output, and change nothing."""
 
+import errno
 import sys
 from collections.abc import Callable, Sequence
 from functools import wraps
@@ -11,8 +12,10 @@ import click
 if TYPE_CHECKING:
     from tickwheel.delivery.sight import Page
 
+_WHOLE = ("due", "next try", "ended", "at", "tried", "late", "line")  # not folded, however narrow the terminal is
+
 _store = click.argument("store", metavar="STORE", type=click.Path(dir_okay=False, path_type=Path))
-_as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON: the same object as over HTTP.")
+_as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 _limit = click.option(
     "--limit", metavar="N", type=int, default=20, show_default=True, help="At most so many: 1 to 1,000."
 )
@@ -42,6 +45,11 @@ def _told(command: Callable[..., None]) -> Callable[..., None]:
             raise click.UsageError(str(error)) from error
         except DeliveryFailed as error:
             click.echo(f"Failed: {error}.", err=True)
+            sys.exit(3)
+        except OSError as error:
+            if error.errno == errno.EPIPE:
+                raise  # click ends quietly
+            click.echo(f"Failed: standard output can't be written: {error.strerror}.", err=True)
             sys.exit(3)
 
     return run
@@ -170,6 +178,8 @@ def _print_fields(found: Any) -> None:
     from tickwheel.pages.text import shown_text
 
     for name, value in msgspec.structs.asdict(found).items():
+        if isinstance(value, msgspec.Raw):
+            value = bytes(value).decode()
         shown = ", ".join(f"{part}: {count:,}" for part, count in value.items()) if isinstance(value, dict) else value
         if isinstance(shown, int) and not isinstance(shown, bool) and name != "seq":
             shown = f"{shown:,}"
@@ -187,7 +197,7 @@ def _print_table(titles: tuple[str, ...], rows: Sequence[tuple[object, ...]], cu
     table = Table(box=None, pad_edge=False, header_style="bold")
     for title, *cells in zip(titles, *rows, strict=True):
         if not rows or any(cell is not None for cell in cells):
-            table.add_column(title, overflow="fold")
+            table.add_column(title, overflow="fold", no_wrap=title in _WHOLE)
     kept = [at for at in range(len(titles)) if not rows or any(row[at] is not None for row in rows)]
     for row in rows:
         table.add_row(*(Text("" if row[at] is None else shown_text(str(row[at]), 400)) for at in kept))

@@ -131,7 +131,7 @@ class DeliveryQueue:
         """Cancel a message (D7), and return once the cancel is on disk.
 
         `CANCELLED`: it will not be sent, or was cancelled before. `DELIVERED`, `DEAD`: too late. `DELIVERING`: it is
-        being sent, or a send was tried. `UNKNOWN`: it has not come; it is cancelled when it comes.
+        being sent in this moment. `UNKNOWN`: it has not come; it is cancelled when it comes.
         """
         [answer] = self._answers([Cancel(id, key)])
         return answer

@@ -138,6 +138,7 @@ impl World {
 
     /// It goes on as the one that was accepted last, with what is known of its attempts.
     fn move_to(&mut self, old: Key, last: &Stored, due_ms: i64) -> Key {
+        let was_sent = self.lives.get(&old).is_some_and(|life| life.is_retrying);
         self.end(old, Outcome::Moved);
         self.lives.insert(old, Life { end: Some(Outcome::Moved), ..Life::default() });
         self.accepted += 1;
@@ -146,6 +147,10 @@ impl World {
         self.stored.entry(old.0).or_default().push(goes_on);
         if let Some(failures) = self.failures.get(&old).copied() {
             self.failures.insert(new, failures);
+        }
+        if was_sent {
+            self.must_be_again.insert(new); // the next process has to ask whether it has arrived
+            self.may_be_again.insert(new);
         }
         for again in [&mut self.may_be_again, &mut self.must_be_again] {
             if again.contains(&old) {

@@ -184,7 +184,8 @@ def _letters(db: StoreSnapshot) -> Sequence[Letter]:
 
 def _keys(db: StoreSnapshot) -> Sequence[Key]:
     rows = db.rows(
-        "WITH most AS (SELECT key, count(*) AS messages FROM messages WHERE key IS NOT NULL GROUP BY key "
+        "WITH most AS (SELECT key, count(*) AS messages FROM messages "
+        f"WHERE key IS NOT NULL AND outcome IS NOT {int(Outcome.MOVED)} GROUP BY key "
         "ORDER BY 2 DESC, 1 LIMIT :most), "
         "open AS (SELECT key, count(*) AS waiting FROM open_messages JOIN messages USING (seq) "
         "WHERE key IN (SELECT key FROM most) GROUP BY key) "

@@ -1,5 +1,6 @@
 """Pages of messages: those that wait, in order of delivery; those with an outcome, the last one first."""
 
+import re
 from collections.abc import Sequence
 from enum import StrEnum
 from typing import Final, TypeAlias
@@ -17,6 +18,7 @@ LOOKED_AT: Final = 100_000
 """How many messages one call looks at, where a filter leaves most of them out: some 20 ms."""
 
 _FIRST, _LAST = -(2**62), 2**62
+_NUMBER: Final = re.compile(r"\d{1,18}", re.ASCII)
 
 
 class State(StrEnum):
@@ -179,17 +181,13 @@ def time_of(epoch_ms: int | None) -> str | None:
 
 def check_limit(limit: int) -> None:
     """Errors: `WrongUsage`."""
-    if not 1 <= limit <= MOST:
-        raise WrongUsage(f"a page can't have {limit:,} entries: ask for 1 to {MOST:,}")
+    if not isinstance(limit, int) or not 1 <= limit <= MOST:
+        raise WrongUsage(f"a page can't have {limit!r:.100} entries: ask for 1 to {MOST:,}")
 
 
 def numbers_of(cursor: str, count: int) -> Sequence[int]:
     """The parts of a cursor. Errors: `WrongUsage`."""
     parts = cursor.split(".")
-    try:
-        numbers = [int(part) for part in parts if len(part) < 20]
-    except ValueError:
-        numbers = []
-    if not len(numbers) == len(parts) == count:
+    if len(parts) != count or not all(_NUMBER.fullmatch(part) for part in parts):
         raise WrongUsage(f"{cursor!r:.100} is no cursor: give the one of the page before, with the same filters")
-    return numbers
+    return [int(part) for part in parts]

@@ -24,7 +24,8 @@ class Details(Seen, frozen=True, kw_only=True):
 def show_message(db: StoreSnapshot, id_: str, key: str | None) -> Details | None:
     """The newest message with this name; `None`: it has not come, or is forgotten. Errors: `StoreFailed`.
 
-    When an outcome came, and how late, is told where the ledger has it soon after the due time, or it is a dead letter.
+    When an outcome came, and how late, is told where the ledger has it soon after the due time; of one that was not
+    delivered, where it is among the last 300,000.
     """
     seq = db.find(id_, key)
     if seq is None:
@@ -54,9 +55,10 @@ def show_message(db: StoreSnapshot, id_: str, key: str | None) -> Details | None
             payload_base64=other,
         )
     state = _STATES[Outcome(outcome or Outcome.DELIVERED)]
+    part = "n >= :first ORDER BY n" if state is State.DELIVERED else "true ORDER BY n DESC"
     found = db.rows(
         "SELECT at_ms, lateness_us, attempts, redelivered FROM "
-        "(SELECT * FROM ledger WHERE n >= :first ORDER BY n LIMIT :most) WHERE seq = :seq LIMIT 1",
+        f"(SELECT * FROM ledger WHERE {part} LIMIT :most) WHERE seq = :seq LIMIT 1",
         first=_row_at(db, due_ms),
         most=_SEARCHED,
         seq=seq,

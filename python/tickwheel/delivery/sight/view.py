@@ -50,16 +50,17 @@ class StoreView:
         `cursor`: the `next` of the page before, with the same filters. With a filter a page may be short, or empty, and
         not the last: one call looks at 100,000 messages. Errors: also `BadRecord` for a time.
         """
-        if state not in set(State):
+        if state not in list(State):
             raise WrongUsage(f"state is {state!r:.100}: ask for {', '.join(State)}")
-        which = Filter(key, _ms_of(due_from), _ms_of(due_before))
+        which = Filter(None if key is None else _text(key, "key"), _ms_of(due_from), _ms_of(due_before))
         with StoreSnapshot(self._store) as db:
             return list_messages(db, State(state), which, limit=limit, cursor=cursor)
 
     def show(self, id: str, key: str | None = None) -> Details | None:  # noqa: A002, as in a message
         """The newest message with this name and its payload; `None`: it has not come, or is forgotten."""
+        name = _text(id, "id"), None if key is None else _text(key, "key")
         with StoreSnapshot(self._store) as db:
-            return show_message(db, id, key)
+            return show_message(db, *name)
 
     def dead(self, *, limit: int = 100, cursor: str | None = None) -> LetterPage:
         """A page of the dead letters that the store has kept, the last one first."""
@@ -70,6 +71,15 @@ class StoreView:
         """The store in figures. O(messages): about a second for ten million."""
         with StoreSnapshot(self._store) as db:
             return status_of(db, self._store)
+
+
+def _text(given: str, part: str) -> str:
+    """Errors: `WrongUsage`."""
+    try:
+        given.encode()
+    except (AttributeError, UnicodeEncodeError):
+        raise WrongUsage(f"{part} is {given!r:.100}: give text in UTF-8") from None
+    return given
 
 
 def _ms_of(time: Time | None) -> int | None:

@@ -80,10 +80,11 @@ def test_what_has_its_outcome_is_listed_with_it__D14(served: Served) -> None:
     [
         ("state=lost", "state is 'lost'"),
         ("limit=0", "a page can't have 0 entries"),
-        ("limit=1001", "a page can't have 1,001 entries"),
+        ("limit=1001", "a page can't have 1001 entries"),
         ("limit=ten", "limit is 'ten'"),
         ("cursor=ten", "'ten' is no cursor"),
-        ("cursor=99999999999999999999.1", "is no cursor"),
+        ("cursor=9999999999999999999.1", "is no cursor"),
+        ("state=delivered&cursor=9999999999999999999", "is no cursor"),
         ("due_from=12", "due_from is 12, which looks like seconds"),
         ("kye=k", "the address has 'kye'"),
         ("key=k&key=l", "a parameter twice"),

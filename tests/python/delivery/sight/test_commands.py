@@ -69,6 +69,7 @@ def test_a_message_that_is_not_there_ends_with_1__D14(store: Path) -> None:
     assert (seen.exit_code, seen.stdout) == (1, "")
     assert seen.stderr == "There is no message 'm1' without a key: it has not come, or it is forgotten.\n"
     shown = run("show", store, "m1", "--key", "k").stdout.splitlines()
+    assert shown[-1].split(maxsplit=1) == ["payload:", '{"n":1}']
     assert [line.split(maxsplit=1) for line in shown[:3]] == [["id:", "m1"], ["key:", "k"], ["state:", "waiting"]]
 
 
@@ -78,6 +79,8 @@ def test_a_message_that_is_not_there_ends_with_1__D14(store: Path) -> None:
         (["list", "none.db"], "there is no store none.db"),
         (["list", "S", "--limit", "0"], "a page can't have 0 entries: ask for 1 to 1,000"),
         (["list", "S", "--cursor", "x"], "'x' is no cursor"),
+        (["list", "S", "--key", "\udcff"], "give text in UTF-8"),
+        (["show", "S", "\udcff"], "give text in UTF-8"),
         (["list", "S", "--due-from", "yesterday"], "RFC 3339"),
         (["status", "pyproject.toml"], "is not a store of tickwheel"),
     ],

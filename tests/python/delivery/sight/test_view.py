@@ -100,6 +100,7 @@ def test_a_message_is_shown_in_every_state__D14(tmp_path: Path) -> None:
         assert queue.wait_until_empty(10)
         dead = show("worse")
         assert (dead.state, dead.attempts, show("bad").state) == ("dead", 1, "cancelled")
+        assert show("bad").ended is not None, "before it was due"
         assert "no such customer" in str(dead.last_error)
         [letter] = view.dead().letters
         assert (letter.source, letter.line) == ("delivery", dead.seq)
@@ -155,7 +156,7 @@ def test_a_moved_message_is_there_once__D14_D16(tmp_path: Path) -> None:
         assert (status.waiting, status.delivered, status.cancelled, status.dead) == (1, 0, 0, 0)
 
 
-@pytest.mark.parametrize("cursor", ["", "x", "1", "1.2.3", "1.x", "9" * 30 + ".1"])
+@pytest.mark.parametrize("cursor", ["", "x", "1", "1.2.3", "1.x", "9" * 19 + ".1", "1_0.2", " 1.2", "-1.1", "٣.1"])
 def test_a_cursor_that_is_none_is_refused__D14(cursor: str, tmp_path: Path) -> None:
     with DeliveryQueue(tmp_path / "s.db", to=lambda _: None) as queue:
         if cursor:
