@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use super::super::super::testing::{Delivering, LONG, many, put, settings, spawn, wait_until};
 use crate::delivery::dispatcher::Event;
 use crate::delivery::error::DeliveryError;
+use crate::delivery::retry::Retry;
 use crate::delivery::settings::Settings;
 use crate::delivery::sinks::{Delivery, OpenSink, Reply, Sink, Verdict, Verdicts};
 use crate::sync::PlainMutex;
@@ -165,7 +166,8 @@ fn a_key_has_one_in_flight_and_keeps_its_order__d4() {
 #[test]
 fn one_that_is_cut_off_keeps_its_place_until_the_sink_has_ended_it__d6() {
     let sink = Held { drops_aborted: false, ..Held::new(2) };
-    let delivering = Delivering::start(Settings { sink_timeout_ms: 30, ..settings() }, sink.open());
+    let retry = Retry { max_attempts: 1_000, ..settings().retry };
+    let delivering = Delivering::start(Settings { sink_timeout_ms: 30, retry, ..settings() }, sink.open());
     delivering.submit(many(5));
     wait_until("two aborts", || sink.seen.lock().aborted.len() == 2);
     assert_eq!(sink.started(), 2, "no place is free");
@@ -173,11 +175,11 @@ fn one_that_is_cut_off_keeps_its_place_until_the_sink_has_ended_it__d6() {
     let numbers: Vec<u64> = late.iter().map(|(_, reply)| reply.number()).collect();
     assert_eq!(sink.seen.lock().aborted, numbers);
     answer(late); // not heard: they are sent again
+    // On a busy machine others may be cut off too.
     wait_until("all and the two again", || {
         answer(sink.take());
-        sink.started() >= 7
+        sink.started() >= 7 && delivering.running.engine().is_empty()
     });
-    assert!(delivering.running.wait_until_empty(LONG).unwrap());
     let cut_off = delivering.told.events().iter().filter(|it| matches!(it, Event::CutOff { messages: 1, .. })).count();
     let summary = delivering.running.close(Some(LONG)).unwrap();
     assert_eq!(summary.delivered, 5);
