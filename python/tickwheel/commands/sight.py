@@ -90,7 +90,8 @@ def list_(
         (it.due, it.id, it.key, it.attempts or None, it.next_try or it.ended, it.last_error or _late(it.lateness_ms))
         for it in page.messages
     ]
-    when, more = ("next try", "last error") if state == "waiting" else ("ended", "late")
+    when = "next try" if state == "waiting" else "ended"
+    more = {"waiting": "last error", "dead": "why"}.get(state, "late")
     _print_table(("due", "id", "key", "tried", when, more), rows, page.next)
 
 

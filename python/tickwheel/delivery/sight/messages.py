@@ -1,7 +1,7 @@
 """Pages of messages: those that wait, in order of delivery; those with an outcome, the last one first."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Final, TypeAlias
 
@@ -40,7 +40,7 @@ _OUTCOMES: Final = {
 class Seen(msgspec.Struct, frozen=True):
     """A message. Times are RFC 3339 in UTC.
 
-    `attempts`: how often it was tried; `last_error` and `next_try` of one that waits for its next attempt.
+    `attempts`: how often it was tried; `last_error` of a dead one, and of one that waits until `next_try`.
     `redelivered`: it may have arrived before. `ended`: the time of its outcome; `lateness_ms`: of a delivered one.
     """
 
@@ -142,7 +142,7 @@ def _waiting_ones(db: StoreSnapshot, positions: Sequence[_Position]) -> Sequence
 def _ended(db: StoreSnapshot, state: State, which: Filter, limit: int, cursor: str | None) -> Page:
     [before_n] = numbers_of(cursor, 1) if cursor else [_LAST]
     rows = db.rows(
-        "SELECT n, id, key, due_ms, at_ms, lateness_us, attempts, redelivered "
+        "SELECT n, m.seq, id, key, due_ms, at_ms, lateness_us, attempts, redelivered "
         "FROM (SELECT * FROM ledger WHERE n < :before_n ORDER BY n DESC LIMIT :most) AS l "
         "JOIN messages m ON m.seq = l.seq WHERE l.outcome = :outcome AND (:key IS NULL OR key = :key) "
         "AND due_ms >= :from_ms AND due_ms < :before_ms ORDER BY n DESC LIMIT :limit",
@@ -154,6 +154,7 @@ def _ended(db: StoreSnapshot, state: State, which: Filter, limit: int, cursor: s
         before_ms=_LAST if which.due_before_ms is None else which.due_before_ms,
         limit=limit + 1,
     )
+    reasons = _reasons(db, [row[1] for row in rows]) if state is State.DEAD else {}
     found = [
         Seen(
             id_,
@@ -161,17 +162,25 @@ def _ended(db: StoreSnapshot, state: State, which: Filter, limit: int, cursor: s
             state,
             rfc_3339(due_ms),
             attempts,
+            reasons.get(seq),
             redelivered=bool(redelivered),
             ended=rfc_3339(at_ms),
             lateness_ms=None if late_us is None else late_us / 1_000,
         )
-        for _, id_, key, due_ms, at_ms, late_us, attempts, redelivered in rows[:limit]
+        for _, seq, id_, key, due_ms, at_ms, late_us, attempts, redelivered in rows[:limit]
     ]
     if len(rows) > limit:
         return Page(found, str(rows[limit - 1][0]))
     text = "SELECT n FROM ledger WHERE n < :before_n ORDER BY n DESC LIMIT 1 OFFSET :last"
     reached = db.rows(text, before_n=before_n, last=LOOKED_AT - 1)
     return Page(found, str(reached[0][0]) if reached else None)
+
+
+def _reasons(db: StoreSnapshot, seqs: Sequence[int]) -> Mapping[int, str]:
+    """Why these were given up, of those whose dead letter the store has kept."""
+    wanted = "line IN (SELECT value FROM json_each(:seqs))"
+    text = f"SELECT line, reason FROM dead_letters WHERE source = 'delivery' AND {wanted}"
+    return dict(db.rows(text, seqs=msgspec.json.encode(seqs).decode()))
 
 
 def time_of(epoch_ms: int | None) -> str | None:

@@ -102,6 +102,8 @@ def test_a_message_is_shown_in_every_state__D14(tmp_path: Path) -> None:
         assert (dead.state, dead.attempts, show("bad").state) == ("dead", 1, "cancelled")
         assert show("bad").ended is not None, "before it was due"
         assert "no such customer" in str(dead.last_error)
+        [listed] = view.list("dead").messages
+        assert (listed.id, listed.last_error) == ("worse", dead.last_error)
         [letter] = view.dead().letters
         assert (letter.source, letter.line) == ("delivery", dead.seq)
         assert queue.put("worse", b"\x00", delay_ms=3_600_000) == "accepted"
