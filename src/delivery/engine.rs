@@ -101,6 +101,7 @@ impl Engine {
         dispatcher.pause(store.get_meta::<i64>(PAUSED)?.is_some());
         let mut writer = Writer::new(store, settings.horizon_ms as f64);
         writer.summary.resumed = open;
+        writer.go_on()?;
         let queue = Queue::new(open, writer.store.has_unwritten_letters());
         queue.lock().summary = writer.summary;
         Ok(Self {

@@ -34,8 +34,16 @@ pub struct Summary {
     pub cancelled: u64,
     /// Records that could not be read, and messages that were given up.
     pub dead_letters: u64,
-    /// Messages that were given up.
+    /// Messages that were given up, or have expired.
     pub undeliverable: u64,
+    /// Those among them that have expired.
+    pub expired: u64,
+    /// Dead letters that are tried anew: they count as accepted too.
+    pub requeued: u64,
+    /// Messages that have another due time, or another payload.
+    pub rescheduled: u64,
+    /// Other due times that came after the message was sent, or whose message has not come.
+    pub reschedules_too_late: u64,
     /// Cancels that came after the message was sent.
     pub cancels_too_late: u64,
     /// Cancels whose message has not come.
@@ -61,6 +69,10 @@ impl Summary {
         self.cancelled += other.cancelled;
         self.dead_letters += other.dead_letters;
         self.undeliverable += other.undeliverable;
+        self.expired += other.expired;
+        self.rescheduled += other.rescheduled;
+        self.requeued += other.requeued;
+        self.reschedules_too_late += other.reschedules_too_late;
         self.cancels_too_late += other.cancels_too_late;
     }
 }

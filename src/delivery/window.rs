@@ -107,6 +107,13 @@ impl Window {
         self.entries.iter().enumerate().filter_map(|(slot, entry)| Some((slot as Slot, entry.as_ref()?)))
     }
 
+    /// Those in at most so many slots from this one on; and the slot to go on with, if there are more.
+    pub(super) fn part(&self, from: usize, slots: usize) -> (impl Iterator<Item = &Entry>, Option<usize>) {
+        let end = (from + slots).min(self.entries.len());
+        let part = self.entries[from.min(end)..end].iter().flatten();
+        (part, (end < self.entries.len()).then_some(end))
+    }
+
     pub(super) fn lane(&self, lane: u32) -> &Lane {
         &self.lanes[lane as usize]
     }
