@@ -21,6 +21,7 @@ use super::clock::{DueClock, WallTime};
 use super::dispatcher::{Alarm, Dispatcher, Event, timer};
 use super::error::{DeliveryError, StoreError};
 use super::items::{Completion, Item, Receipt, Ticket};
+use super::pace::Pace;
 use super::queue::Queue;
 use super::settings::Settings;
 use super::sinks::{Delivery, Verdict, Verdicts};
@@ -98,6 +99,7 @@ impl Engine {
         );
         let (store_id, open, first_n) = (store.id().to_owned(), store.open_count(), store.last_n());
         let inputs = store.inputs()?;
+        dispatcher.pace = Pace::new(settings.rate, timer.clock().now_us());
         dispatcher.pause(store.get_meta::<i64>(PAUSED)?.is_some());
         let mut writer = Writer::new(store, settings.horizon_ms as f64);
         writer.summary.resumed = open;

@@ -111,6 +111,9 @@ pub(crate) mod ndjson;
 mod open_options;
 mod origin;
 mod outage;
+mod pace;
+#[cfg(test)]
+mod pacing;
 mod parsed;
 #[cfg(test)]
 mod pausing;
@@ -164,6 +167,7 @@ pub(crate) use {
     message::{Body, Cancel, checked},
     ndjson::Ndjson,
     origin::{Origin, Record},
+    pace::Rate,
     parsed::Parsed,
     retry::Retry,
     sends::Sends,

@@ -70,6 +70,8 @@ struct World {
     is_healed: bool,
     /// On disk.
     is_paused: bool,
+    /// When messages went out, since the process began.
+    sent_us: Vec<u64>,
 }
 
 macro_rules! show {
@@ -83,6 +85,7 @@ macro_rules! show {
 mod answering;
 mod asking;
 mod crashing;
+mod pacing;
 mod passing;
 mod sending;
 mod types;
@@ -107,6 +110,7 @@ impl World {
                 lane_bytes: least_bytes / 2 + random.below(3_000) as usize,
             },
             keep_ids_ms,
+            rate: pacing::rate(&mut random),
             seed,
             limits: Limits::tiny(),
             ..Settings::default()
@@ -145,6 +149,7 @@ impl World {
             must_be_again: BTreeSet::new(),
             is_healed: false,
             is_paused: false,
+            sent_us: Vec::new(),
         };
         world.start();
         world

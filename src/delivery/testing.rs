@@ -183,6 +183,15 @@ impl ByHand {
         self.wall_us.fetch_add(ms as i64 * 1000, Ordering::Relaxed);
     }
 
+    pub(crate) fn step_wall_clock_ms(&self, ms: i64) {
+        self.wall_us.fetch_add(ms * 1000, Ordering::Relaxed);
+    }
+
+    /// When there is something to do next.
+    pub(crate) fn next_wake_us(&self) -> u64 {
+        self.engine.next_wake_us().expect("there is something on the timer")
+    }
+
     /// Writes until nothing is left to write.
     pub(crate) fn write(&self) {
         while self.engine.write(&|| Ok(())).unwrap() {}

@@ -17,6 +17,7 @@ from tickwheel.delivery.entries import OTHER_CONTENT, Answer, Letter, Look, Paus
 from tickwheel.delivery.errors import BadRecord, WrongUsage
 from tickwheel.delivery.log import log_letters, logger, subject_of
 from tickwheel.delivery.message import MAX_PAYLOAD, Cancel, Columns, Message
+from tickwheel.delivery.pace import Rate
 from tickwheel.delivery.retry import Retry
 from tickwheel.delivery.running import Running
 from tickwheel.delivery.settings import Settings
@@ -34,9 +35,9 @@ class DeliveryQueue:
     destination: an address as for `tickwheel deliver --to`; a function that is called with each `Delivery`, from up to
     8 threads, one at a time for a key; or a subclass of `tickwheel.delivery.sinks.Sink`. `order`: `"key"`, or
     `"global"` for one order of all messages. `horizon_s`: how far ahead messages are loaded into memory.
-    `max_attempts`, `backoff_s` (the first wait and the longest), `give_up_after_s`, `sink_timeout_s`, `keep_ids_days`:
-    as the options of the command. `on_dead_letter` is called with each message that was given up, in a thread of its
-    own; without it they are logged.
+    `max_attempts`, `backoff_s` (the first wait and the longest), `give_up_after_s`, `sink_timeout_s`, `keep_ids_days`,
+    `rate` (as `"100/s"` or `"30/min"`), `concurrency`: as the options of the command. `on_dead_letter` is called with
+    each message that was given up, in a thread of its own; without it they are logged.
     Errors: `WrongUsage`, also if this process has the store open; `StoreFailed`, `DeliveryFailed`. Close it, or use it
     as a context manager: one that is forgotten delivers on until the process ends.
 
@@ -66,6 +67,8 @@ class DeliveryQueue:
         give_up_after_s: float | None = None,
         sink_timeout_s: float = 30.0,
         keep_ids_days: float = 7.0,
+        rate: str | None = None,
+        concurrency: int | None = None,
         on_dead_letter: Callable[[Letter], object] | None = None,
     ) -> None:
         if on_dead_letter is not None and not callable(on_dead_letter):
@@ -74,7 +77,16 @@ class DeliveryQueue:
             )
         opener = open_sink(to) if isinstance(to, str) else sink_of(to)
         retry = Retry.of_seconds(max_attempts, backoff_s)
-        settings = Settings(order, horizon_s, sink_timeout_s, keep_ids_days, retry, give_up_after_s=give_up_after_s)
+        settings = Settings(
+            order,
+            horizon_s,
+            sink_timeout_s,
+            keep_ids_days,
+            retry,
+            give_up_after_s=give_up_after_s,
+            rate=None if rate is None else Rate.of(rate),
+            concurrency=concurrency,
+        )
 
         def put_letters(letters: Sequence[Letter]) -> None:
             for letter in letters:
@@ -247,7 +259,9 @@ class DeliveryQueue:
         return self._running.waiting
 
     def close(self) -> None:
-        """Send the messages due by now, commit, and stop. The rest stays in the store. Errors: `DeliveryFailed`."""
+        """Send the messages due by now, commit, and stop. The rest stays in the store, also what a pause or the `rate`
+        holds back. Errors: `DeliveryFailed`.
+        """
         self._running.close(_CLOSE_WITHIN_S)
 
     def _answers(self, items: Sequence[Put | Cancel | Reschedule | Pause | Look]) -> list[Answer]:

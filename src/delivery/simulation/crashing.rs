@@ -72,6 +72,7 @@ impl World {
         self.committed = None;
         self.flights.clear();
         self.lives.clear();
+        self.sent_us.clear();
         self.telling.in_hand = None;
         self.telling.owed.extend(std::mem::take(&mut self.telling.answered));
         self.telling.owed.extend(std::mem::take(&mut self.telling.in_group));

@@ -95,7 +95,7 @@ impl World {
             }
         }
         let has_room = self.engine.lock_dispatcher().has_room_and_no_suspects();
-        if self.is_paused || self.engine.down().is_some() || !has_room {
+        if self.is_paused || self.is_held_back() || self.engine.down().is_some() || !has_room {
             return;
         }
         let busy: BTreeSet<Option<u8>> = self

@@ -22,6 +22,7 @@ impl World {
         let came_up = events.iter().any(|event| matches!(event, Event::Up { .. }));
         self.observe();
         self.hear_cut_offs(before);
+        self.note_sends(taken.as_ref().map_or(0, |(_, deliveries)| deliveries.len()));
         if taken.as_ref().is_none_or(|(_, deliveries)| deliveries.len() < most) && !was_down && !was_stepped {
             self.check_on_time();
         }
@@ -41,6 +42,7 @@ impl World {
         let now_us = self.engine.clock().now_us();
         let dispatcher = self.engine.lock_dispatcher();
         if self.is_off
+            || self.is_held_back()
             || dispatcher.is_paused()
             || dispatcher.wants_mark
             || dispatcher.down().is_some()
