@@ -21,6 +21,7 @@
 
 mod down;
 mod event;
+mod pausing;
 mod placing;
 mod settle;
 mod suspects;
@@ -282,17 +283,6 @@ impl Dispatcher {
                 self.offer(lane);
             }
         }
-    }
-
-    /// From now on nothing is sent, or all that is due. What is on its way stays so.
-    pub(super) fn pause(&mut self, is_paused: bool) {
-        if std::mem::replace(&mut self.is_paused, is_paused) != is_paused {
-            self.events.push(if is_paused { Event::Paused } else { Event::Resumed });
-        }
-    }
-
-    pub(super) fn is_paused(&self) -> bool {
-        self.is_paused
     }
 
     /// Since when the destination is down, on the timer's clock, and why.

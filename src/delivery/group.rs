@@ -27,8 +27,9 @@ pub(super) struct Group<'a> {
     pub(super) first_due_ms: Option<i64>,
     /// Cancelled or moved, to be forgotten after the commit; and the number under which it goes on.
     pub(super) taken_back: Vec<(i64, Option<i64>)>,
-    /// Sending goes on after the commit.
+    /// Sending goes on after the commit: of all, and of these lanes.
     pub(super) resumes: bool,
+    pub(super) resumed_lanes: Vec<i64>,
     store: &'a mut Store,
     dispatcher: &'a PlainMutex<Dispatcher>,
     now_ms: i64,
@@ -43,6 +44,7 @@ impl<'a> Group<'a> {
             first_due_ms: None,
             taken_back: Vec::new(),
             resumes: false,
+            resumed_lanes: Vec::new(),
             store,
             dispatcher,
             now_ms,
@@ -65,7 +67,8 @@ impl<'a> Group<'a> {
                 Item::Put(_) => unreachable!("taken above"),
                 Item::Cancel(cancel) => answers.push(self.cancel(&cancel)?),
                 Item::Reschedule(it) => answers.push(self.reschedule(&it)?),
-                Item::Pause { is_paused } => answers.push(self.pause(is_paused)?),
+                Item::Pause { key: None, is_paused } => answers.push(self.pause(is_paused)?),
+                Item::Pause { key: Some(key), is_paused } => answers.push(self.pause_key(&key, is_paused)?),
                 Item::Look { id, key } => answers.push(self.look(key.as_deref(), &id)?),
                 Item::Letter(letter) => {
                     self.letters.push(letter);
@@ -175,6 +178,25 @@ impl<'a> Group<'a> {
         Ok(if is_paused { Answer::Paused } else { Answer::Resumed })
     }
 
+    /// The same for one key. In one order of all messages those of a key can't be left out: what comes after them would overtake.
+    fn pause_key(&mut self, key: &str, is_paused: bool) -> Result<Answer, StoreError> {
+        let lane = lane_of(Some(key)).expect("a key has a lane");
+        self.resumed_lanes.retain(|other| *other != lane);
+        if !is_paused {
+            self.store.resume_lane(lane)?;
+            self.resumed_lanes.push(lane);
+            return Ok(Answer::Resumed);
+        }
+        let is_global = self.dispatcher.lock().window.is_global();
+        if is_global || !self.store.pause_key(lane, key, self.now_ms)? {
+            return Ok(Answer::Refused);
+        }
+        let gone = self.dispatcher.lock().pause_lanes(&[lane]);
+        let held: Vec<Held> = gone.iter().filter(|gone| gone.was_near).map(held_of).collect();
+        self.store.hold(&held)?;
+        Ok(Answer::Paused)
+    }
+
     /// It goes on as a new message of the same name: among those that are due in the same millisecond it is the last.
     fn reschedule(&mut self, to: &Reschedule) -> Result<Answer, StoreError> {
         let Some(known) = self.store.find(to.key.as_deref(), &to.id)? else { return Ok(Answer::Unknown) };
@@ -213,8 +235,10 @@ impl<'a> Group<'a> {
                 Ok(Left { redelivered, tried })
             }
             TakenBack::Absent if self.store.is_open(known)? => {
-                let (redelivered, tried) = self.store.left((known.due_ms, known.seq))?;
-                Ok(Left { redelivered, tried })
+                let position = (known.due_ms, known.seq);
+                let (redelivered, tried) = self.store.left(position)?;
+                let has_just_left = self.dispatcher.lock().window.has_just_left(position); // its mark comes with this group
+                Ok(Left { redelivered: redelivered || has_just_left, tried })
             }
             TakenBack::Absent => Err(Answer::Delivered),
             TakenBack::Over(outcome) => Err(answer_of(outcome)),

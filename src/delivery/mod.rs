@@ -117,6 +117,8 @@ mod pacing;
 mod parsed;
 #[cfg(test)]
 mod pausing;
+#[cfg(test)]
+mod pausing_keys;
 mod queue;
 #[cfg(test)]
 mod rescheduling;

@@ -72,6 +72,7 @@ pub(super) struct Committed {
     sent_until_ms: Option<i64>,
     is_woken: bool,
     resumes: bool,
+    resumed_lanes: Vec<i64>,
 }
 
 /// Owns the store.
@@ -214,7 +215,7 @@ impl Writer {
         for (place, items) in parts {
             group.apply(items, &mut self.begun[place].answers)?;
         }
-        let Group { counts, letters, admitted, first_due_ms, taken_back, resumes, .. } = group;
+        let Group { counts, letters, admitted, first_due_ms, taken_back, resumes, resumed_lanes, .. } = group;
         self.taken_back = taken_back.iter().copied().collect();
         for (seq, goes_on) in &taken_back {
             if let Some(goes_on) = goes_on.filter(|_| self.suspects.contains(seq)) {
@@ -240,7 +241,8 @@ impl Writer {
         }
         let done = outcomes.done.iter().map(|it| it.seq).chain(taken_back.into_iter().map(|(seq, _)| seq)).collect();
         let noted = outcomes.before_send;
-        Ok(Committed { done, noted, placed, sent_until_ms, is_woken: more || self.loader.is_behind, resumes })
+        let is_woken = more || self.loader.is_behind || !resumed_lanes.is_empty();
+        Ok(Committed { done, noted, placed, sent_until_ms, is_woken, resumes, resumed_lanes })
     }
 
     /// For those who look at the store from another process.
@@ -359,6 +361,9 @@ impl Writer {
                 dispatcher.noted(committed.noted.iter().copied());
                 if committed.resumes {
                     dispatcher.pause(false);
+                }
+                for lane in &committed.resumed_lanes {
+                    dispatcher.resume_lane(*lane);
                 }
                 if let Some(until_ms) = committed.sent_until_ms {
                     dispatcher.sent_until_ms = until_ms;

@@ -17,7 +17,8 @@ OTHER_CONTENT = BadRecord(
 
 class Answer(StrEnum):
     """A word. To a message one of the first four; to a cancel one from `CANCELLED` to `UNKNOWN`; to a look one of
-    those, or `WAITING`; to another due time one of those to a cancel, or `RESCHEDULED`; to a pause one of the last two.
+    those, or `WAITING`; to another due time one of those to a cancel, or `RESCHEDULED`; to a pause one of the last
+    three.
 
     The engine knows the members by their order.
     """
@@ -34,6 +35,7 @@ class Answer(StrEnum):
     RESCHEDULED = "rescheduled"
     PAUSED = "paused"
     RESUMED = "resumed"
+    REFUSED = "refused"
 
 
 class Outcome(IntEnum):
@@ -91,9 +93,10 @@ class Reschedule(msgspec.Struct, frozen=True, gc=False):
 
 
 class Pause(msgspec.Struct, frozen=True, gc=False):
-    """A request to send nothing more, or to go on (D16)."""
+    """A request to send nothing more, of a key or of all, or to go on (D16)."""
 
     is_paused: bool
+    key: str | None = None
 
 
 Fault: TypeAlias = tuple[int, str, str]

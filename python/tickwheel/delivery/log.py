@@ -18,6 +18,7 @@ _EVENTS: Final = {
     "cut off": (logging.WARNING, "send %d was cut off, with %d messages"),
     "paused": (logging.WARNING, "sending is paused: what is due waits until it is resumed"),
     "resumed": (logging.WARNING, "sending goes on"),
+    "keys paused": (logging.WARNING, "keys that are paused: %d; what is due of them waits until they are resumed"),
     "clock stepped": (logging.WARNING, "the wall clock was stepped"),
     "checkpoint failed": (logging.ERROR, "a checkpoint failed: %s"),
 }

@@ -170,20 +170,34 @@ class DeliveryQueue:
         [answer] = self._answers([Reschedule(id, key, due_ms_of(_text_of(due), delay_ms))])
         return answer
 
-    def pause(self) -> None:
-        """Send nothing more (D16), also after a restart, until `resume`; return once that is on disk.
+    def pause(self, key: str | None = None) -> None:
+        """Send nothing more (D16), or nothing of a key, until `resume`, also after a restart; return once on disk.
 
-        Messages are accepted, and wait. What is being sent in this moment gets its outcome.
+        Messages are accepted, and wait. What is being sent in this moment gets its outcome. Of a key, what was tried
+        before goes on with `redelivered`. Errors: `BadRecord` for what is no key; `WrongUsage` with `order="global"`,
+        and once 10,000 keys are paused.
+
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder, DeliveryQueue(f"{folder}/r.db", to=lambda _: None) as queue:
+        ...     queue.pause(key="kitchen")
+        ...     _ = queue.put("tea", "ready", key="kitchen", delay_ms=0)
+        ...     queue.wait_until_empty(0.05), queue.resume(key="kitchen"), queue.wait_until_empty(10)
+        (False, None, True)
         """
-        self._answers([Pause(is_paused=True)])
+        [answer] = self._answers([Pause(is_paused=True, key=key)])
+        if answer is Answer.REFUSED:
+            raise WrongUsage(": ".join(self._running.why_not_paused()))
 
-    def resume(self) -> None:
-        """Send what is due, and go on; return once that is on disk."""
-        self._answers([Pause(is_paused=False)])
+    def resume(self, key: str | None = None) -> None:
+        """Send what is due, of all or of a key, and go on; return once that is on disk.
+
+        Each key that is paused waits for its own `resume`.
+        """
+        self._answers([Pause(is_paused=False, key=key)])
 
     @property
     def is_paused(self) -> bool:
-        """Whether sending is paused."""
+        """Whether sending is paused, of all keys."""
         return self._running.is_paused
 
     def state(self, id: str, key: str | None = None) -> Answer:  # noqa: A002

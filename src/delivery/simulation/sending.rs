@@ -68,6 +68,7 @@ impl World {
         assert_eq!(delivery.body.payload(), payload(stored.payload));
         assert_eq!(delivery.due_ms, stored.due_ms);
         assert!(self.wall_ms() >= stored.due_ms, "{key:?} is early");
+        assert!(!name.0.is_some_and(|of| self.paused_keys.contains(&of)), "{key:?} was sent, and its key is paused");
         let moment = self.moment();
         let life = self.lives.entry(key).or_default();
         assert!(!life.is_in_flight && life.end.is_none(), "{key:?} was sent twice: {life:?}");

@@ -47,6 +47,7 @@ pub(super) enum Asked {
         due_ms: i64,
     },
     Pause(bool),
+    PauseKey(u8, bool),
     Look(Name),
     /// A record that could not be read.
     Bad(i64),
@@ -136,7 +137,7 @@ pub(super) fn name_asked(asked: &Asked) -> Option<Name> {
         Asked::Put { name, .. } | Asked::Reschedule { name, .. } | Asked::Cancel(name) | Asked::Look(name) => {
             Some(*name)
         }
-        Asked::Pause(_) | Asked::Bad(_) => None,
+        Asked::Pause(_) | Asked::PauseKey(..) | Asked::Bad(_) => None,
     }
 }
 
@@ -167,7 +168,8 @@ pub(super) fn item(asked: &Asked) -> Item {
             let (key, id) = text(*name);
             Item::Reschedule(Reschedule { id, key, due_ms: *due_ms })
         }
-        Asked::Pause(is_paused) => Item::Pause { is_paused: *is_paused },
+        Asked::Pause(is_paused) => Item::Pause { key: None, is_paused: *is_paused },
+        Asked::PauseKey(key, is_paused) => Item::Pause { key: Some(format!("k{key}")), is_paused: *is_paused },
         Asked::Look(name) => {
             let (key, id) = text(*name);
             Item::Look { id, key }
