@@ -237,8 +237,9 @@ impl<'a> Group<'a> {
             TakenBack::Absent if self.store.is_open(known)? => {
                 let position = (known.due_ms, known.seq);
                 let (redelivered, tried) = self.store.left(position)?;
-                let has_just_left = self.dispatcher.lock().window.has_just_left(position); // its mark comes with this group
-                Ok(Left { redelivered: redelivered || has_just_left, tried })
+                // Its mark may come with this group only.
+                let was_sent = self.dispatcher.lock().window.sent_and_left().contains(&position);
+                Ok(Left { redelivered: redelivered || was_sent, tried })
             }
             TakenBack::Absent => Err(Answer::Delivered),
             TakenBack::Over(outcome) => Err(answer_of(outcome)),

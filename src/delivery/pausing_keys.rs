@@ -6,7 +6,7 @@ use super::dispatcher::Event;
 use super::items::{Answer, Item};
 use super::message::Reschedule;
 use super::settings::Settings;
-use super::sinks::{Verdict, Verdicts};
+use super::sinks::{Delivery, Verdict, Verdicts};
 use super::store::MOST_PAUSED_KEYS;
 use super::store::maintenance::pause::pause;
 use super::testing::{ByHand, START_MS, cancel, put, settings};
@@ -104,6 +104,53 @@ fn a_message_that_failed_is_not_tried_while_its_key_is_paused_and_may_have_arriv
         assert_eq!((again[0].seq, again[0].attempt, again[0].redelivered), (deliveries[0].seq, 2, true));
         world.engine.settle(number, Verdicts::Delivered, None);
         assert_eq!(sent(&world), ["b"]);
+    }
+}
+
+/// A message that was refused once and whose key was paused then has just left memory, in the moment before the next commit.
+fn just_left(after_ms: i64) -> ByHand {
+    let world = ByHand::start(settings());
+    world.give(vec![put(Some("k"), "a", START_MS + after_ms)]);
+    world.advance_ms(after_ms as u64);
+    world.write();
+    let (number, _) = world.take().expect("it is due");
+    world.engine.settle(number, refused(), None);
+    world.give(vec![pause_key("k", true)]);
+    world.advance_ms(1_000);
+    assert!(world.take().is_none());
+    world
+}
+
+/// What is sent next, once its attempt is on disk.
+fn goes_on(world: &ByHand) -> Delivery {
+    world.give(vec![pause_key("k", false)]);
+    world.write();
+    assert!(world.take().is_none(), "its attempt is not on disk");
+    world.write();
+    world.take().expect("it goes on").1.remove(0)
+}
+
+#[test]
+fn what_has_just_left_memory_is_marked_at_the_end_and_after_a_crash__d16() {
+    for after_ms in [0, 60_000] {
+        for is_closed in [true, false] {
+            let mut world = just_left(after_ms);
+            if is_closed {
+                world.engine.close(true).unwrap();
+            }
+            world = world.again();
+            assert!(goes_on(&world).redelivered, "{after_ms} {is_closed}");
+        }
+    }
+}
+
+#[test]
+fn what_has_just_left_memory_is_marked_where_it_is_moved__d16() {
+    for after_ms in [0, 60_000] {
+        let world = just_left(after_ms);
+        let to = Reschedule { id: "a".to_owned(), key: Some("k".to_owned()), due_ms: START_MS };
+        assert_eq!(world.give(vec![Item::Reschedule(to)]), [Answer::Rescheduled]);
+        assert!(goes_on(&world).redelivered, "{after_ms}");
     }
 }
 

@@ -418,6 +418,7 @@ impl Writer {
                 others.push(it.position());
             }
         }
+        others.extend(dispatcher.window.sent_and_left());
         self.store.begin()?;
         self.store.note_attempts(&unsent)?;
         self.store.hold(&near)?;

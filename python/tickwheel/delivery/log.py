@@ -34,6 +34,8 @@ def log_events(events: Sequence[tuple[Any, ...]]) -> None:
         if name == "failed":
             key, id_, reason = values
             values = [_named(key, id_), reason]
+        elif name == "keys paused" and values == [0]:
+            text, values = "no key is paused any more", []
         logger.log(level, text, *values)
 
 

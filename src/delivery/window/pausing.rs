@@ -21,9 +21,9 @@ impl Window {
         self.entry(slot).lane.is_some_and(|lane| self.lane(lane).is_paused)
     }
 
-    /// Whether it was sent and left memory, and that it may have arrived is not on disk.
-    pub(in crate::delivery) fn has_just_left(&self, position: Position) -> bool {
-        self.sent_and_left.contains(&position)
+    /// Messages that were sent and left memory, of which it is not on disk yet that they may have arrived.
+    pub(in crate::delivery) fn sent_and_left(&self) -> &[Position] {
+        &self.sent_and_left
     }
 
     /// From now on nothing of this lane is taken. What waits goes back to the store, and is added to `gone`.
