@@ -78,6 +78,7 @@ pub(crate) use census::Census;
 pub(crate) use checkpoints::Checkpoints;
 pub(crate) use meta::PAUSED;
 pub(crate) use options::{Guard, Limits, Options};
+#[cfg(any(feature = "python", test))]
 pub(crate) use paused_keys::MOST_PAUSED_KEYS;
 pub use types::Letter;
 pub(crate) use types::{Accepted, Attempts, Done, Held, Known, Outcome, Position, Waiting};
