@@ -188,6 +188,28 @@ mod tests {
     }
 
     #[test]
+    fn whenever_messages_come_no_time_has_more_than_the_burst_and_the_rate__d18() {
+        let mut random = fastrand::Rng::with_seed(5);
+        for rate in [Rate { messages: 1, per_us: 3_000_000 }, Rate { messages: 7, per_us: 300_007 }, per_second(200)] {
+            let (mut pace, mut now_us, mut sent) = (Pace::new(Some(rate), 0), 0, Vec::new());
+            while sent.len() < 500 {
+                let most_us = [1, 300, 20_000_000][random.usize(0..3)];
+                now_us += random.u64(0..most_us);
+                let count = random.usize(0..=pace.tokens(now_us).min(30));
+                pace.spend(count);
+                sent.extend(std::iter::repeat_n(now_us, count));
+            }
+            let (messages, per_us) = (u128::from(rate.messages), u128::from(rate.per_us));
+            for (last, last_us) in sent.iter().enumerate() {
+                for (first, first_us) in sent[..=last].iter().enumerate() {
+                    let allowed = rate.burst() * per_us + u128::from(last_us - first_us) * messages;
+                    assert!((last - first + 1) as u128 * per_us <= allowed, "{rate:?} {first} {last}");
+                }
+            }
+        }
+    }
+
+    #[test]
     fn a_late_wake_up_costs_nothing_up_to_100_ms__d18() {
         let mut pace = Pace::new(Some(per_second(1_000)), 0);
         assert_eq!(pace.tokens(0), 100);
