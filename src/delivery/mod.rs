@@ -116,9 +116,14 @@ pub(crate) mod ndjson;
 mod open_options;
 mod origin;
 mod outage;
+mod pace;
+#[cfg(test)]
+mod pacing;
 mod parsed;
 #[cfg(test)]
 mod pausing;
+#[cfg(test)]
+mod pausing_keys;
 mod queue;
 #[cfg(test)]
 mod replacing;
@@ -171,6 +176,7 @@ pub(crate) use {
     message::{Body, Cancel, checked},
     ndjson::Ndjson,
     origin::{Origin, Record},
+    pace::Rate,
     parsed::Parsed,
     retry::Retry,
     sends::Sends,

@@ -34,7 +34,17 @@ _OF_DELIVERER = ("token_file", "tls_ca", "tls_cert", "tls_key")
 _OF_SPARK = ("checkpoint", "deliverers", *_OF_DELIVERER, "lead")
 _OF_DELIVERERS = (
     *("to", "webhook_headers", "webhook_secret_file", "store", "dead_letters", "summary", "page", "record"),
-    *("order", "horizon", "max_attempts", "backoff", "give_up_after", "sink_timeout", "keep_ids"),
+    *(
+        "order",
+        "horizon",
+        "max_attempts",
+        "backoff",
+        "give_up_after",
+        "sink_timeout",
+        "rate",
+        "concurrency",
+        "keep_ids",
+    ),
 )
 
 

@@ -59,6 +59,12 @@ def delivery_options(command: Callable[..., None]) -> Callable[..., None]:
                          "by default for ever."),
             click.option("--sink-timeout", metavar="SECONDS", type=float, default=30, show_default=True,
                          help="The longest wait for the answer to an attempt."),
+            click.option("--rate", metavar="N/s",
+                         help="Send at most N messages in a second, on average, retries included; also N/min or N/h, "
+                         "and 0.5/s. By default as fast as the destination takes them."),
+            click.option("--concurrency", metavar="N", type=int,
+                         help="At most N sends at a time: requests of a webhook, calls of a function. By default 2048 "
+                         "and 8."),
             click.option("--keep-ids", metavar="DAYS", type=float, default=7, show_default=True,
                          help="How long the id of a message is kept after its outcome, to find duplicates."),
         )
@@ -97,14 +103,25 @@ def settings_of(
     backoff: tuple[float, float],
     give_up_after: float | None,
     sink_timeout: float,
+    rate: str | None,
+    concurrency: int | None,
     keep_ids: float,
 ) -> "Settings":
     """The settings from the values of `delivery_options`. Errors: `WrongUsage`."""
+    from tickwheel.delivery.pace import Rate
     from tickwheel.delivery.retry import Retry
     from tickwheel.delivery.settings import Settings
 
-    retry = Retry.of_seconds(max_attempts, backoff)
-    return Settings(order, horizon, sink_timeout, keep_ids, retry, give_up_after_s=give_up_after)
+    return Settings(
+        order,
+        horizon,
+        sink_timeout,
+        keep_ids,
+        Retry.of_seconds(max_attempts, backoff),
+        give_up_after_s=give_up_after,
+        rate=None if rate is None else Rate.of(rate),
+        concurrency=concurrency,
+    )
 
 
 def put_letters(path: Path | None, say: Callable[[str], object], told: "StandardError") -> "PutLetters":

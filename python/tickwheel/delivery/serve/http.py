@@ -11,6 +11,7 @@
 | `GET /messages/{id}?key=K` | 200 with its state, due time, attempts, last error and payload; 404 |
 | `GET /messages?state=S&key=K&due_from=T&due_before=T&limit=N&cursor=C` | 200, a page of them: `listing.py` |
 | `POST /pause`, `POST /resume` | 200 `paused`, `resumed`: nothing more is sent; what is due is sent |
+| `POST /pause?key=K`, `POST /resume?key=K` | the same for a key; 409 where it can't be paused |
 | `GET /metrics` | 200, Prometheus's text format |
 | `GET /livez`, `/readyz`, `/healthz` | 200, or 503: `health.py` |
 
@@ -72,13 +73,14 @@ _STATES: Mapping[Answer, int] = {
 }
 _ROUTES = (
     "GET or POST /messages, GET, DELETE or PATCH /messages/{id}?key=K, POST /requeue, GET or POST /actions,"
-    " GET /actions/{id}, POST /pause, POST /resume, GET /metrics,"
+    " GET /actions/{id}, POST /pause or /resume, also with ?key=K, GET /metrics,"
     " GET /livez, GET /readyz"
 )
 _NO_KEY = "no message without a key has this id: one with a key is cancelled with ?key=K"
 _PLACE_ALLOWED = "/messages, or /messages?replace=true, and then &at_latest_ms=N if it is put off again and again"
 _MOST_DIGITS = 15
 _LONGEST_NAME = 1 << 22  # a name has at most 1 MiB, each part of it twice with escapes
+_IN_ADDRESS = "UTF-8, percent-encoded, and ?key=K"
 _DUE_ALLOWED = '{"due": RFC 3339 or epoch milliseconds}, or {"delay_ms": milliseconds from now}'
 
 _Handler: TypeAlias = Callable[[Request], Awaitable[Response]]
@@ -198,8 +200,11 @@ class _Messages:
         return _state(status, name.id, name.key, answer)
 
     async def pause(self, request: Request) -> Response:
-        answer = await self._ask(Pause(request.url.path == "/pause"))
-        return json_response(200, {"state": answer})
+        key = _key(request, "the address names no key", f"{request.url.path}, or {request.url.path}?key=K, not empty")
+        answer = await self._ask(Pause(request.url.path == "/pause", key))
+        if answer is Answer.REFUSED:
+            raise problem(409, *self._running.why_not_paused())
+        return json_response(200, {"state": answer} if key is None else {"key": key, "state": answer})
 
     async def _reschedule(self, request: Request, id_: str, key: str | None) -> Response:
         async with self._bodies.receive(request, _OVERHEAD) as body:
@@ -256,13 +261,25 @@ def _name(request: Request) -> tuple[str, str | None]:
     try:
         _, _, name = request.scope["raw_path"].partition(b"/messages/")
         id_ = unquote_to_bytes(name).decode()
+    except ValueError as error:
+        raise problem(400, f"the address can't be read: {error}", _IN_ADDRESS) from None
+    wrong = "the address names no message", "/messages/{id}, or /messages/{id}?key=K, neither empty"
+    key = _key(request, *wrong)
+    if not id_:
+        raise problem(400, *wrong)
+    return id_, key
+
+
+def _key(request: Request, reason: str, allowed: str) -> str | None:
+    """The key in the address, which has nothing else. Errors: 400."""
+    try:
         query = request.scope["query_string"].decode("ascii")
         given = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query), errors="strict", max_num_fields=2)
     except ValueError as error:
-        raise problem(400, f"the address can't be read: {error}", "UTF-8, percent-encoded, and ?key=K") from None
-    if [name for name, _ in given] not in ([], ["key"]) or not id_ or not all(value for _, value in given):
-        raise problem(400, "the address names no message", "/messages/{id}, or /messages/{id}?key=K, neither empty")
-    return id_, given[0][1] if given else None
+        raise problem(400, f"the address can't be read: {error}", _IN_ADDRESS) from None
+    if [name for name, _ in given] not in ([], ["key"]) or not all(value for _, value in given):
+        raise problem(400, reason, allowed)
+    return given[0][1] if given else None
 
 
 def _place(request: Request) -> Callable[[Records], Records]:
