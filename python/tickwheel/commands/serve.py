@@ -1,6 +1,7 @@
 """`tickwheel serve`."""
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,11 @@ from tickwheel.commands.options import (
 )
 @click.option(
     "--flight", metavar="HOST:PORT", default="127.0.0.1:7401", show_default=True, help="The address for Arrow Flight."
+)
+@click.option(
+    "--health",
+    metavar="HOST:PORT",
+    help="Answer /livez and /readyz here too, without TLS: for probes that have no certificate.",
 )
 @click.option(
     "--token-file",
@@ -79,6 +85,7 @@ def serve(
     to: str,
     listen: str,
     flight: str,
+    health: str | None,
     token_file: Path | None,
     tls_cert: Path | None,
     tls_key: Path | None,
@@ -103,7 +110,7 @@ def serve(
     from tickwheel.delivery.serve.run import Service
     from tickwheel.delivery.serve.run import serve as run
     from tickwheel.delivery.serve.tls import TlsFiles
-    from tickwheel.delivery.sinks import path_of
+    from tickwheel.delivery.sinks import path_of, read_webhook_again
     from tickwheel.delivery.standard_error import StandardError
 
     told = StandardError()
@@ -114,11 +121,15 @@ def serve(
         check_outputs({"--to": path_of(to), "--store": store, "--dead-letters": dead_letters}, ())
         addresses = Address.of("--listen", listen), Address.of("--flight", flight)
         check_addresses(*addresses, has_tokens=token_file is not None, is_tls=tls_cert is not None, without_tls=no_tls)
-        credentials = Credentials(token_file, TlsFiles.of(tls_cert, tls_key, tls_client_ca))
         settings = settings_of(**how)
         opener = opener_of(to, webhook_headers, webhook_secret_file)
+        read_webhook = partial(read_webhook_again, opener, to, webhook_headers, webhook_secret_file)
+        has_webhook = webhook_headers or webhook_secret_file
+        tls = TlsFiles.of(tls_cert, tls_key, tls_client_ca)
+        credentials = Credentials(token_file, tls, read_webhook if has_webhook else None)
         letters = put_letters(dead_letters, say, told)
-        service = Service(store, opener, letters, settings, *addresses, credentials, max_payload, path_of(to))
+        probed = Address.of("--health", health) if health else None
+        service = Service(store, opener, letters, settings, *addresses, credentials, max_payload, path_of(to), probed)
         allow_many_files()
         shorten_thread_switches()
         ended = run(service, say)
