@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from tickwheel.commands.configured import ConfiguredCommand
 from tickwheel.commands.options import (
     allow_many_files,
     dead_letters_option,
@@ -20,7 +21,7 @@ from tickwheel.commands.options import (
 )
 
 
-@click.command()
+@click.command(cls=ConfiguredCommand, context_settings={"auto_envvar_prefix": "TICKWHEEL_SERVE"})
 @click.option(
     "--store",
     metavar="FILE",
@@ -93,13 +94,16 @@ def serve(
     no_tls: bool,
     max_payload: int,
     dead_letters: Path | None,
-    webhook_headers: Sequence[str],
+    webhook_header: Sequence[str],
     webhook_secret_file: Path | None,
     **how: Any,
 ) -> None:
     """Accept messages over HTTP and Arrow Flight, and deliver each at its due time, until a signal comes.
 
     Messages have the same fields as for deliver. Each is answered when it is on disk.
+
+    Each option may also stand in a file, as max-payload = 65536 (--config), or in a variable, as
+    TICKWHEEL_SERVE_MAX_PAYLOAD. The command line counts before the variables, and these before the file.
     """
     from tickwheel.delivery.ending import print_result
     from tickwheel.delivery.errors import WrongUsage
@@ -122,9 +126,9 @@ def serve(
         addresses = Address.of("--listen", listen), Address.of("--flight", flight)
         check_addresses(*addresses, has_tokens=token_file is not None, is_tls=tls_cert is not None, without_tls=no_tls)
         settings = settings_of(**how)
-        opener = opener_of(to, webhook_headers, webhook_secret_file)
-        read_webhook = partial(read_webhook_again, opener, to, webhook_headers, webhook_secret_file)
-        has_webhook = webhook_headers or webhook_secret_file
+        opener = opener_of(to, webhook_header, webhook_secret_file)
+        read_webhook = partial(read_webhook_again, opener, to, webhook_header, webhook_secret_file)
+        has_webhook = webhook_header or webhook_secret_file
         tls = TlsFiles.of(tls_cert, tls_key, tls_client_ca)
         credentials = Credentials(token_file, tls, read_webhook if has_webhook else None)
         letters = put_letters(dead_letters, say, told)
