@@ -11,8 +11,8 @@ from typing import Any, Final
 import pyarrow.parquet as pq
 
 from tickwheel.analysis.figures import Figure, Messages, due, figures, lateness_over_time, throughput
-from tickwheel.analysis.ledgers import SLICE, check_ledgers, look, of_ledgers, read_slice
-from tickwheel.analysis.output import PAGE, check_out, replacing
+from tickwheel.analysis.ledgers import SLICE, look, of_ledgers, read_slice
+from tickwheel.analysis.output import PAGE, replacing
 from tickwheel.analysis.shown import SHORT, Row, Shown, lateness_of
 from tickwheel.analysis.written import COMMAND, WRITTEN, WRITTEN_OF_EVENTS
 from tickwheel.delivery.report.forecast import Forecast, steps_ahead
@@ -20,13 +20,6 @@ from tickwheel.pages import need_report
 from tickwheel.pages.steps import step_ms
 
 _AFTER_ALL: Final = 2**62
-
-
-def check(ledgers: Sequence[Path], out: Path) -> None:
-    """Check the arguments before anything is read. Errors: `WrongUsage`, also if libraries of the page are missing."""
-    need_report(COMMAND)
-    check_ledgers(ledgers)
-    check_out(out, WRITTEN | WRITTEN_OF_EVENTS, COMMAND)
 
 
 def analyze(
@@ -41,12 +34,13 @@ def analyze(
     each step.
 
     Ledgers may be in use, and are not changed. An earlier analysis in `out` is replaced when everything is made.
-    Errors: `WrongUsage`, `StoreFailed`, `DeliveryFailed` if `out` can't be written.
+    Errors: `WrongUsage`, also if libraries of the page are missing; `StoreFailed`, `DeliveryFailed` if `out` can't be
+    written.
     """
     from tickwheel.analysis.page import render
     from tickwheel.pages.templates import save
 
-    check(ledgers, out)
+    need_report(COMMAND)
     as_of_ms = wall_ns() // 1_000_000
     found = look(ledgers, slice_rows)
     slices = [part for ledger in found for part in ledger.slices]

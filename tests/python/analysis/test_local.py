@@ -103,7 +103,8 @@ def test_a_due_time_before_1970_is_in_the_minute_that_it_is_in__S6() -> None:
         (0, n, None, f"m{n}", due_ms, "waiting", None, None, None, False) for n, due_ms in enumerate([-1, -60_000, 0])
     ]
     forecast = Messages(messages_of(*rows)).rows(figures()["due_forecast"])
-    assert [row["start_ms"] for row in forecast if row["unit"] == "minute"] == [-60_000, 0]
+    minutes = [(row["start_ms"], row["messages"]) for row in forecast if row["unit"] == "minute"]
+    assert minutes == [(-60_000, 2), (0, 1)]
 
 
 def test_the_page_shows_them_and_no_key_is_anything_but_text__D12(analysis: Analysis) -> None:
@@ -130,6 +131,18 @@ def test_one_ledger_is_analyzed_here_and_spark_is_not_imported__S6(tmp_path: Pat
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
     assert done.stderr.endswith("Making index.html.\nDone: out/index.html\n")
     assert sum(pq.read_table(tmp_path / "out/outcomes.parquet")["messages"].to_pylist()) == 53
+
+
+@pytest.mark.parametrize("library", ["matplotlib", "jinja2", "pyarrow.parquet"])
+def test_a_missing_library_is_wrong_usage__D2(tmp_path: Path, library: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(tmp_path / "s.db", seed=1, messages=5)
+    monkeypatch.setitem(sys.modules, library, None)
+    result = run(tmp_path / "s.db", "--out", tmp_path / "out")
+    assert result.exit_code == 2
+    assert f"{library.partition('.')[0]} is not installed: run pip install 'tickwheel[" in " ".join(
+        result.stderr.split()
+    )
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(

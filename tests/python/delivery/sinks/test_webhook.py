@@ -50,7 +50,7 @@ def test_a_request_is_signed_by_each_secret__D12(tmp_path: Path, receiver: Recei
 def test_each_attempt_has_its_own_time_and_the_same_id__D12(tmp_path: Path, receiver: Receiver) -> None:
     receiver.statuses = [400]
     path = secret_file(tmp_path, OLD)
-    done = deliver(tmp_path, receiver.url, "--webhook-secret-file", str(path), "--backoff", "1,1")
+    done = deliver(tmp_path, receiver.url, "--webhook-secret-file", str(path), "--backoff", "2.5,2.5")
     assert done.returncode == 0, done.stderr
     (first, first_body), (second, second_body) = receiver.requests
     assert first["webhook-id"] == second["webhook-id"]
