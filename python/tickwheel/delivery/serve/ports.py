@@ -99,10 +99,10 @@ class Ports:
         self._listening = listening
         self._access = access
         self._certificates = certificates
-        from tickwheel.delivery.serve.front import Front
+        from tickwheel.delivery.serve.application import Application
 
-        self._front = Front(access)
-        self._server = _http_server(self._front)
+        self._application = Application(access)
+        self._server = _http_server(self._application)
         self._behind: FlightSocket | None = None
         self._flight: FlightServer | None = None
         self._over = threading.Event()
@@ -120,7 +120,7 @@ class Ports:
         from tickwheel.delivery.serve.http import app
 
         self._listening.open()
-        self._front.open(app(running, max_payload))
+        self._application.open(app(running, max_payload))
         self._behind = FlightSocket()
         submit = partial(running.submit, max_payload=max_payload)
         self._flight = FlightServer(self._behind.location, submit, self._access, max_payload)
@@ -235,7 +235,7 @@ def _http_server(app: "ASGIApp") -> "uvicorn.Server":
 
 
 def _http_connection(server: "uvicorn.Server", is_health_only: bool, place: Place) -> asyncio.Protocol:
-    from tickwheel.delivery.serve.front import HEALTH_ONLY
+    from tickwheel.delivery.serve.application import HEALTH_ONLY
     from tickwheel.delivery.serve.http_connection import HttpConnection
 
     state = {HEALTH_ONLY: is_health_only}

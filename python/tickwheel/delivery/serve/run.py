@@ -25,8 +25,8 @@ from tickwheel.delivery.job import Result
 from tickwheel.delivery.running import Running
 from tickwheel.delivery.serve.access import Access, Address
 from tickwheel.delivery.serve.credentials import Credentials
-from tickwheel.delivery.serve.notify import Notifier
 from tickwheel.delivery.serve.ports import Listening, Ports
+from tickwheel.delivery.serve.systemd import Notifier
 from tickwheel.delivery.settings import Settings
 from tickwheel.delivery.sinks import Opener
 from tickwheel.delivery.summary import Summary

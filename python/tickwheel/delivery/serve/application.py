@@ -23,7 +23,7 @@ HEALTH_ONLY: Final = "health_only"
 _WAITING: Final = "this process does not have its store yet: another one may deliver from it"
 
 
-class Front:
+class Application:
     """The application of HTTP, for one event loop."""
 
     def __init__(self, access: Access) -> None:

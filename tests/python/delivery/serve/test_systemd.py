@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tickwheel.delivery.serve.notify import Notifier
+from tickwheel.delivery.serve.systemd import Notifier
 
 from .conftest import Server
 
