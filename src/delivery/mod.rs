@@ -152,9 +152,9 @@ pub use error::{BadRecord, DeliveryError, StoreError};
 pub use items::{Answer, Receipt};
 pub use message::Message;
 pub use open_options::OpenOptions;
-#[cfg(feature = "delivery-http")]
-pub use sinks::Webhook;
 pub use sinks::{Delivery, Reply, Sink, SyncFn, Verdict, Verdicts};
+#[cfg(feature = "delivery-http")]
+pub use sinks::{SharedWebhook, Webhook};
 pub use store::Letter;
 pub use summary::Summary;
 pub use threads::Observer;

@@ -1,6 +1,7 @@
 """What `deliver` and `serve` share: options, and the settings of a process that delivers."""
 
 import gc
+import re
 import resource
 import sys
 from collections.abc import Callable, Sequence
@@ -17,9 +18,39 @@ if TYPE_CHECKING:
     from tickwheel.delivery.sinks import Opener
     from tickwheel.delivery.standard_error import StandardError
 
+
+class _Sink(click.types.StringParamType):
+    """The address of a destination."""
+
+    name = "sink"
+
+    def shown(self, value: str) -> str:
+        """Without what may be a secret: a user and password, and all of a webhook's address but its host."""
+        from tickwheel.delivery.sinks.addresses import without_user
+
+        webhook = re.fullmatch(r"(https?://)(?:[^/?]*@)?([^/?]*/?)(.*)", value)
+        if webhook is None:
+            return without_user(value)
+        kind, host, rest = webhook.groups()
+        return f"{kind}{host}{'...' if rest else ''}"
+
+
+class _Header(click.types.StringParamType):
+    """NAME: VALUE. In an environment variable, a line each."""
+
+    name = "header"
+    envvar_list_splitter = "\n"
+
+    def shown(self, value: str) -> str:
+        """The value only where it says where the value is."""
+        name, _, rest = value.partition(":")
+        return value if rest.strip().startswith(("env:", "file:")) else f"{name}: ..."
+
+
 to_option = click.option(
     "--to",
     metavar="SINK",
+    type=_Sink(),
     default="-",
     show_default=True,
     help="Destination: - (standard output), file:PATH, python:MODULE:FUNCTION or python:MODULE:CLASS, http(s)://..., "
@@ -77,7 +108,7 @@ def webhook_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options of webhooks; `opener_of` takes their values."""
     for option in reversed(
         (
-            click.option("--webhook-header", "webhook_headers", metavar="'NAME: VALUE'", multiple=True,
+            click.option("--webhook-header", metavar="'NAME: VALUE'", type=_Header(), multiple=True,
                          help="With --to http(s)://...: send this header too. VALUE may be env:VARIABLE or file:PATH, "
                          "so that no secret is on the command line. Repeat it for more."),
             click.option("--webhook-secret-file", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path),
@@ -89,11 +120,11 @@ def webhook_options(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-def opener_of(to: str, webhook_headers: Sequence[str], webhook_secret_file: Path | None) -> "Opener":
+def opener_of(to: str, webhook_header: Sequence[str], webhook_secret_file: Path | None) -> "Opener":
     """The opener of the destination. Errors: `WrongUsage`."""
     from tickwheel.delivery.sinks import Webhook, open_sink
 
-    return open_sink(to, Webhook.read(webhook_headers, webhook_secret_file))
+    return open_sink(to, Webhook.read(webhook_header, webhook_secret_file))
 
 
 def settings_of(

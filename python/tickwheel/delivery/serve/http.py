@@ -44,10 +44,8 @@ from tickwheel.delivery.entries import OTHER_CONTENT, Answer, Item, Look, Pause,
 from tickwheel.delivery.errors import BadRecord, StoreFailed
 from tickwheel.delivery.message import Cancel, Columns, Message
 from tickwheel.delivery.running import Running
-from tickwheel.delivery.serve.access import Access
 from tickwheel.delivery.serve.actions import Actions
 from tickwheel.delivery.serve.bodies import Bodies
-from tickwheel.delivery.serve.guard import Guard
 from tickwheel.delivery.serve.health import health_routes
 from tickwheel.delivery.serve.intake import Intake
 from tickwheel.delivery.serve.listing import Listing
@@ -58,7 +56,6 @@ _OVERHEAD = 1 << 16  # bytes for the names and the id beside a payload in base64
 _NDJSON = ("application/x-ndjson", "application/ndjson", "application/jsonl")
 _MANY = 4 << 20  # bytes of many messages
 _BODIES = 64 << 20  # bytes of all bodies at a time
-_REQUESTS = 512  # at a time; as many as half of them may be waiting for their bodies
 _STATES: Mapping[Answer, int] = {
     Answer.DUPLICATE: 200,
     Answer.CANCELLED: 200,
@@ -96,8 +93,8 @@ class _Due(msgspec.Struct, forbid_unknown_fields=True):
     delay_ms: float | None = None
 
 
-def app(running: Running, access: Access, max_payload: int) -> ASGIApp:
-    """The application, for one event loop. `max_payload`: bytes."""
+def app(running: Running, max_payload: int) -> ASGIApp:
+    """The application, for one event loop, behind a `Guard`. `max_payload`: bytes."""
     listing = Listing(running.view)
     messages = _Messages(running, max_payload, listing)
     metrics = renderer(running)
@@ -125,7 +122,7 @@ def app(running: Running, access: Access, max_payload: int) -> ASGIApp:
     ]
     inner = Starlette(routes=routes, exception_handlers={HTTPException: _refuse, Exception: _broken})
     inner.router.redirect_slashes = False
-    return Guard(inner, access, _REQUESTS)
+    return inner
 
 
 class _Messages:
