@@ -35,6 +35,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::clock::{DueClock, WallTime};
 use super::lanes::Slot;
+use super::measures::SendMeasures;
 use super::message::Body;
 use super::outage::Outage;
 use super::retry::Retry;
@@ -130,6 +131,8 @@ struct InFlight {
 
 struct Flight {
     messages: Vec<InFlight>,
+    /// On the timer's clock.
+    began_us: u64,
     is_probe: bool,
     /// How long it may take, and the task for the end of that.
     limit: Option<Duration>,
@@ -159,6 +162,7 @@ pub(super) struct Dispatcher {
     pub(super) outcomes: Outcomes,
     pub(super) events: Vec<Event>,
     pub(super) is_halted: bool,
+    pub(super) measures: SendMeasures,
     /// Until it is resumed, what is due waits.
     is_paused: bool,
     timer: Arc<Timer<Alarm>>,
@@ -208,6 +212,7 @@ impl Dispatcher {
             outcomes: Outcomes::default(),
             events: Vec::new(),
             is_halted: false,
+            measures: SendMeasures { changed_us: timer.clock().now_us(), ..SendMeasures::default() },
             is_paused: false,
             timer,
             wall,
@@ -350,7 +355,8 @@ impl Dispatcher {
         let is_probe = self.outage.is_down();
         let most = if is_probe { 1 } else { most };
         let (timer_us, wall_us) = (self.timer.clock().now_us(), self.wall.now_us());
-        let mut flight = Flight { messages: Vec::new(), is_probe, limit: time_out, time_out: None, turns: None };
+        let mut flight =
+            Flight { messages: Vec::new(), began_us: timer_us, is_probe, limit: time_out, time_out: None, turns: None };
         let mut deliveries = Vec::new();
         let mut early = Vec::new();
         let mut bytes = 0;

@@ -106,6 +106,9 @@ mod lines;
 mod loader;
 #[cfg(test)]
 mod long_outage;
+mod measures;
+#[cfg(test)]
+mod measuring;
 pub(crate) mod message;
 pub(crate) mod ndjson;
 mod open_options;
@@ -161,6 +164,7 @@ pub(crate) use {
     incoming::{Digest, Incoming},
     items::{Completion, Item, Ticket},
     lines::Block,
+    measures::{BOUNDS_US, Cause, Histogram},
     message::{Body, Cancel, checked},
     ndjson::Ndjson,
     origin::{Origin, Record},
@@ -170,7 +174,6 @@ pub(crate) use {
     settings::Settings,
     sinks::{AroundFn, OpenSink, Turns},
     store::owner::Ownership,
-    summary::LATENESS_BOUNDS_US,
     threads::Running,
     window::Bounds,
 };

@@ -107,6 +107,17 @@ impl Window {
         self.entries.iter().enumerate().filter_map(|(slot, entry)| Some((slot as Slot, entry.as_ref()?)))
     }
 
+    /// Some of the places for messages; none at the end.
+    pub(super) fn places(&self, first: usize, most: usize) -> &[Option<Entry>] {
+        let end = self.entries.len().min(first.saturating_add(most));
+        self.entries.get(first..end).unwrap_or_default()
+    }
+
+    /// Lanes have numbers below this. One that is not used has no messages.
+    pub(super) fn lane_places(&self) -> u32 {
+        self.lanes.len() as u32
+    }
+
     pub(super) fn lane(&self, lane: u32) -> &Lane {
         &self.lanes[lane as usize]
     }

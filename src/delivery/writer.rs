@@ -25,11 +25,12 @@ use super::items::{Item, Ticket};
 use super::kill_point::kill_point;
 use super::lanes::Slot;
 use super::loader::Loader;
+use super::measures::CommitMeasures;
 use super::message::Message;
 use super::queue::Queue;
 use super::sinks::line::record_of;
 use super::store::{Attempts, Checkpoints, Held, Letter, Outcome, Store};
-use super::summary::{Lateness, Summary};
+use super::summary::Summary;
 use super::window::State;
 use crate::sync::PlainMutex;
 
@@ -62,6 +63,11 @@ impl Begun {
     pub(super) fn has_outcomes(&self) -> bool {
         !self.outcomes.done.is_empty()
     }
+
+    /// Whether it has nothing that was submitted or reported.
+    pub(super) fn is_idle(&self) -> bool {
+        self.parts.is_empty() && self.outcomes.is_empty()
+    }
 }
 
 /// A group that is on disk, and of which nothing knows yet.
@@ -79,7 +85,7 @@ pub(super) struct Writer {
     pub(super) store: Store,
     pub(super) loader: Loader,
     pub(super) summary: Summary,
-    pub(super) lateness: Lateness,
+    pub(super) commits: CommitMeasures,
     pub(super) checkpoints: Option<Checkpoints>,
     /// When the store's file was looked for, on the timer's clock.
     looked_at_us: u64,
@@ -101,7 +107,7 @@ impl Writer {
             store,
             loader: Loader::new(horizon_ms),
             summary: Summary::default(),
-            lateness: Lateness::default(),
+            commits: CommitMeasures::default(),
             checkpoints: None,
             looked_at_us: 0,
             begun: VecDeque::new(),
@@ -192,9 +198,9 @@ impl Writer {
         dispatcher: &PlainMutex<Dispatcher>,
         now_ms: i64,
     ) -> Result<Committed, StoreError> {
+        let is_idle = begun.is_idle();
         let Begun { parts, outcomes, position, told_through } = begun;
         kill_point("group: begun");
-        let is_idle = parts.is_empty() && outcomes.is_empty();
         self.store.begin()?;
         if let Some(through) = told_through {
             self.store.letters_written(through)?;
@@ -232,10 +238,13 @@ impl Writer {
         if let Some(checkpoints) = self.checkpoints.as_ref().filter(|_| !is_idle) {
             checkpoints.after_commit(&self.store);
         }
+        if !is_idle {
+            self.commits.last_ms = now_ms;
+        }
         self.summary.add(&counts);
         for done in &outcomes.done {
             if let Some(lateness_us) = done.lateness_us {
-                self.lateness.add(lateness_us);
+                self.commits.lateness.add(lateness_us);
             }
         }
         let done = outcomes.done.iter().map(|it| it.seq).chain(taken_back.into_iter().map(|(seq, _)| seq)).collect();
@@ -377,7 +386,7 @@ impl Writer {
             let mut state = queue.lock();
             state.open = self.store.open_count();
             state.summary = self.summary;
-            state.lateness.clone_from(&self.lateness);
+            state.commits = self.commits;
             state.is_committing = false;
             state.is_busy = false;
             if letters.is_some() {

@@ -3,8 +3,8 @@
 Always `resumed + accepted = delivered + cancelled + undeliverable + not_delivered`. Beyond D11: `resumed` messages
 were waiting in the store already. `undeliverable` ones were refused by their destination up to the last attempt, and
 count as `dead_letters` too. `cancels_too_late` came after the message was sent. The messages of `cancels_unknown` have
-not come; these cancels are remembered. Lateness is of this run, from the ledger. Percentiles are by nearest rank: of 1,
-2, 3 and 4 ms, p99 is 4.
+not come; these cancels are remembered. `rescheduled` ones got another due time, and `conflicts` were known with other
+content. Lateness is of this run, from the ledger. Percentiles are by nearest rank: of 1, 2, 3 and 4 ms, p99 is 4.
 """
 
 import math
@@ -28,6 +28,8 @@ class Summary:
     undeliverable: int = 0
     cancels_too_late: int = 0
     cancels_unknown: int = 0
+    rescheduled: int = 0
+    conflicts: int = 0
     lateness_ms: Mapping[str, float | None] = field(default_factory=lambda: percentiles([]))
 
     def add(self, other: "Summary") -> None:
@@ -53,6 +55,8 @@ class Summary:
             "not_delivered": self.not_delivered,
             "cancels_too_late": self.cancels_too_late,
             "cancels_unknown": self.cancels_unknown,
+            "rescheduled": self.rescheduled,
+            "conflicts": self.conflicts,
             "lateness_ms": self.lateness_ms,
         }
 

@@ -9,6 +9,8 @@
 | `PATCH /messages/{id}?key=K`, `{"due": ...}` or `{"delay_ms": ...}` | 200 rescheduled; 409 too late; 404 unknown |
 | `GET /messages/{id}?key=K` | 200 with its state, due time, attempts, last error and payload; 404 |
 | `GET /messages?state=S&key=K&due_from=T&due_before=T&limit=N&cursor=C` | 200, a page of them: `listing.py` |
+| `GET /dead?limit=N&cursor=C` | 200, a page of dead letters |
+| `GET /status` | 200, the store in figures |
 | `POST /pause`, `POST /resume` | 200 `paused`, `resumed`: nothing more is sent; what is due is sent |
 | `GET /metrics` | 200, Prometheus's text format |
 | `GET /livez`, `/readyz`, `/healthz` | 200, or 503: `health.py` |
@@ -64,8 +66,8 @@ _STATES: Mapping[Answer, int] = {
     Answer.DEAD: 409,
 }
 _ROUTES = (
-    "GET or POST /messages, GET, DELETE or PATCH /messages/{id}?key=K, POST /pause, POST /resume, GET /metrics,"
-    " GET /livez, GET /readyz"
+    "GET or POST /messages, GET, DELETE or PATCH /messages/{id}?key=K, GET /dead, GET /status, POST"
+    " /pause, POST /resume, GET /metrics, GET /livez, GET /readyz"
 )
 _NO_KEY = "no message without a key has this id: one with a key is cancelled with ?key=K"
 _DUE_ALLOWED = '{"due": RFC 3339 or epoch milliseconds}, or {"delay_ms": milliseconds from now}'
@@ -98,6 +100,8 @@ def app(running: Running, access: Access, max_payload: int) -> ASGIApp:
         Route("/messages", messages.post, methods=["POST"]),
         Route("/messages", listing.page, methods=["GET"]),
         Route("/messages/{id:any}", messages.one, methods=["GET", "DELETE", "PATCH"]),
+        Route("/dead", listing.dead, methods=["GET"]),
+        Route("/status", listing.status, methods=["GET"]),
         Route("/pause", messages.pause, methods=["POST"]),
         Route("/resume", messages.pause, methods=["POST"]),
         Route("/metrics", show_metrics, methods=["GET"]),
