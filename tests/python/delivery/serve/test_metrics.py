@@ -11,7 +11,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 import tickwheel
-from tickwheel.delivery import Delivery, Message, StoreFailed, Unavailable
+from tickwheel.delivery import Delivery, Letter, Message, StoreFailed, Unavailable
 from tickwheel.delivery.running import Running
 from tickwheel.delivery.serve import metrics
 from tickwheel.delivery.settings import Settings
@@ -152,6 +152,23 @@ def test_a_destination_that_is_down_or_hangs_is_seen__D15(tmp_path: Path) -> Non
             pass
     finally:
         goes_on.set()
+        served.close()
+
+
+def test_dead_letters_are_counted_by_where_they_come_from__D15(tmp_path: Path) -> None:
+    def refuse(_: Delivery) -> None:
+        raise ValueError("no such customer")
+
+    served = Served(tmp_path, to=refuse, max_attempts=1)
+    try:
+        served.ask("POST", "/messages", {"id": "bad", "due": 1700000000005})
+        served.running.submit([Letter("in.csv", line, "id is missing", "an id", b"{}") for line in (1, 2)]).result(10)
+        assert served.running.wait(10)
+        found = scrape(served)
+        assert found["tickwheel_dead_letters_total source=input"] == 2
+        assert found["tickwheel_dead_letters_total source=delivery"] == 1
+        assert (found["tickwheel_messages state=waiting"], found["tickwheel_due_messages within=1m"]) == (0, 0)
+    finally:
         served.close()
 
 
