@@ -1,7 +1,7 @@
 //! Reads rows of Arrow record batches, from Parquet files and Arrow Flight, by the one schema (rule D1).
 //!
-//! - `id`, `key`, `op` and `payload_base64` are text; `delay_ms` is a number. In any column null means absent.
-//! - `due` is a timestamp with a zone, rounded up to the millisecond, an integer of epoch milliseconds, or text as in CSV.
+//! - `id`, `key`, `op`, `payload_base64` and `traceparent` are text; `delay_ms` is a number. In any column null means absent.
+//! - `due` and `expires` are a timestamp with a zone, rounded up to the millisecond, an integer of epoch milliseconds, or text as in CSV.
 //! - A payload of text or bytes that is JSON stays as it is; other text is a JSON string, other bytes are bytes. A payload
 //!   of another type becomes JSON by `arrow_json`; so do the columns that make up the payload where there is none.
 //! - An error in the schema makes every row a bad record. Its record shows the row as a line of NDJSON.
@@ -18,15 +18,12 @@ use std::sync::Arc;
 use arrow_array::{Array, ArrayRef, RecordBatch, StringArray};
 use arrow_ipc::reader::StreamReader;
 use arrow_schema::DataType;
-use smallvec::SmallVec;
 
 use crate::delivery::arrow_json::{Unfit, iso_8601, write_json};
 use crate::delivery::arrow_values::{binary, float, inner, integer, is_null, text, timestamp};
-use crate::delivery::columns::{DELAY_MS, OP, PAYLOAD_BASE64};
 use crate::delivery::error::BadRecord;
 use crate::delivery::fields::{Fields, Payload, Request, Schema, Value};
 use crate::delivery::handed::not_a_stream;
-use crate::delivery::incoming::Incoming;
 use crate::delivery::json::{json_or_text, write_text};
 use crate::delivery::lines::KEPT;
 use crate::delivery::origin::{Origin, Record};
@@ -69,11 +66,8 @@ impl ArrowRows<'_> {
             let line = if first_line == 0 { 0 } else { first_line + at as u64 };
             let origin = |record| Origin { source: Arc::clone(&self.source), line, record };
             match self.request(&columns, at) {
-                Ok(Request::Message(message)) => {
-                    Parsed::Message(Incoming::from_origin(message, self.keeps_origin.then(|| origin(None))))
-                }
-                Ok(Request::Cancel(cancel)) => Parsed::Cancel(cancel, origin(None)),
                 Err(bad) => Parsed::Bad(bad, origin(Some(Record::from(&*self.shown(batch, at))))),
+                read => Parsed::of(read, self.keeps_origin, || origin(None)),
             }
         })
     }
@@ -82,6 +76,9 @@ impl ArrowRows<'_> {
         fn plain_at<'c>(column: Option<&'c ArrayRef>, at: usize) -> Value<'c> {
             column.map_or(Value::Absent, |array| plain(array, at))
         }
+        fn instant_at<'c>(column: Option<&'c ArrayRef>, at: usize) -> Value<'c> {
+            column.map_or(Value::Absent, |array| due_of(array, at))
+        }
         let max = self.schema.max_record();
         if let Some(fault) = &columns.fault {
             return Err(fault.clone());
@@ -89,19 +86,21 @@ impl ArrowRows<'_> {
         if let Some((name, _)) = columns.not_text.iter().find(|(_, rows)| rows.contains(&at)) {
             return Err(BadRecord::new(format!("{name} is not UTF-8"), "text in UTF-8; other bytes as payload_base64"));
         }
-        let [id, key, due, delay_ms, op, payload, payload_base64] = columns.parts.each_ref().map(Option::as_ref);
+        let [id, key, due, delay_ms, expires, op, payload_base64, traceparent] =
+            columns.parts.each_ref().map(Option::as_ref);
+        let values = [
+            plain_at(id, at),
+            plain_at(key, at),
+            instant_at(due, at),
+            plain_at(delay_ms, at),
+            instant_at(expires, at),
+            plain_at(op, at),
+            plain_at(payload_base64, at),
+            plain_at(traceparent, at),
+        ];
         let name = self.schema.columns.payload();
-        let payload = payload.map_or(Ok(None), |array| payload_of(array, at, max));
-        let mut fields = Fields {
-            id: plain_at(id, at),
-            key: plain_at(key, at),
-            due: due.map_or(Value::Absent, |array| due_of(array, at)),
-            delay_ms: plain_at(delay_ms, at),
-            op: plain_at(op, at),
-            payload: payload.map_err(|unfit| unfit.bad(name))?,
-            payload_base64: plain_at(payload_base64, at),
-            others: SmallVec::new(),
-        };
+        let payload = columns.payload.as_ref().map_or(Ok(None), |array| payload_of(array, at, max));
+        let mut fields = Fields::of(values, payload.map_err(|unfit| unfit.bad(name))?);
         for (name, array) in &columns.others {
             if !is_null(array, at) {
                 let mut json = Vec::new();
@@ -158,8 +157,9 @@ impl ArrowRows<'_> {
 
 /// The columns of a batch by their meaning.
 struct Columns<'a> {
-    /// Of id, key, due, `delay_ms`, op, payload and `payload_base64`.
-    parts: [Option<ArrayRef>; 7],
+    /// Of `columns::Columns::values`.
+    parts: [Option<ArrayRef>; 8],
+    payload: Option<ArrayRef>,
     others: Vec<(&'a str, ArrayRef)>,
     /// Columns with rows whose text is not UTF-8.
     not_text: Vec<(&'a str, HashSet<usize>)>,
@@ -170,7 +170,7 @@ impl<'a> Columns<'a> {
     fn of(batch: &'a RecordBatch, reader: &ArrowRows<'_>) -> Self {
         let names: Vec<&str> = batch.schema_ref().fields().iter().map(|field| field.name().as_str()).collect();
         let columns = &reader.schema.columns;
-        let known = [columns.id(), columns.key(), columns.due(), DELAY_MS, OP, columns.payload(), PAYLOAD_BASE64];
+        let known = columns.known();
         let mut arrays = batch.columns().to_vec();
         let mut not_text = Vec::new();
         for (name, array) in names.iter().zip(&mut arrays) {
@@ -183,7 +183,8 @@ impl<'a> Columns<'a> {
         let of = |name: &str| names.iter().position(|other| *other == name).map(|at| Arc::clone(&arrays[at]));
         let others = names.iter().zip(&arrays).filter(|(name, _)| !known.contains(*name));
         Self {
-            parts: known.map(of),
+            parts: columns.values().map(of),
+            payload: of(columns.payload()),
             others: others.map(|(name, array)| (*name, Arc::clone(array))).collect(),
             not_text,
             fault: reader.fault.cloned().or_else(|| columns.fault("schema", &names)),

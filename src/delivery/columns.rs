@@ -6,8 +6,10 @@ use crate::delivery::error::BadRecord;
 use crate::delivery::shown::cut;
 
 pub(crate) const DELAY_MS: &str = "delay_ms";
+pub(crate) const EXPIRES: &str = "expires";
 pub(crate) const OP: &str = "op";
 pub(crate) const PAYLOAD_BASE64: &str = "payload_base64";
+pub(crate) const TRACEPARENT: &str = "traceparent";
 
 /// The name of the field or column of each part. `None`: the caller named none, and the usual name is used.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -39,9 +41,15 @@ impl Columns {
         self.payload.as_deref().unwrap_or("payload")
     }
 
+    /// The names of the parts that are values: all but the payload. In the order of `fields::Values`.
+    pub(crate) fn values(&self) -> [&str; 8] {
+        [self.id(), self.key(), self.due(), DELAY_MS, EXPIRES, OP, PAYLOAD_BASE64, TRACEPARENT]
+    }
+
     /// The names that have a meaning, in order. All others are part of the payload.
     pub(crate) fn known(&self) -> Vec<&str> {
-        let mut known = vec![self.id(), self.key(), self.due(), self.payload(), DELAY_MS, OP, PAYLOAD_BASE64];
+        let mut known = vec![self.payload()];
+        known.extend(self.values());
         known.sort_unstable();
         known.dedup();
         known
@@ -88,10 +96,12 @@ impl Columns {
             return None;
         }
         let given = plain(unknown);
-        [self.payload(), DELAY_MS, PAYLOAD_BASE64, self.key(), self.due(), self.id()].into_iter().find(|name| {
+        let names = [self.payload(), DELAY_MS, PAYLOAD_BASE64, self.key(), self.due(), self.id(), EXPIRES, TRACEPARENT];
+        names.into_iter().find(|name| {
             let is_out = is_given(name) || *name == DELAY_MS && is_given(self.due());
             let edits = match name.chars().count() {
                 ..4 => return false,
+                _ if *name == EXPIRES => 1, // by two letters it is `express`
                 4..7 => 1,
                 _ => 2,
             };

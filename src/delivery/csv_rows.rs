@@ -11,10 +11,8 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use crate::delivery::columns::{DELAY_MS, OP, PAYLOAD_BASE64};
 use crate::delivery::error::BadRecord;
-use crate::delivery::fields::{Fields, Payload, Request, Schema, Value};
-use crate::delivery::incoming::Incoming;
+use crate::delivery::fields::{Fields, Payload, Schema, Value};
 use crate::delivery::json::{Refused, json_or_text, value_of, write_text};
 use crate::delivery::lines::Line;
 use crate::delivery::ndjson::number_of;
@@ -66,8 +64,9 @@ impl<'a, S> CsvRow<'a, S> {
 #[derive(Clone, Debug)]
 pub(crate) struct CsvHeader {
     names: Vec<String>,
-    /// Of id, key, due, `delay_ms`, op, payload and `payload_base64`.
-    parts: [Option<usize>; 7],
+    /// Of `Columns::values`.
+    parts: [Option<usize>; 8],
+    payload: Option<usize>,
     others: Vec<usize>,
 }
 
@@ -81,10 +80,12 @@ impl CsvHeader {
         if let Some(fault) = columns.fault("header", &names.iter().map(String::as_str).collect::<Vec<_>>()) {
             return Err(fault);
         }
-        let known = [columns.id(), columns.key(), columns.due(), DELAY_MS, OP, columns.payload(), PAYLOAD_BASE64];
-        let parts = known.map(|name| names.iter().position(|other| other == name));
+        let place_of = |name: &str| names.iter().position(|other| other == name);
+        let parts = columns.values().map(place_of);
+        let payload = place_of(columns.payload());
+        let known = columns.known();
         let others = (0..names.len()).filter(|at| !known.contains(&names[*at].as_str())).collect();
-        Ok(Self { names, parts, others })
+        Ok(Self { names, parts, payload, others })
     }
 }
 
@@ -108,23 +109,21 @@ impl CsvRows<'_> {
         let record = Some(Record::from(row.data));
         let origin = Origin { source: Arc::clone(&self.source), line: row.line, record };
         let cells = row.cells(self.schema.max_record());
-        match cells.and_then(|cells| self.schema.check(&self.fields(cells)?, self.now_ns)) {
-            Ok(Request::Message(message)) => Parsed::Message(Incoming::from_origin(message, Some(origin))),
-            Ok(Request::Cancel(cancel)) => Parsed::Cancel(cancel, origin),
-            Err(bad) => Parsed::Bad(bad, origin),
-        }
+        let read = cells.and_then(|cells| self.schema.check(&self.fields(cells)?, self.now_ns));
+        Parsed::of(read, true, || origin)
     }
 
     fn fields<'c, S: AsRef<str>>(&'c self, cells: &'c [S]) -> Result<Fields<'c>, BadRecord> {
-        let CsvHeader { names, parts, others } = self.header;
+        let CsvHeader { names, parts, payload, others } = self.header;
         if cells.len() != names.len() {
             let reason = format!("the row has {} cells", cells.len());
             return Err(BadRecord::new(reason, format!("{}, as the header", names.len())));
         }
-        let [id, key, due, delay_ms, op, mut payload, mut base64] =
-            parts.map(|place| place.map(|at| cells[at].as_ref()));
-        let is_cancel = op == Some("cancel");
-        if is_cancel {
+        let cell = |place: Option<usize>| place.map(|at| cells[at].as_ref());
+        let [id, key, due, delay_ms, expires, op, mut base64, traceparent] = parts.map(cell);
+        let mut payload = cell(*payload);
+        let has_no_payload = matches!(op, Some("cancel" | "reschedule"));
+        if has_no_payload {
             payload = payload.filter(|cell| !cell.is_empty());
             base64 = base64.filter(|cell| !cell.is_empty());
         } else if base64 == Some("") && payload.is_some() {
@@ -137,24 +136,31 @@ impl CsvRows<'_> {
             Refused::Syntax(text) => BadRecord::new(text, "JSON, or text"),
         })?;
         let others = others.iter().map(|at| (names[*at].as_str(), cells[*at].as_ref()));
-        let others = others.filter(|(_, cell)| !is_cancel || !cell.is_empty()).map(|(name, cell)| {
+        let others = others.filter(|(_, cell)| !has_no_payload || !cell.is_empty()).map(|(name, cell)| {
             let mut json = Vec::with_capacity(cell.len() + 2);
             write_text(&mut json, cell);
             (Cow::Borrowed(name), Cow::Owned(json))
         });
-        Ok(Fields {
-            id: text(id),
-            key: text(key),
-            due: match text(due) {
-                Value::Text(due) => integer_of(&due).map_or(Value::Text(due), |value| Value::Integer(value.into())),
-                absent => absent,
-            },
-            delay_ms: delay_ms.map_or(Value::Absent, number),
-            op: text(op),
-            payload: payload.map(|bytes| Payload { bytes, is_json: true }),
-            payload_base64: base64.map_or(Value::Absent, |cell| Value::Text(cell.into())),
-            others: others.collect(),
-        })
+        let values = [
+            text(id),
+            text(key),
+            instant(due),
+            delay_ms.map_or(Value::Absent, number),
+            instant(expires),
+            text(op),
+            base64.map_or(Value::Absent, |cell| Value::Text(cell.into())),
+            text(traceparent),
+        ];
+        let payload = payload.map(|bytes| Payload { bytes, is_json: true });
+        Ok(Fields { others: others.collect(), ..Fields::of(values, payload) })
+    }
+}
+
+/// Digits are an integer.
+fn instant(cell: Option<&str>) -> Value<'_> {
+    match text(cell) {
+        Value::Text(text) => integer_of(&text).map_or(Value::Text(text), |value| Value::Integer(value.into())),
+        absent => absent,
     }
 }
 

@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod control;
 mod submit;
 
 use std::fmt;
@@ -11,7 +12,6 @@ use super::columns::Columns;
 use super::error::{BadRecord, DeliveryError};
 use super::fields::Schema;
 use super::items::{Answer, Item};
-use super::message::{Cancel, check_name};
 use super::summary::Summary;
 use super::threads::Running;
 
@@ -48,52 +48,6 @@ pub struct Deliverer {
 impl Deliverer {
     pub(crate) fn new(running: Running, max_payload: usize) -> Self {
         Self { running, schema: Schema::new(Columns::default(), max_payload) }
-    }
-
-    /// Cancels a message, and returns once the cancel is on disk.
-    ///
-    /// [`Answer::Cancelled`]: it will not be sent. [`Answer::Delivered`], [`Answer::Dead`]: too late. [`Answer::Delivering`]: it is being
-    /// sent, or a send was tried. [`Answer::Unknown`]: it has not come; it is cancelled when it comes.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tickwheel::delivery::{Answer, Deliverer, Destination, Message, Verdict};
-    /// # let folder = tempfile::tempdir()?;
-    /// # let to = Destination::function(|_| Verdict::Delivered);
-    /// # let deliverer = Deliverer::open(folder.path().join("reminders.db"), to)?;
-    /// deliverer.put(Message::after("tea", Duration::from_secs(60), "ready").with_key("kitchen"))?;
-    /// assert_eq!(deliverer.cancel(Some("kitchen"), "tea")?, Answer::Cancelled);
-    /// assert_eq!(deliverer.cancel(None, "tea")?, Answer::Unknown); // another message: it has no key
-    /// # deliverer.close(None)?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    /// [`DeliveryError::Usage`] if no message can have this name. Otherwise what ended the run.
-    pub fn cancel(&self, key: Option<&str>, id: &str) -> Result<Answer, DeliveryError> {
-        check_name(key, id).map_err(usage)?;
-        self.ask(Item::Cancel(Cancel { id: id.to_owned(), key: key.map(str::to_owned), keep_days: 0 }))
-    }
-
-    /// What has become of a message: one of the answers of [`cancel`](Deliverer::cancel), or [`Answer::Waiting`].
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tickwheel::delivery::{Answer, Deliverer, Destination, Message, Verdict};
-    /// # let folder = tempfile::tempdir()?;
-    /// # let to = Destination::function(|_| Verdict::Delivered);
-    /// # let deliverer = Deliverer::open(folder.path().join("reminders.db"), to)?;
-    /// deliverer.put(Message::after("tea", Duration::from_secs(60), "ready"))?;
-    /// assert_eq!(deliverer.state(None, "tea")?, Answer::Waiting);
-    /// # deliverer.close(None)?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    /// [`DeliveryError::Usage`] if no message can have this name. Otherwise what ended the run.
-    pub fn state(&self, key: Option<&str>, id: &str) -> Result<Answer, DeliveryError> {
-        check_name(key, id).map_err(usage)?;
-        self.ask(Item::Look { id: id.to_owned(), key: key.map(str::to_owned) })
     }
 
     /// Messages without an outcome, as of the last commit.

@@ -49,6 +49,9 @@ pub use event::Event;
 /// Why a message that a crashed process had in its hands counts as tried.
 pub(super) const CRASHED: &str = "the process ended while this was being sent";
 
+/// Messages that expire under one hold of the lock.
+const EXPIRED_AT_ONCE: usize = 1_000;
+
 /// What the timer tells.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Alarm {
@@ -97,11 +100,12 @@ impl Outcomes {
     }
 }
 
-/// A message that was given up.
+/// A message that was given up, or has expired.
 #[derive(Debug)]
 pub(super) struct Dead {
     pub(super) seq: i64,
     pub(super) due_ms: i64,
+    pub(super) outcome: Outcome,
     pub(super) attempts: u32,
     pub(super) reason: String,
     pub(super) body: Body,
@@ -154,6 +158,7 @@ struct Moment {
 }
 
 /// All of it; see the module's text.
+#[expect(clippy::struct_excessive_bools, reason = "each is a state of its own")]
 pub(super) struct Dispatcher {
     pub(super) window: Window,
     /// A message due after this waits for the writer.
@@ -181,6 +186,8 @@ pub(super) struct Dispatcher {
     /// The group that is on its way: each is noted, and was not answered.
     suspects_out: FxHashSet<i64>,
     released: Vec<Handle>,
+    /// `take` has ended as many expired ones as it may at once, and there may be more.
+    has_more_expired: bool,
 }
 
 impl fmt::Debug for Dispatcher {
@@ -228,6 +235,7 @@ impl Dispatcher {
             suspects: VecDeque::new(),
             suspects_out: FxHashSet::default(),
             released: Vec::new(),
+            has_more_expired: false,
         }
     }
 
@@ -359,7 +367,7 @@ impl Dispatcher {
             Flight { messages: Vec::new(), began_us: timer_us, is_probe, limit: time_out, time_out: None, turns: None };
         let mut deliveries = Vec::new();
         let mut early = Vec::new();
-        let mut bytes = 0;
+        let (mut bytes, mut expired) = (0, 0);
         while deliveries.len() < most && bytes < most_bytes {
             let Some(offer) = self.offered.pop_front() else { break };
             let Some(slot) = self.accept(offer) else { continue };
@@ -367,6 +375,15 @@ impl Dispatcher {
             let late_us = clock.late_us(entry.due_ms, timer_us, wall_us);
             if late_us < 0 {
                 early.push(slot);
+                continue;
+            }
+            if entry.body.as_ref().and_then(Body::expires_ms).is_some_and(|ms| wall_us.div_euclid(1_000) > ms) {
+                self.give_up(slot, Outcome::Expired, "");
+                expired += 1;
+                self.has_more_expired = expired == EXPIRED_AT_ONCE;
+                if self.has_more_expired {
+                    break;
+                }
                 continue;
             }
             if entry.due_ms > self.sent_until_ms {
@@ -412,6 +429,11 @@ impl Dispatcher {
         flight.time_out = time_out.and_then(|after| self.arm(after, Alarm::CutOff(number)));
         self.flights.insert(number, flight);
         Some((number, deliveries))
+    }
+
+    /// Whether the last `take` has ended as many as it may at once, and is to be called again; once.
+    pub(super) fn take_more_expired(&mut self) -> bool {
+        std::mem::take(&mut self.has_more_expired)
     }
 
     /// Whether the answer to this send is still waited for.

@@ -102,6 +102,7 @@ impl Engine {
         let mut writer = Writer::new(store, settings.horizon_ms as f64);
         writer.summary.resumed = open;
         writer.commits.last_ms = wall.now_us() / 1000;
+        writer.go_on()?;
         let queue = Queue::new(open, writer.store.has_unwritten_letters());
         queue.lock().summary = writer.summary;
         queue.lock().commits = writer.commits;
@@ -289,9 +290,10 @@ impl Engine {
         // The sink's own sync may be Python, and take long: no lock is held meanwhile, and the engine may be closed.
         let result = result.and_then(|()| if begun.has_outcomes() { sync() } else { Ok(()) });
         let now_ms = self.wall.now_us() / 1000;
-        let (is_idle, began_us) = (begun.is_idle(), self.timer.clock().now_us());
+        let began_us = self.timer.clock().now_us();
         self.or_fail(result.and_then(|()| {
             self.try_writer(|writer| {
+                let is_idle = writer.is_idle(&begun);
                 let committed = writer.commit(begun, &self.dispatcher, now_ms)?;
                 if !is_idle {
                     writer.commits.durations.add(self.timer.clock().now_us().saturating_sub(began_us) as i64);

@@ -4,6 +4,7 @@
 //! or says what is wrong. Rules for every format:
 //!
 //! - `due` and `delay_ms` exclude each other, and so do the payload and `payload_base64`.
+//! - A cancel has a name and nothing else, a reschedule a due time or a delay too.
 //! - Without a payload the other fields are the payload, as an object. With one, another field is an error. So no value
 //!   is ever dropped.
 //! - Where there is no payload, a field that is a near miss of a known name is an error too: `paylod`.
@@ -18,10 +19,10 @@ use base64::alphabet::STANDARD;
 use base64::engine::{GeneralPurpose, GeneralPurposeConfig};
 use smallvec::SmallVec;
 
-use crate::delivery::columns::{Columns, DELAY_MS, PAYLOAD_BASE64};
+use crate::delivery::columns::{Columns, DELAY_MS, EXPIRES, PAYLOAD_BASE64, TRACEPARENT};
 use crate::delivery::error::BadRecord;
 use crate::delivery::json::write_text;
-use crate::delivery::message::{Body, Cancel, MAX_NAME, Message, check_size};
+use crate::delivery::message::{Body, Cancel, Extras, MAX_NAME, Message, Reschedule, check_extras, check_size};
 use crate::delivery::shown::{cut, quoted, with_commas};
 use crate::delivery::times::{ALLOWED, delay_in_range, due_from_integer, due_from_text, due_in_range};
 
@@ -66,11 +67,24 @@ pub(crate) struct Fields<'a> {
     pub key: Value<'a>,
     pub due: Value<'a>,
     pub delay_ms: Value<'a>,
+    pub expires: Value<'a>,
     pub op: Value<'a>,
-    pub payload: Option<Payload<'a>>,
     pub payload_base64: Value<'a>,
+    pub traceparent: Value<'a>,
+    pub payload: Option<Payload<'a>>,
     /// All fields that no rule knows.
     pub others: SmallVec<[Other<'a>; 4]>,
+}
+
+/// The values of `Columns::values`, in that order.
+pub(crate) type Values<'a> = [Value<'a>; 8];
+
+impl<'a> Fields<'a> {
+    /// Without the fields that no rule knows.
+    pub(crate) fn of(values: Values<'a>, payload: Option<Payload<'a>>) -> Self {
+        let [id, key, due, delay_ms, expires, op, payload_base64, traceparent] = values;
+        Self { id, key, due, delay_ms, expires, op, payload_base64, traceparent, payload, others: SmallVec::new() }
+    }
 }
 
 /// What a record asks for.
@@ -80,6 +94,8 @@ pub(crate) enum Request {
     Message(Message),
     /// Not to deliver one.
     Cancel(Cancel),
+    /// To deliver one at another time.
+    Reschedule(Reschedule),
 }
 
 /// The names of the fields, and the largest payload.
@@ -116,7 +132,11 @@ impl Schema {
         match &fields.op {
             Value::Absent => {}
             Value::Text(op) if op == "cancel" => return cancel(fields, id, key),
-            _ => return Err(BadRecord::new("op is not known", "op: \"cancel\", or no op at all for a message")),
+            Value::Text(op) if op == "reschedule" => return self.reschedule(fields, id, key, now_ns),
+            _ => {
+                let allowed = "op: \"cancel\" or \"reschedule\", or no op at all for a message";
+                return Err(BadRecord::new("op is not known", allowed));
+            }
         }
         if !fields.others.is_empty() {
             self.refuse_near_misses(fields)?;
@@ -124,8 +144,26 @@ impl Schema {
         let (due_ms, delay_ms) = self.due(fields, now_ns)?;
         let payload = self.payload(fields)?;
         check_size(payload.bytes.len(), self.max_payload)?;
-        let body = Body::new(key, id, &payload.bytes, payload.is_json);
-        Ok(Request::Message(Message { body, due_ms, delay_ms }))
+        let body = Body::new(key, id, &payload.bytes, payload.is_json).with_extras(extras(fields)?);
+        let message = Message { body, due_ms, delay_ms };
+        check_extras(&message)?;
+        Ok(Request::Message(message))
+    }
+
+    fn reschedule(
+        &self,
+        fields: &Fields<'_>,
+        id: &str,
+        key: Option<&str>,
+        now_ns: Option<i64>,
+    ) -> Result<Request, BadRecord> {
+        if !is_plain(fields) {
+            let allowed =
+                format!("op: \"reschedule\" with id, key, {} or delay_ms, and nothing else", self.columns.due());
+            return Err(BadRecord::new("a reschedule has more than a name and a time", allowed));
+        }
+        let (due_ms, _) = self.due(fields, now_ns)?;
+        Ok(Request::Reschedule(Reschedule { id: id.into(), key: key.map(Into::into), due_ms }))
     }
 
     fn refuse_near_misses(&self, fields: &Fields<'_>) -> Result<(), BadRecord> {
@@ -139,6 +177,8 @@ impl Schema {
                 || (name == columns.key() && !is_absent(&fields.key))
                 || (name == columns.due() && !is_absent(&fields.due))
                 || (name == DELAY_MS && !is_absent(&fields.delay_ms))
+                || (name == EXPIRES && !is_absent(&fields.expires))
+                || (name == TRACEPARENT && !is_absent(&fields.traceparent))
         };
         for (name, _) in &fields.others {
             if let Some(meant) = columns.meant_by(name, is_given) {
@@ -169,13 +209,7 @@ impl Schema {
                 let due_ms = due_in_range(now_ms.saturating_add(delay_ms.ceil() as i64), "now + delay_ms")?;
                 Ok((due_ms, Some(delay_ms)))
             }
-            (due, Value::Absent) => match due {
-                Value::Text(text) => due_from_text(text, name),
-                Value::Integer(value) => due_from_integer(*value, name),
-                Value::Instant(due_ms) => due_in_range(*due_ms, name),
-                _ => Err(BadRecord::new(format!("{name} is neither a time nor an integer"), ALLOWED)),
-            }
-            .map(|due_ms| (due_ms, None)),
+            (due, Value::Absent) => instant(due, name).map(|due_ms| (due_ms, None)),
             _ => Err(either(format!("both {name} and delay_ms are given"))),
         }
     }
@@ -206,6 +240,29 @@ impl Schema {
     }
 }
 
+/// Milliseconds since 1970. A part of a millisecond is rounded up.
+fn instant(value: &Value<'_>, name: &str) -> Result<i64, BadRecord> {
+    match value {
+        Value::Text(text) => due_from_text(text, name),
+        Value::Integer(value) => due_from_integer(*value, name),
+        Value::Instant(ms) => due_in_range(*ms, name),
+        _ => Err(BadRecord::new(format!("{name} is neither a time nor an integer"), ALLOWED)),
+    }
+}
+
+/// The parts that most messages do not have.
+fn extras(fields: &Fields<'_>) -> Result<Extras, BadRecord> {
+    let expires_ms = match &fields.expires {
+        Value::Absent => None,
+        expires => Some(instant(expires, EXPIRES)?),
+    };
+    let traceparent = match &fields.traceparent {
+        Value::Absent => None,
+        given => Some(text(given, TRACEPARENT)?.into()),
+    };
+    Ok(Extras { expires_ms, traceparent, ..Extras::default() })
+}
+
 fn text<'a>(value: &'a Value<'_>, name: &str) -> Result<&'a str, BadRecord> {
     let state = match value {
         Value::Text(text) if text.len() > MAX_NAME => {
@@ -221,14 +278,17 @@ fn text<'a>(value: &'a Value<'_>, name: &str) -> Result<&'a str, BadRecord> {
 }
 
 fn cancel(fields: &Fields<'_>, id: &str, key: Option<&str>) -> Result<Request, BadRecord> {
-    let is_plain = fields.others.is_empty()
-        && fields.payload.is_none()
-        && [&fields.due, &fields.delay_ms, &fields.payload_base64].into_iter().all(|value| *value == Value::Absent);
-    if !is_plain {
+    if !is_plain(fields) || [&fields.due, &fields.delay_ms].into_iter().any(|value| *value != Value::Absent) {
         let allowed = "op: \"cancel\" with id, key and nothing else";
         return Err(BadRecord::new("a cancel has more than id and key", allowed));
     }
     Ok(Request::Cancel(Cancel { id: id.into(), key: key.map(Into::into), keep_days: 0 }))
+}
+
+/// Whether there is nothing of a message but its name and its time.
+fn is_plain(fields: &Fields<'_>) -> bool {
+    let others = [&fields.payload_base64, &fields.expires, &fields.traceparent];
+    fields.others.is_empty() && fields.payload.is_none() && others.into_iter().all(|value| *value == Value::Absent)
 }
 
 fn delay_of(value: &Value<'_>) -> Result<f64, BadRecord> {

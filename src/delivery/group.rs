@@ -2,16 +2,20 @@
 
 #![forbid(unsafe_code)]
 
-use super::dispatcher::{Dispatcher, TakenBack};
+mod actions;
+mod changes;
+
+use super::actions::Actions;
+use super::dispatcher::Dispatcher;
 use super::error::{BadRecord, StoreError};
 use super::incoming::{Incoming, lane_of};
 use super::items::{Answer, Item};
 use super::lanes::Slot;
-use super::message::{Body, Cancel, Reschedule};
+use super::message::Body;
 use super::sinks::line::record_of_incoming;
-use super::store::{Accepted, Attempts, Done, Held, Known, Letter, Outcome, PAUSED, Store, Waiting};
+use super::store::{Accepted, Held, Known, Letter, Outcome, Store, Waiting};
 use super::summary::Summary;
-use super::window::{Gone, State};
+use super::window::Gone;
 use crate::sync::PlainMutex;
 
 const DAY_MS: i64 = 86_400_000;
@@ -27,6 +31,8 @@ pub(super) struct Group<'a> {
     pub(super) first_due_ms: Option<i64>,
     /// Cancelled or moved, to be forgotten after the commit; and the number under which it goes on.
     pub(super) taken_back: Vec<(i64, Option<i64>)>,
+    /// On many messages: a part of each in this group.
+    pub(super) actions: &'a mut Actions,
     /// Sending goes on after the commit.
     pub(super) resumes: bool,
     store: &'a mut Store,
@@ -35,13 +41,19 @@ pub(super) struct Group<'a> {
 }
 
 impl<'a> Group<'a> {
-    pub(super) fn new(store: &'a mut Store, dispatcher: &'a PlainMutex<Dispatcher>, now_ms: i64) -> Self {
+    pub(super) fn new(
+        store: &'a mut Store,
+        actions: &'a mut Actions,
+        dispatcher: &'a PlainMutex<Dispatcher>,
+        now_ms: i64,
+    ) -> Self {
         Self {
             counts: Summary::default(),
             letters: Vec::new(),
             admitted: Vec::new(),
             first_due_ms: None,
             taken_back: Vec::new(),
+            actions,
             resumes: false,
             store,
             dispatcher,
@@ -63,8 +75,11 @@ impl<'a> Group<'a> {
             }
             match item {
                 Item::Put(_) => unreachable!("taken above"),
+                Item::Replace { put, at_latest_ms } => answers.push(self.replace(put, at_latest_ms)?),
+                Item::Requeue { id, key } => answers.push(self.requeue(key.as_deref(), &id)?),
                 Item::Cancel(cancel) => answers.push(self.cancel(&cancel)?),
                 Item::Reschedule(it) => answers.push(self.reschedule(&it)?),
+                Item::Act { id, kind, filter } => answers.push(self.begin_action(id, kind, filter)?),
                 Item::Pause { is_paused } => answers.push(self.pause(is_paused)?),
                 Item::Look { id, key } => answers.push(self.look(key.as_deref(), &id)?),
                 Item::Letter(letter) => {
@@ -83,12 +98,14 @@ impl<'a> Group<'a> {
         let mut fresh = Vec::with_capacity(puts.len());
         for (put, accepted) in puts.into_iter().zip(accepted) {
             answers.push(match accepted {
-                Accepted::New(seq) => {
+                Accepted::New(seq) | Accepted::NewAgain(seq) => {
                     self.counts.accepted += 1;
+                    let is_again = matches!(accepted, Accepted::NewAgain(_));
                     let (due_ms, size) = (put.message.due_ms, put.message.size_in_memory() as u32);
                     let (redelivered, attempts, next_ms) = (false, 0, None);
                     let row = Waiting { due_ms, seq, lane: put.lane, size, redelivered, attempts, next_ms };
-                    fresh.push((row, put.message.body));
+                    let body = put.message.body;
+                    fresh.push((row, if is_again { body.again(seq) } else { body }));
                     Answer::Accepted
                 }
                 Accepted::CancelledBefore(_) => {
@@ -140,124 +157,6 @@ impl<'a> Group<'a> {
         self.counts.duplicates += 1;
         if known.outcome == Some(Outcome::Cancelled) { Answer::Cancelled } else { Answer::Duplicate }
     }
-
-    fn cancel(&mut self, cancel: &Cancel) -> Result<Answer, StoreError> {
-        let key = cancel.key.as_deref();
-        let Some(known) = self.store.find(key, &cancel.id)? else {
-            let until_ms = self.now_ms.saturating_add(i64::from(cancel.keep_days) * DAY_MS);
-            self.store.remember_cancel(key, &cancel.id, self.now_ms, Some(until_ms))?;
-            return Ok(Answer::Unknown);
-        };
-        match self.take_back(&known, Outcome::Cancelled)? {
-            Ok(_) => {
-                self.taken_back.push((known.seq, None));
-                self.finish(&known, Outcome::Cancelled)?;
-                self.counts.cancelled += 1;
-                Ok(Answer::Cancelled)
-            }
-            Err(answer) => {
-                if answer == Answer::Cancelled {
-                    self.counts.duplicates += 1;
-                } else {
-                    self.counts.cancels_too_late += 1;
-                }
-                Ok(answer)
-            }
-        }
-    }
-
-    /// A pause holds at once, so that nothing is sent after its answer.
-    fn pause(&mut self, is_paused: bool) -> Result<Answer, StoreError> {
-        self.store.put_meta(PAUSED, is_paused.then_some(self.now_ms))?;
-        self.resumes = !is_paused;
-        if is_paused {
-            self.dispatcher.lock().pause(true);
-        }
-        Ok(if is_paused { Answer::Paused } else { Answer::Resumed })
-    }
-
-    /// It goes on as a new message of the same name: among those that are due in the same millisecond it is the last.
-    fn reschedule(&mut self, to: &Reschedule) -> Result<Answer, StoreError> {
-        let Some(known) = self.store.find(to.key.as_deref(), &to.id)? else { return Ok(Answer::Unknown) };
-        let left = match self.take_back(&known, Outcome::Moved)? {
-            Ok(left) => left,
-            Err(answer) => return Ok(answer),
-        };
-        let tried = left.tried.as_ref();
-        let (seq, message) = self.store.move_to(&known, to.due_ms, tried)?;
-        self.taken_back.push((known.seq, Some(seq)));
-        self.finish(&known, Outcome::Moved)?;
-        let row = Waiting {
-            due_ms: to.due_ms,
-            seq,
-            lane: lane_of(message.body.key()),
-            size: message.size_in_memory() as u32,
-            redelivered: left.redelivered,
-            attempts: tried.map_or(0, |it| it.attempts),
-            next_ms: None,
-        };
-        self.admit(&[(row, message.body)])?;
-        self.counts.rescheduled += 1;
-        Ok(Answer::Rescheduled)
-    }
-
-    /// Keeps a message from going out, or says why it is too late. What is left of it is to be finished.
-    fn take_back(&mut self, known: &Known, outcome: Outcome) -> Result<Result<Left, Answer>, StoreError> {
-        if let Some(outcome) = known.outcome {
-            return Ok(Err(answer_of(outcome)));
-        }
-        let found = self.dispatcher.lock().take_back(known.seq, outcome);
-        Ok(match found {
-            TakenBack::Taken { attempts, redelivered } => {
-                let noted = self.store.attempts(known.seq)?;
-                let error = noted.and_then(|it| it.error);
-                let tried = (attempts > 0).then_some(Attempts { seq: known.seq, attempts, next_ms: None, error });
-                Ok(Left { redelivered, tried })
-            }
-            TakenBack::Absent if self.store.is_open(known)? => {
-                let (redelivered, tried) = self.store.left((known.due_ms, known.seq))?;
-                Ok(Left { redelivered, tried })
-            }
-            TakenBack::Absent => Err(Answer::Delivered),
-            TakenBack::Over(outcome) => Err(answer_of(outcome)),
-            TakenBack::Sending => Err(Answer::Delivering),
-        })
-    }
-
-    fn finish(&mut self, known: &Known, outcome: Outcome) -> Result<(), StoreError> {
-        self.store.finish(&[Done {
-            seq: known.seq,
-            due_ms: known.due_ms,
-            outcome,
-            at_ms: self.now_ms,
-            lateness_us: None,
-            attempts: 0,
-            redelivered: false,
-        }])
-    }
-
-    fn look(&mut self, key: Option<&str>, id: &str) -> Result<Answer, StoreError> {
-        let Some(known) = self.store.find(key, id)? else { return Ok(Answer::Unknown) };
-        Ok(match known.outcome {
-            Some(outcome) => answer_of(outcome),
-            None => match self.dispatcher.lock().state_of(known.seq) {
-                Some((State::Over, outcome, _)) => answer_of(outcome.unwrap_or(Outcome::Delivered)),
-                Some((State::Sending, ..)) => Answer::Delivering,
-                Some((State::Retrying, _, attempts)) if attempts > 0 => Answer::Delivering,
-                Some(_) => Answer::Waiting,
-                None if self.store.is_open(&known)? => Answer::Waiting,
-                None => Answer::Delivered,
-            },
-        })
-    }
-}
-
-/// What goes on with a message that was taken back.
-struct Left {
-    /// It may have arrived.
-    redelivered: bool,
-    /// Its attempts, if any was made.
-    tried: Option<Attempts>,
 }
 
 /// The row of a near message that leaves memory.
@@ -276,6 +175,7 @@ fn answer_of(outcome: Outcome) -> Answer {
         Outcome::Delivered => Answer::Delivered,
         Outcome::Cancelled => Answer::Cancelled,
         Outcome::Dead => Answer::Dead,
+        Outcome::Expired => Answer::Expired,
         Outcome::Moved => Answer::Unknown, // the one that it goes on as is forgotten later than it
     }
 }

@@ -6,9 +6,10 @@
 //! |---|---|---|---|---|---|
 //! | a message | its name | due; the delay too, if it gave one | what is delivered | its place in the input | |
 //! | a cancel | its name | | | its place in the input | |
+//! | a reschedule | its name | due | | its place in the input | |
 //! | a dead letter | | | the original record | its place in the input | why, and what is allowed |
 //!
-//! `copies` is the number of further messages with the same name and content that were dropped before the hand-off.
+//! A message may have `expires_ms` and `traceparent` too. `copies` is the number of further messages with the same name and content that were dropped before the hand-off.
 
 #![forbid(unsafe_code)]
 
@@ -25,23 +26,26 @@ use arrow_ipc::writer::StreamWriter;
 use arrow_schema::{ArrowError, DataType, Field, Schema};
 
 use crate::delivery::error::BadRecord;
-use crate::delivery::incoming::Incoming;
-use crate::delivery::message::{Body, Cancel, Message, check_name, checked};
+use crate::delivery::fields::Request;
+use crate::delivery::message::{Body, Cancel, Extras, Message, Reschedule, check_name, checked};
 use crate::delivery::origin::{Origin, Record};
 use crate::delivery::parsed::Parsed;
 use crate::delivery::shown::{cut, quoted};
+use crate::delivery::times::due_in_range;
 
 /// How long a cancel is remembered: it passes at once, while its message may be held for this long (D7).
 pub(crate) const KEEP_CANCELS_DAYS: u32 = 400;
 
 /// Names, types, and whether they may be null.
-const COLUMNS: [(&str, DataType, bool); 11] = [
+const COLUMNS: [(&str, DataType, bool); 13] = [
     ("id", DataType::Utf8, true),
     ("key", DataType::Utf8, true),
     ("due_ms", DataType::Int64, true),
     ("delay_ms", DataType::Float64, true),
     ("payload", DataType::Binary, true),
     ("is_json", DataType::Boolean, true),
+    ("expires_ms", DataType::Int64, true),
+    ("traceparent", DataType::Utf8, true),
     ("source", DataType::Utf8, true),
     ("line", DataType::Int64, true),
     ("reason", DataType::Utf8, true),
@@ -85,8 +89,15 @@ pub(crate) fn write_stream(items: &[Parsed]) -> Vec<u8> {
     fn payload_of(item: &Parsed) -> Option<&[u8]> {
         match item {
             Parsed::Message(incoming) => Some(incoming.message.body.payload()),
-            Parsed::Cancel(..) => None,
+            Parsed::Cancel(..) | Parsed::Reschedule(..) => None,
             Parsed::Bad(_, origin) => Some(origin.record()),
+        }
+    }
+    fn due_ms(item: &Parsed) -> Option<i64> {
+        match item {
+            Parsed::Message(incoming) => Some(incoming.message.due_ms),
+            Parsed::Reschedule(to, _) => Some(to.due_ms),
+            Parsed::Cancel(..) | Parsed::Bad(..) => None,
         }
     }
     let messages = || items.iter().map(message);
@@ -94,17 +105,21 @@ pub(crate) fn write_stream(items: &[Parsed]) -> Vec<u8> {
         texts(items, |item| match item {
             Parsed::Message(incoming) => Some(incoming.message.body.id()),
             Parsed::Cancel(cancel, _) => Some(&cancel.id),
+            Parsed::Reschedule(to, _) => Some(&to.id),
             Parsed::Bad(..) => None,
         }),
         texts(items, |item| match item {
             Parsed::Message(incoming) => incoming.message.body.key(),
             Parsed::Cancel(cancel, _) => cancel.key.as_deref(),
+            Parsed::Reschedule(to, _) => to.key.as_deref(),
             Parsed::Bad(..) => None,
         }),
-        Arc::new(messages().map(|it| it.map(|it| it.due_ms)).collect::<Int64Array>()),
+        Arc::new(items.iter().map(due_ms).collect::<Int64Array>()),
         Arc::new(messages().map(|it| it.and_then(|it| it.delay_ms)).collect::<Float64Array>()),
         Arc::new(items.iter().map(payload_of).collect::<BinaryArray>()),
         Arc::new(messages().map(|it| it.map(|it| it.body.is_json())).collect::<BooleanArray>()),
+        Arc::new(messages().map(|it| it.and_then(Message::expires_ms)).collect::<Int64Array>()),
+        texts(items, |item| message(item).and_then(Message::traceparent)),
         texts(items, |item| item.origin().map(|origin| &*origin.source)),
         Arc::new(items.iter().map(|item| item.origin().map(|origin| origin.line as i64)).collect::<Int64Array>()),
         texts(items, |item| bad(item).map(|bad| bad.reason.as_str())),
@@ -167,6 +182,8 @@ struct Rows<'a> {
     delay_ms: &'a PrimitiveArray<Float64Type>,
     payload: &'a BinaryArray,
     is_json: &'a BooleanArray,
+    expires_ms: &'a PrimitiveArray<Int64Type>,
+    traceparent: &'a StringArray,
     source: &'a StringArray,
     line: &'a PrimitiveArray<Int64Type>,
     reason: &'a StringArray,
@@ -183,11 +200,13 @@ impl<'a> Rows<'a> {
             delay_ms: batch.column(3).as_primitive(),
             payload: batch.column(4).as_binary(),
             is_json: batch.column(5).as_boolean(),
-            source: batch.column(6).as_string(),
-            line: batch.column(7).as_primitive(),
-            reason: batch.column(8).as_string(),
-            allowed: batch.column(9).as_string(),
-            copies: batch.column(10).as_primitive(),
+            expires_ms: batch.column(6).as_primitive(),
+            traceparent: batch.column(7).as_string(),
+            source: batch.column(8).as_string(),
+            line: batch.column(9).as_primitive(),
+            reason: batch.column(10).as_string(),
+            allowed: batch.column(11).as_string(),
+            copies: batch.column(12).as_primitive(),
         }
     }
 
@@ -198,26 +217,32 @@ impl<'a> Rows<'a> {
             return Parsed::Bad(bad, origin(Some(data.into())));
         }
         match self.request(at, data, max_payload) {
-            Ok(Ok(message)) => Parsed::Message(Incoming::from_origin(message, Some(origin(None)))),
-            Ok(Err(cancel)) => Parsed::Cancel(cancel, origin(None)),
             Err(bad) => Parsed::Bad(bad, origin(Some(data.into()))),
+            read => Parsed::of(read, true, || origin(None)),
         }
     }
 
-    /// A message, or else a cancel.
-    fn request(&self, at: usize, data: &[u8], max_payload: usize) -> Result<Result<Message, Cancel>, BadRecord> {
+    fn request(&self, at: usize, data: &[u8], max_payload: usize) -> Result<Request, BadRecord> {
         let Some(id) = text_at(self.id, at) else {
             return Err(BadRecord::new("id is missing", "id: text, not empty"));
         };
         let key = text_at(self.key, at);
         let Some(due_ms) = number_at(self.due_ms, at) else {
             check_name(key, id)?;
-            return Ok(Err(Cancel { id: id.into(), key: key.map(Into::into), keep_days: KEEP_CANCELS_DAYS }));
+            let (id, key) = (id.into(), key.map(Into::into));
+            return Ok(Request::Cancel(Cancel { id, key, keep_days: KEEP_CANCELS_DAYS }));
         };
+        if self.payload.is_null(at) {
+            check_name(key, id)?;
+            let due_ms = due_in_range(due_ms, "due_ms")?;
+            return Ok(Request::Reschedule(Reschedule { id: id.into(), key: key.map(Into::into), due_ms }));
+        }
         let is_json = self.is_json.is_valid(at) && self.is_json.value(at);
         let delay_ms = self.delay_ms.is_valid(at).then(|| self.delay_ms.value(at));
-        let message = Message { body: Body::new(key, id, data, is_json), due_ms, delay_ms };
-        checked(message, max_payload).map(Ok)
+        let traceparent = text_at(self.traceparent, at).map(Into::into);
+        let extras = Extras { expires_ms: number_at(self.expires_ms, at), traceparent, ..Extras::default() };
+        let body = Body::new(key, id, data, is_json).with_extras(extras);
+        checked(Message { body, due_ms, delay_ms }, max_payload).map(Request::Message)
     }
 }
 

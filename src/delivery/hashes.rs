@@ -6,8 +6,9 @@
 //! |---|---|---|
 //! | name, without a key | 16 | `\0`, then the id |
 //! | name, with a key | 16 | the number of characters of the key, `:`, the key, the id |
+//! | name, again | 16 | `\u{1}`, the number of the message, `:`, and the above |
 //! | lane | 8 | the key |
-//! | content | 15 (JSON), 16 (bytes) | due time in ms, or `+` and the delay; a space; the payload |
+//! | content | 15 (JSON), 16 (bytes) | due time in ms, or `+` and the delay; `!` and when it expires in ms, if it does; a space; the payload |
 //!
 //! The hashes of small messages are computed side by side, by the vector instructions of the processor.
 
@@ -24,6 +25,7 @@ pub(crate) struct Parts<'a> {
     pub(crate) id: &'a str,
     pub(crate) due_ms: i64,
     pub(crate) delay_ms: Option<f64>,
+    pub(crate) expires_ms: Option<i64>,
     pub(crate) payload: &'a [u8],
     pub(crate) is_json: bool,
 }
@@ -64,6 +66,13 @@ fn name_text(key: Option<&str>, id: &str) -> NameText {
 /// Of `(key, id)`.
 pub(crate) fn name_of(key: Option<&str>, id: &str) -> [u8; 16] {
     sixteen(params(16).hash(&name_text(key, id)).as_bytes())
+}
+
+/// Of `(key, id)` and the number of a message whose name had its outcome before it came.
+pub(crate) fn name_again_of(key: Option<&str>, id: &str, number: i64) -> [u8; 16] {
+    let mut state = params(16).to_state();
+    state.update(b"\x01").update(itoa::Buffer::new().format(number).as_bytes()).update(b":");
+    sixteen(state.update(&name_text(key, id)).finalize().as_bytes())
 }
 
 /// Of a key.
@@ -114,6 +123,10 @@ fn content_prefix(parts: Parts<'_>) -> (usize, SmallVec<[u8; 640]>) {
             text.push(b'+');
             text.extend_from_slice(float(delay_ms).as_bytes());
         }
+    }
+    if let Some(expires_ms) = parts.expires_ms {
+        text.push(b'!');
+        text.extend_from_slice(itoa::Buffer::new().format(expires_ms).as_bytes());
     }
     text.push(b' ');
     (if parts.is_json { 15 } else { 16 }, text)

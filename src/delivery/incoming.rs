@@ -11,7 +11,7 @@
 #![forbid(unsafe_code)]
 
 use crate::delivery::hashes;
-use crate::delivery::message::Message;
+use crate::delivery::message::{Body, Message};
 use crate::delivery::origin::Origin;
 
 /// The 128-bit digest of a name: what sinks know a message by (D5).
@@ -23,6 +23,16 @@ impl Digest {
     #[must_use]
     pub(crate) fn of(key: Option<&str>, id: &str) -> Self {
         Self(hashes::name_of(key, id))
+    }
+
+    /// What a destination knows a message by: its name; and its number too if its name had its outcome before it came, so that it is
+    /// not taken for the one before.
+    #[must_use]
+    pub(crate) fn of_body(body: &Body) -> Self {
+        match body.extras().and_then(|extras| extras.again) {
+            None => Self::of(body.key(), body.id()),
+            Some(again) => Self(hashes::name_again_of(body.key(), body.id(), again)),
+        }
     }
 
     /// Its first 64 bits, by which the store looks names up. Two names may have the same number.

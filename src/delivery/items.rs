@@ -9,7 +9,7 @@ use super::error::{BadRecord, DeliveryError};
 use super::incoming::Incoming;
 use super::message::{Cancel, Reschedule};
 use super::parsed::Parsed;
-use super::store::{Letter, Progress};
+use super::store::{ActionKind, Filter, Letter, Progress};
 use crate::sync::{PlainCondvar, PlainMutex};
 
 /// Something to be done in the store.
@@ -18,10 +18,33 @@ use crate::sync::{PlainCondvar, PlainMutex};
 pub(crate) enum Item {
     /// A message to accept.
     Put(Incoming),
+    /// A message that takes the place of the one with its name, if there is one.
+    Replace {
+        /// The message.
+        put: Incoming,
+        /// How long after the first that was replaced it is due at the latest.
+        at_latest_ms: Option<i64>,
+    },
+    /// A dead letter that is to be tried anew.
+    Requeue {
+        /// Its id.
+        id: String,
+        /// Its key.
+        key: Option<String>,
+    },
     /// A message that is not to be delivered.
     Cancel(Cancel),
     /// A message that is to be delivered at another time.
     Reschedule(Reschedule),
+    /// Many messages are to be cancelled, or tried anew.
+    Act {
+        /// The name of this action.
+        id: String,
+        /// What is done.
+        kind: ActionKind,
+        /// To which messages.
+        filter: Filter,
+    },
     /// Sending pauses, or goes on.
     Pause {
         /// Which of the two.
@@ -48,6 +71,7 @@ impl From<Parsed> for Item {
         match parsed {
             Parsed::Message(incoming) => Self::Put(incoming),
             Parsed::Cancel(cancel, _) => Self::Cancel(cancel),
+            Parsed::Reschedule(reschedule, _) => Self::Reschedule(reschedule),
             Parsed::Bad(bad, origin) => Self::Letter(Letter {
                 source: origin.source.to_string(),
                 line: origin.line as i64,
@@ -63,7 +87,7 @@ impl Item {
     /// Bytes in memory, near enough for the bounds of D8.
     pub(super) fn size(&self) -> usize {
         match self {
-            Self::Put(incoming) => incoming.message.size_in_memory(),
+            Self::Put(incoming) | Self::Replace { put: incoming, .. } => incoming.message.size_in_memory(),
             Self::Letter(letter) => 100 + letter.record.len(),
             _ => 100,
         }
@@ -71,7 +95,9 @@ impl Item {
 }
 
 /// The answer to a message is one of the first four; to a cancel one of `Cancelled` to `Unknown`; to a question for the state one
-/// of those, or `Waiting`; to another due time one of those to a cancel, or `Rescheduled`.
+/// of those, or `Waiting`; to another due time one of those to a cancel, or `Rescheduled`. To a message that is to take the place of
+/// another: `Accepted`, `Replaced`, `Cancelled` or `Delivering`. To a dead letter that is to be tried anew: `Requeued`, or one to a
+/// question; `Dead` if its record is not kept any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Answer {
@@ -89,12 +115,18 @@ pub enum Answer {
     Delivering,
     /// It was given up.
     Dead,
+    /// It was not sent in time.
+    Expired,
     /// It has not come.
     Unknown,
     /// It waits.
     Waiting,
     /// It waits, and has another due time now.
     Rescheduled,
+    /// It takes the place of one that waited.
+    Replaced,
+    /// It was a dead letter, and is tried anew.
+    Requeued,
     /// Nothing more is sent.
     Paused,
     /// What is due is sent.

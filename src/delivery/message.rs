@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod body;
+mod extras;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -14,6 +15,7 @@ use crate::delivery::shown::with_commas;
 use crate::delivery::times::{delay_in_range, due_in_range};
 
 pub(crate) use body::Body;
+pub(crate) use extras::{Extras, check_traceparent};
 
 /// The most bytes of an id, and of a key (D12).
 pub(crate) const MAX_NAME: usize = 1 << 20;
@@ -53,11 +55,7 @@ impl Message {
     /// ```
     #[must_use]
     pub fn at(id: &str, due: SystemTime, payload: impl AsRef<[u8]>) -> Self {
-        let due_ms = match due.duration_since(UNIX_EPOCH) {
-            Ok(since) => i64::try_from(since.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX),
-            Err(before) => i64::try_from(before.duration().as_millis()).map_or(i64::MIN, |ms| -ms),
-        };
-        Self { body: Body::new(None, id, payload.as_ref(), false), due_ms, delay_ms: None }
+        Self { body: Body::new(None, id, payload.as_ref(), false), due_ms: ms_of(due), delay_ms: None }
     }
 
     /// A message that is due so long after this call, rounded up to the millisecond. Two with the same delay and payload have the same
@@ -89,7 +87,40 @@ impl Message {
     #[must_use]
     pub fn with_key(self, key: &str) -> Self {
         let body = Body::new(Some(key), self.id(), self.payload(), self.is_json());
-        Self { body, ..self }
+        Self { body: body.with_extras(self.extras()), ..self }
+    }
+
+    /// With a time past which it is not delivered: it is a dead letter then. Rounded up to the millisecond.
+    ///
+    /// ```
+    /// # use std::time::{Duration, UNIX_EPOCH};
+    /// # use tickwheel::delivery::Message;
+    /// let (due, expires) = (UNIX_EPOCH + Duration::from_secs(5), UNIX_EPOCH + Duration::from_micros(8_999_001));
+    /// assert_eq!(Message::at("tea", due, "ready").expires_at(expires).expires_ms(), Some(9_000));
+    /// ```
+    #[must_use]
+    pub fn expires_at(self, expires: SystemTime) -> Self {
+        let extras = Extras { expires_ms: Some(ms_of(expires)), ..self.extras() };
+        Self { body: self.body.with_extras(extras), ..self }
+    }
+
+    /// With the trace and the span in which it was made, as W3C Trace Context writes them: they come out with it.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tickwheel::delivery::Message;
+    /// let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    /// let message = Message::after("tea", Duration::from_secs(180), "ready").with_traceparent(parent);
+    /// assert_eq!(message.traceparent(), Some(parent));
+    /// ```
+    #[must_use]
+    pub fn with_traceparent(self, traceparent: &str) -> Self {
+        let extras = Extras { traceparent: Some(traceparent.into()), ..self.extras() };
+        Self { body: self.body.with_extras(extras), ..self }
+    }
+
+    fn extras(&self) -> Extras {
+        self.body.extras().cloned().unwrap_or_default()
     }
 
     /// With a payload that is JSON: it is written as it is, and not as base64. Checked when the message is submitted.
@@ -166,10 +197,35 @@ impl Message {
         self.due_ms
     }
 
+    /// Past this it is not delivered, in milliseconds since 1970.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tickwheel::delivery::Message;
+    /// assert_eq!(Message::after("tea", Duration::ZERO, "ready").expires_ms(), None);
+    /// ```
+    #[must_use]
+    pub fn expires_ms(&self) -> Option<i64> {
+        self.body.expires_ms()
+    }
+
+    /// The trace and the span in which it was made.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tickwheel::delivery::Message;
+    /// assert_eq!(Message::after("tea", Duration::ZERO, "ready").traceparent(), None);
+    /// ```
+    #[must_use]
+    pub fn traceparent(&self) -> Option<&str> {
+        self.body.traceparent()
+    }
+
     pub(crate) fn parts(&self) -> hashes::Parts<'_> {
         let Self { body, due_ms, delay_ms } = self;
         let (key, id, payload) = (body.key(), body.id(), body.payload());
-        hashes::Parts { key, id, due_ms: *due_ms, delay_ms: *delay_ms, payload, is_json: body.is_json() }
+        let (expires_ms, is_json) = (body.expires_ms(), body.is_json());
+        hashes::Parts { key, id, due_ms: *due_ms, delay_ms: *delay_ms, expires_ms, payload, is_json }
     }
 
     /// Bytes that it takes in memory, about: its parts, and 200 for its entries in the tables of the engine (D8).
@@ -206,6 +262,14 @@ pub(crate) struct Reschedule {
     pub due_ms: i64,
 }
 
+/// Milliseconds since 1970, rounded up.
+pub(crate) fn ms_of(time: SystemTime) -> i64 {
+    match time.duration_since(UNIX_EPOCH) {
+        Ok(since) => i64::try_from(since.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX),
+        Err(before) => i64::try_from(before.duration().as_millis()).map_or(i64::MIN, |ms| -ms),
+    }
+}
+
 /// Checks the name of a message.
 ///
 /// # Errors
@@ -234,13 +298,32 @@ pub(crate) fn checked(mut message: Message, max_payload: usize) -> Result<Messag
     due_in_range(message.due_ms, "due_ms")?;
     message.delay_ms.map(delay_in_range).transpose()?;
     check_size(message.body.payload().len(), max_payload)?;
+    check_extras(&message)?;
     if message.body.is_json() {
         let one_line = json::on_one_line(message.body.payload()).map_err(|why| not_json(&why))?;
         if let Some(one_line) = one_line {
-            message.body = Body::new(message.body.key(), message.body.id(), &one_line, true);
+            let body = Body::new(message.body.key(), message.body.id(), &one_line, true);
+            message.body = body.with_extras(message.extras());
         }
     }
     Ok(message)
+}
+
+/// Checks what few messages have.
+///
+/// # Errors
+/// It expires before it is due, or its `traceparent` is none.
+pub(crate) fn check_extras(message: &Message) -> Result<(), BadRecord> {
+    if let Some(expires_ms) = message.expires_ms() {
+        due_in_range(expires_ms, "expires")?;
+        if expires_ms <= message.due_ms {
+            let reason =
+                format!("it expires {} ms before it is due", with_commas((message.due_ms - expires_ms) as usize));
+            let reason = if expires_ms == message.due_ms { "it expires when it is due".to_owned() } else { reason };
+            return Err(BadRecord::new(reason, "expires: a time after due"));
+        }
+    }
+    message.traceparent().map_or(Ok(()), check_traceparent)
 }
 
 /// The payload claims to be JSON, and is not.

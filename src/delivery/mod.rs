@@ -75,9 +75,12 @@
     expect(dead_code, reason = "the Python bindings use the rest; the build with them shows what nothing uses")
 )]
 
+mod actions;
 mod arrow_json;
 mod arrow_rows;
 mod arrow_values;
+#[cfg(test)]
+mod bulk;
 mod clock;
 mod columns;
 mod csv_rows;
@@ -87,6 +90,8 @@ mod destination;
 mod dispatcher;
 mod engine;
 mod error;
+#[cfg(test)]
+mod expiring;
 #[cfg(test)]
 mod few_keys;
 pub(crate) mod fields;
@@ -118,6 +123,8 @@ mod parsed;
 #[cfg(test)]
 mod pausing;
 mod queue;
+#[cfg(test)]
+mod replacing;
 #[cfg(test)]
 mod rescheduling;
 mod retry;

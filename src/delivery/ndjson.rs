@@ -15,10 +15,8 @@ use serde::de::{DeserializeSeed, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use smallvec::SmallVec;
 
-use crate::delivery::columns::{DELAY_MS, OP, PAYLOAD_BASE64};
 use crate::delivery::error::BadRecord;
 use crate::delivery::fields::{Fields, Payload, Request, Schema, Value};
-use crate::delivery::incoming::Incoming;
 use crate::delivery::json::{Refused, check_depth, check_surrogates, without_line_ends};
 use crate::delivery::lines::{Block, Line};
 use crate::delivery::origin::{Origin, Record};
@@ -52,14 +50,7 @@ impl Ndjson<'_> {
             if data.is_empty() || line.number <= self.after {
                 return None;
             }
-            Some(match self.request(&line) {
-                Ok(Request::Message(message)) if self.keeps_origin => {
-                    Parsed::Message(Incoming::from_origin(message, Some(self.origin(block, &line, data))))
-                }
-                Ok(Request::Message(message)) => Parsed::Message(Incoming::of(message)),
-                Ok(Request::Cancel(cancel)) => Parsed::Cancel(cancel, self.origin(block, &line, data)),
-                Err(bad) => Parsed::Bad(bad, self.origin(block, &line, data)),
-            })
+            Some(Parsed::of(self.request(&line), self.keeps_origin, || self.origin(block, &line, data)))
         })
     }
 
@@ -88,13 +79,7 @@ impl Ndjson<'_> {
     #[must_use]
     pub(crate) fn read_object(&self, bytes: &Arc<[u8]>) -> Parsed {
         let line = Line { number: 1, data: bytes, start: 0, size: 0 };
-        match self.request(&line) {
-            Ok(Request::Message(message)) => {
-                Parsed::Message(Incoming::from_origin(message, self.keeps_origin.then(|| self.whole(bytes, 1))))
-            }
-            Ok(Request::Cancel(cancel)) => Parsed::Cancel(cancel, self.whole(bytes, 1)),
-            Err(bad) => Parsed::Bad(bad, self.whole(bytes, 1)),
-        }
+        Parsed::of(self.request(&line), self.keeps_origin, || self.whole(bytes, 1))
     }
 
     fn whole(&self, bytes: &Arc<[u8]>, line: u64) -> Origin {
@@ -129,24 +114,16 @@ pub(crate) fn fields_of<'a>(text: &'a str, schema: &Schema) -> Result<Fields<'a>
     let found = AnObject(schema).deserialize(&mut parser).and_then(|found| parser.end().map(|()| found));
     let Found { values, others, is_double } = found.map_err(|error| refused(error.into()))?;
     check_surrogates(text).map_err(refused)?;
-    let [id, key, due, delay_ms, op, payload_base64] = values.map(|raw| raw.map_or(Ok(Value::Absent), value_of));
-    let fields = (|| {
-        Ok(Fields {
-            id: id?,
-            key: key?,
-            due: due?,
-            delay_ms: delay_ms?,
-            op: op?,
-            payload: others.payload.map(|raw| Payload { bytes: without_line_ends(raw.as_bytes()), is_json: true }),
-            payload_base64: payload_base64?,
-            others: others.fields.into_iter().map(|(name, raw)| (name, without_line_ends(raw.as_bytes()))).collect(),
-        })
-    })();
-    let fields = fields.map_err(refused)?;
+    let mut read: [Value<'_>; 8] = Default::default();
+    for (value, raw) in read.iter_mut().zip(values) {
+        *value = raw.map_or(Ok(Value::Absent), value_of).map_err(refused)?;
+    }
     if is_double {
         return Err(BadRecord::new("a name occurs twice in the object", ALLOWED));
     }
-    Ok(fields)
+    let payload = others.payload.map(|raw| Payload { bytes: without_line_ends(raw.as_bytes()), is_json: true });
+    let others = others.fields.into_iter().map(|(name, raw)| (name, without_line_ends(raw.as_bytes())));
+    Ok(Fields { others: others.collect(), ..Fields::of(read, payload) })
 }
 
 fn is_blank(byte: u8) -> bool {
@@ -169,8 +146,8 @@ fn trim(mut bytes: &[u8]) -> &[u8] {
 
 /// The members of an object, not yet decoded.
 struct Found<'a> {
-    /// Of id, key, due, `delay_ms`, op and `payload_base64`.
-    values: [Option<&'a str>; 6],
+    /// Of `Columns::values`.
+    values: [Option<&'a str>; 8],
     others: Others<'a>,
     is_double: bool,
 }
@@ -206,8 +183,8 @@ impl<'de> Visitor<'de> for AnObject<'_> {
         /// From here on, names are compared by a set: with many names, comparing each with each takes for ever.
         const MANY: usize = 16;
         let columns = &self.0.columns;
-        let names = [columns.id(), columns.key(), columns.due(), DELAY_MS, OP, PAYLOAD_BASE64];
-        let mut found = Found { values: [None; 6], others: Others::default(), is_double: false };
+        let names = columns.values();
+        let mut found = Found { values: [None; 8], others: Others::default(), is_double: false };
         let mut many: HashSet<Cow<'de, str>> = HashSet::new();
         while let Some(Name(name)) = members.next_key()? {
             let raw = members.next_value::<&RawValue>()?.get();

@@ -48,6 +48,8 @@ struct World {
     /// Of messages that did not come, and how old the store was then at most.
     cancels: BTreeMap<Name, i64>,
     accepted: u64,
+    /// Cancels of many, on disk: of this key, or of all; and the last message that each is about.
+    actions: VecDeque<(Option<u8>, u64)>,
     /// What the destination keeps of what it was sent, in order, if it keeps that.
     log: Option<Vec<i64>>,
     telling: Telling,
@@ -128,6 +130,7 @@ impl World {
             stored: BTreeMap::new(),
             cancels: BTreeMap::new(),
             accepted: 0,
+            actions: VecDeque::new(),
             log,
             telling: Telling::default(),
             bad: 0,

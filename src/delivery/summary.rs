@@ -34,14 +34,20 @@ pub struct Summary {
     pub cancelled: u64,
     /// Records that could not be read, and messages that were given up.
     pub dead_letters: u64,
-    /// Messages that were given up.
+    /// Messages that were given up, or have expired.
     pub undeliverable: u64,
+    /// Those among them that have expired.
+    pub expired: u64,
+    /// Dead letters that are tried anew: they count as accepted too.
+    pub requeued: u64,
+    /// Messages that have another due time, or another payload.
+    pub rescheduled: u64,
+    /// Other due times that came after the message was sent, or whose message has not come.
+    pub reschedules_too_late: u64,
     /// Cancels that came after the message was sent.
     pub cancels_too_late: u64,
     /// Cancels whose message has not come.
     pub cancels_unknown: u64,
-    /// Messages that got another due time.
-    pub rescheduled: u64,
     /// Messages whose name was known with other content.
     pub conflicts: u64,
 }
@@ -65,8 +71,11 @@ impl Summary {
         self.cancelled += other.cancelled;
         self.dead_letters += other.dead_letters;
         self.undeliverable += other.undeliverable;
-        self.cancels_too_late += other.cancels_too_late;
+        self.expired += other.expired;
         self.rescheduled += other.rescheduled;
+        self.requeued += other.requeued;
+        self.reschedules_too_late += other.reschedules_too_late;
+        self.cancels_too_late += other.cancels_too_late;
         self.conflicts += other.conflicts;
     }
 }

@@ -107,10 +107,11 @@ impl Window {
         self.entries.iter().enumerate().filter_map(|(slot, entry)| Some((slot as Slot, entry.as_ref()?)))
     }
 
-    /// Some of the places for messages; none at the end.
-    pub(super) fn places(&self, first: usize, most: usize) -> &[Option<Entry>] {
-        let end = self.entries.len().min(first.saturating_add(most));
-        self.entries.get(first..end).unwrap_or_default()
+    /// Those in at most so many slots from this one on; and the slot to go on with, if there are more.
+    pub(super) fn part(&self, from: usize, slots: usize) -> (impl Iterator<Item = &Entry>, Option<usize>) {
+        let end = (from + slots).min(self.entries.len());
+        let part = self.entries[from.min(end)..end].iter().flatten();
+        (part, (end < self.entries.len()).then_some(end))
     }
 
     /// Lanes have numbers below this. One that is not used has no messages.

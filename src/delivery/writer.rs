@@ -17,6 +17,7 @@ use std::collections::VecDeque;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::actions::Actions;
 use super::dispatcher::{CRASHED, Dead, Dispatcher, Outcomes};
 use super::error::{DeliveryError, StoreError};
 use super::group::{Group, held_of};
@@ -31,6 +32,7 @@ use super::queue::Queue;
 use super::sinks::line::record_of;
 use super::store::{Attempts, Checkpoints, Held, Letter, Outcome, Store};
 use super::summary::Summary;
+use super::times::rfc_3339;
 use super::window::State;
 use crate::sync::PlainMutex;
 
@@ -63,11 +65,6 @@ impl Begun {
     pub(super) fn has_outcomes(&self) -> bool {
         !self.outcomes.done.is_empty()
     }
-
-    /// Whether it has nothing that was submitted or reported.
-    pub(super) fn is_idle(&self) -> bool {
-        self.parts.is_empty() && self.outcomes.is_empty()
-    }
 }
 
 /// A group that is on disk, and of which nothing knows yet.
@@ -97,6 +94,7 @@ pub(super) struct Writer {
     suspects: FxHashSet<i64>,
     /// What the last group took back: its attempts may be reported after that, and belong to what it goes on as, if it does.
     taken_back: FxHashMap<i64, Option<i64>>,
+    actions: Actions,
     /// Why the destination is down, if it is, as the store has it.
     noted_down: Option<String>,
 }
@@ -114,8 +112,18 @@ impl Writer {
             telling_through: None,
             suspects: FxHashSet::default(),
             taken_back: FxHashMap::default(),
+            actions: Actions::default(),
             noted_down: None,
         }
+    }
+
+    /// Actions of the runs before go on.
+    ///
+    /// # Errors
+    /// The store can't be read.
+    pub(super) fn go_on(&mut self) -> Result<(), StoreError> {
+        self.actions = Actions::go_on(self.store.running_actions()?);
+        Ok(())
     }
 
     /// The destination was asked for all that an earlier process may have sent: these did not arrive.
@@ -178,6 +186,11 @@ impl Writer {
         Ok(self.store.check_place()?)
     }
 
+    /// Whether the group has nothing to do but the upkeep.
+    pub(super) fn is_idle(&self, begun: &Begun) -> bool {
+        begun.parts.is_empty() && begun.outcomes.is_empty() && self.actions.is_empty()
+    }
+
     /// Commits a group. The sinks have synced what it says is delivered.
     pub(super) fn commit(
         &mut self,
@@ -198,7 +211,7 @@ impl Writer {
         dispatcher: &PlainMutex<Dispatcher>,
         now_ms: i64,
     ) -> Result<Committed, StoreError> {
-        let is_idle = begun.is_idle();
+        let is_idle = self.is_idle(&begun);
         let Begun { parts, outcomes, position, told_through } = begun;
         kill_point("group: begun");
         self.store.begin()?;
@@ -211,15 +224,18 @@ impl Writer {
         if let Some(position) = position.filter(|_| !outcomes.done.is_empty()) {
             self.store.put_meta(POSITION, &position)?;
         }
-        let mut group = Group::new(&mut self.store, dispatcher, now_ms);
-        group.letters.extend(outcomes.dead.iter().map(letter_of));
+        let letters: Vec<Letter> = outcomes.dead.iter().map(letter_of).collect();
+        self.store.put_letters(&letters, now_ms)?; // before what may ask for one of them
+        let mut group = Group::new(&mut self.store, &mut self.actions, dispatcher, now_ms);
         let dead = outcomes.dead.len() as u64;
         group.counts.delivered += outcomes.done.iter().filter(|it| it.outcome == Outcome::Delivered).count() as u64;
         group.counts.dead_letters += dead;
         group.counts.undeliverable += dead;
+        group.counts.expired += outcomes.dead.iter().filter(|it| it.outcome == Outcome::Expired).count() as u64;
         for (place, items) in parts {
             group.apply(items, &mut self.begun[place].answers)?;
         }
+        group.act()?;
         let Group { counts, letters, admitted, first_due_ms, taken_back, resumes, .. } = group;
         self.taken_back = taken_back.iter().copied().collect();
         for (seq, goes_on) in &taken_back {
@@ -249,7 +265,14 @@ impl Writer {
         }
         let done = outcomes.done.iter().map(|it| it.seq).chain(taken_back.into_iter().map(|(seq, _)| seq)).collect();
         let noted = outcomes.before_send;
-        Ok(Committed { done, noted, placed, sent_until_ms, is_woken: more || self.loader.is_behind, resumes })
+        Ok(Committed {
+            done,
+            noted,
+            placed,
+            sent_until_ms,
+            is_woken: more || self.loader.is_behind || !self.actions.is_empty(),
+            resumes,
+        })
     }
 
     /// For those who look at the store from another process.
@@ -459,11 +482,14 @@ impl Writer {
 /// The dead letter of a message that its destination did not take.
 fn letter_of(dead: &Dead) -> Letter {
     let message = Message { body: dead.body.clone(), due_ms: dead.due_ms, delay_ms: None };
-    Letter {
-        source: "delivery".to_owned(),
-        line: dead.seq,
-        reason: format!("gave up after {} attempts: {}", dead.attempts, dead.reason),
-        allowed: "correct what the reason says, and give the record again".to_owned(),
-        record: record_of(&message),
-    }
+    let (reason, allowed) = if dead.outcome == Outcome::Expired {
+        let expired_at = rfc_3339(message.expires_ms().unwrap_or(dead.due_ms));
+        let reason = format!("expired at {} after {} attempts", String::from_utf8_lossy(&expired_at), dead.attempts);
+        (reason, "give the record again, with a later expires or without one")
+    } else {
+        let reason = format!("gave up after {} attempts: {}", dead.attempts, dead.reason);
+        (reason, "correct what the reason says, and give the record again")
+    };
+    let (source, allowed) = ("delivery".to_owned(), allowed.to_owned());
+    Letter { source, line: dead.seq, reason, allowed, record: record_of(&message) }
 }

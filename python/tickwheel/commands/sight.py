@@ -59,7 +59,7 @@ def _told(command: Callable[..., None]) -> Callable[..., None]:
 @_store
 @click.option(
     "--state",
-    type=click.Choice(["waiting", "delivered", "cancelled", "dead"]),
+    type=click.Choice(["waiting", "delivered", "cancelled", "dead", "expired"]),
     default="waiting",
     show_default=True,
     help="Those that wait, in order of delivery; or those that ended so, the last one first.",

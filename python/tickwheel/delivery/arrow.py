@@ -20,9 +20,11 @@ MESSAGE_SCHEMA = pa.schema(
         pa.field("key", pa.string()),
         pa.field("due", pa.timestamp("ms", tz="UTC")),
         pa.field("delay_ms", pa.float64()),
+        pa.field("expires", pa.timestamp("ms", tz="UTC")),
         pa.field("op", pa.string()),
         pa.field("payload", pa.binary()),
         pa.field("payload_base64", pa.string()),
+        pa.field("traceparent", pa.string()),
     ]
 )
 """D1's schema in Arrow; any schema with an id can be read. JSON goes into `payload`. Bytes go into `payload_base64`,

@@ -17,7 +17,9 @@ OTHER_CONTENT = BadRecord(
 
 class Answer(StrEnum):
     """A word. To a message one of the first four; to a cancel one from `CANCELLED` to `UNKNOWN`; to a look one of
-    those, or `WAITING`; to another due time one of those to a cancel, or `RESCHEDULED`; to a pause one of the last two.
+    those, or `WAITING`; to another due time one of those to a cancel, or `RESCHEDULED`; to a message in the place of
+    another `ACCEPTED`, `REPLACED`, `CANCELLED` or `DELIVERING`; to a dead letter that is to be tried anew `REQUEUED`,
+    or one to a look; to a pause one of the last two.
 
     The engine knows the members by their order.
     """
@@ -29,9 +31,12 @@ class Answer(StrEnum):
     DELIVERED = "delivered"
     DELIVERING = "delivering"
     DEAD = "dead"
+    EXPIRED = "expired"
     UNKNOWN = "unknown"
     WAITING = "waiting"
     RESCHEDULED = "rescheduled"
+    REPLACED = "replaced"
+    REQUEUED = "requeued"
     PAUSED = "paused"
     RESUMED = "resumed"
 
@@ -43,6 +48,7 @@ class Outcome(IntEnum):
     CANCELLED = 2
     DEAD = 3
     MOVED = 4
+    EXPIRED = 5
 
 
 class Look(msgspec.Struct, frozen=True, gc=False):
@@ -80,6 +86,8 @@ class Put(NamedTuple):
     delay_ms: object
     payload: bytes
     is_json: bool
+    expires: object = None
+    traceparent: object = None
 
 
 class Reschedule(msgspec.Struct, frozen=True, gc=False):
@@ -88,6 +96,31 @@ class Reschedule(msgspec.Struct, frozen=True, gc=False):
     id: str
     key: str | None
     due_ms: int
+
+
+class Requeue(msgspec.Struct, frozen=True, gc=False):
+    """A request to try a dead letter anew (D16)."""
+
+    id: str
+    key: str | None
+
+
+class ActionKind(StrEnum):
+    """What an action does: cancels messages that wait, or tries dead letters anew."""
+
+    CANCEL = "cancel"
+    REQUEUE = "requeue"
+
+
+class Act(msgspec.Struct, frozen=True, gc=False):
+    """An action on all messages that match (D16); `id` is the name that its user knows it by."""
+
+    id: str
+    kind: ActionKind
+    filter_key: str | None
+    key_prefix: str | None
+    due_from_ms: int | None
+    due_before_ms: int | None
 
 
 class Pause(msgspec.Struct, frozen=True, gc=False):
@@ -99,7 +132,7 @@ class Pause(msgspec.Struct, frozen=True, gc=False):
 Fault: TypeAlias = tuple[int, str, str]
 """What is wrong with a record: its line, the reason, and what is allowed."""
 
-Item: TypeAlias = Records | Message | Put | Cancel | Reschedule | Pause | Look | Letter | Progress
+Item: TypeAlias = Records | Message | Put | Cancel | Reschedule | Requeue | Act | Pause | Look | Letter | Progress
 
 
 def answered(faults: Iterable[Fault | None], answers: Iterable[Answer]) -> "Iterator[Answer | BadRecord]":

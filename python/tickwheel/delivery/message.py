@@ -35,7 +35,9 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     """A message to deliver at `due_ms`, milliseconds since 1970; its name is `(key, id)`.
 
     `payload`: bytes, or JSON as `msgspec.Raw`; a queue takes any value that JSON can hold. `delay_ms` is kept if the
-    record gave one, because two records with the same delay have the same content (D5) but different due times.
+    record gave one, because two records with the same delay have the same content (D5) but different due times. Past
+    `expires_ms` it is not delivered (D17). `traceparent`: the trace and span in which it was made, as W3C Trace Context
+    writes them.
     """
 
     id: str
@@ -43,6 +45,8 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     due_ms: int
     payload: msgspec.Raw | bytes
     delay_ms: float | None = None
+    expires_ms: int | None = None
+    traceparent: str | None = None
 
 
 class Cancel(msgspec.Struct, frozen=True, gc=False):

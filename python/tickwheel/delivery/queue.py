@@ -12,15 +12,16 @@ from typing import Any, Literal, Self
 
 import msgspec
 
-from tickwheel._native import ArrowRows, NdjsonLines, due_ms_of, read_messages
-from tickwheel.delivery.entries import OTHER_CONTENT, Answer, Letter, Look, Pause, Put, Reschedule
+from tickwheel._native import MAX_DUE_MS, ArrowRows, NdjsonLines, Records, due_ms_of, read_messages
+from tickwheel.delivery.bulk import Time, act_of
+from tickwheel.delivery.entries import OTHER_CONTENT, Act, Answer, Letter, Look, Pause, Put, Requeue, Reschedule
 from tickwheel.delivery.errors import BadRecord, WrongUsage
 from tickwheel.delivery.log import log_letters, logger, subject_of
 from tickwheel.delivery.message import MAX_PAYLOAD, Cancel, Columns, Message
 from tickwheel.delivery.retry import Retry
 from tickwheel.delivery.running import Running
 from tickwheel.delivery.settings import Settings
-from tickwheel.delivery.sight import StoreView
+from tickwheel.delivery.sight import Action, StoreView
 from tickwheel.delivery.sinks import OwnSink, open_sink, sink_of
 from tickwheel.delivery.summary import Summary
 
@@ -96,15 +97,41 @@ class DeliveryQueue:
         due: datetime | str | int | None = None,
         delay_ms: float | None = None,
         key: str | None = None,
+        expires: datetime | str | int | None = None,
+        traceparent: str | None = None,
+        replace: bool = False,
+        debounce_ms: float | None = None,
+        at_latest_ms: int | None = None,
     ) -> Answer:
         """Accept a message, and return once it is on disk: `ACCEPTED`, `DUPLICATE`, or `CANCELLED` by an early cancel.
 
         `due`: RFC 3339 text, a `datetime` with a zone, or epoch milliseconds; or else `delay_ms` from now. `payload`:
-        bytes of any kind, or a value that JSON can hold. Errors: `BadRecord`, also for a known id with other content;
-        `WrongUsage` for a payload that JSON can't hold, as NaN.
+        bytes of any kind, or a value that JSON can hold. `expires`, as `due`: past it the message is not delivered, and
+        is a dead letter (D17). `traceparent`: comes out with it. Errors: `BadRecord`, also for a known id with other
+        content; `WrongUsage` for a payload that JSON can't hold, as NaN.
         Costs one commit; the messages of a `put_many` share one.
+
+        `replace`: it takes the place of the message of its name (D16). `REPLACED`: that one waited, and does not go
+        out. `ACCEPTED`: there is none, or it has its outcome. `DELIVERING`: it is being sent in this moment, and
+        nothing is accepted. `debounce_ms`: as `replace` with `delay_ms`, so that each call puts the message off;
+        `at_latest_ms`: it is due so long after the first of these calls at the latest.
+
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder, DeliveryQueue(f"{folder}/r.db", to=lambda _: None) as queue:
+        ...     for text in "ti", "tick", "tickwheel":
+        ...         queue.put("search", text, debounce_ms=60_000, at_latest_ms=600_000)
+        <Answer.ACCEPTED: 'accepted'>
+        <Answer.REPLACED: 'replaced'>
+        <Answer.REPLACED: 'replaced'>
         """
-        [answer] = self._answers([put_of(id, payload, due=due, delay_ms=delay_ms, key=key)])
+        if debounce_ms is not None:
+            if due is not None or delay_ms is not None:
+                raise WrongUsage("debounce_ms says when the message is due: leave out due and delay_ms")
+            replace, delay_ms = True, debounce_ms
+        if at_latest_ms is not None and not (replace and type(at_latest_ms) is int and 0 <= at_latest_ms <= MAX_DUE_MS):
+            raise WrongUsage(f"at_latest_ms is {at_latest_ms!r:.200}: give a whole number with debounce_ms or replace")
+        put = put_of(id, payload, due=due, delay_ms=delay_ms, key=key, expires=expires, traceparent=traceparent)
+        [answer] = self._answers([read_messages([put], MAX_PAYLOAD).replacing(at_latest_ms) if replace else put])
         if answer is Answer.CONFLICT:
             raise OTHER_CONTENT
         return answer
@@ -130,8 +157,8 @@ class DeliveryQueue:
     def cancel(self, id: str, key: str | None = None) -> Answer:  # noqa: A002
         """Cancel a message (D7), and return once the cancel is on disk.
 
-        `CANCELLED`: it will not be sent, or was cancelled before. `DELIVERED`, `DEAD`: too late. `DELIVERING`: it is
-        being sent in this moment. `UNKNOWN`: it has not come; it is cancelled when it comes.
+        `CANCELLED`: it will not be sent, or was cancelled before. `DELIVERED`, `DEAD`, `EXPIRED`: too late.
+        `DELIVERING`: it is being sent in this moment. `UNKNOWN`: it has not come; it is cancelled when it comes.
         """
         [answer] = self._answers([Cancel(id, key)])
         return answer
@@ -147,8 +174,8 @@ class DeliveryQueue:
         """Give a message that waits another due time (D16), earlier or later, and return once that is on disk.
 
         `RESCHEDULED`: it goes out then, and not before; its attempts so far count on. Of messages of its key that are
-        due in the same millisecond it is the last. `DELIVERED`, `DEAD`, `CANCELLED`: too late. `DELIVERING`: it is
-        being sent in this moment. `UNKNOWN`: it has not come. Errors: `BadRecord`.
+        due in the same millisecond it is the last. `DELIVERED`, `DEAD`, `EXPIRED`, `CANCELLED`: too late. `DELIVERING`:
+        it is being sent in this moment. `UNKNOWN`: it has not come. Errors: `BadRecord`.
 
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder, DeliveryQueue(f"{folder}/r.db", to=lambda _: None) as queue:
@@ -157,6 +184,59 @@ class DeliveryQueue:
         """
         [answer] = self._answers([Reschedule(id, key, due_ms_of(_text_of(due), delay_ms))])
         return answer
+
+    def requeue(self, id: str, key: str | None = None) -> Answer:  # noqa: A002
+        """Try a dead letter anew, with all attempts (D16), and return once that is on disk.
+
+        `REQUEUED`: it goes out, marked `redelivered`, as it may have arrived before; it does not expire. Otherwise as
+        `state`, where `DEAD` and `EXPIRED` say that its record is not kept any more: of the last 100,000 it is.
+        """
+        [answer] = self._answers([Requeue(id, key)])
+        return answer
+
+    def cancel_many(
+        self,
+        *,
+        key: str | None = None,
+        key_prefix: str | None = None,
+        due_from: Time | None = None,
+        due_before: Time | None = None,
+        all: bool = False,  # noqa: A002
+        action: str | None = None,
+    ) -> str:
+        """Cancel all messages that wait and match (D16), beside delivery; return its id once it has begun.
+
+        `key`, `key_prefix`, `due_from` (then or later), `due_before`: all of what is given must hold; or `all`.
+        Messages that come after it began are left alone, and so are those that are being sent. `queue.action(id)` says
+        how far it is; it goes on after a restart. `action`: an id of one's own; the same again does nothing.
+        Some 50,000 a second. Errors: `WrongUsage`, `BadRecord`.
+        """
+        which = act_of(
+            "cancel", id=action, key=key, key_prefix=key_prefix, due_from=due_from, due_before=due_before, all=all
+        )
+        self._answers([which])
+        return which.id
+
+    def requeue_many(
+        self,
+        *,
+        key: str | None = None,
+        key_prefix: str | None = None,
+        due_from: Time | None = None,
+        due_before: Time | None = None,
+        all: bool = False,  # noqa: A002
+        action: str | None = None,
+    ) -> str:
+        """Try all dead letters of messages anew that match, as `requeue` does; otherwise as `cancel_many`."""
+        which = act_of(
+            "requeue", id=action, key=key, key_prefix=key_prefix, due_from=due_from, due_before=due_before, all=all
+        )
+        self._answers([which])
+        return which.id
+
+    def action(self, id: str) -> Action | None:  # noqa: A002
+        """How far an action on many messages is; `None`: there is none with this id, or it is not kept any more."""
+        return next(iter(self.view.actions(id)), None)
 
     def pause(self) -> None:
         """Send nothing more (D16), also after a restart, until `resume`; return once that is on disk.
@@ -250,7 +330,9 @@ class DeliveryQueue:
         """Send the messages due by now, commit, and stop. The rest stays in the store. Errors: `DeliveryFailed`."""
         self._running.close(_CLOSE_WITHIN_S)
 
-    def _answers(self, items: Sequence[Put | Cancel | Reschedule | Pause | Look]) -> list[Answer]:
+    def _answers(
+        self, items: Sequence[Put | Records | Cancel | Reschedule | Requeue | Act | Pause | Look]
+    ) -> list[Answer]:
         self._running.check_may_wait()
         return self._running.submit(items).result()
 
@@ -267,7 +349,7 @@ def _item(given: Any) -> Any:
     return _put(given) if isinstance(given, Message | Mapping) or type(given) is tuple else given
 
 
-_FIELDS = ("id", "due", "delay_ms", "payload", "key")
+_FIELDS = ("id", "due", "delay_ms", "payload", "key", "expires", "traceparent")
 
 
 def _put(given: object) -> Message | Put:
@@ -284,24 +366,31 @@ def _put(given: object) -> Message | Put:
             if unknown:
                 allowed = ", ".join(_FIELDS)
                 raise WrongUsage(f"{given!r:.200} is no message: it has {unknown[0]!r:.200}, and may have {allowed}")
-            due, delay_ms, key = given.get("due"), given.get("delay_ms"), given.get("key")
-            return put_of(given.get("id"), given.get("payload"), due=due, delay_ms=delay_ms, key=key)
+            return put_of(**{name: given.get(name) for name in _FIELDS})
         case (id_, due, payload):
-            return put_of(id_, payload, due=due)
+            return put_of(id_, payload, due)
         case (id_, due, payload, key):
-            return put_of(id_, payload, due=due, key=key)
+            return put_of(id_, payload, due, key=key)
     raise WrongUsage(
         f"{given!r:.200} is no message: give a Message, a dict with id, due or delay_ms, payload and key, or a tuple"
         " (id, due, payload) or (id, due, payload, key)"
     )
 
 
-def put_of(id_: object, payload: Any, *, due: object = None, delay_ms: object = None, key: object = None) -> Put:
+def put_of(
+    id: object,  # noqa: A002
+    payload: Any,
+    due: object = None,
+    *,
+    delay_ms: object = None,
+    key: object = None,
+    expires: object = None,
+    traceparent: object = None,
+) -> Put:
     """A message from Python values. Errors: `WrongUsage` if the payload can't be written as JSON."""
-    due = _text_of(due)
-    if isinstance(payload, bytes | bytearray | memoryview):
-        return Put(id_, key, due, delay_ms, bytes(payload), is_json=False)
-    return Put(id_, key, due, delay_ms, _json_of(payload), is_json=True)
+    is_json = not isinstance(payload, bytes | bytearray | memoryview)
+    data = _json_of(payload) if is_json else bytes(payload)
+    return Put(id, key, _text_of(due), delay_ms, data, is_json, _text_of(expires), traceparent)
 
 
 def _text_of(due: object) -> object:

@@ -19,7 +19,7 @@ from tickwheel.delivery.message import MAX_PAYLOAD
 from tickwheel.delivery.settings import Settings
 from tickwheel.delivery.sight import StoreView
 from tickwheel.delivery.sinks import Destination, Opener, SinkSettings
-from tickwheel.delivery.summary import PERCENTILES, Summary
+from tickwheel.delivery.summary import COUNTS, PERCENTILES, Summary
 
 _SAY_AFTER_S = 2
 
@@ -101,7 +101,8 @@ class Running:
         """The counts as they stand; lateness only once it is closed."""
         late_ms = zip(PERCENTILES, self._engine.percentiles(), strict=True)
         lateness_ms = {name: _rounded(value) for name, value in late_ms}
-        return Summary(*self._engine.counts(), lateness_ms)
+        counts = zip(COUNTS, self._engine.counts(), strict=True)
+        return Summary(**dict(counts), lateness_ms=lateness_ms)
 
     @property
     def waiting(self) -> int:

@@ -1,10 +1,12 @@
 """The summary of a run (rule D11): counts of messages by outcome, and the lateness of the delivered ones.
 
 Always `resumed + accepted = delivered + cancelled + undeliverable + not_delivered`. Beyond D11: `resumed` messages
-were waiting in the store already. `undeliverable` ones were refused by their destination up to the last attempt, and
-count as `dead_letters` too. `cancels_too_late` came after the message was sent. The messages of `cancels_unknown` have
-not come; these cancels are remembered. `rescheduled` ones got another due time, and `conflicts` were known with other
-content. Lateness is of this run, from the ledger. Percentiles are by nearest rank: of 1, 2, 3 and 4 ms, p99 is 4.
+were waiting in the store already. `undeliverable` ones were refused by their destination up to the last attempt, or
+are among the `expired`, and count as `dead_letters` too. `requeued` ones were dead letters, and count as accepted once
+more. `rescheduled` ones have another due time, or gave their place to another; `reschedules_too_late` came after the
+message was sent, or before it came. `cancels_too_late` came after the message was sent. The messages of
+`cancels_unknown` have not come; these cancels are remembered. `conflicts` were known with other content. Lateness is of
+this run, from the ledger. Percentiles are by nearest rank: of 1, 2, 3 and 4 ms, p99 is 4.
 """
 
 import math
@@ -26,15 +28,18 @@ class Summary:
     cancelled: int = 0
     dead_letters: int = 0
     undeliverable: int = 0
+    expired: int = 0
+    requeued: int = 0
+    rescheduled: int = 0
+    reschedules_too_late: int = 0
     cancels_too_late: int = 0
     cancels_unknown: int = 0
-    rescheduled: int = 0
     conflicts: int = 0
     lateness_ms: Mapping[str, float | None] = field(default_factory=lambda: percentiles([]))
 
     def add(self, other: "Summary") -> None:
         """Add the counts of another summary, but not its lateness."""
-        for name in _COUNTS:
+        for name in COUNTS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
     @property
@@ -53,15 +58,18 @@ class Summary:
             "resumed": self.resumed,
             "undeliverable": self.undeliverable,
             "not_delivered": self.not_delivered,
+            "expired": self.expired,
+            "requeued": self.requeued,
+            "rescheduled": self.rescheduled,
+            "reschedules_too_late": self.reschedules_too_late,
             "cancels_too_late": self.cancels_too_late,
             "cancels_unknown": self.cancels_unknown,
-            "rescheduled": self.rescheduled,
             "conflicts": self.conflicts,
             "lateness_ms": self.lateness_ms,
         }
 
 
-_COUNTS: Final = [part.name for part in fields(Summary) if part.name != "lateness_ms"]
+COUNTS: Final = [part.name for part in fields(Summary) if part.name != "lateness_ms"]
 
 
 def percentiles(values: Sequence[float]) -> dict[str, float | None]:

@@ -17,11 +17,11 @@ import pyarrow.compute as pc
 from tickwheel.delivery.errors import DeliveryFailed
 from tickwheel.delivery.handed import HANDED
 
-_VERSION: Final = b"\x01"
+_VERSION: Final = b"\x02"
 _ROWS: Final = 50_000
 _BYTES: Final = 32 << 20
 NO_SECOND: Final = -1
-"""The second of cancels and dead letters, which have no due time."""
+"""The second of cancels, reschedules and dead letters, which pass at once."""
 
 
 def gather(batches: Iterable[Any]) -> Iterator[Any]:
@@ -41,7 +41,9 @@ def gather(batches: Iterable[Any]) -> Iterator[Any]:
 def pack(batch: Any, shards: int) -> Any:
     """From a batch of `HANDED` with a column `partition` to one of `PACKED`: a row for each shard and second."""
     table = pa.table(batch.select(range(len(HANDED))))
-    due_ms = pc.fill_null(batch.column("due_ms"), NO_SECOND * 1000).to_numpy(zero_copy_only=False)
+    is_message = pc.is_valid(batch.column("payload"))
+    due_ms = pc.if_else(is_message, batch.column("due_ms"), None)
+    due_ms = pc.fill_null(due_ms, NO_SECOND * 1000).to_numpy(zero_copy_only=False)
     second = due_ms // 1000
     shard = batch.column("partition").to_numpy(zero_copy_only=False) % shards
     order = np.lexsort((second, shard))
@@ -107,11 +109,11 @@ def _without_copies(table: Any) -> Any:
 
 def _contents(table: Any) -> Iterator[tuple[object, ...] | None]:
     """The fields by which messages are equal (D5), with the delay if one was given, or else the due time."""
-    names: Sequence[str] = ("id", "key", "due_ms", "delay_ms", "payload", "is_json")
-    for id_, key, due_ms, delay_ms, payload, is_json in zip(
+    names: Sequence[str] = ("id", "key", "due_ms", "delay_ms", "payload", "is_json", "expires_ms")
+    for id_, key, due_ms, delay_ms, payload, is_json, expires_ms in zip(
         *(table.column(it).to_pylist() for it in names), strict=True
     ):
-        if due_ms is None:
+        if due_ms is None or payload is None:
             yield None
         else:
-            yield id_, key, due_ms if delay_ms is None else None, delay_ms, payload, is_json
+            yield id_, key, due_ms if delay_ms is None else None, delay_ms, payload, is_json, expires_ms

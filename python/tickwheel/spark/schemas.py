@@ -36,6 +36,8 @@ MESSAGES: Final = StructType(
         StructField("delay_ms", DoubleType()),
         StructField("payload", BinaryType()),
         StructField("is_json", BooleanType()),
+        StructField("expires_ms", LongType()),
+        StructField("traceparent", StringType()),
         StructField("source", StringType()),
         StructField("line", LongType()),
         StructField("reason", StringType()),

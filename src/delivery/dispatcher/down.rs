@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::{Alarm, Dispatcher, Event, InFlight, Offer};
 use crate::delivery::outage::Unanswered;
 use crate::delivery::shown;
+use crate::delivery::store::Outcome;
 use crate::delivery::window::State;
 
 impl Dispatcher {
@@ -64,7 +65,7 @@ impl Dispatcher {
             let Some(slot) = self.accept(offer) else { continue };
             let entry = self.window.entry(slot);
             if clock.late_us(entry.due_ms, timer_us, wall_us) >= limit_us {
-                self.give_up(slot, &reason);
+                self.give_up(slot, Outcome::Dead, &reason);
             } else {
                 let seq = entry.seq;
                 self.window.entry_mut(slot).state = State::Retrying;

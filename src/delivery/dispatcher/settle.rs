@@ -163,7 +163,7 @@ impl Dispatcher {
             self.events.push(Event::Failed { key, id, reason: reason.to_owned() });
         }
         if attempts >= self.retry.max_attempts {
-            self.give_up(message.slot, reason);
+            self.give_up(message.slot, Outcome::Dead, reason);
             return;
         }
         self.window.entry_mut(message.slot).state = State::Retrying;
@@ -174,20 +174,22 @@ impl Dispatcher {
         self.arm(after, Alarm::Again(message.slot, message.seq));
     }
 
-    pub(super) fn give_up(&mut self, slot: Slot, reason: &str) {
+    /// `outcome`: `Dead`, for this reason, or `Expired`.
+    pub(super) fn give_up(&mut self, slot: Slot, outcome: Outcome, reason: &str) {
         let entry = self.window.entry(slot);
         let body = entry.body.clone().expect("what waits has its body");
-        let (seq, due_ms, attempts) = (entry.seq, entry.due_ms, entry.attempts);
+        let attempts = entry.attempts - u32::from(outcome == Outcome::Expired && entry.is_noted); // that one is not made
+        let (seq, due_ms) = (entry.seq, entry.due_ms);
         let done = Done {
             seq,
             due_ms,
-            outcome: Outcome::Dead,
+            outcome,
             at_ms: self.wall.now_us() / 1000,
             lateness_us: None,
             attempts,
             redelivered: entry.redelivered,
         };
-        self.outcomes.dead.push(Dead { seq, due_ms, attempts, reason: reason.to_owned(), body });
+        self.outcomes.dead.push(Dead { seq, due_ms, outcome, attempts, reason: reason.to_owned(), body });
         self.end(slot, done);
     }
 

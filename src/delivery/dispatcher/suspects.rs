@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::{CRASHED, Dispatcher, Offer};
+use crate::delivery::store::Outcome;
 use crate::delivery::window::State;
 
 /// How many suspects go out together, by how often each was tried.
@@ -41,7 +42,7 @@ impl Dispatcher {
             }
             self.suspects.pop_front();
             if attempts >= self.retry.max_attempts {
-                self.give_up(slot, CRASHED);
+                self.give_up(slot, Outcome::Dead, CRASHED);
                 continue;
             }
             let entry = self.window.entry_mut(slot);

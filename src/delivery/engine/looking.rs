@@ -125,15 +125,12 @@ impl Engine {
     }
 
     fn look_through(&self, mut see: impl FnMut(&Entry)) {
-        let mut next = 0;
-        loop {
+        let mut next = Some(0);
+        while let Some(from) = next {
             let dispatcher = self.lock_dispatcher();
-            let places = dispatcher.window.places(next, STEP);
-            if places.is_empty() {
-                return;
-            }
-            next += places.len();
-            places.iter().flatten().for_each(&mut see);
+            let (part, rest) = dispatcher.window.part(from, STEP);
+            part.for_each(&mut see);
+            next = rest;
         }
     }
 }

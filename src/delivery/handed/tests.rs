@@ -3,6 +3,7 @@ use arrow_ipc::writer::StreamWriter;
 use arrow_schema::Field;
 
 use super::*;
+use crate::delivery::incoming::Incoming;
 use crate::delivery::message::MAX_PAYLOAD;
 
 /// A row with a value in these columns, and null in the others.
@@ -14,6 +15,8 @@ struct Row<'a> {
     delay_ms: Option<f64>,
     payload: Option<&'a [u8]>,
     is_json: Option<bool>,
+    expires_ms: Option<i64>,
+    traceparent: Option<&'a str>,
     source: Option<&'a str>,
     line: Option<i64>,
     reason: Option<&'a str>,
@@ -30,6 +33,8 @@ fn batch(rows: &[Row<'_>]) -> RecordBatch {
         Arc::new(rows.iter().map(|row| row.delay_ms).collect::<Float64Array>()),
         Arc::new(rows.iter().map(|row| row.payload).collect::<BinaryArray>()),
         Arc::new(rows.iter().map(|row| row.is_json).collect::<BooleanArray>()),
+        Arc::new(rows.iter().map(|row| row.expires_ms).collect::<Int64Array>()),
+        texts(|row| row.traceparent.map(Into::into)),
         texts(|row| row.source.map(Into::into)),
         Arc::new(rows.iter().map(|row| row.line).collect::<Int64Array>()),
         texts(|row| row.reason.map(Into::into)),
@@ -55,6 +60,8 @@ const MESSAGE: Row<'static> = Row {
     delay_ms: None,
     payload: Some(b"[1]"),
     is_json: Some(true),
+    expires_ms: None,
+    traceparent: None,
     source: Some("in.ndjson"),
     line: Some(7),
     reason: None,
@@ -71,6 +78,25 @@ fn read_batch(batch: &RecordBatch, max_payload: usize) -> Result<HandedOff, BadR
     let mut found = HandedOff::default();
     add_batch(&mut found, batch, max_payload)?;
     Ok(found)
+}
+
+#[test]
+fn another_due_time_and_what_few_messages_have_arrive_as_they_were__s3_d16_d17() {
+    let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let Parsed::Message(incoming) = only(Row { expires_ms: Some(6), traceparent: Some(parent), ..MESSAGE }) else {
+        panic!("it is a message")
+    };
+    let found = (incoming.message.expires_ms(), incoming.message.traceparent());
+    assert_eq!(found, (Some(6), Some(parent)));
+    let to = Row { id: Some("b"), due_ms: Some(7), ..Row::default() };
+    let Parsed::Reschedule(found, _) = only(to) else { panic!("it is a reschedule") };
+    assert_eq!(found, Reschedule { id: "b".into(), key: None, due_ms: 7 });
+    let origin = || Origin { source: "x".into(), line: 1, record: None };
+    let items = [Parsed::Message(incoming), Parsed::Reschedule(found, origin())];
+    let again = read_stream(&write_stream(&items), MAX_PAYLOAD).unwrap().items;
+    let [Parsed::Message(again), Parsed::Reschedule(to, _)] = &again[..] else { panic!("{again:?}") };
+    assert_eq!((again.message.expires_ms(), again.message.traceparent(), to.due_ms), (Some(6), Some(parent), 7));
+    assert!(matches!(only(Row { expires_ms: Some(5), ..MESSAGE }), Parsed::Bad(..)));
 }
 
 #[test]
@@ -111,7 +137,8 @@ fn a_delay_and_other_bytes_arrive_as_they_were__s3() {
     };
     assert_eq!(incoming.message.delay_ms, Some(1.5));
     assert_eq!((incoming.message.body.payload(), incoming.message.body.is_json()), (&b"\xff"[..], false));
-    let Parsed::Message(incoming) = only(Row { payload: None, is_json: None, source: None, line: None, ..MESSAGE })
+    let Parsed::Message(incoming) =
+        only(Row { payload: Some(b""), is_json: None, source: None, line: None, ..MESSAGE })
     else {
         panic!()
     };

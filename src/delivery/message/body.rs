@@ -1,8 +1,10 @@
-//! Key, id and payload of a message, in one piece.
+//! Key, id and payload of a message, in one piece, and what few messages have beside.
 
 #![forbid(unsafe_code)]
 
 use std::sync::Arc;
+
+use super::extras::Extras;
 
 const NO_KEY: u32 = u32::MAX;
 
@@ -13,6 +15,8 @@ pub(crate) struct Body {
     key_len: u32,
     id_len: u32,
     pub(super) is_json: bool,
+    /// Shared by its copies too.
+    extras: Option<Arc<Extras>>,
 }
 
 impl Body {
@@ -25,7 +29,39 @@ impl Body {
         bytes.extend_from_slice(id.as_bytes());
         bytes.extend_from_slice(payload);
         let key_len = if key.is_some() { key_bytes.len() as u32 } else { NO_KEY };
-        Self { bytes: bytes.into(), key_len, id_len: id.len() as u32, is_json }
+        Self { bytes: bytes.into(), key_len, id_len: id.len() as u32, is_json, extras: None }
+    }
+
+    /// With these instead of those it has.
+    #[must_use]
+    pub(crate) fn with_extras(self, extras: Extras) -> Self {
+        let extras = (extras != Extras::default()).then(|| Arc::new(extras));
+        Self { extras, ..self }
+    }
+
+    /// Of a message whose name had its outcome before it came, by its number.
+    #[must_use]
+    pub(crate) fn again(self, number: i64) -> Self {
+        let extras = Extras { again: Some(number), ..self.extras().cloned().unwrap_or_default() };
+        self.with_extras(extras)
+    }
+
+    /// What few have.
+    #[must_use]
+    pub(crate) fn extras(&self) -> Option<&Extras> {
+        self.extras.as_deref()
+    }
+
+    /// Past this it is not delivered, in milliseconds since 1970.
+    #[must_use]
+    pub(crate) fn expires_ms(&self) -> Option<i64> {
+        self.extras()?.expires_ms
+    }
+
+    /// The trace and span in which it was made.
+    #[must_use]
+    pub(crate) fn traceparent(&self) -> Option<&str> {
+        self.extras()?.traceparent.as_deref()
     }
 
     fn id_start(&self) -> usize {
@@ -60,10 +96,10 @@ impl Body {
         self.is_json
     }
 
-    /// Bytes of all three parts.
+    /// Bytes of all parts.
     #[must_use]
     pub(crate) fn size(&self) -> usize {
-        self.bytes.len()
+        self.bytes.len() + self.extras().map_or(0, Extras::size)
     }
 }
 

@@ -144,6 +144,12 @@ impl World {
     /// Messages that were given up since there were so many outcomes.
     pub(super) fn hear_the_dead(&mut self, before: usize) {
         for done in self.engine.queue.outcomes().into_iter().skip(before) {
+            if done.outcome == Outcome::Expired {
+                let key = self.numbers[&done.seq];
+                let expires_ms = self.stored_mut(key).expires_ms;
+                assert!(expires_ms.is_some_and(|ms| self.wall_ms() > ms), "{key:?} expired too early");
+                *self.lives.entry(key).or_default() = Life { end: Some(done.outcome), ..Life::default() };
+            }
             if done.outcome == Outcome::Dead {
                 let Some(key) = self.numbers.get(&done.seq).copied() else { continue };
                 let (own, unanswered) = self.failures.get(&key).copied().unwrap_or_default();

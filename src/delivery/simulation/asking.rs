@@ -3,8 +3,9 @@
 #![forbid(unsafe_code)]
 
 use super::World;
-use super::types::{Asked, Key, Life, Stored, Ticket, again, answer_of, item, name_asked, name_of};
+use super::types::{Asked, Key, Life, Name, Stored, Ticket, again, answer_of, item, name_asked, name_of};
 use crate::delivery::items::{Answer, Item};
+use crate::delivery::message::Extras;
 use crate::delivery::store::Outcome;
 use crate::delivery::window::State;
 
@@ -13,7 +14,8 @@ impl World {
         let asked: Vec<Asked> = (0..=self.random.below(4)).map(|_| self.ask()).collect();
         show!(self, "submit {asked:?}");
         let items: Vec<Item> = asked.iter().map(item).collect();
-        self.largest = items.iter().map(Item::size).max().unwrap_or(0).max(self.largest);
+        let largest = items.iter().map(Item::size).max().unwrap_or(0) + size_of::<Extras>(); // a name that comes again
+        self.largest = self.largest.max(largest);
         let receipt = self.engine.submit(items).unwrap();
         self.submitted.push(Ticket { asked, receipt, expected: Vec::new(), accepted: Vec::new() });
     }
@@ -27,15 +29,26 @@ impl World {
                 self.bad += 1;
                 Asked::Bad(self.bad)
             }
+            2 if self.random.below(10) == 0 => {
+                Asked::CancelMany((self.random.below(4) > 0).then(|| self.random.below(3) as u8))
+            }
             2 if self.random.below(6) == 0 => Asked::Pause(self.random.below(3) == 0),
             2 => Asked::Look(name),
+            3 if self.random.below(3) == 0 => Asked::Requeue(name),
             3 => Asked::Reschedule { name, due_ms: self.due_ms() },
+            4 if self.random.below(2) == 0 => {
+                let at_latest_ms = (self.random.below(2) == 0).then(|| self.random.below(1_000) as i64);
+                Asked::Replace { name, due_ms: self.due_ms(), payload: self.random.below(20) as u8, at_latest_ms }
+            }
             _ => {
                 let due_ms = self.due_ms();
                 let payload = self.random.below(20) as u8;
                 let last = self.stored.get(&name).and_then(|all| all.last()).filter(|_| self.random.below(2) == 0);
-                let (due_ms, payload) = last.map_or((due_ms, payload), |it| (it.first_due_ms, it.payload));
-                Asked::Put { name, due_ms, payload }
+                let after_ms = 1 + self.random.below(600) as i64;
+                let expires_ms = (self.random.below(6) == 0).then_some(due_ms + after_ms);
+                let (due_ms, payload, expires_ms) =
+                    last.map_or((due_ms, payload, expires_ms), |it| (it.first_due_ms, it.payload, it.first_expires_ms));
+                Asked::Put { name, due_ms, payload, expires_ms }
             }
         }
     }
@@ -93,21 +106,17 @@ impl World {
         let name = name_asked(asked).expect("it has an answer");
         let last = self.stored.get(&name).and_then(|all| all.last()).cloned();
         let answer = match (asked, last) {
-            (Asked::Put { due_ms, payload, .. }, last) => {
-                if let Some(last) = last.filter(|it| it.end != Some(Outcome::Dead)) {
-                    return (vec![again(&last, *due_ms, *payload)], None);
+            (Asked::Put { due_ms, payload, expires_ms, .. }, last) => {
+                if let Some(last) = last.filter(|it| !it.end.is_some_and(Outcome::is_dead)) {
+                    return (vec![again(&last, *due_ms, *payload, *expires_ms)], None);
                 }
-                self.accepted += 1;
-                let was_cancelled = self.cancels.remove(&name).is_some();
-                let end = was_cancelled.then_some(Outcome::Cancelled);
-                let (order, due_ms, payload) = (self.accepted, *due_ms, *payload);
-                let new =
-                    Stored { order, due_ms, first_due_ms: due_ms, payload, end, end_at_ms: self.age_ms, placed: None };
-                self.stored.entry(name).or_default().push(new);
-                if was_cancelled {
-                    return (vec![Answer::Cancelled], None);
-                }
-                return (vec![Answer::Accepted], Some((name, self.accepted)));
+                return self.accept(name, *due_ms, *payload, *expires_ms, None);
+            }
+            (Asked::Replace { due_ms, payload, at_latest_ms, .. }, last) => {
+                return self.replace(name, last.as_ref(), *due_ms, *payload, *at_latest_ms);
+            }
+            (Asked::Requeue(_), Some(last)) if last.end.is_some_and(Outcome::is_dead) => {
+                return (vec![Answer::Requeued], Some(self.requeue(name, &last)));
             }
             (Asked::Cancel(_), None) => {
                 self.cancels.entry(name).or_insert(self.age_ms);
@@ -134,6 +143,97 @@ impl World {
             }
         };
         (vec![answer], None)
+    }
+
+    fn accept(
+        &mut self,
+        name: Name,
+        due_ms: i64,
+        payload: u8,
+        expires_ms: Option<i64>,
+        latest_ms: Option<i64>,
+    ) -> (Vec<Answer>, Option<Key>) {
+        self.accepted += 1;
+        let was_cancelled = self.cancels.remove(&name).is_some();
+        let new = Stored {
+            order: self.accepted,
+            due_ms: due_ms.min(latest_ms.unwrap_or(i64::MAX)),
+            first_due_ms: due_ms,
+            payload,
+            expires_ms,
+            first_expires_ms: expires_ms,
+            latest_ms,
+            end: was_cancelled.then_some(Outcome::Cancelled),
+            end_at_ms: self.age_ms,
+            placed: None,
+        };
+        self.stored.entry(name).or_default().push(new);
+        if was_cancelled {
+            (vec![Answer::Cancelled], None)
+        } else {
+            (vec![Answer::Accepted], Some((name, self.accepted)))
+        }
+    }
+
+    fn replace(
+        &mut self,
+        name: Name,
+        last: Option<&Stored>,
+        due_ms: i64,
+        payload: u8,
+        at_latest_ms: Option<i64>,
+    ) -> (Vec<Answer>, Option<Key>) {
+        let waits = last.filter(|it| it.end.is_none());
+        let latest_ms = waits.and_then(|it| it.latest_ms).or(at_latest_ms.map(|after_ms| self.wall_ms() + after_ms));
+        let Some(waits) = waits else { return self.accept(name, due_ms, payload, None, latest_ms) };
+        let old = (name, waits.order);
+        let life = self.lives.get(&old).copied().unwrap_or_default();
+        if life.is_in_flight || life.end.is_some() {
+            return (vec![Answer::Delivering], None);
+        }
+        self.end(old, Outcome::Moved);
+        self.lives.insert(old, Life { end: Some(Outcome::Moved), ..Life::default() });
+        let (_, new) = self.accept(name, due_ms, payload, None, latest_ms);
+        (vec![Answer::Replaced], new)
+    }
+
+    /// A second life of a dead letter, which is not told any more if it was not.
+    fn requeue(&mut self, name: Name, last: &Stored) -> Key {
+        let seq = self.numbers.iter().find(|(_, key)| **key == (name, last.order)).map(|(seq, _)| *seq);
+        let source = ("delivery".to_owned(), seq.expect("it was in memory"));
+        self.telling.owed.remove(&source);
+        self.telling.answered.retain(|it| *it != source);
+        self.telling.in_group.retain(|it| *it != source);
+        self.accepted += 1;
+        let key = (name, self.accepted);
+        let was_sent = last.end == Some(Outcome::Dead);
+        let order = self.accepted;
+        let new = Stored { order, expires_ms: None, latest_ms: None, end: None, placed: None, ..last.clone() };
+        self.stored.entry(name).or_default().push(new);
+        if was_sent {
+            self.must_be_again.insert(key);
+            self.may_be_again.insert(key);
+        }
+        key
+    }
+
+    /// All that wait and are of this key end, but those that are being sent, or have ended.
+    pub(super) fn cancel_many(&mut self, key: Option<u8>, through: u64) {
+        let open: Vec<Key> = self
+            .stored
+            .iter()
+            .filter(|(name, _)| key.is_none() || name.0 == key)
+            .flat_map(|(name, all)| {
+                all.iter().filter(|it| it.end.is_none() && it.order <= through).map(|it| (*name, it.order))
+            })
+            .collect();
+        for it in open {
+            let life = self.lives.get(&it).copied().unwrap_or_default();
+            if !life.is_in_flight && life.end.is_none() {
+                self.end(it, Outcome::Cancelled);
+                self.lives.insert(it, Life { end: Some(Outcome::Cancelled), ..Life::default() });
+            }
+        }
     }
 
     /// It goes on as the one that was accepted last, with what is known of its attempts.

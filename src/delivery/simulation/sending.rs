@@ -66,6 +66,7 @@ impl World {
         assert_eq!(delivery.body.payload(), payload(stored.payload));
         assert_eq!(delivery.due_ms, stored.due_ms);
         assert!(self.wall_ms() >= stored.due_ms, "{key:?} is early");
+        assert!(stored.expires_ms.is_none_or(|ms| self.wall_ms() <= ms), "{key:?} is sent past its time");
         let moment = self.moment();
         let life = self.lives.entry(key).or_default();
         assert!(!life.is_in_flight && life.end.is_none(), "{key:?} was sent twice: {life:?}");

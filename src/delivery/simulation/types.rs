@@ -8,9 +8,9 @@ use std::sync::Arc;
 use crate::delivery::error::DeliveryError;
 use crate::delivery::incoming::Incoming;
 use crate::delivery::items::{Answer, Item, Receipt};
-use crate::delivery::message::{Body, Cancel, Message, Reschedule};
+use crate::delivery::message::{Body, Cancel, Extras, Message, Reschedule};
 use crate::delivery::sinks::{Delivery, Sink, Turns, Verdicts};
-use crate::delivery::store::{Letter, Outcome};
+use crate::delivery::store::{ActionKind, Filter, Letter, Outcome};
 
 pub(super) const MAX_ATTEMPTS: u32 = 3;
 
@@ -27,6 +27,11 @@ pub(super) struct Stored {
     /// As it was put.
     pub(super) first_due_ms: i64,
     pub(super) payload: u8,
+    pub(super) expires_ms: Option<i64>,
+    /// As it was put.
+    pub(super) first_expires_ms: Option<i64>,
+    /// It is due then at the latest, however often it is put off.
+    pub(super) latest_ms: Option<i64>,
     pub(super) end: Option<Outcome>,
     /// How old the store was at most when that was committed.
     pub(super) end_at_ms: i64,
@@ -40,12 +45,22 @@ pub(super) enum Asked {
         name: Name,
         due_ms: i64,
         payload: u8,
+        expires_ms: Option<i64>,
     },
+    Replace {
+        name: Name,
+        due_ms: i64,
+        payload: u8,
+        at_latest_ms: Option<i64>,
+    },
+    Requeue(Name),
     Cancel(Name),
     Reschedule {
         name: Name,
         due_ms: i64,
     },
+    /// All of this key that wait, or all.
+    CancelMany(Option<u8>),
     Pause(bool),
     Look(Name),
     /// A record that could not be read.
@@ -133,10 +148,13 @@ impl Sink for Destination {
 /// The name that something is asked about, if it has one.
 pub(super) fn name_asked(asked: &Asked) -> Option<Name> {
     match asked {
-        Asked::Put { name, .. } | Asked::Reschedule { name, .. } | Asked::Cancel(name) | Asked::Look(name) => {
-            Some(*name)
-        }
-        Asked::Pause(_) | Asked::Bad(_) => None,
+        Asked::Put { name, .. }
+        | Asked::Replace { name, .. }
+        | Asked::Reschedule { name, .. }
+        | Asked::Requeue(name)
+        | Asked::Cancel(name)
+        | Asked::Look(name) => Some(*name),
+        Asked::CancelMany(_) | Asked::Pause(_) | Asked::Bad(_) => None,
     }
 }
 
@@ -152,12 +170,22 @@ pub(super) fn payload(number: u8) -> Vec<u8> {
     vec![b'1' + number % 5; 1 + usize::from(number / 5) * 150]
 }
 
+fn incoming(name: Name, due_ms: i64, number: u8, expires_ms: Option<i64>) -> Incoming {
+    let (key, id) = text(name);
+    let body = Body::new(key.as_deref(), &id, &payload(number), true);
+    let body = body.with_extras(Extras { expires_ms, ..Extras::default() });
+    Incoming::of(Message { body, due_ms, delay_ms: None })
+}
+
 pub(super) fn item(asked: &Asked) -> Item {
     match asked {
-        Asked::Put { name, due_ms, payload: number } => {
+        Asked::Put { name, due_ms, payload, expires_ms } => Item::Put(incoming(*name, *due_ms, *payload, *expires_ms)),
+        Asked::Replace { name, due_ms, payload, at_latest_ms } => {
+            Item::Replace { put: incoming(*name, *due_ms, *payload, None), at_latest_ms: *at_latest_ms }
+        }
+        Asked::Requeue(name) => {
             let (key, id) = text(*name);
-            let body = Body::new(key.as_deref(), &id, &payload(*number), true);
-            Item::Put(Incoming::of(Message { body, due_ms: *due_ms, delay_ms: None }))
+            Item::Requeue { id, key }
         }
         Asked::Cancel(name) => {
             let (key, id) = text(*name);
@@ -167,6 +195,11 @@ pub(super) fn item(asked: &Asked) -> Item {
             let (key, id) = text(*name);
             Item::Reschedule(Reschedule { id, key, due_ms: *due_ms })
         }
+        Asked::CancelMany(key) => Item::Act {
+            id: fastrand::u64(..).to_string(),
+            kind: ActionKind::Cancel,
+            filter: Filter { key: key.map(|key| format!("k{key}")), ..Filter::default() },
+        },
         Asked::Pause(is_paused) => Item::Pause { is_paused: *is_paused },
         Asked::Look(name) => {
             let (key, id) = text(*name);
@@ -182,8 +215,8 @@ pub(super) fn item(asked: &Asked) -> Item {
     }
 }
 
-pub(super) fn again(last: &Stored, due_ms: i64, payload: u8) -> Answer {
-    if (last.first_due_ms, last.payload) != (due_ms, payload) {
+pub(super) fn again(last: &Stored, due_ms: i64, payload: u8, expires_ms: Option<i64>) -> Answer {
+    if (last.first_due_ms, last.payload, last.first_expires_ms) != (due_ms, payload, expires_ms) {
         Answer::Conflict
     } else if last.end == Some(Outcome::Cancelled) {
         Answer::Cancelled
@@ -197,6 +230,7 @@ pub(super) fn answer_of(end: Outcome) -> Answer {
         Outcome::Delivered => Answer::Delivered,
         Outcome::Cancelled => Answer::Cancelled,
         Outcome::Dead => Answer::Dead,
+        Outcome::Expired => Answer::Expired,
         Outcome::Moved => unreachable!("it goes on"),
     }
 }

@@ -9,7 +9,6 @@ use super::World;
 use super::types::{Asked, Name, Source, Stored, Ticket, name_asked, text};
 use crate::delivery::error::DeliveryError;
 use crate::delivery::items::Answer;
-use crate::delivery::store::Outcome;
 use crate::delivery::writer::Begun;
 
 impl World {
@@ -45,7 +44,7 @@ impl World {
             let key = self.numbers[&done.seq];
             let life = self.lives[&key];
             assert_eq!(life.end, Some(done.outcome).filter(|_| life.end.is_some()), "{key:?}");
-            if done.outcome == Outcome::Dead {
+            if done.outcome.is_dead() {
                 self.telling.owed.insert(("delivery".to_owned(), done.seq));
             }
             self.end(key, done.outcome);
@@ -59,6 +58,11 @@ impl World {
         }
         for ticket in &mut tickets {
             for asked in ticket.asked.clone() {
+                if let Asked::CancelMany(key) = asked {
+                    self.actions.push_back((key, self.accepted));
+                    ticket.expected.push(vec![Answer::Accepted]);
+                    continue;
+                }
                 if let Asked::Bad(line) = asked {
                     self.telling.owed.insert(("input".to_owned(), line));
                     continue;
@@ -72,6 +76,9 @@ impl World {
                 ticket.expected.push(expected);
                 ticket.accepted.extend(key);
             }
+        }
+        if let Some((key, through)) = self.actions.pop_front() {
+            self.cancel_many(key, through); // one in each group, as there are so few messages
         }
         let committed = self.engine.commit_group(begun, &|| Ok(())).unwrap();
         self.committed = Some((committed, tickets));

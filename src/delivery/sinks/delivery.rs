@@ -90,7 +90,22 @@ impl Delivery {
         self.body.is_json()
     }
 
+    /// The trace and the span in which the message was made, as W3C Trace Context writes them, if it came with them.
+    ///
+    /// ```
+    /// # use tickwheel::delivery::{Destination, Verdict};
+    /// let to = Destination::function(|delivery| {
+    ///     println!("{}", delivery.traceparent().unwrap_or("not traced"));
+    ///     Verdict::Delivered
+    /// });
+    /// ```
+    #[must_use]
+    pub fn traceparent(&self) -> Option<&str> {
+        self.body.traceparent()
+    }
+
     /// 128 bits of `BLAKE2b` of the name: by these a destination recognizes a message that it has, whatever store it comes from.
+    /// One whose name is used again, after an outcome, has others.
     ///
     /// ```
     /// # use tickwheel::delivery::{Destination, Verdict};
@@ -101,7 +116,7 @@ impl Delivery {
     /// ```
     #[must_use]
     pub fn digest(&self) -> [u8; 16] {
-        Digest::of(self.key(), self.id()).0
+        Digest::of_body(&self.body).0
     }
 }
 

@@ -1,6 +1,7 @@
 //! Writes a delivery as one line of NDJSON (rule D11), the same for files, standard output and webhooks.
 //!
-//! `id, key, due, payload` (or `payload_base64`), `delivered_at, lateness_ms, attempt, redelivered`. Times are RFC 3339 in
+//! `id, key, due, payload` (or `payload_base64`), `delivered_at, lateness_ms, attempt, redelivered`, and `traceparent` if it came
+//! with one. Times are RFC 3339 in
 //! UTC with milliseconds; `lateness_ms` is to the microsecond. About 0.2 µs for a small message.
 
 #![forbid(unsafe_code)]
@@ -42,7 +43,9 @@ impl LineWriter {
         out.extend_from_slice(b",\"attempt\":");
         out.extend_from_slice(itoa::Buffer::new().format(delivery.attempt).as_bytes());
         out.extend_from_slice(b",\"redelivered\":");
-        out.extend_from_slice(if delivery.redelivered { b"true}\n" } else { b"false}\n" });
+        out.extend_from_slice(if delivery.redelivered { b"true" } else { b"false" });
+        write_traceparent(out, &delivery.body);
+        out.extend_from_slice(b"}\n");
     }
 }
 
@@ -51,8 +54,21 @@ impl LineWriter {
 pub(crate) fn record_of(message: &Message) -> Vec<u8> {
     let mut out = Vec::with_capacity(message.body.size() + 64);
     write_names(&mut out, &message.body, &rfc_3339(message.due_ms));
+    if let Some(expires_ms) = message.expires_ms() {
+        out.extend_from_slice(b",\"expires\":\"");
+        out.extend_from_slice(&rfc_3339(expires_ms));
+        out.push(b'"');
+    }
+    write_traceparent(&mut out, &message.body);
     out.push(b'}');
     out
+}
+
+fn write_traceparent(out: &mut Vec<u8>, body: &Body) {
+    if let Some(traceparent) = body.traceparent() {
+        out.extend_from_slice(b",\"traceparent\":");
+        write_text(out, traceparent);
+    }
 }
 
 /// The first four members of both.

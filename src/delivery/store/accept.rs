@@ -8,7 +8,7 @@
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::sql::{Broken, Result, cached};
-use super::{Accepted, Done, Known, Outcome, Store};
+use super::{Accepted, Done, Known, Outcome, Store, bodies};
 use crate::delivery::incoming::{Content, Digest, Incoming};
 
 impl Store {
@@ -21,7 +21,7 @@ impl Store {
         {
             let mut insert = cached(
                 &self.db,
-                "INSERT INTO messages (seq, name, due_ms, key, id, content, outcome) VALUES (?, ?, ?, ?, ?, ?, ?)",
+                "INSERT INTO messages (seq, name, due_ms, key, id, content, outcome, again) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
             )?;
             for (place, (item, name)) in incoming.iter().zip(&numbers).enumerate() {
                 seqs.clear();
@@ -30,10 +30,12 @@ impl Store {
                     seqs.push(seq);
                 }
                 let body = &item.message.body;
-                if !seqs.is_empty()
-                    && let Some(known) = known(&self.db, &mut seqs, body.key(), body.id())?
-                    && known.outcome != Some(Outcome::Dead)
-                {
+                let known = match &mut seqs[..] {
+                    [] => None,
+                    seqs => known(&self.db, seqs, body.key(), body.id())?,
+                };
+                let is_again = known.is_some();
+                if let Some(known) = known.filter(|known| !known.outcome.is_some_and(Outcome::is_dead)) {
                     answers.push(Accepted::Known(known));
                     continue;
                 }
@@ -46,6 +48,7 @@ impl Store {
                 insert.raw_bind_parameter(5, body.id())?;
                 insert.raw_bind_parameter(6, item.content.as_bytes())?;
                 insert.raw_bind_parameter(7, was_cancelled.then_some(Outcome::Cancelled))?;
+                insert.raw_bind_parameter(8, is_again.then_some(seq))?;
                 insert.raw_execute()?;
                 self.next_seq += 1;
                 self.names.add(*name, seq);
@@ -57,11 +60,16 @@ impl Store {
                 } else {
                     self.near.add(seq, body.payload().len());
                     self.open += 1;
-                    answers.push(Accepted::New(seq));
+                    answers.push(if is_again { Accepted::NewAgain(seq) } else { Accepted::New(seq) });
                 }
             }
         }
-        write_bodies(&self.db, incoming, &answers)?;
+        // After all rows of `messages`, as rows of one table that follow each other are cheaper.
+        let bodies = incoming.iter().zip(&answers).filter_map(|(item, answer)| match answer {
+            Accepted::New(seq) | Accepted::NewAgain(seq) => Some((*seq, &item.message.body)),
+            _ => None,
+        });
+        bodies::write(&self.db, bodies)?;
         self.write_ledger(&cancelled)?;
         Ok(answers)
     }
@@ -75,7 +83,7 @@ impl Store {
     }
 }
 
-/// The newest of these with this name. An older one of the same name is a dead letter, or it would not have been put again.
+/// The newest of these with this name. An older one has its outcome.
 fn known(db: &Connection, seqs: &mut [i64], key: Option<&str>, id: &str) -> Result<Option<Known>> {
     seqs.sort_unstable();
     let text = "SELECT due_ms, content, outcome FROM messages WHERE seq = ? AND id = ? AND key IS ?";
@@ -113,20 +121,4 @@ fn take_cancel(db: &Connection, name: i64, key: Option<&str>, id: &str) -> Resul
 
 fn cancelled_before(seq: i64, due_ms: i64, at_ms: i64) -> Done {
     Done { seq, due_ms, outcome: Outcome::Cancelled, at_ms, lateness_us: None, attempts: 0, redelivered: false }
-}
-
-/// After all rows of `messages`, as rows of one table that follow each other are cheaper.
-fn write_bodies(db: &Connection, incoming: &[Incoming], answers: &[Accepted]) -> Result<()> {
-    let mut insert = cached(db, "INSERT INTO bodies (seq, payload) VALUES (?, ?)")?;
-    for (item, answer) in incoming.iter().zip(answers) {
-        let Accepted::New(seq) = answer else { continue };
-        let body = &item.message.body;
-        insert.raw_bind_parameter(1, seq)?;
-        match std::str::from_utf8(body.payload()) {
-            Ok(json) if body.is_json() => insert.raw_bind_parameter(2, json)?,
-            _ => insert.raw_bind_parameter(2, body.payload())?,
-        }
-        insert.raw_execute()?;
-    }
-    Ok(())
 }

@@ -18,14 +18,15 @@ use super::meta;
 use super::near::Near;
 use super::options::Limits;
 use super::sql::{Broken, Result, cached};
-use crate::delivery::message::{Body, Message};
+use crate::delivery::message::{Body, Extras, Message};
 
 /// Bytes of a page of the file.
 const PAGE: u64 = 4_096;
 
 /// These messages with their payloads, by number.
 pub(super) fn read(db: &Connection, seqs: &[i64]) -> Result<HashMap<i64, Message>> {
-    let text = "SELECT m.key, m.id, m.due_ms, b.payload FROM messages m JOIN bodies b ON b.seq = m.seq WHERE m.seq = ?";
+    let text = "SELECT m.key, m.id, m.due_ms, b.payload, b.expires_ms, b.traceparent, b.latest_ms, m.again \
+                FROM messages m JOIN bodies b ON b.seq = m.seq WHERE m.seq = ?";
     let mut select = cached(db, text)?;
     let mut found = HashMap::with_capacity(seqs.len());
     for seq in seqs {
@@ -34,7 +35,10 @@ pub(super) fn read(db: &Connection, seqs: &[i64]) -> Result<HashMap<i64, Message
                 let payload = row.get_ref(3)?;
                 let is_json = matches!(payload, rusqlite::types::ValueRef::Text(_));
                 let (key, id) = (row.get_ref(0)?.as_str_or_null()?, row.get_ref(1)?.as_str()?);
-                let body = Body::new(key, id, payload.as_bytes()?, is_json);
+                let traceparent = row.get_ref(5)?.as_str_or_null()?.map(Into::into);
+                let extras =
+                    Extras { expires_ms: row.get(4)?, traceparent, latest_ms: row.get(6)?, again: row.get(7)? };
+                let body = Body::new(key, id, payload.as_bytes()?, is_json).with_extras(extras);
                 Ok(Message { body, due_ms: row.get(2)?, delay_ms: None })
             })
             .optional()?
@@ -42,6 +46,24 @@ pub(super) fn read(db: &Connection, seqs: &[i64]) -> Result<HashMap<i64, Message
         found.insert(*seq, message);
     }
     Ok(found)
+}
+
+/// Each with its number.
+pub(super) fn write<'a>(db: &Connection, bodies: impl IntoIterator<Item = (i64, &'a Body)>) -> Result<()> {
+    let text = "INSERT INTO bodies (seq, payload, expires_ms, traceparent, latest_ms) VALUES (?, ?, ?, ?, ?)";
+    let mut insert = cached(db, text)?;
+    for (seq, body) in bodies {
+        insert.raw_bind_parameter(1, seq)?;
+        match std::str::from_utf8(body.payload()) {
+            Ok(json) if body.is_json() => insert.raw_bind_parameter(2, json)?,
+            _ => insert.raw_bind_parameter(2, body.payload())?,
+        }
+        insert.raw_bind_parameter(3, body.expires_ms())?;
+        insert.raw_bind_parameter(4, body.traceparent())?;
+        insert.raw_bind_parameter(5, body.extras().and_then(|extras| extras.latest_ms))?;
+        insert.raw_execute()?;
+    }
+    Ok(())
 }
 
 /// What one step may delete.

@@ -8,10 +8,10 @@ use std::path::Path;
 use rusqlite::types::{FromSql, ToSql};
 
 use super::options::Options;
-use super::{Attempts, Known, Letter, Percentiles, Position, Progress, Store, Waiting};
-use super::{bodies, inputs, ledger, letters, meta, recover, schema, waiting};
+use super::{Action, Attempts, Known, Letter, Percentiles, Position, Progress, Store, Waiting};
+use super::{actions, bodies, inputs, ledger, letters, meta, recover, schema, waiting};
 use crate::delivery::error::{DeliveryError, StoreError};
-use crate::delivery::incoming::Digest;
+use crate::delivery::incoming::{Content, Digest};
 use crate::delivery::message::Message;
 
 /// Opening, and what is open.
@@ -130,6 +130,22 @@ impl Store {
         self.told(moved)
     }
 
+    /// What an open message says.
+    pub(crate) fn open_message(&self, seq: i64) -> Result<Message, StoreError> {
+        self.told(self.read_open(seq))
+    }
+
+    /// A message whose name is known, and is over: its number.
+    pub(crate) fn write_again(&mut self, message: &Message, content: Content) -> Result<i64, StoreError> {
+        let written = self.write_one(message, content, None);
+        self.told(written)
+    }
+
+    /// By which number destinations know it, if its name came again.
+    pub(crate) fn again_of(&self, seq: i64) -> Result<Option<i64>, StoreError> {
+        self.told(self.read_again(seq))
+    }
+
     /// Whether a message that has a row in `waiting` may have arrived, and its attempts.
     pub(crate) fn left(&self, position: Position) -> Result<(bool, Option<Attempts>), StoreError> {
         self.told(self.read_left(position))
@@ -157,9 +173,71 @@ impl Store {
         self.told(done)
     }
 
+    /// The record of the letter of a message. `None`: it is not there any more.
+    pub(crate) fn letter(&self, seq: i64) -> Result<Option<Vec<u8>>, StoreError> {
+        self.told(letters::find(&self.db, seq).map(|found| found.map(|(_, record)| record)))
+    }
+
+    /// That letter is kept no longer.
+    pub(crate) fn drop_letter(&mut self, seq: i64) -> Result<(), StoreError> {
+        let done = self.letters.drop_one(&self.db, seq);
+        self.told(done)
+    }
+
+    /// The number of the last letter.
+    pub(crate) fn last_letter(&self) -> i64 {
+        self.letters.last()
+    }
+
+    /// Letters of messages after this one, up to that one: number, and the number of the message.
+    pub(crate) fn letters_of_messages(
+        &self,
+        after: i64,
+        through: i64,
+        limit: usize,
+    ) -> Result<Vec<(i64, i64)>, StoreError> {
+        self.told(actions::letters(&self.db, after, through, limit))
+    }
+
+    /// An action on many messages; whether it is new.
+    pub(crate) fn put_action(&mut self, action: &Action, now_ms: i64) -> Result<bool, StoreError> {
+        let done = self.write_action(action, now_ms);
+        self.told(done)
+    }
+
+    /// How far an action is, and when it ended, if it has.
+    pub(crate) fn put_progress(&mut self, action: &Action, ended_ms: Option<i64>) -> Result<(), StoreError> {
+        let done = self.write_progress(action, ended_ms);
+        self.told(done)
+    }
+
+    /// Actions that have not ended.
+    pub(crate) fn running_actions(&self) -> Result<Vec<Action>, StoreError> {
+        self.told(actions::running(&self.db))
+    }
+
+    /// How many an action has changed, and for how many it came too late.
+    #[cfg(test)]
+    pub(crate) fn progress_of(&self, id: &str) -> Result<(u64, u64), StoreError> {
+        let text = "SELECT changed, too_late FROM actions WHERE id = ?";
+        let row = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(0)? as u64, row.get::<_, i64>(1)? as u64));
+        self.told(self.db.query_row(text, [id], row).map_err(Into::into))
+    }
+
+    /// The next messages with a row in `waiting` that an action is about, of those in this lane if one is given; and how far that is,
+    /// if there may be more.
+    pub(crate) fn matches(
+        &self,
+        action: &Action,
+        lane: Option<i64>,
+        limit: usize,
+    ) -> Result<(Vec<Position>, Option<Position>), StoreError> {
+        self.told(self.read_matches(action, lane, limit))
+    }
+
     /// The next to be written out, bounded by count and bytes, and the number to give to `letters_written` then.
     pub(crate) fn unwritten_letters(&self) -> Result<(Vec<Letter>, i64), StoreError> {
-        self.told(letters::unwritten(&self.db))
+        self.told(self.letters.unwritten(&self.db))
     }
 
     /// Whether there is one that is not known to be written out.

@@ -1,17 +1,17 @@
 //! Dead letters in the store (D2): each is committed with what it came from, and written out after that.
 //!
 //! After a crash those whose writing out was not noted are written once more: a dead letter may be there twice, never not.
-//! Of those that were written out the last 10,000 are kept, and 64 MiB of records.
+//! Of those that were written out the last 100,000 are kept, and 256 MiB of records; one whose message is tried anew goes (D16).
 
 #![forbid(unsafe_code)]
 
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, OptionalExtension, params};
 
 use super::sql::{Result, cached};
 use super::{Letter, meta};
 
-const KEPT: i64 = 10_000;
-const KEPT_BYTES: u64 = 64 << 20;
+const KEPT: i64 = 100_000;
+const KEPT_BYTES: u64 = 256 << 20;
 const READ: i64 = 1_000;
 const READ_BYTES: usize = 4 << 20;
 
@@ -26,7 +26,17 @@ impl Letters {
     pub(super) fn load(db: &Connection) -> Result<Self> {
         let text = "SELECT ifnull(max(n), 0), ifnull(sum(octet_length(record)), 0) FROM dead_letters";
         let (last, bytes): (i64, i64) = cached(db, text)?.query_row([], |row| Ok((row.get(0)?, row.get(1)?)))?;
-        Ok(Self { last, written: meta::get_int(db, "letters_written")?, bytes: bytes as u64 })
+        let written = meta::get_int(db, "letters_written")?;
+        Ok(Self { last: last.max(written), written, bytes: bytes as u64 }) // the last ones may be gone
+    }
+
+    pub(super) fn unwritten(&self, db: &Connection) -> Result<(Vec<Letter>, i64)> {
+        unwritten(db, self.last)
+    }
+
+    /// The number of the last one.
+    pub(super) fn last(&self) -> i64 {
+        self.last
     }
 
     pub(super) fn has_unwritten(&self) -> bool {
@@ -41,6 +51,15 @@ impl Letters {
             self.bytes += letter.record.len() as u64;
             let Letter { source, line, reason, allowed, record } = letter;
             cached(db, text)?.execute(params![self.last, at_ms, source, line, reason, allowed, record])?;
+        }
+        Ok(())
+    }
+
+    /// The newest letter of this message goes.
+    pub(super) fn drop_one(&mut self, db: &Connection, seq: i64) -> Result<()> {
+        if let Some((n, record)) = find(db, seq)? {
+            cached(db, "DELETE FROM dead_letters WHERE n = ?")?.execute([n])?;
+            self.bytes -= record.len() as u64;
         }
         Ok(())
     }
@@ -63,16 +82,26 @@ impl Letters {
     }
 }
 
-/// The next to be written out, and the number of the last of them.
-pub(super) fn unwritten(db: &Connection) -> Result<(Vec<Letter>, i64)> {
+/// The number and the record of the newest letter of this message.
+pub(super) fn find(db: &Connection, seq: i64) -> Result<Option<(i64, Vec<u8>)>> {
+    let text = "SELECT n, record FROM dead_letters WHERE source = 'delivery' AND line = ? ORDER BY n DESC LIMIT 1";
+    Ok(cached(db, text)?.query_row([seq], |row| Ok((row.get(0)?, row.get(1)?))).optional()?)
+}
+
+/// The next to be written out, and the number of the last of them; where they are all, of the last that there was.
+fn unwritten(db: &Connection, last: i64) -> Result<(Vec<Letter>, i64)> {
     let mut through = meta::get_int(db, "letters_written")?;
     let text = "SELECT n, source, line, reason, allowed, record FROM dead_letters WHERE n > ? ORDER BY n LIMIT ?";
     let mut select = cached(db, text)?;
     let mut rows = select.query([through, READ])?;
     let (mut found, mut bytes) = (Vec::new(), 0);
-    while bytes < READ_BYTES
-        && let Some(row) = rows.next()?
-    {
+    while bytes < READ_BYTES {
+        let Some(row) = rows.next()? else {
+            if found.len() < READ as usize {
+                through = last; // the last ones may be gone
+            }
+            break;
+        };
         through = row.get(0)?;
         let letter = Letter {
             source: row.get(1)?,

@@ -21,11 +21,12 @@
 //! | `census.rs`, `snapshot.rs` | what is due when; the tables, read by a connection of its own |
 //! | `opened.rs`, `owner.rs`, `locked.rs`, `new_file.rs`, `upgrade.rs` | the file: who has it, and how another takes its place |
 //! | `maintenance/`, `backup_mark.rs` | check, compact, back up, restore |
-//! | `cancels.rs`, `attempts.rs`, `letters.rs`, `inputs.rs`, `ledger.rs`, `meta.rs` | the small tables |
+//! | `cancels.rs`, `attempts.rs`, `letters.rs`, `inputs.rs`, `ledger.rs`, `actions.rs`, `meta.rs` | the small tables |
 
 #![forbid(unsafe_code)]
 
 mod accept;
+mod actions;
 mod attempts;
 mod backup_mark;
 mod bodies;
@@ -73,6 +74,7 @@ use rusqlite::Connection;
 use crate::delivery::error::StoreError;
 use crate::delivery::incoming::{Digest, Incoming};
 
+pub(crate) use actions::{Action, Filter, Kind as ActionKind};
 pub(crate) use census::Census;
 pub(crate) use checkpoints::Checkpoints;
 pub(crate) use meta::PAUSED;
@@ -134,7 +136,6 @@ impl Store {
     }
 
     /// The number of the message that was accepted last; 0 before the first.
-    #[cfg(test)]
     #[must_use]
     pub(crate) fn last_seq(&self) -> i64 {
         self.next_seq - 1

@@ -1,7 +1,5 @@
-//! A message that waits gets another due time (D16): it goes on under a new number, so that the old one has its outcome, and all
-//! that is kept by number, position or chunk stays as it was written.
-//!
-//! The new one has the name, the content, the payload and the attempts of the old one. The name is known by the newest number.
+//! A message whose name is known goes on, or comes again (D16): under a new number, so that the old one has its outcome, and all
+//! that is kept by number, position or chunk stays as it was written. The name is known by the newest number.
 
 #![forbid(unsafe_code)]
 
@@ -9,26 +7,39 @@ use rusqlite::{OptionalExtension, params};
 
 use super::sql::{Broken, Result, cached};
 use super::{Attempts, Known, Store, bodies};
-use crate::delivery::incoming::Digest;
+use crate::delivery::incoming::{Content, Digest};
 use crate::delivery::message::Message;
 
 impl Store {
-    /// Its number, and what it says. The old one is to be finished in the same transaction, after this.
+    /// It waits, and has another due time now: its number, and what it says. The old one is to be finished in the same transaction,
+    /// after this.
     pub(super) fn write_move(
         &mut self,
         known: &Known,
         due_ms: i64,
         tried: Option<&Attempts>,
     ) -> Result<(i64, Message)> {
-        let mut read = bodies::read(&self.db, &[known.seq])?;
-        let message = Message { due_ms, ..read.remove(&known.seq).expect("it was read") };
+        let message = Message { due_ms, ..self.read_open(known.seq)? };
+        let seq = self.write_one(&message, known.content, tried)?;
+        Ok((seq, message))
+    }
+
+    /// What an open message says.
+    pub(super) fn read_open(&self, seq: i64) -> Result<Message> {
+        let mut read = bodies::read(&self.db, &[seq])?;
+        Ok(read.remove(&seq).expect("it was read"))
+    }
+
+    /// A message, near, whatever is known of its name: its number.
+    pub(super) fn write_one(&mut self, message: &Message, content: Content, tried: Option<&Attempts>) -> Result<i64> {
         let body = &message.body;
         let name = (self.number)(Digest::of(body.key(), body.id()));
         let seq = self.next_seq;
-        let text = "INSERT INTO messages (seq, name, due_ms, key, id, content) VALUES (?, ?, ?, ?, ?, ?)";
-        cached(&self.db, text)?.execute(params![seq, name, due_ms, body.key(), body.id(), known.content.as_bytes()])?;
-        cached(&self.db, "INSERT INTO bodies (seq, payload) SELECT ?, payload FROM bodies WHERE seq = ?")?
-            .execute([seq, known.seq])?;
+        let text = "INSERT INTO messages (seq, name, due_ms, key, id, content, again) VALUES (?, ?, ?, ?, ?, ?, ?)";
+        let again = body.extras().and_then(|extras| extras.again);
+        let values = params![seq, name, message.due_ms, body.key(), body.id(), content.as_bytes(), again];
+        cached(&self.db, text)?.execute(values)?;
+        bodies::write(&self.db, [(seq, body)])?;
         self.next_seq += 1;
         self.names.add(name, seq);
         self.near.begin(seq, self.last_n);
@@ -37,7 +48,12 @@ impl Store {
         if let Some(tried) = tried {
             self.write_attempts(&[Attempts { seq, next_ms: None, ..tried.clone() }])?;
         }
-        Ok((seq, message))
+        Ok(seq)
+    }
+
+    /// By which number destinations know a message whose name came again.
+    pub(super) fn read_again(&self, seq: i64) -> Result<Option<i64>> {
+        Ok(cached(&self.db, "SELECT again FROM messages WHERE seq = ?")?.query_row([seq], |row| row.get(0))?)
     }
 
     /// What the store knows of a message that has a row in `waiting`: whether it may have arrived, and its attempts.

@@ -3,7 +3,7 @@
 //! | table | one row for | written |
 //! |---|---|---|
 //! | `messages` | every message that is known: its name, due time and content | at the end, at acceptance |
-//! | `bodies` | the payload of an open one | at the end; removed by ranges some time after its outcome |
+//! | `bodies` | the payload of an open one, and what few have | at the end; removed by ranges some time after its outcome |
 //! | `waiting` | an open one that is not *near*, see `near.rs` | at its due time; removed with its outcome |
 //! | `ledger` | one that has its outcome | at the end |
 //! | `runs` | a table `run_N` with known names, see `runs.rs` | after the last row of that table |
@@ -14,6 +14,7 @@
 //! | `cancels` | a cancel whose message has not come | rarely |
 //! | `inputs` | how far an input was read | with what was read |
 //! | `dead_letters` | what could not be read or delivered | rarely |
+//! | `actions` | an action on many messages | rarely |
 //! | `meta` | a value by name | rarely |
 //!
 //! What is written for every message goes to the end of a table, because a page that is touched costs as much as twenty
@@ -42,9 +43,16 @@ CREATE TABLE messages (
     key TEXT,
     id TEXT NOT NULL,
     content BLOB NOT NULL,
-    outcome INTEGER -- where it is not delivery
+    outcome INTEGER, -- where it is not delivery
+    again INTEGER -- the number at which the name came again, after it had an outcome
 );
-CREATE TABLE bodies (seq INTEGER PRIMARY KEY, payload NOT NULL); -- TEXT: JSON; BLOB: other bytes
+CREATE TABLE bodies (
+    seq INTEGER PRIMARY KEY,
+    payload NOT NULL, -- TEXT: JSON; BLOB: other bytes
+    expires_ms INTEGER,
+    traceparent TEXT,
+    latest_ms INTEGER -- it is due then at the latest, however often it is put off
+);
 CREATE TABLE waiting (
     due_ms INTEGER NOT NULL,
     seq INTEGER NOT NULL,
@@ -56,7 +64,7 @@ CREATE TABLE waiting (
 CREATE TABLE ledger (
     n INTEGER PRIMARY KEY,
     seq INTEGER NOT NULL,
-    outcome INTEGER NOT NULL, -- 1 delivered, 2 cancelled, 3 dead letter, 4 moved: it goes on under another number
+    outcome INTEGER NOT NULL, -- 1 delivered, 2 cancelled, 3 dead letter, 4 moved: it goes on under another number, 5 expired
     at_ms INTEGER NOT NULL,
     lateness_us INTEGER,
     attempts INTEGER NOT NULL,
@@ -88,6 +96,23 @@ CREATE TABLE dead_letters (
     reason TEXT NOT NULL,
     allowed TEXT NOT NULL,
     record BLOB NOT NULL
+);
+CREATE INDEX letters_of_messages ON dead_letters (line) WHERE source = 'delivery';
+CREATE TABLE actions (
+    n INTEGER PRIMARY KEY,
+    id TEXT NOT NULL UNIQUE,
+    kind TEXT NOT NULL, -- cancel, requeue
+    key TEXT,
+    key_prefix TEXT,
+    due_from_ms INTEGER,
+    due_before_ms INTEGER,
+    through INTEGER NOT NULL, -- the last message, or letter, that it is about
+    began_ms INTEGER NOT NULL,
+    ended_ms INTEGER,
+    at_ms INTEGER NOT NULL, -- how far it is
+    at_seq INTEGER NOT NULL,
+    changed INTEGER NOT NULL,
+    too_late INTEGER NOT NULL
 );
 CREATE TABLE meta (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
 INSERT INTO meta VALUES ('store_id', lower(hex(randomblob(16))));

@@ -18,8 +18,17 @@ pub(crate) enum Outcome {
     Cancelled = 2,
     /// It is a dead letter.
     Dead = 3,
-    /// It goes on under another number, at another time.
+    /// It goes on under another number, at another time, or with another payload.
     Moved = 4,
+    /// It was not sent in time (D17).
+    Expired = 5,
+}
+
+impl Outcome {
+    /// Whether there is a dead letter of it, and its name may be given again (D5).
+    pub(crate) fn is_dead(self) -> bool {
+        matches!(self, Self::Dead | Self::Expired)
+    }
 }
 
 impl ToSql for Outcome {
@@ -35,6 +44,7 @@ impl FromSql for Outcome {
             2 => Ok(Self::Cancelled),
             3 => Ok(Self::Dead),
             4 => Ok(Self::Moved),
+            5 => Ok(Self::Expired),
             other => Err(FromSqlError::OutOfRange(other)),
         }
     }
@@ -58,6 +68,8 @@ pub(crate) struct Known {
 pub(crate) enum Accepted {
     /// It is new, and this is its number.
     New(i64),
+    /// As `New`, and the one before of its name is a dead letter.
+    NewAgain(i64),
     /// It is new, but a cancel came before it: it has its outcome.
     CancelledBefore(i64),
     /// Its name is known.

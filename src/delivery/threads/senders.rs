@@ -146,6 +146,11 @@ impl Shared {
                 self.pass_on(&dispatcher);
                 return Some(Next { flight, deliveries, turns });
             }
+            if dispatcher.take_more_expired() {
+                drop(dispatcher); // others wait for it
+                dispatcher = engine.lock_dispatcher();
+                continue;
+            }
             let is_over = dispatcher.is_halted || self.is_closing.load(Ordering::SeqCst);
             if is_over || !self.is_working(number) {
                 self.pass_on(&dispatcher);

@@ -94,11 +94,11 @@ impl Delivery {
         self.attempt.redelivered
     }
 
-    /// 16 bytes, equal for messages with the same key and id.
+    /// 16 bytes, equal for messages with the same key and id, but where the name is used again after an outcome.
     #[getter]
     fn digest<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         let Attempt { body, .. } = &self.attempt;
-        PyBytes::new(py, &Digest::of(body.key(), body.id()).0)
+        PyBytes::new(py, &Digest::of_body(body).0)
     }
 
     /// The line of NDJSON that files and webhooks get, with its newline.

@@ -308,11 +308,11 @@ impl DeliveryEngine {
 }
 
 /// The counts in the order of the Python class `Summary`.
-pub(crate) type Counts = (u64, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64);
+pub(crate) type Counts = [u64; 14];
 
 /// As the Python class has them.
 pub(crate) fn counts_of(it: &Summary) -> Counts {
-    (
+    [
         it.resumed,
         it.accepted,
         it.delivered,
@@ -320,11 +320,14 @@ pub(crate) fn counts_of(it: &Summary) -> Counts {
         it.cancelled,
         it.dead_letters,
         it.undeliverable,
+        it.expired,
+        it.requeued,
+        it.rescheduled,
+        it.reschedules_too_late,
         it.cancels_too_late,
         it.cancels_unknown,
-        it.rescheduled,
         it.conflicts,
-    )
+    ]
 }
 
 /// Opens what is a `Destination`, or calls a function that opens a `Sink` for a store's id.

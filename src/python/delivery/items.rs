@@ -11,7 +11,7 @@ use crate::delivery::fields::{Fields, Payload, Request, Value};
 use crate::delivery::json::on_one_line;
 use crate::delivery::message::{Reschedule, check_name, not_json};
 use crate::delivery::shown::with_commas;
-use crate::delivery::store::{Letter, Progress};
+use crate::delivery::store::{ActionKind, Filter, Letter, Progress};
 use crate::delivery::{Answer, Item, SystemWallTime, WallTime};
 use crate::delivery::{BadRecord, Cancel, Columns, Incoming, Parsed, Schema, checked};
 use crate::python::delivery::failures::{bad_record, shown};
@@ -86,6 +86,8 @@ pub(crate) fn items_of(items: &Bound<'_, PyAny>, max_payload: usize) -> PyResult
     let message = message_class(py)?;
     let cancel = class!(py, "tickwheel.delivery.message", "Cancel");
     let put = class!(py, ENTRIES, "Put");
+    let requeue = class!(py, ENTRIES, "Requeue");
+    let act = class!(py, ENTRIES, "Act");
     let reschedule = class!(py, ENTRIES, "Reschedule");
     let pause = class!(py, ENTRIES, "Pause");
     let look = class!(py, ENTRIES, "Look");
@@ -107,6 +109,11 @@ pub(crate) fn items_of(items: &Bound<'_, PyAny>, max_payload: usize) -> PyResult
             Item::Put(incoming_of(&item, max_payload)?)
         } else if item.is_exact_instance(put) {
             Item::Put(put_of(item.cast::<PyTuple>()?, &schema)?)
+        } else if item.is_exact_instance(requeue) {
+            let (id, key) = name_of(&item)?;
+            Item::Requeue { id, key }
+        } else if item.is_exact_instance(act) {
+            act_of(&item)?
         } else if item.is_instance(cancel)? {
             let (id, key) = name_of(&item)?;
             Item::Cancel(Cancel { id, key, keep_days: keep_days_of(&item)? })
@@ -132,6 +139,20 @@ pub(crate) fn items_of(items: &Bound<'_, PyAny>, max_payload: usize) -> PyResult
     Ok(Given(parts))
 }
 
+/// Its parts were checked by the caller.
+fn act_of(act: &Bound<'_, PyAny>) -> PyResult<Item> {
+    let py = act.py();
+    let kind: String = act.getattr(intern!(py, "kind"))?.extract()?;
+    let kind = ActionKind::of(&kind).ok_or_else(|| PyTypeError::new_err(format!("{kind} is no action")))?;
+    let filter = Filter {
+        key: act.getattr(intern!(py, "filter_key"))?.extract()?,
+        key_prefix: act.getattr(intern!(py, "key_prefix"))?.extract()?,
+        due_from_ms: act.getattr(intern!(py, "due_from_ms"))?.extract()?,
+        due_before_ms: act.getattr(intern!(py, "due_before_ms"))?.extract()?,
+    };
+    Ok(Item::Act { id: act.getattr(intern!(py, "id"))?.extract()?, kind, filter })
+}
+
 fn keep_days_of(cancel: &Bound<'_, PyAny>) -> PyResult<u32> {
     let keep_days = cancel.getattr(intern!(cancel.py(), "keep_days"))?;
     let given = if keep_days.is_instance_of::<PyBool>() { None } else { keep_days.extract::<u32>().ok() };
@@ -155,7 +176,7 @@ fn put_of(put: &Bound<'_, PyTuple>, schema: &Schema) -> PyResult<Incoming> {
     let py = put.py();
     let part = |at: usize| put.get_item(at);
     let (id, key, due, delay_ms, payload) = (part(0)?, part(1)?, part(2)?, part(3)?, part(4)?);
-    let is_json: bool = part(5)?.extract()?;
+    let (is_json, expires, traceparent): (bool, _, _) = (part(5)?.extract()?, part(6)?, part(7)?);
     let payload = payload.cast::<PyBytes>()?;
     let one_line =
         if is_json { on_one_line(payload.as_bytes()).map_err(|why| bad_record(py, &not_json(&why)))? } else { None };
@@ -165,12 +186,14 @@ fn put_of(put: &Bound<'_, PyTuple>, schema: &Schema) -> PyResult<Incoming> {
         key: value_of(&key, "key")?,
         due: value_of(&due, "due")?,
         delay_ms: value_of(&delay_ms, "delay_ms")?,
+        expires: value_of(&expires, "expires")?,
+        traceparent: value_of(&traceparent, "traceparent")?,
         payload: Some(Payload { bytes, is_json }),
         ..Fields::default()
     };
     match schema.check(&fields, Some(SystemWallTime.now_us().saturating_mul(1000))) {
         Ok(Request::Message(message)) => Ok(Incoming::of(message)),
-        Ok(Request::Cancel(_)) => unreachable!("it has no op"),
+        Ok(Request::Cancel(_) | Request::Reschedule(_)) => unreachable!("it has no op"),
         Err(bad) => Err(bad_record(py, &bad)),
     }
 }
@@ -253,10 +276,13 @@ fn place_of(answer: Answer) -> usize {
         Answer::Delivered => 4,
         Answer::Delivering => 5,
         Answer::Dead => 6,
-        Answer::Unknown => 7,
-        Answer::Waiting => 8,
-        Answer::Rescheduled => 9,
-        Answer::Paused => 10,
-        Answer::Resumed => 11,
+        Answer::Expired => 7,
+        Answer::Unknown => 8,
+        Answer::Waiting => 9,
+        Answer::Rescheduled => 10,
+        Answer::Replaced => 11,
+        Answer::Requeued => 12,
+        Answer::Paused => 13,
+        Answer::Resumed => 14,
     }
 }

@@ -3,14 +3,16 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyInt, PyString, PyType};
 
+use crate::delivery::message::Extras;
 use crate::delivery::{BadRecord, Body, Message};
 use crate::python::delivery::failures::{bad_record, shown};
 use crate::python::tools::made_once::{MadeOnce, intern};
 
 /// As `Message` of Python.
 pub(crate) fn message_to_python<'py>(py: Python<'py>, it: &Message) -> PyResult<Bound<'py, PyAny>> {
-    let body = &it.body;
-    message_class(py)?.call1((body.id(), body.key(), it.due_ms, payload_of(py, body)?, it.delay_ms))
+    let (body, expires_ms) = (&it.body, it.expires_ms());
+    let payload = payload_of(py, body)?;
+    message_class(py)?.call1((body.id(), body.key(), it.due_ms, payload, it.delay_ms, expires_ms, body.traceparent()))
 }
 
 /// The class `Message` of Python.
@@ -62,7 +64,15 @@ pub(crate) fn message_of(message: &Bound<'_, PyAny>) -> PyResult<Message> {
         let reason = format!("payload is {}", shown(&payload));
         return Err(wrong(reason, "payload: bytes, or JSON as msgspec.Raw(msgspec.json.encode(value))"));
     };
-    Ok(Message { body, due_ms, delay_ms })
+    let wrong_type = |name: &str, allowed: &str, value: &Bound<'_, PyAny>| {
+        wrong(format!("{name} is {}", shown(value)), &format!("{name}: {allowed}, or None"))
+    };
+    let expires = message.getattr(intern!(py, "expires_ms"))?;
+    let expires_ms = expires.extract().map_err(|_| wrong_type("expires_ms", "epoch milliseconds", &expires))?;
+    let trace = message.getattr(intern!(py, "traceparent"))?;
+    let traceparent: Option<String> = trace.extract().map_err(|_| wrong_type("traceparent", "text", &trace))?;
+    let extras = Extras { expires_ms, traceparent: traceparent.map(Into::into), ..Extras::default() };
+    Ok(Message { body: body.with_extras(extras), due_ms, delay_ms })
 }
 
 type Named<'py> = (Bound<'py, PyAny>, Option<Bound<'py, PyAny>>);

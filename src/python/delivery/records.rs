@@ -28,6 +28,15 @@ pub(crate) struct Found {
     letters: bool,
     /// Copies that were dropped before: they count as duplicates.
     dropped: u64,
+    /// Whether each message takes the place of the one of its name.
+    replaces: Option<Replaces>,
+}
+
+/// How they do.
+#[derive(Clone, Copy)]
+struct Replaces {
+    /// They are due so long after the first of them at the latest.
+    at_latest_ms: Option<i64>,
 }
 
 impl Found {
@@ -35,7 +44,11 @@ impl Found {
     pub(crate) fn items(&self) -> impl Iterator<Item = Item> {
         let taken = self.items.iter().filter(|item| self.letters || !matches!(item, Parsed::Bad(..)));
         let dropped = (self.dropped > 0).then_some(Item::Dropped(self.dropped));
-        taken.map(|item| Item::from(item.clone())).chain(dropped)
+        let item = |parsed: &Parsed| match (Item::from(parsed.clone()), self.replaces) {
+            (Item::Put(put), Some(Replaces { at_latest_ms })) => Item::Replace { put, at_latest_ms },
+            (item, _) => item,
+        };
+        taken.map(item).chain(dropped)
     }
 }
 
@@ -45,7 +58,7 @@ impl Records {
     }
 
     pub(crate) fn with_dropped(items: Vec<Parsed>, letters: bool, dropped: u64) -> Self {
-        Self(Arc::new(Found { items, letters, dropped }))
+        Self(Arc::new(Found { items, letters, dropped, replaces: None }))
     }
 
     pub(crate) fn found(&self) -> Arc<Found> {
@@ -67,9 +80,21 @@ impl Records {
         self.0.items.len()
     }
 
-    /// For each record in order a `Message`, a `Cancel` or a `BadRecord`.
+    /// The same, but each message takes the place of the one of its name; `at_latest_ms`: due so long after the first at the latest.
+    fn replacing(&self, at_latest_ms: Option<i64>) -> Self {
+        let Found { items, letters, dropped, .. } = &*self.0;
+        Self(Arc::new(Found {
+            items: items.clone(),
+            letters: *letters,
+            dropped: *dropped,
+            replaces: Some(Replaces { at_latest_ms }),
+        }))
+    }
+
+    /// For each record in order a `Message`, a `Cancel`, a `Reschedule` or a `BadRecord`.
     fn to_list<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         static CANCEL: MadeOnce<Py<PyType>> = MadeOnce::new();
+        static RESCHEDULE: MadeOnce<Py<PyType>> = MadeOnce::new();
         let list = PyList::empty(py);
         for item in &self.0.items {
             list.append(match item {
@@ -79,6 +104,9 @@ impl Records {
                     &cancel.key,
                     cancel.keep_days,
                 ))?,
+                Parsed::Reschedule(to, _) => RESCHEDULE
+                    .import(py, "tickwheel.delivery.entries", "Reschedule")?
+                    .call1((&to.id, &to.key, to.due_ms))?,
                 Parsed::Bad(bad, _) => bad_record(py, bad).into_value(py).into_bound(py).into_any(),
             })?;
         }

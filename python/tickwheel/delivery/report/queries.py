@@ -123,7 +123,7 @@ def _outcomes(db: StoreSnapshot, now_ms: int) -> tuple[Counts, Sequence[Tried]]:
         accepted=sum(by_outcome.values()) + waiting,
         delivered=by_outcome[Outcome.DELIVERED],
         cancelled=by_outcome[Outcome.CANCELLED],
-        undeliverable=by_outcome[Outcome.DEAD],
+        undeliverable=by_outcome[Outcome.DEAD] + by_outcome[Outcome.EXPIRED],
         dead_letters=letters or 0,
         waiting=waiting,
         overdue=int(overdue),
@@ -134,7 +134,7 @@ def _outcomes(db: StoreSnapshot, now_ms: int) -> tuple[Counts, Sequence[Tried]]:
     tried = {row[1]: [0, 0] for row in sorted(rows) if row[1] and row[0] != Outcome.CANCELLED}
     for outcome, attempts, _, messages, _ in rows:
         if attempts in tried and outcome != Outcome.CANCELLED:
-            tried[attempts][outcome == Outcome.DEAD] += messages
+            tried[attempts][outcome in (Outcome.DEAD, Outcome.EXPIRED)] += messages
     return counts, [Tried(attempts, *both) for attempts, both in sorted(tried.items())]
 
 

@@ -181,7 +181,9 @@ def _check_schema(rows: ArrowRows, schema: Any) -> None:
         fault = bad.reason
     with suppress(UnicodeDecodeError):  # which is the fault, then
         for field in schema:
-            fits = {"due": _is_time, "delay_ms": _is_number, "payload": _is_any}.get(field.name, _is_text)
+            fits = {"due": _is_time, "expires": _is_time, "delay_ms": _is_number, "payload": _is_any}.get(
+                field.name, _is_text
+            )
             if field.name not in MESSAGE_SCHEMA.names:
                 problem = problem or f"the schema has a column {field.name!r:.200}"
             elif not (fits(field.type) or types.is_null(field.type)):

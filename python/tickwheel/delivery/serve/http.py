@@ -6,6 +6,7 @@
 | `POST /messages`, a cancel (D1) | 200 cancelled; 409 too late; 202 unknown, and remembered |
 | `POST /messages`, NDJSON of many (type `application/x-ndjson`) | 200; a line each, in order: `line`, `status`, ... |
 | `DELETE /messages/{id}?key=K` | the same |
+| `POST /requeue`, `{"id": ..., "key": ...}` | 200 requeued; 409 it is no dead letter; 404 unknown |
 | `PATCH /messages/{id}?key=K`, `{"due": ...}` or `{"delay_ms": ...}` | 200 rescheduled; 409 too late; 404 unknown |
 | `GET /messages/{id}?key=K` | 200 with its state, due time, attempts, last error and payload; 404 |
 | `GET /messages?state=S&key=K&due_from=T&due_before=T&limit=N&cursor=C` | 200, a page of them: `listing.py` |
@@ -38,12 +39,14 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from tickwheel._native import NdjsonLines, due_ms_of, rfc_3339
-from tickwheel.delivery.entries import OTHER_CONTENT, Answer, Item, Look, Pause, Reschedule
+from tickwheel._native import NdjsonLines, Records, due_ms_of, rfc_3339
+from tickwheel.delivery.bulk import is_text
+from tickwheel.delivery.entries import OTHER_CONTENT, Answer, Item, Look, Pause, Requeue, Reschedule
 from tickwheel.delivery.errors import BadRecord, StoreFailed
 from tickwheel.delivery.message import Cancel, Columns, Message
 from tickwheel.delivery.running import Running
 from tickwheel.delivery.serve.access import Access
+from tickwheel.delivery.serve.actions import Actions
 from tickwheel.delivery.serve.bodies import Bodies
 from tickwheel.delivery.serve.guard import Guard
 from tickwheel.delivery.serve.health import health_routes
@@ -64,15 +67,28 @@ _STATES: Mapping[Answer, int] = {
     Answer.DELIVERED: 409,
     Answer.DELIVERING: 409,
     Answer.DEAD: 409,
+    Answer.EXPIRED: 409,
+    Answer.REPLACED: 200,
+    Answer.REQUEUED: 200,
+    Answer.WAITING: 409,
 }
 _ROUTES = (
-    "GET or POST /messages, GET, DELETE or PATCH /messages/{id}?key=K, GET /dead, GET /status, POST"
-    " /pause, POST /resume, GET /metrics, GET /livez, GET /readyz"
+    "GET or POST /messages, GET, DELETE or PATCH /messages/{id}?key=K, GET /dead, GET /status,"
+    " POST /requeue, GET or POST /actions, GET /actions/{id}, POST /pause, POST /resume, GET /metrics, GET /livez,"
+    " GET /readyz"
 )
 _NO_KEY = "no message without a key has this id: one with a key is cancelled with ?key=K"
+_PLACE_ALLOWED = "/messages, or /messages?replace=true, and then &at_latest_ms=N if it is put off again and again"
+_MOST_DIGITS = 15
+_LONGEST_NAME = 1 << 22  # a name has at most 1 MiB, each part of it twice with escapes
 _DUE_ALLOWED = '{"due": RFC 3339 or epoch milliseconds}, or {"delay_ms": milliseconds from now}'
 
 _Handler: TypeAlias = Callable[[Request], Awaitable[Response]]
+
+
+class _Name(msgspec.Struct, forbid_unknown_fields=True):
+    id: str
+    key: str | None = None
 
 
 class _Due(msgspec.Struct, forbid_unknown_fields=True):
@@ -102,6 +118,8 @@ def app(running: Running, access: Access, max_payload: int) -> ASGIApp:
         Route("/messages/{id:any}", messages.one, methods=["GET", "DELETE", "PATCH"]),
         Route("/dead", listing.dead, methods=["GET"]),
         Route("/status", listing.status, methods=["GET"]),
+        Route("/requeue", messages.requeue, methods=["POST"]),
+        *messages.actions.routes,
         Route("/pause", messages.pause, methods=["POST"]),
         Route("/resume", messages.pause, methods=["POST"]),
         Route("/metrics", show_metrics, methods=["GET"]),
@@ -119,23 +137,25 @@ class _Messages:
         self._intake = Intake(partial(running.submit, max_payload=max_payload))
         self._max_payload = max_payload
         self._bodies = Bodies(_BODIES)
+        self.actions = Actions(self._ask, running.view, self._bodies)
         self._lines = NdjsonLines("-", Columns().names, max_payload, letters=False)
 
     async def post(self, request: Request) -> Response:
+        place = _place(request)
         limit = 2 * self._max_payload + _OVERHEAD
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() in _NDJSON:
             none_of_many = "; none of its messages was accepted"
             async with self._bodies.receive(request, max(limit, _MANY), none_of_many) as body:
-                return await self._many(body)
+                return await self._many(body, place)
         async with self._bodies.receive(request, limit) as body:
-            return await self._one(body)
+            return await self._one(body, place)
 
-    async def _one(self, body: bytes) -> Response:
+    async def _one(self, body: bytes, place: Callable[[Records], Records]) -> Response:
         records = self._lines.read_object(body, now_ns=time.time_ns())
         [item] = records.to_list()
         if isinstance(item, BadRecord):
             raise problem(_status_of(item), item.reason, item.allowed)
-        answer = await self._ask(records)
+        answer = await self._ask(place(records))
         if answer is Answer.CONFLICT:
             raise problem(409, OTHER_CONTENT.reason, OTHER_CONTENT.allowed)
         if answer is Answer.ACCEPTED:
@@ -143,10 +163,10 @@ class _Messages:
             return _state(201, item.id, item.key, answer, due=rfc_3339(item.due_ms))
         return _state(_STATES[answer], item.id, item.key, answer)
 
-    async def _many(self, body: bytes) -> Response:
+    async def _many(self, body: bytes, place: Callable[[Records], Records]) -> Response:
         records = await asyncio.to_thread(self._lines.read, body, now_ns=time.time_ns())
         try:
-            ticket = await asyncio.to_thread(self._running.submit_records, [records])
+            ticket = await asyncio.to_thread(self._running.submit_records, [place(records)])
             found = await asyncio.wrap_future(ticket)
         except Exception as error:
             reason = f"{error}; some of its messages may have been accepted"
@@ -168,6 +188,18 @@ class _Messages:
             return _state(404, id_, key, answer)
         # The engine knows what is being sent in this moment, and the store all else.
         return json_response(200, {**await self._listing.details(id_, key), "id": id_, "key": key, "state": answer})
+
+    async def requeue(self, request: Request) -> Response:
+        async with self._bodies.receive(request, 2 * _LONGEST_NAME) as body:
+            try:
+                name = msgspec.json.decode(body, type=_Name)
+            except msgspec.DecodeError as error:
+                raise problem(400, f"the body can't be read: {error}", '{"id": text, "key": text or null}') from error
+        if not is_text(name.id) or not (name.key is None or is_text(name.key)):
+            raise problem(400, "the id or the key is empty, or too long", "text of 1 byte to 1 MiB")
+        answer = await self._ask(Requeue(name.id, name.key))
+        status = 404 if answer is Answer.UNKNOWN else 409 if answer is Answer.CANCELLED else _STATES[answer]
+        return _state(status, name.id, name.key, answer)
 
     async def pause(self, request: Request) -> Response:
         answer = await self._ask(Pause(request.url.path == "/pause"))
@@ -235,6 +267,19 @@ def _name(request: Request) -> tuple[str, str | None]:
     if [name for name, _ in given] not in ([], ["key"]) or not id_ or not all(value for _, value in given):
         raise problem(400, "the address names no message", "/messages/{id}, or /messages/{id}?key=K, neither empty")
     return id_, given[0][1] if given else None
+
+
+def _place(request: Request) -> Callable[[Records], Records]:
+    """What `?replace=true` and `&at_latest_ms=N` ask for: to take the place of the message of a name. Errors: 400."""
+    given = request.query_params.multi_items()
+    wanted = dict(given)
+    latest = wanted.pop("at_latest_ms", None)
+    is_whole = latest is None or (latest.isascii() and latest.isdecimal() and len(latest) <= _MOST_DIGITS)
+    if not given:
+        return lambda records: records
+    if wanted != {"replace": "true"} or not is_whole or len(given) > 1 + (latest is not None):
+        raise problem(400, f"the address asks for {str(request.url.query)!r:.100}", _PLACE_ALLOWED)
+    return lambda records: records.replacing(None if latest is None else int(latest))
 
 
 def _state(status: int, id_: str, key: str | None, answer: Answer, **more: str) -> Response:

@@ -110,11 +110,14 @@ def _messages(summary: Summary, measures: EngineMeasures) -> Iterator[Metric]:
     )
     yield _counter("cancelled_messages", "Messages that were cancelled.", summary.cancelled)
     yield _counter("late_cancels", "Cancels that came after the message was sent.", summary.cancels_too_late)
-    yield _counter("rescheduled_messages", "Messages that got another due time.", summary.rescheduled)
+    yield _counter("rescheduled_messages", "Messages that got another due time or payload.", summary.rescheduled)
+    yield _counter("late_reschedules", "Other due times that came too late.", summary.reschedules_too_late)
+    yield _counter("expired_messages", "Messages whose time was over before they were sent.", summary.expired)
+    yield _counter("requeued_messages", "Dead letters that are tried anew.", summary.requeued)
     yield _counter("duplicates", "Messages and cancels that were known already.", summary.duplicates)
     yield _counter("conflicts", "Messages that were known with other content.", summary.conflicts)
     letters = {"input": summary.dead_letters - summary.undeliverable, "delivery": summary.undeliverable}
-    told = "Records that could not be read, and messages that were given up."
+    told = "Records that could not be read, and messages that were given up or have expired."
     yield _labelled(CounterMetricFamily, "dead_letters", told, "source", letters.items())
 
 

@@ -6,10 +6,11 @@ bounded: a page says where the next one begins, also if it is not full, because 
 `view` is what others use: Python, HTTP and the command line are offered the same.
 """
 
+from tickwheel.delivery.sight.actions import Action
 from tickwheel.delivery.sight.letters import LetterPage, LetterSeen
 from tickwheel.delivery.sight.messages import Page, Seen, State
 from tickwheel.delivery.sight.one import Details
 from tickwheel.delivery.sight.status import StoreStatus
 from tickwheel.delivery.sight.view import StoreView
 
-__all__ = ["Details", "LetterPage", "LetterSeen", "Page", "Seen", "State", "StoreStatus", "StoreView"]
+__all__ = ["Action", "Details", "LetterPage", "LetterSeen", "Page", "Seen", "State", "StoreStatus", "StoreView"]

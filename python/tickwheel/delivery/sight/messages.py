@@ -28,12 +28,14 @@ class State(StrEnum):
     DELIVERED = "delivered"
     CANCELLED = "cancelled"
     DEAD = "dead"
+    EXPIRED = "expired"
 
 
-_OUTCOMES: Final = {
+OUTCOMES: Final = {
     State.DELIVERED: Outcome.DELIVERED,
     State.CANCELLED: Outcome.CANCELLED,
     State.DEAD: Outcome.DEAD,
+    State.EXPIRED: Outcome.EXPIRED,
 }
 
 
@@ -148,7 +150,7 @@ def _ended(db: StoreSnapshot, state: State, which: Filter, limit: int, cursor: s
         "AND due_ms >= :from_ms AND due_ms < :before_ms ORDER BY n DESC LIMIT :limit",
         before_n=before_n,
         most=LOOKED_AT,
-        outcome=int(_OUTCOMES[state]),
+        outcome=int(OUTCOMES[state]),
         key=which.key,
         from_ms=_FIRST if which.due_from_ms is None else which.due_from_ms,
         before_ms=_LAST if which.due_before_ms is None else which.due_before_ms,

@@ -7,10 +7,10 @@ import msgspec
 
 from tickwheel._native import StoreSnapshot, rfc_3339
 from tickwheel.delivery.entries import Outcome
-from tickwheel.delivery.sight.messages import Seen, State, time_of
+from tickwheel.delivery.sight.messages import OUTCOMES, Seen, State, time_of
 
 _SEARCHED: Final = 300_000  # rows of the ledger from the due time on: some 30 ms
-_STATES: Final = {Outcome.DELIVERED: State.DELIVERED, Outcome.CANCELLED: State.CANCELLED, Outcome.DEAD: State.DEAD}
+_STATES: Final = {outcome: state for state, outcome in OUTCOMES.items()}
 
 
 class Details(Seen, frozen=True, kw_only=True):
@@ -73,7 +73,7 @@ def show_message(db: StoreSnapshot, id_: str, key: str | None) -> Details | None
         state,
         rfc_3339(due_ms),
         attempts,
-        reason[0][0] if reason and state is State.DEAD else None,
+        reason[0][0] if reason and state in (State.DEAD, State.EXPIRED) else None,
         redelivered=bool(redelivered),
         ended=rfc_3339(at_ms),
         lateness_ms=None if late_us is None else late_us / 1_000,

@@ -31,6 +31,7 @@ class StoreStatus(msgspec.Struct, frozen=True):
     delivered: int
     cancelled: int
     dead: int
+    expired: int
     dead_letters: int
     first_due: str | None
     due_within: Mapping[str, int]
@@ -73,6 +74,7 @@ def status_of(db: StoreSnapshot, store: Path, now_ms: int | None = None) -> Stor
         delivered=ended.get(Outcome.DELIVERED, 0),
         cancelled=ended.get(Outcome.CANCELLED, 0),
         dead=ended.get(Outcome.DEAD, 0),
+        expired=ended.get(Outcome.EXPIRED, 0),
         dead_letters=_count(db, "SELECT ifnull(max(n), 0) FROM dead_letters"),
         first_due=None if first_ms is None else rfc_3339(first_ms),
         due_within=due,

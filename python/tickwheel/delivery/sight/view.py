@@ -1,17 +1,17 @@
 """`StoreView`: everything that can be seen of a store, each call at a moment of its own."""
 
-from datetime import datetime
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Literal
 
-from tickwheel._native import StoreSnapshot, due_ms_of
+from tickwheel._native import StoreSnapshot
+from tickwheel.delivery.bulk import Time, ms_of
 from tickwheel.delivery.errors import WrongUsage
+from tickwheel.delivery.sight.actions import Action, list_actions
 from tickwheel.delivery.sight.letters import LetterPage, list_letters
 from tickwheel.delivery.sight.messages import Filter, Page, State, list_messages
 from tickwheel.delivery.sight.one import Details, show_message
 from tickwheel.delivery.sight.status import StoreStatus, status_of
-
-Time: TypeAlias = datetime | str | int
 
 
 class StoreView:
@@ -36,7 +36,7 @@ class StoreView:
 
     def list(
         self,
-        state: Literal["waiting", "delivered", "cancelled", "dead"] = "waiting",
+        state: Literal["waiting", "delivered", "cancelled", "dead", "expired"] = "waiting",
         *,
         key: str | None = None,
         due_from: Time | None = None,
@@ -52,7 +52,7 @@ class StoreView:
         """
         if state not in list(State):
             raise WrongUsage(f"state is {state!r:.100}: ask for {', '.join(State)}")
-        which = Filter(None if key is None else _text(key, "key"), _ms_of(due_from), _ms_of(due_before))
+        which = Filter(None if key is None else _text(key, "key"), ms_of(due_from), ms_of(due_before))
         with StoreSnapshot(self._store) as db:
             return list_messages(db, State(state), which, limit=limit, cursor=cursor)
 
@@ -67,6 +67,13 @@ class StoreView:
         with StoreSnapshot(self._store) as db:
             return list_letters(db, limit=limit, cursor=cursor)
 
+    # `list` is a method here, and no type any more.
+    def actions(self, id: str | None = None) -> Sequence[Action]:  # noqa: A002
+        """The last actions on many messages, the newest first; or the one with this id, if it is kept."""
+        name = None if id is None else _text(id, "id")
+        with StoreSnapshot(self._store) as db:
+            return list_actions(db, name)
+
     def status(self) -> StoreStatus:
         """The store in figures. O(messages): about a second for ten million."""
         with StoreSnapshot(self._store) as db:
@@ -80,9 +87,3 @@ def _text(given: str, part: str) -> str:
     except (AttributeError, UnicodeEncodeError):
         raise WrongUsage(f"{part} is {given!r:.100}: give text in UTF-8") from None
     return given
-
-
-def _ms_of(time: Time | None) -> int | None:
-    if time is None:
-        return None
-    return due_ms_of(time.isoformat() if isinstance(time, datetime) else time, None)

@@ -31,6 +31,7 @@ _ENDED: Final = {
     int(Outcome.DELIVERED): "delivered",
     int(Outcome.CANCELLED): "cancelled",
     int(Outcome.DEAD): "undeliverable",
+    int(Outcome.EXPIRED): "undeliverable",
 }
 
 _OUTCOMES: Final = """

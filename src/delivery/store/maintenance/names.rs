@@ -72,20 +72,21 @@ fn look_at_run(db: &Connection, run: &Run, problems: &mut Problems) -> Result<()
     Ok(())
 }
 
-/// Of the messages with one key and id, all but the last were given up, or moved.
+/// Of the messages with one key and id, all but the first say that they came again, or were given up, moved, or have expired.
 fn look_for_twins(db: &Connection, problems: &mut Problems) -> Result<()> {
-    let text = "SELECT name, seq FROM messages WHERE outcome IS NULL OR outcome NOT IN (3, 4) ORDER BY name, seq";
+    let text = "SELECT name, seq, again IS NOT NULL FROM messages WHERE outcome IS NULL OR outcome NOT IN (3, 4, 5) \
+                ORDER BY name, seq";
     let mut select = db.prepare(text)?;
     let mut name_of = cached(db, "SELECT key, id FROM messages WHERE seq = ?")?;
     let mut rows = select.query([])?;
     let mut of_number: Vec<i64> = Vec::new();
     let mut number = None;
     while let Some(row) = rows.next()? {
-        let (name, seq): (i64, i64) = (row.get(0)?, row.get(1)?);
+        let (name, seq, is_again): (i64, i64, bool) = (row.get(0)?, row.get(1)?, row.get(2)?);
         if number.replace(name) != Some(name) {
             of_number.clear();
         }
-        if !of_number.is_empty() {
+        if !of_number.is_empty() && !is_again {
             let this = parts(&mut name_of, seq)?;
             for other in &of_number {
                 let is_twin = parts(&mut name_of, *other)? == this;

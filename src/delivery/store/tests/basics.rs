@@ -78,7 +78,7 @@ fn a_dead_letter_may_be_put_again_and_a_cancelled_message_may_not() {
     store.finish(&[done(1, 5, Outcome::Dead, 9), done(2, 5, Outcome::Cancelled, 9)]).unwrap();
     assert_eq!(store.find(None, "dead").unwrap().unwrap().outcome, Some(Outcome::Dead));
     let answers = store.accept(&[incoming("dead", 5), incoming("cancelled", 5)], 0).unwrap();
-    assert_eq!(answers[0], Accepted::New(3));
+    assert_eq!(answers[0], Accepted::NewAgain(3), "destinations know it by another digest");
     let Accepted::Known(known) = &answers[1] else { panic!("it is known: {answers:?}") };
     assert_eq!(known.outcome, Some(Outcome::Cancelled));
     assert!(matches!(&store.accept(&[incoming("dead", 5)], 0).unwrap()[0], Accepted::Known(known) if known.seq == 3));

@@ -32,19 +32,19 @@ fn letters_are_given_until_they_are_noted_as_written() {
 fn letters_are_bounded_by_bytes() {
     let shelf = Shelf::new(Limits::default());
     let mut store = shelf.open();
-    let large: Vec<_> = (0..20).map(|line| letter(line, 4 << 20)).collect();
+    let large: Vec<_> = (0..70).map(|line| letter(line, 4 << 20)).collect();
     commit(&mut store, |store| store.put_letters(&large, 5).unwrap());
-    for through in 1..=20 {
+    for through in 1..=70 {
         let (found, last) = store.unwritten_letters().unwrap();
         assert_eq!((found.len(), last), (1, through), "4 MiB at a time");
         commit(&mut store, |store| store.letters_written(last).unwrap());
     }
-    assert_eq!(count(&store, "dead_letters"), 16, "64 MiB are kept");
+    assert_eq!(count(&store, "dead_letters"), 64, "256 MiB are kept");
     drop(store);
     let mut store = shelf.open();
-    commit(&mut store, |store| store.put_letters(&[letter(21, 4 << 20)], 5).unwrap());
-    commit(&mut store, |store| store.letters_written(21).unwrap());
-    assert_eq!(count(&store, "dead_letters"), 16);
+    commit(&mut store, |store| store.put_letters(&[letter(71, 4 << 20)], 5).unwrap());
+    commit(&mut store, |store| store.letters_written(71).unwrap());
+    assert_eq!(count(&store, "dead_letters"), 64);
 }
 
 #[test]

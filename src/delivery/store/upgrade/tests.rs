@@ -159,6 +159,9 @@ fn messages_and_cancels_are_found_by_the_digest_of_this_version() {
             let mut same = same.next().unwrap().clone();
             assert_ne!(same[name], row[name], "the names of version 1 had other numbers");
             same[name] = row[name].clone();
+            if table == "messages" {
+                same.push(Value::Null); // no name came again
+            }
             assert_eq!(&same, row);
         }
     }

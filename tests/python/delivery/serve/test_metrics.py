@@ -63,6 +63,7 @@ def test_everything_is_counted_once__D15(tmp_path: Path) -> None:
         while served.running.summary.delivered < 3 or served.ask("GET", "/messages/bad?key=k").body["attempts"] < 1:
             pass
         served.ask("DELETE", "/messages/now%200")
+        served.ask("PATCH", "/messages/now%200", {"due": FAR_MS})
         found = scrape(served)
         counts = {
             name: value for name, value in found.items() if "seconds" not in name and not name.startswith("process_")
@@ -79,6 +80,9 @@ def test_everything_is_counted_once__D15(tmp_path: Path) -> None:
             "tickwheel_cancelled_messages_total": 1,
             "tickwheel_late_cancels_total": 1,
             "tickwheel_rescheduled_messages_total": 1,
+            "tickwheel_late_reschedules_total": 1,
+            "tickwheel_expired_messages_total": 0,
+            "tickwheel_requeued_messages_total": 0,
             "tickwheel_duplicates_total": 1,
             "tickwheel_conflicts_total": 1,
             "tickwheel_dead_letters_total source=input": 0,

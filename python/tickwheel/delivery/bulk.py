@@ -1,0 +1,49 @@
+"""An action on many messages, as its user asks for it (rule D16)."""
+
+import uuid
+from datetime import datetime
+from typing import TypeAlias
+
+from tickwheel._native import due_ms_of
+from tickwheel.delivery.entries import Act, ActionKind
+from tickwheel.delivery.errors import WrongUsage
+
+Time: TypeAlias = datetime | str | int
+
+
+def act_of(
+    kind: str,
+    *,
+    id: str | None = None,  # noqa: A002
+    key: str | None = None,
+    key_prefix: str | None = None,
+    due_from: Time | None = None,
+    due_before: Time | None = None,
+    all: bool = False,  # noqa: A002
+) -> Act:
+    """The action on the messages that match all that is given, or on all. Errors: `WrongUsage`, `BadRecord`."""
+    given = {"key": key, "key_prefix": key_prefix, "due_from": due_from, "due_before": due_before}
+    is_filtered = any(value is not None for value in given.values())
+    if is_filtered == all:
+        what = "both are given" if all else "neither is given"
+        raise WrongUsage(f"say which messages, by {', '.join(given)}, or all=True for every one: {what}")
+    for name, text in {"id": id, "key": key, "key_prefix": key_prefix}.items():
+        if text is not None and not is_text(text):
+            raise WrongUsage(f"{name} is {text!r:.100}: give text in UTF-8, not empty")
+    own_id = uuid.uuid4().hex if id is None else id
+    return Act(own_id, ActionKind(kind), key, key_prefix, ms_of(due_from), ms_of(due_before))
+
+
+def is_text(text: object) -> bool:
+    """Whether this can be an id, a key, or a part of one."""
+    try:
+        return isinstance(text, str) and 0 < len(text.encode()) <= 1 << 20
+    except UnicodeEncodeError:
+        return False
+
+
+def ms_of(time: Time | None) -> int | None:
+    """Milliseconds since 1970. Errors: `BadRecord`."""
+    if time is None:
+        return None
+    return due_ms_of(time.isoformat() if isinstance(time, datetime) else time, None)

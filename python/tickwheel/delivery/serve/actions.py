@@ -1,0 +1,90 @@
+"""Actions on many messages over HTTP (rule D16).
+
+| request | answer |
+|---|---|
+| `POST /actions`, `{"kind": "cancel" or "requeue", ...}` | 202 and the id of the action; 200 if that id is known |
+| `GET /actions` | the last ones, the newest first |
+| `GET /actions/{id}` | how far it is; 404 unknown |
+
+Which messages: `key`, `key_prefix`, `due_from`, `due_before`, all of what is given; or `"all": true`. `id`: a name of
+the client's own, so that a request that got no answer can be sent again.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from tickwheel.delivery.bulk import act_of
+from tickwheel.delivery.entries import Answer, Item
+from tickwheel.delivery.errors import BadRecord, StoreFailed, WrongUsage
+from tickwheel.delivery.serve.bodies import Bodies
+from tickwheel.delivery.serve.problems import AGAIN, json_response, problem
+from tickwheel.delivery.sight import StoreView
+
+_MOST: Final = 1 << 22  # a key may have 1 MiB, and as much again in escapes
+_ALLOWED: Final = (
+    '{"kind": "cancel" or "requeue"} with key, key_prefix, due_from, due_before, or "all": true; and an id if you like'
+)
+
+Ask: TypeAlias = Callable[[Item], Awaitable[Answer]]
+
+
+class _Asked(msgspec.Struct, forbid_unknown_fields=True):
+    kind: Literal["cancel", "requeue"]
+    id: str | None = None
+    key: str | None = None
+    key_prefix: str | None = None
+    due_from: str | int | None = None
+    due_before: str | int | None = None
+    all: bool = False
+
+
+class Actions:
+    """`ask` gives an item to the engine, `view` looks at the store."""
+
+    def __init__(self, ask: Ask, view: StoreView, bodies: Bodies) -> None:
+        self._ask = ask
+        self._view = view
+        self._bodies = bodies
+        self.routes = [
+            Route("/actions", self._begin, methods=["POST"]),
+            Route("/actions", self._list, methods=["GET"]),
+            Route("/actions/{id:path}", self._show, methods=["GET"]),
+        ]
+
+    async def _begin(self, request: Request) -> Response:
+        async with self._bodies.receive(request, _MOST) as body:
+            try:
+                asked = msgspec.structs.asdict(msgspec.json.decode(body, type=_Asked))
+                act = act_of(asked.pop("kind"), **asked)
+            except msgspec.DecodeError as error:
+                raise problem(400, f"the body can't be read: {error}", _ALLOWED) from error
+            except WrongUsage as error:
+                raise problem(400, str(error), _ALLOWED) from error
+            except BadRecord as error:
+                raise problem(400, error.reason, error.allowed) from error
+        answer = await self._ask(act)
+        return json_response(202 if answer is Answer.ACCEPTED else 200, {"id": act.id, "state": answer})
+
+    async def _list(self, _request: Request) -> Response:
+        return json_response(200, {"actions": await self._read(None)})
+
+    async def _show(self, request: Request) -> Response:
+        id_ = request.path_params["id"]
+        found = await self._read(id_)
+        if not found:
+            return json_response(404, {"id": id_, "state": Answer.UNKNOWN})
+        return json_response(200, found[0])
+
+    async def _read(self, id_: str | None) -> list[object]:
+        try:
+            return [*await asyncio.to_thread(self._view.actions, id_)]
+        except WrongUsage as error:
+            raise problem(400, str(error), "/actions/{id}") from error
+        except StoreFailed as error:
+            raise problem(503, str(error), AGAIN) from error

@@ -1,0 +1,225 @@
+//! What changes a message that is known: a cancel, another due time, another one in its place, a second life (D7, D16).
+//!
+//! Each is one answer, exact in the very moment of sending: what was taken back does not go out, and what is being sent stays so.
+
+#![forbid(unsafe_code)]
+
+use super::{DAY_MS, Group, answer_of};
+use crate::delivery::columns::Columns;
+use crate::delivery::dispatcher::TakenBack;
+use crate::delivery::error::StoreError;
+use crate::delivery::fields::{Request, Schema, Value};
+use crate::delivery::incoming::{Incoming, lane_of};
+use crate::delivery::items::Answer;
+use crate::delivery::message::{Cancel, Extras, Message, Reschedule};
+use crate::delivery::ndjson::fields_of;
+use crate::delivery::store::{Attempts, Done, Filter, Known, Outcome, PAUSED, Waiting};
+use crate::delivery::window::State;
+
+impl Group<'_> {
+    pub(super) fn cancel(&mut self, cancel: &Cancel) -> Result<Answer, StoreError> {
+        let key = cancel.key.as_deref();
+        let Some(known) = self.store.find(key, &cancel.id)? else {
+            let until_ms = self.now_ms.saturating_add(i64::from(cancel.keep_days) * DAY_MS);
+            self.store.remember_cancel(key, &cancel.id, self.now_ms, Some(until_ms))?;
+            return Ok(Answer::Unknown);
+        };
+        match self.take_back(&known, Outcome::Cancelled)? {
+            Ok(_) => {
+                self.taken_back.push((known.seq, None));
+                self.finish(&known, Outcome::Cancelled)?;
+                self.counts.cancelled += 1;
+                Ok(Answer::Cancelled)
+            }
+            Err(answer) => {
+                if answer == Answer::Cancelled {
+                    self.counts.duplicates += 1;
+                } else {
+                    self.counts.cancels_too_late += 1;
+                }
+                Ok(answer)
+            }
+        }
+    }
+
+    /// A pause holds at once, so that nothing is sent after its answer.
+    pub(super) fn pause(&mut self, is_paused: bool) -> Result<Answer, StoreError> {
+        self.store.put_meta(PAUSED, is_paused.then_some(self.now_ms))?;
+        self.resumes = !is_paused;
+        if is_paused {
+            self.dispatcher.lock().pause(true);
+        }
+        Ok(if is_paused { Answer::Paused } else { Answer::Resumed })
+    }
+
+    /// It goes on as a new message of the same name: among those that are due in the same millisecond it is the last.
+    pub(super) fn reschedule(&mut self, to: &Reschedule) -> Result<Answer, StoreError> {
+        let Some(known) = self.store.find(to.key.as_deref(), &to.id)? else {
+            self.counts.reschedules_too_late += 1;
+            return Ok(Answer::Unknown);
+        };
+        let left = match self.take_back(&known, Outcome::Moved)? {
+            Ok(left) => left,
+            Err(answer) => {
+                self.counts.reschedules_too_late += 1;
+                return Ok(answer);
+            }
+        };
+        let tried = left.tried.as_ref();
+        let (seq, message) = self.store.move_to(&known, to.due_ms, tried)?;
+        self.taken_back.push((known.seq, Some(seq)));
+        self.finish(&known, Outcome::Moved)?;
+        self.counts.rescheduled += 1;
+        self.admit_again(seq, message, left.redelivered, tried.map_or(0, |it| it.attempts))?;
+        Ok(Answer::Rescheduled)
+    }
+
+    /// It takes the place of the message of its name that waits. After an outcome it is a message of its own. In both cases a
+    /// destination knows it by another digest than what was sent before.
+    pub(super) fn replace(&mut self, put: Incoming, at_latest_ms: Option<i64>) -> Result<Answer, StoreError> {
+        let Incoming { mut message, content, .. } = put;
+        let known = self.store.find(message.key(), message.id())?;
+        let taken_back = match &known {
+            None => Err(Answer::Unknown),
+            Some(known) => self.take_back(known, Outcome::Moved)?,
+        };
+        if let (Some(known), Err(_)) = (&known, &taken_back)
+            && self.store.is_open(known)?
+        {
+            return Ok(Answer::Delivering); // it is being sent, or its outcome is not on disk
+        }
+        let waited = known.as_ref().filter(|_| taken_back.is_ok());
+        let first_latest_ms = match waited {
+            Some(known) => self.store.open_message(known.seq)?.body.extras().and_then(|extras| extras.latest_ms),
+            None => None,
+        };
+        let latest_ms = first_latest_ms.or(at_latest_ms.map(|after_ms| self.now_ms.saturating_add(after_ms)));
+        message.due_ms = message.due_ms.min(latest_ms.unwrap_or(i64::MAX));
+        let again = known.is_some().then(|| self.store.last_seq() + 1);
+        let extras = Extras { latest_ms, again, ..message.body.extras().cloned().unwrap_or_default() };
+        message.body = message.body.with_extras(extras);
+        let Some(known) = known else {
+            let (digest, lane) = (put.digest, put.lane);
+            let mut answers = Vec::new();
+            self.accept(vec![Incoming { message, digest, content, lane, origin: None }], &mut answers)?;
+            return Ok(answers[0]);
+        };
+        let seq = self.store.write_again(&message, content)?;
+        let answer = if taken_back.is_ok() {
+            self.taken_back.push((known.seq, None));
+            self.finish(&known, Outcome::Moved)?;
+            self.counts.rescheduled += 1;
+            Answer::Replaced
+        } else {
+            self.counts.accepted += 1;
+            Answer::Accepted
+        };
+        self.admit_again(seq, message, false, 0)?;
+        Ok(answer)
+    }
+
+    /// A dead letter is a message again: with all attempts, and without the time past which it was not to be sent.
+    pub(super) fn requeue(&mut self, key: Option<&str>, id: &str) -> Result<Answer, StoreError> {
+        let Some(known) = self.store.find(key, id)? else { return Ok(Answer::Unknown) };
+        let Some(outcome) = known.outcome.filter(|outcome| outcome.is_dead()) else { return self.look(key, id) };
+        Ok(if self.requeue_letter(known.seq, None)? { Answer::Requeued } else { answer_of(outcome) })
+    }
+
+    /// Whether it is a message again: one whose letter is there, that the filter takes, and that was not given again since.
+    pub(super) fn requeue_letter(&mut self, seq: i64, filter: Option<&Filter>) -> Result<bool, StoreError> {
+        let Some(record) = self.store.letter(seq)? else { return Ok(false) };
+        let Some(mut message) = read_again(&record) else { return Ok(false) };
+        let takes = |it: &Filter| it.takes_due(message.due_ms) && it.takes_key(message.key());
+        let Some(known) = self.store.find(message.key(), message.id())?.filter(|known| known.seq == seq) else {
+            return Ok(false);
+        };
+        let Some(outcome) = known.outcome.filter(|it| it.is_dead() && filter.is_none_or(takes)) else {
+            return Ok(false);
+        };
+        self.store.drop_letter(seq)?;
+        let again = self.store.again_of(seq)?;
+        let extras = Extras { again, ..message.body.extras().cloned().unwrap_or_default() };
+        message.body = message.body.with_extras(extras);
+        let seq = self.store.write_again(&message, known.content)?;
+        self.counts.accepted += 1;
+        self.counts.requeued += 1;
+        self.admit_again(seq, message, outcome == Outcome::Dead, 0)?; // what was tried may have arrived
+        Ok(true)
+    }
+
+    fn admit_again(&mut self, seq: i64, message: Message, redelivered: bool, attempts: u32) -> Result<(), StoreError> {
+        let (due_ms, size) = (message.due_ms, message.size_in_memory() as u32);
+        let lane = lane_of(message.key());
+        let row = Waiting { due_ms, seq, lane, size, redelivered, attempts, next_ms: None };
+        self.admit(&[(row, message.body)])
+    }
+
+    /// Keeps a message from going out, or says why it is too late. What is left of it is to be finished.
+    fn take_back(&mut self, known: &Known, outcome: Outcome) -> Result<Result<Left, Answer>, StoreError> {
+        if let Some(outcome) = known.outcome {
+            return Ok(Err(answer_of(outcome)));
+        }
+        let found = self.dispatcher.lock().take_back(known.seq, outcome);
+        Ok(match found {
+            TakenBack::Taken { attempts, redelivered } => {
+                let noted = self.store.attempts(known.seq)?;
+                let error = noted.and_then(|it| it.error);
+                let tried = (attempts > 0).then_some(Attempts { seq: known.seq, attempts, next_ms: None, error });
+                Ok(Left { redelivered, tried })
+            }
+            TakenBack::Absent if self.store.is_open(known)? => {
+                let (redelivered, tried) = self.store.left((known.due_ms, known.seq))?;
+                Ok(Left { redelivered, tried })
+            }
+            TakenBack::Absent => Err(Answer::Delivered),
+            TakenBack::Over(outcome) => Err(answer_of(outcome)),
+            TakenBack::Sending => Err(Answer::Delivering),
+        })
+    }
+
+    fn finish(&mut self, known: &Known, outcome: Outcome) -> Result<(), StoreError> {
+        self.store.finish(&[Done {
+            seq: known.seq,
+            due_ms: known.due_ms,
+            outcome,
+            at_ms: self.now_ms,
+            lateness_us: None,
+            attempts: 0,
+            redelivered: false,
+        }])
+    }
+
+    pub(super) fn look(&mut self, key: Option<&str>, id: &str) -> Result<Answer, StoreError> {
+        let Some(known) = self.store.find(key, id)? else { return Ok(Answer::Unknown) };
+        Ok(match known.outcome {
+            Some(outcome) => answer_of(outcome),
+            None => match self.dispatcher.lock().state_of(known.seq) {
+                Some((State::Over, outcome, _)) => answer_of(outcome.unwrap_or(Outcome::Delivered)),
+                Some((State::Sending, ..)) => Answer::Delivering,
+                Some((State::Retrying, _, attempts)) if attempts > 0 => Answer::Delivering,
+                Some(_) => Answer::Waiting,
+                None if self.store.is_open(&known)? => Answer::Waiting,
+                None => Answer::Delivered,
+            },
+        })
+    }
+}
+
+/// What goes on with a message that was taken back.
+struct Left {
+    /// It may have arrived.
+    redelivered: bool,
+    /// Its attempts, if any was made.
+    tried: Option<Attempts>,
+}
+
+/// The message of a letter. It does not expire: it may have been put off past that time.
+fn read_again(record: &[u8]) -> Option<Message> {
+    let schema = Schema::new(Columns::default(), usize::MAX);
+    let mut fields = fields_of(std::str::from_utf8(record).ok()?, &schema).ok()?;
+    fields.expires = Value::Absent;
+    match schema.check(&fields, None).ok()? {
+        Request::Message(message) => Some(message),
+        _ => None,
+    }
+}

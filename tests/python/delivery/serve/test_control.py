@@ -1,0 +1,134 @@
+"""Replace, requeue, and actions on many messages over HTTP (rules D16, D17)."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from delivery.serve.conftest import Served, ask
+from tickwheel.delivery import Delivery
+from tickwheel.delivery.serve.tokens import Right, Tokens
+
+pytestmark = pytest.mark.timeout(60)
+
+FAR = "2096-10-02T07:06:40.000Z"
+
+
+def refuse(delivery: Delivery) -> None:
+    raise ValueError("never")
+
+
+@pytest.fixture
+def refusing(tmp_path: Path) -> Iterator[Served]:
+    opened = Served(tmp_path, to=refuse)
+    yield opened
+    opened.close()
+
+
+def ended(served: Served, id_: str) -> dict[str, Any]:
+    while (reply := served.ask("GET", f"/actions/{id_}")).body.get("ended") is None:
+        assert reply.status in (200, 404), reply
+        time.sleep(0.005)
+    found: dict[str, Any] = reply.body
+    return found
+
+
+def test_a_message_takes_the_place_of_another__D16(served: Served) -> None:
+    message = {"id": "place", "due": FAR, "payload": 1}
+    assert served.ask("POST", "/messages?replace=true", message).status == 201
+    reply = served.ask("POST", "/messages?replace=true", {**message, "payload": 2})
+    assert (reply.status, reply.body) == (200, {"id": "place", "key": None, "state": "replaced"})
+    assert served.ask("GET", "/messages/place").body["payload"] == 2
+    lines = b'{"id": "place", "delay_ms": 900000, "payload": 3}\n{"id": "place"}\n'
+    headers = {"content-type": "application/x-ndjson"}
+    reply = served.ask("POST", "/messages?replace=true&at_latest_ms=600000", lines, headers=headers)
+    assert '{"line":1,"status":200,"state":"replaced"}' in reply.body
+    assert '"status":400,"reason":"due is missing"' in reply.body
+    due = served.ask("GET", "/messages/place").body["due"]
+    assert due < FAR, "10 minutes after the first"
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "replace=false",
+        "replace",
+        "at_latest_ms=5",
+        "replace=true&at_latest_ms=-5",
+        "replace=true&x=1",
+        "replace=true&replace=true",
+        "replace=true&at_latest_ms=1&at_latest_ms=2",
+        "replace=true&at_latest_ms=" + "9" * 16,
+    ],
+)
+def test_another_query_is_refused__D11(served: Served, query: str) -> None:
+    reply = served.ask("POST", f"/messages?{query}", {"id": "no", "due": FAR, "payload": 1})
+    assert reply.status == 400
+    assert reply.body["reason"].startswith("the address asks for")
+    assert served.ask("GET", "/messages/no").status == 404
+
+
+def test_a_dead_letter_is_tried_anew__D16(refusing: Served) -> None:
+    assert refusing.ask("POST", "/requeue", {"id": "dead"}).status == 404
+    refusing.ask("POST", "/messages", {"id": "late", "due": 100_000_000_000, "expires": 100_000_000_001, "payload": 1})
+    while refusing.ask("GET", "/messages/late").body["state"] != "expired":
+        time.sleep(0.005)
+    reply = refusing.ask("POST", "/requeue", {"id": "late", "key": None})
+    assert (reply.status, reply.body) == (200, {"id": "late", "key": None, "state": "requeued"})
+    assert refusing.ask("POST", "/requeue", {"id": "late"}).status == 409
+    for body in {"id": 5}, {"key": "k"}, {"id": "a", "x": 1}, [], {"id": ""}, {"id": "a", "key": ""}:
+        assert refusing.ask("POST", "/requeue", body).status == 400, body
+
+
+def test_many_are_cancelled_by_an_action_with_an_id__D16(served: Served) -> None:
+    for number in range(10):
+        served.ask("POST", "/messages", {"id": str(number), "key": f"many/{number % 2}", "due": FAR, "payload": 1})
+    reply = served.ask("POST", "/actions", {"kind": "cancel", "key": "many/0"})
+    assert (reply.status, reply.body["state"]) == (202, "accepted")
+    found = ended(served, reply.body["id"])
+    assert (found["kind"], found["changed"], found["too_late"], found["key"]) == ("cancel", 5, 0, "many/0")
+    own = {"kind": "cancel", "id": "my own/1", "key_prefix": "many/"}
+    assert served.ask("POST", "/actions", own).status == 202
+    assert served.ask("POST", "/actions", own).status == 200
+    assert ended(served, "my%20own/1")["changed"] == 5
+    listed = served.ask("GET", "/actions").body["actions"]
+    assert [it["id"] for it in listed[:2]] == ["my own/1", reply.body["id"]]
+    assert served.ask("GET", "/actions/other").status == 404
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"kind": "cancel"},
+        {"kind": "cancel", "all": True, "key": "k"},
+        {"kind": "move", "all": True},
+        {"kind": "cancel", "key": 5},
+        {"kind": "cancel", "key": ""},
+        {"kind": "cancel", "due_from": 5},
+        {"kind": "cancel", "due_from": "tomorrow"},
+        {"kind": "cancel", "all": True, "id": ""},
+        {"kind": "cancel", "all": True, "more": 1},
+        [],
+        "x",
+    ],
+)
+def test_an_action_that_does_not_say_which_messages_is_refused__D16(served: Served, body: object) -> None:
+    reply = served.ask("POST", "/actions", body)
+    assert reply.status == 400, reply
+    assert reply.body["reason"]
+    assert reply.body["allowed"]
+
+
+def test_actions_need_the_right_to_control__D12(tmp_path: Path) -> None:
+    tokens = Tokens({b"producer-of-messages": Right.PRODUCE, b"one-who-steers-it-all": Right.CONTROL})
+    served = Served(tmp_path, tokens=tokens)
+    try:
+        body = {"kind": "cancel", "all": True}
+        for token, status in ("producer-of-messages", 403), ("one-who-steers-it-all", 202):
+            headers = {"authorization": f"Bearer {token}"}
+            assert ask(served.port, "POST", "/actions", body, headers).status == status
+            assert ask(served.port, "POST", "/requeue", {"id": "a"}, headers).status in (status, 404)
+    finally:
+        served.close()
