@@ -37,6 +37,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::clock::{DueClock, WallTime};
 use super::lanes::Slot;
+use super::measures::SendMeasures;
 use super::message::Body;
 use super::outage::Outage;
 use super::pace::Pace;
@@ -139,6 +140,8 @@ struct InFlight {
 
 struct Flight {
     messages: Vec<InFlight>,
+    /// On the timer's clock.
+    began_us: u64,
     is_probe: bool,
     /// How long it may take, and the task for the end of that.
     limit: Option<Duration>,
@@ -170,6 +173,7 @@ pub(super) struct Dispatcher {
     pub(super) events: Vec<Event>,
     pub(super) is_halted: bool,
     pub(super) pace: Pace,
+    pub(super) measures: SendMeasures,
     /// Until it is resumed, what is due waits.
     is_paused: bool,
     timer: Arc<Timer<Alarm>>,
@@ -222,6 +226,7 @@ impl Dispatcher {
             events: Vec::new(),
             is_halted: false,
             pace: Pace::default(),
+            measures: SendMeasures { changed_us: timer.clock().now_us(), ..SendMeasures::default() },
             is_paused: false,
             timer,
             wall,
@@ -361,7 +366,8 @@ impl Dispatcher {
             return None;
         }
         let most = if is_probe { 1 } else { most.min(tokens) };
-        let mut flight = Flight { messages: Vec::new(), is_probe, limit: time_out, time_out: None, turns: None };
+        let mut flight =
+            Flight { messages: Vec::new(), began_us: timer_us, is_probe, limit: time_out, time_out: None, turns: None };
         let mut deliveries = Vec::new();
         let mut early = Vec::new();
         let (mut bytes, mut expired) = (0, 0);

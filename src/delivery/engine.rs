@@ -11,6 +11,7 @@
 
 #![forbid(unsafe_code)]
 
+mod looking;
 mod recover;
 
 use std::collections::HashMap;
@@ -27,9 +28,8 @@ use super::settings::Settings;
 use super::sinks::{Delivery, Verdict, Verdicts};
 use super::store::owner::Ownership;
 use super::store::upgrade::step_up;
-use super::store::{Census, Letter, Options, PAUSED, Percentiles, Progress, Store};
-use super::summary::{Lateness, Summary};
-use super::window::State;
+use super::store::{Letter, Options, PAUSED, Percentiles, Progress, Store};
+use super::summary::Summary;
 use super::writer::{Begun, Committed, Writer};
 use crate::sync::{PlainGuard, PlainMutex};
 use crate::{Clock, Timer};
@@ -104,9 +104,11 @@ impl Engine {
         dispatcher.pause(store.get_meta::<i64>(PAUSED)?.is_some());
         let mut writer = Writer::new(store, settings.horizon_ms as f64);
         writer.summary.resumed = open;
+        writer.commits.last_ms = wall.now_us() / 1000;
         writer.go_on()?;
         let queue = Queue::new(open, writer.store.has_unwritten_letters());
         queue.lock().summary = writer.summary;
+        queue.lock().commits = writer.commits;
         Ok(Self {
             queue,
             dispatcher: PlainMutex::new(dispatcher),
@@ -227,12 +229,6 @@ impl Engine {
         self.queue.lock().summary
     }
 
-    /// How late messages were, as of the last commit.
-    #[must_use]
-    pub(crate) fn lateness(&self) -> Lateness {
-        self.queue.lock().lateness.clone()
-    }
-
     /// Messages without an outcome, as of the last commit.
     #[must_use]
     pub(crate) fn open_count(&self) -> u64 {
@@ -245,35 +241,11 @@ impl Engine {
         self.queue.lock().is_empty()
     }
 
-    /// The first due time of what waits, and how many messages are due by each of these times, counted up to `most`.
-    ///
-    /// # Errors
-    /// The store cannot be read, or is closed.
-    pub(crate) fn census(&self, until_ms: &[i64], most: u64) -> Result<Census, DeliveryError> {
-        let mut counted = Census { first_due_ms: None, due: vec![0; until_ms.len()] };
-        {
-            let dispatcher = self.lock_dispatcher();
-            for (_, it) in dispatcher.window.slots().filter(|(_, it)| it.is_near && it.state != State::Over) {
-                counted.add(it.due_ms, until_ms);
-            }
-        }
-        let path = self.ownership.upgrade().ok_or(DeliveryError::Closed)?.path().to_owned();
-        counted.add_rows(&path, until_ms, most)?;
-        Ok(counted)
-    }
-
     /// The timer with one task for each millisecond in which anything is due, and one for each retry, probe and cut-off: to
     /// be recorded, not to be driven.
     #[cfg(feature = "python")]
     pub(crate) fn timer(&self) -> &Timer<impl Send> {
         &*self.timer
-    }
-
-    /// Messages and bytes in memory.
-    #[must_use]
-    pub(crate) fn in_memory(&self) -> (usize, usize) {
-        let dispatcher = self.lock_dispatcher();
-        (dispatcher.window.len(), dispatcher.window.bytes())
     }
 
     /// Why the destination is down, if it is.
@@ -307,6 +279,7 @@ impl Engine {
 
     /// The first part of [`Engine::write`]: takes what goes into the group.
     pub(super) fn begin_group(&self) -> Result<Begun, DeliveryError> {
+        self.queue.lock().busy_since_us = self.timer.clock().now_us(); // first, as it is read once a group is busy
         self.with_writer(|writer| writer.begin(&self.queue))
     }
 
@@ -320,7 +293,17 @@ impl Engine {
         // The sink's own sync may be Python, and take long: no lock is held meanwhile, and the engine may be closed.
         let result = result.and_then(|()| if begun.has_outcomes() { sync() } else { Ok(()) });
         let now_ms = self.wall.now_us() / 1000;
-        self.or_fail(result.and_then(|()| self.try_writer(|writer| writer.commit(begun, &self.dispatcher, now_ms))))
+        let began_us = self.timer.clock().now_us();
+        self.or_fail(result.and_then(|()| {
+            self.try_writer(|writer| {
+                let is_idle = writer.is_idle(&begun);
+                let committed = writer.commit(begun, &self.dispatcher, now_ms)?;
+                if !is_idle {
+                    writer.commits.durations.add(self.timer.clock().now_us().saturating_sub(began_us) as i64);
+                }
+                Ok::<_, DeliveryError>(committed)
+            })
+        }))
     }
 
     /// The third part: messages go on the timer, and tickets get their answers.

@@ -154,6 +154,7 @@ impl<'a> Group<'a> {
                 self.letters.push(Letter { source, line: origin.line as i64, reason, allowed, record });
                 self.counts.dead_letters += 1;
             }
+            self.counts.conflicts += 1;
             return Answer::Conflict;
         }
         self.counts.duplicates += 1;

@@ -111,6 +111,9 @@ mod lines;
 mod loader;
 #[cfg(test)]
 mod long_outage;
+mod measures;
+#[cfg(test)]
+mod measuring;
 pub(crate) mod message;
 pub(crate) mod ndjson;
 mod open_options;
@@ -173,6 +176,7 @@ pub(crate) use {
     incoming::{Digest, Incoming},
     items::{Completion, Item, Ticket},
     lines::Block,
+    measures::{BOUNDS_US, Cause, Histogram},
     message::{Body, Cancel, checked},
     ndjson::Ndjson,
     origin::{Origin, Record},
@@ -183,7 +187,6 @@ pub(crate) use {
     settings::Settings,
     sinks::{AroundFn, OpenSink, Turns},
     store::owner::Ownership,
-    summary::LATENESS_BOUNDS_US,
     threads::Running,
     window::Bounds,
 };

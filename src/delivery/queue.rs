@@ -12,8 +12,9 @@ use std::time::{Duration, Instant};
 use super::dispatcher::Outcomes;
 use super::error::DeliveryError;
 use super::items::{Item, Ticket};
+use super::measures::CommitMeasures;
 use super::store::Letter;
-use super::summary::{Lateness, Summary};
+use super::summary::Summary;
 use crate::sync::{PlainCondvar, PlainGuard, PlainMutex};
 
 /// Items and bytes that wait for a group.
@@ -47,6 +48,8 @@ pub(super) struct QueueState {
     pub(super) is_committing: bool,
     /// A step that takes or ends messages is under way.
     pub(super) is_busy: bool,
+    /// Since when, on the timer's clock.
+    pub(super) busy_since_us: u64,
     pub(super) is_woken: bool,
     pub(super) is_stopping: bool,
     pub(super) failure: Option<DeliveryError>,
@@ -60,7 +63,7 @@ pub(super) struct QueueState {
     /// Messages without an outcome, as of the last commit.
     pub(super) open: u64,
     pub(super) summary: Summary,
-    pub(super) lateness: Lateness,
+    pub(super) commits: CommitMeasures,
 }
 
 impl Queue {

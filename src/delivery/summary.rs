@@ -1,4 +1,4 @@
-//! What an engine counts: messages by outcome, and how late the delivered ones were (rule D11).
+//! What an engine counts: messages by outcome (rule D11).
 //!
 //! Always `resumed + accepted = delivered + cancelled + undeliverable + not_delivered`.
 
@@ -48,6 +48,8 @@ pub struct Summary {
     pub cancels_too_late: u64,
     /// Cancels whose message has not come.
     pub cancels_unknown: u64,
+    /// Messages whose name was known with other content.
+    pub conflicts: u64,
 }
 
 impl Summary {
@@ -74,43 +76,6 @@ impl Summary {
         self.requeued += other.requeued;
         self.reschedules_too_late += other.reschedules_too_late;
         self.cancels_too_late += other.cancels_too_late;
-    }
-}
-
-/// The upper ends of the buckets of [`Lateness`] in microseconds, ends included; one more bucket has the rest.
-pub(crate) const LATENESS_BOUNDS_US: [i64; 16] = [
-    500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000, 2_000_000, 5_000_000,
-    10_000_000, 30_000_000, 60_000_000,
-];
-
-/// A histogram of lateness with fixed buckets, from half a millisecond to a minute.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Lateness {
-    /// Messages in each bucket.
-    pub counts: [u64; LATENESS_BOUNDS_US.len() + 1],
-    /// The sum in microseconds.
-    pub sum_us: i64,
-}
-
-impl Lateness {
-    pub(super) fn add(&mut self, lateness_us: i64) {
-        self.counts[LATENESS_BOUNDS_US.partition_point(|bound| *bound < lateness_us)] += 1;
-        self.sum_us = self.sum_us.saturating_add(lateness_us);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_bound_belongs_to_its_bucket__d11() {
-        for (place, bound_us) in LATENESS_BOUNDS_US.iter().enumerate() {
-            let mut lateness = Lateness::default();
-            lateness.add(*bound_us);
-            lateness.add(bound_us + 1);
-            assert_eq!((lateness.counts[place], lateness.counts[place + 1]), (1, 1));
-            assert_eq!((lateness.counts.iter().sum::<u64>(), lateness.sum_us), (2, 2 * bound_us + 1));
-        }
+        self.conflicts += other.conflicts;
     }
 }

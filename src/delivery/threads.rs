@@ -191,6 +191,11 @@ impl Running {
         !self.shared.lock_senders().working.is_empty()
     }
 
+    /// Senders that were cut off and have not ended.
+    pub(crate) fn hanging_senders(&self) -> usize {
+        self.shared.lock_senders().hanging
+    }
+
     /// After [`Running::close`]: whether letters were left that are on disk and were not told.
     pub(crate) fn left_letters(&self) -> bool {
         self.shared.engine.queue.lock().has_letters

@@ -126,6 +126,11 @@ impl Window {
         (part, (end < self.entries.len()).then_some(end))
     }
 
+    /// Lanes have numbers below this. One that is not used has no messages.
+    pub(super) fn lane_places(&self) -> u32 {
+        self.lanes.len() as u32
+    }
+
     pub(super) fn lane(&self, lane: u32) -> &Lane {
         &self.lanes[lane as usize]
     }

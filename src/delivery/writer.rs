@@ -26,11 +26,12 @@ use super::items::{Item, Ticket};
 use super::kill_point::kill_point;
 use super::lanes::Slot;
 use super::loader::Loader;
+use super::measures::CommitMeasures;
 use super::message::Message;
 use super::queue::Queue;
 use super::sinks::line::record_of;
 use super::store::{Attempts, Checkpoints, Held, Letter, Outcome, Store};
-use super::summary::{Lateness, Summary};
+use super::summary::Summary;
 use super::times::rfc_3339;
 use super::window::State;
 use crate::sync::PlainMutex;
@@ -82,7 +83,7 @@ pub(super) struct Writer {
     pub(super) store: Store,
     pub(super) loader: Loader,
     pub(super) summary: Summary,
-    pub(super) lateness: Lateness,
+    pub(super) commits: CommitMeasures,
     pub(super) checkpoints: Option<Checkpoints>,
     /// When the store's file was looked for, on the timer's clock.
     looked_at_us: u64,
@@ -105,7 +106,7 @@ impl Writer {
             store,
             loader: Loader::new(horizon_ms),
             summary: Summary::default(),
-            lateness: Lateness::default(),
+            commits: CommitMeasures::default(),
             checkpoints: None,
             looked_at_us: 0,
             begun: VecDeque::new(),
@@ -186,6 +187,11 @@ impl Writer {
         Ok(self.store.check_place()?)
     }
 
+    /// Whether the group has nothing to do but the upkeep.
+    pub(super) fn is_idle(&self, begun: &Begun) -> bool {
+        begun.parts.is_empty() && begun.outcomes.is_empty() && self.actions.is_empty()
+    }
+
     /// Commits a group. The sinks have synced what it says is delivered.
     pub(super) fn commit(
         &mut self,
@@ -206,9 +212,9 @@ impl Writer {
         dispatcher: &PlainMutex<Dispatcher>,
         now_ms: i64,
     ) -> Result<Committed, StoreError> {
+        let is_idle = self.is_idle(&begun);
         let Begun { parts, outcomes, position, told_through } = begun;
         kill_point("group: begun");
-        let is_idle = parts.is_empty() && outcomes.is_empty() && self.actions.is_empty();
         self.store.begin()?;
         if let Some(through) = told_through {
             self.store.letters_written(through)?;
@@ -249,10 +255,13 @@ impl Writer {
         if let Some(checkpoints) = self.checkpoints.as_ref().filter(|_| !is_idle) {
             checkpoints.after_commit(&self.store);
         }
+        if !is_idle {
+            self.commits.last_ms = now_ms;
+        }
         self.summary.add(&counts);
         for done in &outcomes.done {
             if let Some(lateness_us) = done.lateness_us {
-                self.lateness.add(lateness_us);
+                self.commits.lateness.add(lateness_us);
             }
         }
         let done = outcomes.done.iter().map(|it| it.seq).chain(taken_back.into_iter().map(|(seq, _)| seq)).collect();
@@ -398,7 +407,7 @@ impl Writer {
             let mut state = queue.lock();
             state.open = self.store.open_count();
             state.summary = self.summary;
-            state.lateness.clone_from(&self.lateness);
+            state.commits = self.commits;
             state.is_committing = false;
             state.is_busy = false;
             if letters.is_some() {

@@ -64,6 +64,7 @@ fn add_delivery(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
     module.add_class::<delivery::attempt::Delivery>()?;
     module.add_class::<delivery::engine::DeliveryEngine>()?;
+    module.add_class::<delivery::measures::EngineMeasures>()?;
     module.add_class::<delivery::desk::DeliveryDesk>()?;
     module.add_class::<delivery::readers::NdjsonLines>()?;
     module.add_class::<delivery::readers::CsvRows>()?;
@@ -83,6 +84,7 @@ fn add_delivery(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(delivery::maintenance::pause_store, module)?)?;
     module.add_function(wrap_pyfunction!(delivery::maintenance::backup_store, module)?)?;
     module.add_function(wrap_pyfunction!(delivery::maintenance::restore_store, module)?)?;
+    module.add_function(wrap_pyfunction!(delivery::maintenance::store_owner, module)?)?;
     module.add("_running_deliveries", PyDict::new(py))?;
     let _ = py.get_type::<delivery::core::RunningDelivery>();
     module.add_function(wrap_pyfunction!(delivery::core::refuse_open_store, module)?)?;

@@ -2,7 +2,7 @@
 
 import errno
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -116,6 +116,8 @@ def _page(store: Path, limit: int, cursor: str | None, **which: Any) -> "Page":
 @_told
 def show(store: Path, id_: str, key: str | None, as_json: bool) -> None:
     """Show a message in STORE: its state, attempts and payload. The exit code is 1 if it is not there."""
+    import msgspec
+
     from tickwheel.delivery.sight import StoreView
 
     found = StoreView(store).show(id_, key)
@@ -126,7 +128,7 @@ def show(store: Path, id_: str, key: str | None, as_json: bool) -> None:
     if as_json:
         _print_json(found)
     else:
-        _print_fields(found)
+        _print_fields(msgspec.structs.asdict(found))
 
 
 @click.command()
@@ -152,14 +154,17 @@ def dead(store: Path, limit: int, cursor: str | None, as_json: bool) -> None:
 @_as_json
 @_told
 def status(store: Path, as_json: bool) -> None:
-    """Show STORE in figures: what waits, what is due soon, what became of the rest, if the destination is down."""
+    """Show STORE in figures: if a process delivers from it, what waits, what is due soon, what became of the rest."""
+    import msgspec
+
     from tickwheel.delivery.sight import StoreView
 
     found = StoreView(store).status()
     if as_json:
         _print_json(found)
     else:
-        _print_fields(found)
+        used = {True: f"yes, by process {found.process}", False: "no", None: None}[found.in_use]
+        _print_fields({**msgspec.structs.asdict(found), "in_use": used, "process": None})
 
 
 def _late(lateness_ms: float | None) -> str | None:
@@ -172,13 +177,13 @@ def _print_json(found: Any) -> None:
     click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2))
 
 
-def _print_fields(found: Any) -> None:
+def _print_fields(found: Mapping[str, Any]) -> None:
     """A line for each field that has a value."""
     import msgspec
 
     from tickwheel.pages.text import shown_text
 
-    for name, value in msgspec.structs.asdict(found).items():
+    for name, value in found.items():
         if isinstance(value, msgspec.Raw):
             value = bytes(value).decode()
         shown = value

@@ -11,7 +11,7 @@ from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
-from tickwheel._native import DeliveryEngine, Records
+from tickwheel._native import DeliveryEngine, EngineMeasures, Records
 from tickwheel.delivery.entries import Answer, Fault, Item, Letter, Progress, answered
 from tickwheel.delivery.errors import BadRecord, DeliveryFailed
 from tickwheel.delivery.log import log_events, log_text
@@ -51,6 +51,7 @@ class Running:
 
         self._is_global = settings.order == "global"
         self._failure: BaseException | None = None
+        self.store = path
         self.view = StoreView(path)
         """Looks at the store."""
         try:
@@ -152,11 +153,9 @@ class Running:
         return self._engine.has_open_sinks
 
     @property
-    def lateness(self) -> tuple[Sequence[int], Sequence[int], int]:
-        """Bounds in microseconds; how many messages were later than the bound before and not later than this one, with
-        one more count for the rest; and the sum in microseconds.
-        """
-        return self._engine.lateness()
+    def measures(self) -> EngineMeasures:
+        """What the engine has measured of its own work. Takes some milliseconds, and holds up nothing."""
+        return self._engine.measures()
 
     @property
     def left_letters(self) -> bool:

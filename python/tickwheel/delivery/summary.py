@@ -5,8 +5,8 @@ were waiting in the store already. `undeliverable` ones were refused by their de
 are among the `expired`, and count as `dead_letters` too. `requeued` ones were dead letters, and count as accepted once
 more. `rescheduled` ones have another due time, or gave their place to another; `reschedules_too_late` came after the
 message was sent, or before it came. `cancels_too_late` came after the message was sent. The messages of
-`cancels_unknown` have not come; these cancels are remembered. Lateness is of this run, from the ledger. Percentiles are
-by nearest rank: of 1, 2, 3 and 4 ms, p99 is 4.
+`cancels_unknown` have not come; these cancels are remembered. `conflicts` were known with other content. Lateness is of
+this run, from the ledger. Percentiles are by nearest rank: of 1, 2, 3 and 4 ms, p99 is 4.
 """
 
 import math
@@ -34,6 +34,7 @@ class Summary:
     reschedules_too_late: int = 0
     cancels_too_late: int = 0
     cancels_unknown: int = 0
+    conflicts: int = 0
     lateness_ms: Mapping[str, float | None] = field(default_factory=lambda: percentiles([]))
 
     def add(self, other: "Summary") -> None:
@@ -63,6 +64,7 @@ class Summary:
             "reschedules_too_late": self.reschedules_too_late,
             "cancels_too_late": self.cancels_too_late,
             "cancels_unknown": self.cancels_unknown,
+            "conflicts": self.conflicts,
             "lateness_ms": self.lateness_ms,
         }
 

@@ -17,6 +17,7 @@ impl Dispatcher {
         }
         if let Some(since_us) = self.outage.answered() {
             let after_ms = self.timer.clock().now_us().saturating_sub(since_us) / 1000;
+            self.measures.changed_us = self.timer.clock().now_us();
             self.events.push(Event::Up { after_ms });
         }
     }
@@ -31,6 +32,7 @@ impl Dispatcher {
     pub(super) fn goes_down(&mut self, reason: &str, retry_after_ms: Option<u64>) {
         let reason = shown::reason(reason);
         let now_us = self.timer.clock().now_us();
+        self.measures.changed_us = now_us;
         for Unanswered { slot, seq, sends } in self.outage.begins(now_us, reason) {
             // Its attempts were part of the outage. It waits to be tried again, by the timer, or is being sent.
             let is_open = |state| matches!(state, State::Retrying | State::Sending);

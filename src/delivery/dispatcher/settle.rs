@@ -38,6 +38,7 @@ impl Dispatcher {
     /// The sink has answered. What was cut off before has its outcome already.
     pub(in crate::delivery) fn settle(&mut self, number: u64, mut verdicts: Verdicts) {
         let Some(flight) = self.end_flight(number) else { return };
+        self.measures.durations.add(self.timer.clock().now_us().saturating_sub(flight.began_us) as i64);
         if let Verdicts::Each(each) = &mut verdicts
             && !self.is_halted
             && each.iter().all(|it| *it == Verdict::NotTried)
@@ -82,6 +83,7 @@ impl Dispatcher {
     }
 
     pub(super) fn settle_one(&mut self, message: &InFlight, verdict: Verdict, is_probe: bool) {
+        self.measures.ended(&verdict);
         match verdict {
             Verdict::Delivered => {
                 self.destination_answers(is_probe);
@@ -124,6 +126,7 @@ impl Dispatcher {
             attempts: entry.attempts + u32::from(!entry.is_noted),
             redelivered: entry.redelivered,
         };
+        self.measures.arrived(done.redelivered);
         self.end(message.slot, done);
     }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Alarm, Dispatcher, Event, InTurn, Offer};
+use crate::delivery::measures::NO_ANSWER_IN_TIME;
 use crate::delivery::sinks::{Turns, Verdict, Verdicts};
 
 /// Messages that are sent one after another wait for so long at most for one before them, if another sender is free.
@@ -35,7 +36,7 @@ impl Dispatcher {
     pub(super) fn cut_off(&mut self, number: u64) {
         let Some(flight) = self.flights.get_mut(&number) else { return };
         flight.time_out = None;
-        let verdict = Verdict::Unanswered { reason: "no answer in time".to_owned(), retry_after_ms: None };
+        let verdict = Verdict::Unanswered { reason: NO_ANSWER_IN_TIME.to_owned(), retry_after_ms: None };
         let (messages, verdicts) = match &flight.turns {
             None => (flight.messages.len(), Verdicts::Each(vec![verdict; flight.messages.len()])),
             Some(it) => {
@@ -43,6 +44,7 @@ impl Dispatcher {
                 (1, it.turns.verdicts_from(it.first, Some(verdict)))
             }
         };
+        self.measures.cut_off += 1;
         self.events.push(Event::CutOff { flight: number, messages });
         self.settle(number, verdicts);
     }

@@ -230,16 +230,29 @@ fn held_by(path: &Path, pid: Option<u32>) -> String {
 /// A file system may show other device numbers in `/proc/locks` than in `stat`, so the inode decides, where only one lock has
 /// it: `1: FLOCK  ADVISORY  WRITE 4711 fe:00:1234567 0 EOF`. The lines of those that wait have an arrow behind the number.
 fn process_that_locked(file: FileId) -> Option<u32> {
+    match processes_that_locked(file)?[..] {
+        [owner] => Some(owner),
+        _ => None,
+    }
+}
+
+fn processes_that_locked(file: FileId) -> Option<Vec<u32>> {
     let locks = fs::read_to_string("/proc/locks").ok()?;
-    let mut owners = locks.lines().filter_map(|line| {
+    let owners = locks.lines().filter_map(|line| {
         let mut fields = line.split_ascii_whitespace().skip(1);
         let is_taken = fields.next()? == "FLOCK" && fields.nth(1)? == "WRITE";
         let pid = fields.next()?.parse().ok()?;
         let inode: u64 = fields.next()?.rsplit(':').next()?.parse().ok()?;
         (is_taken && inode == file.inode).then_some(pid)
     });
-    let owner = owners.next()?;
-    owners.next().is_none().then_some(owner)
+    Some(owners.collect())
+}
+
+/// The processes that work with the store: one at most, but for a file of the same number in another file system. They are found
+/// without a lock, so that none that starts just now is held up; in other containers only where those share their process ids.
+#[cfg(feature = "python")]
+pub(crate) fn owners_of(path: &Path) -> Option<Vec<u32>> {
+    processes_that_locked(FileId::at(path)?)
 }
 
 /// Without symbolic links, also where there is no file yet.

@@ -4,8 +4,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::delivery::Delivery as Attempt;
-use crate::delivery::{Digest, Message};
 use crate::delivery::sinks::line::LineWriter;
+use crate::delivery::{Digest, Message};
 use crate::python::delivery::message::{message_of, message_to_python};
 use crate::python::tools::gil_cell::GilCell;
 

@@ -18,13 +18,14 @@ use crate::delivery::Summary;
 use crate::delivery::Ticket;
 use crate::delivery::store::opened::is_open_here;
 use crate::delivery::store::upgrade::step_up;
-use crate::delivery::{DueClock, LATENESS_BOUNDS_US, SystemWallTime, WallTime as _};
+use crate::delivery::{DueClock, SystemWallTime, WallTime as _};
 use crate::python::delivery::answers::{Answers, gives_answers_of, writes_for};
 use crate::python::delivery::callees::Callees;
 use crate::python::delivery::core::{self, Core, EXIT_WITHIN, Opening, UseHere};
 use crate::python::delivery::destination::Destination;
 use crate::python::delivery::failures;
 use crate::python::delivery::items;
+use crate::python::delivery::measures::EngineMeasures;
 use crate::python::delivery::observer::PythonObserver;
 use crate::python::delivery::raised::Raised;
 use crate::python::delivery::settings::settings_of;
@@ -177,12 +178,10 @@ impl DeliveryEngine {
         Ok([it.p50, it.p99, it.p999, it.max])
     }
 
-    /// Bounds in microseconds; how many messages were later than the bound before and not later than this one, with one more
-    /// count for the rest; and the sum in microseconds.
-    fn lateness(&self, py: Python<'_>) -> PyResult<(Vec<i64>, Vec<u64>, i64)> {
+    /// What it has measured of its own work.
+    fn measures(&self, py: Python<'_>) -> PyResult<EngineMeasures> {
         let core = self.core(py)?;
-        let lateness = py.detach(|| core.running.engine().lateness());
-        Ok((LATENESS_BOUNDS_US.to_vec(), lateness.counts.to_vec(), lateness.sum_us))
+        Ok(py.detach(|| EngineMeasures::of(&core.running)))
     }
 
     /// The due time of the first message that waits, and how many are due by each of these times, at most `most` each.
@@ -309,7 +308,7 @@ impl DeliveryEngine {
 }
 
 /// The counts in the order of the Python class `Summary`.
-pub(crate) type Counts = [u64; 13];
+pub(crate) type Counts = [u64; 14];
 
 /// As the Python class has them.
 pub(crate) fn counts_of(it: &Summary) -> Counts {
@@ -327,6 +326,7 @@ pub(crate) fn counts_of(it: &Summary) -> Counts {
         it.reschedules_too_late,
         it.cancels_too_late,
         it.cancels_unknown,
+        it.conflicts,
     ]
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use pyo3::prelude::*;
 
 use crate::delivery::store::maintenance::{Stop, backup, check, compact, pause, restore};
+use crate::delivery::store::owner::owners_of;
 use crate::delivery::{DeliveryError, SystemWallTime, WallTime};
 use crate::python::delivery::failures;
 use crate::python::delivery::sqlite_at_fork::SqliteInUse;
@@ -55,6 +56,13 @@ pub(crate) fn restore_store(
     is_forced: bool,
 ) -> PyResult<Option<PathBuf>> {
     run(py, |stop| restore::restore(&backup, &store, is_forced, now_ms(), stop))
+}
+
+/// Whether a process works with the store, and its number; `None` where the system does not tell.
+#[pyfunction]
+#[expect(clippy::needless_pass_by_value, reason = "pyo3 extracts it")]
+pub(crate) fn store_owner(py: Python<'_>, path: PathBuf) -> Option<(bool, Option<u32>)> {
+    py.detach(|| owners_of(&path)).map(|owners| (!owners.is_empty(), owners.first().copied()))
 }
 
 fn now_ms() -> i64 {

@@ -11,6 +11,7 @@ pub(crate) mod failures;
 pub(crate) mod function;
 pub(crate) mod items;
 pub(crate) mod maintenance;
+pub(crate) mod measures;
 pub(crate) mod message;
 pub(crate) mod observer;
 pub(crate) mod raised;

@@ -10,6 +10,8 @@
 | `PATCH /messages/{id}?key=K`, `{"due": ...}` or `{"delay_ms": ...}` | 200 rescheduled; 409 too late; 404 unknown |
 | `GET /messages/{id}?key=K` | 200 with its state, due time, attempts, last error and payload; 404 |
 | `GET /messages?state=S&key=K&due_from=T&due_before=T&limit=N&cursor=C` | 200, a page of them: `listing.py` |
+| `GET /dead?limit=N&cursor=C` | 200, a page of dead letters |
+| `GET /status` | 200, the store in figures |
 | `POST /pause`, `POST /resume` | 200 `paused`, `resumed`: nothing more is sent; what is due is sent |
 | `POST /pause?key=K`, `POST /resume?key=K` | the same for a key; 409 where it can't be paused |
 | `GET /metrics` | 200, Prometheus's text format |
@@ -69,9 +71,9 @@ _STATES: Mapping[Answer, int] = {
     Answer.WAITING: 409,
 }
 _ROUTES = (
-    "GET or POST /messages, GET, DELETE or PATCH /messages/{id}?key=K, POST /requeue, GET or POST /actions,"
-    " GET /actions/{id}, POST /pause or /resume, also with ?key=K, GET /metrics,"
-    " GET /livez, GET /readyz"
+    "GET or POST /messages, GET, DELETE or PATCH /messages/{id}?key=K, GET /dead, GET /status, POST /requeue,"
+    " GET or POST /actions, GET /actions/{id}, POST /pause or /resume, also with ?key=K, GET /metrics, GET /livez,"
+    " GET /readyz"
 )
 _NO_KEY = "no message without a key has this id: one with a key is cancelled with ?key=K"
 _PLACE_ALLOWED = "/messages, or /messages?replace=true, and then &at_latest_ms=N if it is put off again and again"
@@ -113,6 +115,8 @@ def app(running: Running, max_payload: int) -> ASGIApp:
         Route("/messages", messages.post, methods=["POST"]),
         Route("/messages", listing.page, methods=["GET"]),
         Route("/messages/{id:any}", messages.one, methods=["GET", "DELETE", "PATCH"]),
+        Route("/dead", listing.dead, methods=["GET"]),
+        Route("/status", listing.status, methods=["GET"]),
         Route("/requeue", messages.requeue, methods=["POST"]),
         *messages.actions.routes,
         Route("/pause", messages.pause, methods=["POST"]),

@@ -1,13 +1,14 @@
-"""What `GET` shows of messages (rule D14), as `tickwheel list` and `show` do.
+"""What `GET` shows of a store (rule D14), as `tickwheel list`, `show`, `dead` and `status` do.
 
-Parameters of a page: `state` (`waiting`, `delivered`, `cancelled`, `dead`,
-`expired`), `key`, `due_from`, `due_before` (RFC 3339,
-or epoch milliseconds), `limit` (1 to 1,000), `cursor`. The answer is `messages, next`: `next` is the cursor of the next
-page, null after the last. With a filter a page may be short, or empty, and not the last.
+Parameters of a page of messages: `state` (`waiting`, `delivered`, `cancelled`, `dead`, `expired`), `key`, `due_from`,
+`due_before` (RFC 3339, or epoch milliseconds), `limit` (1 to 1,000), `cursor`. The answer is `messages, next`: `next`
+is the cursor of the next page, null after the last. With a filter a page may be short, or empty, and not the last. A
+page of dead letters has `limit` and `cursor`, and its answer is `letters, next`.
 """
 
 import asyncio
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -20,7 +21,8 @@ from tickwheel.delivery.serve.problems import AGAIN, json_response, problem
 from tickwheel.delivery.sight import StoreView
 
 _PARAMETERS: Final = ("state", "key", "due_from", "due_before", "limit", "cursor")
-_ALLOWED: Final = f"/messages with {', '.join(_PARAMETERS)}, each at most once"
+_PARAMETERS_OF_DEAD: Final = ("limit", "cursor")
+_T = TypeVar("_T")
 
 
 class Listing:
@@ -28,41 +30,59 @@ class Listing:
 
     def __init__(self, view: StoreView) -> None:
         self._view = view
+        self._one_count = asyncio.Lock()
 
     async def page(self, request: Request) -> Response:
         """A page of messages."""
-        wanted = _wanted(request.scope["query_string"])
-        try:
-            return json_response(200, await asyncio.to_thread(lambda: self._view.list(**wanted)))
-        except WrongUsage as error:
-            raise problem(400, str(error), _ALLOWED) from error
-        except StoreFailed as error:
-            raise problem(503, str(error), AGAIN) from error
+        return await self._page(request, _PARAMETERS, self._view.list)
+
+    async def dead(self, request: Request) -> Response:
+        """A page of dead letters."""
+        return await self._page(request, _PARAMETERS_OF_DEAD, self._view.dead)
+
+    async def status(self, request: Request) -> Response:
+        """The store in figures: counted for one request at a time, as it takes a second for ten million messages."""
+        if request.scope["query_string"]:
+            raise problem(400, "the address has parameters", "/status")
+        async with self._one_count:
+            return json_response(200, await _look(self._view.status))
 
     async def details(self, id_: str, key: str | None) -> dict[str, Any]:
         """What the store has of a message; nothing, if it was forgotten in this moment."""
-        try:
-            found = await asyncio.to_thread(self._view.show, id_, key)
-        except StoreFailed as error:
-            raise problem(503, str(error), AGAIN) from error
+        found = await _look(lambda: self._view.show(id_, key))
         return {} if found is None else msgspec.structs.asdict(found)
 
+    async def _page(self, request: Request, parameters: Sequence[str], look: Callable[..., object]) -> Response:
+        allowed = f"{request.url.path} with {', '.join(parameters)}, each at most once"
+        wanted = _wanted(request.scope["query_string"], parameters, allowed)
+        try:
+            return json_response(200, await _look(lambda: look(**wanted)))
+        except WrongUsage as error:
+            raise problem(400, str(error), allowed) from error
 
-def _wanted(query_string: bytes) -> dict[str, Any]:
+
+async def _look(look: Callable[[], _T]) -> _T:
+    try:
+        return await asyncio.to_thread(look)
+    except StoreFailed as error:
+        raise problem(503, str(error), AGAIN) from error
+
+
+def _wanted(query_string: bytes, parameters: Sequence[str], allowed: str) -> dict[str, Any]:
     try:
         given = parse_qsl(
             query_string.decode("ascii"),
             keep_blank_values=True,
             strict_parsing=bool(query_string),
             errors="strict",
-            max_num_fields=len(_PARAMETERS),
+            max_num_fields=len(parameters),
         )
     except ValueError as error:
-        raise problem(400, f"the address can't be read: {error}", _ALLOWED) from None
+        raise problem(400, f"the address can't be read: {error}", allowed) from None
     wanted: dict[str, Any] = dict(given)
-    if len(wanted) < len(given) or not wanted.keys() <= set(_PARAMETERS):
-        other = next((name for name in wanted if name not in _PARAMETERS), "a parameter twice")
-        raise problem(400, f"the address has {other!r:.100}", _ALLOWED)
+    if len(wanted) < len(given) or not wanted.keys() <= set(parameters):
+        other = next((name for name in wanted if name not in parameters), "a parameter twice")
+        raise problem(400, f"the address has {other!r:.100}", allowed)
     try:
         for name in ("due_from", "due_before"):
             if name in wanted:

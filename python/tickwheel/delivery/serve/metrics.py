@@ -1,29 +1,35 @@
-"""The metrics of `GET /metrics` (rule D11), in Prometheus's text format. Counters start with the process.
+"""The metrics of `GET /metrics` (rule D15), in Prometheus's text format; `docs/metrics.md` explains each.
 
-The engine counts the waiting messages in the store itself, up to `MOST`. So a scrape takes at most some 0.1 s, and a
-`tickwheel_due` of `MOST` is a lower bound. No label has a key or an id: the number of time series is fixed.
+Counters and histograms start with the process. The engine has them already; it looks through what is in memory, and
+counts the waiting messages in the store, up to `MOST`. So a scrape takes at most some 0.1 s, and holds up no message.
+No label has a key or an id: the number of time series is fixed.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import accumulate
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
-from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+    Metric,
+)
 from prometheus_client.registry import Collector
 
+from tickwheel import __version__
+from tickwheel._native import EngineMeasures
 from tickwheel.delivery.running import Running
+from tickwheel.delivery.sight.status import sizes_of
+from tickwheel.delivery.summary import Summary
 
 MOST: Final = 250_000
 WINDOWS_MS: Final = {"1m": 60_000, "1h": 3_600_000, "1d": 86_400_000}
-_COUNTERS: Final = {
-    "accepted": ("accepted", "Messages that were accepted."),
-    "delivered": ("delivered", "Messages that have arrived at their destination."),
-    "duplicates_dropped": ("duplicates", "Messages and cancels that were already known."),
-    "dead_letters": ("dead_letters", "Records that could not be read or delivered."),
-    "cancelled": ("cancelled", "Messages that were cancelled."),
-}
+
+_Buckets: TypeAlias = tuple[list[int], list[int], int]
 
 
 class Waiting(NamedTuple):
@@ -42,34 +48,88 @@ class EngineCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Every metric. Errors: `StoreFailed`."""
+        measures = self._running.measures
+        yield InfoMetricFamily("tickwheel_build", "The version that runs.", {"version": __version__})
+        yield from _messages(self._running.summary, measures)
+        yield from _sending(measures)
+        yield from self._destination(measures)
+        yield from self._waiting(measures)
+        yield from self._store(measures)
+
+    def _destination(self, measures: EngineMeasures) -> Iterator[Metric]:
         running = self._running
-        yield GaugeMetricFamily("tickwheel_messages_pending", "Messages that wait.", value=running.waiting)
-        summary = running.summary
-        for name, (part, what) in _COUNTERS.items():
-            yield CounterMetricFamily(f"tickwheel_{name}", what, value=getattr(summary, part))
-        bounds_us, counts, sum_us = running.lateness
-        bounds = [*(str(bound_us / 1e6) for bound_us in bounds_us), "+Inf"]
-        yield HistogramMetricFamily(
-            "tickwheel_lateness_seconds",
-            "How long after its due time a message was sent to its destination.",
-            buckets=[*zip(bounds, accumulate(counts), strict=True)],
-            sum_value=sum_us / 1e6,
+        yield _gauge("destination_up", "Whether the destination takes messages.", running.down is None)
+        yield _gauge(
+            "destination_changed_timestamp_seconds",
+            "Since when the destination is up, or down.",
+            measures.destination_changed_ms / 1000,
         )
-        yield GaugeMetricFamily("tickwheel_paused", "1 while sending is paused.", value=running.is_paused)
-        waiting = look(running, self._wall_ns() // 1_000_000)
-        yield GaugeMetricFamily(
-            "tickwheel_oldest_overdue_seconds",
-            "How long the oldest waiting message has been due.",
-            value=waiting.oldest_overdue_ms / 1000,
+        yield _gauge("paused", "Whether sending is paused.", running.is_paused)
+
+    def _waiting(self, measures: EngineMeasures) -> Iterator[Metric]:
+        yield _labelled(GaugeMetricFamily, "messages", "Messages without an outcome.", "state", measures.states)
+        waiting = look(self._running, self._wall_ns() // 1_000_000)
+        within = f"Messages that are due within this time, or overdue; counted up to {MOST}."
+        yield _labelled(GaugeMetricFamily, "due_messages", within, "within", waiting.due.items())
+        yield _gauge(
+            "oldest_overdue_seconds",
+            "How long the oldest message without an outcome has been due.",
+            waiting.oldest_overdue_ms / 1000,
         )
-        due = GaugeMetricFamily(
-            "tickwheel_due",
-            f"Messages due by the end of the window, also overdue ones; at most {MOST}.",
-            labels=["window"],
+        yield _labelled(
+            GaugeMetricFamily,
+            "blocked_keys",
+            "Keys whose next message is due and has to wait for another of the key.",
+            "behind",
+            measures.blocked_keys,
         )
-        for window, count in waiting.due.items():
-            due.add_metric([window], count)
-        yield due
+        messages, size = self._running.in_memory
+        yield _gauge("window_messages", "Messages in memory.", messages)
+        yield _gauge("window_bytes", "Memory that the messages take, as far as it is bounded.", size)
+
+    def _store(self, measures: EngineMeasures) -> Iterator[Metric]:
+        yield _histogram("commit_duration_seconds", "How long a commit took.", measures.commit_durations)
+        running = "For how long a commit has been going on, with the destination's sync before it; 0 if none is."
+        yield _gauge("commit_running_seconds", running, measures.commit_running_us / 1e6)
+        yield _gauge(
+            "last_commit_timestamp_seconds",
+            "When the last commit ended, or the store was opened.",
+            measures.last_commit_ms / 1000,
+        )
+        size, log_size = sizes_of(self._running.store)
+        yield _gauge("store_bytes", "The size of the store's file.", size)
+        yield _gauge("store_log_bytes", "The size of the store's write-ahead log.", log_size)
+
+
+def _messages(summary: Summary, measures: EngineMeasures) -> Iterator[Metric]:
+    """What became of messages, as of the last commit."""
+    yield _counter("accepted_messages", "New messages.", summary.accepted)
+    yield _counter("delivered_messages", "Messages that have arrived.", summary.delivered)
+    yield _counter(
+        "redelivered_messages", "Those among them that may have arrived before a crash too.", measures.redelivered
+    )
+    yield _counter("cancelled_messages", "Messages that were cancelled.", summary.cancelled)
+    yield _counter("late_cancels", "Cancels that came after the message was sent.", summary.cancels_too_late)
+    yield _counter("rescheduled_messages", "Messages that got another due time or payload.", summary.rescheduled)
+    yield _counter("late_reschedules", "Other due times that came too late.", summary.reschedules_too_late)
+    yield _counter("expired_messages", "Messages whose time was over before they were sent.", summary.expired)
+    yield _counter("requeued_messages", "Dead letters that are tried anew.", summary.requeued)
+    yield _counter("duplicates", "Messages and cancels that were known already.", summary.duplicates)
+    yield _counter("conflicts", "Messages that were known with other content.", summary.conflicts)
+    letters = {"input": summary.dead_letters - summary.undeliverable, "delivery": summary.undeliverable}
+    told = "Records that could not be read, and messages that were given up or have expired."
+    yield _labelled(CounterMetricFamily, "dead_letters", told, "source", letters.items())
+
+
+def _sending(measures: EngineMeasures) -> Iterator[Metric]:
+    yield _counter("attempts", "Messages that were sent, each time.", measures.attempts)
+    failed = "Attempts that failed, also those that an outage gives back."
+    yield _labelled(CounterMetricFamily, "failed_attempts", failed, "cause", measures.failures)
+    yield _counter("cut_off_sends", "Sends that took longer than --sink-timeout.", measures.cut_off_sends)
+    yield _gauge("hanging_senders", "Threads that were cut off, and have not ended.", measures.hanging_senders)
+    late = "How long after its due time a message was sent that has arrived."
+    yield _histogram("lateness_seconds", late, measures.lateness)
+    yield _histogram("send_duration_seconds", "How long the destination took for a send.", measures.send_durations)
 
 
 def look(running: Running, now_ms: int) -> Waiting:
@@ -82,4 +142,33 @@ def renderer(running: Running) -> Callable[[], bytes]:
     """The function that makes the text. Its errors: `StoreFailed`."""
     registry = CollectorRegistry()
     registry.register(EngineCollector(running))
+    ProcessCollector(registry=registry)
     return lambda: generate_latest(registry)
+
+
+def _gauge(name: str, what: str, value: float) -> Metric:
+    return GaugeMetricFamily(f"tickwheel_{name}", what, value)
+
+
+def _counter(name: str, what: str, value: int) -> Metric:
+    return CounterMetricFamily(f"tickwheel_{name}", what, value)
+
+
+def _labelled(
+    family: type[GaugeMetricFamily] | type[CounterMetricFamily],
+    name: str,
+    what: str,
+    label: str,
+    values: Iterable[tuple[str, int]],
+) -> Metric:
+    made = family(f"tickwheel_{name}", what, labels=[label])
+    for each, value in values:
+        made.add_metric([each], value)
+    return made
+
+
+def _histogram(name: str, what: str, buckets: _Buckets) -> Metric:
+    bounds_us, counts, sum_us = buckets
+    bounds = [*(str(bound_us / 1e6) for bound_us in bounds_us), "+Inf"]
+    ends = [*zip(bounds, accumulate(counts), strict=True)]
+    return HistogramMetricFamily(f"tickwheel_{name}", what, buckets=ends, sum_value=sum_us / 1e6)

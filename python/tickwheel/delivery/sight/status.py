@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from tickwheel._native import StoreSnapshot, rfc_3339
+from tickwheel._native import StoreSnapshot, rfc_3339, store_owner
 from tickwheel.delivery.entries import Outcome
 
 _PAUSED_SHOWN = 20
@@ -17,12 +17,16 @@ _AHEAD_S = {"1 min": 60, "1 h": 3_600, "1 day": 86_400}
 class StoreStatus(msgspec.Struct, frozen=True):
     """A store in figures, at the time `at`. Sizes are bytes.
 
-    `delivered`, `cancelled`, `dead` are those that are not forgotten yet (`--keep-ids`). `due_within`: waiting messages
-    by how soon they are due, the overdue ones too. `paused_keys`: how many keys are paused; `paused_key_names`: the
-    first twenty of them, by their time. `down_since`, `down_reason`: of the destination, where it is down.
+    `in_use`: whether a process works with it now, delivering or in the upkeep, and `process`, its number; `None` where
+    the system does not tell. `delivered`, `cancelled`, `dead` are those that are not forgotten yet (`--keep-ids`).
+    `due_within`: waiting messages by how soon they are due, the overdue ones too. `paused_keys`: how many
+    keys are paused; `paused_key_names`: the first twenty of them, by their time. `down_since`, `down_reason`: of the
+    destination, where it is down.
     """
 
     at: str
+    in_use: bool | None
+    process: int | None
     waiting: int
     overdue: int
     retrying: int
@@ -62,8 +66,12 @@ def status_of(db: StoreSnapshot, store: Path, now_ms: int | None = None) -> Stor
             "SELECT name, value FROM meta WHERE name IN ('committed_ms', 'down_since_ms', 'down_reason', 'paused_ms')"
         )
     )
+    size, log_size = sizes_of(store)
+    is_used, process = store_owner(store) or (None, None)
     return StoreStatus(
         at=rfc_3339(now_ms),
+        in_use=is_used,
+        process=process,
         waiting=waiting,
         overdue=due.pop("now"),
         retrying=_count(db, "SELECT count(*) FROM attempts"),
@@ -82,9 +90,14 @@ def status_of(db: StoreSnapshot, store: Path, now_ms: int | None = None) -> Stor
         paused_key_names=[key for (key,) in db.rows(_FIRST_PAUSED, most=_PAUSED_SHOWN)],
         down_since=_time(noted.get("down_since_ms")),
         down_reason=noted.get("down_reason"),
-        file_size=_size(store),
-        log_size=_size(Path(f"{store}-wal")),
+        file_size=size,
+        log_size=log_size,
     )
+
+
+def sizes_of(store: Path) -> tuple[int, int]:
+    """Bytes of the file, and of the write-ahead log beside it; 0 for one that is not there."""
+    return _size(store), _size(Path(f"{store}-wal"))
 
 
 def _count(db: StoreSnapshot, query: str, **values: int) -> int:

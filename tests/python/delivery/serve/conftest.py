@@ -17,6 +17,7 @@ import pytest
 
 from tickwheel.delivery import Delivery
 from tickwheel.delivery.message import MAX_PAYLOAD
+from tickwheel.delivery.retry import Retry
 from tickwheel.delivery.running import Running
 from tickwheel.delivery.serve.access import Access, Address
 from tickwheel.delivery.serve.ports import Listening, Ports
@@ -64,10 +65,15 @@ class Served:
         certificates: Certificates | None = None,
         max_payload: int = MAX_PAYLOAD,
         to: Callable[[Delivery], object] | None = None,
+        max_attempts: int = 5,
+        sink_timeout_s: float = 30,
     ) -> None:
         self.arrived: queue.SimpleQueue[Delivery] = queue.SimpleQueue()
         self.running = Running(
-            folder / "store.db", sink_of_function(to or self.arrived.put), Settings(), lambda letters: None
+            folder / "store.db",
+            sink_of_function(to or self.arrived.put),
+            Settings(sink_timeout_s=sink_timeout_s, retry=Retry(max_attempts=max_attempts, first_ms=60_000)),
+            lambda letters: None,
         )
         anywhere = Address.of("--listen", "127.0.0.1:0"), Address.of("--flight", "127.0.0.1:0")
         self.access = Access(tokens, *anywhere)

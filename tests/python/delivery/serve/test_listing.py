@@ -1,9 +1,17 @@
 """What `GET` shows of messages, and `PATCH` changes (rules D14, D16)."""
 
+import json
+import os
 import time
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
+from click.testing import CliRunner
+
+from tickwheel.commands import tickwheel as command
+from tickwheel.delivery import Delivery
 
 from .conftest import Served
 
@@ -97,6 +105,57 @@ def test_a_page_that_can_not_be_is_refused__D14(query: str, reason: str, served:
     reply = served.ask("GET", f"/messages?{query}")
     assert reply.status == 400
     assert reason in reply.body["reason"]
+
+
+def test_the_dead_letters_are_shown_in_pages__D14(tmp_path: Path) -> None:
+    def refuse(_: Delivery) -> None:
+        raise ValueError("no such customer")
+
+    served = Served(tmp_path, to=refuse, max_attempts=1)
+    try:
+        for n in range(3):
+            put(served, f"bad {n}", f"k{n}", 1_700_000_000_005 + n)
+        assert served.running.wait(10)
+        first = served.ask("GET", "/dead?limit=2")
+        rest = served.ask("GET", f"/dead?limit=2&cursor={first.body['next']}")
+        assert (first.status, rest.status, rest.body["next"]) == (200, 200, None)
+        letters = first.body["letters"] + rest.body["letters"]
+        assert sorted(json.loads(it["record"])["id"] for it in letters) == ["bad 0", "bad 1", "bad 2"]
+        assert {it["reason"] for it in letters} == {"gave up after 1 attempts: ValueError: no such customer"}
+        shown = msgspec.to_builtins(served.running.view.dead())
+        assert served.ask("GET", "/dead").body == shown
+    finally:
+        served.close()
+
+
+@pytest.mark.parametrize(
+    ("path", "reason", "allowed"),
+    [
+        ("/dead?limit=0", "a page can't have 0 entries", "/dead with limit, cursor, each at most once"),
+        ("/dead?cursor=ten", "'ten' is no cursor", "/dead with"),
+        ("/dead?key=k", "the address has 'key'", "/dead with"),
+        ("/status?key=k", "the address has parameters", "/status"),
+    ],
+)
+def test_dead_letters_and_a_status_that_can_not_be_are_refused__D14(
+    path: str, reason: str, allowed: str, served: Served
+) -> None:
+    reply = served.ask("GET", path)
+    assert reply.status == 400
+    assert reason in reply.body["reason"]
+    assert allowed in reply.body["allowed"]
+
+
+def test_the_status_is_the_one_of_the_command__D14(served: Served) -> None:
+    put(served, "stays", "status")
+    reply = served.ask("GET", "/status")
+    assert (reply.status, reply.body["in_use"], reply.body["process"]) == (200, True, os.getpid())
+    told = json.loads(CliRunner().invoke(command, ["status", str(served.running.store), "--json"]).stdout)
+    changing = {"at", "log_size", "file_size"}
+    assert {name: reply.body[name] for name in reply.body if name not in changing} == {
+        name: told[name] for name in told if name not in changing
+    }
+    assert served.ask("POST", "/status").status == served.ask("POST", "/dead").status == 405
 
 
 def test_a_message_gets_another_due_time__D16(served: Served) -> None:

@@ -1,6 +1,7 @@
 """`tickwheel list`, `show`, `dead`, `status` as a person runs them, also beside a process that delivers (rule D14)."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -103,3 +104,16 @@ def test_another_process_may_look_while_one_delivers__D14(store: Path) -> None:
             timeout=50,
         )
         assert json.loads(seen.stdout)["messages"][0]["id"] == "late"
+
+
+def test_the_status_says_which_process_works_with_the_store__D14(store: Path) -> None:
+    def told() -> list[str]:
+        command_line = [sys.executable, "-m", "tickwheel.cli", "status", str(store)]
+        return subprocess.run(command_line, capture_output=True, check=True, text=True, timeout=50).stdout.splitlines()
+
+    assert told()[1].split() == ["in", "use:", "no"]
+    assert not any("process" in line for line in told())
+    with DeliveryQueue(store, to=lambda _: None):
+        assert told()[1].split() == ["in", "use:", "yes,", "by", "process", str(os.getpid())]
+    found = json.loads(run("status", store, "--json").stdout)
+    assert (found["in_use"], found["process"]) == (False, None)

@@ -1,5 +1,6 @@
 """Pages of a store against a list of what was put, in every state that a message may be in (rule D14)."""
 
+import os
 import random
 import threading
 import time
@@ -155,6 +156,7 @@ def test_a_moved_message_is_there_once__D14_D16(tmp_path: Path) -> None:
         shown = queue.view.show("a")
         assert (shown and shown.due) == "2096-10-02T07:06:45.000Z"
         status = queue.view.status()
+        assert (status.in_use, status.process) == (True, os.getpid())
         assert (status.waiting, status.delivered, status.cancelled, status.dead) == (1, 0, 0, 0)
 
 
