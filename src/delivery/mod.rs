@@ -129,6 +129,8 @@ mod pausing;
 mod pausing_keys;
 mod queue;
 #[cfg(test)]
+mod racing;
+#[cfg(test)]
 mod replacing;
 #[cfg(test)]
 mod rescheduling;

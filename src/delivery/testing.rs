@@ -110,14 +110,19 @@ impl Delivering {
     }
 
     pub(crate) fn with_threads(threads: usize, settings: Settings, open: OpenSink) -> Self {
-        Self::open(Arc::new(tempfile::tempdir().unwrap()), threads, settings, open)
+        Self::in_folder(Arc::new(tempfile::tempdir().unwrap()), threads, settings, open)
     }
 
     pub(crate) fn on(folder: Arc<tempfile::TempDir>, settings: Settings, open: OpenSink) -> Self {
-        Self::open(folder, 4, settings, open)
+        Self::in_folder(folder, 4, settings, open)
     }
 
-    fn open(folder: Arc<tempfile::TempDir>, threads: usize, settings: Settings, open: OpenSink) -> Self {
+    pub(crate) fn in_folder(
+        folder: Arc<tempfile::TempDir>,
+        threads: usize,
+        settings: Settings,
+        open: OpenSink,
+    ) -> Self {
         let told = Told::default();
         let ownership = Ownership::take(&folder.path().join("store.db"), &mut |_| (), &mut || false).unwrap();
         let running = Running::open(ownership, settings, open, threads, Box::new(told.clone())).unwrap();
