@@ -4,9 +4,9 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::delivery::Delivery as Attempt;
-use crate::delivery::Digest;
 use crate::delivery::sinks::line::LineWriter;
-use crate::python::delivery::message::{message_class, message_of, payload_of};
+use crate::delivery::{Digest, Message};
+use crate::python::delivery::message::{message_of, message_to_python};
 use crate::python::tools::gil_cell::GilCell;
 
 /// One attempt to send a message, with the wall time of the send and its lateness in whole microseconds.
@@ -58,7 +58,7 @@ impl Delivery {
             return Ok(kept.into_bound(py));
         }
         let Attempt { body, due_ms, .. } = &self.attempt;
-        let made = message_class(py)?.call1((body.id(), body.key(), *due_ms, payload_of(py, body)?))?;
+        let made = message_to_python(py, &Message { body: body.clone(), due_ms: *due_ms, delay_ms: None })?;
         let kept = made.clone().unbind();
         drop(self.message.with(py, |message| message.replace(kept)));
         Ok(made)
