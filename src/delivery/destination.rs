@@ -10,7 +10,7 @@ use super::error::DeliveryError;
 use super::sinks::file::{LineSink, Target};
 use super::sinks::function::FunctionSink;
 #[cfg(feature = "delivery-http")]
-use super::sinks::http::{HttpSink, Webhook};
+use super::sinks::http::{HttpSink, SharedWebhook, Webhook};
 use super::sinks::{Delivery, OpenSink, Sink, Verdict};
 
 /// Where messages go. Nothing is opened before the store is.
@@ -78,7 +78,7 @@ impl Destination {
         Webhook::to(url).map(Self::webhook)
     }
 
-    /// As [`http`](Destination::http), with headers and signatures of your own.
+    /// As [`http`](Destination::http), with headers and signatures of your own. Those of a [`SharedWebhook`] may change.
     ///
     /// ```
     /// use tickwheel::delivery::{Destination, Webhook};
@@ -87,8 +87,9 @@ impl Destination {
     /// ```
     #[cfg(feature = "delivery-http")]
     #[must_use]
-    pub fn webhook(webhook: Webhook) -> Self {
-        Self::shown(format!("http({webhook:?})"), move |_| HttpSink::open(&webhook))
+    pub fn webhook(webhook: impl Into<SharedWebhook>) -> Self {
+        let webhook = webhook.into();
+        Self::shown(format!("http({webhook:?})"), move |_| HttpSink::open(webhook.clone()))
     }
 
     /// A call of this function for each message, from up to eight threads, in order for each key. A panic counts as

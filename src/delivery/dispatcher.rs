@@ -14,12 +14,14 @@
 //!   the timer, and with it all that waits.
 //! - No message goes out that is due after `sent_until_ms`, a mark that is on disk: after a crash, only what is due until
 //!   then may have been sent.
+//! - With a rate (D18), each message that goes out takes a token. Without one, all waits for an alarm on the timer.
 //! - A lock guards all of this. No sink is called under it.
 
 #![forbid(unsafe_code)]
 
 mod down;
 mod event;
+mod pausing;
 mod placing;
 mod settle;
 mod suspects;
@@ -38,6 +40,7 @@ use super::lanes::Slot;
 use super::measures::SendMeasures;
 use super::message::Body;
 use super::outage::Outage;
+use super::pace::Pace;
 use super::retry::Retry;
 use super::sinks::{Delivery, Turns};
 use super::store::{Attempts, Done, Outcome};
@@ -61,6 +64,8 @@ pub(super) enum Alarm {
     Again(Slot, i64),
     /// The destination may be asked again whether it is up.
     Probe,
+    /// The rate allows more.
+    Paced,
     /// A send takes too long.
     CutOff(u64),
     /// Those of a send that have not begun go to another sender.
@@ -168,6 +173,7 @@ pub(super) struct Dispatcher {
     pub(super) events: Vec<Event>,
     pub(super) is_halted: bool,
     pub(super) measures: SendMeasures,
+    pub(super) pace: Pace,
     /// Until it is resumed, what is due waits.
     is_paused: bool,
     timer: Arc<Timer<Alarm>>,
@@ -220,6 +226,7 @@ impl Dispatcher {
             events: Vec::new(),
             is_halted: false,
             measures: SendMeasures { changed_us: timer.clock().now_us(), ..SendMeasures::default() },
+            pace: Pace::default(),
             is_paused: false,
             timer,
             wall,
@@ -291,17 +298,6 @@ impl Dispatcher {
         }
     }
 
-    /// From now on nothing is sent, or all that is due. What is on its way stays so.
-    pub(super) fn pause(&mut self, is_paused: bool) {
-        if std::mem::replace(&mut self.is_paused, is_paused) != is_paused {
-            self.events.push(if is_paused { Event::Paused } else { Event::Resumed });
-        }
-    }
-
-    pub(super) fn is_paused(&self) -> bool {
-        self.is_paused
-    }
-
     /// Since when the destination is down, on the timer's clock, and why.
     pub(super) fn down(&self) -> Option<(u64, &str)> {
         self.outage.down()
@@ -310,7 +306,8 @@ impl Dispatcher {
     /// Whether [`Dispatcher::take`] would give something now; after [`Dispatcher::advance`].
     pub(super) fn has_ready(&self) -> bool {
         let has_some = !self.offered.is_empty() || (self.suspects_out.is_empty() && !self.suspects.is_empty());
-        !self.is_halted && !self.is_paused && has_some && !self.wants_mark && self.outage.may_send()
+        let may_send = !self.is_halted && !self.is_paused && self.pace.may_send() && self.outage.may_send();
+        may_send && has_some && !self.wants_mark
     }
 
     #[cfg(all(test, feature = "delivery-http"))]
@@ -344,6 +341,7 @@ impl Dispatcher {
                 Alarm::Due(due_ms) => self.release(due_ms),
                 Alarm::Again(slot, seq) => self.offered.push_back(Offer::Message(slot, seq)),
                 Alarm::Probe => self.outage.probe_is_due(),
+                Alarm::Paced => self.pace.goes_on(),
                 Alarm::CutOff(flight) => self.cut_off(flight),
                 Alarm::Divide(flight) => self.divide(flight),
             }
@@ -361,8 +359,13 @@ impl Dispatcher {
     ) -> Option<(u64, Vec<Delivery>)> {
         let clock = self.clock.filter(|_| self.has_ready())?;
         let is_probe = self.outage.is_down();
-        let most = if is_probe { 1 } else { most };
         let (timer_us, wall_us) = (self.timer.clock().now_us(), self.wall.now_us());
+        let tokens = self.pace.tokens(timer_us);
+        if tokens == 0 {
+            self.wait_for_tokens();
+            return None;
+        }
+        let most = if is_probe { 1 } else { most.min(tokens) };
         let mut flight =
             Flight { messages: Vec::new(), began_us: timer_us, is_probe, limit: time_out, time_out: None, turns: None };
         let mut deliveries = Vec::new();
@@ -424,6 +427,10 @@ impl Dispatcher {
         if is_probe {
             self.outage.probe_is_sent();
         }
+        self.pace.spend(deliveries.len());
+        if deliveries.len() == tokens && !self.offered.is_empty() {
+            self.wait_for_tokens();
+        }
         let number = self.next_flight;
         self.next_flight += 1;
         flight.time_out = time_out.and_then(|after| self.arm(after, Alarm::CutOff(number)));
@@ -442,6 +449,11 @@ impl Dispatcher {
     }
 
     // --- Inside --------------------------------------------------------------
+
+    fn wait_for_tokens(&mut self) {
+        let wait_us = self.pace.wait_us();
+        self.arm(Duration::from_micros(wait_us), Alarm::Paced);
+    }
 
     fn arm(&self, after: Duration, alarm: Alarm) -> Option<Handle> {
         self.add(after.into(), alarm)

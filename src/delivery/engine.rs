@@ -22,6 +22,7 @@ use super::clock::{DueClock, WallTime};
 use super::dispatcher::{Alarm, Dispatcher, Event, timer};
 use super::error::{DeliveryError, StoreError};
 use super::items::{Completion, Item, Receipt, Ticket};
+use super::pace::Pace;
 use super::queue::Queue;
 use super::settings::Settings;
 use super::sinks::{Delivery, Verdict, Verdicts};
@@ -96,8 +97,10 @@ impl Engine {
             settings.give_up_after_ms.map(Duration::from_millis),
             settings.seed,
         );
+        pause_keys(&store, &mut dispatcher)?;
         let (store_id, open, first_n) = (store.id().to_owned(), store.open_count(), store.last_n());
         let inputs = store.inputs()?;
+        dispatcher.pace = Pace::new(settings.rate, timer.clock().now_us());
         dispatcher.pause(store.get_meta::<i64>(PAUSED)?.is_some());
         let mut writer = Writer::new(store, settings.horizon_ms as f64);
         writer.summary.resumed = open;
@@ -474,6 +477,18 @@ impl Engine {
             self.queue.report(outcomes, None, self.timer.clock().now_us());
         }
     }
+}
+
+/// Keys that an earlier process was asked to pause.
+fn pause_keys(store: &Store, dispatcher: &mut Dispatcher) -> Result<(), DeliveryError> {
+    let lanes = store.paused_lanes()?;
+    if !lanes.is_empty() && dispatcher.window.is_global() {
+        let text = "keys are paused in this store, and in one order of all messages none can be: resume them first \
+                    (tickwheel store resume STORE --key KEY), or deliver in order per key";
+        return Err(DeliveryError::Usage(text.to_owned()));
+    }
+    dispatcher.pause_lanes(&lanes);
+    Ok(())
 }
 
 #[cfg(test)]

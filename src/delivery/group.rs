@@ -33,8 +33,9 @@ pub(super) struct Group<'a> {
     pub(super) taken_back: Vec<(i64, Option<i64>)>,
     /// On many messages: a part of each in this group.
     pub(super) actions: &'a mut Actions,
-    /// Sending goes on after the commit.
+    /// Sending goes on after the commit: of all, and of these lanes.
     pub(super) resumes: bool,
+    pub(super) resumed_lanes: Vec<i64>,
     store: &'a mut Store,
     dispatcher: &'a PlainMutex<Dispatcher>,
     now_ms: i64,
@@ -55,6 +56,7 @@ impl<'a> Group<'a> {
             taken_back: Vec::new(),
             actions,
             resumes: false,
+            resumed_lanes: Vec::new(),
             store,
             dispatcher,
             now_ms,
@@ -80,7 +82,8 @@ impl<'a> Group<'a> {
                 Item::Cancel(cancel) => answers.push(self.cancel(&cancel)?),
                 Item::Reschedule(it) => answers.push(self.reschedule(&it)?),
                 Item::Act { id, kind, filter } => answers.push(self.begin_action(id, kind, filter)?),
-                Item::Pause { is_paused } => answers.push(self.pause(is_paused)?),
+                Item::Pause { key: None, is_paused } => answers.push(self.pause(is_paused)?),
+                Item::Pause { key: Some(key), is_paused } => answers.push(self.pause_key(&key, is_paused)?),
                 Item::Look { id, key } => answers.push(self.look(key.as_deref(), &id)?),
                 Item::Letter(letter) => {
                     self.letters.push(letter);

@@ -47,6 +47,8 @@ pub(crate) enum Item {
     },
     /// Sending pauses, or goes on.
     Pause {
+        /// Of one key; `None`: of all.
+        key: Option<String>,
         /// Which of the two.
         is_paused: bool,
     },
@@ -131,6 +133,8 @@ pub enum Answer {
     Paused,
     /// What is due is sent.
     Resumed,
+    /// A key can't be paused: too many are, or all messages have one order.
+    Refused,
 }
 
 /// The answers to what was submitted together, once all of it is on disk.

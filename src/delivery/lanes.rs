@@ -27,6 +27,8 @@ pub(super) struct Lane {
     pub(super) due_until_ms: i64,
     /// It is in the queue of what can be sent.
     pub(super) is_offered: bool,
+    /// Its key is paused: nothing goes out.
+    pub(super) is_paused: bool,
     /// Bytes of the messages that wait.
     pub(super) size: usize,
     order: Order,
@@ -42,6 +44,7 @@ impl Lane {
             more_from: None,
             due_until_ms: i64::MIN,
             is_offered: false,
+            is_paused: false,
             size: 0,
             order,
         }
@@ -66,7 +69,7 @@ impl Lane {
 
     /// Whether its first message may go out, if that is due.
     pub(super) fn is_free(&self) -> bool {
-        self.in_flight.is_none() && self.uncommitted == 0
+        self.in_flight.is_none() && self.uncommitted == 0 && !self.is_paused
     }
 
     pub(super) fn insert(&mut self, position: Position, slot: Slot, size: usize) {

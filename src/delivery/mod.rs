@@ -119,9 +119,14 @@ pub(crate) mod ndjson;
 mod open_options;
 mod origin;
 mod outage;
+mod pace;
+#[cfg(test)]
+mod pacing;
 mod parsed;
 #[cfg(test)]
 mod pausing;
+#[cfg(test)]
+mod pausing_keys;
 mod queue;
 #[cfg(test)]
 mod replacing;
@@ -150,9 +155,9 @@ pub use error::{BadRecord, DeliveryError, StoreError};
 pub use items::{Answer, Receipt};
 pub use message::Message;
 pub use open_options::OpenOptions;
-#[cfg(feature = "delivery-http")]
-pub use sinks::Webhook;
 pub use sinks::{Delivery, Reply, Sink, SyncFn, Verdict, Verdicts};
+#[cfg(feature = "delivery-http")]
+pub use sinks::{SharedWebhook, Webhook};
 pub use store::Letter;
 pub use summary::Summary;
 pub use threads::Observer;
@@ -175,6 +180,7 @@ pub(crate) use {
     message::{Body, Cancel, checked},
     ndjson::Ndjson,
     origin::{Origin, Record},
+    pace::Rate,
     parsed::Parsed,
     retry::Retry,
     sends::Sends,

@@ -12,6 +12,7 @@ use super::destination::Destination;
 use super::dispatcher::Event;
 use super::error::DeliveryError;
 use super::message::MAX_PAYLOAD;
+use super::pace::Rate;
 use super::settings::Settings;
 use super::store::Letter;
 use super::store::owner::Ownership;
@@ -126,6 +127,32 @@ impl OpenOptions {
         self
     }
 
+    /// With at most so many messages sent in that time, on average; retries count too. From one a day to 1,000,000 a second. After
+    /// a quiet time, what the rate allows in 100 ms goes out at once, and at least one message. What the rate holds back is late;
+    /// at the end it stays in the store. Usually messages go out as fast as the destination takes them.
+    ///
+    /// ```
+    /// # use tickwheel::delivery::OpenOptions;
+    /// let options = OpenOptions::default().with_rate(100, std::time::Duration::from_secs(1));
+    /// ```
+    pub fn with_rate(mut self, messages: u64, per: Duration) -> Self {
+        self.settings.rate = Some(Rate { messages, per_us: whole(per, 1_000) });
+        self
+    }
+
+    /// With at most so many sends at a time: requests of a webhook, calls of a function or of [`Sink::send`](super::Sink::send). At
+    /// least 1. One that is cut off does not count any more. Usually as many as the destination has threads: a function eight; a
+    /// webhook has up to 2,048 requests at a time.
+    ///
+    /// ```
+    /// # use tickwheel::delivery::OpenOptions;
+    /// let options = OpenOptions::default().with_concurrency(4);
+    /// ```
+    pub fn with_concurrency(mut self, sends: usize) -> Self {
+        self.settings.concurrency = sends;
+        self
+    }
+
     /// With names of messages known so long after the outcome: a second message of that name is a duplicate. At most 36,500 days.
     /// Usually 7 days.
     ///
@@ -215,8 +242,13 @@ impl OpenOptions {
     }
 
     fn check(&self) -> Result<(), DeliveryError> {
-        let Settings { horizon_ms, sink_timeout_ms, keep_ids_ms, give_up_after_ms, retry, .. } = &self.settings;
+        let Settings { horizon_ms, sink_timeout_ms, keep_ids_ms, give_up_after_ms, retry, rate, concurrency, .. } =
+            &self.settings;
         retry.check()?;
+        rate.map_or(Ok(()), Rate::check)?;
+        if *concurrency == 0 {
+            return Err(DeliveryError::Usage("concurrency is 0: it may be 1 or more".to_owned()));
+        }
         in_range("horizon", *horizon_ms, 100 * MS, HOUR)?;
         in_range("sink_timeout", *sink_timeout_ms, MS, DAY)?;
         in_range("keep_ids", *keep_ids_ms, Duration::ZERO, 36_500 * DAY)?;
@@ -255,9 +287,13 @@ impl fmt::Debug for OpenOptions {
     }
 }
 
-/// Rounded up.
 fn whole_ms(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
+    whole(time, 1_000_000)
+}
+
+/// In units of so many nanoseconds, rounded up.
+fn whole(time: Duration, unit_ns: u128) -> u64 {
+    u64::try_from(time.as_nanos().div_ceil(unit_ns)).unwrap_or(u64::MAX)
 }
 
 fn in_range(name: &str, given_ms: u64, least: Duration, most: Duration) -> Result<(), DeliveryError> {
@@ -307,6 +343,8 @@ mod tests {
         assert!(refused(options().with_keep_ids(longest)).starts_with("keep_ids is 18446744073709551615 ms"));
         assert!(refused(options().with_give_up_after(366 * DAY)).starts_with("give_up_after is "));
         assert!(refused(options().with_max_attempts(0)).starts_with("max-attempts is 0"));
+        assert!(refused(options().with_rate(0, MS)).starts_with("rate is 0 in 1000 us: it may be one a day to"));
+        assert_eq!(refused(options().with_concurrency(0)), "concurrency is 0: it may be 1 or more");
         assert!(refused(options().with_backoff(HOUR, MS)).starts_with("backoff is 3600000 ms,1 ms"));
     }
 

@@ -9,7 +9,7 @@ use super::sinks::Verdicts;
 use super::testing::{ByHand, START_MS, put};
 
 fn pause(is_paused: bool) -> Item {
-    Item::Pause { is_paused }
+    Item::Pause { key: None, is_paused }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+use super::pace::Rate;
 use super::retry::Retry;
 use super::store::Limits;
 use super::window::Bounds;
@@ -15,6 +16,10 @@ pub(crate) struct Settings {
     pub horizon_ms: u64,
     /// How often a message is tried, and when.
     pub retry: Retry,
+    /// How fast messages are sent; `None`: as fast as the destination takes them.
+    pub rate: Option<Rate>,
+    /// The most sends at a time; a sink may have fewer.
+    pub concurrency: usize,
     /// A message that has been due for so long while the destination was down is a dead letter; `None`: never.
     pub give_up_after_ms: Option<u64>,
     /// How long a send may take.
@@ -35,6 +40,8 @@ impl Default for Settings {
             is_global: false,
             horizon_ms: 10_000,
             retry: Retry::default(),
+            rate: None,
+            concurrency: usize::MAX,
             give_up_after_ms: None,
             sink_timeout_ms: 30_000,
             keep_ids_ms: 7 * 86_400_000,

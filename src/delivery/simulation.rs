@@ -24,7 +24,7 @@ use super::store::maintenance::check;
 use super::store::owner::Ownership;
 use super::store::{Limits, Outcome};
 use super::testing::folder_in_memory;
-use super::window::Bounds;
+use super::window::{Bounds, State};
 use super::writer::{Begun, Committed};
 use crate::Clock;
 use types::{Destination, Flight, Key, Life, MAX_ATTEMPTS, Name, Random, Stored, Telling, Ticket};
@@ -72,6 +72,9 @@ struct World {
     is_healed: bool,
     /// On disk.
     is_paused: bool,
+    paused_keys: BTreeSet<u8>,
+    /// When messages went out, since the process began.
+    sent_us: Vec<u64>,
 }
 
 macro_rules! show {
@@ -85,6 +88,7 @@ macro_rules! show {
 mod answering;
 mod asking;
 mod crashing;
+mod pacing;
 mod passing;
 mod sending;
 mod types;
@@ -109,6 +113,7 @@ impl World {
                 lane_bytes: least_bytes / 2 + random.below(3_000) as usize,
             },
             keep_ids_ms,
+            rate: pacing::rate(&mut random),
             seed,
             limits: Limits::tiny(),
             ..Settings::default()
@@ -148,6 +153,8 @@ impl World {
             must_be_again: BTreeSet::new(),
             is_healed: false,
             is_paused: false,
+            paused_keys: BTreeSet::new(),
+            sent_us: Vec::new(),
         };
         world.start();
         world
@@ -197,6 +204,10 @@ impl World {
         let (messages, bytes) = self.engine.in_memory();
         assert!(messages <= self.settings.bounds.messages.max(1), "{messages} messages in memory");
         assert!(bytes <= self.settings.bounds.bytes.max(self.largest), "{bytes} bytes in memory");
+        let dispatcher = self.engine.lock_dispatcher();
+        let waits = |state| matches!(state, State::Held | State::Waiting);
+        let found = dispatcher.window.slots().find(|(slot, it)| dispatcher.window.is_paused(*slot) && waits(it.state));
+        assert!(found.is_none(), "{found:?} waits in memory, and its key is paused");
     }
 }
 

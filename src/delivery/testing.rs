@@ -158,20 +158,34 @@ impl ByHand {
     }
 
     fn on(folder: Arc<tempfile::TempDir>, settings: Settings, wall_us: i64) -> Self {
+        Self::try_on(folder, settings, wall_us).unwrap()
+    }
+
+    fn try_on(folder: Arc<tempfile::TempDir>, settings: Settings, wall_us: i64) -> Result<Self, DeliveryError> {
         let wall_us = Arc::new(AtomicI64::new(wall_us));
         let wall = wall_us.clone();
         let ownership = Ownership::take(&folder.path().join("store.db"), &mut |_| (), &mut || false).unwrap();
         let wall = Arc::new(move || wall.load(Ordering::Relaxed));
-        let engine = Engine::open(ownership, settings.clone(), Clock::manual(0), wall).unwrap();
+        let engine = Engine::open(ownership, settings.clone(), Clock::manual(0), wall)?;
         engine.start(engine.wall_clock());
-        Self { engine, wall_us, settings, folder }
+        Ok(Self { engine, wall_us, settings, folder })
     }
 
     /// A new process on the same store; what was not committed is gone.
     pub(crate) fn again(self) -> Self {
-        let Self { engine, wall_us, settings, folder } = self;
-        drop(engine);
-        Self::on(folder, settings, wall_us.load(Ordering::Relaxed))
+        let settings = self.settings.clone();
+        self.try_again_with(settings).unwrap()
+    }
+
+    /// The same with other settings.
+    pub(crate) fn try_again_with(self, settings: Settings) -> Result<Self, DeliveryError> {
+        let wall_us = self.wall_us.load(Ordering::Relaxed);
+        Self::try_on(self.end(), settings, wall_us)
+    }
+
+    /// The process is gone; the store is left.
+    pub(crate) fn end(self) -> Arc<tempfile::TempDir> {
+        self.folder
     }
 
     pub(crate) fn store(&self) -> std::path::PathBuf {
@@ -181,6 +195,15 @@ impl ByHand {
     pub(crate) fn advance_ms(&self, ms: u64) {
         self.engine.clock().set_us(self.engine.clock().now_us() + ms * 1000);
         self.wall_us.fetch_add(ms as i64 * 1000, Ordering::Relaxed);
+    }
+
+    pub(crate) fn step_wall_clock_ms(&self, ms: i64) {
+        self.wall_us.fetch_add(ms * 1000, Ordering::Relaxed);
+    }
+
+    /// When there is something to do next.
+    pub(crate) fn next_wake_us(&self) -> u64 {
+        self.engine.next_wake_us().expect("there is something on the timer")
     }
 
     /// Writes until nothing is left to write.

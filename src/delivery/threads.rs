@@ -212,7 +212,7 @@ fn open_sinks(engine: &Engine, open: &OpenSink, threads: usize) -> Result<Vec<Bo
     let mut first = open(engine.store_id())?;
     engine.check_process()?;
     engine.recover(&mut *first)?;
-    let threads = if first.overlap() > 1 { 1 } else { threads.max(first.threads()) };
+    let threads = if first.overlap() > 1 { 1 } else { threads.max(first.threads()).min(engine.settings.concurrency) };
     let mut sinks = vec![first];
     while sinks.len() < threads {
         sinks.push(open(engine.store_id())?);
@@ -231,6 +231,8 @@ impl Drop for Running {
     }
 }
 
+#[cfg(test)]
+mod pacing;
 #[cfg(test)]
 mod panics;
 #[cfg(test)]

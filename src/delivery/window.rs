@@ -10,6 +10,7 @@
 //!   messages that come later and are due before the cursor, and for lanes that ran empty.
 //! - Where a lane has no room for such a message, its last ones go back to the store (`more_from`). Where the window has
 //!   none, the latest tenth goes back, and the cursor with it. Reading ahead finds them again.
+//! - Of a paused key nothing that waits is in memory: `pausing.rs`.
 //! - A message that came into memory when it was accepted is *near*: the store has no row of it that says that it waits.
 //!   Where it goes back, the store is told to write that row.
 //!
@@ -20,10 +21,11 @@
 
 mod entry;
 mod leaving;
+mod pausing;
 
 use std::collections::BTreeSet;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::lanes::{Lane, Slot};
 use super::message::Body;
@@ -47,12 +49,16 @@ pub(super) struct Window {
     lanes: Vec<Lane>,
     free_lanes: Vec<u32>,
     lane_numbers: FxHashMap<i64, u32>,
+    /// The numbers of lanes whose key is paused, also where nothing else is known of them.
+    paused: FxHashSet<i64>,
     /// Lanes that may run empty though the store has more of them, by what the store has.
     needy: BTreeSet<(Position, u32)>,
     /// What is left of each lane in the store, where it changed since this was taken.
     changed: FxHashMap<i64, Option<Position>>,
     /// Messages in the state `Leaving`.
     leaving: Vec<Slot>,
+    /// Messages that have a row in the store, were sent, and left memory since the last [`Window::take_uncovered`].
+    sent_and_left: Vec<Position>,
     /// The cursor or a lane went back: messages on their way may be beyond it.
     has_gone_back: bool,
 }
@@ -71,11 +77,17 @@ impl Window {
             lanes: Vec::new(),
             free_lanes: Vec::new(),
             lane_numbers: FxHashMap::default(),
+            paused: FxHashSet::default(),
             needy: BTreeSet::new(),
             changed: FxHashMap::default(),
             leaving: Vec::new(),
+            sent_and_left: Vec::new(),
             has_gone_back: false,
         }
+    }
+
+    pub(super) fn is_global(&self) -> bool {
+        self.is_global
     }
 
     pub(super) fn len(&self) -> usize {
@@ -152,7 +164,7 @@ impl Window {
         if self.cursor.is_none_or(|cursor| position > cursor) {
             return None;
         }
-        if let Some(lane) = self.find_lane(row.lane) {
+        if let Some(lane) = self.known_lane(row.lane) {
             let more_from = self.lane(lane).more_from;
             if more_from.is_some_and(|from| position >= from) {
                 return None;
@@ -192,7 +204,7 @@ impl Window {
             if self.by_seq.contains_key(&row.seq) {
                 continue;
             }
-            if let Some(lane) = self.find_lane(row.lane) {
+            if let Some(lane) = self.known_lane(row.lane) {
                 if self.lane(lane).more_from.is_some() {
                     continue;
                 }
@@ -333,8 +345,17 @@ impl Window {
         self.lane_numbers.get(&self.number(lane)?).copied()
     }
 
+    /// The same; of a paused one, which nothing else may be known of, it is made.
+    fn known_lane(&mut self, lane: Option<i64>) -> Option<u32> {
+        let number = self.number(lane)?;
+        if self.paused.contains(&number) { Some(self.open_lane(number)) } else { self.find_lane(lane) }
+    }
+
     fn fits(&self, lane: u32, size: u32) -> bool {
         let it = self.lane(lane);
+        if it.is_paused {
+            return false;
+        }
         self.is_global
             || it.len() == 0
             || (it.len() < self.bounds.lane_messages && it.size + size as usize <= self.bounds.lane_bytes)
@@ -375,7 +396,8 @@ impl Window {
         if let Some(lane) = self.lane_numbers.get(&number) {
             return *lane;
         }
-        let new = Lane::new(number, self.is_global);
+        let mut new = Lane::new(number, self.is_global);
+        new.is_paused = self.paused.contains(&number);
         let lane = if let Some(lane) = self.free_lanes.pop() {
             self.lanes[lane as usize] = new;
             lane

@@ -75,6 +75,7 @@ pub(super) struct Committed {
     sent_until_ms: Option<i64>,
     is_woken: bool,
     resumes: bool,
+    resumed_lanes: Vec<i64>,
 }
 
 /// Owns the store.
@@ -236,7 +237,7 @@ impl Writer {
             group.apply(items, &mut self.begun[place].answers)?;
         }
         group.act()?;
-        let Group { counts, letters, admitted, first_due_ms, taken_back, resumes, .. } = group;
+        let Group { counts, letters, admitted, first_due_ms, taken_back, resumes, resumed_lanes, .. } = group;
         self.taken_back = taken_back.iter().copied().collect();
         for (seq, goes_on) in &taken_back {
             if let Some(goes_on) = goes_on.filter(|_| self.suspects.contains(seq)) {
@@ -265,14 +266,8 @@ impl Writer {
         }
         let done = outcomes.done.iter().map(|it| it.seq).chain(taken_back.into_iter().map(|(seq, _)| seq)).collect();
         let noted = outcomes.before_send;
-        Ok(Committed {
-            done,
-            noted,
-            placed,
-            sent_until_ms,
-            is_woken: more || self.loader.is_behind || !self.actions.is_empty(),
-            resumes,
-        })
+        let is_woken = more || self.loader.is_behind || !resumed_lanes.is_empty() || !self.actions.is_empty();
+        Ok(Committed { done, noted, placed, sent_until_ms, is_woken, resumes, resumed_lanes })
     }
 
     /// For those who look at the store from another process.
@@ -392,6 +387,9 @@ impl Writer {
                 if committed.resumes {
                     dispatcher.pause(false);
                 }
+                for lane in &committed.resumed_lanes {
+                    dispatcher.resume_lane(*lane);
+                }
                 if let Some(until_ms) = committed.sent_until_ms {
                     dispatcher.sent_until_ms = until_ms;
                     dispatcher.wants_mark = false;
@@ -445,6 +443,7 @@ impl Writer {
                 others.push(it.position());
             }
         }
+        others.extend(dispatcher.window.sent_and_left());
         self.store.begin()?;
         self.store.note_attempts(&unsent)?;
         self.store.hold(&near)?;

@@ -199,6 +199,7 @@ fn delivery_shows_these_names_alone() {
             "OpenOptions",
             "Receipt",
             "Reply",
+            "SharedWebhook",
             "Sink",
             "StoreError",
             "Summary",

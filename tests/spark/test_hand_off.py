@@ -50,9 +50,10 @@ def encrypted(store: Path, certificates: Certificates) -> Iterator[tuple[Deliver
     with DeliveryQueue(store, to=lambda _: None) as queue:
         listening = Listening(Address.of("--listen", "127.0.0.1:0"), Address.of("--flight", "127.0.0.1:0"))
         access = Access(Tokens({TOKEN: Right.PRODUCE, READER: Right.READ}), *listening.addresses)
-        ports = Ports(listening, access, certificates, 1 << 20, queue._running)
+        ports = Ports(listening, access, certificates)
+        urls = ports.open(queue._running, 1 << 20)
         try:
-            yield queue, ports.urls.rpartition("/")[2]
+            yield queue, urls.rpartition("/")[2]
         finally:
             ports.stop_requests()
             assert ports.stop_streams()

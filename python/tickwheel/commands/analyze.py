@@ -1,5 +1,6 @@
-"""`tickwheel analyze`: Spark is imported, and started, when the command is called."""
+"""`tickwheel analyze`: in this process, or on Spark, which is imported and started when the command needs it."""
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,7 +17,8 @@ from tickwheel.commands.spark_job import run_on_spark
     metavar="FILE",
     multiple=True,
     type=click.Path(path_type=Path),
-    help="Also report what a timer did: FILE is from deliver --record or tickwheel.recording. Repeat it for more.",
+    help="Also report what a timer did: FILE is from deliver --record or tickwheel.recording. Repeat it for more. "
+    "Needs Spark.",
 )
 @click.option(
     "--out",
@@ -25,12 +27,23 @@ from tickwheel.commands.spark_job import run_on_spark
     type=click.Path(path_type=Path),
     help="Write figures (Parquet) and a page (index.html) to DIR: a new folder, an empty one, or one of an analysis.",
 )
-def analyze(ledgers: Sequence[Path], recordings: Sequence[Path], out: Path) -> None:
+@click.option(
+    "--engine",
+    type=click.Choice(["local", "spark"]),
+    help="Where the figures are made, which are the same: in this process, or on Spark (needs Java 17). By default "
+    "here for one LEDGER without --events.",
+)
+def analyze(ledgers: Sequence[Path], recordings: Sequence[Path], out: Path, engine: str | None) -> None:
     """Report what happened to the messages in each LEDGER, a file of --store, which may be in use.
 
-    Lateness by minute and key, hot keys, retries, throughput, and what is due next. Needs Java 17; a page about one
-    store, without Java: tickwheel report.
+    Lateness by minute and key, hot keys, retries, throughput, and what is due next. One page about one store, without
+    figures as files: tickwheel report.
     """
+    if engine == "local" and recordings:
+        raise click.UsageError("--events needs Spark: leave --engine local out")
+    if engine == "local" or (engine is None and len(ledgers) == 1 and not recordings):
+        _analyze_here(ledgers, out)
+        return
     run_on_spark(
         "tickwheel analyze",
         "tickwheel.spark.analytics",
@@ -38,3 +51,29 @@ def analyze(ledgers: Sequence[Path], recordings: Sequence[Path], out: Path) -> N
         lambda analytics: analytics.check(ledgers, out, recordings),
         lambda analytics, session, say: analytics.analyze(session, ledgers, out, recordings=recordings, say=say),
     )
+
+
+def _analyze_here(ledgers: Sequence[Path], out: Path) -> None:
+    from tickwheel.delivery.errors import DeliveryFailed, WrongUsage
+    from tickwheel.delivery.parquet import need_pyarrow
+    from tickwheel.delivery.standard_error import StandardError
+
+    console = StandardError().console()
+
+    def say(line: str) -> None:
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+    try:
+        need_pyarrow()
+        from tickwheel.analysis.local import analyze
+
+        page = analyze(ledgers, out, say=say)
+    except WrongUsage as error:
+        raise click.UsageError(str(error)) from error
+    except KeyboardInterrupt:
+        say(f"Stopped by Ctrl-C: {out} has not changed. Run the same command again.")
+        sys.exit(130)
+    except DeliveryFailed as error:
+        say(f"Failed: {error}.")
+        sys.exit(3)
+    say(f"Done: {page}")

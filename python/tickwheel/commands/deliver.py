@@ -33,8 +33,18 @@ _STDOUT = 1
 _OF_DELIVERER = ("token_file", "tls_ca", "tls_cert", "tls_key")
 _OF_SPARK = ("checkpoint", "deliverers", *_OF_DELIVERER, "lead")
 _OF_DELIVERERS = (
-    *("to", "webhook_headers", "webhook_secret_file", "store", "dead_letters", "summary", "page", "record"),
-    *("order", "horizon", "max_attempts", "backoff", "give_up_after", "sink_timeout", "keep_ids"),
+    *("to", "webhook_header", "webhook_secret_file", "store", "dead_letters", "summary", "page", "record"),
+    *(
+        "order",
+        "horizon",
+        "max_attempts",
+        "backoff",
+        "give_up_after",
+        "sink_timeout",
+        "rate",
+        "concurrency",
+        "keep_ids",
+    ),
 )
 
 
@@ -174,7 +184,7 @@ def deliver(
     tls_cert: Path | None,
     tls_key: Path | None,
     lead: float,
-    webhook_headers: Sequence[str],
+    webhook_header: Sequence[str],
     webhook_secret_file: Path | None,
     **how: Any,
 ) -> None:
@@ -215,7 +225,7 @@ def deliver(
         else:
             read = _local_reader(sources, columns, is_replay=speed is not None)
         settings = settings_of(**how)
-        opener = opener_of(to, webhook_headers, webhook_secret_file)
+        opener = opener_of(to, webhook_header, webhook_secret_file)
         job = Job(
             read,
             opener,

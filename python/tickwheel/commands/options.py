@@ -1,6 +1,7 @@
 """What `deliver` and `serve` share: options, and the settings of a process that delivers."""
 
 import gc
+import re
 import resource
 import sys
 from collections.abc import Callable, Sequence
@@ -17,9 +18,39 @@ if TYPE_CHECKING:
     from tickwheel.delivery.sinks import Opener
     from tickwheel.delivery.standard_error import StandardError
 
+
+class _Sink(click.types.StringParamType):
+    """The address of a destination."""
+
+    name = "sink"
+
+    def shown(self, value: str) -> str:
+        """Without what may be a secret: a user and password, and all of a webhook's address but its host."""
+        from tickwheel.delivery.sinks.addresses import without_user
+
+        webhook = re.fullmatch(r"(https?://)(?:[^/?]*@)?([^/?]*/?)(.*)", value)
+        if webhook is None:
+            return without_user(value)
+        kind, host, rest = webhook.groups()
+        return f"{kind}{host}{'...' if rest else ''}"
+
+
+class _Header(click.types.StringParamType):
+    """NAME: VALUE. In an environment variable, a line each."""
+
+    name = "header"
+    envvar_list_splitter = "\n"
+
+    def shown(self, value: str) -> str:
+        """The value only where it says where the value is."""
+        name, _, rest = value.partition(":")
+        return value if rest.strip().startswith(("env:", "file:")) else f"{name}: ..."
+
+
 to_option = click.option(
     "--to",
     metavar="SINK",
+    type=_Sink(),
     default="-",
     show_default=True,
     help="Destination: - (standard output), file:PATH, python:MODULE:FUNCTION or python:MODULE:CLASS, http(s)://..., "
@@ -59,6 +90,12 @@ def delivery_options(command: Callable[..., None]) -> Callable[..., None]:
                          "by default for ever."),
             click.option("--sink-timeout", metavar="SECONDS", type=float, default=30, show_default=True,
                          help="The longest wait for the answer to an attempt."),
+            click.option("--rate", metavar="N/s",
+                         help="Send at most N messages in a second, on average, retries included; also N/min or N/h, "
+                         "and 0.5/s. By default as fast as the destination takes them."),
+            click.option("--concurrency", metavar="N", type=int,
+                         help="At most N sends at a time: requests of a webhook, calls of a function. By default 2048 "
+                         "and 8."),
             click.option("--keep-ids", metavar="DAYS", type=float, default=7, show_default=True,
                          help="How long the id of a message is kept after its outcome, to find duplicates."),
         )
@@ -71,7 +108,7 @@ def webhook_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options of webhooks; `opener_of` takes their values."""
     for option in reversed(
         (
-            click.option("--webhook-header", "webhook_headers", metavar="'NAME: VALUE'", multiple=True,
+            click.option("--webhook-header", metavar="'NAME: VALUE'", type=_Header(), multiple=True,
                          help="With --to http(s)://...: send this header too. VALUE may be env:VARIABLE or file:PATH, "
                          "so that no secret is on the command line. Repeat it for more."),
             click.option("--webhook-secret-file", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path),
@@ -83,11 +120,11 @@ def webhook_options(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-def opener_of(to: str, webhook_headers: Sequence[str], webhook_secret_file: Path | None) -> "Opener":
+def opener_of(to: str, webhook_header: Sequence[str], webhook_secret_file: Path | None) -> "Opener":
     """The opener of the destination. Errors: `WrongUsage`."""
     from tickwheel.delivery.sinks import Webhook, open_sink
 
-    return open_sink(to, Webhook.read(webhook_headers, webhook_secret_file))
+    return open_sink(to, Webhook.read(webhook_header, webhook_secret_file))
 
 
 def settings_of(
@@ -97,14 +134,25 @@ def settings_of(
     backoff: tuple[float, float],
     give_up_after: float | None,
     sink_timeout: float,
+    rate: str | None,
+    concurrency: int | None,
     keep_ids: float,
 ) -> "Settings":
     """The settings from the values of `delivery_options`. Errors: `WrongUsage`."""
+    from tickwheel.delivery.pace import Rate
     from tickwheel.delivery.retry import Retry
     from tickwheel.delivery.settings import Settings
 
-    retry = Retry.of_seconds(max_attempts, backoff)
-    return Settings(order, horizon, sink_timeout, keep_ids, retry, give_up_after_s=give_up_after)
+    return Settings(
+        order,
+        horizon,
+        sink_timeout,
+        keep_ids,
+        Retry.of_seconds(max_attempts, backoff),
+        give_up_after_s=give_up_after,
+        rate=None if rate is None else Rate.of(rate),
+        concurrency=concurrency,
+    )
 
 
 def put_letters(path: Path | None, say: Callable[[str], object], told: "StandardError") -> "PutLetters":

@@ -1,11 +1,13 @@
 """`tickwheel serve`."""
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
+from tickwheel.commands.configured import ConfiguredCommand
 from tickwheel.commands.options import (
     allow_many_files,
     dead_letters_option,
@@ -19,7 +21,7 @@ from tickwheel.commands.options import (
 )
 
 
-@click.command()
+@click.command(cls=ConfiguredCommand, context_settings={"auto_envvar_prefix": "TICKWHEEL_SERVE"})
 @click.option(
     "--store",
     metavar="FILE",
@@ -33,6 +35,11 @@ from tickwheel.commands.options import (
 )
 @click.option(
     "--flight", metavar="HOST:PORT", default="127.0.0.1:7401", show_default=True, help="The address for Arrow Flight."
+)
+@click.option(
+    "--health",
+    metavar="HOST:PORT",
+    help="Answer /livez and /readyz here too, without TLS: for probes that have no certificate.",
 )
 @click.option(
     "--token-file",
@@ -79,6 +86,7 @@ def serve(
     to: str,
     listen: str,
     flight: str,
+    health: str | None,
     token_file: Path | None,
     tls_cert: Path | None,
     tls_key: Path | None,
@@ -86,13 +94,16 @@ def serve(
     no_tls: bool,
     max_payload: int,
     dead_letters: Path | None,
-    webhook_headers: Sequence[str],
+    webhook_header: Sequence[str],
     webhook_secret_file: Path | None,
     **how: Any,
 ) -> None:
     """Accept messages over HTTP and Arrow Flight, and deliver each at its due time, until a signal comes.
 
     Messages have the same fields as for deliver. Each is answered when it is on disk.
+
+    Each option may also stand in a file, as max-payload = 65536 (--config), or in a variable, as
+    TICKWHEEL_SERVE_MAX_PAYLOAD. The command line counts before the variables, and these before the file.
     """
     from tickwheel.delivery.ending import print_result
     from tickwheel.delivery.errors import WrongUsage
@@ -103,7 +114,7 @@ def serve(
     from tickwheel.delivery.serve.run import Service
     from tickwheel.delivery.serve.run import serve as run
     from tickwheel.delivery.serve.tls import TlsFiles
-    from tickwheel.delivery.sinks import path_of
+    from tickwheel.delivery.sinks import path_of, read_webhook_again
     from tickwheel.delivery.standard_error import StandardError
 
     told = StandardError()
@@ -114,11 +125,15 @@ def serve(
         check_outputs({"--to": path_of(to), "--store": store, "--dead-letters": dead_letters}, ())
         addresses = Address.of("--listen", listen), Address.of("--flight", flight)
         check_addresses(*addresses, has_tokens=token_file is not None, is_tls=tls_cert is not None, without_tls=no_tls)
-        credentials = Credentials(token_file, TlsFiles.of(tls_cert, tls_key, tls_client_ca))
         settings = settings_of(**how)
-        opener = opener_of(to, webhook_headers, webhook_secret_file)
+        opener = opener_of(to, webhook_header, webhook_secret_file)
+        read_webhook = partial(read_webhook_again, opener, to, webhook_header, webhook_secret_file)
+        has_webhook = webhook_header or webhook_secret_file
+        tls = TlsFiles.of(tls_cert, tls_key, tls_client_ca)
+        credentials = Credentials(token_file, tls, read_webhook if has_webhook else None)
         letters = put_letters(dead_letters, say, told)
-        service = Service(store, opener, letters, settings, *addresses, credentials, max_payload, path_of(to))
+        probed = Address.of("--health", health) if health else None
+        service = Service(store, opener, letters, settings, *addresses, credentials, max_payload, path_of(to), probed)
         allow_many_files()
         shorten_thread_switches()
         ended = run(service, say)

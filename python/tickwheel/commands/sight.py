@@ -186,7 +186,11 @@ def _print_fields(found: Mapping[str, Any]) -> None:
     for name, value in found.items():
         if isinstance(value, msgspec.Raw):
             value = bytes(value).decode()
-        shown = ", ".join(f"{part}: {count:,}" for part, count in value.items()) if isinstance(value, dict) else value
+        shown = value
+        if isinstance(value, dict):
+            shown = ", ".join(f"{part}: {count:,}" for part, count in value.items())
+        elif isinstance(value, list):
+            shown = ", ".join(value) or None
         if isinstance(shown, int) and not isinstance(shown, bool) and name != "seq":
             shown = f"{shown:,}"
         if shown is not None and shown is not False:

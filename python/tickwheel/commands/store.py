@@ -4,6 +4,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from shlex import quote
 
 import click
 
@@ -44,9 +45,13 @@ def compact(store: Path) -> None:
     click.echo(f"{store}: {_size(done.before)} before, {_size(done.after)} now.")
 
 
+_key = click.option("--key", metavar="KEY", help="Only messages of this key.")
+
+
 @store.command()
 @_store
-def pause(store: Path) -> None:
+@_key
+def pause(store: Path, key: str | None) -> None:
     """Let the next deliverer of STORE send nothing until it is resumed.
 
     Messages are accepted then, and wait. While STORE is in use, ask its deliverer: POST /pause of tickwheel serve.
@@ -54,19 +59,23 @@ def pause(store: Path) -> None:
     from tickwheel.delivery.store_upkeep import pause_store
 
     with _work(f"pausing {store}"):
-        pause_store(store)
-    click.echo(f"{store}: paused. To go on: tickwheel store resume {store}")
+        pause_store(store, key)
+    if key is None:
+        click.echo(f"{store}: paused. To go on: tickwheel store resume {store}")
+    else:
+        click.echo(f"{store}: the key {key!r} is paused. To go on: tickwheel store resume {store} --key {quote(key)}")
 
 
 @store.command()
 @_store
-def resume(store: Path) -> None:
+@_key
+def resume(store: Path, key: str | None) -> None:
     """Let the next deliverer of STORE send again. While STORE is in use: POST /resume of tickwheel serve."""
     from tickwheel.delivery.store_upkeep import resume_store
 
     with _work(f"resuming {store}"):
-        resume_store(store)
-    click.echo(f"{store}: resumed.")
+        resume_store(store, key)
+    click.echo(f"{store}: resumed." if key is None else f"{store}: the key {key!r} is resumed.")
 
 
 @store.command()

@@ -19,7 +19,7 @@ class Answer(StrEnum):
     """A word. To a message one of the first four; to a cancel one from `CANCELLED` to `UNKNOWN`; to a look one of
     those, or `WAITING`; to another due time one of those to a cancel, or `RESCHEDULED`; to a message in the place of
     another `ACCEPTED`, `REPLACED`, `CANCELLED` or `DELIVERING`; to a dead letter that is to be tried anew `REQUEUED`,
-    or one to a look; to a pause one of the last two.
+    or one to a look; to a pause one of the last three.
 
     The engine knows the members by their order.
     """
@@ -39,6 +39,7 @@ class Answer(StrEnum):
     REQUEUED = "requeued"
     PAUSED = "paused"
     RESUMED = "resumed"
+    REFUSED = "refused"
 
 
 class Outcome(IntEnum):
@@ -124,9 +125,10 @@ class Act(msgspec.Struct, frozen=True, gc=False):
 
 
 class Pause(msgspec.Struct, frozen=True, gc=False):
-    """A request to send nothing more, or to go on (D16)."""
+    """A request to send nothing more, of a key or of all, or to go on (D16)."""
 
     is_paused: bool
+    key: str | None = None
 
 
 Fault: TypeAlias = tuple[int, str, str]

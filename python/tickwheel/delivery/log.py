@@ -18,6 +18,7 @@ _EVENTS: Final = {
     "cut off": (logging.WARNING, "send %d was cut off, with %d messages"),
     "paused": (logging.WARNING, "sending is paused: what is due waits until it is resumed"),
     "resumed": (logging.WARNING, "sending goes on"),
+    "keys paused": (logging.WARNING, "keys that are paused: %d; what is due of them waits until they are resumed"),
     "clock stepped": (logging.WARNING, "the wall clock was stepped"),
     "checkpoint failed": (logging.ERROR, "a checkpoint failed: %s"),
 }
@@ -33,6 +34,8 @@ def log_events(events: Sequence[tuple[Any, ...]]) -> None:
         if name == "failed":
             key, id_, reason = values
             values = [_named(key, id_), reason]
+        elif name == "keys paused" and values == [0]:
+            text, values = "no key is paused any more", []
         logger.log(level, text, *values)
 
 

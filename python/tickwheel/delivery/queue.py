@@ -18,6 +18,7 @@ from tickwheel.delivery.entries import OTHER_CONTENT, Act, Answer, Letter, Look,
 from tickwheel.delivery.errors import BadRecord, WrongUsage
 from tickwheel.delivery.log import log_letters, logger, subject_of
 from tickwheel.delivery.message import MAX_PAYLOAD, Cancel, Columns, Message
+from tickwheel.delivery.pace import Rate
 from tickwheel.delivery.retry import Retry
 from tickwheel.delivery.running import Running
 from tickwheel.delivery.settings import Settings
@@ -36,9 +37,9 @@ class DeliveryQueue:
     destination: an address as for `tickwheel deliver --to`; a function that is called with each `Delivery`, from up to
     8 threads, one at a time for a key; or a subclass of `tickwheel.delivery.sinks.Sink`. `order`: `"key"`, or
     `"global"` for one order of all messages. `horizon_s`: how far ahead messages are loaded into memory.
-    `max_attempts`, `backoff_s` (the first wait and the longest), `give_up_after_s`, `sink_timeout_s`, `keep_ids_days`:
-    as the options of the command. `on_dead_letter` is called with each message that was given up, in a thread of its
-    own; without it they are logged.
+    `max_attempts`, `backoff_s` (the first wait and the longest), `give_up_after_s`, `sink_timeout_s`, `keep_ids_days`,
+    `rate` (as `"100/s"` or `"30/min"`), `concurrency`: as the options of the command. `on_dead_letter` is called with
+    each message that was given up, in a thread of its own; without it they are logged.
     Errors: `WrongUsage`, also if this process has the store open; `StoreFailed`, `DeliveryFailed`. Close it, or use it
     as a context manager: one that is forgotten delivers on until the process ends.
 
@@ -68,6 +69,8 @@ class DeliveryQueue:
         give_up_after_s: float | None = None,
         sink_timeout_s: float = 30.0,
         keep_ids_days: float = 7.0,
+        rate: str | None = None,
+        concurrency: int | None = None,
         on_dead_letter: Callable[[Letter], object] | None = None,
     ) -> None:
         if on_dead_letter is not None and not callable(on_dead_letter):
@@ -76,7 +79,16 @@ class DeliveryQueue:
             )
         opener = open_sink(to) if isinstance(to, str) else sink_of(to)
         retry = Retry.of_seconds(max_attempts, backoff_s)
-        settings = Settings(order, horizon_s, sink_timeout_s, keep_ids_days, retry, give_up_after_s=give_up_after_s)
+        settings = Settings(
+            order,
+            horizon_s,
+            sink_timeout_s,
+            keep_ids_days,
+            retry,
+            give_up_after_s=give_up_after_s,
+            rate=None if rate is None else Rate.of(rate),
+            concurrency=concurrency,
+        )
 
         def put_letters(letters: Sequence[Letter]) -> None:
             for letter in letters:
@@ -241,20 +253,34 @@ class DeliveryQueue:
         """How far an action on many messages is; `None`: there is none with this id, or it is not kept any more."""
         return next(iter(self.view.actions(id)), None)
 
-    def pause(self) -> None:
-        """Send nothing more (D16), also after a restart, until `resume`; return once that is on disk.
+    def pause(self, key: str | None = None) -> None:
+        """Send nothing more (D16), or nothing of a key, until `resume`, also after a restart; return once on disk.
 
-        Messages are accepted, and wait. What is being sent in this moment gets its outcome.
+        Messages are accepted, and wait. What is being sent in this moment gets its outcome. Of a key, what was tried
+        before goes on with `redelivered`. Errors: `BadRecord` for what is no key; `WrongUsage` with `order="global"`,
+        and once 10,000 keys are paused.
+
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder, DeliveryQueue(f"{folder}/r.db", to=lambda _: None) as queue:
+        ...     queue.pause(key="kitchen")
+        ...     _ = queue.put("tea", "ready", key="kitchen", delay_ms=0)
+        ...     queue.wait_until_empty(0.05), queue.resume(key="kitchen"), queue.wait_until_empty(10)
+        (False, None, True)
         """
-        self._answers([Pause(is_paused=True)])
+        [answer] = self._answers([Pause(is_paused=True, key=key)])
+        if answer is Answer.REFUSED:
+            raise WrongUsage(": ".join(self._running.why_not_paused()))
 
-    def resume(self) -> None:
-        """Send what is due, and go on; return once that is on disk."""
-        self._answers([Pause(is_paused=False)])
+    def resume(self, key: str | None = None) -> None:
+        """Send what is due, of all or of a key, and go on; return once that is on disk.
+
+        Each key that is paused waits for its own `resume`.
+        """
+        self._answers([Pause(is_paused=False, key=key)])
 
     @property
     def is_paused(self) -> bool:
-        """Whether sending is paused."""
+        """Whether sending is paused, of all keys."""
         return self._running.is_paused
 
     def state(self, id: str, key: str | None = None) -> Answer:  # noqa: A002
@@ -330,7 +356,9 @@ class DeliveryQueue:
         return self._running.waiting
 
     def close(self) -> None:
-        """Send the messages due by now, commit, and stop. The rest stays in the store. Errors: `DeliveryFailed`."""
+        """Send the messages due by now, commit, and stop. The rest stays in the store, also what a pause or the `rate`
+        holds back. Errors: `DeliveryFailed`.
+        """
         self._running.close(_CLOSE_WITHIN_S)
 
     def _answers(

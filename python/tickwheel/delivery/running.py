@@ -49,6 +49,7 @@ class Running:
                     slow.start()
             return opener(SinkSettings(store_id, settings.sink_timeout_s, run))
 
+        self._is_global = settings.order == "global"
         self._failure: BaseException | None = None
         self.store = path
         self.view = StoreView(path)
@@ -137,6 +138,14 @@ class Running:
     def is_paused(self) -> bool:
         """Whether sending is paused."""
         return self._engine.is_paused
+
+    def why_not_paused(self) -> tuple[str, str]:
+        """Why a key could not be paused, and what is allowed."""
+        if self._is_global:
+            return "with one order of all messages no key can be paused: what is due later would overtake", (
+                "order per key; or pause all"
+            )
+        return "10,000 keys are paused", "at most so many: resume one first"
 
     @property
     def has_open_sinks(self) -> bool:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from tickwheel.delivery.errors import WrongUsage, shown
+from tickwheel.delivery.pace import Rate
 from tickwheel.delivery.retry import Retry
 
 
@@ -20,7 +21,8 @@ class Bounds:
 @dataclass(frozen=True, slots=True)
 class Settings:
     """Errors: `WrongUsage`. `give_up_after_s`: for how long a destination may be down before what is due becomes dead
-    letters; `None`: for ever. `seed`: of the jitter of back-off.
+    letters; `None`: for ever. `seed`: of the jitter of back-off. `rate`: how fast messages are sent; `concurrency`: how
+    many sends there are at a time; `None`: as the destination takes them.
     """
 
     order: Literal["key", "global"] = "key"
@@ -31,6 +33,8 @@ class Settings:
     bounds: Bounds = field(default_factory=Bounds)
     give_up_after_s: float | None = None
     seed: int = 0
+    rate: Rate | None = None
+    concurrency: int | None = None
 
     def __post_init__(self) -> None:
         if self.order not in ("key", "global"):
@@ -42,9 +46,10 @@ class Settings:
             ("keep-ids", self.keep_ids_days, 0, 36_500),
             ("backoff's first wait", self.retry.first_ms / 1000, 0.001, 86_400),
             ("backoff's longest wait", self.retry.longest_ms / 1000, self.retry.first_ms / 1000, 86_400),
+            ("concurrency", 1 if self.concurrency is None else self.concurrency, 1, 1_000_000),
             ("give-up-after", 1 if self.give_up_after_s is None else self.give_up_after_s, 0.001, 31_536_000),
         ):
-            kinds = int if name == "max-attempts" else int | float
+            kinds = int if name in ("max-attempts", "concurrency") else int | float
             if isinstance(value, bool) or not isinstance(value, kinds) or not least <= value <= most:
                 raise WrongUsage(f"{name} is {_shown(value)}: it may be {least:g} to {most:,}")
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tickwheel import _native
+from tickwheel.delivery.errors import WrongUsage, shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,17 +49,18 @@ def compact_store(store: str | os.PathLike[str]) -> CompactedStore:
     return CompactedStore(*_native.compact_store(store))
 
 
-def pause_store(store: str | os.PathLike[str]) -> None:
-    """Let the next deliverer of a store that is not in use send nothing until it is resumed (D16).
+def pause_store(store: str | os.PathLike[str], key: str | None = None) -> None:
+    """Let the next deliverer of a store that is not in use send nothing (D16), or nothing of a key, until resumed.
 
-    Errors: `WrongUsage` if it is no store of this version, or in use: then its deliverer is asked; `StoreFailed`.
+    Errors: `WrongUsage` if it is no store of this version, or in use: then its deliverer is asked; for what is no key,
+    and once 10,000 keys are paused; `StoreFailed`.
     """
-    _native.pause_store(store, is_paused=True)
+    _native.pause_store(store, _checked_key(key), is_paused=True)
 
 
-def resume_store(store: str | os.PathLike[str]) -> None:
-    """Let the next deliverer of a store send again. Errors: as of `pause_store`."""
-    _native.pause_store(store, is_paused=False)
+def resume_store(store: str | os.PathLike[str], key: str | None = None) -> None:
+    """Let the next deliverer of a store send again, or what is of a key. Errors: as of `pause_store`."""
+    _native.pause_store(store, _checked_key(key), is_paused=False)
 
 
 def backup_store(store: str | os.PathLike[str], to: str | os.PathLike[str]) -> CheckedStore:
@@ -79,6 +81,14 @@ def restore_store(backup: str | os.PathLike[str], store: str | os.PathLike[str],
     `StoreFailed`. Then `store` is as it was.
     """
     return _native.restore_store(backup, store, force)
+
+
+def _checked_key(key: str | None) -> str | None:
+    """Errors: `WrongUsage` for what is no text in UTF-8."""
+    try:
+        return key if key is None else key.encode().decode()
+    except (AttributeError, UnicodeEncodeError):
+        raise WrongUsage(f"key is {shown(key)}: give text in UTF-8") from None
 
 
 def _checked(found: tuple[int, int, list[str]]) -> CheckedStore:

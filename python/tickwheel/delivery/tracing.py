@@ -8,6 +8,7 @@ costs a look into `sys.modules`.
 
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from functools import wraps
 from typing import Final
 
@@ -65,13 +66,15 @@ def traced(function: Callable[[Delivery], object]) -> Callable[[Delivery], objec
         }
         if message.key is not None:
             attributes["tickwheel.key"] = message.key
-        with tracer.start_as_current_span(
-            "deliver",
-            Context(),
-            trace.SpanKind.CONSUMER,
-            attributes,
-            links_of(message.traceparent),
-        ):
-            return function(delivery)
+        links = links_of(message.traceparent)
+        span = tracer.start_span("deliver", Context(), trace.SpanKind.CONSUMER, attributes, links)
+        with trace.use_span(span, end_on_exit=True, record_exception=False, set_status_on_exception=False):
+            try:
+                return function(delivery)
+            except BaseException as error:
+                span.set_status(trace.Status(trace.StatusCode.ERROR, type(error).__name__))
+                with suppress(Exception):  # the text of an error may fail
+                    span.record_exception(error)
+                raise
 
     return deliver

@@ -154,7 +154,7 @@ impl Deliverer {
     /// # Errors
     /// What ended the run.
     pub fn pause(&self) -> Result<(), DeliveryError> {
-        self.ask(Item::Pause { is_paused: true }).map(|_| ())
+        self.ask(Item::Pause { key: None, is_paused: true }).map(|_| ())
     }
 
     /// Sends what is due, and goes on.
@@ -172,6 +172,6 @@ impl Deliverer {
     /// # Errors
     /// What ended the run.
     pub fn resume(&self) -> Result<(), DeliveryError> {
-        self.ask(Item::Pause { is_paused: false }).map(|_| ())
+        self.ask(Item::Pause { key: None, is_paused: false }).map(|_| ())
     }
 }

@@ -36,6 +36,11 @@ pub enum Event {
     Paused,
     /// Sending goes on.
     Resumed,
+    /// So many keys are paused now: what is due of them waits.
+    KeysPaused {
+        /// How many.
+        count: usize,
+    },
     /// The wall clock was stepped.
     ClockStepped,
     /// The log of the store could not be moved to its place.

@@ -78,7 +78,14 @@ impl Dispatcher {
             }
             Offer::Message(slot, seq) => {
                 let entry = self.window.get(slot, seq)?;
-                matches!(entry.state, State::Ready | State::Retrying).then_some(slot)
+                if !matches!(entry.state, State::Ready | State::Retrying) {
+                    return None;
+                }
+                if self.window.is_paused(slot) {
+                    self.leave_paused(slot);
+                    return None;
+                }
+                Some(slot)
             }
         }
     }

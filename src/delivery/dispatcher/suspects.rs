@@ -36,6 +36,11 @@ impl Dispatcher {
                 continue;
             };
             let attempts = entry.attempts;
+            if self.window.is_paused(slot) {
+                self.suspects.pop_front();
+                self.leave_paused(slot);
+                continue;
+            }
             room = room.min(SUSPECTS[(attempts as usize).min(SUSPECTS.len() - 1)]);
             if self.suspects_out.len() >= room {
                 break;

@@ -4,7 +4,7 @@
 
 #![forbid(unsafe_code)]
 
-use super::{DAY_MS, Group, answer_of};
+use super::{DAY_MS, Group, answer_of, held_of};
 use crate::delivery::columns::Columns;
 use crate::delivery::dispatcher::TakenBack;
 use crate::delivery::error::StoreError;
@@ -13,7 +13,7 @@ use crate::delivery::incoming::{Incoming, lane_of};
 use crate::delivery::items::Answer;
 use crate::delivery::message::{Cancel, Extras, Message, Reschedule};
 use crate::delivery::ndjson::fields_of;
-use crate::delivery::store::{Attempts, Done, Filter, Known, Outcome, PAUSED, Waiting};
+use crate::delivery::store::{Attempts, Done, Filter, Held, Known, Outcome, PAUSED, Waiting};
 use crate::delivery::window::State;
 
 impl Group<'_> {
@@ -50,6 +50,25 @@ impl Group<'_> {
             self.dispatcher.lock().pause(true);
         }
         Ok(if is_paused { Answer::Paused } else { Answer::Resumed })
+    }
+
+    /// The same for one key. In one order of all messages those of a key can't be left out: what comes after them would overtake.
+    pub(super) fn pause_key(&mut self, key: &str, is_paused: bool) -> Result<Answer, StoreError> {
+        let lane = lane_of(Some(key)).expect("a key has a lane");
+        self.resumed_lanes.retain(|other| *other != lane);
+        if !is_paused {
+            self.store.resume_lane(lane)?;
+            self.resumed_lanes.push(lane);
+            return Ok(Answer::Resumed);
+        }
+        let is_global = self.dispatcher.lock().window.is_global();
+        if is_global || !self.store.pause_key(lane, key, self.now_ms)? {
+            return Ok(Answer::Refused);
+        }
+        let gone = self.dispatcher.lock().pause_lanes(&[lane]);
+        let held: Vec<Held> = gone.iter().filter(|gone| gone.was_near).map(held_of).collect();
+        self.store.hold(&held)?;
+        Ok(Answer::Paused)
     }
 
     /// It goes on as a new message of the same name: among those that are due in the same millisecond it is the last.
@@ -168,8 +187,11 @@ impl Group<'_> {
                 Ok(Left { redelivered, tried })
             }
             TakenBack::Absent if self.store.is_open(known)? => {
-                let (redelivered, tried) = self.store.left((known.due_ms, known.seq))?;
-                Ok(Left { redelivered, tried })
+                let position = (known.due_ms, known.seq);
+                let (redelivered, tried) = self.store.left(position)?;
+                // Its mark may come with this group only.
+                let was_sent = self.dispatcher.lock().window.sent_and_left().contains(&position);
+                Ok(Left { redelivered: redelivered || was_sent, tried })
             }
             TakenBack::Absent => Err(Answer::Delivered),
             TakenBack::Over(outcome) => Err(answer_of(outcome)),

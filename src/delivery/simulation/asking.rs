@@ -2,6 +2,8 @@
 
 #![forbid(unsafe_code)]
 
+use std::collections::BTreeSet;
+
 use super::World;
 use super::types::{Asked, Key, Life, Name, Stored, Ticket, again, answer_of, item, name_asked, name_of};
 use crate::delivery::items::{Answer, Item};
@@ -33,6 +35,7 @@ impl World {
                 Asked::CancelMany((self.random.below(4) > 0).then(|| self.random.below(3) as u8))
             }
             2 if self.random.below(6) == 0 => Asked::Pause(self.random.below(3) == 0),
+            2 if self.random.below(3) == 0 => Asked::PauseKey(self.random.below(3) as u8, self.random.below(2) == 0),
             2 => Asked::Look(name),
             3 if self.random.below(3) == 0 => Asked::Requeue(name),
             3 => Asked::Reschedule { name, due_ms: self.due_ms() },
@@ -74,12 +77,16 @@ impl World {
     pub(super) fn observe(&mut self) {
         let moment = self.moment();
         let mut left = Vec::new();
+        let mut in_memory = BTreeSet::new();
         let dispatcher = self.engine.lock_dispatcher();
         for (_, entry) in dispatcher.window.slots() {
             let Some(body) = &entry.body else { continue };
             let name = name_of(body);
             let key = (name, self.stored[&name].last().unwrap().order);
             self.numbers.insert(entry.seq, key);
+            if entry.state != State::Leaving {
+                in_memory.insert(key);
+            }
             if entry.state == State::Retrying {
                 left.push(key);
             }
@@ -90,6 +97,20 @@ impl World {
         drop(dispatcher);
         for key in left {
             self.lives.entry(key).or_default().left_lane.get_or_insert(moment);
+        }
+        self.observe_paused(&in_memory);
+    }
+
+    /// Of a paused key, what was to be tried again is in the store alone: it comes back with a mark, in the order of its lane.
+    fn observe_paused(&mut self, in_memory: &BTreeSet<Key>) {
+        for (key, life) in &mut self.lives {
+            let was_out = life.left_lane.is_some() && !life.is_in_flight && life.end.is_none();
+            if was_out && key.0.0.is_some_and(|of| self.paused_keys.contains(&of)) && !in_memory.contains(key) {
+                life.left_lane = None;
+                if std::mem::take(&mut life.is_retrying) {
+                    self.must_be_again.insert(*key);
+                }
+            }
         }
     }
 

@@ -72,6 +72,7 @@ impl World {
         self.committed = None;
         self.flights.clear();
         self.lives.clear();
+        self.sent_us.clear();
         self.telling.in_hand = None;
         self.telling.owed.extend(std::mem::take(&mut self.telling.answered));
         self.telling.owed.extend(std::mem::take(&mut self.telling.in_group));
@@ -98,11 +99,12 @@ impl World {
     pub(super) fn heal(&mut self) {
         show!(self, "heal");
         self.is_healed = true;
-        let asked = vec![Asked::Pause(false)];
-        let receipt = self.engine.submit(asked.iter().map(item).collect()).unwrap();
-        self.submitted.push(Ticket { asked, receipt, expected: Vec::new(), accepted: Vec::new() });
+        self.resume_all();
         for _ in 0..400 {
             self.pump();
+            if self.is_paused || !self.paused_keys.is_empty() {
+                self.resume_all(); // a crash came before the commit
+            }
             while !self.flights.is_empty() {
                 self.settle();
             }
@@ -123,6 +125,13 @@ impl World {
         assert_eq!(self.engine.with_store(|store| store.tried_count()), 0, "attempts are left over");
         assert_eq!(self.telling.owed, BTreeSet::new(), "letters were not told");
         self.grow_old();
+    }
+
+    fn resume_all(&mut self) {
+        let mut asked = vec![Asked::Pause(false)];
+        asked.extend((0..3).map(|key| Asked::PauseKey(key, false)));
+        let receipt = self.engine.submit(asked.iter().map(item).collect()).unwrap();
+        self.submitted.push(Ticket { asked, receipt, expected: Vec::new(), accepted: Vec::new() });
     }
 
     /// In the end nothing is known any more (D5).

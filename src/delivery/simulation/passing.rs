@@ -95,7 +95,7 @@ impl World {
             }
         }
         let has_room = self.engine.lock_dispatcher().has_room_and_no_suspects();
-        if self.is_paused || self.engine.down().is_some() || !has_room {
+        if self.is_paused || self.is_held_back() || self.engine.down().is_some() || !has_room {
             return;
         }
         let busy: BTreeSet<Option<u8>> = self
@@ -109,6 +109,7 @@ impl World {
                 if self.settings.is_global { !busy.is_empty() } else { name.0.is_some() && busy.contains(&name.0) };
             for it in all.iter().filter(|it| it.end.is_none() && it.due_ms <= self.wall_ms()) {
                 let life = self.lives.get(&(*name, it.order)).copied().unwrap_or_default();
+                let is_blocked = is_blocked || name.0.is_some_and(|of| self.paused_keys.contains(&of));
                 let is_under_way = life.is_in_flight || life.is_retrying || life.end.is_some();
                 let why = || format!("{name:?} {it:?} is due, and is not on its way; {}", self.state());
                 assert!(is_under_way || is_blocked, "{}", why());

@@ -22,6 +22,7 @@ impl World {
         let came_up = events.iter().any(|event| matches!(event, Event::Up { .. }));
         self.observe();
         self.hear_cut_offs(before);
+        self.note_sends(taken.as_ref().map_or(0, |(_, deliveries)| deliveries.len()));
         if taken.as_ref().is_none_or(|(_, deliveries)| deliveries.len() < most) && !was_down && !was_stepped {
             self.check_on_time();
         }
@@ -41,6 +42,7 @@ impl World {
         let now_us = self.engine.clock().now_us();
         let dispatcher = self.engine.lock_dispatcher();
         if self.is_off
+            || self.is_held_back()
             || dispatcher.is_paused()
             || dispatcher.wants_mark
             || dispatcher.down().is_some()
@@ -67,6 +69,7 @@ impl World {
         assert_eq!(delivery.due_ms, stored.due_ms);
         assert!(self.wall_ms() >= stored.due_ms, "{key:?} is early");
         assert!(stored.expires_ms.is_none_or(|ms| self.wall_ms() <= ms), "{key:?} is sent past its time");
+        assert!(!name.0.is_some_and(|of| self.paused_keys.contains(&of)), "{key:?} was sent, and its key is paused");
         let moment = self.moment();
         let life = self.lives.entry(key).or_default();
         assert!(!life.is_in_flight && life.end.is_none(), "{key:?} was sent twice: {life:?}");

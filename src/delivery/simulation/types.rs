@@ -62,6 +62,7 @@ pub(super) enum Asked {
     /// All of this key that wait, or all.
     CancelMany(Option<u8>),
     Pause(bool),
+    PauseKey(u8, bool),
     Look(Name),
     /// A record that could not be read.
     Bad(i64),
@@ -154,7 +155,7 @@ pub(super) fn name_asked(asked: &Asked) -> Option<Name> {
         | Asked::Requeue(name)
         | Asked::Cancel(name)
         | Asked::Look(name) => Some(*name),
-        Asked::CancelMany(_) | Asked::Pause(_) | Asked::Bad(_) => None,
+        Asked::CancelMany(_) | Asked::Pause(_) | Asked::PauseKey(..) | Asked::Bad(_) => None,
     }
 }
 
@@ -200,7 +201,8 @@ pub(super) fn item(asked: &Asked) -> Item {
             kind: ActionKind::Cancel,
             filter: Filter { key: key.map(|key| format!("k{key}")), ..Filter::default() },
         },
-        Asked::Pause(is_paused) => Item::Pause { is_paused: *is_paused },
+        Asked::Pause(is_paused) => Item::Pause { key: None, is_paused: *is_paused },
+        Asked::PauseKey(key, is_paused) => Item::Pause { key: Some(format!("k{key}")), is_paused: *is_paused },
         Asked::Look(name) => {
             let (key, id) = text(*name);
             Item::Look { id, key }

@@ -72,6 +72,10 @@ impl World {
                     ticket.expected.push(vec![if is_paused { Answer::Paused } else { Answer::Resumed }]);
                     continue;
                 }
+                if let Asked::PauseKey(key, is_paused) = asked {
+                    ticket.expected.push(vec![self.pause_key(key, is_paused)]);
+                    continue;
+                }
                 let (expected, key) = self.apply(&asked);
                 ticket.expected.push(expected);
                 ticket.accepted.extend(key);
@@ -82,6 +86,18 @@ impl World {
         }
         let committed = self.engine.commit_group(begun, &|| Ok(())).unwrap();
         self.committed = Some((committed, tickets));
+    }
+
+    fn pause_key(&mut self, key: u8, is_paused: bool) -> Answer {
+        if !is_paused {
+            self.paused_keys.remove(&key);
+            return Answer::Resumed;
+        }
+        if self.settings.is_global {
+            return Answer::Refused;
+        }
+        self.paused_keys.insert(key);
+        Answer::Paused
     }
 
     /// What the destination was sent is not durable: nothing of the group is committed, and the process ends.

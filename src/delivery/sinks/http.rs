@@ -8,7 +8,7 @@
 //!   for each message in flight.
 //! - The engine cuts off what takes too long: the connection is closed then. At most [`LOOKUPS`] threads look up names.
 //! - Certificates are checked by those of the system, or those that `SSL_CERT_FILE` names.
-//! - [`Webhook`] says which further headers a request has, and by which secrets it is signed.
+//! - [`Webhook`] says which further headers a request has, and by which secrets it is signed; [`SharedWebhook`] may change that.
 
 #![forbid(unsafe_code)]
 
@@ -16,6 +16,7 @@ mod address;
 mod answers;
 mod certificates;
 mod connect;
+mod shared_webhook;
 mod signature;
 mod webhook;
 
@@ -37,6 +38,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::{AbortHandle, LocalSet, spawn_local};
 
 use self::connect::Connect;
+pub use self::shared_webhook::SharedWebhook;
 use self::signature::signatures;
 pub use self::webhook::Webhook;
 use super::line::LineWriter;
@@ -66,7 +68,7 @@ type Requests = Client<Connect, Full<Bytes>>;
 /// POSTs to one address.
 #[derive(Debug)]
 pub(crate) struct HttpSink {
-    webhook: Webhook,
+    webhook: SharedWebhook,
     overlap: usize,
     lines: LineWriter,
     to_thread: Option<UnboundedSender<Command>>,
@@ -85,7 +87,7 @@ impl HttpSink {
     /// # Errors
     /// [`DeliveryError::Usage`] for `https` if the system has no certificates to check the receiver's by;
     /// [`DeliveryError::Failed`] if the system gives no thread.
-    pub(crate) fn open(webhook: &Webhook) -> Result<Self, DeliveryError> {
+    pub(crate) fn open(webhook: SharedWebhook) -> Result<Self, DeliveryError> {
         Self::with_overlap(webhook, most_in_flight())
     }
 
@@ -93,9 +95,9 @@ impl HttpSink {
     ///
     /// # Errors
     /// As [`HttpSink::open`].
-    pub(crate) fn with_overlap(webhook: &Webhook, overlap: usize) -> Result<Self, DeliveryError> {
+    pub(crate) fn with_overlap(webhook: SharedWebhook, overlap: usize) -> Result<Self, DeliveryError> {
         let failed = |error| DeliveryError::Failed(format!("the system gives no thread: {error}"));
-        let connect = Connect::new(webhook.address.is_https())?;
+        let connect = Connect::new(webhook.current().address.is_https())?;
         let runtime = Builder::new_current_thread()
             .enable_io()
             .enable_time()
@@ -109,7 +111,7 @@ impl HttpSink {
             .spawn(move || run(runtime, connect, overlap, commands))
             .map_err(failed)?;
         Ok(Self {
-            webhook: webhook.clone(),
+            webhook,
             overlap: overlap.max(1),
             lines: LineWriter::default(),
             to_thread: Some(to_thread),
@@ -122,7 +124,8 @@ impl HttpSink {
         self.lines.write(&mut line, delivery);
         let id = idempotency_key(delivery.body.key(), delivery.body.id());
         let id_value = HeaderValue::from_str(&id).expect("hex");
-        let Webhook { address, headers: own, secrets } = &self.webhook;
+        let webhook = self.webhook.current();
+        let Webhook { address, headers: own, secrets } = &*webhook;
         let mut headers = HeaderMap::with_capacity(own.len() + 6);
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert(USER_AGENT, HeaderValue::from_static(concat!("tickwheel/", env!("CARGO_PKG_VERSION"))));

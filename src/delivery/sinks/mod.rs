@@ -13,7 +13,7 @@ mod turns;
 
 pub use delivery::{Delivery, Verdict, Verdicts};
 #[cfg(feature = "delivery-http")]
-pub use http::Webhook;
+pub use http::{SharedWebhook, Webhook};
 pub(crate) use reply::Replies;
 pub use reply::Reply;
 pub(crate) use turns::Turns;

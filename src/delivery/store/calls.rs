@@ -9,7 +9,7 @@ use rusqlite::types::{FromSql, ToSql};
 
 use super::options::Options;
 use super::{Action, Attempts, Known, Letter, Percentiles, Position, Progress, Store, Waiting};
-use super::{actions, bodies, inputs, ledger, letters, meta, recover, schema, waiting};
+use super::{actions, bodies, inputs, ledger, letters, meta, paused_keys, recover, schema, waiting};
 use crate::delivery::error::{DeliveryError, StoreError};
 use crate::delivery::incoming::{Content, Digest};
 use crate::delivery::message::Message;
@@ -165,6 +165,21 @@ impl Store {
     ) -> Result<(), StoreError> {
         let done = self.write_cancel(key, id, now_ms, until_ms);
         self.told(done)
+    }
+
+    /// The lanes of the keys that are paused.
+    pub(crate) fn paused_lanes(&self) -> Result<Vec<i64>, StoreError> {
+        self.told(paused_keys::lanes(&self.db))
+    }
+
+    /// Notes that this key is paused; `false` if too many are.
+    pub(crate) fn pause_key(&mut self, lane: i64, key: &str, now_ms: i64) -> Result<bool, StoreError> {
+        self.told(paused_keys::add(&self.db, lane, key, now_ms))
+    }
+
+    /// Notes that the keys of this lane are not paused.
+    pub(crate) fn resume_lane(&mut self, lane: i64) -> Result<(), StoreError> {
+        self.told(paused_keys::remove(&self.db, lane))
     }
 
     /// Dead letters, to be written out after the commit.

@@ -21,7 +21,7 @@
 //! | `census.rs`, `snapshot.rs` | what is due when; the tables, read by a connection of its own |
 //! | `opened.rs`, `owner.rs`, `locked.rs`, `new_file.rs`, `upgrade.rs` | the file: who has it, and how another takes its place |
 //! | `maintenance/`, `backup_mark.rs` | check, compact, back up, restore |
-//! | `cancels.rs`, `attempts.rs`, `letters.rs`, `inputs.rs`, `ledger.rs`, `actions.rs`, `meta.rs` | the small tables |
+//! | `cancels.rs`, `paused_keys.rs`, `attempts.rs`, `letters.rs`, `inputs.rs`, `ledger.rs`, `actions.rs`, `meta.rs` | the small tables |
 
 #![forbid(unsafe_code)]
 
@@ -53,6 +53,7 @@ mod new_file;
 pub(crate) mod opened;
 mod options;
 pub(crate) mod owner;
+mod paused_keys;
 mod recover;
 mod retention;
 mod runs;
@@ -79,6 +80,8 @@ pub(crate) use census::Census;
 pub(crate) use checkpoints::Checkpoints;
 pub(crate) use meta::PAUSED;
 pub(crate) use options::{Guard, Limits, Options};
+#[cfg(any(feature = "python", test))]
+pub(crate) use paused_keys::MOST_PAUSED_KEYS;
 pub use types::Letter;
 pub(crate) use types::{Accepted, Attempts, Done, Held, Known, Outcome, Position, Waiting};
 pub(crate) use types::{Percentiles, Progress};

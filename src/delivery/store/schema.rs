@@ -12,6 +12,7 @@
 //! | `held_back` | a lane of which only the first messages are in memory | at its number |
 //! | `days` | a moment of the store's own clock, and the last row of the ledger before it | at the end |
 //! | `cancels` | a cancel whose message has not come | rarely |
+//! | `paused_keys` | a key of which nothing is sent, by its lane | rarely |
 //! | `inputs` | how far an input was read | with what was read |
 //! | `dead_letters` | what could not be read or delivered | rarely |
 //! | `actions` | an action on many messages | rarely |
@@ -87,6 +88,7 @@ CREATE TABLE cancels (
     until_ms INTEGER NOT NULL -- it is kept so long, even where ids are not
 );
 CREATE INDEX cancels_by_name ON cancels (name);
+CREATE TABLE paused_keys (lane INTEGER PRIMARY KEY, key TEXT NOT NULL, since_ms INTEGER NOT NULL);
 CREATE TABLE inputs (source TEXT PRIMARY KEY, line INTEGER NOT NULL, size INTEGER NOT NULL, digest BLOB NOT NULL);
 CREATE TABLE dead_letters (
     n INTEGER PRIMARY KEY,

@@ -8,7 +8,8 @@
 //!
 //! - Each message is a send of its own, with its own time-out. A key still has at most one in flight.
 //! - A message takes a place from its start until its [`Reply`] is used or dropped. One that is cut off keeps its place until
-//!   the sink has ended what it does for it. So a sink never has more at a time than it said, or than so many bytes.
+//!   the sink has ended what it does for it. So a sink never has more at a time than it said, than the
+//!   settings allow (D18), or than so many bytes.
 //! - While the engine is closing, what is due by then is still started; then the sink has until the time-out to answer.
 //!   What it has not answered is aborted, and no answer is heard any more.
 //! - The counts of places change under the dispatcher's lock, so that no notification of a free one is lost.
@@ -50,7 +51,7 @@ impl Shared {
             shared: Arc::downgrade(self),
             messages: AtomicUsize::new(0),
             bytes: AtomicUsize::new(0),
-            most: sink.overlap(),
+            most: sink.overlap().min(self.engine.settings.concurrency),
             most_bytes: sink.max_bytes(),
             is_over: AtomicBool::new(false),
         });

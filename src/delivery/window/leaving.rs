@@ -50,22 +50,25 @@ impl Window {
         gone
     }
 
-    /// Messages on their way, or with an outcome that is not committed, that have a row in the store, and stay in memory although
+    /// Messages that were sent and left memory since the last call. And messages on their way, or with an outcome that is not committed, that have a row in the store, and stay in memory although
     /// the cursor or their lane went back behind them since the last call: after a crash the two do not tell that these were
     /// in memory.
     pub(in crate::delivery) fn take_uncovered(&mut self) -> Vec<Position> {
+        let mut uncovered = std::mem::take(&mut self.sent_and_left);
         if !std::mem::take(&mut self.has_gone_back) {
-            return Vec::new();
+            return uncovered;
         }
-        self.slots()
+        let on_their_way = self
+            .slots()
             .filter(|(_, it)| !matches!(it.state, State::Held | State::Waiting | State::Leaving) && !it.is_near)
             .filter(|(_, it)| {
                 let more_from = it.lane.and_then(|lane| self.lane(lane).more_from);
                 self.cursor.is_none_or(|cursor| it.position() > cursor)
                     || more_from.is_some_and(|from| it.position() >= from)
             })
-            .map(|(_, it)| it.position())
-            .collect()
+            .map(|(_, it)| it.position());
+        uncovered.extend(on_their_way);
+        uncovered
     }
 
     /// Sends the lane's last ones back, as many as it takes, if they come after this.
@@ -154,7 +157,7 @@ impl Window {
     pub(super) fn look_after(&mut self, lane: u32) {
         let it = &self.lanes[lane as usize];
         let Some(from) = it.more_from else { return };
-        if it.len() <= self.bounds.lane_messages / 2 {
+        if it.len() <= self.bounds.lane_messages / 2 && !it.is_paused {
             self.needy.insert((from, lane));
         } else {
             self.needy.remove(&(from, lane));

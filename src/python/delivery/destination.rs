@@ -6,7 +6,7 @@ use std::sync::Arc;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 
-use crate::delivery::{DeliveryError, Destination as To, OpenSink, Webhook};
+use crate::delivery::{DeliveryError, Destination as To, OpenSink, SharedWebhook, Webhook};
 use crate::python::delivery::callees::Callees;
 use crate::python::delivery::failures;
 use crate::python::delivery::function::{FunctionSink, Pace};
@@ -18,6 +18,7 @@ pub(crate) struct Destination(Kind);
 
 enum Kind {
     Own(To),
+    Webhook(SharedWebhook),
     Function(Py<PyAny>),
 }
 
@@ -40,10 +41,25 @@ impl Destination {
     #[staticmethod]
     #[pyo3(signature = (url, *, headers=Vec::new(), secrets=Vec::new()))]
     fn http(py: Python<'_>, url: &str, headers: Vec<(String, String)>, secrets: Vec<String>) -> PyResult<Self> {
-        let webhook = Webhook::to(url)
-            .and_then(|to| headers.into_iter().try_fold(to, |to, (name, value)| to.with_header(&name, &value)))
-            .and_then(|to| secrets.into_iter().try_fold(to, |to, secret| to.with_secret(&secret)));
-        webhook.map(|it| Self(Kind::Own(To::webhook(it)))).map_err(|error| failures::to_python(py, &error))
+        let webhook = webhook_of(url, headers, secrets);
+        webhook.map(|it| Self(Kind::Webhook(it.into()))).map_err(|error| failures::to_python(py, &error))
+    }
+
+    /// Of `http`: the requests from now on have these headers, and are signed by these secrets. Raises `WrongUsage` as `http` does,
+    /// and for another address; then nothing has changed.
+    #[pyo3(signature = (url, *, headers, secrets))]
+    fn replace_webhook(
+        &self,
+        py: Python<'_>,
+        url: &str,
+        headers: Vec<(String, String)>,
+        secrets: Vec<String>,
+    ) -> PyResult<()> {
+        let Kind::Webhook(webhook) = &self.0 else {
+            return Err(failures::wrong_usage(py, &format!("{} is no webhook", self.__repr__())));
+        };
+        let replaced = webhook_of(url, headers, secrets).and_then(|it| webhook.replace(it));
+        replaced.map_err(|error| failures::to_python(py, &error))
     }
 
     /// A call for each message, from up to eight threads.
@@ -56,13 +72,14 @@ impl Destination {
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         match &self.0 {
             Kind::Function(function) => visit.call(function),
-            Kind::Own(_) => Ok(()),
+            Kind::Own(_) | Kind::Webhook(_) => Ok(()),
         }
     }
 
     fn __repr__(&self) -> String {
         match &self.0 {
-            Kind::Own(destination) => format!("{destination:?}").replacen("::", ".", 1),
+            Kind::Own(destination) => shown(destination),
+            Kind::Webhook(webhook) => shown(&To::webhook(webhook.clone())),
             Kind::Function(_) => "Destination.function(...)".to_owned(),
         }
     }
@@ -73,6 +90,7 @@ impl Destination {
     pub(crate) fn opener(&self, py: Python<'_>, callees: &Callees) -> OpenSink {
         match &self.0 {
             Kind::Own(destination) => destination.clone().into_opener(),
+            Kind::Webhook(webhook) => To::webhook(webhook.clone()).into_opener(),
             Kind::Function(function) => {
                 let (engine, pace) = (callees.engine(), Arc::<Pace>::default());
                 let function = callees.add(py, function.clone_ref(py));
@@ -85,4 +103,14 @@ impl Destination {
             }
         }
     }
+}
+
+fn webhook_of(url: &str, headers: Vec<(String, String)>, secrets: Vec<String>) -> Result<Webhook, DeliveryError> {
+    Webhook::to(url)
+        .and_then(|to| headers.into_iter().try_fold(to, |to, (name, value)| to.with_header(&name, &value)))
+        .and_then(|to| secrets.into_iter().try_fold(to, |to, secret| to.with_secret(&secret)))
+}
+
+fn shown(destination: &To) -> String {
+    format!("{destination:?}").replacen("::", ".", 1)
 }

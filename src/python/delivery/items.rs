@@ -121,7 +121,7 @@ pub(crate) fn items_of(items: &Bound<'_, PyAny>, max_payload: usize) -> PyResult
             let (id, key) = name_of(&item)?;
             Item::Reschedule(Reschedule { id, key, due_ms: item.getattr(intern!(py, "due_ms"))?.extract()? })
         } else if item.is_exact_instance(pause) {
-            Item::Pause { is_paused: item.getattr(intern!(py, "is_paused"))?.extract()? }
+            Item::Pause { key: key_of(&item)?, is_paused: item.getattr(intern!(py, "is_paused"))?.extract()? }
         } else if item.is_instance(look)? {
             let (id, key) = name_of(&item)?;
             Item::Look { id, key }
@@ -169,6 +169,17 @@ fn name_of(named: &Bound<'_, PyAny>) -> PyResult<(String, Option<String>)> {
     let key = key.as_ref().map(|key| text(key, "key")).transpose()?;
     check_name(key, id).map_err(|bad| bad_record(named.py(), &bad))?;
     Ok((id.to_owned(), key.map(str::to_owned)))
+}
+
+/// A key alone, or none.
+fn key_of(named: &Bound<'_, PyAny>) -> PyResult<Option<String>> {
+    let key = named.getattr(intern!(named.py(), "key"))?;
+    if key.is_none() {
+        return Ok(None);
+    }
+    let key = text(&key, "key")?;
+    check_name(Some(key), "any").map_err(|bad| bad_record(named.py(), &bad))?;
+    Ok(Some(key.to_owned()))
 }
 
 /// Values of Python by the rules for records; the payload is bytes, of JSON or not. A delay counts from now.
@@ -284,5 +295,6 @@ fn place_of(answer: Answer) -> usize {
         Answer::Requeued => 12,
         Answer::Paused => 13,
         Answer::Resumed => 14,
+        Answer::Refused => 15,
     }
 }

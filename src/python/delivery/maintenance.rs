@@ -36,8 +36,8 @@ pub(crate) fn compact_store(py: Python<'_>, path: PathBuf) -> PyResult<(u64, u64
 
 #[pyfunction]
 #[expect(clippy::needless_pass_by_value, reason = "pyo3 extracts it")]
-pub(crate) fn pause_store(py: Python<'_>, path: PathBuf, is_paused: bool) -> PyResult<()> {
-    run(py, |_| pause::pause(&path, is_paused, now_ms()))
+pub(crate) fn pause_store(py: Python<'_>, path: PathBuf, key: Option<String>, is_paused: bool) -> PyResult<()> {
+    run(py, |_| pause::pause(&path, key.as_deref(), is_paused, now_ms()))
 }
 
 #[pyfunction]

@@ -50,7 +50,7 @@ pub(crate) fn put_letters(py: Python<'_>, function: &Bound<'_, PyAny>, letters: 
 }
 
 /// Events as tuples: `("down", reason)`, `("up", after_ms)`, `("failed", key, id, reason)`, `("cut off", send, messages)`,
-/// `("paused",)`, `("resumed",)`, `("clock stepped",)`, `("checkpoint failed", reason)`.
+/// `("paused",)`, `("resumed",)`, `("keys paused", count)`, `("clock stepped",)`, `("checkpoint failed", reason)`.
 pub(crate) fn events_to_python<'py>(py: Python<'py>, events: &[Event]) -> PyResult<Bound<'py, PyList>> {
     let made = events.iter().map(|event| -> PyResult<Bound<'py, PyTuple>> {
         match event {
@@ -60,6 +60,7 @@ pub(crate) fn events_to_python<'py>(py: Python<'py>, events: &[Event]) -> PyResu
             Event::CutOff { flight, messages } => ("cut off", *flight, *messages).into_pyobject(py),
             Event::Paused => ("paused",).into_pyobject(py),
             Event::Resumed => ("resumed",).into_pyobject(py),
+            Event::KeysPaused { count } => ("keys paused", *count).into_pyobject(py),
             Event::ClockStepped => ("clock stepped",).into_pyobject(py),
             Event::CheckpointFailed { reason } => ("checkpoint failed", reason).into_pyobject(py),
         }

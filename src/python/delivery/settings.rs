@@ -2,8 +2,7 @@
 
 use pyo3::prelude::*;
 
-use crate::delivery::Retry;
-use crate::delivery::{Bounds, Settings};
+use crate::delivery::{Bounds, Rate, Retry, Settings};
 use crate::python::delivery::failures;
 
 const DAY_MS: f64 = 86_400_000.0;
@@ -18,6 +17,13 @@ pub(crate) fn settings_of(given: &Bound<'_, PyAny>) -> PyResult<Settings> {
         longest_ms: retry.getattr("longest_ms")?.extract::<f64>()?.round() as u64,
     };
     retry.check().map_err(|error| failures::to_python(given.py(), &error))?;
+    let rate = given.getattr("rate")?;
+    let rate = if rate.is_none() {
+        None
+    } else {
+        Some(Rate { messages: rate.getattr("messages")?.extract()?, per_us: rate.getattr("per_us")?.extract()? })
+    };
+    rate.map_or(Ok(()), Rate::check).map_err(|error| failures::to_python(given.py(), &error))?;
     let size = |name: &str| -> PyResult<usize> { bounds.getattr(name)?.extract() };
     let bounds = Bounds {
         messages: size("messages")?,
@@ -29,6 +35,8 @@ pub(crate) fn settings_of(given: &Bound<'_, PyAny>) -> PyResult<Settings> {
         is_global: given.getattr("order")?.extract::<String>()? == "global",
         horizon_ms: (number("horizon_s")? * 1000.0).round() as u64,
         retry,
+        rate,
+        concurrency: given.getattr("concurrency")?.extract::<Option<usize>>()?.unwrap_or(usize::MAX),
         sink_timeout_ms: (number("sink_timeout_s")? * 1000.0).round().max(1.0) as u64,
         keep_ids_ms: (number("keep_ids_days")? * DAY_MS).round() as u64,
         give_up_after_ms: given

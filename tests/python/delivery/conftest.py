@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from delivery.postgres_server import postgres_server, postgres_url  # noqa: F401, fixtures
+from delivery.webhook_receiver import receiver  # noqa: F401, a fixture
 from tickwheel._native import DeliveryDesk
 from tickwheel.delivery import Answer, Cancel, Delivery, DeliveryFailed, Letter, Message, Summary
 from tickwheel.delivery.entries import Item, Look

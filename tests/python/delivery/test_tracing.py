@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
-from tickwheel.delivery import Delivery, DeliveryQueue, Message
+from tickwheel.delivery import Delivery, DeliveryQueue, Letter, Message
 
 from .serve.conftest import Served
 
@@ -20,19 +19,12 @@ pytestmark = pytest.mark.timeout(30)
 PARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
 
-@pytest.fixture(scope="module")
-def exporter() -> Iterator[InMemorySpanExporter]:
-    """A process has one provider, so it is set once."""
+@pytest.fixture
+def spans(monkeypatch: pytest.MonkeyPatch) -> InMemorySpanExporter:
+    """For this test; the provider of a process can be set once only."""
     exporter, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
-    trace.set_tracer_provider(provider)
-    yield exporter
-    provider.shutdown()
-
-
-@pytest.fixture
-def spans(exporter: InMemorySpanExporter) -> InMemorySpanExporter:
-    exporter.clear()
+    monkeypatch.setattr(trace, "get_tracer_provider", lambda: provider)
     return exporter
 
 
@@ -96,6 +88,23 @@ def test_each_attempt_is_a_span_and_one_that_fails_says_why__D15(tmp_path: Path,
     assert [span.status.status_code for span in by_attempt] == [StatusCode.ERROR, StatusCode.UNSET]
     [event] = by_attempt[0].events
     assert (event.attributes or {})["exception.message"] == "no such customer"
+
+
+def test_an_error_whose_text_fails_is_the_reason_all_the_same__D15(tmp_path: Path, spans: InMemorySpanExporter) -> None:
+    class Unspeakable(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("never")
+
+    def send(_: Delivery) -> None:
+        raise Unspeakable
+
+    letters: list[Letter] = []
+    with DeliveryQueue(tmp_path / "s.db", to=send, max_attempts=1, on_dead_letter=letters.append) as queue:
+        queue.put("a", "x", delay_ms=0)
+        assert queue.wait_until_empty(10)
+    assert [letter.reason for letter in letters] == ["gave up after 1 attempts: Unspeakable: its text can't be read"]
+    [span] = delivered(spans, 1)
+    assert (span.status.status_code, span.status.description) == (StatusCode.ERROR, "Unspeakable")
 
 
 def test_it_comes_out_after_a_restart_too__D15(tmp_path: Path, spans: InMemorySpanExporter) -> None:

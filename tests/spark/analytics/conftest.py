@@ -7,10 +7,9 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from analysis import slow
+from analysis.stores import NOW_MS, fill
 from tickwheel.spark.analytics import analyze
-
-from . import slow
-from .stores import NOW_MS, fill
 
 
 @dataclass

@@ -11,12 +11,13 @@ import pytest
 from click.testing import CliRunner, Result
 from pyspark.errors import PySparkException
 
+from analysis.stores import fill
+from tickwheel.analysis.ledgers import look
 from tickwheel.commands.analyze import analyze
-from tickwheel.spark.analytics.ledgers import look, read_ledgers
+from tickwheel.spark.analytics.ledgers import read_ledgers
 from tickwheel.spark.failing import reason
 
 from .conftest import fill_nothing
-from .stores import fill
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -24,7 +25,7 @@ RUN = "from tickwheel.commands.analyze import analyze; analyze(prog_name='analyz
 
 
 def invoke(*args: object) -> Result:
-    return CliRunner().invoke(analyze, [str(arg) for arg in args], catch_exceptions=False)
+    return CliRunner().invoke(analyze, [*(str(arg) for arg in args), "--engine", "spark"], catch_exceptions=False)
 
 
 def said(result: Result) -> str:
@@ -50,7 +51,7 @@ def test_a_run_writes_the_figures_and_the_page_and_says_where__S6(store: Path, t
 
 
 def test_ctrl_c_leaves_what_was_there__D13(store: Path, tmp_path: Path) -> None:
-    args = [sys.executable, "-c", RUN, "s.db", "--out", "out"]
+    args = [sys.executable, "-c", RUN, "s.db", "--out", "out", "--engine", "spark"]
     with subprocess.Popen(args, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         for line in process.stderr:
@@ -95,7 +96,10 @@ def test_a_missing_library_is_wrong_usage__D2(store: Path, library: str) -> None
     missing = "pyspark.errors" if library == "pyspark" else library
     script = f"import sys, tickwheel.spark; sys.modules[{missing!r}] = None; {RUN}"
     done = subprocess.run(
-        [sys.executable, "-c", script, store, "--out", store.parent / "out"], capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", script, store, "--out", store.parent / "out", "--engine", "spark"],
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
     assert done.returncode == 2, done.stderr
     assert "pip install 'tickwheel[" in " ".join(done.stderr.split())

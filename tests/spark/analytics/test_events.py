@@ -10,13 +10,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from analysis.slow import ranked
 from tickwheel import recording
+from tickwheel.analysis.written import WRITTEN, WRITTEN_OF_EVENTS
 from tickwheel.recording import Recording, read_recording
-from tickwheel.spark.analytics import WRITTEN, WRITTEN_OF_EVENTS, analyze
+from tickwheel.spark.analytics import analyze
 from tickwheel.testing import ManualTimer
 
 from .conftest import fill_nothing
-from .slow import ranked
 
 pytestmark = pytest.mark.timeout(240)
 

@@ -1,16 +1,20 @@
 """The figures equal those of a slow count over the same stores (rule S6)."""
 
 import random
+from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
+from analysis import slow
+from analysis.stores import NOW_MS
+from tickwheel.analysis.local import analyze as local_analyze
+from tickwheel.analysis.written import WRITTEN
 from tickwheel.delivery.summary import percentiles as of_summary
 from tickwheel.spark.analytics import FIGURES
 from tickwheel.spark.analytics.figures import hot_keys, lateness_by_key, percentiles
 from tickwheel.spark.analytics.schemas import LEDGER_MESSAGES
-
-from . import slow
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -74,3 +78,13 @@ def test_of_keys_only_so_many_are_told_and_of_equals_the_lesser__S6(session: Any
     hot = [row.asDict() for row in hot_keys(messages, most).collect()]
     assert hot == slow.hot_keys(plain, most)
     assert [row["key"] for row in hot] == ["b", "a", "\uffff"][:most]
+
+
+def test_the_files_are_those_of_an_analysis_without_spark__S6(analysis: Analysis, tmp_path: Path) -> None:
+    local_analyze(analysis.stores, tmp_path / "out", say=lambda _: None, wall_ns=lambda: NOW_MS * 1_000_000)
+    for name in WRITTEN:
+        here, there = (pq.read_table(out / name) for out in (tmp_path / "out", analysis.out))
+        columns = [[(column.name, column.type) for column in table.schema] for table in (here, there)]
+        assert columns[0] == columns[1], name
+        assert here.to_pylist() == there.to_pylist(), name
+    assert (tmp_path / "out" / "index.html").read_text("utf-8") == analysis.page

@@ -9,21 +9,21 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from analysis import slow
+from analysis.stores import NOW_MS, fill
 from delivery.made_store import Done, MadeStore
+from tickwheel.analysis.ledgers import Ledger, look, of_ledgers
 from tickwheel.delivery import DeliveryQueue
 from tickwheel.delivery.entries import Outcome
 from tickwheel.delivery.errors import StoreFailed, WrongUsage
-from tickwheel.spark.analytics.ledgers import Ledger, look, of_ledgers, read_slice
+from tickwheel.spark.analytics.ledgers import arrow_of
 from tickwheel.spark.analytics.schemas import LEDGER_MESSAGES
-
-from . import slow
-from .stores import NOW_MS, fill
 
 pytestmark = pytest.mark.timeout(60)
 
 
 def read(ledgers: Sequence[Ledger]) -> list[dict[str, Any]]:
-    batches = [batch for ledger in ledgers for part in ledger.slices for batch in read_slice(part)]
+    batches = [batch for ledger in ledgers for part in ledger.slices for batch in arrow_of(part)]
     assert all(batch.schema.names == LEDGER_MESSAGES.names for batch in batches)
     return in_order([row for batch in batches for row in batch.to_pylist()])
 
@@ -44,7 +44,7 @@ def test_slices_are_all_messages_each_once__S6(tmp_path: Path, slice_rows: int) 
     fill(paths[1], seed=2, messages=40)
     ledgers = look(paths, slice_rows)
     assert read(ledgers) == in_order(slow.read(paths))
-    sizes = [sum(batch.num_rows for batch in read_slice(part)) for ledger in ledgers for part in ledger.slices]
+    sizes = [sum(batch.num_rows for batch in arrow_of(part)) for ledger in ledgers for part in ledger.slices]
     assert max(sizes) <= slice_rows
     assert sum(sizes) == 346
 
@@ -52,7 +52,7 @@ def test_slices_are_all_messages_each_once__S6(tmp_path: Path, slice_rows: int) 
 def test_a_slice_comes_in_batches_that_memory_can_hold__S6(store: MadeStore) -> None:
     store.accept(*((None, f"m{n}", n) for n in range(25_000)))
     [part] = look([store.path])[0].slices
-    assert [batch.num_rows for batch in read_slice(part)] == [10_000, 10_000, 5_000]
+    assert [batch.num_rows for batch in arrow_of(part)] == [10_000, 10_000, 5_000]
 
 
 def test_it_stays_as_it_was_looked_at_while_delivery_goes_on__S6(store: MadeStore) -> None:

@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
+from analysis import slow
+from analysis.stores import NOW_MS, ODD_KEYS
 from delivery.report.test_page import Outline
 from tickwheel.spark.analytics import analyze
-
-from . import slow
-from .stores import NOW_MS, ODD_KEYS
 
 pytestmark = pytest.mark.timeout(180)
 

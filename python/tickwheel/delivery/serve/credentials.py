@@ -1,12 +1,12 @@
-"""What the operator keeps in files for the ports: tokens and certificates (rule D12).
+"""What the operator keeps in files: tokens and certificates of the ports, headers and secrets of a webhook (rule D12).
 
-They are read at the start, and again when the operator asks for it. A file that can't be used then changes nothing: the
-ports go on with what was read before, and the log says why. Connections that are open keep their certificate, and
-requests that have begun are served.
+They are read at the start, and again when the operator asks for it. A file that can't be used then changes nothing:
+what was read before stays in use, and the log says why. Connections that are open keep their certificate, requests that
+have begun are served, and deliveries that have begun keep their headers and signature.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tickwheel.delivery.errors import WrongUsage
@@ -18,27 +18,41 @@ _log = logging.getLogger("tickwheel.delivery")
 
 
 class Credentials:
-    """Errors: `WrongUsage`."""
+    """`read_webhook` reads the files of the webhook again, and uses them; so it raises `WrongUsage` or changes nothing.
+    Errors: `WrongUsage`.
+    """
 
-    def __init__(self, token_file: Path | None = None, tls: TlsFiles | None = None) -> None:
+    def __init__(
+        self,
+        token_file: Path | None = None,
+        tls: TlsFiles | None = None,
+        read_webhook: Callable[[], object] | None = None,
+    ) -> None:
         self._token_file = token_file
+        self._read_webhook = read_webhook
         self.tokens: Tokens | None = read_tokens(token_file) if token_file else None
         self.certificates = Certificates(tls) if tls else None
 
     def read_again(self, access: Access, say: Callable[[str], object]) -> None:
         """Read all files again; `access` gets the tokens."""
         read = []
-        try:
-            if self._token_file is not None:
-                access.tokens = self.tokens = read_tokens(self._token_file)
-                read.append("the tokens")
-        except WrongUsage as error:
-            _log.error("%s; the tokens that were read before are still in use", error)
-        try:
-            if self.certificates is not None:
-                self.certificates.read()
-                read.append("the certificates")
-        except WrongUsage as error:
-            _log.error("%s; the certificates that were read before are still in use", error)
+        for name, reader in self._readers(access):
+            try:
+                reader()
+                read.append(name)
+            except WrongUsage as error:
+                _log.error("%s; %s that were read before are still in use", error, name)
         if read:
             say(f"{' and '.join(read)} were read again")
+
+    def _readers(self, access: Access) -> Iterator[tuple[str, Callable[[], object]]]:
+        if (token_file := self._token_file) is not None:
+
+            def read_them() -> None:
+                access.tokens = self.tokens = read_tokens(token_file)
+
+            yield "the tokens", read_them
+        if self.certificates is not None:
+            yield "the certificates", self.certificates.read
+        if self._read_webhook is not None:
+            yield "the webhook's headers and secrets", self._read_webhook

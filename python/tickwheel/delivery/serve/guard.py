@@ -16,7 +16,8 @@ from tickwheel.delivery.serve.access import Access
 from tickwheel.delivery.serve.problems import AGAIN, fault, json_response
 from tickwheel.delivery.serve.tokens import Right
 
-_HEALTH: Final = ("/healthz", "/livez", "/readyz")
+HEALTH: Final = ("/livez", "/readyz", "/healthz")
+"""Paths that show only a word."""
 
 
 class Guard:
@@ -44,7 +45,7 @@ class Guard:
         if self._access.is_web_page(every(b"host"), every(b"origin")):
             allowed = "programs on this machine; or serve with a token"
             return json_response(403, fault("the sender is a web page", allowed))
-        if scope["path"] in _HEALTH:
+        if scope["path"] in HEALTH:
             return self._inner
         if refusal := self._access.why_not(every(b"authorization"), right_of(scope["method"], scope["path"])):
             more = {} if refusal.is_known else {"www-authenticate": "Bearer"}

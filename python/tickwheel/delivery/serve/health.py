@@ -6,6 +6,8 @@ No token is needed.
 |---|---|---|
 | `GET /livez`, `/healthz` | it works, or waits | `failed`: delivery has failed, start it again |
 | `GET /readyz` | what is due goes out | `failed`; `down`: the destination is down, messages are accepted and wait |
+
+Before the store is open, `application.py` answers.
 """
 
 from collections.abc import Sequence

@@ -13,6 +13,7 @@
 | `GET /dead?limit=N&cursor=C` | 200, a page of dead letters |
 | `GET /status` | 200, the store in figures |
 | `POST /pause`, `POST /resume` | 200 `paused`, `resumed`: nothing more is sent; what is due is sent |
+| `POST /pause?key=K`, `POST /resume?key=K` | the same for a key; 409 where it can't be paused |
 | `GET /metrics` | 200, Prometheus's text format |
 | `GET /livez`, `/readyz`, `/healthz` | 200, or 503: `health.py` |
 
@@ -45,10 +46,8 @@ from tickwheel.delivery.entries import OTHER_CONTENT, Answer, Item, Look, Pause,
 from tickwheel.delivery.errors import BadRecord, StoreFailed
 from tickwheel.delivery.message import Cancel, Columns, Message
 from tickwheel.delivery.running import Running
-from tickwheel.delivery.serve.access import Access
 from tickwheel.delivery.serve.actions import Actions
 from tickwheel.delivery.serve.bodies import Bodies
-from tickwheel.delivery.serve.guard import Guard
 from tickwheel.delivery.serve.health import health_routes
 from tickwheel.delivery.serve.intake import Intake
 from tickwheel.delivery.serve.listing import Listing
@@ -59,7 +58,6 @@ _OVERHEAD = 1 << 16  # bytes for the names and the id beside a payload in base64
 _NDJSON = ("application/x-ndjson", "application/ndjson", "application/jsonl")
 _MANY = 4 << 20  # bytes of many messages
 _BODIES = 64 << 20  # bytes of all bodies at a time
-_REQUESTS = 512  # at a time; as many as half of them may be waiting for their bodies
 _STATES: Mapping[Answer, int] = {
     Answer.DUPLICATE: 200,
     Answer.CANCELLED: 200,
@@ -74,13 +72,14 @@ _STATES: Mapping[Answer, int] = {
 }
 _ROUTES = (
     "GET or POST /messages, GET, DELETE or PATCH /messages/{id}?key=K, GET /dead, GET /status,"
-    " POST /requeue, GET or POST /actions, GET /actions/{id}, POST /pause, POST /resume, GET /metrics, GET /livez,"
-    " GET /readyz"
+    " POST /requeue, GET or POST /actions, GET /actions/{id}, POST /pause or /resume, also with ?key=K,"
+    " GET /metrics, GET /livez, GET /readyz"
 )
 _NO_KEY = "no message without a key has this id: one with a key is cancelled with ?key=K"
 _PLACE_ALLOWED = "/messages, or /messages?replace=true, and then &at_latest_ms=N if it is put off again and again"
 _MOST_DIGITS = 15
 _LONGEST_NAME = 1 << 22  # a name has at most 1 MiB, each part of it twice with escapes
+_IN_ADDRESS = "UTF-8, percent-encoded, and ?key=K"
 _DUE_ALLOWED = '{"due": RFC 3339 or epoch milliseconds}, or {"delay_ms": milliseconds from now}'
 
 _Handler: TypeAlias = Callable[[Request], Awaitable[Response]]
@@ -96,8 +95,8 @@ class _Due(msgspec.Struct, forbid_unknown_fields=True):
     delay_ms: float | None = None
 
 
-def app(running: Running, access: Access, max_payload: int) -> ASGIApp:
-    """The application, for one event loop. `max_payload`: bytes."""
+def app(running: Running, max_payload: int) -> ASGIApp:
+    """The application, for one event loop, behind a `Guard`. `max_payload`: bytes."""
     listing = Listing(running.view)
     messages = _Messages(running, max_payload, listing)
     metrics = renderer(running)
@@ -127,7 +126,7 @@ def app(running: Running, access: Access, max_payload: int) -> ASGIApp:
     ]
     inner = Starlette(routes=routes, exception_handlers={HTTPException: _refuse, Exception: _broken})
     inner.router.redirect_slashes = False
-    return Guard(inner, access, _REQUESTS)
+    return inner
 
 
 class _Messages:
@@ -202,8 +201,11 @@ class _Messages:
         return _state(status, name.id, name.key, answer)
 
     async def pause(self, request: Request) -> Response:
-        answer = await self._ask(Pause(request.url.path == "/pause"))
-        return json_response(200, {"state": answer})
+        key = _key(request, "the address names no key", f"{request.url.path}, or {request.url.path}?key=K, not empty")
+        answer = await self._ask(Pause(request.url.path == "/pause", key))
+        if answer is Answer.REFUSED:
+            raise problem(409, *self._running.why_not_paused())
+        return json_response(200, {"state": answer} if key is None else {"key": key, "state": answer})
 
     async def _reschedule(self, request: Request, id_: str, key: str | None) -> Response:
         async with self._bodies.receive(request, _OVERHEAD) as body:
@@ -260,13 +262,25 @@ def _name(request: Request) -> tuple[str, str | None]:
     try:
         _, _, name = request.scope["raw_path"].partition(b"/messages/")
         id_ = unquote_to_bytes(name).decode()
+    except ValueError as error:
+        raise problem(400, f"the address can't be read: {error}", _IN_ADDRESS) from None
+    wrong = "the address names no message", "/messages/{id}, or /messages/{id}?key=K, neither empty"
+    key = _key(request, *wrong)
+    if not id_:
+        raise problem(400, *wrong)
+    return id_, key
+
+
+def _key(request: Request, reason: str, allowed: str) -> str | None:
+    """The key in the address, which has nothing else. Errors: 400."""
+    try:
         query = request.scope["query_string"].decode("ascii")
         given = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query), errors="strict", max_num_fields=2)
     except ValueError as error:
-        raise problem(400, f"the address can't be read: {error}", "UTF-8, percent-encoded, and ?key=K") from None
-    if [name for name, _ in given] not in ([], ["key"]) or not id_ or not all(value for _, value in given):
-        raise problem(400, "the address names no message", "/messages/{id}, or /messages/{id}?key=K, neither empty")
-    return id_, given[0][1] if given else None
+        raise problem(400, f"the address can't be read: {error}", _IN_ADDRESS) from None
+    if [name for name, _ in given] not in ([], ["key"]) or not all(value for _, value in given):
+        raise problem(400, reason, allowed)
+    return given[0][1] if given else None
 
 
 def _place(request: Request) -> Callable[[Records], Records]:

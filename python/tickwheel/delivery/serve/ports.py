@@ -5,10 +5,11 @@ One thread accepts the connections of both, and serves HTTP. Flight has threads 
 
 import asyncio
 import contextlib
+import errno
 import logging
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -23,69 +24,109 @@ if TYPE_CHECKING:
     import uvicorn
     from starlette.types import ASGIApp
 
+    from tickwheel.delivery.serve.flight import FlightServer
+
 _REQUESTS_END_WITHIN_S = 5
 _STREAMS_END_WITHIN_S = 1
 _CONNECTIONS = 256  # of a port, that wait for their clients
 
 
 class Listening:
-    """The sockets of both ports, before anything else is made. Errors: `WrongUsage` if a port can't be opened."""
+    """The sockets of the ports. A port that is taken at first may be that of the process which has the store: then
+    both are opened by `open`, once that process has ended. Errors: `WrongUsage` if one can't be opened, ever.
+    """
 
-    def __init__(self, listen: Address, flight: Address) -> None:
+    def __init__(self, listen: Address, flight: Address, health: Address | None = None) -> None:
         self.addresses = listen, flight
-        self.http = _listen(listen)
+        self._health_address = health
+        self.http: socket.socket | None = None
+        self.flight: socket.socket | None = None
+        self.taken: str | None = None
+        """Why they are not open yet."""
+        self.health = _bound(health, is_listening=True) if health else None
         try:
-            self.flight = _listen(flight)
-        except BaseException:
-            self.http.close()
-            raise
+            self._bind()
+        except WrongUsage as error:
+            if not (isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.EADDRINUSE):
+                self.close()
+                raise
+            self.taken = str(error).partition(";")[0]
+
+    def open(self) -> None:
+        """Open what is left. Errors: `WrongUsage` if it can't be opened."""
+        if self.http is None or self.flight is None:
+            self._bind()
+            self.taken = None
+        assert self.flight is not None
+        _listen(self.addresses[1], self.flight)
 
     def close(self) -> None:
-        """Close both."""
-        self.http.close()
-        self.flight.close()
+        """Close all."""
+        for each in (self.http, self.flight, self.health):
+            if each is not None:
+                each.close()
 
     def urls(self, *, is_tls: bool) -> str:
         """What clients are told."""
+        assert self.http is not None
+        assert self.flight is not None
         http, flight = self.addresses
-        of_http = http.url("https" if is_tls else "http", self.http.getsockname()[1])
-        of_flight = flight.url("grpc+tls" if is_tls else "grpc", self.flight.getsockname()[1])
-        return f"{of_http} and {of_flight}"
+        of_http = _url(http, "https" if is_tls else "http", self.http)
+        return f"{of_http} and {_url(flight, 'grpc+tls' if is_tls else 'grpc', self.flight)}"
+
+    def health_urls(self, *, is_tls: bool) -> Sequence[str]:
+        """Where health is answered now."""
+        found = [_url(self.addresses[0], "https" if is_tls else "http", self.http)] if self.http else []
+        if self._health_address and self.health:
+            found.append(_url(self._health_address, "http", self.health))
+        return found
+
+    def _bind(self) -> None:
+        """Both or none. Nothing is accepted for Flight before `open`."""
+        listen, flight = self.addresses
+        http = _bound(listen, is_listening=True)
+        try:
+            self.http, self.flight = http, _bound(flight, is_listening=False)
+        except BaseException:
+            http.close()
+            raise
 
 
 class Ports:
-    """Both ports, served from the start. `listening` is closed at the end."""
+    """The ports. Until `open`, only health is answered: on the port of HTTP, if it is free, and on that for health."""
 
-    def __init__(
-        self,
-        listening: Listening,
-        access: Access,
-        certificates: Certificates | None,
-        max_payload: int,
-        running: Running,
-    ) -> None:
-        from tickwheel.delivery.serve.flight import FlightServer
-        from tickwheel.delivery.serve.http import app
-
-        self.urls = listening.urls(is_tls=certificates is not None)
+    def __init__(self, listening: Listening, access: Access, certificates: Certificates | None) -> None:
         self._listening = listening
+        self._access = access
         self._certificates = certificates
-        self._server = _http_server(app(running, access, max_payload))
-        submit = partial(running.submit, max_payload=max_payload)
-        with contextlib.ExitStack() as undone:
-            undone.callback(listening.close)
-            self._behind = FlightSocket()
-            undone.callback(self._behind.close)
-            self._flight = FlightServer(self._behind.location, submit, access, max_payload)
-            self._behind.hide()
-            undone.pop_all()
+        from tickwheel.delivery.serve.application import Application
+
+        self._application = Application(access)
+        self._server = _http_server(self._application)
+        self._behind: FlightSocket | None = None
+        self._flight: FlightServer | None = None
         self._over = threading.Event()
         self._failure: BaseException | None = None
         self._loop = asyncio.new_event_loop()
+        self._is_opened = asyncio.Event()
         self._is_ending = asyncio.Event()
-        self._accepting: asyncio.Task[None] | None = None
+        self._accepting: list[asyncio.Task[None]] = []
         self._thread = threading.Thread(target=self._serve, name="http-serve", daemon=True)
         self._thread.start()
+
+    def open(self, running: Running, max_payload: int) -> str:
+        """Serve everything; returns the URLs for clients. Errors: `WrongUsage` if a port can't be opened."""
+        from tickwheel.delivery.serve.flight import FlightServer
+        from tickwheel.delivery.serve.http import app
+
+        self._listening.open()
+        self._application.open(app(running, max_payload))
+        self._behind = FlightSocket()
+        submit = partial(running.submit, max_payload=max_payload)
+        self._flight = FlightServer(self._behind.location, submit, self._access, max_payload)
+        self._behind.hide()
+        self._call(self._is_opened.set)
+        return self._listening.urls(is_tls=self._certificates is not None)
 
     def are_open(self, timeout_s: float) -> bool:
         """Whether they are still open after this time. Raises the error that closed them."""
@@ -101,11 +142,15 @@ class Ports:
 
     def stop_streams(self) -> bool:
         """Close the Flight port, and after a second its streams. Returns whether all have ended."""
-        self._flight.stop(_STREAMS_END_WITHIN_S)
+        have_ended = True
+        if self._flight is not None:
+            self._flight.stop(_STREAMS_END_WITHIN_S)
         self._call(self._is_ending.set)
         self._thread.join(_STREAMS_END_WITHIN_S)
-        have_ended = self._flight.stop(_STREAMS_END_WITHIN_S)
-        self._behind.close()
+        if self._flight is not None:
+            have_ended = self._flight.stop(_STREAMS_END_WITHIN_S)
+        if self._behind is not None:
+            self._behind.close()
         return have_ended
 
     def _call(self, function: Callable[[], object]) -> None:
@@ -113,8 +158,8 @@ class Ports:
             self._loop.call_soon_threadsafe(function)
 
     def _stop_requests(self) -> None:
-        if self._accepting is not None:
-            self._accepting.cancel()
+        for port in self._accepting:
+            port.cancel()
         self._server.should_exit = True
 
     def _serve(self) -> None:
@@ -128,27 +173,47 @@ class Ports:
         self._over.set()
 
     async def _accept(self) -> None:
-        certificates = self._certificates
-        http = Acceptor(
-            self._listening.http,
+        async with asyncio.TaskGroup() as group:
+            if self._listening.health is not None:
+                self._accept_http(group, self._listening.health, is_health_only=True)
+            if is_http_open := self._listening.http is not None:
+                self._accept_http(group, self._listening.http)
+            deliveries = group.create_task(self._accept_deliveries(group, is_http_open=is_http_open))
+            await self._server.serve([])  # the connections are accepted here, so it opens no socket
+            self._stop_requests()
+            self._over.set()
+            await self._is_ending.wait()
+            deliveries.cancel()
+
+    def _accept_http(self, group: asyncio.TaskGroup, port: socket.socket, *, is_health_only: bool = False) -> None:
+        certificates = None if is_health_only else self._certificates
+        acceptor = Acceptor(
+            port,
             lambda: certificates.http if certificates else None,
-            partial(_http_connection, self._server),
+            partial(_http_connection, self._server, is_health_only),
             _CONNECTIONS,
         )
+        self._accepting.append(group.create_task(acceptor.run()))
+
+    async def _accept_deliveries(self, group: asyncio.TaskGroup, *, is_http_open: bool) -> None:
+        """Once the store is open."""
+        await self._is_opened.wait()
+        assert self._listening.http is not None
+        assert self._listening.flight is not None
+        assert self._behind is not None
+        certificates, path = self._certificates, self._behind.path
+        if not is_http_open:
+            self._accept_http(group, self._listening.http)
         flight = Acceptor(
             self._listening.flight,
             lambda: certificates.flight if certificates else None,
-            lambda place: RelayConnection(place, self._behind.path),
+            lambda place: RelayConnection(place, path),
             _CONNECTIONS,
         )
-        async with asyncio.TaskGroup() as group:
-            self._accepting = group.create_task(http.run())
-            relaying = group.create_task(flight.run())
-            await self._server.serve([])  # the connections are accepted here, so it opens no socket
-            self._over.set()
-            await self._is_ending.wait()
-            relaying.cancel()
-        flight.close()
+        try:
+            await flight.run()
+        finally:
+            flight.close()
 
 
 def _http_server(app: "ASGIApp") -> "uvicorn.Server":
@@ -169,26 +234,45 @@ def _http_server(app: "ASGIApp") -> "uvicorn.Server":
     )
 
 
-def _http_connection(server: "uvicorn.Server", place: Place) -> asyncio.Protocol:
+def _http_connection(server: "uvicorn.Server", is_health_only: bool, place: Place) -> asyncio.Protocol:
+    from tickwheel.delivery.serve.application import HEALTH_ONLY
     from tickwheel.delivery.serve.http_connection import HttpConnection
 
-    return HttpConnection(place, config=server.config, server_state=server.server_state, app_state={})
+    state = {HEALTH_ONLY: is_health_only}
+    return HttpConnection(place, config=server.config, server_state=server.server_state, app_state=state)
 
 
-def _listen(address: Address) -> socket.socket:
+def _bound(address: Address, *, is_listening: bool) -> socket.socket:
+    """Errors: `WrongUsage` if it is taken."""
     family = socket.AF_INET6 if ":" in address.ip else socket.AF_INET
     # With the protocol named: only for TCP does asyncio turn off Nagle's algorithm, which delays an answer by 40 ms.
-    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # an earlier process may have just ended
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # an earlier process may have just ended
         if family == socket.AF_INET6:
-            listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        listening.bind((address.ip, address.port))
-        listening.listen(_CONNECTIONS)
+            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        bound.bind((address.ip, address.port))
+        if is_listening:
+            bound.listen(_CONNECTIONS)
     except OSError as error:
-        listening.close()
-        raise WrongUsage(
-            f"{address.option} {address.host}:{address.port} can't be opened: {error.strerror}; "
-            "name another address, or port 0 for any free port"
-        ) from error
-    return listening
+        bound.close()
+        raise _taken(address, error) from error
+    return bound
+
+
+def _listen(address: Address, bound: socket.socket) -> None:
+    try:
+        bound.listen(_CONNECTIONS)
+    except OSError as error:  # two may be bound, as long as none listens
+        raise _taken(address, error) from error
+
+
+def _taken(address: Address, error: OSError) -> WrongUsage:
+    return WrongUsage(
+        f"{address.option} {address.host}:{address.port} can't be opened: {error.strerror}; "
+        "name another address, or port 0 for any free port"
+    )
+
+
+def _url(address: Address, scheme: str, port: socket.socket) -> str:
+    return address.url(scheme, port.getsockname()[1])

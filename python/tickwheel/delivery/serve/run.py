@@ -1,10 +1,10 @@
 """One run of `tickwheel serve`: waits for its store, then opens its ports, and serves until a signal (rule D9).
 
-    the store's lock -> engine -> ports -> delivery starts   ...   ports close -> due messages are sent -> end
+    health -> the store's lock -> engine -> ports -> delivery starts   ...   ports close -> due messages are sent -> end
 
 SIGTERM and Ctrl-C end it cleanly, a second one immediately. A failure of the store or of the destination also ends it
 cleanly. Undelivered messages wait in the store for the next run, or for the process that waits for the store. SIGHUP
-reads the files of tokens and certificates again.
+reads the files of tokens, certificates and webhooks again. systemd is told each step.
 """
 
 import contextlib
@@ -26,6 +26,7 @@ from tickwheel.delivery.running import Running
 from tickwheel.delivery.serve.access import Access, Address
 from tickwheel.delivery.serve.credentials import Credentials
 from tickwheel.delivery.serve.ports import Listening, Ports
+from tickwheel.delivery.serve.systemd import Notifier
 from tickwheel.delivery.settings import Settings
 from tickwheel.delivery.sinks import Opener
 from tickwheel.delivery.summary import Summary
@@ -53,6 +54,7 @@ class Service:
     credentials: Credentials
     max_payload: int
     output: Path | None = None
+    health: Address | None = None
 
     def __post_init__(self) -> None:
         if not 1 <= self.max_payload <= MAX_PAYLOAD_LIMIT:
@@ -85,8 +87,9 @@ class _Stopped(BaseException):
         self.code = code
 
 
-def serve(service: Service, say: Callable[[str], object]) -> Ended:
+def serve(service: Service, say: Callable[[str], object], notifier: Notifier | None = None) -> Ended:
     """Serve until a signal comes, or delivery fails. Call it in the main thread. Errors: `WrongUsage`."""
+    notifier = notifier or Notifier()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _stop)
     read_again = threading.Event()
@@ -94,30 +97,35 @@ def serve(service: Service, say: Callable[[str], object]) -> Ended:
     running, ports, code, failure = None, None, 0, None
     was_there = service.output is None or service.output.exists()
     try:
-        running = Running(service.store, service.opener, service.settings, service.put_letters, say)
         access = Access(service.credentials.tokens, service.listen, service.flight)
-        listening = Listening(service.listen, service.flight)
-        ports = Ports(listening, access, service.credentials.certificates, service.max_payload, running)
+        listening = Listening(service.listen, service.flight, service.health)
+        ports = Ports(listening, access, service.credentials.certificates)
+        wait = _waiter(listening, say, notifier, is_tls=service.credentials.certificates is not None)
+        running = Running(service.store, service.opener, service.settings, service.put_letters, wait)
+        urls = ports.open(running, service.max_payload)
         running.start()
-        say(f"listening on {ports.urls}")
+        say(f"listening on {urls}")
+        notifier.ready(f"delivering from {service.store}")
         while ports.are_open(_LOOK_EVERY_S):
             running.check()
+            notifier.alive()
             if read_again.is_set():
                 read_again.clear()
-                service.credentials.read_again(access, say)
+                with notifier.reloading():
+                    service.credentials.read_again(access, say)
         failure = "the HTTP server ended by itself"
     except _Stopped as stopped:
         code = stopped.code
         say(_STOPPING)
     except WrongUsage:
-        if running is not None:
-            running.close(_STOP_WITHIN_S)
+        _close(running, ports)
         if not was_there:
             _remove_if_empty(service.output)
         raise
     except Exception as error:
         failure = _failure(error)
     try:
+        notifier.stopping(f"stopping; {service.store} keeps what is not delivered")
         failed, is_stuck = _close(running, ports)
     except _Stopped:  # after a failure the first signal may still come
         say(_STOPPING)
@@ -128,6 +136,25 @@ def serve(service: Service, say: Callable[[str], object]) -> Ended:
     summary = running.summary if running is not None else Summary()
     result = Result(summary, failure, interrupted=code == 130, stopped_at=None, store=service.store)
     return Ended(result, 3 if failure else code, is_stuck)
+
+
+def _waiter(
+    listening: Listening, say: Callable[[str], object], notifier: Notifier, *, is_tls: bool
+) -> Callable[[str], object]:
+    """What says for what the process waits, and the first time, where its health can be seen meanwhile."""
+    urls = listening.health_urls(is_tls=is_tls)
+    more = [f"until then /livez and /readyz are answered on {' and '.join(urls)}"] if urls else []
+    if listening.taken:
+        with_health = "" if urls else "; --health HOST:PORT would answer /livez and /readyz until then"
+        more.insert(0, f"{listening.taken}: it is tried again then{with_health}")
+
+    def wait(text: str) -> None:
+        say(text)
+        notifier.status(text)
+        while more:
+            say(more.pop(0))
+
+    return wait
 
 
 def _close(running: Running | None, ports: Ports | None) -> tuple[str | None, bool]:

@@ -14,9 +14,12 @@ _STATES: Final = {outcome: state for state, outcome in OUTCOMES.items()}
 
 
 class Details(Seen, frozen=True, kw_only=True):
-    """A message with its payload, as long as that is in the store: JSON, or bytes in base64. `seq`: its number."""
+    """A message with its payload, as long as that is in the store: JSON, or bytes in base64. `seq`: its number.
+    `key_paused_since`: of one that waits, where nothing of its key is sent.
+    """
 
     seq: int
+    key_paused_since: str | None = None
     payload: msgspec.Raw | None = None
     payload_base64: str | None = None
 
@@ -51,6 +54,7 @@ def show_message(db: StoreSnapshot, id_: str, key: str | None) -> Details | None
             time_of(next_ms),
             bool(redelivered),
             seq=seq,
+            key_paused_since=_paused_since(db, key),
             payload=json,
             payload_base64=other,
         )
@@ -81,6 +85,13 @@ def show_message(db: StoreSnapshot, id_: str, key: str | None) -> Details | None
         payload=json,
         payload_base64=other,
     )
+
+
+def _paused_since(db: StoreSnapshot, key: str | None) -> str | None:
+    if key is None:
+        return None
+    found = db.rows("SELECT since_ms FROM paused_keys WHERE lane = :lane", lane=db.lane_of(key))
+    return rfc_3339(found[0][0]) if found else None
 
 
 def _row_at(db: StoreSnapshot, at_ms: int) -> int:

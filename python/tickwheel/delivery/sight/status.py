@@ -1,7 +1,7 @@
 """The state of a store in figures."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -9,6 +9,8 @@ import msgspec
 from tickwheel._native import StoreSnapshot, rfc_3339, store_owner
 from tickwheel.delivery.entries import Outcome
 
+_PAUSED_SHOWN = 20
+_FIRST_PAUSED = "SELECT substr(key, 1, 200) FROM paused_keys ORDER BY since_ms, lane LIMIT :most"
 _AHEAD_S = {"1 min": 60, "1 h": 3_600, "1 day": 86_400}
 
 
@@ -17,7 +19,8 @@ class StoreStatus(msgspec.Struct, frozen=True):
 
     `in_use`: whether a process works with it now, delivering or in the upkeep, and `process`, its number; `None` where
     the system does not tell. `delivered`, `cancelled`, `dead` are those that are not forgotten yet (`--keep-ids`).
-    `due_within`: waiting messages by how soon they are due, the overdue ones too. `down_since`, `down_reason`: of the
+    `due_within`: waiting messages by how soon they are due, the overdue ones too. `paused_keys`: how many keys are
+    paused; `paused_key_names`: the first twenty of them, by their time. `down_since`, `down_reason`: of the
     destination, where it is down.
     """
 
@@ -38,6 +41,8 @@ class StoreStatus(msgspec.Struct, frozen=True):
     last_outcome: str | None
     last_commit: str | None
     paused_since: str | None
+    paused_keys: int
+    paused_key_names: Sequence[str]
     down_since: str | None
     down_reason: str | None
     file_size: int
@@ -81,6 +86,8 @@ def status_of(db: StoreSnapshot, store: Path, now_ms: int | None = None) -> Stor
         last_outcome=rfc_3339(last[0][0]) if last else None,
         last_commit=_time(noted.get("committed_ms")),
         paused_since=_time(noted.get("paused_ms")),
+        paused_keys=_count(db, "SELECT count(*) FROM paused_keys"),
+        paused_key_names=[key for (key,) in db.rows(_FIRST_PAUSED, most=_PAUSED_SHOWN)],
         down_since=_time(noted.get("down_since_ms")),
         down_reason=noted.get("down_reason"),
         file_size=size,

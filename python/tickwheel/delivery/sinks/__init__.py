@@ -5,6 +5,7 @@ Files and webhooks are written by the engine itself: `Destination` of `tickwheel
 
 import importlib
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -28,6 +29,7 @@ __all__ = [
     "Webhook",
     "open_sink",
     "path_of",
+    "read_webhook_again",
     "sink_of",
     "sink_of_function",
 ]
@@ -81,6 +83,13 @@ def open_sink(spec: str, webhook: Webhook | None = None) -> Opener:
         raise WrongUsage(f"{shown(spec)} is not a destination: it may be {_forms()}{hint}")
     opener: Opener = _module(kind).opener_of(spec)
     return opener
+
+
+def read_webhook_again(opener: Opener, spec: str, headers: Sequence[str], secret_file: Path | None) -> None:
+    """Send with what these files of a webhook have now. Errors: `WrongUsage`; then what was read before stays."""
+    webhook = Webhook.read(headers, secret_file)
+    if webhook is not None and isinstance(opener, Destination):
+        opener.replace_webhook(spec, headers=webhook.headers, secrets=webhook.secrets)
 
 
 def _forms() -> str:

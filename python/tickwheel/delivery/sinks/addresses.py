@@ -18,7 +18,16 @@ def shown(address: str) -> str:
     >>> shown("postgresql://me:secret@db/shop?table=T&sslpassword=more")
     "'postgresql://...@db/shop?table=T&sslpassword=...'"
     """
-    return repr(_PASSWORD.sub(r"\1...", _USER.sub(r"\1...@", address))[:200])
+    return repr(without_user(address)[:200])
+
+
+def without_user(address: str) -> str:
+    """The address without user and password.
+
+    >>> without_user("kafka://me:secret@one,two/topic")
+    'kafka://...@one,two/topic'
+    """
+    return _PASSWORD.sub(r"\1...", _USER.sub(r"\1...@", address))
 
 
 def secrets_in(address: str) -> list[str]:

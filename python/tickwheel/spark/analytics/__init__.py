@@ -12,43 +12,21 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Final
 
 import pyarrow.parquet as pq
 from pyspark import StorageLevel
 from pyspark.sql import SparkSession
 
+from tickwheel.analysis.ledgers import SLICE, check_ledgers, look, of_ledgers
+from tickwheel.analysis.output import PAGE, check_out, replacing
+from tickwheel.analysis.written import COMMAND, WRITTEN, WRITTEN_OF_EVENTS
 from tickwheel.pages import need_report
 from tickwheel.spark.analytics.events import EVENT_FIGURES, read_events
 from tickwheel.spark.analytics.figures import FIGURES
-from tickwheel.spark.analytics.ledgers import SLICE, check_ledgers, look, of_ledgers, read_ledgers
-from tickwheel.spark.output import PAGE, check_out, replacing
+from tickwheel.spark.analytics.ledgers import read_ledgers
 from tickwheel.spark.recordings import look_at
 
 __all__ = ["FIGURES", "WRITTEN", "analyze", "check", "look", "read_ledgers"]
-
-COMMAND: Final = "tickwheel analyze"
-
-WRITTEN: Final = {
-    "ledgers.parquet": "a ledger",
-    "outcomes.parquet": "a ledger and outcome",
-    "lateness.parquet": "all messages",
-    "lateness_by_minute.parquet": "a minute of delivery",
-    "lateness_by_key.parquet": "one of the 100 busiest or 100 latest keys",
-    "lateness_by_size.parquet": "a bar of the histogram",
-    "hot_keys.parquet": "one of the 100 keys with most messages",
-    "attempts.parquet": "a number of attempts and an outcome",
-    "repeats.parquet": "all messages",
-    "throughput.parquet": "a minute",
-    "due_forecast.parquet": "a minute, an hour, a day",
-}
-"""The files that an analysis writes beside its page, and what one row of each stands for."""
-
-WRITTEN_OF_EVENTS: Final = {
-    "timer_by_minute.parquet": "a minute of recorded timers",
-    "timer_levels.parquet": "a level of recorded timers",
-}
-"""The files that it also writes if recordings were given."""
 
 
 def check(ledgers: Sequence[Path], out: Path, recordings: Sequence[Path] = ()) -> None:
@@ -76,8 +54,8 @@ def analyze(
     kept on Spark's local disk until the end. An earlier analysis in `out` is replaced when everything is made.
     Errors: `WrongUsage`, `StoreFailed`, `DeliveryFailed` if `out` can't be written, and Spark's own.
     """
+    from tickwheel.analysis.page import render
     from tickwheel.pages.templates import save
-    from tickwheel.spark.analytics.page import render
     from tickwheel.spark.analytics.shown import collect
 
     say = say or _say_nothing

@@ -154,12 +154,12 @@ fn hang(stream: &mut TcpStream) -> bool {
 }
 
 fn sink(url: &str) -> HttpSink {
-    HttpSink::open(&Webhook::to(url).unwrap()).unwrap()
+    HttpSink::open(Webhook::to(url).unwrap().into()).unwrap()
 }
 
 fn opener(url: &str) -> OpenSink {
-    let webhook = Webhook::to(url).unwrap();
-    Arc::new(move |_| Ok(Box::new(HttpSink::open(&webhook)?)))
+    let webhook = SharedWebhook::from(Webhook::to(url).unwrap());
+    Arc::new(move |_| Ok(Box::new(HttpSink::open(webhook.clone())?)))
 }
 
 struct Told(Sender<(u64, Verdict)>);
@@ -224,6 +224,24 @@ fn the_receiver_gets_the_traceparent_of_the_message__d15() {
     sent.body = sent.body.with_extras(extras);
     started(&mut sink(&receiver.url()), vec![sent]).recv_timeout(LONG).unwrap();
     assert_eq!(receiver.posts.lock()[0].headers["traceparent"], parent);
+}
+
+#[test]
+fn what_replaces_a_webhook_is_for_the_next_request__d12() {
+    let receiver = Receiver::new(ok);
+    let with = |value| Webhook::to(&receiver.url()).unwrap().with_header("x-a", value).unwrap();
+    let webhook = SharedWebhook::from(with("old"));
+    let mut sink = HttpSink::open(webhook.clone()).unwrap();
+    assert_eq!(verdict(&mut sink), Verdict::Delivered);
+    webhook.replace(with("new")).unwrap();
+    assert_eq!(verdict(&mut sink), Verdict::Delivered);
+    let elsewhere = Webhook::to("http://example.org/").unwrap();
+    assert!(
+        matches!(webhook.replace(elsewhere), Err(DeliveryError::Usage(text)) if text.contains("keeps its address"))
+    );
+    assert_eq!(verdict(&mut sink), Verdict::Delivered);
+    let sent: Vec<_> = receiver.posts.lock().iter().map(|post| post.headers["x-a"].clone()).collect();
+    assert_eq!(sent, ["old", "new", "new"]);
 }
 
 #[test]

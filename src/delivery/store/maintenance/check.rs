@@ -12,7 +12,8 @@ use rusqlite::{Connection, ErrorCode};
 use super::problems::Problems;
 use super::{Stop, messages, names};
 use crate::delivery::error::DeliveryError;
-use crate::delivery::incoming::Digest;
+use crate::delivery::incoming::{Digest, lane_of};
+use crate::delivery::shown::quoted;
 use crate::delivery::store::meta;
 use crate::delivery::store::near::Floor;
 use crate::delivery::store::snapshot::Snapshot;
@@ -74,6 +75,7 @@ fn look_at_all(
 ) -> SqlResult<()> {
     look_at_pages(db, problems)?;
     let ends = look_at_ends(db, problems)?;
+    look_at_paused_keys(db, problems)?;
     (checked.messages, checked.open) = messages::look(db, &ends, number, problems)?;
     names::look(db, number, problems)
 }
@@ -121,6 +123,18 @@ fn look_at_ends(db: &Connection, problems: &mut Problems) -> SqlResult<Ends> {
         }
     }
     Ok(Ends { floor, forgotten_n, collected_n })
+}
+
+fn look_at_paused_keys(db: &Connection, problems: &mut Problems) -> SqlResult<()> {
+    let mut select = db.prepare("SELECT lane, key FROM paused_keys")?;
+    let mut rows = select.query([])?;
+    while let Some(row) = rows.next()? {
+        let (lane, key): (i64, String) = (row.get(0)?, row.get(1)?);
+        if lane_of(Some(&key)) != Some(lane) {
+            problems.tell(format!("the key {} is paused with a lane that is not its own", quoted(&key, 200)));
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

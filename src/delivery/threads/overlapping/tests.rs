@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use super::super::super::testing::{Delivering, LONG, many, put, settings, spawn, wait_until};
 use crate::delivery::dispatcher::Event;
 use crate::delivery::error::DeliveryError;
+use crate::delivery::pace::Rate;
 use crate::delivery::retry::Retry;
 use crate::delivery::settings::Settings;
 use crate::delivery::sinks::{Delivery, OpenSink, Reply, Sink, Verdict, Verdicts};
@@ -135,6 +136,31 @@ fn no_more_bytes_are_in_flight_than_the_sink_takes__d8() {
     wait_until("three in flight", || sink.seen.lock().open.len() == 3);
     sink.deliver(10);
     assert_eq!(sink.seen.lock().most_open, 3);
+    delivering.running.close(Some(LONG)).unwrap();
+}
+
+#[test]
+fn no_more_are_in_flight_than_the_concurrency_also_at_the_end__d18() {
+    let sink = Held::new(100);
+    let delivering = Arc::new(Delivering::start(Settings { concurrency: 3, ..settings() }, sink.open()));
+    delivering.submit(many(10));
+    wait_until("three in flight", || sink.seen.lock().open.len() == 3);
+    let closing = delivering.clone();
+    let closed = spawn(move || closing.running.close(Some(LONG)));
+    sink.deliver(10); // what is due by then is still started
+    assert_eq!(sink.seen.lock().most_open, 3);
+    assert_eq!(closed.join().unwrap().unwrap().delivered, 10);
+}
+
+#[test]
+fn what_waits_for_the_rate_is_started_when_there_is_a_token__d18() {
+    let sink = Held::new(100);
+    let rate = Some(Rate { messages: 20, per_us: 1_000_000 }); // a burst of two
+    let began = Instant::now();
+    let delivering = Delivering::start(Settings { rate, ..settings() }, sink.open());
+    delivering.submit(many(6));
+    sink.deliver(6);
+    assert!(began.elapsed() >= Duration::from_millis(200), "four tokens take that: {:?}", began.elapsed());
     delivering.running.close(Some(LONG)).unwrap();
 }
 

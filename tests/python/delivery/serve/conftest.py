@@ -77,9 +77,10 @@ class Served:
         )
         anywhere = Address.of("--listen", "127.0.0.1:0"), Address.of("--flight", "127.0.0.1:0")
         self.access = Access(tokens, *anywhere)
-        self.ports = Ports(Listening(*anywhere), self.access, certificates, max_payload, self.running)
+        self.ports = Ports(Listening(*anywhere), self.access, certificates)
+        self.urls = self.ports.open(self.running, max_payload)
         self.running.start()
-        self.port, self.flight_port = map(int, re.findall(r":(\d+)", self.ports.urls))
+        self.port, self.flight_port = map(int, re.findall(r":(\d+)", self.urls))
 
     def ask(self, method: str, path: str, body: object = None, **more: Any) -> Reply:
         return ask(self.port, method, path, body, **more)
@@ -121,7 +122,8 @@ class Server:
         return self.process.stderr.readline()
 
     def listening(self) -> "Server":
-        line = self.says()
+        while (line := self.says()).startswith(("until then", "--listen")):
+            pass  # it has waited for the store
         assert line.startswith("listening on http://127.0.0.1:"), line
         self.port, self.flight_port = map(int, re.findall(r":(\d+)", line))
         return self

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import flight
 
-from tickwheel.delivery.serve import bodies, connections, http, http_connection, relay
+from tickwheel.delivery.serve import application, bodies, connections, http, http_connection, relay
 
 from .conftest import Served
 
@@ -263,7 +263,7 @@ def test_without_room_a_fast_body_is_told_to_come_again__D8_D12(
 def test_requests_have_a_bound_and_health_is_told_beyond_it__D12(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(http, "_REQUESTS", 1)
+    monkeypatch.setattr(application, "REQUESTS", 1)
     served = Served(tmp_path)
     try:
         with opened(served.port, 1, HEAD + b"{"):

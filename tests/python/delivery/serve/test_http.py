@@ -147,8 +147,8 @@ def test_what_there_is_not_is_answered_with_what_there_is__D11(
     assert reply.body == {
         "reason": f"there is no {method} {path}",
         "allowed": "GET or POST /messages, GET, DELETE or PATCH /messages/{id}?key=K, GET /dead, GET /status,"
-        " POST /requeue, GET or POST /actions, GET /actions/{id}, POST /pause, POST /resume, GET /metrics, GET /livez,"
-        " GET /readyz",
+        " POST /requeue, GET or POST /actions, GET /actions/{id}, POST /pause or /resume, also with ?key=K,"
+        " GET /metrics, GET /livez, GET /readyz",
     }
     assert (status == 405) == ("allow" in reply.headers)
 

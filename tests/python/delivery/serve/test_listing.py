@@ -53,6 +53,7 @@ def test_a_message_is_shown_with_its_payload__D14(served: Served) -> None:
         "redelivered": False,
         "ended": None,
         "lateness_ms": None,
+        "key_paused_since": None,
         "payload": {"n": 1},
         "payload_base64": None,
     }
@@ -200,3 +201,22 @@ def test_sending_is_paused_and_goes_on__D16(served: Served) -> None:
     assert served.ask("POST", "/resume")[:2] == (200, {"state": "resumed"})
     assert served.arrived.get(timeout=10).message.id == "waits"
     assert served.ask("GET", "/pause").status == 405
+
+
+def test_a_key_is_paused_and_goes_on__D16(served: Served) -> None:
+    key = "a%20key"
+    assert served.ask("POST", f"/pause?key={key}")[:2] == (200, {"key": "a key", "state": "paused"})
+    put(served, "waits", "a key", 1_700_000_000_005)
+    put(served, "other", "another", 1_700_000_000_005)
+    assert served.arrived.get(timeout=10).message.id == "other"
+    assert served.ask("GET", f"/messages/waits?key={key}").body["key_paused_since"] is not None
+    assert served.arrived.empty()
+    assert served.ask("POST", f"/resume?key={key}")[:2] == (200, {"key": "a key", "state": "resumed"})
+    assert served.arrived.get(timeout=10).message.id == "waits"
+
+
+@pytest.mark.parametrize("query", ["?key=", "?k=a", "?key=a&key=b", "?a", "?key=%FF"])
+def test_a_pause_of_what_is_no_key_is_refused__D16(query: str, served: Served) -> None:
+    reply = served.ask("POST", f"/pause{query}")
+    assert reply.status == 400
+    assert "key" in reply.body["allowed"]

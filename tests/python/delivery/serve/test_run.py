@@ -19,17 +19,23 @@ from tickwheel.delivery.sinks import Opener, Refusals, Sink, sink_of, sink_of_fu
 
 
 class ClosedListening:
+    taken = None
+
     def __init__(self, *_: Any) -> None:
         pass
+
+    def health_urls(self, *, is_tls: bool) -> list[str]:
+        return []
 
 
 class ClosedPorts:
     """A server that has ended, and raised nothing."""
 
-    urls = "nowhere"
-
     def __init__(self, *_: Any) -> None:
         pass
+
+    def open(self, *_: Any) -> str:
+        return "nowhere"
 
     def are_open(self, _timeout_s: float) -> bool:
         return False

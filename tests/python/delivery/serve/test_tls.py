@@ -90,8 +90,8 @@ def put(port: int, id_: str, ca: Pair, own: Pair | None = None) -> list[str]:
 
 
 def test_both_ports_are_encrypted__D12(encrypted: Served, made: Signed) -> None:
-    assert encrypted.ports.urls.startswith("https://127.0.0.1:")
-    assert " and grpc+tls://127.0.0.1:" in encrypted.ports.urls
+    assert encrypted.urls.startswith("https://127.0.0.1:")
+    assert " and grpc+tls://127.0.0.1:" in encrypted.urls
     assert status(encrypted.port, context(made.ca)) == 200
     assert put(encrypted.flight_port, "by tls", made.ca) == ["accepted"]
     assert status(encrypted.port, context(made.ca), "/messages/by%20tls") == 200

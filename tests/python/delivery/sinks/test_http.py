@@ -504,3 +504,27 @@ def test_a_secret_in_the_address_is_not_shown__D10(spec: str) -> None:
 )
 def test_ordinary_addresses_are_taken__D10(spec: str) -> None:
     assert isinstance(open_sink(spec), Destination)
+
+
+def test_no_more_requests_are_open_than_the_concurrency__D18(receiver: Receiver, queue_to: QueueTo) -> None:
+    fourth_is_open, lock = threading.Event(), threading.Lock()
+    open_now, most = 0, 0
+
+    def hold(_: Receiver, hook: Hook) -> None:
+        nonlocal open_now, most
+        with lock:
+            open_now += 1
+            most = max(most, open_now)
+        if most > 3:
+            fourth_is_open.set()
+        fourth_is_open.wait(0.2)  # time in which a fourth would come
+        with lock:
+            open_now -= 1
+        hook.reply(200)
+
+    receiver.answer = hold
+    queue = queue_to(receiver.url, concurrency=3)
+    queue.put_many([message(str(place), key=None) for place in range(9)])
+    assert queue.wait_until_empty(LONG_S)
+    assert most == 3
+    assert queue.summary.delivered == 9

@@ -1,68 +1,24 @@
 """Headers and signatures of webhooks, by the command and from Python, as a receiver sees them (rules D10, D12)."""
 
 import base64
-import hmac
 import json
 import logging
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from hashlib import blake2b
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from threading import Thread
-from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
+from delivery.webhook_receiver import Receiver, signature
 from tickwheel.commands import tickwheel
 from tickwheel.delivery import DeliveryQueue, WrongUsage
 from tickwheel.delivery.sinks import Destination, Webhook, open_sink
 
 pytestmark = pytest.mark.timeout(60)
 OLD, NEW = (f"whsec_{base64.b64encode(bytes([n]) * 32).decode()}" for n in (7, 8))
-
-
-class Receiver(HTTPServer):
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Hook)
-        self.requests: list[tuple[Any, bytes]] = []
-        self.statuses: list[int] = []
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}/hook"
-
-
-class Hook(BaseHTTPRequestHandler):
-    server: Receiver
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["content-length"]))
-        self.server.requests.append((self.headers, body))
-        self.send_response(self.server.statuses.pop(0) if self.server.statuses else 200)
-        self.end_headers()
-
-    def log_message(self, *_: Any) -> None: ...
-
-
-@pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    with Receiver() as server:
-        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        yield server
-        server.shutdown()
-        thread.join()
-
-
-def signature(secret: str, headers: Any, body: bytes) -> str:
-    """As a receiver computes it from the specification."""
-    key = base64.b64decode(secret.removeprefix("whsec_"))
-    signed = b"%s.%s.%s" % (headers["webhook-id"].encode(), headers["webhook-timestamp"].encode(), body)
-    return "v1," + base64.b64encode(hmac.digest(key, signed, "sha256")).decode()
 
 
 def secret_file(folder: Path, text: str, mode: int = 0o600) -> Path:
@@ -94,7 +50,7 @@ def test_a_request_is_signed_by_each_secret__D12(tmp_path: Path, receiver: Recei
 def test_each_attempt_has_its_own_time_and_the_same_id__D12(tmp_path: Path, receiver: Receiver) -> None:
     receiver.statuses = [400]
     path = secret_file(tmp_path, OLD)
-    done = deliver(tmp_path, receiver.url, "--webhook-secret-file", str(path), "--backoff", "1,1")
+    done = deliver(tmp_path, receiver.url, "--webhook-secret-file", str(path), "--backoff", "2.5,2.5")
     assert done.returncode == 0, done.stderr
     (first, first_body), (second, second_body) = receiver.requests
     assert first["webhook-id"] == second["webhook-id"]

@@ -101,6 +101,7 @@ DAMAGES = {
     "UPDATE cancels SET name = 9": "cancels whose digest is not that of their key and id: 1, number 1",
     "INSERT INTO messages SELECT 7, name, due_ms, key, id, content, NULL FROM messages WHERE seq = 4":
         "messages that were accepted though their key and id were known: 1, number 7",
+    "INSERT INTO paused_keys VALUES (9, 'k', 0)": "the key 'k' is paused with a lane that is not its own",
     "UPDATE meta SET value = 'x' WHERE name = 'store_id'": "the store has no id",
     "UPDATE meta SET value = 99 WHERE name = 'near_floor_n'": "near_floor_n is 99, and the last one there is 4",
     "DROP TABLE bodies": "a table can't be read: no such table: bodies",

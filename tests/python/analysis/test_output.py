@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from tickwheel.analysis.output import check_out, replacing
 from tickwheel.delivery.errors import DeliveryFailed, WrongUsage
-from tickwheel.spark.output import check_out, replacing
 
 pytestmark = pytest.mark.timeout(30)
 

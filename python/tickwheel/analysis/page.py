@@ -3,14 +3,14 @@
 from collections.abc import Mapping
 from typing import Any
 
+from tickwheel.analysis.figures import OUTCOMES
+from tickwheel.analysis.shown import LEDGERS, Shown, Timer
 from tickwheel.delivery.report import plots
 from tickwheel.delivery.report.lateness import BOUNDS_US
 from tickwheel.delivery.report.queries import ATTEMPTS
 from tickwheel.pages import templates
 from tickwheel.pages.plots import bars_over_time
 from tickwheel.pages.templates import markup
-from tickwheel.spark.analytics.figures import OUTCOMES
-from tickwheel.spark.analytics.shown import LEDGERS, Shown, Timer
 
 
 def render(shown: Shown, files: Mapping[str, str]) -> str:
@@ -18,7 +18,7 @@ def render(shown: Shown, files: Mapping[str, str]) -> str:
     late, forecast, ledgers = shown.lateness, shown.forecast, len(shown.short["ledgers"])
     ended = {row["start_ms"]: sum(row[name] for name in OUTCOMES if name in row) for row in shown.throughput}
     return templates.render(
-        "spark/analytics/page.html",
+        "analysis/page.html",
         title=f"Analysis of {ledgers:,} {'ledger' if ledgers == 1 else 'ledgers'}",
         shown=shown,
         counts=shown.counts(),

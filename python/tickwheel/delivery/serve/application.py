@@ -1,0 +1,58 @@
+"""What HTTP answers as long as the store is not open (rule D9): that this process lives, and is not ready.
+
+    before     /livez 200, /readyz 503 `waiting`, everything else 503
+    after      what `http.py` says
+
+A second process on a store waits like this, for as long as the first one lives. The port of `--health` answers health
+only, before and after, without tokens and TLS.
+"""
+
+from typing import Final
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from tickwheel.delivery.serve.access import Access
+from tickwheel.delivery.serve.guard import HEALTH, Guard
+from tickwheel.delivery.serve.problems import AGAIN, fault, json_response
+
+REQUESTS: Final = 512
+"""At a time; as many as half of them may be waiting for their bodies."""
+HEALTH_ONLY: Final = "health_only"
+"""In the state of a connection to the port of `--health`."""
+
+_WAITING: Final = "this process does not have its store yet: another one may deliver from it"
+
+
+class Application:
+    """The application of HTTP, for one event loop."""
+
+    def __init__(self, access: Access) -> None:
+        self._guarded = Guard(self._answer, access, REQUESTS)
+        self._opened: ASGIApp | None = None
+
+    def open(self, opened: ASGIApp) -> None:
+        """From now on this answers."""
+        self._opened = opened
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if not scope["state"].get(HEALTH_ONLY):
+            await self._guarded(scope, receive, send)
+        elif scope["path"] in HEALTH:
+            await self._answer(scope, receive, send)
+        else:
+            allowed = f"GET {', '.join(HEALTH)}"
+            await json_response(404, fault("this port answers health only", allowed))(scope, receive, send)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await (self._opened or _waiting)(scope, receive, send)
+
+
+async def _waiting(scope: Scope, receive: Receive, send: Send) -> None:
+    if scope["path"] not in HEALTH:
+        answer = json_response(503, fault(_WAITING, AGAIN), {"retry-after": "1"})
+    elif scope["path"] == "/readyz":
+        answer = json_response(503, {"status": "waiting"})
+    else:
+        answer = json_response(200, {"status": "ok"})
+    await answer(scope, receive, send)

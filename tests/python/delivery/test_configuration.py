@@ -1,0 +1,186 @@
+"""The options of `serve` from a file, the environment and the command line, and what `--show-config` says of them."""
+
+import json
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from tickwheel.commands import tickwheel
+from tickwheel.commands.serve import serve
+
+EXAMPLE = Path(__file__).parents[3] / "ops/serve.toml"
+OPTIONS: dict[str, click.Option] = dict(serve.options)  # type: ignore[attr-defined]
+
+
+def shown(folder: Path, text: str | None, *more: str, **env: str) -> Result:
+    """`serve --show-config` with this file."""
+    config = folder / "serve.toml"
+    config.write_text(text or "", "utf-8")
+    file = [] if text is None else ["--config", str(config)]
+    return CliRunner().invoke(tickwheel, ["serve", "--show-config", *file, *more], env=env)
+
+
+def lines_of(result: Result) -> dict[str, tuple[Any, str]]:
+    """The value and the source of each option that has one."""
+    assert result.exit_code == 0, result.output
+    rows = (re.split(" +# ", line) for line in result.stdout.splitlines() if not line.startswith("#"))
+    return {name: (value, source) for text, source in rows for name, value in tomllib.loads(text).items()}
+
+
+def some_value(option: click.Option) -> Any:
+    """One that is not the default."""
+    if option.is_flag:
+        return True
+    if option.multiple:
+        return ["X-A: env:A", "X-B: file:b c"]
+    if isinstance(option.type, click.Choice):
+        return option.type.choices[-1]
+    if option.name == "backoff":
+        return "2.5,400"
+    return {click.INT: 17, click.FLOAT: 17.5}.get(option.type, "file:else/where")
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_every_option_is_taken_from_the_command_line_a_variable_and_the_file(tmp_path: Path, name: str) -> None:
+    option, value = OPTIONS[name], some_value(OPTIONS[name])
+    need = [] if name == "store" else ["--store", "s"]
+    each = value if isinstance(value, list) else [value]
+    line = [f"--{name}"] if value is True else [part for it in each for part in (f"--{name}", str(it))]
+    variable = f"TICKWHEEL_SERVE_{name.upper().replace('-', '_')}"
+    file = f"{name} = {json.dumps(value)}\n"
+
+    assert lines_of(shown(tmp_path, None, *line, *need))[name] == (value, "command line")
+    assert lines_of(shown(tmp_path, None, *need, **{variable: "\n".join(map(str, each))}))[name] == (value, variable)
+    assert lines_of(shown(tmp_path, file, *need))[name] == (value, str(tmp_path / "serve.toml"))
+    assert option.required or name not in lines_of(shown(tmp_path, "", *need)) or option.default is not None
+
+
+def test_the_command_line_is_before_the_environment_and_that_before_the_file(tmp_path: Path) -> None:
+    file = 'store = "s"\nhorizon = 1\nmax-attempts = 1\nkeep-ids = 1\n'
+    variables = {"TICKWHEEL_SERVE_HORIZON": "2", "TICKWHEEL_SERVE_MAX_ATTEMPTS": "2"}
+    found = lines_of(shown(tmp_path, file, "--horizon", "3", **variables))
+    assert found["horizon"] == (3, "command line")
+    assert found["max-attempts"] == (2, "TICKWHEEL_SERVE_MAX_ATTEMPTS")
+    assert found["keep-ids"] == (1, str(tmp_path / "serve.toml"))
+    assert found["sink-timeout"] == (30, "default")
+
+
+def test_the_file_may_be_named_by_a_variable(tmp_path: Path) -> None:
+    (tmp_path / "by-variable.toml").write_text('store = "s"\n')
+    variables = {"TICKWHEEL_SERVE_CONFIG": str(tmp_path / "by-variable.toml")}
+    assert lines_of(shown(tmp_path, None, **variables))["store"] == ("s", str(tmp_path / "by-variable.toml"))
+
+
+def test_what_is_shown_can_be_used_as_a_file(tmp_path: Path) -> None:
+    first = shown(tmp_path, 'store = "a \\"b\\" ü.db"\nbackoff = "2,3"\nno-tls = true\n')
+    second = shown(tmp_path, first.stdout)
+    assert {name: value for name, (value, _) in lines_of(first).items()} == {
+        name: value for name, (value, _) in lines_of(second).items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("file", "problem"),
+    [
+        ('store = "s"\n\nmax_payload = 3', "line 3: max_payload is no option: write max-payload"),
+        ('store = "s"\ntoken-fil = "t"', "line 2: token-fil is no option: write token-file"),
+        ("zzz = 1", "line 1: zzz is no option: there are store, to,"),
+        ("show-config = true", "line 1: show-config is no option"),
+        ('[serve]\nstore = "s"', "line 1: serve is a table: write the options without one"),
+        ('max-payload = "3"', 'line 1: max-payload is "3": it may be a whole number, without quotes'),
+        ("max-payload = 3.5", "line 1: max-payload is 3.5: it may be a whole number"),
+        ("max-attempts = true", "line 1: max-attempts is true: it may be a whole number"),
+        ('horizon = "3"', 'line 1: horizon is "3": it may be a number, without quotes'),
+        ("store = 3", "line 1: store is 3: it may be a text, FILE, in quotes"),
+        ("backoff = [1, 300]", "line 1: backoff is [1, 300]: it may be a text, FIRST,LONGEST, in quotes"),
+        ('no-tls = "yes"', 'line 1: no-tls is "yes": it may be true or false'),
+        ("store = 1979-05-27", 'line 1: store is "1979-05-27": it may be a text'),
+        ('store = "s"\norder = "all"', "'all' is not one of 'key', 'global'. It is from {folder}/serve.toml."),
+        ('store = "s"\nbackoff = "1"', "'1' is not two numbers: write FIRST,LONGEST in seconds, as 1,300. It is from"),
+        ('store = "s', "is no TOML: "),
+    ],
+)
+def test_a_file_that_is_wrong_is_told_what_is_allowed(tmp_path: Path, file: str, problem: str) -> None:
+    result = shown(tmp_path, file)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert problem.format(folder=tmp_path) in result.stderr
+
+
+def test_a_file_that_is_not_there_or_not_text_is_told(tmp_path: Path) -> None:
+    result = shown(tmp_path, None, "--config", str(tmp_path / "none"))
+    assert f"--config {tmp_path / 'none'} can't be read: No such file or directory" in result.stderr
+    (tmp_path / "odd").write_bytes(b"\xff")
+    assert "is no TOML" in shown(tmp_path, None, "--config", str(tmp_path / "odd")).stderr
+
+
+def test_a_variable_that_is_wrong_is_named(tmp_path: Path) -> None:
+    result = shown(tmp_path, None, "--store", "s", TICKWHEEL_SERVE_MAX_PAYLOAD="many")
+    assert result.exit_code == 2
+    assert "'many' is not a valid integer. It is from TICKWHEEL_SERVE_MAX_PAYLOAD." in result.stderr
+
+
+def test_a_variable_that_names_no_option_is_a_warning(tmp_path: Path) -> None:
+    """Kubernetes sets the second one for a service of that name; the third is not of this command."""
+    result = shown(
+        tmp_path,
+        'store = "s"',
+        TICKWHEEL_SERVE_MAX_ATTEMPT="3",
+        TICKWHEEL_SERVE_SERVICE_HOST="10.0.0.1",
+        TICKWHEEL_SOAK="1",
+    )
+    assert result.exit_code == 0
+    assert result.stderr.splitlines() == [
+        "Warning: the variable TICKWHEEL_SERVE_MAX_ATTEMPT names no option: write TICKWHEEL_SERVE_MAX_ATTEMPTS",
+        "Warning: the variable TICKWHEEL_SERVE_SERVICE_HOST names no option, and is not used",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("to", "told"),
+    [
+        ("https://user:s3cret@host:8/s3cret?s3cret", "https://host:8/..."),
+        ("http://host", "http://host"),
+        ("http://host?s3cret", "http://host..."),
+        (
+            "postgresql://me:s3cret@db/shop?table=t&sslpassword=s3cret",
+            "postgresql://...@db/shop?table=t&sslpassword=...",
+        ),
+        ("kafka://one,two/topic", "kafka://one,two/topic"),
+        ("file:out", "file:out"),
+    ],
+)
+def test_no_secret_is_shown__D12(tmp_path: Path, to: str, told: str) -> None:
+    file = f'store = "s"\nto = "{to}"\nwebhook-header = ["A: s3cret", "B:file:f", "C: env:V"]'
+    result = shown(tmp_path, file)
+    assert "s3cret" not in result.output
+    found = lines_of(result)
+    assert found["to"][0] == told
+    assert found["webhook-header"][0] == ["A: ...", "B:file:f", "C: env:V"]
+
+
+def test_no_secret_is_in_an_error__D12(tmp_path: Path) -> None:
+    result = shown(tmp_path, 'store = "s"\nwebhook-header = "Authorization: s3cret"')
+    assert 'webhook-header has a value of the wrong type: it may be a list of texts, as in ["..."]' in result.stderr
+    assert "s3cret" not in result.output
+
+
+def test_the_example_has_every_option_with_its_default(tmp_path: Path) -> None:
+    text = re.sub(r"^#(?=[a-z-]+ = )", "", EXAMPLE.read_text("utf-8"), flags=re.MULTILINE)
+    given = tomllib.loads(text)
+    assert list(given) == list(OPTIONS)
+    examples = {name for name, option in OPTIONS.items() if option.default is None or not str(option.default)}
+    examples |= {"store", "to", "webhook-header"} | {
+        name for name in given if "Sentinel" in repr(OPTIONS[name].default)
+    }
+    for name in given.keys() - examples:
+        assert given[name] == OPTIONS[name].default, name
+    assert lines_of(shown(tmp_path, text)).keys() == OPTIONS.keys()
+    assert lines_of(shown(tmp_path, EXAMPLE.read_text("utf-8")))["to"] == (
+        "https://example.org/...",
+        str(tmp_path / "serve.toml"),
+    )
