@@ -46,7 +46,7 @@ class MadeStore:
             db.executemany(
                 "INSERT INTO messages (seq, name, due_ms, key, id, content) VALUES (?, ?, ?, ?, ?, '')", known
             )
-            db.executemany("INSERT INTO bodies VALUES (?, '1')", [(seq,) for seq in seqs])
+            db.executemany("INSERT INTO bodies (seq, payload) VALUES (?, '1')", [(seq,) for seq in seqs])
             waiting = [(row[2], row[0]) for row in known]
             db.executemany("INSERT INTO waiting (due_ms, seq, size) VALUES (?, ?, 1)", waiting)
             db.execute("INSERT OR REPLACE INTO meta VALUES ('near_floor_seq', ?)", (self.last_seq + 1,))

@@ -71,9 +71,9 @@ _STATES: Mapping[Answer, int] = {
     Answer.WAITING: 409,
 }
 _ROUTES = (
-    "GET or POST /messages, GET, DELETE or PATCH /messages/{id}?key=K, GET /dead, GET /status,"
-    " POST /requeue, GET or POST /actions, GET /actions/{id}, POST /pause or /resume, also with ?key=K,"
-    " GET /metrics, GET /livez, GET /readyz"
+    "GET or POST /messages, GET, DELETE or PATCH /messages/{id}?key=K, GET /dead, GET /status, POST /requeue,"
+    " GET or POST /actions, GET /actions/{id}, POST /pause or /resume, also with ?key=K, GET /metrics, GET /livez,"
+    " GET /readyz"
 )
 _NO_KEY = "no message without a key has this id: one with a key is cancelled with ?key=K"
 _PLACE_ALLOWED = "/messages, or /messages?replace=true, and then &at_latest_ms=N if it is put off again and again"

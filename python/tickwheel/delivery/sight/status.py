@@ -19,8 +19,8 @@ class StoreStatus(msgspec.Struct, frozen=True):
 
     `in_use`: whether a process works with it now, delivering or in the upkeep, and `process`, its number; `None` where
     the system does not tell. `delivered`, `cancelled`, `dead` are those that are not forgotten yet (`--keep-ids`).
-    `due_within`: waiting messages by how soon they are due, the overdue ones too. `paused_keys`: how many keys are
-    paused; `paused_key_names`: the first twenty of them, by their time. `down_since`, `down_reason`: of the
+    `due_within`: waiting messages by how soon they are due, the overdue ones too. `paused_keys`: how many
+    keys are paused; `paused_key_names`: the first twenty of them, by their time. `down_since`, `down_reason`: of the
     destination, where it is down.
     """
 

@@ -57,6 +57,12 @@ _DROP_EARLIER = """
     DELETE FROM {ids} WHERE digest IN (SELECT digest FROM {ids} WHERE store = %s AND run <> %s LIMIT %s)
 """
 
+_DROP_USED_AGAIN = """
+    DELETE FROM {ids}
+    WHERE digest = ANY(%(again)b::bytea[])
+    OR digest = ANY(%(earlier)b::bytea[]) AND store = %(store)s AND run <> %(run)s
+"""
+
 _SETTINGS = """
     SELECT set_config('statement_timeout', %(timeout_ms)s, false),
     set_config('idle_in_transaction_session_timeout', %(timeout_ms)s, false),
@@ -146,6 +152,7 @@ class PostgresqlSink(Sink):
     def _send(self, rows: Sequence[_Row]) -> Refusals:
         old = self._kept.free()
         with self._connected() as connection:
+            self._drop_used_again(connection, [row[0] for row in rows])
             self._drop_earlier(connection)
             try:
                 if _size(rows) > _SIZE_AT_ONCE:
@@ -178,6 +185,14 @@ class PostgresqlSink(Sink):
                 seqs = [it.seq for it in suspects]
                 found |= {seq for (seq,) in connection.execute(select, (self._settings.store_id, seqs))}
         return found
+
+    def _drop_used_again(self, connection: psycopg.Connection, digests: Sequence[bytes]) -> None:
+        again = self._kept.used_again(digests)
+        earlier = digests if self._kept.earlier and self._has_earlier else ()
+        if again or earlier:
+            drop = sql.SQL(_DROP_USED_AGAIN).format(ids=self._ids)
+            own = {"store": self._settings.store_id, "run": self._settings.run}
+            connection.execute(drop, {"again": again, "earlier": list(earlier), **own})
 
     def _drop_earlier(self, connection: psycopg.Connection) -> None:
         if self._kept.earlier and self._has_earlier:

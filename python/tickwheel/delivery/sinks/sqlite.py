@@ -56,6 +56,7 @@ class SqliteSink(Sink):
             f'DELETE FROM "{table}_ids" WHERE digest IN'  # noqa: S608
             f' (SELECT digest FROM "{table}_ids" WHERE store = ? AND run <> ? LIMIT {EARLIER_AT_ONCE})'
         )
+        self._drop_one_earlier = f'DELETE FROM "{table}_ids" WHERE digest = ? AND store = ? AND run <> ?'  # noqa: S608
         self._has_earlier = True
         self._database: sqlite3.Connection | None = None
         refuse_open_store(path)
@@ -131,7 +132,7 @@ class SqliteSink(Sink):
         refused: dict[int, str] = {}
         is_together = True
         while True:
-            self._begin(database)
+            self._begin(database, [it.digest for it in deliveries])
             if is_together:
                 is_written = self._write_together(database, deliveries)
             else:
@@ -144,12 +145,15 @@ class SqliteSink(Sink):
         database.execute("COMMIT")
         return refused
 
-    def _begin(self, database: sqlite3.Connection) -> None:
+    def _begin(self, database: sqlite3.Connection, digests: Sequence[bytes]) -> None:
         database.execute("BEGIN IMMEDIATE")
         if not self._is_newest():  # and the newer one waits for this transaction
             raise sqlite3.OperationalError("this sink was replaced")
-        database.executemany(self._drop, [(digest,) for digest in self._kept.free()])
+        not_needed = [*self._kept.free(), *self._kept.used_again(digests)]
+        database.executemany(self._drop, [(digest,) for digest in not_needed])
         if self._kept.earlier and self._has_earlier:
+            of_these = ((digest, self._settings.store_id, self._settings.run) for digest in digests)
+            database.executemany(self._drop_one_earlier, of_these)
             earlier = (self._settings.store_id, self._settings.run)
             self._has_earlier = database.execute(self._drop_earlier, earlier).rowcount == EARLIER_AT_ONCE
 

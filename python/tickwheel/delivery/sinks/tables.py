@@ -5,7 +5,9 @@ id, with the store and the run that sent it. A message whose digest is there has
 
 A digest is needed until the store has committed the message's outcome. `Kept` says which of this run are not needed any
 more, by the number of a send and not by a clock. Those of earlier runs are deleted once everything that these may have
-sent has its outcome. What a sink that was replaced has left is deleted by the next run.
+sent has its outcome. What a sink that was replaced has left is deleted by the next run. Deleting takes a while. If a
+message comes whose digest is there and not needed, its name was forgotten and is used again: that digest goes first, or
+the message would be taken as one that has arrived.
 """
 
 import re
@@ -106,11 +108,12 @@ class Kept:
     >>> kept.free()
     [b'a', b'b']
 
-    Memory: some 100 bytes for each delivery whose outcome is not committed. Sending pauses while these are two groups.
+    Memory: some 200 bytes for each delivery whose outcome is not committed. Sending pauses while these are two groups.
     """
 
     def __init__(self) -> None:
         self._sent: deque[tuple[int, Sequence[bytes]]] = deque()
+        self._last_send: dict[bytes, int] = {}  # of each digest that is there
         self._sends = 0
         self._committed = 0
         self._freed = 0
@@ -129,6 +132,14 @@ class Kept:
     def note(self, digests: Sequence[bytes]) -> None:
         """Add what this send has written, or found."""
         self._sent.append((self._sends, digests))
+        self._last_send.update(dict.fromkeys(digests, self._sends))
+
+    def used_again(self, digests: Sequence[bytes]) -> list[bytes]:
+        """Those of these that are there, and of which the outcome is committed: another message has the name now."""
+        if not self._last_send:
+            return []
+        last = self._last_send.get
+        return [digest for digest in digests if 0 < last(digest, 0) <= self._committed]
 
     def free(self) -> list[bytes]:
         """Some that may be deleted; the same ones until `forget`."""
@@ -137,12 +148,15 @@ class Kept:
         for send, digests in self._sent:
             if send > self._committed or self._freed == SENDS_AT_ONCE:
                 break
-            free += digests
+            free += [digest for digest in digests if self._last_send.get(digest) == send]
             self._freed += 1
         return free
 
     def forget(self) -> None:
         """The last ones that `free` returned are deleted, and that is committed."""
         for _ in range(self._freed):
-            self._sent.popleft()
+            send, digests = self._sent.popleft()
+            for digest in digests:
+                if self._last_send.get(digest) == send:
+                    del self._last_send[digest]
         self._freed = 0

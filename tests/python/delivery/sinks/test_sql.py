@@ -345,3 +345,30 @@ def test_up_to_1024_go_in_one_transaction_by_one_thread__D10(sink: Sink) -> None
     assert (sink.max_batch, sink.threads, sink.is_cut_off) == (1024, 1, True)
     assert sink.position() is None
     assert json.dumps(list(sink.arrived(batch([]), None))) == "[]"
+
+
+def test_a_name_that_was_forgotten_and_comes_again_has_its_row__D5(table: Table, sink: Sink) -> None:
+    for seq in range(6):  # each send deletes what two of them have left
+        sink.send([delivery(seq, f"id{seq}")])
+    sink.committed(6, False)
+    assert sink.send([delivery(9, "id4"), delivery(10, "id10")]) == {}
+    assert ids(table).count("id4") == 2
+    for seq in range(20, 26):
+        sink.send([delivery(seq)])
+    assert {"id4", "id10"} <= {f"id{_SEQS[bytes(d)]}" for (d,) in table.ask(f"SELECT digest FROM {table.name}_ids")}  # type: ignore[call-overload]
+    assert sink.send([delivery(9, "id4")]) == {}, "this one is not committed"
+    assert ids(table).count("id4") == 2
+
+
+def test_a_name_of_an_earlier_run_that_comes_again_has_its_row__D5(table: Table) -> None:
+    earlier = opened(table.spec, run="earlier")
+    for start in range(0, 6_000, 1_000):
+        earlier.send(batch(range(start, start + 1_000)))
+    earlier.close()
+    sink = opened(table.spec, run="this")
+    assert sink.send([delivery(7_000, "id5999")]) == {}, "it may be the same message"
+    assert ids(table).count("id5999") == 1
+    sink.committed(0, True)
+    assert sink.send([delivery(7_000, "id5998")]) == {}
+    assert ids(table).count("id5998") == 2
+    sink.close()

@@ -83,8 +83,10 @@ DAMAGES = {
     "INSERT INTO waiting SELECT due_ms + 1, seq, lane, size, 0 FROM waiting WHERE seq = 5":
         "messages that wait twice: 1, number 5",
     "DELETE FROM bodies": "messages that wait without a payload: 2, number 4, 5",
-    "INSERT INTO bodies VALUES (77, '1')": "payloads without a message: 1, number 77",
-    "INSERT INTO bodies VALUES (1, '1')": "payloads that are not needed any more, and are never deleted: 1, number 1",
+    "INSERT INTO bodies (seq, payload) VALUES (77, '1')": "payloads without a message: 1, number 77",
+    "INSERT INTO bodies (seq, payload) VALUES (1, '1')": (
+        "payloads that are not needed any more, and are never deleted: 1, number 1"
+    ),
     "INSERT INTO waiting VALUES (1, 77, NULL, 9, 0)": "waiting rows without a message: 1, number 77",
     "INSERT INTO attempts VALUES (77, 1, NULL, NULL)": "attempts without a message: 1, number 77",
     "INSERT INTO attempts VALUES (1, 1, NULL, NULL)": "attempts of messages that do not wait: 1, number 1",
@@ -99,7 +101,7 @@ DAMAGES = {
     "UPDATE messages SET outcome = 2 WHERE seq = 3":
         "messages whose outcome is not that of the ledger: 1, number 3",
     "UPDATE cancels SET name = 9": "cancels whose digest is not that of their key and id: 1, number 1",
-    "INSERT INTO messages SELECT 7, name, due_ms, key, id, content, NULL FROM messages WHERE seq = 4":
+    "INSERT INTO messages SELECT 7, name, due_ms, key, id, content, NULL, NULL FROM messages WHERE seq = 4":
         "messages that were accepted though their key and id were known: 1, number 7",
     "INSERT INTO paused_keys VALUES (9, 'k', 0)": "the key 'k' is paused with a lane that is not its own",
     "UPDATE meta SET value = 'x' WHERE name = 'store_id'": "the store has no id",
@@ -125,7 +127,9 @@ def test_each_contradiction_is_found_and_named__D20(damage: str, store_of: Calla
 def test_a_finished_message_that_would_come_again_is_found__D20(store_of: Callable[[], Path]) -> None:
     store = store_of()
     with closing(sqlite3.connect(store)) as db:
-        db.executescript("UPDATE meta SET value = 1 WHERE name = 'near_floor_seq'; INSERT INTO bodies VALUES (1, '1')")
+        db.executescript(
+            "UPDATE meta SET value = 1 WHERE name = 'near_floor_seq'; INSERT INTO bodies (seq, payload) VALUES (1, '1')"
+        )
     assert check_store(store).problems == ("messages with an outcome that would be delivered again: 1, number 1",)
 
 
