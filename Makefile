@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(CURDIR)/$(VENV)/bin
 RUST := $(shell find src -name '*.rs') build.rs Cargo.toml Cargo.lock pyproject.toml
 # The packages of all extras in pyproject.toml.
-LIBRARIES := click confluent-kafka jinja2 matplotlib msgspec prometheus-client 'psycopg[binary]' pyarrow rich starlette uvicorn
+LIBRARIES := click confluent-kafka jinja2 matplotlib msgspec opentelemetry-sdk prometheus-client 'psycopg[binary]' pyarrow rich starlette uvicorn
 # Spark is installed only with a Java that it can use; otherwise its tests are skipped, and say so.
 SPARK := $(shell sh .ci/has-java 17 && echo $(VENV)/spark)
 MODEL := RUSTFLAGS="--cfg tickwheel_model" CARGO_TARGET_DIR=target/model

@@ -25,6 +25,7 @@ from tickwheel.delivery.settings import Settings
 from tickwheel.delivery.sight import Action, StoreView
 from tickwheel.delivery.sinks import OwnSink, open_sink, sink_of
 from tickwheel.delivery.summary import Summary
+from tickwheel.delivery.tracing import current_traceparent
 
 _CLOSE_WITHIN_S = 30.0
 
@@ -119,8 +120,9 @@ class DeliveryQueue:
 
         `due`: RFC 3339 text, a `datetime` with a zone, or epoch milliseconds; or else `delay_ms` from now. `payload`:
         bytes of any kind, or a value that JSON can hold. `expires`, as `due`: past it the message is not delivered, and
-        is a dead letter (D17). `traceparent`: comes out with it. Errors: `BadRecord`, also for a known id with other
-        content; `WrongUsage` for a payload that JSON can't hold, as NaN.
+        is a dead letter (D17). `traceparent`: comes out with it; by default that of OpenTelemetry's current span.
+        Errors: `BadRecord`, also for a known id with other content; `WrongUsage` for a payload that JSON can't hold, as
+        NaN.
         Costs one commit; the messages of a `put_many` share one.
 
         `replace`: it takes the place of the message of its name (D16). `REPLACED`: that one waited, and does not go
@@ -142,7 +144,8 @@ class DeliveryQueue:
             replace, delay_ms = True, debounce_ms
         if at_latest_ms is not None and not (replace and type(at_latest_ms) is int and 0 <= at_latest_ms <= MAX_DUE_MS):
             raise WrongUsage(f"at_latest_ms is {at_latest_ms!r:.200}: give a whole number with debounce_ms or replace")
-        put = put_of(id, payload, due=due, delay_ms=delay_ms, key=key, expires=expires, traceparent=traceparent)
+        parent = current_traceparent() if traceparent is None else traceparent
+        put = put_of(id, payload, due=due, delay_ms=delay_ms, key=key, expires=expires, traceparent=parent)
         [answer] = self._answers([read_messages([put], MAX_PAYLOAD).replacing(at_latest_ms) if replace else put])
         if answer is Answer.CONFLICT:
             raise OTHER_CONTENT
@@ -162,7 +165,7 @@ class DeliveryQueue:
             raise WrongUsage(f"{messages!r:.200} can't be put: give a list of messages, or another iterable") from None
         every = [_put(message) for message in given]
         self._running.check_may_wait()
-        parts = [read_messages(every[start : start + 1000], MAX_PAYLOAD) for start in range(0, len(every), 1000)]
+        parts = [_traced(read_messages(every[at : at + 1000], MAX_PAYLOAD)) for at in range(0, len(every), 1000)]
         tickets = [self._running.submit([part]) for part in parts]
         return [answer for ticket in tickets for answer in ticket.result()]
 
@@ -315,7 +318,7 @@ class DeliveryQueue:
         >>> tea, cake.reason
         (<Answer.ACCEPTED: 'accepted'>, 'due is missing')
         """
-        return self._running.submit_records([self._lines.read(data, now_ns=time.time_ns())])
+        return self._running.submit_records([_traced(self._lines.read(data, now_ns=time.time_ns()))])
 
     def submit_arrow(self, batch: Any) -> "Future[list[Answer | BadRecord]]":
         """As `submit_ndjson`, for the rows of a `pyarrow.RecordBatch` or `Table` with columns of D1, with an entry for
@@ -337,7 +340,7 @@ class DeliveryQueue:
         check_names(self._rows, batch.schema)
         now_ns = time.time_ns()
         read = (read_batch(self._rows, each, now_ns=now_ns) for each in batches)
-        return self._running.submit_records(chain.from_iterable(read))
+        return self._running.submit_records(map(_traced, chain.from_iterable(read)))
 
     def wait_until_empty(self, timeout_s: float) -> bool:
         """Whether the queue got empty within this time. Errors: `DeliveryFailed` once delivery has failed."""
@@ -375,6 +378,12 @@ class DeliveryQueue:
 
 def _item(given: Any) -> Any:
     return _put(given) if isinstance(given, Message | Mapping) or type(given) is tuple else given
+
+
+def _traced(records: Records) -> Records:
+    """Messages without a `traceparent` get that of the current span."""
+    parent = current_traceparent()
+    return records if parent is None else records.traced_by(parent)
 
 
 _FIELDS = ("id", "due", "delay_ms", "payload", "key", "expires", "traceparent")

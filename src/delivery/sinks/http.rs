@@ -57,6 +57,8 @@ const OTHER_FILES: u64 = 256;
 /// Receivers close a connection without requests after some seconds to minutes; a request that they get just then is lost.
 const IDLE: Duration = Duration::from_secs(15);
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+/// The trace and the span in which the message was made, so that the receiver goes on with that trace.
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
 const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
 const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
@@ -131,6 +133,10 @@ impl HttpSink {
             headers.remove(name);
         }
         headers.extend(own.iter().map(|(name, value)| (name.clone(), value.clone())));
+        // A header of the operator's own counts.
+        if let Some(traceparent) = delivery.traceparent().and_then(|text| HeaderValue::from_str(text).ok()) {
+            headers.entry(TRACEPARENT).or_insert(traceparent);
+        }
         if !secrets.is_empty() {
             let timestamp_s = (SystemWallTime.now_us() / 1_000_000).to_string();
             headers.insert(WEBHOOK_SIGNATURE, signatures(secrets, &id, &timestamp_s, &line));

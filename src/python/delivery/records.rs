@@ -5,8 +5,9 @@ use std::sync::Arc;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyType};
 
+use crate::delivery::message::check_traceparent;
 use crate::delivery::write_stream;
-use crate::delivery::{BadRecord, Item, Origin, Parsed, Record};
+use crate::delivery::{BadRecord, Incoming, Item, Origin, Parsed, Record};
 use crate::python::delivery::failures::bad_record;
 use crate::python::delivery::message::message_to_python;
 use crate::python::tools::made_once::MadeOnce;
@@ -30,6 +31,8 @@ pub(crate) struct Found {
     dropped: u64,
     /// Whether each message takes the place of the one of its name.
     replaces: Option<Replaces>,
+    /// Of messages that came without one.
+    traceparent: Option<Box<str>>,
 }
 
 /// How they do.
@@ -45,10 +48,20 @@ impl Found {
         let taken = self.items.iter().filter(|item| self.letters || !matches!(item, Parsed::Bad(..)));
         let dropped = (self.dropped > 0).then_some(Item::Dropped(self.dropped));
         let item = |parsed: &Parsed| match (Item::from(parsed.clone()), self.replaces) {
-            (Item::Put(put), Some(Replaces { at_latest_ms })) => Item::Replace { put, at_latest_ms },
+            (Item::Put(put), Some(Replaces { at_latest_ms })) => Item::Replace { put: self.traced(put), at_latest_ms },
+            (Item::Put(put), None) => Item::Put(self.traced(put)),
             (item, _) => item,
         };
         taken.map(item).chain(dropped)
+    }
+
+    fn traced(&self, put: Incoming) -> Incoming {
+        match &self.traceparent {
+            Some(given) if put.message.traceparent().is_none() => {
+                Incoming { message: put.message.with_traceparent(given), ..put }
+            }
+            _ => put,
+        }
     }
 }
 
@@ -58,7 +71,7 @@ impl Records {
     }
 
     pub(crate) fn with_dropped(items: Vec<Parsed>, letters: bool, dropped: u64) -> Self {
-        Self(Arc::new(Found { items, letters, dropped, replaces: None }))
+        Self(Arc::new(Found { items, letters, dropped, replaces: None, traceparent: None }))
     }
 
     pub(crate) fn found(&self) -> Arc<Found> {
@@ -82,12 +95,26 @@ impl Records {
 
     /// The same, but each message takes the place of the one of its name; `at_latest_ms`: due so long after the first at the latest.
     fn replacing(&self, at_latest_ms: Option<i64>) -> Self {
-        let Found { items, letters, dropped, .. } = &*self.0;
+        let Found { items, letters, dropped, traceparent, .. } = &*self.0;
         Self(Arc::new(Found {
             items: items.clone(),
             letters: *letters,
             dropped: *dropped,
             replaces: Some(Replaces { at_latest_ms }),
+            traceparent: traceparent.clone(),
+        }))
+    }
+
+    /// The same, but messages that came without a `traceparent` get this one. One that is none is left out, as W3C Trace Context
+    /// wants it.
+    fn traced_by(&self, traceparent: &str) -> Self {
+        let Found { items, letters, dropped, replaces, .. } = &*self.0;
+        Self(Arc::new(Found {
+            items: items.clone(),
+            letters: *letters,
+            dropped: *dropped,
+            replaces: *replaces,
+            traceparent: check_traceparent(traceparent).is_ok().then(|| traceparent.into()),
         }))
     }
 

@@ -140,7 +140,7 @@ class _Messages:
         self._lines = NdjsonLines("-", Columns().names, max_payload, letters=False)
 
     async def post(self, request: Request) -> Response:
-        place = _place(request)
+        place = _traced_place(request)
         limit = 2 * self._max_payload + _OVERHEAD
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() in _NDJSON:
             none_of_many = "; none of its messages was accepted"
@@ -294,6 +294,12 @@ def _place(request: Request) -> Callable[[Records], Records]:
     if wanted != {"replace": "true"} or not is_whole or len(given) > 1 + (latest is not None):
         raise problem(400, f"the address asks for {str(request.url.query)!r:.100}", _PLACE_ALLOWED)
     return lambda records: records.replacing(None if latest is None else int(latest))
+
+
+def _traced_place(request: Request) -> Callable[[Records], Records]:
+    """The same, where messages without a `traceparent` get that of the request."""
+    place, parent = _place(request), request.headers.get("traceparent")
+    return place if parent is None else lambda records: place(records.traced_by(parent))
 
 
 def _state(status: int, id_: str, key: str | None, answer: Answer, **more: str) -> Response:

@@ -24,6 +24,7 @@ from tickwheel import TickwheelError
 from tickwheel._native import Destination
 from tickwheel.delivery.errors import DeliveryFailed, WrongUsage
 from tickwheel.delivery.sinks.sink import Delivery, Sink, SinkOpener, SinkSettings
+from tickwheel.delivery.tracing import traced
 
 FORM = "python:MODULE:FUNCTION"
 
@@ -79,7 +80,7 @@ def sink_of_function(function: Function) -> Destination:
     is_lazy = (inspect.iscoroutinefunction, inspect.isasyncgenfunction, inspect.isgeneratorfunction)
     if any(is_one(form) for form in forms for is_one in is_lazy):
         raise WrongUsage(f"{function!r} is a coroutine function or a generator: {_ORDINARY}")
-    return Destination.function(function)
+    return Destination.function(traced(function))
 
 
 def opener_of(spec: str) -> SinkOpener | Destination:

@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::*;
-use crate::delivery::message::Body;
+use crate::delivery::message::{Body, Extras};
 use crate::delivery::retry::Retry;
 use crate::delivery::settings::Settings;
 use crate::delivery::sinks::{OpenSink, Replies};
@@ -213,6 +213,17 @@ fn the_request_is_what_the_file_sink_writes__d10() {
     assert_eq!(post.headers["host"], receiver.address.to_string());
     assert_eq!(post.headers["idempotency-key"], idempotency_key(Some("k\r\n"), "nul\0 \"é"));
     assert_eq!(post.headers.len(), 5, "{:?}", post.headers);
+}
+
+#[test]
+fn the_receiver_gets_the_traceparent_of_the_message__d15() {
+    let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let receiver = Receiver::new(ok);
+    let mut sent = delivery(None, "a", b"1");
+    let extras = Extras { traceparent: Some(parent.into()), ..Extras::default() };
+    sent.body = sent.body.with_extras(extras);
+    started(&mut sink(&receiver.url()), vec![sent]).recv_timeout(LONG).unwrap();
+    assert_eq!(receiver.posts.lock()[0].headers["traceparent"], parent);
 }
 
 #[test]
