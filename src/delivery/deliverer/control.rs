@@ -174,4 +174,49 @@ impl Deliverer {
     pub fn resume(&self) -> Result<(), DeliveryError> {
         self.ask(Item::Pause { key: None, is_paused: false }).map(|_| ())
     }
+
+    /// Sends nothing more of this key, also after a restart, until [`resume_key`](Deliverer::resume_key): [`Answer::Paused`]. Its
+    /// messages wait in the store; what was tried before goes on marked `redelivered`. [`Answer::Refused`] with one order of all
+    /// messages, and once 10,000 keys are paused.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tickwheel::delivery::{Answer, Deliverer, Destination, Message, Verdict};
+    /// # let folder = tempfile::tempdir()?;
+    /// # let to = Destination::function(|_| Verdict::Delivered);
+    /// # let deliverer = Deliverer::open(folder.path().join("reminders.db"), to)?;
+    /// assert_eq!(deliverer.pause_key("kitchen")?, Answer::Paused);
+    /// deliverer.put(Message::after("tea", Duration::ZERO, "ready").with_key("kitchen"))?;
+    /// assert_eq!(deliverer.state(Some("kitchen"), "tea")?, Answer::Waiting);
+    /// deliverer.resume_key("kitchen")?;
+    /// assert!(deliverer.wait_until_empty(Duration::from_secs(60))?);
+    /// # deliverer.close(None)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`DeliveryError::Usage`] if no message can have this key. Otherwise what ended the run.
+    pub fn pause_key(&self, key: &str) -> Result<Answer, DeliveryError> {
+        check_name(Some(key), "any").map_err(usage)?;
+        self.ask(Item::Pause { key: Some(key.to_owned()), is_paused: true })
+    }
+
+    /// Sends what is due of this key, and goes on.
+    ///
+    /// ```
+    /// # use tickwheel::delivery::{Deliverer, Destination, Verdict};
+    /// # let folder = tempfile::tempdir()?;
+    /// # let to = Destination::function(|_| Verdict::Delivered);
+    /// # let deliverer = Deliverer::open(folder.path().join("reminders.db"), to)?;
+    /// deliverer.resume_key("kitchen")?;
+    /// # deliverer.close(None)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`pause_key`](Deliverer::pause_key).
+    pub fn resume_key(&self, key: &str) -> Result<(), DeliveryError> {
+        check_name(Some(key), "any").map_err(usage)?;
+        self.ask(Item::Pause { key: Some(key.to_owned()), is_paused: false }).map(|_| ())
+    }
 }

@@ -12,11 +12,11 @@ const TRACEPARENT: &str = "traceparent: version, trace, span and flags as W3C Tr
 /// The parts that most messages do not have.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Extras {
-    /// Past this it is not delivered (D17), in milliseconds since 1970.
+    /// Past this it is not delivered, in milliseconds since 1970.
     pub expires_ms: Option<i64>,
-    /// The trace and the span in which it was made, as W3C Trace Context writes them (D15).
+    /// The trace and the span in which it was made, as W3C Trace Context writes them.
     pub traceparent: Option<Box<str>>,
-    /// It is due then at the latest, however often it is put off (D16), in milliseconds since 1970.
+    /// It is due then at the latest, however often it is put off, in milliseconds since 1970.
     pub latest_ms: Option<i64>,
     /// Its name had its outcome before it came, and this is its number: destinations know it by another digest than the one
     /// that was sent before. It stays the same when the message is moved.
