@@ -484,7 +484,7 @@ fn pause_keys(store: &Store, dispatcher: &mut Dispatcher) -> Result<(), Delivery
     let lanes = store.paused_lanes()?;
     if !lanes.is_empty() && dispatcher.window.is_global() {
         let text = "keys are paused in this store, and in one order of all messages none can be: resume them first \
-                    (tickwheel store resume STORE --key KEY), or deliver in order per key";
+                    (tickwheel resume STORE --key KEY), or deliver in order per key";
         return Err(DeliveryError::Usage(text.to_owned()));
     }
     dispatcher.pause_lanes(&lanes);

@@ -13,6 +13,7 @@ import click
 
 from tickwheel import __version__
 from tickwheel.commands.analyze import analyze
+from tickwheel.commands.control import cancel, pause, requeue, reschedule, resume
 from tickwheel.commands.deliver import deliver
 from tickwheel.commands.report import report
 from tickwheel.commands.serve import serve
@@ -53,5 +54,8 @@ def tickwheel() -> None:
     """A timer for very many deadlines, and delayed delivery built on it."""
 
 
-for _command in (trace, deliver, serve, list_, show, status, dead, store, report, analyze, simulate):
+for _command in (
+    *(trace, deliver, serve, list_, show, status, dead, cancel, reschedule, requeue, pause, resume),
+    *(store, report, analyze, simulate),
+):
     tickwheel.add_command(_command)

@@ -120,6 +120,17 @@ def webhook_options(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
+def time_of(_ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
+    """The callback of an option that takes a time: milliseconds since 1970."""
+    from tickwheel._native import due_of
+    from tickwheel.delivery.errors import BadRecord
+
+    try:
+        return None if value is None else due_of(value, param.opts[0])
+    except BadRecord as error:
+        raise click.BadParameter(f"{error.reason} (allowed: {error.allowed})") from None
+
+
 def opener_of(to: str, webhook_header: Sequence[str], webhook_secret_file: Path | None) -> "Opener":
     """The opener of the destination. Errors: `WrongUsage`."""
     from tickwheel.delivery.sinks import Webhook, open_sink

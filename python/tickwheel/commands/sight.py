@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tickwheel.commands.options import time_of
+
 if TYPE_CHECKING:
     from tickwheel.delivery.sight import Page
 
@@ -20,16 +22,6 @@ _limit = click.option(
     "--limit", metavar="N", type=int, default=20, show_default=True, help="At most so many: 1 to 1,000."
 )
 _cursor = click.option("--cursor", metavar="TEXT", help="Go on where a page ended, with the same filters.")
-
-
-def _time(_ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
-    from tickwheel._native import due_of
-    from tickwheel.delivery.errors import BadRecord
-
-    try:
-        return None if value is None else due_of(value, param.opts[0])
-    except BadRecord as error:
-        raise click.BadParameter(f"{error.reason} (allowed: {error.allowed})") from None
 
 
 def _told(command: Callable[..., None]) -> Callable[..., None]:
@@ -65,8 +57,10 @@ def _told(command: Callable[..., None]) -> Callable[..., None]:
     help="Those that wait, in order of delivery; or those that ended so, the last one first.",
 )
 @click.option("--key", metavar="KEY", help="Only those of this key.")
-@click.option("--due-from", metavar="TIME", callback=_time, help="Only those due then or later: RFC 3339, or epoch ms.")
-@click.option("--due-before", metavar="TIME", callback=_time, help="Only those due before that.")
+@click.option(
+    "--due-from", metavar="TIME", callback=time_of, help="Only those due then or later: RFC 3339, or epoch ms."
+)
+@click.option("--due-before", metavar="TIME", callback=time_of, help="Only those due before that.")
 @_limit
 @_cursor
 @_as_json

@@ -4,7 +4,6 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from shlex import quote
 
 import click
 
@@ -13,7 +12,7 @@ _store = click.argument("store", metavar="STORE", type=click.Path(path_type=Path
 
 @click.group()
 def store() -> None:
-    """Check, compact, pause, back up or restore a store: the file of --store."""
+    """Check, compact, back up or restore a store: the file of --store."""
 
 
 @store.command()
@@ -43,39 +42,6 @@ def compact(store: Path) -> None:
     with _work(f"compacting {store}"):
         done = compact_store(store)
     click.echo(f"{store}: {_size(done.before)} before, {_size(done.after)} now.")
-
-
-_key = click.option("--key", metavar="KEY", help="Only messages of this key.")
-
-
-@store.command()
-@_store
-@_key
-def pause(store: Path, key: str | None) -> None:
-    """Let the next deliverer of STORE send nothing until it is resumed.
-
-    Messages are accepted then, and wait. While STORE is in use, ask its deliverer: POST /pause of tickwheel serve.
-    """
-    from tickwheel.delivery.store_upkeep import pause_store
-
-    with _work(f"pausing {store}"):
-        pause_store(store, key)
-    if key is None:
-        click.echo(f"{store}: paused. To go on: tickwheel store resume {store}")
-    else:
-        click.echo(f"{store}: the key {key!r} is paused. To go on: tickwheel store resume {store} --key {quote(key)}")
-
-
-@store.command()
-@_store
-@_key
-def resume(store: Path, key: str | None) -> None:
-    """Let the next deliverer of STORE send again. While STORE is in use: POST /resume of tickwheel serve."""
-    from tickwheel.delivery.store_upkeep import resume_store
-
-    with _work(f"resuming {store}"):
-        resume_store(store, key)
-    click.echo(f"{store}: resumed." if key is None else f"{store}: the key {key!r} is resumed.")
 
 
 @store.command()

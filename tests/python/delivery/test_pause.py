@@ -39,16 +39,16 @@ def test_a_store_that_is_not_in_use_is_paused_by_the_command__D16(tmp_path: Path
     with DeliveryQueue(store, to=lambda _: None) as queue, pytest.raises(WrongUsage, match="already"):
         pause_store(store)
     assert not queue.summary.delivered
-    seen = CliRunner().invoke(command, ["store", "pause", str(store)])
-    assert (seen.exit_code, seen.stdout) == (0, f"{store}: paused. To go on: tickwheel store resume {store}\n")
+    seen = CliRunner().invoke(command, ["pause", str(store)])
+    assert (seen.exit_code, seen.stdout) == (0, f"{store}: paused. To go on: tickwheel resume {store}\n")
     with DeliveryQueue(store, to=lambda _: None) as queue:
         assert queue.is_paused
-    assert CliRunner().invoke(command, ["store", "resume", str(store)]).exit_code == 0
+    assert CliRunner().invoke(command, ["resume", str(store)]).exit_code == 0
     with DeliveryQueue(store, to=lambda _: None) as queue:
         assert not queue.is_paused
     pause_store(store)
     resume_store(store)
     assert StoreView(store).status().paused_since is None
-    seen = CliRunner().invoke(command, ["store", "pause", str(tmp_path / "none.db")])
+    seen = CliRunner().invoke(command, ["pause", str(tmp_path / "none.db")])
     assert seen.exit_code == 2
     assert "there is no store" in seen.stderr

@@ -66,8 +66,8 @@ def test_a_key_of_a_store_that_is_not_in_use_is_paused_by_the_command__D16(tmp_p
         queue.put("a", key="two words", due=OVERDUE_MS + 10**12)
         with pytest.raises(WrongUsage, match="already"):
             pause_store(store, "two words")
-    seen = run("store", "pause", store, "--key", "two words")
-    resume = f"tickwheel store resume {store} --key 'two words'"
+    seen = run("pause", store, "--key", "two words")
+    resume = f"tickwheel resume {store} --key 'two words'"
     assert (seen.exit_code, seen.stdout) == (0, f"{store}: the key 'two words' is paused. To go on: {resume}\n")
     status = json.loads(run("status", store, "--json").stdout)
     assert (status["paused_keys"], status["paused_key_names"]) == (1, ["two words"])
@@ -75,9 +75,9 @@ def test_a_key_of_a_store_that_is_not_in_use_is_paused_by_the_command__D16(tmp_p
     assert "paused key names: two words\n" in run("status", store).stdout
     assert "key paused since:" in run("show", store, "a", "--key", "two words").stdout
     assert check_store(store).problems == ()
-    assert run("store", "resume", store, "--key", "other").exit_code == 0
+    assert run("resume", store, "--key", "other").exit_code == 0
     assert StoreView(store).status().paused_keys == 1
-    seen = run("store", "resume", store, "--key", "two words")
+    seen = run("resume", store, "--key", "two words")
     assert (seen.exit_code, seen.stdout) == (0, f"{store}: the key 'two words' is resumed.\n")
     assert StoreView(store).status().paused_keys == 0
     assert "key paused since:" not in run("show", store, "a", "--key", "two words").stdout
@@ -89,6 +89,6 @@ def test_a_key_of_a_store_that_is_not_in_use_is_paused_by_the_command__D16(tmp_p
 @pytest.mark.parametrize(("key", "problem"), [("", "key is empty"), ("\udc80", "give text in UTF-8")])
 def test_the_command_refuses_what_is_no_key__D16(tmp_path: Path, key: str, problem: str) -> None:
     DeliveryQueue(tmp_path / "s.db", to=lambda _: None).close()
-    seen = run("store", "pause", tmp_path / "s.db", "--key", key)
+    seen = run("pause", tmp_path / "s.db", "--key", key)
     assert seen.exit_code == 2
     assert problem in seen.stderr

@@ -9,6 +9,14 @@ from tickwheel.delivery.secret_files import read_file
 from tickwheel.delivery.serve.tls import MOST_BYTES, load_certificate, told
 
 
+def context_of(ca: Path, cert: Path | None, key: Path | None) -> ssl.SSLContext:
+    """For a client of HTTP. The files were read by `ClientTls.read`."""
+    context = ssl.create_default_context(cafile=str(ca))
+    if cert is not None:
+        load_certificate(context, cert, key or cert)
+    return context
+
+
 @dataclass(frozen=True, slots=True)
 class ClientTls:
     """In PEM. `ca`: the authorities that may sign a server's certificate. `cert` and `key`: the client's own, where the

@@ -1,0 +1,225 @@
+"""`tickwheel cancel`, `reschedule`, `requeue`, `pause`, `resume`: steer the messages of a store, or of a server.
+
+TARGET is the file of --store while nothing delivers from it, or the address of a server. Exit code 1: it was too late.
+"""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tickwheel.commands.options import time_of
+
+if TYPE_CHECKING:
+    from tickwheel.delivery.control import Control
+    from tickwheel.delivery.entries import Act
+
+_TOO_LATE = {
+    "delivered": "it is delivered",
+    "delivering": "it is being sent in this moment",
+    "dead": "it is a dead letter",
+    "expired": "it has expired",
+    "cancelled": "it is cancelled",
+    "waiting": "it waits, and is no dead letter",
+    "unknown": "no message has this name",
+}
+
+_existing = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+def _targeted(command: Callable[..., None]) -> click.Command:
+    """With TARGET, and what a server asks of a client."""
+
+    @click.argument("target", metavar="TARGET")
+    @click.option("--token-file", metavar="FILE", type=_existing, help="The token that the server wants.")
+    @click.option("--tls-ca", metavar="FILE", type=_existing, help="The authority that has signed its certificate.")
+    @click.option("--tls-cert", metavar="FILE", type=_existing, help="The certificate of this client.")
+    @click.option("--tls-key", metavar="FILE", type=_existing, help="Its key, if it is not in the same file.")
+    @wraps(command)
+    def run(target: str, **options: Any) -> None:
+        access = {name: options.pop(name) for name in ("token_file", "tls_ca", "tls_cert", "tls_key")}
+        with _told():
+            command(target, access, **options)
+
+    return click.command()(run)
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    from tickwheel.delivery.errors import BadRecord, DeliveryFailed, WrongUsage
+
+    try:
+        yield
+    except (WrongUsage, BadRecord) as error:
+        raise click.UsageError(str(error)) from error
+    except DeliveryFailed as error:
+        click.echo(f"Failed: {error}.", err=True)
+        sys.exit(3)
+
+
+def _of_one(command: Any) -> Any:
+    command = click.option("--key", metavar="KEY", help="The key of the message, if it has one.")(command)
+    return click.option("--id", "id_", metavar="ID", required=True, help="The id of the message.")(command)
+
+
+def _of_many(command: Any) -> Any:
+    for option in reversed(
+        [
+            click.option("--id", "id_", metavar="ID", help="The message with this id, and with --key if it has one."),
+            click.option("--key", metavar="KEY", help="Without --id: all messages of this key."),
+            click.option("--key-prefix", metavar="TEXT", help="All messages whose key begins so."),
+            click.option("--due-from", metavar="TIME", callback=time_of, help="Only those due then or later."),
+            click.option("--due-before", metavar="TIME", callback=time_of, help="Only those due before that."),
+            click.option("--all", "is_all", is_flag=True, help="All messages."),
+        ]
+    ):
+        command = option(command)
+    return command
+
+
+@_targeted
+@_of_many
+def cancel(target: str, access: dict[str, Path | None], id_: str | None, key: str | None, **which: Any) -> None:
+    """Cancel a message, or all that match: they are not delivered.
+
+    TARGET is a file of --store that nothing delivers from, or the address of a server, as http://127.0.0.1:7400.
+    """
+    from tickwheel.delivery.message import Cancel
+
+    with _control(target, access) as control:
+        if id_ is not None:
+            _alone(which)
+            answer = control.ask(Cancel(id_, key))
+            if answer == "unknown":
+                click.echo(f"{id_}: it has not come, and is cancelled when it comes")
+                return
+            _say(id_, answer, "cancelled")
+            return
+        done = control.wait(_act("cancel", key, **which))
+    click.echo(f"cancelled {done.changed:,}; {done.too_late:,} were being sent")
+
+
+@_targeted
+@_of_many
+def requeue(target: str, access: dict[str, Path | None], id_: str | None, key: str | None, **which: Any) -> None:
+    """Try a dead letter anew, or all that match: with all attempts, marked as redelivered.
+
+    TARGET is a file of --store that nothing delivers from, or the address of a server, as http://127.0.0.1:7400.
+    """
+    from tickwheel.delivery.entries import Requeue
+
+    with _control(target, access) as control:
+        if id_ is not None:
+            _alone(which)
+            _say(id_, control.ask(Requeue(id_, key)), "requeued")
+            return
+        done = control.wait(_act("requeue", key, **which))
+    click.echo(f"requeued {done.changed:,}")
+
+
+@_targeted
+@_of_one
+@click.option("--due", metavar="TIME", callback=time_of, help="RFC 3339, or epoch milliseconds.")
+@click.option("--delay", metavar="MS", type=float, help="Milliseconds from now.")
+def reschedule(
+    target: str, access: dict[str, Path | None], id_: str, key: str | None, due: int | None, delay: float | None
+) -> None:
+    """Give a message that waits another due time.
+
+    TARGET is a file of --store that nothing delivers from, or the address of a server, as http://127.0.0.1:7400.
+    """
+    from tickwheel._native import due_ms_of
+    from tickwheel.delivery.entries import Reschedule
+
+    if (due is None) == (delay is None):
+        raise click.UsageError("say when it is due: either --due TIME or --delay MS")
+    due_ms = due if due is not None else due_ms_of(None, delay)
+    with _control(target, access) as control:
+        _say(id_, control.ask(Reschedule(id_, key, due_ms)), "rescheduled")
+
+
+@_targeted
+@click.option("--key", metavar="KEY", help="Only messages of this key.")
+def pause(target: str, access: dict[str, Path | None], key: str | None) -> None:
+    """Send nothing until it is resumed, also after a restart. Messages are accepted, and wait.
+
+    TARGET is a file of --store that nothing delivers from, or the address of a server, as http://127.0.0.1:7400.
+    """
+    _pause(target, access, key, is_paused=True)
+    what, more = ("", "") if key is None else (f"the key {key!r} is ", f" --key {_quoted(key)}")
+    click.echo(f"{target}: {what}paused. To go on: tickwheel resume {target}{more}")
+
+
+@_targeted
+@click.option("--key", metavar="KEY", help="Only messages of this key.")
+def resume(target: str, access: dict[str, Path | None], key: str | None) -> None:
+    """Send again what is due.
+
+    TARGET is a file of --store that nothing delivers from, or the address of a server, as http://127.0.0.1:7400.
+    """
+    _pause(target, access, key, is_paused=False)
+    click.echo(f"{target}: resumed." if key is None else f"{target}: the key {key!r} is resumed.")
+
+
+def _pause(target: str, access: dict[str, Path | None], key: str | None, *, is_paused: bool) -> None:
+    from tickwheel.delivery.entries import Pause
+    from tickwheel.delivery.store_upkeep import pause_store, resume_store
+
+    if _is_address(target):
+        with _control(target, access) as control:
+            control.ask(Pause(is_paused, key))
+    else:
+        (pause_store if is_paused else resume_store)(target, key)
+
+
+def _control(target: str, access: dict[str, Path | None]) -> "Control":
+    from tickwheel.delivery.control import HttpControl, StoreControl
+    from tickwheel.delivery.errors import WrongUsage
+    from tickwheel.delivery.serve.client_tls import ClientTls, context_of
+    from tickwheel.delivery.serve.tokens import read_token
+
+    if not _is_address(target):
+        if any(access.values()):
+            raise WrongUsage(f"{target} is a file: a token and certificates are for a server")
+        return StoreControl(Path(target))
+    token = read_token(access["token_file"]) if access["token_file"] else None
+    context = None
+    if access["tls_ca"]:
+        ClientTls.read(access["tls_ca"], access["tls_cert"], access["tls_key"])  # its errors name the option
+        context = context_of(access["tls_ca"], access["tls_cert"], access["tls_key"])
+    elif access["tls_cert"] or access["tls_key"]:
+        raise WrongUsage("--tls-cert and --tls-key need --tls-ca FILE, the authority of the server's certificate")
+    return HttpControl(target, token, context)
+
+
+def _is_address(target: str) -> bool:
+    return target.startswith(("http://", "https://"))
+
+
+def _act(kind: str, key: str | None, *, is_all: bool, **which: Any) -> "Act":
+    from tickwheel.delivery.bulk import act_of
+
+    return act_of(kind, key=key, all=is_all, **which)
+
+
+def _alone(which: dict[str, Any]) -> None:
+    if any(which.values()):
+        raise click.UsageError("--id names one message: leave out the filters and --all")
+
+
+def _say(id_: str, answer: str, wanted: str) -> None:
+    if answer == wanted:
+        click.echo(f"{id_}: {answer}")
+    else:
+        click.echo(f"{id_}: not {wanted}: {_TOO_LATE.get(answer, answer)}", err=True)
+        sys.exit(1)
+
+
+def _quoted(text: str) -> str:
+    from shlex import quote
+
+    return quote(text)

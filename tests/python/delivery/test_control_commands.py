@@ -1,0 +1,173 @@
+"""`tickwheel cancel`, `reschedule`, `requeue`, `pause`, `resume`, on a store at rest and on a server (rule D16)."""
+
+import http.server
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from delivery.certificates import authority, signed
+from delivery.serve.conftest import Served
+from tickwheel.commands import tickwheel as command
+from tickwheel.delivery import Delivery, DeliveryQueue, StoreView
+from tickwheel.delivery.serve.tls import Certificates, TlsFiles
+from tickwheel.delivery.serve.tokens import ALL, Right, Tokens
+
+pytestmark = pytest.mark.timeout(120)
+
+FAR_MS = 4_000_000_000_000
+OTHER = "2096-10-02T08:06:40.000Z"
+TOKEN = b"one-that-may-do-it-all"
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(command, [str(argument) for argument in arguments])
+
+
+def refuse(_delivery: Delivery) -> None:
+    raise ValueError("not now")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """With two dead letters, messages that wait, and one that is overdue."""
+    path = tmp_path / "s.db"
+    with DeliveryQueue(path, to=refuse, max_attempts=1) as queue:
+        queue.put_many([("d1", 100_000_000_000, 1, "k"), ("d2", 100_000_000_000, 1)])
+        assert queue.wait_until_empty(10)
+        queue.pause()
+        queue.put_many([(str(n), FAR_MS + n, n, f"user/{n % 2}") for n in range(100)])
+        queue.put("late", due=100_000_000_000)
+    return path
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Served]:
+    opened = Served(tmp_path, to=refuse)
+    for n in range(20):
+        opened.ask("POST", "/messages", {"id": str(n), "key": f"user/{n % 2}", "due": FAR_MS + n, "payload": n})
+    yield opened
+    opened.close()
+
+
+def test_a_store_that_nothing_delivers_from_is_steered_and_nothing_is_sent__D16(store: Path) -> None:
+    assert run("cancel", store, "--id", "0", "--key", "user/0").stdout == "0: cancelled\n"
+    again = run("cancel", store, "--id", "0", "--key", "user/0")
+    assert (again.exit_code, again.stdout) == (0, "0: cancelled\n"), "it was cancelled before"
+    assert run("cancel", store, "--id", "new").stdout == "new: it has not come, and is cancelled when it comes\n"
+    moved = run("reschedule", store, "--id", "1", "--key", "user/1", "--due", OTHER)
+    assert (moved.exit_code, moved.stdout) == (0, "1: rescheduled\n")
+    late = run("reschedule", store, "--id", "0", "--key", "user/0", "--delay", "5")
+    assert (late.exit_code, late.stderr) == (1, "0: not rescheduled: it is cancelled\n")
+    assert run("cancel", store, "--key", "user/0").stdout == "cancelled 49; 0 were being sent\n"
+    assert run("cancel", store, "--key-prefix", "user/", "--due-before", FAR_MS + 50).stdout.startswith("cancelled 24;")
+    assert run("requeue", store, "--id", "d1", "--key", "k").stdout == "d1: requeued\n"
+    assert run("requeue", store, "--id", "d1").stderr == "d1: not requeued: no message has this name\n"
+    assert run("requeue", store, "--all").stdout == "requeued 1\n"
+    view = StoreView(store)
+    waiting = {it.id for it in view.list().messages}
+    assert waiting == {"late", "d1", "d2", "1"} | {str(n) for n in range(51, 100, 2)}
+    shown = view.show("1", "user/1")
+    assert shown is not None
+    assert shown.due == OTHER
+
+
+def test_a_paused_store_goes_on_once_it_is_resumed__D16(store: Path) -> None:
+    assert run("resume", store).stdout == f"{store}: resumed.\n"
+    assert StoreView(store).status().paused_since is None
+    assert run("pause", store).stdout == f"{store}: paused. To go on: tickwheel resume {store}\n"
+    assert StoreView(store).status().paused_since is not None
+
+
+def test_a_server_is_steered_by_its_address__D16(served: Served) -> None:
+    url = f"http://127.0.0.1:{served.port}"
+    assert run("cancel", url, "--id", "0", "--key", "user/0").stdout == "0: cancelled\n"
+    assert run("reschedule", url, "--id", "1", "--key", "user/1", "--due", OTHER).stdout == "1: rescheduled\n"
+    assert run("cancel", url, "--key", "user/0").stdout == "cancelled 9; 0 were being sent\n"
+    assert run("cancel", url, "--all").stdout == "cancelled 10; 0 were being sent\n"
+    assert run("requeue", url, "--id", "1", "--key", "user/1").stderr == "1: not requeued: it is cancelled\n"
+    assert run("requeue", url, "--all").stdout == "requeued 0\n"
+    assert run("pause", url, "--key", "a b").stdout == (
+        f"{url}: the key 'a b' is paused. To go on: tickwheel resume {url} --key 'a b'\n"
+    )
+    assert run("resume", url, "--key", "a b").stdout == f"{url}: the key 'a b' is resumed.\n"
+    assert run("pause", url).exit_code == 0
+    assert served.running.is_paused
+    assert run("resume", url + "/").exit_code == 0
+    assert not served.running.is_paused
+
+
+def test_a_server_with_tls_and_tokens_is_steered_with_them__D12_D16(tmp_path: Path) -> None:
+    ca = authority(tmp_path)
+    served = Served(
+        tmp_path,
+        tokens=Tokens({TOKEN: ALL, b"one-that-may-only-read": Right.READ}),
+        certificates=Certificates(TlsFiles(*signed(ca))),
+    )
+    token = tmp_path / "token"
+    token.write_bytes(TOKEN)
+    token.chmod(0o600)
+    url = f"https://localhost:{served.port}"
+    try:
+        seen = run("cancel", url, "--id", "a", "--tls-ca", ca.cert, "--token-file", token)
+        assert (seen.exit_code, seen.stdout) == (0, "a: it has not come, and is cancelled when it comes\n")
+        none = run("cancel", url, "--id", "a", "--tls-ca", ca.cert)
+        assert (none.exit_code, "answers 401: no token is given" in none.stderr) == (2, True)
+        token.write_bytes(b"one-that-may-only-read")
+        weak = run("cancel", url, "--id", "a", "--tls-ca", ca.cert, "--token-file", token)
+        assert (weak.exit_code, "the request needs control" in weak.stderr) == (2, True)
+        other = run("cancel", url, "--id", "a", "--token-file", token)
+        assert (other.exit_code, "certificate verify failed" in other.stderr) == (3, True)
+    finally:
+        served.close()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (("cancel",), "Missing argument 'TARGET'"),
+        (("cancel", "none.db", "--id", "a"), "there is no store none.db"),
+        (("cancel", "http://127.0.0.1:1/x", "--id", "a"), "is no address of a tickwheel serve"),
+        (("cancel", "http://u:p@127.0.0.1:1", "--id", "a"), "is no address of a tickwheel serve"),
+        (("cancel", "STORE"), "say which messages"),
+        (("cancel", "STORE", "--id", "a", "--all"), "--id names one message"),
+        (("cancel", "STORE", "--due-from", "5"), "looks like seconds"),
+        (("reschedule", "STORE", "--id", "a"), "either --due TIME or --delay MS"),
+        (("reschedule", "STORE", "--id", "a", "--due", "5"), "looks like seconds"),
+        (("requeue", "STORE", "--token-file", "STORE"), "a token and certificates are for a server"),
+        (("cancel", "http://127.0.0.1:1", "--id", "a", "--tls-key", "STORE"), "need --tls-ca FILE"),
+    ],
+)
+def test_wrong_usage_is_told__D2(store: Path, arguments: tuple[str, ...], error: str) -> None:
+    seen = run(*(str(store) if argument == "STORE" else argument for argument in arguments))
+    assert (seen.exit_code, error in " ".join(seen.stderr.split())) == (2, True), seen.stderr
+
+
+def test_a_store_that_is_in_use_is_steered_by_its_server__D9_D16(store: Path) -> None:
+    with DeliveryQueue(store, to=refuse):
+        seen = run("cancel", store, "--id", "a")
+    assert seen.exit_code == 2
+    assert "works with" in seen.stderr
+    assert "name the address of its tickwheel serve" in " ".join(seen.stderr.split())
+
+
+class _Odd(http.server.BaseHTTPRequestHandler):
+    def do_DELETE(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"<html>")
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+def test_what_is_no_server_of_tickwheel_is_told__D16() -> None:
+    with http.server.HTTPServer(("127.0.0.1", 0), _Odd) as odd:
+        threading.Thread(target=odd.handle_request, daemon=True).start()
+        seen = run("cancel", f"http://127.0.0.1:{odd.server_port}", "--id", "a")
+    assert (seen.exit_code, "not as a tickwheel serve does" in seen.stderr) == (3, True)
+    seen = run("cancel", f"http://127.0.0.1:{odd.server_port}", "--id", "a")
+    assert (seen.exit_code, "can't be asked: " in seen.stderr) == (3, True)
