@@ -14,8 +14,9 @@ use crate::delivery::items::Answer;
 use crate::delivery::store::{Action, ActionKind, Done, Filter, Outcome, Position};
 use crate::delivery::window::Entry;
 
-/// Messages that one group looks at.
-const LOOK: usize = 4_000;
+/// Messages that one group looks at, and changes: what is sent meanwhile waits for its commit.
+const LOOK: usize = 8_000;
+const CHANGE: usize = 1_000;
 /// Messages whose lane may be taken from under one hold of the dispatcher's lock: senders wait meanwhile.
 const TAKE_BACK: usize = 256;
 
@@ -61,7 +62,7 @@ impl Group<'_> {
             }
         }
         let lane = lane_of(action.filter.key.as_deref());
-        let (found, next) = self.store.matches(action, lane, LOOK)?;
+        let (found, next) = self.store.matches(action, lane, (LOOK, CHANGE))?;
         self.cancel_each(action, &found, false)?;
         action.at = next.unwrap_or(action.at);
         Ok(next.is_some())
@@ -70,7 +71,7 @@ impl Group<'_> {
     /// Messages in memory that have no row, from this slot on; and the slot to go on with.
     fn near_ones(&self, action: &Action, from: usize) -> (Vec<Position>, Option<usize>) {
         let dispatcher = self.dispatcher.lock();
-        let (slots, next) = dispatcher.window.part(from, LOOK);
+        let (slots, next) = dispatcher.window.part(from, CHANGE);
         let takes = |key: Option<&str>, (due_ms, seq): Position| {
             seq <= action.through && action.filter.takes_due(due_ms) && action.filter.takes_key(key)
         };
@@ -114,12 +115,12 @@ impl Group<'_> {
 
     /// Whether there may be more.
     fn requeue_some(&mut self, action: &mut Action) -> Result<bool, StoreError> {
-        let letters = self.store.letters_of_messages(action.at.0, action.through, LOOK)?;
+        let letters = self.store.letters_of_messages(action.at.0, action.through, CHANGE)?;
         for (n, seq) in &letters {
             action.at = (*n, 0);
             let is_requeued = self.requeue_letter(*seq, Some(&action.filter))?;
             action.changed += u64::from(is_requeued);
         }
-        Ok(letters.len() == LOOK)
+        Ok(letters.len() == CHANGE)
     }
 }

@@ -130,15 +130,17 @@ impl Store {
         &self,
         action: &Action,
         lane: Option<i64>,
-        limit: usize,
+        (look, most): (usize, usize),
     ) -> Result<(Vec<Position>, Option<Position>)> {
         let text = "SELECT due_ms, seq, lane FROM waiting WHERE (due_ms, seq) > (?, ?) AND due_ms < ? \
                     ORDER BY due_ms, seq LIMIT ?";
         let mut select = cached(&self.db, text)?;
         let before_ms = action.filter.due_before_ms.unwrap_or(i64::MAX);
-        let mut rows = select.query(params![action.at.0, action.at.1, before_ms, limit as i64])?;
+        let mut rows = select.query(params![action.at.0, action.at.1, before_ms, look as i64])?;
         let (mut found, mut count, mut last) = (Vec::new(), 0, action.at);
-        while let Some(row) = rows.next()? {
+        while found.len() < most
+            && let Some(row) = rows.next()?
+        {
             count += 1;
             last = (row.get(0)?, row.get(1)?);
             let is_in_lane = lane.is_none() || row.get::<_, Option<i64>>(2)? == lane;
@@ -146,7 +148,8 @@ impl Store {
                 found.push(last);
             }
         }
-        Ok((found, (count == limit).then_some(last)))
+        let may_be_more = count == look || found.len() == most;
+        Ok((found, may_be_more.then_some(last)))
     }
 
     fn takes(&self, action: &Action, seq: i64) -> Result<bool> {

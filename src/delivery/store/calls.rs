@@ -240,14 +240,14 @@ impl Store {
     }
 
     /// The next messages with a row in `waiting` that an action is about, of those in this lane if one is given; and how far that is,
-    /// if there may be more.
+    /// if there may be more. It looks at so many, and finds so many.
     pub(crate) fn matches(
         &self,
         action: &Action,
         lane: Option<i64>,
-        limit: usize,
+        limits: (usize, usize),
     ) -> Result<(Vec<Position>, Option<Position>), StoreError> {
-        self.told(self.read_matches(action, lane, limit))
+        self.told(self.read_matches(action, lane, limits))
     }
 
     /// The next to be written out, bounded by count and bytes, and the number to give to `letters_written` then.

@@ -103,7 +103,10 @@ def test_a_message_past_its_time_is_not_delivered_and_is_a_dead_letter__D17(tmp_
             queue.put("b", due=FAR_MS, expires=FAR_MS - 1_000)
         with pytest.raises(BadRecord, match="no traceparent"):
             queue.put("b", due=FAR_MS, traceparent="00-1-1-1")
-        assert queue.put("b", due=FAR_MS, expires=FAR_MS + 1) is Answer.ACCEPTED
+        assert queue.put("b", due=FAR_MS, expires=FAR_MS + 1, traceparent=PARENT) is Answer.ACCEPTED
+        shown = queue.view.show("b")
+        assert shown is not None
+        assert (shown.expires, shown.traceparent) == ("2096-10-02T07:06:40.001Z", PARENT)
         with pytest.raises(BadRecord, match="other content"):
             queue.put("b", due=FAR_MS, expires=FAR_MS + 2)
 

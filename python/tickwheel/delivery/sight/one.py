@@ -1,7 +1,7 @@
 """One message by its name: what it says, and where it stands."""
 
 import base64
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -14,14 +14,17 @@ _STATES: Final = {outcome: state for state, outcome in OUTCOMES.items()}
 
 
 class Details(Seen, frozen=True, kw_only=True):
-    """A message with its payload, as long as that is in the store: JSON, or bytes in base64. `seq`: its number.
-    `key_paused_since`: of one that waits, where nothing of its key is sent.
+    """A message with what it says, as long as that is in the store: its payload, JSON or bytes in base64; `expires` and
+    `traceparent`, if it has them. `seq`: its number. `key_paused_since`: of one that waits, where nothing of its key is
+    sent.
     """
 
     seq: int
     key_paused_since: str | None = None
     payload: msgspec.Raw | None = None
     payload_base64: str | None = None
+    expires: str | None = None
+    traceparent: str | None = None
 
 
 def show_message(db: StoreSnapshot, id_: str, key: str | None) -> Details | None:
@@ -33,15 +36,14 @@ def show_message(db: StoreSnapshot, id_: str, key: str | None) -> Details | None
     seq = db.find(id_, key)
     if seq is None:
         return None
-    [(due_ms, outcome, attempts, next_ms, error, held, redelivered, payload, is_json)] = db.rows(
+    [(due_ms, outcome, attempts, next_ms, error, held, redelivered, *said)] = db.rows(
         "SELECT m.due_ms, m.outcome, a.attempts, a.next_ms, a.error, w.seq, w.redelivered, CAST(b.payload AS BLOB), "
-        "typeof(b.payload) = 'text' FROM messages m LEFT JOIN attempts a ON a.seq = m.seq "
+        "typeof(b.payload) = 'text', b.expires_ms, b.traceparent FROM messages m LEFT JOIN attempts a ON a.seq = m.seq "
         "LEFT JOIN waiting w ON w.due_ms = m.due_ms AND w.seq = m.seq LEFT JOIN bodies b ON b.seq = m.seq "
         "WHERE m.seq = :seq",
         seq=seq,
     )
-    json = msgspec.Raw(payload) if payload is not None and is_json else None
-    other = None if payload is None or is_json else base64.b64encode(payload).decode()
+    content = _content(*said)
     is_near = bool(db.rows("SELECT 1 FROM near_messages WHERE due_ms = :due_ms AND seq = :seq", due_ms=due_ms, seq=seq))
     if held is not None or is_near:
         return Details(
@@ -55,8 +57,7 @@ def show_message(db: StoreSnapshot, id_: str, key: str | None) -> Details | None
             bool(redelivered),
             seq=seq,
             key_paused_since=_paused_since(db, key),
-            payload=json,
-            payload_base64=other,
+            **content,
         )
     state = _STATES[Outcome(outcome or Outcome.DELIVERED)]
     part = "n >= :first ORDER BY n" if state is State.DELIVERED else "true ORDER BY n DESC"
@@ -68,7 +69,7 @@ def show_message(db: StoreSnapshot, id_: str, key: str | None) -> Details | None
         seq=seq,
     )
     if not found:
-        return Details(id_, key, state, rfc_3339(due_ms), seq=seq, payload=json, payload_base64=other)
+        return Details(id_, key, state, rfc_3339(due_ms), seq=seq, **content)
     [(at_ms, late_us, attempts, redelivered)] = found
     reason = db.rows("SELECT reason FROM dead_letters WHERE source = 'delivery' AND line = :seq", seq=seq)
     return Details(
@@ -82,9 +83,19 @@ def show_message(db: StoreSnapshot, id_: str, key: str | None) -> Details | None
         ended=rfc_3339(at_ms),
         lateness_ms=None if late_us is None else late_us / 1_000,
         seq=seq,
-        payload=json,
-        payload_base64=other,
+        **content,
     )
+
+
+def _content(
+    payload: bytes | None, is_json: bool | None, expires_ms: int | None, traceparent: str | None
+) -> dict[str, Any]:
+    return {
+        "payload": msgspec.Raw(payload) if payload is not None and is_json else None,
+        "payload_base64": None if payload is None or is_json else base64.b64encode(payload).decode(),
+        "expires": time_of(expires_ms),
+        "traceparent": traceparent,
+    }
 
 
 def _paused_since(db: StoreSnapshot, key: str | None) -> str | None:

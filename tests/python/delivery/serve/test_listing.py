@@ -56,6 +56,8 @@ def test_a_message_is_shown_with_its_payload__D14(served: Served) -> None:
         "key_paused_since": None,
         "payload": {"n": 1},
         "payload_base64": None,
+        "expires": None,
+        "traceparent": None,
     }
 
 
