@@ -125,11 +125,21 @@ fn is_same(one: &Op, other: &Op) -> bool {
     std::ptr::eq(&raw const **one, &raw const **other)
 }
 
-/// Asserts that no operation waits, and that no list and no timer has one.
-fn assert_empty(timer: &SystemTimer, purgatory: &Purgatory) {
+/// No operation waits, and no list and no timer has one: `(waiting, watched, keys, delayed, on the timer)`.
+const EMPTY: (u64, usize, usize, usize, usize) = (0, 0, 0, 0, 0);
+
+fn left(timer: &SystemTimer, purgatory: &Purgatory) -> (u64, usize, usize, usize, usize) {
     let stats = purgatory.stats();
-    let left = (stats.waiting, stats.watched, stats.keys, stats.delayed, timer.len());
-    assert_eq!(left, (0, 0, 0, 0, 0), "(waiting, watched, keys, delayed, on the timer)");
+    (stats.waiting, stats.watched, stats.keys, stats.delayed, timer.len())
+}
+
+fn assert_empty(timer: &SystemTimer, purgatory: &Purgatory) {
+    assert_eq!(left(timer, purgatory), EMPTY, "(waiting, watched, keys, delayed, on the timer)");
+}
+
+/// A check that runs in this moment may come back to the timer once more.
+fn until_empty(timer: &SystemTimer, purgatory: &Purgatory) {
+    until(|| left(timer, purgatory) == EMPTY);
 }
 
 /// A re-entrant lock. A thread that cannot take it does not wait.

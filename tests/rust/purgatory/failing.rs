@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tickwheel::{Config, DelayedOperation, DelayedOperationPurgatory, Operation, SystemTimer};
 
-use super::{HOUR, Op, OwnLock, Wait, assert_empty, purgatory, until, wait, wait_with, watch};
+use super::{HOUR, Op, OwnLock, Wait, assert_empty, purgatory, until, until_empty, wait, wait_with, watch};
 
 fn fail() {
     resume_unwind(Box::new("broken"));
@@ -83,8 +83,7 @@ fn an_expiration_is_reported_after_a_completion_that_panicked__p8() {
         watch(&purgatory, op, [1]);
     }
     until(|| ops.iter().all(|op| op.ended() == (1, 1)));
-    until(|| timer.is_empty());
-    assert_empty(&timer, &purgatory);
+    until_empty(&timer, &purgatory);
 }
 
 #[test]

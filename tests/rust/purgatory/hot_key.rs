@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use super::{Op, PATIENCE, Wait, assert_empty, join, purgatory, spawn, until, wait_with, watch, within};
+use super::{Op, PATIENCE, Wait, join, purgatory, spawn, until, until_empty, wait_with, watch, within};
 
 thread_local! { static TRIES: Cell<usize> = const { Cell::new(0) }; }
 
@@ -37,8 +37,7 @@ fn a_check_of_a_hot_key_makes_few_tries_while_other_threads_check_often__p6() {
         op.ready();
         purgatory.check_and_complete(&1);
         until(|| op.ended() == (1, 0));
-        until(|| timer.is_empty());
-        assert_empty(&timer, &purgatory);
+        until_empty(&timer, &purgatory);
     });
 }
 
@@ -69,8 +68,7 @@ fn a_check_that_is_marked_in_every_try_returns_and_loses_no_event__p6() {
         is_hot.store(false, Ordering::Release);
         assert_eq!(tries, MOST_TRIES);
         until(|| op.ended() == (1, 0));
-        until(|| timer.is_empty());
-        assert_empty(&timer, &purgatory);
+        until_empty(&timer, &purgatory);
     });
 }
 
@@ -97,7 +95,6 @@ fn an_operation_that_is_watched_again_in_every_try_keeps_no_thread__p6() {
         is_on.store(false, Ordering::Release);
         op.ready();
         until(|| op.ended() == (1, 0) || purgatory.check_and_complete(&1) == 1);
-        until(|| timer.is_empty());
-        assert_empty(&timer, &purgatory);
+        until_empty(&timer, &purgatory);
     });
 }

@@ -7,7 +7,9 @@ use std::thread::JoinHandle;
 
 use tickwheel::{Config, DelayedOperationPurgatory};
 
-use super::{Op, OwnLock, PATIENCE, Wait, assert_empty, join, on_timer, purgatory, spawn, until, wait_with, watch};
+use super::{
+    Op, OwnLock, PATIENCE, Wait, assert_empty, join, on_timer, purgatory, spawn, until, until_empty, wait_with, watch,
+};
 
 fn with_lock(own_lock: &Arc<OwnLock>) -> Op {
     wait_with(Wait { own_lock: Some(Arc::clone(own_lock)), ..Wait::default() })
@@ -84,8 +86,7 @@ fn a_check_does_not_wait_for_another_thread_and_is_not_lost__p6() {
     go.send(()).unwrap();
     join([thread]);
     until(|| op.ended() == (1, 0)); // without any further event
-    until(|| timer.is_empty());
-    assert_empty(&timer, &purgatory);
+    until_empty(&timer, &purgatory);
 }
 
 #[test]
@@ -100,8 +101,7 @@ fn an_operation_that_is_watched_while_another_thread_has_its_lock_is_complete_so
     go.send(()).unwrap();
     join([thread]);
     until(|| op.ended() == (1, 0));
-    until(|| timer.is_empty());
-    assert_empty(&timer, &purgatory);
+    until_empty(&timer, &purgatory);
 }
 
 #[test]
@@ -116,8 +116,7 @@ fn a_full_timer_takes_a_postponed_check__p6() {
     go.send(()).unwrap();
     join([thread]);
     until(|| op.ended() == (1, 0));
-    until(|| timer.is_empty());
-    assert_empty(&timer, &purgatory);
+    until_empty(&timer, &purgatory);
 }
 
 #[test]

@@ -7,8 +7,8 @@ use std::sync::{Arc, Weak, mpsc};
 use tickwheel::{Config, DelayedOperation, DelayedOperationPurgatory, Operation, SystemTimer};
 
 use super::{
-    HOUR, Op, OwnLock, PATIENCE, Purgatory, Wait, assert_empty, purgatory, tries_here, until, wait, wait_with, watch,
-    within,
+    HOUR, Op, OwnLock, PATIENCE, Purgatory, Wait, assert_empty, purgatory, tries_here, until, until_empty, wait,
+    wait_with, watch, within,
 };
 
 #[test]
@@ -105,8 +105,7 @@ fn a_hundred_operations_that_check_their_common_key_are_each_tried_about_a_hundr
     }
     purgatory.check_and_complete(&1);
     until(|| ops.iter().all(|op| op.ended() == (1, 0))); // the timer checks them too
-    until(|| timer.is_empty());
-    assert_empty(&timer, &purgatory);
+    until_empty(&timer, &purgatory);
 }
 
 /// n operations under a key each. Each try of one checks the keys of all others.
@@ -141,8 +140,7 @@ fn twelve_operations_that_check_each_others_keys_are_tried_at_most_n_cubed_times
         assert_eq!(purgatory.check_and_complete(&0), 0);
         assert!(tries_here() - before <= 12 * 12 * 12, "{}", tries_here() - before);
         assert!(ops.iter().all(Operation::force_complete));
-        until(|| timer.is_empty());
-        assert_empty(&timer, &purgatory);
+        until_empty(&timer, &purgatory);
     });
 }
 
@@ -169,8 +167,7 @@ fn twelve_operations_that_complete_each_other_all_complete__p6() {
             purgatory.check_and_complete(&0);
             assert!(ops.iter().all(|op| op.ended() == (1, 0)), "a link of the chain was lost");
             assert!(tries_here() - before <= 12 * 12 * 12, "{}", tries_here() - before);
-            until(|| timer.is_empty());
-            assert_empty(&timer, &purgatory);
+            until_empty(&timer, &purgatory);
         });
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tickwheel::Operation;
 
-use super::{Op, PATIENCE, Wait, assert_empty, purgatory, tries_here, until, wait_with, watch, within};
+use super::{Op, PATIENCE, Wait, purgatory, tries_here, until, until_empty, wait_with, watch, within};
 
 /// Operations under a key each. A try of one counts, and asks for checks of all other keys. The first operation is complete
 /// when the count is `needed`.
@@ -46,8 +46,7 @@ fn completes(count: u32, needed: u32) {
         for op in &ops {
             op.force_complete();
         }
-        until(|| timer.is_empty());
-        assert_empty(&timer, &purgatory);
+        until_empty(&timer, &purgatory);
     });
 }
 
@@ -80,8 +79,7 @@ fn tries_that_never_stop_asking_cost_the_timer_n_tries_less_and_less_often__p6()
         assert!(u64::from(more) <= 12 * (checks + 1), "{more} tries in {checks} checks");
         assert!(timer.len() <= 12 + 1, "the deadlines, and one check");
         assert!(ops.iter().all(Operation::force_complete));
-        until(|| timer.is_empty());
-        assert_empty(&timer, &purgatory);
+        until_empty(&timer, &purgatory);
     });
 }
 

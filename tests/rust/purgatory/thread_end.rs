@@ -5,7 +5,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::{Op, Purgatory, Wait, assert_empty, join, purgatory, spawn, until, wait, wait_with, watch};
+use super::{Op, Purgatory, Wait, join, purgatory, spawn, until_empty, wait, wait_with, watch};
 
 /// Set in the process of its own that a test runs in: an abort must not end the other tests.
 const IN_CHILD: &str = "TICKWHEEL_TEST_IN_CHILD";
@@ -85,7 +85,6 @@ fn a_thread_local_destructor_may_check_and_complete__p6() {
             assert_eq!(op.ended(), (1, 0));
         }
         assert!(uses.force_complete());
-        until(|| timer.is_empty());
-        assert_empty(&timer, &purgatory);
+        until_empty(&timer, &purgatory);
     });
 }

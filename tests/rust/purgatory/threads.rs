@@ -5,7 +5,8 @@ use std::sync::{Arc, Weak};
 use std::thread;
 
 use super::{
-    Op, OwnLock, PATIENCE, Purgatory, Wait, assert_empty, join, purgatory, spawn, until, wait_with, watch, within,
+    Op, OwnLock, PATIENCE, Purgatory, Wait, assert_empty, join, purgatory, spawn, until, until_empty, wait_with, watch,
+    within,
 };
 use crate::support::Random;
 
@@ -113,8 +114,7 @@ fn they_check_each_other(keys: [u32; 2]) {
             join(checkers.collect::<Vec<_>>());
             // The timer may have some of the checks.
             until(|| ops.iter().all(|op| op.ended() == (1, 0)));
-            until(|| timer.is_empty());
-            assert_empty(&timer, &purgatory);
+            until_empty(&timer, &purgatory);
         }
     });
 }
