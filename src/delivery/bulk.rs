@@ -22,7 +22,20 @@ fn of_key(key: &str) -> Filter {
     Filter { key: Some(key.to_owned()), ..Filter::default() }
 }
 
-/// Half of them are near, half far; of two keys and of none.
+/// It has read what is due soon, so what comes from now on may be near.
+fn started(settings: Settings) -> ByHand {
+    let world = ByHand::start(settings);
+    world.write();
+    world
+}
+
+fn give_many(world: &ByHand) {
+    world.give(many());
+    let near = world.engine.with_store(|store| (1..=MANY as i64).filter(|seq| store.is_near(*seq)).count());
+    assert!(near > MANY / 10 && near < MANY / 2, "{near} are near");
+}
+
+/// Half of them are near, as far as their keys let them, half far; of two keys and of none.
 fn many() -> Vec<Item> {
     let key = |n: usize| ["user/a", "user/b", ""].get(n % 3).copied().filter(|key| !key.is_empty());
     let due_ms = |n: usize| START_MS + 5_000 + if n.is_multiple_of(2) { 0 } else { DAY_MS } + n as i64;
@@ -41,8 +54,8 @@ fn whole(world: ByHand) {
 
 #[test]
 fn those_of_a_key_and_no_others_are_cancelled_near_and_far__d16() {
-    let world = ByHand::start(Settings::default());
-    world.give(many());
+    let world = started(Settings::default());
+    give_many(&world);
     assert_eq!(world.give(vec![act("x", ActionKind::Cancel, of_key("user/a"))]), [Answer::Accepted]);
     assert_eq!(cancelled(&world), MANY.div_ceil(3) as u64);
     assert_eq!(world.give(vec![act("x", ActionKind::Cancel, of_key("user/b"))]), [Answer::Duplicate]);
@@ -60,8 +73,8 @@ fn those_of_a_key_and_no_others_are_cancelled_near_and_far__d16() {
 
 #[test]
 fn it_goes_on_after_a_restart_and_leaves_alone_what_came_later__d16() {
-    let mut world = ByHand::start(Settings::default());
-    world.give(many());
+    let mut world = started(Settings::default());
+    give_many(&world);
     let _ = world.submit(vec![act("x", ActionKind::Cancel, Filter::default())]);
     world.engine.write(&|| Ok(())).unwrap();
     let first = cancelled(&world);
@@ -78,11 +91,11 @@ fn it_goes_on_after_a_restart_and_leaves_alone_what_came_later__d16() {
 
 #[test]
 fn what_is_being_sent_is_counted_as_too_late_and_is_delivered__d16() {
-    let world = ByHand::start(Settings::default());
+    let world = started(Settings::default());
+    give_many(&world);
     world.give((0..10).map(|n| put(None, &format!("now {n}"), START_MS)).collect());
     let (number, deliveries) = world.take().unwrap();
     assert_eq!(deliveries.len(), 10);
-    world.give(many());
     world.give(vec![act("x", ActionKind::Cancel, Filter::default())]);
     world.engine.settle(number, Verdicts::Delivered, None);
     world.write();
