@@ -58,7 +58,9 @@ fn those_of_a_key_and_no_others_are_cancelled_near_and_far__d16() {
     give_many(&world);
     assert_eq!(world.give(vec![act("x", ActionKind::Cancel, of_key("user/a"))]), [Answer::Accepted]);
     assert_eq!(cancelled(&world), MANY.div_ceil(3) as u64);
-    assert_eq!(world.give(vec![act("x", ActionKind::Cancel, of_key("user/b"))]), [Answer::Duplicate]);
+    assert_eq!(world.give(vec![act("x", ActionKind::Cancel, of_key("user/a"))]), [Answer::Duplicate]);
+    assert_eq!(world.give(vec![act("x", ActionKind::Cancel, of_key("user/b"))]), [Answer::Conflict]);
+    assert_eq!(world.give(vec![act("x", ActionKind::Requeue, of_key("user/a"))]), [Answer::Conflict]);
     let prefix = Filter { key_prefix: Some("user/".to_owned()), ..Filter::default() };
     world.give(vec![act("y", ActionKind::Cancel, prefix)]);
     assert_eq!(world.engine.open_count(), (MANY / 3) as u64, "those without a key are left");

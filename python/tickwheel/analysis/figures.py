@@ -175,7 +175,8 @@ def figures(most_keys: int = KEYS) -> Mapping[str, Figure]:
         "repeats": Figure(
             """
             WITH names AS (
-                SELECT count(*) AS ledgers, sum(outcome = 'delivered') AS delivered,
+                SELECT count(DISTINCT ledger) AS ledgers,
+                count(DISTINCT CASE WHEN outcome = 'delivered' THEN ledger END) AS delivered,
                 sum(outcome = 'delivered' AND redelivered) AS redelivered,
                 sum(outcome = 'waiting' AND redelivered) AS may_have_arrived FROM messages GROUP BY key, id
             )

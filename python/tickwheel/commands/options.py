@@ -28,7 +28,7 @@ class _Sink(click.types.StringParamType):
         """Without what may be a secret: a user and password, and all of a webhook's address but its host."""
         from tickwheel.delivery.sinks.addresses import without_user
 
-        webhook = re.fullmatch(r"(https?://)(?:[^/?]*@)?([^/?]*/?)(.*)", value)
+        webhook = re.fullmatch(r"(?i)(https?:/*)(?:[^/?#\\]*@)?([^/?#\\]*/?)(.*)", value, re.DOTALL)
         if webhook is None:
             return without_user(value)
         kind, host, rest = webhook.groups()
@@ -43,7 +43,9 @@ class _Header(click.types.StringParamType):
 
     def shown(self, value: str) -> str:
         """The value only where it says where the value is."""
-        name, _, rest = value.partition(":")
+        name, colon, rest = value.partition(":")
+        if not colon:
+            return "..."
         return value if rest.strip().startswith(("env:", "file:")) else f"{name}: ..."
 
 

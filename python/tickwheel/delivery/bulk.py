@@ -6,7 +6,9 @@ from typing import TypeAlias
 
 from tickwheel._native import due_ms_of
 from tickwheel.delivery.entries import Act, ActionKind
-from tickwheel.delivery.errors import WrongUsage
+from tickwheel.delivery.errors import BadRecord, WrongUsage
+
+OTHER_ACTION = BadRecord("this id is of another action", "the same kind and filters again, or another id")
 
 Time: TypeAlias = datetime | str | int
 
@@ -24,12 +26,14 @@ def act_of(
     """The action on the messages that match all that is given, or on all. Errors: `WrongUsage`, `BadRecord`."""
     given = {"key": key, "key_prefix": key_prefix, "due_from": due_from, "due_before": due_before}
     is_filtered = any(value is not None for value in given.values())
+    if type(all) is not bool:
+        raise WrongUsage(f"all is {all!r:.100}: give True or False")
     if is_filtered == all:
         what = "both are given" if all else "neither is given"
         raise WrongUsage(f"say which messages, by {', '.join(given)}, or all=True for every one: {what}")
-    for name, text in {"id": id, "key": key, "key_prefix": key_prefix}.items():
+    for name, text in {"the action's id": id, "key": key, "key_prefix": key_prefix}.items():
         if text is not None and not is_text(text):
-            raise WrongUsage(f"{name} is {text!r:.100}: give text in UTF-8, not empty")
+            raise WrongUsage(f"{name} is {text!r:.100}: give text in UTF-8, 1 byte to 1 MiB")
     own_id = uuid.uuid4().hex if id is None else id
     return Act(own_id, ActionKind(kind), key, key_prefix, ms_of(due_from), ms_of(due_before))
 

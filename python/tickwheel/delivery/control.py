@@ -17,6 +17,7 @@ from urllib.parse import quote, urlsplit
 import msgspec
 
 from tickwheel._native import rfc_3339, store_owner
+from tickwheel.delivery.bulk import OTHER_ACTION
 from tickwheel.delivery.entries import Act, Answer, Item, Pause, Requeue, Reschedule
 from tickwheel.delivery.errors import DeliveryFailed, WrongUsage
 from tickwheel.delivery.log import log_letters
@@ -89,7 +90,8 @@ class StoreControl(Control):
 
     def begin(self, act: Act) -> None:
         """The same id again goes on with that action."""
-        self._answer(act)
+        if self._answer(act) is Answer.CONFLICT:
+            raise OTHER_ACTION
 
     def action(self, id_: str) -> Action:
         """As the store has it."""

@@ -13,7 +13,7 @@ from typing import Any, Literal, Self
 import msgspec
 
 from tickwheel._native import MAX_DUE_MS, ArrowRows, NdjsonLines, Records, due_ms_of, read_messages
-from tickwheel.delivery.bulk import Time, act_of
+from tickwheel.delivery.bulk import OTHER_ACTION, Time, act_of
 from tickwheel.delivery.entries import OTHER_CONTENT, Act, Answer, Letter, Look, Pause, Put, Requeue, Reschedule
 from tickwheel.delivery.errors import BadRecord, WrongUsage
 from tickwheel.delivery.log import log_letters, logger, subject_of
@@ -142,6 +142,8 @@ class DeliveryQueue:
             if due is not None or delay_ms is not None:
                 raise WrongUsage("debounce_ms says when the message is due: leave out due and delay_ms")
             replace, delay_ms = True, debounce_ms
+        if type(replace) is not bool:
+            raise WrongUsage(f"replace is {replace!r:.100}: give True or False")
         if at_latest_ms is not None and not (replace and type(at_latest_ms) is int and 0 <= at_latest_ms <= MAX_DUE_MS):
             raise WrongUsage(f"at_latest_ms is {at_latest_ms!r:.200}: give a whole number with debounce_ms or replace")
         parent = current_traceparent() if traceparent is None else traceparent
@@ -223,14 +225,13 @@ class DeliveryQueue:
 
         `key`, `key_prefix`, `due_from` (then or later), `due_before`: all of what is given must hold; or `all`.
         Messages that come after it began are left alone, and so are those that are being sent. `queue.action(id)` says
-        how far it is; it goes on after a restart. `action`: an id of one's own; the same again does nothing.
-        Some 50,000 a second. Errors: `WrongUsage`, `BadRecord`.
+        how far it is; it goes on after a restart. `action`: an id of one's own; the same again does nothing, as long as
+        it is kept. Some ten thousand a second. Errors: `WrongUsage`; `BadRecord`, also for an id of another action.
         """
         which = act_of(
             "cancel", id=action, key=key, key_prefix=key_prefix, due_from=due_from, due_before=due_before, all=all
         )
-        self._answers([which])
-        return which.id
+        return self._begin(which)
 
     def requeue_many(
         self,
@@ -246,12 +247,21 @@ class DeliveryQueue:
         which = act_of(
             "requeue", id=action, key=key, key_prefix=key_prefix, due_from=due_from, due_before=due_before, all=all
         )
-        self._answers([which])
-        return which.id
+        return self._begin(which)
 
     def action(self, id: str) -> Action | None:  # noqa: A002
-        """How far an action on many messages is; `None`: there is none with this id, or it is not kept any more."""
+        """How far an action on many messages is; `None`: there is none with this id, or it is not kept any more: of
+        those that have ended the last 10,000 are.
+        """
+        if id is None:
+            raise WrongUsage("id is None: give the id of an action")
         return next(iter(self.view.actions(id)), None)
+
+    def _begin(self, act: Act) -> str:
+        [answer] = self._answers([act])
+        if answer is Answer.CONFLICT:
+            raise OTHER_ACTION
+        return act.id
 
     def pause(self, key: str | None = None) -> None:
         """Send nothing more (D16), or nothing of a key, until `resume`, also after a restart; return once on disk.

@@ -12,6 +12,9 @@ impl Dispatcher {
         if std::mem::replace(&mut self.is_paused, is_paused) != is_paused {
             self.events.push(if is_paused { Event::Paused } else { Event::Resumed });
         }
+        if is_paused {
+            self.stop_turns();
+        }
     }
 
     pub(in crate::delivery) fn is_paused(&self) -> bool {

@@ -41,6 +41,7 @@ impl Dispatcher {
         self.measures.durations.add(self.timer.clock().now_us().saturating_sub(flight.began_us) as i64);
         if let Verdicts::Each(each) = &mut verdicts
             && !self.is_halted
+            && !self.is_paused
             && each.iter().all(|it| *it == Verdict::NotTried)
         {
             // To send at once again what the sink did not even try would keep a core busy.

@@ -27,6 +27,11 @@ impl Dispatcher {
     /// Nothing more is sent, also of what is in the hands of senders and has not begun.
     pub(in crate::delivery) fn halt(&mut self) {
         self.is_halted = true;
+        self.stop_turns();
+    }
+
+    /// What is in the hands of senders, and has not begun, comes back.
+    pub(super) fn stop_turns(&mut self) {
         for it in self.flights.values().filter_map(|flight| flight.turns.as_ref()) {
             it.turns.stop();
         }

@@ -21,15 +21,15 @@ const CHANGE: usize = 1_000;
 const TAKE_BACK: usize = 256;
 
 impl Group<'_> {
-    /// Begins one: `Accepted`, or `Duplicate` if its id is known.
+    /// Begins one: `Accepted`; `Duplicate` if its id is known, or `Conflict` if it asked for something else.
     pub(super) fn begin_action(&mut self, id: String, kind: ActionKind, filter: Filter) -> Result<Answer, StoreError> {
         let (through, at) = match kind {
             ActionKind::Cancel => (self.store.last_seq(), (filter.due_from_ms.unwrap_or(i64::MIN), i64::MIN)),
             ActionKind::Requeue => (self.store.last_letter(), (0, 0)),
         };
         let action = Action { id, kind, filter, through, at, changed: 0, too_late: 0 };
-        if !self.store.put_action(&action, self.now_ms)? {
-            return Ok(Answer::Duplicate);
+        if let Some(is_same) = self.store.put_action(&action, self.now_ms)? {
+            return Ok(if is_same { Answer::Duplicate } else { Answer::Conflict });
         }
         self.actions.begin(action);
         Ok(Answer::Accepted)

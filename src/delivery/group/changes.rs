@@ -108,11 +108,14 @@ impl Group<'_> {
             return Ok(Answer::Delivering); // it is being sent, or its outcome is not on disk
         }
         let waited = known.as_ref().filter(|_| taken_back.is_ok());
-        let first_latest_ms = match waited {
-            Some(known) => self.store.open_message(known.seq)?.body.extras().and_then(|extras| extras.latest_ms),
-            None => None,
+        let latest_ms = match (waited, at_latest_ms) {
+            (_, None) => None, // this one has no bound
+            (None, Some(after_ms)) => Some(self.now_ms.saturating_add(after_ms)),
+            (Some(known), Some(after_ms)) => {
+                let first = self.store.open_message(known.seq)?.body.extras().and_then(|extras| extras.latest_ms);
+                first.or(Some(self.now_ms.saturating_add(after_ms)))
+            }
         };
-        let latest_ms = first_latest_ms.or(at_latest_ms.map(|after_ms| self.now_ms.saturating_add(after_ms)));
         message.due_ms = message.due_ms.min(latest_ms.unwrap_or(i64::MAX));
         let again = known.is_some().then(|| self.store.last_seq() + 1);
         let extras = Extras { latest_ms, again, ..message.body.extras().cloned().unwrap_or_default() };
@@ -152,9 +155,9 @@ impl Group<'_> {
         let Some(known) = self.store.find(message.key(), message.id())?.filter(|known| known.seq == seq) else {
             return Ok(false);
         };
-        let Some(outcome) = known.outcome.filter(|it| it.is_dead() && filter.is_none_or(takes)) else {
+        if !(known.outcome.is_some_and(Outcome::is_dead) && filter.is_none_or(takes)) {
             return Ok(false);
-        };
+        }
         self.store.drop_letter(seq)?;
         let again = self.store.again_of(seq)?;
         let extras = Extras { again, ..message.body.extras().cloned().unwrap_or_default() };
@@ -162,7 +165,7 @@ impl Group<'_> {
         let seq = self.store.write_again(&message, known.content)?;
         self.counts.accepted += 1;
         self.counts.requeued += 1;
-        self.admit_again(seq, message, outcome == Outcome::Dead, 0)?; // what was tried may have arrived
+        self.admit_again(seq, message, true, 0)?; // it may have been tried, and then it may have arrived
         Ok(true)
     }
 
@@ -218,7 +221,6 @@ impl Group<'_> {
             None => match self.dispatcher.lock().state_of(known.seq) {
                 Some((State::Over, outcome, _)) => answer_of(outcome.unwrap_or(Outcome::Delivered)),
                 Some((State::Sending, ..)) => Answer::Delivering,
-                Some((State::Retrying, _, attempts)) if attempts > 0 => Answer::Delivering,
                 Some(_) => Answer::Waiting,
                 None if self.store.is_open(&known)? => Answer::Waiting,
                 None => Answer::Delivered,

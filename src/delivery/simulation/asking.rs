@@ -205,7 +205,8 @@ impl World {
         at_latest_ms: Option<i64>,
     ) -> (Vec<Answer>, Option<Key>) {
         let waits = last.filter(|it| it.end.is_none());
-        let latest_ms = waits.and_then(|it| it.latest_ms).or(at_latest_ms.map(|after_ms| self.wall_ms() + after_ms));
+        let first_ms = waits.and_then(|it| it.latest_ms);
+        let latest_ms = at_latest_ms.map(|after_ms| first_ms.unwrap_or(self.wall_ms() + after_ms));
         let Some(waits) = waits else { return self.accept(name, due_ms, payload, None, latest_ms) };
         let old = (name, waits.order);
         let life = self.lives.get(&old).copied().unwrap_or_default();
@@ -227,14 +228,11 @@ impl World {
         self.telling.in_group.retain(|it| *it != source);
         self.accepted += 1;
         let key = (name, self.accepted);
-        let was_sent = last.end == Some(Outcome::Dead);
         let order = self.accepted;
         let new = Stored { order, expires_ms: None, latest_ms: None, end: None, placed: None, ..last.clone() };
         self.stored.entry(name).or_default().push(new);
-        if was_sent {
-            self.must_be_again.insert(key);
-            self.may_be_again.insert(key);
-        }
+        self.must_be_again.insert(key);
+        self.may_be_again.insert(key);
         key
     }
 

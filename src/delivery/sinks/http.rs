@@ -122,7 +122,8 @@ impl HttpSink {
     fn request(&mut self, delivery: &Delivery) -> Request<Full<Bytes>> {
         let mut line = Vec::new();
         self.lines.write(&mut line, delivery);
-        let id = idempotency_key(delivery.body.key(), delivery.body.id());
+        let again = delivery.body.extras().and_then(|extras| extras.again);
+        let id = idempotency_key(delivery.body.key(), delivery.body.id(), again);
         let id_value = HeaderValue::from_str(&id).expect("hex");
         let webhook = self.webhook.current();
         let Webhook { address, headers: own, secrets } = &*webhook;
@@ -194,9 +195,10 @@ impl Drop for HttpSink {
     }
 }
 
-/// The value of the header: equal for messages with the same `(key, id)`, which are the same message (D1).
+/// The value of the header: equal for messages with the same `(key, id)`, which are the same message (D1); but where the name is used
+/// again after an outcome, which `again` tells.
 #[must_use]
-pub(crate) fn idempotency_key(key: Option<&str>, id: &str) -> String {
+pub(crate) fn idempotency_key(key: Option<&str>, id: &str, again: Option<i64>) -> String {
     let mut text = Vec::with_capacity(id.len() + 32);
     text.push(b'[');
     match key {
@@ -205,6 +207,10 @@ pub(crate) fn idempotency_key(key: Option<&str>, id: &str) -> String {
     }
     text.push(b',');
     write_text(&mut text, id);
+    if let Some(again) = again {
+        text.push(b',');
+        text.extend_from_slice(itoa::Buffer::new().format(again).as_bytes());
+    }
     text.push(b']');
     Params::new().hash_length(16).hash(&text).to_hex().to_string()
 }

@@ -1,6 +1,6 @@
 //! Actions on many messages (D16): what they ask for, and how far they are, so that they go on after a restart.
 //!
-//! The last hundred that have ended are kept.
+//! The last ten thousand that have ended are kept.
 
 #![forbid(unsafe_code)]
 
@@ -10,7 +10,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use super::sql::{Result, cached};
 use super::{Position, Store};
 
-const KEPT: i64 = 100;
+const KEPT: i64 = 10_000;
 
 /// What is to become of those messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,11 +100,17 @@ pub(crate) struct Action {
 }
 
 impl Store {
-    /// Whether it is new: an action has an id of its own.
-    pub(super) fn write_action(&mut self, action: &Action, now_ms: i64) -> Result<bool> {
+    /// An action has an id of its own: `None` if it is new; whether it is the same if there is one.
+    pub(super) fn write_action(&mut self, action: &Action, now_ms: i64) -> Result<Option<bool>> {
         let Action { id, kind, filter, through, at, .. } = action;
-        if cached(&self.db, "SELECT 1 FROM actions WHERE id = ?")?.exists([id])? {
-            return Ok(false);
+        let text = "SELECT kind, key, key_prefix, due_from_ms, due_before_ms FROM actions WHERE id = ?";
+        let known = |row: &Row<'_>| {
+            let (key, key_prefix) = (row.get(1)?, row.get(2)?);
+            let (due_from_ms, due_before_ms) = (row.get(3)?, row.get(4)?);
+            Ok((row.get::<_, Kind>(0)?, Filter { key, key_prefix, due_from_ms, due_before_ms }))
+        };
+        if let Some((of_kind, of)) = cached(&self.db, text)?.query_row([id], known).optional()? {
+            return Ok(Some(of_kind == *kind && of == *filter));
         }
         let text = "INSERT INTO actions (id, kind, key, key_prefix, due_from_ms, due_before_ms, through, began_ms, \
                     at_ms, at_seq, changed, too_late) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0)";
@@ -114,7 +120,7 @@ impl Store {
         let ended = "DELETE FROM actions WHERE ended_ms IS NOT NULL AND n <= \
                      (SELECT n FROM actions WHERE ended_ms IS NOT NULL ORDER BY n DESC LIMIT 1 OFFSET ?)";
         cached(&self.db, ended)?.execute([KEPT])?;
-        Ok(true)
+        Ok(None)
     }
 
     pub(super) fn write_progress(&mut self, action: &Action, ended_ms: Option<i64>) -> Result<()> {

@@ -214,8 +214,8 @@ impl Store {
         self.told(actions::letters(&self.db, after, through, limit))
     }
 
-    /// An action on many messages; whether it is new.
-    pub(crate) fn put_action(&mut self, action: &Action, now_ms: i64) -> Result<bool, StoreError> {
+    /// An action on many messages: `None` if it is new; else whether the one with its id is the same.
+    pub(crate) fn put_action(&mut self, action: &Action, now_ms: i64) -> Result<Option<bool>, StoreError> {
         let done = self.write_action(action, now_ms);
         self.told(done)
     }

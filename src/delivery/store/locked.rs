@@ -88,6 +88,30 @@ pub(super) fn options() -> OpenOptions {
     options
 }
 
+/// The log of a store that was moved away may have messages: SQLite would empty it beside a new file.
+///
+/// # Errors
+/// There is no file, and a log of one.
+pub(super) fn refuse_log_alone(path: &Path) -> Result<(), DeliveryError> {
+    if path.symlink_metadata().is_ok() {
+        return Ok(());
+    }
+    for suffix in ["-wal", "-journal"] {
+        let mut name = path.as_os_str().to_owned();
+        name.push(suffix);
+        let log = Path::new(&name);
+        if log.metadata().is_ok_and(|found| found.len() > 0) {
+            return Err(DeliveryError::Usage(format!(
+                "there is no {0}, but there is its log {1}, which may have messages: put {0} back beside it, or move the log to where \
+                 the store is now",
+                path.display(),
+                log.display()
+            )));
+        }
+    }
+    Ok(())
+}
+
 pub(super) fn open_or_make(path: &Path) -> io::Result<(File, bool)> {
     loop {
         match options().open(path) {

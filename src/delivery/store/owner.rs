@@ -36,7 +36,7 @@ use std::time::Duration;
 
 use crossbeam_utils::sync::Parker;
 
-use super::locked::{Locked, open_or_make, options, try_flock, unusable};
+use super::locked::{Locked, open_or_make, options, refuse_log_alone, try_flock, unusable};
 use super::network::refuse_network;
 use super::opened::{self, FileId, alone};
 use crate::delivery::error::DeliveryError;
@@ -169,6 +169,7 @@ fn attempt(path: &Path, when_open: impl FnOnce()) -> Result<Attempt, DeliveryErr
         if FileId::at(path).is_some_and(opened::has) {
             return Ok(Attempt::Held(format!("this process works with {} already", path.display())));
         }
+        refuse_log_alone(path)?;
         let (file, is_made) = open_or_make(path).map_err(|error| unusable(path, &error))?;
         let id = FileId::of(&file.metadata().map_err(|error| unusable(path, &error))?);
         if opened::has(id) {

@@ -61,10 +61,16 @@ def test_a_message_that_is_put_off_is_due_at_the_latest_so_long_after_the_first_
         for text in "ti", "tick", "tickwheel":
             queue.put("search", text, debounce_ms=600_000, at_latest_ms=700_000)
         after_ms = time.time_ns() // 1_000_000
-        queue.put("search", "last", debounce_ms=3_600_000)
         [message] = queue.view.list().messages
         due_ms = datetime.fromisoformat(message.due).timestamp() * 1_000
-        assert before_ms + 700_000 <= due_ms <= after_ms + 700_000
+        assert before_ms + 600_000 <= due_ms <= after_ms + 600_000
+        queue.put("search", "once more", debounce_ms=1_600_000, at_latest_ms=5)
+        [message] = queue.view.list().messages
+        due_ms = datetime.fromisoformat(message.due).timestamp() * 1_000
+        assert before_ms + 700_000 <= due_ms <= after_ms + 700_000, "after the first"
+        queue.put("search", "later", due=FAR_MS, replace=True)
+        [message] = queue.view.list().messages
+        assert message.due == "2096-10-02T07:06:40.000Z", "this call names no bound"
         with pytest.raises(WrongUsage, match="leave out due and delay_ms"):
             queue.put("a", debounce_ms=5, delay_ms=5)
         for wrong in 5.0, -1, True:
@@ -97,6 +103,7 @@ def test_a_message_past_its_time_is_not_delivered_and_is_a_dead_letter__D17(tmp_
         assert queue.requeue("a") is Answer.REQUEUED
         again = destination.arrived.get(timeout=10)
         assert (again.message.id, again.message.expires_ms, again.message.traceparent) == ("a", None, PARENT)
+        assert again.redelivered, "it was tried before"
         with pytest.raises(BadRecord, match="expires when it is due"):
             queue.put("b", due=FAR_MS, expires=FAR_MS)
         with pytest.raises(BadRecord, match="expires 1,000 ms before it is due"):
@@ -142,7 +149,12 @@ def test_many_are_cancelled_by_key_prefix_and_time_beside_delivery__D16(tmp_path
         queue.put("end", delay_ms=300)
         first = queue.cancel_many(key_prefix="user/", due_before=FAR_MS + 6_000, action="first")
         assert first == "first"
-        assert queue.cancel_many(all=True, action="first") == "first", "the same again does nothing"
+        same = queue.cancel_many(key_prefix="user/", due_before=FAR_MS + 6_000, action="first")
+        assert same == "first", "the same again does nothing"
+        with pytest.raises(BadRecord, match="of another action"):
+            queue.cancel_many(all=True, action="first")
+        with pytest.raises(WrongUsage, match="all is 'false'"):
+            queue.cancel_many(all="false")  # type: ignore[arg-type]
         second = queue.cancel_many(key="user/1", due_from=FAR_MS)
         assert is_ended.wait(10)
         while (action := queue.action(second)) is None or action.ended is None:

@@ -2,7 +2,7 @@
 
 | request | answer |
 |---|---|
-| `POST /actions`, `{"kind": "cancel" or "requeue", ...}` | 202 and the id of the action; 200 if that id is known |
+| `POST /actions`, `{"kind": "cancel" or "requeue", ...}` | 202 and its id; 200 if that is known, 409 if of another |
 | `GET /actions` | the last ones, the newest first |
 | `GET /actions/{id}` | how far it is; 404 unknown |
 
@@ -19,7 +19,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from tickwheel.delivery.bulk import act_of
+from tickwheel.delivery.bulk import OTHER_ACTION, act_of
 from tickwheel.delivery.entries import Answer, Item
 from tickwheel.delivery.errors import BadRecord, StoreFailed, WrongUsage
 from tickwheel.delivery.serve.bodies import Bodies
@@ -62,13 +62,15 @@ class Actions:
             try:
                 asked = msgspec.structs.asdict(msgspec.json.decode(body, type=_Asked))
                 act = act_of(asked.pop("kind"), **asked)
-            except msgspec.DecodeError as error:
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
                 raise problem(400, f"the body can't be read: {error}", _ALLOWED) from error
             except WrongUsage as error:
                 raise problem(400, str(error), _ALLOWED) from error
             except BadRecord as error:
                 raise problem(400, error.reason, error.allowed) from error
         answer = await self._ask(act)
+        if answer is Answer.CONFLICT:
+            raise problem(409, OTHER_ACTION.reason, OTHER_ACTION.allowed)
         return json_response(202 if answer is Answer.ACCEPTED else 200, {"id": act.id, "state": answer})
 
     async def _list(self, _request: Request) -> Response:

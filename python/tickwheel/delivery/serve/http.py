@@ -68,6 +68,7 @@ _STATES: Mapping[Answer, int] = {
     Answer.EXPIRED: 409,
     Answer.REPLACED: 200,
     Answer.REQUEUED: 200,
+    Answer.RESCHEDULED: 200,
     Answer.WAITING: 409,
 }
 _ROUTES = (
@@ -160,6 +161,8 @@ class _Messages:
         if answer is Answer.ACCEPTED:
             assert isinstance(item, Message)
             return _state(201, item.id, item.key, answer, due=rfc_3339(item.due_ms))
+        if isinstance(item, Reschedule) and answer is Answer.UNKNOWN:
+            return _state(404, item.id, item.key, answer)
         return _state(_STATES[answer], item.id, item.key, answer)
 
     async def _many(self, body: bytes, place: Callable[[Records], Records]) -> Response:
@@ -192,7 +195,7 @@ class _Messages:
         async with self._bodies.receive(request, 2 * _LONGEST_NAME) as body:
             try:
                 name = msgspec.json.decode(body, type=_Name)
-            except msgspec.DecodeError as error:
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
                 raise problem(400, f"the body can't be read: {error}", '{"id": text, "key": text or null}') from error
         if not is_text(name.id) or not (name.key is None or is_text(name.key)):
             raise problem(400, "the id or the key is empty, or too long", "text of 1 byte to 1 MiB")
@@ -212,7 +215,7 @@ class _Messages:
             try:
                 to = msgspec.json.decode(body, type=_Due)
                 due_ms = due_ms_of(to.due, to.delay_ms)
-            except msgspec.DecodeError as error:
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
                 raise problem(400, f"the body can't be read: {error}", _DUE_ALLOWED) from error
             except BadRecord as error:
                 raise problem(400, error.reason, error.allowed) from error

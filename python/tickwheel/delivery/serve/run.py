@@ -102,6 +102,9 @@ def serve(service: Service, say: Callable[[str], object], notifier: Notifier | N
         ports = Ports(listening, access, service.credentials.certificates)
         wait = _waiter(listening, say, notifier, is_tls=service.credentials.certificates is not None)
         running = Running(service.store, service.opener, service.settings, service.put_letters, wait)
+        if read_again.is_set():  # while it waited for the store
+            read_again.clear()
+            service.credentials.read_again(access, say)
         urls = ports.open(running, service.max_payload)
         running.start()
         say(f"listening on {urls}")

@@ -67,7 +67,7 @@ class Notifier:
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as to:
                 to.connect(self._address)
-                to.sendall(text.encode())
+                to.sendall(text.encode(errors="replace"))  # a path may be any bytes
         except OSError as error:
             _log.warning("systemd can't be told %s: %s", text.partition("\n")[0], error)
             self._address = ""

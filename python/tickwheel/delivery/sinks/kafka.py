@@ -1,7 +1,8 @@
 """The sink `kafka://BROKERS/TOPIC` (rule D10): a record for each message, with its payload unchanged and its key.
 
 - The producer is idempotent and waits for all replicas (`acks=all`). Each record has its own answer: a failed record is
-  a failed attempt of its message alone. Headers: `tickwheel-id`, `-store`, `-seq`, `-due`, `-attempt`, `-redelivered`.
+  a failed attempt of its message alone. Headers: `tickwheel-id`, `-digest`, `-store`, `-seq`, `-due`, `-attempt`,
+  `-redelivered`.
 - A key's partition is the one that Kafka's own client chooses (murmur2), so a topic may have producers of both kinds.
 - Idempotence covers the producer's own retries, not a new attempt. A record that timed out may have been written, or
   may still be written: then the topic has it twice after the retry, or once although it is a dead letter. The late copy
@@ -110,18 +111,22 @@ class KafkaSink(Sink):
         return self._position
 
     def arrived(self, suspects: Sequence[Delivery], position: str | None) -> Collection[int]:
-        """Those with a record of their key and id after the position; none if there is no position."""
+        """Those with a record of their digest after the position, or in those of earlier versions, which have none, of
+        their key and id; none if there is no position.
+        """
         if not suspects or position is None:
             return ()
         starts = msgspec.json.decode(position, type=_Offsets)
-        wanted = {_name_of(it.message.key, it.message.id): it.seq for it in suspects}
+        wanted: dict[object, int] = {it.digest.hex().encode(): it.seq for it in suspects}
+        wanted |= {_name_of(it.message.key, it.message.id): it.seq for it in suspects}
         found = set()
         with self._reading() as consumer:
             for message in self._tail(consumer, starts):
-                name = message.key(), dict(message.headers() or ()).get("tickwheel-id")
-                if name in wanted:
-                    found.add(wanted[name])
-                    if len(found) == len(wanted):
+                headers = dict(message.headers() or ())
+                known_by = headers.get("tickwheel-digest") or (message.key(), headers.get("tickwheel-id"))
+                if known_by in wanted:
+                    found.add(wanted[known_by])
+                    if len(found) == len(suspects):
                         break
         return found
 
@@ -297,6 +302,7 @@ def _record(delivery: Delivery, store_id: str) -> dict[str, Any]:
         "value": bytes(message.payload),
         "headers": {  # as bytes: text would be truncated at a NUL
             "tickwheel-id": message.id.encode(),
+            "tickwheel-digest": delivery.digest.hex().encode(),
             "tickwheel-store": store_id.encode(),
             "tickwheel-seq": b"%d" % delivery.seq,
             "tickwheel-attempt": b"%d" % delivery.attempt,

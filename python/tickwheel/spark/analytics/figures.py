@@ -88,8 +88,8 @@ def repeats(messages: DataFrame) -> DataFrame:
     """Messages that may have arrived twice, as far as ledgers show; one row."""
     is_delivered, is_waiting = F.col("outcome") == "delivered", F.col("outcome") == "waiting"
     names = messages.groupBy("key", "id").agg(
-        counted().alias("ledgers"),
-        counted(is_delivered).alias("delivered"),
+        F.countDistinct("ledger").alias("ledgers"),
+        F.countDistinct(F.when(is_delivered, F.col("ledger"))).alias("delivered"),
         counted(is_delivered & F.col("redelivered")).alias("redelivered"),
         counted(is_waiting & F.col("redelivered")).alias("may_have_arrived"),
     )

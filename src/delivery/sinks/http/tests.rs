@@ -211,7 +211,7 @@ fn the_request_is_what_the_file_sink_writes__d10() {
     assert_eq!(post.headers["content-type"], "application/json");
     assert_eq!(post.headers["user-agent"], format!("tickwheel/{}", env!("CARGO_PKG_VERSION")));
     assert_eq!(post.headers["host"], receiver.address.to_string());
-    assert_eq!(post.headers["idempotency-key"], idempotency_key(Some("k\r\n"), "nul\0 \"é"));
+    assert_eq!(post.headers["idempotency-key"], idempotency_key(Some("k\r\n"), "nul\0 \"é", None));
     assert_eq!(post.headers.len(), 5, "{:?}", post.headers);
 }
 
@@ -248,14 +248,16 @@ fn what_replaces_a_webhook_is_for_the_next_request__d12() {
 fn a_repeat_has_the_same_idempotency_key_and_nothing_else_has__d10() {
     let names =
         [(Some("a"), "b"), (None, "b"), (Some(""), "b"), (Some("ab"), ""), (Some("a"), "b\""), (Some("a\",\"b"), "c")];
-    let mut keys: Vec<String> = names.iter().map(|(key, id)| idempotency_key(*key, id)).collect();
-    assert_eq!(keys[0], idempotency_key(Some("a"), "b"));
+    let mut keys: Vec<String> = names.iter().map(|(key, id)| idempotency_key(*key, id, None)).collect();
+    assert_eq!(keys[0], idempotency_key(Some("a"), "b", None));
     assert!(keys.iter().all(|key| key.len() == 32));
     keys.sort();
     keys.dedup();
     assert_eq!(keys.len(), names.len());
     // As before this was written in Rust, so that a receiver knows what it was sent then.
-    assert_eq!(idempotency_key(None, "a1"), "a40b598f5dc65bb1e6e91c016214cfa1");
+    assert_eq!(idempotency_key(None, "a1", None), "a40b598f5dc65bb1e6e91c016214cfa1");
+    let again = |number| idempotency_key(None, "a1", Some(number));
+    assert!(again(1) != again(2) && again(1) != idempotency_key(None, "a1", None), "a name that is used again");
 }
 
 #[test]

@@ -21,6 +21,7 @@ use crate::delivery::store::snapshot::Snapshot;
 /// [`DeliveryError::Closed`] after a stop. Then nothing is at `to`.
 pub(crate) fn backup(path: &Path, to: &Path, now_ms: i64, stop: &Stop) -> Result<Checked, DeliveryError> {
     refuse_existing(to)?;
+    refuse_files_of(path, to)?;
     let source = Snapshot::open(path)?;
     let new = NewFile::begin(to, ".part")?;
     new.permit_as(path)?;
@@ -30,6 +31,20 @@ pub(crate) fn backup(path: &Path, to: &Path, now_ms: i64, stop: &Stop) -> Result
     let absolute = std::path::absolute(to).unwrap_or_else(|_| to.to_owned());
     sync_folder(&absolute)?;
     Ok(checked)
+}
+
+/// SQLite would take the copy for its own file.
+fn refuse_files_of(path: &Path, to: &Path) -> Result<(), DeliveryError> {
+    let place = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    for suffix in ["-wal", "-shm", "-journal"] {
+        let mut name = place(path).into_os_string();
+        name.push(suffix);
+        if place(to).as_os_str() == name {
+            let text = format!("{} is a file of the store itself: name another one for the backup", to.display());
+            return Err(DeliveryError::Usage(text));
+        }
+    }
+    Ok(())
 }
 
 fn refuse_existing(to: &Path) -> Result<(), DeliveryError> {

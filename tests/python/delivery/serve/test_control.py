@@ -82,6 +82,23 @@ def test_a_dead_letter_is_tried_anew__D16(refusing: Served) -> None:
         assert refusing.ask("POST", "/requeue", body).status == 400, body
 
 
+def test_a_record_may_ask_for_another_time__D1_D16(served: Served) -> None:
+    served.ask("POST", "/messages", {"id": "moved", "due": FAR, "payload": 1})
+    to = {"op": "reschedule", "due": "2096-10-02T08:06:40.000Z"}
+    reply = served.ask("POST", "/messages", {"id": "moved", **to})
+    assert (reply.status, reply.body["state"]) == (200, "rescheduled")
+    assert served.ask("POST", "/messages", {"id": "no such", **to}).status == 404
+    lines = b'{"id": "m2", "due": 4000000000000}\n{"id": "moved", "op": "reschedule", "due": 4000000000001}\n'
+    reply = served.ask("POST", "/messages", lines, headers={"content-type": "application/x-ndjson"})
+    assert [line.count("201") + 2 * line.count("rescheduled") for line in reply.body.splitlines()] == [1, 2]
+
+
+def test_a_body_that_is_no_text_is_refused__D2(served: Served) -> None:
+    for method, path in ("POST", "/requeue"), ("POST", "/actions"), ("PATCH", "/messages/a"):
+        reply = served.ask(method, path, b'{"id": "\xff", "due": "\xff"}')
+        assert (reply.status, "can't be read" in reply.body["reason"]) == (400, True)
+
+
 def test_many_are_cancelled_by_an_action_with_an_id__D16(served: Served) -> None:
     for number in range(10):
         served.ask("POST", "/messages", {"id": str(number), "key": f"many/{number % 2}", "due": FAR, "payload": 1})
@@ -92,6 +109,8 @@ def test_many_are_cancelled_by_an_action_with_an_id__D16(served: Served) -> None
     own = {"kind": "cancel", "id": "my own/1", "key_prefix": "many/"}
     assert served.ask("POST", "/actions", own).status == 202
     assert served.ask("POST", "/actions", own).status == 200
+    other = served.ask("POST", "/actions", {**own, "key_prefix": "other"})
+    assert (other.status, other.body["reason"]) == (409, "this id is of another action")
     assert ended(served, "my%20own/1")["changed"] == 5
     listed = served.ask("GET", "/actions").body["actions"]
     assert [it["id"] for it in listed[:2]] == ["my own/1", reply.body["id"]]

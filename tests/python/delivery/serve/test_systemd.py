@@ -146,3 +146,9 @@ def test_a_text_with_a_line_end_is_one_field(tmp_path: Path) -> None:
     Notifier({"NOTIFY_SOCKET": systemd.name}).status("a\nREADY=1")
     assert systemd.says() == {"STATUS": "a READY=1"}
     systemd.close()
+
+
+def test_a_path_that_is_no_text_is_told_too__D9(tmp_path: Path) -> None:
+    systemd = Systemd(str(tmp_path / "notify"))
+    Notifier({"NOTIFY_SOCKET": systemd.name}).ready("delivering from st\udcff.db")
+    assert systemd.says()["STATUS"] == "delivering from st?.db"

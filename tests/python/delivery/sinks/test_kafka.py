@@ -4,6 +4,7 @@ import itertools
 import json
 import time
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import confluent_kafka
@@ -12,7 +13,9 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 from delivery.sinks.making import MIB, ODD_IDS, batch, child_sending, delivery, kill_when_it_says, opened
+from tickwheel.delivery import DeliveryQueue
 from tickwheel.delivery.errors import DeliveryFailed, Unavailable, WrongUsage
+from tickwheel.delivery.message import Message
 from tickwheel.delivery.sinks import Delivery, Sink, kafka, open_sink
 
 pytestmark = pytest.mark.timeout(120)
@@ -82,6 +85,7 @@ def test_a_payload_comes_out_byte_for_byte__D1(spec: str, sink: Sink, payload: m
     assert (message.key(), message.value() or b"") == (b"k", bytes(payload))
     assert headers(message) == {
         "tickwheel-id": b"a",
+        "tickwheel-digest": delivery(5, "a").digest.hex().encode(),
         "tickwheel-store": b"store",
         "tickwheel-seq": b"5",
         "tickwheel-attempt": b"1",
@@ -398,3 +402,20 @@ def test_a_partition_that_changes_its_leader_is_waited_for__D10(spec: str, monke
 
 def test_up_to_1024_go_at_once_by_one_thread__D10(sink: Sink) -> None:
     assert (sink.max_batch, sink.threads, sink.is_cut_off) == (1024, 1, True)
+
+
+def test_a_name_that_is_used_again_is_another_record_with_another_digest__D5_D16(spec: str, tmp_path: Path) -> None:
+    with DeliveryQueue(tmp_path / "s.db", to=spec) as queue:
+        for payload in 1, 2:
+            queue.put("a", payload, delay_ms=0, key="k", replace=True)
+            assert queue.wait_until_empty(20)
+        written = records(spec)
+        digests = [headers(message)["tickwheel-digest"] for message in written]
+        assert len({*digests}) == len(digests) == 2
+        later = opened(spec)
+        position = '{"0":0,"1":0,"2":0,"3":0}'
+        first = Delivery(5, Message("a", "k", 1, b"1"), 2, 0)
+        assert list(later.arrived([first], position)) == [5]
+        other = Delivery(6, Message("b", "k", 1, b"1"), 2, 0)
+        assert list(later.arrived([other], position)) == []
+        later.close()

@@ -326,3 +326,29 @@ def test_a_signal_ends_a_check_and_a_backup_and_nothing_is_left__D13(tmp_path: P
         signal.signal(signal.SIGUSR1, before)
     assert files(tmp_path) == ["store.db"]
     assert check_store(store).problems == ()
+
+
+@pytest.mark.parametrize("suffix", ["-wal", "-shm", "-journal"])
+def test_a_backup_is_no_file_of_the_store__D20(tmp_path: Path, suffix: str) -> None:
+    store = tmp_path / "s.db"
+    DeliveryQueue(store, to=lambda _: None).close()
+    with pytest.raises(WrongUsage, match="is a file of the store itself"):
+        backup_store(store, f"{store}{suffix}")
+    assert [it.name for it in tmp_path.iterdir()] == ["s.db"]
+
+
+def test_the_log_of_a_store_that_was_moved_away_is_left_alone__D5_D20(tmp_path: Path) -> None:
+    store, backup, log = tmp_path / "s.db", tmp_path / "b.db", tmp_path / "s.db-wal"
+    DeliveryQueue(store, to=lambda _: None).close()
+    backup_store(store, backup)
+    store.rename(tmp_path / "moved.db")
+    log.write_bytes(b"messages that were committed")
+    for begin in (
+        lambda: restore_store(backup, store),
+        lambda: DeliveryQueue(store, to=lambda _: None),
+        lambda: DeliveryQueue(store, to="postgresql://127.0.0.1:1/x?table=t"),
+    ):
+        with pytest.raises(WrongUsage, match="there is its log"):
+            begin()
+        assert log.read_bytes() == b"messages that were committed"
+        assert not store.exists()
