@@ -152,3 +152,4 @@ def test_a_path_that_is_no_text_is_told_too__D9(tmp_path: Path) -> None:
     systemd = Systemd(str(tmp_path / "notify"))
     Notifier({"NOTIFY_SOCKET": systemd.name}).ready("delivering from st\udcff.db")
     assert systemd.says()["STATUS"] == "delivering from st?.db"
+    systemd.close()
