@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
+from tickwheel.delivery.entries import Reschedule
 from tickwheel.delivery.errors import BadRecord
 from tickwheel.delivery.handed import HANDED
 from tickwheel.delivery.message import Cancel, Message
@@ -13,16 +14,19 @@ from tickwheel.delivery.message import Cancel, Message
 NOW_MS = 1_700_000_000_000
 
 
-def row(found: Message | Cancel | BadRecord, line: int = 1, source: str = "test") -> tuple[Any, ...]:
+def row(found: Message | Cancel | Reschedule | BadRecord, line: int = 1, source: str = "test") -> tuple[Any, ...]:
     match found:
         case Message():
             is_json = isinstance(found.payload, msgspec.Raw)
             what = found.id, found.key, found.due_ms, found.delay_ms, bytes(found.payload), is_json
-            return (*what, source, line, None, None, 0)
+            return (*what, found.expires_ms, found.traceparent, source, line, None, None, 0)
         case Cancel():
-            return (found.id, found.key, None, None, None, None, source, line, None, None, 0)
+            return (found.id, found.key, None, None, None, None, None, None, source, line, None, None, 0)
         case BadRecord():
-            return (None, None, None, None, b'{"raw": 1}', None, source, line, found.reason, found.allowed, 0)
+            nothing = None, None
+            return (None, None, *nothing, b'{"raw": 1}', None, *nothing, source, line, found.reason, found.allowed, 0)
+        case Reschedule():
+            return (found.id, found.key, found.due_ms, None, None, None, None, None, source, line, None, None, 0)
 
 
 def batch_of(rows: Sequence[tuple[Any, ...]]) -> Any:

@@ -444,7 +444,7 @@ def test_what_a_later_version_holds_is_told_not_misread__S4(
     monkeypatch.setattr(sys.modules["tickwheel.spark.hold"], "pack", pack_as_later)
     result = deliver()
     assert result.exit_code == 3, result.output
-    words = "Failed: the checkpoint holds messages in the format 09, this version reads 01: go on with the version"
+    words = "Failed: the checkpoint holds messages in the format 09, this version reads 02: go on with the version"
     assert words in result.output
     assert not ids("spark")
 

@@ -142,11 +142,11 @@ def test_a_sink_that_was_replaced_writes_nothing_any_more__D5(
         successor.committed(seq - 3, True)
     with pytest.raises(Unanswered, match="replaced"):
         sink.send(batch([4]))
-    assert successor.send(batch([7])) == {}
+    assert successor.send(batch([8])) == {}
     successor.close()
     thread.join()
     assert len(errors) == 1
-    assert ids(beside, name) == [f"id{seq}" for seq in range(4, 8)]
+    assert ids(beside, name) == [f"id{seq}" for seq in range(4, 9)]
 
 
 def test_a_connection_lost_between_sends_is_opened_again__D6(name: str, sink: Sink, beside: psycopg.Connection) -> None:
