@@ -21,7 +21,7 @@ def test_one_that_was_tried_and_went_back_on_the_timer_can_be_cancelled__D7(desk
     desk.step_ms = -10_000
     desk.advance(2_000)  # the second attempt would be early now
     assert [delivery.attempt for delivery in desk.sink.attempts] == [1]
-    assert desk.state("a", "k") is Answer.DELIVERING
+    assert desk.state("a", "k") is Answer.WAITING, "it is not being sent in this moment"
     assert desk.cancel("a", "k") is Answer.CANCELLED
     desk.advance(20_000)
     assert desk.sink.ids == ["b"]
