@@ -1,4 +1,4 @@
-"""Steers delivery from outside (rule D16): a store that nobody delivers from, or a `tickwheel serve` over HTTP.
+"""Steers delivery from outside (rule D16): a store that nothing delivers from, or a `tickwheel serve` over HTTP.
 
 Both give the same answers, each once it is on disk. This is for the command line; a program uses `DeliveryQueue`.
 """
@@ -16,7 +16,7 @@ from urllib.parse import quote, urlsplit
 
 import msgspec
 
-from tickwheel._native import rfc_3339, store_owner
+from tickwheel._native import StoreSnapshot, rfc_3339, store_owner
 from tickwheel.delivery.bulk import OTHER_ACTION
 from tickwheel.delivery.entries import Act, Answer, Item, Pause, Requeue, Reschedule
 from tickwheel.delivery.errors import DeliveryFailed, WrongUsage
@@ -81,6 +81,7 @@ class StoreControl(Control):
                 f"{who} works with {store}: name the address of its tickwheel serve, such as http://127.0.0.1:7400, or"
                 " stop it first"
             )
+        _check_letters(store)
         settings = Settings(keep_ids_days=_KEEP_IDS_DAYS)
         self._running = Running(store, sink_of_function(_never), settings, log_letters)
 
@@ -107,6 +108,20 @@ class StoreControl(Control):
         if answer is Answer.REFUSED:
             raise WrongUsage(": ".join(self._running.why_not_paused()))
         return answer
+
+
+def _check_letters(store: Path) -> None:
+    """To open the store writes them out, and only a deliverer knows where they belong (D2). Errors: `WrongUsage`."""
+    with StoreSnapshot(store) as db:
+        [(left,)] = db.rows(
+            "SELECT count(*) FROM dead_letters "
+            "WHERE n > ifnull((SELECT value FROM meta WHERE name = 'letters_written'), 0)"
+        )
+    if left:
+        raise WrongUsage(
+            f"{store} has dead letters that its last run did not write out ({left:,}): run its tickwheel deliver or"
+            " serve again, which does that first, and steer that one"
+        )
 
 
 def _never(_delivery: object) -> None:

@@ -226,7 +226,7 @@ class DeliveryQueue:
         `key`, `key_prefix`, `due_from` (then or later), `due_before`: all of what is given must hold; or `all`.
         Messages that come after it began are left alone, and so are those that are being sent. `queue.action(id)` says
         how far it is; it goes on after a restart. `action`: an id of one's own; the same again does nothing, as long as
-        it is kept. Some ten thousand a second. Errors: `WrongUsage`; `BadRecord`, also for an id of another action.
+        it is kept. Some hundred thousand a second. Errors: `WrongUsage`; `BadRecord`, also for an id of another action.
         """
         which = act_of(
             "cancel", id=action, key=key, key_prefix=key_prefix, due_from=due_from, due_before=due_before, all=all

@@ -1,8 +1,10 @@
 """`tickwheel cancel`, `reschedule`, `requeue`, `pause`, `resume`, on a store at rest and on a server (rule D16)."""
 
 import http.server
+import sqlite3
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -152,6 +154,24 @@ def test_a_store_that_is_in_use_is_steered_by_its_server__D9_D16(store: Path) ->
     assert seen.exit_code == 2
     assert "works with" in seen.stderr
     assert "name the address of its tickwheel serve" in " ".join(seen.stderr.split())
+
+
+def test_letters_that_a_crash_left_stay_for_the_deliverer__D2_D16(store: Path) -> None:
+    def written() -> int:
+        with closing(sqlite3.connect(store)) as db:
+            found: int = db.execute("SELECT value FROM meta WHERE name = 'letters_written'").fetchone()[0]
+            return found
+
+    with closing(sqlite3.connect(store)) as db, db:
+        db.execute("UPDATE meta SET value = 1 WHERE name = 'letters_written'")
+    seen = run("cancel", store, "--id", "0", "--key", "user/0")
+    assert (seen.exit_code, "did not write out (1)" in " ".join(seen.stderr.split())) == (2, True), seen.stderr
+    assert written() == 1
+    told: list[str] = []
+    with DeliveryQueue(store, to=refuse, on_dead_letter=lambda letter: told.append(letter.reason)):
+        pass
+    assert len(told) == 1
+    assert run("cancel", store, "--id", "0", "--key", "user/0").exit_code == 0
 
 
 class _Odd(http.server.BaseHTTPRequestHandler):
