@@ -71,7 +71,8 @@ impl Deliverer {
     /// answer of its own, or what is wrong with it; blank lines have none. A `delay_ms` counts from this call.
     ///
     /// A line is an object with `id`; `key` if there is one; `due`, as RFC 3339 or epoch milliseconds, or `delay_ms`; and `payload`,
-    /// or `payload_base64`. Without a payload all other members are the payload. A cancel has `"op": "cancel"`, `id` and `key`.
+    /// or `payload_base64`. Without a payload all other members are the payload. `expires` and `traceparent` may be there too. A
+    /// cancel has `"op": "cancel"`, `id` and `key`; another due time `"op": "reschedule"`, these and `due` or `delay_ms`.
     ///
     /// ```
     /// # use tickwheel::delivery::{Answer, Deliverer, Destination, Verdict};

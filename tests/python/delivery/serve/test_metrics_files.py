@@ -1,6 +1,7 @@
 """The alerts, the dashboard and the page of the metrics against what `GET /metrics` really has (rule D15)."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -26,7 +27,8 @@ WORDS = {
 }
 SELECTOR = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)\s*(?:\{([^}]*)\})?")
 needs_promtool = pytest.mark.skipif(
-    shutil.which("promtool") is None, reason="promtool, of Debian's package prometheus, is missing"
+    shutil.which("promtool") is None and os.environ.get("CI") != "true",
+    reason="promtool, of Debian's package prometheus, is missing",
 )
 
 
