@@ -21,6 +21,7 @@ use arrow_schema::DataType;
 
 use crate::delivery::arrow_json::{Unfit, iso_8601, write_json};
 use crate::delivery::arrow_values::{binary, float, inner, integer, is_null, text, timestamp};
+use crate::delivery::columns::VALUES;
 use crate::delivery::error::BadRecord;
 use crate::delivery::fields::{Fields, Payload, Request, Schema, Value};
 use crate::delivery::handed::not_a_stream;
@@ -86,7 +87,7 @@ impl ArrowRows<'_> {
         if let Some((name, _)) = columns.not_text.iter().find(|(_, rows)| rows.contains(&at)) {
             return Err(BadRecord::new(format!("{name} is not UTF-8"), "text in UTF-8; other bytes as payload_base64"));
         }
-        let [id, key, due, delay_ms, expires, op, payload_base64, traceparent] =
+        let [id, key, due, delay_ms, expires, op, payload_base64, traceparent, every, cron] =
             columns.parts.each_ref().map(Option::as_ref);
         let values = [
             plain_at(id, at),
@@ -97,6 +98,8 @@ impl ArrowRows<'_> {
             plain_at(op, at),
             plain_at(payload_base64, at),
             plain_at(traceparent, at),
+            plain_at(every, at),
+            plain_at(cron, at),
         ];
         let name = self.schema.columns.payload();
         let payload = columns.payload.as_ref().map_or(Ok(None), |array| payload_of(array, at, max));
@@ -158,7 +161,7 @@ impl ArrowRows<'_> {
 /// The columns of a batch by their meaning.
 struct Columns<'a> {
     /// Of `columns::Columns::values`.
-    parts: [Option<ArrayRef>; 8],
+    parts: [Option<ArrayRef>; VALUES],
     payload: Option<ArrayRef>,
     others: Vec<(&'a str, ArrayRef)>,
     /// Columns with rows whose text is not UTF-8.

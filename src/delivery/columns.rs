@@ -5,11 +5,20 @@
 use crate::delivery::error::BadRecord;
 use crate::delivery::shown::cut;
 
+pub(crate) const CRON: &str = "cron";
 pub(crate) const DELAY_MS: &str = "delay_ms";
+pub(crate) const EVERY: &str = "every";
 pub(crate) const EXPIRES: &str = "expires";
+/// Beside `every` and `cron` only.
+pub(crate) const MISSED: &str = "missed";
 pub(crate) const OP: &str = "op";
 pub(crate) const PAYLOAD_BASE64: &str = "payload_base64";
 pub(crate) const TRACEPARENT: &str = "traceparent";
+/// Beside `every` and `cron` only.
+pub(crate) const TZ: &str = "tz";
+
+/// How many parts are values.
+pub(crate) const VALUES: usize = 10;
 
 /// The name of the field or column of each part. `None`: the caller named none, and the usual name is used.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -42,8 +51,8 @@ impl Columns {
     }
 
     /// The names of the parts that are values: all but the payload. In the order of `fields::Values`.
-    pub(crate) fn values(&self) -> [&str; 8] {
-        [self.id(), self.key(), self.due(), DELAY_MS, EXPIRES, OP, PAYLOAD_BASE64, TRACEPARENT]
+    pub(crate) fn values(&self) -> [&str; VALUES] {
+        [self.id(), self.key(), self.due(), DELAY_MS, EXPIRES, OP, PAYLOAD_BASE64, TRACEPARENT, EVERY, CRON]
     }
 
     /// The names that have a meaning, in order. All others are part of the payload.
@@ -57,7 +66,7 @@ impl Columns {
 
     /// Why no record can be read with these names, if so. `what` is where they come from: `header` or `schema`.
     ///
-    /// There must be an id, what the caller named, and a due time, unless there are delays or cancels instead.
+    /// There must be an id, what the caller named, and a due time, unless there are delays, cancels or rules instead.
     #[must_use]
     pub(crate) fn fault(&self, what: &str, names: &[&str]) -> Option<BadRecord> {
         let mut sorted = names.to_vec();
@@ -66,7 +75,7 @@ impl Columns {
             return Some(BadRecord::new(format!("the {what} names a column twice"), "each name once"));
         }
         let is_there = |name: &str| names.contains(&name);
-        let needs_due = self.due.is_some() || !(is_there(DELAY_MS) || is_there(OP));
+        let needs_due = self.due.is_some() || ![DELAY_MS, OP, EVERY, CRON].into_iter().any(is_there);
         let parts = [
             (self.id(), "--id", true),
             (self.key(), "--key", self.key.is_some()),

@@ -11,6 +11,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use crate::delivery::columns::{MISSED, TZ, VALUES};
 use crate::delivery::error::BadRecord;
 use crate::delivery::fields::{Fields, Payload, Schema, Value};
 use crate::delivery::json::{Refused, json_or_text, value_of, write_text};
@@ -65,7 +66,7 @@ impl<'a, S> CsvRow<'a, S> {
 pub(crate) struct CsvHeader {
     names: Vec<String>,
     /// Of `Columns::values`.
-    parts: [Option<usize>; 8],
+    parts: [Option<usize>; VALUES],
     payload: Option<usize>,
     others: Vec<usize>,
 }
@@ -120,7 +121,7 @@ impl CsvRows<'_> {
             return Err(BadRecord::new(reason, format!("{}, as the header", names.len())));
         }
         let cell = |place: Option<usize>| place.map(|at| cells[at].as_ref());
-        let [id, key, due, delay_ms, expires, op, mut base64, traceparent] = parts.map(cell);
+        let [id, key, due, delay_ms, expires, op, mut base64, traceparent, every, cron] = parts.map(cell);
         let mut payload = cell(*payload);
         let has_no_payload = matches!(op, Some("cancel" | "reschedule"));
         if has_no_payload {
@@ -136,7 +137,10 @@ impl CsvRows<'_> {
             Refused::Syntax(text) => BadRecord::new(text, "JSON, or text"),
         })?;
         let others = others.iter().map(|at| (names[*at].as_str(), cells[*at].as_ref()));
-        let others = others.filter(|(_, cell)| !has_no_payload || !cell.is_empty()).map(|(name, cell)| {
+        // What a row has that does not recur, in a file where some do.
+        let has_rules = every.is_some() || cron.is_some();
+        let is_left_out = |name: &str| has_no_payload || has_rules && [TZ, MISSED].contains(&name);
+        let others = others.filter(|(name, cell)| !cell.is_empty() || !is_left_out(name)).map(|(name, cell)| {
             let mut json = Vec::with_capacity(cell.len() + 2);
             write_text(&mut json, cell);
             (Cow::Borrowed(name), Cow::Owned(json))
@@ -150,6 +154,8 @@ impl CsvRows<'_> {
             text(op),
             base64.map_or(Value::Absent, |cell| Value::Text(cell.into())),
             text(traceparent),
+            every.map_or(Value::Absent, number),
+            text(cron),
         ];
         let payload = payload.map(|bytes| Payload { bytes, is_json: true });
         Ok(Fields { others: others.collect(), ..Fields::of(values, payload) })

@@ -108,6 +108,7 @@ impl Engine {
         writer.go_on()?;
         let queue = Queue::new(open, writer.store.has_unwritten_letters());
         queue.lock().summary = writer.summary;
+        queue.lock().recurring = writer.store.recurring_count();
         queue.lock().commits = writer.commits;
         Ok(Self {
             queue,
@@ -233,6 +234,12 @@ impl Engine {
     #[must_use]
     pub(crate) fn open_count(&self) -> u64 {
         self.queue.lock().open
+    }
+
+    /// How many of them come again and again.
+    #[cfg(feature = "python")]
+    pub(crate) fn recurring_count(&self) -> u64 {
+        self.queue.lock().recurring
     }
 
     /// Whether nothing waits, is under way, or is to be told.

@@ -5,12 +5,15 @@
 //!
 //! - `due` and `delay_ms` exclude each other, and so do the payload and `payload_base64`.
 //! - A cancel has a name and nothing else, a reschedule a due time or a delay too.
+//! - A recurring message has `every` or `cron`, and may have a due time or a delay: of its first occurrence.
 //! - Without a payload the other fields are the payload, as an object. With one, another field is an error. So no value
 //!   is ever dropped.
 //! - Where there is no payload, a field that is a near miss of a known name is an error too: `paylod`.
 //! - JSON keeps its bytes, on one line. Where a format has text only, text that is not JSON becomes a JSON string.
 
 #![forbid(unsafe_code)]
+
+mod recurring;
 
 use std::borrow::Cow;
 
@@ -19,10 +22,11 @@ use base64::alphabet::STANDARD;
 use base64::engine::{GeneralPurpose, GeneralPurposeConfig};
 use smallvec::SmallVec;
 
-use crate::delivery::columns::{Columns, DELAY_MS, EXPIRES, PAYLOAD_BASE64, TRACEPARENT};
+use crate::delivery::columns::{Columns, DELAY_MS, EXPIRES, PAYLOAD_BASE64, TRACEPARENT, VALUES};
 use crate::delivery::error::BadRecord;
 use crate::delivery::json::write_text;
 use crate::delivery::message::{Body, Cancel, Extras, MAX_NAME, Message, Reschedule, check_extras, check_size};
+use crate::delivery::recurrence::NEVER_MS;
 use crate::delivery::shown::{cut, quoted, with_commas};
 use crate::delivery::times::{ALLOWED, delay_in_range, due_from_integer, due_from_text, due_in_range};
 
@@ -71,19 +75,22 @@ pub(crate) struct Fields<'a> {
     pub op: Value<'a>,
     pub payload_base64: Value<'a>,
     pub traceparent: Value<'a>,
+    pub every: Value<'a>,
+    pub cron: Value<'a>,
     pub payload: Option<Payload<'a>>,
     /// All fields that no rule knows.
     pub others: SmallVec<[Other<'a>; 4]>,
 }
 
 /// The values of `Columns::values`, in that order.
-pub(crate) type Values<'a> = [Value<'a>; 8];
+pub(crate) type Values<'a> = [Value<'a>; VALUES];
 
 impl<'a> Fields<'a> {
     /// Without the fields that no rule knows.
     pub(crate) fn of(values: Values<'a>, payload: Option<Payload<'a>>) -> Self {
-        let [id, key, due, delay_ms, expires, op, payload_base64, traceparent] = values;
-        Self { id, key, due, delay_ms, expires, op, payload_base64, traceparent, payload, others: SmallVec::new() }
+        let [id, key, due, delay_ms, expires, op, payload_base64, traceparent, every, cron] = values;
+        let others = SmallVec::new();
+        Self { id, key, due, delay_ms, expires, op, payload_base64, traceparent, every, cron, payload, others }
     }
 }
 
@@ -138,16 +145,32 @@ impl Schema {
                 return Err(BadRecord::new("op is not known", allowed));
             }
         }
+        if recurring::is_recurring(fields) {
+            let (recurrence, delay_ms) = self.recurrence(fields, now_ns)?;
+            let mut message = self.message(&recurring::once(fields), id, key, |_| Ok((NEVER_MS, delay_ms)))?;
+            message.body = message.body.recurring(recurrence);
+            return Ok(Request::Message(message));
+        }
+        self.message(fields, id, key, |fields| self.due(fields, now_ns)).map(Request::Message)
+    }
+
+    fn message(
+        &self,
+        fields: &Fields<'_>,
+        id: &str,
+        key: Option<&str>,
+        due: impl FnOnce(&Fields<'_>) -> Result<(i64, Option<f64>), BadRecord>,
+    ) -> Result<Message, BadRecord> {
         if !fields.others.is_empty() {
             self.refuse_near_misses(fields)?;
         }
-        let (due_ms, delay_ms) = self.due(fields, now_ns)?;
+        let (due_ms, delay_ms) = due(fields)?;
         let payload = self.payload(fields)?;
         check_size(payload.bytes.len(), self.max_payload)?;
         let body = Body::new(key, id, &payload.bytes, payload.is_json).with_extras(extras(fields)?);
         let message = Message { body, due_ms, delay_ms };
         check_extras(&message)?;
-        Ok(Request::Message(message))
+        Ok(message)
     }
 
     fn reschedule(
@@ -287,7 +310,7 @@ fn cancel(fields: &Fields<'_>, id: &str, key: Option<&str>) -> Result<Request, B
 
 /// Whether there is nothing of a message but its name and its time.
 fn is_plain(fields: &Fields<'_>) -> bool {
-    let others = [&fields.payload_base64, &fields.expires, &fields.traceparent];
+    let others = [&fields.payload_base64, &fields.expires, &fields.traceparent, &fields.every, &fields.cron];
     fields.others.is_empty() && fields.payload.is_none() && others.into_iter().all(|value| *value == Value::Absent)
 }
 

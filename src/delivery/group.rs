@@ -4,6 +4,7 @@
 
 mod actions;
 mod changes;
+mod recurring;
 
 use super::actions::Actions;
 use super::dispatcher::Dispatcher;
@@ -99,10 +100,15 @@ impl<'a> Group<'a> {
     fn accept(&mut self, puts: Vec<Incoming>, answers: &mut Vec<Answer>) -> Result<(), StoreError> {
         let accepted = self.store.accept(&puts, self.now_ms)?;
         let mut fresh = Vec::with_capacity(puts.len());
+        let mut recurring = Vec::new(); // those that follow from them come after them
         for (put, accepted) in puts.into_iter().zip(accepted) {
+            let recurs = put.message.body.recurrence().is_some();
             answers.push(match accepted {
                 Accepted::New(seq) | Accepted::NewAgain(seq) => {
                     self.counts.accepted += 1;
+                    if recurs {
+                        recurring.push(Recurring::New(seq, put.message.body.clone()));
+                    }
                     let is_again = matches!(accepted, Accepted::NewAgain(_));
                     let (due_ms, size) = (put.message.due_ms, put.message.size_in_memory() as u32);
                     let (redelivered, attempts, next_ms) = (false, 0, None);
@@ -116,10 +122,21 @@ impl<'a> Group<'a> {
                     self.counts.cancelled += 1;
                     Answer::Cancelled
                 }
+                Accepted::Known(_) if recurs => {
+                    recurring.push(Recurring::Known(answers.len(), put));
+                    Answer::Unknown // until then
+                }
                 Accepted::Known(known) => self.again(&put, &known),
             });
         }
-        self.admit(&fresh)
+        self.admit(&fresh)?;
+        for it in recurring {
+            match it {
+                Recurring::New(seq, body) => self.begin_recurring(seq, &body)?,
+                Recurring::Known(place, put) => answers[place] = self.recur_again(put, false)?,
+            }
+        }
+        Ok(())
     }
 
     /// What is due soon comes into memory, and all else waits in the store.
@@ -160,6 +177,12 @@ impl<'a> Group<'a> {
         self.counts.duplicates += 1;
         if known.outcome == Some(Outcome::Cancelled) { Answer::Cancelled } else { Answer::Duplicate }
     }
+}
+
+/// A recurring message that was accepted, or one whose name is known, with the place of its answer.
+enum Recurring {
+    New(i64, Body),
+    Known(usize, Incoming),
 }
 
 /// The row of a near message that leaves memory.

@@ -31,6 +31,7 @@ use crate::delivery::message::{Body, Cancel, Extras, Message, Reschedule, check_
 use crate::delivery::origin::{Origin, Record};
 use crate::delivery::parsed::Parsed;
 use crate::delivery::shown::{cut, quoted};
+use crate::delivery::sinks::line::record_of_incoming;
 use crate::delivery::times::due_in_range;
 
 /// How long a cancel is remembered: it passes at once, while its message may be held for this long (D7).
@@ -77,6 +78,14 @@ pub(crate) fn read_stream(bytes: &[u8], max_payload: usize) -> Result<HandedOff,
 /// An Arrow IPC stream of one batch with a row for each item. A message's original record is not part of it.
 #[must_use]
 pub(crate) fn write_stream(items: &[Parsed]) -> Vec<u8> {
+    if items.iter().any(recurs) {
+        let others: Vec<Parsed> = items.iter().map(|item| refuse(item).unwrap_or_else(|| item.clone())).collect();
+        return write_rows(&others);
+    }
+    write_rows(items)
+}
+
+fn write_rows(items: &[Parsed]) -> Vec<u8> {
     fn texts<'a>(items: &'a [Parsed], of: impl Fn(&'a Parsed) -> Option<&'a str>) -> ArrayRef {
         Arc::new(items.iter().map(of).collect::<StringArray>())
     }
@@ -131,6 +140,23 @@ pub(crate) fn write_stream(items: &[Parsed]) -> Vec<u8> {
     let mut writer = StreamWriter::try_new(Vec::new(), batch.schema_ref()).expect("memory takes it");
     writer.write(&batch).expect("memory takes it");
     writer.into_inner().expect("memory takes it")
+}
+
+fn recurs(item: &Parsed) -> bool {
+    matches!(item, Parsed::Message(incoming) if incoming.message.body.recurrence().is_some())
+}
+
+/// The rows of a hand-off have no rule.
+fn refuse(item: &Parsed) -> Option<Parsed> {
+    let Parsed::Message(incoming) = item else { return None };
+    incoming.message.body.recurrence()?;
+    let (source, line) = incoming.origin.as_ref().map_or(("".into(), 0), |it| (Arc::clone(&it.source), it.line));
+    let record = Some(Record::from(&*record_of_incoming(incoming)));
+    let bad = BadRecord::new(
+        "a recurring message can't be delivered by way of Spark",
+        "every and cron with --engine local, or given to the deliverer itself",
+    );
+    Some(Parsed::Bad(bad, Origin { source, line, record }))
 }
 
 pub(crate) fn not_a_stream(error: &ArrowError) -> BadRecord {

@@ -8,7 +8,7 @@
 //! | name, with a key | 16 | the number of characters of the key, `:`, the key, the id |
 //! | name, again | 16 | `\u{1}`, the number of the message, `:`, and the above |
 //! | lane | 8 | the key |
-//! | content | 15 (JSON), 16 (bytes) | due time in ms, or `+` and the delay; `!` and when it expires in ms, if it does; a space; the payload |
+//! | content | 15 (JSON), 16 (bytes) | due time in ms, or `+` and the delay; `!` and when it expires in ms, if it does; `*` and its rule, if it comes again and again; a space; the payload |
 //!
 //! The hashes of small messages are computed side by side, by the vector instructions of the processor.
 
@@ -18,6 +18,8 @@ use blake2b_simd::Params;
 use blake2b_simd::many::{HashManyJob, hash_many};
 use smallvec::SmallVec;
 
+use crate::delivery::recurrence::Recurrence;
+
 /// What is hashed of a message.
 #[derive(Clone, Copy)]
 pub(crate) struct Parts<'a> {
@@ -26,6 +28,7 @@ pub(crate) struct Parts<'a> {
     pub(crate) due_ms: i64,
     pub(crate) delay_ms: Option<f64>,
     pub(crate) expires_ms: Option<i64>,
+    pub(crate) recurrence: Option<&'a Recurrence>,
     pub(crate) payload: &'a [u8],
     pub(crate) is_json: bool,
 }
@@ -127,6 +130,10 @@ fn content_prefix(parts: Parts<'_>) -> (usize, SmallVec<[u8; 640]>) {
     if let Some(expires_ms) = parts.expires_ms {
         text.push(b'!');
         text.extend_from_slice(itoa::Buffer::new().format(expires_ms).as_bytes());
+    }
+    if let Some(recurrence) = parts.recurrence {
+        text.push(b'*');
+        text.extend_from_slice(recurrence.content().as_bytes());
     }
     text.push(b' ');
     (if parts.is_json { 15 } else { 16 }, text)

@@ -123,6 +123,8 @@ pub enum Answer {
     Unknown,
     /// It waits.
     Waiting,
+    /// It comes again and again: its next occurrence waits, or is being sent.
+    Recurring,
     /// It waits, and has another due time now.
     Rescheduled,
     /// It takes the place of one that waited.

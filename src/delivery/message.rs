@@ -4,6 +4,7 @@
 
 mod body;
 mod extras;
+mod recurring;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -16,6 +17,7 @@ use crate::delivery::times::{delay_in_range, due_in_range};
 
 pub(crate) use body::Body;
 pub(crate) use extras::{Extras, check_traceparent};
+pub(crate) use recurring::check_parts as check_recurring_parts;
 
 /// The most bytes of an id, and of a key (D12).
 pub(crate) const MAX_NAME: usize = 1 << 20;
@@ -224,8 +226,8 @@ impl Message {
     pub(crate) fn parts(&self) -> hashes::Parts<'_> {
         let Self { body, due_ms, delay_ms } = self;
         let (key, id, payload) = (body.key(), body.id(), body.payload());
-        let (expires_ms, is_json) = (body.expires_ms(), body.is_json());
-        hashes::Parts { key, id, due_ms: *due_ms, delay_ms: *delay_ms, expires_ms, payload, is_json }
+        let (expires_ms, recurrence, is_json) = (body.expires_ms(), body.recurrence(), body.is_json());
+        hashes::Parts { key, id, due_ms: *due_ms, delay_ms: *delay_ms, expires_ms, recurrence, payload, is_json }
     }
 
     /// Bytes that it takes in memory, about: its parts, and 200 for its entries in the tables of the engine (D8).
@@ -295,7 +297,10 @@ pub(crate) fn check_name(key: Option<&str>, id: &str) -> Result<(), BadRecord> {
 /// A part is empty, the due time or the delay is out of range, or the payload is too large or not the JSON that it claims to be.
 pub(crate) fn checked(mut message: Message, max_payload: usize) -> Result<Message, BadRecord> {
     check_name(message.body.key(), message.body.id())?;
-    due_in_range(message.due_ms, "due_ms")?;
+    match message.body.recurrence() {
+        None => _ = due_in_range(message.due_ms, "due_ms")?,
+        Some(recurrence) => recurring::check(&message, recurrence)?,
+    }
     message.delay_ms.map(delay_in_range).transpose()?;
     check_size(message.body.payload().len(), max_payload)?;
     check_extras(&message)?;

@@ -82,7 +82,7 @@ mod arrow_values;
 #[cfg(test)]
 mod bulk;
 mod clock;
-mod columns;
+pub(crate) mod columns;
 mod csv_rows;
 mod deliverer;
 mod delivery_rows;
@@ -130,6 +130,9 @@ mod pausing_keys;
 mod queue;
 #[cfg(test)]
 mod racing;
+mod recurrence;
+#[cfg(test)]
+mod recurring;
 #[cfg(test)]
 mod replacing;
 #[cfg(test)]
@@ -157,6 +160,7 @@ pub use error::{BadRecord, DeliveryError, StoreError};
 pub use items::{Answer, Receipt};
 pub use message::Message;
 pub use open_options::OpenOptions;
+pub use recurrence::Missed;
 pub use sinks::{Delivery, Reply, Sink, SyncFn, Verdict, Verdicts};
 #[cfg(feature = "delivery-http")]
 pub use sinks::{SharedWebhook, Webhook};

@@ -15,6 +15,7 @@ use serde::de::{DeserializeSeed, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use smallvec::SmallVec;
 
+use crate::delivery::columns::VALUES;
 use crate::delivery::error::BadRecord;
 use crate::delivery::fields::{Fields, Payload, Request, Schema, Value};
 use crate::delivery::json::{Refused, check_depth, check_surrogates, without_line_ends};
@@ -114,7 +115,7 @@ pub(crate) fn fields_of<'a>(text: &'a str, schema: &Schema) -> Result<Fields<'a>
     let found = AnObject(schema).deserialize(&mut parser).and_then(|found| parser.end().map(|()| found));
     let Found { values, others, is_double } = found.map_err(|error| refused(error.into()))?;
     check_surrogates(text).map_err(refused)?;
-    let mut read: [Value<'_>; 8] = Default::default();
+    let mut read: [Value<'_>; VALUES] = Default::default();
     for (value, raw) in read.iter_mut().zip(values) {
         *value = raw.map_or(Ok(Value::Absent), value_of).map_err(refused)?;
     }
@@ -147,7 +148,7 @@ fn trim(mut bytes: &[u8]) -> &[u8] {
 /// The members of an object, not yet decoded.
 struct Found<'a> {
     /// Of `Columns::values`.
-    values: [Option<&'a str>; 8],
+    values: [Option<&'a str>; VALUES],
     others: Others<'a>,
     is_double: bool,
 }
@@ -184,7 +185,7 @@ impl<'de> Visitor<'de> for AnObject<'_> {
         const MANY: usize = 16;
         let columns = &self.0.columns;
         let names = columns.values();
-        let mut found = Found { values: [None; 8], others: Others::default(), is_double: false };
+        let mut found = Found { values: [None; VALUES], others: Others::default(), is_double: false };
         let mut many: HashSet<Cow<'de, str>> = HashSet::new();
         while let Some(Name(name)) = members.next_key()? {
             let raw = members.next_value::<&RawValue>()?.get();

@@ -62,6 +62,8 @@ pub(super) struct QueueState {
     pub(super) has_letters: bool,
     /// Messages without an outcome, as of the last commit.
     pub(super) open: u64,
+    /// Those of them that come again and again.
+    pub(super) recurring: u64,
     pub(super) summary: Summary,
     pub(super) commits: CommitMeasures,
 }

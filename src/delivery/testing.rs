@@ -11,12 +11,13 @@ use std::time::{Duration, Instant};
 use super::dispatcher::Event;
 use super::engine::Engine;
 use super::error::DeliveryError;
-use super::incoming::Incoming;
+use super::incoming::{Digest, Incoming};
 use super::items::{Answer, Item, Receipt};
 use super::message::{Body, Cancel, Message};
 use super::retry::Retry;
 use super::settings::Settings;
 use super::sinks::{Delivery, OpenSink, Verdicts};
+use super::store::maintenance::check;
 use super::store::owner::Ownership;
 use super::store::{Letter, Store};
 use super::threads::{Observer, Running};
@@ -185,7 +186,9 @@ impl ByHand {
     /// The same with other settings.
     pub(crate) fn try_again_with(self, settings: Settings) -> Result<Self, DeliveryError> {
         let wall_us = self.wall_us.load(Ordering::Relaxed);
-        Self::try_on(self.end(), settings, wall_us)
+        let folder = self.end();
+        check::tests::assert_whole(&folder.path().join("store.db"), Digest::number);
+        Self::try_on(folder, settings, wall_us)
     }
 
     /// The process is gone; the store is left.
@@ -195,6 +198,10 @@ impl ByHand {
 
     pub(crate) fn store(&self) -> std::path::PathBuf {
         self.folder.path().join("store.db")
+    }
+
+    pub(crate) fn wall_ms(&self) -> i64 {
+        self.wall_us.load(Ordering::Relaxed) / 1000
     }
 
     pub(crate) fn advance_ms(&self, ms: u64) {

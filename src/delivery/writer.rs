@@ -30,7 +30,7 @@ use super::measures::CommitMeasures;
 use super::message::Message;
 use super::queue::Queue;
 use super::sinks::line::record_of;
-use super::store::{Attempts, Checkpoints, Held, Letter, Outcome, Store};
+use super::store::{Attempts, Checkpoints, Done, Held, Letter, Outcome, Store};
 use super::summary::Summary;
 use super::times::rfc_3339;
 use super::window::State;
@@ -175,6 +175,23 @@ impl Writer {
         begun
     }
 
+    /// Of what an earlier process sent, these arrived.
+    pub(super) fn note_arrived(
+        &mut self,
+        done: &[Done],
+        dispatcher: &PlainMutex<Dispatcher>,
+        now_ms: i64,
+    ) -> Result<(), StoreError> {
+        self.store.begin()?;
+        let mut group = Group::new(&mut self.store, &mut self.actions, dispatcher, now_ms);
+        group.counts.delivered += done.len() as u64;
+        group.finish(done)?;
+        let Group { counts, letters, .. } = group; // nothing is in memory yet
+        self.store.put_letters(&letters, now_ms)?;
+        self.summary.add(&counts);
+        self.store.commit()
+    }
+
     /// Looks once a second whether the store's file is still at its place.
     ///
     /// # Errors
@@ -221,13 +238,13 @@ impl Writer {
             self.telling_through = None;
         }
         self.store.note_attempts(&self.attempts_of(outcomes.attempts))?;
-        self.store.finish(&outcomes.done)?;
         if let Some(position) = position.filter(|_| !outcomes.done.is_empty()) {
             self.store.put_meta(POSITION, &position)?;
         }
         let letters: Vec<Letter> = outcomes.dead.iter().map(letter_of).collect();
         self.store.put_letters(&letters, now_ms)?; // before what may ask for one of them
         let mut group = Group::new(&mut self.store, &mut self.actions, dispatcher, now_ms);
+        group.finish(&outcomes.done)?;
         let dead = outcomes.dead.len() as u64;
         group.counts.delivered += outcomes.done.iter().filter(|it| it.outcome == Outcome::Delivered).count() as u64;
         group.counts.dead_letters += dead;
@@ -406,6 +423,7 @@ impl Writer {
         let more = {
             let mut state = queue.lock();
             state.open = self.store.open_count();
+            state.recurring = self.store.recurring_count();
             state.summary = self.summary;
             state.commits = self.commits;
             state.is_committing = false;

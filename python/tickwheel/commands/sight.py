@@ -51,10 +51,11 @@ def _told(command: Callable[..., None]) -> Callable[..., None]:
 @_store
 @click.option(
     "--state",
-    type=click.Choice(["waiting", "delivered", "cancelled", "dead", "expired"]),
+    type=click.Choice(["waiting", "recurring", "delivered", "cancelled", "dead", "expired"]),
     default="waiting",
     show_default=True,
-    help="Those that wait, in order of delivery; or those that ended so, the last one first.",
+    help="Those that wait, in order of delivery; that recur, with the due time of the next; or that ended so, the last"
+    " one first.",
 )
 @click.option("--key", metavar="KEY", help="Only those of this key.")
 @click.option(
@@ -79,6 +80,10 @@ def list_(
     page = _page(store, limit, cursor, state=state, key=key, due_from=due_from, due_before=due_before)
     if as_json:
         _print_json(page)
+        return
+    if state == "recurring":
+        recurring = [(it.due, it.id, it.key, it.rule) for it in page.messages]
+        _print_table(("due", "id", "key", "rule"), recurring, page.next)
         return
     rows = [
         (it.due, it.id, it.key, it.attempts or None, it.next_try or it.ended, it.last_error or _late(it.lateness_ms))

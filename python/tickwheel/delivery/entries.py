@@ -17,9 +17,9 @@ OTHER_CONTENT = BadRecord(
 
 class Answer(StrEnum):
     """A word. To a message one of the first four; to a cancel one from `CANCELLED` to `UNKNOWN`; to a look one of
-    those, or `WAITING`; to another due time one of those to a cancel, or `RESCHEDULED`; to a message in the place of
-    another `ACCEPTED`, `REPLACED`, `CANCELLED` or `DELIVERING`; to a dead letter that is to be tried anew `REQUEUED`,
-    or one to a look; to a pause one of the last three.
+    those, `WAITING` or `RECURRING`; to another due time one of those to a cancel, or `RESCHEDULED`; to a message in the
+    place of another `ACCEPTED`, `REPLACED`, `CANCELLED` or `DELIVERING`; to a dead letter that is to be tried anew
+    `REQUEUED`, or one to a look; to a pause one of the last three.
 
     The engine knows the members by their order.
     """
@@ -34,6 +34,7 @@ class Answer(StrEnum):
     EXPIRED = "expired"
     UNKNOWN = "unknown"
     WAITING = "waiting"
+    RECURRING = "recurring"
     RESCHEDULED = "rescheduled"
     REPLACED = "replaced"
     REQUEUED = "requeued"
@@ -89,6 +90,10 @@ class Put(NamedTuple):
     is_json: bool
     expires: object = None
     traceparent: object = None
+    every: object = None
+    cron: object = None
+    tz: object = None
+    missed: object = None
 
 
 class Reschedule(msgspec.Struct, frozen=True, gc=False):

@@ -115,6 +115,10 @@ class DeliveryQueue:
         replace: bool = False,
         debounce_ms: float | None = None,
         at_latest_ms: int | None = None,
+        every: int | None = None,
+        cron: str | None = None,
+        tz: str | None = None,
+        missed: Literal["skip", "all", "last"] | None = None,
     ) -> Answer:
         """Accept a message, and return once it is on disk: `ACCEPTED`, `DUPLICATE`, or `CANCELLED` by an early cancel.
 
@@ -137,7 +141,21 @@ class DeliveryQueue:
         <Answer.ACCEPTED: 'accepted'>
         <Answer.REPLACED: 'replaced'>
         <Answer.REPLACED: 'replaced'>
+
+        `every` (milliseconds) or `cron` (five fields, or six with the seconds first; `tz`: a time zone, by default
+        UTC): it recurs (D19). Each occurrence is a message with the id `ID@DUE`, made when the one before has its
+        outcome; times that have passed by then are left out, or follow `missed`. `due` or `delay_ms`: of the first.
+        The same id with other content takes its place: `REPLACED`; a `cancel` ends it.
+
+        >>> with tempfile.TemporaryDirectory() as folder, DeliveryQueue(f"{folder}/r.db", to=lambda _: None) as queue:
+        ...     queue.put("report", "write it", cron="30 9 * * MON-FRI", tz="Europe/Berlin", due=1_900_000_000_000)
+        ...     queue.view.show("report").next_id
+        <Answer.ACCEPTED: 'accepted'>
+        'report@2030-03-18T08:30:00.000Z'
         """
+        recurs = every is not None or cron is not None
+        if recurs and (debounce_ms is not None or at_latest_ms is not None):
+            raise WrongUsage("a message that recurs can't be debounced: leave out debounce_ms and at_latest_ms")
         if debounce_ms is not None:
             if due is not None or delay_ms is not None:
                 raise WrongUsage("debounce_ms says when the message is due: leave out due and delay_ms")
@@ -147,7 +165,8 @@ class DeliveryQueue:
         if at_latest_ms is not None and not (replace and type(at_latest_ms) is int and 0 <= at_latest_ms <= MAX_DUE_MS):
             raise WrongUsage(f"at_latest_ms is {at_latest_ms!r:.200}: give a whole number with debounce_ms or replace")
         parent = current_traceparent() if traceparent is None else traceparent
-        put = put_of(id, payload, due=due, delay_ms=delay_ms, key=key, expires=expires, traceparent=parent)
+        rule = {"every": every, "cron": cron, "tz": tz, "missed": missed}
+        put = put_of(id, payload, due=due, delay_ms=delay_ms, key=key, expires=expires, traceparent=parent, **rule)
         [answer] = self._answers([read_messages([put], MAX_PAYLOAD).replacing(at_latest_ms) if replace else put])
         if answer is Answer.CONFLICT:
             raise OTHER_CONTENT
@@ -396,7 +415,7 @@ def _traced(records: Records) -> Records:
     return records if parent is None else records.traced_by(parent)
 
 
-_FIELDS = ("id", "due", "delay_ms", "payload", "key", "expires", "traceparent")
+_FIELDS = ("id", "due", "delay_ms", "payload", "key", "expires", "traceparent", "every", "cron", "tz", "missed")
 
 
 def _put(given: object) -> Message | Put:
@@ -433,11 +452,16 @@ def put_of(
     key: object = None,
     expires: object = None,
     traceparent: object = None,
+    every: object = None,
+    cron: object = None,
+    tz: object = None,
+    missed: object = None,
 ) -> Put:
     """A message from Python values. Errors: `WrongUsage` if the payload can't be written as JSON."""
     is_json = not isinstance(payload, bytes | bytearray | memoryview)
     data = _json_of(payload) if is_json else bytes(payload)
-    return Put(id, key, _text_of(due), delay_ms, data, is_json, _text_of(expires), traceparent)
+    rule = every, cron, tz, missed
+    return Put(id, key, _text_of(due), delay_ms, data, is_json, _text_of(expires), traceparent, *rule)
 
 
 def _text_of(due: object) -> object:

@@ -55,12 +55,7 @@ impl Engine {
                     redelivered: true,
                 })
                 .collect();
-            self.try_writer(|writer| {
-                writer.store.begin()?;
-                writer.store.finish(&done)?;
-                writer.summary.delivered += done.len() as u64;
-                writer.store.commit()
-            })?;
+            self.try_writer(|writer| writer.note_arrived(&done, &self.dispatcher, now_ms))?;
         }
         let position = sink.position();
         self.check_process()?;
@@ -72,6 +67,7 @@ impl Engine {
             let mut state = self.queue.lock();
             state.summary = writer.summary;
             state.open = writer.store.open_count();
+            state.recurring = writer.store.recurring_count();
             Ok::<_, StoreError>(())
         })
     }

@@ -106,7 +106,7 @@ impl Group<'_> {
                 }
             }
         }
-        self.store.finish(&done)?;
+        self.finish(&done)?;
         self.taken_back.extend(done.iter().map(|it| (it.seq, None)));
         self.counts.cancelled += done.len() as u64;
         action.changed += done.len() as u64;

@@ -13,7 +13,8 @@ use crate::delivery::incoming::{Incoming, lane_of};
 use crate::delivery::items::Answer;
 use crate::delivery::message::{Cancel, Extras, Message, Reschedule};
 use crate::delivery::ndjson::fields_of;
-use crate::delivery::store::{Attempts, Done, Filter, Held, Known, Outcome, PAUSED, Waiting};
+use crate::delivery::recurrence::NEVER_MS;
+use crate::delivery::store::{Attempts, Filter, Held, Known, Outcome, PAUSED, Waiting};
 use crate::delivery::window::State;
 
 impl Group<'_> {
@@ -27,7 +28,7 @@ impl Group<'_> {
         match self.take_back(&known, Outcome::Cancelled)? {
             Ok(_) => {
                 self.taken_back.push((known.seq, None));
-                self.finish(&known, Outcome::Cancelled)?;
+                self.finish(&[self.done(known.seq, known.due_ms, Outcome::Cancelled)])?;
                 self.counts.cancelled += 1;
                 Ok(Answer::Cancelled)
             }
@@ -77,6 +78,7 @@ impl Group<'_> {
             self.counts.reschedules_too_late += 1;
             return Ok(Answer::Unknown);
         };
+        let known = self.open_one(known)?;
         let left = match self.take_back(&known, Outcome::Moved)? {
             Ok(left) => left,
             Err(answer) => {
@@ -86,8 +88,9 @@ impl Group<'_> {
         };
         let tried = left.tried.as_ref();
         let (seq, message) = self.store.move_to(&known, to.due_ms, tried)?;
+        self.store.move_occurrence(known.seq, seq)?;
         self.taken_back.push((known.seq, Some(seq)));
-        self.finish(&known, Outcome::Moved)?;
+        self.finish(&[self.done(known.seq, known.due_ms, Outcome::Moved)])?;
         self.counts.rescheduled += 1;
         self.admit_again(seq, message, left.redelivered, tried.map_or(0, |it| it.attempts))?;
         Ok(Answer::Rescheduled)
@@ -96,8 +99,12 @@ impl Group<'_> {
     /// It takes the place of the message of its name that waits. After an outcome it is a message of its own. In both cases a
     /// destination knows it by another digest than what was sent before.
     pub(super) fn replace(&mut self, put: Incoming, at_latest_ms: Option<i64>) -> Result<Answer, StoreError> {
+        let known = self.store.find(put.message.key(), put.message.id())?;
+        let recurs = put.message.body.recurrence().is_some();
+        if recurs && known.as_ref().is_some_and(|known| known.due_ms == NEVER_MS) {
+            return self.recur_again(put, true);
+        }
         let Incoming { mut message, content, .. } = put;
-        let known = self.store.find(message.key(), message.id())?;
         let taken_back = match &known {
             None => Err(Answer::Unknown),
             Some(known) => self.take_back(known, Outcome::Moved)?,
@@ -128,15 +135,19 @@ impl Group<'_> {
         };
         let seq = self.store.write_again(&message, content)?;
         let answer = if taken_back.is_ok() {
+            self.store.move_occurrence(known.seq, seq)?;
             self.taken_back.push((known.seq, None));
-            self.finish(&known, Outcome::Moved)?;
+            self.finish(&[self.done(known.seq, known.due_ms, Outcome::Moved)])?;
             self.counts.rescheduled += 1;
             Answer::Replaced
         } else {
             self.counts.accepted += 1;
             Answer::Accepted
         };
-        self.admit_again(seq, message, false, 0)?;
+        self.admit_again(seq, message.clone(), false, 0)?;
+        if recurs {
+            self.begin_recurring(seq, &message.body)?;
+        }
         Ok(answer)
     }
 
@@ -150,7 +161,7 @@ impl Group<'_> {
     /// Whether it is a message again: one whose letter is there, that the filter takes, and that was not given again since.
     pub(super) fn requeue_letter(&mut self, seq: i64, filter: Option<&Filter>) -> Result<bool, StoreError> {
         let Some(record) = self.store.letter(seq)? else { return Ok(false) };
-        let Some(mut message) = read_again(&record) else { return Ok(false) };
+        let Some(mut message) = read_again(&record, self.now_ms) else { return Ok(false) };
         let takes = |it: &Filter| it.takes_due(message.due_ms) && it.takes_key(message.key());
         let Some(known) = self.store.find(message.key(), message.id())?.filter(|known| known.seq == seq) else {
             return Ok(false);
@@ -165,11 +176,22 @@ impl Group<'_> {
         let seq = self.store.write_again(&message, known.content)?;
         self.counts.accepted += 1;
         self.counts.requeued += 1;
+        if message.body.recurrence().is_some() {
+            self.admit_again(seq, message.clone(), false, 0)?;
+            self.begin_recurring(seq, &message.body)?;
+            return Ok(true);
+        }
         self.admit_again(seq, message, true, 0)?; // it may have been tried, and then it may have arrived
         Ok(true)
     }
 
-    fn admit_again(&mut self, seq: i64, message: Message, redelivered: bool, attempts: u32) -> Result<(), StoreError> {
+    pub(super) fn admit_again(
+        &mut self,
+        seq: i64,
+        message: Message,
+        redelivered: bool,
+        attempts: u32,
+    ) -> Result<(), StoreError> {
         let (due_ms, size) = (message.due_ms, message.size_in_memory() as u32);
         let lane = lane_of(message.key());
         let row = Waiting { due_ms, seq, lane, size, redelivered, attempts, next_ms: None };
@@ -177,7 +199,7 @@ impl Group<'_> {
     }
 
     /// Keeps a message from going out, or says why it is too late. What is left of it is to be finished.
-    fn take_back(&mut self, known: &Known, outcome: Outcome) -> Result<Result<Left, Answer>, StoreError> {
+    pub(super) fn take_back(&mut self, known: &Known, outcome: Outcome) -> Result<Result<Left, Answer>, StoreError> {
         if let Some(outcome) = known.outcome {
             return Ok(Err(answer_of(outcome)));
         }
@@ -202,18 +224,6 @@ impl Group<'_> {
         })
     }
 
-    fn finish(&mut self, known: &Known, outcome: Outcome) -> Result<(), StoreError> {
-        self.store.finish(&[Done {
-            seq: known.seq,
-            due_ms: known.due_ms,
-            outcome,
-            at_ms: self.now_ms,
-            lateness_us: None,
-            attempts: 0,
-            redelivered: false,
-        }])
-    }
-
     pub(super) fn look(&mut self, key: Option<&str>, id: &str) -> Result<Answer, StoreError> {
         let Some(known) = self.store.find(key, id)? else { return Ok(Answer::Unknown) };
         Ok(match known.outcome {
@@ -221,16 +231,16 @@ impl Group<'_> {
             None => match self.dispatcher.lock().state_of(known.seq) {
                 Some((State::Over, outcome, _)) => answer_of(outcome.unwrap_or(Outcome::Delivered)),
                 Some((State::Sending, ..)) => Answer::Delivering,
-                Some(_) => Answer::Waiting,
-                None if self.store.is_open(&known)? => Answer::Waiting,
-                None => Answer::Delivered,
+                None if !self.store.is_open(&known)? => Answer::Delivered,
+                None if known.due_ms == NEVER_MS => Answer::Recurring,
+                Some(_) | None => Answer::Waiting,
             },
         })
     }
 }
 
 /// What goes on with a message that was taken back.
-struct Left {
+pub(super) struct Left {
     /// It may have arrived.
     redelivered: bool,
     /// Its attempts, if any was made.
@@ -238,11 +248,11 @@ struct Left {
 }
 
 /// The message of a letter. It does not expire: it may have been put off past that time.
-fn read_again(record: &[u8]) -> Option<Message> {
+fn read_again(record: &[u8], now_ms: i64) -> Option<Message> {
     let schema = Schema::new(Columns::default(), usize::MAX);
     let mut fields = fields_of(std::str::from_utf8(record).ok()?, &schema).ok()?;
     fields.expires = Value::Absent;
-    match schema.check(&fields, None).ok()? {
+    match schema.check(&fields, now_ms.checked_mul(1_000_000)).ok()? {
         Request::Message(message) => Some(message),
         _ => None,
     }

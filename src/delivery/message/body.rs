@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use super::extras::Extras;
+use crate::delivery::recurrence::Recurrence;
 
 const NO_KEY: u32 = u32::MAX;
 
@@ -46,6 +47,13 @@ impl Body {
         self.with_extras(extras)
     }
 
+    /// Of a message that comes again and again.
+    #[must_use]
+    pub(crate) fn recurring(self, recurrence: Recurrence) -> Self {
+        let extras = Extras { recurrence: Some(Box::new(recurrence)), ..self.extras().cloned().unwrap_or_default() };
+        self.with_extras(extras)
+    }
+
     /// What few have.
     #[must_use]
     pub(crate) fn extras(&self) -> Option<&Extras> {
@@ -62,6 +70,12 @@ impl Body {
     #[must_use]
     pub(crate) fn traceparent(&self) -> Option<&str> {
         self.extras()?.traceparent.as_deref()
+    }
+
+    /// When its occurrences are due, if it comes again and again.
+    #[must_use]
+    pub(crate) fn recurrence(&self) -> Option<&Recurrence> {
+        self.extras()?.recurrence.as_deref()
     }
 
     fn id_start(&self) -> usize {

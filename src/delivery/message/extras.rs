@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 use crate::delivery::error::BadRecord;
+use crate::delivery::recurrence::Recurrence;
 use crate::delivery::shown::quoted;
 
 /// What is allowed as `traceparent`, for errors.
@@ -21,12 +22,15 @@ pub(crate) struct Extras {
     /// Its name had its outcome before it came, and this is its number: destinations know it by another digest than the one
     /// that was sent before. It stays the same when the message is moved.
     pub again: Option<i64>,
+    /// It comes again and again: it is never sent itself, its occurrences are.
+    pub recurrence: Option<Box<Recurrence>>,
 }
 
 impl Extras {
     /// Bytes in memory, about.
     pub(super) fn size(&self) -> usize {
-        size_of::<Self>() + self.traceparent.as_ref().map_or(0, |text| text.len())
+        let recurrence = self.recurrence.as_ref().map_or(0, |it| it.size());
+        size_of::<Self>() + self.traceparent.as_ref().map_or(0, |text| text.len()) + recurrence
     }
 }
 

@@ -14,6 +14,7 @@ use crate::delivery::incoming::Incoming;
 use crate::delivery::json::write_text;
 use crate::delivery::message::{Body, Message};
 use crate::delivery::origin::Origin;
+use crate::delivery::recurrence::Rule;
 use crate::delivery::times::rfc_3339;
 
 /// The record that it came from, or else one from which the same message can be read.
@@ -35,7 +36,7 @@ impl LineWriter {
     /// Appends the line of a delivery, with its newline.
     pub(crate) fn write(&mut self, out: &mut Vec<u8>, delivery: &Delivery) {
         out.reserve(delivery.body.size() + 200);
-        write_names(out, &delivery.body, self.due.text(delivery.due_ms));
+        write_names(out, &delivery.body, Some(self.due.text(delivery.due_ms)));
         out.extend_from_slice(b",\"delivered_at\":\"");
         out.extend_from_slice(self.delivered_at.text(delivery.delivered_at_ms));
         out.extend_from_slice(b"\",\"lateness_ms\":");
@@ -53,7 +54,16 @@ impl LineWriter {
 #[must_use]
 pub(crate) fn record_of(message: &Message) -> Vec<u8> {
     let mut out = Vec::with_capacity(message.body.size() + 64);
-    write_names(&mut out, &message.body, &rfc_3339(message.due_ms));
+    match message.body.recurrence() {
+        None => write_names(&mut out, &message.body, Some(&rfc_3339(message.due_ms))),
+        Some(it) => {
+            // The times of a pattern are the same whenever it begins.
+            let from = matches!(it.rule, Rule::Every { .. }).then(|| rfc_3339(it.from_ms));
+            write_names(&mut out, &message.body, from.as_ref().map(<[u8; 24]>::as_slice));
+            out.push(b',');
+            out.extend_from_slice(&it.fields());
+        }
+    }
     if let Some(expires_ms) = message.expires_ms() {
         out.extend_from_slice(b",\"expires\":\"");
         out.extend_from_slice(&rfc_3339(expires_ms));
@@ -72,7 +82,7 @@ fn write_traceparent(out: &mut Vec<u8>, body: &Body) {
 }
 
 /// The first four members of both.
-fn write_names(out: &mut Vec<u8>, body: &Body, due: &[u8]) {
+fn write_names(out: &mut Vec<u8>, body: &Body, due: Option<&[u8]>) {
     out.extend_from_slice(b"{\"id\":");
     write_text(out, body.id());
     out.extend_from_slice(b",\"key\":");
@@ -80,13 +90,16 @@ fn write_names(out: &mut Vec<u8>, body: &Body, due: &[u8]) {
         Some(key) => write_text(out, key),
         None => out.extend_from_slice(b"null"),
     }
-    out.extend_from_slice(b",\"due\":\"");
-    out.extend_from_slice(due);
+    if let Some(due) = due {
+        out.extend_from_slice(b",\"due\":\"");
+        out.extend_from_slice(due);
+        out.push(b'"');
+    }
     if body.is_json() {
-        out.extend_from_slice(b"\",\"payload\":");
+        out.extend_from_slice(b",\"payload\":");
         out.extend_from_slice(body.payload());
     } else {
-        out.extend_from_slice(b"\",\"payload_base64\":\"");
+        out.extend_from_slice(b",\"payload_base64\":\"");
         write_base64(out, body.payload());
         out.push(b'"');
     }

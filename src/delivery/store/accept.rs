@@ -10,6 +10,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use super::sql::{Broken, Result, cached};
 use super::{Accepted, Done, Known, Outcome, Store, bodies};
 use crate::delivery::incoming::{Content, Digest, Incoming};
+use crate::delivery::recurrence::NEVER_MS;
 
 impl Store {
     pub(super) fn take_in(&mut self, incoming: &[Incoming], now_ms: i64) -> Result<Vec<Accepted>> {
@@ -60,6 +61,7 @@ impl Store {
                 } else {
                     self.near.add(seq, body.payload().len());
                     self.open += 1;
+                    self.recurring += u64::from(due_ms == NEVER_MS);
                     answers.push(if is_again { Accepted::NewAgain(seq) } else { Accepted::New(seq) });
                 }
             }
@@ -81,6 +83,16 @@ impl Store {
         seqs.extend(self.names.find_in_runs(&self.db, &[name])?.into_iter().map(|(_, seq)| seq));
         known(&self.db, &mut seqs, key, id)
     }
+}
+
+/// What is known of the message with this number.
+pub(super) fn known_of(db: &Connection, seq: i64) -> Result<Option<Known>> {
+    let mut select = cached(db, "SELECT due_ms, content, outcome FROM messages WHERE seq = ?")?;
+    let row = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, content(row.get_ref(1)?.as_blob()?), row.get(2)?));
+    Ok(match select.query_row([seq], row).optional()? {
+        Some((due_ms, Some(content), outcome)) => Some(Known { seq, due_ms, content, outcome }),
+        _ => None,
+    })
 }
 
 /// The newest of these with this name. An older one has its outcome.

@@ -9,6 +9,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::sql::{Result, cached};
 use super::{Position, Store};
+use crate::delivery::recurrence::NEVER_MS;
 
 const KEPT: i64 = 10_000;
 
@@ -141,7 +142,9 @@ impl Store {
         let text = "SELECT due_ms, seq, lane FROM waiting WHERE (due_ms, seq) > (?, ?) AND due_ms < ? \
                     ORDER BY due_ms, seq LIMIT ?";
         let mut select = cached(&self.db, text)?;
-        let before_ms = action.filter.due_before_ms.unwrap_or(i64::MAX);
+        // What recurs is never due, so a filter by due times is not about it.
+        let last_ms = if action.filter.due_from_ms.is_some() { NEVER_MS } else { i64::MAX };
+        let before_ms = action.filter.due_before_ms.unwrap_or(last_ms);
         let mut rows = select.query(params![action.at.0, action.at.1, before_ms, look as i64])?;
         let (mut found, mut count, mut last) = (Vec::new(), 0, action.at);
         while found.len() < most

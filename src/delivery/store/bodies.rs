@@ -12,6 +12,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use rusqlite::types::FromSqlError;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::meta;
@@ -19,14 +20,15 @@ use super::near::Near;
 use super::options::Limits;
 use super::sql::{Broken, Result, cached};
 use crate::delivery::message::{Body, Extras, Message};
+use crate::delivery::recurrence::Recurrence;
 
 /// Bytes of a page of the file.
 const PAGE: u64 = 4_096;
 
 /// These messages with their payloads, by number.
 pub(super) fn read(db: &Connection, seqs: &[i64]) -> Result<HashMap<i64, Message>> {
-    let text = "SELECT m.key, m.id, m.due_ms, b.payload, b.expires_ms, b.traceparent, b.latest_ms, m.again \
-                FROM messages m JOIN bodies b ON b.seq = m.seq WHERE m.seq = ?";
+    let text = "SELECT m.key, m.id, m.due_ms, b.payload, b.expires_ms, b.traceparent, b.latest_ms, m.again, \
+                b.recurrence FROM messages m JOIN bodies b ON b.seq = m.seq WHERE m.seq = ?";
     let mut select = cached(db, text)?;
     let mut found = HashMap::with_capacity(seqs.len());
     for seq in seqs {
@@ -36,8 +38,10 @@ pub(super) fn read(db: &Connection, seqs: &[i64]) -> Result<HashMap<i64, Message
                 let is_json = matches!(payload, rusqlite::types::ValueRef::Text(_));
                 let (key, id) = (row.get_ref(0)?.as_str_or_null()?, row.get_ref(1)?.as_str()?);
                 let traceparent = row.get_ref(5)?.as_str_or_null()?.map(Into::into);
-                let extras =
-                    Extras { expires_ms: row.get(4)?, traceparent, latest_ms: row.get(6)?, again: row.get(7)? };
+                let recurrence =
+                    row.get_ref(8)?.as_str_or_null()?.map(|text| recurrence(text).map(Box::new)).transpose()?;
+                let (expires_ms, latest_ms, again) = (row.get(4)?, row.get(6)?, row.get(7)?);
+                let extras = Extras { expires_ms, traceparent, latest_ms, again, recurrence };
                 let body = Body::new(key, id, payload.as_bytes()?, is_json).with_extras(extras);
                 Ok(Message { body, due_ms: row.get(2)?, delay_ms: None })
             })
@@ -48,9 +52,14 @@ pub(super) fn read(db: &Connection, seqs: &[i64]) -> Result<HashMap<i64, Message
     Ok(found)
 }
 
+fn recurrence(kept: &str) -> rusqlite::Result<Recurrence> {
+    Recurrence::from_json(kept).ok_or_else(|| FromSqlError::Other("it is no rule".into()).into())
+}
+
 /// Each with its number.
 pub(super) fn write<'a>(db: &Connection, bodies: impl IntoIterator<Item = (i64, &'a Body)>) -> Result<()> {
-    let text = "INSERT INTO bodies (seq, payload, expires_ms, traceparent, latest_ms) VALUES (?, ?, ?, ?, ?)";
+    let text =
+        "INSERT INTO bodies (seq, payload, expires_ms, traceparent, latest_ms, recurrence) VALUES (?, ?, ?, ?, ?, ?)";
     let mut insert = cached(db, text)?;
     for (seq, body) in bodies {
         insert.raw_bind_parameter(1, seq)?;
@@ -61,6 +70,7 @@ pub(super) fn write<'a>(db: &Connection, bodies: impl IntoIterator<Item = (i64, 
         insert.raw_bind_parameter(3, body.expires_ms())?;
         insert.raw_bind_parameter(4, body.traceparent())?;
         insert.raw_bind_parameter(5, body.extras().and_then(|extras| extras.latest_ms))?;
+        insert.raw_bind_parameter(6, body.recurrence().map(Recurrence::to_json))?;
         insert.raw_execute()?;
     }
     Ok(())

@@ -8,7 +8,7 @@ use std::path::Path;
 use rusqlite::types::{FromSql, ToSql};
 
 use super::options::Options;
-use super::{Action, Attempts, Known, Letter, Percentiles, Position, Progress, Store, Waiting};
+use super::{Action, Attempts, Done, Known, Letter, Occurrence, Percentiles, Position, Progress, Store, Waiting};
 use super::{actions, bodies, inputs, ledger, letters, meta, paused_keys, recover, schema, waiting};
 use crate::delivery::error::{DeliveryError, StoreError};
 use crate::delivery::incoming::{Content, Digest};
@@ -73,7 +73,7 @@ impl Store {
 
     /// Of what is in `waiting`.
     pub(crate) fn first_due_ms(&self) -> Result<Option<i64>, StoreError> {
-        self.told(waiting::first_due_ms(&self.db))
+        self.told(waiting::first_due_ms(&self.db).map_err(Into::into))
     }
 
     /// From now on everything in memory that is due until `sent_until_ms` may be sent at any moment; `None`: everything that
@@ -144,6 +144,41 @@ impl Store {
     /// By which number destinations know it, if its name came again.
     pub(crate) fn again_of(&self, seq: i64) -> Result<Option<i64>, StoreError> {
         self.told(self.read_again(seq))
+    }
+
+    /// This open message is the occurrence of a recurring one.
+    pub(crate) fn put_occurrence(&mut self, seq: i64, occurrence: Occurrence) -> Result<(), StoreError> {
+        let done = self.write_occurrence(seq, occurrence);
+        self.told(done)
+    }
+
+    /// Which of these were occurrences: they are none any more.
+    pub(crate) fn take_occurrences(&mut self, done: &[Done]) -> Result<Vec<Occurrence>, StoreError> {
+        let taken = self.remove_occurrences(done);
+        self.told(taken)
+    }
+
+    /// A message goes on under another number: if it is an occurrence, that is one.
+    pub(crate) fn move_occurrence(&mut self, from_seq: i64, to_seq: i64) -> Result<(), StoreError> {
+        let done = if self.recurring > 0 { self.write_occurrence_moved(from_seq, to_seq) } else { Ok(()) };
+        self.told(done)
+    }
+
+    /// The occurrence of a recurring message is that of another one from now on.
+    pub(crate) fn give_occurrence(&mut self, from_seq: i64, to_seq: i64) -> Result<(), StoreError> {
+        let done = self.write_occurrence_given(from_seq, to_seq);
+        self.told(done)
+    }
+
+    /// The open occurrence of a recurring message, and when it is due by the rule.
+    pub(crate) fn occurrence_of(&self, of_seq: i64) -> Result<Option<(Known, i64)>, StoreError> {
+        self.told(self.read_occurrence(of_seq))
+    }
+
+    /// It is a message as any other from now on.
+    pub(crate) fn drop_occurrence(&mut self, seq: i64) -> Result<(), StoreError> {
+        let done = self.delete_occurrence(seq);
+        self.told(done)
     }
 
     /// Whether a message that has a row in `waiting` may have arrived, and its attempts.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags, params};
 
+use super::waiting;
 use crate::delivery::error::StoreError;
 
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -38,7 +39,7 @@ impl Census {
             let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
             let db = Connection::open_with_flags(path, flags)?;
             db.busy_timeout(PATIENCE)?;
-            let first_due_ms: Option<i64> = db.query_row("SELECT min(due_ms) FROM waiting", [], |row| row.get(0))?;
+            let first_due_ms: Option<i64> = waiting::first_due_ms(&db)?;
             self.first_due_ms = self.first_due_ms.into_iter().chain(first_due_ms).min();
             let mut rows = db.prepare("SELECT count(*) FROM (SELECT 1 FROM waiting WHERE due_ms <= ? LIMIT ?)")?;
             for (due, until_ms) in self.due.iter_mut().zip(until_ms) {

@@ -6,6 +6,7 @@ use rusqlite::params;
 
 use super::sql::{Broken, Result, cached};
 use super::{Done, Outcome, Position, Store};
+use crate::delivery::recurrence::NEVER_MS;
 
 impl Store {
     pub(super) fn write_outcomes(&mut self, done: &[Done]) -> Result<()> {
@@ -29,6 +30,7 @@ impl Store {
         }
         self.write_ledger(done)?;
         self.open -= done.len() as u64;
+        self.recurring -= done.iter().filter(|one| one.due_ms == NEVER_MS).count() as u64;
         for one in done.iter().filter(|one| one.outcome != Outcome::Delivered) {
             cached(&self.db, "UPDATE messages SET outcome = ? WHERE seq = ?")?
                 .execute(params![one.outcome, one.seq])?;

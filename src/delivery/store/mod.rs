@@ -50,6 +50,7 @@ mod names;
 mod near;
 mod network;
 mod new_file;
+mod occurrences;
 pub(crate) mod opened;
 mod options;
 pub(crate) mod owner;
@@ -79,6 +80,7 @@ pub(crate) use actions::{Action, Filter, Kind as ActionKind};
 pub(crate) use census::Census;
 pub(crate) use checkpoints::Checkpoints;
 pub(crate) use meta::PAUSED;
+pub(crate) use occurrences::Occurrence;
 pub(crate) use options::{Guard, Limits, Options};
 #[cfg(any(feature = "python", test))]
 pub(crate) use paused_keys::MOST_PAUSED_KEYS;
@@ -107,6 +109,7 @@ pub(crate) struct Store {
     open: u64,
     cancels: u64,
     with_attempts: u64,
+    recurring: u64,
     redelivered_until_ms: i64,
     names: Names,
     near: Near,
@@ -136,6 +139,12 @@ impl Store {
     #[must_use]
     pub(crate) fn open_count(&self) -> u64 {
         self.open
+    }
+
+    /// How many of them come again and again.
+    #[must_use]
+    pub(crate) fn recurring_count(&self) -> u64 {
+        self.recurring
     }
 
     /// The number of the message that was accepted last; 0 before the first.

@@ -9,6 +9,7 @@ use super::sql::{Broken, Result, cached};
 use super::{Attempts, Known, Store, bodies};
 use crate::delivery::incoming::{Content, Digest};
 use crate::delivery::message::Message;
+use crate::delivery::recurrence::NEVER_MS;
 
 impl Store {
     /// It waits, and has another due time now: its number, and what it says. The old one is to be finished in the same transaction,
@@ -45,6 +46,7 @@ impl Store {
         self.near.begin(seq, self.last_n);
         self.near.add(seq, body.payload().len());
         self.open += 1;
+        self.recurring += u64::from(message.due_ms == NEVER_MS);
         if let Some(tried) = tried {
             self.write_attempts(&[Attempts { seq, next_ms: None, ..tried.clone() }])?;
         }

@@ -32,9 +32,10 @@ use super::near::{Floor, Near};
 use super::opened::FileId;
 use super::retention::Retention;
 use super::sql::{Result, cached};
-use super::{Options, Store, marks, meta};
+use super::{Options, Store, marks, meta, waiting};
 use crate::delivery::incoming::{Digest, lane_of};
 use crate::delivery::message::{Body, Message};
+use crate::delivery::recurrence::NEVER_MS;
 
 pub(super) fn open(db: Connection, path: &Path, options: Options, number: fn(Digest) -> i64) -> Result<Store> {
     db.execute_batch("BEGIN IMMEDIATE")?;
@@ -67,6 +68,7 @@ pub(super) fn open(db: Connection, path: &Path, options: Options, number: fn(Dig
         open: ask("SELECT count(*) FROM waiting")? as u64,
         cancels: ask("SELECT count(*) FROM cancels")? as u64,
         with_attempts: ask("SELECT count(*) FROM attempts")? as u64,
+        recurring: waiting::count_of(&db, NEVER_MS)?,
         redelivered_until_ms,
         names,
         near: Near::new(limits.chunk, last_seq + 1, last_n),

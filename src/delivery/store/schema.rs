@@ -12,6 +12,7 @@
 //! | `held_back` | a lane of which only the first messages are in memory | at its number |
 //! | `days` | a moment of the store's own clock, and the last row of the ledger before it | at the end |
 //! | `cancels` | a cancel whose message has not come | rarely |
+//! | `occurrences` | the open occurrence of a recurring message | at the end |
 //! | `paused_keys` | a key of which nothing is sent, by its lane | rarely |
 //! | `inputs` | how far an input was read | with what was read |
 //! | `dead_letters` | what could not be read or delivered | rarely |
@@ -52,7 +53,8 @@ CREATE TABLE bodies (
     payload NOT NULL, -- TEXT: JSON; BLOB: other bytes
     expires_ms INTEGER,
     traceparent TEXT,
-    latest_ms INTEGER -- it is due then at the latest, however often it is put off
+    latest_ms INTEGER, -- it is due then at the latest, however often it is put off
+    recurrence TEXT -- it is never sent: its occurrences are
 );
 CREATE TABLE waiting (
     due_ms INTEGER NOT NULL,
@@ -88,6 +90,11 @@ CREATE TABLE cancels (
     until_ms INTEGER NOT NULL -- it is kept so long, even where ids are not
 );
 CREATE INDEX cancels_by_name ON cancels (name);
+CREATE TABLE occurrences (
+    seq INTEGER PRIMARY KEY,
+    of_seq INTEGER NOT NULL UNIQUE, -- the recurring message
+    at_ms INTEGER NOT NULL -- by its rule; it may have been put off since
+);
 CREATE TABLE paused_keys (lane INTEGER PRIMARY KEY, key TEXT NOT NULL, since_ms INTEGER NOT NULL);
 CREATE TABLE inputs (source TEXT PRIMARY KEY, line INTEGER NOT NULL, size INTEGER NOT NULL, digest BLOB NOT NULL);
 CREATE TABLE dead_letters (

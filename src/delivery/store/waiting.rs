@@ -7,6 +7,7 @@ use rusqlite::{Connection, OptionalExtension, Params, Row, params};
 use super::Store;
 use super::sql::{Broken, Result, cached};
 use super::types::{Held, Position, Waiting};
+use crate::delivery::recurrence::NEVER_MS;
 
 impl Store {
     pub(super) fn write_waiting(&mut self, held: &[Held]) -> Result<()> {
@@ -39,8 +40,17 @@ pub(super) fn is_waiting(db: &Connection, (due_ms, seq): Position) -> Result<boo
     Ok(cached(db, "SELECT 1 FROM waiting WHERE due_ms = ? AND seq = ?")?.exists([due_ms, seq])?)
 }
 
-pub(super) fn first_due_ms(db: &Connection) -> Result<Option<i64>> {
-    Ok(cached(db, "SELECT min(due_ms) FROM waiting")?.query_row([], |row| row.get(0))?)
+/// Of what is due at some time.
+pub(super) fn first_due_ms(db: &Connection) -> rusqlite::Result<Option<i64>> {
+    let text = "SELECT min(due_ms) FROM waiting WHERE due_ms < ?";
+    db.prepare_cached(text)?.query_row([NEVER_MS], |row| row.get(0))
+}
+
+/// How many are due then.
+pub(super) fn count_of(db: &Connection, due_ms: i64) -> Result<u64> {
+    let text = "SELECT count(*) FROM waiting WHERE due_ms = ?";
+    let count: i64 = cached(db, text)?.query_row([due_ms], |row| row.get(0))?;
+    Ok(count as u64)
 }
 
 pub(super) fn plan(

@@ -7,8 +7,9 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyList, PyString, PyTuple, PyType};
 
-use crate::delivery::fields::{Fields, Payload, Request, Value};
-use crate::delivery::json::on_one_line;
+use crate::delivery::columns::{MISSED, TZ};
+use crate::delivery::fields::{Fields, Other, Payload, Request, Value};
+use crate::delivery::json::{on_one_line, write_text};
 use crate::delivery::message::{Reschedule, check_name, not_json};
 use crate::delivery::shown::with_commas;
 use crate::delivery::store::{ActionKind, Filter, Letter, Progress};
@@ -188,6 +189,8 @@ fn put_of(put: &Bound<'_, PyTuple>, schema: &Schema) -> PyResult<Incoming> {
     let part = |at: usize| put.get_item(at);
     let (id, key, due, delay_ms, payload) = (part(0)?, part(1)?, part(2)?, part(3)?, part(4)?);
     let (is_json, expires, traceparent): (bool, _, _) = (part(5)?.extract()?, part(6)?, part(7)?);
+    let (every, cron) = (part(8)?, part(9)?);
+    let rest = [(TZ, part(10)?), (MISSED, part(11)?)];
     let payload = payload.cast::<PyBytes>()?;
     let one_line =
         if is_json { on_one_line(payload.as_bytes()).map_err(|why| bad_record(py, &not_json(&why)))? } else { None };
@@ -199,7 +202,10 @@ fn put_of(put: &Bound<'_, PyTuple>, schema: &Schema) -> PyResult<Incoming> {
         delay_ms: value_of(&delay_ms, "delay_ms")?,
         expires: value_of(&expires, "expires")?,
         traceparent: value_of(&traceparent, "traceparent")?,
+        every: value_of(&every, "every")?,
+        cron: value_of(&cron, "cron")?,
         payload: Some(Payload { bytes, is_json }),
+        others: rest.iter().filter_map(|(name, given)| other_of(name, given).transpose()).collect::<PyResult<_>>()?,
         ..Fields::default()
     };
     match schema.check(&fields, Some(SystemWallTime.now_us().saturating_mul(1000))) {
@@ -207,6 +213,17 @@ fn put_of(put: &Bound<'_, PyTuple>, schema: &Schema) -> PyResult<Incoming> {
         Ok(Request::Cancel(_) | Request::Reschedule(_)) => unreachable!("it has no op"),
         Err(bad) => Err(bad_record(py, &bad)),
     }
+}
+
+/// A field beside those that every record may have: as JSON; what is no text as a number, which none of them is.
+fn other_of<'a>(name: &'a str, given: &Bound<'_, PyAny>) -> PyResult<Option<Other<'a>>> {
+    let mut json = Vec::new();
+    match value_of(given, name)? {
+        Value::Absent => return Ok(None),
+        Value::Text(text) => write_text(&mut json, &text),
+        _ => json.push(b'0'),
+    }
+    Ok(Some((name.into(), json.into())))
 }
 
 /// A due time in milliseconds since 1970, by the rules for records; a delay counts from now.
@@ -290,11 +307,12 @@ fn place_of(answer: Answer) -> usize {
         Answer::Expired => 7,
         Answer::Unknown => 8,
         Answer::Waiting => 9,
-        Answer::Rescheduled => 10,
-        Answer::Replaced => 11,
-        Answer::Requeued => 12,
-        Answer::Paused => 13,
-        Answer::Resumed => 14,
-        Answer::Refused => 15,
+        Answer::Recurring => 10,
+        Answer::Rescheduled => 11,
+        Answer::Replaced => 12,
+        Answer::Requeued => 13,
+        Answer::Paused => 14,
+        Answer::Resumed => 15,
+        Answer::Refused => 16,
     }
 }

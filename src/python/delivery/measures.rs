@@ -34,7 +34,8 @@ pub(crate) struct EngineMeasures {
 impl EngineMeasures {
     pub(crate) fn of(running: &Running) -> Self {
         let engine = running.engine();
-        let (memory, waiting) = (engine.states(), engine.open_count());
+        let (memory, recurring) = (engine.states(), engine.recurring_count());
+        let waiting = engine.open_count().saturating_sub(recurring);
         let (sends, commits) = (engine.sends(), engine.commits());
         Self {
             attempts: sends.attempts,
@@ -54,6 +55,7 @@ impl EngineMeasures {
                 ("due", memory.due),
                 ("in_flight", memory.in_flight),
                 ("retrying", memory.retrying),
+                ("recurring", recurring),
             ],
             blocked_keys: vec![
                 ("send", memory.behind_send),

@@ -12,7 +12,9 @@ use crate::python::tools::made_once::{MadeOnce, intern};
 pub(crate) fn message_to_python<'py>(py: Python<'py>, it: &Message) -> PyResult<Bound<'py, PyAny>> {
     let (body, expires_ms) = (&it.body, it.expires_ms());
     let payload = payload_of(py, body)?;
-    message_class(py)?.call1((body.id(), body.key(), it.due_ms, payload, it.delay_ms, expires_ms, body.traceparent()))
+    // Of one that comes again and again: when the first is due.
+    let due_ms = body.recurrence().and_then(|it| it.first_ms().ok()).unwrap_or(it.due_ms);
+    message_class(py)?.call1((body.id(), body.key(), due_ms, payload, it.delay_ms, expires_ms, body.traceparent()))
 }
 
 /// The class `Message` of Python.

@@ -1,9 +1,9 @@
 """What `GET` shows of a store (rule D14), as `tickwheel list`, `show`, `dead` and `status` do.
 
-Parameters of a page of messages: `state` (`waiting`, `delivered`, `cancelled`, `dead`, `expired`), `key`, `due_from`,
-`due_before` (RFC 3339, or epoch milliseconds), `limit` (1 to 1,000), `cursor`. The answer is `messages, next`: `next`
-is the cursor of the next page, null after the last. With a filter a page may be short, or empty, and not the last. A
-page of dead letters has `limit` and `cursor`, and its answer is `letters, next`.
+Parameters of a page of messages: `state` (`waiting`, `recurring`, `delivered`, `cancelled`, `dead`, `expired`), `key`,
+`due_from`, `due_before` (RFC 3339, or epoch milliseconds), `limit` (1 to 1,000), `cursor`. The answer is `messages,
+next`: `next` is the cursor of the next page, null after the last. With a filter a page may be short, or empty, and not
+the last. A page of dead letters has `limit` and `cursor`, and its answer is `letters, next`.
 """
 
 import asyncio

@@ -8,9 +8,9 @@ bounded: a page says where the next one begins, also if it is not full, because 
 
 from tickwheel.delivery.sight.actions import Action
 from tickwheel.delivery.sight.letters import LetterPage, LetterSeen
-from tickwheel.delivery.sight.messages import Page, Seen, State
+from tickwheel.delivery.sight.messages import Page, Rule, Seen, State
 from tickwheel.delivery.sight.one import Details
 from tickwheel.delivery.sight.status import StoreStatus
 from tickwheel.delivery.sight.view import StoreView
 
-__all__ = ["Action", "Details", "LetterPage", "LetterSeen", "Page", "Seen", "State", "StoreStatus", "StoreView"]
+__all__ = ["Action", "Details", "LetterPage", "LetterSeen", "Page", "Rule", "Seen", "State", "StoreStatus", "StoreView"]

@@ -1,4 +1,4 @@
-"""Pages of messages: those that wait, in order of delivery; those with an outcome, the last one first."""
+"""Pages of messages: those that wait, in order of delivery; with an outcome, the last one first; and that recur."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from tickwheel._native import StoreSnapshot, rfc_3339
+from tickwheel._native import MAX_DUE_MS, StoreSnapshot, rfc_3339
 from tickwheel.delivery.entries import Outcome
 from tickwheel.delivery.errors import WrongUsage
 
@@ -17,6 +17,9 @@ MOST: Final = 1_000
 LOOKED_AT: Final = 100_000
 """How many messages one call looks at, where a filter leaves most of them out: some 20 ms."""
 
+NEVER_MS: Final = MAX_DUE_MS + 1
+"""The due time of a recurring message itself; its occurrences have other ones."""
+
 _FIRST, _LAST = -(2**62), 2**62
 _NUMBER: Final = re.compile(r"\d{1,18}", re.ASCII)
 
@@ -25,6 +28,7 @@ class State(StrEnum):
     """Where a message stands, as the file says: one that is being sent in this moment waits."""
 
     WAITING = "waiting"
+    RECURRING = "recurring"
     DELIVERED = "delivered"
     CANCELLED = "cancelled"
     DEAD = "dead"
@@ -39,11 +43,28 @@ OUTCOMES: Final = {
 }
 
 
+class Rule(msgspec.Struct, frozen=True, omit_defaults=True):
+    """When a recurring message comes: each `every` milliseconds, or as a `cron` pattern says in the time zone `tz`.
+
+    `missed`: what happens to times that pass before the occurrence before has its outcome.
+    """
+
+    missed: str
+    every: int | None = None
+    cron: str | None = None
+    tz: str | None = None
+
+    def __str__(self) -> str:
+        rule = f"every {self.every:,} ms" if self.every is not None else f"{self.cron} in {self.tz}"
+        return f"{rule}, missed: {self.missed}"
+
+
 class Seen(msgspec.Struct, frozen=True):
     """A message. Times are RFC 3339 in UTC.
 
     `attempts`: how often it was tried; `last_error` of a dead one, and of one that waits until `next_try`.
     `redelivered`: it may have arrived before. `ended`: the time of its outcome; `lateness_ms`: of a delivered one.
+    `rule`: of one that recurs, whose `due` is that of its open occurrence.
     """
 
     id: str
@@ -56,6 +77,7 @@ class Seen(msgspec.Struct, frozen=True):
     redelivered: bool = False
     ended: str | None = None
     lateness_ms: float | None = None
+    rule: Rule | None = None
 
 
 class Page(msgspec.Struct, frozen=True):
@@ -83,6 +105,8 @@ def list_messages(
     check_limit(limit)
     if state is State.WAITING:
         return _waiting(db, which, limit, cursor)
+    if state is State.RECURRING:
+        return _recurring(db, which, limit, cursor)
     return _ended(db, state, which, limit, cursor)
 
 
@@ -93,7 +117,7 @@ def _waiting(db: StoreSnapshot, which: Filter, limit: int, cursor: str | None) -
     due_ms, seq = numbers_of(cursor, 2) if cursor else (_FIRST, 0)
     if which.due_from_ms is not None and which.due_from_ms > due_ms:
         due_ms, seq = which.due_from_ms, 0
-    before_ms = _LAST if which.due_before_ms is None else which.due_before_ms
+    before_ms = NEVER_MS if which.due_before_ms is None else which.due_before_ms
     part = {"due_ms": due_ms, "seq": seq, "before_ms": before_ms}
     some = "WHERE (due_ms, seq) > (:due_ms, :seq) AND due_ms < :before_ms ORDER BY due_ms, seq LIMIT :most"
     reached: _Position | None = None
@@ -141,6 +165,35 @@ def _waiting_ones(db: StoreSnapshot, positions: Sequence[_Position]) -> Sequence
     ]
 
 
+def _recurring(db: StoreSnapshot, which: Filter, limit: int, cursor: str | None) -> Page:
+    """In the order of their acceptance."""
+    [after_seq] = numbers_of(cursor, 1) if cursor else [0]
+    rows = db.rows(
+        "SELECT some.seq, m.id, m.key, next.due_ms, b.recurrence "
+        "FROM (SELECT seq FROM waiting WHERE due_ms = :never_ms AND seq > :after_seq ORDER BY seq LIMIT :most) AS some "
+        "JOIN messages m ON m.seq = some.seq JOIN bodies b ON b.seq = some.seq "
+        "JOIN occurrences o ON o.of_seq = some.seq JOIN messages next ON next.seq = o.seq "
+        "WHERE (:key IS NULL OR m.key = :key) AND next.due_ms >= :from_ms AND next.due_ms < :before_ms "
+        "ORDER BY some.seq LIMIT :limit",
+        never_ms=NEVER_MS,
+        after_seq=after_seq,
+        most=LOOKED_AT,
+        key=which.key,
+        from_ms=_FIRST if which.due_from_ms is None else which.due_from_ms,
+        before_ms=_LAST if which.due_before_ms is None else which.due_before_ms,
+        limit=limit + 1,
+    )
+    found = [
+        Seen(id_, key, State.RECURRING, rfc_3339(due_ms), rule=rule_of(rule))
+        for _, id_, key, due_ms, rule in rows[:limit]
+    ]
+    if len(rows) > limit:
+        return Page(found, str(rows[limit - 1][0]))
+    text = "SELECT seq FROM waiting WHERE due_ms = :never_ms AND seq > :after_seq ORDER BY seq LIMIT 1 OFFSET :last"
+    reached = db.rows(text, never_ms=NEVER_MS, after_seq=after_seq, last=LOOKED_AT - 1)
+    return Page(found, str(reached[0][0]) if reached else None)
+
+
 def _ended(db: StoreSnapshot, state: State, which: Filter, limit: int, cursor: str | None) -> Page:
     [before_n] = numbers_of(cursor, 1) if cursor else [_LAST]
     rows = db.rows(
@@ -183,6 +236,11 @@ def _reasons(db: StoreSnapshot, seqs: Sequence[int]) -> Mapping[int, str]:
     wanted = "line IN (SELECT value FROM json_each(:seqs))"
     text = f"SELECT line, reason FROM dead_letters WHERE source = 'delivery' AND {wanted}"
     return dict(db.rows(text, seqs=msgspec.json.encode(seqs).decode()))
+
+
+def rule_of(kept: str) -> Rule:
+    """As the store keeps it."""
+    return msgspec.json.decode(kept, type=Rule)
 
 
 def time_of(epoch_ms: int | None) -> str | None:

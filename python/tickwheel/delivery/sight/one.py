@@ -7,7 +7,7 @@ import msgspec
 
 from tickwheel._native import StoreSnapshot, rfc_3339
 from tickwheel.delivery.entries import Outcome
-from tickwheel.delivery.sight.messages import OUTCOMES, Seen, State, time_of
+from tickwheel.delivery.sight.messages import NEVER_MS, OUTCOMES, Seen, State, rule_of, time_of
 
 _SEARCHED: Final = 300_000  # rows of the ledger from the due time on: some 30 ms
 _STATES: Final = {outcome: state for state, outcome in OUTCOMES.items()}
@@ -16,10 +16,11 @@ _STATES: Final = {outcome: state for state, outcome in OUTCOMES.items()}
 class Details(Seen, frozen=True, kw_only=True):
     """A message with what it says, as long as that is in the store: its payload, JSON or bytes in base64; `expires` and
     `traceparent`, if it has them. `seq`: its number. `key_paused_since`: of one that waits, where nothing of its key is
-    sent.
+    sent. `next_id`: the id of the open occurrence of one that recurs.
     """
 
     seq: int
+    next_id: str | None = None
     key_paused_since: str | None = None
     payload: msgspec.Raw | None = None
     payload_base64: str | None = None
@@ -45,6 +46,8 @@ def show_message(db: StoreSnapshot, id_: str, key: str | None) -> Details | None
     )
     content = _content(*said)
     is_near = bool(db.rows("SELECT 1 FROM near_messages WHERE due_ms = :due_ms AND seq = :seq", due_ms=due_ms, seq=seq))
+    if held is not None and due_ms == NEVER_MS:
+        return _recurring(db, seq, id_, key, content)
     if held is not None or is_near:
         return Details(
             id_,
@@ -83,6 +86,25 @@ def show_message(db: StoreSnapshot, id_: str, key: str | None) -> Details | None
         ended=rfc_3339(at_ms),
         lateness_ms=None if late_us is None else late_us / 1_000,
         seq=seq,
+        **content,
+    )
+
+
+def _recurring(db: StoreSnapshot, seq: int, id_: str, key: str | None, content: dict[str, Any]) -> Details:
+    [(rule, due_ms, next_id)] = db.rows(
+        "SELECT b.recurrence, m.due_ms, m.id FROM bodies b JOIN occurrences o ON o.of_seq = b.seq "
+        "JOIN messages m ON m.seq = o.seq WHERE b.seq = :seq",
+        seq=seq,
+    )
+    return Details(
+        id_,
+        key,
+        State.RECURRING,
+        rfc_3339(due_ms),
+        rule=rule_of(rule),
+        seq=seq,
+        next_id=next_id,
+        key_paused_since=_paused_since(db, key),
         **content,
     )
 

@@ -8,6 +8,7 @@ import msgspec
 
 from tickwheel._native import StoreSnapshot, rfc_3339, store_owner
 from tickwheel.delivery.entries import Outcome
+from tickwheel.delivery.sight.messages import NEVER_MS
 
 _PAUSED_SHOWN = 20
 _FIRST_PAUSED = "SELECT substr(key, 1, 200) FROM paused_keys ORDER BY since_ms, lane LIMIT :most"
@@ -18,16 +19,17 @@ class StoreStatus(msgspec.Struct, frozen=True):
     """A store in figures, at the time `at`. Sizes are bytes.
 
     `in_use`: whether a process works with it now, delivering or in the upkeep, and `process`, its number; `None` where
-    the system does not tell. `delivered`, `cancelled`, `dead` are those that are not forgotten yet (`--keep-ids`).
-    `due_within`: waiting messages by how soon they are due, the overdue ones too. `paused_keys`: how many
-    keys are paused; `paused_key_names`: the first twenty of them, by their time. `down_since`, `down_reason`: of the
-    destination, where it is down.
+    the system does not tell. `recurring`: messages that come again and again; their occurrences count as any message.
+    `delivered`, `cancelled`, `dead` are those that are not forgotten yet (`--keep-ids`). `due_within`: waiting messages
+    by how soon they are due, the overdue ones too. `paused_keys`: how many keys are paused; `paused_key_names`: the
+    first twenty of them, by their time. `down_since`, `down_reason`: of the destination, where it is down.
     """
 
     at: str
     in_use: bool | None
     process: int | None
     waiting: int
+    recurring: int
     overdue: int
     retrying: int
     may_have_arrived: int
@@ -52,7 +54,10 @@ class StoreStatus(msgspec.Struct, frozen=True):
 def status_of(db: StoreSnapshot, store: Path, now_ms: int | None = None) -> StoreStatus:
     """The figures of a store at `now_ms`. Errors: `StoreFailed`. O(messages): about a second for ten million."""
     now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
-    [(waiting, again, first_ms)] = db.rows("SELECT count(*), total(redelivered), min(due_ms) FROM open_messages")
+    [(waiting, again, first_ms)] = db.rows(
+        "SELECT count(*), total(redelivered), min(due_ms) FROM open_messages WHERE due_ms < :never_ms",
+        never_ms=NEVER_MS,
+    )
     due = {
         name: _count(
             db, "SELECT count(*) FROM open_messages WHERE due_ms < :until_ms", until_ms=now_ms + ahead_s * 1_000
@@ -73,6 +78,7 @@ def status_of(db: StoreSnapshot, store: Path, now_ms: int | None = None) -> Stor
         in_use=is_used,
         process=process,
         waiting=waiting,
+        recurring=_count(db, "SELECT count(*) FROM waiting WHERE due_ms = :never_ms", never_ms=NEVER_MS),
         overdue=due.pop("now"),
         retrying=_count(db, "SELECT count(*) FROM attempts"),
         may_have_arrived=int(again),

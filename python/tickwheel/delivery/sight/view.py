@@ -36,7 +36,7 @@ class StoreView:
 
     def list(
         self,
-        state: Literal["waiting", "delivered", "cancelled", "dead", "expired"] = "waiting",
+        state: Literal["waiting", "recurring", "delivered", "cancelled", "dead", "expired"] = "waiting",
         *,
         key: str | None = None,
         due_from: Time | None = None,
@@ -44,7 +44,8 @@ class StoreView:
         limit: int = 100,
         cursor: str | None = None,
     ) -> Page:
-        """A page of messages: those that wait in order of delivery, the others by their end, the last one first.
+        """A page of messages: those that wait in order of delivery, those that recur in that of their acceptance, the
+        others by their end, the last one first.
 
         `due_from`, `due_before`: RFC 3339 text, a `datetime` with a zone, or epoch milliseconds. `limit`: up to 1,000.
         `cursor`: the `next` of the page before, with the same filters. With a filter a page may be short, or empty, and

@@ -1,0 +1,202 @@
+//! Messages that come again and again (D19): when an occurrence has its outcome, the next is made in the same transaction.
+//!
+//! ```text
+//! accepted ---> the first occurrence ---> its outcome ---> the next ---> ...
+//!     |                                                      |
+//!     +-- replaced: what waits is made anew by the new rule  +-- cancelled: what waits is cancelled too
+//! ```
+//!
+//! So one occurrence is open at a time, and a crash can neither leave one out nor make one twice.
+
+#![forbid(unsafe_code)]
+
+use super::Group;
+use crate::delivery::error::{BadRecord, StoreError};
+use crate::delivery::incoming::Incoming;
+use crate::delivery::items::Answer;
+use crate::delivery::message::{Body, Extras, Message};
+use crate::delivery::recurrence::{NEVER_MS, Recurrence, occurrence_id};
+use crate::delivery::sinks::line::record_of;
+use crate::delivery::store::{Accepted, Done, Known, Letter, Occurrence, Outcome};
+
+impl Group<'_> {
+    /// These have their outcome, and what follows from it is done.
+    pub(in crate::delivery) fn finish(&mut self, done: &[Done]) -> Result<(), StoreError> {
+        let may_follow = self.store.recurring_count() > 0;
+        self.store.finish(done)?;
+        if !may_follow {
+            return Ok(());
+        }
+        for one in done.iter().filter(|one| one.due_ms == NEVER_MS) {
+            self.end_occurrence(one.seq, Outcome::Cancelled)?;
+        }
+        for Occurrence { of_seq, at_ms } in self.store.take_occurrences(done)? {
+            let message = self.store.open_message(of_seq)?;
+            let next_ms = recurrence_of(&message).after(at_ms, self.now_ms);
+            self.make_occurrence(of_seq, &message, next_ms, true)?;
+        }
+        Ok(())
+    }
+
+    /// A recurring message was accepted: its first occurrence is made, however late it is.
+    pub(super) fn begin_recurring(&mut self, seq: i64, body: &Body) -> Result<(), StoreError> {
+        let message = Message { body: body.clone(), due_ms: NEVER_MS, delay_ms: None };
+        let first_ms = recurrence_of(&message).first_ms();
+        self.make_occurrence(seq, &message, first_ms, true)
+    }
+
+    /// A recurring message whose name is known takes the place of the one before, if that recurs too. `is_forced`: also where it has the
+    /// same content.
+    pub(super) fn recur_again(&mut self, put: Incoming, is_forced: bool) -> Result<Answer, StoreError> {
+        // Looked for now, as one before it in the same group may have taken its place.
+        let known = self.store.find(put.message.key(), put.message.id())?.expect("its name is known");
+        if !is_forced && (known.due_ms != NEVER_MS || known.content == put.content) {
+            return Ok(self.again(&put, &known));
+        }
+        let is_open = self.store.is_open(&known)?;
+        let Incoming { mut message, content, .. } = put;
+        message.body = message.body.again(self.store.last_seq() + 1);
+        let seq = self.store.write_again(&message, content)?;
+        self.admit_again(seq, message.clone(), false, 0)?;
+        if !is_open {
+            self.counts.accepted += 1;
+            self.begin_recurring(seq, &message.body)?;
+            return Ok(Answer::Accepted);
+        }
+        self.counts.rescheduled += 1;
+        self.follow(seq, &message, known.seq)?;
+        self.finish(&[self.done(known.seq, NEVER_MS, Outcome::Moved)])?;
+        Ok(Answer::Replaced)
+    }
+
+    /// The rule goes on where the one before is: an occurrence that is being sent is the last of that one; in the place of one that waits
+    /// comes that of the new rule.
+    fn follow(&mut self, seq: i64, message: &Message, before: i64) -> Result<(), StoreError> {
+        let rule = recurrence_of(message);
+        let next_ms = match self.end_occurrence(before, Outcome::Moved)? {
+            Ended::Waited { at_ms } => rule.after((at_ms - 1).min(self.now_ms), self.now_ms),
+            Ended::None => rule.first_ms(),
+            Ended::Sending => {
+                self.store.give_occurrence(before, seq)?;
+                return Ok(());
+            }
+        };
+        self.make_occurrence(seq, message, next_ms, false)
+    }
+
+    /// The occurrence that waits has its outcome, and no other follows. One that is being sent stays what it is.
+    fn end_occurrence(&mut self, of_seq: i64, outcome: Outcome) -> Result<Ended, StoreError> {
+        let Some((known, at_ms)) = self.store.occurrence_of(of_seq)? else { return Ok(Ended::None) };
+        if self.take_back(&known, outcome)?.is_err() {
+            if outcome == Outcome::Cancelled {
+                self.store.drop_occurrence(known.seq)?;
+            }
+            return Ok(Ended::Sending);
+        }
+        self.store.drop_occurrence(known.seq)?;
+        self.taken_back.push((known.seq, None));
+        self.counts.cancelled += u64::from(outcome == Outcome::Cancelled);
+        self.store.finish(&[self.done(known.seq, known.due_ms, outcome)])?;
+        Ok(Ended::Waited { at_ms })
+    }
+
+    /// `is_more`: it is one more message, and not in the place of another.
+    fn make_occurrence(
+        &mut self,
+        of_seq: i64,
+        message: &Message,
+        due_ms: Result<i64, BadRecord>,
+        is_more: bool,
+    ) -> Result<(), StoreError> {
+        let mut due_ms = due_ms;
+        loop {
+            let at_ms = match due_ms {
+                Ok(at_ms) => at_ms,
+                Err(bad) => return self.end_recurring(of_seq, message, bad),
+            };
+            let put = occurrence(message, at_ms, None);
+            let mut is_accepted = is_more;
+            let seq = match self.store.accept(std::slice::from_ref(&put), self.now_ms)?.remove(0) {
+                Accepted::New(seq) => self.admit_occurrence(seq, put.message)?,
+                Accepted::NewAgain(seq) => self.admit_occurrence(seq, occurrence(message, at_ms, Some(seq)).message)?,
+                // It was cancelled before it came.
+                Accepted::CancelledBefore(_) => {
+                    self.counts.accepted += 1;
+                    self.counts.cancelled += 1;
+                    due_ms = recurrence_of(message).after(at_ms, self.now_ms);
+                    continue;
+                }
+                // Somebody gave a message of this name, or gave its letter again: it is the occurrence.
+                Accepted::Known(known) if self.store.is_open(&known)? => {
+                    is_accepted = false;
+                    known.seq
+                }
+                // Of a rule that was ended or replaced: for destinations it is another message.
+                Accepted::Known(_) => {
+                    let again = occurrence(message, at_ms, Some(self.store.last_seq() + 1));
+                    let seq = self.store.write_again(&again.message, again.content)?;
+                    self.admit_occurrence(seq, again.message)?
+                }
+            };
+            self.counts.accepted += u64::from(is_accepted);
+            return self.store.put_occurrence(seq, Occurrence { of_seq, at_ms });
+        }
+    }
+
+    fn admit_occurrence(&mut self, seq: i64, message: Message) -> Result<i64, StoreError> {
+        self.admit_again(seq, message, false, 0)?;
+        Ok(seq)
+    }
+
+    /// The rule has no more times: a dead letter says why.
+    fn end_recurring(&mut self, seq: i64, message: &Message, bad: BadRecord) -> Result<(), StoreError> {
+        self.store.finish(&[self.done(seq, NEVER_MS, Outcome::Dead)])?;
+        let BadRecord { reason, allowed } = bad;
+        let (source, record) = ("delivery".to_owned(), record_of(message));
+        self.letters.push(Letter {
+            source,
+            line: seq,
+            reason: format!("it recurs no more: {reason}"),
+            allowed,
+            record,
+        });
+        self.counts.dead_letters += 1;
+        self.counts.undeliverable += 1;
+        Ok(())
+    }
+
+    /// What a user means who names a recurring message and speaks of a due time: its occurrence.
+    pub(super) fn open_one(&self, known: Known) -> Result<Known, StoreError> {
+        if known.due_ms != NEVER_MS {
+            return Ok(known);
+        }
+        Ok(self.store.occurrence_of(known.seq)?.map_or(known, |(occurrence, _)| occurrence))
+    }
+
+    pub(super) fn done(&self, seq: i64, due_ms: i64, outcome: Outcome) -> Done {
+        Done { seq, due_ms, outcome, at_ms: self.now_ms, lateness_us: None, attempts: 0, redelivered: false }
+    }
+}
+
+/// What became of an occurrence whose recurring message ends, or is replaced.
+enum Ended {
+    /// There was none.
+    None,
+    /// It waited. It was due then by the rule.
+    Waited { at_ms: i64 },
+    /// It is being sent, or its outcome is not on disk yet.
+    Sending,
+}
+
+/// The occurrence that is due then. `again`: its name had an outcome before, and this is its number.
+fn occurrence(of: &Message, due_ms: i64, again: Option<i64>) -> Incoming {
+    let body = &of.body;
+    let extras = Extras { traceparent: body.traceparent().map(Into::into), again, ..Extras::default() };
+    let id = occurrence_id(body.id(), due_ms);
+    let body = Body::new(body.key(), &id, body.payload(), body.is_json()).with_extras(extras);
+    Incoming::of(Message { body, due_ms, delay_ms: None })
+}
+
+fn recurrence_of(message: &Message) -> &Recurrence {
+    message.body.recurrence().expect("a message that is never due has a rule")
+}

@@ -1,0 +1,221 @@
+//! When a recurring message is due again (rule D19): every so many milliseconds, or as a cron pattern says in a time zone.
+//!
+//! Example: every 60,000 ms from 10:00:00 on. The occurrence of 10:01 has its outcome at 10:03:30, as its destination was down. With
+//! `skip` the next is due at 10:04, with `all` at 10:02, and so at once, with `last` at 10:03.
+//!
+//! Patterns and time zones are those of `croner` and `jiff`. Where a clock goes forward, a time of the day that is left out comes at
+//! the first moment after it; where it goes back, a time of the day comes once, and every hour is every hour. A rule is asked anew each
+//! time, so that what the system learns of a time zone counts from then on.
+
+#![forbid(unsafe_code)]
+
+use croner::Cron;
+use croner::parser::{CronParser, Seconds, Year};
+use jiff::tz::TimeZone;
+use jiff::{Timestamp, Zoned};
+use serde::{Deserialize, Serialize};
+
+use crate::delivery::error::BadRecord;
+use crate::delivery::shown::quoted;
+use crate::delivery::times::{MAX_DUE_MS, rfc_3339};
+
+/// The due time of a recurring message itself, which is never sent: its occurrences are. After all due times.
+pub(crate) const NEVER_MS: i64 = MAX_DUE_MS + 1;
+
+/// Bytes that an occurrence has after the id.
+pub(crate) const SUFFIX: usize = 1 + 24;
+
+const LONGEST_PATTERN: usize = 256;
+const EVERY: &str = "every: a whole number of milliseconds, at least 1";
+const CRON: &str = "cron: minute, hour, day of the month, month and day of the week, such as \"30 9 * * 1-5\"; seconds before \
+                    them, if there are six fields";
+const TZ: &str = "tz: a name of the IANA database, such as Europe/Berlin or UTC";
+
+/// What happens to occurrences that were not made in time, because the one before had no outcome, or nothing ran.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Missed {
+    /// They are left out.
+    #[default]
+    Skip,
+    /// Each is delivered, one after the other.
+    All,
+    /// The last of them is delivered.
+    Last,
+}
+
+/// By what the times are given.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum Rule {
+    /// So many milliseconds after each other.
+    Every { every: i64 },
+    /// As a pattern says, in a time zone.
+    Cron { cron: Box<str>, tz: Box<str> },
+}
+
+/// A rule, from when on it counts, and what happens to what was missed. As JSON it is what the store keeps.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Recurrence {
+    #[serde(flatten)]
+    pub(crate) rule: Rule,
+    pub(crate) missed: Missed,
+    /// The first is due then, or at the first time of the pattern from then on.
+    #[serde(rename = "from")]
+    pub(crate) from_ms: i64,
+    /// That time, if the record gave it, and no delay: it is part of the content (D5).
+    #[serde(skip)]
+    pub(crate) given_ms: Option<i64>,
+}
+
+impl Rule {
+    /// So many milliseconds after each other.
+    ///
+    /// # Errors
+    /// It is no number of milliseconds.
+    pub(crate) fn every(every: i64) -> Result<Self, BadRecord> {
+        if (1..=MAX_DUE_MS).contains(&every) {
+            return Ok(Self::Every { every });
+        }
+        Err(BadRecord::new(format!("every is {every}"), EVERY))
+    }
+
+    /// As a pattern says.
+    ///
+    /// # Errors
+    /// It is no pattern, never comes, or the time zone is not known.
+    pub(crate) fn cron(cron: &str, tz: &str) -> Result<Self, BadRecord> {
+        let rule = Self::Cron { cron: cron.into(), tz: tz.into() };
+        rule.at_or_after(0)?;
+        Ok(rule)
+    }
+
+    /// Of a value that is no number of milliseconds.
+    pub(crate) fn no_every() -> BadRecord {
+        BadRecord::new("every is not a whole number", EVERY)
+    }
+
+    /// Of a value that is no text.
+    pub(crate) fn no_text(name: &str) -> BadRecord {
+        BadRecord::new(format!("{name} is not text"), if name == "tz" { TZ } else { CRON })
+    }
+
+    fn at_or_after(&self, from_ms: i64) -> Result<i64, BadRecord> {
+        let Self::Cron { cron, tz } = self else { return Ok(from_ms) };
+        let from = zoned(from_ms.saturating_add(999).div_euclid(1_000), tz)?;
+        let found = pattern(cron)?.find_next_occurrence(&from, true);
+        let found = found.map_err(|_| BadRecord::new(format!("cron is {}: it never comes", quoted(cron, 60)), CRON))?;
+        Ok(found.timestamp().as_millisecond())
+    }
+}
+
+impl Recurrence {
+    /// When the first is due.
+    ///
+    /// # Errors
+    /// There is none.
+    pub(crate) fn first_ms(&self) -> Result<i64, BadRecord> {
+        self.at_or_after(self.from_ms)
+    }
+
+    /// When the one after `last_ms` is due, at the time `now_ms`.
+    ///
+    /// # Errors
+    /// There is none before year 10000, or the time zone is not known any more.
+    pub(crate) fn after(&self, last_ms: i64, now_ms: i64) -> Result<i64, BadRecord> {
+        let next_ms = self.at_or_after(last_ms.saturating_add(1))?;
+        match self.missed {
+            Missed::Skip if next_ms < now_ms => self.at_or_after(now_ms),
+            Missed::Last if next_ms < now_ms => Ok(self.at_or_before(now_ms)?.max(next_ms)),
+            _ => Ok(next_ms),
+        }
+    }
+
+    fn at_or_after(&self, at_ms: i64) -> Result<i64, BadRecord> {
+        let at_ms = at_ms.max(self.from_ms);
+        let due_ms = match &self.rule {
+            Rule::Every { every } => {
+                let steps = (i128::from(at_ms) - i128::from(self.from_ms)).unsigned_abs().div_ceil(*every as u128);
+                i64::try_from(i128::from(self.from_ms) + steps as i128 * i128::from(*every)).unwrap_or(i64::MAX)
+            }
+            rule @ Rule::Cron { .. } => rule.at_or_after(at_ms)?,
+        };
+        if due_ms <= MAX_DUE_MS {
+            return Ok(due_ms);
+        }
+        Err(BadRecord::new("no occurrence is left before year 10000", "a due time before year 10000"))
+    }
+
+    /// Of times from `from_ms` on, of which there is one.
+    fn at_or_before(&self, at_ms: i64) -> Result<i64, BadRecord> {
+        match &self.rule {
+            Rule::Every { every } => Ok(self.from_ms + (at_ms - self.from_ms) / every * every),
+            Rule::Cron { cron, tz } => {
+                let found = pattern(cron)?.find_previous_occurrence(&zoned(at_ms.div_euclid(1_000), tz)?, true);
+                Ok(found.map_or(at_ms, |found| found.timestamp().as_millisecond()))
+            }
+        }
+    }
+
+    /// As the store keeps it.
+    pub(crate) fn to_json(&self) -> String {
+        serde_json::to_string(self).expect("numbers and text are JSON")
+    }
+
+    /// Its members in a record, without the braces.
+    pub(crate) fn fields(&self) -> Vec<u8> {
+        #[derive(Serialize)]
+        struct Members<'a> {
+            #[serde(flatten)]
+            rule: &'a Rule,
+            missed: Missed,
+        }
+        let json =
+            serde_json::to_vec(&Members { rule: &self.rule, missed: self.missed }).expect("numbers and text are JSON");
+        json[1..json.len() - 1].to_vec()
+    }
+
+    /// As it was kept.
+    pub(crate) fn from_json(text: &str) -> Option<Self> {
+        serde_json::from_str(text).ok()
+    }
+
+    /// What two records with the same content have in common, beside a delay and the payload.
+    pub(crate) fn content(&self) -> String {
+        Self { from_ms: self.given_ms.unwrap_or(0), ..self.clone() }.to_json()
+    }
+
+    /// Bytes in memory, about.
+    pub(crate) fn size(&self) -> usize {
+        let rule = match &self.rule {
+            Rule::Every { .. } => 0,
+            Rule::Cron { cron, tz } => cron.len() + tz.len(),
+        };
+        size_of::<Self>() + rule
+    }
+}
+
+/// The id of the occurrence that is due then.
+pub(crate) fn occurrence_id(id: &str, due_ms: i64) -> String {
+    let due = rfc_3339(due_ms);
+    format!("{id}@{}", std::str::from_utf8(&due).expect("it is ASCII"))
+}
+
+fn pattern(cron: &str) -> Result<Cron, BadRecord> {
+    let bad = |why: &str| BadRecord::new(format!("cron is {}: {why}", quoted(cron, 60)), CRON);
+    if cron.len() > LONGEST_PATTERN {
+        return Err(bad("it is too long"));
+    }
+    let parser = CronParser::builder().seconds(Seconds::Optional).year(Year::Disallowed).build();
+    parser.parse(cron).map_err(|error| bad(&error.to_string()))
+}
+
+fn zoned(second: i64, tz: &str) -> Result<Zoned, BadRecord> {
+    let bad = |what: &str| BadRecord::new(format!("tz is {}: {what}", quoted(tz, 60)), TZ);
+    let zone = TimeZone::get(tz).map_err(|_| bad("no time zone of this name is known here"))?;
+    let at = Timestamp::from_second(second).map_err(|_| bad("the time is out of range"))?;
+    Ok(at.to_zoned(zone))
+}
+
+#[cfg(test)]
+mod tests;
