@@ -105,6 +105,7 @@ impl Group<'_> {
             return self.recur_again(put, true);
         }
         let Incoming { mut message, content, .. } = put;
+        let at_latest_ms = at_latest_ms.filter(|_| !recurs);
         let taken_back = match &known {
             None => Err(Answer::Unknown),
             Some(known) => self.take_back(known, Outcome::Moved)?,

@@ -11,7 +11,7 @@
 //!   changes it after all, what was read is of no use, and that is an error.
 //!
 //! A query finds the tables of `schema.rs`, `near_messages (due_ms, seq)`: what is near, which has no row in `waiting`; and
-//! `open_messages (due_ms, seq, redelivered)`: both together.
+//! `open_messages (due_ms, seq, redelivered)`: both together, without those that recur, which are never due.
 
 #![forbid(unsafe_code)]
 
@@ -45,7 +45,8 @@ CREATE TEMP VIEW near_messages AS
             SELECT 1 FROM main.waiting WHERE waiting.due_ms = messages.due_ms AND waiting.seq = messages.seq
         );
 CREATE TEMP VIEW open_messages AS
-    SELECT due_ms, seq, redelivered FROM main.waiting UNION ALL SELECT due_ms, seq, 0 FROM near_messages;
+    SELECT due_ms, seq, redelivered FROM main.waiting WHERE due_ms <= 253402300799999
+    UNION ALL SELECT due_ms, seq, 0 FROM near_messages;
 PRAGMA query_only = 1;
 BEGIN;
 ";

@@ -70,6 +70,7 @@ _STATES: Mapping[Answer, int] = {
     Answer.REQUEUED: 200,
     Answer.RESCHEDULED: 200,
     Answer.WAITING: 409,
+    Answer.RECURRING: 409,
 }
 _ROUTES = (
     "GET or POST /messages, GET, DELETE or PATCH /messages/{id}?key=K, GET /dead, GET /status, POST /requeue,"

@@ -54,10 +54,7 @@ class StoreStatus(msgspec.Struct, frozen=True):
 def status_of(db: StoreSnapshot, store: Path, now_ms: int | None = None) -> StoreStatus:
     """The figures of a store at `now_ms`. Errors: `StoreFailed`. O(messages): about a second for ten million."""
     now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
-    [(waiting, again, first_ms)] = db.rows(
-        "SELECT count(*), total(redelivered), min(due_ms) FROM open_messages WHERE due_ms < :never_ms",
-        never_ms=NEVER_MS,
-    )
+    [(waiting, again, first_ms)] = db.rows("SELECT count(*), total(redelivered), min(due_ms) FROM open_messages")
     due = {
         name: _count(
             db, "SELECT count(*) FROM open_messages WHERE due_ms < :until_ms", until_ms=now_ms + ahead_s * 1_000

@@ -1,0 +1,31 @@
+"""Messages that come again and again, over HTTP (rule D19)."""
+
+import pytest
+
+from delivery.serve.conftest import Served
+
+pytestmark = pytest.mark.timeout(60)
+
+
+def test_it_is_put_shown_and_cancelled_over_http__D11_D19(served: Served) -> None:
+    record = {"id": "report", "cron": "0 9 * * *", "tz": "Europe/Berlin", "due": "2096-10-02T07:06:40Z", "payload": 1}
+    reply = served.ask("POST", "/messages", record)
+    assert (reply.status, reply.body["state"], reply.body["due"]) == (201, "accepted", "2096-10-03T07:00:00.000Z")
+    assert served.ask("POST", "/messages", record).body["state"] == "duplicate"
+    reply = served.ask("POST", "/messages", {**record, "missed": "all"})
+    assert (reply.status, reply.body["state"]) == (200, "replaced")
+    reply = served.ask("GET", "/messages/report")
+    assert (reply.status, reply.body["state"]) == (200, "recurring")
+    assert reply.body["rule"] == {"missed": "all", "cron": "0 9 * * *", "tz": "Europe/Berlin"}
+    assert reply.body["next_id"] == "report@2096-10-03T07:00:00.000Z"
+    [listed] = served.ask("GET", "/messages?state=recurring").body["messages"]
+    assert listed["id"] == "report"
+    assert served.ask("POST", "/requeue", {"id": "report"}).status == 409
+    assert 'tickwheel_messages{state="recurring"} 1.0' in served.ask("GET", "/metrics").body
+    replaced = served.ask(
+        "POST", "/messages?replace=true&at_latest_ms=5", {**record, "every": 5, "cron": None, "tz": None}
+    )
+    assert (replaced.status, replaced.body["state"]) == (200, "replaced")
+    assert served.ask("GET", "/messages/report").body["state"] == "recurring"
+    assert served.ask("DELETE", "/messages/report").body["state"] == "cancelled"
+    assert served.ask("GET", "/messages/report").body["state"] == "cancelled"
