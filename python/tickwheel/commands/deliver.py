@@ -192,7 +192,8 @@ def deliver(
 
     INPUT is a file (.ndjson, .jsonl, .csv or .parquet), a folder of them, or - for NDJSON on standard input. CSV has a
     header, and commas, semicolons or tabs between the cells. A message has an id, a due time (RFC 3339 with an offset,
-    or epoch milliseconds) or delay_ms, and perhaps a key, a payload, and the time when it expires.
+    or epoch milliseconds) or delay_ms, and perhaps a key, a payload, and the time when it expires. One with every
+    (milliseconds) or cron comes again and again, until Ctrl-C.
     """
     from tickwheel.delivery.ending import exit_code, print_result, write_summary
     from tickwheel.delivery.errors import WrongUsage

@@ -196,3 +196,16 @@ fn what_was_read_is_written_as_rows_and_read_back__s3() {
     assert_eq!(format!("{:?}", found.items), format!("{given:?}"));
     assert!(read_stream(&write_stream(&[]), MAX_PAYLOAD).unwrap().items.is_empty());
 }
+
+#[test]
+fn a_recurring_message_is_a_bad_row_and_the_others_are_what_they_are__d2_d19() {
+    let once = Parsed::Message(Incoming::of(Message::after("once", std::time::Duration::from_secs(5), "1")));
+    let beat = Message::every("beat", std::time::Duration::from_secs(60), "1");
+    let items = vec![Parsed::Message(Incoming::of(beat)), once];
+    let found = read_stream(&write_stream(&items), MAX_PAYLOAD).unwrap().items;
+    let Parsed::Bad(bad, origin) = &found[0] else { panic!("{:?}", found[0]) };
+    assert_eq!(bad.reason, "a recurring message can't be delivered by way of Spark");
+    let record = String::from_utf8(origin.record().to_vec()).unwrap();
+    assert!(record.contains(r#""every":60000,"missed":"skip""#), "{record}");
+    assert!(matches!(&found[1], Parsed::Message(incoming) if incoming.message.id() == "once"));
+}

@@ -64,13 +64,13 @@ class Seen(msgspec.Struct, frozen=True):
 
     `attempts`: how often it was tried; `last_error` of a dead one, and of one that waits until `next_try`.
     `redelivered`: it may have arrived before. `ended`: the time of its outcome; `lateness_ms`: of a delivered one.
-    `rule`: of one that recurs, whose `due` is that of its open occurrence.
+    `rule`: of one that recurs, whose `due` is that of its open occurrence, or null once it has ended.
     """
 
     id: str
     key: str | None
     state: State
-    due: str
+    due: str | None
     attempts: int = 0
     last_error: str | None = None
     next_try: str | None = None
@@ -215,7 +215,7 @@ def _ended(db: StoreSnapshot, state: State, which: Filter, limit: int, cursor: s
             id_,
             key,
             state,
-            rfc_3339(due_ms),
+            due_of(due_ms),
             attempts,
             reasons.get(seq),
             redelivered=bool(redelivered),
@@ -241,6 +241,11 @@ def _reasons(db: StoreSnapshot, seqs: Sequence[int]) -> Mapping[int, str]:
 def rule_of(kept: str) -> Rule:
     """As the store keeps it."""
     return msgspec.json.decode(kept, type=Rule)
+
+
+def due_of(due_ms: int) -> str | None:
+    """As RFC 3339 in UTC; `None` of a message that recurs itself."""
+    return None if due_ms == NEVER_MS else rfc_3339(due_ms)
 
 
 def time_of(epoch_ms: int | None) -> str | None:

@@ -7,7 +7,7 @@ import msgspec
 
 from tickwheel._native import StoreSnapshot, rfc_3339
 from tickwheel.delivery.entries import Outcome
-from tickwheel.delivery.sight.messages import NEVER_MS, OUTCOMES, Seen, State, rule_of, time_of
+from tickwheel.delivery.sight.messages import NEVER_MS, OUTCOMES, Seen, State, due_of, rule_of, time_of
 
 _SEARCHED: Final = 300_000  # rows of the ledger from the due time on: some 30 ms
 _STATES: Final = {outcome: state for state, outcome in OUTCOMES.items()}
@@ -72,14 +72,14 @@ def show_message(db: StoreSnapshot, id_: str, key: str | None) -> Details | None
         seq=seq,
     )
     if not found:
-        return Details(id_, key, state, rfc_3339(due_ms), seq=seq, **content)
+        return Details(id_, key, state, due_of(due_ms), seq=seq, **content)
     [(at_ms, late_us, attempts, redelivered)] = found
     reason = db.rows("SELECT reason FROM dead_letters WHERE source = 'delivery' AND line = :seq", seq=seq)
     return Details(
         id_,
         key,
         state,
-        rfc_3339(due_ms),
+        due_of(due_ms),
         attempts,
         reason[0][0] if reason and state in (State.DEAD, State.EXPIRED) else None,
         redelivered=bool(redelivered),

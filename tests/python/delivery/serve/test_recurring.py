@@ -28,4 +28,7 @@ def test_it_is_put_shown_and_cancelled_over_http__D11_D19(served: Served) -> Non
     assert (replaced.status, replaced.body["state"]) == (200, "replaced")
     assert served.ask("GET", "/messages/report").body["state"] == "recurring"
     assert served.ask("DELETE", "/messages/report").body["state"] == "cancelled"
-    assert served.ask("GET", "/messages/report").body["state"] == "cancelled"
+    ended = served.ask("GET", "/messages/report").body
+    assert (ended["state"], ended["due"]) == ("cancelled", None)
+    listed = served.ask("GET", "/messages?state=cancelled").body["messages"]
+    assert [it["due"] for it in listed if it["id"] == "report"] == [None]
