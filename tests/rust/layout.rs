@@ -195,6 +195,7 @@ fn delivery_shows_these_names_alone() {
             "Event",
             "Letter",
             "Message",
+            "Missed",
             "Observer",
             "OpenOptions",
             "Receipt",
