@@ -2,8 +2,8 @@
 
     python -m benches.python.delivery.recurring [--rules 10000000] [--seconds 60] [--folder FOLDER]
 
-Each rule comes once an hour, and their times are spread over it: ten million are 2,778 occurrences a second. Once all are
-in, the store is opened again, and the occurrences that are due from then on are watched.
+Each rule comes once an hour, and their times are spread over it: ten million are 2,778 occurrences a second. Once all
+are in, the store is opened again, and the occurrences that are due from then on are watched.
 """
 
 import json
