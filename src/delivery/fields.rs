@@ -145,9 +145,9 @@ impl Schema {
                 return Err(BadRecord::new("op is not known", allowed));
             }
         }
-        if recurring::is_recurring(fields) {
+        if fields.recurs() {
             let (recurrence, delay_ms) = self.recurrence(fields, now_ns)?;
-            let mut message = self.message(&recurring::once(fields), id, key, |_| Ok((NEVER_MS, delay_ms)))?;
+            let mut message = self.message(&fields.once(), id, key, |_| Ok((NEVER_MS, delay_ms)))?;
             message.body = message.body.recurring(recurrence);
             return Ok(Request::Message(message));
         }

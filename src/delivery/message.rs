@@ -17,7 +17,6 @@ use crate::delivery::times::{delay_in_range, due_in_range};
 
 pub(crate) use body::Body;
 pub(crate) use extras::{Extras, check_traceparent};
-pub(crate) use recurring::check_parts as check_recurring_parts;
 
 /// The most bytes of an id, and of a key (D12).
 pub(crate) const MAX_NAME: usize = 1 << 20;
@@ -299,7 +298,7 @@ pub(crate) fn checked(mut message: Message, max_payload: usize) -> Result<Messag
     check_name(message.body.key(), message.body.id())?;
     match message.body.recurrence() {
         None => _ = due_in_range(message.due_ms, "due_ms")?,
-        Some(recurrence) => recurring::check(&message, recurrence)?,
+        Some(recurrence) => recurrence.check(message.id().len(), message.expires_ms().is_some())?,
     }
     message.delay_ms.map(delay_in_range).transpose()?;
     check_size(message.body.payload().len(), max_payload)?;

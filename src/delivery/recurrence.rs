@@ -16,14 +16,14 @@ use jiff::{Timestamp, Zoned};
 use serde::{Deserialize, Serialize};
 
 use crate::delivery::error::BadRecord;
-use crate::delivery::shown::quoted;
-use crate::delivery::times::{MAX_DUE_MS, rfc_3339};
+use crate::delivery::shown::{quoted, with_commas};
+use crate::delivery::times::{MAX_DUE_MS, due_in_range, rfc_3339};
 
 /// The due time of a recurring message itself, which is never sent: its occurrences are. After all due times.
 pub(crate) const NEVER_MS: i64 = MAX_DUE_MS + 1;
 
-/// Bytes that an occurrence has after the id.
-pub(crate) const SUFFIX: usize = 1 + 24;
+/// The most bytes of an id: that of an occurrence has 25 more, and is an id as any other.
+const LONGEST_ID: usize = (1 << 20) - 25;
 
 const LONGEST_PATTERN: usize = 256;
 const EVERY: &str = "every: a whole number of milliseconds, at least 1";
@@ -110,6 +110,19 @@ impl Rule {
 }
 
 impl Recurrence {
+    /// Checks one that a program made.
+    ///
+    /// # Errors
+    /// It has no rule that can be used, or as [`check_parts`].
+    pub(crate) fn check(&self, id_len: usize, can_expire: bool) -> Result<(), BadRecord> {
+        match &self.rule {
+            Rule::Every { every } => Rule::every(*every)?,
+            Rule::Cron { cron, tz } => Rule::cron(cron, tz)?,
+        };
+        due_in_range(self.from_ms, "the first due time")?;
+        check_parts(id_len, can_expire)
+    }
+
     /// When the first is due.
     ///
     /// # Errors
@@ -193,6 +206,24 @@ impl Recurrence {
         };
         size_of::<Self>() + rule
     }
+}
+
+/// Checks the other parts of a recurring message.
+///
+/// # Errors
+/// It can expire, or its id leaves no room for that of an occurrence.
+pub(crate) fn check_parts(id_len: usize, can_expire: bool) -> Result<(), BadRecord> {
+    if can_expire {
+        return Err(BadRecord::new(
+            "a recurring message can't expire",
+            "every or cron without expires; a cancel ends it",
+        ));
+    }
+    if id_len > LONGEST_ID {
+        let reason = "the id leaves no room for the due time of an occurrence";
+        return Err(BadRecord::new(reason, format!("id: at most {} bytes", with_commas(LONGEST_ID))));
+    }
+    Ok(())
 }
 
 /// The id of the occurrence that is due then.

@@ -8,22 +8,23 @@
 use super::{Fields, Schema, Value};
 use crate::delivery::columns::{MISSED, TZ};
 use crate::delivery::error::BadRecord;
-use crate::delivery::message::check_recurring_parts;
-use crate::delivery::recurrence::{Missed, Recurrence, Rule};
+use crate::delivery::recurrence::{Missed, Recurrence, Rule, check_parts};
 use crate::delivery::shown::quoted;
 use crate::delivery::times::{MAX_DUE_MS, due_in_range};
 
 const MISSED_ALLOWED: &str = "missed: \"skip\", \"all\" or \"last\"";
 
-/// Whether it is such a record.
-pub(super) fn is_recurring(fields: &Fields<'_>) -> bool {
-    fields.every != Value::Absent || fields.cron != Value::Absent
-}
+impl<'a> Fields<'a> {
+    /// Whether it is such a record.
+    pub(super) fn recurs(&self) -> bool {
+        self.every != Value::Absent || self.cron != Value::Absent
+    }
 
-/// Without what only a recurring one has.
-pub(super) fn once<'a>(fields: &Fields<'a>) -> Fields<'a> {
-    let others = fields.others.iter().filter(|(name, _)| name != TZ && name != MISSED);
-    Fields { every: Value::Absent, cron: Value::Absent, others: others.cloned().collect(), ..fields.clone() }
+    /// Without what only a recurring one has.
+    pub(super) fn once(&self) -> Fields<'a> {
+        let others = self.others.iter().filter(|(name, _)| name != TZ && name != MISSED);
+        Fields { every: Value::Absent, cron: Value::Absent, others: others.cloned().collect(), ..self.clone() }
+    }
 }
 
 impl Schema {
@@ -38,7 +39,7 @@ impl Schema {
             return Err(BadRecord::new(reason, "with --speed: messages that come once"));
         };
         let id_len = if let Value::Text(id) = &fields.id { id.len() } else { 0 };
-        check_recurring_parts(id_len, fields.expires != Value::Absent)?;
+        check_parts(id_len, fields.expires != Value::Absent)?;
         let rule = rule(fields)?;
         let missed = match other(fields, MISSED)?.as_deref() {
             None | Some("skip") => Missed::Skip,

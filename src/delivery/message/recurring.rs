@@ -4,12 +4,9 @@
 
 use std::time::{Duration, SystemTime};
 
-use super::{Body, MAX_NAME, Message, ms_of};
+use super::{Body, Message, ms_of};
 use crate::delivery::clock::{SystemWallTime, WallTime as _};
-use crate::delivery::error::BadRecord;
-use crate::delivery::recurrence::{Missed, NEVER_MS, Recurrence, Rule, SUFFIX};
-use crate::delivery::shown::with_commas;
-use crate::delivery::times::due_in_range;
+use crate::delivery::recurrence::{Missed, NEVER_MS, Recurrence, Rule};
 
 impl Message {
     /// A message that comes every so many milliseconds, for the first time so long after this call. Each time it is a message of its own,
@@ -94,37 +91,6 @@ impl Message {
             Some(recurrence) => Self { body: self.body.recurring(change(recurrence)), ..self },
         }
     }
-}
-
-/// Checks one that comes again and again.
-///
-/// # Errors
-/// It has no rule that can be used, or can't have occurrences.
-pub(super) fn check(message: &Message, recurrence: &Recurrence) -> Result<(), BadRecord> {
-    match &recurrence.rule {
-        Rule::Every { every } => Rule::every(*every)?,
-        Rule::Cron { cron, tz } => Rule::cron(cron, tz)?,
-    };
-    due_in_range(recurrence.from_ms, "the first due time")?;
-    check_parts(message.id().len(), message.expires_ms().is_some())
-}
-
-/// What one can't have.
-///
-/// # Errors
-/// It can expire, or its id is too long.
-pub(crate) fn check_parts(id_len: usize, can_expire: bool) -> Result<(), BadRecord> {
-    if can_expire {
-        return Err(BadRecord::new(
-            "a recurring message can't expire",
-            "every or cron without expires; a cancel ends it",
-        ));
-    }
-    if id_len > MAX_NAME - SUFFIX {
-        let reason = "the id leaves no room for the due time of an occurrence";
-        return Err(BadRecord::new(reason, format!("id: at most {} bytes", with_commas(MAX_NAME - SUFFIX))));
-    }
-    Ok(())
 }
 
 fn now_ms() -> i64 {

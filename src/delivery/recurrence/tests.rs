@@ -1,6 +1,7 @@
 //! The times that rules give.
 
 use super::*;
+use crate::delivery::message::MAX_NAME;
 use crate::delivery::times::due_from_text;
 
 fn ms(text: &str) -> i64 {
@@ -164,5 +165,7 @@ fn a_rule_is_kept_as_json_and_its_content_is_what_was_given__d5_d19() {
     assert_ne!(beat.content(), Recurrence { missed: Missed::Skip, ..beat }.content());
     assert_eq!(Recurrence::from_json("{}"), None);
     assert_eq!(occurrence_id("tea", 0), "tea@1970-01-01T00:00:00.000Z");
-    assert_eq!(occurrence_id("", 0).len(), SUFFIX);
+    let longest = occurrence_id(&"x".repeat(LONGEST_ID), 0);
+    assert_eq!(longest.len(), MAX_NAME);
+    assert!(check_parts(LONGEST_ID, false).is_ok() && check_parts(LONGEST_ID + 1, false).is_err());
 }
