@@ -45,6 +45,12 @@ def test_a_stream_of_rows_is_held_handed_off_and_delivered_and_the_state_is_empt
     assert (counts.duplicates, counts.dead_letters) == (1, 1)
 
 
+def test_all_tasks_of_a_micro_batch_count_from_the_same_moment__D5_S2(session: Any) -> None:
+    rows = session.range(100).repartition(4).selectExpr("cast(id as string) as id", "id as delay_ms")
+    due = {row.due_ms - row.delay_ms for row in parse_rows(rows).collect()}
+    assert len(due) == 1
+
+
 def watch(query: Any) -> list[int]:
     """The number of held groups after each micro-batch, until it is 0."""
     seen: dict[int, int] = {}

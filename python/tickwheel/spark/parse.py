@@ -1,10 +1,12 @@
 """Parses what a source gives into `MESSAGES` (rules D1, D2), with the readers of one-process delivery, in the workers.
 
 A record that breaks the schema becomes a dead letter, a row like any other, and the query goes on.
+
+A `delay_ms` counts from the record's own timestamp, if its source has one, or else from that of the micro-batch, which
+Spark keeps in the checkpoint: a task that is computed again gives the same rows (D5).
 """
 
 import os
-import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -26,19 +28,25 @@ from tickwheel.spark.schemas import MESSAGES
 _Batches: TypeAlias = Iterator[Any]  # of pyarrow.RecordBatch, which has no types
 
 _TOGETHER: Final = 2_000
+_NS: Final = 1_000_000
+_AT: Final = "tickwheel at_ms"
+"""The column with the time from which a delay counts, in milliseconds since 1970. No column of a user has this name."""
+
 _USUAL: Final = Columns()
 _GONE: Final = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 _STAYS: Final = "a file that stays where it is until it is read: put it there again, as a new one"
 
 
 def parse_lines(records: DataFrame, columns: Columns = _USUAL) -> DataFrame:
-    """`RECORDS` as `MESSAGES`: each value is one NDJSON record, as from Kafka."""
-    return records.select("value", "source", "line").mapInArrow(Parse(partial(records_of_lines, columns)), MESSAGES)
+    """`RECORDS` as `MESSAGES`: each value is one NDJSON record, as from Kafka. A column `timestamp` is that of each."""
+    at = F.coalesce("timestamp", F.current_timestamp()) if "timestamp" in records.columns else F.current_timestamp()
+    rows = records.select("value", "source", "line", F.unix_millis(at).alias(_AT))
+    return rows.mapInArrow(Parse(partial(records_of_lines, columns)), MESSAGES)
 
 
 def parse_files(paths: DataFrame, columns: Columns = _USUAL) -> DataFrame:
     """`PATHS` as `MESSAGES`: .ndjson, .jsonl, .csv or .parquet files, which every worker must be able to open."""
-    return paths.select("path").mapInArrow(Parse(partial(records_of_files, columns)), MESSAGES)
+    return paths.select("path", _of_batch()).mapInArrow(Parse(partial(records_of_files, columns)), MESSAGES)
 
 
 def parse_rows(rows: DataFrame, columns: Columns = _USUAL, source: str = "rows") -> DataFrame:
@@ -51,7 +59,12 @@ def parse_rows(rows: DataFrame, columns: Columns = _USUAL, source: str = "rows")
         ArrowRows(source, columns.names, MAX_PAYLOAD).check(rows.columns)
     except BadRecord as bad:
         raise WrongUsage(f"the rows can't be messages: {bad.reason}: name the columns by `columns=`") from bad
-    return rows.mapInArrow(Parse(partial(records_of_rows, columns, source)), MESSAGES)
+    return rows.select("*", _of_batch()).mapInArrow(Parse(partial(records_of_rows, columns, source)), MESSAGES)
+
+
+def _of_batch() -> Any:
+    """The column with the time of the micro-batch."""
+    return F.unix_millis(F.current_timestamp()).alias(_AT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,25 +79,26 @@ class Parse:
 
 
 def records_of_lines(columns: Columns, batches: _Batches) -> Iterator[Records]:
-    """The records of `RECORDS`."""
+    """The records of `RECORDS`, each with the time from which its delay counts."""
     lines = NdjsonLines("", columns.names, MAX_PAYLOAD)
     for batch in batches:
         for start in range(0, batch.num_rows, _TOGETHER):
             values = zip(*(column.to_pylist() for column in batch.slice(start, _TOGETHER).columns), strict=True)
-            yield lines.read_values([*values], now_ns=time.time_ns())
+            yield lines.read_values([*values])
 
 
 def records_of_files(columns: Columns, batches: _Batches) -> Iterator[Records]:
-    """The records of `PATHS`. A missing file becomes a dead letter.
+    """The records of `PATHS`, each with the time from which delays count. A missing file becomes a dead letter.
 
     Errors: `DeliveryFailed` for a file that can't be read. When that is repaired, the next run goes on with the file.
     """
     for batch in batches:
-        for uri in batch.column(0).to_pylist():
+        for uri, at_ms in zip(*(column.to_pylist() for column in batch.columns), strict=True):
             path = path_of(uri)
             source = Source(shown(path), path)
+            at = partial(int, at_ms * _NS)
             try:
-                yield from (part.records for part in OpenSource(source, columns, {}))
+                yield from (part.records for part in OpenSource(source, columns, {}, at))
             except DeliveryFailed as error:
                 if not isinstance(error.__cause__, _GONE):
                     raise DeliveryFailed(
@@ -101,10 +115,12 @@ def path_of(uri: str) -> Path:
 
 
 def records_of_rows(columns: Columns, source: str, batches: _Batches) -> Iterator[Records]:
-    """The records of rows with D1's columns."""
+    """The records of rows with D1's columns, and at the end the time from which delays count."""
     rows = ArrowRows(source, columns.names, MAX_PAYLOAD)
     for batch in batches:
-        yield from read_batch(rows, batch, first_line=0, now_ns=time.time_ns())
+        if batch.num_rows:
+            at_ms = batch.column(_AT)[0].as_py()
+            yield from read_batch(rows, batch.drop_columns([_AT]), first_line=0, now_ns=at_ms * _NS)
 
 
 def partition_of(count: int) -> Any:

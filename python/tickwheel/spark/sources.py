@@ -26,7 +26,7 @@ def read_files(session: SparkSession, folder: Path, at_once: int = 64) -> DataFr
 def read_kafka(session: SparkSession, brokers: str, topic: str, options: Mapping[str, str] | None = None) -> DataFrame:
     """`RECORDS` of a topic, for `parse_lines`, from its start unless the checkpoint has an offset. `options` are those
     of Spark's source. Records are accepted in the order of offsets within each partition of the topic. A transaction's
-    records are read once it is committed, and never if it is aborted.
+    records are read once it is committed, and never if it is aborted. A delay counts from a record's timestamp.
     """
     reader = (
         session.readStream.format("kafka")
@@ -38,4 +38,4 @@ def read_kafka(session: SparkSession, brokers: str, topic: str, options: Mapping
     for name, value in (options or {}).items():
         reader = reader.option(name, value)
     source = F.concat_ws("/", F.lit("kafka"), "topic", F.col("partition").cast("string"))
-    return reader.load().select("value", source.alias("source"), F.col("offset").alias("line"))
+    return reader.load().select("value", source.alias("source"), F.col("offset").alias("line"), "timestamp")

@@ -56,18 +56,14 @@ impl NdjsonLines {
         Records::new(vec![item], self.letters)
     }
 
-    /// Reads values that hold one record each, with the source and the line of each.
-    #[pyo3(signature = (values, *, now_ns=None))]
+    /// Reads values that hold one record each, with the source and the line of each, and the time from which its delay counts, in
+    /// milliseconds since 1970.
     #[expect(clippy::needless_pass_by_value, reason = "pyo3 extracts it")]
-    fn read_values(
-        &self,
-        py: Python<'_>,
-        values: Vec<(Option<PyBackedBytes>, Option<PyBackedStr>, Option<u64>)>,
-        now_ns: Option<i64>,
-    ) -> Records {
+    fn read_values(&self, py: Python<'_>, values: Vec<PlacedValue>) -> Records {
         let items = py.detach(|| {
-            let mut reader = self.reader(now_ns);
-            let item = |(value, source, line): &(Option<PyBackedBytes>, Option<PyBackedStr>, Option<u64>)| {
+            let mut reader = self.reader(None);
+            let item = |(value, source, line, at_ms): &PlacedValue| {
+                reader.now_ns = at_ms.checked_mul(1_000_000);
                 let source = source.as_deref().unwrap_or("");
                 if *reader.source != *source {
                     reader.source = source.into();
@@ -79,6 +75,8 @@ impl NdjsonLines {
         Records::new(items, self.letters)
     }
 }
+
+type PlacedValue = (Option<PyBackedBytes>, Option<PyBackedStr>, Option<u64>, i64);
 
 impl NdjsonLines {
     fn reader(&self, now_ns: Option<i64>) -> Ndjson<'_> {
