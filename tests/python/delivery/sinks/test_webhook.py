@@ -65,7 +65,7 @@ def test_headers_come_from_the_option_the_environment_and_files__D12(tmp_path: P
     key.write_text("key 3\n")
     given = ["X-Tenant: 17", "Authorization:env:HOOK", f"X-Key: file:{key}", "X-Tenant:18", "Content-Type: x/y"]
     more = [part for header in given for part in ("--webhook-header", header)]
-    done = deliver(tmp_path, receiver.url, *more, HOOK="Bearer s3cret")
+    done = deliver(tmp_path, receiver.url, *more, HOOK="Bearer s3cret\n")
     assert done.returncode == 0, done.stderr
     [(headers, _)] = receiver.requests
     assert headers.get_all("x-tenant") == ["17", "18"]
