@@ -122,7 +122,7 @@ class Server:
         return self.process.stderr.readline()
 
     def listening(self) -> "Server":
-        while (line := self.says()).startswith(("until then", "--listen")):
+        while (line := self.says()).startswith("until then"):
             pass  # it has waited for the store
         assert line.startswith("listening on http://127.0.0.1:"), line
         self.port, self.flight_port = map(int, re.findall(r":(\d+)", line))
