@@ -142,6 +142,39 @@ def test_dead_letters_are_tried_anew_one_or_all__D16(tmp_path: Path) -> None:
         assert queue.requeue("1", "k1") is Answer.DELIVERED
 
 
+def test_what_was_tried_anew_is_dead_no_more_wherever_it_is_seen__D14_D16(tmp_path: Path) -> None:
+    destination = Failing()
+
+    def seen(queue: DeliveryQueue) -> tuple[int, ...]:
+        status, view = queue.view.status(), queue.view
+        listed = [len(view.list(state).messages) for state in ("dead", "expired", "delivered")]
+        assert listed == [status.dead, status.expired, status.delivered]
+        assert len(view.dead().letters) == status.dead_letters
+        return status.dead, status.expired, status.delivered, status.cancelled, status.waiting, status.dead_letters
+
+    with DeliveryQueue(tmp_path / "s.db", to=destination, max_attempts=1) as queue:
+        queue.put_many([(str(n), 100_000_000_000, "x", f"k{n}") for n in range(5)])
+        queue.put("e", due=100_000_000_000, expires=100_000_000_001)
+        assert queue.wait_until_empty(10)
+        assert seen(queue) == (5, 1, 0, 0, 0, 6)
+        assert queue.requeue("0", "k0") is Answer.REQUEUED
+        assert queue.wait_until_empty(10)
+        assert seen(queue) == (5, 1, 0, 0, 0, 6)  # it failed again
+        destination.is_up = True
+        for _ in range(2):
+            assert queue.requeue("0", "k0") in (Answer.REQUEUED, Answer.DELIVERED)
+            assert queue.wait_until_empty(10)
+        assert seen(queue) == (4, 1, 1, 0, 0, 5)
+        assert queue.put("1", "other", key="k1", delay_ms=0) is Answer.ACCEPTED
+        assert queue.wait_until_empty(10)
+        assert seen(queue) == (4, 1, 2, 0, 0, 5)  # that is another message, and the letter is there
+        queue.pause()
+        assert queue.requeue("e") is Answer.REQUEUED
+        assert seen(queue) == (4, 0, 2, 0, 1, 4)
+        assert queue.cancel("e") is Answer.CANCELLED
+        assert seen(queue) == (4, 0, 2, 1, 0, 4)
+
+
 def test_many_are_cancelled_by_key_prefix_and_time_beside_delivery__D16(tmp_path: Path) -> None:
     is_ended = threading.Event()
     with DeliveryQueue(tmp_path / "s.db", to=lambda it: is_ended.set() if it.message.id == "end" else None) as queue:
