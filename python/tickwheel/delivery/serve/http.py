@@ -43,7 +43,7 @@ from starlette.types import ASGIApp
 from tickwheel._native import NdjsonLines, Records, due_ms_of, rfc_3339
 from tickwheel.delivery.bulk import is_text
 from tickwheel.delivery.entries import OTHER_CONTENT, Answer, Item, Look, Pause, Requeue, Reschedule
-from tickwheel.delivery.errors import BadRecord, StoreFailed
+from tickwheel.delivery.errors import BadRecord, StoreFailed, WrongUsage
 from tickwheel.delivery.message import Cancel, Columns, Message
 from tickwheel.delivery.running import Running
 from tickwheel.delivery.serve.actions import Actions
@@ -107,7 +107,7 @@ def app(running: Running, max_payload: int) -> ASGIApp:
     async def show_metrics(_request: Request) -> Response:
         try:
             text = await scrapes.run(metrics)
-        except StoreFailed as error:
+        except (StoreFailed, WrongUsage) as error:  # the second: its file was moved
             raise problem(503, str(error), AGAIN) from error
         return Response(text, headers={"content-type": CONTENT_TYPE_LATEST})
 
