@@ -144,7 +144,8 @@ def serve(service: Service, say: Callable[[str], object], notifier: Notifier | N
 def _waiter(listening: Listening, say: Callable[[str], object], notifier: Notifier) -> Callable[[str], object]:
     """What says for what the process waits, and the first time, where its health can be seen meanwhile."""
     url = listening.health_url
-    more = [f"until then /livez and /readyz are answered on {url or 'no port: --health HOST:PORT opens one'}"]
+    answered = f"/livez and /readyz are answered on {url}"
+    more = [f"until then {answered if url else 'no port is open; --health HOST:PORT would answer /livez and /readyz'}"]
 
     def wait(text: str) -> None:
         say(text)

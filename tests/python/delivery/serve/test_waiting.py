@@ -69,7 +69,7 @@ def test_one_on_the_same_ports_takes_them_over__D9(tmp_path: Path, start: Start)
     first = start(tmp_path / "s.db", *ports).listening()
     second = start(tmp_path / "s.db", *ports)
     assert "waiting for it to end" in second.says()
-    assert second.says() == "until then /livez and /readyz are answered on no port: --health HOST:PORT opens one\n"
+    assert second.says() == "until then no port is open; --health HOST:PORT would answer /livez and /readyz\n"
     first.kill()
     second.listening()
     assert second.port == first.port
