@@ -54,13 +54,14 @@ class Transport:
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
+        self.left = 1
         self.is_aborted = False
 
     def get_extra_info(self, name: str) -> Any:
         return self._connection if name == "socket" else None
 
     def get_write_buffer_size(self) -> int:
-        return 1
+        return self.left
 
     def abort(self) -> None:
         self.is_aborted = True
@@ -88,17 +89,23 @@ async def no_app(_scope: Any, _receive: Any, _send: Any) -> None:
     pass
 
 
+def paused(ours: socket.socket) -> tuple[HttpConnection, Transport, ManualLoop]:
+    """A connection that has written more than its client reads."""
+    loop, transport, place = ManualLoop(), Transport(ours), Place()
+    config, state = uvicorn.Config(no_app, ws="none", log_config=None), ServerState()
+    connection = HttpConnection(place, config=config, server_state=state, app_state={}, _loop=loop)  # type: ignore[arg-type]
+    connection.connection_made(transport)  # type: ignore[arg-type]
+    connection.pause_writing()
+    return connection, transport, loop
+
+
 def test_only_a_client_that_takes_nothing_for_30_seconds_is_cut_off__D12() -> None:
     with pair() as (client, ours):
         ours.setblocking(False)
         with contextlib.suppress(BlockingIOError):
             while True:
                 ours.send(bytes(65536))
-        loop, transport, place = ManualLoop(), Transport(ours), Place()
-        config, state = uvicorn.Config(no_app, ws="none", log_config=None), ServerState()
-        connection = HttpConnection(place, config=config, server_state=state, app_state={}, _loop=loop)  # type: ignore[arg-type]
-        connection.connection_made(transport)  # type: ignore[arg-type]
-        connection.pause_writing()
+        connection, transport, loop = paused(ours)
         for _ in range(5):
             loop.advance(29)
             assert not transport.is_aborted
@@ -108,6 +115,17 @@ def test_only_a_client_that_takes_nothing_for_30_seconds_is_cut_off__D12() -> No
         loop.advance(30)
         assert not transport.is_aborted  # it was seen one second later at the latest
         loop.advance(1)
+        assert transport.is_aborted
+
+
+def test_where_the_system_does_not_tell_what_was_taken_the_buffer_does__D12(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(socket, "TCP_INFO")
+    with pair() as (_, ours):
+        _, transport, loop = paused(ours)
+        for transport.left in (30, 20, 10):
+            loop.advance(29)
+            assert not transport.is_aborted
+        loop.advance(32)
         assert transport.is_aborted
 
 
