@@ -66,7 +66,7 @@ class StoreStatus(msgspec.Struct, frozen=True):
 
 def status_of(db: StoreSnapshot, store: Path, now_ms: int | None = None) -> StoreStatus:
     """The figures of a store at `now_ms`. Errors: `StoreFailed`. O(messages): about a second for ten million, and
-    three where dead letters were requeued.
+    two where dead letters were requeued.
     """
     now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
     [(waiting, again, first_ms)] = db.rows("SELECT count(*), total(redelivered), min(due_ms) FROM open_messages")

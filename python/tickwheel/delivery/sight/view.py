@@ -77,7 +77,7 @@ class StoreView:
             return list_actions(db, name)
 
     def status(self) -> StoreStatus:
-        """The store in figures. O(messages): about a second for ten million, three where dead letters were requeued."""
+        """The store in figures. O(messages): about a second for ten million, two where dead letters were requeued."""
         with StoreSnapshot(self._store) as db:
             return status_of(db, self._store)
 
