@@ -14,7 +14,7 @@ import json
 import os
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
@@ -49,6 +49,7 @@ class ConfiguredCommand(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Say also of a wrong value where it is from."""
+        _end_variables(self, ctx)
         for line in _unknown_variables(self, ctx):
             click.echo(f"Warning: {line}", err=True)
         try:
@@ -73,11 +74,16 @@ def _read(ctx: click.Context, _param: click.Parameter, path: Path | None) -> Non
     if path is None:
         return
     try:
-        text = path.read_text("utf-8")
+        text = path.read_text("utf-8-sig")  # some editors begin a file with a byte order mark
+        if "\0" in text:
+            line = text[: text.index("\0")].count("\n") + 1
+            raise click.UsageError(f"--config {path}, line {line}, has a NUL byte: save it as text in UTF-8", ctx)
         found = tomllib.loads(text)
     except OSError as error:
         raise click.UsageError(f"--config {path} can't be read: {error.strerror}", ctx) from error
-    except ValueError as error:  # it is no TOML, or not UTF-8
+    except UnicodeDecodeError as error:
+        raise click.UsageError(f"--config {path} is not in UTF-8: save it as text in UTF-8", ctx) from error
+    except ValueError as error:
         raise click.UsageError(f"--config {path} is no TOML: {error}", ctx) from error
     assert isinstance(ctx.command, ConfiguredCommand)
     options = ctx.command.options
@@ -91,6 +97,8 @@ def _read(ctx: click.Context, _param: click.Parameter, path: Path | None) -> Non
             is_shown = not hasattr(options[name].type, "shown")
             given = f"is {_toml(value)[:_LONGEST]}: it" if is_shown else "has a value of the wrong type: it"
             raise click.UsageError(f"{where}: {name} {given} may be {allowed}", ctx)
+        if any("\0" in str(each) for each in (value if isinstance(value, list) else [value])):
+            raise click.UsageError(f"{where}: {name} has a NUL byte, which no option may have: take it out", ctx)
     ctx.default_map = {options[name].name: value for name, value in found.items()}
     ctx.meta[__name__] = path
 
@@ -117,16 +125,30 @@ def _line_of(name: str, text: str) -> str:
 
 
 def _unknown(name: str, known: Mapping[str, object]) -> str:
-    near = get_close_matches(name.replace("_", "-").lower(), known, 1)
-    return f"{name[:_LONGEST]} is no option: " + (f"write {near[0]}" if near else f"there are {', '.join(known)}")
+    near = " or ".join(_near(name, known))
+    return f"{name[:_LONGEST]} is no option: " + (f"write {near}" if near else f"there are {', '.join(known)}")
+
+
+def _near(name: str, known: Iterable[str]) -> Sequence[str]:
+    """The options that may have been meant: those that begin so, or the one that is most alike; none may be."""
+    name, known = name.replace("_", "-").lower(), list(known)
+    return [each for each in known if each.startswith(f"{name}-")] or get_close_matches(name, known, 1)
+
+
+def _end_variables(command: ConfiguredCommand, ctx: click.Context) -> None:
+    """Take a line end off the values, as `$(cat FILE)` in a file of variables and mounted secrets have one."""
+    for option in command.params:
+        if (value := os.environ.get(name := _variable(ctx, option))) is not None:
+            os.environ[name] = value.rstrip("\r\n")
 
 
 def _unknown_variables(command: ConfiguredCommand, ctx: click.Context) -> Iterator[str]:
-    known = [_variable(ctx, option) for option in command.options.values()]
+    known = {name: _variable(ctx, option) for name, option in command.options.items()}
+    prefix = f"{ctx.auto_envvar_prefix}_"
     for name in sorted(os.environ):
-        if name.startswith(f"{ctx.auto_envvar_prefix}_") and name not in (*known, f"{ctx.auto_envvar_prefix}_CONFIG"):
-            near = get_close_matches(name, known, 1, 0.8)
-            yield f"the variable {name} names no option" + (f": write {near[0]}" if near else ", and is not used")
+        if name.startswith(prefix) and name not in (*known.values(), f"{prefix}CONFIG"):
+            near = " or ".join(known[each] for each in _near(name.removeprefix(prefix), known))
+            yield f"the variable {name} names no option" + (f": write {near}" if near else ", and is not used")
 
 
 def _variable(ctx: click.Context, option: click.Parameter) -> str:

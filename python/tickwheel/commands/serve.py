@@ -39,7 +39,7 @@ from tickwheel.commands.options import (
 @click.option(
     "--health",
     metavar="HOST:PORT",
-    help="Answer /livez and /readyz here too, without TLS: for probes that have no certificate.",
+    help="Answer /livez and /readyz here too, without TLS, also while another process has the store: for probes.",
 )
 @click.option(
     "--token-file",

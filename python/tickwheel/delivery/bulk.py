@@ -15,7 +15,6 @@ Time: TypeAlias = datetime | str | int
 
 def act_of(
     kind: str,
-    *,
     id: str | None = None,  # noqa: A002
     key: str | None = None,
     key_prefix: str | None = None,
@@ -35,7 +34,7 @@ def act_of(
         if text is not None and not is_text(text):
             raise WrongUsage(f"{name} is {text!r:.100}: give text in UTF-8, 1 byte to 1 MiB")
     own_id = uuid.uuid4().hex if id is None else id
-    return Act(own_id, ActionKind(kind), key, key_prefix, ms_of(due_from), ms_of(due_before))
+    return Act(own_id, ActionKind(kind), key, key_prefix, ms_of("due_from", due_from), ms_of("due_before", due_before))
 
 
 def is_text(text: object) -> bool:
@@ -46,8 +45,11 @@ def is_text(text: object) -> bool:
         return False
 
 
-def ms_of(time: Time | None) -> int | None:
-    """Milliseconds since 1970. Errors: `BadRecord`."""
+def ms_of(name: str, time: Time | None) -> int | None:
+    """Milliseconds since 1970. Errors: `BadRecord`, which says the `name`."""
     if time is None:
         return None
-    return due_ms_of(time.isoformat() if isinstance(time, datetime) else time, None)
+    try:
+        return due_ms_of(time.isoformat() if isinstance(time, datetime) else time, None)
+    except BadRecord as error:
+        raise BadRecord(name + error.reason.removeprefix("due"), error.allowed) from None

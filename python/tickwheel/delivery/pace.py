@@ -22,6 +22,11 @@ class Rate:
     messages: int
     per_us: int
 
+    @property
+    def per_s(self) -> float:
+        """Messages in a second."""
+        return self.messages * 1_000_000 / self.per_us
+
     @classmethod
     def of(cls, given: object) -> "Rate":
         """From a text as `100/s`, `30/min` or `0.5/h`. Errors: `WrongUsage`."""

@@ -1,6 +1,5 @@
 """`DeliveryQueue`: durable delayed delivery inside a Python program (rule D11)."""
 
-import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
@@ -10,15 +9,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
-import msgspec
-
-from tickwheel._native import MAX_DUE_MS, ArrowRows, NdjsonLines, Records, due_ms_of, read_messages
+from tickwheel._native import ArrowRows, NdjsonLines, Records, due_ms_of
 from tickwheel.delivery.bulk import OTHER_ACTION, Time, act_of
 from tickwheel.delivery.entries import OTHER_CONTENT, Act, Answer, Letter, Look, Pause, Put, Requeue, Reschedule
 from tickwheel.delivery.errors import BadRecord, WrongUsage
 from tickwheel.delivery.log import log_letters, logger, subject_of
 from tickwheel.delivery.message import MAX_PAYLOAD, Cancel, Columns, Message
 from tickwheel.delivery.pace import Rate
+from tickwheel.delivery.putting import item_of, message_of, parts_of, put_of, text_of
 from tickwheel.delivery.retry import Retry
 from tickwheel.delivery.running import Running
 from tickwheel.delivery.settings import Settings
@@ -153,21 +151,23 @@ class DeliveryQueue:
         <Answer.ACCEPTED: 'accepted'>
         'report@2030-03-18T08:30:00.000Z'
         """
-        recurs = every is not None or cron is not None
-        if recurs and (debounce_ms is not None or at_latest_ms is not None):
-            raise WrongUsage("a message that recurs can't be debounced: leave out debounce_ms and at_latest_ms")
-        if debounce_ms is not None:
-            if due is not None or delay_ms is not None:
-                raise WrongUsage("debounce_ms says when the message is due: leave out due and delay_ms")
-            replace, delay_ms = True, debounce_ms
-        if type(replace) is not bool:
-            raise WrongUsage(f"replace is {replace!r:.100}: give True or False")
-        if at_latest_ms is not None and not (replace and type(at_latest_ms) is int and 0 <= at_latest_ms <= MAX_DUE_MS):
-            raise WrongUsage(f"at_latest_ms is {at_latest_ms!r:.200}: give a whole number with debounce_ms or replace")
-        parent = current_traceparent() if traceparent is None else traceparent
-        rule = {"every": every, "cron": cron, "tz": tz, "missed": missed}
-        put = put_of(id, payload, due=due, delay_ms=delay_ms, key=key, expires=expires, traceparent=parent, **rule)
-        [answer] = self._answers([read_messages([put], MAX_PAYLOAD).replacing(at_latest_ms) if replace else put])
+        put = put_of(
+            id,
+            payload,
+            due,
+            delay_ms=delay_ms,
+            key=key,
+            expires=expires,
+            traceparent=current_traceparent() if traceparent is None else traceparent,
+            replace=replace,
+            debounce_ms=debounce_ms,
+            at_latest_ms=at_latest_ms,
+            every=every,
+            cron=cron,
+            tz=tz,
+            missed=missed,
+        )
+        [answer] = self._answers([put])
         if answer is Answer.CONFLICT:
             raise OTHER_CONTENT
         return answer
@@ -175,19 +175,19 @@ class DeliveryQueue:
     def put_many(self, messages: Iterable[Message | Mapping[str, Any] | Sequence[Any]]) -> list[Answer]:
         """Accept messages in one or a few commits, and return once they are on disk; may answer `CONFLICT`.
 
-        A message is a `Message`, a dict with the arguments of `put`, or a tuple `(id, due, payload)` or `(id, due,
-        payload, key)`. All are read and checked first: if one is wrong, or `messages` raises, none is accepted. Errors:
-        `BadRecord`, `WrongUsage`; `DeliveryFailed` if delivery fails meanwhile, and those of a signal's handler: then
-        some may be accepted, and the same call again answers `DUPLICATE` for those.
+        A message is a `Message`, a dict with the arguments of `put`, also `replace` and `debounce_ms`, or a tuple `(id,
+        due, payload)` or `(id, due, payload, key)`. All are read and checked first: if one is wrong, or `messages`
+        raises, none is accepted. Errors: `BadRecord`, `WrongUsage`; `DeliveryFailed` if delivery fails meanwhile, and
+        those of a signal's handler: then some may be accepted, and the same call again answers `DUPLICATE` for those.
         """
         try:
             given = iter(messages)
         except TypeError:
             raise WrongUsage(f"{messages!r:.200} can't be put: give a list of messages, or another iterable") from None
-        every = [_put(message) for message in given]
+        every = [message_of(message) for message in given]
         self._running.check_may_wait()
-        parts = [_traced(read_messages(every[at : at + 1000], MAX_PAYLOAD)) for at in range(0, len(every), 1000)]
-        tickets = [self._running.submit([part]) for part in parts]
+        parts = [[*map(_traced, parts_of(every[at : at + 1000]))] for at in range(0, len(every), 1000)]
+        tickets = [self._running.submit(part) for part in parts]
         return [answer for ticket in tickets for answer in ticket.result()]
 
     def cancel(self, id: str, key: str | None = None) -> Answer:  # noqa: A002
@@ -218,7 +218,7 @@ class DeliveryQueue:
         ...     queue.put("tea", "ready", delay_ms=180_000), queue.reschedule("tea", delay_ms=240_000)
         (<Answer.ACCEPTED: 'accepted'>, <Answer.RESCHEDULED: 'rescheduled'>)
         """
-        [answer] = self._answers([Reschedule(id, key, due_ms_of(_text_of(due), delay_ms))])
+        [answer] = self._answers([Reschedule(id, key, due_ms_of(text_of(due), delay_ms))])
         return answer
 
     def requeue(self, id: str, key: str | None = None) -> Answer:  # noqa: A002
@@ -247,10 +247,7 @@ class DeliveryQueue:
         how far it is; it goes on after a restart. `action`: an id of one's own; the same again does nothing, as long as
         it is kept. Some hundred thousand a second. Errors: `WrongUsage`; `BadRecord`, also for an id of another action.
         """
-        which = act_of(
-            "cancel", id=action, key=key, key_prefix=key_prefix, due_from=due_from, due_before=due_before, all=all
-        )
-        return self._begin(which)
+        return self._begin(act_of("cancel", action, key, key_prefix, due_from, due_before, all))
 
     def requeue_many(
         self,
@@ -263,10 +260,7 @@ class DeliveryQueue:
         action: str | None = None,
     ) -> str:
         """Try all dead letters of messages anew that match, as `requeue` does; otherwise as `cancel_many`."""
-        which = act_of(
-            "requeue", id=action, key=key, key_prefix=key_prefix, due_from=due_from, due_before=due_before, all=all
-        )
-        return self._begin(which)
+        return self._begin(act_of("requeue", action, key, key_prefix, due_from, due_before, all))
 
     def action(self, id: str) -> Action | None:  # noqa: A002
         """How far an action on many messages is; `None`: there is none with this id, or it is not kept any more: of
@@ -330,7 +324,7 @@ class DeliveryQueue:
         A message is given as to `put_many`. Blocks while some thousand are queued. Errors: `BadRecord`, and then none
         is accepted; `WrongUsage`; `DeliveryFailed` once delivery has failed, also from the future.
         """
-        given: Any = map(_item, items) if isinstance(items, Iterable) else items
+        given: Any = map(item_of, items) if isinstance(items, Iterable) else items
         return self._running.submit(given)
 
     def submit_ndjson(self, data: bytes) -> "Future[list[Answer | BadRecord]]":
@@ -405,95 +399,7 @@ class DeliveryQueue:
         self.close()
 
 
-def _item(given: Any) -> Any:
-    return _put(given) if isinstance(given, Message | Mapping) or type(given) is tuple else given
-
-
 def _traced(records: Records) -> Records:
     """Messages without a `traceparent` get that of the current span."""
     parent = current_traceparent()
     return records if parent is None else records.traced_by(parent)
-
-
-_FIELDS = ("id", "due", "delay_ms", "payload", "key", "expires", "traceparent", "every", "cron", "tz", "missed")
-
-
-def _put(given: object) -> Message | Put:
-    """Errors: `WrongUsage` if it is no message."""
-    match given:
-        case Message(payload=bytes() | msgspec.Raw()):
-            return given
-        case Message():
-            is_bytes = isinstance(given.payload, bytearray | memoryview)
-            payload = bytes(given.payload) if is_bytes else msgspec.Raw(_json_of(given.payload))
-            return msgspec.structs.replace(given, payload=payload)
-        case Mapping():
-            unknown = [name for name in given if name not in _FIELDS]
-            if unknown:
-                allowed = ", ".join(_FIELDS)
-                raise WrongUsage(f"{given!r:.200} is no message: it has {unknown[0]!r:.200}, and may have {allowed}")
-            return put_of(**{name: given.get(name) for name in _FIELDS})
-        case (id_, due, payload):
-            return put_of(id_, payload, due)
-        case (id_, due, payload, key):
-            return put_of(id_, payload, due, key=key)
-    raise WrongUsage(
-        f"{given!r:.200} is no message: give a Message, a dict with id, due or delay_ms, payload and key, or a tuple"
-        " (id, due, payload) or (id, due, payload, key)"
-    )
-
-
-def put_of(
-    id: object,  # noqa: A002
-    payload: Any,
-    due: object = None,
-    *,
-    delay_ms: object = None,
-    key: object = None,
-    expires: object = None,
-    traceparent: object = None,
-    every: object = None,
-    cron: object = None,
-    tz: object = None,
-    missed: object = None,
-) -> Put:
-    """A message from Python values. Errors: `WrongUsage` if the payload can't be written as JSON."""
-    is_json = not isinstance(payload, bytes | bytearray | memoryview)
-    data = _json_of(payload) if is_json else bytes(payload)
-    rule = every, cron, tz, missed
-    return Put(id, key, _text_of(due), delay_ms, data, is_json, _text_of(expires), traceparent, *rule)
-
-
-def _text_of(due: object) -> object:
-    return due.isoformat() if isinstance(due, datetime) else due
-
-
-def _json_of(payload: Any) -> bytes:
-    try:
-        data = msgspec.json.encode(payload)
-        is_lost = b"null" in data and _has_no_json_number(payload)
-    except UnicodeEncodeError as error:
-        why = "it has half of a surrogate pair, which is no text"
-        raise WrongUsage(f"the payload can't be written as JSON: {why}; give bytes instead") from error
-    except RecursionError as error:
-        why = "it is nested too deep, or contains itself"
-        raise WrongUsage(f"the payload can't be written as JSON: {why}; give bytes instead") from error
-    except (TypeError, ValueError, OverflowError) as error:
-        raise WrongUsage(f"the payload can't be written as JSON: {error}; give bytes instead") from error
-    if is_lost:
-        raise WrongUsage("the payload can't be written as JSON, which has no NaN and no infinity: give None or a text")
-    return data
-
-
-def _has_no_json_number(payload: Any) -> bool:
-    """Whether there is a NaN or an infinity in it, for which msgspec writes `null`."""
-    left = [msgspec.to_builtins(payload)]
-    while left:
-        value = left.pop()
-        if isinstance(value, float) and not math.isfinite(value):
-            return True
-        if isinstance(value, dict):
-            left += value.values()
-        elif isinstance(value, list | tuple):
-            left += value
-    return False

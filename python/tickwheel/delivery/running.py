@@ -50,6 +50,8 @@ class Running:
             return opener(SinkSettings(store_id, settings.sink_timeout_s, run))
 
         self._is_global = settings.order == "global"
+        self.rate = settings.rate
+        """How fast messages are sent; `None`: as the destination takes them."""
         self._failure: BaseException | None = None
         self.store = path
         self.view = StoreView(path)

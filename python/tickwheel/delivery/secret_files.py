@@ -4,6 +4,7 @@ A file that every user of the machine can read is a warning and no error, becaus
 that every user can write is an error.
 """
 
+import codecs
 import logging
 import os
 import stat
@@ -18,8 +19,8 @@ _log = logging.getLogger("tickwheel.delivery")
 
 
 def read_secret(option: str, path: Path, most: int) -> bytes:
-    """As `read_file`. Errors: `WrongUsage`, which shows none of the bytes."""
-    return read_file(option, path, most, is_secret=True)
+    """As `read_file`, without a byte order mark at the begin. Errors: `WrongUsage`, which shows none of the bytes."""
+    return read_file(option, path, most, is_secret=True).removeprefix(codecs.BOM_UTF8)
 
 
 def read_file(option: str, path: Path, most: int, *, is_secret: bool = False) -> bytes:

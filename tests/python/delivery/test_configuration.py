@@ -103,6 +103,11 @@ def test_what_is_shown_can_be_used_as_a_file(tmp_path: Path) -> None:
         ('store = "s"\norder = "all"', "'all' is not one of 'key', 'global'. It is from {folder}/serve.toml."),
         ('store = "s"\nbackoff = "1"', "'1' is not two numbers: write FIRST,LONGEST in seconds, as 1,300. It is from"),
         ('store = "s', "is no TOML: "),
+        ("tls = true", "line 1: tls is no option: write tls-cert or tls-key or tls-client-ca"),
+        ("token = 't'", "line 1: token is no option: write token-file"),
+        ('\nstore = "a\0"', "line 2, has a NUL byte: save it as text in UTF-8"),
+        ('\nstore = "a\\u0000"', "line 2: store has a NUL byte, which no option may have: take it out"),
+        ('webhook-header = ["A: \\u0000"]', "line 1: webhook-header has a NUL byte"),
     ],
 )
 def test_a_file_that_is_wrong_is_told_what_is_allowed(tmp_path: Path, file: str, problem: str) -> None:
@@ -114,8 +119,15 @@ def test_a_file_that_is_wrong_is_told_what_is_allowed(tmp_path: Path, file: str,
 def test_a_file_that_is_not_there_or_not_text_is_told(tmp_path: Path) -> None:
     result = shown(tmp_path, None, "--config", str(tmp_path / "none"))
     assert f"--config {tmp_path / 'none'} can't be read: No such file or directory" in result.stderr
-    (tmp_path / "odd").write_bytes(b"\xff")
-    assert "is no TOML" in shown(tmp_path, None, "--config", str(tmp_path / "odd")).stderr
+    for data in (b"\xff", 'store = "s"'.encode("utf-16")):
+        (tmp_path / "odd").write_bytes(data)
+        result = shown(tmp_path, None, "--config", str(tmp_path / "odd"))
+        assert "odd is not in UTF-8: save it as text in UTF-8" in result.stderr
+
+
+def test_a_file_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    found = lines_of(shown(tmp_path, '\ufeffstore = "s"\r\n'))
+    assert found["store"] == ("s", str(tmp_path / "serve.toml"))
 
 
 def test_a_variable_that_is_wrong_is_named(tmp_path: Path) -> None:
@@ -124,19 +136,53 @@ def test_a_variable_that_is_wrong_is_named(tmp_path: Path) -> None:
     assert "'many' is not a valid integer. It is from TICKWHEEL_SERVE_MAX_PAYLOAD." in result.stderr
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r", "\n\n"])
+def test_a_variable_may_end_with_a_line_end(tmp_path: Path, end: str) -> None:
+    (tmp_path / "by-variable.toml").write_text("order = 'global'\n")
+    variables = {
+        "CONFIG": str(tmp_path / "by-variable.toml"),
+        "STORE": "s",
+        "LISTEN": "127.0.0.1:0",
+        "NO_TLS": "true",
+        "RATE": "5/s",
+        "BACKOFF": "2,3",
+        "WEBHOOK_HEADER": "A: env:A\nB: env:B",
+    }
+    result = shown(tmp_path, None, **{f"TICKWHEEL_SERVE_{name}": value + end for name, value in variables.items()})
+    found = {name: value for name, (value, source) in lines_of(result).items() if source != "default"}
+    assert found == {
+        "store": "s",
+        "order": "global",
+        "listen": "127.0.0.1:0",
+        "no-tls": True,
+        "rate": "5/s",
+        "backoff": "2,3",
+        "webhook-header": ["A: env:A", "B: env:B"],
+    }
+
+
+def test_a_variable_of_a_line_end_only_is_as_none(tmp_path: Path) -> None:
+    assert "Missing option '--store'" in shown(tmp_path, None, TICKWHEEL_SERVE_STORE="\n").stderr
+
+
 def test_a_variable_that_names_no_option_is_a_warning(tmp_path: Path) -> None:
     """Kubernetes sets the second one for a service of that name; the third is not of this command."""
     result = shown(
         tmp_path,
         'store = "s"',
         TICKWHEEL_SERVE_MAX_ATTEMPT="3",
+        TICKWHEEL_SERVE_LOG="1",
         TICKWHEEL_SERVE_SERVICE_HOST="10.0.0.1",
+        TICKWHEEL_SERVE_TLS="1",
         TICKWHEEL_SOAK="1",
     )
     assert result.exit_code == 0
     assert result.stderr.splitlines() == [
+        "Warning: the variable TICKWHEEL_SERVE_LOG names no option, and is not used",
         "Warning: the variable TICKWHEEL_SERVE_MAX_ATTEMPT names no option: write TICKWHEEL_SERVE_MAX_ATTEMPTS",
         "Warning: the variable TICKWHEEL_SERVE_SERVICE_HOST names no option, and is not used",
+        "Warning: the variable TICKWHEEL_SERVE_TLS names no option: write TICKWHEEL_SERVE_TLS_CERT or "
+        "TICKWHEEL_SERVE_TLS_KEY or TICKWHEEL_SERVE_TLS_CLIENT_CA",
     ]
 
 

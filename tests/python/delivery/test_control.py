@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from tickwheel.commands import tickwheel as command
-from tickwheel.delivery import Answer, BadRecord, Delivery, DeliveryQueue, WrongUsage
+from tickwheel.delivery import Answer, BadRecord, Delivery, DeliveryQueue, Message, WrongUsage
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -60,7 +60,7 @@ def test_a_message_that_is_put_off_is_due_at_the_latest_so_long_after_the_first_
         before_ms = time.time_ns() // 1_000_000
         for text in "ti", "tick", "tickwheel":
             queue.put("search", text, debounce_ms=600_000, at_latest_ms=700_000)
-        after_ms = time.time_ns() // 1_000_000
+        after_ms = time.time_ns() // 1_000_000 + 1  # a part of a millisecond is rounded up
         [message] = queue.view.list().messages
         due_ms = datetime.fromisoformat(message.due).timestamp() * 1_000
         assert before_ms + 600_000 <= due_ms <= after_ms + 600_000
@@ -78,6 +78,69 @@ def test_a_message_that_is_put_off_is_due_at_the_latest_so_long_after_the_first_
                 queue.put("a", debounce_ms=5, at_latest_ms=wrong)  # type: ignore[arg-type]
         with pytest.raises(WrongUsage, match="debounce_ms or replace"):
             queue.put("a", delay_ms=5, at_latest_ms=5)
+
+
+@pytest.mark.parametrize("call", ["put_many", "submit"])
+def test_of_many_some_take_the_place_of_others_in_their_order__D16(call: str, tmp_path: Path) -> None:
+    with DeliveryQueue(tmp_path / "s.db", to=lambda _: None) as queue:
+        many: list[Any] = [
+            ("a", FAR_MS, "a 1"),
+            {"id": "a", "due": FAR_MS + 1, "payload": "a 2", "replace": True},
+            {"id": "a", "due": FAR_MS + 1, "payload": "a 2"},  # as the one before
+            {"id": "a", "due": FAR_MS + 2, "payload": "a 3", "replace": True, "traceparent": PARENT},
+            Message("b", None, FAR_MS, b"b 1"),
+            {"id": "c", "payload": "c 1", "debounce_ms": 600_000, "at_latest_ms": 700_000},
+            {"id": "c", "payload": "c 2", "debounce_ms": 90_000_000, "at_latest_ms": 700_000},
+            {"id": "b", "due": FAR_MS, "payload": b"b 1", "replace": False},
+        ]
+        before_ms = time.time_ns() // 1_000_000
+        given = getattr(queue, call)(many)
+        answers = given if call == "put_many" else given.result(10)
+        after_ms = time.time_ns() // 1_000_000 + 1  # a part of a millisecond is rounded up
+        assert answers == [
+            *(Answer.ACCEPTED, Answer.REPLACED, Answer.DUPLICATE, Answer.REPLACED),
+            *(Answer.ACCEPTED, Answer.ACCEPTED, Answer.REPLACED, Answer.DUPLICATE),
+        ]
+        c, b, a = queue.view.list().messages
+        assert (a.id, a.due, b.id) == ("a", "2096-10-02T07:06:40.002Z", "b")
+        assert before_ms + 700_000 <= datetime.fromisoformat(c.due).timestamp() * 1_000 <= after_ms + 700_000
+        shown = queue.view.show("a")
+        assert shown is not None
+        assert (bytes(shown.payload or b""), shown.traceparent) == (b'"a 3"', PARENT)
+
+
+def test_what_can_not_take_the_place_of_another_is_told_and_none_is_accepted__D11_D16(tmp_path: Path) -> None:
+    with DeliveryQueue(tmp_path / "s.db", to=lambda _: None) as queue:
+        for wrong, told in (
+            ({"delay_ms": 5, "debounce_ms": 5}, "leave out due and delay_ms"),
+            ({"due": FAR_MS, "at_latest_ms": 5}, "whole number with debounce_ms or replace"),
+            ({"due": FAR_MS, "replace": "yes"}, "replace is 'yes': give True or False"),
+            ({"due": 5, "replace": True}, "due is 5, which looks like seconds"),
+            (
+                {"due": FAR_MS, "replaces": True},
+                "it has 'replaces', and may have id, .*, replace, debounce_ms, at_latest",
+            ),
+        ):
+            with pytest.raises((BadRecord, WrongUsage), match=told):
+                queue.put_many([("a", FAR_MS, 1), {"id": "b", "due": FAR_MS, "replace": True}, {"id": "c", **wrong}])
+        assert len(queue) == 0
+
+
+@pytest.mark.parametrize("name", ["due_from", "due_before"])
+@pytest.mark.parametrize("call", ["cancel_many", "requeue_many", "list"])
+def test_a_wrong_time_is_told_by_its_name__D14_D16(name: str, call: str, tmp_path: Path) -> None:
+    with DeliveryQueue(tmp_path / "s.db", to=lambda _: None) as queue:
+        function = getattr(queue.view if call == "list" else queue, call)
+        for wrong, why in (
+            (5, "is 5, which looks like seconds"),
+            ("soon", "is not a time: 'soon'"),
+            ("2100-01-01", "is not a time"),
+            (datetime(2100, 1, 1), "has no zone"),  # noqa: DTZ001
+            (1.5, "is neither a time nor an integer"),
+            (10**30, "is out of range"),
+        ):
+            with pytest.raises(BadRecord, match=f"^{name} {why}"):
+                function(**{name: wrong})
 
 
 def test_a_message_past_its_time_is_not_delivered_and_is_a_dead_letter__D17(tmp_path: Path) -> None:
@@ -140,6 +203,39 @@ def test_dead_letters_are_tried_anew_one_or_all__D16(tmp_path: Path) -> None:
         assert queue.wait_until_empty(10)
         assert not queue.view.dead().letters
         assert queue.requeue("1", "k1") is Answer.DELIVERED
+
+
+def test_what_was_tried_anew_is_dead_no_more_wherever_it_is_seen__D14_D16(tmp_path: Path) -> None:
+    destination = Failing()
+
+    def seen(queue: DeliveryQueue) -> tuple[int, ...]:
+        status, view = queue.view.status(), queue.view
+        listed = [len(view.list(state).messages) for state in ("dead", "expired", "delivered")]
+        assert listed == [status.dead, status.expired, status.delivered]
+        assert len(view.dead().letters) == status.dead_letters
+        return status.dead, status.expired, status.delivered, status.cancelled, status.waiting, status.dead_letters
+
+    with DeliveryQueue(tmp_path / "s.db", to=destination, max_attempts=1) as queue:
+        queue.put_many([(str(n), 100_000_000_000, "x", f"k{n}") for n in range(5)])
+        queue.put("e", due=100_000_000_000, expires=100_000_000_001)
+        assert queue.wait_until_empty(10)
+        assert seen(queue) == (5, 1, 0, 0, 0, 6)
+        assert queue.requeue("0", "k0") is Answer.REQUEUED
+        assert queue.wait_until_empty(10)
+        assert seen(queue) == (5, 1, 0, 0, 0, 6)  # it failed again
+        destination.is_up = True
+        for _ in range(2):
+            assert queue.requeue("0", "k0") in (Answer.REQUEUED, Answer.DELIVERED)
+            assert queue.wait_until_empty(10)
+        assert seen(queue) == (4, 1, 1, 0, 0, 5)
+        assert queue.put("1", "other", key="k1", delay_ms=0) is Answer.ACCEPTED
+        assert queue.wait_until_empty(10)
+        assert seen(queue) == (4, 1, 2, 0, 0, 5)  # that is another message, and the letter is there
+        queue.pause()
+        assert queue.requeue("e") is Answer.REQUEUED
+        assert seen(queue) == (4, 0, 2, 0, 1, 4)
+        assert queue.cancel("e") is Answer.CANCELLED
+        assert seen(queue) == (4, 0, 2, 1, 0, 4)
 
 
 def test_many_are_cancelled_by_key_prefix_and_time_beside_delivery__D16(tmp_path: Path) -> None:

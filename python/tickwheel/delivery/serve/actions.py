@@ -10,7 +10,6 @@ Which messages: `key`, `key_prefix`, `due_from`, `due_before`, all of what is gi
 the client's own, so that a request that got no answer can be sent again.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final, Literal, TypeAlias
 
@@ -24,6 +23,7 @@ from tickwheel.delivery.entries import Answer, Item
 from tickwheel.delivery.errors import BadRecord, StoreFailed, WrongUsage
 from tickwheel.delivery.serve.bodies import Bodies
 from tickwheel.delivery.serve.problems import AGAIN, json_response, problem
+from tickwheel.delivery.serve.threads import Threads
 from tickwheel.delivery.sight import StoreView
 
 _MOST: Final = 1 << 22  # a key may have 1 MiB, and as much again in escapes
@@ -45,11 +45,12 @@ class _Asked(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Actions:
-    """`ask` gives an item to the engine, `view` looks at the store."""
+    """`ask` gives an item to the engine, `view` looks at the store in the threads of `pages`."""
 
-    def __init__(self, ask: Ask, view: StoreView, bodies: Bodies) -> None:
+    def __init__(self, ask: Ask, view: StoreView, pages: Threads, bodies: Bodies) -> None:
         self._ask = ask
         self._view = view
+        self._pages = pages
         self._bodies = bodies
         self.routes = [
             Route("/actions", self._begin, methods=["POST"]),
@@ -85,7 +86,7 @@ class Actions:
 
     async def _read(self, id_: str | None) -> list[object]:
         try:
-            return [*await asyncio.to_thread(self._view.actions, id_)]
+            return [*await self._pages.run(lambda: self._view.actions(id_))]
         except WrongUsage as error:
             raise problem(400, str(error), "/actions/{id}") from error
         except StoreFailed as error:

@@ -1,10 +1,10 @@
 """What HTTP answers as long as the store is not open (rule D9): that this process lives, and is not ready.
 
-    before     /livez 200, /readyz 503 `waiting`, everything else 503
+    before     /livez 200, /readyz 503 `waiting`
     after      what `http.py` says
 
-A second process on a store waits like this, for as long as the first one lives. The port of `--health` answers health
-only, before and after, without tokens and TLS.
+A second process on a store waits like this, for as long as the first one lives. Only the port of `--health` is open
+then; it answers health only, before and after, without tokens and TLS.
 """
 
 from typing import Final
@@ -13,14 +13,12 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tickwheel.delivery.serve.access import Access
 from tickwheel.delivery.serve.guard import HEALTH, Guard
-from tickwheel.delivery.serve.problems import AGAIN, fault, json_response
+from tickwheel.delivery.serve.problems import fault, json_response
 
 REQUESTS: Final = 512
 """At a time; as many as half of them may be waiting for their bodies."""
 HEALTH_ONLY: Final = "health_only"
 """In the state of a connection to the port of `--health`."""
-
-_WAITING: Final = "this process does not have its store yet: another one may deliver from it"
 
 
 class Application:
@@ -49,9 +47,7 @@ class Application:
 
 
 async def _waiting(scope: Scope, receive: Receive, send: Send) -> None:
-    if scope["path"] not in HEALTH:
-        answer = json_response(503, fault(_WAITING, AGAIN), {"retry-after": "1"})
-    elif scope["path"] == "/readyz":
+    if scope["path"] == "/readyz":
         answer = json_response(503, {"status": "waiting"})
     else:
         answer = json_response(200, {"status": "ok"})

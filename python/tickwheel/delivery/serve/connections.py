@@ -22,6 +22,7 @@ HEAD_WITHIN_S: Final = 10
 
 _log = logging.getLogger("tickwheel.delivery")
 _NO_FILES_PAUSE_S = 0.1
+_END_OF_TLS_S = 3600  # never: each protocol has a deadline of its own, which knows whether the client still reads
 
 
 class Places:
@@ -133,7 +134,7 @@ class Acceptor:
         assert opening is not None
         place = Place(self._places, opening.cancel)
         context = self._context()
-        times = {"ssl_handshake_timeout": HEAD_WITHIN_S, "ssl_shutdown_timeout": 1} if context else {}
+        times = {"ssl_handshake_timeout": HEAD_WITHIN_S, "ssl_shutdown_timeout": _END_OF_TLS_S} if context else {}
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: self._protocol(place), client, ssl=context, **times

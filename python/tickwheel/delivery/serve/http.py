@@ -43,7 +43,7 @@ from starlette.types import ASGIApp
 from tickwheel._native import NdjsonLines, Records, due_ms_of, rfc_3339
 from tickwheel.delivery.bulk import is_text
 from tickwheel.delivery.entries import OTHER_CONTENT, Answer, Item, Look, Pause, Requeue, Reschedule
-from tickwheel.delivery.errors import BadRecord, StoreFailed
+from tickwheel.delivery.errors import BadRecord, StoreFailed, WrongUsage
 from tickwheel.delivery.message import Cancel, Columns, Message
 from tickwheel.delivery.running import Running
 from tickwheel.delivery.serve.actions import Actions
@@ -53,6 +53,7 @@ from tickwheel.delivery.serve.intake import Intake
 from tickwheel.delivery.serve.listing import Listing
 from tickwheel.delivery.serve.metrics import renderer
 from tickwheel.delivery.serve.problems import AGAIN, fault, json_response, problem
+from tickwheel.delivery.serve.threads import Threads
 
 _OVERHEAD = 1 << 16  # bytes for the names and the id beside a payload in base64
 _NDJSON = ("application/x-ndjson", "application/ndjson", "application/jsonl")
@@ -99,17 +100,16 @@ class _Due(msgspec.Struct, forbid_unknown_fields=True):
 
 def app(running: Running, max_payload: int) -> ASGIApp:
     """The application, for one event loop, behind a `Guard`. `max_payload`: bytes."""
-    listing = Listing(running.view)
-    messages = _Messages(running, max_payload, listing)
+    pages, scrapes = Threads("pages", 2, 128), Threads("metrics", 1, 16)
+    listing = Listing(running.view, pages)
+    messages = _Messages(running, max_payload, listing, pages)
     metrics = renderer(running)
-    one_at_a_time = asyncio.Lock()
 
     async def show_metrics(_request: Request) -> Response:
-        async with one_at_a_time:
-            try:
-                text = await asyncio.to_thread(metrics)
-            except StoreFailed as error:
-                raise problem(503, str(error), AGAIN) from error
+        try:
+            text = await scrapes.run(metrics)
+        except (StoreFailed, WrongUsage) as error:  # the second: its file was moved
+            raise problem(503, str(error), AGAIN) from error
         return Response(text, headers={"content-type": CONTENT_TYPE_LATEST})
 
     register_url_convertor("any", _Any())
@@ -132,13 +132,13 @@ def app(running: Running, max_payload: int) -> ASGIApp:
 
 
 class _Messages:
-    def __init__(self, running: Running, max_payload: int, listing: Listing) -> None:
+    def __init__(self, running: Running, max_payload: int, listing: Listing, pages: Threads) -> None:
         self._running = running
         self._listing = listing
         self._intake = Intake(partial(running.submit, max_payload=max_payload))
         self._max_payload = max_payload
         self._bodies = Bodies(_BODIES)
-        self.actions = Actions(self._ask, running.view, self._bodies)
+        self.actions = Actions(self._ask, running.view, pages, self._bodies)
         self._lines = NdjsonLines("-", Columns().names, max_payload, letters=False)
 
     async def post(self, request: Request) -> Response:

@@ -5,18 +5,32 @@
 | the head of a request | yes | after 10 s, however its bytes trickle; without any byte of a further one after 5 s |
 | a body | yes | by the answer 408, see `bodies.py` |
 | nothing, as the request is being answered | no | |
-| to read the answer | no | after 30 s in which it took nothing |
+| to read what was answered | no | after 30 s in which it took nothing |
+| the end of TLS, once it has read everything | yes | after 1 s |
+
+What the client has taken is what its system has acknowledged. It is looked at once a second, as long as not everything
+that was answered fits into the socket.
 """
 
 import asyncio
+import re
+import select
+import socket
+import sys
 from typing import Any, Final
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from tickwheel.delivery.serve.connections import HEAD_WITHIN_S, Place
+from tickwheel.delivery.serve.problems import CLOSE, fault, json_response
 
 _READ_WITHIN_S: Final = 30
+_LOOK_EVERY_S: Final = 1
+_END_WITHIN_S: Final = 1
+_ALLOWED: Final = "HTTP/1.1, with a head of at most 16 KiB"
+_SHOWN_BYTES: Final = re.compile(r":? (?:bytearray\(|b['\"]).*", re.DOTALL)  # of a header: it may be a token
+_BYTES_ACKED: Final = slice(120, 128)  # tcpi_bytes_acked in Linux's struct tcp_info
 
 
 class HttpConnection(H11Protocol):
@@ -26,7 +40,8 @@ class HttpConnection(H11Protocol):
         super().__init__(**given)
         self._place = place
         self._owes: str | None = "a head"
-        self._reading: asyncio.TimerHandle | None = None
+        self._looking: asyncio.TimerHandle | None = None
+        self._taken, self._taken_s = 0, 0.0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         """The handshake is done; the deadline of the head goes on."""
@@ -36,7 +51,7 @@ class HttpConnection(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """It has ended, by either side."""
         self._place.works()
-        self._is_read()
+        self._stop_looking()
         super().connection_lost(exc)
 
     def handle_events(self) -> None:
@@ -49,41 +64,105 @@ class HttpConnection(H11Protocol):
         super().on_response_complete()
         self._look()
 
+    def timeout_keep_alive_handler(self) -> None:
+        """No byte of a further request has come."""
+        super().timeout_keep_alive_handler()
+        self._look()
+
+    def shutdown(self) -> None:
+        """The server ends."""
+        super().shutdown()
+        self._look()
+
+    def pause_writing(self) -> None:
+        """The client does not read as fast as it is sent."""
+        super().pause_writing()
+        self._look()
+
     def send_400_response(self, msg: str) -> None:
         """What has come is not HTTP. A request that is being received ends by that."""
         if self.cycle is not None and not self.cycle.response_complete:
             self.cycle.disconnected = True
             self.cycle.message_event.set()
+        found = sys.exception()  # uvicorn calls this where it handles what h11 has found
+        reason = _SHOWN_BYTES.sub("", str(found or msg))
+        answer = json_response(400, fault(f"this is no request of HTTP: {reason}", _ALLOWED), CLOSE)
+        events = (
+            h11.Response(status_code=400, headers=answer.raw_headers, reason=b"Bad Request"),
+            h11.Data(bytes(answer.body)),
+            h11.EndOfMessage(),
+        )
         try:
-            super().send_400_response(msg)
+            self.transport.write(b"".join(self.conn.send(event) or b"" for event in events))
         except h11.LocalProtocolError:  # an answer has begun
             self.transport.abort()
-
-    def pause_writing(self) -> None:
-        """The client does not read what it is sent."""
-        super().pause_writing()
-        self._reading = self.loop.call_later(_READ_WITHIN_S, self.transport.abort)
-
-    def resume_writing(self) -> None:
-        """It has read."""
-        self._is_read()
-        super().resume_writing()
-
-    def _is_read(self) -> None:
-        if self._reading is not None:
-            self._reading.cancel()
-            self._reading = None
+        else:
+            self.transport.close()
 
     def _look(self) -> None:
         """What the client owes now."""
-        if self.transport.is_closing():
-            return
-        is_answered = self.cycle is None or self.cycle.response_complete
-        owes = "a head" if is_answered else "a body" if self.cycle.more_body else None
+        owes = self._owed()
         if owes == self._owes:
             return
         self._owes = owes
-        if owes is None:
-            self._place.works()
-        else:
-            self._place.waits(HEAD_WITHIN_S if owes == "a head" else None)
+        self._stop_looking()
+        match owes:
+            case "to read":
+                self._place.works()
+                self._taken, self._taken_s = self._taken_bytes(), self.loop.time()
+                self._looking = self.loop.call_later(_LOOK_EVERY_S, self._look_at_reader)
+            case "a head":
+                self._place.waits(HEAD_WITHIN_S)
+            case "an end":
+                self._place.waits(_END_WITHIN_S)
+            case "a body":
+                self._place.waits()
+            case None:
+                self._place.works()
+
+    def _owed(self) -> str | None:
+        if not self._is_all_sent():
+            return "to read"
+        if self.transport.is_closing():
+            return "an end"
+        if self.cycle is None or self.cycle.response_complete:
+            return "a head"
+        return "a body" if self.cycle.more_body else None
+
+    def _look_at_reader(self) -> None:
+        self._look()
+        if self._owes != "to read":
+            return
+        taken, now_s = self._taken_bytes(), self.loop.time()
+        if taken != self._taken:
+            self._taken, self._taken_s = taken, now_s
+        elif now_s - self._taken_s >= _READ_WITHIN_S:
+            self.transport.abort()
+            return
+        self._looking = self.loop.call_later(_LOOK_EVERY_S, self._look_at_reader)
+
+    def _stop_looking(self) -> None:
+        if self._looking is not None:
+            self._looking.cancel()
+            self._looking = None
+
+    def _is_all_sent(self) -> bool:
+        """Whether the system has taken everything. With TLS the transport has a further buffer that it does not tell
+        of: as long as something is in that, the socket is not writable.
+        """
+        if self.transport.get_write_buffer_size():
+            return False
+        connection = self.transport.get_extra_info("socket")
+        if connection is None or connection.fileno() < 0:
+            return True  # it has ended, and `connection_lost` is about to be called
+        looked = select.poll()
+        looked.register(connection, select.POLLOUT)
+        return bool(looked.poll(0))
+
+    def _taken_bytes(self) -> int:
+        """A number that changes when the client takes something."""
+        if not hasattr(socket, "TCP_INFO"):  # only Linux has it
+            return self.transport.get_write_buffer_size()
+        connection = self.transport.get_extra_info("socket")
+        told = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _BYTES_ACKED.stop)
+        return int.from_bytes(told[_BYTES_ACKED], sys.byteorder)

@@ -6,7 +6,6 @@ next`: `next` is the cursor of the next page, null after the last. With a filter
 the last. A page of dead letters has `limit` and `cursor`, and its answer is `letters, next`.
 """
 
-import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 from urllib.parse import parse_qsl
@@ -18,6 +17,7 @@ from starlette.responses import Response
 from tickwheel._native import due_of
 from tickwheel.delivery.errors import BadRecord, StoreFailed, WrongUsage
 from tickwheel.delivery.serve.problems import AGAIN, json_response, problem
+from tickwheel.delivery.serve.threads import Threads
 from tickwheel.delivery.sight import StoreView
 
 _PARAMETERS: Final = ("state", "key", "due_from", "due_before", "limit", "cursor")
@@ -26,11 +26,13 @@ _T = TypeVar("_T")
 
 
 class Listing:
-    """Reads the store beside the engine, in threads."""
+    """Reads the store beside the engine: in the threads of `pages`, and what is no page in its own."""
 
-    def __init__(self, view: StoreView) -> None:
+    def __init__(self, view: StoreView, pages: Threads) -> None:
         self._view = view
-        self._one_count = asyncio.Lock()
+        self._pages = pages
+        self._messages = Threads("messages", 2, 256)
+        self._counts = Threads("status", 1, 16)
 
     async def page(self, request: Request) -> Response:
         """A page of messages."""
@@ -44,26 +46,25 @@ class Listing:
         """The store in figures: counted for one request at a time, as it takes a second for ten million messages."""
         if request.scope["query_string"]:
             raise problem(400, "the address has parameters", "/status")
-        async with self._one_count:
-            return json_response(200, await _look(self._view.status))
+        return json_response(200, await _look(self._counts, self._view.status))
 
     async def details(self, id_: str, key: str | None) -> dict[str, Any]:
         """What the store has of a message; nothing, if it was forgotten in this moment."""
-        found = await _look(lambda: self._view.show(id_, key))
+        found = await _look(self._messages, lambda: self._view.show(id_, key))
         return {} if found is None else msgspec.structs.asdict(found)
 
     async def _page(self, request: Request, parameters: Sequence[str], look: Callable[..., object]) -> Response:
         allowed = f"{request.url.path} with {', '.join(parameters)}, each at most once"
         wanted = _wanted(request.scope["query_string"], parameters, allowed)
         try:
-            return json_response(200, await _look(lambda: look(**wanted)))
+            return json_response(200, await _look(self._pages, lambda: look(**wanted)))
         except WrongUsage as error:
             raise problem(400, str(error), allowed) from error
 
 
-async def _look(look: Callable[[], _T]) -> _T:
+async def _look(threads: Threads, look: Callable[[], _T]) -> _T:
     try:
-        return await asyncio.to_thread(look)
+        return await threads.run(look)
     except StoreFailed as error:
         raise problem(503, str(error), AGAIN) from error
 

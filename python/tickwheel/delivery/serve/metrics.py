@@ -21,9 +21,9 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from tickwheel import __version__
-from tickwheel._native import EngineMeasures
+from tickwheel._native import EngineMeasures, StoreSnapshot
 from tickwheel.delivery.running import Running
-from tickwheel.delivery.sight.status import sizes_of
+from tickwheel.delivery.sight.status import count_paused_keys, sizes_of
 from tickwheel.delivery.summary import Summary
 
 MOST: Final = 250_000
@@ -65,6 +65,10 @@ class EngineCollector(Collector):
             measures.destination_changed_ms / 1000,
         )
         yield _gauge("paused", "Whether sending is paused.", running.is_paused)
+        with StoreSnapshot(running.store) as db:
+            yield _gauge("paused_keys", "Keys of which nothing is sent.", count_paused_keys(db))
+        rate = "How many messages --rate allows in a second; 0 if it is not given."
+        yield _gauge("rate_messages_per_second", rate, running.rate.per_s if running.rate else 0)
 
     def _waiting(self, measures: EngineMeasures) -> Iterator[Metric]:
         yield _labelled(GaugeMetricFamily, "messages", "Messages without an outcome.", "state", measures.states)

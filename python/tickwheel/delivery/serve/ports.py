@@ -9,7 +9,8 @@ import errno
 import logging
 import socket
 import threading
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -29,11 +30,13 @@ if TYPE_CHECKING:
 _REQUESTS_END_WITHIN_S = 5
 _STREAMS_END_WITHIN_S = 1
 _CONNECTIONS = 256  # of a port, that wait for their clients
+_FREE_WITHIN_S, _FREE_EVERY_S = 1, 0.01
 
 
 class Listening:
-    """The sockets of the ports. A port that is taken at first may be that of the process which has the store: then
-    both are opened by `open`, once that process has ended. Errors: `WrongUsage` if one can't be opened, ever.
+    """The sockets of the ports. That of health is there from the start, the others from `open` on, once the store is
+    this process's: one that waits for the store never has a port that the process which has it needs. Errors:
+    `WrongUsage` if a port can't be opened, ever.
     """
 
     def __init__(self, listen: Address, flight: Address, health: Address | None = None) -> None:
@@ -41,24 +44,15 @@ class Listening:
         self._health_address = health
         self.http: socket.socket | None = None
         self.flight: socket.socket | None = None
-        self.taken: str | None = None
-        """Why they are not open yet."""
-        self.health = _bound(health, is_listening=True) if health else None
-        try:
-            self._bind()
-        except WrongUsage as error:
-            if not (isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.EADDRINUSE):
-                self.close()
-                raise
-            self.taken = str(error).partition(";")[0]
+        for address in self.addresses:
+            _check(address)
+        self.health = _listening(health) if health else None
 
     def open(self) -> None:
         """Open what is left. Errors: `WrongUsage` if it can't be opened."""
-        if self.http is None or self.flight is None:
-            self._bind()
-            self.taken = None
-        assert self.flight is not None
-        _listen(self.addresses[1], self.flight)
+        listen, flight = self.addresses
+        self.http = _listening_soon(listen)
+        self.flight = _listening_soon(flight)
 
     def close(self) -> None:
         """Close all."""
@@ -74,26 +68,14 @@ class Listening:
         of_http = _url(http, "https" if is_tls else "http", self.http)
         return f"{of_http} and {_url(flight, 'grpc+tls' if is_tls else 'grpc', self.flight)}"
 
-    def health_urls(self, *, is_tls: bool) -> Sequence[str]:
-        """Where health is answered now."""
-        found = [_url(self.addresses[0], "https" if is_tls else "http", self.http)] if self.http else []
-        if self._health_address and self.health:
-            found.append(_url(self._health_address, "http", self.health))
-        return found
-
-    def _bind(self) -> None:
-        """Both or none. Nothing is accepted for Flight before `open`."""
-        listen, flight = self.addresses
-        http = _bound(listen, is_listening=True)
-        try:
-            self.http, self.flight = http, _bound(flight, is_listening=False)
-        except BaseException:
-            http.close()
-            raise
+    @property
+    def health_url(self) -> str | None:
+        """Where health is answered from the start."""
+        return _url(self._health_address, "http", self.health) if self._health_address and self.health else None
 
 
 class Ports:
-    """The ports. Until `open`, only health is answered: on the port of HTTP, if it is free, and on that for health."""
+    """The ports. Until `open` only health is answered, on its own port."""
 
     def __init__(self, listening: Listening, access: Access, certificates: Certificates | None) -> None:
         self._listening = listening
@@ -176,9 +158,7 @@ class Ports:
         async with asyncio.TaskGroup() as group:
             if self._listening.health is not None:
                 self._accept_http(group, self._listening.health, is_health_only=True)
-            if is_http_open := self._listening.http is not None:
-                self._accept_http(group, self._listening.http)
-            deliveries = group.create_task(self._accept_deliveries(group, is_http_open=is_http_open))
+            deliveries = group.create_task(self._accept_deliveries(group))
             await self._server.serve([])  # the connections are accepted here, so it opens no socket
             self._stop_requests()
             self._over.set()
@@ -195,15 +175,14 @@ class Ports:
         )
         self._accepting.append(group.create_task(acceptor.run()))
 
-    async def _accept_deliveries(self, group: asyncio.TaskGroup, *, is_http_open: bool) -> None:
+    async def _accept_deliveries(self, group: asyncio.TaskGroup) -> None:
         """Once the store is open."""
         await self._is_opened.wait()
         assert self._listening.http is not None
         assert self._listening.flight is not None
         assert self._behind is not None
         certificates, path = self._certificates, self._behind.path
-        if not is_http_open:
-            self._accept_http(group, self._listening.http)
+        self._accept_http(group, self._listening.http)
         flight = Acceptor(
             self._listening.flight,
             lambda: certificates.flight if certificates else None,
@@ -242,8 +221,37 @@ def _http_connection(server: "uvicorn.Server", is_health_only: bool, place: Plac
     return HttpConnection(place, config=server.config, server_state=server.server_state, app_state=state)
 
 
-def _bound(address: Address, *, is_listening: bool) -> socket.socket:
-    """Errors: `WrongUsage` if it is taken."""
+def _check(address: Address) -> None:
+    """Errors: `WrongUsage` if it can't be opened; but it may be taken, by the process which has the store."""
+    with contextlib.suppress(_Taken):
+        _bound(address).close()
+
+
+def _listening_soon(address: Address) -> socket.socket:
+    """A process that is killed gives its store free a moment before its ports. Errors: `WrongUsage`."""
+    deadline_s = time.monotonic() + _FREE_WITHIN_S
+    while True:
+        try:
+            return _listening(address)
+        except _Taken:
+            if time.monotonic() > deadline_s:
+                raise
+            time.sleep(_FREE_EVERY_S)
+
+
+def _listening(address: Address) -> socket.socket:
+    """Errors: `WrongUsage`."""
+    bound = _bound(address)
+    try:
+        bound.listen(_CONNECTIONS)
+    except OSError as error:  # two may be bound, as long as none listens
+        bound.close()
+        raise _why_not(address, error) from error
+    return bound
+
+
+def _bound(address: Address) -> socket.socket:
+    """Errors: `WrongUsage`."""
     family = socket.AF_INET6 if ":" in address.ip else socket.AF_INET
     # With the protocol named: only for TCP does asyncio turn off Nagle's algorithm, which delays an answer by 40 ms.
     bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -252,23 +260,19 @@ def _bound(address: Address, *, is_listening: bool) -> socket.socket:
         if family == socket.AF_INET6:
             bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         bound.bind((address.ip, address.port))
-        if is_listening:
-            bound.listen(_CONNECTIONS)
     except OSError as error:
         bound.close()
-        raise _taken(address, error) from error
+        raise _why_not(address, error) from error
     return bound
 
 
-def _listen(address: Address, bound: socket.socket) -> None:
-    try:
-        bound.listen(_CONNECTIONS)
-    except OSError as error:  # two may be bound, as long as none listens
-        raise _taken(address, error) from error
+class _Taken(WrongUsage):
+    """Another socket has the address."""
 
 
-def _taken(address: Address, error: OSError) -> WrongUsage:
-    return WrongUsage(
+def _why_not(address: Address, error: OSError) -> WrongUsage:
+    kind = _Taken if error.errno == errno.EADDRINUSE else WrongUsage
+    return kind(
         f"{address.option} {address.host}:{address.port} can't be opened: {error.strerror}; "
         "name another address, or port 0 for any free port"
     )

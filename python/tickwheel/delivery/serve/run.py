@@ -100,7 +100,7 @@ def serve(service: Service, say: Callable[[str], object], notifier: Notifier | N
         access = Access(service.credentials.tokens, service.listen, service.flight)
         listening = Listening(service.listen, service.flight, service.health)
         ports = Ports(listening, access, service.credentials.certificates)
-        wait = _waiter(listening, say, notifier, is_tls=service.credentials.certificates is not None)
+        wait = _waiter(listening, say, notifier)
         running = Running(service.store, service.opener, service.settings, service.put_letters, wait)
         if read_again.is_set():  # while it waited for the store
             read_again.clear()
@@ -141,15 +141,11 @@ def serve(service: Service, say: Callable[[str], object], notifier: Notifier | N
     return Ended(result, 3 if failure else code, is_stuck)
 
 
-def _waiter(
-    listening: Listening, say: Callable[[str], object], notifier: Notifier, *, is_tls: bool
-) -> Callable[[str], object]:
+def _waiter(listening: Listening, say: Callable[[str], object], notifier: Notifier) -> Callable[[str], object]:
     """What says for what the process waits, and the first time, where its health can be seen meanwhile."""
-    urls = listening.health_urls(is_tls=is_tls)
-    more = [f"until then /livez and /readyz are answered on {' and '.join(urls)}"] if urls else []
-    if listening.taken:
-        with_health = "" if urls else "; --health HOST:PORT would answer /livez and /readyz until then"
-        more.insert(0, f"{listening.taken}: it is tried again then{with_health}")
+    url = listening.health_url
+    answered = f"/livez and /readyz are answered on {url}"
+    more = [f"until then {answered if url else 'no port is open; --health HOST:PORT would answer /livez and /readyz'}"]
 
     def wait(text: str) -> None:
         say(text)

@@ -209,7 +209,12 @@ def _ended(db: StoreSnapshot, state: State, which: Filter, limit: int, cursor: s
         before_ms=_LAST if which.due_before_ms is None else which.due_before_ms,
         limit=limit + 1,
     )
-    reasons = _reasons(db, [row[1] for row in rows]) if state is State.DEAD else {}
+    page = rows[:limit]
+    reasons: Mapping[int, str] = {}
+    if state in (State.DEAD, State.EXPIRED):
+        reasons = _reasons(db, [row[1] for row in page])
+        # A requeue takes the letter away, and the message goes on under another number.
+        page = [row for row in page if row[1] in reasons or db.find(*row[2:4]) == row[1]]
     found = [
         Seen(
             id_,
@@ -222,7 +227,7 @@ def _ended(db: StoreSnapshot, state: State, which: Filter, limit: int, cursor: s
             ended=rfc_3339(at_ms),
             lateness_ms=None if late_us is None else late_us / 1_000,
         )
-        for _, seq, id_, key, due_ms, at_ms, late_us, attempts, redelivered in rows[:limit]
+        for _, seq, id_, key, due_ms, at_ms, late_us, attempts, redelivered in page
     ]
     if len(rows) > limit:
         return Page(found, str(rows[limit - 1][0]))

@@ -53,7 +53,9 @@ class StoreView:
         """
         if state not in list(State):
             raise WrongUsage(f"state is {state!r:.100}: ask for {', '.join(State)}")
-        which = Filter(None if key is None else _text(key, "key"), ms_of(due_from), ms_of(due_before))
+        which = Filter(
+            None if key is None else _text(key, "key"), ms_of("due_from", due_from), ms_of("due_before", due_before)
+        )
         with StoreSnapshot(self._store) as db:
             return list_messages(db, State(state), which, limit=limit, cursor=cursor)
 
@@ -76,7 +78,7 @@ class StoreView:
             return list_actions(db, name)
 
     def status(self) -> StoreStatus:
-        """The store in figures. O(messages): about a second for ten million."""
+        """The store in figures. O(messages): about a second for ten million, two where dead letters were requeued."""
         with StoreSnapshot(self._store) as db:
             return status_of(db, self._store)
 

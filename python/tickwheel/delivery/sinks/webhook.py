@@ -1,7 +1,8 @@
 """What goes with each request of a webhook: headers of the operator, and secrets that sign it (rules D10, D12).
 
 No secret need be on a command line, where every user of the machine can read it. As in openssl's options, the value of
-a header may be `env:VARIABLE`, which is the value of that variable, or `file:PATH`, which is the text of that file.
+a header may be `env:VARIABLE`, which is the value of that variable, or `file:PATH`, which is the text of that file,
+each without a line end after it.
 """
 
 import os
@@ -42,7 +43,7 @@ def _header(number: int, text: str) -> tuple[str, str]:
         found = os.environ.get(where)
         if found is None:
             raise WrongUsage(f"{option}: the environment has no variable {where}: set it, or write file:PATH")
-        return name, found
+        return name, found.rstrip("\r\n")
     if kind == "file":
         return name, _text(option, Path(where)).rstrip("\r\n")
     return name, value

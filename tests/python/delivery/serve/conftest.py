@@ -17,6 +17,7 @@ import pytest
 
 from tickwheel.delivery import Delivery
 from tickwheel.delivery.message import MAX_PAYLOAD
+from tickwheel.delivery.pace import Rate
 from tickwheel.delivery.retry import Retry
 from tickwheel.delivery.running import Running
 from tickwheel.delivery.serve.access import Access, Address
@@ -67,12 +68,17 @@ class Served:
         to: Callable[[Delivery], object] | None = None,
         max_attempts: int = 5,
         sink_timeout_s: float = 30,
+        rate: str | None = None,
     ) -> None:
         self.arrived: queue.SimpleQueue[Delivery] = queue.SimpleQueue()
         self.running = Running(
             folder / "store.db",
             sink_of_function(to or self.arrived.put),
-            Settings(sink_timeout_s=sink_timeout_s, retry=Retry(max_attempts=max_attempts, first_ms=60_000)),
+            Settings(
+                sink_timeout_s=sink_timeout_s,
+                retry=Retry(max_attempts=max_attempts, first_ms=60_000),
+                rate=None if rate is None else Rate.of(rate),
+            ),
             lambda letters: None,
         )
         anywhere = Address.of("--listen", "127.0.0.1:0"), Address.of("--flight", "127.0.0.1:0")
@@ -122,7 +128,7 @@ class Server:
         return self.process.stderr.readline()
 
     def listening(self) -> "Server":
-        while (line := self.says()).startswith(("until then", "--listen")):
+        while (line := self.says()).startswith("until then"):
             pass  # it has waited for the store
         assert line.startswith("listening on http://127.0.0.1:"), line
         self.port, self.flight_port = map(int, re.findall(r":(\d+)", line))

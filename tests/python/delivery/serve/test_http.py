@@ -1,6 +1,7 @@
 """`POST`, `GET` and `DELETE` on messages, and invalid requests (rules D7, D11, D12)."""
 
 import base64
+import http.client
 import json
 import socket
 import time
@@ -342,3 +343,28 @@ def test_what_is_not_http_ends_its_connection_and_is_no_error_of_the_server__D11
             found = b"".join(iter(lambda: connection.recv(4096), b""))
         assert found[:13] in (b"HTTP/1.1 400 ", b""), found
     assert caplog.records == []
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (b"nonsense\r\n\r\n", "illegal request line"),
+        (b"\x16\x03\x01\x02\x00\x01", "illegal request line"),  # the begin of TLS
+        (b"GET /livez HTTP/1.1\r\n\r\n", "Missing mandatory Host: header"),
+        (b"GET /livez HTTP/1.1\r\nhost: a\r\nauthorization Bearer s3cret\r\n\r\n", "illegal header line"),
+        (b"GET /livez HTTP/1.1\r\nhost: a\r\nauthorization: s3\x00cret\r\n\r\n", "illegal header line"),
+        (b"GET /livez HTTP/1.1\r\nhost: a\r\ncontent-length: many\r\n\r\n", "bad Content-Length"),
+        (b"GET /livez HTTP/1.1\r\nhost: a\r\nx: " + b"y" * 17_000, "Receive buffer too long"),
+    ],
+)
+def test_what_is_not_http_gets_an_answer_as_other_errors_do__D11(text: bytes, reason: str, served: Served) -> None:
+    with socket.create_connection(("127.0.0.1", served.port), timeout=10) as connection:
+        connection.sendall(text)
+        response = http.client.HTTPResponse(connection)
+        response.begin()
+        assert (response.status, response.headers["content-type"]) == (400, "application/json")
+        assert response.headers["connection"] == "close"
+        assert json.loads(response.read()) == {
+            "reason": f"this is no request of HTTP: {reason}",
+            "allowed": "HTTP/1.1, with a head of at most 16 KiB",
+        }

@@ -95,6 +95,8 @@ def test_everything_is_counted_once__D15(tmp_path: Path) -> None:
             "tickwheel_hanging_senders": 0,
             "tickwheel_destination_up": 1,
             "tickwheel_paused": 0,
+            "tickwheel_paused_keys": 0,
+            "tickwheel_rate_messages_per_second": 0,
             "tickwheel_messages state=waiting": 5,
             "tickwheel_messages state=near": 0,
             "tickwheel_messages state=due": 1,
@@ -157,6 +159,31 @@ def test_a_destination_that_is_down_or_hangs_is_seen__D15(tmp_path: Path) -> Non
             pass
     finally:
         goes_on.set()
+        served.close()
+
+
+def test_paused_keys_and_the_rate_are_told__D15_D16_D18(tmp_path: Path) -> None:
+    served = Served(tmp_path, rate="90/min")
+    try:
+        assert scrape(served)["tickwheel_rate_messages_per_second"] == 1.5
+        for count, (action, key) in enumerate([("pause", "a"), ("pause", "b"), ("resume", "a")], 1):
+            assert served.ask("POST", f"/{action}?key={key}").status == 200
+            found = scrape(served)
+            assert (found["tickwheel_paused_keys"], found["tickwheel_paused"]) == (min(count, 4 - count), 0)
+    finally:
+        served.close()
+
+
+def test_a_store_whose_file_was_moved_is_said__D15(tmp_path: Path) -> None:
+    served = Served(tmp_path)
+    try:
+        (tmp_path / "store.db").rename(tmp_path / "moved.db")
+        reply = served.ask("GET", "/metrics")
+        assert reply.status == 503
+        assert "store.db" in reply.body["reason"]
+        (tmp_path / "moved.db").rename(tmp_path / "store.db")
+        assert served.ask("GET", "/metrics").status == 200
+    finally:
         served.close()
 
 

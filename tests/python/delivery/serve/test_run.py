@@ -19,13 +19,10 @@ from tickwheel.delivery.sinks import Opener, Refusals, Sink, sink_of, sink_of_fu
 
 
 class ClosedListening:
-    taken = None
+    health_url = None
 
     def __init__(self, *_: Any) -> None:
         pass
-
-    def health_urls(self, *, is_tls: bool) -> list[str]:
-        return []
 
 
 class ClosedPorts:

@@ -28,6 +28,10 @@ def test_a_token_alone_on_its_line_may_do_everything__D12(end: bytes, tmp_path: 
     assert read_token(path) == TOKEN
 
 
+def test_a_file_may_begin_with_a_byte_order_mark__D12(tmp_path: Path) -> None:
+    assert read_tokens(token_file(tmp_path, b"\xef\xbb\xbf" + TOKEN)).rights_of(TOKEN) == ALL
+
+
 def test_each_line_has_a_token_and_its_rights__D12(tmp_path: Path) -> None:
     text = b"""# who may what
 the-shop-produces  produce       # the shop

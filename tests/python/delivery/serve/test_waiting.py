@@ -1,7 +1,6 @@
 """A second process on a store answers health while it waits, and nothing else (rule D9)."""
 
 import os
-import re
 import signal
 import socket
 import time
@@ -9,6 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from tickwheel.delivery.running import Running
+from tickwheel.delivery.serve.access import Address
+from tickwheel.delivery.serve.ports import Listening
+from tickwheel.delivery.settings import Settings
+from tickwheel.delivery.sinks import sink_of_function
 
 from .conftest import TOKEN, Server, ask
 
@@ -24,73 +29,111 @@ def free_port() -> int:
         return port
 
 
-def waiting(server: Server) -> list[int]:
-    """The ports on which it says that it answers health."""
+def waiting(server: Server) -> int:
+    """The port on which it says that it answers health."""
     assert "waiting for it to end" in server.says()
     line = server.says()
-    assert line.startswith("until then /livez and /readyz are answered on "), line
-    return [int(port) for port in re.findall(r":(\d+)", line)]
+    assert line.startswith("until then /livez and /readyz are answered on http://127.0.0.1:"), line
+    return int(line.rpartition(":")[2])
 
 
 def test_the_second_lives_and_is_not_ready_and_takes_over_when_the_first_is_killed__D9(
     tmp_path: Path, start: Start
 ) -> None:
     first = start(tmp_path / "s.db").listening()
-    flight_port = free_port()
-    second = start(tmp_path / "s.db", "--flight", f"127.0.0.1:{flight_port}")
-    [port] = waiting(second)
-    assert [ask(port, "GET", path)[:2] for path in ("/livez", "/healthz", "/readyz")] == [OK, OK, WAITING]
-    refused = ask(port, "POST", "/messages", {"id": "a", "delay_ms": 60_000})
-    assert (refused.status, refused.headers["retry-after"]) == (503, "1")
-    assert "does not have its store yet" in refused.body["reason"]
-    with pytest.raises(ConnectionRefusedError):  # the port is this process's, and closed
-        socket.create_connection(("127.0.0.1", flight_port))
+    ports = free_port(), free_port()
+    more = ["--listen", f"127.0.0.1:{ports[0]}", "--flight", f"127.0.0.1:{ports[1]}", "--health", "127.0.0.1:0"]
+    second = start(tmp_path / "s.db", *more)
+    health = waiting(second)
+    assert [ask(health, "GET", path)[:2] for path in ("/livez", "/healthz", "/readyz")] == [OK, OK, WAITING]
+    assert ask(health, "POST", "/messages", {"id": "a", "delay_ms": 60_000}).status == 404
+    for port in ports:
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", port))
 
     assert first.ask("POST", "/messages", {"id": "a", "delay_ms": 60_000}).status == 201
     killed_s = time.monotonic()
     first.kill()
     second.listening()
     assert time.monotonic() - killed_s < 1
-    assert (second.port, second.flight_port) == (port, flight_port)
+    assert (second.port, second.flight_port) == ports
+    assert [ask(health, "GET", path)[:2] for path in ("/livez", "/readyz")] == [OK, OK]
     assert [second.ask("GET", path)[:2] for path in ("/livez", "/readyz")] == [OK, OK]
     assert second.ask("GET", "/messages/a").body["state"] == "waiting"
-    socket.create_connection(("127.0.0.1", flight_port)).close()
+    socket.create_connection(("127.0.0.1", ports[1])).close()
     assert second.kill(signal.SIGTERM) == 0
 
 
-def test_one_on_the_same_ports_answers_on_that_of_health_and_takes_the_ports_over__D9(
-    tmp_path: Path, start: Start
-) -> None:
-    port, health = free_port(), free_port()
-    first = start(tmp_path / "s.db", "--listen", f"127.0.0.1:{port}").listening()
-    second = start(tmp_path / "s.db", "--listen", f"127.0.0.1:{port}", "--health", f"127.0.0.1:{health}")
+def test_one_on_the_same_ports_takes_them_over__D9(tmp_path: Path, start: Start) -> None:
+    ports = "--listen", f"127.0.0.1:{free_port()}", "--flight", f"127.0.0.1:{free_port()}"
+    first = start(tmp_path / "s.db", *ports).listening()
+    second = start(tmp_path / "s.db", *ports)
     assert "waiting for it to end" in second.says()
-    assert (
-        second.says() == f"--listen 127.0.0.1:{port} can't be opened: Address already in use: it is tried again then\n"
-    )
-    assert second.says() == f"until then /livez and /readyz are answered on http://127.0.0.1:{health}\n"
-    assert [ask(health, "GET", path)[:2] for path in ("/livez", "/readyz")] == [OK, WAITING]
+    assert second.says() == "until then no port is open; --health HOST:PORT would answer /livez and /readyz\n"
     first.kill()
     second.listening()
-    assert second.port == port
-    assert ask(health, "GET", "/readyz")[:2] == OK
+    assert second.port == first.port
     assert second.ask("GET", "/readyz")[:2] == OK
 
 
-def test_without_one_it_says_how_to_get_one__D9(tmp_path: Path, start: Start) -> None:
-    first = start(tmp_path / "s.db").listening()
-    second = start(tmp_path / "s.db", "--listen", f"127.0.0.1:{first.port}")
-    assert "waiting for it to end" in second.says()
-    assert second.says().endswith(
-        "it is tried again then; --health HOST:PORT would answer /livez and /readyz until then\n"
-    )
+def test_of_two_that_start_at_the_same_moment_one_serves_and_the_other_waits__D9(tmp_path: Path, start: Start) -> None:
+    ports = "--listen", f"127.0.0.1:{free_port()}", "--flight", f"127.0.0.1:{free_port()}"
+    both = [start(tmp_path / "s.db", *ports) for _ in range(2)]
+    first, second = sorted(both, key=lambda server: "waiting for it to end" in server.says())
+    first.kill()
+    second.listening()
+    assert second.ask("GET", "/readyz")[:2] == OK
+
+
+def test_one_that_waits_leaves_the_ports_to_the_one_that_has_the_store__D9(tmp_path: Path, start: Start) -> None:
+    """That one has its store, and has not opened its ports yet."""
+    running = Running(tmp_path / "s.db", sink_of_function(print), Settings(), lambda _: None)
+    try:
+        ports = [f"127.0.0.1:{free_port()}" for _ in range(2)]
+        second = start(tmp_path / "s.db", "--listen", ports[0], "--flight", ports[1])
+        assert "waiting for it to end" in second.says()
+        listening = Listening(Address.of("--listen", ports[0]), Address.of("--flight", ports[1]))
+        try:
+            listening.open()
+        finally:
+            listening.close()
+    finally:
+        running.close(5)
+    assert f":{second.listening().port}" in ports[0]
+
+
+def test_a_port_that_is_given_free_a_moment_after_the_store_is_opened__D9(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = socket.create_server(("127.0.0.1", 0))
+    monkeypatch.setattr(time, "sleep", lambda _: taken.close())
+    anywhere = Address.of("--flight", "127.0.0.1:0")
+    listening = Listening(Address.of("--listen", f"127.0.0.1:{taken.getsockname()[1]}"), anywhere)
+    try:
+        listening.open()
+    finally:
+        listening.close()
+
+
+@pytest.mark.parametrize("option", ["--listen", "--flight"])
+def test_an_address_that_can_never_be_opened_is_told_before_it_waits__D9(
+    option: str, tmp_path: Path, start: Start
+) -> None:
+    start(tmp_path / "s.db").listening()
+    second = start(tmp_path / "s.db", option, "192.0.2.1:0", "--no-tls", "--token-file", str(token_file(tmp_path)))
+    code, _, err = second.rest()
+    assert code == 2
+    assert f"{option} 192.0.2.1:0 can't be opened: Cannot assign requested address" in " ".join(err.split())
+
+
+def token_file(folder: Path) -> Path:
+    token = folder / "token"
+    token.touch(0o600)
+    token.write_bytes(TOKEN)
+    return token
 
 
 def test_the_port_of_health_answers_nothing_else_and_needs_no_token__D12(tmp_path: Path, start: Start) -> None:
-    health, token = free_port(), tmp_path / "token"
-    token.touch(0o600)
-    token.write_bytes(TOKEN)
-    server = start(tmp_path / "s.db", "--health", f"0.0.0.0:{health}", "--token-file", str(token)).listening()
+    health, token = free_port(), str(token_file(tmp_path))
+    server = start(tmp_path / "s.db", "--health", f"0.0.0.0:{health}", "--token-file", token).listening()
     assert [ask(health, "GET", path)[:2] for path in ("/livez", "/readyz", "/healthz")] == [OK, OK, OK]
     authorized = {"authorization": f"Bearer {TOKEN.decode()}"}
     for path in ("/messages", "/metrics", "/"):
@@ -109,24 +152,13 @@ def test_the_port_of_health_that_is_taken_is_wrong_usage__D9(tmp_path: Path, sta
     assert [*tmp_path.iterdir()] == []
 
 
-def test_one_that_waits_needs_a_token_for_all_but_health__D12(tmp_path: Path, start: Start) -> None:
-    token = tmp_path / "token"
-    token.touch(0o600)
-    token.write_bytes(TOKEN)
-    start(tmp_path / "s.db").listening()
-    [port] = waiting(start(tmp_path / "s.db", "--token-file", str(token)))
-    assert ask(port, "GET", "/metrics").status == 401
-    assert ask(port, "GET", "/metrics", headers={"authorization": f"Bearer {TOKEN.decode()}"}).status == 503
-    assert ask(port, "GET", "/readyz")[:2] == WAITING
-
-
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
-def test_a_signal_ends_one_that_waits_with_its_ports_open__D13(
+def test_a_signal_ends_one_that_answers_health_while_it_waits__D13(
     number: int, code: int, tmp_path: Path, start: Start
 ) -> None:
     start(tmp_path / "s.db").listening()
     second = start(tmp_path / "s.db", "--health", "127.0.0.1:0")
-    assert len(waiting(second)) == 2
+    assert ask(waiting(second), "GET", "/livez")[:2] == OK
     assert second.kill(number) == code
     assert "Traceback" not in second.rest()[2]
 
@@ -135,6 +167,6 @@ def test_it_waits_also_while_the_first_is_paused__D9(tmp_path: Path, start: Star
     first = start(tmp_path / "s.db").listening()
     first.process.send_signal(signal.SIGSTOP)
     os.waitid(os.P_PID, first.process.pid, os.WSTOPPED | os.WNOWAIT)
-    [port] = waiting(start(tmp_path / "s.db"))
-    assert [ask(port, "GET", path)[:2] for path in ("/livez", "/readyz")] == [OK, WAITING]
+    health = waiting(start(tmp_path / "s.db", "--health", "127.0.0.1:0"))
+    assert [ask(health, "GET", path)[:2] for path in ("/livez", "/readyz")] == [OK, WAITING]
     first.process.send_signal(signal.SIGCONT)

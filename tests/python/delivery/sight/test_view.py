@@ -95,8 +95,9 @@ def test_a_message_is_shown_in_every_state__D14(tmp_path: Path) -> None:
     assert view.show("good", "k") is None
     [listed] = view.list().messages
     assert (listed.id, listed.last_error, listed.next_try) == ("bad", bad.last_error, bad.next_try)
+    with DeliveryQueue(tmp_path / "s.db", to=send, backoff_s=(60, 60)) as queue:
+        queue.cancel("bad")  # here, as with one attempt it is given up in the moment of opening
     with DeliveryQueue(tmp_path / "s.db", to=send, max_attempts=1, on_dead_letter=lambda _: None) as queue:
-        queue.cancel("bad")
         queue.put("worse", delay_ms=0)
         assert queue.wait_until_empty(10)
         dead = show("worse")

@@ -62,10 +62,10 @@ def test_each_attempt_has_its_own_time_and_the_same_id__D12(tmp_path: Path, rece
 def test_headers_come_from_the_option_the_environment_and_files__D12(tmp_path: Path, receiver: Receiver) -> None:
     key = tmp_path / "key"
     key.touch(0o600)
-    key.write_text("key 3\n")
+    key.write_text("\ufeffkey 3\n", "utf-8")  # as some editors begin a file
     given = ["X-Tenant: 17", "Authorization:env:HOOK", f"X-Key: file:{key}", "X-Tenant:18", "Content-Type: x/y"]
     more = [part for header in given for part in ("--webhook-header", header)]
-    done = deliver(tmp_path, receiver.url, *more, HOOK="Bearer s3cret")
+    done = deliver(tmp_path, receiver.url, *more, HOOK="Bearer s3cret\n")
     assert done.returncode == 0, done.stderr
     [(headers, _)] = receiver.requests
     assert headers.get_all("x-tenant") == ["17", "18"]

@@ -1,0 +1,36 @@
+"""Threads for requests that take long, so that they hold up no others (rules D11, D14).
+
+Pages of a store, single messages and metrics have threads of their own each; accepting messages has asyncio's. What
+finds no thread free waits for one in order, and a bounded number may wait: all kinds together are fewer than the
+requests there may be at a time, so there is always room for a `POST`.
+
+Example: 200 requests for pages come at once. Two are read, 126 wait, and 72 get 503. A message is accepted meanwhile.
+"""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from tickwheel.delivery.serve.problems import AGAIN, problem
+
+_T = TypeVar("_T")
+
+
+class Threads:
+    """So many threads for one kind of request, of which there may be `most` at a time."""
+
+    def __init__(self, kind: str, count: int, most: int) -> None:
+        self._kind = kind
+        self._threads = ThreadPoolExecutor(count, thread_name_prefix=f"http-{kind}")
+        self._left = most
+
+    async def run(self, function: Callable[[], _T]) -> _T:
+        """What the function returns. Errors: its own; 503 if there are too many already."""
+        if not self._left:
+            raise problem(503, f"too many requests for {self._kind} at a time", AGAIN, {"retry-after": "1"})
+        self._left -= 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, function)
+        finally:
+            self._left += 1

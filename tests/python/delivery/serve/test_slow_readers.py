@@ -1,0 +1,217 @@
+"""An answer is given whole to a client that reads slowly, and is given up only if the client takes nothing (D12)."""
+
+import contextlib
+import re
+import socket
+import ssl
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvicorn
+from uvicorn.server import ServerState
+
+from delivery.certificates import Pair, authority, signed
+from tickwheel.delivery.serve import connections, http_connection
+from tickwheel.delivery.serve.http_connection import HttpConnection
+from tickwheel.delivery.serve.tls import Certificates, TlsFiles
+
+from .conftest import Served
+
+pytestmark = pytest.mark.timeout(60)
+BODY = b'{"op":"cancel"}\n' * 50_000  # answered with some 4 MB
+HEAD = b"POST /messages HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/x-ndjson\r\ncontent-length: %d\r\n"
+
+
+class ManualLoop:
+    """What a connection needs of an event loop; its time is set by the test."""
+
+    def __init__(self) -> None:
+        self._now_s = 0.0
+        self._later: list[tuple[float, Callable[[], object]]] = []
+
+    def time(self) -> float:
+        return self._now_s
+
+    def call_later(self, delay_s: float, function: Callable[[], object]) -> "ManualLoop":
+        self._later.append((self._now_s + delay_s, function))
+        return self
+
+    def cancel(self) -> None:
+        self._later.clear()
+
+    def advance(self, seconds: float) -> None:
+        end_s = self._now_s + seconds
+        while self._later and self._later[0][0] <= end_s:
+            self._now_s, function = self._later.pop(0)
+            function()
+        self._now_s = end_s
+
+
+class Transport:
+    """Of a connection that the client does not read: the rest of an answer is in its buffer."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self.left = 1
+        self.is_aborted = False
+
+    def get_extra_info(self, name: str) -> Any:
+        return self._connection if name == "socket" else None
+
+    def get_write_buffer_size(self) -> int:
+        return self.left
+
+    def abort(self) -> None:
+        self.is_aborted = True
+
+
+class Place:
+    """A place that does not count."""
+
+    abort: Callable[[], object]
+
+    def works(self) -> None:
+        pass
+
+
+@contextlib.contextmanager
+def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
+    """Both ends of a connection."""
+    with socket.create_server(("127.0.0.1", 0)) as listening, socket.create_connection(listening.getsockname()) as one:
+        other, _ = listening.accept()
+        with other:
+            yield one, other
+
+
+async def no_app(_scope: Any, _receive: Any, _send: Any) -> None:
+    pass
+
+
+def paused(ours: socket.socket) -> tuple[HttpConnection, Transport, ManualLoop]:
+    """A connection that has written more than its client reads."""
+    loop, transport, place = ManualLoop(), Transport(ours), Place()
+    config, state = uvicorn.Config(no_app, ws="none", log_config=None), ServerState()
+    connection = HttpConnection(place, config=config, server_state=state, app_state={}, _loop=loop)  # type: ignore[arg-type]
+    connection.connection_made(transport)  # type: ignore[arg-type]
+    connection.pause_writing()
+    return connection, transport, loop
+
+
+def test_only_a_client_that_takes_nothing_for_30_seconds_is_cut_off__D12() -> None:
+    with pair() as (client, ours):
+        ours.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                ours.send(bytes(65536))
+        connection, transport, loop = paused(ours)
+        for _ in range(5):
+            loop.advance(29)
+            assert not transport.is_aborted
+            before = connection._taken_bytes()
+            while connection._taken_bytes() == before:
+                assert client.recv(1 << 16)
+        loop.advance(30)
+        assert not transport.is_aborted  # it was seen one second later at the latest
+        loop.advance(1)
+        assert transport.is_aborted
+
+
+def test_where_the_system_does_not_tell_what_was_taken_the_buffer_does__D12(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(socket, "TCP_INFO")
+    with pair() as (_, ours):
+        _, transport, loop = paused(ours)
+        for transport.left in (30, 20, 10):
+            loop.advance(29)
+            assert not transport.is_aborted
+        loop.advance(32)
+        assert transport.is_aborted
+
+
+def asked(connection: socket.socket, *headers: bytes) -> int:
+    """Ask for a large answer, and read the beginning; returns how much is left."""
+    connection.sendall(HEAD % len(BODY) + b"".join(line + b"\r\n" for line in headers) + b"\r\n" + BODY)
+    start = b""
+    while b"\r\n\r\n" not in start:
+        start += connection.recv(100)
+    head, _, body = start.partition(b"\r\n\r\n")
+    length = re.search(rb"content-length: (\d+)", head)
+    assert length is not None
+    return int(length[1]) - len(body)
+
+
+def rest(connection: socket.socket, size: int) -> int:
+    """How much comes of what is left."""
+    found = 0
+    while found < size and (part := connection.recv(1 << 20)):
+        found += len(part)
+    return found
+
+
+def small(connection: socket.socket, port: int) -> socket.socket:
+    """Connected, with little room for what has come."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    connection.settimeout(20)
+    connection.connect(("127.0.0.1", port))
+    return connection
+
+
+def wait_until_closed(connection: socket.socket) -> None:
+    with contextlib.suppress(ConnectionError):
+        while connection.recv(1 << 16):
+            pass
+
+
+def test_the_deadline_of_the_next_head_begins_once_the_answer_is_read__D12(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (connections, http_connection):
+        monkeypatch.setattr(module, "HEAD_WITHIN_S", 0.2)
+    served = Served(tmp_path)
+    try:
+        with socket.socket() as connection:
+            left = asked(small(connection, served.port))
+            with socket.create_connection(("127.0.0.1", served.port), 20) as silent:
+                wait_until_closed(silent)  # so that time has passed
+            assert rest(connection, left) == left
+    finally:
+        served.close()
+
+
+@pytest.fixture(scope="module")
+def ca(tmp_path_factory: pytest.TempPathFactory) -> Pair:
+    return authority(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(scope="module")
+def encrypted(ca: Pair, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    served = Served(tmp_path_factory.mktemp("encrypted"), certificates=Certificates(TlsFiles(*signed(ca))))
+    yield served
+    served.close()
+
+
+def test_the_end_of_tls_waits_until_the_answer_is_read__D12(ca: Pair, encrypted: Served) -> None:
+    context = ssl.create_default_context(cafile=ca.cert)
+    with context.wrap_socket(small(socket.socket(), encrypted.port), server_hostname="127.0.0.1") as connection:
+        left = asked(connection, b"connection: close")
+        plain = socket.create_connection(("127.0.0.1", encrypted.port), 20)
+        with context.wrap_socket(plain, server_hostname="127.0.0.1") as other:
+            other.sendall(b"GET /livez HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n")
+            assert other.recv(1 << 16).startswith(b"HTTP/1.1 200 ")
+            with socket.socket(fileno=other.detach()) as silent:  # it does not end TLS, and is closed after a second
+                silent.settimeout(20)
+                wait_until_closed(silent)
+        assert rest(connection, left) == left
+
+
+def test_an_answer_over_tls_that_is_not_read_is_given_up__D12(
+    ca: Pair, encrypted: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_connection, "_READ_WITHIN_S", 0.2)
+    monkeypatch.setattr(http_connection, "_LOOK_EVERY_S", 0.05)
+    context = ssl.create_default_context(cafile=ca.cert)
+    with context.wrap_socket(small(socket.socket(), encrypted.port), server_hostname="127.0.0.1") as connection:
+        asked(connection)
+        while encrypted.ports._server.server_state.connections:
+            pass
