@@ -53,6 +53,8 @@ def test_a_message_is_shown_with_its_payload__D14(served: Served) -> None:
         "redelivered": False,
         "ended": None,
         "lateness_ms": None,
+        "rule": None,
+        "next_id": None,
         "key_paused_since": None,
         "payload": {"n": 1},
         "payload_base64": None,

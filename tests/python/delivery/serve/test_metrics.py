@@ -102,6 +102,7 @@ def test_everything_is_counted_once__D15(tmp_path: Path) -> None:
             "tickwheel_messages state=due": 1,
             "tickwheel_messages state=in_flight": 0,
             "tickwheel_messages state=retrying": 1,
+            "tickwheel_messages state=recurring": 0.0,
             "tickwheel_due_messages within=1m": 3,
             "tickwheel_due_messages within=1h": 4,
             "tickwheel_due_messages within=1d": 5,
