@@ -20,6 +20,7 @@ from tickwheel.delivery.settings import Settings
 from tickwheel.delivery.sight import StoreView
 from tickwheel.delivery.sinks import Destination, Opener, SinkSettings
 from tickwheel.delivery.summary import COUNTS, PERCENTILES, Summary
+from tickwheel.delivery.tracing import SendSpans, is_tracing
 
 _SAY_AFTER_S = 2
 
@@ -49,6 +50,7 @@ class Running:
                     slow.start()
             return opener(SinkSettings(store_id, settings.sink_timeout_s, run))
 
+        self._spans = SendSpans(opener, self) if isinstance(opener, Destination) and is_tracing() else None
         self._is_global = settings.order == "global"
         self.rate = settings.rate
         """How fast messages are sent; `None`: as the destination takes them."""
@@ -70,11 +72,17 @@ class Running:
 
     def start(self) -> None:
         """Start delivery: from now on messages are due by the wall clock."""
+        self._start_spans()
         self._engine.start()
 
     def start_replay(self, speed: float, from_ms: int, head_start_ms: float = 0) -> None:
         """Start a replay of recorded times, `speed` times faster: `from_ms` is in `head_start_ms`."""
+        self._start_spans()
         self._engine.start_replay(speed, from_ms, head_start_ms)
+
+    def _start_spans(self) -> None:
+        if self._spans is not None:
+            self._spans.start()
 
     def submit(self, items: Sequence[Item], max_payload: int = MAX_PAYLOAD) -> "Future[list[Answer]]":
         """Submit items: the future gets the answers to messages, cancels and looks, in order, once all are on disk.
@@ -199,6 +207,9 @@ class Running:
             if self._failure is not None:
                 raise self._failure from None
             raise
+        finally:
+            if self._spans is not None:
+                self._spans.stop()
 
 
 def _future() -> "Future[list[Answer]]":

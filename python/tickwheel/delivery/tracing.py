@@ -7,16 +7,19 @@ costs a look into `sys.modules`.
 """
 
 import sys
-from collections.abc import Callable
+import threading
+import weakref
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import wraps
-from typing import Final
+from typing import Any, Final
 
 from tickwheel import __version__
-from tickwheel._native import Delivery
+from tickwheel._native import Delivery, Destination
 
 _API: Final = "opentelemetry.trace"
 _HEADER: Final = "traceparent"
+_EVERY_S: Final = 0.5
 
 
 def current_traceparent() -> str | None:
@@ -30,44 +33,31 @@ def current_traceparent() -> str | None:
     return carrier.get(_HEADER)
 
 
+def is_tracing() -> bool:
+    """Whether the program has set OpenTelemetry up. Some library may have imported its API alone."""
+    if _API not in sys.modules:
+        return False
+    from opentelemetry import trace
+
+    return not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
+
+
 def traced(function: Callable[[Delivery], object]) -> Callable[[Delivery], object]:
     """`function` inside a span of its own for each delivery, if the program traces; otherwise `function` itself.
 
     The span `deliver` is of the kind `CONSUMER`. An exception of the function is recorded in it.
     """
-    if _API not in sys.modules:
+    if not is_tracing():
         return function
     from opentelemetry import trace
-    from opentelemetry.context import Context
-    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-    if isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
-        return function  # some library has imported the API, and nothing has set it up
-    tracer = trace.get_tracer("tickwheel", __version__)
-    propagator = TraceContextTextMapPropagator()
-
-    def links_of(traceparent: str | None) -> list[trace.Link]:
-        if traceparent is None:
-            return []
-        producer = trace.get_current_span(propagator.extract({_HEADER: traceparent}, Context())).get_span_context()
-        return [trace.Link(producer)] if producer.is_valid else []
+    start = _starter(trace.SpanKind.CONSUMER)
 
     @wraps(function)
     def deliver(delivery: Delivery) -> object:
         message = delivery.message
-        attributes: dict[str, str | int | bool | float] = {
-            "messaging.system": "tickwheel",
-            "messaging.operation.name": "deliver",
-            "messaging.operation.type": "process",
-            "messaging.message.id": message.id,
-            "tickwheel.attempt": delivery.attempt,
-            "tickwheel.redelivered": delivery.redelivered,
-            "tickwheel.lateness_ms": delivery.lateness_ms,
-        }
-        if message.key is not None:
-            attributes["tickwheel.key"] = message.key
-        links = links_of(message.traceparent)
-        span = tracer.start_span("deliver", Context(), trace.SpanKind.CONSUMER, attributes, links)
+        attributes = _attributes(message.id, message.key, delivery.attempt, delivery.redelivered, delivery.lateness_ms)
+        span = start(message.traceparent, attributes, None)
         with trace.use_span(span, end_on_exit=True, record_exception=False, set_status_on_exception=False):
             try:
                 return function(delivery)
@@ -78,3 +68,75 @@ def traced(function: Callable[[Delivery], object]) -> Callable[[Delivery], objec
                 raise
 
     return deliver
+
+
+class SendSpans(threading.Thread):
+    """Makes a span of each send of a webhook, of the kind `CLIENT`, soon after it has its answer: the requests are made
+    by the engine, which knows no spans. Of ten thousand in half a second the rest is left out.
+    """
+
+    def __init__(self, destination: Destination, owner: object) -> None:
+        super().__init__(name="spans-deliver", daemon=True)
+        self._destination = destination
+        self._owner = weakref.ref(owner)
+        self._over = threading.Event()
+
+    def run(self) -> None:
+        """In the thread, until `stop`, or until the owner is gone without it."""
+        while not self._over.wait(_EVERY_S) and self._owner() is not None:
+            self._make()
+
+    def stop(self) -> None:
+        """Make those that are left, and end."""
+        self._over.set()
+        if self.is_alive():
+            self.join()
+        self._make()
+
+    def _make(self) -> None:
+        from opentelemetry import trace
+
+        start = _starter(trace.SpanKind.CLIENT)
+        for (
+            key,
+            id_,
+            traceparent,
+        ), attempt, redelivered, late_us, began_us, ended_us, error in self._destination.take_sends():
+            span = start(traceparent, _attributes(id_, key, attempt, redelivered, late_us / 1_000), began_us * 1_000)
+            if error is not None:
+                span.set_status(trace.Status(trace.StatusCode.ERROR, error))
+            span.end(ended_us * 1_000)
+
+
+def _starter(kind: Any) -> Callable[[str | None, Mapping[str, Any], int | None], Any]:
+    """Starts a span with a link to that of the producer, if there is one; at a time in ns since 1970, or now."""
+    from opentelemetry import trace
+    from opentelemetry.context import Context
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+    tracer = trace.get_tracer("tickwheel", __version__)
+    propagator = TraceContextTextMapPropagator()
+
+    def start(traceparent: str | None, attributes: Mapping[str, Any], at_ns: int | None) -> trace.Span:
+        links = []
+        if traceparent is not None:
+            producer = trace.get_current_span(propagator.extract({_HEADER: traceparent}, Context())).get_span_context()
+            links = [trace.Link(producer)] if producer.is_valid else []
+        return tracer.start_span("deliver", Context(), kind, attributes, links, start_time=at_ns)
+
+    return start
+
+
+def _attributes(id_: str, key: str | None, attempt: int, redelivered: bool, late_ms: float) -> Mapping[str, Any]:
+    attributes: dict[str, str | int | bool | float] = {
+        "messaging.system": "tickwheel",
+        "messaging.operation.name": "deliver",
+        "messaging.operation.type": "process",
+        "messaging.message.id": id_,
+        "tickwheel.attempt": attempt,
+        "tickwheel.redelivered": redelivered,
+        "tickwheel.lateness_ms": late_ms,
+    }
+    if key is not None:
+        attributes["tickwheel.key"] = key
+    return attributes

@@ -172,6 +172,10 @@ impl Sink for HttpSink {
 
     fn start(&mut self, delivery: Delivery, reply: Reply) -> Result<(), DeliveryError> {
         let request = self.request(&delivery);
+        let reply = match self.webhook.log() {
+            Some(log) => log.noting(&delivery, reply),
+            None => reply,
+        };
         self.command(Command::Post(Box::new(request), reply))
     }
 

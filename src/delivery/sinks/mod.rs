@@ -9,6 +9,8 @@ pub(crate) mod function;
 pub(crate) mod http;
 pub(crate) mod line;
 mod reply;
+#[cfg(feature = "delivery-http")]
+pub(crate) mod send_log;
 mod turns;
 
 pub use delivery::{Delivery, Verdict, Verdicts};

@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
+use pyo3::types::PyTuple;
 
-use crate::delivery::{DeliveryError, Destination as To, OpenSink, SharedWebhook, Webhook};
+use crate::delivery::sinks::send_log::{SendLog, Sent};
+use crate::delivery::{DeliveryError, Destination as To, OpenSink, SharedWebhook, Verdict, Webhook};
 use crate::python::delivery::callees::Callees;
 use crate::python::delivery::failures;
 use crate::python::delivery::function::{FunctionSink, Pace};
@@ -18,7 +20,7 @@ pub(crate) struct Destination(Kind);
 
 enum Kind {
     Own(To),
-    Webhook(SharedWebhook),
+    Webhook(SharedWebhook, Arc<SendLog>),
     Function(Py<PyAny>),
 }
 
@@ -39,10 +41,24 @@ impl Destination {
     /// A POST for each message, with these headers, and signed by these secrets. Raises `WrongUsage` if this is no address, or
     /// one of them is none.
     #[staticmethod]
-    #[pyo3(signature = (url, *, headers=Vec::new(), secrets=Vec::new()))]
-    fn http(py: Python<'_>, url: &str, headers: Vec<(String, String)>, secrets: Vec<String>) -> PyResult<Self> {
-        let webhook = webhook_of(url, headers, secrets);
-        webhook.map(|it| Self(Kind::Webhook(it.into()))).map_err(|error| failures::to_python(py, &error))
+    #[pyo3(signature = (url, *, headers=Vec::new(), secrets=Vec::new(), traced=false))]
+    fn http(
+        py: Python<'_>,
+        url: &str,
+        headers: Vec<(String, String)>,
+        secrets: Vec<String>,
+        traced: bool,
+    ) -> PyResult<Self> {
+        let webhook = webhook_of(url, headers, secrets).map_err(|error| failures::to_python(py, &error))?;
+        let (webhook, log) = (SharedWebhook::from(webhook), Arc::<SendLog>::default());
+        let webhook = if traced { webhook.noted_in(log.clone()) } else { webhook };
+        Ok(Self(Kind::Webhook(webhook, log)))
+    }
+
+    /// Of `http`, if it is `traced`: the sends that have their answer, since the last call; the first ten thousand of them.
+    fn take_sends<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyTuple>>> {
+        let Kind::Webhook(_, log) = &self.0 else { return Ok(Vec::new()) };
+        log.take().iter().map(|sent| send_to_python(py, sent)).collect()
     }
 
     /// Of `http`: the requests from now on have these headers, and are signed by these secrets. Raises `WrongUsage` as `http` does,
@@ -55,7 +71,7 @@ impl Destination {
         headers: Vec<(String, String)>,
         secrets: Vec<String>,
     ) -> PyResult<()> {
-        let Kind::Webhook(webhook) = &self.0 else {
+        let Kind::Webhook(webhook, _) = &self.0 else {
             return Err(failures::wrong_usage(py, &format!("{} is no webhook", self.__repr__())));
         };
         let replaced = webhook_of(url, headers, secrets).and_then(|it| webhook.replace(it));
@@ -72,14 +88,14 @@ impl Destination {
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         match &self.0 {
             Kind::Function(function) => visit.call(function),
-            Kind::Own(_) | Kind::Webhook(_) => Ok(()),
+            Kind::Own(_) | Kind::Webhook(..) => Ok(()),
         }
     }
 
     fn __repr__(&self) -> String {
         match &self.0 {
             Kind::Own(destination) => shown(destination),
-            Kind::Webhook(webhook) => shown(&To::webhook(webhook.clone())),
+            Kind::Webhook(webhook, _) => shown(&To::webhook(webhook.clone())),
             Kind::Function(_) => "Destination.function(...)".to_owned(),
         }
     }
@@ -90,7 +106,7 @@ impl Destination {
     pub(crate) fn opener(&self, py: Python<'_>, callees: &Callees) -> OpenSink {
         match &self.0 {
             Kind::Own(destination) => destination.clone().into_opener(),
-            Kind::Webhook(webhook) => To::webhook(webhook.clone()).into_opener(),
+            Kind::Webhook(webhook, _) => To::webhook(webhook.clone()).into_opener(),
             Kind::Function(function) => {
                 let (engine, pace) = (callees.engine(), Arc::<Pace>::default());
                 let function = callees.add(py, function.clone_ref(py));
@@ -103,6 +119,19 @@ impl Destination {
             }
         }
     }
+}
+
+/// Key, id, `traceparent`, attempt, whether it may be a repeat, how late, begin and end in microseconds since 1970, and what is wrong.
+fn send_to_python<'py>(py: Python<'py>, sent: &Sent) -> PyResult<Bound<'py, PyTuple>> {
+    let it = &sent.delivery;
+    let error = match &sent.verdict {
+        Verdict::Delivered => None,
+        Verdict::Refused(reason) => Some(reason.as_str()),
+        Verdict::Unanswered { reason, .. } | Verdict::Unreachable { reason, .. } => Some(reason.as_str()),
+        Verdict::NotTried => Some("it was not tried"),
+    };
+    let message = (it.body.key(), it.body.id(), it.traceparent());
+    (message, it.attempt, it.redelivered, it.lateness_us, sent.began_us, sent.ended_us, error).into_pyobject(py)
 }
 
 fn webhook_of(url: &str, headers: Vec<(String, String)>, secrets: Vec<String>) -> Result<Webhook, DeliveryError> {

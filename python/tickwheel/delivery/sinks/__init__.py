@@ -15,6 +15,7 @@ from tickwheel.delivery.sinks.addresses import shown
 from tickwheel.delivery.sinks.python import OwnSink, sink_of, sink_of_function
 from tickwheel.delivery.sinks.sink import BatchSink, Delivery, Refusals, Sink, SinkOpener, SinkSettings
 from tickwheel.delivery.sinks.webhook import Webhook
+from tickwheel.delivery.tracing import is_tracing
 
 __all__ = [
     "BatchSink",
@@ -66,7 +67,7 @@ def open_sink(spec: str, webhook: Webhook | None = None) -> Opener:
     name, colon, _ = spec.partition(":")
     if name in ("http", "https") and colon:
         webhook = webhook or Webhook()
-        return Destination.http(spec, headers=webhook.headers, secrets=webhook.secrets)
+        return Destination.http(spec, headers=webhook.headers, secrets=webhook.secrets, traced=is_tracing())
     if webhook is not None:
         raise WrongUsage(f"--webhook-header and --webhook-secret-file are only for {_WEBHOOK}: leave them out")
     if spec == "-" and sys.__stdout__ is None:

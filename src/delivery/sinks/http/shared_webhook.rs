@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use super::webhook::Webhook;
 use crate::delivery::error::DeliveryError;
+use crate::delivery::sinks::send_log::SendLog;
 use crate::sync::PlainMutex;
 
 /// A [`Webhook`] that can be replaced while messages are sent to it, as a secret that a receiver has changed.
@@ -22,7 +23,11 @@ use crate::sync::PlainMutex;
 /// # Ok::<(), tickwheel::delivery::DeliveryError>(())
 /// ```
 #[derive(Clone)]
-pub struct SharedWebhook(Arc<PlainMutex<Arc<Webhook>>>);
+pub struct SharedWebhook {
+    current: Arc<PlainMutex<Arc<Webhook>>>,
+    /// Where each send is noted, if the program wants that.
+    log: Option<Arc<SendLog>>,
+}
 
 impl SharedWebhook {
     /// From now on requests have the headers and secrets of this one.
@@ -38,7 +43,7 @@ impl SharedWebhook {
     /// # Errors
     /// [`DeliveryError::Usage`] if it has another address.
     pub fn replace(&self, webhook: Webhook) -> Result<(), DeliveryError> {
-        let mut current = self.0.lock();
+        let mut current = self.current.lock();
         if current.address != webhook.address {
             return Err(DeliveryError::Usage(
                 "a webhook keeps its address: open another queue for another one".to_owned(),
@@ -48,14 +53,23 @@ impl SharedWebhook {
         Ok(())
     }
 
+    /// The same, and each send is noted there.
+    pub(crate) fn noted_in(self, log: Arc<SendLog>) -> Self {
+        Self { log: Some(log), ..self }
+    }
+
     pub(super) fn current(&self) -> Arc<Webhook> {
-        self.0.lock().clone()
+        self.current.lock().clone()
+    }
+
+    pub(super) fn log(&self) -> Option<&Arc<SendLog>> {
+        self.log.as_ref()
     }
 }
 
 impl From<Webhook> for SharedWebhook {
     fn from(webhook: Webhook) -> Self {
-        Self(Arc::new(PlainMutex::new(Arc::new(webhook))))
+        Self { current: Arc::new(PlainMutex::new(Arc::new(webhook))), log: None }
     }
 }
 
