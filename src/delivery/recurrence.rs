@@ -26,6 +26,9 @@ pub(crate) const NEVER_MS: i64 = MAX_DUE_MS + 1;
 const LONGEST_ID: usize = (1 << 20) - 25;
 
 const LONGEST_PATTERN: usize = 256;
+/// The year 4940. `croner` looks for a pattern that never comes up to the year 5000, which takes 50 ms from today; sixty years
+/// have all days of the week on all days of the year.
+const LAST_YEARS_MS: i64 = 93_724_128_000_000;
 const EVERY: &str = "every: a whole number of milliseconds, at least 1";
 const CRON: &str = "cron: minute, hour, day of the month, month and day of the week, such as \"30 9 * * 1-5\"; seconds before \
                     them, if there are six fields";
@@ -86,7 +89,7 @@ impl Rule {
     /// It is no pattern, never comes, or the time zone is not known.
     pub(crate) fn cron(cron: &str, tz: &str) -> Result<Self, BadRecord> {
         let rule = Self::Cron { cron: cron.into(), tz: tz.into() };
-        rule.at_or_after(0)?;
+        rule.at_or_after(LAST_YEARS_MS)?;
         Ok(rule)
     }
 

@@ -113,6 +113,17 @@ fn what_is_no_rule_says_what_would_be_one__d2_d19() {
 }
 
 #[test]
+fn what_comes_once_in_decades_comes__d19() {
+    for day in ["MON", "TUE", "WED", "THU", "FRI", "SAT", "SUN"] {
+        let leap = cron(&format!("0 0 29 2 +{day}"), "UTC", "2026-01-01T00:00:00Z");
+        let due_ms = leap.first_ms().unwrap();
+        assert!(shown(due_ms).contains("-02-29T"), "{day}");
+        assert!(leap.after(due_ms, due_ms).unwrap() - due_ms > 5 * 365 * 86_400_000, "{day}");
+    }
+    assert!(Rule::cron("0 0 29 2 +MON#1", "UTC").is_err(), "that is never the first Monday");
+}
+
+#[test]
 fn no_text_makes_the_parser_panic__d2() {
     let mut random = fastrand::Rng::with_seed(19);
     let parts = [
