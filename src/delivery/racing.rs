@@ -7,7 +7,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use super::clock::{SystemWallTime, WallTime as _};
 use super::error::DeliveryError;
@@ -214,7 +214,7 @@ fn after_the_answer_to_its_cancel_no_occurrence_of_a_rule_begins__d7_d19() {
     let world = World::start(5, 16);
     for round in 0..races() / AT_ONCE {
         let ids: Vec<String> = (0..AT_ONCE).map(|n| format!("{round}.{n}")).collect();
-        let first = SystemTime::now() + Duration::from_millis(4);
+        let first = UNIX_EPOCH + Duration::from_micros(SystemWallTime.now_us() as u64 + 4_000);
         let beat = |(n, id): (usize, &String)| {
             let first = first + Duration::from_millis(n as u64 % 8);
             Item::Put(Incoming::of(Message::every(id, Duration::from_millis(10), "1").starting_at(first)))
