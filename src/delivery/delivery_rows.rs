@@ -8,7 +8,7 @@
 //! | `payload`, `is_json` | bytes, boolean | what is delivered, and whether it is JSON |
 //! | `delivered_at_ms`, `lateness_us` | int64 | when it is sent, and how late that is |
 //! | `attempt` | uint32 | from 1 |
-//! | `redelivered` | boolean | whether it may have arrived before, as a process that sent it ended |
+//! | `redelivered` | boolean | whether it may have arrived before: a send had no answer, or the process ended |
 //! | `digest` | 16 bytes | by which a destination knows the message, whatever store it comes from |
 
 #![forbid(unsafe_code)]

@@ -414,7 +414,7 @@ impl Dispatcher {
                 delivered_at_ms: at_ms,
                 lateness_us: late_us,
                 attempt: entry.attempts + u32::from(!entry.is_noted),
-                redelivered: entry.redelivered,
+                redelivered: entry.may_have_arrived(),
             });
         }
         self.note_suspects();

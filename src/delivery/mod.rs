@@ -41,8 +41,8 @@
 //! - **Once.** A message is known by its key and id, until seven days after its outcome. A second one of that name is
 //!   [`Answer::Duplicate`], or [`Answer::Conflict`]; neither is delivered.
 //! - **A crash** loses nothing that was accepted: an [`Answer`] comes when its message is on disk. What was sent shortly before the
-//!   crash, and not yet noted on disk, is sent again, with [`Delivery::redelivered`]. A destination that keeps
-//!   [`Delivery::digest`] beside what it received drops those.
+//!   crash, and not yet noted on disk, is sent again, with [`Delivery::redelivered`]. So is what had no answer. A
+//!   destination that keeps [`Delivery::digest`] beside what it received drops those.
 //! - **A cancel has a definite answer**: what is [`Answer::Cancelled`] will not be sent, whatever crashes.
 //! - **A destination that is down** costs no attempt: all messages wait, and it is probed with one after the other until it answers.
 //!   A message that it refuses is tried five times, its key waiting; then it is a dead letter, and the [`Observer`] is told.
@@ -150,6 +150,8 @@ mod summary;
 mod testing;
 mod threads;
 pub(crate) mod times;
+#[cfg(test)]
+mod unanswered;
 mod window;
 mod writer;
 

@@ -69,6 +69,8 @@ struct World {
     moment: u64,
     may_be_again: BTreeSet<Key>,
     must_be_again: BTreeSet<Key>,
+    /// A send by this process had no answer, so that the next one is marked.
+    unanswered: BTreeSet<Key>,
     is_healed: bool,
     /// On disk.
     is_paused: bool,
@@ -151,6 +153,7 @@ impl World {
             moment: 0,
             may_be_again: BTreeSet::new(),
             must_be_again: BTreeSet::new(),
+            unanswered: BTreeSet::new(),
             is_healed: false,
             is_paused: false,
             paused_keys: BTreeSet::new(),

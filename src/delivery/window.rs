@@ -374,6 +374,7 @@ impl Window {
             redelivered: row.redelivered,
             is_noted: false,
             was_sent: false,
+            is_unanswered: false,
             outcome: None,
             body,
         };

@@ -95,6 +95,7 @@ impl Dispatcher {
                 self.failed(message, &reason, None);
             }
             Verdict::Unanswered { reason, retry_after_ms } => {
+                self.window.entry_mut(message.slot).is_unanswered = true;
                 if self.outage.is_down() {
                     self.still_down(message, retry_after_ms);
                 } else if self.outage.unanswered(message.slot, message.seq) {
@@ -125,7 +126,7 @@ impl Dispatcher {
             at_ms: message.at_ms,
             lateness_us: Some(message.late_us),
             attempts: entry.attempts + u32::from(!entry.is_noted),
-            redelivered: entry.redelivered,
+            redelivered: entry.may_have_arrived(),
         };
         self.measures.arrived(done.redelivered);
         self.end(message.slot, done);
@@ -188,7 +189,7 @@ impl Dispatcher {
             at_ms: self.wall.now_us() / 1000,
             lateness_us: None,
             attempts,
-            redelivered: entry.redelivered,
+            redelivered: entry.may_have_arrived(),
         };
         self.outcomes.dead.push(Dead { seq, due_ms, outcome, attempts, reason: reason.to_owned(), body });
         self.end(slot, done);

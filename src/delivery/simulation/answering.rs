@@ -131,6 +131,7 @@ impl World {
             Verdict::Unanswered { .. } => {
                 *unanswered += 1;
                 life.is_retrying = true;
+                self.unanswered.insert(key);
             }
             Verdict::Unreachable { .. } | Verdict::NotTried => life.is_retrying = true,
         }

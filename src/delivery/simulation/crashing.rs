@@ -73,6 +73,7 @@ impl World {
         self.flights.clear();
         self.lives.clear();
         self.sent_us.clear();
+        self.unanswered.clear();
         self.telling.in_hand = None;
         self.telling.owed.extend(std::mem::take(&mut self.telling.answered));
         self.telling.owed.extend(std::mem::take(&mut self.telling.in_group));

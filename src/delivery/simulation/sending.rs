@@ -80,13 +80,15 @@ impl World {
         assert!(delivery.attempt > own, "{key:?}: attempt {} after {own} refusals", delivery.attempt);
         assert!(delivery.attempt <= 1 + own + unanswered + self.crashes, "{key:?}: attempt {}", delivery.attempt);
         assert!(delivery.attempt <= MAX_ATTEMPTS);
-        if delivery.redelivered {
+        let (must_be_again, was_unanswered) = (self.must_be_again.contains(&key), self.unanswered.contains(&key));
+        if delivery.redelivered && (must_be_again || !was_unanswered) {
             // It may be what ends the process, which must not go on for ever.
             let kept = self.engine.with_store(|store| store.attempts(delivery.seq)).unwrap();
             assert!(kept.is_some_and(|kept| kept.attempts >= delivery.attempt), "{key:?}: the attempt is not on disk");
         }
-        assert!(delivery.redelivered || !self.must_be_again.contains(&key), "{key:?} is not marked");
-        assert!(!delivery.redelivered || self.may_be_again.contains(&key), "{key:?} is marked without need");
+        let may_be_again = was_unanswered || self.may_be_again.contains(&key);
+        assert!(delivery.redelivered || !(must_be_again || was_unanswered), "{key:?} is not marked");
+        assert!(!delivery.redelivered || may_be_again, "{key:?} is marked without need");
         self.check_order(key, &stored, left_lane);
         key
     }

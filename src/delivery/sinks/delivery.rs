@@ -29,7 +29,7 @@ pub struct Delivery {
     pub lateness_us: i64,
     /// From 1.
     pub attempt: u32,
-    /// Whether it may have arrived before, as the process that sent it ended before it knew.
+    /// Whether it may have arrived before: an earlier send had no answer, or the process that sent it ended before it knew.
     pub redelivered: bool,
 }
 

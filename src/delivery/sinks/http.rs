@@ -8,6 +8,8 @@
 //!   for each message in flight.
 //! - The engine cuts off what takes too long: the connection is closed then. At most [`LOOKUPS`] threads look up names.
 //! - Certificates are checked by those of the system, or those that `SSL_CERT_FILE` names.
+//! - What only the operator and the receiver may know is not in the text of an error, also where the receiver echoes it:
+//!   [`masking`].
 //! - [`Webhook`] says which further headers a request has, and by which secrets it is signed; [`SharedWebhook`] may change that.
 
 #![forbid(unsafe_code)]
@@ -16,6 +18,7 @@ mod address;
 mod answers;
 mod certificates;
 mod connect;
+mod masking;
 mod shared_webhook;
 mod signature;
 mod webhook;
@@ -38,6 +41,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::{AbortHandle, LocalSet, spawn_local};
 
 use self::connect::Connect;
+use self::masking::Sent;
 pub use self::shared_webhook::SharedWebhook;
 use self::signature::signatures;
 pub use self::webhook::Webhook;
@@ -77,7 +81,7 @@ pub(crate) struct HttpSink {
 
 #[derive(Debug)]
 enum Command {
-    Post(Box<Request<Full<Bytes>>>, Reply),
+    Post(Box<(Request<Full<Bytes>>, Sent)>, Reply),
     Abort(u64),
 }
 
@@ -119,7 +123,7 @@ impl HttpSink {
         })
     }
 
-    fn request(&mut self, delivery: &Delivery) -> Request<Full<Bytes>> {
+    fn request(&mut self, delivery: &Delivery) -> (Request<Full<Bytes>>, Sent) {
         let mut line = Vec::new();
         self.lines.write(&mut line, delivery);
         let again = delivery.body.extras().and_then(|extras| extras.again);
@@ -138,16 +142,19 @@ impl HttpSink {
         if let Some(traceparent) = delivery.traceparent().and_then(|text| HeaderValue::from_str(text).ok()) {
             headers.entry(TRACEPARENT).or_insert(traceparent);
         }
+        let mut signature = None;
         if !secrets.is_empty() {
             let timestamp_s = (SystemWallTime.now_us() / 1_000_000).to_string();
-            headers.insert(WEBHOOK_SIGNATURE, signatures(secrets, &id, &timestamp_s, &line));
+            let made = signatures(secrets, &id, &timestamp_s, &line);
+            headers.insert(WEBHOOK_SIGNATURE, made.clone());
+            signature = Some(made);
             headers.insert(WEBHOOK_TIMESTAMP, HeaderValue::from_str(&timestamp_s).expect("digits"));
             headers.insert(WEBHOOK_ID, id_value.clone());
         }
         headers.insert(IDEMPOTENCY_KEY, id_value);
         let mut request = Request::post(address.uri().clone()).body(Full::from(line)).expect("it has an address");
         *request.headers_mut() = headers;
-        request
+        (request, Sent { webhook, signature })
     }
 
     fn command(&self, command: Command) -> Result<(), DeliveryError> {
@@ -247,7 +254,8 @@ async fn receive(connect: Connect, overlap: usize, mut commands: UnboundedReceiv
                 let number = reply.number();
                 let (client, ended) = (client.clone(), posts.clone());
                 let post = spawn_local(async move {
-                    let verdict = post(&client, *request).await;
+                    let (request, sent) = *request;
+                    let verdict = post(&client, request, &sent).await;
                     ended.borrow_mut().remove(&number);
                     reply.settle(verdict);
                 });
@@ -262,9 +270,9 @@ async fn receive(connect: Connect, overlap: usize, mut commands: UnboundedReceiv
     }
 }
 
-async fn post(client: &Requests, request: Request<Full<Bytes>>) -> Verdict {
+async fn post(client: &Requests, request: Request<Full<Bytes>>, sent: &Sent) -> Verdict {
     match client.request(request).await {
-        Ok(response) => answers::verdict_of(response).await,
+        Ok(response) => answers::verdict_of(response, sent).await,
         Err(error) => answers::verdict_without(&error),
     }
 }

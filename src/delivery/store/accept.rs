@@ -1,7 +1,8 @@
 //! A message comes in: it is new, or its name is known (D5), or a cancel came before it (D7).
 //!
-//! A number that is found says only where to look: key and id decide. A message that is a dead letter is not known any more.
-//! Equal names within one call are found as any others, as each new name is in memory at once.
+//! A number that is found says only where to look: key and id decide. The newest message of a name decides what is known of it;
+//! each older one has its outcome. A message that is a dead letter is not known any more. Equal names within one call are found
+//! as any others, as each new name is in memory at once.
 
 #![forbid(unsafe_code)]
 
@@ -15,9 +16,13 @@ use crate::delivery::recurrence::NEVER_MS;
 impl Store {
     pub(super) fn take_in(&mut self, incoming: &[Incoming], now_ms: i64) -> Result<Vec<Accepted>> {
         let numbers: Vec<i64> = incoming.iter().map(|item| (self.number)(item.digest)).collect();
-        let mut in_runs = self.names.find_in_runs(&self.db, &numbers)?.into_iter().peekable();
+        let known_by = |place: usize, seq: i64| {
+            let body = &incoming[place].message.body;
+            known(&self.db, seq, body.key(), body.id())
+        };
+        let mut before_this_call = self.names.find(&self.db, &numbers, known_by)?;
+        let first_new = self.next_seq;
         let mut answers = Vec::with_capacity(incoming.len());
-        let mut seqs = Vec::new();
         let mut cancelled = Vec::new();
         {
             let mut insert = cached(
@@ -25,16 +30,13 @@ impl Store {
                 "INSERT INTO messages (seq, name, due_ms, key, id, content, outcome, again) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
             )?;
             for (place, (item, name)) in incoming.iter().zip(&numbers).enumerate() {
-                seqs.clear();
-                self.names.find_in_memory(*name, &mut seqs);
-                while let Some((_, seq)) = in_runs.next_if(|(of, _)| *of == place) {
-                    seqs.push(seq);
-                }
                 let body = &item.message.body;
-                let known = match &mut seqs[..] {
-                    [] => None,
-                    seqs => known(&self.db, seqs, body.key(), body.id())?,
-                };
+                let mut known = before_this_call[place].take();
+                if self.names.newest(*name).is_some_and(|seq| seq >= first_new) {
+                    let in_memory = |seq| self::known(&self.db, seq, body.key(), body.id());
+                    known = self.names.find_in_memory(*name, in_memory)?.or(known);
+                }
+                let before = known.as_ref().map(|known| known.seq);
                 let is_again = known.is_some();
                 if let Some(known) = known.filter(|known| !known.outcome.is_some_and(Outcome::is_dead)) {
                     answers.push(Accepted::Known(known));
@@ -52,7 +54,7 @@ impl Store {
                 insert.raw_bind_parameter(8, is_again.then_some(seq))?;
                 insert.raw_execute()?;
                 self.next_seq += 1;
-                self.names.add(*name, seq);
+                self.names.add(*name, seq, before);
                 self.near.begin(seq, self.last_n);
                 if was_cancelled {
                     self.cancels -= 1;
@@ -78,10 +80,8 @@ impl Store {
 
     pub(super) fn look_up(&self, key: Option<&str>, id: &str) -> Result<Option<Known>> {
         let name = (self.number)(Digest::of(key, id));
-        let mut seqs = Vec::new();
-        self.names.find_in_memory(name, &mut seqs);
-        seqs.extend(self.names.find_in_runs(&self.db, &[name])?.into_iter().map(|(_, seq)| seq));
-        known(&self.db, &mut seqs, key, id)
+        let found = self.names.find(&self.db, &[name], |_, seq| known(&self.db, seq, key, id))?;
+        Ok(found.into_iter().flatten().next())
     }
 }
 
@@ -95,25 +95,15 @@ pub(super) fn known_of(db: &Connection, seq: i64) -> Result<Option<Known>> {
     })
 }
 
-/// The newest of these with this name. An older one has its outcome.
-fn known(db: &Connection, seqs: &mut [i64], key: Option<&str>, id: &str) -> Result<Option<Known>> {
-    seqs.sort_unstable();
+/// What is known of this message, if it has this name and is not forgotten.
+fn known(db: &Connection, seq: i64, key: Option<&str>, id: &str) -> Result<Option<Known>> {
     let text = "SELECT due_ms, content, outcome FROM messages WHERE seq = ? AND id = ? AND key IS ?";
-    let mut select = cached(db, text)?;
-    for seq in seqs.iter().rev() {
-        let row = |row: &rusqlite::Row<'_>| {
-            let content = content(row.get_ref(1)?.as_blob()?);
-            Ok((row.get(0)?, content, row.get(2)?))
-        };
-        match select.query_row(params![seq, id, key], row).optional()? {
-            None => {}
-            Some((due_ms, Some(content), outcome)) => return Ok(Some(Known { seq: *seq, due_ms, content, outcome })),
-            Some((_, None, _)) => {
-                return Err(Broken::Contradiction(format!("the content of message {seq} is no digest")));
-            }
-        }
+    let row = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, content(row.get_ref(1)?.as_blob()?), row.get(2)?));
+    match cached(db, text)?.query_row(params![seq, id, key], row).optional()? {
+        None => Ok(None),
+        Some((due_ms, Some(content), outcome)) => Ok(Some(Known { seq, due_ms, content, outcome })),
+        Some((_, None, _)) => Err(Broken::Contradiction(format!("the content of message {seq} is no digest"))),
     }
-    Ok(None)
 }
 
 /// As it was kept: 15 bytes for JSON, 16 for other bytes.

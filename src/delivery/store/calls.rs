@@ -137,7 +137,8 @@ impl Store {
 
     /// A message whose name is known, and is over: its number.
     pub(crate) fn write_again(&mut self, message: &Message, content: Content) -> Result<i64, StoreError> {
-        let written = self.write_one(message, content, None);
+        let before = self.find(message.key(), message.id())?.map(|known| known.seq);
+        let written = self.write_one(message, content, before, None);
         self.told(written)
     }
 

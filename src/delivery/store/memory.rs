@@ -1,6 +1,7 @@
 //! The newest known names: a map from the number of a name to the message's.
 //!
-//! Two names may have one number, and a name that was a dead letter is there twice: the further ones are twins.
+//! Of one name only its newest message is here, however often it came again. Two names may have one number: what is of a name
+//! whose number is taken is a twin.
 
 #![forbid(unsafe_code)]
 
@@ -8,8 +9,11 @@ use std::collections::BTreeSet;
 use std::hash::{BuildHasherDefault, Hasher};
 
 use hashbrown::HashMap;
+use rusqlite::types::ToSqlOutput;
+use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::runs::Pair;
+use super::sql::{Result, cached};
 
 /// Takes the number of a name for its hash, which it is.
 #[derive(Default)]
@@ -37,7 +41,9 @@ pub(super) struct Memory {
     twins: BTreeSet<Pair>,
     pub(super) first_seq: i64,
     pub(super) last_seq: i64,
-    /// How many of them are forgotten by now.
+    /// How many messages came, also those that a newer one of their name took the place of.
+    pub(super) messages: u64,
+    /// How many of those are forgotten by now.
     pub(super) forgotten: u64,
 }
 
@@ -47,29 +53,64 @@ impl Memory {
         Self { by_name: HashMap::with_capacity_and_hasher(names, BuildHasherDefault::default()), ..Self::default() }
     }
 
+    /// How many names there are, for tests.
+    #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.by_name.len() + self.twins.len()
     }
 
-    pub(super) fn add(&mut self, name: i64, seq: i64) {
-        if self.by_name.is_empty() {
+    /// In ascending order of `seq`. `before`: the message that the same name was known by, which may be elsewhere.
+    pub(super) fn add(&mut self, name: i64, seq: i64, before: Option<i64>) {
+        if self.messages == 0 {
             self.first_seq = seq;
         }
         self.last_seq = seq;
-        if let Some(earlier) = self.by_name.insert(name, seq) {
+        self.messages += 1;
+        if let Some(before) = before {
+            self.twins.remove(&(name, before));
+        }
+        if let Some(earlier) = self.by_name.insert(name, seq).filter(|earlier| before != Some(*earlier)) {
             self.twins.insert((name, earlier));
         }
     }
 
-    pub(super) fn find(&self, name: i64, found: &mut Vec<i64>) {
-        let Some(seq) = self.by_name.get(&name) else { return };
-        found.push(*seq);
-        if !self.twins.is_empty() {
-            found.extend(self.twins.range((name, i64::MIN)..=(name, i64::MAX)).map(|(_, seq)| *seq));
-        }
+    /// A message of the file: its name's number, its own, its key and id. Returns its own.
+    pub(super) fn add_row(&mut self, db: &Connection, row: &Row<'_>) -> Result<i64> {
+        let (name, seq) = (row.get(0)?, row.get(1)?);
+        let (key, id) = (ToSqlOutput::Borrowed(row.get_ref(2)?), ToSqlOutput::Borrowed(row.get_ref(3)?));
+        let text = "SELECT seq FROM messages WHERE seq = ? AND key IS ? AND id = ?";
+        let of_this_name =
+            |earlier| Ok(cached(db, text)?.query_row(params![earlier, key, id], |row| row.get(0)).optional()?);
+        let before = first(self.find(name), of_this_name)?;
+        self.add(name, seq, before);
+        Ok(seq)
+    }
+
+    /// The newest message with this number.
+    pub(super) fn newest(&self, name: i64) -> Option<i64> {
+        self.by_name.get(&name).copied()
+    }
+
+    /// The messages with this number, the newest first.
+    pub(super) fn find(&self, name: i64) -> impl Iterator<Item = i64> {
+        let twins = move || self.twins.range((name, i64::MIN)..=(name, i64::MAX)).rev().map(|(_, seq)| *seq);
+        self.newest(name).into_iter().flat_map(move |newest| std::iter::once(newest).chain(twins()))
     }
 
     pub(super) fn pairs(&self) -> Vec<Pair> {
         self.by_name.iter().map(|(name, seq)| (*name, *seq)).chain(self.twins.iter().copied()).collect()
     }
+}
+
+/// What `known` knows of the first of these of which it knows something.
+pub(super) fn first<T>(
+    seqs: impl Iterator<Item = i64>,
+    mut known: impl FnMut(i64) -> Result<Option<T>>,
+) -> Result<Option<T>> {
+    for seq in seqs {
+        if let Some(found) = known(seq)? {
+            return Ok(Some(found));
+        }
+    }
+    Ok(None)
 }

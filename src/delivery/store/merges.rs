@@ -10,8 +10,9 @@
 
 use rusqlite::{Connection, params};
 
+use super::memory::Memory;
 use super::names::{Names, Run, Survivors};
-use super::runs::{self, Job, Pair};
+use super::runs::{self, Job};
 use super::sql::{Result, cached};
 
 impl Names {
@@ -29,7 +30,7 @@ impl Names {
         let is_thin = |run: &&Run| run.day < day && run.left <= most && run.left < run.names / 8;
         if let Some(run) = self.runs.iter().find(is_thin) {
             let (run, next_seq, last_seq) = (run.n, run.first_seq, run.last_seq);
-            self.survivors = Some(Survivors { run, next_seq, last_seq, pairs: Vec::new() });
+            self.survivors = Some(Survivors { run, next_seq, last_seq, names: Memory::default() });
         } else if let Some(place) = self.mergeable() {
             let merged = &self.runs[place..place + self.limits.runs_in_merge];
             let (sources, names) = (merged.iter().map(|run| run.n).collect(), merged.iter().map(|run| run.names).sum());
@@ -54,21 +55,19 @@ impl Names {
     pub(super) fn read_survivors(&mut self, db: &Connection, blocks: usize) -> Result<()> {
         let Some(survivors) = &mut self.survivors else { return Ok(()) };
         let limit = blocks * self.limits.names_in_block;
-        let text = "SELECT name, seq FROM messages WHERE seq >= ? AND seq <= ? ORDER BY seq LIMIT ?";
+        let text = "SELECT name, seq, key, id FROM messages WHERE seq >= ? AND seq <= ? ORDER BY seq LIMIT ?";
         let mut select = cached(db, text)?;
         let mut rows = select.query(params![survivors.next_seq, survivors.last_seq, limit as i64])?;
         let mut found = 0;
         while let Some(row) = rows.next()? {
-            let pair: Pair = (row.get(0)?, row.get(1)?);
-            survivors.next_seq = pair.1 + 1;
-            survivors.pairs.push(pair);
+            survivors.next_seq = survivors.names.add_row(db, row)? + 1;
             found += 1;
         }
         if found < limit
             && let Some(survivors) = self.survivors.take()
         {
             let n = self.take_number();
-            let mut job = Job::of_pairs(db, n, survivors.pairs, self.limits.names_in_block)?;
+            let mut job = Job::of_pairs(db, n, survivors.names.pairs(), self.limits.names_in_block)?;
             job.replaced.push(survivors.run);
             self.merge = Some(job);
         }

@@ -21,7 +21,7 @@ impl Store {
         tried: Option<&Attempts>,
     ) -> Result<(i64, Message)> {
         let message = Message { due_ms, ..self.read_open(known.seq)? };
-        let seq = self.write_one(&message, known.content, tried)?;
+        let seq = self.write_one(&message, known.content, Some(known.seq), tried)?;
         Ok((seq, message))
     }
 
@@ -31,8 +31,14 @@ impl Store {
         Ok(read.remove(&seq).expect("it was read"))
     }
 
-    /// A message, near, whatever is known of its name: its number.
-    pub(super) fn write_one(&mut self, message: &Message, content: Content, tried: Option<&Attempts>) -> Result<i64> {
+    /// A message, near, whatever is known of its name: its number. `before`: the message that its name was known by.
+    pub(super) fn write_one(
+        &mut self,
+        message: &Message,
+        content: Content,
+        before: Option<i64>,
+        tried: Option<&Attempts>,
+    ) -> Result<i64> {
         let body = &message.body;
         let name = (self.number)(Digest::of(body.key(), body.id()));
         let seq = self.next_seq;
@@ -42,7 +48,7 @@ impl Store {
         cached(&self.db, text)?.execute(values)?;
         bodies::write(&self.db, [(seq, body)])?;
         self.next_seq += 1;
-        self.names.add(name, seq);
+        self.names.add(name, seq, before);
         self.near.begin(seq, self.last_n);
         self.near.add(seq, body.payload().len());
         self.open += 1;

@@ -8,6 +8,9 @@
 //! Nothing is lost in a crash, as `messages` has all names: those after the last complete run are read from there again. A
 //! number that is found says only where to look: the caller compares key and id, and a message may be forgotten by then.
 //!
+//! A name that comes again (D16) is known by its newest message, which is looked at first; the one before it leaves memory. So a
+//! change of a name costs the same however often it was changed before.
+//!
 //! Memory: some 40 bytes for each of at most twice 131,072 names, and 10 bits for each name in a run, up to 32 MiB; past that
 //! the oldest runs are asked on disk.
 
@@ -16,9 +19,9 @@
 use fastbloom::BloomFilter;
 use rusqlite::{Connection, params};
 
-use super::memory::Memory;
+use super::memory::{Memory, first};
 use super::options::Limits;
-use super::runs::{self, Job, Pair};
+use super::runs::{self, Job};
 use super::sql::{Result, cached};
 
 pub(super) struct Run {
@@ -38,7 +41,7 @@ pub(super) struct Survivors {
     pub(super) run: i64,
     pub(super) next_seq: i64,
     pub(super) last_seq: i64,
-    pub(super) pairs: Vec<Pair>,
+    pub(super) names: Memory,
 }
 
 /// Used inside the store's transactions.
@@ -75,14 +78,14 @@ impl Names {
         };
         names.load_runs(db)?;
         let covered_seq = names.runs.last().map_or(0, |run| run.last_seq);
-        let mut select = db.prepare("SELECT name, seq FROM messages WHERE seq > ? ORDER BY seq")?;
+        let mut select = db.prepare("SELECT name, seq, key, id FROM messages WHERE seq > ? ORDER BY seq")?;
         let mut newer = select.query([covered_seq])?;
         while let Some(row) = newer.next()? {
-            if names.memory.len() >= limits.names_in_memory {
+            if names.is_full() {
                 names.seal(db)?;
                 names.write_sealed(db, usize::MAX, day)?;
             }
-            names.memory.add(row.get(0)?, row.get(1)?);
+            names.memory.add_row(db, row)?;
         }
         Ok(names)
     }
@@ -126,41 +129,56 @@ impl Names {
         Ok(())
     }
 
-    /// A new message; in ascending order of `seq`.
-    pub(super) fn add(&mut self, name: i64, seq: i64) {
-        self.memory.add(name, seq);
+    /// A new message; in ascending order of `seq`. `before`: the message that its name was known by.
+    pub(super) fn add(&mut self, name: i64, seq: i64, before: Option<i64>) {
+        self.memory.add(name, seq, before);
         self.added += 1;
     }
 
-    /// The messages with this number that are in memory.
-    pub(super) fn find_in_memory(&self, name: i64, found: &mut Vec<i64>) {
-        self.memory.find(name, found);
-        if let Some((sealed, _)) = &self.sealed {
-            sealed.find(name, found);
-        }
+    /// The newest message with this number that is in memory.
+    pub(super) fn newest(&self, name: i64) -> Option<i64> {
+        self.memory.newest(name)
     }
 
-    /// The messages with these numbers that are in runs, each with the place of its number; in ascending order of places.
-    pub(super) fn find_in_runs(&self, db: &Connection, names: &[i64]) -> Result<Vec<(usize, i64)>> {
-        let mut found = Vec::new();
-        if self.runs.is_empty() {
-            return Ok(found);
+    /// For each of these numbers the newest message that `known` knows. It is asked by the place of the number and a message that
+    /// has it, the newest first, until it knows one.
+    pub(super) fn find<T>(
+        &self,
+        db: &Connection,
+        names: &[i64],
+        mut known: impl FnMut(usize, i64) -> Result<Option<T>>,
+    ) -> Result<Vec<Option<T>>> {
+        let mut found = Vec::with_capacity(names.len());
+        let mut left: Vec<(u64, usize)> = Vec::new();
+        for (place, name) in names.iter().enumerate() {
+            found.push(self.find_in_memory(*name, |seq| known(place, seq))?);
+            if found[place].is_none() && !self.runs.is_empty() {
+                left.push((*name as u64, place));
+            }
         }
+        left.sort_unstable(); // so neighbours in a filter, and in a table, follow each other
         let mut seqs = Vec::new();
-        let mut order: Vec<(u64, usize)> =
-            names.iter().enumerate().map(|(place, name)| (*name as u64, place)).collect();
-        order.sort_unstable(); // so neighbours in a filter, and in a table, follow each other
-        for run in &self.runs {
-            for (hash, place) in &order {
-                if run.filter.as_ref().is_some_and(|filter| !filter.contains_hash(*hash)) {
+        for run in self.runs.iter().rev() {
+            for (hash, place) in &left {
+                let may_have = run.filter.as_ref().is_none_or(|filter| filter.contains_hash(*hash));
+                if !may_have || found[*place].is_some() {
                     continue;
                 }
                 runs::find(db, &run.find, *hash as i64, &mut seqs)?;
-                found.extend(seqs.drain(..).map(|seq| (*place, seq)));
+                found[*place] = first(seqs.drain(..).rev(), |seq| known(*place, seq))?;
             }
         }
-        found.sort_unstable();
         Ok(found)
+    }
+
+    /// The same of one number, and of what is in memory.
+    pub(super) fn find_in_memory<T>(
+        &self,
+        name: i64,
+        known: impl FnMut(i64) -> Result<Option<T>>,
+    ) -> Result<Option<T>> {
+        let sealed = self.sealed.iter().flat_map(|(sealed, _)| sealed.find(name));
+        first(self.memory.find(name).chain(sealed), known)
     }
 
     /// These messages, in ascending order, are known no more.
@@ -187,10 +205,9 @@ impl Names {
 
     /// A little of what there is to do, on this day of the store's own clock; whether there is more.
     pub(super) fn step(&mut self, db: &Connection, day: i64) -> Result<bool> {
-        let more_names = self.limits.writes_of_name * self.added;
+        let more_names = self.limits.writes_of_name * std::mem::take(&mut self.added);
         let blocks = self.limits.blocks_in_step + more_names / self.limits.names_in_block;
-        self.added = 0;
-        if self.sealed.is_none() && self.memory.len() >= self.limits.names_in_memory {
+        if self.sealed.is_none() && self.is_full() {
             self.seal(db)?;
         }
         self.write_sealed(db, blocks, day)?;
@@ -199,6 +216,11 @@ impl Names {
         self.read_survivors(db, blocks)?;
         self.clean(db, blocks)?;
         Ok(self.sealed.is_some() || self.merge.is_some() || self.survivors.is_some() || !self.garbage.is_empty())
+    }
+
+    /// By its messages, of which so many are read again after a crash.
+    fn is_full(&self) -> bool {
+        self.memory.messages >= self.limits.names_in_memory as u64
     }
 
     pub(super) fn take_number(&mut self) -> i64 {
@@ -220,7 +242,7 @@ impl Names {
         if job.step(db, blocks)?
             && let Some((memory, job)) = self.sealed.take()
         {
-            let left = job.names.saturating_sub(memory.forgotten);
+            let left = memory.messages.saturating_sub(memory.forgotten);
             self.adopt(db, self.runs.len(), (memory.first_seq, memory.last_seq), left, day, job)?;
         }
         Ok(())

@@ -54,11 +54,14 @@ pub(in crate::delivery) struct Entry {
     pub(in crate::delivery) attempts: u32,
     pub(in crate::delivery) state: State,
     pub(in crate::delivery) is_near: bool,
+    /// An earlier process may have sent it, or it came back from the store after it was sent.
     pub(in crate::delivery) redelivered: bool,
     /// The attempt that comes next is counted in `attempts`, and on disk.
     pub(in crate::delivery) is_noted: bool,
     /// It was sent, and may have arrived.
     pub(in crate::delivery) was_sent: bool,
+    /// A send of it ended without an answer.
+    pub(in crate::delivery) is_unanswered: bool,
     pub(in crate::delivery) outcome: Option<Outcome>,
     pub(in crate::delivery) body: Option<Body>,
 }
@@ -66,6 +69,11 @@ pub(in crate::delivery) struct Entry {
 impl Entry {
     pub(in crate::delivery) fn position(&self) -> Position {
         (self.due_ms, self.seq)
+    }
+
+    /// Whether an earlier send of it may have arrived: the next one is marked.
+    pub(in crate::delivery) fn may_have_arrived(&self) -> bool {
+        self.redelivered || self.is_unanswered
     }
 }
 

@@ -12,8 +12,8 @@ use crate::python::tools::gil_cell::GilCell;
 /// One attempt to send a message, with the wall time of the send and its lateness in whole microseconds.
 ///
 /// `seq` numbers the messages of one store in order of acceptance, and stays the same when a message is sent again.
-/// `attempt` counts from 1. `redelivered`: an earlier run may have sent it before it crashed (D5). `digest`: 128 bits
-/// by which a destination knows the message, whatever store it comes from.
+/// `attempt` counts from 1. `redelivered`: it may have arrived before, as a send had no answer or a run crashed (D5).
+/// `digest`: 128 bits by which a destination knows the message, whatever store it comes from.
 #[pyclass(frozen, module = "tickwheel.delivery")]
 pub(crate) struct Delivery {
     attempt: Attempt,

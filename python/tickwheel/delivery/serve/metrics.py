@@ -109,9 +109,7 @@ def _messages(summary: Summary, measures: EngineMeasures) -> Iterator[Metric]:
     """What became of messages, as of the last commit."""
     yield _counter("accepted_messages", "New messages.", summary.accepted)
     yield _counter("delivered_messages", "Messages that have arrived.", summary.delivered)
-    yield _counter(
-        "redelivered_messages", "Those among them that may have arrived before a crash too.", measures.redelivered
-    )
+    yield _counter("redelivered_messages", "Those among them that may have arrived before too.", measures.redelivered)
     yield _counter("cancelled_messages", "Messages that were cancelled.", summary.cancelled)
     yield _counter("late_cancels", "Cancels that came after the message was sent.", summary.cancels_too_late)
     yield _counter("rescheduled_messages", "Messages that got another due time or payload.", summary.rescheduled)

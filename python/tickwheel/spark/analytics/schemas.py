@@ -23,9 +23,9 @@ are of the messages delivered with a known lateness; `messages` beside them is t
 - `ledger` is the ledger's place on the command line, from 0. `conflicts`: dead letters, among the last 10,000 of a
   ledger, whose key and id were known with other content.
 - `outcome` is `delivered`, `cancelled`, `undeliverable` (a dead letter after its last attempt) or `waiting`.
-- `redelivered`: marked so, because a run that crashed may have delivered the message already. `may_have_arrived`:
-  marked so, and waiting. `in_several_ledgers`: more than one deliverer accepted the same key and id. Duplicates that a
-  deliverer dropped are in no ledger: the summary of a run counts them.
+- `redelivered`: marked so, because the message may have arrived before: a send had no answer, or a run crashed.
+  `may_have_arrived`: marked so, and waiting. `in_several_ledgers`: more than one deliverer accepted the same key and
+  id. Duplicates that a deliverer dropped are in no ledger: the summary of a run counts them.
 - `busiest` and `latest` are ranks, from 1, by number of messages and by `max_ms`. Of equal keys the lesser comes first.
   `null`: not among them.
 - `share` is of all messages, also those without a key. `retried` messages took more than one attempt.

@@ -18,6 +18,7 @@ use hyper::header::{HeaderMap, RETRY_AFTER};
 use hyper::{Response, StatusCode};
 use hyper_util::client::legacy::Error;
 
+use super::masking::Sent;
 use crate::delivery::clock::{SystemWallTime, WallTime as _};
 use crate::delivery::sinks::Verdict;
 
@@ -30,17 +31,17 @@ const REST: Duration = Duration::from_millis(250);
 /// A receiver that asks for a longer pause is asked again after this.
 const LONGEST_PAUSE_MS: u64 = 3_600_000;
 
-pub(super) async fn verdict_of(response: Response<Incoming>) -> Verdict {
+pub(super) async fn verdict_of(response: Response<Incoming>, sent: &Sent) -> Verdict {
     let status = response.status();
     let retry_after_ms = retry_after_ms(response.headers(), now());
     let mut text = Vec::new();
     // If it is not read to its end, the connection is closed with it.
-    let _ = tokio::time::timeout(REST, read(response.into_body(), &mut text)).await;
+    let is_whole = tokio::time::timeout(REST, read(response.into_body(), &mut text)).await.unwrap_or(false);
     if status.is_success() {
         return Verdict::Delivered;
     }
     let what = if status.is_redirection() { ", a redirect, which is not followed" } else { "" };
-    let text = on_one_line(&text);
+    let text = on_one_line(&sent.mask(&text, !is_whole));
     let text = if text.trim().is_empty() { ", without a text".to_owned() } else { format!(": {text}") };
     let reason = format!("status {}{what}{text}", status.as_u16());
     if is_about_the_message(status) { Verdict::Refused(reason) } else { Verdict::Unanswered { reason, retry_after_ms } }
@@ -55,17 +56,22 @@ pub(super) fn verdict_without(error: &Error) -> Verdict {
     }
 }
 
-async fn read(mut body: Incoming, text: &mut Vec<u8>) {
-    let mut left = MOST_BYTES;
-    while let Some(Ok(frame)) = body.frame().await {
-        let Some(data) = frame.data_ref() else { continue };
-        let shown = (4 * SHOWN).saturating_sub(text.len()).min(data.len());
-        text.extend_from_slice(&data[..shown]);
-        left = left.saturating_sub(data.len());
-        if left == 0 {
-            break;
+/// Its beginning; whether that is all of it.
+async fn read(mut body: Incoming, text: &mut Vec<u8>) -> bool {
+    let mut bytes = 0;
+    while bytes < MOST_BYTES {
+        match body.frame().await {
+            None => return bytes == text.len(),
+            Some(Err(_)) => return false,
+            Some(Ok(frame)) => {
+                let Some(data) = frame.data_ref() else { continue };
+                let shown = (4 * SHOWN).saturating_sub(text.len()).min(data.len());
+                text.extend_from_slice(&data[..shown]);
+                bytes += data.len();
+            }
         }
     }
+    false
 }
 
 fn now() -> SystemTime {

@@ -24,7 +24,11 @@ const READER: GeneralPurpose = GeneralPurpose::new(
 
 /// A key that a receiver has too.
 #[derive(Clone)]
-pub(super) struct Secret(hmac::Key);
+pub(super) struct Secret {
+    key: hmac::Key,
+    /// As it was given, without `whsec_`.
+    text: String,
+}
 
 impl Secret {
     /// Reads `whsec_...`.
@@ -32,21 +36,28 @@ impl Secret {
     /// # Errors
     /// [`DeliveryError::Usage`], without the text.
     pub(super) fn parse(text: &str) -> Result<Self, DeliveryError> {
-        let bytes = text.strip_prefix(PREFIX).and_then(|rest| READER.decode(rest).ok());
-        match bytes {
-            Some(bytes) if (LEAST..=MOST).contains(&bytes.len()) => Ok(Self(hmac::Key::new(hmac::HMAC_SHA256, &bytes))),
+        let read = text.strip_prefix(PREFIX).and_then(|rest| Some((rest, READER.decode(rest).ok()?)));
+        match read {
+            Some((rest, bytes)) if (LEAST..=MOST).contains(&bytes.len()) => {
+                Ok(Self { key: hmac::Key::new(hmac::HMAC_SHA256, &bytes), text: rest.to_owned() })
+            }
             _ => Err(DeliveryError::Usage(format!(
                 "a secret of webhooks is {PREFIX} and {LEAST} to {MOST} bytes in base64, and this one is not: \
                  echo {PREFIX}$(openssl rand -base64 32) makes one"
             ))),
         }
     }
+
+    /// Its base64, which is not to be shown.
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
 }
 
 /// The value of `webhook-signature`.
 pub(super) fn signatures(secrets: &[Secret], id: &str, timestamp_s: &str, body: &[u8]) -> HeaderValue {
     let mut text = String::with_capacity(secrets.len() * 48);
-    for Secret(key) in secrets {
+    for Secret { key, .. } in secrets {
         let mut context = hmac::Context::with_key(key);
         for part in [id.as_bytes(), b".", timestamp_s.as_bytes(), b".", body] {
             context.update(part);
@@ -54,7 +65,9 @@ pub(super) fn signatures(secrets: &[Secret], id: &str, timestamp_s: &str, body: 
         text.push_str(if text.is_empty() { "v1," } else { " v1," });
         STANDARD.encode_string(context.sign(), &mut text);
     }
-    HeaderValue::from_str(&text).expect("base64")
+    let mut value = HeaderValue::from_str(&text).expect("base64");
+    value.set_sensitive(true);
+    value
 }
 
 #[cfg(test)]

@@ -516,3 +516,33 @@ fn a_server_that_closes_connections_in_the_middle_gets_each_message_again__d6() 
     assert_eq!(ids.len(), 500);
     assert!(receiver.count() > 500);
 }
+
+#[test]
+fn a_receiver_that_echoes_the_request_shows_no_secret_in_logs_and_dead_letters__d12() {
+    let receiver = Receiver::new(|post, stream| {
+        let echo = ["authorization", "webhook-signature", "x-other"].map(|name| &post.headers[name]);
+        match &*post.id() {
+            "0" => reply(stream, 400, "", format!("{}\n{echo:?}", post.head).as_bytes()),
+            _ => reply(stream, 500, "", &serde_json::to_vec(&(&echo, &post.head)).unwrap()),
+        }
+    });
+    let webhook = Webhook::to(&receiver.url())
+        .and_then(|it| it.with_header("Authorization", "Bearer s3cret/token+1"))
+        .and_then(|it| it.with_header("x-other", "s3cret \"quoted\""))
+        .and_then(|it| it.with_secret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"))
+        .unwrap();
+    let webhook = SharedWebhook::from(webhook);
+    let opener: OpenSink = Arc::new(move |_| Ok(Box::new(HttpSink::open(webhook.clone())?)));
+    let delivering = Delivering::start(settings(), opener);
+    delivering.submit(many(2));
+    assert!(delivering.running.wait_until_empty(LONG).unwrap());
+    assert_eq!(delivering.running.close(Some(LONG)).unwrap().undeliverable, 2);
+    let (events, letters) = (delivering.told.events(), delivering.told.letters());
+    assert_eq!((events.len(), letters.len()), (2, 2));
+    let told = format!("{events:?} {letters:?}");
+    assert!(told.contains("status 400: POST ***?*** HTTP/1.1") && told.contains("status 500: ["), "{told}");
+    let signature = &receiver.posts.lock()[0].headers["webhook-signature"];
+    for secret in ["s3cret", "quoted", "token+1", "hooks", "t%20t", &signature[3..]] {
+        assert!(!told.contains(secret), "{secret} is in {told}");
+    }
+}

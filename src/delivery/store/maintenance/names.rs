@@ -1,4 +1,4 @@
-//! Known names: each message is found by its name, in the run that has its number, and only one message is known by a name.
+//! Known names: the newest message of each name is found by it, in the run that has its number, and only one is known by a name.
 
 #![forbid(unsafe_code)]
 
@@ -18,12 +18,12 @@ struct Run {
 }
 
 pub(super) fn look(db: &Connection, number: fn(Digest) -> i64, problems: &mut Problems) -> Result<()> {
-    look_at_runs(db, problems)?;
-    look_for_twins(db, problems)?;
+    let replaced = look_for_twins(db, problems)?;
+    look_at_runs(db, &replaced, problems)?;
     look_at_cancels(db, number, problems)
 }
 
-fn look_at_runs(db: &Connection, problems: &mut Problems) -> Result<()> {
+fn look_at_runs(db: &Connection, replaced: &[i64], problems: &mut Problems) -> Result<()> {
     let mut select = db.prepare("SELECT n, first_seq, last_seq, names, left FROM runs ORDER BY first_seq")?;
     let run = |row: &rusqlite::Row<'_>| {
         let (n, first_seq, last_seq) = (row.get(0)?, row.get(1)?, row.get(2)?);
@@ -34,17 +34,20 @@ fn look_at_runs(db: &Connection, problems: &mut Problems) -> Result<()> {
         let is_shared = pair[1].first_seq <= pair[0].last_seq;
         problems.add_if(is_shared, "runs of names that share messages with another one", pair[1].n);
     }
-    found.iter().try_for_each(|run| look_at_run(db, run, problems))
+    found.iter().try_for_each(|run| look_at_run(db, run, replaced, problems))
 }
 
-/// A name in it that is of no message is of one that is forgotten.
-fn look_at_run(db: &Connection, run: &Run, problems: &mut Problems) -> Result<()> {
+/// A name in it that is of no message is of one that is forgotten. A message that a newer one of its name took the place of may
+/// be in it or not: `replaced`, in ascending order.
+fn look_at_run(db: &Connection, run: &Run, replaced: &[i64], problems: &mut Problems) -> Result<()> {
     let count = "SELECT count(*) FROM messages WHERE seq >= ? AND seq <= ?";
     let messages: i64 = cached(db, count)?.query_row([run.first_seq, run.last_seq], |row| row.get(0))?;
     problems.add_if(messages != run.left, "runs of names that count their messages wrong", run.n);
     let filter = runs::read_filter(db, run.n, u64::try_from(run.names).unwrap_or(0))?;
     let mut name_of = cached(db, "SELECT name FROM messages WHERE seq = ?")?;
-    let (mut names, mut known, mut before): (i64, i64, Option<Pair>) = (0, 0, None);
+    let first_replaced = replaced.partition_point(|seq| *seq < run.first_seq);
+    let replaced = &replaced[first_replaced..replaced.partition_point(|seq| *seq <= run.last_seq).max(first_replaced)];
+    let (mut names, mut newest, mut before): (i64, i64, Option<Pair>) = (0, 0, None);
     let mut reader = runs::Reader::new(run.n);
     let mut pairs = Vec::new();
     loop {
@@ -60,7 +63,7 @@ fn look_at_run(db: &Connection, run: &Run, problems: &mut Problems) -> Result<()
             let is_seen = filter.as_ref().is_none_or(|filter| filter.contains_hash(pair.0 as u64));
             problems.add_if(!is_seen, "messages that the filter of their run does not find", pair.1);
             if let Some(name) = name_of.query_row([pair.1], |row| row.get::<_, i64>(0)).optional()? {
-                known += 1;
+                newest += i64::from(replaced.binary_search(&pair.1).is_err());
                 problems.add_if(name != pair.0, "messages that are in a run under another name", pair.1);
             }
             before = Some(*pair);
@@ -68,38 +71,58 @@ fn look_at_run(db: &Connection, run: &Run, problems: &mut Problems) -> Result<()
         }
     }
     problems.add_if(names != run.names, "runs that do not have as many names as they should", run.n);
-    problems.add_if(known != messages, "runs of names that lack a message", run.n);
+    problems.add_if(newest + replaced.len() as i64 != messages, "runs of names that lack a message", run.n);
     Ok(())
 }
 
+/// A name, as far as its messages were read.
+struct Name {
+    parts: Parts,
+    newest: i64,
+    /// One of its messages was neither given up nor moved, and has not expired.
+    is_known: bool,
+}
+
 /// Of the messages with one key and id, all but the first say that they came again, or were given up, moved, or have expired.
-fn look_for_twins(db: &Connection, problems: &mut Problems) -> Result<()> {
-    let text = "SELECT name, seq, again IS NOT NULL FROM messages WHERE outcome IS NULL OR outcome NOT IN (3, 4, 5) \
+/// Returns those that a newer one took the place of, in ascending order: O(their number) in memory.
+fn look_for_twins(db: &Connection, problems: &mut Problems) -> Result<Vec<i64>> {
+    let text = "SELECT name, seq, again IS NOT NULL, outcome IS NULL OR outcome NOT IN (3, 4, 5) FROM messages \
                 ORDER BY name, seq";
     let mut select = db.prepare(text)?;
     let mut name_of = cached(db, "SELECT key, id FROM messages WHERE seq = ?")?;
     let mut rows = select.query([])?;
-    let mut of_number: Vec<i64> = Vec::new();
-    let mut number = None;
+    let mut replaced = Vec::new();
+    let mut of_number: Vec<Name> = Vec::new();
+    let mut before: Option<(i64, i64, bool)> = None;
     while let Some(row) = rows.next()? {
-        let (name, seq, is_again): (i64, i64, bool) = (row.get(0)?, row.get(1)?, row.get(2)?);
-        if number.replace(name) != Some(name) {
-            of_number.clear();
+        let (number, seq): (i64, i64) = (row.get(0)?, row.get(1)?);
+        let (is_again, is_known): (bool, bool) = (row.get(2)?, row.get(3)?);
+        let Some((_, first, first_is_known)) = before.replace((number, seq, is_known)).filter(|it| it.0 == number)
+        else {
+            of_number.clear(); // nearly always there is no other, so its name is not read
+            continue;
+        };
+        if of_number.is_empty() {
+            of_number.push(Name { parts: parts(&mut name_of, first)?, newest: first, is_known: first_is_known });
         }
-        if !of_number.is_empty() && !is_again {
-            let this = parts(&mut name_of, seq)?;
-            for other in &of_number {
-                let is_twin = parts(&mut name_of, *other)? == this;
-                problems.add_if(is_twin, "messages that were accepted though their key and id were known", seq);
-            }
+        let this = parts(&mut name_of, seq)?;
+        if let Some(name) = of_number.iter_mut().find(|name| name.parts == this) {
+            let is_twin = name.is_known && is_known && !is_again;
+            problems.add_if(is_twin, "messages that were accepted though their key and id were known", seq);
+            replaced.push(std::mem::replace(&mut name.newest, seq));
+            name.is_known |= is_known;
+        } else {
+            of_number.push(Name { parts: this, newest: seq, is_known });
         }
-        of_number.push(seq);
     }
-    Ok(())
+    replaced.sort_unstable();
+    Ok(replaced)
 }
 
 /// Key and id, as bytes.
-fn parts(select: &mut CachedStatement<'_>, seq: i64) -> Result<(Option<Vec<u8>>, Vec<u8>)> {
+type Parts = (Option<Vec<u8>>, Vec<u8>);
+
+fn parts(select: &mut CachedStatement<'_>, seq: i64) -> Result<Parts> {
     let row = |row: &rusqlite::Row<'_>| {
         Ok((row.get_ref(0)?.as_bytes_or_null()?.map(<[u8]>::to_vec), row.get_ref(1)?.as_bytes()?.to_vec()))
     };

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod basics;
+mod coming_again;
 mod making;
 mod model;
 mod opening;

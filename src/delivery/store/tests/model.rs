@@ -18,6 +18,8 @@ struct Row {
     name: Name,
     due_ms: i64,
     payload: usize,
+    /// Due time and payload as they were accepted.
+    content: (i64, usize),
     lane: Option<i64>,
     outcome: Option<Outcome>,
     at_ms: i64,
@@ -141,7 +143,7 @@ impl Run {
             if let Some((seq, row)) = before.filter(|(_, row)| row.outcome != Some(Outcome::Dead)) {
                 if let Accepted::Known(known) = &answer {
                     assert_eq!((known.seq, known.due_ms), (seq, row.due_ms), "{name:?}");
-                    assert_eq!(known.content == item.content, (due_ms, payload) == (row.due_ms, row.payload));
+                    assert_eq!(known.content == item.content, (due_ms, payload) == row.content);
                     continue;
                 }
                 assert!(self.may_be_forgotten(seq), "{name:?} is known as {seq}: {answer:?}");
@@ -165,7 +167,18 @@ impl Run {
             self.model.known.insert(name.clone(), seq);
             self.model.rows.insert(
                 seq,
-                Row { name, due_ms, payload, lane, outcome, at_ms, is_near, redelivered: false, attempts: 0 },
+                Row {
+                    name,
+                    due_ms,
+                    payload,
+                    content: (due_ms, payload),
+                    lane,
+                    outcome,
+                    at_ms,
+                    is_near,
+                    redelivered: false,
+                    attempts: 0,
+                },
             );
         }
         self.store().hold(&held).unwrap();
@@ -206,6 +219,26 @@ impl Run {
         }
         finished.reverse();
         self.store().finish(&finished).unwrap();
+    }
+
+    /// One name over and over, so that it has many numbers; or any.
+    fn change(&mut self) {
+        let open = self.model.open();
+        let of_one = open.iter().find(|seq| self.model.rows[seq].name == (None, "7".to_owned()));
+        let Some(before) = of_one.copied().filter(|_| !self.random.one_in(3)).or(open.first().copied()) else { return };
+        let (now_ms, due_ms) = (self.now_ms(), self.random.below(9) as i64);
+        let row = self.model.rows[&before].clone();
+        let known = self.store().find(row.name.0, &row.name.1).unwrap().expect("it is open");
+        let (seq, message) = self.store().move_to(&known, due_ms, None).unwrap();
+        assert_eq!((known.seq, message.due_ms, message.id()), (before, due_ms, row.name.1.as_str()));
+        self.store().finish(&[done(before, row.due_ms, Outcome::Moved, now_ms)]).unwrap();
+        self.model.last_seq += 1;
+        assert_eq!(seq, self.model.last_seq);
+        let old = self.model.rows.get_mut(&before).expect("it was open");
+        (old.outcome, old.at_ms) = (Some(Outcome::Moved), now_ms);
+        self.model.known.insert(row.name.clone(), seq);
+        let goes_on = Row { due_ms, is_near: true, redelivered: false, attempts: 0, ..row };
+        self.model.rows.insert(seq, goes_on);
     }
 
     fn cancel(&mut self) {
@@ -263,6 +296,7 @@ impl Run {
             0..=2 => self.accept(),
             3 | 4 => self.finish(),
             5 => self.cancel(),
+            6 => self.change(),
             7 => self.mark(),
             8 => self.note(),
             9 => {
