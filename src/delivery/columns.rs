@@ -105,18 +105,29 @@ impl Columns {
             return None;
         }
         let given = plain(unknown);
-        let names = [self.payload(), DELAY_MS, PAYLOAD_BASE64, self.key(), self.due(), self.id(), EXPIRES, TRACEPARENT];
+        let usual = [self.payload(), DELAY_MS, PAYLOAD_BASE64, self.key(), self.due(), self.id(), EXPIRES, TRACEPARENT];
+        let names = usual.into_iter().chain([EVERY, CRON]);
         names.into_iter().find(|name| {
             let is_out = is_given(name) || *name == DELAY_MS && is_given(self.due());
             let edits = match name.chars().count() {
                 ..4 => return false,
                 _ if *name == EXPIRES => 1, // by two letters it is `express`
+                _ if *name == CRON => 0,    // by one it is `corn`
                 4..7 => 1,
                 _ => 2,
             };
             !is_out && differ_at_most(&plain(name), &given, edits)
         })
     }
+}
+
+/// Whether one of the names that only a recurring message has was probably meant by an unknown one.
+pub(crate) fn of_recurring(unknown: &str) -> Option<&'static str> {
+    let given = plain(unknown);
+    [(MISSED, 1), (TZ, 0)]
+        .into_iter()
+        .find(|(name, most)| differ_at_most(&plain(name), &given, *most))
+        .map(|(name, _)| name)
 }
 
 fn plain(name: &str) -> Vec<char> {

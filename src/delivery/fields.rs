@@ -22,7 +22,7 @@ use base64::alphabet::STANDARD;
 use base64::engine::{GeneralPurpose, GeneralPurposeConfig};
 use smallvec::SmallVec;
 
-use crate::delivery::columns::{Columns, DELAY_MS, EXPIRES, PAYLOAD_BASE64, TRACEPARENT, VALUES};
+use crate::delivery::columns::{CRON, Columns, DELAY_MS, EVERY, EXPIRES, PAYLOAD_BASE64, TRACEPARENT, VALUES};
 use crate::delivery::error::BadRecord;
 use crate::delivery::json::write_text;
 use crate::delivery::message::{Body, Cancel, Extras, MAX_NAME, Message, Reschedule, check_extras, check_size};
@@ -202,6 +202,7 @@ impl Schema {
                 || (name == DELAY_MS && !is_absent(&fields.delay_ms))
                 || (name == EXPIRES && !is_absent(&fields.expires))
                 || (name == TRACEPARENT && !is_absent(&fields.traceparent))
+                || ([EVERY, CRON].contains(&name) && fields.recurs())
         };
         for (name, _) in &fields.others {
             if let Some(meant) = columns.meant_by(name, is_given) {

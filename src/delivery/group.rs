@@ -199,7 +199,7 @@ pub(super) fn held_of(gone: &Gone) -> Held {
 fn answer_of(outcome: Outcome) -> Answer {
     match outcome {
         Outcome::Delivered => Answer::Delivered,
-        Outcome::Cancelled => Answer::Cancelled,
+        Outcome::Cancelled | Outcome::Withdrawn => Answer::Cancelled,
         Outcome::Dead => Answer::Dead,
         Outcome::Expired => Answer::Expired,
         Outcome::Moved => Answer::Unknown, // the one that it goes on as is forgotten later than it

@@ -298,7 +298,7 @@ pub(crate) fn checked(mut message: Message, max_payload: usize) -> Result<Messag
     check_name(message.body.key(), message.body.id())?;
     match message.body.recurrence() {
         None => _ = due_in_range(message.due_ms, "due_ms")?,
-        Some(recurrence) => recurrence.check(message.id().len(), message.expires_ms().is_some())?,
+        Some(recurrence) => recurrence.check(message.id(), message.expires_ms().is_some())?,
     }
     message.delay_ms.map(delay_in_range).transpose()?;
     check_size(message.body.payload().len(), max_payload)?;

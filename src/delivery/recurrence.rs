@@ -4,20 +4,21 @@
 //! `skip` the next is due at 10:04, with `all` at 10:02, and so at once, with `last` at 10:03.
 //!
 //! Patterns and time zones are those of `croner` and `jiff`. Where a clock goes forward, a time of the day that is left out comes at
-//! the first moment after it; where it goes back, a time of the day comes once, and every hour is every hour. A rule is asked anew each
-//! time, so that what the system learns of a time zone counts from then on.
+//! the first moment after it; where it goes back, a time of the day comes once. So it is with patterns that name hours; with all hours
+//! (`*`, `*/2`) those count that pass. `croner` alone does that for one hour and minute only. A rule is asked anew each time, so that what
+//! the system learns of a time zone counts from then on.
 
 #![forbid(unsafe_code)]
 
 use croner::Cron;
 use croner::parser::{CronParser, Seconds, Year};
-use jiff::tz::TimeZone;
-use jiff::{Timestamp, Zoned};
+use jiff::tz::{AmbiguousOffset, TimeZone};
+use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::delivery::error::BadRecord;
 use crate::delivery::shown::{quoted, with_commas};
-use crate::delivery::times::{MAX_DUE_MS, due_in_range, rfc_3339};
+use crate::delivery::times::{MAX_DUE_MS, due_from_text, due_in_range, rfc_3339};
 
 /// The due time of a recurring message itself, which is never sent: its occurrences are. After all due times.
 pub(crate) const NEVER_MS: i64 = MAX_DUE_MS + 1;
@@ -26,10 +27,11 @@ pub(crate) const NEVER_MS: i64 = MAX_DUE_MS + 1;
 const LONGEST_ID: usize = (1 << 20) - 25;
 
 const LONGEST_PATTERN: usize = 256;
+const SECOND: SignedDuration = SignedDuration::from_secs(1);
 /// The year 4940. `croner` looks for a pattern that never comes up to the year 5000, which takes 50 ms from today; sixty years
 /// have all days of the week on all days of the year.
 const LAST_YEARS_MS: i64 = 93_724_128_000_000;
-const EVERY: &str = "every: a whole number of milliseconds, at least 1";
+const EVERY: &str = "every: a whole number of milliseconds, 1 to 253,402,300,799,999";
 const CRON: &str = "cron: minute, hour, day of the month, month and day of the week, such as \"30 9 * * 1-5\"; seconds before \
                     them, if there are six fields";
 const TZ: &str = "tz: a name of the IANA database, such as Europe/Berlin or UTC";
@@ -95,7 +97,7 @@ impl Rule {
 
     /// Of a value that is no number of milliseconds.
     pub(crate) fn no_every() -> BadRecord {
-        BadRecord::new("every is not a whole number", EVERY)
+        BadRecord::new("every is not a whole number in range", EVERY)
     }
 
     /// Of a value that is no text.
@@ -105,10 +107,54 @@ impl Rule {
 
     fn at_or_after(&self, from_ms: i64) -> Result<i64, BadRecord> {
         let Self::Cron { cron, tz } = self else { return Ok(from_ms) };
-        let from = zoned(from_ms.saturating_add(999).div_euclid(1_000), tz)?;
-        let found = pattern(cron)?.find_next_occurrence(&from, true);
-        let found = found.map_err(|_| BadRecord::new(format!("cron is {}: it never comes", quoted(cron, 60)), CRON))?;
-        Ok(found.timestamp().as_millisecond())
+        let (pattern, zone) = (pattern(cron)?, zone(tz)?);
+        let from = instant(from_ms.saturating_add(999).div_euclid(1_000))?;
+        let found = if has_every_hour(cron) {
+            let next = pattern.find_next_occurrence(&from.to_zoned(zone), true);
+            next.ok().map(|next| next.timestamp())
+        } else {
+            next_by_the_clock(&pattern, &zone, from)
+        };
+        let never = || BadRecord::new(format!("cron is {}: it never comes", quoted(cron, 60)), CRON);
+        Ok(found.ok_or_else(never)?.as_millisecond())
+    }
+}
+
+/// Whether its hours are all hours, or each so many: then those count that pass, and not those that the clock shows.
+fn has_every_hour(cron: &str) -> bool {
+    let fields: Vec<&str> = cron.split_whitespace().collect();
+    match fields[..] {
+        [nickname] => nickname.eq_ignore_ascii_case("@hourly"),
+        [.., hour, _, _, _] => hour.contains('*'),
+        _ => false,
+    }
+}
+
+/// The first moment from `from` on at which the clock of the zone shows a time of the pattern. One that it leaves out counts as the first
+/// moment after the gap; of one that it shows twice the first counts.
+fn next_by_the_clock(pattern: &Cron, zone: &TimeZone, from: Timestamp) -> Option<Timestamp> {
+    let change = zone.preceding(from.checked_add(SECOND).ok()?).next().map(|it| it.timestamp());
+    // What the clock has just left out counts as this moment.
+    let shown = match change.filter(|change| *change == from) {
+        Some(change) => {
+            let before = zone.to_datetime(change.checked_sub(SECOND).ok()?).checked_add(SECOND).ok()?;
+            before.min(zone.to_datetime(from))
+        }
+        None => zone.to_datetime(from),
+    };
+    let mut clock = TimeZone::UTC.to_zoned(shown).ok()?;
+    let mut is_included = true;
+    loop {
+        clock = pattern.find_next_occurrence(&clock, is_included).ok()?;
+        is_included = false;
+        let ambiguous = zone.to_ambiguous_timestamp(clock.datetime());
+        let at = match ambiguous.offset() {
+            AmbiguousOffset::Gap { .. } => zone.following(ambiguous.earlier().ok()?).next()?.timestamp(),
+            _ => ambiguous.earlier().ok()?,
+        };
+        if at >= from {
+            return Some(at);
+        }
     }
 }
 
@@ -117,13 +163,13 @@ impl Recurrence {
     ///
     /// # Errors
     /// It has no rule that can be used, or as [`check_parts`].
-    pub(crate) fn check(&self, id_len: usize, can_expire: bool) -> Result<(), BadRecord> {
+    pub(crate) fn check(&self, id: &str, can_expire: bool) -> Result<(), BadRecord> {
         match &self.rule {
             Rule::Every { every } => Rule::every(*every)?,
             Rule::Cron { cron, tz } => Rule::cron(cron, tz)?,
         };
         due_in_range(self.from_ms, "the first due time")?;
-        check_parts(id_len, can_expire)
+        check_parts(id, can_expire)
     }
 
     /// When the first is due.
@@ -142,7 +188,7 @@ impl Recurrence {
         let next_ms = self.at_or_after(last_ms.saturating_add(1))?;
         match self.missed {
             Missed::Skip if next_ms < now_ms => self.at_or_after(now_ms),
-            Missed::Last if next_ms < now_ms => Ok(self.at_or_before(now_ms)?.max(next_ms)),
+            Missed::Last if next_ms < now_ms => self.last_before(next_ms, now_ms),
             _ => Ok(next_ms),
         }
     }
@@ -162,15 +208,20 @@ impl Recurrence {
         Err(BadRecord::new("no occurrence is left before year 10000", "a due time before year 10000"))
     }
 
-    /// Of times from `from_ms` on, of which there is one.
-    fn at_or_before(&self, at_ms: i64) -> Result<i64, BadRecord> {
-        match &self.rule {
-            Rule::Every { every } => Ok(self.from_ms + (at_ms - self.from_ms) / every * every),
-            Rule::Cron { cron, tz } => {
-                let found = pattern(cron)?.find_previous_occurrence(&zoned(at_ms.div_euclid(1_000), tz)?, true);
-                Ok(found.map_or(at_ms, |found| found.timestamp().as_millisecond()))
+    /// The last one up to `at_ms`, of which `first_ms` is one.
+    fn last_before(&self, first_ms: i64, at_ms: i64) -> Result<i64, BadRecord> {
+        if let Rule::Every { every } = &self.rule {
+            return Ok(self.from_ms + (at_ms - self.from_ms) / every * every);
+        }
+        let (mut found_ms, mut beyond_ms) = (first_ms, at_ms);
+        while found_ms < beyond_ms {
+            let middle_ms = found_ms + (beyond_ms - found_ms + 1) / 2;
+            match self.at_or_after(middle_ms)? {
+                next_ms if next_ms <= at_ms => found_ms = next_ms,
+                _ => beyond_ms = middle_ms - 1,
             }
         }
+        Ok(found_ms)
     }
 
     /// As the store keeps it.
@@ -214,15 +265,19 @@ impl Recurrence {
 /// Checks the other parts of a recurring message.
 ///
 /// # Errors
-/// It can expire, or its id leaves no room for that of an occurrence.
-pub(crate) fn check_parts(id_len: usize, can_expire: bool) -> Result<(), BadRecord> {
+/// It can expire, or its id is that of an occurrence, or leaves no room for one.
+pub(crate) fn check_parts(id: &str, can_expire: bool) -> Result<(), BadRecord> {
     if can_expire {
         return Err(BadRecord::new(
             "a recurring message can't expire",
             "every or cron without expires; a cancel ends it",
         ));
     }
-    if id_len > LONGEST_ID {
+    let due = id.rsplit_once('@').map_or("", |(_, due)| due);
+    if due.len() == 24 && due_from_text(due, "due").is_ok() {
+        return Err(BadRecord::new("the id is that of an occurrence", "id: without a due time behind an @"));
+    }
+    if id.len() > LONGEST_ID {
         let reason = "the id leaves no room for the due time of an occurrence";
         return Err(BadRecord::new(reason, format!("id: at most {} bytes", with_commas(LONGEST_ID))));
     }
@@ -244,11 +299,14 @@ fn pattern(cron: &str) -> Result<Cron, BadRecord> {
     parser.parse(cron).map_err(|error| bad(&error.to_string()))
 }
 
-fn zoned(second: i64, tz: &str) -> Result<Zoned, BadRecord> {
-    let bad = |what: &str| BadRecord::new(format!("tz is {}: {what}", quoted(tz, 60)), TZ);
-    let zone = TimeZone::get(tz).map_err(|_| bad("no time zone of this name is known here"))?;
-    let at = Timestamp::from_second(second).map_err(|_| bad("the time is out of range"))?;
-    Ok(at.to_zoned(zone))
+fn zone(tz: &str) -> Result<TimeZone, BadRecord> {
+    let bad = || BadRecord::new(format!("tz is {}: no time zone of this name is known here", quoted(tz, 60)), TZ);
+    TimeZone::get(tz).map_err(|_| bad())
+}
+
+fn instant(second: i64) -> Result<Timestamp, BadRecord> {
+    let bad = |_| BadRecord::new("no occurrence is left before year 10000", "a due time before year 10000");
+    Timestamp::from_second(second).map_err(bad)
 }
 
 #[cfg(test)]

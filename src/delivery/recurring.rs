@@ -142,13 +142,12 @@ fn a_cancel_ends_it_and_its_occurrence__d7_d19() {
     assert_eq!(world.give(vec![beat("")]), [Answer::Cancelled]);
     world = world.again();
     assert_eq!(world.give(vec![replace(beat(""))]), [Answer::Accepted]);
-    let again = sent(&world);
-    assert_eq!(ids(&again)[0], at(0), "its first, however late it is");
+    assert_eq!(ids(&sent(&world)), [at(3_000)], "its first has arrived, and what was missed is left out");
     assert_eq!(
         world.give(vec![cancel(Some("k"), "beat"), beat(r#","missed":"all""#)]),
         [Answer::Cancelled, Answer::Accepted]
     );
-    assert_eq!(ids(&sent(&world))[..2], [at(0), at(1_000)]);
+    assert_eq!(ids(&sent(&world)), [at(1_000), at(2_000)], "that of 3 s has arrived too");
 }
 
 #[test]
@@ -288,4 +287,57 @@ fn many_in_one_group_are_made_at_once_and_each_goes_on__d19() {
         assert_eq!(sent.iter().filter(|id| id.starts_with(&prefix)).count(), 2 + usize::from(n <= 400), "{n}");
     }
     assert_eq!(world.engine.open_count(), 1_000);
+}
+
+#[test]
+fn what_was_cancelled_by_its_own_name_stays_so_also_under_another_rule__d7_d19() {
+    let world = ByHand::start(Settings::default());
+    let later = |text: &str| {
+        record(&format!(r#"{{"id":"beat","key":"k","every":1000,"due":{},"payload":"{text}"}}"#, START_MS + 500))
+    };
+    let of = |after_ms: i64| at(500 + after_ms);
+    world.give(vec![later("old")]);
+    assert_eq!(world.give(vec![cancel(Some("k"), &of(0)), later("new")]), [Answer::Cancelled, Answer::Replaced]);
+    assert_eq!(world.give(vec![look(&of(0)), look(&of(1_000))]), [Answer::Cancelled, Answer::Waiting]);
+    // One that was withdrawn by the change of its rule, and is cancelled by its name then, does not come either.
+    let sooner = || record(&format!(r#"{{"id":"beat","key":"k","every":1000,"due":{},"payload":3}}"#, START_MS + 700));
+    assert_eq!(world.give(vec![sooner(), look(&of(1_000))]), [Answer::Replaced, Answer::Cancelled]);
+    assert_eq!(world.give(vec![cancel(Some("k"), &of(1_000))]), [Answer::Unknown]);
+    assert_eq!(world.give(vec![later("again")]), [Answer::Replaced]);
+    assert_eq!(sent_in(&world, 30), [of(2_000)]);
+}
+
+#[test]
+fn one_that_went_out_before_its_time_does_not_come_again_under_another_rule__d5_d19() {
+    let world = ByHand::start(Settings::default());
+    let hourly = |text: &str| {
+        record(&format!(r#"{{"id":"beat","key":"k","every":3600000,"due":{},"payload":"{text}"}}"#, START_MS + 500))
+    };
+    world.give(vec![hourly("old")]);
+    let now = Item::Reschedule(Reschedule { id: "beat".to_owned(), key: Some("k".to_owned()), due_ms: START_MS });
+    assert_eq!(world.give(vec![now]), [Answer::Rescheduled]);
+    assert_eq!(ids(&sent(&world)), [at(500)]);
+    assert_eq!(world.give(vec![hourly("new")]), [Answer::Replaced]);
+    assert_eq!(sent_in(&world, 20), [] as [&str; 0]);
+    assert_eq!(world.give(vec![look(&at(3_600_500))]), [Answer::Waiting]);
+}
+
+#[test]
+fn one_that_is_due_goes_out_though_its_rule_has_another_text_since__d19() {
+    let world = ByHand::start(Settings::default());
+    world.give(vec![Item::Pause { key: None, is_paused: true }, beat("")]);
+    world.advance_ms(200);
+    assert_eq!(world.give(vec![beat(r#","missed":"all""#)]), [Answer::Replaced]);
+    world.give(vec![Item::Pause { key: None, is_paused: false }]);
+    assert_eq!(sent_in(&world, 10), [at(0), at(1_000)]);
+}
+
+#[test]
+fn the_name_of_one_that_was_withdrawn_is_free__d5_d19() {
+    let world = ByHand::start(Settings::default());
+    world.give(vec![beat("")]);
+    assert_eq!(ids(&sent(&world)), [at(0)]);
+    assert_eq!(world.give(vec![cancel(Some("k"), "beat")]), [Answer::Cancelled]);
+    assert_eq!(world.give(vec![put(Some("k"), &at(1_000), START_MS + 50)]), [Answer::Accepted]);
+    assert_eq!(sent_in(&world, 1), [at(1_000)]);
 }

@@ -34,6 +34,7 @@ _ENDED: Final = {
     None: _WAITING,
     int(Outcome.DELIVERED): "delivered",
     int(Outcome.CANCELLED): "cancelled",
+    int(Outcome.WITHDRAWN): "cancelled",
     int(Outcome.DEAD): "undeliverable",
     int(Outcome.EXPIRED): "undeliverable",
 }

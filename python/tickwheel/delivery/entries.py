@@ -44,13 +44,16 @@ class Answer(StrEnum):
 
 
 class Outcome(IntEnum):
-    """What became of a message, as the ledger of a store has it. `MOVED`: it goes on under another number."""
+    """What became of a message, as the ledger of a store has it. `MOVED`: it goes on under another number.
+    `WITHDRAWN`: the occurrence of a rule that has ended, or has another text since.
+    """
 
     DELIVERED = 1
     CANCELLED = 2
     DEAD = 3
     MOVED = 4
     EXPIRED = 5
+    WITHDRAWN = 6
 
 
 class Look(msgspec.Struct, frozen=True, gc=False):

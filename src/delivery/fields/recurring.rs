@@ -6,7 +6,7 @@
 #![forbid(unsafe_code)]
 
 use super::{Fields, Schema, Value};
-use crate::delivery::columns::{MISSED, TZ};
+use crate::delivery::columns::{MISSED, TZ, of_recurring};
 use crate::delivery::error::BadRecord;
 use crate::delivery::recurrence::{Missed, Recurrence, Rule, check_parts};
 use crate::delivery::shown::quoted;
@@ -38,8 +38,17 @@ impl Schema {
             let reason = "a recurring message counts from acceptance, which a replay does not have";
             return Err(BadRecord::new(reason, "with --speed: messages that come once"));
         };
-        let id_len = if let Value::Text(id) = &fields.id { id.len() } else { 0 };
-        check_parts(id_len, fields.expires != Value::Absent)?;
+        let id = if let Value::Text(id) = &fields.id { id } else { "" };
+        check_parts(id, fields.expires != Value::Absent)?;
+        let is_known = |name: &str| name == TZ || name == MISSED;
+        let mut near = fields.others.iter().filter(|(name, _)| !is_known(name));
+        if let Some((name, meant)) = near.find_map(|(name, _)| Some((name, of_recurring(name)?))) {
+            let reason = format!("{} is not a field: {meant} is probably meant", quoted(name, 60));
+            return Err(BadRecord::new(
+                reason,
+                format!("{meant}; a field with another meaning belongs into a payload"),
+            ));
+        }
         let rule = rule(fields)?;
         let missed = match other(fields, MISSED)?.as_deref() {
             None | Some("skip") => Missed::Skip,
@@ -69,8 +78,10 @@ fn rule(fields: &Fields<'_>) -> Result<Rule, BadRecord> {
         (_, Value::Absent) if tz.is_some() => {
             Err(BadRecord::new("tz is given with every", "tz with cron only: every counts milliseconds"))
         }
-        (Value::Integer(every), Value::Absent) => Rule::every(i64::try_from(*every).unwrap_or(i64::MAX)),
-        (Value::Float(every), Value::Absent) if every.fract() == 0.0 => Rule::every(*every as i64),
+        (Value::Integer(every), Value::Absent) => i64::try_from(*every).map_or(Err(Rule::no_every()), Rule::every),
+        (Value::Float(every), Value::Absent) if every.fract() == 0.0 && every.abs() < 1e15 => {
+            Rule::every(*every as i64)
+        }
         (_, Value::Absent) => Err(Rule::no_every()),
         _ => Err(BadRecord::new("both every and cron are given", "either every or cron")),
     }

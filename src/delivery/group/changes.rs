@@ -20,7 +20,8 @@ use crate::delivery::window::State;
 impl Group<'_> {
     pub(super) fn cancel(&mut self, cancel: &Cancel) -> Result<Answer, StoreError> {
         let key = cancel.key.as_deref();
-        let Some(known) = self.store.find(key, &cancel.id)? else {
+        let known = self.store.find(key, &cancel.id)?;
+        let Some(known) = known.filter(|known| known.outcome != Some(Outcome::Withdrawn)) else {
             let until_ms = self.now_ms.saturating_add(i64::from(cancel.keep_days) * DAY_MS);
             self.store.remember_cancel(key, &cancel.id, self.now_ms, Some(until_ms))?;
             return Ok(Answer::Unknown);

@@ -19,6 +19,9 @@ use crate::delivery::recurrence::{NEVER_MS, Recurrence, occurrence_id};
 use crate::delivery::sinks::line::record_of;
 use crate::delivery::store::{Accepted, Done, Known, Letter, Occurrence, Outcome};
 
+/// Times of a rule that were delivered or cancelled under a rule before, one after the other. Each costs a look.
+const MOST_OVER: usize = 100_000;
+
 impl Group<'_> {
     /// These have their outcome, and what follows from it is done.
     pub(in crate::delivery) fn finish(&mut self, done: &[Done]) -> Result<(), StoreError> {
@@ -28,12 +31,12 @@ impl Group<'_> {
             return Ok(());
         }
         for one in done.iter().filter(|one| one.due_ms == NEVER_MS) {
-            self.end_occurrence(one.seq, Outcome::Cancelled)?;
+            self.end_occurrence(one.seq)?;
         }
-        for Occurrence { of_seq, at_ms } in self.store.take_occurrences(done)? {
+        for Occurrence { of_seq, at_ms, .. } in self.store.take_occurrences(done)? {
             let message = self.store.open_message(of_seq)?;
             let next_ms = recurrence_of(&message).after(at_ms, self.now_ms);
-            self.make_occurrence(of_seq, &message, next_ms, true)?;
+            self.make_occurrence(of_seq, &message, next_ms, Some(at_ms))?;
         }
         Ok(())
     }
@@ -42,7 +45,7 @@ impl Group<'_> {
     pub(super) fn begin_recurring(&mut self, seq: i64, body: &Body) -> Result<(), StoreError> {
         let message = Message { body: body.clone(), due_ms: NEVER_MS, delay_ms: None };
         let first_ms = recurrence_of(&message).first_ms();
-        self.make_occurrence(seq, &message, first_ms, true)
+        self.make_occurrence(seq, &message, first_ms, None)
     }
 
     /// A recurring message whose name is known takes the place of the one before, if that recurs too. `is_forced`: also where it has the
@@ -69,81 +72,88 @@ impl Group<'_> {
         Ok(Answer::Replaced)
     }
 
-    /// The rule goes on where the one before is: an occurrence that is being sent is the last of that one; in the place of one that waits
-    /// comes that of the new rule.
+    /// The rule goes on where the one before is. An occurrence that is due, or being sent, is the last of that one; in the place of one
+    /// that is not due yet comes that of the new rule. None comes for a time that is over.
     fn follow(&mut self, seq: i64, message: &Message, before: i64) -> Result<(), StoreError> {
+        let open = self.store.occurrence_of(before)?;
+        let is_due = open.as_ref().is_some_and(|(known, _)| known.due_ms <= self.now_ms);
+        if is_due || self.withdraw_occurrence(before)? == Withdrawn::Sending {
+            return self.store.give_occurrence(before, seq);
+        }
         let rule = recurrence_of(message);
-        let next_ms = match self.end_occurrence(before, Outcome::Moved)? {
-            Ended::Waited { at_ms } => rule.after((at_ms - 1).min(self.now_ms), self.now_ms),
-            Ended::None => rule.first_ms(),
-            Ended::Sending => {
-                self.store.give_occurrence(before, seq)?;
-                return Ok(());
+        let (next_ms, after_ms) = match open {
+            None => (rule.first_ms(), None),
+            Some((_, Occurrence { at_ms, after_ms, .. })) => {
+                let over_ms = (at_ms - 1).min(self.now_ms).max(after_ms.unwrap_or(i64::MIN));
+                (rule.after(over_ms, self.now_ms), Some(over_ms))
             }
         };
-        self.make_occurrence(seq, message, next_ms, false)
+        self.make_occurrence(seq, message, next_ms, after_ms)
     }
 
-    /// The occurrence that waits has its outcome, and no other follows. One that is being sent stays what it is.
-    fn end_occurrence(&mut self, of_seq: i64, outcome: Outcome) -> Result<Ended, StoreError> {
-        let Some((known, at_ms)) = self.store.occurrence_of(of_seq)? else { return Ok(Ended::None) };
-        if self.take_back(&known, outcome)?.is_err() {
-            if outcome == Outcome::Cancelled {
-                self.store.drop_occurrence(known.seq)?;
-            }
-            return Ok(Ended::Sending);
+    /// The occurrence that waits goes out no more, and none follows it. One that is being sent stays what it is.
+    fn withdraw_occurrence(&mut self, of_seq: i64) -> Result<Withdrawn, StoreError> {
+        let Some((known, _)) = self.store.occurrence_of(of_seq)? else { return Ok(Withdrawn::None) };
+        if self.take_back(&known, Outcome::Withdrawn)?.is_err() {
+            return Ok(Withdrawn::Sending);
         }
         self.store.drop_occurrence(known.seq)?;
         self.taken_back.push((known.seq, None));
-        self.counts.cancelled += u64::from(outcome == Outcome::Cancelled);
-        self.store.finish(&[self.done(known.seq, known.due_ms, outcome)])?;
-        Ok(Ended::Waited { at_ms })
+        self.counts.cancelled += 1;
+        self.store.finish(&[self.done(known.seq, known.due_ms, Outcome::Withdrawn)])?;
+        Ok(Withdrawn::Waited)
     }
 
-    /// `is_more`: it is one more message, and not in the place of another.
+    /// The rule has ended: nothing follows an occurrence that is being sent.
+    fn end_occurrence(&mut self, of_seq: i64) -> Result<(), StoreError> {
+        if self.withdraw_occurrence(of_seq)? == Withdrawn::Sending
+            && let Some((known, _)) = self.store.occurrence_of(of_seq)?
+        {
+            self.store.drop_occurrence(known.seq)?;
+        }
+        Ok(())
+    }
+
+    /// Makes the occurrence of that time, or of the first after it that has no outcome. `after_ms`: the time of the one before.
     fn make_occurrence(
         &mut self,
         of_seq: i64,
         message: &Message,
-        due_ms: Result<i64, BadRecord>,
-        is_more: bool,
+        mut at_ms: Result<i64, BadRecord>,
+        mut after_ms: Option<i64>,
     ) -> Result<(), StoreError> {
-        let mut due_ms = due_ms;
-        loop {
-            let at_ms = match due_ms {
-                Ok(at_ms) => at_ms,
+        for _ in 0..MOST_OVER {
+            let due_ms = match at_ms {
+                Ok(due_ms) => due_ms,
                 Err(bad) => return self.end_recurring(of_seq, message, bad),
             };
-            let put = occurrence(message, at_ms, None);
-            let mut is_accepted = is_more;
+            let put = occurrence(message, due_ms, None);
             let seq = match self.store.accept(std::slice::from_ref(&put), self.now_ms)?.remove(0) {
                 Accepted::New(seq) => self.admit_occurrence(seq, put.message)?,
-                Accepted::NewAgain(seq) => self.admit_occurrence(seq, occurrence(message, at_ms, Some(seq)).message)?,
-                // It was cancelled before it came.
-                Accepted::CancelledBefore(_) => {
-                    self.counts.accepted += 1;
-                    self.counts.cancelled += 1;
-                    due_ms = recurrence_of(message).after(at_ms, self.now_ms);
-                    continue;
+                Accepted::NewAgain(seq) => {
+                    self.admit_occurrence(seq, occurrence(message, due_ms, Some(seq)).message)?
                 }
                 // Somebody gave a message of this name, or gave its letter again: it is the occurrence.
-                Accepted::Known(known) if self.store.is_open(&known)? => {
-                    is_accepted = false;
-                    known.seq
-                }
-                // Of a rule that was ended or replaced: for destinations it is another message.
-                Accepted::Known(_) => {
-                    let again = occurrence(message, at_ms, Some(self.store.last_seq() + 1));
-                    let seq = self.store.write_again(&again.message, again.content)?;
-                    self.admit_occurrence(seq, again.message)?
+                Accepted::Known(known) if self.store.is_open(&known)? => known.seq,
+                // It was cancelled, before it came or by a rule before this one, or has arrived.
+                over => {
+                    let is_new = u64::from(matches!(over, Accepted::CancelledBefore(_)));
+                    self.counts.accepted += is_new;
+                    self.counts.cancelled += is_new;
+                    after_ms = Some(due_ms);
+                    at_ms = recurrence_of(message).after(due_ms, self.now_ms);
+                    continue;
                 }
             };
-            self.counts.accepted += u64::from(is_accepted);
-            return self.store.put_occurrence(seq, Occurrence { of_seq, at_ms });
+            return self.store.put_occurrence(seq, Occurrence { of_seq, at_ms: due_ms, after_ms });
         }
+        let bad =
+            BadRecord::new("too many of its times in a row are over already", "a first due time that is not over");
+        self.end_recurring(of_seq, message, bad)
     }
 
     fn admit_occurrence(&mut self, seq: i64, message: Message) -> Result<i64, StoreError> {
+        self.counts.accepted += 1;
         self.admit_again(seq, message, false, 0)?;
         Ok(seq)
     }
@@ -178,12 +188,13 @@ impl Group<'_> {
     }
 }
 
-/// What became of an occurrence whose recurring message ends, or is replaced.
-enum Ended {
+/// What became of an occurrence whose rule ends, or is replaced.
+#[derive(PartialEq, Eq)]
+enum Withdrawn {
     /// There was none.
     None,
-    /// It waited. It was due then by the rule.
-    Waited { at_ms: i64 },
+    /// It waited.
+    Waited,
     /// It is being sent, or its outcome is not on disk yet.
     Sending,
 }

@@ -80,6 +80,78 @@ fn a_pattern_counts_in_its_time_zone_also_where_the_clock_is_changed__d19() {
 }
 
 #[test]
+fn each_hour_that_a_pattern_names_comes_once_a_day_also_where_the_clock_is_changed__d19() {
+    let all = |pattern: &str, tz: &str, from: &str, count| {
+        let it = Recurrence { missed: Missed::All, ..cron(pattern, tz, from) };
+        let mut at_ms = it.first_ms().unwrap();
+        let mut all = Vec::new();
+        while all.len() < count {
+            all.push(shown(at_ms)[5..16].to_owned());
+            at_ms = it.after(at_ms, at_ms).unwrap();
+        }
+        all
+    };
+    let berlin = "Europe/Berlin";
+    assert_eq!(
+        all("30 2,14 * * *", berlin, "2027-03-27T12:00:00Z", 4),
+        ["03-27T13:30", "03-28T01:00", "03-28T12:30", "03-29T00:30"]
+    );
+    assert_eq!(all("30 2,14 * * *", berlin, "2027-10-30T20:00:00Z", 3), ["10-31T00:30", "10-31T13:30", "11-01T01:30"]);
+    assert_eq!(
+        all("*/15 2 * * *", berlin, "2027-03-28T00:30:00Z", 2),
+        ["03-28T01:00", "03-29T00:00"],
+        "all at the first moment after"
+    );
+    assert_eq!(all("*/30 2 * * *", berlin, "2027-10-31T00:10:00Z", 2), ["10-31T00:30", "11-01T01:00"]);
+    assert_eq!(all("0 */2 * * *", berlin, "2027-10-30T23:30:00Z", 3), ["10-31T00:00", "10-31T01:00", "10-31T03:00"]);
+    // Asked for in the last second before the change, in the moment of it, and after it.
+    let daily = cron("30 2 * * *", berlin, "2027-01-01T00:00:00Z");
+    for (from, expected) in [
+        ("2027-03-28T00:59:59Z", "2027-03-28T01:00:00.000Z"),
+        ("2027-03-28T00:59:59.001Z", "2027-03-28T01:00:00.000Z"),
+        ("2027-03-28T01:00:00Z", "2027-03-28T01:00:00.000Z"),
+        ("2027-03-28T01:00:00.001Z", "2027-03-29T00:30:00.000Z"),
+    ] {
+        assert_eq!(shown(daily.after(ms(from) - 1, ms(from)).unwrap()), expected, "{from}");
+    }
+    // Midnight is left out in Cairo, and a whole day on Samoa.
+    assert_eq!(
+        all("0 0 * * *", "Africa/Cairo", "2027-04-28T12:00:00Z", 3),
+        ["04-28T22:00", "04-29T22:00", "04-30T21:00"]
+    );
+    assert_eq!(all("0 12 30 12 *", "Pacific/Apia", "2011-12-01T00:00:00Z", 1), ["12-30T10:00"]);
+}
+
+#[test]
+fn times_ascend_and_are_what_is_asked_for_around_each_change_of_a_clock__d19() {
+    let mut random = fastrand::Rng::with_seed(19);
+    let zones = ["Europe/Berlin", "America/Santiago", "Africa/Cairo", "Australia/Lord_Howe", "America/St_Johns", "UTC"];
+    let patterns = [
+        "30 2 * * *",
+        "0 0 * * *",
+        "15,45 1-3 * * *",
+        "*/10 2 * * *",
+        "0 * * * *",
+        "5 */3 * * *",
+        "0 0,12 * * SUN",
+        "59 59 23 * * *",
+    ];
+    for _ in 0..300 {
+        let (pattern, tz) = (random.choice(patterns).unwrap(), random.choice(zones).unwrap());
+        let it = cron(pattern, tz, "2027-01-01T00:00:00Z");
+        let from_ms = it.from_ms + random.i64(0..366 * 86_400_000);
+        let next_ms = it.after(from_ms - 1, from_ms).unwrap();
+        assert!(next_ms >= from_ms, "{pattern} in {tz}");
+        for ask_ms in [next_ms, from_ms + (next_ms - from_ms) / 2] {
+            assert_eq!(it.after(ask_ms - 1, ask_ms).unwrap(), next_ms, "{pattern} in {tz} from {from_ms}");
+        }
+        let last = Recurrence { missed: Missed::Last, ..it.clone() };
+        let later_ms = it.after(next_ms, next_ms).unwrap();
+        assert_eq!(last.after(next_ms - 1, later_ms + 1).unwrap(), later_ms, "{pattern} in {tz}");
+    }
+}
+
+#[test]
 fn a_time_of_a_pattern_is_never_before_what_is_asked_for__d19() {
     let it = cron("* * * * *", "Asia/Kathmandu", "2026-01-01T00:00:00Z");
     for from_ms in [0, 1, 999, 1_000, 59_999, 60_000, 60_001].map(|ms| it.from_ms + ms) {
@@ -178,5 +250,11 @@ fn a_rule_is_kept_as_json_and_its_content_is_what_was_given__d5_d19() {
     assert_eq!(occurrence_id("tea", 0), "tea@1970-01-01T00:00:00.000Z");
     let longest = occurrence_id(&"x".repeat(LONGEST_ID), 0);
     assert_eq!(longest.len(), MAX_NAME);
-    assert!(check_parts(LONGEST_ID, false).is_ok() && check_parts(LONGEST_ID + 1, false).is_err());
+    let of = |length| check_parts(&"x".repeat(length), false);
+    assert!(of(LONGEST_ID).is_ok() && of(LONGEST_ID + 1).is_err());
+    for (id, is_one) in
+        [(&*occurrence_id("tea", 0), true), ("tea@home", false), ("@", false), ("a@2023-11-14T22:13:20Z", false)]
+    {
+        assert_eq!(check_parts(id, false).is_err(), is_one, "{id}");
+    }
 }

@@ -233,7 +233,7 @@ pub(super) fn answer_of(end: Outcome) -> Answer {
         Outcome::Cancelled => Answer::Cancelled,
         Outcome::Dead => Answer::Dead,
         Outcome::Expired => Answer::Expired,
-        Outcome::Moved => unreachable!("it goes on"),
+        Outcome::Moved | Outcome::Withdrawn => unreachable!("it goes on, and nothing recurs"),
     }
 }
 

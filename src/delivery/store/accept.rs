@@ -38,7 +38,7 @@ impl Store {
                 }
                 let before = known.as_ref().map(|known| known.seq);
                 let is_again = known.is_some();
-                if let Some(known) = known.filter(|known| !known.outcome.is_some_and(Outcome::is_dead)) {
+                if let Some(known) = known.filter(|known| !known.outcome.is_some_and(Outcome::is_free)) {
                     answers.push(Accepted::Known(known));
                     continue;
                 }

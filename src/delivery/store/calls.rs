@@ -171,8 +171,8 @@ impl Store {
         self.told(done)
     }
 
-    /// The open occurrence of a recurring message, and when it is due by the rule.
-    pub(crate) fn occurrence_of(&self, of_seq: i64) -> Result<Option<(Known, i64)>, StoreError> {
+    /// The open occurrence of a recurring message.
+    pub(crate) fn occurrence_of(&self, of_seq: i64) -> Result<Option<(Known, Occurrence)>, StoreError> {
         self.told(self.read_occurrence(of_seq))
     }
 

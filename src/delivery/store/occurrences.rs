@@ -15,21 +15,25 @@ pub(crate) struct Occurrence {
     pub of_seq: i64,
     /// When it was due by the rule.
     pub at_ms: i64,
+    /// The time of the one before: all up to it had their outcome, or were left out.
+    pub after_ms: Option<i64>,
 }
 
 impl Store {
     pub(super) fn write_occurrence(&mut self, seq: i64, it: Occurrence) -> Result<()> {
-        let text = "INSERT INTO occurrences (seq, of_seq, at_ms) VALUES (?, ?, ?)";
-        cached(&self.db, text)?.execute(params![seq, it.of_seq, it.at_ms])?;
+        let text = "INSERT INTO occurrences (seq, of_seq, at_ms, after_ms) VALUES (?, ?, ?, ?)";
+        cached(&self.db, text)?.execute(params![seq, it.of_seq, it.at_ms, it.after_ms])?;
         Ok(())
     }
 
     /// Of those that are finished. One that goes on under another number was moved before.
     pub(super) fn remove_occurrences(&mut self, done: &[Done]) -> Result<Vec<Occurrence>> {
-        let mut delete = cached(&self.db, "DELETE FROM occurrences WHERE seq = ? RETURNING of_seq, at_ms")?;
+        let mut delete = cached(&self.db, "DELETE FROM occurrences WHERE seq = ? RETURNING of_seq, at_ms, after_ms")?;
         let mut ended = Vec::new();
         for one in done {
-            let row = |row: &rusqlite::Row<'_>| Ok(Occurrence { of_seq: row.get(0)?, at_ms: row.get(1)? });
+            let row = |row: &rusqlite::Row<'_>| {
+                Ok(Occurrence { of_seq: row.get(0)?, at_ms: row.get(1)?, after_ms: row.get(2)? })
+            };
             ended.extend(delete.query_row([one.seq], row).optional()?);
         }
         Ok(ended)
@@ -46,14 +50,16 @@ impl Store {
         Ok(())
     }
 
-    /// The occurrence of a recurring message, and when it was due by the rule.
-    pub(super) fn read_occurrence(&self, of_seq: i64) -> Result<Option<(Known, i64)>> {
-        let mut select = cached(&self.db, "SELECT seq, at_ms FROM occurrences WHERE of_seq = ?")?;
-        let found: Option<(i64, i64)> = select.query_row([of_seq], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
-        let Some((seq, at_ms)) = found else { return Ok(None) };
+    /// The open occurrence of a recurring message.
+    pub(super) fn read_occurrence(&self, of_seq: i64) -> Result<Option<(Known, Occurrence)>> {
+        let mut select = cached(&self.db, "SELECT seq, at_ms, after_ms FROM occurrences WHERE of_seq = ?")?;
+        let row = |row: &rusqlite::Row<'_>| {
+            Ok((row.get(0)?, Occurrence { of_seq, at_ms: row.get(1)?, after_ms: row.get(2)? }))
+        };
+        let Some((seq, occurrence)) = select.query_row([of_seq], row).optional()? else { return Ok(None) };
         let known = accept::known_of(&self.db, seq)?;
         let known = known.ok_or_else(|| Broken::Contradiction(format!("the occurrence {seq} is no message")))?;
-        Ok(Some((known, at_ms)))
+        Ok(Some((known, occurrence)))
     }
 
     pub(super) fn delete_occurrence(&mut self, seq: i64) -> Result<()> {

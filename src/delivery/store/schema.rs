@@ -67,7 +67,7 @@ CREATE TABLE waiting (
 CREATE TABLE ledger (
     n INTEGER PRIMARY KEY,
     seq INTEGER NOT NULL,
-    outcome INTEGER NOT NULL, -- 1 delivered, 2 cancelled, 3 dead letter, 4 moved: it goes on under another number, 5 expired
+    outcome INTEGER NOT NULL, -- 1 delivered, 2 cancelled, 3 dead letter, 4 moved: it goes on under another number, 5 expired, 6 withdrawn
     at_ms INTEGER NOT NULL,
     lateness_us INTEGER,
     attempts INTEGER NOT NULL,
@@ -93,7 +93,8 @@ CREATE INDEX cancels_by_name ON cancels (name);
 CREATE TABLE occurrences (
     seq INTEGER PRIMARY KEY,
     of_seq INTEGER NOT NULL UNIQUE, -- the recurring message
-    at_ms INTEGER NOT NULL -- by its rule; it may have been put off since
+    at_ms INTEGER NOT NULL, -- by its rule; it may have been put off since
+    after_ms INTEGER -- the time of the one before
 );
 CREATE TABLE paused_keys (lane INTEGER PRIMARY KEY, key TEXT NOT NULL, since_ms INTEGER NOT NULL);
 CREATE TABLE inputs (source TEXT PRIMARY KEY, line INTEGER NOT NULL, size INTEGER NOT NULL, digest BLOB NOT NULL);

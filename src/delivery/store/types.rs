@@ -22,12 +22,19 @@ pub(crate) enum Outcome {
     Moved = 4,
     /// It was not sent in time (D17).
     Expired = 5,
+    /// It was the occurrence of a rule that has ended, or has another text since (D19): another one may come under its name.
+    Withdrawn = 6,
 }
 
 impl Outcome {
     /// Whether there is a dead letter of it, and its name may be given again (D5).
     pub(crate) fn is_dead(self) -> bool {
         matches!(self, Self::Dead | Self::Expired)
+    }
+
+    /// Whether its name may be given again, as if it had not come.
+    pub(crate) fn is_free(self) -> bool {
+        self.is_dead() || self == Self::Withdrawn
     }
 }
 
@@ -45,6 +52,7 @@ impl FromSql for Outcome {
             3 => Ok(Self::Dead),
             4 => Ok(Self::Moved),
             5 => Ok(Self::Expired),
+            6 => Ok(Self::Withdrawn),
             other => Err(FromSqlError::OutOfRange(other)),
         }
     }

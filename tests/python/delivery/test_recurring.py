@@ -113,10 +113,11 @@ def test_an_occurrence_is_cancelled_before_it_is_made_and_put_off__D7_D16_D19(
     [
         ({"every": 0}, "every is 0"),
         ({"every": -5}, "every is -5"),
-        ({"every": 1.5}, "every is not a whole number"),
-        ({"every": "60000"}, "every is not a whole number"),
-        ({"every": True}, "every is not a whole number"),
-        ({"every": 10**30}, "every is 9223372036854775807"),
+        ({"every": 1.5}, "every is not a whole number in range"),
+        ({"every": "60000"}, "every is not a whole number in range"),
+        ({"every": True}, "every is not a whole number in range"),
+        ({"every": 10**30}, "every is not a whole number in range"),
+        ({"every": 253_402_300_800_000}, "every is 253402300800000"),
         ({"every": 5, "cron": "* * * * *"}, "both every and cron are given"),
         ({"every": 5, "tz": "UTC"}, "tz is given with every"),
         ({"every": 5, "missed": "never"}, "missed is 'never'"),
@@ -156,6 +157,13 @@ def test_tz_and_missed_are_fields_of_a_payload_where_nothing_recurs__D1_D19() ->
     [again] = read_ndjson(b'{"id": "a", "every": 5, "missed": "all", "tz": null, "text": "x"}')
     assert isinstance(again.item, Message)
     assert bytes(again.item.payload) == b'{"text":"x"}'
+    for near in (b'"Missed": "all"', b'"missd": "all"', b'"tz ": "UTC"'):
+        [bad] = read_ndjson(b'{"id": "a", "every": 5, %s}' % near)
+        assert bad.bad is not None
+        assert "is probably meant" in bad.bad.reason
+    [bad] = read_ndjson(b'{"id": "a", "evry": 5, "due": "2030-01-01T00:00:00Z"}')
+    assert bad.bad is not None
+    assert bad.bad.reason == "'evry' is not a field: every is probably meant"
 
 
 def test_csv_and_arrow_have_the_same_columns__D1_D19(queue: DeliveryQueue) -> None:
@@ -165,7 +173,7 @@ def test_csv_and_arrow_have_the_same_columns__D1_D19(queue: DeliveryQueue) -> No
     assert [item.id for item in items if isinstance(item, Message)] == ["a", "b", "c"]
     [bad] = read_csv(b"id,every\na,5s\n", now_ns=10**18)
     assert bad.bad is not None
-    assert bad.bad.reason == "every is not a whole number"
+    assert bad.bad.reason == "every is not a whole number in range"
     table = pa.table(
         {
             "id": ["a", "b", "c"],
@@ -188,3 +196,16 @@ def test_a_replay_has_none__D11_D19() -> None:
     [bad] = read_ndjson(b'{"id": "a", "every": 5}', now_ns=None)
     assert bad.bad is not None
     assert "a replay does not have" in bad.bad.reason
+
+
+def test_an_occurrence_is_no_rule_and_one_that_was_withdrawn_is_shown__D14_D19(queue: DeliveryQueue) -> None:
+    with pytest.raises(BadRecord, match="the id is that of an occurrence"):
+        queue.put("r@2096-10-02T07:06:40.000Z", 1, every=5)
+    queue.put("r", "old", every=10**9, due=FAR_MS)
+    queue.put("r", "new", every=10**9, due=FAR_MS + 5)
+    shown = queue.view.show("r@2096-10-02T07:06:40.000Z")
+    assert shown is not None
+    assert shown.state == "cancelled"
+    assert [it.id for it in queue.view.list("cancelled").messages] == ["r@2096-10-02T07:06:40.000Z"]
+    status = queue.view.status()
+    assert (status.cancelled, status.waiting, status.recurring) == (1, 1, 1)

@@ -23,6 +23,8 @@ ATTEMPTS: Final = 10
 
 _SHOWN_LONG: Final = 400  # characters of a reason, or of a record
 
+_CANCELLED = (Outcome.CANCELLED, Outcome.WITHDRAWN)
+
 
 @dataclass(frozen=True, slots=True)
 class Counts:
@@ -122,7 +124,7 @@ def _outcomes(db: StoreSnapshot, now_ms: int) -> tuple[Counts, Sequence[Tried]]:
     counts = Counts(
         accepted=sum(by_outcome.values()) + waiting,
         delivered=by_outcome[Outcome.DELIVERED],
-        cancelled=by_outcome[Outcome.CANCELLED],
+        cancelled=by_outcome[Outcome.CANCELLED] + by_outcome[Outcome.WITHDRAWN],
         undeliverable=by_outcome[Outcome.DEAD] + by_outcome[Outcome.EXPIRED],
         dead_letters=letters or 0,
         waiting=waiting,
@@ -131,9 +133,9 @@ def _outcomes(db: StoreSnapshot, now_ms: int) -> tuple[Counts, Sequence[Tried]]:
         may_have_arrived=int(again),
         since_ms=min((row[4] for row in rows), default=None),
     )
-    tried = {row[1]: [0, 0] for row in sorted(rows) if row[1] and row[0] != Outcome.CANCELLED}
+    tried = {row[1]: [0, 0] for row in sorted(rows) if row[1] and row[0] not in _CANCELLED}
     for outcome, attempts, _, messages, _ in rows:
-        if attempts in tried and outcome != Outcome.CANCELLED:
+        if attempts in tried and outcome not in _CANCELLED:
             tried[attempts][outcome in (Outcome.DEAD, Outcome.EXPIRED)] += messages
     return counts, [Tried(attempts, *both) for attempts, both in sorted(tried.items())]
 

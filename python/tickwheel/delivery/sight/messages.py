@@ -199,11 +199,12 @@ def _ended(db: StoreSnapshot, state: State, which: Filter, limit: int, cursor: s
     rows = db.rows(
         "SELECT n, m.seq, id, key, due_ms, at_ms, lateness_us, attempts, redelivered "
         "FROM (SELECT * FROM ledger WHERE n < :before_n ORDER BY n DESC LIMIT :most) AS l "
-        "JOIN messages m ON m.seq = l.seq WHERE l.outcome = :outcome AND (:key IS NULL OR key = :key) "
+        "JOIN messages m ON m.seq = l.seq WHERE l.outcome IN (:outcome, :other) AND (:key IS NULL OR key = :key) "
         "AND due_ms >= :from_ms AND due_ms < :before_ms ORDER BY n DESC LIMIT :limit",
         before_n=before_n,
         most=LOOKED_AT,
         outcome=int(OUTCOMES[state]),
+        other=int(Outcome.WITHDRAWN if state is State.CANCELLED else OUTCOMES[state]),
         key=which.key,
         from_ms=_FIRST if which.due_from_ms is None else which.due_from_ms,
         before_ms=_LAST if which.due_before_ms is None else which.due_before_ms,

@@ -10,7 +10,7 @@ from tickwheel.delivery.entries import Outcome
 from tickwheel.delivery.sight.messages import NEVER_MS, OUTCOMES, Seen, State, due_of, rule_of, time_of
 
 _SEARCHED: Final = 300_000  # rows of the ledger from the due time on: some 30 ms
-_STATES: Final = {outcome: state for state, outcome in OUTCOMES.items()}
+_STATES: Final = {**{outcome: state for state, outcome in OUTCOMES.items()}, Outcome.WITHDRAWN: State.CANCELLED}
 
 
 class Details(Seen, frozen=True, kw_only=True):

@@ -86,7 +86,7 @@ struct Name {
 /// Of the messages with one key and id, all but the first say that they came again, or were given up, moved, or have expired.
 /// Returns those that a newer one took the place of, in ascending order: O(their number) in memory.
 fn look_for_twins(db: &Connection, problems: &mut Problems) -> Result<Vec<i64>> {
-    let text = "SELECT name, seq, again IS NOT NULL, outcome IS NULL OR outcome NOT IN (3, 4, 5) FROM messages \
+    let text = "SELECT name, seq, again IS NOT NULL, outcome IS NULL OR outcome NOT IN (3, 4, 5, 6) FROM messages \
                 ORDER BY name, seq";
     let mut select = db.prepare(text)?;
     let mut name_of = cached(db, "SELECT key, id FROM messages WHERE seq = ?")?;
