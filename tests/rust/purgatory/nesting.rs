@@ -96,10 +96,14 @@ fn a_hundred_operations_that_check_their_common_key_are_each_tried_about_a_hundr
     for op in &ops {
         watch(&purgatory, op, [1]);
     }
-    let before = tries_here();
+    let all = || ops.iter().map(|op| op.tries.load(Ordering::Relaxed) as usize).sum::<usize>();
+    let before = (tries_here(), all());
     assert_eq!(purgatory.check_and_complete(&1), 0);
-    let tries = tries_here() - before;
-    assert!(tries <= COUNT + COUNT * COUNT, "{tries}: once, and as often again as there may be links in a chain");
+    let tries = tries_here() - before.0;
+    // Each try in the timer's thread meanwhile is a check too, and such a check may come during a try here.
+    let elsewhere = all() - before.1 - tries;
+    let most = COUNT + COUNT * COUNT + elsewhere;
+    assert!(tries <= most, "{tries}, {elsewhere} elsewhere: once, and as often again as there may be links in a chain");
     for op in &ops {
         op.ready();
     }
