@@ -23,9 +23,8 @@ percent-encoded, with slashes or without. In the query a + is a space, as in for
 """
 
 import asyncio
-import codecs
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TypeAlias
 from urllib.parse import parse_qsl, unquote_to_bytes
@@ -53,6 +52,7 @@ from tickwheel.delivery.serve.intake import Intake
 from tickwheel.delivery.serve.listing import Listing
 from tickwheel.delivery.serve.metrics import renderer
 from tickwheel.delivery.serve.problems import AGAIN, fault, json_response, problem
+from tickwheel.delivery.serve.replacing import Replacing, numbered
 from tickwheel.delivery.serve.threads import Threads
 
 _OVERHEAD = 1 << 16  # bytes for the names and the id beside a payload in base64
@@ -79,13 +79,11 @@ _ROUTES = (
     " GET /readyz"
 )
 _NO_KEY = "no message without a key has this id: one with a key is cancelled with ?key=K"
-_PLACE_ALLOWED = "/messages, or /messages?replace=true, and then &at_latest_ms=N if it is put off again and again"
-_MOST_DIGITS = 15
 _LONGEST_NAME = 1 << 22  # a name has at most 1 MiB, each part of it twice with escapes
 _IN_ADDRESS = "UTF-8, percent-encoded, and ?key=K"
 _DUE_ALLOWED = '{"due": RFC 3339 or epoch milliseconds}, or {"delay_ms": milliseconds from now}'
 
-_Handler: TypeAlias = Callable[[Request], Awaitable[Response]]
+_Traced: TypeAlias = Callable[[Records], Records]
 
 
 class _Name(msgspec.Struct, forbid_unknown_fields=True):
@@ -142,23 +140,27 @@ class _Messages:
         self._lines = NdjsonLines("-", Columns().names, max_payload, letters=False)
 
     async def post(self, request: Request) -> Response:
-        place = _traced_place(request)
+        replacing, traced = Replacing.of(request), _traced(request)
         limit = 2 * self._max_payload + _OVERHEAD
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() in _NDJSON:
             none_of_many = "; none of its messages was accepted"
             async with self._bodies.receive(request, max(limit, _MANY), none_of_many) as body:
-                return await self._many(body, place)
+                return await self._many(body, replacing, traced)
         async with self._bodies.receive(request, limit) as body:
-            return await self._one(body, place)
+            return await self._one(body, replacing, traced)
 
-    async def _one(self, body: bytes, place: Callable[[Records], Records]) -> Response:
+    async def _one(self, body: bytes, replacing: Replacing, traced: _Traced) -> Response:
+        replacing.check(body)
         records = self._lines.read_object(body, now_ns=time.time_ns())
         [item] = records.to_list()
         if isinstance(item, BadRecord):
             raise problem(_status_of(item), item.reason, item.allowed)
-        answer = await self._ask(place(records))
+        answer = await self._ask(replacing.place(traced(records)))
         if answer is Answer.CONFLICT:
             raise problem(409, OTHER_CONTENT.reason, OTHER_CONTENT.allowed)
+        if replacing.at_latest_ms is not None and answer in (Answer.ACCEPTED, Answer.REPLACED):
+            due = await self._due_of(item.id, item.key)
+            return _state(201 if answer is Answer.ACCEPTED else 200, item.id, item.key, answer, **due)
         if answer is Answer.ACCEPTED:
             assert isinstance(item, Message)
             return _state(201, item.id, item.key, answer, due=rfc_3339(item.due_ms))
@@ -166,15 +168,24 @@ class _Messages:
             return _state(404, item.id, item.key, answer)
         return _state(_STATES[answer], item.id, item.key, answer)
 
-    async def _many(self, body: bytes, place: Callable[[Records], Records]) -> Response:
+    async def _due_of(self, id_: str, key: str | None) -> Mapping[str, str]:
+        """Of a message that was committed, which may be due earlier than its record says; none if it can't be read."""
+        try:
+            due = (await self._listing.details(id_, key)).get("due")
+        except HTTPException:  # the message is accepted all the same
+            return {}
+        return {"due": due} if due else {}
+
+    async def _many(self, body: bytes, replacing: Replacing, traced: _Traced) -> Response:
+        body, bad = await asyncio.to_thread(replacing.checked, body)
         records = await asyncio.to_thread(self._lines.read, body, now_ns=time.time_ns())
         try:
-            ticket = await asyncio.to_thread(self._running.submit_records, [place(records)])
+            ticket = await asyncio.to_thread(self._running.submit_records, [replacing.place(traced(records))])
             found = await asyncio.wrap_future(ticket)
         except Exception as error:
             reason = f"{error}; some of its messages may have been accepted"
             raise problem(503, reason, f"{AGAIN}: what was accepted answers duplicate") from error
-        lines = await asyncio.to_thread(lambda: list(map(msgspec.json.encode, _answers(body, found))))
+        lines = await asyncio.to_thread(lambda: list(map(msgspec.json.encode, _answers(body, found, bad))))
         return Response(b"".join(line + b"\n" for line in lines), 200, media_type="application/x-ndjson")
 
     async def one(self, request: Request) -> Response:
@@ -236,11 +247,12 @@ def _status_of(bad: BadRecord) -> int:
     return 413 if bad.is_too_large else 400
 
 
-def _answers(body: bytes, found: Sequence[Answer | BadRecord]) -> Iterator[dict[str, object]]:
-    """For each record, in order, its line and the status that it would have had alone."""
-    lines = body.removeprefix(codecs.BOM_UTF8).split(b"\n")
-    numbers = (number for number, line in enumerate(lines, 1) if line.strip(b" \t\r"))
-    for line, answer in zip(numbers, found, strict=True):
+def _answers(
+    body: bytes, found: Sequence[Answer | BadRecord], bad: Mapping[int, BadRecord]
+) -> Iterator[dict[str, object]]:
+    """For each record, in order, its line and the status that it would have had alone. `bad`: what was not read."""
+    answers = {**dict(zip(numbered(body), found, strict=True)), **bad}
+    for line, answer in sorted(answers.items()):
         if isinstance(answer, BadRecord):
             yield {"line": line, "status": _status_of(answer), **fault(answer.reason, answer.allowed)}
         elif answer is Answer.CONFLICT:
@@ -287,23 +299,10 @@ def _key(request: Request, reason: str, allowed: str) -> str | None:
     return given[0][1] if given else None
 
 
-def _place(request: Request) -> Callable[[Records], Records]:
-    """What `?replace=true` and `&at_latest_ms=N` ask for: to take the place of the message of a name. Errors: 400."""
-    given = request.query_params.multi_items()
-    wanted = dict(given)
-    latest = wanted.pop("at_latest_ms", None)
-    is_whole = latest is None or (latest.isascii() and latest.isdecimal() and len(latest) <= _MOST_DIGITS)
-    if not given:
-        return lambda records: records
-    if wanted != {"replace": "true"} or not is_whole or len(given) > 1 + (latest is not None):
-        raise problem(400, f"the address asks for {str(request.url.query)!r:.100}", _PLACE_ALLOWED)
-    return lambda records: records.replacing(None if latest is None else int(latest))
-
-
-def _traced_place(request: Request) -> Callable[[Records], Records]:
-    """The same, where messages without a `traceparent` get that of the request."""
-    place, parent = _place(request), request.headers.get("traceparent")
-    return place if parent is None else lambda records: place(records.traced_by(parent))
+def _traced(request: Request) -> _Traced:
+    """Messages without a `traceparent` get that of the request."""
+    parent = request.headers.get("traceparent")
+    return (lambda records: records) if parent is None else lambda records: records.traced_by(parent)
 
 
 def _state(status: int, id_: str, key: str | None, answer: Answer, **more: str) -> Response:
