@@ -22,7 +22,7 @@ from tickwheel.delivery.bulk import OTHER_ACTION, act_of
 from tickwheel.delivery.entries import Answer, Item
 from tickwheel.delivery.errors import BadRecord, StoreFailed, WrongUsage
 from tickwheel.delivery.serve.bodies import Bodies
-from tickwheel.delivery.serve.problems import AGAIN, json_response, problem
+from tickwheel.delivery.serve.problems import AGAIN, json_response, problem, refuse_query
 from tickwheel.delivery.serve.threads import Threads
 from tickwheel.delivery.sight import StoreView
 
@@ -59,6 +59,7 @@ class Actions:
         ]
 
     async def _begin(self, request: Request) -> Response:
+        refuse_query(request)
         async with self._bodies.receive(request, _MOST) as body:
             try:
                 asked = msgspec.structs.asdict(msgspec.json.decode(body, type=_Asked))
@@ -74,10 +75,12 @@ class Actions:
             raise problem(409, OTHER_ACTION.reason, OTHER_ACTION.allowed)
         return json_response(202 if answer is Answer.ACCEPTED else 200, {"id": act.id, "state": answer})
 
-    async def _list(self, _request: Request) -> Response:
+    async def _list(self, request: Request) -> Response:
+        refuse_query(request)
         return json_response(200, {"actions": await self._read(None)})
 
     async def _show(self, request: Request) -> Response:
+        refuse_query(request)
         id_ = request.path_params["id"]
         found = await self._read(id_)
         if not found:

@@ -51,7 +51,7 @@ from tickwheel.delivery.serve.health import health_routes
 from tickwheel.delivery.serve.intake import Intake
 from tickwheel.delivery.serve.listing import Listing
 from tickwheel.delivery.serve.metrics import renderer
-from tickwheel.delivery.serve.problems import AGAIN, fault, json_response, problem
+from tickwheel.delivery.serve.problems import AGAIN, fault, json_response, problem, refuse_query
 from tickwheel.delivery.serve.replacing import Replacing, numbered
 from tickwheel.delivery.serve.threads import Threads
 
@@ -204,6 +204,7 @@ class _Messages:
         return json_response(200, {**await self._listing.details(id_, key), "id": id_, "key": key, "state": answer})
 
     async def requeue(self, request: Request) -> Response:
+        refuse_query(request)
         async with self._bodies.receive(request, 2 * _LONGEST_NAME) as body:
             try:
                 name = msgspec.json.decode(body, type=_Name)
@@ -216,7 +217,13 @@ class _Messages:
         return _state(status, name.id, name.key, answer)
 
     async def pause(self, request: Request) -> Response:
-        key = _key(request, "the address names no key", f"{request.url.path}, or {request.url.path}?key=K, not empty")
+        allowed = f"{request.url.path}, or {request.url.path}?key=K, not empty"
+        key = _key(request, "the address names no key", allowed)
+        async with self._bodies.receive(request, _OVERHEAD) as body:
+            if body:
+                raise problem(
+                    400, "there is a body, and this request reads none", f"{allowed}: a key is in the address"
+                )
         answer = await self._ask(Pause(request.url.path == "/pause", key))
         if answer is Answer.REFUSED:
             raise problem(409, *self._running.why_not_paused())

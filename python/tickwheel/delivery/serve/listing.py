@@ -16,7 +16,7 @@ from starlette.responses import Response
 
 from tickwheel._native import due_of
 from tickwheel.delivery.errors import BadRecord, StoreFailed, WrongUsage
-from tickwheel.delivery.serve.problems import AGAIN, json_response, problem
+from tickwheel.delivery.serve.problems import AGAIN, json_response, problem, refuse_query
 from tickwheel.delivery.serve.threads import Threads
 from tickwheel.delivery.sight import StoreView
 
@@ -44,8 +44,7 @@ class Listing:
 
     async def status(self, request: Request) -> Response:
         """The store in figures: counted for one request at a time, as it takes a second for ten million messages."""
-        if request.scope["query_string"]:
-            raise problem(400, "the address has parameters", "/status")
+        refuse_query(request)
         return json_response(200, await _look(self._counts, self._view.status))
 
     async def details(self, id_: str, key: str | None) -> dict[str, Any]:

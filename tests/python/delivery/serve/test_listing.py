@@ -224,3 +224,28 @@ def test_a_pause_of_what_is_no_key_is_refused__D16(query: str, served: Served) -
     reply = served.ask("POST", f"/pause{query}")
     assert reply.status == 400
     assert "key" in reply.body["allowed"]
+
+
+@pytest.mark.parametrize("path", ["/pause", "/resume", "/pause?key=a"])
+def test_a_pause_with_a_body_is_refused_as_the_key_is_in_the_address__D16(path: str, served: Served) -> None:
+    reply = served.ask("POST", path, {"key": "a"})
+    assert (reply.status, reply.body["reason"]) == (400, "there is a body, and this request reads none")
+    assert reply.body["allowed"].endswith("?key=K, not empty: a key is in the address")
+    status = served.ask("GET", "/status").body
+    assert (status["paused_since"], status["paused_keys"]) == (None, 0)
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", "/requeue?key=z"),
+        ("POST", "/actions?all=true"),
+        ("GET", "/actions?limit=1"),
+        ("GET", "/actions/a?limit=1"),
+        ("GET", "/status?key=a"),
+    ],
+)
+def test_parameters_that_are_not_read_are_refused__D11(method: str, path: str, served: Served) -> None:
+    reply = served.ask(method, path)
+    assert (reply.status, reply.body["reason"]) == (400, "the address has parameters, and this request reads none")
+    assert reply.body["allowed"] == path.partition("?")[0]
