@@ -24,7 +24,7 @@ from tickwheel.delivery.errors import BadRecord, StoreFailed, WrongUsage
 from tickwheel.delivery.serve.bodies import Bodies
 from tickwheel.delivery.serve.problems import AGAIN, json_response, problem, refuse_query
 from tickwheel.delivery.serve.threads import Threads
-from tickwheel.delivery.sight import StoreView
+from tickwheel.delivery.sight import NoStore, StoreView
 
 _MOST: Final = 1 << 22  # a key may have 1 MiB, and as much again in escapes
 _ALLOWED: Final = (
@@ -90,7 +90,7 @@ class Actions:
     async def _read(self, id_: str | None) -> list[object]:
         try:
             return [*await self._pages.run(lambda: self._view.actions(id_))]
+        except (StoreFailed, NoStore) as error:  # the second: its file was moved
+            raise problem(503, str(error), AGAIN) from error
         except WrongUsage as error:
             raise problem(400, str(error), "/actions/{id}") from error
-        except StoreFailed as error:
-            raise problem(503, str(error), AGAIN) from error

@@ -18,7 +18,7 @@ from tickwheel._native import due_of
 from tickwheel.delivery.errors import BadRecord, StoreFailed, WrongUsage
 from tickwheel.delivery.serve.problems import AGAIN, json_response, problem, refuse_query
 from tickwheel.delivery.serve.threads import Threads
-from tickwheel.delivery.sight import StoreView
+from tickwheel.delivery.sight import NoStore, StoreView
 
 _PARAMETERS: Final = ("state", "key", "due_from", "due_before", "limit", "cursor")
 _PARAMETERS_OF_DEAD: Final = ("limit", "cursor")
@@ -64,7 +64,7 @@ class Listing:
 async def _look(threads: Threads, look: Callable[[], _T]) -> _T:
     try:
         return await threads.run(look)
-    except StoreFailed as error:
+    except (StoreFailed, NoStore) as error:  # the second: its file was moved
         raise problem(503, str(error), AGAIN) from error
 
 

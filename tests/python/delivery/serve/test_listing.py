@@ -249,3 +249,18 @@ def test_parameters_that_are_not_read_are_refused__D11(method: str, path: str, s
     reply = served.ask(method, path)
     assert (reply.status, reply.body["reason"]) == (400, "the address has parameters, and this request reads none")
     assert reply.body["allowed"] == path.partition("?")[0]
+
+
+def test_while_the_store_is_moved_away_what_is_read_of_it_is_503__D14(tmp_path: Path) -> None:
+    served = Served(tmp_path)
+    try:
+        put(served, "a", "k")
+        paths = "/status", "/messages", "/dead", "/actions", "/actions/a", "/messages/a?key=k"
+        (tmp_path / "store.db").rename(tmp_path / "moved.db")
+        for path in paths:
+            reply = served.ask("GET", path)
+            assert (reply.status, "store.db" in reply.body["reason"]) == (503, True), (path, reply)
+        (tmp_path / "moved.db").rename(tmp_path / "store.db")
+        assert [served.ask("GET", path).status for path in paths] == [200, 200, 200, 200, 404, 200]
+    finally:
+        served.close()
