@@ -3,6 +3,7 @@
 TARGET is the file of --store while nothing delivers from it, or the address of a server. Exit code 1: it was too late.
 """
 
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -27,6 +28,8 @@ _TOO_LATE = {
     "waiting": "it waits, and is no dead letter",
     "unknown": "no message has this name",
 }
+
+_LIKE_AN_ADDRESS = re.compile(r"[^/]+:\d+/?|\w+://.*")
 
 _existing = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -197,7 +200,12 @@ def _control(target: str, access: dict[str, Path | None]) -> "Control":
 
 
 def _is_address(target: str) -> bool:
-    return target.startswith(("http://", "https://"))
+    """Errors: `click.UsageError` for what looks like an address, and is none."""
+    if target.lower().startswith(("http://", "https://")):
+        return True
+    if _LIKE_AN_ADDRESS.fullmatch(target) and not Path(target).exists():
+        raise click.UsageError(f"{target!r:.200} is no file, and an address begins with http:// or https://")
+    return False
 
 
 def _act(kind: str, key: str | None, *, is_all: bool, **which: Any) -> "Act":

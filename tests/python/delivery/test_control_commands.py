@@ -96,7 +96,7 @@ def test_a_server_is_steered_by_its_address__D16(served: Served) -> None:
         f"{url}: the key 'a b' is paused. To go on: tickwheel resume {url} --key 'a b'\n"
     )
     assert run("resume", url, "--key", "a b").stdout == f"{url}: the key 'a b' is resumed.\n"
-    assert run("pause", url).exit_code == 0
+    assert run("pause", url.upper()).exit_code == 0
     assert served.running.is_paused
     assert run("resume", url + "/").exit_code == 0
     assert not served.running.is_paused
@@ -134,6 +134,11 @@ def test_a_server_with_tls_and_tokens_is_steered_with_them__D12_D16(tmp_path: Pa
         (("cancel", "none.db", "--id", "a"), "there is no store none.db"),
         (("cancel", "http://127.0.0.1:1/x", "--id", "a"), "is no address of a tickwheel serve"),
         (("cancel", "http://u:p@127.0.0.1:1", "--id", "a"), "is no address of a tickwheel serve"),
+        (("cancel", "http://127.0.0.1:99999", "--id", "a"), "with a port from 1 to 65535"),
+        (("pause", "http://127.0.0.1:0"), "with a port from 1 to 65535"),
+        (("pause", "http://127.0.0.1:x"), "with a port from 1 to 65535"),
+        (("cancel", "localhost:7400", "--id", "a"), "an address begins with http:// or https://"),
+        (("resume", "ftp://localhost:7400"), "an address begins with http:// or https://"),
         (("cancel", "STORE"), "say which messages"),
         (("cancel", "STORE", "--id", "a", "--all"), "--id names one message"),
         (("cancel", "STORE", "--due-from", "5"), "looks like seconds"),
