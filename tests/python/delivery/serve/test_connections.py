@@ -294,3 +294,46 @@ def test_without_files_to_open_it_waits_and_serves_on__D12(
         assert "a connection can't be accepted: Too many open files" in caplog.records[0].getMessage()
         connection.sendall(b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n")
         assert connection.recv(4096).startswith(b"HTTP/1.1 200 ")
+
+
+def sent(id_: str, more: bytes = b"") -> bytes:
+    body = b'{"id": "%s", "due": %d, "payload": 1}' % (id_.encode(), FAR_MS)
+    return b"POST /messages HTTP/1.1\r\nhost: 127.0.0.1\r\n%scontent-length: %d\r\n\r\n%s" % (more, len(body), body)
+
+
+def everything(connection: socket.socket) -> bytes:
+    return b"".join(iter(lambda: connection.recv(65536), b""))
+
+
+def test_a_client_that_half_closes_gets_its_answers__D11(fresh: Served) -> None:
+    with opened(fresh.port, 1, sent("a") + sent("b") + HEAD[:30]) as [connection]:
+        connection.shutdown(socket.SHUT_WR)
+        answer = everything(connection)
+    assert (answer.count(b"HTTP/1.1 201 "), answer.count(b"HTTP/1.1 ")) == (2, 2)
+
+
+def test_a_request_with_two_lengths_is_refused_and_its_connection_closed__D12(fresh: Served) -> None:
+    two = sent("a", b"transfer-encoding: chunked\r\n").replace(b"\r\n\r\n", b"\r\n\r\n0\r\n\r\n") + sent("b")
+    with opened(fresh.port, 1, two) as [connection]:
+        answer = everything(connection)
+    assert (answer[:13], answer.count(b"HTTP/1.1 ")) == (b"HTTP/1.1 400 ", 1)
+    assert b"content-length and transfer-encoding" in answer
+    assert fresh.ask("GET", "/messages/b").status == 404
+
+
+def test_a_connection_that_comes_at_the_end_leaves_no_traceback__D12() -> None:
+    async def scenario() -> list[dict[str, object]]:
+        found: list[dict[str, object]] = []
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: found.append(context))
+        listening = socket.create_server(("127.0.0.1", 0))
+        acceptor = connections.Acceptor(listening, lambda: None, lambda _: asyncio.Protocol(), 1)
+        accepting = loop.create_task(acceptor.run())
+        await asyncio.sleep(0)  # it waits for a connection
+        with socket.create_connection(listening.getsockname()):
+            loop.call_soon(accepting.cancel)  # in the step of the loop that finds the connection
+            await asyncio.wait([accepting])
+            await asyncio.sleep(0)
+        return found
+
+    assert asyncio.run(scenario()) == []
