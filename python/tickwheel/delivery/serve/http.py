@@ -58,7 +58,6 @@ from tickwheel.delivery.serve.threads import Threads
 _OVERHEAD = 1 << 16  # bytes for the names and the id beside a payload in base64
 _NDJSON = ("application/x-ndjson", "application/ndjson", "application/jsonl")
 _MANY = 4 << 20  # bytes of many messages
-_BODIES = 64 << 20  # bytes of all bodies at a time
 _STATES: Mapping[Answer, int] = {
     Answer.DUPLICATE: 200,
     Answer.CANCELLED: 200,
@@ -96,11 +95,11 @@ class _Due(msgspec.Struct, forbid_unknown_fields=True):
     delay_ms: float | None = None
 
 
-def app(running: Running, max_payload: int) -> ASGIApp:
+def app(running: Running, max_payload: int, bodies: Bodies) -> ASGIApp:
     """The application, for one event loop, behind a `Guard`. `max_payload`: bytes."""
     pages, scrapes = Threads("pages", 2, 128), Threads("metrics", 1, 16)
     listing = Listing(running.view, pages)
-    messages = _Messages(running, max_payload, listing, pages)
+    messages = _Messages(running, max_payload, listing, pages, bodies)
     metrics = renderer(running)
 
     async def show_metrics(_request: Request) -> Response:
@@ -130,12 +129,12 @@ def app(running: Running, max_payload: int) -> ASGIApp:
 
 
 class _Messages:
-    def __init__(self, running: Running, max_payload: int, listing: Listing, pages: Threads) -> None:
+    def __init__(self, running: Running, max_payload: int, listing: Listing, pages: Threads, bodies: Bodies) -> None:
         self._running = running
         self._listing = listing
         self._intake = Intake(partial(running.submit, max_payload=max_payload))
         self._max_payload = max_payload
-        self._bodies = Bodies(_BODIES)
+        self._bodies = bodies
         self.actions = Actions(self._ask, running.view, pages, self._bodies)
         self._lines = NdjsonLines("-", Columns().names, max_payload, letters=False)
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import flight
 
-from tickwheel.delivery.serve import application, bodies, connections, http, http_connection, relay
+from tickwheel.delivery.serve import application, bodies, connections, http_connection, relay
 
 from .conftest import Served
 
@@ -226,7 +226,7 @@ def test_an_answer_that_is_not_read_is_given_up__D12(monkeypatch: pytest.MonkeyP
 def test_bodies_have_a_bound_in_all_and_the_slowest_gives_way__D8_D12(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(http, "_BODIES", 200_000)
+    monkeypatch.setattr(bodies, "_MOST", 200_000)
     monkeypatch.setattr(bodies, "_SLOW_S", 0)
     served = Served(tmp_path)
     try:
@@ -246,7 +246,7 @@ def test_bodies_have_a_bound_in_all_and_the_slowest_gives_way__D8_D12(
 def test_without_room_a_fast_body_is_told_to_come_again__D8_D12(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(http, "_BODIES", 50_000)
+    monkeypatch.setattr(bodies, "_MOST", 50_000)
     served = Served(tmp_path)
     try:
         reply = served.ask("POST", "/messages", {"id": "a", "due": FAR_MS, "payload": "x" * 60_000})
@@ -337,3 +337,23 @@ def test_a_connection_that_comes_at_the_end_leaves_no_traceback__D12() -> None:
         return found
 
     assert asyncio.run(scenario()) == []
+
+
+def test_a_body_that_is_on_its_way_at_the_end_is_answered_503__D9_D11(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(bodies, "_END_WITHIN_S", 0.1)
+    served = Served(tmp_path)
+    try:
+        head = HEAD[:-2] + b"content-type: application/x-ndjson\r\nexpect: 100-continue\r\n\r\n"
+        with opened(served.port, 1, head) as [connection]:
+            assert connection.recv(4096).startswith(b"HTTP/1.1 100 ")
+            connection.sendall(b'{"id": "a"')
+            served.ports.stop_requests()
+            answer = everything(connection)
+    finally:
+        served.close()
+    assert answer.startswith(b"HTTP/1.1 503 ")
+    assert b"the server is stopping" in answer
+    assert b"; none of its messages was accepted" in answer
+    assert b"the same request again, later" in answer
