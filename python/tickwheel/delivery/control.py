@@ -132,7 +132,10 @@ class HttpControl(Control):
     """Asks a `tickwheel serve`. `url`: `http://HOST:PORT`, or https. Proxies of the environment are not asked."""
 
     def __init__(self, url: str, token: bytes | None = None, context: ssl.SSLContext | None = None) -> None:
-        parts = urlsplit(url)
+        try:
+            parts = urlsplit(url)
+        except ValueError as error:  # as of half a bracket
+            raise WrongUsage(f"{url!r:.200} is no address of a tickwheel serve: {error}") from None
         if not parts.netloc or parts.path not in ("", "/") or parts.query or parts.fragment or "@" in parts.netloc:
             raise WrongUsage(f"{url!r:.200} is no address of a tickwheel serve: write http://HOST:PORT, or https://")
         _check_port(url, parts)

@@ -63,7 +63,7 @@ class Actions:
         async with self._bodies.receive(request, _MOST) as body:
             try:
                 asked = msgspec.structs.asdict(msgspec.json.decode(body, type=_Asked))
-                act = act_of(asked.pop("kind"), **asked)
+                act = act_of(asked.pop("kind"), **asked, how_all='"all": true')
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
                 raise problem(400, f"the body can't be read: {error}", _ALLOWED) from error
             except WrongUsage as error:

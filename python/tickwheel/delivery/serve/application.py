@@ -41,11 +41,12 @@ class Application:
             await _REFUSED(scope, receive, send)
         elif not scope["state"].get(HEALTH_ONLY):
             await self._guarded(scope, receive, send)
-        elif scope["path"] in HEALTH:
+        elif scope["path"] in HEALTH and scope["method"] in ("GET", "HEAD"):
             await self._answer(scope, receive, send)
         else:
+            status = 405 if scope["path"] in HEALTH else 404
             allowed = f"GET {', '.join(HEALTH)}"
-            await json_response(404, fault("this port answers health only", allowed))(scope, receive, send)
+            await json_response(status, fault("this port answers health only", allowed))(scope, receive, send)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         await (self._opened or _waiting)(scope, receive, send)

@@ -300,7 +300,11 @@ def _key(request: Request, reason: str, allowed: str) -> str | None:
         given = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query), errors="strict", max_num_fields=2)
     except ValueError as error:
         raise problem(400, f"the address can't be read: {error}", _IN_ADDRESS) from None
-    if [name for name, _ in given] not in ([], ["key"]) or not all(value for _, value in given):
+    names = [name for name, _ in given]
+    if names not in ([], ["key"]):
+        other = next((name for name in names if name != "key"), "key twice")
+        raise problem(400, f"the address has {other!r:.100}", allowed)
+    if not all(value for _, value in given):
         raise problem(400, reason, allowed)
     return given[0][1] if given else None
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Literal
 
 from tickwheel._native import StoreSnapshot
-from tickwheel.delivery.bulk import Time, ms_of
+from tickwheel.delivery.bulk import Time, range_of
 from tickwheel.delivery.errors import WrongUsage
 from tickwheel.delivery.sight.actions import Action, list_actions
 from tickwheel.delivery.sight.letters import LetterPage, list_letters
@@ -57,9 +57,7 @@ class StoreView:
         """
         if state not in list(State):
             raise WrongUsage(f"state is {state!r:.100}: ask for {', '.join(State)}")
-        which = Filter(
-            None if key is None else _text(key, "key"), ms_of("due_from", due_from), ms_of("due_before", due_before)
-        )
+        which = Filter(None if key is None else _text(key, "key"), *range_of(due_from, due_before))
         with _opened(self._store) as db:
             return list_messages(db, State(state), which, limit=limit, cursor=cursor)
 

@@ -264,3 +264,19 @@ def test_while_the_store_is_moved_away_what_is_read_of_it_is_503__D14(tmp_path: 
         assert [served.ask("GET", path).status for path in paths] == [200, 200, 200, 200, 404, 200]
     finally:
         served.close()
+
+
+@pytest.mark.parametrize(("query", "wrong"), [("kex=x", "'kex'"), ("key=a&key=b", "'key twice'"), ("key=a&b=1", "'b'")])
+def test_a_wrong_parameter_of_a_message_is_named__D11(query: str, wrong: str, served: Served) -> None:
+    reply = served.ask("GET", f"/messages/a?{query}")
+    assert (reply.status, reply.body["reason"]) == (400, f"the address has {wrong}")
+
+
+def test_times_the_wrong_way_round_are_refused__D14_D16(served: Served) -> None:
+    listed = served.ask("GET", f"/messages?due_from={FAR_MS + 1}&due_before={FAR_MS}")
+    begun = served.ask("POST", "/actions", {"kind": "cancel", "due_from": FAR_MS + 1, "due_before": FAR_MS})
+    for reply in listed, begun:
+        assert (reply.status, "which is earlier" in reply.body["reason"]) == (400, True), reply
+    assert served.ask("GET", f"/messages?due_from={FAR_MS}&due_before={FAR_MS}").status == 200
+    none = served.ask("POST", "/actions", {"kind": "cancel"})
+    assert 'or "all": true for every one' in none.body["reason"]
