@@ -3,6 +3,7 @@
 TARGET is the file of --store while nothing delivers from it, or the address of a server. Exit code 1: it was too late.
 """
 
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tickwheel.commands.options import time_of
+from tickwheel.commands.options import full_text, time_of
 
 if TYPE_CHECKING:
     from tickwheel.delivery.control import Control
@@ -27,6 +28,11 @@ _TOO_LATE = {
     "waiting": "it waits, and is no dead letter",
     "unknown": "no message has this name",
 }
+
+_NONE_REQUEUED = (
+    "No message matches that is a dead letter. What a record that could not be read says is to be given again."
+)
+_LIKE_AN_ADDRESS = re.compile(r"[^/]+:\d+/?|\w+://.*")
 
 _existing = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -62,16 +68,26 @@ def _told() -> Iterator[None]:
 
 
 def _of_one(command: Any) -> Any:
-    command = click.option("--key", metavar="KEY", help="The key of the message, if it has one.")(command)
-    return click.option("--id", "id_", metavar="ID", required=True, help="The id of the message.")(command)
+    command = click.option("--key", metavar="KEY", callback=full_text, help="The key of the message, if it has one.")(
+        command
+    )
+    return click.option("--id", "id_", metavar="ID", required=True, callback=full_text, help="The id of the message.")(
+        command
+    )
 
 
 def _of_many(command: Any) -> Any:
     for option in reversed(
         [
-            click.option("--id", "id_", metavar="ID", help="The message with this id, and with --key if it has one."),
-            click.option("--key", metavar="KEY", help="Without --id: all messages of this key."),
-            click.option("--key-prefix", metavar="TEXT", help="All messages whose key begins so."),
+            click.option(
+                "--id",
+                "id_",
+                metavar="ID",
+                callback=full_text,
+                help="The message with this id, and with --key if it has one.",
+            ),
+            click.option("--key", metavar="KEY", callback=full_text, help="Without --id: all messages of this key."),
+            click.option("--key-prefix", metavar="TEXT", callback=full_text, help="All messages whose key begins so."),
             click.option("--due-from", metavar="TIME", callback=time_of, help="Only those due then or later."),
             click.option("--due-before", metavar="TIME", callback=time_of, help="Only those due before that."),
             click.option("--all", "is_all", is_flag=True, help="All messages."),
@@ -119,6 +135,8 @@ def requeue(target: str, access: dict[str, Path | None], id_: str | None, key: s
             return
         done = control.wait(_act("requeue", key, **which))
     click.echo(f"requeued {done.changed:,}")
+    if not done.changed:
+        click.echo(_NONE_REQUEUED, err=True)
 
 
 @_targeted
@@ -143,7 +161,7 @@ def reschedule(
 
 
 @_targeted
-@click.option("--key", metavar="KEY", help="Only messages of this key.")
+@click.option("--key", metavar="KEY", callback=full_text, help="Only messages of this key.")
 def pause(target: str, access: dict[str, Path | None], key: str | None) -> None:
     """Send nothing until it is resumed, also after a restart. Messages are accepted, and wait.
 
@@ -155,7 +173,7 @@ def pause(target: str, access: dict[str, Path | None], key: str | None) -> None:
 
 
 @_targeted
-@click.option("--key", metavar="KEY", help="Only messages of this key.")
+@click.option("--key", metavar="KEY", callback=full_text, help="Only messages of this key.")
 def resume(target: str, access: dict[str, Path | None], key: str | None) -> None:
     """Send again what is due.
 
@@ -197,13 +215,18 @@ def _control(target: str, access: dict[str, Path | None]) -> "Control":
 
 
 def _is_address(target: str) -> bool:
-    return target.startswith(("http://", "https://"))
+    """Errors: `click.UsageError` for what looks like an address, and is none."""
+    if target.lower().startswith(("http://", "https://")):
+        return True
+    if _LIKE_AN_ADDRESS.fullmatch(target) and not Path(target).exists():
+        raise click.UsageError(f"{target!r:.200} is no file, and an address begins with http:// or https://")
+    return False
 
 
 def _act(kind: str, key: str | None, *, is_all: bool, **which: Any) -> "Act":
     from tickwheel.delivery.bulk import act_of
 
-    return act_of(kind, key=key, all=is_all, **which)
+    return act_of(kind, key=key, all=is_all, **which, how_all="--all")
 
 
 def _alone(which: dict[str, Any]) -> None:

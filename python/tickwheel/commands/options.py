@@ -133,6 +133,13 @@ def time_of(_ctx: click.Context, param: click.Parameter, value: str | None) -> i
         raise click.BadParameter(f"{error.reason} (allowed: {error.allowed})") from None
 
 
+def full_text(_ctx: click.Context, _param: click.Parameter, value: str | None) -> str | None:
+    """The callback of an option that takes a text."""
+    if value == "":
+        raise click.BadParameter("it is empty: give a text, or leave it out")
+    return value
+
+
 def opener_of(to: str, webhook_header: Sequence[str], webhook_secret_file: Path | None) -> "Opener":
     """The opener of the destination. Errors: `WrongUsage`."""
     from tickwheel.delivery.sinks import Webhook, open_sink

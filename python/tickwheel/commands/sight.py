@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tickwheel.commands.options import time_of
+from tickwheel.commands.options import full_text, time_of
 
 if TYPE_CHECKING:
     from tickwheel.delivery.sight import Page
@@ -57,7 +57,7 @@ def _told(command: Callable[..., None]) -> Callable[..., None]:
     help="Those that wait, in order of delivery; that recur, with the due time of the next; or that ended so, the last"
     " one first.",
 )
-@click.option("--key", metavar="KEY", help="Only those of this key.")
+@click.option("--key", metavar="KEY", callback=full_text, help="Only those of this key.")
 @click.option(
     "--due-from", metavar="TIME", callback=time_of, help="Only those due then or later: RFC 3339, or epoch ms."
 )
@@ -110,7 +110,7 @@ def _page(store: Path, limit: int, cursor: str | None, **which: Any) -> "Page":
 @click.command()
 @_store
 @click.argument("id_", metavar="ID")
-@click.option("--key", metavar="KEY", help="The message's key, if it has one.")
+@click.option("--key", metavar="KEY", callback=full_text, help="The message's key, if it has one.")
 @_as_json
 @_told
 def show(store: Path, id_: str, key: str | None, as_json: bool) -> None:

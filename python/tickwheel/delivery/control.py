@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
-from urllib.parse import quote, urlsplit
+from urllib.parse import SplitResult, quote, urlsplit
 
 import msgspec
 
@@ -132,9 +132,13 @@ class HttpControl(Control):
     """Asks a `tickwheel serve`. `url`: `http://HOST:PORT`, or https. Proxies of the environment are not asked."""
 
     def __init__(self, url: str, token: bytes | None = None, context: ssl.SSLContext | None = None) -> None:
-        parts = urlsplit(url)
+        try:
+            parts = urlsplit(url)
+        except ValueError as error:  # as of half a bracket
+            raise WrongUsage(f"{url!r:.200} is no address of a tickwheel serve: {error}") from None
         if not parts.netloc or parts.path not in ("", "/") or parts.query or parts.fragment or "@" in parts.netloc:
             raise WrongUsage(f"{url!r:.200} is no address of a tickwheel serve: write http://HOST:PORT, or https://")
+        _check_port(url, parts)
         self._url = f"{parts.scheme}://{parts.netloc}"
         self._headers = {} if token is None else {"authorization": f"Bearer {token.decode('ascii')}"}
         secure = urllib.request.HTTPSHandler(context=context or ssl.create_default_context())
@@ -193,6 +197,16 @@ class HttpControl(Control):
         except (msgspec.DecodeError, TypeError, KeyError) as error:
             raise DeliveryFailed(f"{self._url} answers {status}, and not as a tickwheel serve does") from error
         return answer
+
+
+def _check_port(url: str, parts: SplitResult) -> None:
+    """A system takes a greater number for another port, which would get the token. Errors: `WrongUsage`."""
+    try:
+        is_one = parts.port is None or parts.port > 0
+    except ValueError:
+        is_one = False
+    if not is_one:
+        raise WrongUsage(f"the port of {url!r:.200} can't be used: write http://HOST:PORT with a port from 1 to 65535")
 
 
 def _path(id_: str, key: str | None) -> str:

@@ -22,9 +22,9 @@ from tickwheel.delivery.bulk import OTHER_ACTION, act_of
 from tickwheel.delivery.entries import Answer, Item
 from tickwheel.delivery.errors import BadRecord, StoreFailed, WrongUsage
 from tickwheel.delivery.serve.bodies import Bodies
-from tickwheel.delivery.serve.problems import AGAIN, json_response, problem
+from tickwheel.delivery.serve.problems import AGAIN, json_response, problem, refuse_query
 from tickwheel.delivery.serve.threads import Threads
-from tickwheel.delivery.sight import StoreView
+from tickwheel.delivery.sight import NoStore, StoreView
 
 _MOST: Final = 1 << 22  # a key may have 1 MiB, and as much again in escapes
 _ALLOWED: Final = (
@@ -59,10 +59,11 @@ class Actions:
         ]
 
     async def _begin(self, request: Request) -> Response:
+        refuse_query(request)
         async with self._bodies.receive(request, _MOST) as body:
             try:
                 asked = msgspec.structs.asdict(msgspec.json.decode(body, type=_Asked))
-                act = act_of(asked.pop("kind"), **asked)
+                act = act_of(asked.pop("kind"), **asked, how_all='"all": true')
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
                 raise problem(400, f"the body can't be read: {error}", _ALLOWED) from error
             except WrongUsage as error:
@@ -74,10 +75,12 @@ class Actions:
             raise problem(409, OTHER_ACTION.reason, OTHER_ACTION.allowed)
         return json_response(202 if answer is Answer.ACCEPTED else 200, {"id": act.id, "state": answer})
 
-    async def _list(self, _request: Request) -> Response:
+    async def _list(self, request: Request) -> Response:
+        refuse_query(request)
         return json_response(200, {"actions": await self._read(None)})
 
     async def _show(self, request: Request) -> Response:
+        refuse_query(request)
         id_ = request.path_params["id"]
         found = await self._read(id_)
         if not found:
@@ -87,7 +90,7 @@ class Actions:
     async def _read(self, id_: str | None) -> list[object]:
         try:
             return [*await self._pages.run(lambda: self._view.actions(id_))]
+        except (StoreFailed, NoStore) as error:  # the second: its file was moved
+            raise problem(503, str(error), AGAIN) from error
         except WrongUsage as error:
             raise problem(400, str(error), "/actions/{id}") from error
-        except StoreFailed as error:
-            raise problem(503, str(error), AGAIN) from error

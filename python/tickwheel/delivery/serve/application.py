@@ -13,12 +13,15 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tickwheel.delivery.serve.access import Access
 from tickwheel.delivery.serve.guard import HEALTH, Guard
-from tickwheel.delivery.serve.problems import fault, json_response
+from tickwheel.delivery.serve.problems import CLOSE, fault, json_response
 
 REQUESTS: Final = 512
 """At a time; as many as half of them may be waiting for their bodies."""
 HEALTH_ONLY: Final = "health_only"
 """In the state of a connection to the port of `--health`."""
+_REFUSED: Final = json_response(
+    400, fault("the request has content-length and transfer-encoding", "one of them (RFC 9112, 6.1)"), CLOSE
+)
 
 
 class Application:
@@ -34,16 +37,24 @@ class Application:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
-        if not scope["state"].get(HEALTH_ONLY):
+        if _has_two_lengths(scope):
+            await _REFUSED(scope, receive, send)
+        elif not scope["state"].get(HEALTH_ONLY):
             await self._guarded(scope, receive, send)
-        elif scope["path"] in HEALTH:
+        elif scope["path"] in HEALTH and scope["method"] in ("GET", "HEAD"):
             await self._answer(scope, receive, send)
         else:
+            status = 405 if scope["path"] in HEALTH else 404
             allowed = f"GET {', '.join(HEALTH)}"
-            await json_response(404, fault("this port answers health only", allowed))(scope, receive, send)
+            await json_response(status, fault("this port answers health only", allowed))(scope, receive, send)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         await (self._opened or _waiting)(scope, receive, send)
+
+
+def _has_two_lengths(scope: Scope) -> bool:
+    """A proxy before this server may go by the other one, and then a part of the body is a request for one of them."""
+    return {b"content-length", b"transfer-encoding"} <= {name for name, _ in scope["headers"]}
 
 
 async def _waiting(scope: Scope, receive: Receive, send: Send) -> None:

@@ -1,12 +1,14 @@
 """Receives the bodies of requests, each within a time and all within a bound (rules D8, D12).
 
-At most `most` bytes of bodies are in memory; a body counts from its first part until its request is answered. Where a
+At most `_MOST` bytes of bodies are in memory; a body counts from its first part until its request is answered. Where a
 part has no room, the body that has been on its way for longest is given up (408), if that is more than a second, as it
 is slow. Otherwise the request of that part gets 503. So slow bodies, however many, hold up nothing but each other.
+When the server ends, a body has `_END_WITHIN_S` left, and then gets 503.
 """
 
 import asyncio
 import contextlib
+import math
 from collections.abc import AsyncIterator, Mapping
 from typing import Final
 
@@ -14,7 +16,9 @@ from starlette.requests import ClientDisconnect, Request
 
 from tickwheel.delivery.serve.problems import AGAIN, CLOSE, problem
 
+_MOST: Final = 64 << 20
 _WITHIN_S: Final = 30
+_END_WITHIN_S: Final = 3  # less than requests have in all
 _SLOW_S: Final = 1
 _DISCARD_BYTES, _DISCARD_S = 1 << 26, 2  # read from a body that is too large, so that its sender can read the answer
 
@@ -26,26 +30,36 @@ class _NotReceived(Exception):
 
 
 class _Body:
-    def __init__(self) -> None:
-        self.deadline = asyncio.timeout(_WITHIN_S)
+    def __init__(self, end_s: float) -> None:
         self.since_s = asyncio.get_running_loop().time()
+        self.deadline = asyncio.timeout_at(min(self.since_s + _WITHIN_S, end_s))
         self.parts: list[bytes] = []
         self.size = 0  # for which it has room
 
 
 class Bodies:
-    """The room for all bodies; `most`: bytes."""
+    """The room for all bodies. Everything runs in the event loop."""
 
-    def __init__(self, most: int) -> None:
-        self._left = most
+    def __init__(self) -> None:
+        self._left = _MOST
         self._on_their_way: dict[_Body, None] = {}  # the first one first
+        self._end_s = math.inf  # of the server, on the clock of the loop
+
+    def end(self) -> None:
+        """The server ends: what is on its way has a moment left."""
+        now_s = asyncio.get_running_loop().time()
+        self._end_s = min(self._end_s, now_s + _END_WITHIN_S)
+        for body in self._on_their_way:
+            if not body.deadline.expired():
+                body.deadline.reschedule(self._end_s)
 
     @contextlib.asynccontextmanager
     async def receive(self, request: Request, limit: int, more: str = "") -> AsyncIterator[bytes]:
         """The body, with its room until the end of the block. Errors: 413 for more than `limit` bytes; 408 if it does
-        not end in time; 503 without room; 400 if the connection ends before. `more` is added to their reasons.
+        not end in time; 503 without room, or at the end of the server; 400 if the connection ends before.
+        `more` is added to their reasons.
         """
-        body = _Body()
+        body = _Body(self._end_s)
         try:
             try:
                 await self._receive(request, limit, body)
@@ -61,6 +75,9 @@ class Bodies:
             async with body.deadline:
                 await self._read(request, limit, body)
         except TimeoutError:
+            if asyncio.get_running_loop().time() >= self._end_s:
+                reason = "the server is stopping, and the body has not come as a whole"
+                raise _NotReceived(503, reason, AGAIN, CLOSE) from None
             raise _NotReceived(408, "the body did not end in time", f"within {_WITHIN_S} s", CLOSE) from None
         except ClientDisconnect:
             raise _NotReceived(400, "the connection was closed in the middle of the body", "the whole body") from None

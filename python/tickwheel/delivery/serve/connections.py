@@ -111,7 +111,7 @@ class Acceptor:
         try:
             while True:
                 try:
-                    client, _ = await loop.sock_accept(self._socket)
+                    client = await self._accept()
                 except OSError as error:  # it was closed again already, or the process may open no more files
                     _log.error("a connection can't be accepted: %s", error.strerror)
                     await asyncio.sleep(_NO_FILES_PAUSE_S)
@@ -124,6 +124,23 @@ class Acceptor:
             self._socket.close()
             for opening in self._opening:
                 opening.cancel()
+
+    async def _accept(self) -> socket.socket:
+        """As `loop.sock_accept`, which loses a connection that comes in the moment of a cancel, with a traceback."""
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                client, _ = self._socket.accept()
+            except BlockingIOError:
+                has_come = asyncio.Event()
+                loop.add_reader(self._socket, has_come.set)
+                try:
+                    await has_come.wait()
+                finally:
+                    loop.remove_reader(self._socket)
+            else:
+                client.setblocking(False)
+                return client
 
     def close(self) -> None:
         """Close all connections that wait."""

@@ -23,9 +23,8 @@ percent-encoded, with slashes or without. In the query a + is a space, as in for
 """
 
 import asyncio
-import codecs
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TypeAlias
 from urllib.parse import parse_qsl, unquote_to_bytes
@@ -52,13 +51,13 @@ from tickwheel.delivery.serve.health import health_routes
 from tickwheel.delivery.serve.intake import Intake
 from tickwheel.delivery.serve.listing import Listing
 from tickwheel.delivery.serve.metrics import renderer
-from tickwheel.delivery.serve.problems import AGAIN, fault, json_response, problem
+from tickwheel.delivery.serve.problems import AGAIN, fault, json_response, problem, refuse_query
+from tickwheel.delivery.serve.replacing import Replacing, numbered
 from tickwheel.delivery.serve.threads import Threads
 
 _OVERHEAD = 1 << 16  # bytes for the names and the id beside a payload in base64
 _NDJSON = ("application/x-ndjson", "application/ndjson", "application/jsonl")
 _MANY = 4 << 20  # bytes of many messages
-_BODIES = 64 << 20  # bytes of all bodies at a time
 _STATES: Mapping[Answer, int] = {
     Answer.DUPLICATE: 200,
     Answer.CANCELLED: 200,
@@ -79,13 +78,11 @@ _ROUTES = (
     " GET /readyz"
 )
 _NO_KEY = "no message without a key has this id: one with a key is cancelled with ?key=K"
-_PLACE_ALLOWED = "/messages, or /messages?replace=true, and then &at_latest_ms=N if it is put off again and again"
-_MOST_DIGITS = 15
 _LONGEST_NAME = 1 << 22  # a name has at most 1 MiB, each part of it twice with escapes
 _IN_ADDRESS = "UTF-8, percent-encoded, and ?key=K"
 _DUE_ALLOWED = '{"due": RFC 3339 or epoch milliseconds}, or {"delay_ms": milliseconds from now}'
 
-_Handler: TypeAlias = Callable[[Request], Awaitable[Response]]
+_Traced: TypeAlias = Callable[[Records], Records]
 
 
 class _Name(msgspec.Struct, forbid_unknown_fields=True):
@@ -98,11 +95,11 @@ class _Due(msgspec.Struct, forbid_unknown_fields=True):
     delay_ms: float | None = None
 
 
-def app(running: Running, max_payload: int) -> ASGIApp:
+def app(running: Running, max_payload: int, bodies: Bodies) -> ASGIApp:
     """The application, for one event loop, behind a `Guard`. `max_payload`: bytes."""
     pages, scrapes = Threads("pages", 2, 128), Threads("metrics", 1, 16)
     listing = Listing(running.view, pages)
-    messages = _Messages(running, max_payload, listing, pages)
+    messages = _Messages(running, max_payload, listing, pages, bodies)
     metrics = renderer(running)
 
     async def show_metrics(_request: Request) -> Response:
@@ -132,33 +129,37 @@ def app(running: Running, max_payload: int) -> ASGIApp:
 
 
 class _Messages:
-    def __init__(self, running: Running, max_payload: int, listing: Listing, pages: Threads) -> None:
+    def __init__(self, running: Running, max_payload: int, listing: Listing, pages: Threads, bodies: Bodies) -> None:
         self._running = running
         self._listing = listing
         self._intake = Intake(partial(running.submit, max_payload=max_payload))
         self._max_payload = max_payload
-        self._bodies = Bodies(_BODIES)
+        self._bodies = bodies
         self.actions = Actions(self._ask, running.view, pages, self._bodies)
         self._lines = NdjsonLines("-", Columns().names, max_payload, letters=False)
 
     async def post(self, request: Request) -> Response:
-        place = _traced_place(request)
+        replacing, traced = Replacing.of(request), _traced(request)
         limit = 2 * self._max_payload + _OVERHEAD
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() in _NDJSON:
             none_of_many = "; none of its messages was accepted"
             async with self._bodies.receive(request, max(limit, _MANY), none_of_many) as body:
-                return await self._many(body, place)
+                return await self._many(body, replacing, traced)
         async with self._bodies.receive(request, limit) as body:
-            return await self._one(body, place)
+            return await self._one(body, replacing, traced)
 
-    async def _one(self, body: bytes, place: Callable[[Records], Records]) -> Response:
+    async def _one(self, body: bytes, replacing: Replacing, traced: _Traced) -> Response:
+        replacing.check(body)
         records = self._lines.read_object(body, now_ns=time.time_ns())
         [item] = records.to_list()
         if isinstance(item, BadRecord):
             raise problem(_status_of(item), item.reason, item.allowed)
-        answer = await self._ask(place(records))
+        answer = await self._ask(replacing.place(traced(records)))
         if answer is Answer.CONFLICT:
             raise problem(409, OTHER_CONTENT.reason, OTHER_CONTENT.allowed)
+        if replacing.at_latest_ms is not None and answer in (Answer.ACCEPTED, Answer.REPLACED):
+            due = await self._due_of(item.id, item.key)
+            return _state(201 if answer is Answer.ACCEPTED else 200, item.id, item.key, answer, **due)
         if answer is Answer.ACCEPTED:
             assert isinstance(item, Message)
             return _state(201, item.id, item.key, answer, due=rfc_3339(item.due_ms))
@@ -166,15 +167,24 @@ class _Messages:
             return _state(404, item.id, item.key, answer)
         return _state(_STATES[answer], item.id, item.key, answer)
 
-    async def _many(self, body: bytes, place: Callable[[Records], Records]) -> Response:
+    async def _due_of(self, id_: str, key: str | None) -> Mapping[str, str]:
+        """Of a message that was committed, which may be due earlier than its record says; none if it can't be read."""
+        try:
+            due = (await self._listing.details(id_, key)).get("due")
+        except HTTPException:  # the message is accepted all the same
+            return {}
+        return {"due": due} if due else {}
+
+    async def _many(self, body: bytes, replacing: Replacing, traced: _Traced) -> Response:
+        body, bad = await asyncio.to_thread(replacing.checked, body)
         records = await asyncio.to_thread(self._lines.read, body, now_ns=time.time_ns())
         try:
-            ticket = await asyncio.to_thread(self._running.submit_records, [place(records)])
+            ticket = await asyncio.to_thread(self._running.submit_records, [replacing.place(traced(records))])
             found = await asyncio.wrap_future(ticket)
         except Exception as error:
             reason = f"{error}; some of its messages may have been accepted"
             raise problem(503, reason, f"{AGAIN}: what was accepted answers duplicate") from error
-        lines = await asyncio.to_thread(lambda: list(map(msgspec.json.encode, _answers(body, found))))
+        lines = await asyncio.to_thread(lambda: list(map(msgspec.json.encode, _answers(body, found, bad))))
         return Response(b"".join(line + b"\n" for line in lines), 200, media_type="application/x-ndjson")
 
     async def one(self, request: Request) -> Response:
@@ -193,6 +203,7 @@ class _Messages:
         return json_response(200, {**await self._listing.details(id_, key), "id": id_, "key": key, "state": answer})
 
     async def requeue(self, request: Request) -> Response:
+        refuse_query(request)
         async with self._bodies.receive(request, 2 * _LONGEST_NAME) as body:
             try:
                 name = msgspec.json.decode(body, type=_Name)
@@ -205,7 +216,13 @@ class _Messages:
         return _state(status, name.id, name.key, answer)
 
     async def pause(self, request: Request) -> Response:
-        key = _key(request, "the address names no key", f"{request.url.path}, or {request.url.path}?key=K, not empty")
+        allowed = f"{request.url.path}, or {request.url.path}?key=K, not empty"
+        key = _key(request, "the address names no key", allowed)
+        async with self._bodies.receive(request, _OVERHEAD) as body:
+            if body:
+                raise problem(
+                    400, "there is a body, and this request reads none", f"{allowed}: a key is in the address"
+                )
         answer = await self._ask(Pause(request.url.path == "/pause", key))
         if answer is Answer.REFUSED:
             raise problem(409, *self._running.why_not_paused())
@@ -236,11 +253,12 @@ def _status_of(bad: BadRecord) -> int:
     return 413 if bad.is_too_large else 400
 
 
-def _answers(body: bytes, found: Sequence[Answer | BadRecord]) -> Iterator[dict[str, object]]:
-    """For each record, in order, its line and the status that it would have had alone."""
-    lines = body.removeprefix(codecs.BOM_UTF8).split(b"\n")
-    numbers = (number for number, line in enumerate(lines, 1) if line.strip(b" \t\r"))
-    for line, answer in zip(numbers, found, strict=True):
+def _answers(
+    body: bytes, found: Sequence[Answer | BadRecord], bad: Mapping[int, BadRecord]
+) -> Iterator[dict[str, object]]:
+    """For each record, in order, its line and the status that it would have had alone. `bad`: what was not read."""
+    answers = {**dict(zip(numbered(body), found, strict=True)), **bad}
+    for line, answer in sorted(answers.items()):
         if isinstance(answer, BadRecord):
             yield {"line": line, "status": _status_of(answer), **fault(answer.reason, answer.allowed)}
         elif answer is Answer.CONFLICT:
@@ -282,28 +300,19 @@ def _key(request: Request, reason: str, allowed: str) -> str | None:
         given = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query), errors="strict", max_num_fields=2)
     except ValueError as error:
         raise problem(400, f"the address can't be read: {error}", _IN_ADDRESS) from None
-    if [name for name, _ in given] not in ([], ["key"]) or not all(value for _, value in given):
+    names = [name for name, _ in given]
+    if names not in ([], ["key"]):
+        other = next((name for name in names if name != "key"), "key twice")
+        raise problem(400, f"the address has {other!r:.100}", allowed)
+    if not all(value for _, value in given):
         raise problem(400, reason, allowed)
     return given[0][1] if given else None
 
 
-def _place(request: Request) -> Callable[[Records], Records]:
-    """What `?replace=true` and `&at_latest_ms=N` ask for: to take the place of the message of a name. Errors: 400."""
-    given = request.query_params.multi_items()
-    wanted = dict(given)
-    latest = wanted.pop("at_latest_ms", None)
-    is_whole = latest is None or (latest.isascii() and latest.isdecimal() and len(latest) <= _MOST_DIGITS)
-    if not given:
-        return lambda records: records
-    if wanted != {"replace": "true"} or not is_whole or len(given) > 1 + (latest is not None):
-        raise problem(400, f"the address asks for {str(request.url.query)!r:.100}", _PLACE_ALLOWED)
-    return lambda records: records.replacing(None if latest is None else int(latest))
-
-
-def _traced_place(request: Request) -> Callable[[Records], Records]:
-    """The same, where messages without a `traceparent` get that of the request."""
-    place, parent = _place(request), request.headers.get("traceparent")
-    return place if parent is None else lambda records: place(records.traced_by(parent))
+def _traced(request: Request) -> _Traced:
+    """Messages without a `traceparent` get that of the request."""
+    parent = request.headers.get("traceparent")
+    return (lambda records: records) if parent is None else lambda records: records.traced_by(parent)
 
 
 def _state(status: int, id_: str, key: str | None, answer: Answer, **more: str) -> Response:

@@ -41,6 +41,7 @@ class HttpConnection(H11Protocol):
         self._place = place
         self._owes: str | None = "a head"
         self._looking: asyncio.TimerHandle | None = None
+        self._is_half_closed = False
         self._taken, self._taken_s = 0, 0.0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
@@ -54,6 +55,11 @@ class HttpConnection(H11Protocol):
         self._stop_looking()
         super().connection_lost(exc)
 
+    def eof_received(self) -> bool | None:  # type: ignore[override]  # uvicorn's always closes
+        """The client sends nothing more. What it has asked for is answered; with TLS asyncio can't do that."""
+        self._is_half_closed = True
+        return self._is_answering() and self.scheme == "http"
+
     def handle_events(self) -> None:
         """Take what has come."""
         super().handle_events()
@@ -62,6 +68,8 @@ class HttpConnection(H11Protocol):
     def on_response_complete(self) -> None:
         """A request is answered; the next one may have come already."""
         super().on_response_complete()
+        if self._is_half_closed and not self._is_answering():
+            self.transport.close()
         self._look()
 
     def timeout_keep_alive_handler(self) -> None:
@@ -98,6 +106,10 @@ class HttpConnection(H11Protocol):
             self.transport.abort()
         else:
             self.transport.close()
+
+    def _is_answering(self) -> bool:
+        """Whether a request has come as a whole, and has no whole answer yet."""
+        return self.cycle is not None and not self.cycle.response_complete and not self.cycle.more_body
 
     def _look(self) -> None:
         """What the client owes now."""

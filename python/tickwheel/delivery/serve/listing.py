@@ -16,9 +16,9 @@ from starlette.responses import Response
 
 from tickwheel._native import due_of
 from tickwheel.delivery.errors import BadRecord, StoreFailed, WrongUsage
-from tickwheel.delivery.serve.problems import AGAIN, json_response, problem
+from tickwheel.delivery.serve.problems import AGAIN, json_response, problem, refuse_query
 from tickwheel.delivery.serve.threads import Threads
-from tickwheel.delivery.sight import StoreView
+from tickwheel.delivery.sight import NoStore, StoreView
 
 _PARAMETERS: Final = ("state", "key", "due_from", "due_before", "limit", "cursor")
 _PARAMETERS_OF_DEAD: Final = ("limit", "cursor")
@@ -44,8 +44,7 @@ class Listing:
 
     async def status(self, request: Request) -> Response:
         """The store in figures: counted for one request at a time, as it takes a second for ten million messages."""
-        if request.scope["query_string"]:
-            raise problem(400, "the address has parameters", "/status")
+        refuse_query(request)
         return json_response(200, await _look(self._counts, self._view.status))
 
     async def details(self, id_: str, key: str | None) -> dict[str, Any]:
@@ -65,7 +64,7 @@ class Listing:
 async def _look(threads: Threads, look: Callable[[], _T]) -> _T:
     try:
         return await threads.run(look)
-    except StoreFailed as error:
+    except (StoreFailed, NoStore) as error:  # the second: its file was moved
         raise problem(503, str(error), AGAIN) from error
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import uvicorn
     from starlette.types import ASGIApp
 
+    from tickwheel.delivery.serve.bodies import Bodies
     from tickwheel.delivery.serve.flight import FlightServer
 
 _REQUESTS_END_WITHIN_S = 5
@@ -85,6 +86,7 @@ class Ports:
 
         self._application = Application(access)
         self._server = _http_server(self._application)
+        self._bodies: Bodies | None = None
         self._behind: FlightSocket | None = None
         self._flight: FlightServer | None = None
         self._over = threading.Event()
@@ -98,11 +100,13 @@ class Ports:
 
     def open(self, running: Running, max_payload: int) -> str:
         """Serve everything; returns the URLs for clients. Errors: `WrongUsage` if a port can't be opened."""
+        from tickwheel.delivery.serve.bodies import Bodies
         from tickwheel.delivery.serve.flight import FlightServer
         from tickwheel.delivery.serve.http import app
 
         self._listening.open()
-        self._application.open(app(running, max_payload))
+        self._bodies = Bodies()
+        self._application.open(app(running, max_payload, self._bodies))
         self._behind = FlightSocket()
         submit = partial(running.submit, max_payload=max_payload)
         self._flight = FlightServer(self._behind.location, submit, self._access, max_payload)
@@ -142,6 +146,8 @@ class Ports:
     def _stop_requests(self) -> None:
         for port in self._accepting:
             port.cancel()
+        if self._bodies is not None:
+            self._bodies.end()
         self._server.should_exit = True
 
     def _serve(self) -> None:

@@ -5,6 +5,7 @@ from typing import Final
 
 import msgspec
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
 from starlette.responses import Response
 
 AGAIN: Final = "the same request again, later"
@@ -14,6 +15,12 @@ CLOSE: Final = {"connection": "close"}
 def problem(status: int, reason: str, allowed: str, headers: Mapping[str, str] | None = None) -> HTTPException:
     """To be raised. The application's handler of `HTTPException` answers with its `detail`."""
     return HTTPException(status, fault(reason, allowed), headers)  # type: ignore[arg-type]  # the handler takes it out
+
+
+def refuse_query(request: Request) -> None:
+    """For a request that reads nothing from the query. Errors: 400."""
+    if request.scope["query_string"]:
+        raise problem(400, "the address has parameters, and this request reads none", request.url.path)
 
 
 def fault(reason: str, allowed: str) -> dict[str, str]:

@@ -90,6 +90,8 @@ def load_certificate(context: ssl.SSLContext, cert: Path, key: Path) -> None:
     except ssl.SSLError as error:
         if error.reason in _REASONS:
             raise WrongUsage(f"--tls-cert {cert} and --tls-key {key}: {_REASONS[error.reason]}") from error
+        if key == cert and b"-----BEGIN CERTIFICATE" in (pem := cert.read_bytes()) and b"PRIVATE KEY-----" not in pem:
+            raise WrongUsage(f"--tls-cert {cert} has no key: name the file of its key with --tls-key") from error
         raise WrongUsage(
             f"--tls-cert {cert} and --tls-key {key}: no certificate and key in PEM: {told(error)}"
         ) from error

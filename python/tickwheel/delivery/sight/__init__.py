@@ -11,6 +11,18 @@ from tickwheel.delivery.sight.letters import LetterPage, LetterSeen
 from tickwheel.delivery.sight.messages import Page, Rule, Seen, State
 from tickwheel.delivery.sight.one import Details
 from tickwheel.delivery.sight.status import StoreStatus
-from tickwheel.delivery.sight.view import StoreView
+from tickwheel.delivery.sight.view import NoStore, StoreView
 
-__all__ = ["Action", "Details", "LetterPage", "LetterSeen", "Page", "Rule", "Seen", "State", "StoreStatus", "StoreView"]
+__all__ = [
+    "Action",
+    "Details",
+    "LetterPage",
+    "LetterSeen",
+    "NoStore",
+    "Page",
+    "Rule",
+    "Seen",
+    "State",
+    "StoreStatus",
+    "StoreView",
+]

@@ -5,13 +5,17 @@ from pathlib import Path
 from typing import Literal
 
 from tickwheel._native import StoreSnapshot
-from tickwheel.delivery.bulk import Time, ms_of
+from tickwheel.delivery.bulk import Time, range_of
 from tickwheel.delivery.errors import WrongUsage
 from tickwheel.delivery.sight.actions import Action, list_actions
 from tickwheel.delivery.sight.letters import LetterPage, list_letters
 from tickwheel.delivery.sight.messages import Filter, Page, State, list_messages
 from tickwheel.delivery.sight.one import Details, show_message
 from tickwheel.delivery.sight.status import StoreStatus, status_of
+
+
+class NoStore(WrongUsage):
+    """There is no store to look at. A server whose file was moved away is asked nothing wrong."""
 
 
 class StoreView:
@@ -53,34 +57,40 @@ class StoreView:
         """
         if state not in list(State):
             raise WrongUsage(f"state is {state!r:.100}: ask for {', '.join(State)}")
-        which = Filter(
-            None if key is None else _text(key, "key"), ms_of("due_from", due_from), ms_of("due_before", due_before)
-        )
-        with StoreSnapshot(self._store) as db:
+        which = Filter(None if key is None else _text(key, "key"), *range_of(due_from, due_before))
+        with _opened(self._store) as db:
             return list_messages(db, State(state), which, limit=limit, cursor=cursor)
 
     def show(self, id: str, key: str | None = None) -> Details | None:  # noqa: A002, as in a message
         """The newest message with this name and its payload; `None`: it has not come, or is forgotten."""
         name = _text(id, "id"), None if key is None else _text(key, "key")
-        with StoreSnapshot(self._store) as db:
+        with _opened(self._store) as db:
             return show_message(db, *name)
 
     def dead(self, *, limit: int = 100, cursor: str | None = None) -> LetterPage:
         """A page of the dead letters that the store has kept, the last one first."""
-        with StoreSnapshot(self._store) as db:
+        with _opened(self._store) as db:
             return list_letters(db, limit=limit, cursor=cursor)
 
     # `list` is a method here, and no type any more.
     def actions(self, id: str | None = None) -> Sequence[Action]:  # noqa: A002
         """The last actions on many messages, the newest first; or the one with this id, if it is kept."""
         name = None if id is None else _text(id, "id")
-        with StoreSnapshot(self._store) as db:
+        with _opened(self._store) as db:
             return list_actions(db, name)
 
     def status(self) -> StoreStatus:
         """The store in figures. O(messages): about a second for ten million, two where dead letters were requeued."""
-        with StoreSnapshot(self._store) as db:
+        with _opened(self._store) as db:
             return status_of(db, self._store)
+
+
+def _opened(store: Path) -> StoreSnapshot:
+    """Errors: `NoStore`, `StoreFailed`."""
+    try:
+        return StoreSnapshot(store)
+    except WrongUsage as error:
+        raise NoStore(str(error)) from error
 
 
 def _text(given: str, part: str) -> str:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import flight
 
-from tickwheel.delivery.serve import application, bodies, connections, http, http_connection, relay
+from tickwheel.delivery.serve import application, bodies, connections, http_connection, relay
 
 from .conftest import Served
 
@@ -226,7 +226,7 @@ def test_an_answer_that_is_not_read_is_given_up__D12(monkeypatch: pytest.MonkeyP
 def test_bodies_have_a_bound_in_all_and_the_slowest_gives_way__D8_D12(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(http, "_BODIES", 200_000)
+    monkeypatch.setattr(bodies, "_MOST", 200_000)
     monkeypatch.setattr(bodies, "_SLOW_S", 0)
     served = Served(tmp_path)
     try:
@@ -246,7 +246,7 @@ def test_bodies_have_a_bound_in_all_and_the_slowest_gives_way__D8_D12(
 def test_without_room_a_fast_body_is_told_to_come_again__D8_D12(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(http, "_BODIES", 50_000)
+    monkeypatch.setattr(bodies, "_MOST", 50_000)
     served = Served(tmp_path)
     try:
         reply = served.ask("POST", "/messages", {"id": "a", "due": FAR_MS, "payload": "x" * 60_000})
@@ -294,3 +294,66 @@ def test_without_files_to_open_it_waits_and_serves_on__D12(
         assert "a connection can't be accepted: Too many open files" in caplog.records[0].getMessage()
         connection.sendall(b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n")
         assert connection.recv(4096).startswith(b"HTTP/1.1 200 ")
+
+
+def sent(id_: str, more: bytes = b"") -> bytes:
+    body = b'{"id": "%s", "due": %d, "payload": 1}' % (id_.encode(), FAR_MS)
+    return b"POST /messages HTTP/1.1\r\nhost: 127.0.0.1\r\n%scontent-length: %d\r\n\r\n%s" % (more, len(body), body)
+
+
+def everything(connection: socket.socket) -> bytes:
+    return b"".join(iter(lambda: connection.recv(65536), b""))
+
+
+def test_a_client_that_half_closes_gets_its_answers__D11(fresh: Served) -> None:
+    with opened(fresh.port, 1, sent("a") + sent("b") + HEAD[:30]) as [connection]:
+        connection.shutdown(socket.SHUT_WR)
+        answer = everything(connection)
+    assert (answer.count(b"HTTP/1.1 201 "), answer.count(b"HTTP/1.1 ")) == (2, 2)
+
+
+def test_a_request_with_two_lengths_is_refused_and_its_connection_closed__D12(fresh: Served) -> None:
+    two = sent("a", b"transfer-encoding: chunked\r\n").replace(b"\r\n\r\n", b"\r\n\r\n0\r\n\r\n") + sent("b")
+    with opened(fresh.port, 1, two) as [connection]:
+        answer = everything(connection)
+    assert (answer[:13], answer.count(b"HTTP/1.1 ")) == (b"HTTP/1.1 400 ", 1)
+    assert b"content-length and transfer-encoding" in answer
+    assert fresh.ask("GET", "/messages/b").status == 404
+
+
+def test_a_connection_that_comes_at_the_end_leaves_no_traceback__D12() -> None:
+    async def scenario() -> list[dict[str, object]]:
+        found: list[dict[str, object]] = []
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: found.append(context))
+        listening = socket.create_server(("127.0.0.1", 0))
+        acceptor = connections.Acceptor(listening, lambda: None, lambda _: asyncio.Protocol(), 1)
+        accepting = loop.create_task(acceptor.run())
+        await asyncio.sleep(0)  # it waits for a connection
+        with socket.create_connection(listening.getsockname()):
+            loop.call_soon(accepting.cancel)  # in the step of the loop that finds the connection
+            await asyncio.wait([accepting])
+            await asyncio.sleep(0)
+        return found
+
+    assert asyncio.run(scenario()) == []
+
+
+def test_a_body_that_is_on_its_way_at_the_end_is_answered_503__D9_D11(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(bodies, "_END_WITHIN_S", 0.1)
+    served = Served(tmp_path)
+    try:
+        head = HEAD[:-2] + b"content-type: application/x-ndjson\r\nexpect: 100-continue\r\n\r\n"
+        with opened(served.port, 1, head) as [connection]:
+            assert connection.recv(4096).startswith(b"HTTP/1.1 100 ")
+            connection.sendall(b'{"id": "a"')
+            served.ports.stop_requests()
+            answer = everything(connection)
+    finally:
+        served.close()
+    assert answer.startswith(b"HTTP/1.1 503 ")
+    assert b"the server is stopping" in answer
+    assert b"; none of its messages was accepted" in answer
+    assert b"the same request again, later" in answer

@@ -50,6 +50,14 @@ def test_a_message_takes_the_place_of_another__D16(served: Served) -> None:
     assert due < FAR, "10 minutes after the first"
 
 
+def test_the_answer_says_when_a_message_that_was_put_off_is_due__D16(served: Served) -> None:
+    message = {"id": "put off", "due": FAR, "payload": 1}
+    for status, state in (201, "accepted"), (200, "replaced"):
+        reply = served.ask("POST", "/messages?replace=true&at_latest_ms=900000", message)
+        assert (reply.status, reply.body["state"]) == (status, state)
+        assert reply.body["due"] == served.ask("GET", "/messages/put%20off").body["due"] < FAR
+
+
 @pytest.mark.parametrize(
     "query",
     [

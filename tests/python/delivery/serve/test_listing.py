@@ -224,3 +224,59 @@ def test_a_pause_of_what_is_no_key_is_refused__D16(query: str, served: Served) -
     reply = served.ask("POST", f"/pause{query}")
     assert reply.status == 400
     assert "key" in reply.body["allowed"]
+
+
+@pytest.mark.parametrize("path", ["/pause", "/resume", "/pause?key=a"])
+def test_a_pause_with_a_body_is_refused_as_the_key_is_in_the_address__D16(path: str, served: Served) -> None:
+    reply = served.ask("POST", path, {"key": "a"})
+    assert (reply.status, reply.body["reason"]) == (400, "there is a body, and this request reads none")
+    assert reply.body["allowed"].endswith("?key=K, not empty: a key is in the address")
+    status = served.ask("GET", "/status").body
+    assert (status["paused_since"], status["paused_keys"]) == (None, 0)
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", "/requeue?key=z"),
+        ("POST", "/actions?all=true"),
+        ("GET", "/actions?limit=1"),
+        ("GET", "/actions/a?limit=1"),
+        ("GET", "/status?key=a"),
+    ],
+)
+def test_parameters_that_are_not_read_are_refused__D11(method: str, path: str, served: Served) -> None:
+    reply = served.ask(method, path)
+    assert (reply.status, reply.body["reason"]) == (400, "the address has parameters, and this request reads none")
+    assert reply.body["allowed"] == path.partition("?")[0]
+
+
+def test_while_the_store_is_moved_away_what_is_read_of_it_is_503__D14(tmp_path: Path) -> None:
+    served = Served(tmp_path)
+    try:
+        put(served, "a", "k")
+        paths = "/status", "/messages", "/dead", "/actions", "/actions/a", "/messages/a?key=k"
+        (tmp_path / "store.db").rename(tmp_path / "moved.db")
+        for path in paths:
+            reply = served.ask("GET", path)
+            assert (reply.status, "store.db" in reply.body["reason"]) == (503, True), (path, reply)
+        (tmp_path / "moved.db").rename(tmp_path / "store.db")
+        assert [served.ask("GET", path).status for path in paths] == [200, 200, 200, 200, 404, 200]
+    finally:
+        served.close()
+
+
+@pytest.mark.parametrize(("query", "wrong"), [("kex=x", "'kex'"), ("key=a&key=b", "'key twice'"), ("key=a&b=1", "'b'")])
+def test_a_wrong_parameter_of_a_message_is_named__D11(query: str, wrong: str, served: Served) -> None:
+    reply = served.ask("GET", f"/messages/a?{query}")
+    assert (reply.status, reply.body["reason"]) == (400, f"the address has {wrong}")
+
+
+def test_times_the_wrong_way_round_are_refused__D14_D16(served: Served) -> None:
+    listed = served.ask("GET", f"/messages?due_from={FAR_MS + 1}&due_before={FAR_MS}")
+    begun = served.ask("POST", "/actions", {"kind": "cancel", "due_from": FAR_MS + 1, "due_before": FAR_MS})
+    for reply in listed, begun:
+        assert (reply.status, "which is earlier" in reply.body["reason"]) == (400, True), reply
+    assert served.ask("GET", f"/messages?due_from={FAR_MS}&due_before={FAR_MS}").status == 200
+    none = served.ask("POST", "/actions", {"kind": "cancel"})
+    assert 'or "all": true for every one' in none.body["reason"]

@@ -1,5 +1,7 @@
 """Messages that come again and again, over HTTP (rule D19)."""
 
+import json
+
 import pytest
 
 from delivery.serve.conftest import Served
@@ -22,9 +24,7 @@ def test_it_is_put_shown_and_cancelled_over_http__D11_D19(served: Served) -> Non
     assert listed["id"] == "report"
     assert served.ask("POST", "/requeue", {"id": "report"}).status == 409
     assert 'tickwheel_messages{state="recurring"} 1.0' in served.ask("GET", "/metrics").body
-    replaced = served.ask(
-        "POST", "/messages?replace=true&at_latest_ms=5", {**record, "every": 5, "cron": None, "tz": None}
-    )
+    replaced = served.ask("POST", "/messages?replace=true", {**record, "every": 5, "cron": None, "tz": None})
     assert (replaced.status, replaced.body["state"]) == (200, "replaced")
     assert served.ask("GET", "/messages/report").body["state"] == "recurring"
     assert served.ask("DELETE", "/messages/report").body["state"] == "cancelled"
@@ -32,3 +32,21 @@ def test_it_is_put_shown_and_cancelled_over_http__D11_D19(served: Served) -> Non
     assert (ended["state"], ended["due"]) == ("cancelled", None)
     listed = served.ask("GET", "/messages?state=cancelled").body["messages"]
     assert [it["due"] for it in listed if it["id"] == "report"] == [None]
+
+
+def test_it_can_not_be_debounced__D16_D19(served: Served) -> None:
+    path = "/messages?replace=true&at_latest_ms=5"
+    for rule in {"every": 5}, {"cron": "0 9 * * *"}:
+        reply = served.ask("POST", path, {"id": "put off", "payload": 1, **rule})
+        assert (reply.status, reply.body["reason"]) == (400, "a message that recurs can't be debounced")
+    lines = b"""\xef\xbb\xbf{"id": "put off", "every": 5, "payload": 1}
+
+{"id": "once", "delay_ms": 900000, "every": null, "payload": 1}
+{"id": "put off", "cron": "0 9 * * *", "payload": 1}
+{"id": "put off",
+"""
+    reply = served.ask("POST", path, lines, headers={"content-type": "application/x-ndjson"})
+    answers = [json.loads(line) for line in reply.body.splitlines()]
+    assert [(each["line"], each["status"]) for each in answers] == [(1, 400), (3, 201), (4, 400), (5, 400)]
+    assert answers[0]["reason"] == answers[2]["reason"] == "a message that recurs can't be debounced"
+    assert served.ask("GET", "/messages/put%20off").status == 404

@@ -168,8 +168,8 @@ def broken(folder: Path, made: Signed) -> dict[str, tuple[TlsFiles, str]]:
         "a folder": (TlsFiles(cert, folder), f"--tls-key {folder} can't be read: Is a directory"),
         "mismatch": (TlsFiles(cert, made.client.key), "the key does not belong to the certificate"),
         "empty": (TlsFiles(empty, key), "no certificate and key in PEM"),
-        "key is none": (TlsFiles(cert, cert), "no certificate and key in PEM"),
-        "no key in it": (TlsFiles(cert), "no certificate and key in PEM"),
+        "key is none": (TlsFiles(cert, cert), "has no key: name the file of its key with --tls-key"),
+        "no key in it": (TlsFiles(cert), "has no key: name the file of its key with --tls-key"),
         "passphrase": (TlsFiles(cert, protected), "is protected by a passphrase"),
         "authority is none": (TlsFiles(cert, key, empty), f"--tls-client-ca {empty} has no certificate in PEM"),
     }

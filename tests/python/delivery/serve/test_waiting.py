@@ -139,6 +139,8 @@ def test_the_port_of_health_answers_nothing_else_and_needs_no_token__D12(tmp_pat
     for path in ("/messages", "/metrics", "/"):
         assert ask(health, "GET", path, headers=authorized).status == 404
     assert ask(health, "POST", "/messages", {"id": "a", "delay_ms": 0}, headers=authorized).status == 404
+    wrong = ask(health, "POST", "/readyz")
+    assert (wrong.status, wrong.body["reason"]) == (405, "this port answers health only")
     assert server.ask("GET", "/messages").status == 401
     assert ask(health, "GET", "/livez", headers={"host": "probe.example"}).status == 200
 
