@@ -247,6 +247,19 @@ fn a_filter_of_keys_ends_it_and_one_of_due_times_skips_an_occurrence__d16_d19() 
     }
     assert_eq!(world.engine.open_count(), 0);
     assert_eq!(sent_in(&world, 30), [] as [&str; 0]);
+    assert_eq!(
+        world.engine.summary().cancelled,
+        4,
+        "that of 3 s was withdrawn once, and none was made to be cancelled"
+    );
+    let again = record(&format!(r#"{{"id":"beat","key":"k","every":1000,"due":{},"payload":2}}"#, START_MS + 7_000));
+    let of_key = Filter { key: Some("k".to_owned()), ..Filter::default() };
+    world.give(vec![again, act("key again", of_key)]);
+    world.write();
+    assert_eq!(world.engine.open_count(), 0);
+    let later = record(&format!(r#"{{"id":"beat","key":"k","every":1000,"due":{},"payload":3}}"#, START_MS + 7_000));
+    assert_eq!(world.give(vec![later]), [Answer::Accepted]);
+    assert_eq!(sent_in(&world, 20), [at(7_000)], "it was withdrawn with its rule, and not cancelled by its own name");
 }
 
 #[test]

@@ -84,6 +84,7 @@ impl Group<'_> {
     }
 
     fn cancel_each(&mut self, action: &mut Action, found: &[Position], is_near: bool) -> Result<(), StoreError> {
+        let found = &self.without_occurrences(action, found)?;
         let mut done = Vec::with_capacity(found.len());
         for part in found.chunks(TAKE_BACK) {
             let mut dispatcher = self.dispatcher.lock();
@@ -111,6 +112,16 @@ impl Group<'_> {
         self.counts.cancelled += done.len() as u64;
         action.changed += done.len() as u64;
         Ok(())
+    }
+
+    /// Where no due times are asked for, rules end too, and each withdraws its occurrence: a new rule of that name may make it again.
+    fn without_occurrences(&self, action: &Action, found: &[Position]) -> Result<Vec<Position>, StoreError> {
+        let mut left = found.to_vec();
+        if !action.filter.asks_due() && self.store.recurring_count() > 0 {
+            let occurrences = self.store.occurrences_among(found)?;
+            left.retain(|(_, seq)| !occurrences.contains(seq));
+        }
+        Ok(left)
     }
 
     /// Whether there may be more.

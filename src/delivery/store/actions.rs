@@ -68,6 +68,11 @@ impl Filter {
         self.key.is_some() || self.key_prefix.is_some()
     }
 
+    /// Whether it is about due times.
+    pub(crate) fn asks_due(&self) -> bool {
+        self.due_from_ms.is_some() || self.due_before_ms.is_some()
+    }
+
     /// Whether it lets a message with this key pass.
     pub(crate) fn takes_key(&self, key: Option<&str>) -> bool {
         let has_prefix = |prefix: &str| key.is_some_and(|key| key.starts_with(prefix));

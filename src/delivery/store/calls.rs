@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use rusqlite::types::{FromSql, ToSql};
+use rustc_hash::FxHashSet;
 
 use super::options::Options;
 use super::{Action, Attempts, Done, Known, Letter, Occurrence, Percentiles, Position, Progress, Store, Waiting};
@@ -174,6 +175,11 @@ impl Store {
     /// The open occurrence of a recurring message.
     pub(crate) fn occurrence_of(&self, of_seq: i64) -> Result<Option<(Known, Occurrence)>, StoreError> {
         self.told(self.read_occurrence(of_seq))
+    }
+
+    /// Which of these are occurrences.
+    pub(crate) fn occurrences_among(&self, found: &[Position]) -> Result<FxHashSet<i64>, StoreError> {
+        self.told(self.read_occurrences_among(found))
     }
 
     /// It is a message as any other from now on.

@@ -4,9 +4,10 @@
 #![forbid(unsafe_code)]
 
 use rusqlite::{OptionalExtension, params};
+use rustc_hash::FxHashSet;
 
 use super::sql::{Broken, Result, cached};
-use super::{Done, Known, Store, accept};
+use super::{Done, Known, Position, Store, accept};
 
 /// The occurrence of a recurring message that had its outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +61,17 @@ impl Store {
         let known = accept::known_of(&self.db, seq)?;
         let known = known.ok_or_else(|| Broken::Contradiction(format!("the occurrence {seq} is no message")))?;
         Ok(Some((known, occurrence)))
+    }
+
+    pub(super) fn read_occurrences_among(&self, found: &[Position]) -> Result<FxHashSet<i64>> {
+        let mut select = cached(&self.db, "SELECT 1 FROM occurrences WHERE seq = ?")?;
+        let mut among = FxHashSet::default();
+        for (_, seq) in found {
+            if select.exists([seq])? {
+                among.insert(*seq);
+            }
+        }
+        Ok(among)
     }
 
     pub(super) fn delete_occurrence(&mut self, seq: i64) -> Result<()> {
