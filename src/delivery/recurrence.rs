@@ -180,6 +180,14 @@ impl Recurrence {
         self.at_or_after(self.from_ms)
     }
 
+    /// When the first from this time on is due.
+    ///
+    /// # Errors
+    /// As [`Recurrence::after`].
+    pub(crate) fn from(&self, at_ms: i64) -> Result<i64, BadRecord> {
+        self.at_or_after(at_ms)
+    }
+
     /// When the one after `last_ms` is due, at the time `now_ms`.
     ///
     /// # Errors

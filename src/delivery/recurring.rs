@@ -354,3 +354,14 @@ fn the_name_of_one_that_was_withdrawn_is_free__d5_d19() {
     assert_eq!(world.give(vec![put(Some("k"), &at(1_000), START_MS + 50)]), [Answer::Accepted]);
     assert_eq!(sent_in(&world, 1), [at(1_000)]);
 }
+
+#[test]
+fn a_rule_that_begins_anew_finds_its_way_past_all_that_has_arrived__d8_d19() {
+    let world = ByHand::start(Settings::default());
+    let fast = || record(&format!(r#"{{"id":"beat","every":10,"missed":"all","due":{START_MS},"payload":1}}"#));
+    world.give(vec![fast()]);
+    assert_eq!(sent_in(&world, 12).len(), 96, "eight in each step");
+    assert_eq!(world.give(vec![cancel(None, "beat"), replace(fast())]), [Answer::Cancelled, Answer::Accepted]);
+    assert_eq!(world.engine.open_count(), 2);
+    assert_eq!(sent_in(&world, 1)[0], at(1_200), "the first from then on");
+}
