@@ -86,7 +86,7 @@ def test_a_key_of_a_store_that_is_not_in_use_is_paused_by_the_command__D16(tmp_p
     assert StoreView(store).status().paused_keys == 1, "each key waits for its own resume"
 
 
-@pytest.mark.parametrize(("key", "problem"), [("", "key is empty"), ("\udc80", "give text in UTF-8")])
+@pytest.mark.parametrize(("key", "problem"), [("", "it is empty"), ("\udc80", "give text in UTF-8")])
 def test_the_command_refuses_what_is_no_key__D16(tmp_path: Path, key: str, problem: str) -> None:
     DeliveryQueue(tmp_path / "s.db", to=lambda _: None).close()
     seen = run("pause", tmp_path / "s.db", "--key", key)
