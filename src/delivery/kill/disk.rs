@@ -188,16 +188,18 @@ impl Disk {
         for (name, file) in self.names.iter().filter(|(name, _)| is_kept(name)) {
             self.synced_names.insert(name.clone(), *file);
         }
-        let mut left: HashMap<usize, Vec<u8>> = HashMap::new();
+        let mut left: HashMap<usize, &str> = HashMap::new();
         for (name, file) in self.synced_names.iter().filter(|(name, _)| !name.ends_with("-shm")) {
-            let bytes = left.entry(*file).or_insert_with(|| {
-                let file = self.files[*file].clone();
-                match name.as_str() {
-                    name if is_kept(name) => file.all(),
-                    "out/delivered" => file.prefix(random),
-                    _ => file.blocks(random),
-                }
-            });
+            if let Some(other) = left.insert(*file, name) {
+                fs::hard_link(folder.join(other), folder.join(name)).unwrap(); // two names of one file
+                continue;
+            }
+            let file = self.files[*file].clone();
+            let bytes = match name.as_str() {
+                name if is_kept(name) => file.all(),
+                "out/delivered" => file.prefix(random),
+                _ => file.blocks(random),
+            };
             fs::write(folder.join(name), bytes).unwrap();
         }
     }
@@ -226,6 +228,19 @@ fn a_block_has_seen_some_of_what_was_not_synced() {
         seen.insert((bytes[10], bytes[BLOCK], bytes[2 * BLOCK]));
     }
     assert_eq!(seen.len(), 8, "{seen:?}");
+}
+
+#[test]
+fn two_names_of_a_file_are_one_file_after_it_too() {
+    use std::os::unix::fs::MetadataExt as _;
+    let mut disk = Disk::default();
+    disk.note(&Call::Create("store".to_owned()));
+    disk.note(&Call::Link("store".to_owned(), "backup".to_owned()));
+    disk.note(&Call::SyncFolder(String::new()));
+    let folder = tempfile::tempdir().unwrap();
+    disk.lose(|_| false, folder.path(), &mut fastrand::Rng::with_seed(1));
+    let number = |name: &str| fs::metadata(folder.path().join(name)).unwrap().ino();
+    assert_eq!(number("store"), number("backup"));
 }
 
 #[test]
