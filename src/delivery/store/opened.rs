@@ -59,6 +59,11 @@ impl FileId {
         Self { device: metadata.dev(), inode: metadata.ino() }
     }
 
+    /// The device as its two parts.
+    pub(super) fn device_numbers(self) -> (u64, u64) {
+        (rustix::fs::major(self.device).into(), rustix::fs::minor(self.device).into())
+    }
+
     /// Of what is at this path now, if anything is.
     pub(super) fn at(path: &Path) -> Option<Self> {
         fs::metadata(path).ok().as_ref().map(Self::of)

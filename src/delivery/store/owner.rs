@@ -228,25 +228,37 @@ fn held_by(path: &Path, pid: Option<u32>) -> String {
     format!("another process works with {}{pid}", path.display())
 }
 
-/// A file system may show other device numbers in `/proc/locks` than in `stat`, so the inode decides, where only one lock has
-/// it: `1: FLOCK  ADVISORY  WRITE 4711 fe:00:1234567 0 EOF`. The lines of those that wait have an arrow behind the number.
+/// Of a file that is locked: where only one lock is found. The list is read in parts, and may lack a lock while others come and go,
+/// so one that is not there is looked for again.
 fn process_that_locked(file: FileId) -> Option<u32> {
-    match processes_that_locked(file)?[..] {
-        [owner] => Some(owner),
-        _ => None,
+    for _ in 0..3 {
+        match processes_that_locked(file)?[..] {
+            [] => {}
+            [owner] => return Some(owner),
+            _ => return None,
+        }
     }
+    None
 }
+
+/// `1: FLOCK  ADVISORY  WRITE 4711 fe:00:1234567 0 EOF`. The lines of those that wait have an arrow behind the number. Some file systems
+/// show another device number there than in `stat`: where no lock has the file's own, the inode decides.
 
 fn processes_that_locked(file: FileId) -> Option<Vec<u32>> {
     let locks = fs::read_to_string("/proc/locks").ok()?;
     let owners = locks.lines().filter_map(|line| {
         let mut fields = line.split_ascii_whitespace().skip(1);
         let is_taken = fields.next()? == "FLOCK" && fields.nth(1)? == "WRITE";
-        let pid = fields.next()?.parse().ok()?;
-        let inode: u64 = fields.next()?.rsplit(':').next()?.parse().ok()?;
-        (is_taken && inode == file.inode).then_some(pid)
+        let pid: u32 = fields.next()?.parse().ok()?;
+        let mut numbers = fields.next()?.split(':');
+        let mut of_device = || u64::from_str_radix(numbers.next()?, 16).ok();
+        let device = (of_device()?, of_device()?);
+        let inode: u64 = numbers.next()?.parse().ok()?;
+        (is_taken && inode == file.inode).then_some((device == file.device_numbers(), pid))
     });
-    Some(owners.collect())
+    let owners: Vec<(bool, u32)> = owners.collect();
+    let has_own = owners.iter().any(|(is_own, _)| *is_own);
+    Some(owners.into_iter().filter(|(is_own, _)| *is_own || !has_own).map(|(_, pid)| pid).collect())
 }
 
 /// The processes that work with the store: one at most, but for a file of the same number in another file system. They are found
