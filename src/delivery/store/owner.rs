@@ -243,7 +243,6 @@ fn process_that_locked(file: FileId) -> Option<u32> {
 
 /// `1: FLOCK  ADVISORY  WRITE 4711 fe:00:1234567 0 EOF`. The lines of those that wait have an arrow behind the number. Some file systems
 /// show another device number there than in `stat`: where no lock has the file's own, the inode decides.
-
 fn processes_that_locked(file: FileId) -> Option<Vec<u32>> {
     let locks = fs::read_to_string("/proc/locks").ok()?;
     let owners = locks.lines().filter_map(|line| {
