@@ -45,20 +45,6 @@ fn at(after_ms: i64) -> String {
     format!("beat@{}", String::from_utf8(rfc_3339(START_MS + after_ms).to_vec()).unwrap())
 }
 
-/// What goes out now.
-fn sent(world: &ByHand) -> Vec<Delivery> {
-    let mut all = Vec::new();
-    for _ in 0..8 {
-        world.write();
-        if let Some((number, deliveries)) = world.take() {
-            world.engine.settle(number, Verdicts::Delivered, None);
-            all.extend(deliveries);
-        }
-    }
-    world.write();
-    all
-}
-
 fn ids(deliveries: &[Delivery]) -> Vec<&str> {
     deliveries.iter().map(Delivery::id).collect()
 }
@@ -68,7 +54,7 @@ fn sent_in(world: &ByHand, steps: u32) -> Vec<String> {
     let mut all = Vec::new();
     for _ in 0..steps {
         world.advance_ms(100);
-        all.extend(sent(world).iter().map(|it| it.id().to_owned()));
+        all.extend(world.sent().iter().map(|it| it.id().to_owned()));
     }
     all
 }
@@ -78,7 +64,7 @@ fn each_occurrence_is_a_message_that_is_due_when_the_rule_says__d19() {
     let mut world = ByHand::start(Settings::default());
     assert_eq!(world.give(vec![beat("")]), [Answer::Accepted]);
     assert_eq!(world.give(vec![look("beat"), look(&at(0))]), [Answer::Recurring, Answer::Waiting]);
-    let first = sent(&world);
+    let first = world.sent();
     assert_eq!(ids(&first), [at(0)]);
     assert_eq!((first[0].key(), first[0].payload(), first[0].due_ms), (Some("k"), b"1".as_slice(), START_MS));
     assert_eq!(sent_in(&world, 9), [] as [&str; 0], "none before its time");
@@ -101,11 +87,11 @@ fn what_was_missed_follows_its_rule_also_where_nothing_ran__d19() {
     ] {
         let mut world = ByHand::start(Settings::default());
         world.give(vec![beat(&format!(r#","missed":"{missed}""#))]);
-        assert_eq!(ids(&sent(&world)), [at(0)]);
+        assert_eq!(ids(&world.sent()), [at(0)]);
         // The next was made before nothing ran any more: it waits, and goes out late.
         world.advance_ms(4_500);
         world = world.again();
-        let mut all: Vec<String> = sent(&world).iter().map(|it| it.id().to_owned()).collect();
+        let mut all: Vec<String> = world.sent().iter().map(|it| it.id().to_owned()).collect();
         all.extend(sent_in(&world, 15));
         assert_eq!(all, expected, "{missed}");
     }
@@ -133,7 +119,7 @@ fn the_next_is_made_whatever_became_of_the_one_before__d19() {
 fn a_cancel_ends_it_and_its_occurrence__d7_d19() {
     let mut world = ByHand::start(Settings::default());
     world.give(vec![beat("")]);
-    assert_eq!(ids(&sent(&world)), [at(0)]);
+    assert_eq!(ids(&world.sent()), [at(0)]);
     assert_eq!(world.give(vec![cancel(Some("k"), "beat")]), [Answer::Cancelled]);
     assert_eq!(world.give(vec![look("beat"), look(&at(1_000))]), [Answer::Cancelled, Answer::Cancelled]);
     assert_eq!(world.engine.open_count(), 0);
@@ -142,12 +128,12 @@ fn a_cancel_ends_it_and_its_occurrence__d7_d19() {
     assert_eq!(world.give(vec![beat("")]), [Answer::Cancelled]);
     world = world.again();
     assert_eq!(world.give(vec![replace(beat(""))]), [Answer::Accepted]);
-    assert_eq!(ids(&sent(&world)), [at(3_000)], "its first has arrived, and what was missed is left out");
+    assert_eq!(ids(&world.sent()), [at(3_000)], "its first has arrived, and what was missed is left out");
     assert_eq!(
         world.give(vec![cancel(Some("k"), "beat"), beat(r#","missed":"all""#)]),
         [Answer::Cancelled, Answer::Accepted]
     );
-    assert_eq!(ids(&sent(&world)), [at(1_000), at(2_000)], "that of 3 s has arrived too");
+    assert_eq!(ids(&world.sent()), [at(1_000), at(2_000)], "that of 3 s has arrived too");
 }
 
 #[test]
@@ -166,14 +152,14 @@ fn one_that_is_being_sent_when_it_is_cancelled_is_the_last__d7_d19() {
 fn the_same_again_is_a_duplicate_and_another_takes_its_place__d5_d19() {
     let mut world = ByHand::start(Settings::default());
     world.give(vec![beat("")]);
-    assert_eq!(ids(&sent(&world)), [at(0)]);
+    assert_eq!(ids(&world.sent()), [at(0)]);
     assert_eq!(world.give(vec![beat(""), beat("")]), [Answer::Duplicate, Answer::Duplicate]);
     let slower = || record(r#"{"id":"beat","key":"k","every":2500,"payload":2}"#);
     assert_eq!(world.give(vec![slower(), slower()]), [Answer::Replaced, Answer::Duplicate]);
     world = world.again();
     assert_eq!(sent_in(&world, 24), [] as [&str; 0], "the one of 1,000 is not due any more");
     world.advance_ms(100);
-    let second = sent(&world);
+    let second = world.sent();
     assert_eq!(ids(&second), [at(2_500)]);
     assert_eq!(second[0].payload(), b"2");
     // With the same times: the payload is new, and a destination knows it for another message.
@@ -214,7 +200,7 @@ fn a_message_and_one_that_recurs_are_no_duplicates_of_each_other__d5_d19() {
 fn its_occurrence_can_be_put_off_and_the_one_after_it_is_due_by_the_rule__d16_d19() {
     let mut world = ByHand::start(Settings::default());
     world.give(vec![beat("")]);
-    assert_eq!(ids(&sent(&world)), [at(0)]);
+    assert_eq!(ids(&world.sent()), [at(0)]);
     let to = |id: &str, after_ms| {
         Item::Reschedule(Reschedule { id: id.to_owned(), key: Some("k".to_owned()), due_ms: START_MS + after_ms })
     };
@@ -233,7 +219,7 @@ fn its_occurrence_can_be_put_off_and_the_one_after_it_is_due_by_the_rule__d16_d1
 fn a_filter_of_keys_ends_it_and_one_of_due_times_skips_an_occurrence__d16_d19() {
     let world = ByHand::start(Settings::default());
     world.give(vec![beat(""), put(Some("k"), "once", START_MS + 1_500)]);
-    assert_eq!(ids(&sent(&world)), [at(0)]);
+    assert_eq!(ids(&world.sent()), [at(0)]);
     let act = |id: &str, filter: Filter| Item::Act { id: id.to_owned(), kind: ActionKind::Cancel, filter };
     let from = Filter { due_from_ms: Some(START_MS), ..Filter::default() };
     assert_eq!(world.give(vec![act("from", from)]), [Answer::Accepted]);
@@ -268,9 +254,9 @@ fn a_pattern_counts_from_its_acceptance__d19() {
     let world = ByHand::start(Settings::default());
     world.give(vec![record(r#"{"id":"beat","cron":"*/15 * * * *","tz":"Asia/Kolkata","text":"hello"}"#)]);
     world.advance_ms(99_999);
-    assert!(sent(&world).is_empty());
+    assert!(world.sent().is_empty());
     world.advance_ms(1);
-    let first = sent(&world);
+    let first = world.sent();
     assert_eq!((ids(&first), first[0].payload()), (vec![at(100_000).as_str()], br#"{"text":"hello"}"#.as_slice()));
 }
 
@@ -279,7 +265,7 @@ fn one_whose_rule_has_no_more_times_is_a_dead_letter__d2_d19() {
     let world = ByHand::start(Settings::default());
     let record = format!(r#"{{"id":"beat","every":{},"due":{START_MS},"payload":1}}"#, super::times::MAX_DUE_MS);
     world.give(vec![self::record(&record)]);
-    assert_eq!(ids(&sent(&world)), [at(0)]);
+    assert_eq!(ids(&world.sent()), [at(0)]);
     let (letters, _) = world.engine.take_letters().expect("one letter");
     assert_eq!(letters[0].reason, "it recurs no more: no occurrence is left before year 10000");
     let text = String::from_utf8(letters[0].record.clone()).unwrap();
@@ -329,7 +315,7 @@ fn one_that_went_out_before_its_time_does_not_come_again_under_another_rule__d5_
     world.give(vec![hourly("old")]);
     let now = Item::Reschedule(Reschedule { id: "beat".to_owned(), key: Some("k".to_owned()), due_ms: START_MS });
     assert_eq!(world.give(vec![now]), [Answer::Rescheduled]);
-    assert_eq!(ids(&sent(&world)), [at(500)]);
+    assert_eq!(ids(&world.sent()), [at(500)]);
     assert_eq!(world.give(vec![hourly("new")]), [Answer::Replaced]);
     assert_eq!(sent_in(&world, 20), [] as [&str; 0]);
     assert_eq!(world.give(vec![look(&at(3_600_500))]), [Answer::Waiting]);
@@ -349,7 +335,7 @@ fn one_that_is_due_goes_out_though_its_rule_has_another_text_since__d19() {
 fn the_name_of_one_that_was_withdrawn_is_free__d5_d19() {
     let world = ByHand::start(Settings::default());
     world.give(vec![beat("")]);
-    assert_eq!(ids(&sent(&world)), [at(0)]);
+    assert_eq!(ids(&world.sent()), [at(0)]);
     assert_eq!(world.give(vec![cancel(Some("k"), "beat")]), [Answer::Cancelled]);
     assert_eq!(world.give(vec![put(Some("k"), &at(1_000), START_MS + 50)]), [Answer::Accepted]);
     assert_eq!(sent_in(&world, 1), [at(1_000)]);

@@ -21,20 +21,6 @@ fn requeue(id: &str) -> Item {
     Item::Requeue { id: id.to_owned(), key: Some("k".to_owned()) }
 }
 
-/// All that goes out now, each with its payload.
-fn sent(world: &ByHand) -> Vec<Delivery> {
-    let mut all = Vec::new();
-    for _ in 0..6 {
-        world.write();
-        if let Some((number, deliveries)) = world.take() {
-            world.engine.settle(number, Verdicts::Delivered, None);
-            all.extend(deliveries);
-        }
-    }
-    world.write();
-    all
-}
-
 fn texts(deliveries: &[Delivery]) -> Vec<(String, String)> {
     let text = |it: &Delivery| (it.id().to_owned(), String::from_utf8(it.payload().to_vec()).unwrap());
     deliveries.iter().map(text).collect()
@@ -58,11 +44,11 @@ fn the_last_one_goes_out_at_its_time_and_no_other__d16() {
     assert_eq!(world.engine.open_count(), 1);
     world = world.again();
     world.advance_ms(6);
-    assert_eq!(texts(&sent(&world)), []);
+    assert_eq!(texts(&world.sent()), []);
     world.advance_ms(1);
-    assert_eq!(texts(&sent(&world)), [("a".to_owned(), "3".to_owned())]);
+    assert_eq!(texts(&world.sent()), [("a".to_owned(), "3".to_owned())]);
     world.advance_ms(2 * DAY_MS as u64);
-    assert_eq!(texts(&sent(&world)), []);
+    assert_eq!(texts(&world.sent()), []);
 }
 
 #[test]
@@ -73,13 +59,13 @@ fn while_one_is_sent_nothing_is_accepted_and_after_its_end_it_is_a_new_one__d16(
     assert_eq!(world.give(vec![replace("a", "2", START_MS, None)]), [Answer::Delivering]);
     world.engine.settle(number, Verdicts::Delivered, None);
     assert_eq!(world.give(vec![replace("a", "2", START_MS, None)]), [Answer::Accepted]);
-    let again = sent(&world);
+    let again = world.sent();
     assert_eq!(texts(&again), [("a".to_owned(), "2".to_owned())]);
     assert!(!again[0].redelivered);
     assert_ne!(again[0].digest(), first[0].digest(), "a destination must not take it for the one that it has");
     assert_eq!(world.give(vec![cancel(Some("k"), "b"), replace("b", "1", START_MS, None)])[1], Answer::Cancelled);
     assert_eq!(world.give(vec![replace("b", "2", START_MS, None)]), [Answer::Accepted]);
-    assert_eq!(texts(&sent(&world)), [("b".to_owned(), "2".to_owned())]);
+    assert_eq!(texts(&world.sent()), [("b".to_owned(), "2".to_owned())]);
 }
 
 #[test]
@@ -91,7 +77,7 @@ fn what_was_sent_without_an_answer_is_no_reason_to_take_the_new_one_for_it__d5_d
     let verdict = Verdict::Unanswered { reason: "no answer".to_owned(), retry_after_ms: None };
     world.engine.settle(number, Verdicts::Each(vec![verdict]), None);
     assert_eq!(world.give(vec![replace("a", "2", START_MS, None)]), [Answer::Replaced]);
-    let again = sent(&world);
+    let again = world.sent();
     assert_eq!(texts(&again), [("a".to_owned(), "2".to_owned())]);
     assert_eq!((again[0].attempt, again[0].redelivered), (1, false));
     assert_ne!(again[0].digest(), first[0].digest());
@@ -104,7 +90,7 @@ fn the_digest_stays_when_it_is_moved_and_after_a_crash__d5_d16() {
     let (_, first) = world.take().unwrap();
     world = world.again();
     world.write();
-    let again = sent(&world);
+    let again = world.sent();
     assert!(again[0].redelivered);
     assert_eq!(again[0].digest(), first[0].digest());
 }
@@ -117,14 +103,14 @@ fn one_that_is_put_off_again_and_again_is_due_at_the_latest_so_long_after_the_fi
         let answer = world.give(vec![replace("a", &round.to_string(), due_ms, Some(35))]);
         assert_eq!(answer, [if round == 0 { Answer::Accepted } else { Answer::Replaced }], "{round}");
         world = world.again();
-        assert_eq!(texts(&sent(&world)), [], "{round}");
+        assert_eq!(texts(&world.sent()), [], "{round}");
         if round == 3 {
             break;
         }
         world.advance_ms(10);
     }
     world.advance_ms(5);
-    assert_eq!(texts(&sent(&world)), [("a".to_owned(), "3".to_owned())], "35 ms after the first");
+    assert_eq!(texts(&world.sent()), [("a".to_owned(), "3".to_owned())], "35 ms after the first");
     assert_eq!(world.give(vec![replace("a", "5", START_MS + DAY_MS, Some(DAY_MS))]), [Answer::Accepted]);
 }
 
@@ -137,7 +123,7 @@ fn a_dead_letter_is_tried_anew_and_may_have_arrived__d16() {
     fail(&world, Verdict::Refused("no".to_owned()));
     world = world.again();
     assert_eq!(world.give(vec![requeue("a"), requeue("a")]), [Answer::Requeued, Answer::Waiting]);
-    let again = sent(&world);
+    let again = world.sent();
     assert_eq!(texts(&again).into_iter().map(|(id, _)| id).collect::<Vec<_>>(), ["b", "a"]);
     assert_eq!((again[1].attempt, again[1].redelivered), (1, true));
     assert_eq!(world.give(vec![requeue("a")]), [Answer::Delivered]);

@@ -239,6 +239,20 @@ impl ByHand {
         self.engine.take(64, 1 << 20, false)
     }
 
+    /// All that goes out now, and arrives.
+    pub(crate) fn sent(&self) -> Vec<Delivery> {
+        let mut all = Vec::new();
+        for _ in 0..8 {
+            self.write();
+            if let Some((flight, deliveries)) = self.take() {
+                self.engine.settle(flight, Verdicts::Delivered, None);
+                all.extend(deliveries);
+            }
+        }
+        self.write();
+        all
+    }
+
     /// One send that arrives: its ids.
     pub(crate) fn send(&self) -> Vec<String> {
         let Some((flight, deliveries)) = self.take() else { return Vec::new() };

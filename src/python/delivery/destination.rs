@@ -58,7 +58,8 @@ impl Destination {
     /// Of `http`, if it is `traced`: the sends that have their answer, since the last call; the first ten thousand of them.
     fn take_sends<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyTuple>>> {
         let Kind::Webhook(_, log) = &self.0 else { return Ok(Vec::new()) };
-        log.take().iter().map(|sent| send_to_python(py, sent)).collect()
+        let sends = py.detach(|| log.take()); // its lock is waited for without the interpreter
+        sends.iter().map(|sent| send_to_python(py, sent)).collect()
     }
 
     /// Of `http`: the requests from now on have these headers, and are signed by these secrets. Raises `WrongUsage` as `http` does,
