@@ -604,6 +604,7 @@ _CsvRow: TypeAlias = tuple[
 ]  # as `tickwheel.delivery.csv_rows.Row`
 
 MAX_DUE_MS: Final[int]
+PARTITIONS: Final[int]
 
 def due_of(text: str, name: str) -> int: ...
 def due_ms_of(due: object, delay_ms: object) -> int: ...

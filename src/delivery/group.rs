@@ -91,7 +91,6 @@ impl<'a> Group<'a> {
                     self.counts.dead_letters += 1;
                 }
                 Item::Progress(progress) => self.store.put_input(&progress)?,
-                Item::Dropped(count) => self.counts.duplicates += count,
             }
         }
         if puts.is_empty() { Ok(()) } else { self.accept(puts, answers) }
@@ -111,8 +110,8 @@ impl<'a> Group<'a> {
                     }
                     let is_again = matches!(accepted, Accepted::NewAgain(_));
                     let (due_ms, size) = (put.message.due_ms, put.message.size_in_memory() as u32);
-                    let (redelivered, attempts, next_ms) = (false, 0, None);
-                    let row = Waiting { due_ms, seq, lane: put.lane, size, redelivered, attempts, next_ms };
+                    let (lane, redelivered) = (put.lane, put.redelivered);
+                    let row = Waiting { due_ms, seq, lane, size, redelivered, attempts: 0, next_ms: None };
                     let body = put.message.body;
                     fresh.push((row, if is_again { body.again(seq) } else { body }));
                     Answer::Accepted

@@ -9,14 +9,16 @@
 //! | a reschedule | its name | due | | its place in the input | |
 //! | a dead letter | | | the original record | its place in the input | why, and what is allowed |
 //!
-//! A message may have `expires_ms` and `traceparent` too. `copies` is the number of further messages with the same name and content that were dropped before the hand-off.
+//! A message may have `expires_ms` and `traceparent` too. `again` says that another deliverer, which was lost with its disk, may have
+//! delivered it: so its first attempt here is marked as a repeat. What is written has a further column, `partition`: where the row
+//! belongs (`partition.rs`), of a dead letter its line modulo 64. It is for the hold, and no deliverer reads it.
 
 #![forbid(unsafe_code)]
 
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Float64Type, Int32Type, Int64Type};
+use arrow_array::types::{Float64Type, Int64Type};
 use arrow_array::{
     Array, ArrayRef, BinaryArray, BooleanArray, Float64Array, Int32Array, Int64Array, PrimitiveArray, RecordBatch,
     StringArray,
@@ -30,6 +32,7 @@ use crate::delivery::fields::Request;
 use crate::delivery::message::{Body, Cancel, Extras, Message, Reschedule, check_name, checked};
 use crate::delivery::origin::{Origin, Record};
 use crate::delivery::parsed::Parsed;
+use crate::delivery::partition::{PARTITIONS, partition_of_incoming, partition_of_name};
 use crate::delivery::shown::{cut, quoted};
 use crate::delivery::sinks::line::record_of_incoming;
 use crate::delivery::times::due_in_range;
@@ -51,31 +54,22 @@ const COLUMNS: [(&str, DataType, bool); 13] = [
     ("line", DataType::Int64, true),
     ("reason", DataType::Utf8, true),
     ("allowed", DataType::Utf8, true),
-    ("copies", DataType::Int32, false),
+    ("again", DataType::Boolean, false),
 ];
-
-/// What was handed off.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct HandedOff {
-    /// An item for each row, in order.
-    pub items: Vec<Parsed>,
-    /// Copies that were dropped before: they count as duplicates.
-    pub dropped: u64,
-}
 
 /// The items of an Arrow IPC stream. A row that no deliverer can take is a bad record. About 1 µs a row.
 ///
 /// # Errors
 /// The bytes are not such a stream, or its columns are not those of a hand-off.
-pub(crate) fn read_stream(bytes: &[u8], max_payload: usize) -> Result<HandedOff, BadRecord> {
-    let mut found = HandedOff::default();
+pub(crate) fn read_stream(bytes: &[u8], max_payload: usize) -> Result<Vec<Parsed>, BadRecord> {
+    let mut found = Vec::new();
     for batch in StreamReader::try_new(bytes, None).map_err(|error| not_a_stream(&error))? {
         add_batch(&mut found, &batch.map_err(|error| not_a_stream(&error))?, max_payload)?;
     }
     Ok(found)
 }
 
-/// An Arrow IPC stream of one batch with a row for each item. A message's original record is not part of it.
+/// An Arrow IPC stream of one batch with a row for each item, and its partition. A message's original record is not part of it.
 #[must_use]
 pub(crate) fn write_stream(items: &[Parsed]) -> Vec<u8> {
     if items.iter().any(recurs) {
@@ -133,13 +127,24 @@ fn write_rows(items: &[Parsed]) -> Vec<u8> {
         Arc::new(items.iter().map(|item| item.origin().map(|origin| origin.line as i64)).collect::<Int64Array>()),
         texts(items, |item| bad(item).map(|bad| bad.reason.as_str())),
         texts(items, |item| bad(item).map(|bad| bad.allowed.as_str())),
-        Arc::new(items.iter().map(|_| Some(0)).collect::<Int32Array>()),
+        Arc::new(BooleanArray::from(vec![false; items.len()])), // what is read here was not sent before
+        Arc::new(items.iter().map(|item| Some(i32::from(partition_of_item(item)))).collect::<Int32Array>()),
     ];
-    let fields = COLUMNS.map(|(name, kind, is_nullable)| Field::new(name, kind, is_nullable));
-    let batch = RecordBatch::try_new(Arc::new(Schema::new(fields.to_vec())), columns).expect("of these types");
+    let mut fields = COLUMNS.map(|(name, kind, is_nullable)| Field::new(name, kind, is_nullable)).to_vec();
+    fields.push(Field::new("partition", DataType::Int32, false));
+    let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).expect("of these types");
     let mut writer = StreamWriter::try_new(Vec::new(), batch.schema_ref()).expect("memory takes it");
     writer.write(&batch).expect("memory takes it");
     writer.into_inner().expect("memory takes it")
+}
+
+fn partition_of_item(item: &Parsed) -> u8 {
+    match item {
+        Parsed::Message(incoming) => partition_of_incoming(incoming),
+        Parsed::Cancel(cancel, _) => partition_of_name(cancel.key.as_deref(), &cancel.id),
+        Parsed::Reschedule(to, _) => partition_of_name(to.key.as_deref(), &to.id),
+        Parsed::Bad(_, origin) => (origin.line % u64::from(PARTITIONS)) as u8,
+    }
 }
 
 fn recurs(item: &Parsed) -> bool {
@@ -167,11 +172,11 @@ pub(crate) fn not_a_stream(error: &ArrowError) -> BadRecord {
     )
 }
 
-fn add_batch(found: &mut HandedOff, batch: &RecordBatch, max_payload: usize) -> Result<(), BadRecord> {
+fn add_batch(found: &mut Vec<Parsed>, batch: &RecordBatch, max_payload: usize) -> Result<(), BadRecord> {
     check_columns(batch.schema_ref())?;
     let rows = Rows::of(batch);
     let mut source: Arc<str> = "hand-off".into();
-    found.items.reserve(batch.num_rows());
+    found.reserve(batch.num_rows());
     for at in 0..batch.num_rows() {
         let name = text_at(rows.source, at).filter(|name| !name.is_empty()).unwrap_or("hand-off");
         if *source != *name {
@@ -179,8 +184,7 @@ fn add_batch(found: &mut HandedOff, batch: &RecordBatch, max_payload: usize) -> 
         }
         let line = number_at(rows.line, at).and_then(|line| u64::try_from(line).ok()).unwrap_or(0);
         let origin = |record| Origin { source: Arc::clone(&source), line, record };
-        found.items.push(rows.item(at, max_payload, origin));
-        found.dropped += number_at(rows.copies, at).and_then(|copies| u64::try_from(copies).ok()).unwrap_or(0);
+        found.push(rows.item(at, max_payload, origin));
     }
     Ok(())
 }
@@ -214,7 +218,7 @@ struct Rows<'a> {
     line: &'a PrimitiveArray<Int64Type>,
     reason: &'a StringArray,
     allowed: &'a StringArray,
-    copies: &'a PrimitiveArray<Int32Type>,
+    again: &'a BooleanArray,
 }
 
 impl<'a> Rows<'a> {
@@ -232,7 +236,7 @@ impl<'a> Rows<'a> {
             line: batch.column(9).as_primitive(),
             reason: batch.column(10).as_string(),
             allowed: batch.column(11).as_string(),
-            copies: batch.column(12).as_primitive(),
+            again: batch.column(12).as_boolean(),
         }
     }
 
@@ -244,7 +248,13 @@ impl<'a> Rows<'a> {
         }
         match self.request(at, data, max_payload) {
             Err(bad) => Parsed::Bad(bad, origin(Some(data.into()))),
-            read => Parsed::of(read, true, || origin(None)),
+            read => {
+                let mut item = Parsed::of(read, true, || origin(None));
+                if let Parsed::Message(incoming) = &mut item {
+                    incoming.redelivered = self.again.value(at);
+                }
+                item
+            }
         }
     }
 

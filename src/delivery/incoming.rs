@@ -90,6 +90,8 @@ pub(crate) struct Incoming {
     pub lane: Option<i64>,
     /// Where it was read, for the dead letter if its name is known with other content. None if a program made it.
     pub origin: Option<Origin>,
+    /// Whether a deliverer that was lost with its disk may have delivered it (S4).
+    pub redelivered: bool,
 }
 
 impl Incoming {
@@ -104,6 +106,6 @@ impl Incoming {
     pub(crate) fn from_origin(message: Message, origin: Option<Origin>) -> Self {
         let hashes::All { name, content, lane } = hashes::all_of(message.parts());
         let (digest, content) = (Digest(name), Content::from_hash(content));
-        Self { message, digest, content, lane, origin }
+        Self { message, digest, content, lane, origin, redelivered: false }
     }
 }

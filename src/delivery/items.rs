@@ -63,8 +63,6 @@ pub(crate) enum Item {
     Letter(Letter),
     /// How far an input was read.
     Progress(Progress),
-    /// So many duplicates were dropped before they came here.
-    Dropped(u64),
 }
 
 impl From<Parsed> for Item {

@@ -123,6 +123,7 @@ mod pace;
 #[cfg(test)]
 mod pacing;
 mod parsed;
+mod partition;
 #[cfg(test)]
 mod pausing;
 #[cfg(test)]
@@ -190,6 +191,7 @@ pub(crate) use {
     origin::{Origin, Record},
     pace::Rate,
     parsed::Parsed,
+    partition::PARTITIONS,
     retry::Retry,
     sends::Sends,
     settings::Settings,

@@ -3,6 +3,8 @@
 
 #![forbid(unsafe_code)]
 
+use super::incoming::Incoming;
+use super::items::{Answer, Item};
 use super::retry::Retry;
 use super::settings::Settings;
 use super::sinks::{Verdict, Verdicts};
@@ -106,4 +108,29 @@ fn an_attempt_after_a_send_without_an_answer_is_marked_and_one_after_a_refusal_i
         assert_eq!(send(&world, &verdict), each(0..1, 1, false));
         assert_eq!(send_all(&world, &Verdict::Delivered), each(0..1, 2, is_marked));
     }
+}
+
+/// Of a hand-off: another deliverer, which is lost with its disk, may have delivered it.
+fn put_again(key: Option<&str>, id: &str, due_ms: i64) -> Item {
+    let Item::Put(incoming) = put(key, id, due_ms) else { panic!("it is a message") };
+    Item::Put(Incoming { redelivered: true, ..incoming })
+}
+
+#[test]
+fn what_a_lost_deliverer_may_have_delivered_is_marked_from_its_first_attempt__s4() {
+    let mut world = started(1);
+    let answers = world.give(vec![
+        put_again(None, "1", START_MS),
+        put_again(Some("k"), "2", START_MS + 50),
+        put_again(Some("k"), "far", START_MS + 3_600_000),
+        put_again(None, "0", START_MS), // it is known here: not marked by that
+    ]);
+    assert_eq!(answers, [Answer::Accepted, Answer::Accepted, Answer::Accepted, Answer::Duplicate]);
+    assert_eq!(send(&world, &Verdict::Delivered), [each(0..1, 1, false), each(1..2, 1, true)].concat());
+    world = world.again();
+    world.advance_ms(50);
+    assert_eq!(send(&world, &Verdict::Delivered), each(2..3, 1, true));
+    world.advance_ms(3_600_000);
+    assert_eq!(send(&world, &Verdict::Delivered), [("far".to_owned(), 1, true)]);
+    assert!(world.engine.is_empty());
 }

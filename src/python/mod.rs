@@ -76,6 +76,7 @@ fn add_delivery(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(delivery::times::due_of, module)?)?;
     module.add_function(wrap_pyfunction!(delivery::times::rfc_3339, module)?)?;
     module.add("MAX_DUE_MS", crate::delivery::times::MAX_DUE_MS)?;
+    module.add("PARTITIONS", crate::delivery::PARTITIONS)?;
     module.add_class::<delivery::destination::Destination>()?;
     module.add_class::<delivery::rows::DeliveryRows>()?;
     module.add_class::<delivery::snapshot::StoreSnapshot>()?;

@@ -7,15 +7,19 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from tickwheel import _native
 from tickwheel._native import NdjsonLines, Records
 from tickwheel.delivery.message import MAX_PAYLOAD, Columns
 
+PARTITIONS: Final = _native.PARTITIONS
+"""How many partitions there are: each key is in one of them, whatever happens, and each has one deliverer (rule S5)."""
+
 
 def batch_of(records: Records) -> Any:
-    """Records as an Arrow batch of `HANDED`, a row for each."""
+    """Records as an Arrow batch, a row for each: the columns of `HANDED`, and `partition`, from 0 to 63."""
     [batch] = pa.ipc.open_stream(records.handed())
     return batch
 
 
-HANDED: Final = batch_of(NdjsonLines("", Columns().names, MAX_PAYLOAD).read(b"")).schema
-"""The schema of a hand-off."""
+HANDED: Final = pa.schema([*batch_of(NdjsonLines("", Columns().names, MAX_PAYLOAD).read(b"")).schema][:-1])
+"""The schema of a hand-off: what is held, and what a deliverer reads."""

@@ -132,7 +132,10 @@ impl Group<'_> {
         let Some(known) = known else {
             let (digest, lane) = (put.digest, put.lane);
             let mut answers = Vec::new();
-            self.accept(vec![Incoming { message, digest, content, lane, origin: None }], &mut answers)?;
+            self.accept(
+                vec![Incoming { message, digest, content, lane, origin: None, redelivered: false }],
+                &mut answers,
+            )?;
             return Ok(answers[0]);
         };
         let seq = self.store.write_again(&message, content)?;

@@ -1,4 +1,4 @@
-use arrow_array::{ArrayRef, Float64Array, Int32Array, Int64Array};
+use arrow_array::{ArrayRef, Float64Array, Int64Array};
 use arrow_ipc::writer::StreamWriter;
 use arrow_schema::Field;
 
@@ -21,7 +21,7 @@ struct Row<'a> {
     line: Option<i64>,
     reason: Option<&'a str>,
     allowed: Option<&'a str>,
-    copies: i32,
+    again: bool,
 }
 
 fn batch(rows: &[Row<'_>]) -> RecordBatch {
@@ -39,7 +39,7 @@ fn batch(rows: &[Row<'_>]) -> RecordBatch {
         Arc::new(rows.iter().map(|row| row.line).collect::<Int64Array>()),
         texts(|row| row.reason.map(Into::into)),
         texts(|row| row.allowed.map(Into::into)),
-        Arc::new(rows.iter().map(|row| row.copies).collect::<Int32Array>()),
+        Arc::new(rows.iter().map(|row| Some(row.again)).collect::<BooleanArray>()),
     ];
     let fields = COLUMNS.map(|(name, kind, is_nullable)| Field::new(name, kind, is_nullable));
     RecordBatch::try_new(Arc::new(Schema::new(fields.to_vec())), columns).unwrap()
@@ -66,16 +66,16 @@ const MESSAGE: Row<'static> = Row {
     line: Some(7),
     reason: None,
     allowed: None,
-    copies: 0,
+    again: false,
 };
 
 fn only(row: Row<'_>) -> Parsed {
-    let [item] = read_batch(&batch(&[row]), MAX_PAYLOAD).unwrap().items.try_into().unwrap();
+    let [item] = read_batch(&batch(&[row]), MAX_PAYLOAD).unwrap().try_into().unwrap();
     item
 }
 
-fn read_batch(batch: &RecordBatch, max_payload: usize) -> Result<HandedOff, BadRecord> {
-    let mut found = HandedOff::default();
+fn read_batch(batch: &RecordBatch, max_payload: usize) -> Result<Vec<Parsed>, BadRecord> {
+    let mut found = Vec::new();
     add_batch(&mut found, batch, max_payload)?;
     Ok(found)
 }
@@ -93,7 +93,7 @@ fn another_due_time_and_what_few_messages_have_arrive_as_they_were__s3_d16_d17()
     assert_eq!(found, Reschedule { id: "b".into(), key: None, due_ms: 7 });
     let origin = || Origin { source: "x".into(), line: 1, record: None };
     let items = [Parsed::Message(incoming), Parsed::Reschedule(found, origin())];
-    let again = read_stream(&write_stream(&items), MAX_PAYLOAD).unwrap().items;
+    let again = read_stream(&sent(&items), MAX_PAYLOAD).unwrap();
     let [Parsed::Message(again), Parsed::Reschedule(to, _)] = &again[..] else { panic!("{again:?}") };
     assert_eq!((again.message.expires_ms(), again.message.traceparent(), to.due_ms), (Some(6), Some(parent), 7));
     assert!(matches!(only(Row { expires_ms: Some(5), ..MESSAGE }), Parsed::Bad(..)));
@@ -111,7 +111,7 @@ fn a_row_is_a_message_a_cancel_or_a_dead_letter__s3() {
         ..MESSAGE
     };
     let bytes = stream(&[batch(&[MESSAGE, cancel]), batch(&[letter])]);
-    let [message, cancel, letter] = read_stream(&bytes, MAX_PAYLOAD).unwrap().items.try_into().unwrap();
+    let [message, cancel, letter] = read_stream(&bytes, MAX_PAYLOAD).unwrap().try_into().unwrap();
 
     let Parsed::Message(incoming) = message else { panic!("{message:?}") };
     let expected = Message { body: Body::new(Some("k"), "a", b"[1]", true), due_ms: 5, delay_ms: None };
@@ -163,9 +163,44 @@ fn a_row_that_no_deliverer_can_take_is_a_bad_record__s3() {
 }
 
 #[test]
-fn dropped_copies_are_counted__s3() {
-    let found = read_batch(&batch(&[Row { copies: 2, ..MESSAGE }, MESSAGE, Row { copies: 3, ..MESSAGE }]), MAX_PAYLOAD);
-    assert_eq!(found.unwrap().dropped, 5);
+fn a_row_that_comes_again_may_have_been_delivered__s4() {
+    for again in [false, true] {
+        let Parsed::Message(incoming) = only(Row { again, ..MESSAGE }) else { panic!("it is a message") };
+        assert_eq!(incoming.redelivered, again);
+        assert!(matches!(only(Row { id: Some("b"), again, ..Row::default() }), Parsed::Cancel(..)));
+    }
+}
+
+/// As a deliverer gets it: without the partitions.
+fn sent(items: &[Parsed]) -> Vec<u8> {
+    let written = write_stream(items);
+    let [batch] =
+        StreamReader::try_new(&*written, None).unwrap().collect::<Result<Vec<_>, _>>().unwrap().try_into().unwrap();
+    stream(&[batch.project(&(0..COLUMNS.len()).collect::<Vec<_>>()).unwrap()])
+}
+
+#[test]
+fn what_is_written_has_the_partition_of_each_row__s5() {
+    let origin = |line| Origin { source: "x".into(), line, record: None };
+    let put = |key, id| {
+        Parsed::Message(Incoming::of(Message { body: Body::new(key, id, b"1", true), due_ms: 5, delay_ms: None }))
+    };
+    let cancel = Cancel { id: "b".into(), key: Some("k".into()), keep_days: 1 };
+    let to = Reschedule { id: "c".into(), key: Some("k".into()), due_ms: 7 };
+    let items = [
+        put(Some("k"), "a"),
+        Parsed::Cancel(cancel, origin(1)),
+        Parsed::Reschedule(to, origin(2)),
+        put(None, "a"),
+        Parsed::Cancel(Cancel { id: "a".into(), key: None, keep_days: 1 }, origin(3)),
+        Parsed::Bad(BadRecord::new("why", "what"), origin(130)),
+    ];
+    let written = write_stream(&items);
+    let batch = StreamReader::try_new(&*written, None).unwrap().next().unwrap().unwrap();
+    let partitions: &arrow_array::Int32Array = batch.column_by_name("partition").unwrap().as_primitive();
+    let (of_key, of_name) = (partition_of_name(Some("k"), "a"), partition_of_name(None, "a"));
+    assert_eq!(partitions.values(), &[of_key, of_key, of_key, of_name, of_name, 2].map(i32::from));
+    assert_ne!(of_key, of_name);
 }
 
 #[test]
@@ -192,9 +227,9 @@ fn what_was_read_is_written_as_rows_and_read_back__s3() {
         Parsed::Cancel(cancel, origin(None)),
         Parsed::Bad(BadRecord::new("why", "what"), origin(Some(b"\xff"))),
     ];
-    let found = read_stream(&write_stream(&given), MAX_PAYLOAD).unwrap();
-    assert_eq!(format!("{:?}", found.items), format!("{given:?}"));
-    assert!(read_stream(&write_stream(&[]), MAX_PAYLOAD).unwrap().items.is_empty());
+    let found = read_stream(&sent(&given), MAX_PAYLOAD).unwrap();
+    assert_eq!(format!("{found:?}"), format!("{given:?}"));
+    assert!(read_stream(&sent(&[]), MAX_PAYLOAD).unwrap().is_empty());
 }
 
 #[test]
@@ -202,7 +237,7 @@ fn a_recurring_message_is_a_bad_row_and_the_others_are_what_they_are__d2_d19() {
     let once = Parsed::Message(Incoming::of(Message::after("once", std::time::Duration::from_secs(5), "1")));
     let beat = Message::every("beat", std::time::Duration::from_secs(60), "1");
     let items = vec![Parsed::Message(Incoming::of(beat)), once];
-    let found = read_stream(&write_stream(&items), MAX_PAYLOAD).unwrap().items;
+    let found = read_stream(&sent(&items), MAX_PAYLOAD).unwrap();
     let Parsed::Bad(bad, origin) = &found[0] else { panic!("{:?}", found[0]) };
     assert_eq!(bad.reason, "a recurring message can't be delivered by way of Spark");
     let record = String::from_utf8(origin.record().to_vec()).unwrap();

@@ -265,7 +265,7 @@ impl HandedRows {
 
     /// Reads an Arrow IPC stream. Errors: `BadRecord` if it can't be read, or its columns are not those of a hand-off.
     fn read(&self, py: Python<'_>, stream: &[u8]) -> PyResult<Records> {
-        let found = py.detach(|| read_stream(stream, self.max_payload)).map_err(|bad| bad_record(py, &bad))?;
-        Ok(Records::with_dropped(found.items, true, found.dropped))
+        let items = py.detach(|| read_stream(stream, self.max_payload)).map_err(|bad| bad_record(py, &bad))?;
+        Ok(Records::new(items, true))
     }
 }

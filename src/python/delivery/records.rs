@@ -27,8 +27,6 @@ pub(crate) struct Found {
     items: Vec<Parsed>,
     /// Whether a record that can't be used becomes a dead letter; otherwise its fault is only told.
     letters: bool,
-    /// Copies that were dropped before: they count as duplicates.
-    dropped: u64,
     /// Whether each message takes the place of the one of its name.
     replaces: Option<Replaces>,
     /// Of messages that came without one.
@@ -46,13 +44,12 @@ impl Found {
     /// As the engine takes them.
     pub(crate) fn items(&self) -> impl Iterator<Item = Item> {
         let taken = self.items.iter().filter(|item| self.letters || !matches!(item, Parsed::Bad(..)));
-        let dropped = (self.dropped > 0).then_some(Item::Dropped(self.dropped));
         let item = |parsed: &Parsed| match (Item::from(parsed.clone()), self.replaces) {
             (Item::Put(put), Some(Replaces { at_latest_ms })) => Item::Replace { put: self.traced(put), at_latest_ms },
             (Item::Put(put), None) => Item::Put(self.traced(put)),
             (item, _) => item,
         };
-        taken.map(item).chain(dropped)
+        taken.map(item)
     }
 
     fn traced(&self, put: Incoming) -> Incoming {
@@ -67,11 +64,7 @@ impl Found {
 
 impl Records {
     pub(crate) fn new(items: Vec<Parsed>, letters: bool) -> Self {
-        Self::with_dropped(items, letters, 0)
-    }
-
-    pub(crate) fn with_dropped(items: Vec<Parsed>, letters: bool, dropped: u64) -> Self {
-        Self(Arc::new(Found { items, letters, dropped, replaces: None, traceparent: None }))
+        Self(Arc::new(Found { items, letters, replaces: None, traceparent: None }))
     }
 
     pub(crate) fn found(&self) -> Arc<Found> {
@@ -95,11 +88,10 @@ impl Records {
 
     /// The same, but each message takes the place of the one of its name; `at_latest_ms`: due so long after the first at the latest.
     fn replacing(&self, at_latest_ms: Option<i64>) -> Self {
-        let Found { items, letters, dropped, traceparent, .. } = &*self.0;
+        let Found { items, letters, traceparent, .. } = &*self.0;
         Self(Arc::new(Found {
             items: items.clone(),
             letters: *letters,
-            dropped: *dropped,
             replaces: Some(Replaces { at_latest_ms }),
             traceparent: traceparent.clone(),
         }))
@@ -108,11 +100,10 @@ impl Records {
     /// The same, but messages that came without a `traceparent` get this one. One that is none is left out, as W3C Trace Context
     /// wants it.
     fn traced_by(&self, traceparent: &str) -> Self {
-        let Found { items, letters, dropped, replaces, .. } = &*self.0;
+        let Found { items, letters, replaces, .. } = &*self.0;
         Self(Arc::new(Found {
             items: items.clone(),
             letters: *letters,
-            dropped: *dropped,
             replaces: *replaces,
             traceparent: check_traceparent(traceparent).is_ok().then(|| traceparent.into()),
         }))
@@ -158,7 +149,7 @@ impl Records {
         self.0.items.iter().map(|item| item.origin().map(place)).collect()
     }
 
-    /// The rows of a hand-off, as an Arrow IPC stream with one batch.
+    /// The rows of a hand-off with their partitions, as an Arrow IPC stream with one batch.
     fn handed<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         let stream = py.detach(|| write_stream(&self.0.items));
         PyBytes::new(py, &stream)
