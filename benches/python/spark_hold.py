@@ -85,7 +85,7 @@ def main(messages: int, idle: int, idle_s: float) -> None:
         near = hold(parse_files(read_files(session, folder / "in", at_once=4)), LEAD_MS)
 
         def keep(batch: Any, number: int) -> None:
-            batch.select("id", "copies").write.mode("overwrite").parquet(str(folder / "out" / f"{number:06}"))
+            batch.select("id").write.mode("overwrite").parquet(str(folder / "out" / f"{number:06}"))
 
         query = near.writeStream.foreachBatch(keep).option("checkpointLocation", str(folder / "checkpoint")).start()
         batches = Batches(query)

@@ -71,9 +71,9 @@ def far(*ids: str) -> list[tuple[Any, ...]]:
 
 def test_messages_cancels_and_dead_letters_arrive_and_copies_are_counted__S3_D5(tmp_path: Path) -> None:
     with deliverer(tmp_path / "s.db") as (queue, at):
-        copied = (*row(message("b", FAR_MS))[:-1], 2)
-        rows = [*far("a"), copied, row(Cancel("a", "k")), row(BadRecord("why", "what"), 9)]
-        assert send(HandOff([at], TOKEN), with_partition(*rows, partition=0)) == 4
+        copied = [row(message("b", FAR_MS))] * 3
+        rows = [*far("a"), *copied, row(Cancel("a", "k")), row(BadRecord("why", "what"), 9)]
+        assert send(HandOff([at], TOKEN), with_partition(*rows, partition=0)) == 6
         assert send(HandOff([at], TOKEN), with_partition(*far("a"), partition=0)) == 1
         found = queue.summary
         assert (found.accepted, found.duplicates, found.cancelled, found.dead_letters) == (2, 3, 1, 1)

@@ -30,7 +30,7 @@ _WITH_PARTITION: Final = StructType([*MESSAGES, StructField("partition", Integer
 
 def hold(messages: DataFrame, lead_ms: int = LEAD_MS) -> DataFrame:
     """A stream of `MESSAGES`, each held until `lead_ms` before the second in which it is due, in order of due time
-    within a shard and second, without duplicates there. The session needs `HOLD_SETTINGS`.
+    within a shard and second. The session needs `HOLD_SETTINGS`.
     """
 
     def packed(batches: Iterator[Any]) -> Iterator[Any]:

@@ -4,10 +4,10 @@ A piece begins with a version byte, so that a checkpoint of another version is r
 `HANDED` and is not stored: a piece with one row takes some 700 bytes.
 
 Example: three pieces of the same second, from three micro-batches, are merged into one: in order of due time, then of
-position in the input, each message once, with the number of copies that were dropped.
+position in the input. A message that came twice is in it twice: the deliverer drops the second, and counts it.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import numpy as np
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from tickwheel.delivery.errors import DeliveryFailed
 from tickwheel.delivery.handed import HANDED
 
-_VERSION: Final = b"\x02"
+_VERSION: Final = b"\x03"
 _ROWS: Final = 50_000
 _BYTES: Final = 32 << 20
 NO_SECOND: Final = -1
@@ -64,12 +64,12 @@ def pack(batch: Any, shards: int) -> Any:
 
 
 def merge(pieces: Iterable[bytes]) -> bytes:
-    """Merge pieces of the same shard and second into one: in order, without duplicates. O(rows log rows)."""
+    """Merge pieces of the same shard and second into one, in order. O(rows log rows)."""
     table = pa.Table.from_batches([unpack(piece) for piece in pieces], HANDED)
     columns = (table.column(name).to_pylist() for name in ("due_ms", "source", "line"))
     places = [(due_ms or 0, source or "", line or 0) for due_ms, source, line in zip(*columns, strict=True)]
     order = sorted(range(len(places)), key=places.__getitem__)  # mostly few rows, where Arrow's own sort is slow
-    return _piece(_without_copies(table.take(order)))
+    return _piece(table.take(order))
 
 
 def unpack(piece: bytes) -> Any:
@@ -86,34 +86,3 @@ def _piece(table: Any) -> bytes:
     [batch] = table.combine_chunks().to_batches() or [pa.RecordBatch.from_pylist([], HANDED)]
     piece: bytes = batch.serialize().to_pybytes()
     return _VERSION + piece
-
-
-def _without_copies(table: Any) -> Any:
-    """The first of equal messages, with the number of the others."""
-    names = {*zip(table.column("id").to_pylist(), table.column("key").to_pylist(), strict=True)}
-    if len(names) == table.num_rows:
-        return table
-    first: dict[tuple[object, ...], int] = {}
-    copies = [0] * table.num_rows
-    kept = []
-    for at, content in enumerate(_contents(table)):
-        same = at if content is None else first.setdefault(content, at)
-        if same == at:
-            kept.append(at)
-        else:
-            copies[same] += 1
-    before = table.column("copies")
-    table = table.set_column(len(HANDED) - 1, HANDED.field("copies"), pc.add(before, pa.array(copies, pa.int32())))
-    return table.take(kept)
-
-
-def _contents(table: Any) -> Iterator[tuple[object, ...] | None]:
-    """The fields by which messages are equal (D5), with the delay if one was given, or else the due time."""
-    names: Sequence[str] = ("id", "key", "due_ms", "delay_ms", "payload", "is_json", "expires_ms")
-    for id_, key, due_ms, delay_ms, payload, is_json, expires_ms in zip(
-        *(table.column(it).to_pylist() for it in names), strict=True
-    ):
-        if due_ms is None or payload is None:
-            yield None
-        else:
-            yield id_, key, due_ms if delay_ms is None else None, delay_ms, payload, is_json, expires_ms

@@ -75,7 +75,7 @@ class Parse:
 
     def __call__(self, batches: _Batches) -> _Batches:
         """Batches of `MESSAGES`."""
-        return (batch_of(records) for records in self.read(batches) if len(records))
+        return (batch_of(records).select(MESSAGES.names) for records in self.read(batches) if len(records))
 
 
 def records_of_lines(columns: Columns, batches: _Batches) -> Iterator[Records]:

@@ -42,7 +42,7 @@ MESSAGES: Final = StructType(
         StructField("line", LongType()),
         StructField("reason", StringType()),
         StructField("allowed", StringType()),
-        StructField("copies", IntegerType(), nullable=False),
+        StructField("again", BooleanType(), nullable=False),
     ]
 )
 """Messages, cancels and dead letters: `tickwheel.delivery.handed.HANDED` says what each row holds."""
