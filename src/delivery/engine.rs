@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 mod looking;
+mod marks;
 mod recover;
 
 use std::collections::HashMap;

@@ -13,6 +13,7 @@ use super::incoming::{Incoming, lane_of};
 use super::items::{Answer, Item};
 use super::lanes::Slot;
 use super::message::Body;
+use super::partition::partition_of_incoming;
 use super::sinks::line::record_of_incoming;
 use super::store::{Accepted, Held, Known, Letter, Outcome, Store, Waiting};
 use super::summary::Summary;
@@ -110,10 +111,11 @@ impl<'a> Group<'a> {
                     }
                     let is_again = matches!(accepted, Accepted::NewAgain(_));
                     let (due_ms, size) = (put.message.due_ms, put.message.size_in_memory() as u32);
+                    let partition = partition_of_incoming(&put);
                     let (lane, redelivered) = (put.lane, put.redelivered);
                     let row = Waiting { due_ms, seq, lane, size, redelivered, attempts: 0, next_ms: None };
                     let body = put.message.body;
-                    fresh.push((row, if is_again { body.again(seq) } else { body }));
+                    fresh.push((row, partition, if is_again { body.again(seq) } else { body }));
                     Answer::Accepted
                 }
                 Accepted::CancelledBefore(_) => {
@@ -139,12 +141,12 @@ impl<'a> Group<'a> {
     }
 
     /// What is due soon comes into memory, and all else waits in the store.
-    fn admit(&mut self, fresh: &[(Waiting, Body)]) -> Result<(), StoreError> {
+    fn admit(&mut self, fresh: &[(Waiting, u8, Body)]) -> Result<(), StoreError> {
         let (mut held, mut gone) = (Vec::new(), Vec::new());
         for part in fresh.chunks(ADMIT) {
             let mut dispatcher = self.dispatcher.lock();
-            for (row, body) in part {
-                let slot = dispatcher.window.admit(*row, body.clone(), &mut gone);
+            for (row, partition, body) in part {
+                let slot = dispatcher.window.admit(*row, *partition, body.clone(), &mut gone);
                 if let Some(slot) = slot {
                     self.admitted.push((slot, row.seq));
                     self.first_due_ms = Some(self.first_due_ms.map_or(row.due_ms, |first| first.min(row.due_ms)));

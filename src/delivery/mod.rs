@@ -88,6 +88,7 @@ mod deliverer;
 mod delivery_rows;
 mod destination;
 mod dispatcher;
+mod earliest;
 mod engine;
 mod error;
 #[cfg(test)]

@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
+use super::earliest::Earliest;
 use super::engine::Engine;
 use super::incoming::Digest;
 use super::retry::Retry;
@@ -31,6 +32,8 @@ use types::{Destination, Flight, Key, Life, MAX_ATTEMPTS, Name, Random, Stored, 
 
 const START_MS: i64 = 1_700_000_000_000;
 const STEPS: usize = 150;
+/// Steps between two looks at the marks, which take longer than a step.
+const MARKS_EVERY: usize = 7;
 
 /// The engine, and what the model knows of it.
 #[expect(clippy::struct_excessive_bools, reason = "each is a state of its own")]
@@ -44,6 +47,8 @@ struct World {
     submitted: Vec<Ticket>,
     begun: Option<(Begun, Vec<Ticket>)>,
     committed: Option<(Committed, Vec<Ticket>)>,
+    /// What was open before the last commit, and the last message that was accepted.
+    before_commit: (Earliest, u64),
     stored: BTreeMap<Name, Vec<Stored>>,
     /// Of messages that did not come, and how old the store was then at most.
     cancels: BTreeMap<Name, i64>,
@@ -90,6 +95,7 @@ macro_rules! show {
 mod answering;
 mod asking;
 mod crashing;
+mod marking;
 mod pacing;
 mod passing;
 mod sending;
@@ -134,6 +140,7 @@ impl World {
             submitted: Vec::new(),
             begun: None,
             committed: None,
+            before_commit: (Earliest::default(), 0),
             stored: BTreeMap::new(),
             cancels: BTreeMap::new(),
             accepted: 0,
@@ -229,8 +236,11 @@ fn open(store: &Path, settings: &Settings, wall_us: &Arc<AtomicI64>, start_us: u
 fn play(seed: u64, is_shown: bool) {
     let folder = folder_in_memory(); // nothing here tests the disk
     let mut world = World::new(seed, folder.path(), is_shown);
-    for _ in 0..STEPS {
+    for step in 0..STEPS {
         world.step();
+        if step % MARKS_EVERY == 0 {
+            world.check_marks();
+        }
     }
     world.heal();
 }

@@ -27,6 +27,7 @@ use std::collections::BTreeSet;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::earliest::Earliest;
 use super::lanes::{Lane, Slot};
 use super::message::Body;
 use super::store::{Outcome, Position, Waiting};
@@ -61,6 +62,8 @@ pub(super) struct Window {
     sent_and_left: Vec<Position>,
     /// The cursor or a lane went back: messages on their way may be beyond it.
     has_gone_back: bool,
+    /// Near messages that left memory, and whose rows in the store are not committed yet.
+    pub(super) left_uncommitted: Earliest,
 }
 
 impl Window {
@@ -83,6 +86,7 @@ impl Window {
             leaving: Vec::new(),
             sent_and_left: Vec::new(),
             has_gone_back: false,
+            left_uncommitted: Earliest::default(),
         }
     }
 
@@ -159,7 +163,7 @@ impl Window {
     }
 
     /// A message that was just accepted: its slot, if it comes into memory. What made room is added to `gone`.
-    pub(super) fn admit(&mut self, row: Waiting, body: Body, gone: &mut Vec<Gone>) -> Option<Slot> {
+    pub(super) fn admit(&mut self, row: Waiting, partition: u8, body: Body, gone: &mut Vec<Gone>) -> Option<Slot> {
         let position = (row.due_ms, row.seq);
         if self.cursor.is_none_or(|cursor| position > cursor) {
             return None;
@@ -184,7 +188,9 @@ impl Window {
                 return None;
             }
         }
-        Some(self.add(row, Some(body), true))
+        let slot = self.add(row, Some(body), true);
+        self.entry_mut(slot).partition = partition;
+        Some(slot)
     }
 
     /// Takes in from the store what comes next after the cursor; `is_all`: there is no more until `until_ms`.
@@ -371,6 +377,7 @@ impl Window {
             attempts: row.attempts,
             state: State::Held,
             is_near,
+            partition: 0,
             redelivered: row.redelivered,
             is_noted: false,
             was_sent: false,

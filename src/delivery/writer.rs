@@ -329,11 +329,10 @@ impl Writer {
         let mut held: Vec<Held> = dispatcher.window.take_leaving().iter().map(held_of).collect();
         for seq in stragglers {
             let Some(slot) = dispatcher.window.find(seq) else { continue };
-            let entry = dispatcher.window.entry_mut(slot);
+            let entry = dispatcher.window.entry(slot);
             if !entry.is_near || entry.state == State::Over {
                 continue; // its outcome comes with a later group
             }
-            entry.is_near = false;
             let is_on_its_way = matches!(entry.state, State::Ready | State::Sending | State::Retrying);
             let lane = entry.body.as_ref().and_then(|body| lane_of(body.key()));
             held.push(Held {
@@ -343,6 +342,7 @@ impl Writer {
                 size: entry.size,
                 redelivered: entry.redelivered || is_on_its_way,
             });
+            dispatcher.window.hold_near(slot);
         }
         drop(dispatcher);
         self.store.hold(&held)
@@ -400,6 +400,7 @@ impl Writer {
             dispatcher.place(now.iter().copied());
             placed = later;
             if done.is_empty() && placed.is_empty() {
+                dispatcher.window.rows_are_committed();
                 dispatcher.noted(committed.noted.iter().copied());
                 if committed.resumes {
                     dispatcher.pause(false);

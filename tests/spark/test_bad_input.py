@@ -259,7 +259,7 @@ def test_rows_and_names_of_any_kind_are_messages_or_dead_letters_and_end_nothing
     dead: list[Letter] = []
     with DeliveryQueue("s.db", to=lambda it: arrived.append(it.message.id), on_dead_letter=dead.append) as queue:
         address = Address.of("--flight", "127.0.0.1:0")
-        server = FlightServer("grpc://127.0.0.1:0", queue._running.submit, Access(None, address), 1 << 20)
+        server = FlightServer("grpc://127.0.0.1:0", queue._running, Access(None, address), 1 << 20)
         query = start(near, HandOff([f"127.0.0.1:{server.port}"]), tmp_path / "checkpoint")
         try:
             while not (tmp_path / "checkpoint" / "commits" / "0").exists():

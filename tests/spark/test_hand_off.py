@@ -37,7 +37,7 @@ def deliverer(store: Path, port: int = 0, token: bytes | None = TOKEN) -> Iterat
     with DeliveryQueue(store, to=lambda _: None) as queue:
         address = Address.of("--flight", f"127.0.0.1:{port}")
         access = Access(Tokens({token: Right.PRODUCE}) if token else None, address)
-        server = FlightServer(address.url("grpc", port), queue._running.submit, access, 1 << 20)
+        server = FlightServer(address.url("grpc", port), queue._running, access, 1 << 20)
         try:
             yield queue, f"127.0.0.1:{server.port}"
         finally:

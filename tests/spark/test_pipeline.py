@@ -30,7 +30,7 @@ def test_a_stream_of_rows_is_held_handed_off_and_delivered_and_the_state_is_empt
     arrived: list[str] = []
     address = Address.of("--flight", "127.0.0.1:0")
     with DeliveryQueue(tmp_path / "s.db", to=lambda delivery: arrived.append(delivery.message.id)) as queue:
-        server = FlightServer("grpc://127.0.0.1:0", queue._running.submit, Access(None, address), 1 << 20)
+        server = FlightServer("grpc://127.0.0.1:0", queue._running, Access(None, address), 1 << 20)
         near = hold(parse_rows(stream), lead_ms=2_000)
         query = start(near, HandOff([f"127.0.0.1:{server.port}"]), tmp_path / "checkpoint")
         try:

@@ -135,6 +135,19 @@ class Running:
         return self._engine.census(until_ms, most)
 
     @property
+    def store_id(self) -> str:
+        """The id of the store; another one after its disk was lost."""
+        return self._engine.store_id
+
+    def marks(self) -> tuple[int, Sequence[int]]:
+        """The time now, and for each partition the last one by which every outcome is on disk, in ms since 1970 (S4).
+
+        Takes some milliseconds, waits for no commit, and holds up nothing. Errors: `DeliveryFailed`; `RuntimeError`
+        after `close`.
+        """
+        return self._engine.marks()
+
+    @property
     def in_memory(self) -> tuple[int, int]:
         """Messages and bytes in memory."""
         return self._engine.in_memory()

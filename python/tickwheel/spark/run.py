@@ -119,9 +119,7 @@ def _flight_server(running: Running) -> Iterator[tuple[str, bytes]]:
     """A port for the hand-off, on loopback and with a token of its own, because the machine may have other users."""
     token = secrets.token_hex(32).encode()
     address = Address.of("--flight", "127.0.0.1:0")
-    server = FlightServer(
-        address.url("grpc", 0), running.submit, Access(Tokens({token: Right.PRODUCE}), address), MAX_PAYLOAD
-    )
+    server = FlightServer(address.url("grpc", 0), running, Access(Tokens({token: Right.PRODUCE}), address), MAX_PAYLOAD)
     try:
         yield f"{address.ip}:{server.port}", token
     finally:

@@ -124,6 +124,12 @@ impl Engine {
         (self.wall.now_us() - ago_us) / 1000
     }
 
+    /// The wall clock, in milliseconds since 1970.
+    #[cfg(feature = "python")]
+    pub(crate) fn wall_ms(&self) -> i64 {
+        self.wall.now_us().div_euclid(1000)
+    }
+
     fn look_through(&self, mut see: impl FnMut(&Entry)) {
         let mut next = Some(0);
         while let Some(from) = next {

@@ -13,6 +13,7 @@ use crate::delivery::incoming::{Incoming, lane_of};
 use crate::delivery::items::Answer;
 use crate::delivery::message::{Cancel, Extras, Message, Reschedule};
 use crate::delivery::ndjson::fields_of;
+use crate::delivery::partition::partition_of_name;
 use crate::delivery::recurrence::NEVER_MS;
 use crate::delivery::store::{Attempts, Filter, Held, Known, Outcome, PAUSED, Waiting};
 use crate::delivery::window::State;
@@ -200,7 +201,7 @@ impl Group<'_> {
         let (due_ms, size) = (message.due_ms, message.size_in_memory() as u32);
         let lane = lane_of(message.key());
         let row = Waiting { due_ms, seq, lane, size, redelivered, attempts, next_ms: None };
-        self.admit(&[(row, message.body)])
+        self.admit(&[(row, partition_of_name(message.key(), message.id()), message.body)])
     }
 
     /// Keeps a message from going out, or says why it is too late. What is left of it is to be finished.

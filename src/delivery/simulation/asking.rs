@@ -180,6 +180,7 @@ impl World {
             order: self.accepted,
             due_ms: due_ms.min(latest_ms.unwrap_or(i64::MAX)),
             first_due_ms: due_ms,
+            unmoved_ms: due_ms.min(latest_ms.unwrap_or(i64::MAX)),
             payload,
             expires_ms,
             first_expires_ms: expires_ms,
@@ -229,7 +230,9 @@ impl World {
         self.accepted += 1;
         let key = (name, self.accepted);
         let order = self.accepted;
-        let new = Stored { order, expires_ms: None, latest_ms: None, end: None, placed: None, ..last.clone() };
+        let unmoved_ms = last.due_ms;
+        let new =
+            Stored { order, unmoved_ms, expires_ms: None, latest_ms: None, end: None, placed: None, ..last.clone() };
         self.stored.entry(name).or_default().push(new);
         self.must_be_again.insert(key);
         self.may_be_again.insert(key);

@@ -26,6 +26,8 @@ pub(super) struct Stored {
     pub(super) due_ms: i64,
     /// As it was put.
     pub(super) first_due_ms: i64,
+    /// When it was due before it was moved, if it was.
+    pub(super) unmoved_ms: i64,
     pub(super) payload: u8,
     pub(super) expires_ms: Option<i64>,
     /// As it was put.

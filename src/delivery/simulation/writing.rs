@@ -39,6 +39,7 @@ impl World {
     pub(super) fn commit(&mut self) {
         let (begun, mut tickets) = self.begun.take().unwrap();
         show!(self, "commit");
+        self.before_commit = (self.earliest_open(), self.accepted);
         let before = (self.stored.clone(), self.telling.owed.clone());
         for done in begun.done() {
             let key = self.numbers[&done.seq];

@@ -3,14 +3,11 @@
 #![forbid(unsafe_code)]
 
 use std::path::Path;
-use std::time::Duration;
 
-use rusqlite::{Connection, OpenFlags, params};
+use rusqlite::params;
 
-use super::waiting;
+use super::{schema, waiting};
 use crate::delivery::error::StoreError;
-
-const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What waits: the first due time, and how many are due by each of the times asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -36,9 +33,7 @@ impl Census {
     /// The store cannot be read.
     pub(crate) fn add_rows(&mut self, path: &Path, until_ms: &[i64], most: u64) -> Result<(), StoreError> {
         let mut count = || -> rusqlite::Result<()> {
-            let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-            let db = Connection::open_with_flags(path, flags)?;
-            db.busy_timeout(PATIENCE)?;
+            let db = schema::connect_to_look(path)?;
             let first_due_ms: Option<i64> = waiting::first_due_ms(&db)?;
             self.first_due_ms = self.first_due_ms.into_iter().chain(first_due_ms).min();
             let mut rows = db.prepare("SELECT count(*) FROM (SELECT 1 FROM waiting WHERE due_ms <= ? LIMIT ?)")?;

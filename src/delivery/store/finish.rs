@@ -35,6 +35,7 @@ impl Store {
             cached(&self.db, "UPDATE messages SET outcome = ? WHERE seq = ?")?
                 .execute(params![one.outcome, one.seq])?;
         }
+        self.forget_moved(done)?;
         self.forget_attempts(done)
     }
 

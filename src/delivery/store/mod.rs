@@ -18,10 +18,10 @@
 //! | `calls.rs` | the calls that are not in this file |
 //! | `waiting.rs`, `marks.rs`, `recover.rs` | the plan; what may have been sent before a crash |
 //! | `retention.rs`, `upkeep.rs`, `checkpoints.rs` | what is forgotten; pages and log |
-//! | `census.rs`, `snapshot.rs` | what is due when; the tables, read by a connection of its own |
+//! | `census.rs`, `overdue.rs`, `snapshot.rs` | what is due when, what is overdue, and the tables: read by connections of their own |
 //! | `opened.rs`, `owner.rs`, `locked.rs`, `new_file.rs`, `upgrade.rs` | the file: who has it, and how another takes its place |
 //! | `maintenance/`, `backup_mark.rs` | check, compact, back up, restore |
-//! | `cancels.rs`, `paused_keys.rs`, `attempts.rs`, `letters.rs`, `inputs.rs`, `ledger.rs`, `actions.rs`, `meta.rs` | the small tables |
+//! | `cancels.rs`, `paused_keys.rs`, `attempts.rs`, `letters.rs`, `inputs.rs`, `ledger.rs`, `actions.rs`, `moved.rs`, `meta.rs` | the small tables |
 
 #![forbid(unsafe_code)]
 
@@ -45,6 +45,7 @@ mod marks;
 mod memory;
 mod merges;
 mod meta;
+mod moved;
 mod moving;
 mod names;
 mod near;
@@ -53,6 +54,7 @@ mod new_file;
 mod occurrences;
 pub(crate) mod opened;
 mod options;
+mod overdue;
 pub(crate) mod owner;
 mod paused_keys;
 mod recover;
@@ -82,6 +84,7 @@ pub(crate) use checkpoints::Checkpoints;
 pub(crate) use meta::PAUSED;
 pub(crate) use occurrences::Occurrence;
 pub(crate) use options::{Guard, Limits, Options};
+pub(crate) use overdue::add_overdue;
 #[cfg(any(feature = "python", test))]
 pub(crate) use paused_keys::MOST_PAUSED_KEYS;
 pub use types::Letter;
@@ -110,6 +113,7 @@ pub(crate) struct Store {
     cancels: u64,
     with_attempts: u64,
     recurring: u64,
+    moved: u64,
     redelivered_until_ms: i64,
     names: Names,
     near: Near,

@@ -9,6 +9,7 @@ use super::sql::{Broken, Result, cached};
 use super::{Attempts, Known, Store, bodies};
 use crate::delivery::incoming::{Content, Digest};
 use crate::delivery::message::Message;
+use crate::delivery::partition::partition_of_name;
 use crate::delivery::recurrence::NEVER_MS;
 
 impl Store {
@@ -22,6 +23,7 @@ impl Store {
     ) -> Result<(i64, Message)> {
         let message = Message { due_ms, ..self.read_open(known.seq)? };
         let seq = self.write_one(&message, known.content, Some(known.seq), tried)?;
+        self.write_moved(known, seq, partition_of_name(message.key(), message.id()))?;
         Ok((seq, message))
     }
 

@@ -69,6 +69,7 @@ pub(super) fn open(db: Connection, path: &Path, options: Options, number: fn(Dig
         cancels: ask("SELECT count(*) FROM cancels")? as u64,
         with_attempts: ask("SELECT count(*) FROM attempts")? as u64,
         recurring: waiting::count_of(&db, NEVER_MS)?,
+        moved: ask("SELECT count(*) FROM moved")? as u64,
         redelivered_until_ms,
         names,
         near: Near::new(limits.chunk, last_seq + 1, last_n),

@@ -13,6 +13,7 @@
 //! | `days` | a moment of the store's own clock, and the last row of the ledger before it | at the end |
 //! | `cancels` | a cancel whose message has not come | rarely |
 //! | `occurrences` | the open occurrence of a recurring message | at the end |
+//! | `moved` | an open one that was given another due time | rarely |
 //! | `paused_keys` | a key of which nothing is sent, by its lane | rarely |
 //! | `inputs` | how far an input was read | with what was read |
 //! | `dead_letters` | what could not be read or delivered | rarely |
@@ -25,6 +26,7 @@
 #![forbid(unsafe_code)]
 
 use std::path::Path;
+use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags};
 
@@ -35,6 +37,9 @@ use crate::delivery::error::{DeliveryError, StoreError};
 pub(super) const APPLICATION_ID: i64 = 0x7469_636B;
 /// The version of the format that this code reads and writes.
 pub(super) const VERSION: i64 = 2;
+
+/// How long a connection that looks is patient.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The tables of a new store.
 pub(super) const TABLES: &str = "
@@ -96,6 +101,8 @@ CREATE TABLE occurrences (
     at_ms INTEGER NOT NULL, -- by its rule; it may have been put off since
     after_ms INTEGER -- the time of the one before
 );
+CREATE TABLE moved (seq INTEGER PRIMARY KEY, first_due_ms INTEGER NOT NULL, partition INTEGER NOT NULL);
+CREATE INDEX moved_by_partition ON moved (partition, first_due_ms);
 CREATE TABLE paused_keys (lane INTEGER PRIMARY KEY, key TEXT NOT NULL, since_ms INTEGER NOT NULL);
 CREATE TABLE inputs (source TEXT PRIMARY KEY, line INTEGER NOT NULL, size INTEGER NOT NULL, digest BLOB NOT NULL);
 CREATE TABLE dead_letters (
@@ -149,6 +156,14 @@ pub(super) fn connect_again(path: &Path) -> rusqlite::Result<Connection> {
     let file = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     Connection::open_with_flags(file, flags)
+}
+
+/// The same, for a thread that looks at it while the writer goes on.
+pub(super) fn connect_to_look(path: &Path) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let db = Connection::open_with_flags(path, flags)?;
+    db.busy_timeout(PATIENCE)?;
+    Ok(db)
 }
 
 fn is_new(db: &Connection, path: &Path) -> Result<bool, DeliveryError> {

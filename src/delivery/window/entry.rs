@@ -54,6 +54,8 @@ pub(in crate::delivery) struct Entry {
     pub(in crate::delivery) attempts: u32,
     pub(in crate::delivery) state: State,
     pub(in crate::delivery) is_near: bool,
+    /// Of a near one.
+    pub(in crate::delivery) partition: u8,
     /// An earlier process may have sent it, or it came back from the store after it was sent.
     pub(in crate::delivery) redelivered: bool,
     /// The attempt that comes next is counted in `attempts`, and on disk.

@@ -4,6 +4,7 @@
 
 use super::Window;
 use super::entry::{Gone, State};
+use crate::delivery::earliest::Earliest;
 use crate::delivery::lanes::Slot;
 use crate::delivery::store::{Position, Waiting};
 
@@ -48,6 +49,24 @@ impl Window {
             }
         }
         gone
+    }
+
+    /// It stays in memory, and gets a row in the store in this transaction.
+    pub(in crate::delivery) fn hold_near(&mut self, slot: Slot) {
+        self.note_left(slot);
+        self.entry_mut(slot).is_near = false;
+    }
+
+    /// What left memory has its row on disk now.
+    pub(in crate::delivery) fn rows_are_committed(&mut self) {
+        self.left_uncommitted = Earliest::default();
+    }
+
+    fn note_left(&mut self, slot: Slot) {
+        let entry = self.entries[slot as usize].as_ref().expect("the slot is taken");
+        if entry.is_near {
+            self.left_uncommitted.add(entry.partition, entry.due_ms);
+        }
     }
 
     /// Messages that were sent and left memory since the last call. And messages on their way, or with an outcome that is not committed, that have a row in the store, and stay in memory although
@@ -119,7 +138,8 @@ impl Window {
         }
     }
 
-    pub(super) fn gone(&self, slot: Slot) -> Gone {
+    pub(super) fn gone(&mut self, slot: Slot) -> Gone {
+        self.note_left(slot);
         let entry = self.entry(slot);
         Gone {
             due_ms: entry.due_ms,

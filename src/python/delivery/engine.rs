@@ -192,6 +192,16 @@ impl DeliveryEngine {
         counted.map(|it| (it.first_due_ms, it.due)).map_err(|error| failures::to_python(py, &error))
     }
 
+    /// The wall clock, and for each partition the instant up to which every outcome is on disk, in milliseconds since 1970.
+    fn marks(&self, py: Python<'_>) -> PyResult<(i64, Vec<i64>)> {
+        let core = self.core(py)?;
+        let marks = || {
+            let now_ms = core.running.engine().wall_ms();
+            Ok((now_ms, core.running.engine().marks(now_ms)?.to_vec()))
+        };
+        py.detach(marks).map_err(|error| failures::to_python(py, &error))
+    }
+
     /// Messages and bytes in memory.
     fn in_memory(&self, py: Python<'_>) -> PyResult<(usize, usize)> {
         let core = self.core(py)?;

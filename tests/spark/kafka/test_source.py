@@ -143,7 +143,7 @@ def deliverer(run: Run, store: Path) -> Iterator[tuple[DeliveryQueue, str]]:
 
     with DeliveryQueue(store, to=take, on_dead_letter=run.letters.append) as queue:
         address = Address.of("--flight", "127.0.0.1:0")
-        submit = queue._running.submit
+        submit = queue._running
         server = FlightServer(
             address.url("grpc", 0), submit, Access(Tokens({TOKEN.encode(): Right.PRODUCE}), address), 1 << 20
         )

@@ -13,6 +13,10 @@ goes on. These errors end it:
 
 With the path `hand-off` in the descriptor the rows are those of `handed.py`. The answer to a batch is then one row of
 `TAKEN`, once all of it is on disk.
+
+The action `marks` answers one JSON object (rule S4): `store_id`, which is another one after the disk was lost;
+`now_ms`, this machine's clock; and `marks`, for each of the 64 partitions the instant up to which every outcome is on
+disk. It waits for no commit.
 """
 
 import logging
@@ -22,6 +26,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
+import msgspec
 import pyarrow as pa
 from pyarrow import flight, types
 
@@ -30,27 +35,30 @@ from tickwheel.delivery.arrow import MESSAGE_SCHEMA, check_names, read_batch, st
 from tickwheel.delivery.entries import OTHER_CONTENT, Answer, answered
 from tickwheel.delivery.errors import BadRecord
 from tickwheel.delivery.message import Columns
+from tickwheel.delivery.running import Running
 from tickwheel.delivery.serve.access import Access
-from tickwheel.delivery.serve.intake import Submit
 from tickwheel.delivery.serve.tokens import Right
 
 ANSWERS: Final = pa.schema([pa.field("answer", pa.string(), nullable=False), pa.field("reason", pa.string())])
 HAND_OFF: Final = "hand-off"
+MARKS: Final = "marks"
 TAKEN: Final = pa.schema([pa.field("rows", pa.int64(), nullable=False)])
 BAD: Final = "bad record"
 MAX_ROWS: Final = 10_000
 MAX_BYTES: Final = 64 << 20
 
 _log = logging.getLogger("tickwheel.delivery")
+_METHODS: Final = {flight.FlightMethod.DO_EXCHANGE, flight.FlightMethod.DO_ACTION, flight.FlightMethod.LIST_ACTIONS}
 _PIECE: Final = 96  # rows of a hand-off taken at a time; it comes in bursts, long before its messages are due
 
 
 class FlightServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no types
     """Listens from the start, on `location`, at `port`. Each stream has its own thread."""
 
-    def __init__(self, location: str, submit: Submit, access: Access, max_payload: int) -> None:
+    def __init__(self, location: str, running: Running, access: Access, max_payload: int) -> None:
         super().__init__(location, middleware={"token": _Token(access)})
-        self._submit = submit
+        self._running = running
+        self._max_payload = max_payload
         self._closing: threading.Thread | None = None
         self._taking = threading.Lock()  # held for a piece of a hand-off: only one competes with due messages
         self._rows = ArrowRows("flight", Columns().names, max_payload, letters=False)
@@ -84,6 +92,21 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
                 _check_size(chunk.data)
                 writer.write_batch(answer(chunk.data))
 
+    def do_action(self, _context: Any, action: Any) -> Sequence[Any]:
+        """Answer the action `marks`."""
+        if action.type != MARKS:
+            raise flight.FlightServerError(f"there is no action {action.type!r:.200} here: use {MARKS}")
+        try:
+            now_ms, marks = self._running.marks()
+        except Exception as error:
+            raise flight.FlightUnavailableError(str(error)) from error
+        body = {"store_id": self._running.store_id, "now_ms": now_ms, "marks": marks}
+        return [flight.Result(pa.py_buffer(msgspec.json.encode(body)))]
+
+    def list_actions(self, _context: Any) -> Sequence[Any]:
+        """What `do_action` knows."""
+        return [flight.ActionType(MARKS, "for each partition, up to which instant every outcome is on disk")]
+
     def stop(self, timeout_s: float) -> bool:
         """Take no more streams. Returns whether the open ones ended within this time. Otherwise the process can't end
         normally, because there is no way to close a stream from here.
@@ -115,7 +138,7 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
 
     def _hand_in(self, records: Sequence[Records]) -> Any:
         try:
-            return self._submit(records)
+            return self._running.submit(records, self._max_payload)
         except Exception as error:
             raise flight.FlightUnavailableError(str(error)) from error
 
@@ -149,8 +172,8 @@ class _Token(flight.ServerMiddlewareFactory):  # type: ignore[misc]
             raise flight.FlightUnauthorizedError(f"{refusal.reason}: send {refusal.allowed}")
         if refusal is not None:
             raise flight.FlightUnauthenticatedError(f"{refusal.reason}: send the header {refusal.allowed}")
-        if info.method != flight.FlightMethod.DO_EXCHANGE:
-            raise flight.FlightServerError(f"there is no {info.method.name.lower()} here: use do_exchange")
+        if info.method not in _METHODS:
+            raise flight.FlightServerError(f"there is no {info.method.name.lower()} here: use do_exchange or do_action")
 
 
 def _is_text(kind: Any) -> bool:

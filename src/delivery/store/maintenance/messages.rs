@@ -7,6 +7,7 @@ use rusqlite::{Connection, Row, Rows};
 use super::check::Ends;
 use super::problems::Problems;
 use crate::delivery::incoming::{Digest, lane_of};
+use crate::delivery::partition::partition_of;
 use crate::delivery::recurrence::NEVER_MS;
 use crate::delivery::store::Outcome;
 use crate::delivery::store::sql::Result;
@@ -41,6 +42,8 @@ struct Found {
     has_attempts: bool,
     is_occurrence: bool,
     has_occurrence: bool,
+    /// Of one that was given another due time.
+    moved_in: Option<u8>,
 }
 
 /// The rows of one table, in ascending order of the number of their message.
@@ -96,6 +99,7 @@ pub(super) fn look(
     let mut attempts = db.prepare("SELECT seq FROM attempts ORDER BY seq")?;
     let mut occurrences = db.prepare("SELECT seq FROM occurrences ORDER BY seq")?;
     let mut with_one = db.prepare("SELECT of_seq FROM occurrences ORDER BY of_seq")?;
+    let mut moved = db.prepare("SELECT seq, partition FROM moved ORDER BY seq")?;
     let mut messages = Cursor::new(messages.query([])?, message)?;
     let mut bodies = Cursor::new(bodies.query([])?, |row| row.get::<_, bool>(1))?;
     let mut waiting = Cursor::new(waiting.query([])?, |row| Ok(Waits { due_ms: row.get(1)?, lane: row.get(2)? }))?;
@@ -103,11 +107,12 @@ pub(super) fn look(
     let mut attempts = Cursor::new(attempts.query([])?, |_| Ok(()))?;
     let mut occurrences = Cursor::new(occurrences.query([])?, |_| Ok(()))?;
     let mut with_one = Cursor::new(with_one.query([])?, |_| Ok(()))?;
+    let mut moved = Cursor::new(moved.query([])?, |row| row.get::<_, u8>(1))?;
     let (mut count, mut open) = (0, 0);
     loop {
         let next = [messages.seq(), bodies.seq(), waiting.seq(), ledger.seq(), attempts.seq()];
-        let of_recurring = [occurrences.seq(), with_one.seq()];
-        let Some(seq) = next.into_iter().chain(of_recurring).flatten().min() else { return Ok((count, open)) };
+        let of_few = [occurrences.seq(), with_one.seq(), moved.seq()];
+        let Some(seq) = next.into_iter().chain(of_few).flatten().min() else { return Ok((count, open)) };
         let message = messages.take(seq, "messages with one number", problems)?;
         let is_json = bodies.take(seq, "payloads with one number", problems)?;
         let waits = waiting.take(seq, "messages that wait twice", problems)?;
@@ -115,17 +120,19 @@ pub(super) fn look(
         let has_attempts = attempts.take(seq, "attempts with one number", problems)?.is_some();
         let is_occurrence = occurrences.take(seq, "occurrences with one number", problems)?.is_some();
         let has_occurrence = with_one.take(seq, "recurring messages with two occurrences", problems)?.is_some();
+        let moved_in = moved.take(seq, "first due times with one number", problems)?;
         let Some(message) = message else {
             let is_forgotten = ended.as_ref().is_some_and(|ended| ended.n <= ends.forgotten_n);
             problems.add_if(is_json.is_some(), "payloads without a message", seq);
             problems.add_if(waits.is_some(), "waiting rows without a message", seq);
             problems.add_if(has_attempts, "attempts without a message", seq);
             problems.add_if(is_occurrence || has_occurrence, "occurrences without a message", seq);
+            problems.add_if(moved_in.is_some(), "first due times without a message", seq);
             problems.add_if(ended.is_some() && !is_forgotten, "outcomes without a message", seq);
             continue;
         };
         count += 1;
-        let found = Found { message, is_json, waits, ended, has_attempts, is_occurrence, has_occurrence };
+        let found = Found { message, is_json, waits, ended, has_attempts, is_occurrence, has_occurrence, moved_in };
         open += u64::from(look_at(seq, &found, ends, number, problems));
     }
 }
@@ -146,7 +153,7 @@ fn message(row: &Row<'_>) -> rusqlite::Result<Message> {
 
 /// Whether it is open.
 fn look_at(seq: i64, found: &Found, ends: &Ends, number: fn(Digest) -> i64, problems: &mut Problems) -> bool {
-    let Found { message, is_json, waits, ended, has_attempts, is_occurrence, has_occurrence } = found;
+    let Found { message, is_json, waits, ended, has_attempts, is_occurrence, has_occurrence, moved_in } = found;
     let mut tell = |is_so, what| problems.add_if(is_so, what, seq);
     let is_past_floor = seq >= ends.floor.seq;
     let is_open = waits.is_some() || (ended.is_none() && is_past_floor);
@@ -169,6 +176,9 @@ fn look_at(seq: i64, found: &Found, ends: &Ends, number: fn(Digest) -> i64, prob
     tell(is_json.is_some_and(|is_json| message.content_len != if is_json { 15 } else { 16 }), CONTENT);
     tell(*has_attempts && !is_open, "attempts of messages that do not wait");
     tell(*is_occurrence && !is_open, "occurrences that do not wait");
+    tell(moved_in.is_some() && !is_open, "first due times of messages that do not wait");
+    let partition = partition_of(message.lane.unwrap_or_else(|| message.digest.number()));
+    tell(moved_in.is_some_and(|it| it != partition), "first due times in the partition of another name");
     let recurs = is_open && message.due_ms == NEVER_MS;
     tell(recurs && !has_occurrence, "recurring messages without an occurrence");
     tell(*has_occurrence && !recurs, "occurrences of messages that do not recur");

@@ -221,8 +221,6 @@ def test_other_calls_are_refused_without_a_traceback__D12(served: Served) -> Non
             lambda: client.do_get(flight.Ticket(b"x")).read_all(),
             lambda: client.get_flight_info(flight.FlightDescriptor.for_path("x")),
             lambda: list(client.list_flights()),
-            lambda: list(client.do_action("x")),
-            lambda: list(client.list_actions()),
         ):
             with pytest.raises(flight.FlightServerError, match="here: use do_exchange") as refused:
                 call()
