@@ -29,9 +29,8 @@ from tickwheel.delivery.serve.flight import FlightServer
 from tickwheel.delivery.sources import find_sources
 from tickwheel.spark import HandOff, hold, parse_files, parse_rows, read_files
 from tickwheel.spark.failing import failure
-from tickwheel.spark.feed import Pipeline, held, keep_shape, start
-from tickwheel.spark.packing import pack
-from tickwheel.spark.run import IN_PROCESS
+from tickwheel.spark.feed import Pipeline, keep_shape, start
+from tickwheel.spark.packing import split_by
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -281,7 +280,7 @@ def shaped(**other: object) -> Callable[[Path], object]:
     """A change of a checkpoint's shape."""
 
     def make(checkpoint: Path) -> None:
-        keep_shape(checkpoint, {"deliverers": [IN_PROCESS]})
+        keep_shape(checkpoint)
         path = checkpoint / "tickwheel.json"
         path.write_text(json.dumps(json.loads(path.read_text()) | other))
 
@@ -303,13 +302,8 @@ def without_shape(checkpoint: Path) -> None:
 
 
 OTHERS = {
-    "a later version": (shaped(format=9), "made by another version of tickwheel (format 9, this one knows 1): go on"),
-    "other deliverers": (
-        shaped(deliverers=["a:1"]),
-        "was made with deliverers ['a:1'], now it is ['here']: go on with",
-    ),
-    "other partitions": (shaped(partitions=32), "was made with partitions 32, now it is 64: go on with the old value"),
-    "other shards": (shaped(shards=4), "was made with shards 4, now it is 8: go on with the old value"),
+    "a later version": (shaped(format=9), "made by another version of tickwheel (format 9, this one has 3): go on"),
+    "other partitions": (shaped(partitions=32), "another version of tickwheel (partitions 32, this one has 64): go on"),
     "half a file": (with_text(b'{"format": 1'), "is damaged: restore it from a copy, or name another checkpoint"),
     "no object": (with_text(b"3"), "is damaged: restore it from a copy, or name another checkpoint"),
     "no text": (with_text(b"\xff\0"), "is damaged: restore it from a copy, or name another checkpoint"),
@@ -341,8 +335,8 @@ def test_a_checkpoint_that_is_not_for_this_is_refused_before_anything_is_written
 def test_a_folder_that_is_new_or_holds_a_disk_s_own_alone_becomes_a_checkpoint__S4(tmp_path: Path) -> None:
     (tmp_path / "c" / "lost+found").mkdir(parents=True)
     (tmp_path / "c" / ".tickwheel.json").write_text("{")  # of an interrupted start
-    keep_shape(tmp_path / "c", {"deliverers": [IN_PROCESS]})
-    keep_shape(tmp_path / "new" / "c", {"deliverers": [IN_PROCESS]})
+    keep_shape(tmp_path / "c")
+    keep_shape(tmp_path / "new" / "c")
 
 
 def test_a_store_of_a_later_version_is_refused_in_the_same_words_by_both_engines__D2_S1(deliver: Deliver) -> None:
@@ -403,12 +397,12 @@ def test_a_damaged_checkpoint_is_told_and_goes_on_once_it_is_brought_back__D2_D1
     Path("in", "a.ndjson").write_text("\n".join(map(json.dumps, records)))
     checkpoint, stop = Path("s.db.checkpoint").absolute(), threading.Event()
 
-    def stop_once_held(progress: Any) -> None:
-        if progress and progress["stateOperators"] and held(progress):
+    def stop_once_held(_progress: Any) -> None:
+        if hand_off.report.waiting:
             stop.set()
 
-    pipeline = Pipeline(find_sources(["in"]), Columns(), checkpoint, 1_000, [IN_PROCESS])
-    assert not pipeline.feed(HandOff(["127.0.0.1:1"]), stop, stop_once_held)
+    hand_off = HandOff(["127.0.0.1:1"])
+    assert not Pipeline(find_sources(["in"]), Columns(), checkpoint, 1_000).feed(hand_off, stop, stop_once_held)
     shutil.copytree(checkpoint, "copy")
     for kind, (damage, words) in DAMAGES.items():
         damage(checkpoint / "query")
@@ -429,11 +423,9 @@ def test_a_damaged_checkpoint_is_told_and_goes_on_once_it_is_brought_back__D2_D1
     assert ids("spark") == Counter(f"m{n}" for n in range(100))
 
 
-def pack_as_later(batch: Any, shards: int) -> Any:
+def split_as_later(batch: Any, column: str) -> Iterator[tuple[int, bytes]]:
     """In a worker: pieces as a later version of tickwheel may write them."""
-    packed = pack(batch, shards)
-    pieces = [b"\x09" + piece[1:] for piece in packed.column("rows").to_pylist()]
-    return packed.set_column(2, "rows", pa.array(pieces, pa.binary()))
+    return ((number, b"\x09" + piece[1:]) for number, piece in split_by(batch, column))
 
 
 def test_what_a_later_version_holds_is_told_not_misread__S4(
@@ -441,10 +433,10 @@ def test_what_a_later_version_holds_is_told_not_misread__S4(
 ) -> None:
     Path("in").mkdir()
     Path("in", "a.ndjson").write_text('{"id": "a", "due": 1700000000005}\n')
-    monkeypatch.setattr(sys.modules["tickwheel.spark.hold"], "pack", pack_as_later)
+    monkeypatch.setattr(sys.modules["tickwheel.spark.hold"], "split_by", split_as_later)
     result = deliver()
     assert result.exit_code == 3, result.output
-    words = "Failed: the checkpoint holds messages in the format 09, this version reads 02: go on with the version"
+    words = "Failed: the checkpoint holds messages in the format 9, this version reads 3: go on with the version"
     assert words in result.output
     assert not ids("spark")
 

@@ -1,8 +1,12 @@
-"""The hand-off to a real Flight server, without a JVM: answers, waiting, retries (rules S3, S5, D5)."""
+"""The hand-off to real Flight servers, without a JVM: answers, time limits, who is waited for (rules S3 to S5, D5)."""
 
+import logging
 import pickle
-import threading
-from collections.abc import Iterator
+import random
+import socket
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,23 +16,29 @@ import pytest
 from pyarrow import flight
 
 from delivery.certificates import authority, signed
-from tickwheel.delivery import DeliveryQueue
+from tickwheel.delivery import DeliveryFailed, DeliveryQueue
 from tickwheel.delivery.errors import BadRecord
+from tickwheel.delivery.handed import PARTITIONS
 from tickwheel.delivery.message import Cancel
-from tickwheel.delivery.serve.access import Access, Address
+from tickwheel.delivery.serve.access import Access as ServerAccess
+from tickwheel.delivery.serve.access import Address
 from tickwheel.delivery.serve.client_tls import ClientTls
 from tickwheel.delivery.serve.flight import FlightServer
 from tickwheel.delivery.serve.ports import Listening, Ports
 from tickwheel.delivery.serve.tls import Certificates, TlsFiles
 from tickwheel.delivery.serve.tokens import Right, Tokens
-from tickwheel.spark.hand_off import HandOff
+from tickwheel.spark.deliverers import Deliverers
+from tickwheel.spark.hand_off import HandOff, assign
+from tickwheel.spark.packing import pack
+from tickwheel.spark.sending import Access, Send
 
-from .rows import message, row, with_partition
+from .rows import batch_of, message, row
 
 pytestmark = pytest.mark.timeout(60)
 FAR_MS = 2_000_000_000_000
 TOKEN = b"a token of this test"
 READER = b"one that only reads"
+ACCESS = Access(TOKEN)
 
 
 @contextmanager
@@ -36,7 +46,7 @@ def deliverer(store: Path, port: int = 0, token: bytes | None = TOKEN) -> Iterat
     """A queue with a port; closed at the end."""
     with DeliveryQueue(store, to=lambda _: None) as queue:
         address = Address.of("--flight", f"127.0.0.1:{port}")
-        access = Access(Tokens({token: Right.PRODUCE}) if token else None, address)
+        access = ServerAccess(Tokens({token: Right.PRODUCE}) if token else None, address)
         server = FlightServer(address.url("grpc", port), queue._running, access, 1 << 20)
         try:
             yield queue, f"127.0.0.1:{server.port}"
@@ -49,7 +59,7 @@ def encrypted(store: Path, certificates: Certificates) -> Iterator[tuple[Deliver
     """A queue with the ports of `serve`; closed at the end."""
     with DeliveryQueue(store, to=lambda _: None) as queue:
         listening = Listening(Address.of("--listen", "127.0.0.1:0"), Address.of("--flight", "127.0.0.1:0"))
-        access = Access(Tokens({TOKEN: Right.PRODUCE, READER: Right.READ}), *listening.addresses)
+        access = ServerAccess(Tokens({TOKEN: Right.PRODUCE, READER: Right.READ}), *listening.addresses)
         ports = Ports(listening, access, certificates)
         urls = ports.open(queue._running, 1 << 20)
         try:
@@ -59,10 +69,33 @@ def encrypted(store: Path, certificates: Certificates) -> Iterator[tuple[Deliver
             assert ports.stop_streams()
 
 
-def send(hand_off: HandOff, *batches: Any) -> int:
-    [answer] = hand_off._send_all(iter(batches))
-    [sent] = answer.column(0).to_pylist()
-    return int(sent)
+@contextmanager
+def silent() -> Iterator[str]:
+    """A port that takes connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+
+
+def near(*visits: tuple[int, str, Sequence[tuple[Any, ...]]]) -> Any:
+    """A batch of `NEAR`: for each visit a shard, its deliverer, and the rows to send, in pieces of at most 2,000."""
+    rows: list[dict[str, Any]] = []
+    for shard, to, given in visits:
+        pieces = [pack(batch_of(given[at : at + 2_000])) for at in range(0, len(given), 2_000)]
+        told = {"shard": shard, "taker": to, "waiting": 7, "given": 8, "due_ms": None}
+        rows += [told | {"rows": piece} for piece in pieces] + [told | {"rows": None}]
+    return pa.RecordBatch.from_pylist(rows)
+
+
+def send(how: Send, *visits: tuple[int, str, Sequence[tuple[Any, ...]]]) -> list[Any]:
+    """Like a task: what is told of each shard."""
+    [told] = how(iter([near(*visits)]))
+    found: list[Any] = told.to_pylist()
+    return found
+
+
+def quick(access: Access = ACCESS) -> Send:
+    """Gives a silent deliverer up after a second."""
+    return Send(access, silence_s=1.0, within_s=2.0)
 
 
 def far(*ids: str) -> list[tuple[Any, ...]]:
@@ -71,51 +104,89 @@ def far(*ids: str) -> list[tuple[Any, ...]]:
 
 def test_messages_cancels_and_dead_letters_arrive_and_copies_are_counted__S3_D5(tmp_path: Path) -> None:
     with deliverer(tmp_path / "s.db") as (queue, at):
-        copied = [row(message("b", FAR_MS))] * 3
-        rows = [*far("a"), *copied, row(Cancel("a", "k")), row(BadRecord("why", "what"), 9)]
-        assert send(HandOff([at], TOKEN), with_partition(*rows, partition=0)) == 6
-        assert send(HandOff([at], TOKEN), with_partition(*far("a"), partition=0)) == 1
+        rows = [
+            *far("a", "b"),
+            row(message("b", FAR_MS, key="k")),
+            row(Cancel("a", "k")),
+            row(BadRecord("why", "what"), 9),
+        ]
+        [told] = send(quick(), (3, at, rows))
+        assert told == {
+            "shard": 3, "taker": at, "waiting": 7, "given": 8, "due_ms": None, "sent": 5, "error": None,
+        }  # fmt: skip
+        assert [it["sent"] for it in send(quick(), (3, at, far("a")), (4, at, []))] == [1, 0]
         found = queue.summary
-        assert (found.accepted, found.duplicates, found.cancelled, found.dead_letters) == (2, 3, 1, 1)
-        assert queue.state("b") == "waiting"
+        assert (found.accepted, found.duplicates, found.cancelled, found.dead_letters) == (2, 2, 1, 1)
+        assert queue.state("b", "k") == "waiting"
         assert queue.state("a", "k") == "cancelled"
 
 
-def test_a_batch_of_any_size_is_sent_in_parts_that_a_deliverer_takes__S3_D12(tmp_path: Path) -> None:
+def test_what_may_have_been_delivered_elsewhere_is_marked__S4_D5(tmp_path: Path) -> None:
+    came: list[tuple[str, bool]] = []
+    rows = [(*row(message(id_, -5))[:-1], id_ == "again") for id_ in ("first", "again")]
+    with DeliveryQueue(tmp_path / "s.db", to=lambda it: came.append((it.message.id, it.redelivered))) as queue:
+        server = FlightServer(
+            "grpc://127.0.0.1:0", queue._running, ServerAccess(None, Address.of("-", "127.0.0.1:0")), 999
+        )
+        try:
+            send(quick(Access()), (0, f"127.0.0.1:{server.port}", rows))
+            assert queue.wait_until_empty(30)
+        finally:
+            server.stop(5)
+    assert sorted(came) == [("again", True), ("first", False)]
+
+
+def test_pieces_of_any_size_are_sent_in_batches_that_a_deliverer_takes__S3_D12(tmp_path: Path) -> None:
     large = [row(message(str(n), FAR_MS, payload=b'"%s"' % (b"x" * 900_000)), n) for n in range(40)]
     with deliverer(tmp_path / "s.db") as (queue, at):
+        visits = [(n, at, [one]) for n, one in enumerate(large)]
         small = far(*map(str, range(100, 5_100)))
-        assert send(HandOff([at], TOKEN), with_partition(*large, *small, partition=0)) == 5_040
+        told = send(Send(ACCESS, 30, 30), *visits, (50, at, small))
+        assert sum(it["sent"] for it in told) == 5_040
         assert len(queue) == 5_040
 
 
-def test_each_partition_goes_to_its_deliverer__S5(tmp_path: Path) -> None:
-    with deliverer(tmp_path / "a.db") as (first, at), deliverer(tmp_path / "b.db") as (second, at_second):
-        rows = far(*(f"m{n}" for n in range(10)))
-        assert send(HandOff([at, at_second], TOKEN), with_partition(*rows)) == 10
-        assert {n for n in range(10) if first.state(f"m{n}", "k") == "waiting"} == {0, 2, 4, 6, 8}
-        assert {n for n in range(10) if second.state(f"m{n}", "k") == "waiting"} == {1, 3, 5, 7, 9}
+def test_one_that_is_down_or_silent_holds_up_its_own_shards_alone_and_not_for_long__S3(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        down = f"127.0.0.1:{probe.getsockname()[1]}"
+    with silent() as mute, deliverer(tmp_path / "s.db") as (queue, at):
+        many = far(*map(str, range(300)))
+        began_s = time.monotonic()
+        told = send(quick(), *((n, (down, mute, at)[n % 3], many[n * 10 : n * 10 + 10]) for n in range(30)))
+        took_s = time.monotonic() - began_s
+        assert [it["sent"] for it in told] == [0, 0, 10] * 10
+        assert [it["error"] is None for it in told] == [False, False, True] * 10
+        assert "no answer for 1." in told[1]["error"]
+        assert "Detail" not in told[0]["error"]
+        assert len(queue) == 100
+    assert took_s < 20, "a limit, not a measurement: without one it would take minutes"
 
 
-def test_one_that_is_down_is_waited_for_and_what_was_not_answered_is_sent_again__S3_S4(tmp_path: Path) -> None:
-    with deliverer(tmp_path / "s.db") as (_, at):
-        port = int(at.rpartition(":")[2])
-    sent: list[int] = []
-    batch = with_partition(*far("a", "b"), partition=0)
-    thread = threading.Thread(target=lambda: sent.append(send(HandOff([at], TOKEN), batch)))
-    thread.start()
-    thread.join(0.5)
-    assert not sent, "no deliverer answers"
-    with deliverer(tmp_path / "s.db", port) as (queue, _):
-        thread.join(30)
-        assert sent == [2]
-        assert len(queue) == 2
+def test_what_was_taken_before_a_deliverer_fell_silent_is_not_sent_again__S3(tmp_path: Path) -> None:
+    answers = iter([True, False])
+
+    class Stops(flight.FlightServerBase):  # type: ignore[misc]
+        def do_exchange(self, context: Any, _descriptor: Any, reader: Any, writer: Any) -> None:
+            writer.begin(pa.schema([("rows", pa.int64())]))
+            for chunk in reader:
+                if not next(answers):
+                    while not context.is_cancelled():
+                        time.sleep(0.01)
+                    return
+                writer.write_batch(pa.record_batch([[chunk.data.num_rows]], ["rows"]))
+
+    with Stops("grpc://127.0.0.1:0") as server:
+        at = f"127.0.0.1:{server.port}"
+        ids = [f"m{n}" for n in range(9_000)]
+        told = send(quick(), (1, at, far(*ids[:5_000])), (2, at, far(*ids[5_000:])))
+    assert [it["error"] is None for it in told] == [False, False]
+    assert 0 < sum(it["sent"] for it in told) < 9_000
 
 
 def test_what_waiting_will_not_mend_ends_the_task__S3(tmp_path: Path) -> None:
     wrong = pytest.raises(flight.FlightUnauthenticatedError, match="the token is wrong")
     with deliverer(tmp_path / "s.db") as (_, at), wrong:
-        send(HandOff([at], b"another token here"), with_partition(*far("a"), partition=0))
+        send(quick(Access(b"another token here")), (0, at, far("a")))
 
 
 def test_it_speaks_tls_and_shows_its_certificate__D12_S3(tmp_path: Path) -> None:
@@ -123,17 +194,20 @@ def test_it_speaks_tls_and_shows_its_certificate__D12_S3(tmp_path: Path) -> None
     server, client = signed(ca), signed(ca, "client")
     tls = ClientTls.read(ca.cert, *client)
     with encrypted(tmp_path / "s.db", Certificates(TlsFiles(*server, ca.cert))) as (queue, at):
-        assert send(pickle.loads(pickle.dumps(HandOff([at], TOKEN, tls))), with_partition(*far("a"), partition=0)) == 1
+        how = pickle.loads(pickle.dumps(quick(Access(TOKEN, tls))))
+        assert send(how, (0, at, far("a")))[0]["sent"] == 1
+        assert [taker.address for taker in Deliverers([at], Access(TOKEN, tls)).ask()] == [at]
         assert queue.state("a", "k") == "waiting"
         with pytest.raises(flight.FlightUnauthorizedError, match="this token may read, and the request needs produce"):
-            send(HandOff([at], READER, tls), with_partition(*far("b"), partition=0))
+            send(quick(Access(READER, tls)), (0, at, far("b")))
         assert queue.state("b", "k") == "unknown"
 
 
 def test_no_secret_of_it_can_be_seen__D12(tmp_path: Path) -> None:
     tls = ClientTls.read(authority(tmp_path).cert, *authority(tmp_path, "own"))
-    assert "PRIVATE KEY" not in repr(HandOff(["a:1"], TOKEN, tls))
-    assert TOKEN.decode() not in repr(HandOff(["a:1"], TOKEN, tls))
+    for shown in (repr(Access(TOKEN, tls)), repr(quick(Access(TOKEN, tls))), repr(HandOff(["a:1"], TOKEN, tls))):
+        assert "PRIVATE KEY" not in shown
+        assert TOKEN.decode() not in shown
 
 
 def test_a_stream_with_other_columns_is_refused__S3(tmp_path: Path) -> None:
@@ -151,5 +225,66 @@ def test_a_stream_with_other_columns_is_refused__S3(tmp_path: Path) -> None:
 def test_a_row_that_no_deliverer_can_take_is_a_dead_letter__D2(tmp_path: Path) -> None:
     with deliverer(tmp_path / "s.db") as (queue, at):
         broken = row(message("a", FAR_MS, payload=b"no json"))
-        assert send(HandOff([at], TOKEN), with_partition(broken, partition=0)) == 1
+        assert send(quick(), (0, at, [broken]))[0]["sent"] == 1
         assert (queue.summary.accepted, queue.summary.dead_letters) == (0, 1)
+
+
+# --- The driver's side ---------------------------------------------------------
+
+
+def test_all_are_asked_and_one_that_does_not_answer_is_named_with_what_waits_for_it__S3(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with silent() as mute, deliverer(tmp_path / "s.db") as (queue, at):
+        known = Deliverers([mute, at], ACCESS)
+        [taker] = known.ask()
+        assert (taker.address, taker.store_id, len(taker.marks)) == (at, queue._running.store_id, PARTITIONS)
+        began_s = time.monotonic()
+        for _ in range(50):
+            assert len(known.ask()) == 1
+        assert time.monotonic() - began_s < 50 * 0.9, "one that is known to be down is not waited for each time"
+        with caplog.at_level(logging.WARNING):
+            known.say_who_is_waited_for({mute: 42, at: 3})
+            known.say_who_is_waited_for({mute: 42, at: 3})
+        [said] = caplog.messages
+        assert f"the deliverer {mute} does not answer for" in said
+        assert "42 messages of its keys wait for it" in said
+        known.close()
+
+
+def test_one_that_comes_back_is_taken_up_again__S3(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with deliverer(tmp_path / "s.db") as (_, at):
+        known = Deliverers([at], ACCESS)
+        before = known.ask()
+    assert not known.ask()
+    with deliverer(tmp_path / "s.db", int(at.rpartition(":")[2])), caplog.at_level(logging.WARNING):
+        while not (after := known.ask()):
+            time.sleep(0.05)
+        assert [it.store_id for it in after] == [it.store_id for it in before]
+    assert "answers again after" in caplog.text
+    known.close()
+
+
+def test_a_wrong_token_is_an_error_at_the_start_and_later_a_deliverer_that_is_down__S3_D12(tmp_path: Path) -> None:
+    with deliverer(tmp_path / "s.db") as (_, at):
+        wrong = Deliverers([at], Access(b"another token here"))
+        with pytest.raises(DeliveryFailed, match=f"the deliverer {at} refuses: the token is wrong"):
+            wrong.ask()
+        known = Deliverers([at], ACCESS)
+        assert known.ask()
+    with deliverer(tmp_path / "s.db", int(at.rpartition(":")[2]), b"it was changed") as (_, at):
+        assert not known.ask()
+        time.sleep(0.1)
+        assert not known.ask()
+    known.close()
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 7, 64, 100])
+def test_shards_are_spread_evenly_and_a_changed_list_moves_few__S5(count: int) -> None:
+    some = [f"host{n}:7401" for n in range(count)]
+    counts = Counter(assign(some))
+    assert max(counts.values()) <= -(-PARTITIONS // count)
+    assert assign(some) == assign(random.Random(1).sample(some, count)), "the order of the list does not matter"
+    longer = assign([*some, "another:7401"])
+    moved = sum(a != b for a, b in zip(assign(some), longer, strict=True))
+    assert moved <= PARTITIONS // 2 + 8

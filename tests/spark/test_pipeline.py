@@ -13,7 +13,7 @@ from tickwheel.delivery import DeliveryQueue
 from tickwheel.delivery.serve.access import Access, Address
 from tickwheel.delivery.serve.flight import FlightServer
 from tickwheel.spark import HandOff, hold, parse_rows
-from tickwheel.spark.feed import held, start
+from tickwheel.spark.feed import start
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -32,12 +32,14 @@ def test_a_stream_of_rows_is_held_handed_off_and_delivered_and_the_state_is_empt
     with DeliveryQueue(tmp_path / "s.db", to=lambda delivery: arrived.append(delivery.message.id)) as queue:
         server = FlightServer("grpc://127.0.0.1:0", queue._running, Access(None, address), 1 << 20)
         near = hold(parse_rows(stream), lead_ms=2_000)
-        query = start(near, HandOff([f"127.0.0.1:{server.port}"]), tmp_path / "checkpoint")
+        hand_off = HandOff([f"127.0.0.1:{server.port}"], lead_ms=2_000)
+        query = start(near, hand_off, tmp_path / "checkpoint")
         try:
-            seen = watch(query)
+            seen = watch(query, hand_off)
             assert queue.wait_until_empty(60)
         finally:
             query.stop()
+            hand_off.close()
             server.stop(5)
         counts = queue.summary
     assert max(seen) > 0, "something was held"
@@ -51,15 +53,14 @@ def test_all_tasks_of_a_micro_batch_count_from_the_same_moment__D5_S2(session: A
     assert len(due) == 1
 
 
-def watch(query: Any) -> list[int]:
-    """The number of held groups after each micro-batch, until it is 0."""
-    seen: dict[int, int] = {}
-    while not seen or len(seen) < 3 or seen[max(seen)]:
+def watch(query: Any, hand_off: HandOff) -> list[int]:
+    """How many messages wait, until nothing is held."""
+    seen: list[int] = []
+    while not (seen and max(seen) and hand_off.report.is_empty):
         assert query.isActive, query.exception()
-        if (progress := query.lastProgress) is not None and progress["stateOperators"]:
-            seen[progress["batchId"]] = held(progress)
+        seen.append(hand_off.report.waiting)
         time.sleep(0.1)
-    return list(seen.values())
+    return seen
 
 
 def count_down(batches: Iterator[Any]) -> Iterator[Any]:

@@ -59,11 +59,13 @@ def test_a_run_that_was_stopped_by_ctrl_c_goes_on__D11_D13(tmp_path: Path) -> No
     assert all(line["lateness_ms"] >= 0 for line in out)
 
 
-def test_a_checkpoint_that_was_made_otherwise_is_refused_and_says_what_to_do__S4_S5(tmp_path: Path) -> None:
-    keep_shape(tmp_path / "c", {"deliverers": ["a:1", "b:1"]})
-    keep_shape(tmp_path / "c", {"deliverers": ["a:1", "b:1"]})
-    with pytest.raises(WrongUsage, match="go on with the old value until all is delivered"):
-        keep_shape(tmp_path / "c", {"deliverers": ["a:1"]})
-    (tmp_path / "c" / "tickwheel.json").write_text('{"format": 9')
+def test_a_checkpoint_of_another_version_is_refused_and_says_what_to_do__S4(tmp_path: Path) -> None:
+    keep_shape(tmp_path / "c")
+    keep_shape(tmp_path / "c")
+    shape = tmp_path / "c" / "tickwheel.json"
+    shape.write_text('{"format": 1, "partitions": 64}')
+    with pytest.raises(WrongUsage, match=r"format 1, this one has 3\): go on with that version until all is delivered"):
+        keep_shape(tmp_path / "c")
+    shape.write_text('{"format": 9')
     with pytest.raises(WrongUsage, match="is damaged"):
-        keep_shape(tmp_path / "c", {"deliverers": ["a:1"]})
+        keep_shape(tmp_path / "c")

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tickwheel.delivery.summary import Summary
 
 _STDOUT = 1
-_OF_DELIVERER = ("token_file", "tls_ca", "tls_cert", "tls_key")
+_OF_DELIVERER = ("lost", "token_file", "tls_ca", "tls_cert", "tls_key")
 _OF_SPARK = ("checkpoint", "deliverers", *_OF_DELIVERER, "lead")
 _OF_DELIVERERS = (
     *("to", "webhook_header", "webhook_secret_file", "store", "dead_letters", "summary", "page", "record"),
@@ -131,6 +131,13 @@ def _time(_ctx: click.Context, _param: click.Parameter, value: str | None) -> in
     "Repeat it for more than one: each key belongs to one of them.",
 )
 @click.option(
+    "--lost",
+    metavar="HOST:PORT",
+    multiple=True,
+    help="With --deliverer: one that has left the list, and whose store never comes back. The others get what it had; "
+    "some of it may come twice.",
+)
+@click.option(
     "--token-file",
     metavar="FILE",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -179,6 +186,7 @@ def deliver(
     engine: str,
     checkpoint: Path | None,
     deliverers: Sequence[str],
+    lost: Sequence[str],
     token_file: Path | None,
     tls_ca: Path | None,
     tls_cert: Path | None,
@@ -217,9 +225,10 @@ def deliver(
         check_outputs(outputs | {"--report": page, "--record": record}, sources)
         columns = Columns(id_, key, due, payload)
         if deliverers:
-            pipeline = _spark().Pipeline(sources, columns, checkpoint, lead_ms, deliverers)
+            pipeline = _spark().Pipeline(sources, columns, checkpoint, lead_ms)
             tls = _tls(tls_ca, tls_cert, tls_key)
-            sys.exit(_spark().feed_others(pipeline, _token(token_file), tls, report.say))
+            hand_off = _spark().HandOff(deliverers, _token(token_file), tls, lost=lost, lead_ms=lead_ms)
+            sys.exit(_spark().feed_others(pipeline, hand_off, report.say))
         if engine == "spark":
             beside = store.with_name(f"{store.name}.checkpoint") if store else None
             read = _spark().reader_of(sources, columns, checkpoint or beside, lead_ms)

@@ -6,7 +6,7 @@ Each step is a function from DataFrame to DataFrame. `tickwheel deliver --engine
 """
 
 from tickwheel.spark.hand_off import HandOff
-from tickwheel.spark.hold import hold
+from tickwheel.spark.hold import hold, near_messages
 from tickwheel.spark.parse import parse_files, parse_lines, parse_rows
 from tickwheel.spark.session import HOLD_SETTINGS, laptop_session
 from tickwheel.spark.sources import read_files, read_kafka
@@ -16,6 +16,7 @@ __all__ = [
     "HandOff",
     "hold",
     "laptop_session",
+    "near_messages",
     "parse_files",
     "parse_lines",
     "parse_rows",

@@ -20,11 +20,13 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from tickwheel.delivery.errors import DeliveryFailed, WrongUsage
+from tickwheel.delivery.handed import PARTITIONS
 from tickwheel.delivery.message import Columns
 from tickwheel.delivery.sources import Source
 from tickwheel.spark.failing import failure
 from tickwheel.spark.hand_off import HandOff
-from tickwheel.spark.hold import PARTITIONS, SHARDS, hold
+from tickwheel.spark.hold import hold
+from tickwheel.spark.packing import VERSION
 from tickwheel.spark.parse import parse_files
 from tickwheel.spark.session import laptop_session, need_java
 
@@ -32,14 +34,14 @@ _TRIGGER: Final = "1 second"
 _LOOK_EVERY_S: Final = 0.2
 _FILES_AT_ONCE: Final = 64
 _END_WITHIN_S: Final = 30.0
-_FORMAT: Final = 1
+_AS_MADE: Final = {"format": VERSION, "partitions": PARTITIONS}
 _SHAPE: Final = "tickwheel.json"
 _INSTEAD: Final = "or name another checkpoint: what this one holds is lost, unless its files are given again"
 
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """What to read, and how. The checkpoint keeps the deliverers' names.
+    """What to read, and how.
 
     Errors: `WrongUsage`, also without Java, and for a checkpoint of another pipeline; nothing is written then.
     """
@@ -48,20 +50,19 @@ class Pipeline:
     columns: Columns
     checkpoint: Path
     lead_ms: int
-    deliverers: Sequence[str]
 
     def __post_init__(self) -> None:
         check_sources(self.sources)
-        check_shape(self.checkpoint, self._shape)
+        check_shape(self.checkpoint)
 
     def feed(
         self, hand_off: HandOff, stop: threading.Event, check: Callable[[Mapping[str, Any] | None], object]
     ) -> bool:
-        """Whether everything was handed off before `stop` was set. `check` is called some times a second, with the
+        """Whether everything was delivered before `stop` was set. `check` is called some times a second, with the
         query's report of its last micro-batch, and may raise. Errors: `DeliveryFailed`, `WrongUsage`.
         """
         try:
-            keep_shape(self.checkpoint, self._shape)
+            keep_shape(self.checkpoint)
             paths = list_files(self.checkpoint / "files", self.sources)
         except OSError as error:
             raise DeliveryFailed(
@@ -73,16 +74,13 @@ class Pipeline:
         try:
             session = laptop_session(spare_cores=1)
             try:
-                return _watch(start(self._near(session, paths), hand_off, at), stop, check)
+                return _watch(start(self._near(session, paths), hand_off, at), hand_off, stop, check)
             finally:
                 session.stop()
+                hand_off.close()
         except (PySparkException, Py4JError) as error:
             is_resuming = bool(done_before) and _micro_batches(at) == done_before
             raise failure(error, self.checkpoint, is_resuming=is_resuming) from error
-
-    @property
-    def _shape(self) -> Mapping[str, object]:
-        return {"deliverers": [*self.deliverers]}
 
     def _near(self, session: SparkSession, paths: Path) -> DataFrame:
         notes = session.readStream.format("text").option("maxFilesPerTrigger", _FILES_AT_ONCE).load(str(paths))
@@ -109,17 +107,15 @@ def start(near: DataFrame, hand_off: HandOff, checkpoint: Path) -> Any:
 
 
 def read(progress: Mapping[str, Any]) -> int:
-    """How many rows the last micro-batch read, without the hold's heartbeat."""
-    rows = (source["numInputRows"] for source in progress["sources"] if "RateStream" not in source["description"])
-    return sum(rows)
+    """How many rows the last micro-batch read, without the hold's ticks."""
+    return sum(
+        source["numInputRows"] for source in progress["sources"] if "RatePerMicroBatch" not in source["description"]
+    )
 
 
-def held(progress: Mapping[str, Any]) -> int:
-    """How many groups hold messages, by the query's report of its last micro-batch."""
-    return sum(operator["numRowsTotal"] for operator in progress["stateOperators"])
-
-
-def _watch(query: Any, stop: threading.Event, check: Callable[[Mapping[str, Any] | None], object]) -> bool:
+def _watch(
+    query: Any, hand_off: HandOff, stop: threading.Event, check: Callable[[Mapping[str, Any] | None], object]
+) -> bool:
     try:
         while not stop.wait(_LOOK_EVERY_S):
             if not query.isActive:
@@ -127,7 +123,7 @@ def _watch(query: Any, stop: threading.Event, check: Callable[[Mapping[str, Any]
                 raise DeliveryFailed("Spark stopped the query without a reason")
             progress = query.lastProgress
             check(progress)
-            if progress is not None and progress["stateOperators"] and not read(progress) and not held(progress):
+            if progress is not None and not read(progress) and hand_off.report.is_empty:
                 return True
     finally:
         end(query)
@@ -164,19 +160,17 @@ def list_files(folder: Path, sources: Sequence[Source]) -> Path:
     return folder
 
 
-def keep_shape(checkpoint: Path, more: Mapping[str, object]) -> None:
-    """Write to the checkpoint the settings that may not change while messages are held. Errors: `WrongUsage` if one
-    has changed.
-    """
-    if check_shape(checkpoint, more):
+def keep_shape(checkpoint: Path) -> None:
+    """Write to the checkpoint what may not change while messages are held. Errors: as of `check_shape`."""
+    if check_shape(checkpoint):
         checkpoint.mkdir(parents=True, exist_ok=True)
-        _write_at_once(checkpoint / _SHAPE, msgspec.json.encode(_shape(more)).decode())
+        _write_at_once(checkpoint / _SHAPE, msgspec.json.encode(_AS_MADE).decode())
 
 
-def check_shape(checkpoint: Path, more: Mapping[str, object]) -> bool:
+def check_shape(checkpoint: Path) -> bool:
     """Whether the checkpoint is still to be made. Writes nothing.
 
-    Errors: `WrongUsage` if it is no checkpoint, is damaged, or was made by another version or with other settings.
+    Errors: `WrongUsage` if it is no checkpoint, is damaged, or was made by another version.
     """
     path = checkpoint / _SHAPE
     try:
@@ -188,22 +182,13 @@ def check_shape(checkpoint: Path, more: Mapping[str, object]) -> bool:
         raise WrongUsage(f"{path} can't be read: {error.strerror}: name another checkpoint") from error
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise WrongUsage(f"{path} is damaged: restore it from a copy, {_INSTEAD}") from error
-    if before.get("format") != _FORMAT:
-        raise WrongUsage(
-            f"the checkpoint {checkpoint} was made by another version of tickwheel (format {before.get('format')}, "
-            f"this one knows {_FORMAT}): go on with that version until all is delivered, {_INSTEAD}"
-        )
-    for name, value in _shape(more).items():
+    for name, value in _AS_MADE.items():
         if before.get(name) != value:
             raise WrongUsage(
-                f"the checkpoint {checkpoint} was made with {name} {before.get(name)}, now it is {value}: go on with "
-                f"the old value until all is delivered, {_INSTEAD}"
+                f"the checkpoint {checkpoint} was made by another version of tickwheel ({name} {before.get(name)}, "
+                f"this one has {value}): go on with that version until all is delivered, {_INSTEAD}"
             )
     return False
-
-
-def _shape(more: Mapping[str, object]) -> Mapping[str, object]:
-    return {"format": _FORMAT, "partitions": PARTITIONS, "shards": SHARDS, **more}
 
 
 def _refuse_others(checkpoint: Path) -> None:

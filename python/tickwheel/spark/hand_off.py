@@ -1,137 +1,134 @@
-"""The hand-off (rule S3): sends what the hold releases to the deliverers over Arrow Flight, and waits for the answers.
+"""The hand-off (rules S3 to S5): near messages go to their deliverers, and the hold learns what became of them.
 
-A deliverer answers a batch when it is on its disk. It drops what it has already taken, so sending a batch twice does no
-harm. While a deliverer is down, the micro-batch waits and the query does not fail. The state is committed after the
-micro-batch, so no message leaves the hold before its answer.
+    deliverers --marks--> orders --> hold --NEAR--> send, in the hold's own tasks --TOLD--> report
+
+A deliverer answers over Arrow Flight when what it took is on its disk, and drops what it knows, so sending twice does
+no harm. What one does not take stays in the hold: it holds up its own keys and nothing else.
 """
 
-import logging
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any, Final
 
-import pyarrow as pa
-from pyarrow import flight
 from pyspark.sql import DataFrame
 
-from tickwheel.delivery.handed import HANDED
-from tickwheel.delivery.retry import Retry
+from tickwheel.delivery.handed import PARTITIONS
 from tickwheel.delivery.serve.client_tls import ClientTls
-from tickwheel.delivery.serve.flight import HAND_OFF
-from tickwheel.spark.hold import PARTITIONS
-from tickwheel.spark.parse import partition_of
-from tickwheel.spark.schemas import MESSAGES, TAKEN
+from tickwheel.spark.deliverers import Deliverers
+from tickwheel.spark.hold import LEAD_MS
+from tickwheel.spark.orders import PROPERTY, Orders
+from tickwheel.spark.schemas import TOLD
+from tickwheel.spark.sending import Access, Send
 
-_ROWS: Final = 2_000
-_BYTES: Final = 16 << 20
-_AGAIN: Final = Retry(first_ms=100, longest_ms=5_000)
-
-_log = logging.getLogger(__name__)
+_MOST_SILENCE_S: Final = 5.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
+class Report:
+    """What is known of the hold after a micro-batch. `shards`: the last that each told."""
+
+    shards: dict[int, Mapping[str, Any]]
+    sent: int = 0
+    failed: int = 0
+
+    @property
+    def waiting(self) -> int:
+        """Messages that wait until they are near."""
+        return sum(told["waiting"] for told in self.shards.values())
+
+    @property
+    def given(self) -> int:
+        """Messages, and chunks of cancels, that deliverers have or may have, without an outcome that is told."""
+        return sum(told["given"] for told in self.shards.values())
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is held, and everything that was is delivered."""
+        return len(self.shards) == PARTITIONS and self.waiting == self.given == 0
+
+
 class HandOff:
-    """A function for `foreachBatch`, with one action. `deliverers`: `HOST:PORT` of Flight, in a fixed order, because
-    the place in the list decides which keys one gets. `token`: the token that they require, with the right to produce.
-    `tls`: how they are known, if they have TLS; without, nothing is encrypted.
+    """A function for `foreachBatch`, with one action, for what `hold` gives.
+
+    `deliverers`: `HOST:PORT` of Flight. The list may change from one start to the next: a key moves once its old
+    deliverer, which must still answer, has delivered what it has. `lost`: those that have left the list because their
+    disk is lost; one that comes back at its old address with an empty disk is noticed. `token`: the token that they
+    require, with the right to produce. `tls`: how they are known, if they have TLS; without, nothing is encrypted.
+    `lead_ms`: that of `hold`; no micro-batch waits longer than half of it for a deliverer.
+
+    Errors, which end the query: `DeliveryFailed` if a deliverer refuses the token or what it gets.
     """
 
-    deliverers: Sequence[str]
-    token: bytes | None = field(default=None, repr=False)
-    tls: ClientTls | None = None
+    def __init__(
+        self,
+        deliverers: Sequence[str],
+        token: bytes | None = None,
+        tls: ClientTls | None = None,
+        *,
+        lost: Sequence[str] = (),
+        lead_ms: int = LEAD_MS,
+    ) -> None:
+        self._access = Access(token, tls)
+        self._lost = frozenset(lost)
+        self._assigned = assign(deliverers)
+        within_s = lead_ms / 2000
+        self._send = Send(self._access, min(_MOST_SILENCE_S, within_s / 2), within_s)
+        self._failed = frozenset(range(PARTITIONS))  # what the last micro-batch of a run before has sent is not known
+        self._deliverers: Deliverers | None = None
+        self._addresses = [*deliverers]
+        self.report = Report({})
 
     def __call__(self, near: DataFrame, _batch_id: int) -> None:
-        """Hand off these `MESSAGES`, those of one key in due order, and return when all are taken."""
-        rows = near.select(*MESSAGES.names, partition_of(PARTITIONS).alias("partition"))
-        # The hold spreads a key's seconds over tasks. Here one task has all messages of a key, because overdue messages
-        # have no timer that puts them in order.
-        in_order = rows.repartition("partition").sortWithinPartitions("due_ms", "source", "line")
-        in_order.mapInArrow(self._send_all, TAKEN).collect()
-
-    def _send_all(self, batches: Iterator[Any]) -> Iterator[Any]:
-        """In a worker: send the rows of one task, in order, each to its deliverer."""
-        streams = [_DelivererStream(deliverer, self.token, self.tls) for deliverer in self.deliverers]
-        try:
-            sent = 0
-            for batch in batches:
-                table = pa.table(batch)
-                place = table.column("partition").to_numpy() % len(streams)
-                for number, stream in enumerate(streams):
-                    for part in _parts(table.filter(pa.array(place == number)).select(HANDED.names)):
-                        stream.send(part)
-                        sent += part.num_rows
-            yield pa.record_batch([[sent]], ["rows"])
-        finally:
-            for stream in streams:
-                stream.close()
-
-
-class _DelivererStream:
-    """A stream to one deliverer, opened when it is needed, and reopened when it breaks."""
-
-    def __init__(self, deliverer: str, token: bytes | None, tls: ClientTls | None) -> None:
-        self._deliverer = deliverer
-        self._token = token
-        self._tls = tls
-        self._stream: tuple[Any, Any, Any] | None = None
-
-    def send(self, batch: Any) -> None:
-        """Return once it is taken. Errors that no retry can repair: `FlightServerError` for what the deliverer refuses,
-        `FlightUnauthenticatedError`, `FlightUnauthorizedError`.
-        """
-        attempt = 0
-        while True:
-            try:
-                _, writer, reader = self._open()
-                writer.write_batch(batch)
-                reader.read_chunk()
-                return
-            except (
-                flight.FlightUnavailableError,
-                flight.FlightTimedOutError,
-                flight.FlightInternalError,
-                OSError,
-                StopIteration,
-            ) as error:
-                self.close()
-                attempt += 1
-                _log.warning("the deliverer %s does not answer (%s): trying again", self._deliverer, error)
-                time.sleep(_AGAIN.delay_ms(attempt) / 1000)
+        """Hand off a micro-batch, and return when each deliverer has taken its part, or can't now."""
+        if self._deliverers is None:
+            self._deliverers = Deliverers(self._addresses, self._access)
+        takers = self._deliverers.ask()
+        orders = Orders(takers, self._assigned, self._failed, self._lost)
+        near.sparkSession.sparkContext.setLocalProperty(PROPERTY, orders.encode())
+        told = [row.asDict() for row in near.mapInArrow(self._send, TOLD).collect()]
+        self._note(told, {taker.address for taker in takers}, self._deliverers)
 
     def close(self) -> None:
-        """Close the stream, whatever its state."""
-        if self._stream is None:
-            return
-        client, writer, _ = self._stream
-        self._stream = None
-        for end in (writer.close, client.close):
-            with suppress(pa.ArrowException, OSError):
-                end()
+        """Ask no deliverer any more, once the query has ended."""
+        if self._deliverers is not None:
+            self._deliverers.close()
 
-    def _open(self) -> tuple[Any, Any, Any]:
-        if self._stream is None:
-            client = _connect(self._deliverer, self._tls)
-            headers = [(b"authorization", b"Bearer " + self._token)] if self._token else []
-            options = flight.FlightCallOptions(headers=headers)
-            writer, reader = client.do_exchange(flight.FlightDescriptor.for_path(HAND_OFF), options)
-            self._stream = client, writer, reader
-            writer.begin(HANDED)
-        return self._stream
+    def _note(self, told: Sequence[Mapping[str, Any]], takers: set[str], deliverers: Deliverers) -> None:
+        shards = {row["shard"]: row for row in told}
+        self.report.shards |= shards
+        self.report.sent += sum(row["sent"] for row in told)
+        failed, waiting = set(self._failed), dict.fromkeys(self._assigned, 0)
+        errors: dict[str, str] = {}
+        for shard, row in shards.items():
+            address = row["taker"] or self._assigned[shard]
+            waiting[address] = waiting.get(address, 0) + row["waiting"] + row["given"]
+            if row["error"] is not None:
+                failed.add(shard)
+                errors[address] = row["error"]
+            elif address in takers:
+                failed.discard(shard)
+            deliverers.add(address)
+        self._failed = frozenset(failed)
+        self.report.failed += len(errors)
+        for address, why in errors.items():
+            deliverers.failed(address, why)
+        deliverers.say_who_is_waited_for(waiting)
 
 
-def _connect(deliverer: str, tls: ClientTls | None) -> Any:
-    if tls is None:
-        return flight.connect(f"grpc://{deliverer}")
-    return flight.connect(f"grpc+tls://{deliverer}", tls_root_certs=tls.ca, cert_chain=tls.cert, private_key=tls.key)
+def assign(deliverers: Sequence[str]) -> list[str]:
+    """For each shard one of the deliverers, evenly, and so that a longer or shorter list moves few shards (rendezvous
+    hashing with a limit for each).
+    """
+    most = -(-PARTITIONS // len(deliverers))
+    count = dict.fromkeys(deliverers, 0)
+    assigned = []
+    for shard in range(PARTITIONS):
+        best = max((it for it in count if count[it] < most), key=lambda it: _weight(it, shard))
+        count[best] += 1
+        assigned.append(best)
+    return assigned
 
 
-def _parts(table: Any) -> Iterator[Any]:
-    """Batches of a size that a deliverer takes: by number of rows, and smaller where rows are large."""
-    if not table.num_rows:
-        return
-    step = max(1, min(_ROWS, _BYTES * table.num_rows // max(1, table.nbytes)))
-    for start in range(0, table.num_rows, step):
-        [batch] = table.slice(start, step).combine_chunks().to_batches()
-        yield batch.cast(HANDED)
+def _weight(address: str, shard: int) -> bytes:
+    return blake2b(f"{shard} {address}".encode(), digest_size=8).digest()

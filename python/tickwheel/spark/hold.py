@@ -1,89 +1,129 @@
-"""The hold (rule S2): messages due later wait in Spark's state, by shard and due second, until they are near.
+"""The hold (rules S2, S4): messages due later wait in Spark's state until they are near, and until they are delivered.
 
-    MESSAGES --pack--> (shard, second) --transformWithState--> (shard, second) --unpack--> MESSAGES that are near
+    MESSAGES --split--> PIECES by shard --transformWithState--> NEAR
+                64 ticks in each micro-batch ---^
 
-It is an overflow wheel on disk, without a limit of time. A micro-batch appends one piece to each group it has messages
-for, and sets the group's timer. The timer empties its group and no other. So a release touches its own second only, and
-the state is empty when all is released. Messages nearer than `lead`, cancels and dead letters pass at once. Every
-comparison uses the micro-batch's own time, so no message is held after its timer has gone off.
+Each micro-batch visits each of the 64 shards once, whatever comes: `shard.py` says what a visit does. Near messages go
+to the hand-off, which tells the next micro-batch, by `orders.py`, what became of them.
 """
 
 from collections.abc import Iterator
 from typing import Any, Final
 
+from pyspark import TaskContext
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
-from pyspark.sql.types import IntegerType, StructField, StructType
 
-from tickwheel.spark.packing import NO_SECOND, gather, merge, pack, unpack
-from tickwheel.spark.parse import partition_of
-from tickwheel.spark.schemas import HELD, MESSAGES, PACKED
+from tickwheel.delivery.handed import PARTITIONS
+from tickwheel.spark.orders import PROPERTY, Orders
+from tickwheel.spark.packing import gather, pack, split_by, unpack
+from tickwheel.spark.schemas import CHUNK, CHUNK_NUMBER, INDEX, MESSAGES, NEAR, PIECES
+from tickwheel.spark.shard import Shard
+from tickwheel.spark.shard_index import Index
 
-PARTITIONS: Final = 64
-"""The number of shards, which never changes: each key belongs to one shard and to one deliverer (rule S5)."""
-SHARDS: Final = 8
 LEAD_MS: Final = 20_000
-
-_WITH_PARTITION: Final = StructType([*MESSAGES, StructField("partition", IntegerType())])
 
 
 def hold(messages: DataFrame, lead_ms: int = LEAD_MS) -> DataFrame:
-    """A stream of `MESSAGES`, each held until `lead_ms` before the second in which it is due, in order of due time
-    within a shard and second. The session needs `HOLD_SETTINGS`.
+    """A stream of `NEAR`, for `HandOff` or `near_messages`: what is due within `lead_ms`, in order of due time within a
+    shard. The session needs `HOLD_SETTINGS`.
     """
 
-    def packed(batches: Iterator[Any]) -> Iterator[Any]:
-        return (pack(many, SHARDS) for many in gather(batches))
+    def split(batches: Iterator[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+
+        for many in gather(batches):
+            shards, pieces = zip(*split_by(many, "partition"), strict=True)
+            yield pa.record_batch([pa.array(shards, pa.int32()), pa.array(pieces, pa.binary())], ["shard", "rows"])
+
+    pieces = messages.select(*MESSAGES.names).mapInArrow(split, PIECES)
+    return (
+        pieces.union(_ticks(messages.sparkSession))
+        .groupBy("shard")
+        .transformWithState(Hold(lead_ms), NEAR, outputMode="Append", timeMode="ProcessingTime")
+    )
+
+
+def near_messages(near: DataFrame) -> DataFrame:
+    """The rows of `NEAR` as `MESSAGES`, for a pipeline with a sink of its own: there what is near has left the hold."""
 
     def unpacked(batches: Iterator[Any]) -> Iterator[Any]:
-        return (unpack(piece.as_py()) for batch in batches for piece in batch.column("rows"))
+        import pyarrow as pa
 
-    with_partition = messages.select(*MESSAGES.names, partition_of(PARTITIONS).alias("partition"))
-    near = (
-        with_partition.union(_heartbeat(messages.sparkSession))
-        .mapInArrow(packed, PACKED)
-        .groupBy("shard", "second")
-        .transformWithState(Hold(lead_ms), PACKED, outputMode="Append", timeMode="ProcessingTime")
-    )
-    return near.mapInArrow(unpacked, MESSAGES)
+        for batch in batches:
+            for shard, piece in zip(batch.column("shard").to_pylist(), batch.column("rows"), strict=True):
+                rows = unpack(piece.as_py())
+                yield rows.append_column("partition", pa.array([shard] * rows.num_rows, pa.int32()))
+
+    return near.where("rows is not null").select("shard", "rows").mapInArrow(unpacked, MESSAGES)
 
 
-def _heartbeat(session: SparkSession) -> DataFrame:
-    """A source that always has new data, but no rows. Without new data Spark runs no micro-batch after a start, and so
-    no timer: held messages would wait until the next message comes.
-    """
-    ticks = session.readStream.format("rate").option("rowsPerSecond", 1).load().where(F.lit(False))
-    return ticks.select(*(F.lit(None).cast(field.dataType).alias(field.name) for field in _WITH_PARTITION))
+def _ticks(session: SparkSession) -> DataFrame:
+    """A row without messages for each shard in each micro-batch."""
+    rows = session.readStream.format("rate-micro-batch").option("rowsPerBatch", PARTITIONS).load()
+    shard = F.pmod("value", F.lit(PARTITIONS)).cast("int").alias("shard")
+    return rows.select(shard, F.lit(None).cast("binary").alias("rows"))
 
 
 class Hold(StatefulProcessor):  # type: ignore[misc]  # pyspark is not read for its types
-    """The state of one group: a list of pieces, and one timer."""
+    """A shard's index is a value state, its chunks are a map state."""
 
     def __init__(self, lead_ms: int) -> None:
         self._lead_ms = lead_ms
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Called by Spark in each task."""
-        self._handle = handle
-        self._pieces = handle.getListState("pieces", HELD)
+        self._index = handle.getValueState("index", INDEX)
+        self._chunks = _Chunks(handle.getMapState("chunks", CHUNK_NUMBER, CHUNK))
+        context = TaskContext.get()
+        orders = context.getLocalProperty(PROPERTY) if context else None
+        self._orders = Orders.decode(orders) if orders else None
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
-        """Take one micro-batch's rows of this group."""
-        shard, second = key
-        pieces = [bytes(row.rows) for row in rows]
-        release_ms = second * 1000 - self._lead_ms
-        if second == NO_SECOND or release_ms <= timerValues.getCurrentProcessingTimeInMs():
-            yield Row(shard=shard, second=second, rows=merge(pieces))
-            return
-        for piece in pieces:
-            self._pieces.appendValue((piece,))
-        self._handle.registerTimer(release_ms)
+        """Visit a shard with one micro-batch's rows."""
+        [number] = key
+        now_ms = timerValues.getCurrentProcessingTimeInMs()
+        pieces = [bytes(row.rows) for row in rows if row.rows is not None]
+        before = self._index.get()
+        encoded = bytes(before[0]) if before else None
+        index = Index.decode(encoded)
+        shard = Shard(number, index, self._chunks, now_ms)
+        near_ms = now_ms + self._lead_ms
+        taker = shard.settle(self._orders, near_ms) if self._orders else ""
+        shard.keep(pieces)
+        given = 0
+        if taker is not None:
+            for batch in shard.give(near_ms):
+                given += batch.num_rows
+                yield Row(shard=number, rows=pack(batch), taker=taker, waiting=None, given=None, due_ms=None)
+        if self._orders is None:
+            shard.settle_all()
+        shard.tidy()
+        self._write(encoded, index.encode())
+        yield Row(
+            shard=number, rows=None, taker=index.address, waiting=index.waiting_rows,
+            given=index.given_rows + len(index.controls), due_ms=index.first_ms,
+        )  # fmt: skip
 
-    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:  # noqa: ARG002, N802, N803
-        """The group is near: release all of it, and leave no state."""
-        shard, second = key
-        pieces = [bytes(piece) for (piece,) in self._pieces.get()]
-        self._pieces.clear()
-        if pieces:
-            yield Row(shard=shard, second=second, rows=merge(pieces))
+    def _write(self, before: bytes | None, after: bytes | None) -> None:
+        if after is None and before is not None:
+            self._index.clear()
+        elif after is not None and after != before:
+            self._index.update((after,))
+
+
+class _Chunks:
+    """A map state of Spark's as `ChunkState`."""
+
+    def __init__(self, state: Any) -> None:
+        self._state = state
+
+    def get(self, number: int) -> bytes:
+        return bytes(self._state.getValue((number,))[0])
+
+    def put(self, number: int, chunk: bytes) -> None:
+        self._state.updateValue((number,), (chunk,))
+
+    def remove(self, number: int) -> None:
+        self._state.removeKey((number,))

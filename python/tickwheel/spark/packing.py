@@ -1,10 +1,7 @@
-"""Packs rows of `MESSAGES` into one piece of bytes, an Arrow batch, for the hold, and merges and unpacks such pieces.
+"""Packs rows of `HANDED` into pieces of bytes, sorts them, and cuts them into chunks, for the hold.
 
-A piece begins with a version byte, so that a checkpoint of another version is refused, not misread. The schema is
-`HANDED` and is not stored: a piece with one row takes some 700 bytes.
-
-Example: three pieces of the same second, from three micro-batches, are merged into one: in order of due time, then of
-position in the input. A message that came twice is in it twice: the deliverer drops the second, and counts it.
+A piece is a version byte and an Arrow batch without its schema. So a checkpoint of another version is refused, not
+misread. The order of rows is that of delivery: by due time, then by position in the input (D4).
 """
 
 from collections.abc import Iterable, Iterator
@@ -12,16 +9,16 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tickwheel.delivery.errors import DeliveryFailed
 from tickwheel.delivery.handed import HANDED
 
-_VERSION: Final = b"\x03"
-_ROWS: Final = 50_000
-_BYTES: Final = 32 << 20
-NO_SECOND: Final = -1
-"""The second of cancels, reschedules and dead letters, which pass at once."""
+VERSION: Final = 3
+"""Of everything that a checkpoint's state holds."""
+CHUNK_ROWS: Final = 2_000
+CHUNK_BYTES: Final = 512 << 10
+_TOGETHER_ROWS: Final = 50_000
+_TOGETHER_BYTES: Final = 32 << 20
 
 
 def gather(batches: Iterable[Any]) -> Iterator[Any]:
@@ -31,58 +28,73 @@ def gather(batches: Iterable[Any]) -> Iterator[Any]:
     for batch in batches:
         gathered.append(batch)
         rows, size = rows + batch.num_rows, size + batch.nbytes
-        if rows >= _ROWS or size >= _BYTES:
+        if rows >= _TOGETHER_ROWS or size >= _TOGETHER_BYTES:
             yield pa.concat_batches(gathered)
             gathered, rows, size = [], 0, 0
     if gathered:
         yield pa.concat_batches(gathered)
 
 
-def pack(batch: Any, shards: int) -> Any:
-    """From a batch of `HANDED` with a column `partition` to one of `PACKED`: a row for each shard and second."""
-    table = pa.table(batch.select(range(len(HANDED))))
-    is_message = pc.is_valid(batch.column("payload"))
-    due_ms = pc.if_else(is_message, batch.column("due_ms"), None)
-    due_ms = pc.fill_null(due_ms, NO_SECOND * 1000).to_numpy(zero_copy_only=False)
-    second = due_ms // 1000
-    shard = batch.column("partition").to_numpy(zero_copy_only=False) % shards
-    order = np.lexsort((second, shard))
-    second, shard = second[order], shard[order]
-    rows = table.take(order).combine_chunks()
-    is_first = np.r_[True, (second[1:] != second[:-1]) | (shard[1:] != shard[:-1])][: len(order)]
-    starts = np.flatnonzero(is_first)
-    ends = np.r_[starts[1:], len(order)][: len(starts)]
-    pieces = [_piece(rows.slice(start, end - start)) for start, end in zip(starts, ends, strict=True)]
-    return pa.record_batch(
-        [
-            pa.array(shard[starts], pa.int32()),
-            pa.array(second[starts], pa.int64()),
-            pa.array(pieces, pa.binary()),
-        ],
-        ["shard", "second", "rows"],
-    )
+def split_by(batch: Any, column: str) -> Iterator[tuple[int, bytes]]:
+    """A piece for each value of an integer column, with that value. The column is not in the pieces."""
+    if not batch.num_rows:
+        return
+    numbers = batch.column(column).to_numpy(zero_copy_only=False)
+    order = np.argsort(numbers, kind="stable")
+    sorted_rows = batch.select(HANDED.names).take(pa.array(order))
+    found, starts = np.unique(numbers[order], return_index=True)
+    for number, start, stop in zip(found.tolist(), starts, [*starts[1:], len(order)], strict=True):
+        yield number, pack(sorted_rows.slice(start, stop - start))
 
 
-def merge(pieces: Iterable[bytes]) -> bytes:
-    """Merge pieces of the same shard and second into one, in order. O(rows log rows)."""
-    table = pa.Table.from_batches([unpack(piece) for piece in pieces], HANDED)
-    columns = (table.column(name).to_pylist() for name in ("due_ms", "source", "line"))
-    places = [(due_ms or 0, source or "", line or 0) for due_ms, source, line in zip(*columns, strict=True)]
-    order = sorted(range(len(places)), key=places.__getitem__)  # mostly few rows, where Arrow's own sort is slow
-    return _piece(table.take(order))
+def pack(batch: Any) -> bytes:
+    """The piece of a batch of `HANDED`."""
+    piece: bytes = bytes([VERSION]) + batch.serialize().to_pybytes()
+    return piece
 
 
 def unpack(piece: bytes) -> Any:
-    """The rows of a piece, as an Arrow batch. Errors: `DeliveryFailed` for a piece of another version."""
-    if piece[:1] != _VERSION:
-        raise DeliveryFailed(
-            f"the checkpoint holds messages in the format {piece[:1].hex()}, this version reads {_VERSION.hex()}: "
-            "go on with the version that wrote it until all of them are delivered"
-        )
+    """The rows of a piece, as an Arrow batch that shares its memory. Errors: as `check_version`."""
+    check_version(piece[0])
     return pa.ipc.read_record_batch(pa.py_buffer(piece)[1:], HANDED)
 
 
-def _piece(table: Any) -> bytes:
-    [batch] = table.combine_chunks().to_batches() or [pa.RecordBatch.from_pylist([], HANDED)]
-    piece: bytes = batch.serialize().to_pybytes()
-    return _VERSION + piece
+def check_version(found: int) -> None:
+    """Errors: `DeliveryFailed` if a checkpoint's state was written by another version."""
+    if found != VERSION:
+        raise DeliveryFailed(
+            f"the checkpoint holds messages in the format {found}, this version reads {VERSION}: "
+            "go on with the version that wrote it until all of them are delivered"
+        )
+
+
+def in_order(batches: Iterable[Any]) -> tuple[Any, Any]:
+    """All rows as one batch in the order of delivery; and for each row its number before, across all batches. Rows
+    that are equal in order stay as they are.
+    """
+    rows = pa.concat_batches([pa.RecordBatch.from_pylist([], HANDED), *batches])
+    due_ms = due_of(rows)
+    if len(due_ms) < 2 or bool((due_ms[1:] > due_ms[:-1]).all()):
+        return rows, np.arange(len(due_ms))
+    source = rows.column("source").dictionary_encode()
+    ranks = np.argsort(np.argsort(np.array(source.dictionary.to_pylist() or [""], object)))
+    sources = ranks[source.indices.fill_null(0).to_numpy(zero_copy_only=False)]
+    order = np.lexsort((rows.column("line").fill_null(0).to_numpy(zero_copy_only=False), sources, due_ms))
+    return rows.take(pa.array(order)), order
+
+
+def due_of(rows: Any) -> Any:
+    """The due times, in milliseconds since 1970, as an array."""
+    return rows.column("due_ms").fill_null(0).to_numpy(zero_copy_only=False)
+
+
+def chunks(rows: Any) -> Iterator[Any]:
+    """Cut rows into chunks of at most `CHUNK_ROWS` rows and, unless a single row has more, some `CHUNK_BYTES`."""
+    sizes = np.cumsum(pa.compute.binary_length(rows.column("payload")).fill_null(0).to_numpy(zero_copy_only=False))
+    start = 0
+    while start < rows.num_rows:
+        before = sizes[start - 1] if start else 0
+        by_size = int(np.searchsorted(sizes, before + CHUNK_BYTES, "right"))
+        stop = min(rows.num_rows, start + CHUNK_ROWS, max(by_size, start + 1))
+        yield rows.slice(start, stop - start)
+        start = stop

@@ -17,15 +17,12 @@ from tickwheel.delivery.message import MAX_PAYLOAD, Columns
 from tickwheel.delivery.reading import ITS_START
 from tickwheel.delivery.running import Running
 from tickwheel.delivery.serve.access import Access, Address
-from tickwheel.delivery.serve.client_tls import ClientTls
 from tickwheel.delivery.serve.flight import FlightServer
 from tickwheel.delivery.serve.tokens import Right, Tokens
 from tickwheel.delivery.sources import Source
-from tickwheel.spark.feed import Pipeline, check_sources, held
+from tickwheel.spark.feed import Pipeline, check_sources
 from tickwheel.spark.hand_off import HandOff
-
-IN_PROCESS: Final = "here"
-"""The checkpoint's name for a deliverer in this process, on any port."""
+from tickwheel.spark.orders import ALL_OTHERS
 
 _STREAMS_END_WITHIN_S: Final = 2
 
@@ -39,7 +36,7 @@ def reader_of(
     """
 
     def pipeline(at: Path) -> Pipeline:
-        return Pipeline(sources, columns, at, lead_ms, [IN_PROCESS])
+        return Pipeline(sources, columns, at, lead_ms)
 
     given = pipeline(checkpoint) if checkpoint else None
     if given is None:
@@ -76,11 +73,16 @@ class SparkReading(threading.Thread):
         """In the thread. Every error goes to the engine, which ends the run."""
         try:
             with _flight_server(self._running) as (address, token):
-                if self._pipeline.feed(HandOff([address], token), self._is_stopping, self._check):
+                if self._feed(address, token):
                     self.stopped_at = None
         except BaseException as error:
             self._running.fail(error)
         self._over.set()
+
+    def _feed(self, address: str, token: bytes) -> bool:
+        # This is the only deliverer, so a store that it had before and has not now is lost.
+        hand_off = HandOff([address], token, lost=[ALL_OTHERS], lead_ms=self._pipeline.lead_ms)
+        return self._pipeline.feed(hand_off, self._is_stopping, self._check)
 
     def _check(self, progress: Mapping[str, Any] | None) -> None:
         self._running.check()
@@ -88,9 +90,9 @@ class SparkReading(threading.Thread):
             self.stopped_at = f"micro-batch {progress['batchId']}"
 
 
-def feed_others(pipeline: Pipeline, token: bytes | None, tls: ClientTls | None, say: Callable[[str], object]) -> int:
-    """Feed deliverers that run elsewhere until everything is handed off or a signal comes. Returns the exit code. Call
-    it in the main thread. Errors: `WrongUsage`.
+def feed_others(pipeline: Pipeline, hand_off: HandOff, say: Callable[[str], object]) -> int:
+    """Feed deliverers that run elsewhere until they have delivered everything or a signal comes. Returns the exit code.
+    Call it in the main thread. Errors: `WrongUsage`.
     """
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -101,11 +103,12 @@ def feed_others(pipeline: Pipeline, token: bytes | None, tls: ClientTls | None, 
         nonlocal last
         if progress is not None and progress["batchId"] // 10 != last:  # every ten seconds or so
             last = progress["batchId"] // 10
-            say(f"{held(progress):,} groups held; micro-batch {progress['batchId']}")
+            report = hand_off.report
+            say(f"{report.waiting:,} held, {report.given:,} handed off and not settled; micro-batch {last * 10}")
 
     try:
-        if pipeline.feed(HandOff(pipeline.deliverers, token, tls), stop, say_progress):
-            say("everything was handed off")
+        if pipeline.feed(hand_off, stop, say_progress):
+            say("everything was delivered")
             return 0
     except DeliveryFailed as error:
         say(f"Failed: {error}; run it again to go on")

@@ -1,6 +1,6 @@
 """Every schema that flows through the pipeline, in one place (rules D1, S1).
 
-RECORDS or PATHS --parse--> MESSAGES --pack--> PACKED --hold--> PACKED --unpack--> MESSAGES --hand off--> TAKEN
+RECORDS or PATHS --parse--> MESSAGES --split--> PIECES --hold--> NEAR --hand off--> TOLD
 """
 
 from typing import Final
@@ -43,21 +43,43 @@ MESSAGES: Final = StructType(
         StructField("reason", StringType()),
         StructField("allowed", StringType()),
         StructField("again", BooleanType(), nullable=False),
+        StructField("partition", IntegerType(), nullable=False),
     ]
 )
 """Messages, cancels and dead letters: `tickwheel.delivery.handed.HANDED` says what each row holds."""
 
-PACKED: Final = StructType(
+PIECES: Final = StructType(
     [
         StructField("shard", IntegerType(), nullable=False),
-        StructField("second", LongType(), nullable=False),
-        StructField("rows", BinaryType(), nullable=False),
+        StructField("rows", BinaryType()),
     ]
 )
-"""All rows of a shard that are due in the same second, packed; rows without a due time have the second -1."""
+"""Rows of a shard, packed; null for a visit without any."""
 
-HELD: Final = StructType([StructField("rows", BinaryType(), nullable=False)])
-"""One value of the hold's list state: one micro-batch's rows of a shard and second."""
+INDEX: Final = StructType([StructField("index", BinaryType(), nullable=False)])
+CHUNK_NUMBER: Final = StructType([StructField("number", LongType(), nullable=False)])
+CHUNK: Final = StructType([StructField("rows", BinaryType(), nullable=False)])
+"""The hold's state: an index for each shard, and its chunks by number."""
 
-TAKEN: Final = StructType([StructField("rows", LongType(), nullable=False)])
-"""The number of rows that a task has handed off."""
+NEAR: Final = StructType(
+    [
+        StructField("shard", IntegerType(), nullable=False),
+        StructField("rows", BinaryType()),
+        StructField("taker", StringType()),
+        StructField("waiting", LongType()),
+        StructField("given", LongType()),
+        StructField("due_ms", LongType()),
+    ]
+)
+"""What a visit to a shard gives: packed rows for its taker, a deliverer's address; and a row without any, with how many
+messages wait and are given, and when the first that waits is due.
+"""
+
+TOLD: Final = StructType(
+    [
+        *(field for field in NEAR if field.name != "rows"),
+        StructField("sent", LongType(), nullable=False),
+        StructField("error", StringType()),
+    ]
+)
+"""What became of a shard's visit: how many messages its taker took, and why not all, if it did not."""

@@ -1,0 +1,111 @@
+"""The deliverers as the driver sees them (rules S3 to S5): which answer, what they have settled, who is waited for."""
+
+import json
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pyarrow import flight
+
+from tickwheel.delivery.errors import DeliveryFailed
+from tickwheel.delivery.serve.flight import MARKS
+from tickwheel.spark.orders import Taker
+from tickwheel.spark.sending import Access, reason_of
+
+_ANSWER_WITHIN_S: Final = 1.0
+_CALL_TIMEOUT_S: Final = 2.0
+_SAY_EVERY_S: Final = 10.0
+_REFUSALS: Final = (flight.FlightUnauthenticatedError, flight.FlightUnauthorizedError, flight.FlightServerError)
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Deliverer:
+    """One of them. `down_since_s`: when it did not answer any more."""
+
+    address: str
+    client: Any
+    asked: "Future[Taker] | None" = None
+    has_answered: bool = False
+    down_since_s: float | None = None
+    said_s: float = 0.0
+    why: str = ""
+
+
+class Deliverers:
+    """Asks all deliverers at once, and waits for those that answered the last time."""
+
+    def __init__(self, addresses: Sequence[str], access: Access) -> None:
+        self._access = access
+        self._known: dict[str, _Deliverer] = {}
+        self._pool = ThreadPoolExecutor(max_workers=256, thread_name_prefix="ask-deliverer")
+        for address in addresses:
+            self.add(address)
+
+    def add(self, address: str) -> None:
+        """One more to ask: that which a shard belonged to before the list changed."""
+        if address not in self._known:
+            self._known[address] = _Deliverer(address, self._access.connect(address))
+
+    def ask(self) -> Sequence[Taker]:
+        """Those that answer. What one has settled covers all that it took before this call.
+
+        Errors: `DeliveryFailed` for one that refuses the token, unless it accepted it before.
+        """
+        for one in self._known.values():
+            if one.asked is None:
+                one.asked = self._pool.submit(self._ask, one)
+        wait([one.asked for one in self._known.values() if one.asked and one.down_since_s is None], _ANSWER_WITHIN_S)
+        takers = (self._answer_of(one) for one in self._known.values())
+        return [taker for taker in takers if taker]
+
+    def say_who_is_waited_for(self, messages: Mapping[str, int]) -> None:
+        """Write to the log, some times a minute, who does not answer. `messages`: how many wait for each."""
+        now_s = time.monotonic()
+        for one in self._known.values():
+            if one.down_since_s is not None and now_s >= one.said_s + _SAY_EVERY_S:
+                one.said_s = now_s
+                _log.warning(
+                    "the deliverer %s does not answer for %.0f s (%s): %d messages of its keys wait for it, and no "
+                    "others", one.address, now_s - one.down_since_s, one.why, messages.get(one.address, 0),
+                )  # fmt: skip
+
+    def failed(self, address: str, why: str) -> None:
+        """One that answers did not take what it was sent."""
+        _log.warning("the deliverer %s did not take what it was sent (%s): it is sent again", address, why)
+
+    def close(self) -> None:
+        """Ask no more."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _ask(self, one: _Deliverer) -> Taker:
+        [answer] = one.client.do_action(flight.Action(MARKS, b""), self._access.options(_CALL_TIMEOUT_S))
+        found = json.loads(answer.body.to_pybytes())
+        return Taker(one.address, found["store_id"], found["marks"])
+
+    def _answer_of(self, one: _Deliverer) -> Taker | None:
+        if one.asked is None or not one.asked.done():
+            self._is_down(one, f"no answer within {_ANSWER_WITHIN_S:.0f} s")
+            return None
+        asked, one.asked = one.asked, None
+        error = asked.exception()
+        if error is None:
+            if one.down_since_s is not None:
+                _log.warning(
+                    "the deliverer %s answers again after %.0f s", one.address, time.monotonic() - one.down_since_s
+                )
+            one.has_answered, one.down_since_s = True, None
+            return asked.result()
+        if isinstance(error, _REFUSALS) and not one.has_answered:
+            raise DeliveryFailed(f"the deliverer {one.address} refuses: {reason_of(error)}") from error
+        self._is_down(one, reason_of(error))
+        return None
+
+    def _is_down(self, one: _Deliverer, why: str) -> None:
+        if one.down_since_s is None:
+            one.down_since_s, one.said_s = time.monotonic(), 0.0
+        one.why = why

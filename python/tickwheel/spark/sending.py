@@ -1,0 +1,218 @@
+"""The sending half of a hand-off, in Spark's workers (rule S3): what a task releases goes to its deliverers.
+
+Each deliverer has a thread and a stream of its own in the task, so one that is slow or silent holds up its own messages
+alone. One that makes no progress for a while gets nothing more in this micro-batch: its messages stay in the hold.
+"""
+
+import queue
+import re
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pyarrow as pa
+from pyarrow import flight
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from tickwheel.delivery.handed import HANDED
+from tickwheel.delivery.serve.client_tls import ClientTls
+from tickwheel.delivery.serve.flight import HAND_OFF
+from tickwheel.spark.packing import unpack
+from tickwheel.spark.schemas import TOLD
+
+_PIECES: Final = 64
+_ROWS: Final = 4_000
+_BYTES: Final = 16 << 20
+_LOOK_EVERY_S: Final = 0.05
+_STREAM_TIMEOUT_S: Final = 600.0
+_OPTIONS: Final = [("grpc.keepalive_time_ms", 10_000), ("grpc.keepalive_timeout_ms", 5_000),
+                   ("grpc.initial_reconnect_backoff_ms", 100), ("grpc.max_reconnect_backoff_ms", 1_000)]  # fmt: skip
+_PASSING: Final = (flight.FlightUnavailableError, flight.FlightTimedOutError, flight.FlightInternalError,
+                   flight.FlightCancelledError, OSError, StopIteration)  # fmt: skip
+"""Errors that may pass; the others say that a deliverer refuses what it gets, whenever it is sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What a deliverer requires: a token with the right to produce, and how TLS knows it."""
+
+    token: bytes | None = field(default=None, repr=False)
+    tls: ClientTls | None = None
+
+    def connect(self, address: str) -> Any:
+        """A client for `HOST:PORT`. Nothing is sent yet."""
+        if self.tls is None:
+            return flight.connect(f"grpc://{address}", generic_options=_OPTIONS)
+        tls = {"tls_root_certs": self.tls.ca, "cert_chain": self.tls.cert, "private_key": self.tls.key}
+        return flight.connect(f"grpc+tls://{address}", generic_options=_OPTIONS, **tls)
+
+    def options(self, timeout_s: float) -> Any:
+        """For a call that ends within this time."""
+        headers = [(b"authorization", b"Bearer " + self.token)] if self.token else []
+        return flight.FlightCallOptions(timeout=timeout_s, headers=headers)
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """A function for `mapInArrow`, from `NEAR` to `TOLD`. `silence_s`: how long one answer may take. `within_s`: how
+    long the task waits for one deliverer in all.
+
+    Errors: those of Arrow Flight, where a deliverer refuses what it gets.
+    """
+
+    access: Access
+    silence_s: float
+    within_s: float
+
+    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+        """Send all, and tell what became of each shard."""
+        senders: dict[str, _Sender] = {}
+        visits = []
+        try:
+            for batch in batches:
+                for row in batch.to_pylist():
+                    if row["rows"] is None:
+                        visits.append(row)
+                        continue
+                    address = row["taker"]
+                    if address not in senders:
+                        senders[address] = _Sender(self, address)
+                    senders[address].put(row["shard"], row["rows"])
+            for sender in senders.values():
+                sender.finish()
+        finally:
+            for sender in senders.values():
+                sender.close()
+        yield pa.RecordBatch.from_pylist([_told(visit, senders.values()) for visit in visits], _TOLD)
+
+
+_TOLD: Final = to_arrow_schema(TOLD)
+
+
+def _told(visit: dict[str, Any], senders: "Iterable[_Sender]") -> dict[str, Any]:
+    shard = visit.pop("shard")
+    del visit["rows"]
+    sent = sum(sender.rows_sent[shard] for sender in senders)
+    error = next((sender.why for sender in senders if sender.has_left(shard)), None)
+    return {"shard": shard, **visit, "sent": sent, "error": error}
+
+
+class _Sender(threading.Thread):
+    """A thread that sends pieces to one deliverer, several together, and waits for each answer."""
+
+    def __init__(self, limits: Send, address: str) -> None:
+        super().__init__(name=f"send-to-{address}", daemon=True)
+        self.rows_sent: Counter[int] = Counter()
+        self.why = ""
+        self._limits = limits
+        self._address = address
+        self._given: Counter[int] = Counter()
+        self._taken: Counter[int] = Counter()
+        self._pieces: queue.Queue[tuple[int, bytes] | None] = queue.Queue(_PIECES)
+        self._waited_s = 0.0
+        self._asked_s: float | None = None
+        self._over = threading.Event()
+        self._fatal: BaseException | None = None
+        self._stream: tuple[Any, Any, Any] | None = None
+        self.start()
+
+    def has_left(self, shard: int) -> bool:
+        """Whether a piece of this shard was not taken."""
+        return self._given[shard] > self._taken[shard]
+
+    def put(self, shard: int, piece: bytes) -> None:
+        """Send a piece, in the order of calls. Waits while much is to be sent."""
+        self._given[shard] += 1
+        self._offer((shard, piece))
+
+    def finish(self) -> None:
+        """Wait until all is sent, or nothing more can be. Errors: what a deliverer refused for good."""
+        self._offer(None)
+        while not self._is_over():
+            self._over.wait(_LOOK_EVERY_S)
+            self._waited_s += _LOOK_EVERY_S
+        if self._fatal is not None:
+            raise self._fatal
+
+    def _offer(self, piece: tuple[int, bytes] | None) -> None:
+        while not self._is_over():
+            try:
+                self._pieces.put(piece, timeout=_LOOK_EVERY_S)
+                return
+            except queue.Full:
+                self._waited_s += _LOOK_EVERY_S
+
+    def _is_over(self) -> bool:
+        asked_s = self._asked_s
+        silent_s = time.monotonic() - asked_s if asked_s else 0.0
+        if silent_s > self._limits.silence_s or self._waited_s > self._limits.within_s:
+            self.why = self.why or f"no answer for {silent_s:.1f} s, {self._waited_s:.1f} s in all"
+            self.close()
+        return self._over.is_set()
+
+    def close(self) -> None:
+        """End the stream, whatever its state."""
+        self._over.set()
+        if self._stream is not None:
+            self._stream[2].cancel()
+
+    # --- In the thread --------------------------------------------------------
+
+    def run(self) -> None:
+        """Send until all is sent, or something fails."""
+        try:
+            while not self._over.is_set() and (pieces := self._next()):
+                self._send([piece for _, piece in pieces])
+                for shard, piece in pieces:
+                    self.rows_sent[shard] += unpack(piece).num_rows
+                    self._taken[shard] += 1
+            self._end_stream()
+        except _PASSING as error:
+            self.why = self.why or reason_of(error)
+        except Exception as error:
+            self.why, self._fatal = reason_of(error), error
+        self._over.set()
+
+    def _next(self) -> list[tuple[int, bytes]]:
+        """What there is to send now; nothing if it was all."""
+        pieces: list[tuple[int, bytes]] = []
+        rows = size = 0
+        while rows < _ROWS and size < _BYTES:
+            try:
+                found = self._pieces.get(block=not pieces)
+            except queue.Empty:
+                break
+            if found is None:
+                self._pieces.put(None)  # nothing comes after it
+                break
+            pieces.append(found)
+            rows, size = rows + unpack(found[1]).num_rows, size + len(found[1])
+        return pieces
+
+    def _send(self, pieces: list[bytes]) -> None:
+        self._asked_s = time.monotonic()
+        if self._stream is None:
+            client = self._limits.access.connect(self._address)
+            options = self._limits.access.options(_STREAM_TIMEOUT_S)
+            writer, reader = client.do_exchange(flight.FlightDescriptor.for_path(HAND_OFF), options)
+            self._stream = client, writer, reader
+            writer.begin(HANDED)
+        _, writer, reader = self._stream
+        writer.write_batch(pa.concat_batches([unpack(piece) for piece in pieces]))
+        reader.read_chunk()
+        self._asked_s = None
+
+    def _end_stream(self) -> None:
+        if self._stream is not None:
+            client, writer, _ = self._stream
+            writer.close()
+            client.close()
+
+
+def reason_of(error: BaseException) -> str:
+    """An error of Arrow Flight in one line, without what gRPC adds to it."""
+    text = str(error) or type(error).__name__
+    return " ".join(re.split(r"\. Detail: |\. gRPC client debug context: ", text)[0].split())

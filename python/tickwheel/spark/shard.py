@@ -1,0 +1,275 @@
+"""The messages of one shard that the hold keeps, and what one micro-batch does to them (rules S2, S4, S5).
+
+    rows of a micro-batch --sort--> a run --near--> given --mark--> gone
+                                    |  ^              |
+                                    merged            not taken, or its deliverer is lost: it waits again
+
+- A **chunk** is some rows in the order of delivery, written once. A **part** is a range of its rows.
+- A **run** is a list of parts in order. A micro-batch adds one run, however far apart its due times are. Eight or more
+  runs of about a size are merged into one, so there are few, and a row is written some three times in all.
+- What is released is **given**: it stays until the mark of its deliverer has passed it.
+- **Controls** (cancels, reschedules, dead letters) are given at once. They stay until all that waited when they came is
+  settled: a store that takes the place of a lost one must know them too.
+
+A shard gives to one deliverer, its **taker**. It changes to another only when the one before has settled all, or is
+lost; and the state has the taker before that gets a row: a micro-batch that is done again must give to the same.
+"""
+
+import heapq
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tickwheel.delivery.handed import HANDED
+from tickwheel.spark.orders import Orders, Taker
+from tickwheel.spark.packing import chunks, due_of, in_order, pack, unpack
+from tickwheel.spark.shard_index import NOBODY, Controls, Index, Part, Run
+
+VISIT_ROWS: Final = 2_000
+"""How many rows of a shard a micro-batch gives at most, so that it ends soon; the most urgent ones come first."""
+_LOADED_ROWS: Final = 64_000
+_AHEAD_MS: Final = 120_000
+_PACE_ROWS: Final = 150
+"""How many rows a second a shard can surely give. Where more are due in a second, giving begins so much earlier."""
+_RUNS: Final = 8
+_GIVEN_PARTS: Final = 100
+_MERGED_PARTS: Final = 64  # 32 MiB
+
+
+class ChunkState(Protocol):
+    """Keeps chunks by number: in Spark a map state."""
+
+    def get(self, number: int) -> bytes:
+        """A chunk that was put."""
+
+    def put(self, number: int, chunk: bytes) -> None:
+        """Keep a chunk."""
+
+    def remove(self, number: int) -> None:
+        """Forget a chunk."""
+
+
+class Shard:
+    """One visit. Call, in this order: `take_over` or `settle_all`; `keep`; `give`; `tidy`."""
+
+    def __init__(self, number: int, index: Index, state: ChunkState, now_ms: int) -> None:
+        self.index = index
+        self._number = number
+        self._state = state
+        self._now_ms = now_ms
+        self._read: dict[int, Any] = {}
+        self._before = index.chunks()
+        self._gives_again_only = False
+
+    # --- What became of what was given ---------------------------------------
+
+    def settle(self, orders: Orders, near_ms: int) -> str | None:
+        """Forget what has its outcome, and take back what was not taken, or went to a store that is lost. The address
+        of the deliverer to give to, if there is one now.
+        """
+        index, number = self.index, self._number
+        assigned = orders.at(orders.assigned[number])
+        if index.taker == NOBODY or orders.is_lost(index.taker, index.address):
+            self._take_back()
+            if index.taker != NOBODY and number in orders.failed:
+                index.doubtful_ms = near_ms + _AHEAD_MS
+            self._change_taker(assigned)
+            return None
+        taker = orders.with_store(index.taker)
+        if number in orders.failed:
+            self._take_back()
+        elif taker:
+            self._drop_until(taker.marks[number])
+        if taker is None:
+            return None
+        index.address = taker.address
+        if taker.address == orders.assigned[number]:
+            self._gives_again_only = index.is_moving  # what it gives must not be given by a move that is done again
+            index.is_moving = False
+        elif not index.is_moving:
+            index.is_moving = assigned is not None  # one that is done again does what it did, and the next one moves
+        elif assigned and not index.is_unsettled:
+            self._change_taker(assigned)
+            return None
+        else:
+            self._gives_again_only = True
+        return taker.address
+
+    def settle_all(self) -> None:
+        """The same where nobody tells marks: what was given is gone."""
+        self._drop_until(None)
+
+    def _take_back(self) -> None:
+        index = self.index
+        index.runs += [Run([part], index.taker) for part in index.given]
+        index.given = []
+        for controls in index.controls:
+            controls.is_given = False
+
+    def _change_taker(self, taker: Taker | None) -> None:
+        if taker is None:
+            return
+        index = self.index
+        index.taker, index.address, index.is_moving = taker.store_id, taker.address, False
+        for controls in index.controls:
+            controls.is_given = False
+
+    def _drop_until(self, mark_ms: int | None) -> None:
+        index = self.index
+        index.given = [part for part in index.given if mark_ms is not None and part.last_ms > mark_ms]
+        index.controls = [
+            it for it in index.controls if not it.is_given or (mark_ms is not None and it.until_ms > mark_ms)
+        ]
+
+    # --- What comes -----------------------------------------------------------
+
+    def keep(self, pieces: Sequence[bytes]) -> None:
+        """Keep the rows of a micro-batch."""
+        if not pieces:
+            return
+        index = self.index
+        rows = pa.concat_batches([unpack(piece) for piece in pieces])
+        is_message = pc.and_(pc.is_valid(rows.column("due_ms")), pc.is_valid(rows.column("payload")))
+        messages = rows.filter(is_message)
+        if messages.num_rows:
+            index.runs.append(self._run_of(in_order([messages])[0]))
+            self._merge()
+        if messages.num_rows < rows.num_rows:
+            waiting = (run.parts[-1].last_ms for run in index.runs)
+            until_ms = max(self._now_ms, *waiting, *(part.last_ms for part in index.given), 0)
+            for chunk in chunks(rows.filter(pc.invert(is_message))):
+                index.controls.append(Controls(self._put(chunk), until_ms))
+
+    def _run_of(self, rows: Any) -> Run:
+        parts = []
+        for chunk in chunks(rows):
+            due_ms = due_of(chunk)
+            parts.append(Part(self._put(chunk), 0, chunk.num_rows, int(due_ms[0]), int(due_ms[-1])))
+        return Run(parts)
+
+    def _merge(self) -> None:
+        """Merge runs of about a size where there are many of them; not all shards in the same micro-batch."""
+        alike: dict[int, list[Run]] = {}
+        for run in self.index.runs:
+            if run.given_to == NOBODY:
+                alike.setdefault(run.rows.bit_length() // 3, []).append(run)
+        for runs in alike.values():
+            parts = [part for run in runs for part in run.parts]
+            if len(runs) >= _RUNS + self._number % _RUNS and len(parts) <= _MERGED_PARTS:
+                rows, _ = in_order([self._rows_of(part) for part in parts])
+                merged = {id(run) for run in runs}
+                self.index.runs = [run for run in self.index.runs if id(run) not in merged]
+                self.index.runs.append(self._run_of(rows))
+
+    # --- What goes ------------------------------------------------------------
+
+    def give(self, near_ms: int) -> Iterator[Any]:
+        """Give the taker the controls that it does not know, then what is due until `near_ms`, in order, and some of
+        what is due soon after if there is more of it than can be given in time. Batches of `HANDED` for one hand-off.
+        """
+        for controls in self.index.controls:
+            if not controls.is_given:
+                controls.is_given = True
+                yield self._chunk(controls.chunk)
+        rows = self._next_rows(near_ms)
+        if rows is not None:
+            yield from chunks(rows)
+
+    def _next_rows(self, near_ms: int) -> Any | None:
+        """What to give now; it is given from then on."""
+        runs = [run for run in self.index.runs if not self._gives_again_only or run.given_to == self.index.taker]
+        ahead = min(VISIT_ROWS, _rows_ahead(runs, near_ms))
+        heads = [(run.parts[0].first_ms, number, 0) for number, run in enumerate(runs)]
+        heapq.heapify(heads)
+        loaded: list[tuple[int, int]] = []
+        batches: list[Any] = []
+        due: list[Any] = []
+        # Parts in the order of their first row, until enough rows come before all that is not loaded.
+        while heads and heads[0][0] <= near_ms + _AHEAD_MS:
+            first_ms, number, place = heads[0]
+            before = sum(int(np.searchsorted(it, first_ms)) for it in due)
+            enough = VISIT_ROWS if first_ms <= near_ms else ahead
+            if before >= enough or sum(map(len, due)) >= _LOADED_ROWS:
+                break
+            heapq.heappop(heads)
+            loaded.append((number, place))
+            batches.append(self._rows_of(runs[number].parts[place]))
+            due.append(due_of(batches[-1]))
+            if place + 1 < len(runs[number].parts):
+                heapq.heappush(heads, (runs[number].parts[place + 1].first_ms, number, place + 1))
+        if not loaded:
+            return None
+        rows, order = in_order(batches)
+        due_ms = due_of(rows)
+        count = min(VISIT_ROWS, max(ahead, int(np.searchsorted(due_ms, near_ms, "right"))))
+        if heads:  # unless thousands are due in the same millisecond
+            count = min(count, int(np.searchsorted(due_ms, heads[0][0])) or count)
+        from_batch = np.repeat(np.arange(len(batches)), [batch.num_rows for batch in batches])[order[:count]]
+        taken = np.bincount(from_batch, minlength=len(batches)).tolist()
+        for (number, place), times, rows_taken in zip(loaded, due, taken, strict=True):
+            self._give_first(runs[number], place, times, rows_taken)
+        was_given = [runs[number].parts[place].is_again for number, place in loaded]
+        is_again = np.array(was_given, bool)[from_batch] | (due_ms[:count] <= self.index.doubtful_ms)
+        for run in runs:
+            run.parts = [part for part in run.parts if part.rows]
+        self.index.runs = [run for run in self.index.runs if run.parts]
+        return _with_again(rows.slice(0, count), is_again)
+
+    def _give_first(self, run: Run, place: int, due_ms: Any, rows: int) -> None:
+        """The first rows of a part are given."""
+        if not rows:
+            return
+        part, given = run.parts[place], self.index.given
+        at = part.start + rows
+        is_again = part.is_again or run.given_to not in (NOBODY, self.index.taker)
+        left_ms = int(due_ms[rows]) if at < part.stop else part.last_ms
+        run.parts[place] = Part(part.chunk, at, part.stop, left_ms, part.last_ms, is_again)
+        found = Part(part.chunk, part.start, at, part.first_ms, int(due_ms[rows - 1]), is_again)
+        before = given[-1] if given else None
+        is_next = before and (before.chunk, before.stop, before.is_again) == (found.chunk, found.start, is_again)
+        if before and is_next and len(given) > _GIVEN_PARTS:  # a mark that lags far behind makes no long lists
+            found = Part(found.chunk, before.start, at, before.first_ms, found.last_ms, is_again)
+            given.pop()
+        given.append(found)
+
+    # --- Chunks ---------------------------------------------------------------
+
+    def tidy(self) -> None:
+        """Forget chunks of which nothing is needed any more."""
+        for number in self._before - self.index.chunks():
+            self._state.remove(number)
+
+    def _put(self, rows: Any) -> int:
+        number = self.index.next_chunk
+        self.index.next_chunk += 1
+        self._state.put(number, pack(rows))
+        self._before.add(number)
+        self._read[number] = rows
+        return number
+
+    def _chunk(self, number: int) -> Any:
+        if number not in self._read:
+            self._read[number] = unpack(self._state.get(number))
+        return self._read[number]
+
+    def _rows_of(self, part: Part) -> Any:
+        return self._chunk(part.chunk).slice(part.start, part.rows)
+
+
+def _rows_ahead(runs: Sequence[Run], near_ms: int) -> int:
+    """How many rows, of those due soon after `near_ms`, must be given by now because one visit can't give them all."""
+    soon = ((part.last_ms, part.rows) for run in runs for part in run.parts if part.last_ms <= near_ms + _AHEAD_MS)
+    rows = most = 0
+    for last_ms, count in sorted(soon):
+        rows += count
+        most = max(most, rows - VISIT_ROWS - (last_ms - near_ms) * _PACE_ROWS // 1000)
+    return most
+
+
+def _with_again(rows: Any, is_again: Any) -> Any:
+    if not is_again.any():
+        return rows
+    return rows.set_column(HANDED.get_field_index("again"), HANDED.field("again"), pa.array(is_again))

@@ -1,0 +1,102 @@
+"""What a shard of the hold knows between micro-batches: which rows of which chunks wait, or are given (S2, S4)."""
+
+import msgspec
+
+from tickwheel.spark.packing import VERSION, check_version
+
+NOBODY = ""
+
+
+class Part(msgspec.Struct, array_like=True, frozen=True):
+    """Rows of a chunk, with the due times of the first and the last, in milliseconds since 1970. `is_again`: a
+    deliverer that is lost may have delivered them.
+    """
+
+    chunk: int
+    start: int
+    stop: int
+    first_ms: int
+    last_ms: int
+    is_again: bool = False
+
+    @property
+    def rows(self) -> int:
+        """How many."""
+        return self.stop - self.start
+
+
+class Run(msgspec.Struct, array_like=True):
+    """Parts in the order of delivery. `given_to`: the store that they were given to before, if they were."""
+
+    parts: list[Part]
+    given_to: str = NOBODY
+
+    @property
+    def rows(self) -> int:
+        """How many."""
+        return sum(part.rows for part in self.parts)
+
+
+class Controls(msgspec.Struct, array_like=True):
+    """A chunk of controls. `until_ms`: when all that waited as they came is due."""
+
+    chunk: int
+    until_ms: int
+    is_given: bool = False
+
+
+class Index(msgspec.Struct, array_like=True):
+    """All that a shard keeps.
+
+    `taker`: the id of the store that it gives to, and everything given was given to; it was last at `address`.
+    `is_moving`: it was told to change its taker. `doubtful_ms`: what is due until then may have been given to a store
+    that is lost, by a micro-batch that is done again.
+    """
+
+    taker: str = NOBODY
+    address: str = ""
+    is_moving: bool = False
+    doubtful_ms: int = 0
+    next_chunk: int = 0
+    runs: list[Run] = []
+    given: list[Part] = []
+    controls: list[Controls] = []
+
+    @classmethod
+    def decode(cls, data: bytes | None) -> "Index":
+        """Of what `encode` gave; a new one of None. Errors: `DeliveryFailed` if another version wrote it."""
+        if data is None:
+            return cls()
+        check_version(data[0])
+        return msgspec.msgpack.decode(data[1:], type=cls)
+
+    def encode(self) -> bytes | None:
+        """None if there is nothing to know."""
+        if self == Index(next_chunk=self.next_chunk):
+            return None
+        return bytes([VERSION]) + msgspec.msgpack.encode(self)
+
+    @property
+    def waiting_rows(self) -> int:
+        """How many messages wait, also those that are to be given again."""
+        return sum(run.rows for run in self.runs)
+
+    @property
+    def given_rows(self) -> int:
+        """How many messages are given, and not settled."""
+        return sum(part.rows for part in self.given)
+
+    @property
+    def first_ms(self) -> int | None:
+        """When the first message that waits is due."""
+        return min((run.parts[0].first_ms for run in self.runs), default=None)
+
+    @property
+    def is_unsettled(self) -> bool:
+        """Whether its taker has messages, or may have them, of which it has not told the outcome."""
+        return bool(self.given) or any(run.given_to == self.taker for run in self.runs)
+
+    def chunks(self) -> set[int]:
+        """The numbers of all chunks that are needed."""
+        parts = (part.chunk for run in self.runs for part in run.parts)
+        return {*parts, *(part.chunk for part in self.given), *(it.chunk for it in self.controls)}

@@ -1,0 +1,361 @@
+"""A shard of the hold on plain memory: what waits, what is given, and to whom (rules S2, S4, S5)."""
+
+import copy
+import os
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from tickwheel.delivery.entries import Reschedule
+from tickwheel.delivery.errors import BadRecord, DeliveryFailed
+from tickwheel.delivery.handed import PARTITIONS
+from tickwheel.delivery.message import Cancel
+from tickwheel.spark.orders import Orders, Taker
+from tickwheel.spark.packing import pack, unpack
+from tickwheel.spark.shard import VISIT_ROWS, Shard
+from tickwheel.spark.shard_index import Index
+
+from .rows import NOW_MS, batch_of, message, row
+
+LEAD_MS = 20_000
+A, B = "a:1", "b:1"
+NUMBER = 5
+
+
+class Chunks(dict[int, bytes]):
+    """Chunks in memory. `get` of one that is gone is an error."""
+
+    def get(self, number: int) -> bytes:  # type: ignore[override]
+        return self[number]
+
+    def put(self, number: int, chunk: bytes) -> None:
+        assert number not in self
+        self[number] = chunk
+
+    def remove(self, number: int) -> None:
+        del self[number]
+
+
+def orders(*takers: Taker, to: str = A, failed: Sequence[int] = (), lost: Sequence[str] = ()) -> Orders:
+    return Orders(takers, [to] * PARTITIONS, frozenset(failed), frozenset(lost))
+
+
+def taker(address: str = A, store: str = "first", mark_ms: int = 0) -> Taker:
+    return Taker(address, f"{address} {store}", [mark_ms] * PARTITIONS)
+
+
+@dataclass
+class Kept:
+    """The state of one shard, as a checkpoint keeps it."""
+
+    index: bytes | None = None
+    chunks: Chunks = field(default_factory=Chunks)
+
+    def visit(self, now_ms: int, found: Orders | None, *rows: tuple[Any, ...]) -> tuple[str | None, list[Any]]:
+        """Like one micro-batch: to whom it gives, and what."""
+        shard = Shard(NUMBER, Index.decode(self.index), self.chunks, now_ms)
+        to = shard.settle(found, now_ms + LEAD_MS) if found else ""
+        shard.keep([pack(batch_of(rows))] if rows else [])
+        given = (
+            []
+            if to is None
+            else [it for batch in shard.give(now_ms + LEAD_MS) for it in unpack(pack(batch)).to_pylist()]
+        )
+        if found is None:
+            shard.settle_all()
+        shard.tidy()
+        self.index = shard.index.encode()
+        assert self.chunks.keys() == shard.index.chunks()
+        return to, given
+
+    def ids(self, now_ms: int, found: Orders | None, *rows: tuple[Any, ...]) -> list[str]:
+        return [it["id"] for it in self.visit(now_ms, found, *rows)[1]]
+
+
+@pytest.fixture
+def kept() -> Kept:
+    """A shard that knows its taker: the store 1 at A."""
+    made = Kept()
+    assert made.visit(NOW_MS, orders(taker())) == (None, [])
+    return made
+
+
+def test_what_is_far_waits_until_lead_before_it_is_due_and_stays_until_it_is_settled__S2_S4(kept: Kept) -> None:
+    at = NOW_MS + 40_400
+    assert kept.ids(NOW_MS, orders(taker()), row(message("far", 60_400)), row(message("farther", 61_000))) == []
+    assert kept.ids(at - 1, orders(taker())) == []
+    assert kept.ids(at, orders(taker())) == ["far"]
+    assert kept.ids(at + 600, orders(taker(mark_ms=NOW_MS + 60_399))) == ["farther"]
+    assert len(kept.chunks) == 1
+    assert Index.decode(kept.index).given_rows == 2
+    assert kept.ids(at + 60_000, orders(taker(mark_ms=NOW_MS + 61_000))) == []
+    assert not kept.chunks
+
+
+def test_without_orders_what_is_near_is_gone_and_nothing_is_left__S2() -> None:
+    alone = Kept()
+    assert alone.ids(NOW_MS, None, row(message("near", 20_000)), row(message("far", 20_001))) == ["near"]
+    assert alone.ids(NOW_MS + 1, None) == ["far"]
+    assert (alone.index, alone.chunks) == (None, {})
+
+
+def test_overdue_messages_and_controls_are_given_at_once_and_in_order__S2_D4(kept: Kept) -> None:
+    rows = [
+        row(message("b", -5_000), 2),
+        row(message("a", -5_000), 1),
+        row(Cancel("c", None)),
+        row(message("z", -9_000)),
+    ]
+    assert kept.ids(NOW_MS, orders(taker()), *rows, row(BadRecord("why", "what"))) == ["c", None, "z", "a", "b"]
+    assert kept.ids(NOW_MS, orders(taker())) == []
+
+
+def test_controls_stay_until_all_that_waited_is_settled__S4(kept: Kept) -> None:
+    move = row(Reschedule("far", None, NOW_MS + 5))
+    assert kept.ids(NOW_MS, orders(taker()), row(message("far", 90_000)), move) == ["far"]
+    assert kept.ids(NOW_MS + 80_000, orders(taker(mark_ms=NOW_MS + 80_000))) == ["far"]
+    other = orders(taker(store="2"))
+    assert kept.visit(NOW_MS + 80_001, other) == (None, [])
+    given = kept.visit(NOW_MS + 80_002, other)[1]
+    assert [(it["id"], it["payload"] is None, it["again"]) for it in given] == [
+        ("far", True, False),
+        ("far", False, True),
+    ]
+    kept.visit(NOW_MS + 90_002, orders(taker(store="2", mark_ms=NOW_MS + 90_000)))
+    assert not kept.chunks
+
+
+def test_a_hand_off_that_failed_is_done_again_and_marks_nothing__S3(kept: Kept) -> None:
+    assert kept.ids(NOW_MS, orders(taker()), row(message("a", 1_000)), row(Cancel("c", None))) == ["c", "a"]
+    assert kept.visit(NOW_MS + 1, orders(failed=[NUMBER])) == (None, []), "its deliverer is down"
+    given = kept.visit(NOW_MS + 2, orders(taker(mark_ms=NOW_MS + 9_000), failed=[NUMBER]))[1]
+    assert [(it["id"], it["again"]) for it in given] == [("c", False), ("a", False)]
+    assert kept.ids(NOW_MS + 3, orders(taker(mark_ms=NOW_MS + 1))) == []
+
+
+def test_the_store_that_takes_the_place_of_a_lost_one_gets_all_that_is_not_settled_marked__S4(kept: Kept) -> None:
+    rows = [row(message(id_, after)) for id_, after in (("b", 20_001), ("a", 100), ("c", 20_001), ("far", 50_000))]
+    assert kept.ids(NOW_MS, orders(taker()), *rows) == ["a"]
+    assert kept.ids(NOW_MS + 1, orders(taker(mark_ms=NOW_MS + 100))) == ["b", "c"]
+    empty = orders(taker(store="2"))
+    assert kept.visit(NOW_MS + 2, empty) == (None, []), "the state must know the taker before it gets a row"
+    to, given = kept.visit(NOW_MS + 3, empty)
+    assert to == A
+    assert {it["id"]: it["again"] for it in given} == {"b": True, "c": True}
+    assert [it["again"] for it in kept.visit(NOW_MS + 31_000, empty)[1]] == [False]
+
+
+def test_a_shard_moves_once_its_old_taker_has_settled_all__S5(kept: Kept) -> None:
+    both = taker(), taker(B)
+    assert kept.ids(NOW_MS, orders(*both), row(message("a", 100))) == ["a"]
+    moving = orders(*both, to=B)
+    assert kept.visit(NOW_MS + 1, moving, row(message("b", 200))) == (A, [kept_row("b", 200)])
+    assert kept.visit(NOW_MS + 2, moving, row(message("c", 300)))[1] == [], "a and b are not settled"
+    settled = orders(taker(mark_ms=NOW_MS + 200), taker(B), to=B)
+    assert kept.visit(NOW_MS + 300, settled) == (None, [])
+    to, given = kept.visit(NOW_MS + 301, settled)
+    assert (to, [it["id"] for it in given]) == (B, ["c"])
+
+
+def test_one_that_left_the_list_is_waited_for_unless_it_is_declared_lost__S5(kept: Kept) -> None:
+    assert kept.ids(NOW_MS, orders(taker()), row(message("a", 100))) == ["a"]
+    for _ in range(3):
+        assert kept.visit(NOW_MS + 1, orders(taker(B), to=B)) == (None, [])
+    given_up = orders(taker(B), to=B, lost=[A])
+    assert kept.visit(NOW_MS + 2, given_up) == (None, [])
+    assert [(it["id"], it["again"]) for it in kept.visit(NOW_MS + 3, given_up)[1]] == [("a", True)]
+
+
+def test_what_failed_goes_to_the_old_taker_also_while_the_shard_moves__S5(kept: Kept) -> None:
+    both = taker(), taker(B)
+    assert kept.ids(NOW_MS, orders(*both), row(message("a", 100))) == ["a"]
+    kept.visit(NOW_MS + 1, orders(*both, to=B))
+    again = kept.visit(NOW_MS + 2, orders(*both, to=B, failed=[NUMBER]), row(message("new", 50)))
+    assert again == (A, [kept_row("a", 100)])
+
+
+def kept_row(id_: str, after_ms: int) -> dict[str, Any]:
+    [found] = batch_of([row(message(id_, after_ms))]).to_pylist()
+    return dict(found)
+
+
+def test_a_hot_second_leaves_in_pieces_and_begins_early_enough__S2(kept: Kept) -> None:
+    many = [row(message(f"m{n}", 300_000 + n % 1_000), n) for n in range(15_000)]
+    assert kept.ids(NOW_MS, orders(taker()), *many) == []
+    gone: list[str] = []
+    began_ms = None
+    for now_ms in range(NOW_MS, NOW_MS + 280_000, 1_000):
+        found = kept.ids(now_ms, orders(taker()))
+        assert len(found) <= VISIT_ROWS
+        began_ms = began_ms or (now_ms if found else None)
+        gone += found
+    assert began_ms is not None
+    assert began_ms >= NOW_MS + 180_000
+    assert len(set(gone)) == len(gone) >= 12_500
+    while found := kept.ids(NOW_MS + 281_000, orders(taker())):
+        gone += found
+    assert sorted(gone) == sorted(f"m{n}" for n in range(15_000))
+
+
+def test_many_of_one_millisecond_leave_all_the_same__S2(kept: Kept) -> None:
+    gone = []
+    for part in range(20):
+        gone += kept.ids(NOW_MS, orders(taker()), *(row(message(f"m{part}.{n}"), n) for n in range(3_000)))
+    while found := kept.ids(NOW_MS, orders(taker())):
+        gone += found
+    assert len(gone) == len(set(gone)) == 60_000
+
+
+def test_runs_stay_few_and_parts_small_whatever_comes__S2(kept: Kept) -> None:
+    rng = random.Random(4)
+    for batch in range(300):
+        many = (row(message(f"m{batch}.{n}", rng.randrange(86_400_000, 2_592_000_000)), n) for n in range(40))
+        kept.visit(NOW_MS + batch * 1_000, orders(taker()), *many)
+        assert len(Index.decode(kept.index).runs) <= 60
+    found = Index.decode(kept.index)
+    assert found.waiting_rows == 12_000
+    assert all(part.rows <= 2_000 for run in found.runs for part in run.parts)
+    assert all(run.parts == sorted(run.parts, key=lambda part: part.first_ms) for run in found.runs)
+
+
+def test_large_payloads_make_small_chunks__S2(kept: Kept) -> None:
+    large = [row(message(str(n), 90_000, payload=b'"%s"' % (b"x" * 300_000)), n) for n in range(12)]
+    kept.visit(NOW_MS, orders(taker()), *large)
+    assert len(kept.chunks) == 12
+    assert all(len(chunk) < 900_000 for chunk in kept.chunks.values())
+
+
+def test_an_index_or_a_piece_of_another_version_is_refused__S4() -> None:
+    for read in (Index.decode, unpack):
+        with pytest.raises(DeliveryFailed, match="in the format 2, this version reads 3"):
+            read(b"\x02...")
+
+
+# --- A model -----------------------------------------------------------------
+
+
+@dataclass
+class Store:
+    """A deliverer's store: what it took, with when it is due, and what it has delivered."""
+
+    address: str
+    number: int
+    open: dict[str, int] = field(default_factory=dict)
+    known: set[str] = field(default_factory=set)
+
+    def take(self, rows: list[Any]) -> None:
+        for it in rows:
+            if it["id"] not in self.known:
+                self.known.add(it["id"])
+                self.open[it["id"]] = it["due_ms"]
+
+    def deliver(self, now_ms: int, rng: random.Random) -> list[str]:
+        """Some of what is due, in order, or all."""
+        due = sorted((due_ms, id_) for id_, due_ms in self.open.items() if due_ms <= now_ms)
+        gone = [id_ for _, id_ in due[: rng.choice([len(due), len(due), len(due) // 2])]]
+        for id_ in gone:
+            del self.open[id_]
+        return gone
+
+    def taker(self, now_ms: int) -> Taker:
+        mark_ms = min([now_ms, *self.open.values()]) - 1
+        return Taker(self.address, str(self.number), [mark_ms] * PARTITIONS)
+
+
+class Play:
+    """Micro-batches, some of which fail, are aborted, or are done again; stores that come and go."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+        self.now_ms = NOW_MS
+        self.kept = Kept()
+        self.made = 0
+        self.stores = {address: self.new_store(address) for address in (A, B, "c:1")}
+        self.down: set[str] = set()
+        self.to = A
+        self.failed = True
+        self.due: dict[str, int] = {}
+        self.delivered: dict[str, list[Store]] = {}
+
+    def new_store(self, address: str) -> Store:
+        self.made += 1
+        return Store(address, self.made)
+
+    def run(self, steps: int) -> None:
+        for step in range(steps):
+            self.step(step)
+        self.down.clear()
+        for _ in range(300):
+            self.now_ms += 5_000
+            self.batch([])
+            self.deliver()
+        assert self.delivered.keys() == self.due.keys()
+        assert Index.decode(self.kept.index).waiting_rows == 0
+        assert not self.kept.chunks
+
+    def step(self, step: int) -> None:
+        rng = self.rng
+        self.now_ms += rng.randrange(100, 4_000)
+        event = rng.random()
+        if event < 0.03:
+            self.to = rng.choice([*self.stores])
+        elif event < 0.06:
+            self.down.symmetric_difference_update([rng.choice([*self.stores])])
+        elif event < 0.08:
+            address = rng.choice([*self.stores])
+            self.stores[address] = self.new_store(address)
+        rows = []
+        for n in range(rng.randrange(6)):
+            id_ = f"{step}.{n}"
+            self.due[id_] = self.now_ms + rng.choice([-3_000, 4_000, 30_000, 90_000]) + rng.randrange(2_000)
+            rows.append(row(message(id_, self.due[id_] - NOW_MS), step * 10 + n))
+        before = copy.deepcopy(self.kept)
+        self.batch(rows)
+        if rng.random() < 0.1:  # the driver is killed before the commit: it has the same rows and time again
+            self.kept, self.failed = before, True
+            if rng.random() < 0.5:
+                self.to = rng.choice([*self.stores])
+            if rng.random() < 0.5:
+                self.deliver()
+            self.batch(rows)
+        self.deliver()
+
+    def batch(self, rows: list[Any]) -> None:
+        takers = [it.taker(self.now_ms) for it in self.stores.values() if it.address not in self.down]
+        to, given = self.kept.visit(
+            self.now_ms, orders(*takers, to=self.to, failed=[NUMBER] if self.failed else []), *rows
+        )
+        if to is None:
+            assert not given
+            return
+        self.failed = False
+        store = self.stores[to]
+        assert to not in self.down
+        assert [it["due_ms"] for it in given] == sorted(it["due_ms"] for it in given)
+        for other in self.stores.values():
+            if other is not store:
+                assert not other.open, "one deliverer has a shard's messages at a time"
+        for it in given:
+            had = [other for other in self.delivered.get(it["id"], []) if other is not store]
+            assert it["again"] or not had, "what may have been delivered is marked"
+        fate = self.rng.random()
+        if fate < 0.1:
+            self.failed = True
+            given = given[: self.rng.randrange(len(given) + 1)]
+        store.take(given)
+
+    def deliver(self) -> None:
+        for store in self.stores.values():
+            for id_ in store.deliver(self.now_ms, self.rng):
+                self.delivered.setdefault(id_, []).append(store)
+
+
+SEEDS = int(os.environ.get("TICKWHEEL_SEEDS", "100"))
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_nothing_is_lost_and_repeats_are_marked_whatever_fails__S3_S4_S5(seed: int) -> None:
+    Play(seed).run(120)
