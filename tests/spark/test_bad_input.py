@@ -250,23 +250,25 @@ def test_rows_and_names_of_any_kind_are_messages_or_dead_letters_and_end_nothing
     for number, name in enumerate(["100%41 #?.ndjson", "a b+é.ndjson"]):
         (tmp_path / "files" / name).write_text(f'{{"id": "file {number}", "due": 1700000000005}}\n')
     parsed = [parse_rows(rows) for rows in (texts, numbers, broken)]
-    near = hold(parse_files(read_files(session, tmp_path / "files")))
+    messages = parse_files(read_files(session, tmp_path / "files"))
     for one in parsed:
-        near = near.union(one)
+        messages = messages.union(one)
+    near = hold(messages)
 
     arrived: list[str] = []
     dead: list[Letter] = []
     with DeliveryQueue("s.db", to=lambda it: arrived.append(it.message.id), on_dead_letter=dead.append) as queue:
         address = Address.of("--flight", "127.0.0.1:0")
         server = FlightServer("grpc://127.0.0.1:0", queue._running, Access(None, address), 1 << 20)
-        query = start(near, HandOff([f"127.0.0.1:{server.port}"]), tmp_path / "checkpoint")
+        hand_off = HandOff([f"127.0.0.1:{server.port}"])
+        query = start(near, hand_off, tmp_path / "checkpoint")
         try:
-            while not (tmp_path / "checkpoint" / "commits" / "0").exists():
+            while not (hand_off.report.sent and hand_off.report.is_empty):
                 assert query.isActive, query.exception()
                 time.sleep(0.05)
-            assert queue.wait_until_empty(30)
         finally:
             query.stop()
+            hand_off.close()
             server.stop(5)
     assert sorted(arrived) == ["file 0", "file 1", "good", "nul\0"]
     of_rows = {letter.reason for letter in dead}

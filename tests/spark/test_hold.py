@@ -57,8 +57,8 @@ def test_what_is_far_waits_in_state_and_leaves_none_where_nobody_tells_of_it__S2
 def test_with_orders_it_gives_to_the_shard_s_deliverer_and_keeps_what_is_not_settled__S3_S4(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def hold_with(mark_ms: int) -> Any:
-        orders = Orders([Taker("a:1", "first", [mark_ms] * 64)], ["a:1"] * 64)
+    def hold_with(mark_ms: int, ahead_ms: int = 0) -> Any:
+        orders = Orders([Taker("a:1", "first", [mark_ms] * 64, ahead_ms)], ["a:1"] * 64)
         monkeypatch.setattr(TaskContext, "get", lambda: Context(orders.encode()))
         made = TwsTester(Hold(LEAD_MS), timeMode="ProcessingTime")
         made.setProcessingTime(NOW_MS)
@@ -74,6 +74,11 @@ def test_with_orders_it_gives_to_the_shard_s_deliverer_and_keeps_what_is_not_set
     out, told = visit(later)
     assert (out, told.given) == ([], 0)
     assert not later.peekMapState("chunks", SHARD)
+    ahead = hold_with(0, 30_000)
+    ahead.updateValueState("index", SHARD, hold.peekValueState("index", SHARD))
+    ahead.updateMapState("chunks", SHARD, hold.peekMapState("chunks", SHARD))
+    out, _ = visit(ahead, row(message("far", 50_001)), row(message("near", 50_000)))
+    assert out == ["near"], "the deliverer's clock counts, where it is ahead"
 
 
 class Context:

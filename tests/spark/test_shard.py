@@ -69,7 +69,7 @@ class Kept:
         shard.tidy()
         self.index = shard.index.encode()
         assert self.chunks.keys() == shard.index.chunks()
-        return to, given
+        return to.address if to else None, given
 
     def ids(self, now_ms: int, found: Orders | None, *rows: tuple[Any, ...]) -> list[str]:
         return [it["id"] for it in self.visit(now_ms, found, *rows)[1]]

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import math
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -18,6 +19,8 @@ from tickwheel.spark.sending import Access, reason_of
 _ANSWER_WITHIN_S: Final = 1.0
 _CALL_TIMEOUT_S: Final = 2.0
 _SAY_EVERY_S: Final = 10.0
+_CLOCKS_DIFFER_MS: Final = 1_000
+_SAY_CLOCKS_EVERY_S: Final = 600.0
 _REFUSALS: Final = (flight.FlightUnauthenticatedError, flight.FlightUnauthorizedError, flight.FlightServerError)
 
 _log = logging.getLogger(__name__)
@@ -34,6 +37,7 @@ class _Deliverer:
     down_since_s: float | None = None
     said_s: float = 0.0
     why: str = ""
+    compared_s: float = -math.inf
 
 
 class Deliverers:
@@ -83,9 +87,10 @@ class Deliverers:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _ask(self, one: _Deliverer) -> Taker:
+        asked_ms = time.time_ns() // 1_000_000
         [answer] = one.client.do_action(flight.Action(MARKS, b""), self._access.options(_CALL_TIMEOUT_S))
         found = json.loads(answer.body.to_pybytes())
-        return Taker(one.address, found["store_id"], found["marks"])
+        return Taker(one.address, found["store_id"], found["marks"], found["now_ms"] - asked_ms)
 
     def _answer_of(self, one: _Deliverer) -> Taker | None:
         if one.asked is None or not one.asked.done():
@@ -99,11 +104,21 @@ class Deliverers:
                     "the deliverer %s answers again after %.0f s", one.address, time.monotonic() - one.down_since_s
                 )
             one.has_answered, one.down_since_s = True, None
+            self._compare_clocks(one, asked.result().ahead_ms)
             return asked.result()
         if isinstance(error, _REFUSALS) and not one.has_answered:
             raise DeliveryFailed(f"the deliverer {one.address} refuses: {reason_of(error)}") from error
         self._is_down(one, reason_of(error))
         return None
+
+    def _compare_clocks(self, one: _Deliverer, ahead_ms: int) -> None:
+        if abs(ahead_ms) < _CLOCKS_DIFFER_MS or time.monotonic() < one.compared_s + _SAY_CLOCKS_EVERY_S:
+            return
+        one.compared_s = time.monotonic()
+        _log.warning(
+            "the clock of the deliverer %s is %.1f s %s this machine's: set both; messages are due by the deliverer's",
+            one.address, abs(ahead_ms) / 1000, "ahead of" if ahead_ms > 0 else "behind",
+        )  # fmt: skip
 
     def _is_down(self, one: _Deliverer, why: str) -> None:
         if one.down_since_s is None:

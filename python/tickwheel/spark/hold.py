@@ -16,13 +16,16 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
 from tickwheel.delivery.handed import PARTITIONS
-from tickwheel.spark.orders import PROPERTY, Orders
+from tickwheel.spark.orders import PROPERTY, Orders, Taker
 from tickwheel.spark.packing import gather, pack, split_by, unpack
 from tickwheel.spark.schemas import CHUNK, CHUNK_NUMBER, INDEX, MESSAGES, NEAR, PIECES
 from tickwheel.spark.shard import Shard
 from tickwheel.spark.shard_index import Index
 
 LEAD_MS: Final = 20_000
+
+_OWN_SINK: Final = Taker("", "", ())
+"""Of a pipeline without a hand-off."""
 
 
 def hold(messages: DataFrame, lead_ms: int = LEAD_MS) -> DataFrame:
@@ -90,13 +93,12 @@ class Hold(StatefulProcessor):  # type: ignore[misc]  # pyspark is not read for 
         index = Index.decode(encoded)
         shard = Shard(number, index, self._chunks, now_ms)
         near_ms = now_ms + self._lead_ms
-        taker = shard.settle(self._orders, near_ms) if self._orders else ""
+        taker = shard.settle(self._orders, near_ms) if self._orders else _OWN_SINK
         shard.keep(pieces)
-        given = 0
         if taker is not None:
-            for batch in shard.give(near_ms):
-                given += batch.num_rows
-                yield Row(shard=number, rows=pack(batch), taker=taker, waiting=None, given=None, due_ms=None)
+            for batch in shard.give(near_ms + max(0, taker.ahead_ms)):
+                near = {"rows": pack(batch), "taker": taker.address}
+                yield Row(shard=number, **near, waiting=None, given=None, due_ms=None)
         if self._orders is None:
             shard.settle_all()
         shard.tidy()

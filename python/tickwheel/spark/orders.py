@@ -23,6 +23,8 @@ class Taker(msgspec.Struct, frozen=True):
     store_id: str
     marks: Sequence[int]
     """For each shard the instant, in milliseconds since 1970, until which all that it took has its outcome on disk."""
+    ahead_ms: int = 0
+    """How far its clock, by which messages are due, is ahead of the driver's, by which they leave the hold."""
 
 
 class Orders(msgspec.Struct, frozen=True):

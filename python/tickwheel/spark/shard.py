@@ -66,9 +66,9 @@ class Shard:
 
     # --- What became of what was given ---------------------------------------
 
-    def settle(self, orders: Orders, near_ms: int) -> str | None:
-        """Forget what has its outcome, and take back what was not taken, or went to a store that is lost. The address
-        of the deliverer to give to, if there is one now.
+    def settle(self, orders: Orders, near_ms: int) -> Taker | None:
+        """Forget what has its outcome, and take back what was not taken, or went to a store that is lost. The
+        deliverer to give to, if there is one now.
         """
         index, number = self.index, self._number
         assigned = orders.at(orders.assigned[number])
@@ -96,7 +96,7 @@ class Shard:
             return None
         else:
             self._gives_again_only = True
-        return taker.address
+        return taker
 
     def settle_all(self) -> None:
         """The same where nobody tells marks: what was given is gone."""

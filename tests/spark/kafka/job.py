@@ -1,6 +1,6 @@
 """The driver of a query from Kafka to a deliverer, as a user writes it. It is a process of its own, so that it can be
-killed, and because Spark's jars are chosen at the start. It prints `batch: R read, H held` for each micro-batch, and
-ends with its input.
+killed, and because Spark's jars are chosen at the start. It prints `batch: R read, H held` for each micro-batch, where
+held are also messages of which the deliverer has not told the outcome. It ends with its input.
 """
 
 import sys
@@ -16,8 +16,9 @@ def main() -> None:
     session = laptop_session("kafka", {"spark.jars": jars})
     records = read_kafka(session, brokers, topic, {"maxOffsetsPerTrigger": "500"})
     near = hold(parse_lines(records), LEAD_MS)
+    hand_off = HandOff([deliverer], token.encode(), lead_ms=LEAD_MS)
     query = (
-        near.writeStream.foreachBatch(HandOff([deliverer], token.encode()))
+        near.writeStream.foreachBatch(hand_off)
         .option("checkpointLocation", checkpoint)
         .trigger(processingTime="1 second")
         .start()
@@ -36,12 +37,13 @@ def main() -> None:
         progress = query.lastProgress
         if progress is not None and progress["batchId"] > last:
             last = progress["batchId"]
-            held = sum(operator["numRowsTotal"] for operator in progress["stateOperators"])
-            # The hold's own source, which makes Spark check its timers.
+            held = hand_off.report.waiting + hand_off.report.given
+            # Not the hold's own source, which has a tick for each shard.
             read = sum(it["numInputRows"] for it in progress["sources"] if it["description"].startswith("Kafka"))
             print(f"batch: {read} read, {held} held", flush=True)
     query.stop()
     session.stop()
+    hand_off.close()
 
 
 if __name__ == "__main__":

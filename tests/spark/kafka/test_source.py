@@ -46,7 +46,7 @@ SPAN_MS = 3_000
 
 
 class Batch(NamedTuple):
-    """A micro-batch: how many records it read, and how many groups hold messages after it."""
+    """A micro-batch: how many records it read, and how many messages are held after it."""
 
     read: int
     held: int
@@ -143,10 +143,8 @@ def deliverer(run: Run, store: Path) -> Iterator[tuple[DeliveryQueue, str]]:
 
     with DeliveryQueue(store, to=take, on_dead_letter=run.letters.append) as queue:
         address = Address.of("--flight", "127.0.0.1:0")
-        submit = queue._running
-        server = FlightServer(
-            address.url("grpc", 0), submit, Access(Tokens({TOKEN.encode(): Right.PRODUCE}), address), 1 << 20
-        )
+        access = Access(Tokens({TOKEN.encode(): Right.PRODUCE}), address)
+        server = FlightServer(address.url("grpc", 0), queue._running, access, 1 << 20)
         try:
             yield queue, f"127.0.0.1:{server.port}"
         finally:

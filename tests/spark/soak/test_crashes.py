@@ -1,6 +1,7 @@
-"""`kill -9` of the driver, a worker, the deliverer, and all at once: nothing is lost, and repeats are marked (S4).
+"""`kill -9` of the driver, a worker, a deliverer, and all at once; deliverers that lose their disks, one or all (S4).
 
-The file that the deliverer writes decides. The long form (`make soak`) kills each ten times.
+Nothing is lost, and repeats are marked. The files that two deliverers write decide. The long form
+(`make soak`) does each ten times.
 """
 
 import json
@@ -18,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from delivery.soak.load import Load, Name, from_ndjson
+from delivery.soak.load import Load, Name, from_ndjson, whole_lines
 
 LONG = os.environ.get("TICKWHEEL_SOAK") == "1"
 pytestmark = pytest.mark.timeout(3_000 if LONG else 300)
@@ -37,7 +38,7 @@ class Process:
     def __init__(self, folder: Path, *command: str) -> None:
         self._command = [sys.executable, "-m", "tickwheel.cli", *command]
         self._folder = folder
-        self._log = folder / f"{command[0]}.log"
+        self._log = folder / "log"
         self.process = self._start()
 
     def _start(self) -> "subprocess.Popen[bytes]":
@@ -45,9 +46,12 @@ class Process:
             return subprocess.Popen(self._command, cwd=self._folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
     def again(self) -> None:
+        self.kill()
+        self.process = self._start()
+
+    def kill(self) -> None:
         self.process.kill()
         self.process.wait()
-        self.process = self._start()
 
     def end(self, number: int) -> int:
         self.process.send_signal(number)
@@ -57,40 +61,64 @@ class Process:
         return self._log.read_text(errors="replace")
 
 
-def test_whatever_is_killed_nothing_is_lost_and_repeats_are_marked__S4_D5(
+class Deliverer(Process):
+    """A deliverer with a store, a port and a file in a folder of its own."""
+
+    def __init__(self, folder: Path, ports: Callable[[], int]) -> None:
+        folder.mkdir()
+        self.at = f"127.0.0.1:{ports()}"
+        self.out = folder / "out"
+        self._store = folder / "s.db"
+        listen = f"127.0.0.1:{ports()}"
+        super().__init__(
+            folder, "serve", "--store", "s.db", "--to", "file:out", "--flight", self.at, "--listen", listen
+        )
+
+    def loses_its_disk(self) -> None:
+        """It comes back with an empty store. What it delivered has arrived."""
+        self.kill()
+        for file in self._store.parent.glob("s.db*"):
+            file.unlink()
+        self.again()
+
+
+def test_whatever_is_killed_or_lost_nothing_is_lost_and_repeats_are_marked__S4_D5(
     tmp_path: Path, seed: int, ports: Callable[[], int]
 ) -> None:
     rng = random.Random(seed)
+    began_s = time.time()
     load = give(tmp_path / "in", rng)
-    flight = f"127.0.0.1:{ports()}"
-    listen = f"127.0.0.1:{ports()}"
-    deliverer = Process(
-        tmp_path, "serve", "--store", "s.db", "--to", "file:out", "--flight", flight, "--listen", listen
-    )
+    deliverers = [Deliverer(tmp_path / name, ports) for name in ("a", "b")]
+    to = [option for one in deliverers for option in ("--deliverer", one.at)]
     on_spark = ["--engine", "spark", "--checkpoint", "checkpoint", "--lead", str(LEAD_S)]
-    driver = Process(tmp_path, "deliver", "in", "--deliverer", flight, *on_spark)
+    driver = Process(tmp_path, "deliver", "in", *to, *on_spark)
     try:
-        kinds = ["driver", "worker", "deliverer", "all"] * KILLS
+        kinds = ["driver", "worker", "deliverer", "lost", "all", "all lost"] * KILLS
         rng.shuffle(kinds)
-        wait(driver, lambda: "groups held" in driver.output())
-        for kind in kinds:
-            time.sleep(rng.uniform(1, START_S + SPAN_S) / len(kinds))  # a random moment is intended
+        wait(driver, lambda: " held, " in driver.output())
+        moments = sorted(rng.uniform(START_S - 2 * LEAD_S, START_S + SPAN_S) for _ in kinds)  # while messages are due
+        for moment_s, kind in zip(moments, kinds, strict=True):
+            time.sleep(max(0.0, began_s + moment_s - time.time()))
+            print(f"{time.time() - began_s:.3f} s: {kind}")
             if kind in ("worker", "all"):
                 kill_a_worker(driver.process.pid, rng)
+            if kind in ("lost", "all lost"):
+                for one in deliverers if kind == "all lost" else [rng.choice(deliverers)]:
+                    one.loses_its_disk()
             if kind in ("deliverer", "all"):
-                deliverer.again()
+                for one in deliverers if kind == "all" else [rng.choice(deliverers)]:
+                    one.again()
             if kind in ("driver", "all"):
                 driver.again()
         assert driver.process.wait(600) == 0, driver.output()[-3_000:]
-        wait(deliverer, lambda: len(names(tmp_path / "out")) >= MESSAGES)
-        assert deliverer.end(signal.SIGTERM) == 0, deliverer.output()[-3_000:]
+        for one in deliverers:
+            assert one.end(signal.SIGTERM) == 0, one.output()[-3_000:]
     finally:
-        for one in (driver, deliverer):
-            one.process.kill()
-            one.process.wait()
-    received = from_ndjson(tmp_path / "out")
+        for process in (driver, *deliverers):
+            process.kill()
+    received = [one for deliverer in deliverers for one in from_ndjson(deliverer.out)]
     assert load.problems(received, may_repeat=True) == []
-    assert all(json.loads(line)["lateness_ms"] >= 0 for line in (tmp_path / "out").read_bytes().splitlines())
+    assert all(line["lateness_ms"] >= 0 for deliverer in deliverers for line in whole_lines(deliverer.out))
     print(f"{MESSAGES:,} messages, {len(kinds)} kills, {len(received) - MESSAGES} repeats")
 
 
@@ -141,10 +169,6 @@ def cmdline(pid: int) -> bytes:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return b""
-
-
-def names(out: Path) -> set[Name]:
-    return {one.name for one in from_ndjson(out)}
 
 
 def wait(process: Process, is_so: Callable[[], bool]) -> None:
