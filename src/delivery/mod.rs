@@ -112,6 +112,8 @@ mod lines;
 mod loader;
 #[cfg(test)]
 mod long_outage;
+#[cfg(test)]
+mod marking;
 mod measures;
 #[cfg(test)]
 mod measuring;

@@ -18,7 +18,7 @@ use super::testing::{ByHand, START_MS, cancel, put};
 use super::times::rfc_3339;
 
 /// A record, accepted at the start.
-fn record(text: &str) -> Item {
+pub(super) fn record(text: &str) -> Item {
     let schema = Schema::new(Columns::default(), MAX_PAYLOAD);
     match schema.check(&fields_of(text, &schema).unwrap(), Some(START_MS * 1_000_000)).unwrap() {
         Request::Message(message) => Item::Put(Incoming::of(message)),

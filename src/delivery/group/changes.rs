@@ -232,9 +232,10 @@ impl Group<'_> {
 
     pub(super) fn look(&mut self, key: Option<&str>, id: &str) -> Result<Answer, StoreError> {
         let Some(known) = self.store.find(key, id)? else { return Ok(Answer::Unknown) };
+        let state = self.dispatcher.lock().state_of(known.seq); // not held while the store is read
         Ok(match known.outcome {
             Some(outcome) => answer_of(outcome),
-            None => match self.dispatcher.lock().state_of(known.seq) {
+            None => match state {
                 Some((State::Over, outcome, _)) => answer_of(outcome.unwrap_or(Outcome::Delivered)),
                 Some((State::Sending, ..)) => Answer::Delivering,
                 None if !self.store.is_open(&known)? => Answer::Delivered,
