@@ -3,13 +3,15 @@
 Spark reads files, holds the messages and sends them to `tickwheel serve`, which delivers to its standard output. This
 process is the receiver at the other end of that pipe: it records when each piece came, and reads it afterwards (rules
 D3, S3). With `--kill` the driver, its JVM and its workers are killed in the middle and started again. The messages that
-are due meanwhile have left Spark `--lead` seconds before (S4).
+are due meanwhile have left Spark `--lead` seconds before (S4). With `--hot` all are due in the same second: are they
+all handed off before it (S2)?
 
-    python benches/python/spark_delivery.py [--rate 8000] [--seconds 60] [--lead 20] [--kill]
+    python -m benches.python.spark_delivery [--rate 8000] [--seconds 60] [--lead 20] [--kill | --hot]
 """
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -17,6 +19,7 @@ import sys
 import tempfile
 import threading
 import time
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -32,15 +35,16 @@ FILES = 16
 KEYS = 5_000
 READ_PER_S = 10_000  # what Spark reads at least, on two cores
 START_S = 30  # until it has read the first file
+AHEAD_S = 120  # how much earlier the hold begins to give what is due in one second
 
 
-def write(folder: Path, rate: int, seconds: int, first_due_ms: int) -> None:
+def write(folder: Path, rate: int, seconds: int, first_due_ms: int, *, is_hot: bool) -> None:
     """Write NDJSON files with payloads of 100 bytes. A key is in one file only, and every file spans the whole time."""
     folder.mkdir()
     files = [(folder / f"{number:02}.ndjson").open("w") for number in range(FILES)]
     for number in range(rate * seconds):
         key = number % KEYS
-        due_ms = first_due_ms + number * 1000 // rate
+        due_ms = first_due_ms + (number % 1000 if is_hot else number * 1000 // rate)
         record = {"id": f"m{number}", "key": f"k{key}", "due": due_ms, "payload": os.urandom(50).hex()}
         files[key % FILES].write(json.dumps(record) + "\n")
     for file in files:
@@ -107,6 +111,14 @@ def cpu_s(process: "subprocess.Popen[bytes]") -> float:
     return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
+def accepted_by(listen: str) -> int:
+    """How many messages the deliverer has accepted."""
+    with urllib.request.urlopen(f"http://{listen}/metrics", timeout=10) as answer:
+        found = re.search(rb"^tickwheel_accepted_messages_total (\d+)", answer.read(), re.MULTILINE)
+    assert found
+    return int(found[1])
+
+
 def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         return int(probe.getsockname()[1])
@@ -121,22 +133,25 @@ def sleep_until(epoch_ms: float) -> None:
 @click.option("--seconds", default=60, show_default=True, help="How long messages are due.")
 @click.option("--lead", default=20, show_default=True, help="Seconds before its due time that a message leaves Spark.")
 @click.option("--kill", "kills", is_flag=True, help="kill -9 the driver in the middle, and start it again.")
-def main(rate: int, seconds: int, lead: int, kills: bool) -> None:
+@click.option("--hot", "is_hot", is_flag=True, help="All are due in the same second.")
+def main(rate: int, seconds: int, lead: int, kills: bool, is_hot: bool) -> None:
     """Measure, and print a table."""
     messages = rate * seconds
     Path("build").mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(dir="build") as name:
         folder = Path(name).resolve()
-        first_due_ms = round((time.time() + messages / 100_000 + START_S + messages / READ_PER_S + lead) * 1000)
-        write(folder / "in", rate, seconds, first_due_ms)
-        flight = f"127.0.0.1:{free_port()}"
-        serve = ("serve", "--store", "s.db", "--to", "-", "--flight", flight, "--listen", f"127.0.0.1:{free_port()}")
+        in_s = START_S + messages / READ_PER_S + (AHEAD_S if is_hot else 0)
+        first_due_ms = round((time.time() + messages / 100_000 + in_s + lead) * 1000)
+        write(folder / "in", rate, seconds, first_due_ms, is_hot=is_hot)
+        flight, listen = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
+        serve = ("serve", "--store", "s.db", "--to", "-", "--flight", flight, "--listen", listen)
         feed = ("deliver", "in", "--engine", "spark", "--deliverer", flight, "--checkpoint", "c", "--lead", str(lead))
         with running(folder, *serve, stdout=subprocess.PIPE) as deliverer:
             receiver = Receiver(deliverer.stdout)
             receiver.start()
             with running(folder, *feed) as driver:
                 sleep_until(first_due_ms + (seconds * 500 if kills else 0))
+                accepted = accepted_by(listen)
                 if kills:
                     kill(driver)
                 else:
@@ -163,6 +178,7 @@ def main(rate: int, seconds: int, lead: int, kills: bool) -> None:
         "delivered / different ids / asked for", f"{len(came):,} / {len({id_ for id_, _ in came}):,} / {messages:,}"
     )
     table.add_row("late at the receiver, p50 / p99 / p99.9 / max", " / ".join(f"{of[name]:.2f} ms" for name in of))
+    table.add_row("handed off before the first was due", f"{accepted:,}")
     table.add_row("early", f"{sum(lateness < 0 for lateness in late):,}")
     table.add_row("more than 50 ms late", f"{sum(lateness > 50 for lateness in late):,}")
     table.add_row("the deliverer's CPU", f"{used_s / messages * 1e6:.0f} us a message")
