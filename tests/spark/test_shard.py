@@ -114,18 +114,35 @@ def test_overdue_messages_and_controls_are_given_at_once_and_in_order__S2_D4(kep
 
 
 def test_controls_stay_until_all_that_waited_is_settled__S4(kept: Kept) -> None:
-    move = row(Reschedule("far", None, NOW_MS + 5))
-    assert kept.ids(NOW_MS, orders(taker()), row(message("far", 90_000)), move) == ["far"]
+    assert kept.ids(NOW_MS, orders(taker()), row(message("far", 90_000)), row(Cancel("far", None))) == ["far"]
     assert kept.ids(NOW_MS + 80_000, orders(taker(mark_ms=NOW_MS + 80_000))) == ["far"]
     other = orders(taker(store="2"))
     assert kept.visit(NOW_MS + 80_001, other) == (None, [])
-    given = kept.visit(NOW_MS + 80_002, other)[1]
-    assert [(it["id"], it["payload"] is None, it["again"]) for it in given] == [
-        ("far", True, False),
-        ("far", False, True),
-    ]
+    cancel_and_far = kept.visit(NOW_MS + 80_002, other)[1]
+    assert [(it["payload"] is None, it["again"]) for it in cancel_and_far] == [(True, False), (False, True)]
     kept.visit(NOW_MS + 90_002, orders(taker(store="2", mark_ms=NOW_MS + 90_000)))
     assert not kept.chunks
+
+
+def test_a_message_that_is_moved_leaves_the_hold_at_once_and_the_others_stay__S2_D16(kept: Kept) -> None:
+    far = [row(message(f"m{n}", 90_000 + n, key="k"), n) for n in range(10)]
+    other = row(message("m3", 80_000, key="other"))
+    kept.visit(NOW_MS, orders(taker()), *far, other)
+    moves = (
+        row(Reschedule("m3", "k", NOW_MS + 1)),
+        row(Reschedule("m7", "k", NOW_MS + 1)),
+        row(Reschedule("x", None, 1)),
+    )
+    given = kept.visit(NOW_MS + 1, orders(), *moves)[1]
+    assert given == [], "its deliverer is down"
+    given = kept.visit(NOW_MS + 2, orders(taker()))[1]
+    assert [(it["id"], it["due_ms"]) for it in given[3:]] == [("m3", NOW_MS + 90_003), ("m7", NOW_MS + 90_007)]
+    assert [it["id"] for it in given[:3]] == ["m3", "m7", "x"]
+    index = Index.decode(kept.index)
+    assert (index.waiting_rows, index.given_rows) == (9, 2)
+    later = kept.ids(NOW_MS + 90_000, orders(taker(mark_ms=NOW_MS + 90_005)))
+    assert later == ["m3", *(f"m{n}" for n in range(10) if n not in (3, 7))]
+    assert Index.decode(kept.index).given_rows == 10, "m7 is not settled, nor what was given last"
 
 
 def test_a_hand_off_that_failed_is_done_again_and_marks_nothing__S3(kept: Kept) -> None:

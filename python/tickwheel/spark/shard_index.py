@@ -26,10 +26,13 @@ class Part(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Run(msgspec.Struct, array_like=True):
-    """Parts in the order of delivery. `given_to`: the store that they were given to before, if they were."""
+    """Parts in the order of delivery. `given_to`: the store that they were given to before, if they were. `is_urgent`:
+    they are given as soon as there is a deliverer, whenever they are due.
+    """
 
     parts: list[Part]
     given_to: str = NOBODY
+    is_urgent: bool = False
 
     @property
     def rows(self) -> int:
