@@ -28,11 +28,11 @@ pub(super) fn kill_point(name: &str) {
     use std::sync::OnceLock;
     use std::sync::atomic::{AtomicU64, Ordering};
 
+    static PLAN: OnceLock<Option<(AtomicU64, String)>> = OnceLock::new();
     if let Some(mut look) = LOOK.take() {
         look(name);
         LOOK.set(Some(look));
     }
-    static PLAN: OnceLock<Option<(AtomicU64, String)>> = OnceLock::new();
     let plan = PLAN.get_or_init(|| {
         let text = std::env::var("TICKWHEEL_KILL_AT").ok()?;
         let (count, name) = text.split_once(':').expect("a count and a name");
