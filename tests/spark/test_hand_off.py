@@ -265,6 +265,22 @@ def test_one_that_comes_back_is_taken_up_again__S3(tmp_path: Path, caplog: pytes
     known.close()
 
 
+def test_a_clock_that_is_off_is_told_once_and_counted_with__S4(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_ns = time.time_ns
+    with deliverer(tmp_path / "s.db") as (_, at):
+        known = Deliverers([at], ACCESS)
+        assert abs(known.ask()[0].ahead_ms) < 900
+        monkeypatch.setattr(time, "time_ns", lambda: now_ns() - 30_000_000_000)
+        with caplog.at_level(logging.WARNING):
+            assert 29_000 < known.ask()[0].ahead_ms < 31_000
+            known.ask()
+        [said] = caplog.messages
+        assert "s ahead of this machine's: set both" in said
+        known.close()
+
+
 def test_a_wrong_token_is_an_error_at_the_start_and_later_a_deliverer_that_is_down__S3_D12(tmp_path: Path) -> None:
     with deliverer(tmp_path / "s.db") as (_, at):
         wrong = Deliverers([at], Access(b"another token here"))
