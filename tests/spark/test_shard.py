@@ -15,7 +15,7 @@ from tickwheel.delivery.handed import PARTITIONS
 from tickwheel.delivery.message import Cancel
 from tickwheel.spark.orders import Orders, Taker
 from tickwheel.spark.packing import pack, unpack
-from tickwheel.spark.shard import VISIT_ROWS, Shard
+from tickwheel.spark.shard import VISIT_BYTES, VISIT_ROWS, Shard
 from tickwheel.spark.shard_index import Index
 
 from .rows import NOW_MS, batch_of, message, row
@@ -124,25 +124,25 @@ def test_controls_stay_until_all_that_waited_is_settled__S4(kept: Kept) -> None:
     assert not kept.chunks
 
 
-def test_a_message_that_is_moved_leaves_the_hold_at_once_and_the_others_stay__S2_D16(kept: Kept) -> None:
+def test_a_message_that_is_moved_leaves_the_hold_for_its_new_time_and_the_others_stay__S2_D16(kept: Kept) -> None:
     far = [row(message(f"m{n}", 90_000 + n, key="k"), n) for n in range(10)]
     other = row(message("m3", 80_000, key="other"))
     kept.visit(NOW_MS, orders(taker()), *far, other)
-    moves = (
-        row(Reschedule("m3", "k", NOW_MS + 1)),
-        row(Reschedule("m7", "k", NOW_MS + 1)),
-        row(Reschedule("x", None, 1)),
-    )
-    given = kept.visit(NOW_MS + 1, orders(), *moves)[1]
-    assert given == [], "its deliverer is down"
+    moves = [row(Reschedule("m3", "k", NOW_MS + 1)), row(Reschedule("m7", "k", NOW_MS + 300_000))]
+    moves.append(row(Reschedule("x", None, 1)))
+    assert kept.visit(NOW_MS + 1, orders(), *moves)[1] == [], "its deliverer is down"
     given = kept.visit(NOW_MS + 2, orders(taker()))[1]
-    assert [(it["id"], it["due_ms"]) for it in given[3:]] == [("m3", NOW_MS + 90_003), ("m7", NOW_MS + 90_007)]
-    assert [it["id"] for it in given[:3]] == ["m3", "m7", "x"]
+    assert [it["id"] for it in given] == ["m3", "m7", "x", "m3"]
+    assert given[-1]["due_ms"] == NOW_MS + 90_003, "as it was given in"
     index = Index.decode(kept.index)
-    assert (index.waiting_rows, index.given_rows) == (9, 2)
+    assert (index.waiting_rows, index.given_rows) == (10, 1)
     later = kept.ids(NOW_MS + 90_000, orders(taker(mark_ms=NOW_MS + 90_005)))
     assert later == ["m3", *(f"m{n}" for n in range(10) if n not in (3, 7))]
-    assert Index.decode(kept.index).given_rows == 10, "m7 is not settled, nor what was given last"
+    kept.visit(NOW_MS + 91_000, orders(taker(mark_ms=NOW_MS + 90_900)), row(Reschedule("m7", "k", NOW_MS + 200_000)))
+    assert kept.ids(NOW_MS + 180_000, orders(taker(store="2"))) == []
+    again = kept.visit(NOW_MS + 180_001, orders(taker(store="2")))[1]
+    assert [it["id"] for it in again] == ["m3", "m7", "x", "m7", "m7"], "a new store is told of it first"
+    assert Index.decode(kept.index).waiting_rows == 0
 
 
 def test_a_hand_off_that_failed_is_done_again_and_marks_nothing__S3(kept: Kept) -> None:
@@ -243,6 +243,16 @@ def test_large_payloads_make_small_chunks__S2(kept: Kept) -> None:
     kept.visit(NOW_MS, orders(taker()), *large)
     assert len(kept.chunks) == 12
     assert all(len(chunk) < 900_000 for chunk in kept.chunks.values())
+
+
+def test_a_visit_gives_no_more_than_some_mebibytes__S2(kept: Kept) -> None:
+    large = [row(message(str(n), 1_000 + n, payload=b"1" * 900_000), n) for n in range(60)]
+    kept.visit(NOW_MS, orders(), *large)
+    sizes = []
+    while given := kept.visit(NOW_MS + 1, orders(taker()))[1]:
+        sizes.append(sum(len(it["payload"]) for it in given))
+    assert sum(sizes) == 60 * 900_000
+    assert max(sizes) <= VISIT_BYTES + 900_000
 
 
 def test_an_index_or_a_piece_of_another_version_is_refused__S4() -> None:

@@ -32,7 +32,9 @@ from tickwheel.spark.shard_index import NOBODY, Controls, Index, Part, Run
 
 VISIT_ROWS: Final = 2_000
 """How many rows of a shard a micro-batch gives at most, so that it ends soon; the most urgent ones come first."""
-_READ_ROWS: Final = 64_000
+VISIT_BYTES: Final = 8 << 20
+_MOST_ROWS: Final = 64_000  # at once in memory, where all of them are due in the same millisecond
+_MOST_BYTES: Final = 64 << 20
 _AHEAD_MS: Final = 120_000
 _PACE_ROWS: Final = 150
 """How many rows a second a shard can surely give. Where more are due in a second, giving begins so much earlier."""
@@ -55,7 +57,9 @@ class ChunkState(Protocol):
 
 
 class Shard:
-    """One visit. Call, in this order: `take_over` or `settle_all`; `keep`; `give`; `tidy`."""
+    """One visit. Call, in this order: `settle`, if there are orders; `keep`; `give`, if there is a deliverer; `settle_all`,
+    if there are no orders; `tidy`.
+    """
 
     def __init__(self, number: int, index: Index, state: ChunkState, now_ms: int) -> None:
         self.index = index
@@ -140,28 +144,31 @@ class Shard:
             index.runs.append(self._run_of(in_order([messages])[0]))
             self._merge()
         if messages.num_rows < rows.num_rows:
-            self._hurry(rows.filter(pc.and_(pc.is_valid(rows.column("due_ms")), pc.is_null(rows.column("payload")))))
-            waiting = (run.parts[-1].last_ms for run in index.runs)
+            self._move(rows.filter(pc.and_(pc.is_valid(rows.column("due_ms")), pc.is_null(rows.column("payload")))))
+            waiting = (run.last_ms for run in index.runs)
             until_ms = max(self._now_ms, *waiting, *(part.last_ms for part in index.given), 0)
             for chunk in chunks(rows.filter(pc.invert(is_message))):
                 index.controls.append(Controls(self._put(chunk), until_ms))
 
-    def _hurry(self, moves: Any) -> None:
-        """Messages that are to be delivered at another time leave the hold at once: their deliverer knows the time. All
-        that waits is looked at: 0.1 s for 150,000 messages.
+    def _move(self, moves: Any) -> None:
+        """Messages that are to be delivered at another time become runs of their own. They stay as they were given in,
+        because their deliverer, which is told the time, compares. All that waits is looked at: 0.1 s for 150,000.
         """
         ids = moves.column("id")
-        names = {*zip(moves.column("key").to_pylist(), ids.to_pylist(), strict=True)}
+        columns = (moves.column(name).to_pylist() for name in ("key", "id", "due_ms"))
+        names = {(key, id_): due_ms for key, id_, due_ms in zip(*columns, strict=True)}
         for run in [*self.index.runs] if names else []:
             left: list[Part] = []
             for part in run.parts:
                 rows = unpack(self._state.get(part.chunk)).slice(part.start, part.rows)
                 found = np.flatnonzero(pc.is_in(rows.column("id"), ids).to_numpy(zero_copy_only=False)).tolist()
-                here = [at for at in found if (rows["key"][at].as_py(), rows["id"][at].as_py()) in names]
+                to_ms = {at: names.get((rows["key"][at].as_py(), rows["id"][at].as_py())) for at in found}
+                here = [at for at in found if to_ms[at] is not None]
                 ends = [0, *(end for at in here for end in (at, at + 1)), part.rows]
                 cut = [_part_of(part, due_of(rows), start, stop) for start, stop in pairwise(ends)]
                 left += cut[::2]
-                self.index.runs += [Run([one], run.given_to, is_urgent=True) for one in cut[1::2]]
+                moved = zip(cut[1::2], here, strict=True)
+                self.index.runs += [Run([one], run.given_to, to_ms[at]) for one, at in moved]
             run.parts = left
         self._drop_empty()
 
@@ -176,7 +183,7 @@ class Shard:
         """Merge runs of about a size where there are many of them; not all shards in the same micro-batch."""
         alike: dict[int, list[Run]] = {}
         for run in self.index.runs:
-            if run.given_to == NOBODY and not run.is_urgent:
+            if run.given_to == NOBODY and run.moved_to_ms is None:
                 alike.setdefault(run.rows.bit_length() // 3, []).append(run)
         for runs in alike.values():
             parts = [part for run in runs for part in run.parts]
@@ -197,9 +204,9 @@ class Shard:
                 controls.is_given = True
                 yield self._chunk(controls.chunk)
         mine = [run for run in self.index.runs if not self._gives_again_only or run.given_to == self.index.taker]
-        urgent = [(run, 0) for run in mine if run.is_urgent]
-        yield from self._give_rows(urgent, sum(run.rows for run, _ in urgent))
-        yield from self._give_rows(*self._nearest([run for run in mine if not run.is_urgent], near_ms))
+        moved = [(run, 0) for run in mine if run.moved_to_ms is not None and run.moved_to_ms <= near_ms]
+        yield from self._give_rows(moved, sum(run.rows for run, _ in moved))
+        yield from self._give_rows(*self._nearest([run for run in mine if run.moved_to_ms is None], near_ms))
 
     def _nearest(self, runs: Sequence[Run], near_ms: int) -> tuple[list[tuple[Run, int]], int]:
         """Parts, by their runs and places there, and how many of their first rows to give now."""
@@ -208,16 +215,21 @@ class Shard:
         heapq.heapify(heads)
         found: list[tuple[Run, int]] = []
         due: list[Any] = []
+        size = 0
         # Parts in the order of their first row, until enough rows come before all that is not read.
         while heads and heads[0][0] <= near_ms + _AHEAD_MS:
             first_ms, number, place = heads[0]
             before = sum(int(np.searchsorted(it, first_ms)) for it in due)
             enough = VISIT_ROWS if first_ms <= near_ms else ahead
-            if before >= enough or sum(map(len, due)) >= _READ_ROWS:
+            if before >= enough or (before and size >= VISIT_BYTES):
+                break
+            if sum(map(len, due)) >= _MOST_ROWS or size >= _MOST_BYTES:
                 break
             heapq.heappop(heads)
             found.append((runs[number], place))
-            due.append(due_of(self._rows_of(runs[number].parts[place])))
+            rows = self._rows_of(runs[number].parts[place])
+            due.append(due_of(rows))
+            size += rows.nbytes
             if place + 1 < len(runs[number].parts):
                 heapq.heappush(heads, (runs[number].parts[place + 1].first_ms, number, place + 1))
         count = min(VISIT_ROWS, max(ahead, sum(int(np.searchsorted(it, near_ms, "right")) for it in due)))

@@ -26,18 +26,28 @@ class Part(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Run(msgspec.Struct, array_like=True):
-    """Parts in the order of delivery. `given_to`: the store that they were given to before, if they were. `is_urgent`:
-    they are given as soon as there is a deliverer, whenever they are due.
+    """Parts in the order of delivery. `given_to`: the store that they were given to before, if they were. `moved_to_ms`:
+    when they are to be delivered, where that was changed; the deliverer knows it.
     """
 
     parts: list[Part]
     given_to: str = NOBODY
-    is_urgent: bool = False
+    moved_to_ms: int | None = None
 
     @property
     def rows(self) -> int:
         """How many."""
         return sum(part.rows for part in self.parts)
+
+    @property
+    def first_ms(self) -> int:
+        """When the first is to be delivered."""
+        return self.parts[0].first_ms if self.moved_to_ms is None else self.moved_to_ms
+
+    @property
+    def last_ms(self) -> int:
+        """When the last is to be delivered."""
+        return self.parts[-1].last_ms if self.moved_to_ms is None else self.moved_to_ms
 
 
 class Controls(msgspec.Struct, array_like=True):
@@ -91,8 +101,8 @@ class Index(msgspec.Struct, array_like=True):
 
     @property
     def first_ms(self) -> int | None:
-        """When the first message that waits is due."""
-        return min((run.parts[0].first_ms for run in self.runs), default=None)
+        """When the first message that waits is to be delivered."""
+        return min((run.first_ms for run in self.runs), default=None)
 
     @property
     def is_unsettled(self) -> bool:
