@@ -142,7 +142,7 @@ class Running:
     def marks(self) -> tuple[int, Sequence[int]]:
         """The time now, and for each partition the last one by which every outcome is on disk, in ms since 1970 (S4).
 
-        Takes some milliseconds, waits for no commit, and holds up nothing. Errors: `DeliveryFailed`; `RuntimeError`
+        Takes up to some milliseconds, and waits for no commit. Errors: `DeliveryFailed`; `RuntimeError`
         after `close`.
         """
         return self._engine.marks()
