@@ -12,7 +12,7 @@ use super::error::{BadRecord, StoreError};
 use super::incoming::{Incoming, lane_of};
 use super::items::{Answer, Item};
 use super::lanes::Slot;
-use super::message::Body;
+use super::message::{Body, Reschedule};
 use super::partition::partition_of_incoming;
 use super::sinks::line::record_of_incoming;
 use super::store::{Accepted, Held, Known, Letter, Outcome, Store, Waiting};
@@ -101,6 +101,7 @@ impl<'a> Group<'a> {
         let accepted = self.store.accept(&puts, self.now_ms)?;
         let mut fresh = Vec::with_capacity(puts.len());
         let mut recurring = Vec::new(); // those that follow from them come after them
+        let mut moved = Vec::new();
         for (put, accepted) in puts.into_iter().zip(accepted) {
             let recurs = put.message.body.recurrence().is_some();
             answers.push(match accepted {
@@ -112,6 +113,13 @@ impl<'a> Group<'a> {
                     let is_again = matches!(accepted, Accepted::NewAgain(_));
                     let (due_ms, size) = (put.message.due_ms, put.message.size_in_memory() as u32);
                     let partition = partition_of_incoming(&put);
+                    if let Some(due_ms) = put.moved_to_ms {
+                        moved.push(Reschedule {
+                            id: put.message.id().into(),
+                            key: put.message.key().map(Into::into),
+                            due_ms,
+                        });
+                    }
                     let (lane, redelivered) = (put.lane, put.redelivered);
                     let row = Waiting { due_ms, seq, lane, size, redelivered, attempts: 0, next_ms: None };
                     let body = put.message.body;
@@ -131,6 +139,9 @@ impl<'a> Group<'a> {
             });
         }
         self.admit(&fresh)?;
+        for it in moved {
+            self.reschedule(&it)?; // in the same transaction: before it nothing goes out
+        }
         for it in recurring {
             match it {
                 Recurring::New(seq, body) => self.begin_recurring(seq, &body)?,

@@ -10,7 +10,8 @@
 //! | a dead letter | | | the original record | its place in the input | why, and what is allowed |
 //!
 //! A message may have `expires_ms` and `traceparent` too. `again` says that another deliverer, which was lost with its disk, may have
-//! delivered it: so its first attempt here is marked as a repeat. What is written has a further column, `partition`: where the row
+//! delivered it: so its first attempt here is marked as a repeat. `moved_to_ms` is when it is due now, if it was rescheduled before
+//! it came here; its content is still that with the first due time. What is written has a further column, `partition`: where the row
 //! belongs (`partition.rs`), of a dead letter its line modulo 64. It is for the hold, and no deliverer reads it.
 
 #![forbid(unsafe_code)]
@@ -41,7 +42,7 @@ use crate::delivery::times::due_in_range;
 pub(crate) const KEEP_CANCELS_DAYS: u32 = 400;
 
 /// Names, types, and whether they may be null.
-const COLUMNS: [(&str, DataType, bool); 13] = [
+const COLUMNS: [(&str, DataType, bool); 14] = [
     ("id", DataType::Utf8, true),
     ("key", DataType::Utf8, true),
     ("due_ms", DataType::Int64, true),
@@ -54,6 +55,7 @@ const COLUMNS: [(&str, DataType, bool); 13] = [
     ("line", DataType::Int64, true),
     ("reason", DataType::Utf8, true),
     ("allowed", DataType::Utf8, true),
+    ("moved_to_ms", DataType::Int64, true),
     ("again", DataType::Boolean, false),
 ];
 
@@ -127,7 +129,8 @@ fn write_rows(items: &[Parsed]) -> Vec<u8> {
         Arc::new(items.iter().map(|item| item.origin().map(|origin| origin.line as i64)).collect::<Int64Array>()),
         texts(items, |item| bad(item).map(|bad| bad.reason.as_str())),
         texts(items, |item| bad(item).map(|bad| bad.allowed.as_str())),
-        Arc::new(BooleanArray::from(vec![false; items.len()])), // what is read here was not sent before
+        Arc::new(Int64Array::from(vec![None; items.len()])), // what is read here was neither moved
+        Arc::new(BooleanArray::from(vec![false; items.len()])), // nor sent before
         Arc::new(items.iter().map(|item| Some(i32::from(partition_of_item(item)))).collect::<Int32Array>()),
     ];
     let mut fields = COLUMNS.map(|(name, kind, is_nullable)| Field::new(name, kind, is_nullable)).to_vec();
@@ -218,6 +221,7 @@ struct Rows<'a> {
     line: &'a PrimitiveArray<Int64Type>,
     reason: &'a StringArray,
     allowed: &'a StringArray,
+    moved_to_ms: &'a PrimitiveArray<Int64Type>,
     again: &'a BooleanArray,
 }
 
@@ -236,7 +240,8 @@ impl<'a> Rows<'a> {
             line: batch.column(9).as_primitive(),
             reason: batch.column(10).as_string(),
             allowed: batch.column(11).as_string(),
-            again: batch.column(12).as_boolean(),
+            moved_to_ms: batch.column(12).as_primitive(),
+            again: batch.column(13).as_boolean(),
         }
     }
 
@@ -246,12 +251,14 @@ impl<'a> Rows<'a> {
             let bad = BadRecord::new(reason, text_at(self.allowed, at).unwrap_or(""));
             return Parsed::Bad(bad, origin(Some(data.into())));
         }
-        match self.request(at, data, max_payload) {
-            Err(bad) => Parsed::Bad(bad, origin(Some(data.into()))),
-            read => {
+        let moved_to_ms = number_at(self.moved_to_ms, at).map(|due_ms| due_in_range(due_ms, "moved_to_ms")).transpose();
+        match (self.request(at, data, max_payload), moved_to_ms) {
+            (Err(bad), _) | (_, Err(bad)) => Parsed::Bad(bad, origin(Some(data.into()))),
+            (read, Ok(moved_to_ms)) => {
                 let mut item = Parsed::of(read, true, || origin(None));
                 if let Parsed::Message(incoming) = &mut item {
                     incoming.redelivered = self.again.value(at);
+                    incoming.moved_to_ms = moved_to_ms;
                 }
                 item
             }

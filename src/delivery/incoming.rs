@@ -92,6 +92,8 @@ pub(crate) struct Incoming {
     pub origin: Option<Origin>,
     /// Whether a deliverer that was lost with its disk may have delivered it (S4).
     pub redelivered: bool,
+    /// Where it was rescheduled before it came here: when it is due.
+    pub moved_to_ms: Option<i64>,
 }
 
 impl Incoming {
@@ -106,6 +108,6 @@ impl Incoming {
     pub(crate) fn from_origin(message: Message, origin: Option<Origin>) -> Self {
         let hashes::All { name, content, lane } = hashes::all_of(message.parts());
         let (digest, content) = (Digest(name), Content::from_hash(content));
-        Self { message, digest, content, lane, origin, redelivered: false }
+        Self { message, digest, content, lane, origin, redelivered: false, moved_to_ms: None }
     }
 }

@@ -19,14 +19,29 @@ def row(found: Message | Cancel | Reschedule | BadRecord, line: int = 1, source:
         case Message():
             is_json = isinstance(found.payload, msgspec.Raw)
             what = found.id, found.key, found.due_ms, found.delay_ms, bytes(found.payload), is_json
-            return (*what, found.expires_ms, found.traceparent, source, line, None, None, False)
+            return (*what, found.expires_ms, found.traceparent, source, line, None, None, None, False)
         case Cancel():
-            return (found.id, found.key, None, None, None, None, None, None, source, line, None, None, False)
+            return (found.id, found.key, None, None, None, None, None, None, source, line, None, None, None, False)
         case BadRecord():
             nothing, why = (None, None), (found.reason, found.allowed)
-            return (*nothing, *nothing, b'{"raw": 1}', None, *nothing, source, line, *why, False)
+            return (*nothing, *nothing, b'{"raw": 1}', None, *nothing, source, line, *why, None, False)
         case Reschedule():
-            return (found.id, found.key, found.due_ms, None, None, None, None, None, source, line, None, None, False)
+            return (
+                found.id,
+                found.key,
+                found.due_ms,
+                None,
+                None,
+                None,
+                None,
+                None,
+                source,
+                line,
+                None,
+                None,
+                None,
+                False,
+            )
 
 
 def batch_of(rows: Sequence[tuple[Any, ...]]) -> Any:

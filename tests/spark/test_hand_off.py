@@ -136,6 +136,18 @@ def test_what_may_have_been_delivered_elsewhere_is_marked__S4_D5(tmp_path: Path)
     assert sorted(came) == [("again", True), ("first", False)]
 
 
+def test_one_that_was_moved_while_it_was_held_is_due_then_and_known_as_it_was__S4_D16_D5(tmp_path: Path) -> None:
+    overdue = row(message("a", -5))
+    with deliverer(tmp_path / "s.db") as (queue, at):
+        send(quick(), (0, at, [(*overdue[:-2], FAR_MS, False)]))
+        assert queue.state("a") == "waiting", "it is not due by its first time"
+        send(quick(), (0, at, [overdue]))
+        counts = queue.summary
+        assert (counts.accepted, counts.rescheduled, counts.duplicates, counts.conflicts) == (1, 1, 1, 0)
+        assert queue.state("a") == "waiting"
+        assert queue.cancel("a")
+
+
 def test_pieces_of_any_size_are_sent_in_batches_that_a_deliverer_takes__S3_D12(tmp_path: Path) -> None:
     large = [row(message(str(n), FAR_MS, payload=b'"%s"' % (b"x" * 900_000)), n) for n in range(40)]
     with deliverer(tmp_path / "s.db") as (queue, at):

@@ -78,4 +78,4 @@ def test_a_piece_with_one_row_is_small_and_one_of_many_holds_no_more_than_they_a
     assert len(pack(one)) < 1_200
     assert unpack(pack(one)).schema == HANDED == pa.schema(one.schema)
     many = batch_of([row(message("a", payload=b"x" * 1_000)) for _ in range(1_000)])
-    assert len(pack(many.slice(500, 1))) < 2_200
+    assert len(pack(many.slice(500, 1))) < 2_500

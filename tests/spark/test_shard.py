@@ -126,23 +126,32 @@ def test_controls_stay_until_all_that_waited_is_settled__S4(kept: Kept) -> None:
 
 def test_a_message_that_is_moved_leaves_the_hold_for_its_new_time_and_the_others_stay__S2_D16(kept: Kept) -> None:
     far = [row(message(f"m{n}", 90_000 + n, key="k"), n) for n in range(10)]
-    other = row(message("m3", 80_000, key="other"))
-    kept.visit(NOW_MS, orders(taker()), *far, other)
+    kept.visit(NOW_MS, orders(taker()), *far, row(message("m3", 80_000, key="other")))
     moves = [row(Reschedule("m3", "k", NOW_MS + 1)), row(Reschedule("m7", "k", NOW_MS + 300_000))]
     moves.append(row(Reschedule("x", None, 1)))
     assert kept.visit(NOW_MS + 1, orders(), *moves)[1] == [], "its deliverer is down"
     given = kept.visit(NOW_MS + 2, orders(taker()))[1]
-    assert [it["id"] for it in given] == ["m3", "m7", "x", "m3"]
-    assert given[-1]["due_ms"] == NOW_MS + 90_003, "as it was given in"
-    index = Index.decode(kept.index)
-    assert (index.waiting_rows, index.given_rows) == (10, 1)
-    later = kept.ids(NOW_MS + 90_000, orders(taker(mark_ms=NOW_MS + 90_005)))
+    assert [it["id"] for it in given] == ["x", "m3"], "of what it gets with its new time it needs not be told"
+    assert (given[1]["due_ms"], given[1]["moved_to_ms"]) == (NOW_MS + 90_003, NOW_MS + 1)
+    assert (Index.decode(kept.index).waiting_rows, Index.decode(kept.index).given_rows) == (10, 1)
+    later = kept.ids(NOW_MS + 90_000, orders(taker(mark_ms=NOW_MS + 90_002)))
     assert later == ["m3", *(f"m{n}" for n in range(10) if n not in (3, 7))]
-    kept.visit(NOW_MS + 91_000, orders(taker(mark_ms=NOW_MS + 90_900)), row(Reschedule("m7", "k", NOW_MS + 200_000)))
-    assert kept.ids(NOW_MS + 180_000, orders(taker(store="2"))) == []
-    again = kept.visit(NOW_MS + 180_001, orders(taker(store="2")))[1]
-    assert [it["id"] for it in again] == ["m3", "m7", "x", "m7", "m7"], "a new store is told of it first"
+    again = row(Reschedule("m7", "k", NOW_MS + 200_000))
+    assert kept.ids(NOW_MS + 91_000, orders(taker(mark_ms=NOW_MS + 90_900)), again) == []
+    given = kept.visit(NOW_MS + 180_000, orders(taker()))[1]
+    assert [(it["id"], it["moved_to_ms"]) for it in given] == [("m7", NOW_MS + 200_000)]
     assert Index.decode(kept.index).waiting_rows == 0
+
+
+def test_one_that_is_moved_while_it_is_given_is_told_and_moved_for_another_store_too__S4_D16(kept: Kept) -> None:
+    assert kept.ids(NOW_MS, orders(taker()), row(message("a", 5)), row(message("b", 6))) == ["a", "b"]
+    assert kept.ids(NOW_MS + 1, orders(taker()), row(Reschedule("a", None, NOW_MS + 9_000))) == ["a"]
+    assert kept.ids(NOW_MS + 2, orders(taker(mark_ms=NOW_MS + 100))) == []
+    assert Index.decode(kept.index).given_rows == 1, "b is settled, and a is not"
+    other = orders(taker(store="2"))
+    kept.visit(NOW_MS + 3, other)
+    _, a = kept.visit(NOW_MS + 4, other)[1]
+    assert (a["id"], a["due_ms"], a["moved_to_ms"], a["again"]) == ("a", NOW_MS + 5, NOW_MS + 9_000, True)
 
 
 def test_a_hand_off_that_failed_is_done_again_and_marks_nothing__S3(kept: Kept) -> None:

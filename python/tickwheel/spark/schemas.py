@@ -42,6 +42,7 @@ MESSAGES: Final = StructType(
         StructField("line", LongType()),
         StructField("reason", StringType()),
         StructField("allowed", StringType()),
+        StructField("moved_to_ms", LongType()),
         StructField("again", BooleanType(), nullable=False),
         StructField("partition", IntegerType(), nullable=False),
     ]

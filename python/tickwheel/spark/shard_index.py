@@ -8,8 +8,8 @@ NOBODY = ""
 
 
 class Part(msgspec.Struct, array_like=True, frozen=True):
-    """Rows of a chunk, with the due times of the first and the last, in milliseconds since 1970. `is_again`: a
-    deliverer that is lost may have delivered them.
+    """Rows of a chunk, with the due times of the first and the last, in milliseconds since 1970. `moved_to_ms`: when it
+    is due, if it was rescheduled; it is one row then. `is_again`: a deliverer that is lost may have delivered them.
     """
 
     chunk: int
@@ -17,6 +17,7 @@ class Part(msgspec.Struct, array_like=True, frozen=True):
     stop: int
     first_ms: int
     last_ms: int
+    moved_to_ms: int | None = None
     is_again: bool = False
 
     @property
@@ -24,15 +25,19 @@ class Part(msgspec.Struct, array_like=True, frozen=True):
         """How many."""
         return self.stop - self.start
 
+    @property
+    def until_ms(self) -> int:
+        """When they are settled, if a deliverer has settled all until then."""
+        return self.last_ms if self.moved_to_ms is None else max(self.last_ms, self.moved_to_ms)
+
 
 class Run(msgspec.Struct, array_like=True):
-    """Parts in the order of delivery. `given_to`: the store that they were given to before, if they were. `moved_to_ms`:
-    when they are to be delivered, where that was changed; the deliverer knows it.
+    """Parts in the order of delivery; one that was moved is alone. `given_to`: the store that they were given to
+    before, if they were.
     """
 
     parts: list[Part]
     given_to: str = NOBODY
-    moved_to_ms: int | None = None
 
     @property
     def rows(self) -> int:
@@ -40,14 +45,19 @@ class Run(msgspec.Struct, array_like=True):
         return sum(part.rows for part in self.parts)
 
     @property
+    def moved_to_ms(self) -> int | None:
+        """When it is due, if it was rescheduled."""
+        return self.parts[0].moved_to_ms
+
+    @property
     def first_ms(self) -> int:
-        """When the first is to be delivered."""
+        """When the first is due."""
         return self.parts[0].first_ms if self.moved_to_ms is None else self.moved_to_ms
 
     @property
-    def last_ms(self) -> int:
-        """When the last is to be delivered."""
-        return self.parts[-1].last_ms if self.moved_to_ms is None else self.moved_to_ms
+    def until_ms(self) -> int:
+        """When the last is settled, if a deliverer has settled all until then."""
+        return self.parts[-1].until_ms
 
 
 class Controls(msgspec.Struct, array_like=True):
@@ -101,7 +111,7 @@ class Index(msgspec.Struct, array_like=True):
 
     @property
     def first_ms(self) -> int | None:
-        """When the first message that waits is to be delivered."""
+        """When the first message that waits is due."""
         return min((run.first_ms for run in self.runs), default=None)
 
     @property

@@ -134,7 +134,7 @@ impl Group<'_> {
             let (digest, lane) = (put.digest, put.lane);
             let mut answers = Vec::new();
             self.accept(
-                vec![Incoming { message, digest, content, lane, origin: None, redelivered: false }],
+                vec![Incoming { message, digest, content, lane, origin: None, redelivered: false, moved_to_ms: None }],
                 &mut answers,
             )?;
             return Ok(answers[0]);

@@ -21,6 +21,7 @@ struct Row<'a> {
     line: Option<i64>,
     reason: Option<&'a str>,
     allowed: Option<&'a str>,
+    moved_to_ms: Option<i64>,
     again: bool,
 }
 
@@ -39,6 +40,7 @@ fn batch(rows: &[Row<'_>]) -> RecordBatch {
         Arc::new(rows.iter().map(|row| row.line).collect::<Int64Array>()),
         texts(|row| row.reason.map(Into::into)),
         texts(|row| row.allowed.map(Into::into)),
+        Arc::new(rows.iter().map(|row| row.moved_to_ms).collect::<Int64Array>()),
         Arc::new(rows.iter().map(|row| Some(row.again)).collect::<BooleanArray>()),
     ];
     let fields = COLUMNS.map(|(name, kind, is_nullable)| Field::new(name, kind, is_nullable));
@@ -66,6 +68,7 @@ const MESSAGE: Row<'static> = Row {
     line: Some(7),
     reason: None,
     allowed: None,
+    moved_to_ms: None,
     again: false,
 };
 
@@ -97,6 +100,9 @@ fn another_due_time_and_what_few_messages_have_arrive_as_they_were__s3_d16_d17()
     let [Parsed::Message(again), Parsed::Reschedule(to, _)] = &again[..] else { panic!("{again:?}") };
     assert_eq!((again.message.expires_ms(), again.message.traceparent(), to.due_ms), (Some(6), Some(parent), 7));
     assert!(matches!(only(Row { expires_ms: Some(5), ..MESSAGE }), Parsed::Bad(..)));
+    let Parsed::Message(moved) = only(Row { moved_to_ms: Some(9), ..MESSAGE }) else { panic!("it is a message") };
+    assert_eq!((moved.message.due_ms, moved.moved_to_ms), (5, Some(9)));
+    assert!(matches!(only(Row { moved_to_ms: Some(i64::MAX), ..MESSAGE }), Parsed::Bad(..)));
 }
 
 #[test]
