@@ -115,7 +115,7 @@ def program(
     logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it writes the traceback of an error that is raised here too
     try:
         from tickwheel.spark.inputs import Input
-        from tickwheel.spark.program import Program
+        from tickwheel.spark.runner import Program
 
         code = Program(
             Input(given, Columns(id_, key, due, payload), intake_rows, intake_files, options),
@@ -178,7 +178,7 @@ def spark_submit(for_spark: Sequence[str], for_program: Sequence[str]) -> None:
     try:
         from pyspark.find_spark_home import _find_spark_home
 
-        import tickwheel.spark.program
+        import tickwheel.spark
         from tickwheel.spark.session import HOLD_SETTINGS, need_java
     except ImportError as error:
         raise click.UsageError(
@@ -195,7 +195,7 @@ def spark_submit(for_spark: Sequence[str], for_program: Sequence[str]) -> None:
         str(Path(_find_spark_home(), "bin", "spark-submit")),
         *(part for setting in settings for part in ("--conf", setting)),
         *for_spark,
-        tickwheel.spark.program.__file__,
+        str(Path(tickwheel.spark.__file__).with_name("program.py")),
         *for_program,
     ]
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

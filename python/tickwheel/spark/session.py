@@ -3,8 +3,10 @@
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from itertools import pairwise
@@ -64,7 +66,8 @@ def spark_session(settings: Mapping[str, str] | None = None) -> SparkSession:
     builder = SparkSession.builder
     for key, value in wanted.items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    with _own_interrupts():
+        return builder.getOrCreate()
 
 
 def given_master() -> str | None:
@@ -106,8 +109,18 @@ def laptop_session(
     builder = SparkSession.builder.appName(name).master(_ON_LAPTOP)
     for key, value in {**_LAPTOP, **HOLD_SETTINGS, **(settings or {})}.items():
         builder = builder.config(key, value)
-    with _on_fewer_cores(spare_cores):
+    with _on_fewer_cores(spare_cores), _own_interrupts():
         return builder.getOrCreate()
+
+
+@contextmanager
+def _own_interrupts() -> Iterator[None]:
+    """A program's own handler of SIGINT stays: PySpark sets one that cancels all jobs, also in a micro-batch."""
+    before = signal.getsignal(signal.SIGINT)
+    yield
+    is_main = threading.current_thread() is threading.main_thread()
+    if is_main and before not in (None, signal.default_int_handler):
+        signal.signal(signal.SIGINT, before)
 
 
 @contextmanager
