@@ -23,7 +23,7 @@ from rich.table import Table
 
 from tickwheel.delivery.handed import PARTITIONS
 from tickwheel.spark import hold, laptop_session, near_messages, parse_files, read_files
-from tickwheel.spark.feed import end, read
+from tickwheel.spark.query import end, read
 
 PER_FILE = 25_000
 LEAD_MS = 20_000

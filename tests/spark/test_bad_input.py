@@ -29,8 +29,10 @@ from tickwheel.delivery.serve.flight import FlightServer
 from tickwheel.delivery.sources import find_sources
 from tickwheel.spark import HandOff, hold, parse_files, parse_rows, read_files
 from tickwheel.spark.failing import failure
-from tickwheel.spark.feed import Pipeline, keep_shape, start
+from tickwheel.spark.feed import Pipeline
 from tickwheel.spark.packing import split_by
+from tickwheel.spark.query import start
+from tickwheel.spark.shape import LocalFolder, keep_shape
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -282,7 +284,7 @@ def shaped(**other: object) -> Callable[[Path], object]:
     """A change of a checkpoint's shape."""
 
     def make(checkpoint: Path) -> None:
-        keep_shape(checkpoint)
+        keep_shape(LocalFolder(checkpoint))
         path = checkpoint / "tickwheel.json"
         path.write_text(json.dumps(json.loads(path.read_text()) | other))
 
@@ -337,8 +339,8 @@ def test_a_checkpoint_that_is_not_for_this_is_refused_before_anything_is_written
 def test_a_folder_that_is_new_or_holds_a_disk_s_own_alone_becomes_a_checkpoint__S4(tmp_path: Path) -> None:
     (tmp_path / "c" / "lost+found").mkdir(parents=True)
     (tmp_path / "c" / ".tickwheel.json").write_text("{")  # of an interrupted start
-    keep_shape(tmp_path / "c")
-    keep_shape(tmp_path / "new" / "c")
+    keep_shape(LocalFolder(tmp_path / "c"))
+    keep_shape(LocalFolder(tmp_path / "new" / "c"))
 
 
 def test_a_store_of_a_later_version_is_refused_in_the_same_words_by_both_engines__D2_S1(deliver: Deliver) -> None:

@@ -13,7 +13,7 @@ from tickwheel.delivery import DeliveryQueue
 from tickwheel.delivery.serve.access import Access, Address
 from tickwheel.delivery.serve.flight import FlightServer
 from tickwheel.spark import HandOff, hold, parse_rows
-from tickwheel.spark.feed import start
+from tickwheel.spark.query import start
 
 pytestmark = pytest.mark.timeout(180)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tickwheel.delivery import WrongUsage
-from tickwheel.spark.feed import keep_shape
+from tickwheel.spark.shape import LocalFolder, keep_shape
 
 MESSAGES = 400
 
@@ -60,12 +60,12 @@ def test_a_run_that_was_stopped_by_ctrl_c_goes_on__D11_D13(tmp_path: Path) -> No
 
 
 def test_a_checkpoint_of_another_version_is_refused_and_says_what_to_do__S4(tmp_path: Path) -> None:
-    keep_shape(tmp_path / "c")
-    keep_shape(tmp_path / "c")
+    keep_shape(LocalFolder(tmp_path / "c"))
+    keep_shape(LocalFolder(tmp_path / "c"))
     shape = tmp_path / "c" / "tickwheel.json"
     shape.write_text('{"format": 1, "partitions": 64}')
     with pytest.raises(WrongUsage, match=r"format 1, this one has 3\): go on with that version until all is delivered"):
-        keep_shape(tmp_path / "c")
+        keep_shape(LocalFolder(tmp_path / "c"))
     shape.write_text('{"format": 9')
     with pytest.raises(WrongUsage, match="is damaged"):
-        keep_shape(tmp_path / "c")
+        keep_shape(LocalFolder(tmp_path / "c"))

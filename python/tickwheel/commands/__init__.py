@@ -19,6 +19,7 @@ from tickwheel.commands.report import report
 from tickwheel.commands.serve import serve
 from tickwheel.commands.sight import dead, list_, show, status
 from tickwheel.commands.simulate import simulate
+from tickwheel.commands.spark_submit import spark_submit
 from tickwheel.commands.store import store
 from tickwheel.commands.trace import trace
 
@@ -56,6 +57,6 @@ def tickwheel() -> None:
 
 for _command in (
     *(trace, deliver, serve, list_, show, status, dead, cancel, reschedule, requeue, pause, resume),
-    *(store, report, analyze, simulate),
+    *(store, report, analyze, simulate, spark_submit),
 ):
     tickwheel.add_command(_command)

@@ -11,13 +11,17 @@ import click
 from click.core import ParameterSource
 
 from tickwheel.commands.options import (
+    client_tls,
+    column_options,
     dead_letters_option,
     delivery_options,
+    hand_off_options,
     opener_of,
     put_letters,
     settings_of,
     shorten_thread_switches,
     to_option,
+    token_of,
     webhook_options,
 )
 
@@ -25,7 +29,6 @@ if TYPE_CHECKING:
     from tickwheel.delivery.message import Columns
     from tickwheel.delivery.reading import Reader
     from tickwheel.delivery.running import Running
-    from tickwheel.delivery.serve.client_tls import ClientTls
     from tickwheel.delivery.sources import Source
     from tickwheel.delivery.summary import Summary
 
@@ -82,10 +85,7 @@ def _time(_ctx: click.Context, _param: click.Parameter, value: str | None) -> in
     help="Keep messages in FILE, made if needed; a further run goes on with it. By default a temporary file.",
 )
 @dead_letters_option
-@click.option("--id", "id_", metavar="NAME", help="Column with the id, if it is not 'id'.")
-@click.option("--key", metavar="NAME", help="Column with the key, if it is not 'key'.")
-@click.option("--due", metavar="NAME", help="Column with the due time, if it is not 'due'.")
-@click.option("--payload", metavar="NAME", help="Column with the payload; by default the payload is the other columns.")
+@column_options
 @webhook_options
 @delivery_options
 @click.option("--speed", callback=_speed, metavar="N", help="Replay recorded times N times faster, from the first one.")
@@ -130,37 +130,7 @@ def _time(_ctx: click.Context, _param: click.Parameter, value: str | None) -> in
     help="With --engine spark: send messages to the Flight port of a tickwheel serve, instead of delivering them here. "
     "Repeat it for more than one: each key belongs to one of them.",
 )
-@click.option(
-    "--lost",
-    metavar="HOST:PORT",
-    multiple=True,
-    help="With --deliverer: one that has left the list, and whose store never comes back. The others get what it had; "
-    "some of it may come twice.",
-)
-@click.option(
-    "--token-file",
-    metavar="FILE",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="With --deliverer: the token that it needs, with the right to produce.",
-)
-@click.option(
-    "--tls-ca",
-    metavar="FILE",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="With --deliverer: use TLS; the deliverer's certificate must be signed by an authority in FILE (PEM).",
-)
-@click.option(
-    "--tls-cert",
-    metavar="FILE",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="With --tls-ca: the certificate of this client, where the deliverer wants one.",
-)
-@click.option(
-    "--tls-key",
-    metavar="FILE",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="With --tls-cert: its key; by default it is in the same file.",
-)
+@hand_off_options
 @click.option(
     "--lead",
     metavar="SECONDS",
@@ -226,8 +196,8 @@ def deliver(
         columns = Columns(id_, key, due, payload)
         if deliverers:
             pipeline = _spark().Pipeline(sources, columns, checkpoint, lead_ms)
-            tls = _tls(tls_ca, tls_cert, tls_key)
-            hand_off = _spark().HandOff(deliverers, _token(token_file), tls, lost=lost, lead_ms=lead_ms)
+            tls = client_tls(tls_ca, tls_cert, tls_key)
+            hand_off = _spark().HandOff(deliverers, token_of(token_file), tls, lost=lost, lead_ms=lead_ms)
             sys.exit(_spark().feed_others(pipeline, hand_off, report.say))
         if engine == "spark":
             beside = store.with_name(f"{store.name}.checkpoint") if store else None
@@ -321,25 +291,6 @@ def _events_file(path: Path | None) -> Path | None:
 
         need_pyarrow()
     return path
-
-
-def _token(path: Path | None) -> bytes | None:
-    from tickwheel.delivery.serve.tokens import read_token
-
-    return read_token(path) if path else None
-
-
-def _tls(ca: Path | None, cert: Path | None, key: Path | None) -> "ClientTls | None":
-    from tickwheel.delivery.errors import WrongUsage
-    from tickwheel.delivery.serve.client_tls import ClientTls
-
-    if ca is None:
-        if cert or key:
-            raise WrongUsage(
-                "--tls-cert and --tls-key need --tls-ca FILE, the authority of the deliverer's certificate"
-            )
-        return None
-    return ClientTls.read(ca, cert, key)
 
 
 def _spark() -> Any:

@@ -14,6 +14,7 @@ _FILES = 8192
 
 if TYPE_CHECKING:
     from tickwheel.delivery.dead_letters import PutLetters
+    from tickwheel.delivery.serve.client_tls import ClientTls
     from tickwheel.delivery.settings import Settings
     from tickwheel.delivery.sinks import Opener
     from tickwheel.delivery.standard_error import StandardError
@@ -120,6 +121,65 @@ def webhook_options(command: Callable[..., None]) -> Callable[..., None]:
     ):  # fmt: skip
         command = option(command)
     return command
+
+
+def column_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that name columns; `Columns(id_, key, due, payload)` takes their values."""
+    for option in reversed(
+        (
+            click.option("--id", "id_", metavar="NAME", help="Column with the id, if it is not 'id'."),
+            click.option("--key", metavar="NAME", help="Column with the key, if it is not 'key'."),
+            click.option("--due", metavar="NAME", help="Column with the due time, if it is not 'due'."),
+            click.option("--payload", metavar="NAME",
+                         help="Column with the payload; by default the payload is the other columns."),
+        )
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
+def hand_off_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that go with `--deliverer`; `token_of` and `client_tls` take the values of most."""
+    file = click.Path(dir_okay=False, path_type=Path)
+    for option in reversed(
+        (
+            click.option("--lost", metavar="HOST:PORT", multiple=True,
+                         help="With --deliverer: one that has left the list, and whose store never comes back. The "
+                         "others get what it had; some of it may come twice."),
+            click.option("--token-file", metavar="FILE", type=file,
+                         help="With --deliverer: the token that it needs, with the right to produce."),
+            click.option("--tls-ca", metavar="FILE", type=file,
+                         help="With --deliverer: use TLS; the deliverer's certificate must be signed by an authority "
+                         "in FILE (PEM)."),
+            click.option("--tls-cert", metavar="FILE", type=file,
+                         help="With --tls-ca: the certificate of this client, where the deliverer wants one."),
+            click.option("--tls-key", metavar="FILE", type=file,
+                         help="With --tls-cert: its key; by default it is in the same file."),
+        )
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
+def token_of(path: Path | None) -> bytes | None:
+    """The token for deliverers. Errors: `WrongUsage`."""
+    from tickwheel.delivery.serve.tokens import read_token
+
+    return read_token(path) if path else None
+
+
+def client_tls(ca: Path | None, cert: Path | None, key: Path | None) -> "ClientTls | None":
+    """How deliverers are known, and this client to them. Errors: `WrongUsage`."""
+    from tickwheel.delivery.errors import WrongUsage
+    from tickwheel.delivery.serve.client_tls import ClientTls
+
+    if ca is None:
+        if cert or key:
+            raise WrongUsage(
+                "--tls-cert and --tls-key need --tls-ca FILE, the authority of the deliverer's certificate"
+            )
+        return None
+    return ClientTls.read(ca, cert, key)
 
 
 def time_of(_ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:

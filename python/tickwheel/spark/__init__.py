@@ -8,7 +8,7 @@ Each step is a function from DataFrame to DataFrame. `tickwheel deliver --engine
 from tickwheel.spark.hand_off import HandOff
 from tickwheel.spark.hold import hold, near_messages
 from tickwheel.spark.parse import parse_files, parse_lines, parse_rows
-from tickwheel.spark.session import HOLD_SETTINGS, laptop_session
+from tickwheel.spark.session import HOLD_SETTINGS, laptop_session, spark_session
 from tickwheel.spark.sources import read_files, read_kafka
 
 __all__ = [
@@ -22,4 +22,5 @@ __all__ = [
     "parse_rows",
     "read_files",
     "read_kafka",
+    "spark_session",
 ]

@@ -67,6 +67,11 @@ class Deliverers:
         takers = (self._answer_of(one) for one in self._known.values())
         return [taker for taker in takers if taker]
 
+    @property
+    def up(self) -> Mapping[str, bool]:
+        """Which of them answer, as of the last `ask`."""
+        return {one.address: one.has_answered and one.down_since_s is None for one in [*self._known.values()]}
+
     def say_who_is_waited_for(self, messages: Mapping[str, int]) -> None:
         """Write to the log, some times a minute, who does not answer. `messages`: how many wait for each."""
         now_s = time.monotonic()

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
 
 from tickwheel.delivery.errors import DeliveryFailed
@@ -21,7 +20,7 @@ _PREFIX: Final = re.compile(
 _JAVA_ERROR: Final = re.compile(r"^(?:: |Caused by: )?([\w.$]+(?:Exception|Error)\b.*)$", re.MULTILINE)
 
 
-def failure(error: object, checkpoint: Path, *, is_resuming: bool) -> DeliveryFailed:
+def failure(error: object, checkpoint: object, *, is_resuming: bool) -> DeliveryFailed:
     """The error to raise for one of Spark's. `is_resuming`: the query has done nothing beyond the checkpoint yet."""
     text = str(error).partition(_PLAN_HEADER)[0]
     if not is_resuming or _OWN_ERROR.search(text):

@@ -7,36 +7,29 @@ change meanwhile. So no file is read twice, and held messages stay held.
 """
 
 import threading
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-import msgspec
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from tickwheel.delivery.errors import DeliveryFailed, WrongUsage
-from tickwheel.delivery.handed import PARTITIONS
 from tickwheel.delivery.message import Columns
 from tickwheel.delivery.sources import Source
 from tickwheel.spark.failing import failure
 from tickwheel.spark.hand_off import HandOff
 from tickwheel.spark.hold import hold
-from tickwheel.spark.packing import VERSION
 from tickwheel.spark.parse import parse_files
+from tickwheel.spark.query import Check, start, watch
 from tickwheel.spark.session import laptop_session, need_java
+from tickwheel.spark.shape import LocalFolder, check_shape, keep_shape
+from tickwheel.spark.signals import take_signals
 
-_TRIGGER: Final = "1 second"
-_LOOK_EVERY_S: Final = 0.2
 _FILES_AT_ONCE: Final = 64
-_END_WITHIN_S: Final = 30.0
-_AS_MADE: Final = {"format": VERSION, "partitions": PARTITIONS}
-_SHAPE: Final = "tickwheel.json"
-_INSTEAD: Final = "or name another checkpoint: what this one holds is lost, unless its files are given again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,16 +46,14 @@ class Pipeline:
 
     def __post_init__(self) -> None:
         check_sources(self.sources)
-        check_shape(self.checkpoint)
+        check_shape(LocalFolder(self.checkpoint))
 
-    def feed(
-        self, hand_off: HandOff, stop: threading.Event, check: Callable[[Mapping[str, Any] | None], object]
-    ) -> bool:
+    def feed(self, hand_off: HandOff, stop: threading.Event, check: Check) -> bool:
         """Whether everything was delivered before `stop` was set. `check` is called some times a second, with the
         query's report of its last micro-batch, and may raise. Errors: `DeliveryFailed`, `WrongUsage`.
         """
         try:
-            keep_shape(self.checkpoint)
+            keep_shape(LocalFolder(self.checkpoint))
             paths = list_files(self.checkpoint / "files", self.sources)
         except OSError as error:
             raise DeliveryFailed(
@@ -74,7 +65,8 @@ class Pipeline:
         try:
             session = laptop_session(spare_cores=1)
             try:
-                return _watch(start(self._near(session, paths), hand_off, at), hand_off, stop, check)
+                take_signals()
+                return watch(start(self._near(session, paths), hand_off, at, stop), hand_off, stop, check)
             finally:
                 session.stop()
                 hand_off.close()
@@ -94,48 +86,6 @@ def check_sources(sources: Sequence[Source]) -> None:
             "--engine spark does not read standard input (-), which a crash would lose: give files or folders"
         )
     need_java()
-
-
-def start(near: DataFrame, hand_off: HandOff, checkpoint: Path) -> Any:
-    """Start the query that hands off what the hold releases, once a second."""
-    return (
-        near.writeStream.foreachBatch(hand_off)
-        .option("checkpointLocation", str(checkpoint))
-        .trigger(processingTime=_TRIGGER)
-        .start()
-    )
-
-
-def read(progress: Mapping[str, Any]) -> int:
-    """How many rows the last micro-batch read, without the hold's ticks."""
-    return sum(
-        source["numInputRows"] for source in progress["sources"] if "RatePerMicroBatch" not in source["description"]
-    )
-
-
-def _watch(
-    query: Any, hand_off: HandOff, stop: threading.Event, check: Callable[[Mapping[str, Any] | None], object]
-) -> bool:
-    try:
-        while not stop.wait(_LOOK_EVERY_S):
-            if not query.isActive:
-                query.awaitTermination()  # raises the query's error
-                raise DeliveryFailed("Spark stopped the query without a reason")
-            progress = query.lastProgress
-            check(progress)
-            if progress is not None and not read(progress) and hand_off.report.is_empty:
-                return True
-    finally:
-        end(query)
-    return False
-
-
-def end(query: Any) -> None:
-    """Stop the query between two micro-batches if one ends soon: an interrupted micro-batch is done again."""
-    by_s = time.monotonic() + _END_WITHIN_S
-    while query.isActive and query.status["isTriggerActive"] and time.monotonic() < by_s:
-        time.sleep(0.005)
-    query.stop()
 
 
 def _micro_batches(at: Path) -> set[str]:
@@ -158,50 +108,6 @@ def list_files(folder: Path, sources: Sequence[Source]) -> Path:
         if not note.exists():
             _write_at_once(note, f"{path.as_uri()}\n")
     return folder
-
-
-def keep_shape(checkpoint: Path) -> None:
-    """Write to the checkpoint what may not change while messages are held. Errors: as of `check_shape`."""
-    if check_shape(checkpoint):
-        checkpoint.mkdir(parents=True, exist_ok=True)
-        _write_at_once(checkpoint / _SHAPE, msgspec.json.encode(_AS_MADE).decode())
-
-
-def check_shape(checkpoint: Path) -> bool:
-    """Whether the checkpoint is still to be made. Writes nothing.
-
-    Errors: `WrongUsage` if it is no checkpoint, is damaged, or was made by another version.
-    """
-    path = checkpoint / _SHAPE
-    try:
-        before = msgspec.json.decode(path.read_bytes(), type=dict[str, object])
-    except FileNotFoundError:
-        _refuse_others(checkpoint)
-        return True
-    except OSError as error:
-        raise WrongUsage(f"{path} can't be read: {error.strerror}: name another checkpoint") from error
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise WrongUsage(f"{path} is damaged: restore it from a copy, {_INSTEAD}") from error
-    for name, value in _AS_MADE.items():
-        if before.get(name) != value:
-            raise WrongUsage(
-                f"the checkpoint {checkpoint} was made by another version of tickwheel ({name} {before.get(name)}, "
-                f"this one has {value}): go on with that version until all is delivered, {_INSTEAD}"
-            )
-    return False
-
-
-def _refuse_others(checkpoint: Path) -> None:
-    """Refuse files without a shape: another program's folder, or a checkpoint that has lost a part."""
-    if checkpoint.is_dir() and any(_counts(entry) for entry in checkpoint.iterdir()):
-        raise WrongUsage(
-            f"{checkpoint} holds files, but no {_SHAPE}, so it is no checkpoint of tickwheel, or damaged: name a "
-            f"folder that is new or empty, or restore {_SHAPE} from a copy"
-        )
-
-
-def _counts(entry: Path) -> bool:
-    return not entry.name.startswith(".") and entry.name != "lost+found"  # which a file system keeps in its top folder
 
 
 def _write_at_once(path: Path, text: str) -> None:

@@ -89,6 +89,11 @@ class HandOff:
         told = [row.asDict() for row in near.mapInArrow(self._send, TOLD).collect()]
         self._note(told, {taker.address for taker in takers}, self._deliverers)
 
+    @property
+    def up(self) -> Mapping[str, bool]:
+        """Which deliverers answered the last time; none before the first micro-batch."""
+        return self._deliverers.up if self._deliverers else {}
+
     def close(self) -> None:
         """Ask no deliverer any more, once the query has ended."""
         if self._deliverers is not None:

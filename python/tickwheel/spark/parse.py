@@ -10,9 +10,10 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from tempfile import NamedTemporaryFile
 from typing import Any, Final, TypeAlias
-from urllib.parse import unquote_to_bytes, urlsplit
+from urllib.parse import unquote, unquote_to_bytes, urlsplit
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812, the usual name
@@ -47,6 +48,12 @@ def parse_lines(records: DataFrame, columns: Columns = _USUAL) -> DataFrame:
 def parse_files(paths: DataFrame, columns: Columns = _USUAL) -> DataFrame:
     """`PATHS` as `MESSAGES`: .ndjson, .jsonl, .csv or .parquet files, which every worker must be able to open."""
     return paths.select("path", _of_batch()).mapInArrow(Parse(partial(records_of_files, columns)), MESSAGES)
+
+
+def parse_contents(files: DataFrame, columns: Columns = _USUAL) -> DataFrame:
+    """The same of files with their `content`, which Spark has read from storage that is no folder of each host."""
+    rows = files.select("path", "content", _of_batch())
+    return rows.mapInArrow(Parse(partial(records_of_contents, columns)), MESSAGES)
 
 
 def parse_rows(rows: DataFrame, columns: Columns = _USUAL, source: str = "rows") -> DataFrame:
@@ -105,6 +112,19 @@ def records_of_files(columns: Columns, batches: _Batches) -> Iterator[Records]:
                         f"{error}; make it readable, or remove it (then it is a dead letter)"
                     ) from error
                 yield Records.bad(source.name, 0, str(error), _STAYS, b"")
+
+
+def records_of_contents(columns: Columns, batches: _Batches) -> Iterator[Records]:
+    """The records of files with their content, each with the time from which delays count."""
+    for batch in batches:
+        for row in range(batch.num_rows):
+            uri, content, at_ms = (column[row] for column in batch.columns)
+            name = unquote(uri.as_py())
+            with NamedTemporaryFile(suffix=PurePosixPath(name).suffix) as copy:
+                copy.write(content.as_buffer())
+                copy.flush()
+                source = OpenSource(Source(name, Path(copy.name)), columns, {}, partial(int, at_ms.as_py() * _NS))
+                yield from (part.records for part in source)
 
 
 def path_of(uri: str) -> Path:

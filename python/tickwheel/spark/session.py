@@ -1,17 +1,19 @@
-"""A Spark session with settings that fit a laptop and those that the hold needs (rules S1, S2).
-
-On a cluster `spark-submit` makes the session, and must be given `HOLD_SETTINGS` too.
-"""
+"""The Spark session: that of `spark-submit`, or one with settings that fit a laptop (rules S1, S2)."""
 
 import os
 import re
+import shlex
+import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from tickwheel.delivery.errors import WrongUsage
@@ -43,8 +45,47 @@ _LAPTOP: Final[Mapping[str, str]] = {
     ),
     "spark.sql.session.timeZone": "UTC",
 }
-_CORES: Final = 2
-_ATTEMPTS: Final = 4  # of each task, because a worker may be killed; the default in local mode is one
+_ON_LAPTOP: Final = "local[2,4]"
+"""Two cores, and four attempts of each task, because a worker may be killed; the default in local mode is one."""
+_STATE_PARTITIONS: Final = "8"
+"""How many cores can hold state; Spark's own default of 200 tasks takes seconds for each micro-batch."""
+_PARTITIONS: Final = "spark.sql.shuffle.partitions"
+
+
+def spark_session(settings: Mapping[str, str] | None = None) -> SparkSession:
+    """The session that there is, or that `spark-submit` asks for, and without either a `laptop_session`; in each of
+    them `HOLD_SETTINGS` are in force. `settings` override those of `spark-submit`, but not the hold's own.
+
+    Errors: those of `laptop_session`. Takes some seconds.
+    """
+    if given_master() is None:
+        return laptop_session(settings=settings)
+    wanted = {**(settings or {}), **HOLD_SETTINGS}
+    if not SparkConf().contains(_PARTITIONS):
+        wanted.setdefault(_PARTITIONS, _STATE_PARTITIONS)
+    builder = SparkSession.builder
+    for key, value in wanted.items():
+        builder = builder.config(key, value)
+    with _own_interrupts():
+        return builder.getOrCreate()
+
+
+def given_master() -> str | None:
+    """The master that a session, `spark-submit` or `PYSPARK_SUBMIT_ARGS` has set; `None` if nothing has."""
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        SparkContext._ensure_initialized()  # this process was started by spark-submit, whose settings are in the JVM
+        return str(SparkConf().get("spark.master", "local[*]"))
+    if SparkContext._active_spark_context is not None:
+        return str(SparkContext._active_spark_context.master)
+    words = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", ""))
+    for word, after in pairwise([*words, ""]):
+        if word == "--master":
+            return after
+        if word.startswith("--master="):
+            return word.partition("=")[2]
+        if word == "--conf" and after.startswith("spark.master="):
+            return after.partition("=")[2]
+    return None
 
 
 def laptop_session(
@@ -54,16 +95,32 @@ def laptop_session(
 
     `spare_cores`: how many of the machine's cores the JVM and its workers do not use; they keep at least one. It is for
     a deliverer on the same machine, which is late when it waits for a core. Errors: `WrongUsage` if Java 17 is not
-    found. Takes some seconds.
+    found, or another master is set. Takes some seconds.
     """
+    master = given_master()
+    if master not in (None, _ON_LAPTOP):
+        raise WrongUsage(
+            f"laptop_session runs Spark on this machine alone ({_ON_LAPTOP}), and the master that is set is {master}: "
+            "call spark_session() instead, which uses that master, or start the program without spark-submit"
+        )
     need_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    builder = SparkSession.builder.appName(name).master(f"local[{_CORES},{_ATTEMPTS}]")
+    builder = SparkSession.builder.appName(name).master(_ON_LAPTOP)
     for key, value in {**_LAPTOP, **HOLD_SETTINGS, **(settings or {})}.items():
         builder = builder.config(key, value)
-    with _on_fewer_cores(spare_cores):
+    with _on_fewer_cores(spare_cores), _own_interrupts():
         return builder.getOrCreate()
+
+
+@contextmanager
+def _own_interrupts() -> Iterator[None]:
+    """A program's own handler of SIGINT stays: PySpark sets one that cancels all jobs, also in a micro-batch."""
+    before = signal.getsignal(signal.SIGINT)
+    yield
+    is_main = threading.current_thread() is threading.main_thread()
+    if is_main and before not in (None, signal.default_int_handler):
+        signal.signal(signal.SIGINT, before)
 
 
 @contextmanager

@@ -13,14 +13,20 @@ def read_files(session: SparkSession, folder: Path, at_once: int = 64) -> DataFr
     """`PATHS`, for `parse_files`, of the files in a folder and below it, also of later ones, at most `at_once` in a
     micro-batch. A file must be complete when it appears: write it elsewhere, then move it there.
     """
+    return list_files(session, str(folder), at_once, {}).select("path")
+
+
+def list_files(session: SparkSession, folder: str, at_once: int, options: Mapping[str, str]) -> DataFrame:
+    """The same with Spark's columns: `path` and, if it is selected, `content`. `folder` is any that Hadoop can read."""
     listing = (
         session.readStream.format("binaryFile")
         .schema("path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY")  # its fixed schema
         .option("recursiveFileLookup", "true")
         .option("pathGlobFilter", _SUFFIXES)
         .option("maxFilesPerTrigger", at_once)
+        .options(**options)
     )
-    return listing.load(str(folder)).select("path")
+    return listing.load(folder)
 
 
 def read_kafka(session: SparkSession, brokers: str, topic: str, options: Mapping[str, str] | None = None) -> DataFrame:

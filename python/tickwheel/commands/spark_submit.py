@@ -1,0 +1,203 @@
+"""`tickwheel spark-submit`: `spark-submit` with the program for clusters, and that program's own options.
+
+    tickwheel spark-submit --master spark://head:7077 -- /data/in --deliverer a:7401 --checkpoint hdfs:///tickwheel
+
+What is before `--` is for Spark, what is after it for the program. The program's options are checked before Spark
+starts.
+"""
+
+import logging
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tickwheel.commands.options import client_tls, column_options, hand_off_options, token_of
+
+_BETWEEN = "--"
+_QUIET = "spark.log.level=WARN"
+
+
+def _options(_ctx: click.Context, _param: click.Parameter, values: Sequence[str]) -> Mapping[str, str]:
+    for value in values:
+        if "=" not in value:
+            raise click.BadParameter(f"{value!r} has no value: write NAME=VALUE.")
+    return {name: rest for name, _, rest in (value.partition("=") for value in values)}
+
+
+@click.command("program.py", context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("given", metavar="INPUT")
+@click.option(
+    "--deliverer",
+    "deliverers",
+    metavar="HOST:PORT",
+    multiple=True,
+    required=True,
+    help="The Flight port of a tickwheel serve. Repeat it for more than one: each key belongs to one of them.",
+)
+@hand_off_options
+@click.option(
+    "--checkpoint",
+    metavar="URI",
+    required=True,
+    help="The folder where Spark keeps its messages, on storage that all hosts share: hdfs://, s3a://, or a path.",
+)
+@click.option(
+    "--lead",
+    "lead_s",
+    metavar="SECONDS",
+    type=click.FloatRange(1, 3600),
+    help="Messages leave Spark this long before they are due; by default 20 with a local master, 90 elsewhere.",
+)
+@column_options
+@click.option(
+    "--intake-rows",
+    metavar="N",
+    type=click.IntRange(1),
+    default=100_000,
+    show_default=True,
+    help="At most N records of Kafka in a micro-batch.",
+)
+@click.option(
+    "--intake-files",
+    metavar="N",
+    type=click.IntRange(1),
+    default=16,
+    show_default=True,
+    help="At most N files, also of a table, in a micro-batch.",
+)
+@click.option(
+    "--source-option",
+    "options",
+    metavar="NAME=VALUE",
+    multiple=True,
+    callback=_options,
+    help="An option of Spark's source, as kafka.security.protocol=SSL. Repeat it for more.",
+)
+@click.option(
+    "--metrics",
+    metavar="HOST:PORT",
+    help="Serve metrics for Prometheus there, as 0.0.0.0:9464.",
+)
+@click.option("--until-delivered", is_flag=True, help="End when all that is there is delivered; do not wait for more.")
+def program(
+    given: str,
+    deliverers: Sequence[str],
+    lost: Sequence[str],
+    token_file: Path | None,
+    tls_ca: Path | None,
+    tls_cert: Path | None,
+    tls_key: Path | None,
+    id_: str | None,
+    key: str | None,
+    due: str | None,
+    payload: str | None,
+    intake_rows: int,
+    intake_files: int,
+    options: Mapping[str, str],
+    metrics: str | None,
+    **how: Any,
+) -> None:
+    """Hold the messages of INPUT in Spark, and hand each to its deliverer before it is due, until SIGTERM or Ctrl-C.
+
+    INPUT is a file or folder, also a later file in it (.ndjson, .jsonl, .csv or .parquet), by a path that all hosts
+    share or any URI that Spark reads; kafka://BROKERS/TOPIC; or table:NAME.
+    """
+    from tickwheel.delivery.errors import DeliveryFailed, WrongUsage
+    from tickwheel.delivery.message import Columns
+    from tickwheel.delivery.serve.access import Address
+
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    logging.getLogger("tickwheel").setLevel(logging.INFO)
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it writes the traceback of an error that is raised here too
+    try:
+        from tickwheel.spark.inputs import Input
+        from tickwheel.spark.runner import Program
+
+        code = Program(
+            Input(given, Columns(id_, key, due, payload), intake_rows, intake_files, options),
+            deliverers=deliverers,
+            lost=lost,
+            token=token_of(token_file),
+            tls=client_tls(tls_ca, tls_cert, tls_key),
+            metrics=Address.of("--metrics", metrics) if metrics else None,
+            **how,
+        ).run()
+    except WrongUsage as error:
+        raise click.UsageError(str(error)) from error
+    except DeliveryFailed as error:
+        click.echo(f"Failed: {error}; run it again to go on.", err=True)
+        sys.exit(3)
+    sys.exit(code)
+
+
+def main() -> None:
+    """Run the program. Ends the process."""
+    program(prog_name="program.py")
+
+
+class _SparkSubmit(click.Command):
+    """A command whose arguments are not its own."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Divide them at `--`."""
+        if args in (["--help"], ["-h"]):
+            return super().parse_args(ctx, args)
+        if _BETWEEN not in args:
+            raise click.UsageError(
+                "-- is missing: write tickwheel spark-submit [OPTIONS OF SPARK-SUBMIT] -- INPUT [OPTIONS]", ctx
+            )
+        at = args.index(_BETWEEN)
+        ctx.params = {"for_spark": args[:at], "for_program": args[at + 1 :]}
+        return []
+
+    def collect_usage_pieces(self, _ctx: click.Context) -> list[str]:
+        """How it is called."""
+        return ["[OPTIONS OF SPARK-SUBMIT] -- INPUT [OPTIONS]"]
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The program's."""
+        program.format_options(ctx, formatter)
+
+
+@click.command(cls=_SparkSubmit)
+def spark_submit(for_spark: Sequence[str], for_program: Sequence[str]) -> None:
+    """Run the delivery on a Spark cluster, by the spark-submit of the pyspark that is installed.
+
+    It holds the messages of INPUT in Spark, and hands each to its deliverer before it is due, until SIGTERM or Ctrl-C.
+    What is before -- is for spark-submit, as --master and --conf; what is after it is for the program.
+
+    INPUT is a file or folder, also a later file in it (.ndjson, .jsonl, .csv or .parquet), by a path that all hosts
+    share or any URI that Spark reads; kafka://BROKERS/TOPIC; or table:NAME.
+    """
+    with program.make_context("tickwheel spark-submit ... --", [*for_program]):
+        pass  # an option that is wrong is an error now, not after Spark has started
+    try:
+        from pyspark.find_spark_home import _find_spark_home
+
+        import tickwheel.spark
+        from tickwheel.spark.session import HOLD_SETTINGS, need_java
+    except ImportError as error:
+        raise click.UsageError(
+            f"{error.name} can't be imported ({error}): run pip install 'tickwheel[spark]'"
+        ) from error
+    from tickwheel.delivery.errors import WrongUsage
+
+    try:
+        need_java()
+    except WrongUsage as error:
+        raise click.UsageError(str(error)) from error
+    settings = [_QUIET, *(f"{name}={value}" for name, value in HOLD_SETTINGS.items())]
+    command = [
+        str(Path(_find_spark_home(), "bin", "spark-submit")),
+        *(part for setting in settings for part in ("--conf", setting)),
+        *for_spark,
+        str(Path(tickwheel.spark.__file__).with_name("program.py")),
+        *for_program,
+    ]
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    sys.stdout.flush()
+    os.execv(command[0], command)  # noqa: S606, no shell

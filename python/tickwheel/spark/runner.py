@@ -1,0 +1,168 @@
+"""The program for clusters (rules S1, S3): one query from an input to deliverers, which runs until a signal."""
+
+import logging
+import signal
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from tickwheel.delivery.errors import DeliveryFailed, WrongUsage
+from tickwheel.delivery.serve.access import Address
+from tickwheel.delivery.serve.client_tls import ClientTls
+from tickwheel.spark.failing import failure, reason
+from tickwheel.spark.hand_off import HandOff
+from tickwheel.spark.hold import hold
+from tickwheel.spark.inputs import Input
+from tickwheel.spark.metrics import QueryMeasures, observed, served
+from tickwheel.spark.query import start, watch
+from tickwheel.spark.session import spark_session
+from tickwheel.spark.shape import HadoopFolder, keep_shape
+from tickwheel.spark.signals import take_signals
+
+_ONE_HOST_LEAD_S: Final = 20.0
+_CLUSTER_LEAD_S: Final = 90.0
+_SAY_EVERY_S: Final = 10.0
+_WARN_EVERY_S: Final = 60.0
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What to run. `checkpoint`: any folder that all hosts share, by a path or a URI. `lead_s`: 20 where all is on one
+    host, 90 elsewhere, if it is not given. `metrics`: where to serve them.
+    """
+
+    given: Input
+    checkpoint: str
+    deliverers: Sequence[str]
+    token: bytes | None = None
+    tls: ClientTls | None = None
+    lost: Sequence[str] = ()
+    lead_s: float | None = None
+    metrics: Address | None = None
+    until_delivered: bool = False
+
+    def run(self) -> int:
+        """Run until a signal, or until all is delivered. Returns the exit code. Call it in the main thread.
+
+        Errors: `WrongUsage`, `DeliveryFailed`.
+        """
+        began_s = time.monotonic()
+        stop = _Stop()
+        take_signals()
+        try:
+            session = spark_session()
+        except Py4JError as error:
+            raise DeliveryFailed(reason(error)) from error
+        try:
+            is_delivered = not stop.is_set() and self._run(session, stop, began_s)
+        finally:
+            session.stop()
+        if is_delivered:
+            _log.info("everything was delivered")
+            return 0
+        _log.info("stopped by %s; run it again to go on from %s", stop.by, self.checkpoint)
+        return 0 if stop.by == "SIGTERM" and not self.until_delivered else 130
+
+    def _run(self, session: SparkSession, stop: "_Stop", began_s: float) -> bool:
+        query_folder = f"{self.checkpoint.rstrip('/')}/query"
+        commits = HadoopFolder(session, f"{query_folder}/commits")
+        self._keep_shape(session)
+        done_before = {*commits.names()}
+        lead_s = self._lead_s(session)
+        hand_off = HandOff(self.deliverers, self.token, self.tls, lost=self.lost, lead_ms=round(lead_s * 1000))
+        watched = Watched(hand_off, QueryMeasures(lead_s), began_s)
+        try:
+            with served(self.metrics, hand_off, watched.measures) as port:
+                if port:
+                    _log.info("metrics are at port %d", port)
+                near = observed(hold(self.given.messages(session), round(lead_s * 1000)))
+                query = start(near, hand_off, query_folder, stop)
+                _log.info("reading %s; checkpoint %s; lead %g s", self.given.name, self.checkpoint, lead_s)
+                return watch(query, hand_off, stop, watched, until_delivered=self.until_delivered)
+        except (PySparkException, Py4JError) as error:
+            is_resuming = bool(done_before) and {*commits.names()} == done_before
+            raise failure(error, self.checkpoint, is_resuming=is_resuming) from error
+        finally:
+            hand_off.close()
+
+    def _keep_shape(self, session: SparkSession) -> None:
+        try:
+            folder = HadoopFolder(session, self.checkpoint)
+            if folder.scheme == "file" and not _is_one_host(session):
+                _log.warning(
+                    "the checkpoint %s must be on storage that all hosts share at this path: it holds the messages",
+                    self.checkpoint,
+                )
+            keep_shape(folder, self.given.kind)
+        except OSError as error:
+            raise WrongUsage(
+                f"--checkpoint {self.checkpoint} can't be written: {error.strerror}: name a folder that Spark can write"
+            ) from error
+
+    def _lead_s(self, session: SparkSession) -> float:
+        if self.lead_s is not None:
+            return self.lead_s
+        return _ONE_HOST_LEAD_S if _is_one_host(session) else _CLUSTER_LEAD_S
+
+
+def _is_one_host(session: SparkSession) -> bool:
+    return str(session.sparkContext.master).startswith("local")
+
+
+class _Stop(threading.Event):
+    """Is set by SIGTERM and SIGINT. `by`: which one was the first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.by = ""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._note)
+
+    def _note(self, number: int, _frame: object) -> None:
+        self.by = self.by or signal.Signals(number).name
+        self.set()
+
+
+class Watched:
+    """Takes the reports of micro-batches: counts them, and writes to the log how it goes."""
+
+    def __init__(self, hand_off: HandOff, measures: QueryMeasures, began_s: float) -> None:
+        self.measures = measures
+        self._hand_off = hand_off
+        self._began_s = began_s
+        self._said_s = self._warned_s = float("-inf")
+
+    def __call__(self, progress: Mapping[str, Any] | None) -> None:
+        """Take the last report, which may be an old one."""
+        if progress is None or not self.measures.note(progress):
+            return
+        now_s = time.monotonic()
+        if not self.measures.started_within_s:
+            self.measures.started_within_s = now_s - self._began_s
+            self._warn(now_s, "the first hand-off ended %.0f s after the start", self.measures.started_within_s)
+        self._warn(now_s, "a micro-batch took %.0f s", self.measures.batch_s)
+        if now_s >= self._said_s + _SAY_EVERY_S:
+            self._said_s = now_s
+            report = self._hand_off.report
+            _log.info(
+                "%s held, %s handed off and not settled; micro-batch %d took %.1f s",
+                f"{report.waiting:,}", f"{report.given:,}", progress["batchId"], self.measures.batch_s,
+            )  # fmt: skip
+
+    def _warn(self, now_s: float, what: str, took_s: float) -> None:
+        lead_s = self.measures.lead_s
+        if took_s > lead_s / 2 and now_s >= self._warned_s + _WARN_EVERY_S:
+            self._warned_s = now_s
+            _log.warning(
+                f"{what}, and the lead is %g s: messages are late where the two come together; give a longer --lead, "
+                "more cores, or less to read at a time",
+                took_s, lead_s,
+            )  # fmt: skip

@@ -1,0 +1,174 @@
+"""What a checkpoint says of itself: what may not change while messages are held in it (rules S4, S5).
+
+It is a small file, `tickwheel.json`, beside the query's own files. It is written before the first query starts.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, Protocol
+
+import msgspec
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
+
+from tickwheel.delivery.errors import WrongUsage
+from tickwheel.delivery.handed import PARTITIONS
+from tickwheel.spark.packing import VERSION
+
+NAME: Final = "tickwheel.json"
+_AS_MADE: Final = {"format": VERSION, "partitions": PARTITIONS}
+_INPUT: Final = "input"
+_INSTEAD: Final = "or name another checkpoint: what this one holds is lost, unless its files are given again"
+
+
+class Folder(Protocol):
+    """Where a checkpoint is. Errors: `OSError`."""
+
+    def read(self, name: str) -> bytes | None:
+        """A file's bytes, if there is one."""
+
+    def write(self, name: str, data: bytes) -> None:
+        """A new file, which is there with all its bytes, or not at all. Makes the folder."""
+
+    def names(self) -> Sequence[str]:
+        """The files and folders in it."""
+
+
+def keep_shape(folder: Folder, kind: str | None = None) -> None:
+    """Write to the checkpoint what may not change while messages are held. Errors: as of `check_shape`."""
+    if check_shape(folder, kind):
+        folder.write(NAME, msgspec.json.encode(_as_made(kind)))
+
+
+def check_shape(folder: Folder, kind: str | None = None) -> bool:
+    """Whether the checkpoint is still to be made. Writes nothing. `kind`: of the input, unless it is a list of files.
+
+    Errors: `WrongUsage` if it is no checkpoint, is damaged, or was made by another version or for another input.
+    """
+    try:
+        found = folder.read(NAME)
+        if found is None:
+            _refuse_others(folder)
+            return True
+    except OSError as error:
+        raise WrongUsage(f"{folder}/{NAME} can't be read: {error.strerror}: name another checkpoint") from error
+    try:
+        before = msgspec.json.decode(found, type=dict[str, object])
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise WrongUsage(f"{folder}/{NAME} is damaged: restore it from a copy, {_INSTEAD}") from error
+    for name, value in _AS_MADE.items():
+        if before.get(name) != value:
+            raise WrongUsage(
+                f"the checkpoint {folder} was made by another version of tickwheel ({name} {before.get(name)}, "
+                f"this one has {value}): go on with that version until all is delivered, {_INSTEAD}"
+            )
+    if before.get(_INPUT) != kind:
+        raise WrongUsage(
+            f"the checkpoint {folder} is that of another input, {_shown(before.get(_INPUT))}, and this one is "
+            f"{_shown(kind)}: name another checkpoint"
+        )
+    return False
+
+
+def _as_made(kind: str | None) -> Mapping[str, object]:
+    return _AS_MADE if kind is None else {**_AS_MADE, _INPUT: kind}
+
+
+def _shown(kind: object) -> str:
+    return "the list of files of tickwheel deliver" if kind is None else f"a {kind}"
+
+
+def _refuse_others(folder: Folder) -> None:
+    """Refuse files without a shape: another program's folder, or a checkpoint that has lost a part."""
+    if any(not name.startswith(".") and name != "lost+found" for name in folder.names()):  # a file system keeps that
+        raise WrongUsage(
+            f"{folder} holds files, but no {NAME}, so it is no checkpoint of tickwheel, or damaged: name a "
+            f"folder that is new or empty, or restore {NAME} from a copy"
+        )
+
+
+class LocalFolder:
+    """A folder of this machine."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __str__(self) -> str:
+        return str(self._path)
+
+    def read(self, name: str) -> bytes | None:
+        """As of `Folder`."""
+        try:
+            return (self._path / name).read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def write(self, name: str, data: bytes) -> None:
+        """As of `Folder`."""
+        self._path.mkdir(parents=True, exist_ok=True)
+        new = self._path / f".{name}"
+        new.write_bytes(data)
+        new.rename(self._path / name)
+
+    def names(self) -> Sequence[str]:
+        """As of `Folder`."""
+        return [entry.name for entry in self._path.iterdir()] if self._path.is_dir() else []
+
+
+class HadoopFolder:
+    """A folder that Spark can use, by Hadoop's own client in the JVM: HDFS, an object store, a local one."""
+
+    def __init__(self, session: SparkSession, uri: str) -> None:
+        self._session = session
+        self._uri = uri.rstrip("/") or uri
+        with _as_os_error():
+            self._new_path = session.sparkContext._jvm.org.apache.hadoop.fs.Path
+            self._files = self._new_path(uri).getFileSystem(session.sparkContext._jsc.hadoopConfiguration())
+
+    def __str__(self) -> str:
+        return self._uri
+
+    @property
+    def scheme(self) -> str:
+        """Of its file system: `file` for one of the machine."""
+        return str(self._files.getUri().getScheme())
+
+    def read(self, name: str) -> bytes | None:
+        """As of `Folder`."""
+        path = self._new_path(f"{self._uri}/{name}")
+        with _as_os_error():
+            if not self._files.exists(path):
+                return None
+            stream = self._files.open(path)
+            try:
+                return bytes(stream.readAllBytes())
+            finally:
+                stream.close()
+
+    def write(self, name: str, data: bytes) -> None:
+        """As of `Folder`: a rename is one step on a file system, and on an object store the file appears as a whole."""
+        path, new = self._new_path(f"{self._uri}/{name}"), self._new_path(f"{self._uri}/.{name}")
+        with _as_os_error():
+            stream = self._files.create(new, True)
+            try:
+                stream.write(data)
+            finally:
+                stream.close()
+            if not self._files.rename(new, path):
+                raise OSError(0, "the file can't be renamed", str(path))
+
+    def names(self) -> Sequence[str]:
+        """As of `Folder`."""
+        path = self._new_path(self._uri)
+        with _as_os_error():
+            return [it.getPath().getName() for it in self._files.listStatus(path)] if self._files.exists(path) else []
+
+
+@contextmanager
+def _as_os_error() -> Iterator[None]:
+    """Raises Java's errors as `OSError`."""
+    try:
+        yield
+    except Py4JJavaError as error:
+        raise OSError(0, str(error.java_exception.getMessage() or error.java_exception)) from error
