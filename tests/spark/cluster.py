@@ -66,6 +66,12 @@ class Process:
             )  # fmt: skip
         return self.popen
 
+    def wait(self, within_s: float = _WITHIN_S) -> int:
+        """Its exit code, once it has ended."""
+        assert self.popen is not None, "it does not run"
+        code: int = self.popen.wait(within_s)
+        return code
+
     def kill(self) -> None:
         """Kill it and all that it has started in its group, if it runs."""
         if self.popen is not None:
@@ -95,7 +101,7 @@ class Cluster:
         self.folder = folder
         self.url = ""
         self.workers = [Process([], folder / f"worker{number}.log") for number in range(workers)]
-        self._settings = {**_SETTINGS, **(settings or {})}
+        self.settings = {**_SETTINGS, **(settings or {})}
         self._master = Process(
             _spark_class("deploy.master.Master", "--host", "127.0.0.1", "--port", "0", "--webui-port", "0"),
             folder / "master.log",
@@ -134,7 +140,7 @@ class Cluster:
 
     def submit(self, *arguments: str, name: str = "driver", environment: Mapping[str, str] | None = None) -> Process:
         """`spark-submit ARGUMENTS` on this cluster; the driver is a process here, and its log is `NAME.log`."""
-        settings = [part for key, value in self._settings.items() for part in ("--conf", f"{key}={value}")]
+        settings = [part for key, value in self.settings.items() for part in ("--conf", f"{key}={value}")]
         command = [str(_HOME / "bin" / "spark-submit"), "--master", self.url, *settings, *arguments]
         return self.run(command, name=name, environment=environment)
 

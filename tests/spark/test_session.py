@@ -1,14 +1,17 @@
-"""A Spark session leaves cores to other processes on the same machine."""
+"""A Spark session: which one it is, what is in force in it, and that it leaves cores to other processes."""
 
 import os
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
+from tickwheel.delivery import WrongUsage
+from tickwheel.spark import HOLD_SETTINGS, laptop_session, spark_session
 from tickwheel.spark.session import _on_fewer_cores
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = pytest.mark.timeout(120)
 
 CORES = os.sched_getaffinity(0)
 
@@ -32,3 +35,37 @@ def test_where_no_core_would_be_left_all_are_used() -> None:
     for spare in (0, len(CORES), len(CORES) + 5):
         with _on_fewer_cores(spare):
             assert cores_of_a_child() == CORES
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    ["--master spark://h:7077 pyspark-shell", "--conf spark.master=spark://h:7077 x", "--master=spark://h:7077"],
+)
+def test_a_session_for_a_laptop_is_refused_where_a_master_is_set__S1(
+    arguments: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pyspark.SparkContext._active_spark_context", None)
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", arguments)
+    with pytest.raises(WrongUsage, match=r"the master that is set is spark://h:7077: call spark_session\(\) instead"):
+        laptop_session()
+
+
+def test_the_session_that_there_is_is_taken_and_has_what_the_hold_needs__S1_S2(session: Any) -> None:
+    provider = "spark.sql.streaming.stateStore.providerClass"
+    session.conf.unset(provider)
+    taken = spark_session()
+    assert taken.sparkContext is session.sparkContext
+    assert taken.conf.get(provider) == HOLD_SETTINGS[provider]
+
+
+def test_a_handler_of_sigint_that_the_program_has_set_stays__D13() -> None:
+    script = """
+import signal
+from tickwheel.spark import laptop_session
+signal.signal(signal.SIGINT, lambda *_: print("own"))
+session = laptop_session()
+signal.raise_signal(signal.SIGINT)
+session.stop()
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=100)
+    assert done.stdout == "own\n"

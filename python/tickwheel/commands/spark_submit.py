@@ -173,12 +173,11 @@ def spark_submit(for_spark: Sequence[str], for_program: Sequence[str]) -> None:
     INPUT is a file or folder, also a later file in it (.ndjson, .jsonl, .csv or .parquet), by a path that all hosts
     share or any URI that Spark reads; kafka://BROKERS/TOPIC; or table:NAME.
     """
-    with program.make_context("tickwheel spark-submit ... --", [*for_program]):
-        pass  # an option that is wrong is an error now, not after Spark has started
     try:
         from pyspark.find_spark_home import _find_spark_home
 
         import tickwheel.spark
+        from tickwheel.spark.inputs import Input
         from tickwheel.spark.session import HOLD_SETTINGS, need_java
     except ImportError as error:
         raise click.UsageError(
@@ -186,10 +185,12 @@ def spark_submit(for_spark: Sequence[str], for_program: Sequence[str]) -> None:
         ) from error
     from tickwheel.delivery.errors import WrongUsage
 
-    try:
-        need_java()
-    except WrongUsage as error:
-        raise click.UsageError(str(error)) from error
+    with program.make_context("tickwheel spark-submit ... --", [*for_program]) as options:
+        try:  # what is wrong is an error now, not after Spark has started
+            Input(options.params["given"])
+            need_java()
+        except WrongUsage as error:
+            raise click.UsageError(str(error)) from error
     settings = [_QUIET, *(f"{name}={value}" for name, value in HOLD_SETTINGS.items())]
     command = [
         str(Path(_find_spark_home(), "bin", "spark-submit")),

@@ -26,7 +26,7 @@ def failure(error: object, checkpoint: object, *, is_resuming: bool) -> Delivery
     if not is_resuming or _OWN_ERROR.search(text):
         return DeliveryFailed(reason(error))
     return DeliveryFailed(
-        f"Spark can't go on from the checkpoint {checkpoint}: {_innermost(text)}; if it is damaged, restore it from a "
+        f"Spark can't go on from the checkpoint {checkpoint}: {innermost(text)}; if it is damaged, restore it from a "
         "copy; if another version made it, go on with that version; or name another checkpoint: what this one holds "
         "is lost, unless its files are given again"
     )
@@ -36,11 +36,11 @@ def reason(error: object) -> str:
     """The message of tickwheel's own error if there is one; otherwise that Spark failed, and why."""
     text = str(error).partition(_PLAN_HEADER)[0]
     own = _OWN_ERROR.findall(text)
-    return own[-1] if own else f"Spark failed: {_innermost(text)}"
+    return own[-1] if own else f"Spark failed: {innermost(text)}"
 
 
-def _innermost(text: str) -> str:
-    """The innermost reason, on one line."""
+def innermost(text: str) -> str:
+    """The innermost reason in an error of Spark's, on one line."""
     reason = next(_reasons(text), text).strip()
     while (shorter := _PREFIX.sub("", reason)) != reason:
         reason = shorter

@@ -10,16 +10,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from tickwheel.delivery.errors import WrongUsage
 from tickwheel.delivery.message import Columns
+from tickwheel.spark.failing import innermost
 from tickwheel.spark.parse import parse_contents, parse_files, parse_lines, parse_rows
 from tickwheel.spark.shape import HadoopFolder
 from tickwheel.spark.sources import list_files, read_kafka
 
 _KAFKA: Final = re.compile(r"kafka://([^/]+)/([^/]+)", re.IGNORECASE)
 _TABLE: Final = "table:"
+_NEEDED: Final = "give spark-submit --packages org.apache.spark:spark-sql-kafka-0-10_2.13 with the version of Spark"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +52,13 @@ class Input:
         return "table" if self.name.startswith(_TABLE) else "folder of files"
 
     def messages(self, session: SparkSession) -> DataFrame:
-        """A stream of `MESSAGES`. Errors: those of Spark's sources, and `WrongUsage`."""
-        if self.kind == "Kafka topic":
-            return self._kafka(session)
-        return self._table(session) if self.kind == "table" else self._files(session)
+        """A stream of `MESSAGES`. Errors: `WrongUsage`."""
+        read = {"Kafka topic": self._kafka, "table": self._table}.get(self.kind, self._files)
+        try:
+            return read(session)
+        except (PySparkException, Py4JJavaError) as error:
+            hint = f": {_NEEDED}" if "data source: kafka" in str(error) else ""
+            raise WrongUsage(f"{self.name} can't be read: {innermost(str(error))}{hint}") from error
 
     def _kafka(self, session: SparkSession) -> DataFrame:
         found = _KAFKA.fullmatch(self.name)

@@ -74,16 +74,16 @@ class Program:
     def _run(self, session: SparkSession, stop: "_Stop", began_s: float) -> bool:
         query_folder = f"{self.checkpoint.rstrip('/')}/query"
         commits = HadoopFolder(session, f"{query_folder}/commits")
+        lead_s = self._lead_s(session)
+        near = observed(hold(self.given.messages(session), round(lead_s * 1000)))
         self._keep_shape(session)
         done_before = {*commits.names()}
-        lead_s = self._lead_s(session)
         hand_off = HandOff(self.deliverers, self.token, self.tls, lost=self.lost, lead_ms=round(lead_s * 1000))
         watched = Watched(hand_off, QueryMeasures(lead_s), began_s)
         try:
             with served(self.metrics, hand_off, watched.measures) as port:
                 if port:
                     _log.info("metrics are at port %d", port)
-                near = observed(hold(self.given.messages(session), round(lead_s * 1000)))
                 query = start(near, hand_off, query_folder, stop)
                 _log.info("reading %s; checkpoint %s; lead %g s", self.given.name, self.checkpoint, lead_s)
                 return watch(query, hand_off, stop, watched, until_delivered=self.until_delivered)
