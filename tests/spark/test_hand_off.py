@@ -39,6 +39,8 @@ FAR_MS = 2_000_000_000_000
 TOKEN = b"a token of this test"
 READER = b"one that only reads"
 ACCESS = Access(TOKEN)
+STORES: dict[str, str] = {}
+"""The ids of the stores at addresses."""
 
 
 @contextmanager
@@ -48,6 +50,7 @@ def deliverer(store: Path, port: int = 0, token: bytes | None = TOKEN) -> Iterat
         address = Address.of("--flight", f"127.0.0.1:{port}")
         access = ServerAccess(Tokens({token: Right.PRODUCE}) if token else None, address)
         server = FlightServer(address.url("grpc", port), queue._running, access, 1 << 20)
+        STORES[f"127.0.0.1:{server.port}"] = queue._running.store_id
         try:
             yield queue, f"127.0.0.1:{server.port}"
         finally:
@@ -61,9 +64,10 @@ def encrypted(store: Path, certificates: Certificates) -> Iterator[tuple[Deliver
         listening = Listening(Address.of("--listen", "127.0.0.1:0"), Address.of("--flight", "127.0.0.1:0"))
         access = ServerAccess(Tokens({TOKEN: Right.PRODUCE, READER: Right.READ}), *listening.addresses)
         ports = Ports(listening, access, certificates)
-        urls = ports.open(queue._running, 1 << 20)
+        at = ports.open(queue._running, 1 << 20).rpartition("/")[2]
+        STORES[at] = queue._running.store_id
         try:
-            yield queue, urls.rpartition("/")[2]
+            yield queue, at
         finally:
             ports.stop_requests()
             assert ports.stop_streams()
@@ -81,7 +85,7 @@ def near(*visits: tuple[int, str, Sequence[tuple[Any, ...]]]) -> Any:
     rows: list[dict[str, Any]] = []
     for shard, to, given in visits:
         pieces = [pack(batch_of(given[at : at + 2_000])) for at in range(0, len(given), 2_000)]
-        told = {"shard": shard, "taker": to, "waiting": 7, "given": 8, "due_ms": None}
+        told = {"shard": shard, "taker": to, "store_id": STORES.get(to, ""), "waiting": 7, "given": 8, "due_ms": None}
         rows += [told | {"rows": piece} for piece in pieces] + [told | {"rows": None}]
     return pa.RecordBatch.from_pylist(rows)
 
@@ -128,6 +132,7 @@ def test_what_may_have_been_delivered_elsewhere_is_marked__S4_D5(tmp_path: Path)
         server = FlightServer(
             "grpc://127.0.0.1:0", queue._running, ServerAccess(None, Address.of("-", "127.0.0.1:0")), 999
         )
+        STORES[f"127.0.0.1:{server.port}"] = queue._running.store_id
         try:
             send(quick(Access()), (0, f"127.0.0.1:{server.port}", rows))
             assert queue.wait_until_empty(30)
@@ -193,6 +198,16 @@ def test_what_was_taken_before_a_deliverer_fell_silent_is_not_sent_again__S3(tmp
         told = send(quick(), (1, at, far(*ids[:5_000])), (2, at, far(*ids[5_000:])))
     assert [it["error"] is None for it in told] == [False, False]
     assert 0 < sum(it["sent"] for it in told) < 9_000
+
+
+def test_a_store_that_took_the_place_of_another_takes_nothing_that_was_for_that_one__S4_D4(tmp_path: Path) -> None:
+    with deliverer(tmp_path / "s.db") as (_, at):
+        before = STORES[at]
+    with deliverer(tmp_path / "other.db", int(at.rpartition(":")[2])) as (queue, _):
+        STORES[at] = before
+        [told] = send(quick(), (0, at, far("a")))
+        assert (told["sent"], len(queue)) == (0, 0)
+        assert f"not {before}" in told["error"]
 
 
 def test_what_waiting_will_not_mend_ends_the_task__S3(tmp_path: Path) -> None:

@@ -97,14 +97,14 @@ class Hold(StatefulProcessor):  # type: ignore[misc]  # pyspark is not read for 
         shard.keep(pieces)
         if taker is not None:
             for batch in shard.give(near_ms + max(0, taker.ahead_ms)):
-                near = {"rows": pack(batch), "taker": taker.address}
+                near = {"rows": pack(batch), "taker": taker.address, "store_id": taker.store_id}
                 yield Row(shard=number, **near, waiting=None, given=None, due_ms=None)
         if self._orders is None:
             shard.settle_all()
         shard.tidy()
         self._write(encoded, index.encode())
         yield Row(
-            shard=number, rows=None, taker=index.address, waiting=index.waiting_rows,
+            shard=number, rows=None, taker=index.address, store_id=index.taker, waiting=index.waiting_rows,
             given=index.given_rows + len(index.controls), due_ms=index.first_ms,
         )  # fmt: skip
 

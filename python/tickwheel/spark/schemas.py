@@ -67,18 +67,19 @@ NEAR: Final = StructType(
         StructField("shard", IntegerType(), nullable=False),
         StructField("rows", BinaryType()),
         StructField("taker", StringType()),
+        StructField("store_id", StringType()),
         StructField("waiting", LongType()),
         StructField("given", LongType()),
         StructField("due_ms", LongType()),
     ]
 )
-"""What a visit to a shard gives: packed rows for its taker, a deliverer's address; and a row without any, with how many
+"""What a visit to a shard gives: packed rows for its taker, by address and store; and a row without any, with how many
 messages wait and are given, and when the first that waits is due.
 """
 
 TOLD: Final = StructType(
     [
-        *(field for field in NEAR if field.name != "rows"),
+        *(field for field in NEAR if field.name not in ("rows", "store_id")),
         StructField("sent", LongType(), nullable=False),
         StructField("error", StringType()),
     ]

@@ -69,7 +69,7 @@ class Send:
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
         """Send all, and tell what became of each shard."""
-        senders: dict[str, _Sender] = {}
+        senders: dict[tuple[str, str], _Sender] = {}
         visits = []
         try:
             for batch in batches:
@@ -77,10 +77,10 @@ class Send:
                     if row["rows"] is None:
                         visits.append(row)
                         continue
-                    address = row["taker"]
-                    if address not in senders:
-                        senders[address] = _Sender(self, address)
-                    senders[address].put(row["shard"], row["rows"])
+                    taker = row["taker"], row["store_id"]
+                    if taker not in senders:
+                        senders[taker] = _Sender(self, *taker)
+                    senders[taker].put(row["shard"], row["rows"])
             for sender in senders.values():
                 sender.finish()
         finally:
@@ -94,7 +94,7 @@ _TOLD: Final = to_arrow_schema(TOLD)
 
 def _told(visit: dict[str, Any], senders: "Iterable[_Sender]") -> dict[str, Any]:
     shard = visit.pop("shard")
-    del visit["rows"]
+    del visit["rows"], visit["store_id"]
     sent = sum(sender.rows_sent[shard] for sender in senders)
     error = next((sender.why for sender in senders if sender.has_left(shard)), None)
     return {"shard": shard, **visit, "sent": sent, "error": error}
@@ -103,12 +103,16 @@ def _told(visit: dict[str, Any], senders: "Iterable[_Sender]") -> dict[str, Any]
 class _Sender(threading.Thread):
     """A thread that sends pieces to one deliverer, several together, and waits for each answer."""
 
-    def __init__(self, limits: Send, address: str) -> None:
+    def __init__(self, limits: Send, address: str, store_id: str) -> None:
         super().__init__(name=f"send-to-{address}", daemon=True)
         self.rows_sent: Counter[int] = Counter()
         self.why = ""
         self._limits = limits
         self._address = address
+        self._path = (
+            HAND_OFF,
+            store_id,
+        )  # a store that has taken the place of this one must not get what this one was to get
         self._given: Counter[int] = Counter()
         self._taken: Counter[int] = Counter()
         self._pieces: queue.Queue[tuple[int, bytes] | None] = queue.Queue(_PIECES)
@@ -197,7 +201,7 @@ class _Sender(threading.Thread):
         if self._stream is None:
             client = self._limits.access.connect(self._address)
             options = self._limits.access.options(_STREAM_TIMEOUT_S)
-            writer, reader = client.do_exchange(flight.FlightDescriptor.for_path(HAND_OFF), options)
+            writer, reader = client.do_exchange(flight.FlightDescriptor.for_path(*self._path), options)
             self._stream = client, writer, reader
             writer.begin(HANDED)
         _, writer, reader = self._stream

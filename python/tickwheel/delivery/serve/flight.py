@@ -12,7 +12,8 @@ goes on. These errors end it:
   what was accepted is then answered as `duplicate`.
 
 With the path `hand-off` in the descriptor the rows are those of `handed.py`. The answer to a batch is then one row of
-`TAKEN`, once all of it is on disk.
+`TAKEN`, once all of it is on disk. A second part of the path is the id of the store that they are for:
+`FlightUnavailableError` if another one is here.
 
 The action `marks` answers one JSON object (rule S4): `store_id`, which is another one after the disk was lost;
 `now_ms`, this machine's clock; and `marks`, for each of the 64 partitions the instant up to which every outcome is on
@@ -82,7 +83,9 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
             raise flight.FlightServerError(f"this server has an error, see its log: {type(error).__name__}") from None
 
     def _serve_stream(self, descriptor: Any, reader: Any, writer: Any) -> None:
-        if descriptor.path == [HAND_OFF.encode()]:
+        [kind, *store] = [part.decode(errors="replace") for part in descriptor.path or [b""]]
+        if kind == HAND_OFF:
+            self._check_store(store)
             schema, answer = TAKEN, self._take
         else:
             _check_schema(self._rows, reader.schema)
@@ -92,6 +95,13 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
             if chunk.data is not None:
                 _check_size(chunk.data)
                 writer.write_batch(answer(chunk.data))
+
+    def _check_store(self, asked_for: Sequence[str]) -> None:
+        """A client that believes in a store that is not here any more must learn that before it gives anything."""
+        if asked_for and asked_for != [self._running.store_id]:
+            raise flight.FlightUnavailableError(
+                f"the store here is {self._running.store_id}, not {asked_for[0]:.200}: ask for marks, which tell it"
+            )
 
     def do_action(self, _context: Any, action: Any) -> Sequence[Any]:
         """Answer the action `marks`."""
