@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -177,6 +178,14 @@ def test_one_that_is_down_or_silent_holds_up_its_own_shards_alone_and_not_for_lo
         assert "Detail" not in told[0]["error"]
         assert len(queue) == 100
     assert took_s < 20, "a limit, not a measurement: without one it would take minutes"
+
+
+def test_one_that_was_silent_is_not_waited_for_again_by_the_next_task_of_a_micro_batch__S3(tmp_path: Path) -> None:
+    with silent() as mute:
+        first, again, next_one = (replace(quick(), batch_id=number) for number in (7, 7, 8))
+        for how, said in ((first, "no answer"), (again, "did not answer another task"), (next_one, "no answer")):
+            [told] = send(how, (3, mute, far("a")))
+            assert (told["sent"], said in told["error"]) == (0, True), told["error"]
 
 
 def test_what_was_taken_before_a_deliverer_fell_silent_is_not_sent_again__S3(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ no harm. What one does not take stays in the hold: it holds up its own keys and 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any, Final
 
@@ -79,14 +79,14 @@ class HandOff:
         self._addresses = [*deliverers]
         self.report = Report({})
 
-    def __call__(self, near: DataFrame, _batch_id: int) -> None:
+    def __call__(self, near: DataFrame, batch_id: int) -> None:
         """Hand off a micro-batch, and return when each deliverer has taken its part, or can't now."""
         if self._deliverers is None:
             self._deliverers = Deliverers(self._addresses, self._access)
         takers = self._deliverers.ask()
         orders = Orders(takers, self._assigned, self._failed, self._lost)
         near.sparkSession.sparkContext.setLocalProperty(PROPERTY, orders.encode())
-        told = [row.asDict() for row in near.mapInArrow(self._send, TOLD).collect()]
+        told = [row.asDict() for row in near.mapInArrow(replace(self._send, batch_id=batch_id), TOLD).collect()]
         self._note(told, {taker.address for taker in takers}, self._deliverers)
 
     @property

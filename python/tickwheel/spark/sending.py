@@ -66,6 +66,7 @@ class Send:
     access: Access
     silence_s: float
     within_s: float
+    batch_id: int = 0
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
         """Send all, and tell what became of each shard."""
@@ -80,9 +81,12 @@ class Send:
                     taker = row["taker"], row["store_id"]
                     if taker not in senders:
                         senders[taker] = _Sender(self, *taker)
+                        if _silent.get(taker) == self.batch_id:
+                            senders[taker].give_up("it did not answer another task of this micro-batch")
                     senders[taker].put(row["shard"], row["rows"])
             for sender in senders.values():
                 sender.finish()
+            _silent.update({taker: self.batch_id for taker, sender in senders.items() if sender.is_silent})
         finally:
             for sender in senders.values():
                 sender.close()
@@ -90,6 +94,9 @@ class Send:
 
 
 _TOLD: Final = to_arrow_schema(TOLD)
+_silent: dict[tuple[str, str], int] = {}
+"""Deliverers that did not answer in time, with the last micro-batch in which: the next task of this worker does not wait.
+"""
 
 
 def _told(visit: dict[str, Any], senders: "Iterable[_Sender]") -> dict[str, Any]:
@@ -107,6 +114,7 @@ class _Sender(threading.Thread):
         super().__init__(name=f"send-to-{address}", daemon=True)
         self.rows_sent: Counter[int] = Counter()
         self.why = ""
+        self.is_silent = False
         self._limits = limits
         self._address = address
         self._path = (
@@ -153,9 +161,14 @@ class _Sender(threading.Thread):
         asked_s = self._asked_s
         silent_s = time.monotonic() - asked_s if asked_s else 0.0
         if silent_s > self._limits.silence_s or self._waited_s > self._limits.within_s:
-            self.why = self.why or f"no answer for {silent_s:.1f} s, {self._waited_s:.1f} s in all"
-            self.close()
+            self.is_silent = True
+            self.give_up(f"no answer for {silent_s:.1f} s, {self._waited_s:.1f} s in all")
         return self._over.is_set()
+
+    def give_up(self, why: str) -> None:
+        """Nothing more is sent."""
+        self.why = self.why or why
+        self.close()
 
     def close(self) -> None:
         """End the stream, whatever its state."""

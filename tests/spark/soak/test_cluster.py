@@ -223,7 +223,7 @@ FAULTS = (
     nothing, executor_killed, worker_killed, driver_killed, deliverer_killed, deliverer_lost, all_deliverers_lost,
     deliverer_stopped,
 )  # fmt: skip
-SHORT = (executor_killed, deliverer_lost, deliverer_stopped)
+SHORT = (executor_killed, deliverer_lost)
 
 
 @pytest.mark.parametrize("fault", FAULTS if LONG else SHORT, ids=lambda fault: fault.__name__)
