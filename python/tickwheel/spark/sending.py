@@ -95,8 +95,7 @@ class Send:
 
 _TOLD: Final = to_arrow_schema(TOLD)
 _silent: dict[tuple[str, str], int] = {}
-"""Deliverers that did not answer in time, with the last micro-batch in which: the next task of this worker does not wait.
-"""
+"""Deliverers that did not answer in time, with the last micro-batch in which: the worker's next task does not wait."""
 
 
 def _told(visit: dict[str, Any], senders: "Iterable[_Sender]") -> dict[str, Any]:
