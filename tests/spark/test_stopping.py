@@ -4,18 +4,20 @@ import json
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pyspark.errors import StreamingQueryException
 
-from tickwheel.delivery import WrongUsage
-from tickwheel.spark.shape import LocalFolder, keep_shape
+from tickwheel.spark.query import end, start
 
 MESSAGES = 400
 
 
-def start(folder: Path) -> "subprocess.Popen[bytes]":
+def run(folder: Path) -> "subprocess.Popen[bytes]":
     command = [sys.executable, "-m", "tickwheel.cli", "deliver", "in", "--engine", "spark", "--lead", "2"]
     with (folder / "log").open("ab") as log:
         return subprocess.Popen(
@@ -34,19 +36,20 @@ def test_a_run_that_was_stopped_by_ctrl_c_goes_on__D11_D13(tmp_path: Path) -> No
     due_ms = time.time_ns() // 1_000_000 + 90_000
     records = [{"id": f"m{n}", "key": f"k{n % 9}", "due": due_ms + n * 10} for n in range(MESSAGES)]
     (tmp_path / "in" / "all.ndjson").write_text("\n".join(map(json.dumps, records)))
-    first = start(tmp_path)
+    first = run(tmp_path)
     try:
         while not (tmp_path / "s.db.checkpoint" / "query" / "commits" / "0").exists():
             assert first.poll() is None, (tmp_path / "log").read_text()
             time.sleep(0.1)
         first.send_signal(signal.SIGINT)
         assert first.wait(60) == 130, (tmp_path / "log").read_text()
+        assert "Traceback" not in (tmp_path / "log").read_text()
     finally:
         first.kill()
         first.wait()
     before = len((tmp_path / "out").read_bytes().splitlines())
     assert before < MESSAGES
-    second = start(tmp_path)
+    second = run(tmp_path)
     try:
         assert second.wait(180) == 0, (tmp_path / "log").read_text()
     finally:
@@ -59,13 +62,17 @@ def test_a_run_that_was_stopped_by_ctrl_c_goes_on__D11_D13(tmp_path: Path) -> No
     assert all(line["lateness_ms"] >= 0 for line in out)
 
 
-def test_a_checkpoint_of_another_version_is_refused_and_says_what_to_do__S4(tmp_path: Path) -> None:
-    keep_shape(LocalFolder(tmp_path / "c"))
-    keep_shape(LocalFolder(tmp_path / "c"))
-    shape = tmp_path / "c" / "tickwheel.json"
-    shape.write_text('{"format": 1, "partitions": 64}')
-    with pytest.raises(WrongUsage, match=r"format 1, this one has 3\): go on with that version until all is delivered"):
-        keep_shape(LocalFolder(tmp_path / "c"))
-    shape.write_text('{"format": 9')
-    with pytest.raises(WrongUsage, match="is damaged"):
-        keep_shape(LocalFolder(tmp_path / "c"))
+def test_no_micro_batch_is_handed_off_once_the_run_is_to_stop__D13(session: Any, tmp_path: Path) -> None:
+    begun: list[int] = []
+    stop = threading.Event()
+
+    def hand_off(_near: Any, batch: int) -> None:
+        begun.append(batch)
+        stop.set()
+
+    query = start(session.readStream.format("rate").load(), hand_off, tmp_path, stop)  # type: ignore[arg-type]
+    with pytest.raises(StreamingQueryException, match="the query is being ended"):
+        query.awaitTermination()
+    assert begun == [0]
+    assert [file.name for file in (tmp_path / "commits").glob("[0-9]*")] == ["0"], "it is done by the next run"
+    end(query)
