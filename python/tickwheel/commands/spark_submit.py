@@ -165,9 +165,10 @@ class _SparkSubmit(click.Command):
 
 @click.command(cls=_SparkSubmit)
 def spark_submit(for_spark: Sequence[str], for_program: Sequence[str]) -> None:
-    """Run the delivery on a Spark cluster, by the spark-submit of the pyspark that is installed.
+    """Run the delivery on a Spark cluster.
 
-    It holds the messages of INPUT in Spark, and hands each to its deliverer before it is due, until SIGTERM or Ctrl-C.
+    It is a program for the spark-submit of the pyspark that is installed. It holds the messages of INPUT in Spark, and
+    hands each to its deliverer before it is due, until SIGTERM or Ctrl-C.
     What is before -- is for spark-submit, as --master and --conf; what is after it is for the program.
 
     INPUT is a file or folder, also a later file in it (.ndjson, .jsonl, .csv or .parquet), by a path that all hosts

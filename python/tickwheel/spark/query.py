@@ -47,6 +47,9 @@ class _UntilStopped:
             raise InterruptedError("the query is being ended, and nothing of this micro-batch was sent")
         try:
             self.hand_off(near, batch_id)
+        except DeliveryFailed:
+            _silence()  # the run ends with this error, and says it in one line
+            raise
         except Py4JJavaError as error:
             # Spark applies a regular expression to a text that names this class; on a long one its stack overflows.
             raise RuntimeError(str(error)) from None
@@ -90,5 +93,5 @@ def end(query: Any) -> None:
 
 
 def _silence() -> None:
-    """From now on the JVM logs nothing: what it says of a query that is stopped is no error of the user's."""
+    """From now on the JVM logs nothing: what it says of a query that ends is pages, and nothing new."""
     SparkContext.getOrCreate().setLogLevel("OFF")
