@@ -288,6 +288,20 @@ def test_all_are_asked_and_one_that_does_not_answer_is_named_with_what_waits_for
         known.close()
 
 
+def test_one_that_no_shard_belongs_to_any_more_is_not_asked__S5(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with silent() as mute, deliverer(tmp_path / "s.db") as (_, at):
+        known = Deliverers([at, mute], ACCESS)
+        known.ask()
+        known.know({at})
+        with caplog.at_level(logging.WARNING):
+            assert [taker.address for taker in known.ask()] == [at]
+            known.say_who_is_waited_for({})
+        assert (known.up, caplog.messages) == ({at: True}, [])
+        known.close()
+
+
 def test_one_that_comes_back_is_taken_up_again__S3(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with deliverer(tmp_path / "s.db") as (_, at):
         known = Deliverers([at], ACCESS)

@@ -4,7 +4,7 @@ import json
 import logging
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Any, Final
@@ -47,13 +47,14 @@ class Deliverers:
         self._access = access
         self._known: dict[str, _Deliverer] = {}
         self._pool = ThreadPoolExecutor(max_workers=256, thread_name_prefix="ask-deliverer")
-        for address in addresses:
-            self.add(address)
+        self.know({*addresses})
 
-    def add(self, address: str) -> None:
-        """One more to ask: that which a shard belonged to before the list changed."""
-        if address not in self._known:
-            self._known[address] = _Deliverer(address, self._access.connect(address))
+    def know(self, addresses: Set[str]) -> None:
+        """Ask these from now on: those of the list, and those that shards belonged to before it changed."""
+        self._known = {
+            address: self._known.get(address) or _Deliverer(address, self._access.connect(address))
+            for address in sorted(addresses)
+        }
 
     def ask(self) -> Sequence[Taker]:
         """Those that answer. What one has settled covers all that it took before this call.

@@ -113,7 +113,7 @@ class HandOff:
                 errors[address] = row["error"]
             elif address in takers:
                 failed.discard(shard)
-            deliverers.add(address)
+        deliverers.know({*self._assigned, *(row["taker"] for row in self.report.shards.values() if row["taker"])})
         self._failed = frozenset(failed)
         self.report.failed += len(errors)
         for address, why in errors.items():
