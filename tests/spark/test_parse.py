@@ -21,7 +21,8 @@ PLACED = ("value", "source", "line")
 
 def found(read: Any, *batches: Any) -> list[dict[str, Any]]:
     out = [*Parse(partial(read, USUAL))(iter(batches))]
-    assert all(batch.schema == HANDED for batch in out)
+    assert all(batch.schema.names == [*HANDED.names, "partition"] for batch in out)
+    assert all(batch.schema.field(field.name) == field for batch in out for field in HANDED)
     return [one for batch in out for one in batch.to_pylist()]
 
 

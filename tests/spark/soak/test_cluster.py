@@ -234,27 +234,28 @@ def test_nothing_is_lost_whatever_dies__S3_S4(
     check(stage, stage.run(fault))
 
 
-@pytest.mark.skipif(not LONG, reason="in the long form alone: TICKWHEEL_SOAK=1")
-def test_nor_with_speculation__S4(cluster: Cluster, tmp_path: Path, seed: int) -> None:
-    stage = Stage(cluster, tmp_path, random.Random(seed))
-    stage.conf = ("--conf", "spark.speculation=true", "--conf", "spark.speculation.multiplier=1.1",
-                  "--conf", "spark.speculation.quantile=0.3", "--conf", "spark.speculation.interval=50ms")  # fmt: skip
-    check(stage, stage.run(nothing))
+if LONG:
 
+    def test_nor_with_speculation__S4(cluster: Cluster, tmp_path: Path, seed: int) -> None:
+        stage = Stage(cluster, tmp_path, random.Random(seed))
+        stage.conf = (
+            "--conf", "spark.speculation=true", "--conf", "spark.speculation.multiplier=1.1",
+            "--conf", "spark.speculation.quantile=0.3", "--conf", "spark.speculation.interval=50ms",
+        )  # fmt: skip
+        check(stage, stage.run(nothing))
 
-@pytest.mark.skipif(not LONG or not FAKETIME, reason="in the long form alone, and with faketime")
-@pytest.mark.parametrize("off", ["-30", "+30"])
-def test_nor_with_a_driver_whose_clock_is_off__S4(cluster: Cluster, tmp_path: Path, seed: int, off: str) -> None:
-    stage = Stage(cluster, tmp_path, random.Random(seed))
-    stage.clock = {"LD_PRELOAD": str(FAKETIME[0]), "FAKETIME": off, "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
-    check(stage, stage.run(nothing))
+    @pytest.mark.skipif(not FAKETIME, reason="faketime is not installed")
+    @pytest.mark.parametrize("off", ["-30", "+30"])
+    def test_nor_with_a_driver_whose_clock_is_off__S4(cluster: Cluster, tmp_path: Path, seed: int, off: str) -> None:
+        stage = Stage(cluster, tmp_path, random.Random(seed))
+        stage.clock = {"LD_PRELOAD": str(FAKETIME[0]), "FAKETIME": off, "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
+        check(stage, stage.run(nothing))
 
-
-@pytest.mark.skipif(not LONG or os.geteuid() != 0, reason="in the long form alone, and as root")
-def test_nor_where_packets_are_dropped__S3(cluster: Cluster, tmp_path: Path, seed: int, namespace: str) -> None:
-    stage = Stage(cluster, tmp_path, random.Random(seed))
-    stage.deliverers.append(Deliverer(stage, "c", namespace, ("ip", "netns", "exec", NAMESPACE)))
-    check(stage, stage.run(network_cut))
+    @pytest.mark.skipif(os.geteuid() != 0, reason="only root makes networks")
+    def test_nor_where_packets_are_dropped__S3(cluster: Cluster, tmp_path: Path, seed: int, namespace: str) -> None:
+        stage = Stage(cluster, tmp_path, random.Random(seed))
+        stage.deliverers.append(Deliverer(stage, "c", namespace, ("ip", "netns", "exec", NAMESPACE)))
+        check(stage, stage.run(network_cut))
 
 
 def check(stage: Stage, given: Input) -> None:
