@@ -16,7 +16,6 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use arrow_array::{Array, ArrayRef, RecordBatch, StringArray};
-use arrow_ipc::reader::StreamReader;
 use arrow_schema::DataType;
 
 use crate::delivery::arrow_json::{Unfit, iso_8601, write_json};
@@ -24,22 +23,12 @@ use crate::delivery::arrow_values::{binary, float, inner, integer, is_null, text
 use crate::delivery::columns::VALUES;
 use crate::delivery::error::BadRecord;
 use crate::delivery::fields::{Fields, Payload, Request, Schema, Value};
-use crate::delivery::handed::not_a_stream;
 use crate::delivery::json::{json_or_text, write_text};
 use crate::delivery::lines::KEPT;
 use crate::delivery::origin::{Origin, Record};
 use crate::delivery::parsed::Parsed;
 use crate::delivery::sinks::line::write_base64;
 use crate::delivery::times::integer_of;
-
-/// The batches of an Arrow IPC stream.
-///
-/// # Errors
-/// The bytes are not such a stream, or an array in it is broken.
-pub(crate) fn batches(stream: &[u8]) -> Result<Vec<RecordBatch>, BadRecord> {
-    let batches = StreamReader::try_new(stream, None).and_then(Iterator::collect);
-    batches.map_err(|error| not_a_stream(&error))
-}
 
 /// A reader of batches with one schema.
 #[derive(Clone, Debug)]

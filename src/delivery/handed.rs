@@ -24,10 +24,10 @@ use arrow_array::{
     Array, ArrayRef, BinaryArray, BooleanArray, Float64Array, Int32Array, Int64Array, PrimitiveArray, RecordBatch,
     StringArray,
 };
-use arrow_ipc::reader::StreamReader;
 use arrow_ipc::writer::StreamWriter;
-use arrow_schema::{ArrowError, DataType, Field, Schema};
+use arrow_schema::{DataType, Field, Schema};
 
+use crate::delivery::arrow_stream::batches;
 use crate::delivery::error::BadRecord;
 use crate::delivery::fields::Request;
 use crate::delivery::message::{Body, Cancel, Extras, Message, Reschedule, check_name, checked};
@@ -65,8 +65,8 @@ const COLUMNS: [(&str, DataType, bool); 14] = [
 /// The bytes are not such a stream, or its columns are not those of a hand-off.
 pub(crate) fn read_stream(bytes: &[u8], max_payload: usize) -> Result<Vec<Parsed>, BadRecord> {
     let mut found = Vec::new();
-    for batch in StreamReader::try_new(bytes, None).map_err(|error| not_a_stream(&error))? {
-        add_batch(&mut found, &batch.map_err(|error| not_a_stream(&error))?, max_payload)?;
+    for batch in batches(bytes)? {
+        add_batch(&mut found, &batch, max_payload)?;
     }
     Ok(found)
 }
@@ -165,14 +165,6 @@ fn refuse(item: &Parsed) -> Option<Parsed> {
         "every and cron with --engine local, or given to the deliverer itself",
     );
     Some(Parsed::Bad(bad, Origin { source, line, record }))
-}
-
-pub(crate) fn not_a_stream(error: &ArrowError) -> BadRecord {
-    let text = error.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
-    BadRecord::new(
-        format!("the Arrow stream can't be read: {}", cut(&text, 200)),
-        "an Arrow IPC stream, not compressed",
-    )
 }
 
 fn add_batch(found: &mut Vec<Parsed>, batch: &RecordBatch, max_payload: usize) -> Result<(), BadRecord> {

@@ -78,6 +78,7 @@
 mod actions;
 mod arrow_json;
 mod arrow_rows;
+mod arrow_stream;
 mod arrow_values;
 #[cfg(test)]
 mod bulk;
@@ -177,7 +178,8 @@ pub use threads::Observer;
 /// What the Python bindings use beside it.
 #[cfg(feature = "python")]
 pub(crate) use {
-    arrow_rows::{ArrowRows, batches},
+    arrow_rows::ArrowRows,
+    arrow_stream::batches,
     clock::{DueClock, SystemWallTime, WallTime},
     columns::Columns,
     csv_rows::{CsvContent, CsvHeader, CsvRow, CsvRows},

@@ -5,7 +5,8 @@
 use std::sync::Arc;
 
 use super::{Deliverer, usage};
-use crate::delivery::arrow_rows::{ArrowRows, batches};
+use crate::delivery::arrow_rows::ArrowRows;
+use crate::delivery::arrow_stream::batches;
 use crate::delivery::clock::{SystemWallTime, WallTime as _};
 use crate::delivery::error::{BadRecord, DeliveryError};
 use crate::delivery::incoming::Incoming;

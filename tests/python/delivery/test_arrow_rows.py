@@ -368,3 +368,12 @@ def test_what_is_written_in_the_schema_reads_back_the_same__D1(given_: list[Mess
     assert written.schema == MESSAGE_SCHEMA
     written.validate(full=True)
     assert items(written) == given_
+
+
+def test_offsets_of_a_length_that_arrow_forbids_are_a_fault_and_no_panic__D2() -> None:
+    crooked = pa.Array.from_buffers(pa.string(), 0, [None, pa.py_buffer(bytes(5)), pa.py_buffer(b"")])
+    crooked.validate(full=True)  # pyarrow lets it pass
+    assert list(pieces(pa.RecordBatch.from_arrays([crooked] * 2, names=["id", "payload"]))) == []
+    lists = pa.ListArray.from_arrays([0, 0], crooked)
+    (row,) = found(batch(id=["a"], due=[DUE_MS], x=lists))
+    assert row.bad is not None and row.bad.reason.startswith("the column x is broken")
